@@ -1,0 +1,69 @@
+# Shortcuts; the building itself is CMake's (CMakePresets.json).
+
+TRACE ?= examples/resnet-demo.json.gz
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 600
+JOBS ?= $(shell nproc)
+PYTHON := build/venv/bin/python
+
+.PHONY: help demo check check-all release dev fuzz bench deb install clean
+
+help:
+	@echo 'make demo       build the program and show a report of the example trace'
+	@echo 'make check      build with sanitizers and run every test'
+	@echo 'make check-all  and the second compiler, the thread sanitizer and fuzzing (FUZZ_SECONDS each)'
+	@echo 'make bench      run the benchmarks'
+	@echo 'make deb        write a Debian package'
+	@echo 'make install    install under PREFIX ($(PREFIX))'
+
+demo:
+	scripts/install demo
+	cmake --preset release -DPROFGPU_TESTS=OFF > /dev/null
+	cmake --build --preset release -j $(JOBS)
+	build/release/profgpu analyze $(TRACE)
+
+release:
+	cmake --preset release -DPROFGPU_TESTS=ON > /dev/null
+	cmake --build --preset release -j $(JOBS) --target profgpu share_files kineto-sim
+
+dev:
+	cmake --preset dev > /dev/null
+	cmake --build --preset dev -j $(JOBS)
+
+check:
+	scripts/install check
+	$(MAKE) dev release
+	ctest --preset dev -j $(JOBS)
+	ctest --preset release -L checks -j $(JOBS)
+	scripts/run-pytest
+
+check-all:
+	scripts/install all
+	$(MAKE) check
+	cmake --preset clang > /dev/null
+	cmake --build --preset clang -j $(JOBS)
+	ctest --preset clang -L unit -j $(JOBS)
+	cmake --preset tsan > /dev/null
+	cmake --build --preset tsan -j $(JOBS)
+	ctest --preset tsan -LE checks -j $(JOBS)
+	$(MAKE) fuzz
+
+fuzz:
+	cmake --preset fuzz > /dev/null
+	cmake --build --preset fuzz -j $(JOBS)
+	scripts/fuzz build/fuzz $(FUZZ_SECONDS)
+
+bench:
+	scripts/install bench
+	cmake --preset bench > /dev/null
+	cmake --build --preset bench -j $(JOBS)
+	scripts/bench build/bench
+
+deb: release
+	cd build/release && cpack -G DEB
+
+install: release
+	cmake --install build/release --prefix $(PREFIX)
+
+clean:
+	rm -rf build

@@ -1,0 +1,29 @@
+# Compiler settings that hold for every target.
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -ffunction-sections -fdata-sections)
+add_link_options(-Wl,--gc-sections -Wl,--as-needed)
+if(PROFGPU_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ 12 reports these two in its own std::string and std::optional once sanitizers or -O2 inline them.
+  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized)
+endif()
+
+if(PROFGPU_SANITIZE)
+  add_compile_options(-fsanitize=${PROFGPU_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${PROFGPU_SANITIZE})
+endif()
+if(PROFGPU_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "PROFGPU_FUZZ needs clang (preset fuzz)")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,29 @@
+# Everything that is not ours, as targets dep_*. Static libraries where Debian has them, so that the program runs
+# where they are not installed.
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+function(profgpu_dependency name header)
+  find_path(${name}_INCLUDE ${header})
+  find_library(${name}_LIBRARY NAMES ${ARGN})
+  if(NOT ${name}_INCLUDE OR NOT ${name}_LIBRARY)
+    message(FATAL_ERROR "${name} is not installed (scripts/install check brings it)")
+  endif()
+  add_library(dep_${name} INTERFACE)
+  target_include_directories(dep_${name} SYSTEM INTERFACE ${${name}_INCLUDE})
+  target_link_libraries(dep_${name} INTERFACE ${${name}_LIBRARY})
+endfunction()
+
+profgpu_dependency(deflate libdeflate.h libdeflate.a deflate)
+profgpu_dependency(zlib zlib.h libz.a z)
+profgpu_dependency(zstd zstd.h libzstd.a zstd)
+
+# fmt: headers only from the package; src/base/fmt.cc compiles the functions once.
+find_path(fmt_INCLUDE fmt/format-inl.h REQUIRED)
+add_library(dep_fmt INTERFACE)
+target_include_directories(dep_fmt SYSTEM INTERFACE ${fmt_INCLUDE})
+
+find_path(cli11_INCLUDE CLI/CLI.hpp REQUIRED)
+add_library(dep_cli11 INTERFACE)
+target_include_directories(dep_cli11 SYSTEM INTERFACE ${cli11_INCLUDE})

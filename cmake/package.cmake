@@ -1,0 +1,42 @@
+# Manual page, completions, installation and the Debian package.
+
+set(share ${CMAKE_BINARY_DIR}/share)
+add_custom_command(
+  OUTPUT ${share}/profgpu.1.gz ${share}/profgpu.bash ${share}/_profgpu ${share}/profgpu.fish
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${share}
+  COMMAND profgpu manpage > ${share}/profgpu.1
+  COMMAND gzip -9nf ${share}/profgpu.1
+  COMMAND profgpu completion bash > ${share}/profgpu.bash
+  COMMAND profgpu completion zsh > ${share}/_profgpu
+  COMMAND profgpu completion fish > ${share}/profgpu.fish
+  DEPENDS profgpu
+  COMMENT "Writing the manual page and shell completions")
+add_custom_target(share_files ALL DEPENDS ${share}/profgpu.1.gz)
+
+install(TARGETS profgpu RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${share}/profgpu.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${share}/profgpu.bash DESTINATION share/bash-completion/completions RENAME profgpu)
+install(FILES ${share}/profgpu.fish DESTINATION share/fish/vendor_completions.d)
+# zsh looks for what packages bring and for what an administrator installs in different folders.
+install(CODE "
+  set(zsh site-functions)
+  if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
+    set(zsh vendor-completions)
+  endif()
+  file(INSTALL \"${share}/_profgpu\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${zsh}\")")
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME profgpu)
+set(CPACK_PACKAGE_VENDOR "the profgpu authors")
+set(CPACK_PACKAGE_CONTACT "the profgpu authors <profgpu@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "says why GPU work is slow, and what to change")
+set(CPACK_PACKAGE_DESCRIPTION "Reads what a profiler recorded of a job on GPUs, finds where the time goes,\n and says what it costs and what to change.")
+set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.34), libgcc-s1 (>= 4.2)")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_OUTPUT_FILE_PREFIX ${CMAKE_BINARY_DIR})
+include(CPack)

@@ -1,0 +1,35 @@
+# A room is a folder of src/: its .cc files make one static library profgpu_NAME, its *_test.cc files one test program
+# test_NAME. Files are found, not listed: a new one needs no line here.
+
+# profgpu_room(NAME [USES room...] [LIBRARIES lib...] [EXCEPT file...])
+function(profgpu_room name)
+  cmake_parse_arguments(ARG "" "" "USES;LIBRARIES;EXCEPT" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  foreach(file IN LISTS ARG_EXCEPT)
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${name}/${file})
+  endforeach()
+  if(sources)
+    add_library(profgpu_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  else()
+    add_library(profgpu_${name} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(profgpu_${name} ${scope} ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+  list(TRANSFORM ARG_USES PREPEND profgpu_)
+  target_link_libraries(profgpu_${name} ${scope} ${ARG_USES} ${ARG_LIBRARIES})
+endfunction()
+
+# profgpu_test_program(NAME FILES file... LIBRARIES lib...): nothing if there is no file.
+function(profgpu_test_program name)
+  cmake_parse_arguments(ARG "" "" "FILES;LIBRARIES" ${ARGN})
+  if(NOT ARG_FILES)
+    return()
+  endif()
+  add_executable(${name} ${ARG_FILES})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} profgpu_test_support GTest::gtest_main)
+  # Paths in tests are relative to the project's root.
+  gtest_discover_tests(${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} DISCOVERY_MODE PRE_TEST
+                       PROPERTIES LABELS unit TIMEOUT 300)
+endfunction()

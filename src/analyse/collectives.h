@@ -1,0 +1,36 @@
+// Collectives of one rank, by name, type, group and size.
+#pragma once
+
+#include <optional>
+
+#include "analyse/facts.h"
+
+namespace profgpu {
+
+struct CollectiveRow {
+  std::string name;             ///< nccl-tests' terms: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast ...
+  std::string dtype;
+  int64_t group_size = 0;       ///< 0: unknown
+  std::string process_group;
+  int64_t calls = 0;
+  std::optional<int64_t> message_bytes;  ///< S of one call, as nccl-tests defines it
+  int64_t total_ns = 0;         ///< union of the kernels' time
+  int64_t exposed_ns = 0;       ///< of it, where no compute runs
+  std::optional<double> algbw_gbps;
+  std::optional<double> busbw_gbps;
+  std::optional<int64_t> wait_ns;
+};
+
+struct Collectives {
+  std::vector<CollectiveRow> rows;   ///< longest first, then name, dtype, size
+  static Collectives compute(const Facts& facts);
+};
+
+/// nccl-tests' term for a recorded collective name or kernel name; empty if it is none.
+std::string collective_name(std::string_view recorded);
+/// Bytes of one element of a PyTorch dtype name ("BFloat16", "Float", "c10::Half"...); 0: unknown.
+int dtype_bytes(std::string_view dtype);
+/// busbw = algbw times this, n ranks (nccl-tests' PERFORMANCE.md).
+double bus_factor(std::string_view name, int64_t n);
+
+}  // namespace profgpu

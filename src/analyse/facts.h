@@ -1,0 +1,45 @@
+// Facts: what is known about one rank's trace. Each analysis is computed once, when first asked for, and kept.
+// An analysis is a struct with `static T compute(const Facts&)`; it may ask Facts for others.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <typeindex>
+#include <unordered_map>
+
+#include "trace/trace.h"
+
+namespace profgpu {
+
+struct AnalysisOptions {
+  std::string step_pattern;   ///< POSIX extended regular expression, --step-pattern; empty: built-in names
+  int64_t first_step = 0;     ///< --steps a:b: indices a up to b - 1
+  int64_t end_step = INT64_MAX;
+};
+
+class Facts {
+ public:
+  Facts(const Trace& trace, AnalysisOptions options) : trace_(trace), options_(std::move(options)) {}
+  Facts(const Facts&) = delete;
+  Facts& operator=(const Facts&) = delete;
+
+  [[nodiscard]] const Trace& trace() const { return trace_; }
+  [[nodiscard]] const AnalysisOptions& options() const { return options_; }
+
+  template <class T>
+  const T& get() const {
+    auto it = known_.find(typeid(T));
+    if (it == known_.end()) {
+      auto fact = std::make_shared<const T>(T::compute(*this));
+      it = known_.emplace(std::type_index(typeid(T)), std::move(fact)).first;
+    }
+    return *static_cast<const T*>(it->second.get());
+  }
+
+ private:
+  const Trace& trace_;
+  AnalysisOptions options_;
+  mutable std::unordered_map<std::type_index, std::shared_ptr<const void>> known_;
+};
+
+}  // namespace profgpu

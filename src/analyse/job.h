@@ -1,0 +1,44 @@
+// Several ranks of one job together.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "analyse/facts.h"
+
+namespace profgpu {
+
+struct RankFacts {
+  int rank = 0;
+  const Facts* facts = nullptr;
+};
+
+struct Straggler {
+  int rank = 0;
+  int64_t excess_ns_per_step = 0;  ///< how much later than the next it arrives, by which the others wait
+  double excess_pct = 0;           ///< of the mean step
+  std::string kind;                ///< "late" until a cause is known
+};
+
+struct RankClock {
+  int rank = 0;
+  int64_t offset_ns = 0;           ///< add to this rank's times to get the first rank's
+  std::optional<int64_t> error_ns;
+  std::string method;              ///< "collectives", "same host", "none"
+};
+
+struct Job {
+  std::vector<int> ranks;
+  std::map<int, int64_t> step_mean_ns;   ///< measured steps
+  double step_spread_pct = 0;            ///< 100 (longest - shortest) / mean of the means
+  std::vector<Straggler> stragglers;     ///< latest first, from 5 % of the step
+  std::vector<RankClock> clocks;
+  /// Waiting for stragglers inside collectives, per rank, over its measured steps.
+  std::map<int, int64_t> wait_ns;
+};
+
+/// `ranks` in ascending order; one rank gives no stragglers and no clocks.
+Job analyse_job(const std::vector<RankFacts>& ranks);
+
+}  // namespace profgpu

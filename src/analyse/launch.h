@@ -1,0 +1,20 @@
+// The cost and latency of launches.
+#pragma once
+
+#include <optional>
+
+#include "analyse/facts.h"
+
+namespace profgpu {
+
+struct Launch {
+  int64_t launches = 0;                      ///< runtime and driver calls with linked activity
+  std::optional<double> median_latency_ns;   ///< launch call's start to its first activity's start
+  std::optional<double> p95_latency_ns;
+  int64_t short_kernels = 0;                 ///< kernels shorter than their own launch call took
+  std::optional<double> short_kernel_pct;    ///< of linked kernels outside graphs
+  std::optional<double> median_queue_depth;  ///< activities launched and not yet ended, on the same device, at a launch
+  static Launch compute(const Facts& facts);
+};
+
+}  // namespace profgpu

@@ -1,0 +1,25 @@
+// Operators as PyTorch's key_averages gives them.
+#pragma once
+
+#include "analyse/facts.h"
+
+namespace profgpu {
+
+struct OpRow {
+  StringId name;
+  int64_t calls = 0;
+  int64_t cpu_total_ns = 0;     ///< sum of durations
+  int64_t cpu_self_ns = 0;      ///< less what ranges directly inside it took
+  int64_t device_total_ns = 0;  ///< sum of durations of activity launched from inside it
+  int64_t device_self_ns = 0;   ///< of activity launched from it itself
+  uint64_t flops = 0;           ///< 0: not recorded
+};
+
+struct Ops {
+  std::vector<OpRow> rows;      ///< by cpu_self, longest first, then name
+  /// Innermost op or annotation (not call, not Python frame) that each activity was launched from; may be invalid.
+  std::vector<HostId> of_activity;
+  static Ops compute(const Facts& facts);
+};
+
+}  // namespace profgpu

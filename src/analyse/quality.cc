@@ -1,0 +1,88 @@
+#include "analyse/quality.h"
+
+#include <fmt/format.h>
+
+#include "analyse/devices.h"
+#include "analyse/names.h"
+#include "analyse/steps.h"
+
+namespace profgpu {
+namespace {
+
+// A record overruns if it ends later than the next one of its stream starts, by more than clocks jitter.
+constexpr int64_t kOverrunNs = 1'000;
+
+void overruns(const Trace& trace, std::vector<TraceIssue>& issues) {
+  const ActivityTable& a = trace.activity;
+  std::vector<int64_t> next_start(trace.queues.size(), INT64_MAX);
+  int64_t count = 0;
+  for (size_t i = a.size(); i-- > 0;) {
+    const uint16_t q = a.queue[i];
+    if (next_start[q] != INT64_MAX && a.end_ns(ActivityId(i)) - next_start[q] > kOverrunNs) ++count;
+    next_start[q] = a.start_ns[i];
+  }
+  if (count > 0)
+    issues.push_back({TraceIssueKind::kOverrun, count,
+                      fmt::format("{} device records last longer than their stream allows: the next one starts before "
+                                  "they end, so device times may be too long",
+                                  count)});
+}
+
+// Kernel launches whose activity is not there. Calls that are refused or captured into a graph never have any, so a
+// few are normal; so are those at the end of the window.
+void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  if (trace.activity.size() == 0) return;
+  std::vector<bool> has_activity(trace.host.size());
+  for (const HostId call : trace.launching) has_activity[call.value] = true;
+  int64_t launches = 0, without = 0;
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
+    const std::string_view name = trace.name(HostId(i));
+    if (name.find("Launch") == name.npos || name.find("HostFunc") != name.npos) continue;
+    ++launches;
+    without += !has_activity[i];
+  }
+  if (without == 0) return;
+  issues.push_back({TraceIssueKind::kLaunchWithoutActivity, without,
+                    fmt::format("{} of {} kernel launches have no kernel in the file: the profiler dropped it, or it "
+                                "ran after recording stopped",
+                                without, launches)});
+}
+
+}  // namespace
+
+Quality Quality::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Quality quality;
+  auto& issues = quality.issues;
+  if (trace.activity.size() == 0)
+    issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
+                      "no GPU activity is in the file: device figures are missing (was ProfilerActivity.CUDA on?)"});
+  if (trace.host.size() == 0)
+    issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
+  if (!facts.get<Steps>().annotated)
+    issues.push_back({TraceIssueKind::kNoSteps, 1,
+                      "no steps are marked (call prof.step() once a step, or give --step-pattern): the whole trace "
+                      "counts as one"});
+  overruns(trace, issues);
+  missing_activity(facts, issues);
+  int64_t count = 0, time = 0, all = 0;
+  for (size_t i = 0; i < trace.activity.size(); ++i) {
+    all += trace.activity.duration_ns[i];
+    if (trace.activity.launch[i].valid()) continue;
+    ++count;
+    time += trace.activity.duration_ns[i];
+  }
+  if (count > 0 && trace.host.size() > 0) {
+    quality.unlaunched_pct = all > 0 ? 100.0 * static_cast<double>(time) / static_cast<double>(all) : 0;
+    issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
+                      fmt::format("{} device records ({:.1f} % of device time) have no launching call in the file: "
+                                  "their phase and the cause of gaps before them are not known for certain",
+                                  count, quality.unlaunched_pct)});
+  }
+  return quality;
+}
+
+}  // namespace profgpu

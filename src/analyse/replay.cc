@@ -1,0 +1,338 @@
+#include "analyse/replay.h"
+
+#include <algorithm>
+
+#include "analyse/devices.h"
+#include "analyse/names.h"
+#include "analyse/phases.h"
+#include "analyse/steps.h"
+#include "analyse/waits.h"
+#include "trace/radix_sort.h"
+
+namespace profgpu {
+namespace {
+
+// Delays that remain when nothing holds an activity or a wait up: what a launch, a stream switch and a call cost.
+constexpr int64_t kLaunchNs = 5'000;
+constexpr int64_t kNextOnStreamNs = 1'000;
+constexpr int64_t kWaitCallNs = 5'000;
+// A start later than this after launch and stream is taken to wait for another stream.
+constexpr int64_t kUnexplainedNs = 10'000;
+constexpr uint32_t kNoRow = UINT32_MAX;
+
+enum class EventKind : uint8_t { kLaunch, kWaitStart, kActivity, kWaitEnd };
+
+struct Event {
+  int64_t time;
+  uint32_t row;      // of Model::launches, waits or the activity table
+  EventKind kind;
+};
+
+/// What an activity waited for; times as recorded.
+struct Start {
+  uint32_t launch = kNoRow;     // row of Trace::launching
+  uint32_t before = kNoRow;     // activity before it on its stream
+  uint32_t other = kNoRow;      // activity of another stream that it seems to have waited for
+  int64_t launch_delay = 0;     // from each of these to the start, less where another one held it up longer
+  int64_t before_delay = 0;
+  int64_t other_delay = 0;
+};
+
+struct Wait {
+  int64_t start, end;
+  uint32_t activity = kNoRow;   // the one whose end ended the wait
+};
+
+/// Measured steps of one profiler window, as one stretch.
+struct Run {
+  int64_t start, end;           // of the host
+  int64_t device_end;           // last end of an activity that was launched in it
+};
+
+}  // namespace
+
+struct Replay::Model {
+  std::vector<Event> events;
+  std::vector<Start> starts;
+  std::vector<Wait> waits;
+  std::vector<Run> runs;
+};
+
+namespace {
+
+std::vector<Start> find_starts(const Trace& trace) {
+  const ActivityTable& a = trace.activity;
+  std::vector<Start> starts(a.size());
+  for (uint32_t i = 0; i < trace.launching.size(); ++i)
+    for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j)
+      starts[trace.launched[j].value].launch = i;
+  std::vector<uint32_t> last(trace.queues.size(), kNoRow);
+  for (const Trace::DeviceRows& rows : trace.device_rows) {
+    for (uint32_t i = rows.begin.value; i < rows.end.value; ++i) {
+      Start& s = starts[i];
+      const int64_t start = a.start_ns[i];
+      s.before = last[a.queue[i]];
+      int64_t ready = INT64_MIN;
+      if (s.before != kNoRow) ready = a.end_ns(ActivityId(s.before));
+      int64_t launched = INT64_MIN;
+      if (s.launch != kNoRow) launched = trace.host.start_ns[trace.launching[s.launch].value];
+      if (launched > start) s.launch = kNoRow, launched = INT64_MIN;  // clocks that disagree
+      if (start - std::max(ready, launched) > kUnexplainedNs) {
+        // The latest end on another stream that is close enough to have released it.
+        int64_t latest = start - kUnexplainedNs;
+        for (size_t q = 0; q < last.size(); ++q) {
+          if (q == a.queue[i] || last[q] == kNoRow || trace.queues[q].device != rows.device) continue;
+          const int64_t end = a.end_ns(ActivityId(last[q]));
+          if (end <= start && end >= latest) s.other = last[q], latest = end;
+        }
+      }
+      const int64_t other = s.other == kNoRow ? INT64_MIN : a.end_ns(ActivityId(s.other));
+      const int64_t held = std::max({ready, launched, other});
+      const auto delay = [&](int64_t from, int64_t least) {
+        if (from == INT64_MIN) return int64_t{0};
+        return from == held ? start - from : std::min(start - from, least);
+      };
+      s.launch_delay = delay(launched, kLaunchNs);
+      s.before_delay = delay(ready, kNextOnStreamNs);
+      s.other_delay = delay(other, kNextOnStreamNs);
+      last[a.queue[i]] = i;
+    }
+  }
+  return starts;
+}
+
+// The last activity that ended during each wait, among those launched before it began.
+std::vector<Wait> find_waits(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<Wait> waits;
+  for (const auto& calls : facts.get<Waits>().calls)
+    for (const HostId call : calls) waits.push_back({trace.host.start_ns[call.value], trace.host.end_ns(call), kNoRow});
+  std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.end < b.end; });
+  std::vector<std::pair<int64_t, uint32_t>> ends;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) ends.emplace_back(trace.activity.end_ns(ActivityId(i)), i);
+  std::sort(ends.begin(), ends.end());
+  for (Wait& w : waits) {
+    auto it = std::upper_bound(ends.begin(), ends.end(), std::pair(w.end, kNoRow));
+    for (int tries = 0; it != ends.begin() && tries < 256; ++tries) {
+      --it;
+      if (it->first < w.start) break;
+      const HostId launch = trace.activity.launch[it->second];
+      if (launch.valid() && trace.host.start_ns[launch.value] > w.start) continue;
+      w.activity = it->second;
+      break;
+    }
+  }
+  return waits;
+}
+
+std::vector<Event> in_order(const Trace& trace, const std::vector<Wait>& waits) {
+  std::vector<Event> events;
+  events.reserve(trace.launching.size() + trace.activity.size() + 2 * waits.size());
+  for (uint32_t i = 0; i < trace.launching.size(); ++i)
+    events.push_back({trace.host.start_ns[trace.launching[i].value], i, EventKind::kLaunch});
+  for (uint32_t i = 0; i < waits.size(); ++i) events.push_back({waits[i].start, i, EventKind::kWaitStart});
+  for (uint32_t i = 0; i < trace.activity.size(); ++i)
+    events.push_back({trace.activity.start_ns[i], i, EventKind::kActivity});
+  for (uint32_t i = 0; i < waits.size(); ++i) events.push_back({waits[i].end, i, EventKind::kWaitEnd});
+  std::vector<SortKey> keys;
+  keys.reserve(events.size());
+  for (uint32_t i = 0; i < events.size(); ++i) keys.push_back({ordered(events[i].time), i});
+  radix_sort(keys);
+  std::vector<Event> sorted;
+  sorted.reserve(events.size());
+  for (const SortKey& k : keys) sorted.push_back(events[k.row]);
+  return sorted;
+}
+
+std::vector<Run> find_runs(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<Run> runs;
+  for (const Step* step : facts.get<Steps>().measured()) {
+    const Interval part = step->interval();
+    bool same = !runs.empty();
+    for (const Interval& window : trace.windows)
+      if (same && window.start > runs.back().start && window.start <= part.start) same = false;
+    if (same) {
+      runs.back().end = std::max(runs.back().end, part.end);
+    } else {
+      runs.push_back({part.start, part.end, part.start});
+    }
+  }
+  for (size_t i = 0; i < trace.launching.size(); ++i) {
+    const int64_t launched = trace.host.start_ns[trace.launching[i].value];
+    for (Run& run : runs) {
+      if (launched < run.start || launched >= run.end) continue;
+      for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j)
+        run.device_end = std::max(run.device_end, trace.activity.end_ns(trace.launched[j]));
+    }
+  }
+  return runs;
+}
+
+/// One replay: how much earlier than recorded things happen.
+class Player {
+ public:
+  Player(const Trace& trace, const std::vector<Start>& starts, const std::vector<Wait>& waits, const Removal& removal)
+      : trace_(trace), starts_(starts), waits_(waits), removal_(removal) {
+    launched_.resize(trace.launching.size());
+    ended_.resize(trace.activity.size());
+    wait_started_.resize(waits.size());
+  }
+
+  // The host's time as it would have been at `time`; times must not go back.
+  int64_t host_at(int64_t time) {
+    while (cut_ < removal_.host_time.size() && removal_.host_time[cut_].start < time) {
+      const Interval& cut = removal_.host_time[cut_];
+      const int64_t from = std::max(cut.start, reached_);
+      const int64_t to = std::min(cut.end, time);
+      if (to > from) earlier_ += to - from;
+      if (cut.end > time) break;
+      ++cut_;
+    }
+    reached_ = std::max(reached_, time);
+    return time - earlier_;
+  }
+
+  void play(const Event& e) {
+    const int64_t now = host_at(e.time);
+    switch (e.kind) {
+      case EventKind::kLaunch: launched_[e.row] = now; break;
+      case EventKind::kWaitStart: wait_started_[e.row] = now; break;
+      case EventKind::kActivity: start_activity(e.row); break;
+      case EventKind::kWaitEnd: end_wait(e.row); break;
+    }
+  }
+
+  [[nodiscard]] int64_t device_end() const { return device_end_; }
+  void restart_device_end() { device_end_ = INT64_MIN; }
+
+ private:
+  void start_activity(uint32_t i) {
+    const Start& s = starts_[i];
+    const int64_t recorded = trace_.activity.start_ns[i];
+    int64_t start = INT64_MIN;
+    const auto after = [&](int64_t time, int64_t delay, bool shorten, int64_t least) {
+      start = std::max(start, time + (shorten ? std::min(delay, least) : delay));
+    };
+    const bool unexplained = std::max({s.launch_delay, s.before_delay}) > kUnexplainedNs;
+    const bool shorten = (removal_.dependency_waits && unexplained) || (removal_.launch_latency && !unexplained);
+    if (s.launch != kNoRow) after(launched_[s.launch], s.launch_delay, shorten, kLaunchNs);
+    if (s.before != kNoRow) after(ended_[s.before], s.before_delay, shorten, removal_.launch_latency ? 0 : kNextOnStreamNs);
+    if (s.other != kNoRow && !removal_.dependency_waits) after(ended_[s.other], s.other_delay, false, 0);
+    if (start == INT64_MIN) start = recorded - earlier_;
+    start = std::min(start, recorded);
+    const bool gone = i < removal_.activity.size() && removal_.activity[i];
+    ended_[i] = start + (gone ? 0 : trace_.activity.duration_ns[i]);
+    device_end_ = std::max(device_end_, ended_[i]);
+  }
+
+  void end_wait(uint32_t w) {
+    const Wait& wait = waits_[w];
+    if (wait.activity == kNoRow) return;   // it waited for nothing: ordinary host time
+    const int64_t least = std::min(wait.end - wait.start, kWaitCallNs);
+    int64_t end = wait_started_[w] + least;
+    if (!removal_.synchronization) {
+      const int64_t after = wait.end - trace_.activity.end_ns(ActivityId(wait.activity));
+      end = std::max(end, ended_[wait.activity] + after);
+    }
+    earlier_ = std::max(int64_t{0}, wait.end - std::min(end, wait.end));
+  }
+
+  const Trace& trace_;
+  const std::vector<Start>& starts_;
+  const std::vector<Wait>& waits_;
+  const Removal& removal_;
+  std::vector<int64_t> launched_, ended_, wait_started_;
+  int64_t earlier_ = 0;      // recorded host time less what it would have been
+  int64_t reached_ = INT64_MIN;
+  int64_t device_end_ = INT64_MIN;
+  size_t cut_ = 0;
+};
+
+Intervals allocation_time(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  Intervals calls;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (trace.host.is_call(HostId(i)) && names.call[trace.host.name[i].value] == CallKind::kMemory)
+      calls.push_back(trace.host.interval(HostId(i)));
+  return merged(std::move(calls));
+}
+
+// The host's part of the gaps of one cause: from the gap's start to the launch that ended it.
+Intervals late_launches(const Trace& trace, const DeviceIdle& idle, IdleCause cause) {
+  Intervals parts;
+  for (const Gap& gap : idle.gaps) {
+    if (gap.cause != cause || !gap.launch.valid()) continue;
+    parts.push_back({gap.start_ns, std::min(gap.end_ns, trace.host.start_ns[gap.launch.value])});
+  }
+  return merged(std::move(parts));
+}
+
+}  // namespace
+
+Replay Replay::compute(const Facts& facts) {
+  Replay replay;
+  replay.facts_ = &facts;
+  auto model = std::make_shared<Model>();
+  model->starts = find_starts(facts.trace());
+  model->waits = find_waits(facts);
+  model->events = in_order(facts.trace(), model->waits);
+  model->runs = find_runs(facts);
+  replay.model_ = std::move(model);
+  return replay;
+}
+
+int64_t Replay::saved_by(const Removal& removal) const {
+  Player player(facts_->trace(), model_->starts, model_->waits, removal);
+  int64_t saved = 0;
+  size_t at = 0;
+  for (const Run& run : model_->runs) {
+    for (; at < model_->events.size() && model_->events[at].time < run.start; ++at) player.play(model_->events[at]);
+    const int64_t start = player.host_at(run.start);
+    player.restart_device_end();
+    for (; at < model_->events.size() && model_->events[at].time < run.end; ++at) player.play(model_->events[at]);
+    const int64_t host_end = player.host_at(run.end);
+    // Work that the host ran ahead of still has to be done: activity that was launched in the run and started after it.
+    const int64_t behind = std::max<int64_t>(0, run.device_end - run.end);
+    for (; at < model_->events.size() && model_->events[at].time < run.device_end; ++at) player.play(model_->events[at]);
+    const int64_t end = std::max(host_end, player.device_end() == INT64_MIN ? host_end : player.device_end() - behind);
+    saved += std::clamp<int64_t>((run.end - run.start) - (end - start), 0, run.end - run.start);
+  }
+  return std::min(saved, facts_->get<Steps>().measured_wall_ns());
+}
+
+int64_t Replay::saved_by_cause(IdleCause cause) const {
+  const Devices& devices = facts_->get<Devices>();
+  if (devices.busiest < 0) return 0;
+  const DeviceIdle& idle = facts_->get<Idle>().devices[static_cast<size_t>(devices.busiest)];
+  const int64_t most = idle.measured_ns[static_cast<size_t>(cause)];
+  if (most == 0) return 0;
+  Removal removal;
+  switch (cause) {
+    case IdleCause::kUnknown: return 0;
+    case IdleCause::kLaunchLatency: removal.launch_latency = true; break;
+    case IdleCause::kDependency: removal.dependency_waits = true; break;
+    case IdleCause::kCheckpoint: removal.host_time = facts_->get<Phases>().checkpoint; break;
+    case IdleCause::kDataLoading: removal.host_time = facts_->get<Phases>().data_loading; break;
+    case IdleCause::kMemoryAllocation: removal.host_time = allocation_time(*facts_); break;
+    case IdleCause::kSynchronization: removal.synchronization = true; break;
+    case IdleCause::kHostBound: removal.host_time = late_launches(facts_->trace(), idle, cause); break;
+  }
+  return std::min(most, saved_by(removal));
+}
+
+int64_t Replay::saved_by_communication() const {
+  const Devices& devices = facts_->get<Devices>();
+  if (devices.busiest < 0) return 0;
+  const DeviceTime& d = devices.devices[static_cast<size_t>(devices.busiest)];
+  int64_t most = 0;
+  for (const Step* step : facts_->get<Steps>().measured()) most += overlap_length(d.exposed_communication, step->interval());
+  if (most == 0) return 0;
+  Removal removal;
+  removal.activity.resize(devices.kind.size());
+  for (size_t i = 0; i < devices.kind.size(); ++i) removal.activity[i] = devices.kind[i] == WorkKind::kCommunication;
+  return std::min(most, saved_by(removal));
+}
+
+}  // namespace profgpu

@@ -1,0 +1,184 @@
+#include "analyse/steps.h"
+
+#include <regex.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+
+#include "analyse/devices.h"
+
+namespace profgpu {
+namespace {
+
+/// A POSIX extended regular expression; matches nothing if it is not valid (the command line checks it first).
+class Pattern {
+ public:
+  explicit Pattern(const std::string& text) {
+    valid_ = ::regcomp(&regex_, text.c_str(), REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0;
+  }
+  Pattern(const Pattern&) = delete;
+  Pattern& operator=(const Pattern&) = delete;
+  ~Pattern() {
+    if (valid_) ::regfree(&regex_);
+  }
+  [[nodiscard]] bool matches(const std::string& text) const {
+    return valid_ && ::regexec(&regex_, text.c_str(), 0, nullptr, 0) == 0;
+  }
+
+ private:
+  regex_t regex_{};
+  bool valid_ = false;
+};
+
+constexpr const char* kProfilerStep = "^ProfilerStep#[0-9]+$";
+constexpr const char* kLikeStep = "^(train(ing)?[ _-]?)?(step|iter|iteration|batch)[ _#:-]*[0-9]+$";
+
+std::vector<bool> matching_strings(const Trace& trace, const char* pattern) {
+  const Pattern regex(pattern);
+  std::vector<bool> hit(trace.strings.size());
+  for (size_t i = 0; i < hit.size(); ++i) {
+    const std::string_view text = trace.strings[StringId(i)];
+    hit[i] = text.size() < 512 && regex.matches(std::string(text));
+  }
+  return hit;
+}
+
+// Ranges with such names on the thread that has most of them, outermost only.
+std::vector<HostId> ranges(const Trace& trace, const std::vector<bool>& named) {
+  std::map<uint32_t, std::vector<HostId>> by_thread;
+  const HostTable& h = trace.host;
+  for (uint32_t i = 0; i < h.size(); ++i) {
+    if (!named[h.name[i].value] || (h.kind[i] != HostKind::kAnnotation && h.kind[i] != HostKind::kOp)) continue;
+    std::vector<HostId>& found = by_thread[h.thread[i].value];
+    if (found.empty() || h.start_ns[i] >= h.end_ns(found.back())) found.emplace_back(i);
+  }
+  std::vector<HostId> best;
+  for (auto& [thread, found] : by_thread)
+    if (found.size() > best.size()) best = std::move(found);
+  return best;
+}
+
+std::vector<HostId> step_ranges(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  if (!facts.options().step_pattern.empty())
+    return ranges(trace, matching_strings(trace, facts.options().step_pattern.c_str()));
+  auto found = ranges(trace, matching_strings(trace, kProfilerStep));
+  return found.empty() ? ranges(trace, matching_strings(trace, kLikeStep)) : found;
+}
+
+std::optional<int64_t> number_at_end(std::string_view name) {
+  size_t at = name.size();
+  while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') --at;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(name.data() + at, name.data() + name.size(), value);
+  return error == std::errc() && at < name.size() ? std::optional(value) : std::nullopt;
+}
+
+// The thread whose outermost ranges cover most time.
+ThreadId busiest_thread(const Trace& trace) {
+  ThreadId best;
+  int64_t most = -1;
+  for (size_t t = 0; t < trace.threads.size(); ++t) {
+    int64_t sum = 0;
+    for (uint32_t i = trace.threads[t].begin.value; i < trace.threads[t].end.value; ++i)
+      if (!trace.host.parent[i].valid() && trace.host.kind[i] != HostKind::kOverhead) sum += trace.host.duration_ns[i];
+    if (trace.threads[t].begin < trace.threads[t].end && sum > most) best = ThreadId(t), most = sum;
+  }
+  return best;
+}
+
+// Leading steps longer than 1.5 times the lower median of all.
+void mark_warmup(std::vector<Step>& steps) {
+  if (steps.size() < 2) return;
+  std::vector<int64_t> durations;
+  for (const Step& s : steps) durations.push_back(s.duration_ns);
+  const auto middle = durations.begin() + static_cast<int64_t>((durations.size() - 1) / 2);
+  std::nth_element(durations.begin(), middle, durations.end());
+  const double limit = 1.5 * static_cast<double>(*middle);
+  for (Step& s : steps) {
+    if (static_cast<double>(s.duration_ns) <= limit) break;
+    s.warmup = true;
+  }
+}
+
+// Warm-up is per window: each profiler window has its own.
+void mark_warmup_by_window(const Trace& trace, std::vector<Step>& steps) {
+  if (trace.windows.size() < 2) return mark_warmup(steps);
+  std::vector<Step> part;
+  size_t done = 0;
+  for (size_t w = 0; w < trace.windows.size(); ++w) {
+    const int64_t end = w + 1 < trace.windows.size() ? trace.windows[w + 1].start : INT64_MAX;
+    part.clear();
+    for (size_t i = done; i < steps.size() && steps[i].start_ns < end; ++i) part.push_back(steps[i]);
+    mark_warmup(part);
+    for (const Step& s : part) steps[done++].warmup = s.warmup;
+  }
+}
+
+}  // namespace
+
+std::vector<const Step*> Steps::measured() const {
+  std::vector<const Step*> out;
+  for (const Step& s : steps)
+    if (!s.warmup) out.push_back(&s);
+  if (out.empty())
+    for (const Step& s : steps) out.push_back(&s);
+  return out;
+}
+
+int64_t Steps::measured_wall_ns() const {
+  int64_t sum = 0;
+  for (const Step* s : measured()) sum += s->duration_ns;
+  return sum;
+}
+
+int64_t Steps::total_wall_ns() const {
+  int64_t sum = 0;
+  for (const Step& s : steps) sum += s.duration_ns;
+  return sum;
+}
+
+Steps Steps::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Steps all;
+  const std::vector<HostId> found = step_ranges(facts);
+  for (size_t i = 0; i < found.size(); ++i) {
+    Step s;
+    s.name = trace.name(found[i]);
+    s.index = number_at_end(s.name).value_or(static_cast<int64_t>(i));
+    s.start_ns = trace.host.start_ns[found[i].value];
+    s.duration_ns = trace.host.duration_ns[found[i].value];
+    s.range = found[i];
+    all.steps.push_back(s);
+  }
+  all.annotated = !all.steps.empty();
+  mark_warmup_by_window(trace, all.steps);
+  std::erase_if(all.steps, [&](const Step& s) {
+    return s.index < facts.options().first_step || s.index >= facts.options().end_step;
+  });
+  all.thread = all.annotated ? trace.host.thread[found.front().value] : busiest_thread(trace);
+  if (!all.annotated) {
+    for (size_t w = 0; w < trace.windows.size(); ++w) {
+      Step s;
+      s.name = "trace";
+      s.index = static_cast<int64_t>(w);
+      s.start_ns = trace.windows[w].start;
+      s.duration_ns = trace.windows[w].length();
+      all.steps.push_back(s);
+    }
+  }
+  const Devices& devices = facts.get<Devices>();
+  if (devices.busiest >= 0) {
+    const DeviceTime& d = devices.devices[devices.busiest];
+    all.device = d.id;
+    for (Step& s : all.steps) {
+      s.device_busy_ns = overlap_length(d.busy, s.interval());
+      s.device_idle_ns = s.duration_ns - s.device_busy_ns;
+    }
+  }
+  return all;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,100 @@
+#include "base/decimal.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace profgpu {
+namespace {
+
+struct Parsed {
+  unsigned __int128 digits = 0;  // significant digits kept, at most 30
+  int64_t exponent = 0;          // value = digits * 10^exponent, but for digits dropped
+  bool negative = false;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Digits past the 30th cannot change a result that fits int64_t except in ties, where they count as zeros.
+bool parse(std::string_view s, Parsed& out) {
+  size_t i = 0;
+  if (i < s.size() && (s[i] == '-' || s[i] == '+')) out.negative = s[i++] == '-';
+  int kept = 0;
+  bool any = false, fraction = false;
+  for (; i < s.size(); ++i) {
+    if (s[i] == '.' && !fraction) {
+      fraction = true;
+      continue;
+    }
+    if (!is_digit(s[i])) break;
+    any = true;
+    if (kept < 30) {
+      out.digits = out.digits * 10 + static_cast<unsigned>(s[i] - '0');
+      kept += out.digits != 0;
+      out.exponent -= fraction;
+    } else {
+      out.exponent += !fraction;
+    }
+  }
+  if (!any) return false;
+  if (i == s.size()) return true;
+  if (s[i] != 'e' && s[i] != 'E') return false;
+  if (++i < s.size() && s[i] == '+') ++i;
+  int exponent = 0;
+  const auto [end, error] = std::from_chars(s.data() + i, s.data() + s.size(), exponent);
+  if (error != std::errc() || end != s.data() + s.size()) return false;
+  out.exponent += exponent;
+  return true;
+}
+
+std::optional<int64_t> slow_scaled(std::string_view text, int scale) {
+  Parsed p;
+  if (!parse(text, p)) return std::nullopt;
+  if (p.digits == 0) return 0;
+  int64_t shift = p.exponent + scale;
+  constexpr unsigned __int128 kLimit = INT64_MAX;
+  for (; shift > 0; --shift) {
+    if (p.digits > kLimit) return std::nullopt;
+    p.digits *= 10;
+  }
+  unsigned last = 0;
+  for (; shift < 0 && (p.digits != 0 || last != 0); ++shift) {
+    last = static_cast<unsigned>(p.digits % 10);
+    p.digits /= 10;
+  }
+  if (last >= 5) ++p.digits;
+  if (p.digits > kLimit) return std::nullopt;
+  const auto value = static_cast<int64_t>(p.digits);
+  return p.negative ? -value : value;
+}
+
+}  // namespace
+
+std::optional<int64_t> scaled_decimal(std::string_view text, int scale) {
+  // Fast path: microseconds and less, a whole part whose nanoseconds fit, and a fraction that needs no rounding.
+  constexpr int64_t kLargestWhole = 9'000'000'000'000'000;
+  const char* p = text.data();
+  const char* end = p + text.size();
+  const bool negative = p < end && *p == '-';
+  p += negative;
+  const char* first = p;
+  int64_t value = 0;
+  while (p < end && is_digit(*p)) value = value * 10 + (*p++ - '0');
+  if (p == first || p - first > 16 || value > kLargestWhole || scale > 3) return slow_scaled(text, scale);
+  int missing = scale;
+  if (p < end && *p == '.') {
+    for (++p; p < end && is_digit(*p) && missing > 0; --missing) value = value * 10 + (*p++ - '0');
+  }
+  if (p != end) return slow_scaled(text, scale);
+  for (; missing > 0; --missing) value *= 10;
+  return negative ? -value : value;
+}
+
+std::optional<double> real_number(std::string_view text) {
+  double value = 0;
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,20 @@
+// Exact numbers from decimal text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace profgpu {
+
+/// Decimal text times 10^scale, rounded half away from zero: scaled_decimal("12.3456", 3) is 12346. Accepts a sign, a
+/// fraction and an exponent; nullopt for anything else and for results that do not fit int64_t.
+std::optional<int64_t> scaled_decimal(std::string_view text, int scale);
+
+/// Microseconds as trace files write them, to nanoseconds.
+inline std::optional<int64_t> nanoseconds_from_micros(std::string_view text) { return scaled_decimal(text, 3); }
+inline std::optional<int64_t> whole_number(std::string_view text) { return scaled_decimal(text, 0); }
+/// A floating-point number; nullopt if the text is none or not finite.
+std::optional<double> real_number(std::string_view text);
+
+}  // namespace profgpu

@@ -1,0 +1,146 @@
+#include "base/json_reader.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "base/utf8.h"
+
+namespace profgpu {
+namespace {
+
+#if defined(__SSE2__)
+// First quote or backslash at or after `p`; ORs the bytes passed into `high` so that text outside ASCII is noticed.
+inline const char* find_quote(const char* p, const char* end, int& high) {
+  const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+  for (; p < end; p += 16) {
+    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const int hit = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, backslash)));
+    const int top = _mm_movemask_epi8(v);
+    if (hit != 0) {
+      const int n = __builtin_ctz(static_cast<unsigned>(hit));
+      high |= top & ((1 << n) - 1);
+      return p + n < end ? p + n : end;
+    }
+    high |= top;
+  }
+  return end;
+}
+#else
+inline const char* find_quote(const char* p, const char* end, int& high) {
+  for (; p < end && *p != '"' && *p != '\\'; ++p) high |= *p & 0x80;
+  return p;
+}
+#endif
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  c = static_cast<char>(c | 0x20);
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+std::optional<uint32_t> hex4(std::string_view s) {
+  if (s.size() < 4) return std::nullopt;
+  uint32_t v = 0;
+  for (int i = 0; i < 4; ++i) {
+    const int d = hex_digit(s[i]);
+    if (d < 0) return std::nullopt;
+    v = v << 4 | static_cast<uint32_t>(d);
+  }
+  return v;
+}
+
+// The escape that starts `s` (after its backslash and 'u'); advances `used` by the characters taken.
+uint32_t unicode_escape(std::string_view s, size_t& used) {
+  const auto first = hex4(s);
+  if (!first) return 0xFFFD;
+  used += 4;
+  if (*first < 0xD800 || *first > 0xDFFF) return *first;
+  if (*first < 0xDC00 && s.size() >= 10 && s[4] == '\\' && s[5] == 'u') {
+    const auto second = hex4(s.substr(6));
+    if (second && *second >= 0xDC00 && *second <= 0xDFFF) {
+      used += 6;
+      return 0x10000 + ((*first - 0xD800) << 10) + (*second - 0xDC00);
+    }
+  }
+  return 0xFFFD;
+}
+
+}  // namespace
+
+bool JsonReader::string(JsonString& token) {
+  if (peek() != '"') return false;
+  const char* from = ++at_;
+  int high = 0;
+  token.escaped = false;
+  for (const char* p = from;;) {
+    p = find_quote(p, end_, high);
+    if (p >= end_) return cut();
+    if (*p == '"') {
+      token.raw = {from, static_cast<size_t>(p - from)};
+      token.non_ascii = high != 0;
+      at_ = p + 1;
+      return true;
+    }
+    token.escaped = true;
+    p += 2;
+  }
+}
+
+bool JsonReader::scalar(std::string_view& token) {
+  peek();
+  const char* from = at_;
+  while (at_ < end_ && *at_ != ',' && *at_ != '}' && *at_ != ']' && *at_ != '"' && *at_ != '{' && *at_ != '[' &&
+         *at_ != ':' && !is_space(*at_))
+    ++at_;
+  if (at_ >= end_) return cut();
+  token = {from, static_cast<size_t>(at_ - from)};
+  return !token.empty();
+}
+
+bool JsonReader::skip_value(int depth) {
+  const char c = peek();
+  if (c == '"') {
+    JsonString ignored;
+    return string(ignored);
+  }
+  if (c != '{' && c != '[') {
+    std::string_view ignored;
+    return scalar(ignored);
+  }
+  if (depth >= kJsonMaxDepth) return false;
+  if (c == '{') return read_object(*this, [&](std::string_view) { return skip_value(depth + 1); });
+  return read_array(*this, [&] { return skip_value(depth + 1); });
+}
+
+std::string unescaped(const JsonString& token, int64_t& replaced) {
+  std::string out;
+  out.reserve(token.raw.size());
+  for (size_t i = 0; i < token.raw.size(); ++i) {
+    const char c = token.raw[i];
+    if (c != '\\' || i + 1 == token.raw.size()) {
+      out.push_back(c);
+      continue;
+    }
+    switch (token.raw[++i]) {
+      case 'n': out.push_back('\n'); break;
+      case 't': out.push_back('\t'); break;
+      case 'r': out.push_back('\r'); break;
+      case 'b': out.push_back('\b'); break;
+      case 'f': out.push_back('\f'); break;
+      case 'u': {
+        size_t used = 0;
+        const uint32_t code = unicode_escape(token.raw.substr(i + 1), used);
+        replaced += code == 0xFFFD;
+        append_utf8(out, code);
+        i += used;
+        break;
+      }
+      default: out.push_back(token.raw[i]);
+    }
+  }
+  if (token.non_ascii) replaced += replace_invalid_utf8(out);
+  return out;
+}
+
+}  // namespace profgpu

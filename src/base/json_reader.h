@@ -1,0 +1,104 @@
+// A pull reader over JSON text in memory: the cursor moves, nothing is copied or built.
+//
+// Budget: strings are skipped 16 bytes at a time; a value that nobody asks for costs one pass over its bytes.
+// The text must be followed by kJsonPadding readable bytes. Reading never goes past `end` in meaning: a token that
+// reaches it fails with at_end(), which tells a cut text from a malformed one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace profgpu {
+
+constexpr size_t kJsonPadding = 64;
+constexpr int kJsonMaxDepth = 256;
+
+/// A string token: the raw bytes between its quotes.
+struct JsonString {
+  std::string_view raw;
+  bool escaped = false;    ///< contains a backslash
+  bool non_ascii = false;  ///< contains bytes from 0x80
+};
+
+class JsonReader {
+ public:
+  JsonReader(const char* begin, const char* end) : at_(begin), end_(end) {}
+
+  [[nodiscard]] const char* position() const { return at_; }
+  void seek(const char* position) { at_ = position, cut_ = false; }
+  /// After a failure: whether the text ended where more was needed.
+  [[nodiscard]] bool at_end() const { return cut_; }
+
+  /// The next byte that is not white space, or 0 at the end of the text. Does not consume it.
+  char peek() {
+    while (at_ < end_ && static_cast<unsigned char>(*at_) <= ' ' && is_space(*at_)) ++at_;
+    if (at_ < end_) return *at_;
+    cut_ = true;
+    return 0;
+  }
+  /// Consumes `c` if it is next.
+  bool take(char c) {
+    if (peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  bool string(JsonString& token);
+  /// A number, literal or anything else up to the next delimiter, as text.
+  bool scalar(std::string_view& token);
+  bool skip_value() { return skip_value(0); }
+  /// Consumes any value and gives its text.
+  bool raw_value(std::string_view& text) {
+    peek();
+    const char* from = at_;
+    if (!skip_value()) return false;
+    text = {from, static_cast<size_t>(at_ - from)};
+    return true;
+  }
+
+ private:
+  static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+  bool skip_value(int depth);
+  bool cut() {
+    cut_ = true;
+    return false;
+  }
+
+  const char* at_;
+  const char* end_;
+  bool cut_ = false;
+};
+
+/// Calls `field(key)` for each key of an object with the reader before its value; `field` consumes the value and returns
+/// false to stop. False if the object is malformed or `field` stopped.
+template <class Field>
+bool read_object(JsonReader& reader, Field&& field) {
+  if (!reader.take('{')) return false;
+  if (reader.take('}')) return true;
+  for (;;) {
+    JsonString key;
+    if (!reader.string(key) || !reader.take(':') || !field(key.raw)) return false;
+    if (reader.take(',')) continue;
+    return reader.take('}');
+  }
+}
+
+/// Calls `element()` with the reader before each element of an array.
+template <class Element>
+bool read_array(JsonReader& reader, Element&& element) {
+  if (!reader.take('[')) return false;
+  if (reader.take(']')) return true;
+  for (;;) {
+    if (!element()) return false;
+    if (reader.take(',')) continue;
+    return reader.take(']');
+  }
+}
+
+/// The text that a token stands for: escapes resolved, invalid UTF-8 and lone surrogates replaced by U+FFFD.
+/// `replaced` counts the replacements.
+std::string unescaped(const JsonString& token, int64_t& replaced);
+
+}  // namespace profgpu

@@ -1,0 +1,113 @@
+// profgpu analyze: read, analyse, diagnose, show.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/analyze_options.h"
+#include "cli/command.h"
+#include "cli/make_report.h"
+#include "cli/output.h"
+#include "cli/progress_bar.h"
+#include "present/registry.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int kFileWidth = 100;
+
+const Presenter* find_presenter(std::string_view name) {
+  for (const Presenter* p : presenters())
+    if (p->name == name) return p;
+  return nullptr;
+}
+
+PresentOptions present_options(const AnalyzeOptions& options) {
+  const bool to_file = !options.output.empty();
+  PresentOptions shown;
+  shown.width = options.width > 0 ? options.width : to_file ? kFileWidth : output_width();
+  shown.colour = to_file ? options.colour == Colour::kAlways : output_colour(options.colour);
+  shown.top = options.top;
+  shown.section = options.section;
+  shown.verbose = options.verbose;
+  return shown;
+}
+
+// Whoever reads JSON by program, or has the report in a file, still hears what the input lacks.
+void say_issues(const Report& report) {
+  for (const InputFile& input : report.inputs)
+    for (const Issue& issue : input.issues)
+      if (issue.severity != Severity::kInfo) print_message(fmt::format("profgpu: {}: {}", input.path, issue.text));
+}
+
+bool has_finding(const Report& report, Severity least) {
+  return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& f) { return f.severity >= least; });
+}
+
+Result<Report> make_report_with_progress(const AnalyzeOptions& options) {
+  Progress progress;
+  const ProgressBar bar(progress, options.progress && stderr_is_terminal());
+  return make_report(options, progress);
+}
+
+Outcome analyze(const Arguments& arguments) {
+  auto options = analyze_options(arguments);
+  if (!options) return Outcome::usage(options.error());
+  const Presenter* presenter = find_presenter(options->format);
+  if (!presenter) return Outcome::failed({"no presenter is called " + options->format});
+
+  auto report = make_report_with_progress(*options);
+  if (!report) return Outcome::failed(report.error());
+  if (!options->quiet && (options->format != "terminal" || !options->output.empty())) say_issues(*report);
+
+  const std::string text = presenter->write(*report, present_options(*options));
+  auto written = options->output.empty() ? write_stdout(text) : write_file(options->output, text);
+  if (!written) return Outcome::failed(written.error());
+  if (options->fail_on && has_finding(*report, *options->fail_on)) return {ExitCode::kFindings};
+  return {};
+}
+
+}  // namespace
+
+extern const Command kAnalyze;
+const Command kAnalyze{
+    .name = "analyze",
+    .summary = "say where the time of a trace goes and what to change",
+    .positional = "PATH...",
+    .positional_help = "trace files or folders of traces; several ranks of one job are read together",
+    .groups =
+        {{"What to show",
+          {{.name = "--json", .help = "the whole report as JSON, same as --format json"},
+           {.name = "--format", .value = "NAME", .help = "how to write the report (default terminal)",
+            .choices = {"terminal", "json", "markdown"}},
+           {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write the report to FILE",
+            .takes_path = true},
+           {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"},
+           {.name = "--section", .value = "NAME", .help = "only this part, with every row that --top allows",
+            .choices = {"findings", "checklist", "devices", "steps", "phases", "idle", "kernels", "ops", "launch",
+                        "collectives", "memory", "cluster"}}}},
+         {"What to look at",
+          {{.name = "--steps", .value = "A:B", .help = "steps A up to B - 1 only"},
+           {.name = "--step-pattern", .value = "REGEX",
+            .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
+           {.name = "--threshold", .value = "RULE=VALUE", .help = "change what a rule tolerates; may be repeated",
+            .repeatable = true}}},
+         {"In scripts",
+          {{.name = "--fail-on", .value = "SEVERITY", .help = "exit 3 if a finding is at least this severe",
+            .choices = {"info", "warning", "critical"}},
+           {.name = "--quiet", .help = "no messages and no progress bar; errors are still said"},
+           {.name = "--no-progress", .help = "no progress bar"}}},
+         {"Screen",
+          {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},
+           {.name = "--color", .value = "WHEN", .help = "colours (default auto)", .choices = {"auto", "always", "never"}},
+           {.name = "--verbose", .short_name = "-v", .help = "more of everything, full kernel names"}}}},
+    .examples = {{"profgpu analyze trace.json.gz", "the first screen: verdict, findings, checklist"},
+                 {"profgpu analyze trace.json.gz --section kernels --top 30", "the thirty longest kernels"},
+                 {"profgpu analyze run7/", "all ranks of a job, from a folder"},
+                 {"profgpu analyze trace.json.gz --json -o report.json", "everything, for a program"},
+                 {"profgpu analyze trace.json.gz --fail-on warning", "as a gate in continuous integration"}},
+    .notes = "Exit status: 0 report made, 1 no report, 2 usage, 3 a finding at or above --fail-on, 130 interrupted.",
+    .run = analyze,
+};
+
+}  // namespace profgpu

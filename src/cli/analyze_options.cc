@@ -1,0 +1,106 @@
+#include "cli/analyze_options.h"
+
+#include <regex.h>
+
+#include <charconv>
+
+#include "cli/suggestion.h"
+#include "diagnose/rule.h"
+
+namespace profgpu {
+namespace {
+
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+Status read_count(const Arguments& arguments, std::string_view flag, int& value) {
+  if (!arguments.has(flag)) return ok();
+  const std::string text = arguments.value(flag);
+  int n = 0;
+  if (!parse_number(text, n) || n < 0) return Error{std::string(flag) + " takes a whole number, not \"" + text + "\""};
+  value = n;
+  return ok();
+}
+
+Status read_steps(const std::string& text, AnalyzeOptions& options) {
+  const size_t colon = text.find(':');
+  const std::string a = text.substr(0, colon), b = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool good = colon != std::string::npos && (a.empty() || parse_number(a, options.first_step)) &&
+                    (b.empty() || parse_number(b, options.end_step)) && options.first_step >= 0 &&
+                    options.first_step < options.end_step;
+  if (!good) return Error{"--steps takes a:b, not \"" + text + "\"", "--steps 10:20 is steps 10 up to 19"};
+  return ok();
+}
+
+Status read_threshold(const std::string& text, AnalyzeOptions& options) {
+  const size_t equals = text.find('=');
+  const std::string rule = text.substr(0, equals);
+  double value = 0;
+  if (equals == std::string::npos || !parse_number(std::string_view(text).substr(equals + 1), value))
+    return Error{"--threshold takes RULE=NUMBER, not \"" + text + "\"", "--threshold host-bound-launches=15"};
+  if (!find_rule(rule)) {
+    std::vector<std::string> ids;
+    for (const Rule* r : rules()) ids.emplace_back(r->id);
+    const std::string near = nearest(rule, ids);
+    return Error{"there is no rule \"" + rule + "\"",
+                 near.empty() ? "`profgpu rules` lists them" : "did you mean " + near + "?"};
+  }
+  options.thresholds[rule] = value;
+  return ok();
+}
+
+Status check_pattern(const std::string& pattern) {
+  regex_t compiled;
+  const int error = ::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB);
+  if (error == 0) {
+    ::regfree(&compiled);
+    return ok();
+  }
+  char text[200];
+  ::regerror(error, &compiled, text, sizeof text);
+  return Error{"--step-pattern \"" + pattern + "\": " + text, "it is a POSIX extended regular expression"};
+}
+
+std::optional<Severity> severity_of(std::string_view name) {
+  for (Severity s : {Severity::kInfo, Severity::kWarning, Severity::kCritical})
+    if (severity_name(s) == name) return s;
+  return std::nullopt;
+}
+
+Status read_numbers(const Arguments& arguments, AnalyzeOptions& options) {
+  if (auto status = read_count(arguments, "--top", options.top); !status) return status;
+  if (auto status = read_count(arguments, "--width", options.width); !status) return status;
+  if (arguments.has("--steps"))
+    if (auto status = read_steps(arguments.value("--steps"), options); !status) return status;
+  for (const std::string& text : arguments.values("--threshold"))
+    if (auto status = read_threshold(text, options); !status) return status;
+  if (arguments.has("--step-pattern"))
+    if (auto status = check_pattern(arguments.value("--step-pattern")); !status) return status;
+  return ok();
+}
+
+}  // namespace
+
+Result<AnalyzeOptions> analyze_options(const Arguments& arguments) {
+  AnalyzeOptions options;
+  options.paths = arguments.positional;
+  options.format = arguments.has("--json") ? "json" : arguments.value("--format", "terminal");
+  if (arguments.has("--json") && arguments.value("--format", "json") != "json")
+    return Error{"--json and --format " + arguments.value("--format") + " exclude each other"};
+  options.output = arguments.value("--output");
+  options.section = arguments.value("--section");
+  options.fail_on = severity_of(arguments.value("--fail-on"));
+  options.step_pattern = arguments.value("--step-pattern");
+  const std::string colour = arguments.value("--color", "auto");
+  options.colour = colour == "always" ? Colour::kAlways : colour == "never" ? Colour::kNever : Colour::kAuto;
+  options.verbose = arguments.has("--verbose");
+  options.quiet = arguments.has("--quiet");
+  options.progress = !options.quiet && !arguments.has("--no-progress");
+  if (auto status = read_numbers(arguments, options); !status) return status.error();
+  return options;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,38 @@
+// What `profgpu analyze` was asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "report/report.h"
+
+namespace profgpu {
+
+struct AnalyzeOptions {
+  std::vector<std::string> paths;                         ///< files or folders, as typed
+  std::string format = "terminal";                        ///< a presenter's name
+  std::string output;                                     ///< -o; empty: standard output
+  std::string section;                                    ///< empty: the first screen
+  int top = 10;
+  int width = 0;                                          ///< 0: ask the terminal
+  Colour colour = Colour::kAuto;
+  std::optional<Severity> fail_on;                        ///< exit 3 from this severity on
+  std::map<std::string, double, std::less<>> thresholds;  ///< rule to value
+  std::string step_pattern;                               ///< POSIX extended regular expression; empty: built-in names
+  int64_t first_step = 0;
+  int64_t end_step = INT64_MAX;                           ///< one past the last
+  bool verbose = false;
+  bool quiet = false;
+  bool progress = true;                                   ///< may draw, if standard error is a terminal
+};
+
+/// Everything wrong with the options is a usage error.
+Result<AnalyzeOptions> analyze_options(const Arguments& arguments);
+
+}  // namespace profgpu

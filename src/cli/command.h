@@ -1,0 +1,85 @@
+// Command: one word after `profgpu`, as data. The parser, the help, the manual page and the shell completions are all
+// made from this description.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/exit_code.h"
+
+namespace profgpu {
+
+struct Flag {
+  std::string_view name;                      ///< "--top"
+  std::string_view short_name = {};           ///< "-o", or empty
+  std::string_view value = {};                ///< what the value is called, "N"; empty: the flag is a switch
+  std::string_view help = {};                 ///< one clause
+  std::vector<std::string_view> choices = {}; ///< the values it takes, where they can be listed
+  bool repeatable = false;
+  bool takes_path = false;                    ///< completed with file names
+};
+
+/// Headings that the help shows flags under.
+struct FlagGroup {
+  std::string_view title;
+  std::vector<Flag> flags;
+};
+
+struct Example {
+  std::string_view command;  ///< as typed, with `profgpu`
+  std::string_view says;     ///< what it is for, one clause
+};
+
+/// What the user typed, after parsing. Flags are asked for by their long name.
+class Arguments {
+ public:
+  void add(std::string_view flag, std::vector<std::string> values) { flags_.push_back({flag, std::move(values)}); }
+  std::vector<std::string> positional;
+
+  [[nodiscard]] bool has(std::string_view flag) const { return !values(flag).empty(); }
+  /// Every value given, in order; for a switch one empty string.
+  [[nodiscard]] const std::vector<std::string>& values(std::string_view flag) const;
+  /// The last value given; `otherwise` if there is none.
+  [[nodiscard]] std::string value(std::string_view flag, std::string_view otherwise = {}) const;
+
+ private:
+  struct Given {
+    std::string_view flag;
+    std::vector<std::string> values;
+  };
+  std::vector<Given> flags_;
+};
+
+/// How a command ended: its exit code, or an error that main prints. A usage error exits with 2.
+struct Outcome {
+  ExitCode code = ExitCode::kOk;
+  Error error = {};
+
+  static Outcome failed(Error e) { return {ExitCode::kFailed, std::move(e)}; }
+  static Outcome usage(Error e) { return {ExitCode::kUsage, std::move(e)}; }
+};
+
+struct Command {
+  std::string_view name;
+  std::string_view summary;                  ///< one line for `profgpu --help`, lower case, no full stop
+  std::string_view positional;               ///< "PATH...", "RULE", "[COMMAND]" or empty
+  std::string_view positional_help = {};
+  std::vector<FlagGroup> groups = {};
+  std::vector<Example> examples = {};
+  std::string_view notes = {};               ///< a paragraph below the flags
+  bool hidden = false;                       ///< left out of `profgpu --help`
+  std::vector<std::string> (*candidates)() = nullptr;  ///< values of the positional, for completion and "did you mean"
+  Outcome (*run)(const Arguments&) = nullptr;
+
+  [[nodiscard]] bool takes_positional() const { return !positional.empty(); }
+  [[nodiscard]] bool positional_required() const { return takes_positional() && positional.front() != '['; }
+  [[nodiscard]] bool positional_repeats() const { return positional.find("...") != std::string_view::npos; }
+  [[nodiscard]] bool positional_is_path() const { return positional.find("PATH") != std::string_view::npos; }
+};
+
+const std::vector<const Command*>& commands();
+const Command* find_command(std::string_view name);
+
+}  // namespace profgpu

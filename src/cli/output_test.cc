@@ -1,0 +1,56 @@
+#include "cli/output.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace profgpu {
+namespace {
+
+TEST(Printable, ShowsControlCharactersInsteadOfSendingThem) {
+  EXPECT_EQ(printable("a\x1b[31mb\r\x7f"), "a\\x1b[31mb\\x0d\\x7f");
+  EXPECT_EQ(printable("one\ntwo µ"), "one\ntwo µ");
+  EXPECT_EQ(printable("\xC2\x9B" "31m"), "\\x9b31m") << "the one-character form of an escape sequence";
+  EXPECT_EQ(printable("\x9B\xFF"), "\uFFFD\uFFFD");
+}
+
+class WriteFile : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directory(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  static std::string content(const std::filesystem::path& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(WriteFile, ReplacesAndLeavesNothingElse) {
+  ASSERT_TRUE(write_file(folder_ / "report", "old"));
+  ASSERT_TRUE(write_file(folder_ / "report", "new"));
+  EXPECT_EQ(content(folder_ / "report"), "new");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(WriteFile, FollowsLinks) {
+  ASSERT_TRUE(write_file(folder_ / "report", "old"));
+  std::filesystem::create_symlink("report", folder_ / "link");
+  ASSERT_TRUE(write_file(folder_ / "link", "new"));
+  EXPECT_EQ(content(folder_ / "report"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link"));
+}
+
+TEST_F(WriteFile, NamesTheFileInErrors) {
+  const std::string path = folder_ / "absent" / "report";
+  auto written = write_file(path, "text");
+  ASSERT_FALSE(written);
+  EXPECT_EQ(written.error().message, path + ": cannot be written: No such file or directory");
+  EXPECT_FALSE(write_file("/dev/full", "text"));
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,63 @@
+#include "cli/program.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include "base/version.h"
+#include "cli/command.h"
+#include "cli/command_line.h"
+#include "cli/help.h"
+#include "cli/output.h"
+#include "cli/suggestion.h"
+
+namespace profgpu {
+namespace {
+
+ExitCode say(const std::string& text) {
+  auto written = write_stdout(text);
+  if (written) return ExitCode::kOk;
+  print_error("", written.error());
+  return ExitCode::kFailed;
+}
+
+bool is_path(const std::string& word) {
+  struct stat s{};
+  return ::stat(word.c_str(), &s) == 0;
+}
+
+Error unknown_command(const std::string& word) {
+  if (word.starts_with("-"))
+    return {"unknown option " + word, "options of a command come after its name: profgpu analyze " + word + " ..."};
+  if (is_path(word)) return {"\"" + word + "\" is not a command", "to look at that trace: profgpu analyze " + word};
+  std::vector<std::string> names;
+  for (const Command* c : commands()) names.emplace_back(c->name);
+  const std::string near = nearest(word, names);
+  return {"\"" + word + "\" is not a command",
+          near.empty() ? "`profgpu --help` lists the commands" : "did you mean " + near + "?"};
+}
+
+ExitCode run_command(const Command& command, const std::vector<std::string>& words) {
+  if (asks_for_help(words)) return say(command_help(command));
+  Outcome outcome;
+  auto arguments = parse_arguments(command, words);
+  outcome = arguments ? command.run(*arguments) : Outcome::usage(arguments.error());
+  if (!outcome.error.message.empty()) print_error(command.name, outcome.error);
+  return outcome.code;
+}
+
+}  // namespace
+
+ExitCode run_program(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    print_message(overview_help());
+    return ExitCode::kUsage;
+  }
+  const std::string& first = words.front();
+  if (first == "--help" || first == "-h") return say(overview_help());
+  if (first == "--version" || first == "-V") return say(fmt::format("profgpu {}\n", kVersion));
+  if (const Command* command = find_command(first)) return run_command(*command, {words.begin() + 1, words.end()});
+  print_error("", unknown_command(first));
+  return ExitCode::kUsage;
+}
+
+}  // namespace profgpu

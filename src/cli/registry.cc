@@ -1,0 +1,22 @@
+// Every command, in the order of `profgpu --help`.
+#include <algorithm>
+
+#include "cli/command.h"
+
+namespace profgpu {
+
+extern const Command kAnalyze, kExplain, kRules, kFormats, kHelp, kCompletion, kManpage;
+
+const std::vector<const Command*>& commands() {
+  static const std::vector<const Command*> kAll = {&kAnalyze, &kExplain,    &kRules,  &kFormats,
+                                                   &kHelp,    &kCompletion, &kManpage};
+  return kAll;
+}
+
+const Command* find_command(std::string_view name) {
+  const auto& all = commands();
+  auto it = std::find_if(all.begin(), all.end(), [&](const Command* c) { return c->name == name; });
+  return it == all.end() ? nullptr : *it;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,39 @@
+#include "cli/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace profgpu {
+namespace {
+
+constexpr int kDefaultWidth = 100;
+constexpr int kWidest = 1000;  // a report stretched further is no easier to read
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
+
+int output_width() {
+  int width = std::atoi(std::string(environment("COLUMNS")).c_str());
+  winsize size{};
+  if (width <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width <= 0 ? kDefaultWidth : std::min(width, kWidest);
+}
+
+bool output_colour(Colour asked) {
+  if (asked != Colour::kAuto) return asked == Colour::kAlways;
+  return stdout_is_terminal() && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+}
+
+}  // namespace profgpu

@@ -1,0 +1,17 @@
+// What the terminal, if there is one, can show.
+#pragma once
+
+namespace profgpu {
+
+enum class Colour { kAuto, kAlways, kNever };
+
+/// Columns of standard output: COLUMNS, else the terminal's own, else 100.
+int output_width();
+
+/// Whether to colour standard output: as asked, else on a terminal unless NO_COLOR is set or TERM is dumb.
+bool output_colour(Colour asked);
+
+bool stdout_is_terminal();
+bool stderr_is_terminal();
+
+}  // namespace profgpu

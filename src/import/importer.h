@@ -1,0 +1,42 @@
+// Importer: one file format, to a Trace.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/trace.h"
+
+namespace profgpu {
+
+struct ImportOptions {
+  int threads = 0;  ///< 0: as many as the machine has, at most 8
+  /// Called now and then from the reading thread with bytes of the file read and its size.
+  std::function<void(int64_t done, int64_t total)> progress;
+  /// Asked at the same times; true stops reading with an error.
+  std::function<bool()> cancelled;
+};
+
+struct Importer {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view examples;   ///< file names that it reads, for `profgpu formats`
+  /// Whether text that begins with `head` (up to 64 KiB, decompressed) is of this format.
+  bool (*sniff)(std::string_view head);
+  Result<Trace> (*read)(const std::string& path, const ImportOptions& options);
+};
+
+const std::vector<const Importer*>& importers();
+
+struct Imported {
+  Trace trace;
+  const Importer* importer = nullptr;
+  int64_t file_bytes = 0;
+};
+
+/// Reads a file with the importer that knows it. Errors name the file and say what it looks like instead.
+Result<Imported> import_file(const std::string& path, const ImportOptions& options);
+
+}  // namespace profgpu

@@ -1,0 +1,207 @@
+#include "import/inputs.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "trace/trace_builder.h"
+
+namespace profgpu {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// "r9" before "r10".
+bool natural_less(const std::string& a, const std::string& b) {
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[j])) {
+      const size_t x = a.find_first_not_of("0123456789", i), y = b.find_first_not_of("0123456789", j);
+      const std::string m = a.substr(i, std::min(x, a.size()) - i), n = b.substr(j, std::min(y, b.size()) - j);
+      if (m.size() != n.size()) return m.size() < n.size();
+      if (m != n) return m < n;
+      i += m.size();
+      j += n.size();
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i, ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+struct Listing {
+  std::vector<std::string> files;
+  bool folder = false;
+};
+
+Result<Listing> listed(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0)
+    return Error{path + ": " + std::strerror(errno), errno == ENOENT ? "check the path" : ""};
+  if (!S_ISDIR(info.st_mode)) return Listing{{path}, false};
+  DIR* dir = ::opendir(path.c_str());
+  if (dir == nullptr) return Error{path + ": " + std::strerror(errno), "check the folder's permissions"};
+  Listing listing{{}, true};
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string name = entry->d_name;
+    if (name.front() == '.') continue;
+    const std::string file = path + (path.back() == '/' ? "" : "/") + name;
+    if (::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode)) listing.files.push_back(file);
+  }
+  ::closedir(dir);
+  std::sort(listing.files.begin(), listing.files.end(), natural_less);
+  return listing;
+}
+
+struct Read {
+  InputSource source;
+  Trace trace;
+};
+
+Interval extent(const Trace& trace) {
+  if (trace.windows.empty()) return {};
+  return {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};
+}
+
+std::set<std::string> processes(const Trace& trace) {
+  std::set<std::string> all;
+  for (const Thread& t : trace.threads)
+    if (t.begin < t.end && t.process != "0") all.insert(t.process);
+  return all;
+}
+
+// Largest and smallest N of ProfilerStep#N.
+std::pair<int64_t, int64_t> step_numbers(const Trace& trace) {
+  std::pair<int64_t, int64_t> range{INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < trace.strings.size(); ++i) {
+    const std::string_view name = trace.strings[StringId(i)];
+    constexpr std::string_view kPrefix = "ProfilerStep#";
+    if (!name.starts_with(kPrefix) || name.size() > kPrefix.size() + 15) continue;
+    const int64_t n = std::strtoll(std::string(name.substr(kPrefix.size())).c_str(), nullptr, 10);
+    range = {std::min(range.first, n), std::max(range.second, n)};
+  }
+  return range;
+}
+
+// Why `later` cannot be a later window of the process that wrote `earlier`; empty if it can.
+std::string not_successive(const Trace& earlier, const Trace& later) {
+  if (extent(earlier).end > extent(later).start) return "their times overlap";
+  if (!earlier.host_name.empty() && !later.host_name.empty() && earlier.host_name != later.host_name)
+    return "they come from different hosts";
+  const auto a = processes(earlier), b = processes(later);
+  std::vector<std::string> both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  if (!a.empty() && !b.empty() && both.empty()) return "they come from different processes";
+  const auto x = step_numbers(earlier), y = step_numbers(later);
+  if (x.first <= x.second && y.first <= y.second && y.first <= x.second) return "their step numbers do not go up";
+  return "";
+}
+
+// A rank for each file: as recorded, else as named, else the next that is free.
+void assign_ranks(std::vector<Read>& all) {
+  std::set<int> taken;
+  for (Read& r : all) {
+    const int named = rank_in_name(r.source.path);
+    r.source.rank = r.trace.distributed.rank.value_or(all.size() > 1 ? named : std::max(named, 0));
+    if (r.source.rank >= 0) taken.insert(r.source.rank);
+  }
+  int next = 0;
+  for (Read& r : all) {
+    if (r.source.rank >= 0) continue;
+    while (taken.contains(next)) ++next;
+    taken.insert(r.source.rank = next);
+  }
+}
+
+Result<RankTrace> join(int rank, std::vector<Read*> files) {
+  std::sort(files.begin(), files.end(),
+            [](const Read* a, const Read* b) { return extent(a->trace).start < extent(b->trace).start; });
+  for (size_t i = 0; i + 1 < files.size(); ++i) {
+    const std::string why = not_successive(files[i]->trace, files[i + 1]->trace);
+    if (why.empty()) continue;
+    return Error{fmt::format("{} and {}: both say they are rank {}, but they are not successive windows of it: {}",
+                             files[i]->source.path, files[i + 1]->source.path, rank, why),
+                 "give one run at a time; files of different runs can be compared with each other, not joined"};
+  }
+  std::vector<Trace> windows;
+  for (Read* r : files) windows.push_back(std::move(r->trace));
+  return RankTrace{rank, joined_windows(std::move(windows))};
+}
+
+Status read_all(const std::vector<std::string>& paths, const ImportOptions& options, std::vector<Read>& all,
+                std::vector<std::string>& left_out) {
+  for (const std::string& path : paths) {
+    auto listing = listed(path);
+    if (!listing) return listing.error();
+    if (listing->folder && listing->files.empty()) return Error{path + ": an empty folder"};
+    for (const std::string& file : listing->files) {
+      auto imported = import_file(file, options);
+      if (!imported) {
+        if (!listing->folder || (options.cancelled && options.cancelled())) return imported.error();
+        left_out.push_back(imported.error().message);
+        continue;
+      }
+      Read& r = all.emplace_back();
+      r.source = {file, imported->importer->name, imported->importer->summary, imported->file_bytes,
+                  imported->trace.events, 0, imported->trace.issues};
+      r.trace = std::move(imported->trace);
+      r.trace.issues.clear();
+    }
+  }
+  return ok();
+}
+
+}  // namespace
+
+int rank_in_name(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1);
+  for (const std::string_view word : {"rank", "worker", "r"}) {
+    for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
+      if (at > 0 && is_letter(name[at - 1])) continue;
+      size_t i = at + word.size();
+      if (i < name.size() && word != "r" && (name[i] == '-' || name[i] == '_')) ++i;
+      size_t end = i;
+      while (end < name.size() && is_digit(name[end])) ++end;
+      if (end == i || end - i > 6 || (end < name.size() && is_letter(name[end]))) continue;
+      return std::atoi(std::string(name.substr(i, end - i)).c_str());
+    }
+  }
+  return -1;
+}
+
+Result<Inputs> read_inputs(const std::vector<std::string>& paths, const ImportOptions& options) {
+  std::vector<Read> all;
+  std::vector<std::string> left_out;
+  if (Status status = read_all(paths, options, all, left_out); !status) return status.error();
+  if (all.empty())
+    return Error{fmt::format("{}: no trace in it ({} files, the first: {})", paths.front(), left_out.size(),
+                             left_out.front()),
+                 "`profgpu formats` lists what it reads"};
+  assign_ranks(all);
+  if (!left_out.empty())
+    all.front().source.issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(left_out.size()),
+                                         fmt::format("{} files beside it were left out; the first: {}",
+                                                     left_out.size(), left_out.front())});
+  Inputs inputs;
+  std::map<int, std::vector<Read*>> by_rank;
+  for (Read& r : all) by_rank[r.source.rank].push_back(&r);
+  for (const auto& [rank, files] : by_rank) {
+    auto joined = join(rank, files);
+    if (!joined) return joined.error();
+    inputs.ranks.push_back(*std::move(joined));
+  }
+  for (Read& r : all) inputs.sources.push_back(std::move(r.source));
+  return inputs;
+}
+
+}  // namespace profgpu

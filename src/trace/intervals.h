@@ -1,0 +1,26 @@
+// Operations on sorted, disjoint, non-empty half-open intervals. All are linear in their inputs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/trace.h"
+
+namespace profgpu {
+
+using Intervals = std::vector<Interval>;
+
+/// Sorts and merges; touching intervals become one and empty ones go.
+Intervals merged(Intervals intervals);
+Intervals unite(const Intervals& a, const Intervals& b);
+Intervals intersect(const Intervals& a, const Intervals& b);
+Intervals subtract(const Intervals& a, const Intervals& b);
+/// The part of `a` within `window`; logarithmic in a's size plus the size of the result.
+Intervals clipped(const Intervals& a, Interval window);
+int64_t total_length(const Intervals& a);
+/// Length of the part of `a` within `window`, without building it.
+int64_t overlap_length(const Intervals& a, Interval window);
+/// Index of the first interval that ends after `time`; a.size() if none does.
+size_t first_ending_after(const Intervals& a, int64_t time);
+
+}  // namespace profgpu

@@ -1,0 +1,203 @@
+// Links within a trace, made once when it is built.
+#include <algorithm>
+
+#include "trace/radix_sort.h"
+#include "trace/trace_builder.h"
+
+namespace profgpu {
+namespace {
+
+/// Correlation id to launching call. Ids are dense in practice, so a plain array; else a sorted list.
+class CallIndex {
+ public:
+  explicit CallIndex(const Trace& trace) {
+    const HostTable& h = trace.host;
+    uint32_t high = 0;
+    for (uint32_t i = 0; i < h.size(); ++i) {
+      if (!h.is_call(HostId(i)) || h.link[i] == 0) continue;
+      calls_.push_back({h.link[i], i});
+      low_ = std::min(low_, h.link[i]);
+      high = std::max(high, h.link[i]);
+    }
+    if (calls_.empty()) return;
+    const uint64_t range = uint64_t{high} - low_ + 1;
+    if (range > calls_.size() * 16 + 65536) {
+      radix_sort(calls_);
+      sort_ties(calls_, [&](uint32_t a, uint32_t b) { return earlier(h, a, b); });
+      return;
+    }
+    direct_.assign(range, HostId::kNone);
+    for (const SortKey& c : calls_) {
+      uint32_t& slot = direct_[c.key - low_];
+      duplicates_ += slot != HostId::kNone;
+      if (slot == HostId::kNone || earlier(h, c.row, slot)) slot = c.row;
+    }
+    calls_ = {};
+  }
+
+  [[nodiscard]] HostId find(uint32_t correlation) const {
+    if (correlation == 0) return {};
+    if (!direct_.empty()) {
+      const uint32_t i = correlation - low_;
+      return correlation >= low_ && i < direct_.size() && direct_[i] != HostId::kNone ? HostId(direct_[i]) : HostId();
+    }
+    const auto it = std::lower_bound(calls_.begin(), calls_.end(), correlation,
+                                     [](const SortKey& k, uint32_t c) { return k.key < c; });
+    return it != calls_.end() && it->key == correlation ? HostId(it->row) : HostId();
+  }
+  [[nodiscard]] int64_t duplicates() const { return duplicates_; }
+
+ private:
+  static bool earlier(const HostTable& h, uint32_t a, uint32_t b) {
+    return h.start_ns[a] != h.start_ns[b] ? h.start_ns[a] < h.start_ns[b] : a < b;
+  }
+  std::vector<SortKey> calls_;
+  std::vector<uint32_t> direct_;
+  uint32_t low_ = UINT32_MAX;
+  int64_t duplicates_ = 0;
+};
+
+void link_launches(Trace& trace) {
+  const CallIndex index(trace);
+  ActivityTable& a = trace.activity;
+  a.launch.assign(a.size(), {});
+  std::vector<SortKey> pairs;
+  for (uint32_t i = 0; i < a.size(); ++i) {
+    a.launch[i] = index.find(a.correlation[i]);
+    if (a.launch[i].valid()) pairs.push_back({a.launch[i].value, i});
+  }
+  radix_sort(pairs);
+  sort_ties(pairs, [&](uint32_t x, uint32_t y) {
+    return a.start_ns[x] != a.start_ns[y] ? a.start_ns[x] < a.start_ns[y] : x < y;
+  });
+  for (const SortKey& p : pairs) {
+    if (trace.launching.empty() || trace.launching.back().value != p.key) {
+      trace.launching.emplace_back(p.key);
+      trace.launched_first.push_back(static_cast<uint32_t>(trace.launched.size()));
+    }
+    trace.launched.emplace_back(p.row);
+  }
+  trace.launched_first.push_back(static_cast<uint32_t>(trace.launched.size()));
+  if (index.duplicates() > 0)
+    trace.issues.push_back({TraceIssueKind::kDuplicateCorrelation, index.duplicates(),
+                            "launching calls share a correlation id; the earliest of each was taken"});
+}
+
+// The innermost op of the thread that is open at `time`.
+HostId op_at(const Trace& trace, uint32_t thread, int64_t time) {
+  const HostTable& h = trace.host;
+  const Thread& t = trace.threads[thread];
+  const auto first = h.start_ns.begin();
+  const auto it = std::upper_bound(first + t.begin.value, first + t.end.value, time);
+  if (it == first + t.begin.value) return {};
+  HostId at(static_cast<size_t>(it - first - 1));
+  while (at.valid() && (h.end_ns(at) < time || h.kind[at.value] != HostKind::kOp)) at = h.parent[at.value];
+  return at;
+}
+
+void link_backward(Trace& trace, std::vector<FlowEnd> flows) {
+  std::sort(flows.begin(), flows.end(), [](const FlowEnd& a, const FlowEnd& b) {
+    return std::tie(a.id, b.is_start, a.time_ns, a.thread) < std::tie(b.id, a.is_start, b.time_ns, b.thread);
+  });
+  for (size_t i = 0; i < flows.size();) {
+    size_t j = i;
+    while (j < flows.size() && flows[j].id == flows[i].id) ++j;
+    const HostId forward = flows[i].is_start ? op_at(trace, flows[i].thread, flows[i].time_ns) : HostId();
+    for (size_t k = i + 1; forward.valid() && k < j; ++k) {
+      if (flows[k].is_start) continue;
+      const HostId backward = op_at(trace, flows[k].thread, flows[k].time_ns);
+      if (backward.valid()) trace.backward_links.push_back({forward, backward});
+    }
+    i = j;
+  }
+}
+
+// Without flow events: a backward op carries the number of the forward op that made it, and that op's thread.
+void link_backward_by_sequence(Trace& trace) {
+  const HostTable& h = trace.host;
+  std::unordered_map<int64_t, HostId> forward;
+  for (uint32_t i = 0; i < h.size(); ++i) {
+    if (!h.args[i].valid()) continue;
+    const OpArgs& args = trace.op_args[h.args[i].value];
+    if (args.sequence >= 0 && args.forward_thread == 0) forward[args.sequence] = HostId(i);
+  }
+  for (uint32_t i = 0; i < h.size(); ++i) {
+    if (!h.args[i].valid()) continue;
+    const OpArgs& args = trace.op_args[h.args[i].value];
+    if (args.forward_thread == 0) continue;
+    if (auto it = forward.find(args.sequence); it != forward.end() && h.start_ns[it->second.value] <= h.start_ns[i])
+      trace.backward_links.push_back({it->second, HostId(i)});
+  }
+}
+
+// A collective may be described twice, by the op on the host and by its kernel: one row stays. A kernel without
+// arguments of its own gets those of the op that launched it.
+void join_collectives(Trace& trace) {
+  if (trace.collectives.empty()) return;
+  std::unordered_map<uint32_t, size_t> by_host, by_activity;
+  for (size_t i = 0; i < trace.collectives.size(); ++i) {
+    const Collective& c = trace.collectives[i];
+    if (c.host.valid()) by_host.emplace(c.host.value, i);
+    if (c.activity.valid()) by_activity.emplace(c.activity.value, i);
+  }
+  std::vector<bool> replaced(trace.collectives.size(), false);
+  const ActivityTable& a = trace.activity;
+  for (uint32_t i = 0; i < a.size() && !by_host.empty(); ++i) {
+    if (a.kind[i] != ActivityKind::kKernel) continue;
+    HostId at = a.launch[i];
+    while (at.valid() && !by_host.contains(at.value)) at = trace.host.parent[at.value];
+    if (!at.valid()) continue;
+    const size_t described = by_host[at.value];
+    replaced[described] = true;
+    if (auto it = by_activity.find(i); it != by_activity.end()) {
+      Collective& c = trace.collectives[it->second];
+      c.host = at;
+      if (c.sequence < 0) c.sequence = trace.collectives[described].sequence;
+      if (!c.ranks.valid()) c.ranks = trace.collectives[described].ranks;
+    } else {
+      Collective c = trace.collectives[described];
+      c.activity = ActivityId(i);
+      trace.collectives.push_back(c);
+      replaced.push_back(false);
+    }
+  }
+  std::vector<Collective> kept;
+  for (size_t i = 0; i < trace.collectives.size(); ++i)
+    if (!replaced[i]) kept.push_back(trace.collectives[i]);
+  const auto time = [&](const Collective& c) {
+    return c.activity.valid() ? a.start_ns[c.activity.value]
+                              : c.host.valid() ? trace.host.start_ns[c.host.value] : INT64_MAX;
+  };
+  std::sort(kept.begin(), kept.end(), [&](const Collective& x, const Collective& y) {
+    return std::make_tuple(time(x), x.activity, x.host) < std::make_tuple(time(y), y.activity, y.host);
+  });
+  trace.collectives = std::move(kept);
+}
+
+void find_window(Trace& trace) {
+  Interval window{INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < trace.host.size(); ++i) {
+    window.start = std::min(window.start, trace.host.start_ns[i]);
+    window.end = std::max(window.end, trace.host.start_ns[i] + trace.host.duration_ns[i]);
+  }
+  for (size_t i = 0; i < trace.activity.size(); ++i) {
+    window.start = std::min(window.start, trace.activity.start_ns[i]);
+    window.end = std::max(window.end, trace.activity.start_ns[i] + trace.activity.duration_ns[i]);
+  }
+  if (window.start <= window.end) trace.windows.push_back(window);
+}
+
+}  // namespace
+
+void link(Trace& trace, const std::vector<FlowEnd>& flows) {
+  link_launches(trace);
+  if (flows.empty()) {
+    link_backward_by_sequence(trace);
+  } else {
+    link_backward(trace, flows);
+  }
+  join_collectives(trace);
+  find_window(trace);
+}
+
+}  // namespace profgpu

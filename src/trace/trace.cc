@@ -1,0 +1,58 @@
+#include "trace/trace.h"
+
+namespace profgpu {
+
+std::string_view trace_issue_name(TraceIssueKind kind) {
+  switch (kind) {
+    case TraceIssueKind::kTruncated: return "truncated";
+    case TraceIssueKind::kDamaged: return "damaged";
+    case TraceIssueKind::kNegativeDuration: return "negative_duration";
+    case TraceIssueKind::kOutOfRange: return "out_of_range";
+    case TraceIssueKind::kInvalidText: return "invalid_text";
+    case TraceIssueKind::kOverrun: return "overrun";
+    case TraceIssueKind::kLaunchWithoutActivity: return "launch_without_activity";
+    case TraceIssueKind::kActivityWithoutLaunch: return "activity_without_launch";
+    case TraceIssueKind::kNoDeviceActivity: return "no_device_activity";
+    case TraceIssueKind::kNoSteps: return "no_steps";
+    case TraceIssueKind::kNoHostEvents: return "no_host_events";
+    case TraceIssueKind::kDuplicateCorrelation: return "duplicate_correlation";
+    case TraceIssueKind::kUnknownRows: return "unknown_rows";
+    case TraceIssueKind::kOther: break;
+  }
+  return "other";
+}
+
+DeviceProperties Trace::properties(int32_t device) const {
+  for (const DeviceProperties& d : devices)
+    if (d.id == device) return d;
+  DeviceProperties shared;
+  if (devices.empty()) return shared;
+  const DeviceProperties& first = devices.front();
+  for (const DeviceProperties& d : devices) {
+    if (d.name != first.name || d.memory_bytes != first.memory_bytes || d.compute_major != first.compute_major ||
+        d.compute_minor != first.compute_minor || d.multiprocessors != first.multiprocessors)
+      return shared;
+  }
+  shared = first;
+  shared.id = device;
+  return shared;
+}
+
+namespace {
+template <class... Columns>
+size_t bytes_of(const Columns&... columns) {
+  return ((columns.capacity() * sizeof(columns[0])) + ... + 0);
+}
+}  // namespace
+
+size_t Trace::memory_bytes() const {
+  return strings.memory_bytes() +
+         bytes_of(host.start_ns, host.duration_ns, host.name, host.thread, host.kind, host.parent, host.link,
+                  host.args) +
+         bytes_of(activity.start_ns, activity.duration_ns, activity.name, activity.queue, activity.kind,
+                  activity.launch, activity.args, activity.correlation) +
+         bytes_of(op_args, activity_args, syncs, collectives, memory, counters, backward_links, launching,
+                  launched_first, launched);
+}
+
+}  // namespace profgpu

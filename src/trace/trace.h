@@ -1,0 +1,250 @@
+// Trace: what one rank did, as columns. Built once by TraceBuilder, never changed after.
+//
+// All times are integer nanoseconds on the trace's own clock; `base_time_ns` added to them gives Unix time where the
+// file says so. Tables are struct-of-arrays; a row id indexes every column of its table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trace/id.h"
+#include "trace/string_pool.h"
+
+namespace profgpu {
+
+struct HostTag;
+struct ActivityTag;
+struct ThreadTag;
+struct ActivityArgsTag;
+struct OpArgsTag;
+using HostId = Id<HostTag>;
+using ActivityId = Id<ActivityTag>;
+using ThreadId = Id<ThreadTag>;
+using ActivityArgsId = Id<ActivityArgsTag>;
+using OpArgsId = Id<OpArgsTag>;
+
+struct Interval {
+  int64_t start = 0;
+  int64_t end = 0;
+  [[nodiscard]] int64_t length() const { return end - start; }
+  auto operator<=>(const Interval&) const = default;
+};
+
+enum class HostKind : uint8_t {
+  kAnnotation,  ///< record_function and NVTX-like ranges, ProfilerStep#N
+  kOp,          ///< framework operator
+  kPython,      ///< Python frame or nn.Module call
+  kRuntime,     ///< cuda*, hip* runtime call
+  kDriver,      ///< cu* driver call
+  kOverhead,    ///< the profiler's own work
+};
+
+/// Host-side ranges, sorted by thread, then start, then longest first: a parent comes before its children.
+struct HostTable {
+  std::vector<int64_t> start_ns;
+  std::vector<int64_t> duration_ns;
+  std::vector<StringId> name;
+  std::vector<ThreadId> thread;
+  std::vector<HostKind> kind;
+  std::vector<HostId> parent;     ///< innermost range of the same thread that encloses this one
+  std::vector<uint32_t> link;     ///< calls: correlation id; ops and annotations: external id; 0: none
+  std::vector<OpArgsId> args;
+
+  [[nodiscard]] size_t size() const { return start_ns.size(); }
+  [[nodiscard]] int64_t end_ns(HostId h) const { return start_ns[h.value] + duration_ns[h.value]; }
+  [[nodiscard]] Interval interval(HostId h) const { return {start_ns[h.value], end_ns(h)}; }
+  [[nodiscard]] bool is_call(HostId h) const {
+    return kind[h.value] == HostKind::kRuntime || kind[h.value] == HostKind::kDriver;
+  }
+};
+
+/// What an operator was called with. Strings are the trace's own JSON text, "[[32, 1000], []]".
+struct OpArgs {
+  int64_t sequence = -1;   ///< autograd sequence number
+  StringId shapes;
+  StringId types;
+  uint64_t flops = 0;
+  uint32_t forward_thread = 0;
+  bool operator==(const OpArgs&) const = default;
+};
+
+enum class ActivityKind : uint8_t { kKernel, kMemcpy, kMemset };
+
+/// Everything a device ran, sorted by device, then start, then end.
+struct ActivityTable {
+  std::vector<int64_t> start_ns;
+  std::vector<int64_t> duration_ns;
+  std::vector<StringId> name;
+  std::vector<uint16_t> queue;       ///< index into Trace::queues
+  std::vector<ActivityKind> kind;
+  std::vector<HostId> launch;        ///< the call that launched it; invalid: not in the file
+  std::vector<ActivityArgsId> args;
+  std::vector<uint32_t> correlation; ///< as recorded; 0: none
+
+  [[nodiscard]] size_t size() const { return start_ns.size(); }
+  [[nodiscard]] int64_t end_ns(ActivityId a) const { return start_ns[a.value] + duration_ns[a.value]; }
+  [[nodiscard]] Interval interval(ActivityId a) const { return {start_ns[a.value], end_ns(a)}; }
+};
+
+/// Launch configuration or copy size; rows are shared by activities that agree in all of it.
+struct ActivityArgs {
+  int32_t grid[3] = {0, 0, 0};
+  int32_t block[3] = {0, 0, 0};
+  int32_t registers = 0;
+  int32_t shared_bytes = 0;
+  int64_t bytes = -1;       ///< copies and sets; -1: not given
+  uint32_t graph = 0;       ///< graph (executable) id, 0: none
+  uint32_t graph_node = 0;
+  bool operator==(const ActivityArgs&) const = default;
+};
+
+/// A stream of a device.
+struct Queue {
+  int32_t device = 0;
+  int64_t stream = 0;
+  int64_t context = 0;
+  auto operator<=>(const Queue&) const = default;
+};
+
+struct Thread {
+  std::string process;   ///< pid as recorded
+  std::string id;        ///< tid as recorded
+  std::string name;
+  HostId begin{size_t{0}}, end{size_t{0}};  ///< rows of HostTable
+};
+
+/// A synchronisation row of the device side (cuda_sync): a wait, not activity.
+struct SyncRow {
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  StringId name;
+  int32_t device = 0;
+  int64_t stream = -1;
+  uint32_t correlation = 0;
+};
+
+/// One call of a collective as its arguments tell it.
+struct Collective {
+  HostId host;           ///< record_param_comms or like; may be invalid
+  ActivityId activity;   ///< the kernel; may be invalid
+  StringId name;         ///< "allreduce", "_allgather_base" ... as recorded
+  StringId dtype;
+  StringId group;        ///< process group name
+  StringId group_description;
+  StringId ranks;        ///< "[0, 1]" as recorded
+  int64_t in_elements = -1;
+  int64_t out_elements = -1;
+  int32_t group_size = 0;
+  int64_t sequence = -1; ///< `Seq`; -1: not recorded
+};
+
+/// One allocator event ("[memory]").
+struct MemoryEvent {
+  int64_t time_ns = 0;
+  int64_t bytes = 0;             ///< positive: allocated, negative: freed
+  int64_t total_allocated = -1;  ///< after the event; -1: not recorded
+  int64_t total_reserved = -1;
+  uint64_t address = 0;
+  int32_t device_type = 0;       ///< PyTorch's DeviceType: 0 CPU, 1 CUDA, 6 HIP
+  int32_t device = -1;
+  ThreadId thread;
+};
+
+struct CounterValue {
+  int64_t time_ns = 0;
+  StringId name;
+  int32_t device = -1;
+  double value = 0;
+};
+
+/// A backward op and the forward op that made it.
+struct BackwardLink {
+  HostId forward;
+  HostId backward;
+};
+
+struct DeviceProperties {
+  int32_t id = 0;
+  std::string name;
+  int64_t memory_bytes = 0;     ///< 0: unknown
+  int32_t compute_major = 0;    ///< 0: unknown
+  int32_t compute_minor = 0;
+  int32_t multiprocessors = 0;
+};
+
+struct Distributed {
+  std::optional<int> rank;
+  std::optional<int> world_size;
+  std::string backend;
+};
+
+enum class TraceIssueKind : uint8_t {
+  kTruncated,            ///< the file ends early
+  kDamaged,              ///< text that could not be read was skipped
+  kNegativeDuration,     ///< records left out
+  kOutOfRange,           ///< numbers out of range; records left out
+  kInvalidText,          ///< invalid UTF-8 or control characters in strings
+  kOverrun,              ///< activity that overruns the next record of its stream
+  kLaunchWithoutActivity,///< the profiler dropped device records
+  kActivityWithoutLaunch,
+  kNoDeviceActivity,
+  kNoSteps,
+  kNoHostEvents,
+  kDuplicateCorrelation,
+  kUnknownRows,          ///< rows of categories that are not known
+  kOther,
+};
+std::string_view trace_issue_name(TraceIssueKind kind);
+
+struct TraceIssue {
+  TraceIssueKind kind = TraceIssueKind::kOther;
+  int64_t count = 0;
+  std::string text;      ///< what and where, one sentence
+};
+
+class Trace {
+ public:
+  StringPool strings;
+  HostTable host;
+  ActivityTable activity;
+  std::vector<OpArgs> op_args;
+  std::vector<ActivityArgs> activity_args;
+  std::vector<Thread> threads;
+  std::vector<Queue> queues;
+  std::vector<SyncRow> syncs;
+  std::vector<Collective> collectives;
+  std::vector<MemoryEvent> memory;
+  std::vector<CounterValue> counters;
+  std::vector<BackwardLink> backward_links;
+  std::vector<DeviceProperties> devices;
+  Distributed distributed;
+  std::string host_name;
+  std::vector<std::pair<std::string, std::string>> metadata;  ///< other top-level fields, as text
+  int64_t base_time_ns = 0;
+  int64_t events = 0;              ///< records in the input, of whatever kind
+  std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty
+  std::vector<TraceIssue> issues;
+
+  [[nodiscard]] std::string_view name(HostId h) const { return strings[host.name[h.value]]; }
+  [[nodiscard]] std::string_view name(ActivityId a) const { return strings[activity.name[a.value]]; }
+  [[nodiscard]] int32_t device_of(ActivityId a) const { return queues[activity.queue[a.value]].device; }
+  /// Device ids with activity, ascending, and the rows of ActivityTable that each has.
+  struct DeviceRows {
+    int32_t device = 0;
+    ActivityId begin{size_t{0}}, end{size_t{0}};
+  };
+  std::vector<DeviceRows> device_rows;
+  /// Activities of each launching call: rows `first[i]..first[i+1]` of launched, for calls in `launching` (ascending).
+  std::vector<HostId> launching;
+  std::vector<uint32_t> launched_first;
+  std::vector<ActivityId> launched;    ///< by start within one call
+
+  /// Properties of a device; those that all entries share if its id has none (ROCm numbers them otherwise).
+  [[nodiscard]] DeviceProperties properties(int32_t device) const;
+  [[nodiscard]] size_t memory_bytes() const;
+};
+
+}  // namespace profgpu

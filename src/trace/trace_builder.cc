@@ -1,0 +1,322 @@
+#include "trace/trace_builder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <thread>
+
+#include "trace/radix_sort.h"
+
+namespace profgpu {
+namespace {
+
+// "9" before "10", numbers before other text.
+bool natural_less(const std::string& a, const std::string& b) {
+  int64_t x = 0, y = 0;
+  const bool a_number = std::from_chars(a.data(), a.data() + a.size(), x).ptr == a.data() + a.size() && !a.empty();
+  const bool b_number = std::from_chars(b.data(), b.data() + b.size(), y).ptr == b.data() + b.size() && !b.empty();
+  if (a_number != b_number) return a_number;
+  if (a_number && x != y) return x < y;
+  return a < b;
+}
+
+/// The shards' rows as one sequence, in the order of the input's pieces, with ids of the trace's own tables.
+struct Rows {
+  std::deque<Shard>& shards;
+  std::vector<std::vector<StringId>> strings;
+  std::vector<std::vector<uint32_t>> threads;
+  std::vector<std::vector<uint16_t>> queues;
+  std::vector<uint32_t> op_args_base, activity_args_base, collectives_base;
+
+  // A row's place: shard in the top byte, row in the shard below.
+  static constexpr uint32_t kRowBits = 28;
+  static uint32_t place(size_t shard, size_t row) { return static_cast<uint32_t>(shard << kRowBits | row); }
+  static size_t shard_of(uint32_t place) { return place >> kRowBits; }
+  static size_t row_of(uint32_t place) { return place & ((1u << kRowBits) - 1); }
+  [[nodiscard]] const HostRow& host(uint32_t p) const { return shards[shard_of(p)].host[row_of(p)]; }
+  [[nodiscard]] const ActivityRow& activity(uint32_t p) const { return shards[shard_of(p)].activity[row_of(p)]; }
+
+  // Calls fn(shard, first row, end row) for each piece of the input in order.
+  template <class Begin, class Fn>
+  void each_piece(Begin begin, const std::vector<size_t>& sizes, Fn&& fn) const {
+    struct Part {
+      uint32_t order;
+      size_t shard, first, end;
+    };
+    std::vector<Part> parts;
+    for (size_t s = 0; s < shards.size(); ++s) {
+      const auto& pieces = shards[s].pieces;
+      if (pieces.empty()) parts.push_back({0, s, 0, sizes[s]});
+      for (size_t i = 0; i < pieces.size(); ++i)
+        parts.push_back(
+            {pieces[i].order, s, pieces[i].*begin, i + 1 < pieces.size() ? pieces[i + 1].*begin : sizes[s]});
+    }
+    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.order < b.order; });
+    for (const Part& p : parts) fn(p.shard, p.first, p.end);
+  }
+};
+
+void map_strings(Rows& rows, Trace& trace) {
+  for (Shard& shard : rows.shards) {
+    if (&shard == &rows.shards.front()) {
+      trace.strings = std::move(shard.strings);
+      std::vector<StringId> same(trace.strings.size());
+      for (size_t i = 0; i < same.size(); ++i) same[i] = StringId(i);
+      rows.strings.push_back(std::move(same));
+    } else {
+      rows.strings.push_back(trace.strings.absorb(shard.strings));
+      shard.strings = StringPool();
+    }
+  }
+}
+
+void map_threads(Rows& rows, Trace& trace) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const Shard& shard : rows.shards) all.insert(all.end(), shard.threads.begin(), shard.threads.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? natural_less(a.first, b.first) : natural_less(a.second, b.second);
+  });
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::map<std::pair<std::string, std::string>, uint32_t> index;
+  for (const auto& key : all) {
+    index.emplace(key, static_cast<uint32_t>(trace.threads.size()));
+    trace.threads.push_back({key.first, key.second, "", {}, {}});
+  }
+  for (const Shard& shard : rows.shards) {
+    std::vector<uint32_t>& map = rows.threads.emplace_back();
+    for (const auto& key : shard.threads) map.push_back(index.at(key));
+    for (const auto& [key, name] : shard.thread_names)
+      if (auto it = index.find(key); it != index.end()) trace.threads[it->second].name = name;
+  }
+}
+
+void map_queues(Rows& rows, Trace& trace) {
+  for (const Shard& shard : rows.shards)
+    trace.queues.insert(trace.queues.end(), shard.queues.begin(), shard.queues.end());
+  std::sort(trace.queues.begin(), trace.queues.end());
+  trace.queues.erase(std::unique(trace.queues.begin(), trace.queues.end()), trace.queues.end());
+  for (const Shard& shard : rows.shards) {
+    std::vector<uint16_t>& map = rows.queues.emplace_back();
+    for (const Queue& q : shard.queues)
+      map.push_back(static_cast<uint16_t>(std::lower_bound(trace.queues.begin(), trace.queues.end(), q) -
+                                          trace.queues.begin()));
+  }
+}
+
+StringId mapped(const std::vector<StringId>& map, StringId id) { return id.valid() ? map[id.value] : id; }
+
+void map_small_tables(Rows& rows, Trace& trace) {
+  for (size_t s = 0; s < rows.shards.size(); ++s) {
+    Shard& shard = rows.shards[s];
+    const auto& strings = rows.strings[s];
+    rows.op_args_base.push_back(static_cast<uint32_t>(trace.op_args.size()));
+    rows.activity_args_base.push_back(static_cast<uint32_t>(trace.activity_args.size()));
+    rows.collectives_base.push_back(static_cast<uint32_t>(trace.collectives.size()));
+    trace.op_args.reserve(trace.op_args.size() + shard.op_args.size());
+    for (OpArgs a : shard.op_args) {
+      a.shapes = mapped(strings, a.shapes);
+      a.types = mapped(strings, a.types);
+      trace.op_args.push_back(a);
+    }
+    shard.op_args = {};
+    trace.activity_args.insert(trace.activity_args.end(), shard.activity_args_rows.begin(),
+                               shard.activity_args_rows.end());
+    for (Collective c : shard.collectives) {
+      for (StringId* id : {&c.name, &c.dtype, &c.group, &c.group_description, &c.ranks}) *id = mapped(strings, *id);
+      trace.collectives.push_back(c);
+    }
+    for (SyncRow r : shard.syncs) r.name = mapped(strings, r.name), trace.syncs.push_back(r);
+    for (CounterValue c : shard.counters) c.name = mapped(strings, c.name), trace.counters.push_back(c);
+    for (MemoryEvent m : shard.memory) {
+      if (m.thread.valid()) m.thread = ThreadId(rows.threads[s][m.thread.value]);
+      trace.memory.push_back(m);
+    }
+    trace.events += shard.events;
+  }
+}
+
+void sort_small_tables(Trace& trace) {
+  std::sort(trace.syncs.begin(), trace.syncs.end(), [](const SyncRow& a, const SyncRow& b) {
+    return std::tie(a.start_ns, a.duration_ns, a.correlation) < std::tie(b.start_ns, b.duration_ns, b.correlation);
+  });
+  std::sort(trace.memory.begin(), trace.memory.end(), [](const MemoryEvent& a, const MemoryEvent& b) {
+    return std::tie(a.time_ns, a.device_type, a.device, a.bytes, a.address, a.total_allocated) <
+           std::tie(b.time_ns, b.device_type, b.device, b.bytes, b.address, b.total_allocated);
+  });
+  std::sort(trace.counters.begin(), trace.counters.end(), [&](const CounterValue& a, const CounterValue& b) {
+    if (a.time_ns != b.time_ns) return a.time_ns < b.time_ns;
+    if (a.name != b.name) return trace.strings[a.name] < trace.strings[b.name];
+    return a.value < b.value;
+  });
+}
+
+// Host rows by thread, then start, then longest first; ties by what is usually outside, then name, so that the order of
+// the input does not matter.
+void sort_host(const Rows& rows, Trace& trace, std::vector<uint32_t>& order) {
+  std::vector<std::vector<SortKey>> keys(trace.threads.size());
+  std::vector<size_t> sizes, counts(trace.threads.size());
+  for (size_t s = 0; s < rows.shards.size(); ++s) {
+    sizes.push_back(rows.shards[s].host.size());
+    for (size_t r = 0; r < sizes.back(); ++r) ++counts[rows.threads[s][rows.shards[s].host[r].thread]];
+  }
+  for (size_t t = 0; t < keys.size(); ++t) keys[t].reserve(counts[t]);
+  rows.each_piece(&Shard::Piece::host_begin, sizes, [&](size_t s, size_t first, size_t end) {
+    for (size_t r = first; r < end; ++r) {
+      const HostRow& row = rows.shards[s].host[r];
+      keys[rows.threads[s][row.thread]].push_back({ordered(row.start_ns), Rows::place(s, r)});
+    }
+  });
+  order.reserve(std::accumulate(sizes.begin(), sizes.end(), size_t{0}));
+  for (size_t t = 0; t < keys.size(); ++t) {
+    radix_sort(keys[t]);
+    sort_ties(keys[t], [&](uint32_t a, uint32_t b) {
+      const HostRow &x = rows.host(a), &y = rows.host(b);
+      if (x.duration_ns != y.duration_ns) return x.duration_ns > y.duration_ns;
+      if (x.kind != y.kind) return x.kind < y.kind;
+      if (x.link != y.link) return x.link < y.link;
+      return trace.strings[rows.strings[Rows::shard_of(a)][x.name.value]] <
+             trace.strings[rows.strings[Rows::shard_of(b)][y.name.value]];
+    });
+    trace.threads[t].begin = HostId(order.size());
+    for (const SortKey& k : keys[t]) order.push_back(k.row);
+    trace.threads[t].end = HostId(order.size());
+    keys[t] = {};
+  }
+}
+
+template <class T, class Get>
+void fill(std::vector<T>& column, const std::vector<uint32_t>& order, Get&& get) {
+  column.reserve(order.size());
+  for (const uint32_t p : order) column.push_back(get(p));
+}
+
+// The stack of each thread: a range's parent is the innermost range before it that contains all of it.
+void nest(Trace& trace) {
+  HostTable& h = trace.host;
+  h.parent.assign(h.size(), {});
+  std::vector<HostId> stack;
+  for (const Thread& thread : trace.threads) {
+    stack.clear();
+    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
+      const int64_t end = h.start_ns[i] + h.duration_ns[i];
+      while (!stack.empty() && (h.end_ns(stack.back()) <= h.start_ns[i] || h.end_ns(stack.back()) < end))
+        stack.pop_back();
+      if (!stack.empty()) h.parent[i] = stack.back();
+      stack.push_back(HostId(i));
+    }
+  }
+}
+
+void build_host(const Rows& rows, Trace& trace) {
+  std::vector<uint32_t> order;
+  sort_host(rows, trace, order);
+  HostTable& h = trace.host;
+  fill(h.start_ns, order, [&](uint32_t p) { return rows.host(p).start_ns; });
+  fill(h.duration_ns, order, [&](uint32_t p) { return rows.host(p).duration_ns; });
+  fill(h.name, order, [&](uint32_t p) { return rows.strings[Rows::shard_of(p)][rows.host(p).name.value]; });
+  fill(h.thread, order, [&](uint32_t p) { return ThreadId(rows.threads[Rows::shard_of(p)][rows.host(p).thread]); });
+  fill(h.kind, order, [&](uint32_t p) { return rows.host(p).kind; });
+  fill(h.link, order, [&](uint32_t p) { return rows.host(p).link; });
+  fill(h.args, order, [&](uint32_t p) {
+    const uint32_t args = rows.host(p).args;
+    return args == UINT32_MAX ? OpArgsId() : OpArgsId(rows.op_args_base[Rows::shard_of(p)] + args);
+  });
+  for (size_t i = 0; i < order.size(); ++i) {
+    const uint32_t c = rows.host(order[i]).collective;
+    if (c != UINT32_MAX) trace.collectives[rows.collectives_base[Rows::shard_of(order[i])] + c].host = HostId(i);
+  }
+  nest(trace);
+}
+
+void build_activity(const Rows& rows, Trace& trace) {
+  std::map<int32_t, std::vector<SortKey>> by_device;
+  std::vector<size_t> sizes;
+  for (const Shard& shard : rows.shards) sizes.push_back(shard.activity.size());
+  rows.each_piece(&Shard::Piece::activity_begin, sizes, [&](size_t s, size_t first, size_t end) {
+    for (size_t r = first; r < end; ++r) {
+      const ActivityRow& row = rows.shards[s].activity[r];
+      by_device[rows.shards[s].queues[row.queue].device].push_back({ordered(row.start_ns), Rows::place(s, r)});
+    }
+  });
+  const auto queue_of = [&](uint32_t p) { return rows.queues[Rows::shard_of(p)][rows.activity(p).queue]; };
+  const auto name_of = [&](uint32_t p) { return rows.strings[Rows::shard_of(p)][rows.activity(p).name.value]; };
+  std::vector<uint32_t> order;
+  for (auto& [device, keys] : by_device) {
+    radix_sort(keys);
+    sort_ties(keys, [&](uint32_t a, uint32_t b) {
+      const ActivityRow &x = rows.activity(a), &y = rows.activity(b);
+      if (x.duration_ns != y.duration_ns) return x.duration_ns < y.duration_ns;
+      if (queue_of(a) != queue_of(b)) return queue_of(a) < queue_of(b);
+      if (x.correlation != y.correlation) return x.correlation < y.correlation;
+      return trace.strings[name_of(a)] < trace.strings[name_of(b)];
+    });
+    Trace::DeviceRows& range = trace.device_rows.emplace_back();
+    range.device = device;
+    range.begin = ActivityId(order.size());
+    for (const SortKey& k : keys) order.push_back(k.row);
+    range.end = ActivityId(order.size());
+  }
+  ActivityTable& a = trace.activity;
+  fill(a.start_ns, order, [&](uint32_t p) { return rows.activity(p).start_ns; });
+  fill(a.duration_ns, order, [&](uint32_t p) { return rows.activity(p).duration_ns; });
+  fill(a.name, order, name_of);
+  fill(a.queue, order, queue_of);
+  fill(a.kind, order, [&](uint32_t p) { return rows.activity(p).kind; });
+  fill(a.correlation, order, [&](uint32_t p) { return rows.activity(p).correlation; });
+  fill(a.args, order, [&](uint32_t p) {
+    const uint32_t args = rows.activity(p).args;
+    return args == UINT32_MAX ? ActivityArgsId() : ActivityArgsId(rows.activity_args_base[Rows::shard_of(p)] + args);
+  });
+  for (size_t i = 0; i < order.size(); ++i) {
+    const uint32_t c = rows.activity(order[i]).collective;
+    if (c != UINT32_MAX)
+      trace.collectives[rows.collectives_base[Rows::shard_of(order[i])] + c].activity = ActivityId(i);
+  }
+}
+
+}  // namespace
+
+// In link.cc: joins launches to activity, forward to backward, and the two sides of a collective.
+void link(Trace& trace, const std::vector<FlowEnd>& flows);
+
+std::map<TraceIssueKind, int64_t> TraceBuilder::issue_counts() const {
+  std::map<TraceIssueKind, int64_t> all;
+  for (const Shard& shard : shards_)
+    for (const auto& [kind, count] : shard.issues) all[kind] += count;
+  return all;
+}
+
+Trace TraceBuilder::finish(int threads) {
+  Rows rows{shards_, {}, {}, {}, {}, {}, {}};
+  map_strings(rows, trace_);
+  map_threads(rows, trace_);
+  map_queues(rows, trace_);
+  map_small_tables(rows, trace_);
+  std::vector<FlowEnd> flows;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    for (size_t i = 0; i < shards_[s].flows.size(); ++i) {
+      FlowEnd flow = shards_[s].flows[i];
+      flow.thread = rows.threads[s][flow.thread];
+      flows.push_back(flow);
+    }
+    shards_[s].flows.clear();
+  }
+  const auto activity = [&] {
+    build_activity(rows, trace_);
+    for (Shard& shard : shards_) shard.activity.clear();
+    sort_small_tables(trace_);
+  };
+  if (threads > 1) {
+    std::thread other(activity);
+    build_host(rows, trace_);
+    other.join();
+  } else {
+    activity();
+    build_host(rows, trace_);
+  }
+  shards_.clear();
+  link(trace_, flows);
+  return std::move(trace_);
+}
+
+}  // namespace profgpu

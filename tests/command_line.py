@@ -1,0 +1,159 @@
+"""The program as a shell sees it: exit codes, streams, help, completions, the manual page.
+Standard library only; run from the project's root with PROFGPU naming the program."""
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = os.path.abspath(os.environ.get('PROFGPU', 'build/release/profgpu'))
+SANITIZED = b'__asan_init' in open(PROGRAM, 'rb').read() or b'__tsan_init' in open(PROGRAM, 'rb').read()
+
+
+def run(*words, **more):
+    more.setdefault('stdin', subprocess.DEVNULL)
+    return subprocess.run([PROGRAM, *words], capture_output='stdout' not in more, timeout=60, **more)
+
+
+def trace(folder, name='trace.json'):
+    """The smallest trace with a step, an op, a launch and a kernel."""
+    events = [
+        {'ph': 'X', 'cat': 'user_annotation', 'name': 'ProfilerStep#1', 'pid': 1, 'tid': 1, 'ts': 100, 'dur': 90},
+        {'ph': 'X', 'cat': 'cpu_op', 'name': 'aten::mm', 'pid': 1, 'tid': 1, 'ts': 110, 'dur': 20, 'args': {'External id': 1}},
+        {'ph': 'X', 'cat': 'cuda_runtime', 'name': 'cudaLaunchKernel', 'pid': 1, 'tid': 1, 'ts': 112, 'dur': 5,
+         'args': {'correlation': 7}},
+        {'ph': 'X', 'cat': 'kernel', 'name': 'sgemm\x1b[31m', 'pid': 0, 'tid': 7, 'ts': 120, 'dur': 30,
+         'args': {'device': 0, 'stream': 7, 'correlation': 7}},
+        {'ph': 'X', 'cat': 'kernel', 'name': 'add', 'pid': 0, 'tid': 7, 'ts': 170, 'dur': 10,
+         'args': {'device': 0, 'stream': 7, 'correlation': 8}}]
+    path = os.path.join(folder, name)
+    with open(path, 'w') as f:
+        json.dump({'schemaVersion': 1, 'traceEvents': events}, f)
+    return path
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.trace = trace(self.folder)
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+
+    def commands(self):
+        text = run('--help').stdout.decode()
+        block = text.split('Commands\n')[1].split('\n\n')[0]
+        return [line.split()[0] for line in block.split('\n') if line.startswith('  ') and line[2] != ' ']
+
+    def test_every_command_has_help_with_examples(self):
+        self.assertIn('analyze', self.commands())
+        for name in self.commands():
+            r = run(name, '--help')
+            self.assertEqual((r.returncode, r.stderr), (0, b''))
+            self.assertIn(b'Examples\n  profgpu ' + name.encode(), r.stdout)
+            self.assertEqual(r.stdout, run('help', name).stdout)
+            self.assertLessEqual(max(map(len, r.stdout.decode().split('\n'))), 88)
+
+    def test_usage_errors(self):
+        for words, said in [((), b'Usage'), (('anlyze',), b'did you mean analyze?'), (('--nothing',), b'unknown option'),
+                            (('analyze',), b'needs PATH'), (('analyze', '--jsn', 'x'), b'did you mean --json?'),
+                            (('explain', 'nothing-like-it'), b'profgpu rules'), ((self.trace,), b'profgpu analyze')]:
+            r = run(*words)
+            self.assertEqual((r.returncode, r.stdout), (2, b''), words)
+            self.assertIn(said, r.stderr)
+
+    def test_no_report(self):
+        r = run('analyze', os.path.join(self.folder, 'missing\x1b[31m.json'))
+        self.assertEqual((r.returncode, r.stdout), (1, b''))
+        self.assertTrue(r.stderr.startswith(b'profgpu: analyze: '), r.stderr)
+        self.assertIn(b'missing', r.stderr)
+        self.assertNotIn(b'\x1b', r.stderr)
+
+    def test_report(self):
+        r = run('analyze', self.trace)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertNotIn(b'\x1b', r.stdout, 'no colours where there is no terminal, and never those of a kernel name')
+        self.assertEqual(json.loads(run('analyze', '--json', self.trace).stdout)['schema'], 'profgpu.analysis.v1')
+        coloured = run('analyze', '--color', 'always', self.trace).stdout
+        self.assertNotIn(b'sgemm\x1b', coloured)
+
+    def test_output_file(self):
+        out = os.path.join(self.folder, 'report.json')
+        r = run('analyze', self.trace, '--json', '-o', out)
+        self.assertEqual((r.returncode, r.stdout), (0, b''), r.stderr)
+        self.assertEqual(json.load(open(out)), json.loads(run('analyze', '--json', self.trace).stdout))
+        self.assertEqual(sorted(os.listdir(self.folder)), ['report.json', 'trace.json'])
+        r = run('analyze', self.trace, '-o', os.path.join(self.folder, 'no', 'report'))
+        self.assertEqual(r.returncode, 1)
+        self.assertIn(b'cannot be written', r.stderr)
+
+    def test_fail_on(self):
+        self.assertEqual(run('analyze', self.trace, '--fail-on', 'info').returncode, 3)
+
+    def test_full_disk_and_closed_output(self):
+        with open('/dev/full', 'wb') as full:
+            r = subprocess.run([PROGRAM, 'analyze', self.trace], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn(b'No space left', r.stderr)
+        r = subprocess.run(['bash', '-c', '"$0" --help >&-', PROGRAM], stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(r.returncode, 1)
+
+    def test_a_reader_that_leaves_is_no_error(self):
+        r = subprocess.run(['bash', '-c', '"$0" --help | true; echo ${PIPESTATUS[0]}', PROGRAM], capture_output=True, timeout=60)
+        self.assertEqual((r.stdout, r.stderr), (b'0\n', b''))
+
+    def test_ctrl_c(self):
+        fifo = os.path.join(self.folder, 'slow.json')
+        os.mkfifo(fifo)
+        process = subprocess.Popen([PROGRAM, 'analyze', fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1)
+        if process.poll() is None:  # a pipe may also be refused at once
+            process.send_signal(2)
+            process.communicate(timeout=20)
+            self.assertEqual(process.returncode, 130)
+        process.communicate()
+
+    def test_starts_quickly(self):
+        best = 1.0
+        for _ in range(20):
+            begin = time.perf_counter()
+            run('--help')
+            best = min(best, time.perf_counter() - begin)
+        if not SANITIZED:
+            self.assertLess(best, 0.010)
+
+    def test_completions(self):
+        shells = {'bash': ['bash', '-n'], 'zsh': ['zsh', '-n'], 'fish': ['fish', '--no-execute']}
+        for shell, check in shells.items():
+            path = os.path.join(self.folder, shell)
+            with open(path, 'wb') as f:
+                f.write(run('completion', shell).stdout)
+            if shutil.which(shell):
+                self.assertEqual(subprocess.run([*check, path], capture_output=True).returncode, 0, shell)
+        ask = 'source "$0"; COMP_WORDS=(profgpu "$@"); COMP_CWORD=$#; _profgpu; echo "${COMPREPLY[*]}"'
+        path = os.path.join(self.folder, 'bash')
+        for words, want in [(['ana'], 'analyze'), (['analyze', '--fail'], '--fail-on'),
+                            (['analyze', '--fail-on', 'w'], 'warning'), (['explain', 'host-b'], 'host-bound-launches')]:
+            r = subprocess.run(['bash', '-c', ask, path, *words], capture_output=True, text=True)
+            self.assertEqual(r.stdout.strip(), want, r.stderr)
+
+    def test_manual_page(self):
+        page = run('manpage').stdout
+        for name in self.commands():
+            self.assertIn(b'.SS ' + name.encode(), page)
+        if not shutil.which('man'):
+            self.skipTest('man is not installed')
+        path = os.path.join(self.folder, 'profgpu.1.gz')
+        with gzip.open(path, 'wb') as f:
+            f.write(page)
+        r = subprocess.run(['man', '--warnings', '-E', 'UTF-8', '-l', '-Tutf8', '-Z', path], capture_output=True,
+                           env=dict(os.environ, LC_ALL='C.UTF-8', MANWIDTH='80'))
+        self.assertEqual((r.returncode, r.stderr), (0, b''))
+
+
+if __name__ == '__main__':
+    unittest.main(argv=[sys.argv[0], '-v'])

@@ -1,0 +1,1 @@
+"$PROFGPU" analyze no/such/file.json

@@ -1,0 +1,80 @@
+// The faults that can be planted. A fault is a name, what it changes in the plan of the run, and what a diagnosis of the resulting
+// trace has to say.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "tests/support/sim_trace.h"
+
+namespace profgpu::sim {
+
+/// Everything about a run that faults change; the values here are the healthy ones.
+struct Plan {
+  int64_t loader_ns = 220'000;
+  bool loader_in_process = false;
+  int slow_loader_rank = -1;
+  int64_t slow_loader_ns = 0;
+  int64_t python_delay_ns = 0;  // before every operator
+  int64_t host_function_ns = 0;  // a callback in a stream that compute waits for, per step
+  int syncs_per_layer = 0;
+  int64_t sync_work_ns = 0;  // what the host does with the value it waited for
+  bool overlap = true;
+  int64_t communication_ns = 0;  // total transfer time of a step, 0: from the gradients' size
+  int64_t bus_permille = 1000;
+  int slow_rank = -1;
+  int64_t slow_permille = 1000;
+  int long_every = 0;
+  int64_t long_permille = 1000;
+  int64_t piece_ns = 0;  // small work in pieces of this length
+  int64_t piece_host_ns = 0;
+  int64_t pageable_bytes = 0;
+  bool full_precision = false;
+  int64_t matrix_permille = 1000;
+  bool loop_optimizer = false;
+  int64_t loop_permille = 1000;
+  int churned_segments = 0;
+  int64_t churn_call_ns = 0;
+  int64_t leak_bytes = 0;  // per step
+  int64_t peak_permille = 500;   // of capacity
+  int64_t slack_permille = 40;   // reserved over the allocated peak
+  int checkpoint_every = 0;
+  int64_t checkpoint_ns = 0;
+  int64_t custom_ns = 0;  // per layer and pass
+  int flush_every_launches = 0;
+  int64_t flush_ns = 0;
+  int64_t warm_up_ns = 0;
+  bool decoy_ranges = false;
+};
+
+/// What faults scale themselves by: the healthy run's device time in one step and in one layer's forward pass.
+struct Scale {
+  int64_t step_ns = 0, layer_ns = 0;
+  int ranks = 1, steps = 1, layers = 1;
+  int64_t capacity_bytes = 0;
+};
+
+struct Fault {
+  const char* name;
+  const char* summary;
+  std::vector<const char*> expected;   // rules that must fire
+  std::vector<const char*> tolerated;  // rules that may fire as a consequence
+  int min_ranks;
+  void (*apply)(Plan&, int64_t permille, const Scale&);
+};
+
+const std::vector<Fault>& faults();
+
+struct FaultUse {
+  std::string name;
+  double severity = 1.0;  // 1: the default size of the effect
+};
+
+const Fault* find_fault(const std::string& name);
+
+/// "name" or "name:severity".
+Result<FaultUse> parse_fault(const std::string& text);
+
+}  // namespace profgpu::sim
