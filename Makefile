@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
 
-.PHONY: help demo check check-all release dev fuzz bench deb install clean
+.PHONY: help demo check check-all program release dev fuzz bench deb install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
@@ -16,11 +16,13 @@ help:
 	@echo 'make deb        write a Debian package'
 	@echo 'make install    install under PREFIX ($(PREFIX))'
 
-demo:
+demo: program
+	build/release/profgpu analyze $(TRACE)
+
+program:
 	scripts/install demo
 	cmake --preset release -DPROFGPU_TESTS=OFF > /dev/null
 	cmake --build --preset release -j $(JOBS)
-	build/release/profgpu analyze $(TRACE)
 
 release:
 	cmake --preset release -DPROFGPU_TESTS=ON > /dev/null
@@ -50,19 +52,19 @@ check-all:
 
 fuzz:
 	cmake --preset fuzz > /dev/null
-	cmake --build --preset fuzz -j $(JOBS)
+	cmake --build --preset fuzz -j $(JOBS) --target fuzz_targets
 	scripts/fuzz build/fuzz $(FUZZ_SECONDS)
 
 bench:
 	scripts/install bench
 	cmake --preset bench > /dev/null
-	cmake --build --preset bench -j $(JOBS)
+	cmake --build --preset bench -j $(JOBS) --target profgpu kineto-sim bench_programs
 	scripts/bench build/bench
 
-deb: release
+deb: program
 	cd build/release && cpack -G DEB
 
-install: release
+install: program
 	cmake --install build/release --prefix $(PREFIX)
 
 clean:

@@ -11,7 +11,9 @@ import time
 import unittest
 
 PROGRAM = os.path.abspath(os.environ.get('PROFGPU', 'build/release/profgpu'))
-SANITIZED = b'__asan_init' in open(PROGRAM, 'rb').read() or b'__tsan_init' in open(PROGRAM, 'rb').read()
+with open(PROGRAM, 'rb') as program:
+    CODE = program.read()
+SANITIZED = b'__asan_init' in CODE or b'__tsan_init' in CODE
 
 
 def run(*words, **more):
@@ -85,7 +87,9 @@ class CommandLine(unittest.TestCase):
         out = os.path.join(self.folder, 'report.json')
         r = run('analyze', self.trace, '--json', '-o', out)
         self.assertEqual((r.returncode, r.stdout), (0, b''), r.stderr)
-        self.assertEqual(json.load(open(out)), json.loads(run('analyze', '--json', self.trace).stdout))
+        with open(out) as f:
+            written = json.load(f)
+        self.assertEqual(written, json.loads(run('analyze', '--json', self.trace).stdout))
         self.assertEqual(sorted(os.listdir(self.folder)), ['report.json', 'trace.json'])
         r = run('analyze', self.trace, '-o', os.path.join(self.folder, 'no', 'report'))
         self.assertEqual(r.returncode, 1)

@@ -30,6 +30,8 @@ struct Collectives {
 std::string collective_name(std::string_view recorded);
 /// Bytes of one element of a PyTorch dtype name ("BFloat16", "Float", "c10::Half"...); 0: unknown.
 int dtype_bytes(std::string_view dtype);
+/// nccl-tests' S of one call, from the elements that a rank puts in and gets out; `name` as collective_name() gives it.
+std::optional<int64_t> message_bytes(const Collective& call, std::string_view name, std::string_view dtype);
 /// busbw = algbw times this, n ranks (nccl-tests' PERFORMANCE.md).
 double bus_factor(std::string_view name, int64_t n);
 

@@ -28,6 +28,17 @@ struct RankClock {
   std::string method;              ///< "collectives", "same host", "none"
 };
 
+/// Calls of one collective with all ranks of its group in hand.
+struct Transfer {
+  std::string name;                ///< nccl-tests' term
+  std::string dtype;
+  int64_t group_size = 0;
+  int64_t message_bytes = 0;       ///< S of one call
+  int64_t calls = 0;
+  double algbw_gbps = 0;           ///< median over calls of S over the time from the last arrival to the end
+  double busbw_gbps = 0;
+};
+
 struct Job {
   std::vector<int> ranks;
   std::map<int, int64_t> step_mean_ns;   ///< measured steps
@@ -36,6 +47,7 @@ struct Job {
   std::vector<RankClock> clocks;
   /// Waiting for stragglers inside collectives, per rank, over its measured steps.
   std::map<int, int64_t> wait_ns;
+  std::vector<Transfer> transfers;       ///< by name, type, size
 };
 
 /// `ranks` in ascending order; one rank gives no stragglers and no clocks.

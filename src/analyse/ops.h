@@ -1,17 +1,23 @@
 // Operators as PyTorch's key_averages gives them.
 #pragma once
 
+#include <string_view>
+#include <vector>
+
 #include "analyse/facts.h"
 
 namespace profgpu {
 
 struct OpRow {
-  StringId name;
+  StringId name;                ///< of the first of them
+  std::string_view text;        ///< what key_averages calls the row: `ProfilerStep*` for all steps; lives as the trace
+  bool annotation = false;      ///< a record_function range; an op of the same name has a row of its own
   int64_t calls = 0;
   int64_t cpu_total_ns = 0;     ///< sum of durations
   int64_t cpu_self_ns = 0;      ///< less what ranges directly inside it took
   int64_t device_total_ns = 0;  ///< sum of durations of activity launched from inside it
-  int64_t device_self_ns = 0;   ///< of activity launched from it itself
+  /// Of activity whose innermost op it is. An annotation has only what was launched outside any op.
+  int64_t device_self_ns = 0;
   uint64_t flops = 0;           ///< 0: not recorded
 };
 

@@ -69,16 +69,18 @@ Quality Quality::compute(const Facts& facts) {
   overruns(trace, issues);
   missing_activity(facts, issues);
   int64_t count = 0, time = 0, all = 0;
-  for (size_t i = 0; i < trace.activity.size(); ++i) {
-    all += trace.activity.duration_ns[i];
-    if (trace.activity.launch[i].valid()) continue;
-    ++count;
-    time += trace.activity.duration_ns[i];
+  for (const DeviceTime& device : facts.get<Devices>().devices) {
+    Intervals without;
+    for (uint32_t i = device.begin.value; i < device.end.value; ++i)
+      if (!trace.activity.launch[i].valid()) without.push_back(trace.activity.interval(ActivityId(i)));
+    count += static_cast<int64_t>(without.size());
+    time += total_length(merged(std::move(without)));
+    all += device.busy_ns;
   }
   if (count > 0 && trace.host.size() > 0) {
     quality.unlaunched_pct = all > 0 ? 100.0 * static_cast<double>(time) / static_cast<double>(all) : 0;
     issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
-                      fmt::format("{} device records ({:.1f} % of device time) have no launching call in the file: "
+                      fmt::format("{} device records ({:.1f} % of busy time) have no launching call in the file: "
                                   "their phase and the cause of gaps before them are not known for certain",
                                   count, quality.unlaunched_pct)});
   }

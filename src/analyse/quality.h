@@ -7,7 +7,7 @@ namespace profgpu {
 
 struct Quality {
   std::vector<TraceIssue> issues;
-  /// Device time of activity whose launch is not in the file, of busy time, 0..100.
+  /// Device time of activity whose launch is not in the file, as a share of busy time, 0..100.
   double unlaunched_pct = 0;
   static Quality compute(const Facts& facts);
 };

@@ -78,7 +78,7 @@ std::optional<int64_t> scaled_decimal(std::string_view text, int scale) {
   p += negative;
   const char* first = p;
   int64_t value = 0;
-  while (p < end && is_digit(*p)) value = value * 10 + (*p++ - '0');
+  while (p < end && is_digit(*p) && p - first < 17) value = value * 10 + (*p++ - '0');
   if (p == first || p - first > 16 || value > kLargestWhole || scale > 3) return slow_scaled(text, scale);
   int missing = scale;
   if (p < end && *p == '.') {

@@ -1,9 +1,134 @@
 #include "cli/make_report.h"
 
-namespace profgpu {
+#include <algorithm>
+#include <memory>
 
-Result<Report> make_report(const AnalyzeOptions& options, Progress&) {
-  return Error{options.paths.front() + ": analysis is not wired in yet"};
+#include "analyse/analysis.h"
+#include "analyse/devices.h"
+#include "analyse/job.h"
+#include "analyse/quality.h"
+#include "analyse/steps.h"
+#include "diagnose/rule.h"
+#include "import/inputs.h"
+
+namespace profgpu {
+namespace {
+
+Severity severity_of(TraceIssueKind kind) {
+  switch (kind) {
+    case TraceIssueKind::kNoSteps:
+    case TraceIssueKind::kUnknownRows:
+    case TraceIssueKind::kInvalidText:
+    case TraceIssueKind::kDuplicateCorrelation: return Severity::kInfo;
+    default: return Severity::kWarning;
+  }
+}
+
+Issue issue_of(const TraceIssue& i) {
+  return {std::string(trace_issue_name(i.kind)), i.count, severity_of(i.kind), i.text};
+}
+
+InputFile input_of(const InputSource& source) {
+  InputFile file;
+  file.path = source.path;
+  file.format = source.format;
+  file.summary = source.summary;
+  file.file_bytes = source.file_bytes;
+  file.events = source.events;
+  file.rank = source.rank;
+  for (const TraceIssue& i : source.issues) file.issues.push_back(issue_of(i));
+  return file;
+}
+
+RankReport rank_of(int rank, const Facts& facts) {
+  const Trace& trace = facts.trace();
+  RankReport report;
+  report.rank = rank;
+  report.world_size = trace.distributed.world_size;
+  report.host = trace.host_name;
+  for (const DeviceTime& d : facts.get<Devices>().devices)
+    if (!d.name.empty() && std::find(report.device_names.begin(), report.device_names.end(), d.name) ==
+                               report.device_names.end())
+      report.device_names.push_back(d.name);
+  for (const Analysis* a : analyses())
+    report.sections.push_back({std::string(a->name), std::string(a->title), a->show(facts)});
+  return report;
+}
+
+Value cluster_of(const Job& job) {
+  Record mean;
+  for (const auto& [rank, ns] : job.step_mean_ns) mean.add(std::to_string(rank), ns);
+  Table stragglers;
+  stragglers.columns = {"rank", "excess_ns_per_step", "excess_pct", "kind"};
+  for (const Straggler& s : job.stragglers)
+    stragglers.rows.push_back({s.rank, s.excess_ns_per_step, s.excess_pct, s.kind});
+  Table clocks;
+  clocks.columns = {"rank", "offset_ns", "error_ns", "method"};
+  for (const RankClock& c : job.clocks) clocks.rows.push_back({c.rank, c.offset_ns, c.error_ns, c.method});
+  Record cluster;
+  cluster.add("ranks", job.ranks.size())
+      .add("step_mean_ns_by_rank", mean)
+      .add("step_spread_pct", job.step_spread_pct)
+      .add("stragglers", stragglers)
+      .add("clocks", clocks);
+  return cluster;
+}
+
+std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
+  std::vector<std::string> next;
+  if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
+  const std::string paths = options.paths.size() == 1 ? " " + options.paths.front() : " …";
+  next.push_back("profgpu analyze" + paths + " --section kernels --top 30");
+  if (options.paths.size() == 1 && options.format != "json") next.push_back("profgpu analyze" + paths + " --json");
+  return next;
+}
+
+}  // namespace
+
+Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
+  ImportOptions import;
+  import.progress = [&](int64_t done, int64_t total) {
+    progress.done_bytes = done;
+    progress.total_bytes = total;
+  };
+  auto inputs = read_inputs(options.paths, import);
+  if (!inputs) return inputs.error();
+
+  progress.stage = "analysing";
+  std::vector<std::unique_ptr<Facts>> facts;
+  Evidence evidence;
+  evidence.thresholds = options.thresholds;
+  Report report;
+  for (const InputSource& source : inputs->sources) report.inputs.push_back(input_of(source));
+  for (const RankTrace& r : inputs->ranks) {
+    facts.push_back(std::make_unique<Facts>(
+        r.trace, AnalysisOptions{options.step_pattern, options.first_step, options.end_step}));
+    const Facts& f = *facts.back();
+    if (f.get<Steps>().steps.empty())
+      return Error{options.paths.front() + ": --steps leaves no step of rank " + std::to_string(r.rank),
+                   "`--section steps` lists them with their numbers"};
+    evidence.ranks.push_back({r.rank, &f});
+    report.ranks.push_back(rank_of(r.rank, f));
+    for (const TraceIssue& i : f.get<Quality>().issues) {
+      for (InputFile& file : report.inputs)
+        if (file.rank == r.rank) {
+          file.issues.push_back(issue_of(i));
+          break;
+        }
+    }
+    for (const Step& s : f.get<Steps>().steps) (s.warmup ? report.warmup_steps : report.measured_steps) += 1;
+  }
+  Job job;
+  if (evidence.ranks.size() > 1) {
+    job = analyse_job(evidence.ranks);
+    evidence.job = &job;
+    report.cluster = cluster_of(job);
+  }
+  report.findings = diagnose(evidence);
+  report.checklist = checklist(evidence, report.findings);
+  report.verdict = verdict(evidence, report.findings);
+  report.next = next_commands(options, report);
+  return report;
 }
 
 }  // namespace profgpu

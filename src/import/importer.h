@@ -15,8 +15,6 @@ struct ImportOptions {
   int threads = 0;  ///< 0: as many as the machine has, at most 8
   /// Called now and then from the reading thread with bytes of the file read and its size.
   std::function<void(int64_t done, int64_t total)> progress;
-  /// Asked at the same times; true stops reading with an error.
-  std::function<bool()> cancelled;
 };
 
 struct Importer {

@@ -147,7 +147,7 @@ Status read_all(const std::vector<std::string>& paths, const ImportOptions& opti
     for (const std::string& file : listing->files) {
       auto imported = import_file(file, options);
       if (!imported) {
-        if (!listing->folder || (options.cancelled && options.cancelled())) return imported.error();
+        if (!listing->folder) return imported.error();
         left_out.push_back(imported.error().message);
         continue;
       }

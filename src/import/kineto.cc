@@ -25,7 +25,6 @@ constexpr size_t kLongestHeader = 64 << 20;
 /// How far the events could be read.
 struct Reading {
   bool wrong_cut = false;
-  bool cancelled = false;
   bool array_closed = false;   // the `]` after the events was there
   bool closed = false;         // and so was the end of the whole text
   int64_t damaged = 0;
@@ -84,7 +83,6 @@ class KinetoReader {
       status = read_file(*builder, 0);
     }
     if (!status) return status.error();
-    if (reading_.cancelled) return Error{path_ + ": interrupted"};
     return finish(*builder, threads);
   }
 
@@ -94,7 +92,7 @@ class KinetoReader {
   void read_beside(TraceBuilder& builder, int threads, std::unique_ptr<Window> window);
   void read_in_order(TraceBuilder& builder, std::unique_ptr<Window> window);
   void end_of_events(const WindowResult& result, const Window& window, Trace& header);
-  bool keep_going();
+  void report_progress();
   Result<Trace> finish(TraceBuilder& builder, int threads);
   void add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const;
 
@@ -143,17 +141,15 @@ Status KinetoReader::find_events(Window& window, Trace& header) {
   }
 }
 
-bool KinetoReader::keep_going() {
+void KinetoReader::report_progress() {
   if (options_.progress) options_.progress(source_->file_bytes_read(), source_->file_bytes());
-  if (!options_.cancelled || !options_.cancelled()) return true;
-  reading_.cancelled = true;
-  return false;
 }
 
 void KinetoReader::read_beside(TraceBuilder& builder, int threads, std::unique_ptr<Window> window) {
   WindowPipeline pipeline(builder, threads);
   size_t room = kWindowBytes;
-  while (keep_going() && !pipeline.failed()) {
+  while (!pipeline.failed()) {
+    report_progress();
     const size_t before = window->size();
     window->fill(*source_, room);
     reading_.text_bytes += static_cast<int64_t>(window->size() - before);
@@ -180,7 +176,8 @@ void KinetoReader::read_beside(TraceBuilder& builder, int threads, std::unique_p
 void KinetoReader::read_in_order(TraceBuilder& builder, std::unique_ptr<Window> window) {
   KinetoEvents events(builder.shard());
   size_t room = kWindowBytes;
-  while (keep_going()) {
+  for (;;) {
+    report_progress();
     const size_t before = window->size();
     window->fill(*source_, room);
     reading_.text_bytes += static_cast<int64_t>(window->size() - before);

@@ -295,13 +295,13 @@ void KinetoEvents::add_host(const Fields& f, const Arguments& a, int64_t start, 
   row.start_ns = start;
   row.duration_ns = duration;
   row.name = text(f.name);
-  row.thread = shard_.thread(f.pid, f.tid);
+  row.thread = static_cast<uint16_t>(shard_.thread(f.pid, f.tid));
   row.kind = host_kind(f.event_class);
   const bool call = row.kind == HostKind::kRuntime || row.kind == HostKind::kDriver;
   row.link = id32(call ? a.correlation : a.external_id);
   if (!a.sequence.empty() || !a.shapes.empty() || !a.flops.empty()) {
     OpArgs args;
-    args.sequence = number_or<int64_t>(a.sequence, -1);
+    args.sequence = number_or<int32_t>(a.sequence, -1);
     args.forward_thread = id32(a.forward_thread);
     args.flops = static_cast<uint64_t>(std::max<int64_t>(0, number_or<int64_t>(a.flops, 0)));
     if (!a.shapes.empty()) args.shapes = raw_text(a.shapes);
@@ -309,7 +309,7 @@ void KinetoEvents::add_host(const Fields& f, const Arguments& a, int64_t start, 
     row.args = static_cast<uint32_t>(shard_.op_args.size());
     shard_.op_args.push_back(args);
   }
-  if (!a.collective.raw.empty()) row.collective = add_collective(a);
+  if (!a.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective(a));
   shard_.host.push_back(row);
 }
 

@@ -35,7 +35,7 @@ bool looks_like_event(const char* at, const char* end) {
 void Window::reserve(size_t size) {
   if (size <= capacity_) return;
   auto bigger = std::make_unique_for_overwrite<char[]>(size + kJsonPadding);
-  std::memcpy(bigger.get(), text_.get(), size_);
+  if (size_ > 0) std::memcpy(bigger.get(), text_.get(), size_);
   text_ = std::move(bigger);
   capacity_ = size;
 }
@@ -51,9 +51,10 @@ void Window::fill(TextSource& source, size_t size) {
 
 void Window::assign(const char* from, const char* to) {
   size_ = 0;
-  reserve(static_cast<size_t>(to - from));
-  std::memcpy(text_.get(), from, static_cast<size_t>(to - from));
-  size_ = static_cast<size_t>(to - from);
+  const auto bytes = static_cast<size_t>(to - from);
+  reserve(bytes);
+  if (bytes > 0) std::memcpy(text_.get(), from, bytes);
+  size_ = bytes;
 }
 
 size_t Window::last_event() const {

@@ -3,35 +3,14 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "report/char_width.h"
+#include "report/character.h"
 
 namespace profgpu {
 namespace {
 
 constexpr std::string_view kEllipsis = "…";
-constexpr int kMostMarks = 3;  // combining marks on one character in any living script; more is an attack on the lines around
-
-struct Character {
-  uint32_t code_point = 0xFFFD;
-  size_t bytes = 1;
-  bool valid = false;
-};
-
-Character first_character(std::string_view s) {
-  const size_t n = utf8_sequence(s);
-  if (n == 0) return {};
-  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(s[i])); };
-  uint32_t c = n == 1 ? byte(0) : byte(0) & (0x7Fu >> n);
-  for (size_t i = 1; i < n; ++i) c = c << 6 | (byte(i) & 0x3F);
-  return {c, n, true};
-}
-
-bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
-
-bool is_invisible(uint32_t c) {
-  return c == 0xAD || c == 0x61C || c == 0x180E || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
-         (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
-}
+// Combining marks on one character in any living script; more would be drawn over the lines around.
+constexpr int kMostMarks = 3;
 
 void append_written_out(std::string& out, uint32_t c) {
   static constexpr char kHex[] = "0123456789abcdef";
@@ -54,6 +33,13 @@ size_t prefix_bytes(std::string_view s, int width) {
 }
 
 void wrap_paragraph(std::string_view text, int width, std::vector<std::string>& out) {
+  const size_t indent = std::min(text.find_first_not_of(' '), text.size());
+  if (indent > 0 && static_cast<int>(indent) < width / 2) {
+    const size_t first = out.size();
+    wrap_paragraph(text.substr(indent), width - static_cast<int>(indent), out);
+    for (size_t i = first; i < out.size(); ++i) out[i].insert(0, indent, ' ');
+    return;
+  }
   std::string line;
   int used = 0;
   while (!text.empty()) {
@@ -104,6 +90,7 @@ std::string sanitised(std::string_view text) {
 }
 
 int display_width(std::string_view text) {
+  if (std::all_of(text.begin(), text.end(), is_plain)) return static_cast<int>(text.size());
   int width = 0;
   while (!text.empty()) {
     const Character c = first_character(text);
@@ -114,7 +101,7 @@ int display_width(std::string_view text) {
 }
 
 std::string truncated(std::string_view text, int width) {
-  // A character takes at most 4 bytes and a cell carries at most kMostMarks marks: no need to measure all of a huge name.
+  // A character takes at most 4 bytes and carries at most kMostMarks marks: no need to measure all of a huge name.
   const size_t looked_at = std::min(text.size(), static_cast<size_t>(std::max(width, 0)) * 4 * (kMostMarks + 1) + 32);
   const size_t n = prefix_bytes(text.substr(0, looked_at), width);
   if (n == text.size()) return std::string(text);

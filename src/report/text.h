@@ -1,4 +1,4 @@
-// Text as a terminal shows it: how many cells it takes, cutting, wrapping, and taking the teeth out of what a file says.
+// Text as a terminal shows it: the cells it takes, cutting, wrapping, and making what a file says harmless.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ std::string padded_right(std::string text, int width);
 std::string padded_left(std::string text, int width);
 
 /// Lines of at most `width` cells, broken at blanks, inside a word only where the word alone is too long. Line feeds
-/// stay breaks. `width` under 1: no other breaks. At least one line.
+/// stay breaks and blanks in front stay indentation. `width` under 1: no other breaks. At least one line.
 std::vector<std::string> wrapped(std::string_view text, int width);
 
 /// The lines of a text, without their line feeds and without an empty last one.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -8,8 +10,10 @@ uint32_t Shard::thread(std::string_view process, std::string_view id) {
   last_process_ = process;
   last_id_ = id;
   thread_key_.assign(process).append(1, '\0').append(id);
-  auto [it, added] = thread_of_.try_emplace(thread_key_, static_cast<uint32_t>(threads.size()));
-  if (added) threads.emplace_back(process, id);
+  // A trace with more threads than this is damaged; the rest share the last one.
+  const size_t next = std::min<size_t>(threads.size(), UINT16_MAX);
+  auto [it, added] = thread_of_.try_emplace(thread_key_, static_cast<uint32_t>(next));
+  if (added && next == threads.size()) threads.emplace_back(process, id);
   return last_thread_ = it->second;
 }
 

@@ -63,10 +63,10 @@ struct HostTable {
 
 /// What an operator was called with. Strings are the trace's own JSON text, "[[32, 1000], []]".
 struct OpArgs {
-  int64_t sequence = -1;   ///< autograd sequence number
+  uint64_t flops = 0;
   StringId shapes;
   StringId types;
-  uint64_t flops = 0;
+  int32_t sequence = -1;   ///< autograd sequence number; -1: none
   uint32_t forward_thread = 0;
   bool operator==(const OpArgs&) const = default;
 };

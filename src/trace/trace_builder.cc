@@ -113,12 +113,13 @@ void map_small_tables(Rows& rows, Trace& trace) {
     rows.activity_args_base.push_back(static_cast<uint32_t>(trace.activity_args.size()));
     rows.collectives_base.push_back(static_cast<uint32_t>(trace.collectives.size()));
     trace.op_args.reserve(trace.op_args.size() + shard.op_args.size());
-    for (OpArgs a : shard.op_args) {
+    for (size_t i = 0; i < shard.op_args.size(); ++i) {
+      OpArgs a = shard.op_args[i];
       a.shapes = mapped(strings, a.shapes);
       a.types = mapped(strings, a.types);
       trace.op_args.push_back(a);
     }
-    shard.op_args = {};
+    shard.op_args.clear();
     trace.activity_args.insert(trace.activity_args.end(), shard.activity_args_rows.begin(),
                                shard.activity_args_rows.end());
     for (Collective c : shard.collectives) {
@@ -127,10 +128,13 @@ void map_small_tables(Rows& rows, Trace& trace) {
     }
     for (SyncRow r : shard.syncs) r.name = mapped(strings, r.name), trace.syncs.push_back(r);
     for (CounterValue c : shard.counters) c.name = mapped(strings, c.name), trace.counters.push_back(c);
-    for (MemoryEvent m : shard.memory) {
+    trace.memory.reserve(trace.memory.size() + shard.memory.size());
+    for (size_t i = 0; i < shard.memory.size(); ++i) {
+      MemoryEvent m = shard.memory[i];
       if (m.thread.valid()) m.thread = ThreadId(rows.threads[s][m.thread.value]);
       trace.memory.push_back(m);
     }
+    shard.memory.clear();
     trace.events += shard.events;
   }
 }
@@ -150,26 +154,39 @@ void sort_small_tables(Trace& trace) {
   });
 }
 
-// Host rows by thread, then start, then longest first; ties by what is usually outside, then name, so that the order of
-// the input does not matter.
-void sort_host(const Rows& rows, Trace& trace, std::vector<uint32_t>& order) {
-  std::vector<std::vector<SortKey>> keys(trace.threads.size());
-  std::vector<size_t> sizes, counts(trace.threads.size());
+// Places of the host rows by thread, in the order of the input within each.
+std::vector<uint32_t> by_thread(const Rows& rows, Trace& trace) {
+  std::vector<uint32_t> at(trace.threads.size() + 1);
+  std::vector<size_t> sizes;
   for (size_t s = 0; s < rows.shards.size(); ++s) {
     sizes.push_back(rows.shards[s].host.size());
-    for (size_t r = 0; r < sizes.back(); ++r) ++counts[rows.threads[s][rows.shards[s].host[r].thread]];
+    for (size_t r = 0; r < sizes.back(); ++r) ++at[rows.threads[s][rows.shards[s].host[r].thread] + 1];
   }
-  for (size_t t = 0; t < keys.size(); ++t) keys[t].reserve(counts[t]);
+  for (size_t t = 0; t < trace.threads.size(); ++t) {
+    at[t + 1] += at[t];
+    trace.threads[t].begin = HostId(at[t]);
+    trace.threads[t].end = HostId(at[t + 1]);
+  }
+  std::vector<uint32_t> order(at.back());
   rows.each_piece(&Shard::Piece::host_begin, sizes, [&](size_t s, size_t first, size_t end) {
-    for (size_t r = first; r < end; ++r) {
-      const HostRow& row = rows.shards[s].host[r];
-      keys[rows.threads[s][row.thread]].push_back({ordered(row.start_ns), Rows::place(s, r)});
-    }
+    for (size_t r = first; r < end; ++r)
+      order[at[rows.threads[s][rows.shards[s].host[r].thread]]++] = Rows::place(s, r);
   });
-  order.reserve(std::accumulate(sizes.begin(), sizes.end(), size_t{0}));
-  for (size_t t = 0; t < keys.size(); ++t) {
-    radix_sort(keys[t]);
-    sort_ties(keys[t], [&](uint32_t a, uint32_t b) {
+  return order;
+}
+
+// Host rows by thread, then start, then longest first; ties by what is usually outside, then name, so that the order of
+// the input does not matter.
+std::vector<uint32_t> sorted_host(const Rows& rows, Trace& trace) {
+  std::vector<uint32_t> order = by_thread(rows, trace);
+  std::vector<SortKey> keys;
+  for (const Thread& thread : trace.threads) {
+    keys.clear();
+    keys.reserve(thread.end.value - thread.begin.value);
+    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i)
+      keys.push_back({ordered(rows.host(order[i]).start_ns), order[i]});
+    radix_sort(keys);
+    sort_ties(keys, [&](uint32_t a, uint32_t b) {
       const HostRow &x = rows.host(a), &y = rows.host(b);
       if (x.duration_ns != y.duration_ns) return x.duration_ns > y.duration_ns;
       if (x.kind != y.kind) return x.kind < y.kind;
@@ -177,11 +194,9 @@ void sort_host(const Rows& rows, Trace& trace, std::vector<uint32_t>& order) {
       return trace.strings[rows.strings[Rows::shard_of(a)][x.name.value]] <
              trace.strings[rows.strings[Rows::shard_of(b)][y.name.value]];
     });
-    trace.threads[t].begin = HostId(order.size());
-    for (const SortKey& k : keys[t]) order.push_back(k.row);
-    trace.threads[t].end = HostId(order.size());
-    keys[t] = {};
+    for (size_t i = 0; i < keys.size(); ++i) order[thread.begin.value + i] = keys[i].row;
   }
+  return order;
 }
 
 template <class T, class Get>
@@ -208,8 +223,7 @@ void nest(Trace& trace) {
 }
 
 void build_host(const Rows& rows, Trace& trace) {
-  std::vector<uint32_t> order;
-  sort_host(rows, trace, order);
+  const std::vector<uint32_t> order = sorted_host(rows, trace);
   HostTable& h = trace.host;
   fill(h.start_ns, order, [&](uint32_t p) { return rows.host(p).start_ns; });
   fill(h.duration_ns, order, [&](uint32_t p) { return rows.host(p).duration_ns; });
@@ -222,8 +236,11 @@ void build_host(const Rows& rows, Trace& trace) {
     return args == UINT32_MAX ? OpArgsId() : OpArgsId(rows.op_args_base[Rows::shard_of(p)] + args);
   });
   for (size_t i = 0; i < order.size(); ++i) {
-    const uint32_t c = rows.host(order[i]).collective;
-    if (c != UINT32_MAX) trace.collectives[rows.collectives_base[Rows::shard_of(order[i])] + c].host = HostId(i);
+    const auto& described = rows.shards[Rows::shard_of(order[i])].host_collectives;
+    if (described.empty()) continue;
+    const auto it = std::lower_bound(described.begin(), described.end(), std::pair(Rows::row_of(order[i]), 0U));
+    if (it != described.end() && it->first == Rows::row_of(order[i]))
+      trace.collectives[rows.collectives_base[Rows::shard_of(order[i])] + it->second].host = HostId(i);
   }
   nest(trace);
 }

@@ -22,12 +22,12 @@ struct HostRow {
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
   StringId name;
-  uint32_t thread = 0;      ///< of the shard
   uint32_t link = 0;        ///< see HostTable::link
   uint32_t args = UINT32_MAX;  ///< row of the shard's op_args
-  uint32_t collective = UINT32_MAX;  ///< row of the shard's collectives
+  uint16_t thread = 0;      ///< of the shard
   HostKind kind = HostKind::kOp;
 };
+static_assert(sizeof(HostRow) == 32);
 
 struct ActivityRow {
   int64_t start_ns = 0;
@@ -54,10 +54,11 @@ class Shard {
   StringPool strings;
   Blocks<HostRow> host;
   Blocks<ActivityRow> activity;
-  std::vector<OpArgs> op_args;
+  Blocks<OpArgs> op_args;
   std::vector<SyncRow> syncs;
   std::vector<Collective> collectives;       ///< host and activity are set by finish()
-  std::vector<MemoryEvent> memory;           ///< thread: of the shard
+  std::vector<std::pair<size_t, uint32_t>> host_collectives;  ///< host row, collective; ascending
+  Blocks<MemoryEvent> memory;                ///< thread: of the shard
   std::vector<CounterValue> counters;
   Blocks<FlowEnd> flows;
   std::map<TraceIssueKind, int64_t> issues;

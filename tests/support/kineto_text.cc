@@ -34,7 +34,10 @@ std::vector<Ref> file_order(const RankTrace& t, const KinetoStyle& style) {
     std::vector<uint32_t> by(rows.size());
     for (uint32_t i = 0; i < by.size(); ++i) by[i] = i;
     // PyTorch 1.8 wrote operators as they ended, so children first.
-    if (old) std::stable_sort(by.begin(), by.end(), [&](uint32_t a, uint32_t b) { return rows[a].start_ns + rows[a].duration_ns < rows[b].start_ns + rows[b].duration_ns; });
+    if (old) {
+      const auto end_ns = [&](uint32_t i) { return rows[i].start_ns + rows[i].duration_ns; };
+      std::sort(by.begin(), by.end(), [&](uint32_t a, uint32_t b) { return end_ns(a) != end_ns(b) ? end_ns(a) < end_ns(b) : a > b; });
+    }
     for (const uint32_t i : by) {
       if (rows[i].step && !style.steps) continue;
       order.push_back({i, kHost[thread], false});

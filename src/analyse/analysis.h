@@ -1,0 +1,22 @@
+// Analysis: what one section of a rank's report says, named as in the JSON document.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "analyse/facts.h"
+#include "report/report.h"
+
+namespace profgpu {
+
+struct Analysis {
+  std::string_view name;      ///< JSON key and --section name
+  std::string_view title;     ///< heading
+  std::string_view summary;   ///< one line for help
+  Value (*show)(const Facts& facts);
+};
+
+/// In the order of the report.
+const std::vector<const Analysis*>& analyses();
+
+}  // namespace profgpu

@@ -1,0 +1,78 @@
+#include "analyse/kernels.h"
+
+#include <algorithm>
+
+#include "analyse/statistics.h"
+
+namespace profgpu {
+namespace {
+
+// Durations of each (name, kind) of a device's activity.
+struct Bucket {
+  KernelRow row;
+  std::vector<int64_t> durations;
+};
+
+void finish(Bucket& b, int64_t kernel_total) {
+  KernelRow& r = b.row;
+  std::sort(b.durations.begin(), b.durations.end());
+  r.count = static_cast<int64_t>(b.durations.size());
+  for (const int64_t d : b.durations) r.total_ns += d;
+  r.min_ns = b.durations.front();
+  r.max_ns = b.durations.back();
+  r.mean_ns = static_cast<double>(r.total_ns) / static_cast<double>(r.count);
+  r.median_ns = percentile_of_sorted(b.durations, 50);
+  r.p95_ns = percentile_of_sorted(b.durations, 95);
+  r.stddev_ns = standard_deviation(b.durations);
+  r.kernel_pct = kernel_total > 0 ? 100.0 * static_cast<double>(r.total_ns) / static_cast<double>(kernel_total) : 0;
+}
+
+}  // namespace
+
+Kernels Kernels::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Devices& devices = facts.get<Devices>();
+  Kernels all;
+  all.category.resize(trace.strings.size(), KernelCategory::kOther);
+  all.tensor_cores.resize(trace.strings.size());
+  std::vector<bool> known(trace.strings.size());
+  for (const StringId name : trace.activity.name) {
+    if (known[name.value]) continue;
+    known[name.value] = true;
+    all.category[name.value] = kernel_category(trace.strings[name]);
+    all.tensor_cores[name.value] = uses_tensor_cores(trace.strings[name]);
+  }
+  for (const DeviceTime& device : devices.devices) {
+    std::vector<uint32_t> bucket_of(trace.strings.size() * 3, UINT32_MAX);
+    std::vector<Bucket> buckets;
+    int64_t kernel_total = 0;
+    for (uint32_t i = device.begin.value; i < device.end.value; ++i) {
+      const StringId name = trace.activity.name[i];
+      const WorkKind kind = devices.kind[i];
+      uint32_t& at = bucket_of[name.value * 3 + static_cast<size_t>(kind)];
+      if (at == UINT32_MAX) {
+        at = static_cast<uint32_t>(buckets.size());
+        Bucket& b = buckets.emplace_back();
+        b.row.device = device.id;
+        b.row.name = name;
+        b.row.kind = kind;
+        b.row.category = kind == WorkKind::kMemory ? KernelCategory::kCopy : all.category[name.value];
+        b.row.tensor_cores = all.tensor_cores[name.value];
+      }
+      buckets[at].durations.push_back(trace.activity.duration_ns[i]);
+      kernel_total += trace.activity.duration_ns[i];
+    }
+    for (Bucket& b : buckets) {
+      finish(b, kernel_total);
+      all.rows.push_back(b.row);
+    }
+  }
+  std::sort(all.rows.begin(), all.rows.end(), [&](const KernelRow& a, const KernelRow& b) {
+    if (a.device != b.device) return a.device < b.device;
+    if (a.total_ns != b.total_ns) return a.total_ns > b.total_ns;
+    return trace.strings[a.name] < trace.strings[b.name];
+  });
+  return all;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,126 @@
+#include "analyse/memory.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analyse/names.h"
+#include "analyse/steps.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kTimelinePoints = 500;
+constexpr size_t kMostSlopeSteps = 1000;
+
+// DeviceType CUDA and HIP; every other type but the CPU's is an accelerator too, but has no allocator events of this
+// kind that are device memory for certain.
+bool is_device_memory(const MemoryEvent& m) { return m.device_type == 1 || m.device_type == 6; }
+
+/// Median of the slopes between all pairs of points (Theil 1950, Sen 1968); x is the place in the list.
+std::optional<double> theil_sen(std::vector<int64_t> values) {
+  if (values.size() < 2) return std::nullopt;
+  const size_t stride = values.size() / kMostSlopeSteps + 1;
+  std::vector<double> slopes;
+  for (size_t i = 0; i < values.size(); i += stride)
+    for (size_t j = i + stride; j < values.size(); j += stride)
+      slopes.push_back(static_cast<double>(values[j] - values[i]) / static_cast<double>(j - i));
+  if (slopes.empty()) return std::nullopt;
+  const auto middle = slopes.begin() + static_cast<int64_t>(slopes.size() / 2);
+  std::nth_element(slopes.begin(), middle, slopes.end());
+  if (slopes.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(slopes.begin(), middle)) / 2;
+}
+
+// The lowest allocation within each measured step; a step without events has the level before it.
+std::vector<int64_t> lowest_by_step(const Steps& steps, const std::vector<MemoryEvent>& events) {
+  std::vector<int64_t> lowest;
+  for (const Step* step : steps.measured()) {
+    auto it = std::lower_bound(events.begin(), events.end(), step->start_ns,
+                               [](const MemoryEvent& m, int64_t t) { return m.time_ns < t; });
+    if (it == events.begin() && (it == events.end() || it->time_ns > step->interval().end)) continue;
+    int64_t low = it == events.begin() ? INT64_MAX : std::prev(it)->total_allocated;
+    for (; it != events.end() && it->time_ns <= step->interval().end; ++it) low = std::min(low, it->total_allocated);
+    lowest.push_back(low);
+  }
+  return lowest;
+}
+
+// Every peak of a stretch of events stays: of each, the event with the highest allocation.
+std::vector<MemoryPoint> thinned(const std::vector<MemoryEvent>& events) {
+  std::vector<MemoryPoint> points;
+  const size_t stretch = (events.size() + kTimelinePoints - 1) / kTimelinePoints;
+  for (size_t i = 0; i < events.size(); i += stretch) {
+    const MemoryEvent* top = &events[i];
+    for (size_t j = i; j < std::min(i + stretch, events.size()); ++j)
+      if (events[j].total_allocated > top->total_allocated) top = &events[j];
+    MemoryPoint p{top->time_ns, top->total_allocated, std::nullopt};
+    if (top->total_reserved >= 0) p.reserved_bytes = top->total_reserved;
+    points.push_back(p);
+  }
+  return points;
+}
+
+void count_allocator_calls(const Facts& facts, Memory& memory) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  std::vector<int64_t> times;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (trace.host.is_call(HostId(i)) && names.call[trace.host.name[i].value] == CallKind::kMemory)
+      times.push_back(trace.host.start_ns[i]);
+  std::sort(times.begin(), times.end());
+  memory.allocator_calls = static_cast<int64_t>(times.size());
+  for (const Step* step : facts.get<Steps>().measured()) {
+    const auto it = std::lower_bound(times.begin(), times.end(), step->start_ns);
+    memory.steps_with_allocator_calls += it != times.end() && *it < step->interval().end;
+  }
+}
+
+void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memory& memory) {
+  // Events of old traces carry no totals, and what was allocated before the trace is not known.
+  std::vector<MemoryEvent> known;
+  for (const MemoryEvent& m : events)
+    if (m.total_allocated >= 0) known.push_back(m);
+  if (known.empty()) return;
+  const MemoryEvent* peak = nullptr;
+  for (const MemoryEvent& m : known) {
+    memory.peak_allocated_bytes = std::max(memory.peak_allocated_bytes.value_or(0), m.total_allocated);
+    if (m.total_reserved < 0) continue;
+    memory.peak_reserved_bytes = std::max(memory.peak_reserved_bytes.value_or(0), m.total_reserved);
+    // At the reserved peak; where that lasts, at its fullest.
+    const bool higher = peak == nullptr || m.total_reserved > peak->total_reserved ||
+                        (m.total_reserved == peak->total_reserved && m.total_allocated > peak->total_allocated);
+    if (higher) peak = &m;
+  }
+  if (peak != nullptr && peak->total_reserved > 0)
+    memory.fragmentation_pct = 100.0 * static_cast<double>(peak->total_reserved - peak->total_allocated) /
+                               static_cast<double>(peak->total_reserved);
+  if (facts.get<Steps>().annotated)
+    memory.growth_bytes_per_step = theil_sen(lowest_by_step(facts.get<Steps>(), known));
+  memory.timeline = thinned(known);
+}
+
+}  // namespace
+
+Memory Memory::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Memory memory;
+  count_allocator_calls(facts, memory);
+  std::map<int32_t, std::vector<MemoryEvent>> by_device;
+  for (const MemoryEvent& m : trace.memory)
+    if (is_device_memory(m)) by_device[m.device].push_back(m);
+  int64_t most = -1;
+  const std::vector<MemoryEvent>* chosen = nullptr;
+  for (const auto& [device, events] : by_device) {
+    int64_t peak = 0;
+    for (const MemoryEvent& m : events) peak = std::max({peak, m.total_allocated, m.total_reserved});
+    if (peak > most) most = peak, chosen = &events, memory.device = device;
+  }
+  int32_t device = memory.device;
+  if (device < 0 && !trace.device_rows.empty()) device = trace.device_rows.front().device;
+  if (const int64_t capacity = trace.properties(std::max(device, 0)).memory_bytes; capacity > 0)
+    memory.capacity_bytes = capacity;
+  if (chosen != nullptr) summarise(facts, *chosen, memory);
+  return memory;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,17 @@
+// Order statistics and deviations as output.md defines them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace profgpu {
+
+/// Linear interpolation between order statistics (NumPy's default); nullopt for no values. q in 0..100.
+std::optional<double> percentile(std::vector<int64_t> values, double q);
+/// The same of values that are sorted already.
+double percentile_of_sorted(const std::vector<int64_t>& sorted, double q);
+/// The sample's (n - 1); 0 for fewer than two values.
+double standard_deviation(const std::vector<int64_t>& values);
+
+}  // namespace profgpu

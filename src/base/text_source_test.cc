@@ -1,0 +1,104 @@
+#include "base/text_source.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace profgpu {
+namespace {
+
+std::string sample() {
+  std::string text;
+  for (int i = 0; i < 200000; ++i) text += std::to_string(i * 7919 % 100003) + ",";
+  return text;
+}
+
+std::string gzip(const std::string& text) {
+  std::string out(compressBound(text.size()) + 64, '\0');
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+class TextSourceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = (std::filesystem::temp_directory_path() /
+             ("profgpu_text_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name())))
+                .string();
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  // What reading a file of these bytes gives, in pieces of an odd size.
+  std::string read(const std::string& bytes) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+    auto source = open_text(path_);
+    EXPECT_TRUE(source);
+    std::string text;
+    char piece[4099];
+    while ((*source)->end() == TextSource::End::kOpen) text.append(piece, (*source)->read(piece, sizeof piece));
+    end_ = (*source)->end();
+    problem_ = (*source)->problem();
+    return text;
+  }
+  std::string path_, problem_;
+  TextSource::End end_ = TextSource::End::kOpen;
+};
+
+TEST_F(TextSourceTest, PlainGzipAndZstdGiveTheSameText) {
+  const std::string text = sample();
+  for (const std::string& bytes : {text, gzip(text), zstd(text)}) {
+    EXPECT_EQ(read(bytes), text);
+    EXPECT_EQ(end_, TextSource::End::kComplete);
+  }
+}
+
+TEST_F(TextSourceTest, GzipMembersFollowEachOtherAndPaddingIsIgnored) {
+  EXPECT_EQ(read(gzip("one ") + gzip("two")), "one two");
+  EXPECT_EQ(end_, TextSource::End::kComplete);
+  EXPECT_EQ(read(gzip("one") + std::string(512, '\0')), "one");
+  EXPECT_EQ(end_, TextSource::End::kComplete);
+}
+
+TEST_F(TextSourceTest, ACutFileGivesWhatItHoldsAndSaysSo) {
+  const std::string text = sample();
+  for (const std::string& bytes : {gzip(text), zstd(text)}) {
+    const std::string got = read(bytes.substr(0, bytes.size() / 2));
+    EXPECT_EQ(end_, TextSource::End::kTruncated);
+    EXPECT_GT(got.size(), text.size() / 8);
+    EXPECT_TRUE(text.starts_with(got));
+  }
+}
+
+TEST_F(TextSourceTest, DamageIsFoundAndWhatCameBeforeIsKept) {
+  std::string bytes = gzip(sample());
+  for (size_t i = bytes.size() / 2; i < bytes.size() / 2 + 40; ++i) bytes[i] = static_cast<char>(~bytes[i]);
+  EXPECT_GT(read(bytes).size(), 100000U);
+  EXPECT_EQ(end_, TextSource::End::kDamaged);
+  EXPECT_EQ(problem_, "has damaged compressed data");
+}
+
+TEST_F(TextSourceTest, ErrorsNameTheFile) {
+  EXPECT_NE(open_text("/nonexistent/file").error().message.find("/nonexistent/file"), std::string::npos);
+  EXPECT_NE(open_text("/").error().message.find("not a regular file"), std::string::npos);
+  EXPECT_EQ(read(""), "");
+  EXPECT_EQ(end_, TextSource::End::kComplete);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+
+#include "analyse/kernels.h"
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+struct Top {
+  const KernelRow* row = nullptr;
+  int64_t compute_ns = 0;   // sum of all compute kernels' durations
+};
+
+Top top_of(const Measured& m) {
+  Top top;
+  for (const KernelRow& k : m.facts().get<Kernels>().rows) {
+    if (k.device != m.device().id || k.kind != WorkKind::kCompute) continue;
+    top.compute_ns += k.total_ns;
+    if (top.row == nullptr || k.total_ns > top.row->total_ns) top.row = &k;
+  }
+  return top;
+}
+
+std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+  auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
+    if (!m.has_device()) return std::nullopt;
+    const Top top = top_of(m);
+    if (top.row == nullptr || top.compute_ns == 0) return std::nullopt;
+    return 100.0 * static_cast<double>(top.row->total_ns) / static_cast<double>(top.compute_ns);
+  });
+  if (!hit) return std::nullopt;
+  Finding& f = hit->finding;
+  const Measured& m = hit->worst;
+  const KernelRow& k = *top_of(m).row;
+  const std::string name = short_kernel_name(m.trace().strings[k.name]);
+  f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
+  f.why = fmt::format("{} calls of {} each ({}). Whatever makes it faster makes the job faster.", k.count,
+                      duration_text(k.mean_ns), kernel_category_name(k.category));
+  f.fix = {"look inside it: ncu --set full --kernel-name regex:… --launch-count 5 python train.py"};
+  return f;
+}
+
+}  // namespace
+
+extern const Rule kDominantKernel;
+const Rule kDominantKernel = {
+    "dominant-kernel",
+    "one kernel takes over half of compute",
+    "%",
+    50,
+    "One kernel dominates. That is where kernel-level work pays: its algorithm, its shapes, its memory layout.",
+    "Value: the kernel's total duration over that of all compute kernels on the device. No cost: how much faster it could "
+    "be is not in the trace.",
+    {"Nsight Compute (ncu) on that kernel: is it bound by memory, by compute, or by latency?",
+     "gemm, convolution: bf16 or fp16, dimensions in multiples of 8 or 16, channels_last, cudnn.benchmark=True",
+     "attention: scaled_dot_product_attention with the flash back end",
+     "elementwise: fuse it with its neighbours (torch.compile)",
+     "embedding, scatter: sort indices, larger rows, fused table lookups (FBGEMM)"},
+    check};
+
+}  // namespace profgpu

@@ -1,0 +1,83 @@
+#include <fmt/format.h>
+
+#include "analyse/kernels.h"
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+bool is_matrix_work(KernelCategory c) {
+  return c == KernelCategory::kGemm || c == KernelCategory::kConvolution || c == KernelCategory::kAttention;
+}
+
+bool is_amd(const DeviceProperties& d) {
+  return d.name.find("AMD") != std::string::npos || d.name.find("Instinct") != std::string::npos;
+}
+
+// Volta and newer; Instinct MI100 and newer (their names say MI, or the trace's kernels use matrix instructions).
+bool has_tensor_cores(const DeviceProperties& d) {
+  if (is_amd(d)) return d.name.find("MI") != std::string::npos;
+  return d.compute_major >= 7;
+}
+
+struct Share {
+  int64_t matrix_ns = 0, without_ns = 0;
+  const KernelRow* longest = nullptr;
+};
+
+Share share_of(const Measured& m) {
+  Share s;
+  for (const KernelRow& k : m.facts().get<Kernels>().rows) {
+    if (k.device != m.device().id || k.kind != WorkKind::kCompute || !is_matrix_work(k.category)) continue;
+    s.matrix_ns += k.total_ns;
+    if (k.tensor_cores) continue;
+    s.without_ns += k.total_ns;
+    if (s.longest == nullptr || k.total_ns > s.longest->total_ns) s.longest = &k;
+  }
+  return s;
+}
+
+std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+  auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
+    if (!m.has_device() || !has_tensor_cores(m.trace().properties(m.device().id))) return std::nullopt;
+    const Share s = share_of(m);
+    if (s.matrix_ns == 0) return std::nullopt;
+    return 100.0 * static_cast<double>(s.without_ns) / static_cast<double>(s.matrix_ns);
+  });
+  if (!hit) return std::nullopt;
+  Finding& f = hit->finding;
+  const Measured& m = hit->worst;
+  const Share s = share_of(m);
+  const DeviceProperties d = m.trace().properties(m.device().id);
+  f.what = fmt::format("{:.0f} % of matrix and convolution time runs without tensor cores", *f.value);
+  f.why = fmt::format("{} has units that multiply matrices several times as fast in bf16, fp16 or TF32.", d.name);
+  if (is_amd(d) || d.compute_major >= 8)
+    f.fix = {"with torch.autocast(\"cuda\", dtype=torch.bfloat16): …",
+             "torch.set_float32_matmul_precision(\"high\")   # TF32 for what stays in float32"};
+  else
+    f.fix = {"with torch.autocast(\"cuda\", dtype=torch.float16): … with torch.amp.GradScaler()"};
+  if (s.longest != nullptr)
+    f.evidence.push_back(fmt::format("longest: {}", short_kernel_name(m.trace().strings[s.longest->name])));
+  return f;
+}
+
+}  // namespace
+
+extern const Rule kFullPrecisionGemm;
+const Rule kFullPrecisionGemm = {
+    "full-precision-gemm",
+    "matrix work without tensor cores on a device that has them",
+    "%",
+    50,
+    "Matrix products, convolutions and attention run in full float32 on the ordinary units. On devices with tensor "
+    "cores, reduced precision is 3 to 16 times as fast for the same work and halves memory traffic.",
+    "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core instruction. No "
+    "cost: how much faster a kernel would be is not in the trace.",
+    {"torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
+     "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",
+     "torch.set_float32_matmul_precision(\"high\"); torch.backends.cudnn.allow_tf32 = True (Ampere and newer)",
+     "FSDP: MixedPrecisionPolicy(param_dtype=torch.bfloat16); DeepSpeed: \"bf16\": {\"enabled\": true}",
+     "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions"},
+    check};
+
+}  // namespace profgpu

@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+
+#include "diagnose/link_rates.h"
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kLargeMessage = 16 << 20;   // output.md: from 16 MiB on latency no longer tells
+
+std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+  if (evidence.job == nullptr) return std::nullopt;
+  const Measured first(evidence.ranks.front().rank, *evidence.ranks.front().facts);
+  if (!first.has_device()) return std::nullopt;
+  const std::optional<double> link = link_rate_gbps(first.device().name);
+  if (!link) return std::nullopt;
+  const double threshold = evidence.threshold(rule.id, rule.threshold);
+  const Transfer* worst = nullptr;
+  for (const Transfer& t : evidence.job->transfers) {
+    // Beyond one node the network sets the rate, which the table does not know.
+    if (t.message_bytes < kLargeMessage || t.group_size > kDevicesOfOneNode || t.busbw_gbps <= 0) continue;
+    if (worst == nullptr || t.busbw_gbps < worst->busbw_gbps) worst = &t;
+  }
+  if (worst == nullptr) return std::nullopt;
+  const double value = 100.0 * worst->busbw_gbps / *link;
+  if (value >= threshold) return std::nullopt;
+  Finding f;
+  f.rule = rule.id;
+  f.unit = rule.unit;
+  f.value = value;
+  f.threshold = threshold;
+  f.severity = Severity::kWarning;
+  f.ranks = evidence.job->ranks;
+  f.what = fmt::format("{} moves {:.0f} GB/s of the link's {:.0f}", worst->name, worst->busbw_gbps, *link);
+  f.why = fmt::format("Bus bandwidth of large {} calls is {} of what {} can do.", worst->name, percent_text(value),
+                      first.device().name);
+  f.fix = {"nvidia-smi topo -m: are all GPUs joined by NVLink, and does NCCL use it (NCCL_DEBUG=INFO)?",
+           "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_ALGO, NCCL_PROTO; check NCCL_P2P_LEVEL",
+           "nvidia-smi nvlink -s: links that are down; container needs --ipc=host or a larger /dev/shm"};
+  f.evidence = {fmt::format("{} calls of {:.1f} MiB in a group of {}", worst->calls,
+                            static_cast<double>(worst->message_bytes) / 1048576, worst->group_size)};
+  return f;
+}
+
+}  // namespace
+
+extern const Rule kLowBusBandwidth;
+const Rule kLowBusBandwidth = {
+    "low-bus-bandwidth",
+    "large collectives move fewer bytes than the link could",
+    "%",
+    50,
+    "Large messages should come near the rate of the link between the devices. Far below it, traffic takes a slower way "
+    "(PCIe or host memory instead of NVLink), or a link is down.",
+    "Value: median bus bandwidth (nccl-tests' definition) of the slowest kind of collective from 16 MiB, over the link's "
+    "rate per direction. Transfer time runs from the last rank's arrival to the end, so all ranks of the group must be "
+    "given; groups beyond one node are left alone. No cost: exposed communication has it.",
+    {"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH shows rings and transports",
+     "nvidia-smi topo -m and nvidia-smi nvlink -s show topology and links that are down",
+     "no NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_NET=Socket left over in the environment",
+     "containers: --ipc=host or --shm-size, all devices of the node visible, no ACS redirection on PCIe",
+     "across nodes: NCCL_IB_HCA, GPUDirect RDMA (nvidia-peermem), one NIC a GPU, NCCL_CROSS_NIC",
+     "measure the link alone with nccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)"},
+    check};
+
+}  // namespace profgpu

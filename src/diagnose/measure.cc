@@ -1,0 +1,155 @@
+#include "diagnose/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace profgpu {
+namespace {
+
+double percent(int64_t part, int64_t whole) {
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+}  // namespace
+
+Measured::Measured(int rank, const Facts& facts) : rank_(rank), facts_(facts) {
+  const Steps& steps = facts.get<Steps>();
+  for (const Step* s : steps.measured()) {
+    measured_.push_back(s->interval());
+    ++steps_;
+  }
+  measured_ = merged(std::move(measured_));
+  wall_ns_ = steps.measured_wall_ns();
+  all_measured_ = static_cast<size_t>(steps_) == steps.steps.size();
+}
+
+const DeviceTime& Measured::device() const {
+  const Devices& d = facts_.get<Devices>();
+  return d.devices[static_cast<size_t>(d.busiest)];
+}
+
+const DeviceIdle& Measured::idle() const {
+  return facts_.get<Idle>().devices[static_cast<size_t>(facts_.get<Devices>().busiest)];
+}
+
+std::string Measured::device_label() const { return fmt::format("GPU {}", device().id); }
+
+int64_t Measured::span_ns() const {
+  return all_measured_ ? device().span_ns : total_length(intersect(device().spans, measured_));
+}
+
+double Measured::idle_pct(IdleCause cause) const {
+  const auto c = static_cast<size_t>(cause);
+  return percent(all_measured_ ? idle().total_ns[c] : idle().measured_ns[c], span_ns());
+}
+
+double Measured::utilization_pct() const {
+  return percent(all_measured_ ? device().busy_ns : total_length(intersect(device().busy, measured_)), span_ns());
+}
+
+double Measured::exposed_communication_pct() const {
+  const Intervals& exposed = device().exposed_communication;
+  return percent(all_measured_ ? total_length(exposed) : total_length(intersect(exposed, measured_)), span_ns());
+}
+
+double Measured::phase_pct(Phase phase) const {
+  return percent(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)], wall_ns_);
+}
+
+double Measured::wall_pct(int64_t ns) const { return percent(ns, wall_ns_); }
+
+bool Measured::in_measured_step(int64_t time) const {
+  const size_t i = first_ending_after(measured_, time);
+  return i < measured_.size() && measured_[i].start <= time;
+}
+
+std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const Reading& reading) {
+  const double threshold = evidence.threshold(rule.id, rule.threshold);
+  const auto beyond = [&](double v, double limit) { return limits.below ? v < limit : v > limit; };
+  std::optional<Fired> result;
+  std::vector<int> ranks;
+  for (const RankFacts& r : evidence.ranks) {
+    const Measured measured(r.rank, *r.facts);
+    const std::optional<double> value = reading(measured);
+    if (!value || !beyond(*value, threshold)) continue;
+    ranks.push_back(r.rank);
+    if (result && !beyond(*value, *result->finding.value)) continue;
+    result.emplace(Fired{{}, measured});
+    result->finding.value = value;
+  }
+  if (!result) return std::nullopt;
+  Finding& f = result->finding;
+  f.rule = rule.id;
+  f.unit = rule.unit;
+  f.threshold = threshold;
+  f.ranks = std::move(ranks);
+  f.severity = limits.severity;
+  const bool at_limit = limits.critical && (limits.below ? *f.value < *limits.critical : *f.value >= *limits.critical);
+  if (at_limit) f.severity = Severity::kCritical;
+  return result;
+}
+
+void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns) {
+  finding.cost_ns = cost_ns;
+  finding.cost_pct = measured.wall_pct(cost_ns);
+}
+
+std::string duration_text(double ns) {
+  if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
+  if (ns < 1e6) return fmt::format("{:.1f} µs", ns / 1e3);
+  if (ns < 1e9) return fmt::format("{:.1f} ms", ns / 1e6);
+  return fmt::format("{:.2f} s", ns / 1e9);
+}
+
+std::string percent_text(double pct) { return fmt::format("{:.1f} %", pct); }
+
+std::string shortened(std::string_view text, size_t longest) {
+  if (text.size() <= longest) return std::string(text);
+  size_t keep = longest;
+  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0) == 0x80) --keep;
+  return std::string(text.substr(0, keep)) + "…";
+}
+
+std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most) {
+  struct Sum {
+    int64_t ns = 0, count = 0;
+  };
+  std::map<std::string_view, Sum> by_name;
+  for (const Gap& gap : measured.idle().gaps) {
+    if (gap.cause != cause || !gap.host.valid()) continue;
+    Sum& sum = by_name[measured.trace().name(gap.host)];
+    sum.ns += gap.length();
+    ++sum.count;
+  }
+  std::vector<std::pair<std::string_view, Sum>> order(by_name.begin(), by_name.end());
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+  std::vector<std::string> out;
+  for (size_t i = 0; i < std::min(most, order.size()); ++i)
+    out.push_back(fmt::format("{} ({} in {} of the longest gaps)", shortened(order[i].first),
+                              duration_text(static_cast<double>(order[i].second.ns)), order[i].second.count));
+  return out;
+}
+
+const Gap* longest_gap(const Measured& measured, IdleCause cause) {
+  const Gap* best = nullptr;
+  for (const Gap& gap : measured.idle().gaps) {
+    if (gap.cause != cause || !measured.in_measured_step(gap.end_ns - 1)) continue;
+    if (best == nullptr || gap.length() > best->length()) best = &gap;
+  }
+  return best;
+}
+
+int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
+  int64_t count = 0;
+  const auto& gaps = measured.idle().gaps;
+  for (const Step* step : measured.facts().get<Steps>().measured()) {
+    count += std::any_of(gaps.begin(), gaps.end(), [&](const Gap& g) {
+      return g.cause == cause && g.start_ns < step->interval().end && g.end_ns > step->start_ns;
+    });
+  }
+  return count;
+}
+
+}  // namespace profgpu

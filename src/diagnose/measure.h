@@ -1,0 +1,90 @@
+// What rules measure, the same way in all of them: over the measured steps, on the worst device of the worst rank.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyse/devices.h"
+#include "analyse/idle.h"
+#include "analyse/phases.h"
+#include "analyse/replay.h"
+#include "analyse/steps.h"
+#include "diagnose/rule.h"
+
+namespace profgpu {
+
+/// One rank as a rule sees it.
+class Measured {
+ public:
+  Measured(int rank, const Facts& facts);
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] const Facts& facts() const { return facts_; }
+  [[nodiscard]] const Trace& trace() const { return facts_.trace(); }
+  [[nodiscard]] const Replay& replay() const { return facts_.get<Replay>(); }
+  [[nodiscard]] bool has_device() const { return !facts_.get<Devices>().devices.empty(); }
+  /// The busiest device and its idle time; only with has_device().
+  [[nodiscard]] const DeviceTime& device() const;
+  [[nodiscard]] const DeviceIdle& idle() const;
+  [[nodiscard]] int64_t wall_ns() const { return wall_ns_; }
+  [[nodiscard]] int64_t steps() const { return steps_; }
+  /// "GPU 0"
+  [[nodiscard]] std::string device_label() const;
+
+  /// Percent of the device's span, as the idle section shows it; where there are warm-up steps, of the part of the span
+  /// within the other steps.
+  [[nodiscard]] double idle_pct(IdleCause cause) const;
+  [[nodiscard]] double utilization_pct() const;
+  [[nodiscard]] double exposed_communication_pct() const;
+  /// Percent of the measured steps' wall time.
+  [[nodiscard]] double phase_pct(Phase phase) const;
+  [[nodiscard]] double wall_pct(int64_t ns) const;
+  [[nodiscard]] bool in_measured_step(int64_t time) const;
+  [[nodiscard]] const Intervals& measured_time() const { return measured_; }
+
+ private:
+  [[nodiscard]] int64_t span_ns() const;
+  int rank_;
+  const Facts& facts_;
+  Intervals measured_;
+  int64_t wall_ns_ = 0, steps_ = 0;
+  bool all_measured_ = true;
+};
+
+/// What a rule reads off one rank; nothing if it has nothing to say about it.
+using Reading = std::function<std::optional<double>(const Measured&)>;
+
+/// Reads every rank; a finding with the worst value beyond the rule's threshold and the ranks beyond it, or nothing.
+/// `worst` is set to that rank. Beyond is above, or below where `below` is set. Severity: warning, from `critical` on
+/// critical.
+struct Fired {
+  Finding finding;
+  Measured worst;
+};
+struct Limits {
+  Severity severity = Severity::kWarning;
+  std::optional<double> critical = std::nullopt;
+  bool below = false;
+};
+std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const Reading& reading);
+
+/// Sets the cost, and its share of the rank's measured steps.
+void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns);
+
+/// "12.3 ms", "4.5 µs".
+std::string duration_text(double ns);
+/// "39.7 %"
+std::string percent_text(double pct);
+/// At most `longest` bytes, cut between characters.
+std::string shortened(std::string_view text, size_t longest = 72);
+
+/// Ranges in which the launching threads spent most of a cause's gaps, by time: "aten::item (12.1 ms, 240 gaps)".
+std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most = 3);
+/// Longest gap of a cause, within measured steps where there is one.
+const Gap* longest_gap(const Measured& measured, IdleCause cause);
+/// How many of the measured steps have a gap of the cause.
+int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
+
+}  // namespace profgpu

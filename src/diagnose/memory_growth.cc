@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include "analyse/memory.h"
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kFewestSteps = 4;
+
+std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+  auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
+    const Memory& memory = m.facts().get<Memory>();
+    if (m.steps() < kFewestSteps || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
+    return 100.0 * *memory.growth_bytes_per_step / static_cast<double>(*memory.capacity_bytes);
+  });
+  if (!hit) return std::nullopt;
+  Finding& f = hit->finding;
+  const Measured& m = hit->worst;
+  const Memory& memory = m.facts().get<Memory>();
+  f.what = "allocated memory grows from step to step";
+  f.why = fmt::format("It grows by {:.1f} MiB a step, {:.2f} % of the device's memory.",
+                      *memory.growth_bytes_per_step / 1048576, *f.value);
+  f.fix = {"keep numbers, not graphs: losses.append(loss.item()) or loss.detach(), never loss",
+           "torch.cuda.memory._record_memory_history() and a snapshot name the allocations that stay"};
+  return f;
+}
+
+}  // namespace
+
+extern const Rule kMemoryGrowth;
+const Rule kMemoryGrowth = {
+    "memory-growth",
+    "allocated memory grows from step to step",
+    "%",
+    0.1,
+    "What is allocated at the lowest point of a step should be the same in every step: parameters and optimizer states. "
+    "If it grows, something keeps tensors alive, and the job will run out of memory.",
+    "Value: Theil-Sen slope of the lowest allocation in each measured step, as a share of the device's capacity; over at "
+    "least four steps. No cost: it costs nothing until it fails.",
+    {"loss.detach() or .item() for everything that is kept beyond the step",
+     "lists of outputs, hidden states or metrics that are never cleared",
+     "retain_graph=True where it is not needed",
+     "hooks and callbacks that capture tensors; exceptions that keep frames alive",
+     "torch.cuda.memory._record_memory_history(), memory._dump_snapshot() and pytorch.org/memory_viz"},
+    check};
+
+}  // namespace profgpu

@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include "analyse/waits.h"
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+struct Copies {
+  std::vector<bool> which;   // by ActivityId
+  Intervals time;            // the copies and the host's waits for them, in measured steps
+  Intervals on_device;
+  int64_t count = 0, bytes = 0;
+};
+
+Copies pageable(const Measured& m) {
+  const Trace& trace = m.trace();
+  Copies c;
+  c.which.resize(trace.activity.size());
+  std::vector<HostId> calls;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const ActivityId id(i);
+    if (trace.activity.kind[i] != ActivityKind::kMemcpy || trace.name(id).find("Pageable") == std::string_view::npos ||
+        !m.in_measured_step(trace.activity.start_ns[i]))
+      continue;
+    c.which[i] = true;
+    ++c.count;
+    if (trace.activity.args[i].valid())
+      c.bytes += std::max<int64_t>(0, trace.activity_args[trace.activity.args[i].value].bytes);
+    c.on_device.push_back(trace.activity.interval(id));
+    if (trace.activity.launch[i].valid()) c.time.push_back(trace.host.interval(trace.activity.launch[i]));
+  }
+  c.on_device = merged(std::move(c.on_device));
+  c.time.insert(c.time.end(), c.on_device.begin(), c.on_device.end());
+  c.time = intersect(merged(std::move(c.time)), m.measured_time());
+  return c;
+}
+
+std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+  auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
+    if (!m.has_device()) return std::nullopt;
+    return m.wall_pct(total_length(pageable(m).time));
+  });
+  if (!hit) return std::nullopt;
+  Finding& f = hit->finding;
+  const Measured& m = hit->worst;
+  const Copies copies = pageable(m);
+  f.what = "copies go through pageable memory, and the host waits for them";
+  f.why = fmt::format("{} copies take {} of the steps. Pageable memory is staged, cannot overlap, and blocks the host.",
+                      copies.count, percent_text(*f.value));
+  f.fix = {"DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)",
+           "tensor.pin_memory() once for buffers that are copied again and again"};
+  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count,
+                                   static_cast<double>(copies.bytes) / 1048576));
+  // At most the time in which the copies alone kept the device busy: idle time has other findings.
+  const DeviceTime& d = m.device();
+  const Intervals exposed = intersect(subtract(copies.on_device, unite(d.compute, d.communication)), m.measured_time());
+  Removal removal;
+  removal.activity = copies.which;
+  set_cost(f, m, std::min(total_length(exposed), m.replay().saved_by(removal)));
+  return f;
+}
+
+}  // namespace
+
+extern const Rule kPageableCopies;
+const Rule kPageableCopies = {
+    "pageable-copies",
+    "copies from or to pageable memory",
+    "%",
+    5,
+    "A copy between the device and ordinary (pageable) host memory goes through a staging buffer: half the speed or less, "
+    "no overlap with compute, and the call blocks even when it is asynchronous by name.",
+    "Value: union of such copies and of the host calls that made them, as a share of the measured steps' wall time. Cost: "
+    "the trace is replayed with those copies taking no time; at most the time they ran alone on the device.",
+    {"DataLoader(…, pin_memory=True); batch.to(device, non_blocking=True)",
+     "custom batch types: define pin_memory() on the class, or the loader leaves them pageable",
+     "keep results on the device; copy them back in one piece, into a pinned buffer",
+     "prefetch the next batch on a side stream while this one computes"},
+    check};
+
+}  // namespace profgpu

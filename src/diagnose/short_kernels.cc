@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include "analyse/launch.h"
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+constexpr double kIdlePct = 10;   // of span, host_bound and launch_latency together
+
+std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+  auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
+    if (!m.has_device()) return std::nullopt;
+    if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kIdlePct) return std::nullopt;
+    return m.facts().get<Launch>().short_kernel_pct;
+  });
+  if (!hit) return std::nullopt;
+  Finding& f = hit->finding;
+  const Measured& m = hit->worst;
+  const Launch& launch = m.facts().get<Launch>();
+  f.what = "most kernels run for less time than their launch takes";
+  f.why = fmt::format("{} of the kernels are shorter than the call that launched them, so the host cannot keep ahead.",
+                      percent_text(*f.value));
+  f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fusion and CUDA graphs",
+           "torch.cuda.make_graphed_callables(model, sample)   # one launch replays hundreds of kernels",
+           "larger batches: the same launches, longer kernels"};
+  f.evidence.push_back(fmt::format("{} short kernels of {} launches", launch.short_kernels, launch.launches));
+  // Time lost to late launches belongs to host-bound-launches where that fires.
+  const Rule* host_bound = find_rule("host-bound-launches");
+  const bool taken = host_bound != nullptr && m.idle_pct(IdleCause::kHostBound) >
+                                                  evidence.threshold(host_bound->id, host_bound->threshold);
+  int64_t cost = m.replay().saved_by_cause(IdleCause::kLaunchLatency);
+  if (!taken) cost += m.replay().saved_by_cause(IdleCause::kHostBound);
+  set_cost(f, m, cost);
+  return f;
+}
+
+}  // namespace
+
+extern const Rule kShortKernels;
+const Rule kShortKernels = {
+    "short-kernels",
+    "most kernels are shorter than their own launch",
+    "%",
+    50,
+    "A kernel that takes less time than launching it cannot be fed fast enough by one host thread. Fewer, larger kernels "
+    "or launching many at once is the way out.",
+    "Value: share of linked kernels outside graphs whose duration is below that of their launch call on the host. Fires "
+    "only if host_bound and launch_latency idle time together are over 10 % of the span. Cost: the trace replayed "
+    "without launch latency, and without late launches where host-bound-launches does not claim them.",
+    {"torch.compile: fuses elementwise chains; mode=\"reduce-overhead\" adds CUDA graphs",
+     "CUDA graphs by hand: torch.cuda.graph, make_graphed_callables; inference servers: capture per batch size",
+     "fused operators: fused=True optimizers, scaled_dot_product_attention, fused layer norm, xFormers",
+     "larger batches, longer sequences, fewer and wider layers",
+     "for inference: batch requests"},
+    check};
+
+}  // namespace profgpu

@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include "analyse/statistics.h"
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kFewestSteps = 8;
+
+std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+  auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
+    const Steps& steps = m.facts().get<Steps>();
+    std::vector<int64_t> durations;
+    for (const Step* s : steps.measured()) durations.push_back(s->duration_ns);
+    if (!steps.annotated || durations.size() < kFewestSteps) return std::nullopt;
+    const double median = percentile(durations, 50).value_or(0);
+    if (median <= 0) return std::nullopt;
+    return percentile(durations, 95).value_or(0) / median;
+  });
+  if (!hit) return std::nullopt;
+  Finding& f = hit->finding;
+  if (*f.value >= 2) f.severity = Severity::kWarning;
+  const Measured& m = hit->worst;
+  const Step* longest = nullptr;
+  std::vector<int64_t> durations;
+  for (const Step* s : m.facts().get<Steps>().measured()) {
+    durations.push_back(s->duration_ns);
+    if (longest == nullptr || s->duration_ns > longest->duration_ns) longest = s;
+  }
+  const double median = percentile(durations, 50).value_or(0);
+  f.what = "some steps take much longer than others";
+  f.why = fmt::format("The slow steps (95th percentile) take {:.1f} times the median step of {}.", *f.value,
+                      duration_text(median));
+  f.fix = {"profgpu analyze … --section steps shows which; look at what those steps do that others do not",
+           "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven batches"};
+  f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest->name),
+                                   duration_text(static_cast<double>(longest->duration_ns))));
+  return f;
+}
+
+}  // namespace
+
+extern const Rule kStepTimeVariance;
+const Rule kStepTimeVariance = {
+    "step-time-variance",
+    "some steps take much longer than others",
+    "ratio",
+    1.3,
+    "Steps of one training loop should take about the same time. Long ones point at something that happens now and then: "
+    "checkpoints, evaluation, garbage collection, uneven batches, a noisy neighbour.",
+    "Value: 95th percentile of the measured steps' durations over their median; from eight steps on. No cost: what makes "
+    "single steps long has its own finding where the trace shows it.",
+    {"Python's garbage collector: gc.collect() and gc.freeze() after start, gc.disable() in the loop",
+     "batches of equal size: bucketing by length, packing, padding to few sizes (also avoids recompilation)",
+     "torch.compile recompiles on new shapes: mark_dynamic, or pad",
+     "cudnn.benchmark = True tries algorithms again for each new shape",
+     "checkpoints and evaluation: less often, or asynchronously (torch.distributed.checkpoint.async_save)",
+     "other jobs on the host: cores, disk, network"},
+    check};
+
+}  // namespace profgpu

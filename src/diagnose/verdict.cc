@@ -1,0 +1,104 @@
+// The first sentence of a report: where the time goes, and what is to be gained.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "diagnose/measure.h"
+
+namespace profgpu {
+namespace {
+
+// A gain below this is not worth a sentence.
+constexpr double kWorthPct = 3;
+
+std::string_view words(Phase phase) {
+  switch (phase) {
+    case Phase::kDataLoading: return "data loading";
+    case Phase::kForward: return "forward";
+    case Phase::kBackward: return "backward";
+    case Phase::kOptimizer: return "the optimizer";
+    case Phase::kCommunication: return "waiting for communication";
+    case Phase::kCheckpoint: return "saving checkpoints";
+    case Phase::kOther: break;
+  }
+  return "work outside the known phases";
+}
+
+Phase largest_phase(const Measured& m) {
+  const auto& wall = m.facts().get<Phases>().measured_wall_ns;
+  return static_cast<Phase>(std::max_element(wall.begin(), wall.end()) - wall.begin());
+}
+
+std::string where(const Finding& f) {
+  const std::string value = f.value ? fmt::format("{:.0f} %", *f.value) : "";
+  if (f.rule == "data-loading-bound") return fmt::format("The GPU waits for data: loading takes {} of each step.", value);
+  if (f.rule == "host-bound-launches")
+    return fmt::format("The GPU waits for the host: it idles {} of the time because work is launched too late.", value);
+  if (f.rule == "device-waits")
+    return fmt::format("Queued work waits on the GPU: {} of the time it idles for another stream, device or callback.",
+                       value);
+  if (f.rule == "excessive-synchronization")
+    return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time for it.", value);
+  if (f.rule == "exposed-communication")
+    return fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
+                       value);
+  if (f.rule == "straggler-rank") {
+    std::string who;
+    for (const int rank : f.ranks) who += (who.empty() ? "" : ", ") + std::to_string(rank);
+    return fmt::format("Rank {} is late and the others wait for it: {} of each step.", who, value);
+  }
+  if (f.rule == "short-kernels")
+    return fmt::format("Kernels are too short: {} of them take less time than their launch.", value);
+  if (f.rule == "pageable-copies")
+    return fmt::format("Copies through pageable memory take {} of the time.", value);
+  if (f.rule == "allocator-churn")
+    return fmt::format("Memory is allocated and freed in {} of the steps, and the GPU waits for it.", value);
+  if (f.rule == "checkpoint-stall") return fmt::format("Saving checkpoints takes {} of the time.", value);
+  return fmt::format("{} stands out: {}.", f.rule, f.what);
+}
+
+std::string gain(const Finding& f, const Measured& m) {
+  const double step = static_cast<double>(m.wall_ns()) / static_cast<double>(std::max<int64_t>(m.steps(), 1));
+  const double without = step * (1 - *f.cost_pct / 100);
+  if (without <= 0) return "";
+  const char* unit = m.facts().get<Steps>().annotated ? "a step" : "this";
+  return fmt::format(" Without that {} would take about {} instead of {} ({:.1f} times as fast).", unit,
+                     duration_text(without), duration_text(step), step / without);
+}
+
+std::string largest_part(const Measured& m) {
+  const Phase phase = largest_phase(m);
+  if (phase == Phase::kOther && m.phase_pct(phase) > 95) return "no phase of training was recognised";
+  return fmt::format("the largest part of the time is {} ({:.0f} %)", words(phase), m.phase_pct(phase));
+}
+
+}  // namespace
+
+std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings) {
+  std::vector<Measured> ranks;
+  for (const RankFacts& r : evidence.ranks) ranks.emplace_back(r.rank, *r.facts);
+  const auto with_device = std::find_if(ranks.begin(), ranks.end(), [](const Measured& m) { return m.has_device(); });
+  if (with_device == ranks.end())
+    return fmt::format("No GPU activity is in this trace; on the host {}.", largest_part(ranks.front()));
+  const auto named = [&](const Finding& f) {
+    const auto it = std::find_if(ranks.begin(), ranks.end(), [&](const Measured& m) {
+      return !f.ranks.empty() && m.rank() == f.ranks.front() && m.has_device();
+    });
+    return it == ranks.end() ? with_device : it;
+  };
+  const auto dear = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.severity != Severity::kInfo && f.cost_pct.value_or(0) >= kWorthPct;
+  });
+  if (dear != findings.end()) return where(*dear) + gain(*dear, *named(*dear));
+  const Measured& m = *with_device;
+  const auto other = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.severity != Severity::kInfo && f.rule != "low-gpu-utilization";
+  });
+  const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct());
+  if (other != findings.end()) return fmt::format("{}; {}. What stands out: {}.", busy, largest_part(m), other->what);
+  if (m.utilization_pct() < 80)
+    return fmt::format("{}; {}. No single cause of the idle time stands out: see its causes.", busy, largest_part(m));
+  return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
+}
+
+}  // namespace profgpu

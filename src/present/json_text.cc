@@ -1,0 +1,155 @@
+// Budget: 100,000 table rows of ten columns in under a quarter of a second. So: no temporary strings, keys escaped once
+// a table, runs of plain characters appended at once.
+#include "present/json_text.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/utf8.h"
+#include "report/character.h"
+
+namespace profgpu {
+namespace {
+
+constexpr char kOnLines = 'l';
+constexpr char kInOne = 'i';
+
+bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; }
+
+void append_escape(std::string& out, uint32_t code_unit) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  out += "\\u";
+  for (int shift = 12; shift >= 0; shift -= 4) out += kHex[code_unit >> shift & 0xF];
+}
+
+void append_ascii(std::string& out, char c) {
+  switch (c) {
+    case '"': out += "\\\""; return;
+    case '\\': out += "\\\\"; return;
+    case '\n': out += "\\n"; return;
+    case '\r': out += "\\r"; return;
+    case '\t': out += "\\t"; return;
+    default: append_escape(out, static_cast<unsigned char>(c));
+  }
+}
+
+// Appends the character at the start of `s`, which is not plain; returns its bytes. JSON may carry what terminals obey
+// and nobody sees, but people print JSON on terminals.
+size_t append_special(std::string& out, std::string_view s) {
+  const Character c = first_character(s);
+  if (!c.valid)
+    append_utf8(out, 0xFFFD);
+  else if (c.bytes == 1)
+    append_ascii(out, s[0]);
+  else if (c.code_point < 0x10000 && (is_control(c.code_point) || is_invisible(c.code_point)))
+    append_escape(out, c.code_point);
+  else
+    out += s.substr(0, c.bytes);
+  return c.bytes;
+}
+
+void append_quoted(std::string& out, std::string_view s) {
+  out += '"';
+  for (size_t i = 0; i < s.size();) {
+    const size_t from = i;
+    while (i < s.size() && is_plain(static_cast<unsigned char>(s[i]))) ++i;
+    out.append(s.data() + from, i - from);
+    if (i < s.size()) i += append_special(out, s.substr(i));
+  }
+  out += '"';
+}
+
+}  // namespace
+
+std::string json_quoted(std::string_view s) {
+  std::string out;
+  append_quoted(out, s);
+  return out;
+}
+
+void JsonText::open(char bracket, Layout layout) {
+  out_ += bracket;
+  const bool within_line = !nesting_.empty() && nesting_.back() == kInOne;
+  nesting_ += layout == Layout::kInline || within_line ? kInOne : kOnLines;
+  first_ = true;
+}
+
+void JsonText::close(char bracket) {
+  const bool lines = nesting_.back() == kOnLines;
+  nesting_.pop_back();
+  if (lines && !first_) out_.append("\n").append(2 * nesting_.size(), ' ');
+  out_ += bracket;
+  first_ = false;
+}
+
+void JsonText::separate() {
+  const bool lines = !nesting_.empty() && nesting_.back() == kOnLines;
+  if (!first_) out_ += lines ? "," : ", ";
+  if (lines) out_.append("\n").append(2 * nesting_.size(), ' ');
+  first_ = false;
+}
+
+void JsonText::key(std::string_view name) {
+  separate();
+  append_quoted(out_, name);
+  out_ += ": ";
+}
+
+void JsonText::element() { separate(); }
+
+void JsonText::integer(int64_t n) {
+  char buffer[24];
+  out_.append(buffer, std::to_chars(buffer, buffer + sizeof buffer, n).ptr);
+}
+
+void JsonText::real(double x) {
+  if (!std::isfinite(x)) return null();
+  char buffer[40];
+  out_.append(buffer, std::to_chars(buffer, buffer + sizeof buffer, x).ptr);
+}
+
+void JsonText::text(std::string_view s) { append_quoted(out_, s); }
+
+void JsonText::value(const Value& v, Layout layout) {
+  if (const int64_t* n = v.integer()) return integer(*n);
+  if (const double* x = v.real()) return real(*x);
+  if (const std::string* s = v.text()) return text(*s);
+  if (const bool* b = v.boolean()) return boolean(*b);
+  if (const Table* t = v.table()) return table(*t, layout);
+  if (const Record* r = v.record()) return record(*r, layout);
+  const List* list = v.list();
+  if (!list) return null();
+  open('[', Layout::kInline);
+  for (const Value& item : *list) {
+    element();
+    value(item, Layout::kInline);
+  }
+  close(']');
+}
+
+void JsonText::table(const Table& t, Layout layout) {
+  std::vector<std::string> keys;
+  for (const std::string& column : t.columns) keys.push_back((keys.empty() ? "" : ", ") + json_quoted(column) + ": ");
+  open('[', layout);
+  for (const std::vector<Value>& row : t.rows) {
+    element();
+    open('{', Layout::kInline);
+    for (size_t c = 0; c < keys.size(); ++c) {
+      raw(keys[c]);
+      c < row.size() ? value(row[c], Layout::kInline) : null();
+    }
+    close('}');
+  }
+  close(']');
+}
+
+void JsonText::record(const Record& r, Layout layout) {
+  open('{', layout);
+  for (const auto& [name, field] : r.fields) {
+    key(name);
+    value(field, layout);
+  }
+  close('}');
+}
+
+}  // namespace profgpu

@@ -1,0 +1,212 @@
+// A report for a pull request or a chat: what the first screen says, as headings, lists and tables.
+#include "present/first_screen.h"
+#include "present/markdown_text.h"
+#include "present/overview.h"
+#include "present/sections.h"
+#include "present/wording.h"
+#include "report/quantity.h"
+#include "report/text.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMostIssues = 10;
+
+std::string heading(std::string_view text) { return "### " + markdown_text(text) + "\n\n"; }
+
+std::string quantity_cell(std::string_view column, const Value& value, const Origin& origin) {
+  if (value.text()) return markdown_code(cell_text(column, value, origin), true);
+  // Lists and records may quote the trace; numbers are ours.
+  const std::string text = cell_text(column, value, origin);
+  return value.list() || value.record() ? markdown_text(text, 200) : text;
+}
+
+std::string inputs(const Report& report) {
+  if (report.inputs.empty()) return {};
+  const InputFile& first = report.inputs.front();
+  const size_t count = report.inputs.size();
+  std::string out = "## " + markdown_code(first.path, false);
+  if (count > 1) out += " and " + plural(static_cast<int64_t>(count) - 1, "other file", "other files");
+  out += "\n\n";
+  size_t shown = 0;
+  for (const InputFile& input : report.inputs)
+    for (const Issue& issue : input.issues)
+      if (shown++ < kMostIssues) out += "- **!** " + markdown_text(issue.text) + "\n";
+  if (shown > kMostIssues) out += "- … and " + std::to_string(shown - kMostIssues) + " more\n";
+  return shown ? out + "\n" : out;
+}
+
+std::string ranks(const Report& report) {
+  const std::vector<RankOverview> all = rank_overviews(report);
+  if (all.empty()) return {};
+  std::vector<std::vector<std::string>> rows;
+  for (const RankOverview& rank : all) {
+    const std::string late = rank.straggler ? format_duration(rank.straggler->excess_ns) + " a step" : std::string();
+    rows.push_back({std::to_string(rank.rank), markdown_code(rank.host, true),
+                    format_value(rank.step_ns, Unit::kNanoseconds), format_value(rank.busy_pct, Unit::kPercent), late});
+    if (rows.size() == 16) break;   // the latest come first
+  }
+  return heading(plural(static_cast<int64_t>(all.size()), "rank", "ranks")) +
+         markdown_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {"late by", true}}, rows);
+}
+
+std::string shares(const std::string& title, const std::vector<Share>& all) {
+  if (all.empty()) return {};
+  std::vector<std::vector<std::string>> rows;
+  for (const Share& share : all)
+    rows.push_back({markdown_text(share.name), format_value(share.ns, Unit::kNanoseconds), format_percent(share.pct)});
+  return heading(title) + markdown_table({{""}, {"time", true}, {"share", true}}, rows);
+}
+
+std::string device(const DeviceOverview& d) {
+  std::string line = "- **" + markdown_text(d.name) + "**";
+  if (d.busy_pct) line += " busy " + format_percent(*d.busy_pct);
+  if (d.idle_pct) line += ", idle " + format_percent(*d.idle_pct);
+  for (size_t i = 0; i < d.causes.size(); ++i)
+    line += (i ? ", " : ": ") + markdown_text(d.causes[i].name) + " " + format_percent(d.causes[i].pct);
+  for (const std::string& note : d.notes) line += "; " + markdown_text(note);
+  return line + "\n";
+}
+
+std::string times(const Report& report) {
+  const RankReport* rank = rank_in_focus(report);
+  if (!rank) return {};
+  const StepOverview step = step_overview(*rank);
+  const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank->rank) : "";
+  std::string out = shares(step.title + whose, step.phases);
+  const std::vector<DeviceOverview> devices = device_overviews(*rank);
+  for (const DeviceOverview& d : devices) out += device(d);
+  return devices.empty() ? out : out + "\n";
+}
+
+// A setting or a call reads best as code; sentences do not.
+bool is_code(std::string_view text) {
+  return text.find('\n') == std::string_view::npos && text.find(". ") == std::string_view::npos &&
+         text.find_first_of("(=") != std::string_view::npos;
+}
+
+std::string fix(const std::string& text) {
+  if (is_code(text)) return "    - change: " + markdown_code(text, false, 500) + "\n";
+  std::string out;
+  for (const std::string_view line : lines_of(text))
+    out += (out.empty() ? "    - change: " : "      ") + markdown_text(line) + "\n";
+  return out;
+}
+
+std::string finding(const Report& report, const Finding& f, size_t number) {
+  const std::optional<double> cost = cost_of_step(report, f);
+  const std::string ranks = ranks_concerned(report, f.ranks);
+  std::string out = std::to_string(number) + ". **" + markdown_text(f.rule) + "** (";
+  out.append(severity_name(f.severity)).append(")");
+  if (cost) out += " costs **" + format_duration(*cost, 2) + "** a step";
+  if (cost && f.cost_pct) out += " (" + format_percent(*f.cost_pct, 0) + ")";
+  out += ": " + (ranks.empty() ? "" : ranks + ": ") + markdown_text(f.what) + "\n";
+  for (const std::string& text : f.fix) out += fix(text);
+  for (const std::string& text : f.evidence) out += "    - " + markdown_text(text, 400) + "\n";
+  return out;
+}
+
+std::string findings(const Report& report) {
+  if (report.findings.empty()) return report.ranks.empty() ? "" : "No findings.\n\n";
+  std::string out = heading("Findings, dearest first");
+  for (size_t i = 0; i < report.findings.size(); ++i) out += finding(report, report.findings[i], i + 1);
+  return out + "\n";
+}
+
+std::string checklist(const Report& report) {
+  if (report.checklist.empty()) return {};
+  std::string out = heading("Checklist");
+  for (const Check& c : report.checklist) {
+    const char* mark = c.verdict == Verdict::kPass ? "✓ " : c.verdict == Verdict::kFail ? "✗ " : "? ";
+    out += "- " + (mark + markdown_text(c.brief.empty() ? c.question : c.brief)) + "\n";
+  }
+  return out + "\n";
+}
+
+std::string table(const Table& t, const PresentOptions& options, const Origin& origin) {
+  std::vector<MarkdownColumn> columns;
+  for (size_t c = 0; c < t.columns.size(); ++c)
+    columns.push_back({markdown_text(column_title(t.columns[c])), is_numeric_column(t, c)});
+  std::vector<std::vector<std::string>> rows;
+  for (const std::vector<Value>& row : t.rows) {
+    if (options.top > 0 && rows.size() == static_cast<size_t>(options.top)) break;
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (size_t c = 0; c < t.columns.size(); ++c)
+      cells.push_back(quantity_cell(t.columns[c], c < row.size() ? row[c] : Value(), origin));
+  }
+  std::string out = markdown_table(columns, rows);
+  if (rows.size() < t.rows.size()) out += "… and " + std::to_string(t.rows.size() - rows.size()) + " more\n\n";
+  return out;
+}
+
+std::string value(const Value& v, const PresentOptions& options, const Origin& origin) {
+  if (const Table* t = v.table()) return t->rows.empty() ? "Nothing in this trace.\n\n" : table(*t, options, origin);
+  const Record* record = v.record();
+  if (!record) return quantity_cell("", v, origin) + "\n\n";
+  std::vector<std::vector<std::string>> rows;
+  std::string nested;
+  for (const auto& [name, field] : record->fields) {
+    if (field.table() || field.record())
+      nested += heading(column_title(name)) + value(field, options, origin);
+    else
+      rows.push_back({markdown_text(column_title(name)), quantity_cell(name, field, origin)});
+  }
+  return (rows.empty() ? "" : markdown_table({{""}, {"", true}}, rows)) + nested;
+}
+
+// Chosen columns of a section, for the first screen's tables.
+std::string top(const Report& report, const char* section, const char* title, const std::vector<std::string>& columns,
+                const PresentOptions& options) {
+  const RankReport* rank = rank_in_focus(report);
+  const Table* all = rank ? table_of(*rank, section) : nullptr;
+  if (!all || all->rows.empty()) return {};
+  Table chosen{columns, {}};
+  PresentOptions rows = options;
+  rows.top = first_screen_rows(options);
+  const size_t count = rows.top > 0 ? std::min(all->rows.size(), static_cast<size_t>(rows.top)) : all->rows.size();
+  for (size_t r = 0; r < count; ++r) {
+    std::vector<Value>& row = chosen.rows.emplace_back();
+    for (const std::string& column : columns) row.push_back(all->at(r, column));
+  }
+  return heading(title) + table(chosen, rows, {});
+}
+
+std::string next(const Report& report) {
+  if (report.next.empty()) return {};
+  std::string out = "Next:\n\n";
+  for (const std::string& command : report.next) out += "- " + markdown_code(command, false, 400) + "\n";
+  return out;
+}
+
+std::string one_section(const Report& report, const PresentOptions& options) {
+  if (options.section == "findings") return findings(report);
+  if (options.section == "checklist") return checklist(report);
+  if (options.section == "inputs") return inputs(report);
+  if (options.section == "cluster") return heading("Ranks together") + value(report.cluster, options, {});
+  std::string out;
+  for (const RankReport& rank : report.ranks) {
+    const Section* section = rank.section(options.section);
+    if (!section) continue;
+    const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank.rank) : "";
+    out += heading((section->title.empty() ? words(section->name) : section->title) + whose) +
+           value(section->content, options, origin_of(rank));
+  }
+  return out;
+}
+
+std::string write(const Report& report, const PresentOptions& options) {
+  if (!options.section.empty()) return one_section(report, options);
+  std::string out = inputs(report);
+  if (!report.verdict.empty()) out += "**" + markdown_text(report.verdict) + "**\n\n";
+  out += ranks(report) + times(report) + findings(report) + checklist(report);
+  out += top(report, "kernels", "Top kernels", {"short_name", "count", "total_ns", "mean_ns", "kernel_pct"}, options);
+  out += top(report, "ops", "Top ops", {"name", "calls", "cpu_self_ns", "device_total_ns"}, options);
+  return out + next(report);
+}
+
+}  // namespace
+
+extern const Presenter kMarkdownPresenter;
+const Presenter kMarkdownPresenter{"markdown", "for a pull request or a chat", write};
+
+}  // namespace profgpu

@@ -1,0 +1,194 @@
+#include "present/overview.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "present/wording.h"
+#include "report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+constexpr double kVisiblePct = 0.05;  // less would read 0.0 %
+constexpr double kNotablePct = 1;     // whether less than that hides behind compute does not matter
+
+std::optional<double> known(const Value& value) {
+  if (!value.integer() && !value.real()) return std::nullopt;
+  const double x = value.number();
+  return std::isfinite(x) ? std::optional(x) : std::nullopt;
+}
+
+std::optional<double> percent_of(std::optional<double> part, std::optional<double> whole) {
+  if (!part || !whole || *whole <= 0) return std::nullopt;
+  return 100 * *part / *whole;
+}
+
+struct MeanStep {
+  std::optional<double> ns;
+  const Table* phases = nullptr;
+};
+
+// Without the section made for this: the mean of what is no warm-up, divided as all steps are.
+MeanStep mean_step(const RankReport& rank) {
+  if (const Section* s = rank.section("average_step"))
+    if (const Record* r = s->content.record()) return {known(r->at("duration_ns")), r->at("phases").table()};
+  MeanStep mean{std::nullopt, table_of(rank, "phases")};
+  const Table* steps = table_of(rank, "steps");
+  double sum = 0;
+  int64_t count = 0;
+  for (size_t i = 0; steps && i < steps->rows.size(); ++i) {
+    const bool* warmup = steps->at(i, "warmup").boolean();
+    if (warmup && *warmup) continue;
+    sum += steps->at(i, "duration_ns").number();
+    ++count;
+  }
+  if (count > 0) mean.ns = sum / static_cast<double>(count);
+  return mean;
+}
+
+std::vector<Share> causes_of(const RankReport& rank, const Value& device) {
+  std::vector<Share> out;
+  const Table* idle = table_of(rank, "idle");
+  for (size_t i = 0; idle && i < idle->rows.size(); ++i) {
+    if (idle->at(i, "device").number(-1) != device.number(-2)) continue;
+    const std::optional<double> pct = known(idle->at(i, "span_pct"));
+    if (pct && *pct >= kVisiblePct)
+      out.push_back({words(format_value(idle->at(i, "cause"), Unit::kNone)), known(idle->at(i, "total_ns")), *pct});
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Share& a, const Share& b) { return a.pct > b.pct; });
+  return out;
+}
+
+void add_note(DeviceOverview& device, const char* name, std::optional<double> pct, std::optional<double> exposed) {
+  if (!pct || *pct < kVisiblePct) return;
+  std::string note = std::string(name) + " " + format_percent(*pct);
+  if (exposed && *exposed >= kVisiblePct && *pct >= kNotablePct)
+    note += std::abs(*exposed - *pct) < kVisiblePct ? ", all exposed" : ", " + format_percent(*exposed) + " exposed";
+  device.notes.push_back(std::move(note));
+}
+
+DeviceOverview device_overview(const RankReport& rank, const Table& devices, size_t row) {
+  DeviceOverview out;
+  const auto field = [&](std::string_view column) { return known(devices.at(row, column)); };
+  const std::optional<double> span = field("span_ns");
+  out.name = "GPU " + format_value(devices.at(row, "id"), Unit::kNone);
+  out.title = out.name + (span ? ", " + format_duration(*span) : "");
+  out.busy_pct = field("utilization_pct");
+  out.idle_pct = percent_of(field("idle_ns"), span);
+  out.causes = causes_of(rank, devices.at(row, "id"));
+  add_note(out, "communication", percent_of(field("communication_ns"), span),
+           percent_of(field("exposed_communication_ns"), span));
+  add_note(out, "copies", percent_of(field("memory_ns"), span), percent_of(field("exposed_memory_ns"), span));
+  return out;
+}
+
+const Value& cluster_field(const Report& report, std::string_view name) {
+  static const Value kNull;
+  const Record* cluster = report.cluster.record();
+  return cluster ? cluster->at(name) : kNull;
+}
+
+std::optional<double> step_of_rank(const Report& report, int rank) {
+  const Record* means = cluster_field(report, "step_mean_ns_by_rank").record();
+  return means ? known(means->at(std::to_string(rank))) : std::nullopt;
+}
+
+std::optional<StragglerOverview> straggler_of(const Report& report, int rank) {
+  const Table* stragglers = cluster_field(report, "stragglers").table();
+  for (size_t i = 0; stragglers && i < stragglers->rows.size(); ++i)
+    if (stragglers->at(i, "rank").number(-1) == rank)
+      return StragglerOverview{stragglers->at(i, "excess_ns_per_step").number(),
+                               stragglers->at(i, "excess_pct").number()};
+  return std::nullopt;
+}
+
+RankOverview rank_overview(const Report& report, const RankReport& rank) {
+  RankOverview out;
+  out.rank = rank.rank;
+  out.host = rank.host;
+  out.step_ns = step_of_rank(report, rank.rank);
+  if (!out.step_ns) out.step_ns = mean_step(rank).ns;
+  const std::vector<DeviceOverview> devices = device_overviews(rank);
+  if (const int busiest = busiest_device(devices); busiest >= 0)
+    out.busy_pct = devices[static_cast<size_t>(busiest)].busy_pct;
+  out.straggler = straggler_of(report, rank.rank);
+  return out;
+}
+
+bool comes_first(const RankOverview& a, const RankOverview& b) {
+  const double late_a = a.straggler ? a.straggler->excess_ns : 0;
+  const double late_b = b.straggler ? b.straggler->excess_ns : 0;
+  if (late_a != late_b) return late_a > late_b;
+  return a.step_ns.value_or(0) > b.step_ns.value_or(0);
+}
+
+}  // namespace
+
+const Table* table_of(const RankReport& rank, std::string_view section) {
+  const Section* s = rank.section(section);
+  return s ? s->content.table() : nullptr;
+}
+
+const RankReport* rank_in_focus(const Report& report) {
+  if (report.ranks.empty()) return nullptr;
+  const std::vector<RankOverview> ranks = rank_overviews(report);
+  for (const RankReport& rank : report.ranks)
+    if (!ranks.empty() && rank.rank == ranks.front().rank) return &rank;
+  return &report.ranks.front();
+}
+
+bool has_steps(const RankReport& rank) {
+  const Table* steps = table_of(rank, "steps");
+  if (!steps || steps->rows.empty()) return false;
+  const std::string* name = steps->at(0, "name").text();
+  return steps->rows.size() > 1 || !name || *name != "trace";
+}
+
+StepOverview step_overview(const RankReport& rank) {
+  const MeanStep mean = mean_step(rank);
+  StepOverview out;
+  const char* what = has_steps(rank) ? "A step" : "The whole trace";
+  out.title = what + (mean.ns ? (has_steps(rank) ? " of " : ", ") + format_duration(*mean.ns) : std::string());
+  for (size_t i = 0; mean.phases && i < mean.phases->rows.size(); ++i) {
+    const std::optional<double> pct = known(mean.phases->at(i, "wall_pct"));
+    if (!pct || *pct < kVisiblePct) continue;
+    const std::optional<double> ns = mean.ns ? std::optional(*mean.ns * *pct / 100) : std::nullopt;
+    out.phases.push_back({words(format_value(mean.phases->at(i, "name"), Unit::kNone)), ns, *pct});
+  }
+  return out;
+}
+
+std::vector<DeviceOverview> device_overviews(const RankReport& rank) {
+  std::vector<DeviceOverview> out;
+  const Table* devices = table_of(rank, "devices");
+  for (size_t i = 0; devices && i < devices->rows.size(); ++i) out.push_back(device_overview(rank, *devices, i));
+  return out;
+}
+
+int busiest_device(const std::vector<DeviceOverview>& devices) {
+  int busiest = -1;
+  for (size_t i = 0; i < devices.size(); ++i)
+    if (busiest < 0 || devices[i].busy_pct.value_or(0) > devices[static_cast<size_t>(busiest)].busy_pct.value_or(0))
+      busiest = static_cast<int>(i);
+  return busiest;
+}
+
+std::vector<RankOverview> rank_overviews(const Report& report) {
+  std::vector<RankOverview> out;
+  if (report.ranks.size() < 2) return out;
+  for (const RankReport& rank : report.ranks) out.push_back(rank_overview(report, rank));
+  std::stable_sort(out.begin(), out.end(), comes_first);
+  return out;
+}
+
+std::optional<double> cost_of_step(const Report& report, const Finding& finding) {
+  if (!finding.cost_ns) return std::nullopt;
+  return static_cast<double>(*finding.cost_ns) / static_cast<double>(std::max<int64_t>(report.measured_steps, 1));
+}
+
+std::string ranks_concerned(const Report& report, const std::vector<int>& ranks) {
+  if (report.ranks.size() < 2 || ranks.empty() || ranks.size() >= report.ranks.size()) return {};
+  return (ranks.size() > 1 ? "ranks " : "rank ") + number_ranges(ranks);
+}
+
+}  // namespace profgpu

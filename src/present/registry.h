@@ -1,0 +1,15 @@
+// Every way to show a Report.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "report/report.h"
+
+namespace profgpu {
+
+const std::vector<const Presenter*>& presenters();
+/// Null if there is none of that name.
+const Presenter* find_presenter(std::string_view name);
+
+}  // namespace profgpu

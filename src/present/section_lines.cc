@@ -1,0 +1,205 @@
+#include "present/section_lines.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "present/bars.h"
+#include "present/first_screen.h"
+#include "present/grid.h"
+#include "present/sections.h"
+#include "present/wording.h"
+#include "report/quantity.h"
+#include "report/text.h"
+
+namespace profgpu {
+namespace {
+
+// What the parts of one section share.
+struct View {
+  const PresentOptions& options;
+  Origin origin;
+};
+
+// `field` names the value within what `title` says; empty: the title says it all.
+void append_value(Lines& out, const std::string& title, std::string_view field, const Value& value, const View& view);
+
+// Blocks of columns repeat what names the row: the short name if there is one, else the first text.
+size_t key_column(const Table& table) {
+  for (const std::string_view name : {"short_name", "name", "cause", "path"})
+    if (const int c = table.column(name); c >= 0) return static_cast<size_t>(c);
+  for (size_t c = 0; c < table.columns.size(); ++c)
+    if (!is_numeric_column(table, c)) return c;
+  return 0;
+}
+
+size_t shown_rows(const Table& table, const View& view) {
+  const int top = view.options.top;
+  return top > 0 ? std::min(table.rows.size(), static_cast<size_t>(top)) : table.rows.size();
+}
+
+Lines table_lines(const Table& table, const View& view) {
+  Grid grid;
+  for (size_t c = 0; c < table.columns.size(); ++c)
+    grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
+  const size_t shown = shown_rows(table, view);
+  for (size_t r = 0; r < shown; ++r) {
+    std::vector<Cell> cells;
+    for (size_t c = 0; c < table.columns.size(); ++c) {
+      const Value value = c < table.rows[r].size() ? table.rows[r][c] : Value();
+      cells.push_back({aligned_cell_text(table.columns[c], value, view.origin)});
+    }
+    grid.add_row(std::move(cells));
+  }
+  Lines out = grid.lines(view.options.width, key_column(table));
+  if (shown < table.rows.size()) out.push_back(more_line(table.rows.size() - shown, "--top 0 shows all"));
+  return out;
+}
+
+// A table over time is a curve first: the first ten of its rows say little.
+Lines curve_lines(const Table& table) {
+  Lines out;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    if (table.column("time_ns") < 0 || is_instant(table.columns[c]) || table.rows.size() < 8) continue;
+    std::vector<double> values;
+    for (const auto& row : table.rows) values.push_back(c < row.size() ? row[c].number(-1) : -1);
+    const double most = *std::max_element(values.begin(), values.end());
+    if (!(most > 0)) continue;
+    Line line;
+    line.skip(2).add(padded_right(column_title(table.columns[c]), 10)).add(curve(values, 40), Style::kNote);
+    out.push_back(std::move(line.add("  up to ").add(cell_text(table.columns[c], most, {}))));
+  }
+  return out;
+}
+
+// What a cell only sums up: the tables within the rows, each under its row's name.
+void append_nested(Lines& out, const std::string& title, const Table& table, const View& view) {
+  const size_t shown = shown_rows(table, view);
+  const size_t key = key_column(table);
+  for (size_t r = 0; r < shown; ++r)
+    for (size_t c = 0; c < table.rows[r].size() && c < table.columns.size(); ++c) {
+      const Table* nested = table.rows[r][c].table();
+      if (!nested || nested->rows.empty()) continue;
+      const std::string row = key < table.rows[r].size() ? cell_text(table.columns[key], table.rows[r][key], {}) : "";
+      append_value(out, title + ", " + row, table.columns[c], table.rows[r][c], view);
+    }
+}
+
+void append_table(Lines& out, const std::string& title, const Table& table, const View& view) {
+  Line heading(title, Style::kStrong);
+  const bool instants = std::any_of(table.columns.begin(), table.columns.end(), is_instant);
+  if (table.rows.empty()) heading.add(": nothing in this trace");
+  else if (instants && view.origin.first_step_ns) heading.add("   times count from the first step", Style::kFaint);
+  append(out, {Line(), std::move(heading)});
+  if (table.rows.empty()) return;
+  append(out, curve_lines(table));
+  append(out, table_lines(table, view));
+  append_nested(out, title, table, view);
+}
+
+void append_record(Lines& out, const std::string& title, const Record& record, const View& view) {
+  append(out, {Line(), Line(title, Style::kStrong)});
+  int label = 0;
+  for (const auto& [name, value] : record.fields)
+    label = std::max(label, std::min(40, display_width(sanitised(column_title(name)))));
+  for (const auto& [name, value] : record.fields) {
+    if (value.table() || value.record()) continue;
+    Line line;
+    line.skip(2).add(padded_right(truncated(sanitised(column_title(name)), label), label)).skip(2);
+    append(out, wrapped_after(std::move(line), cell_text(name, value, view.origin), view.options.width));
+  }
+  for (const auto& [name, value] : record.fields)
+    if (value.table() || value.record()) append_value(out, title, name, value, view);
+}
+
+// step_mean_ns_by_rank: {"0": ns} reads as a table of ranks and their step mean.
+std::optional<Table> table_by(std::string_view name, const Record& record) {
+  const size_t by = name.rfind("_by_");
+  if (by == std::string_view::npos) return std::nullopt;
+  Table table{{std::string(name.substr(by + 4)), std::string(name.substr(0, by))}, {}};
+  for (const auto& [key, value] : record.fields) table.rows.push_back({key, value});
+  return table;
+}
+
+void append_value(Lines& out, const std::string& title, std::string_view field, const Value& value, const View& view) {
+  const std::string heading = field.empty() ? title : title + ": " + column_title(field);
+  if (const Record* record = value.record())
+    if (const std::optional<Table> by = table_by(field, *record)) return append_table(out, heading, *by, view);
+  if (const Table* table = value.table()) return append_table(out, heading, *table, view);
+  if (const Record* record = value.record()) return append_record(out, heading, *record, view);
+  append(out, {Line(), Line(heading, Style::kStrong)});
+  append(out, wrapped_after(Line().skip(2), cell_text(field, value, view.origin), view.options.width));
+}
+
+// Their names are codes of ours, so they read as words.
+Value with_phase_names(const Section& section) {
+  const Table* table = section.content.table();
+  if (section.name != "phases" || !table) return section.content;
+  Table named = *table;
+  for (std::string& column : named.columns)
+    if (column == "name") column = "phase";
+  return named;
+}
+
+Lines rank_sections(const Report& report, const PresentOptions& options) {
+  Lines out;
+  for (const RankReport& rank : report.ranks) {
+    const Section* section = rank.section(options.section);
+    if (!section) continue;
+    std::string title = section->title.empty() ? words(section->name) : section->title;
+    if (report.ranks.size() > 1) title += ", rank " + std::to_string(rank.rank);
+    append_value(out, title, "", with_phase_names(*section), {options, origin_of(rank)});
+  }
+  return out;
+}
+
+Lines input_table(const Report& report, const PresentOptions& options) {
+  Table table{{"path", "format", "file_bytes", "events", "rank"}, {}};
+  for (const InputFile& input : report.inputs)
+    table.rows.push_back({input.path, input.format, input.file_bytes, input.events, input.rank});
+  Lines out;
+  append_table(out, "Inputs", table, {options, {}});
+  for (const InputFile& input : report.inputs) {
+    if (input.issues.empty()) continue;
+    append(out, {Line()});
+    append(out, wrapped_after(Line(), input.path, options.width, Style::kStrong));
+    for (const Issue& issue : input.issues) {
+      const Style style = issue.severity == Severity::kInfo ? Style::kFaint : Style::kWarn;
+      append(out, wrapped_after(Line("! ", style), issue.text, options.width));
+    }
+  }
+  return out;
+}
+
+Lines check_table(const Report& report, const PresentOptions& options) {
+  Grid grid;
+  for (const char* column : {"verdict", "id", "question", "found"}) grid.add_column(column);
+  for (const Check& check : report.checklist) {
+    const bool fail = check.verdict == Verdict::kFail;
+    const Style style = fail ? Style::kBad : check.verdict == Verdict::kPass ? Style::kGood : Style::kFaint;
+    grid.add_row({{std::string(verdict_name(check.verdict)), style}, {check.id}, {check.question}, {check.brief}});
+  }
+  Lines out{Line("Checklist", Style::kStrong)};
+  if (!grid.empty()) append(out, grid.lines(options.width, 1));
+  return out;
+}
+
+Lines unknown_section(const Report& report, const PresentOptions& options) {
+  std::string names;
+  for (const std::string& name : section_names(report)) names += (names.empty() ? "" : ", ") + name;
+  return wrapped_after(Line(), "no section " + options.section + " here; there are: " + names, options.width);
+}
+
+}  // namespace
+
+Lines section_lines(const Report& report, const PresentOptions& options) {
+  if (options.section == "findings") return finding_lines(report, options, true);
+  if (options.section == "checklist") return check_table(report, options);
+  if (options.section == "inputs") return input_table(report, options);
+  if (!has_section(report, options.section)) return unknown_section(report, options);
+  if (options.section != "cluster") return rank_sections(report, options);
+  Lines out;
+  append_value(out, "Ranks together", "", report.cluster, {options, {}});
+  return out;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,70 @@
+// A report on a terminal: one screen that says where the time goes, why, and what to do; or one section in full.
+#include "present/first_screen.h"
+#include "present/section_lines.h"
+#include "report/text.h"
+
+namespace profgpu {
+
+int layout_width(const PresentOptions& options) { return options.width > 0 ? options.width : PresentOptions{}.width; }
+
+// Several tables share a screen, so each shows half as many rows as a table of its own, unless somebody asked.
+int first_screen_rows(const PresentOptions& options) {
+  return options.top == PresentOptions{}.top ? options.top / 2 : options.top;
+}
+
+Line more_line(size_t count, std::string_view where) {
+  return Line("  … and " + std::to_string(count) + " more: " + std::string(where), Style::kFaint);
+}
+
+namespace {
+
+constexpr int kReadable = 120;  // longer lines of prose are hard to read on any screen
+
+Lines verdict_lines(const Report& report, const PresentOptions& options) {
+  if (report.verdict.empty()) return {};
+  return wrapped_after(Line(), report.verdict, std::min(options.width, kReadable), Style::kStrong, 5);
+}
+
+Lines next_lines(const Report& report, const PresentOptions& options) {
+  if (report.next.empty()) return {};
+  Line line("Next: ", Style::kStrong);
+  const int indent = line.width();
+  Lines out;
+  for (const std::string& command : report.next) {
+    const int cells = display_width(sanitised(command));
+    if (line.width() > indent && line.width() + 5 + cells > layout_width(options)) {
+      out.push_back(std::move(line));
+      line = Line().skip(indent);
+    }
+    if (line.width() > indent) line.add("  ·  ", Style::kFaint);
+    append(out, wrapped_after(std::move(line), command, options.width, Style::kPlain, 2));
+    line = std::move(out.back());
+    out.pop_back();
+  }
+  out.push_back(std::move(line));
+  return out;
+}
+
+Lines first_screen(const Report& report, const PresentOptions& options) {
+  Lines out;
+  for (Lines& part : std::vector<Lines>{
+           input_lines(report, options), verdict_lines(report, options), rank_lines(report, options),
+           time_lines(report, options), finding_lines(report, options, false), checklist_lines(report, options),
+           top_lines(report, options), next_lines(report, options)}) {
+    out.emplace_back();
+    append(out, std::move(part));
+  }
+  return out;
+}
+
+std::string write(const Report& report, const PresentOptions& options) {
+  const Lines lines = options.section.empty() ? first_screen(report, options) : section_lines(report, options);
+  return rendered(lines, options.width, options.colour);
+}
+
+}  // namespace
+
+extern const Presenter kTerminalPresenter;
+const Presenter kTerminalPresenter{"terminal", "one screen for a person, or one section in full", write};
+
+}  // namespace profgpu

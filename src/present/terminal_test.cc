@@ -1,0 +1,224 @@
+#include <gtest/gtest.h>
+
+#include "present/registry.h"
+#include "present/sample_report_test.h"
+#include "present/sections.h"
+#include "present/wording.h"
+#include "report/text.h"
+
+namespace profgpu {
+namespace {
+
+std::string show(const Report& report, int width, const std::string& section = "", int top = 10, bool colour = false) {
+  PresentOptions options;
+  options.width = width;
+  options.section = section;
+  options.top = top;
+  options.colour = colour;
+  return find_presenter("terminal")->write(report, options);
+}
+
+std::vector<Report> all_reports() {
+  return {Report(), sample_report(), cpu_only_report(), cluster_report(), hostile_report()};
+}
+
+TEST(Terminal, FirstScreen) {
+  EXPECT_EQ("\n" + show(sample_report(), 100), R"(
+worker0.pt.trace.json.gz   PyTorch trace, 75,718 events, 6 steps (1 warm-up left out)
+  Tesla V100-DGXS-32GB
+
+The GPU waits for data: loading takes 40 % of each step. Without the wait a step would take about
+108 ms instead of 176 (1.6 times as fast).
+
+A step of 176 ms                                      GPU 0, 1.05 s
+  data loading  ███████████▏       70.1 ms  39.7 %      busy              █████████████████  60.6 %
+  forward       ████▌              28.2 ms  16.0 %      idle              ███████████▏       39.4 %
+  backward      ██████████▍        65.1 ms  36.9 %        data loading    ██████████▏        36.1 %
+  optimizer     █▉                 11.8 ms   6.7 %        host bound      ▋                   2.2 %
+  other         ▎                  1.41 ms   0.8 %        launch latency  ▎                   1.1 %
+                                                        copies 0.3 %
+
+Findings, dearest first                                                                 costs a step
+● data-loading-bound   one process decodes every batch while the GPU idles               68 ms  39 %
+    → DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)
+      seen in 6 of 6 steps; longest wait 71.4 ms in
+      enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__
+● full-precision-gemm  84 % of convolution and matrix time runs without tensor         not estimated
+                       cores
+    → with torch.autocast("cuda", dtype=torch.float16): …
+○ unfused-optimizer    483 small kernels a step in Optimizer.step#SGD                  not estimated
+    → torch.optim.SGD(…, fused=True)
+
+Checklist   ✗ GPU busy 60.6 % (over 80)   ✗ data loading 39.7 % (under 10)
+            ✓ memory headroom 41 % (over 10)   · communication (one GPU)   ✗ mixed precision
+            ✗ torch.compile   ✗ fused optimizer   ? gradient accumulation
+
+Top kernels                                       calls    total     mean  of kernels
+  volta_scudnn_128x128_relu_small_nn_v1             180   152 ms   846 µs      23.9 %
+  cudnn::bn_bw_1C11_kernel_new                      318  88.1 ms   277 µs      13.8 %
+  vectorized_elementwise: threshold               1,960  61.0 ms  31.1 µs       9.6 %
+  volta_sgemm_128x64_nt                              12  8.40 ms   700 µs       1.3 %
+  … and 1 more: --section kernels
+
+Top ops                                                        calls  CPU self   on GPU
+  enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__      6    401 ms     0 ns
+  aten::cudnn_convolution                                        318   38.7 ms   152 ms
+  aten::add_                                                   5,796   22.9 ms  61.0 ms
+
+Next: profgpu explain data-loading-bound  ·  profgpu analyze worker0.pt.trace.json.gz --section idle
+)");
+}
+
+TEST(Terminal, NoLineIsWiderThanTheScreen) {
+  for (const Report& report : all_reports()) {
+    std::vector<std::string> sections = section_names(report);
+    sections.emplace_back();
+    for (const std::string& section : sections)
+      for (int width = 60; width <= 200; width += section.empty() ? 1 : 14) {
+        const std::string text = show(report, width, section);
+        for (const std::string_view line : lines_of(text))
+          ASSERT_LE(display_width(line), width) << section << ": " << line;
+      }
+  }
+}
+
+TEST(Terminal, NothingInATraceReachesTheTerminal) {
+  std::vector<std::string> sections = section_names(hostile_report());
+  sections.emplace_back();
+  for (const std::string& section : sections)
+    for (const int width : {0, 60, 100}) {
+      const std::string text = show(hostile_report(), width, section, 0);
+      EXPECT_EQ(text, [&] {
+        std::string clean;
+        for (const std::string_view line : lines_of(text)) clean += sanitised(line) + "\n";
+        return clean;
+      }()) << section;
+    }
+}
+
+TEST(Terminal, OneHugeNameDoesNotFillTheScreen) {
+  const std::string text = show(hostile_report(), 80);
+  EXPECT_LT(lines_of(text).size(), 120u);
+}
+
+TEST(Terminal, ColourChangesNothingButColour) {
+  for (const Report& report : all_reports()) {
+    const std::string coloured = show(report, 100, "", 10, true);
+    std::string stripped;
+    for (size_t i = 0; i < coloured.size(); ++i) {
+      if (coloured[i] == '\x1b') i = coloured.find('m', i);
+      else stripped += coloured[i];
+    }
+    EXPECT_EQ(stripped, show(report, 100));
+    EXPECT_EQ(show(report, 100).find('\x1b'), std::string::npos);
+  }
+}
+
+TEST(Terminal, UnknownIsNeverShownAsZero) {
+  Report report = sample_report();
+  for (Section& section : report.ranks.front().sections) {
+    if (!section.content.table()) continue;
+    Table table = *section.content.table();
+    for (auto& row : table.rows)
+      for (Value& v : row)
+        if (v.integer() || v.real()) v = Value();
+    section.content = table;
+  }
+  report.measured_steps = report.warmup_steps = 0;
+  report.findings.clear();
+  report.checklist.clear();
+  report.verdict.clear();
+  for (const char* section : {"", "kernels", "ops", "idle", "steps", "phases", "devices"}) {
+    const std::string text = show(report, 100, section);
+    for (const char* zero : {" 0 ns", " 0.0 %", " 0 B", "  0 "}) EXPECT_EQ(text.find(zero), std::string::npos) << text;
+  }
+}
+
+TEST(Terminal, SaysNothingAboutWhatIsNotThere) {
+  EXPECT_EQ(show(Report(), 100), "");
+  const std::string text = show(cpu_only_report(), 100);
+  EXPECT_EQ(text.find("GPU 0"), std::string::npos);
+  EXPECT_EQ(text.find("Top kernels"), std::string::npos);
+  EXPECT_NE(text.find("! no GPU activity"), std::string::npos);
+  EXPECT_NE(text.find("data loading"), std::string::npos);
+  EXPECT_NE(text.find("aten::addmm"), std::string::npos);
+  EXPECT_EQ(show(sample_report(), 100).find("  communication  "), std::string::npos);
+}
+
+TEST(Terminal, AverageStepComesFromItsSectionIfThereIsOne) {
+  Report report = sample_report();
+  const Table phases{{"name", "wall_ns", "wall_pct"}, {{"forward", 100'000'000, 100.0}}};
+  report.ranks.front().sections.push_back(
+      {"average_step", "A step", Record().add("duration_ns", 100'000'000).add("phases", phases)});
+  const std::string text = show(report, 100);
+  EXPECT_NE(text.find("A step of 100 ms"), std::string::npos);
+  EXPECT_NE(text.find("100 ms   100 %"), std::string::npos);
+}
+
+TEST(Terminal, TracesWithoutStepsCostNothingAStep) {
+  Report report = sample_report();
+  report.ranks.front().sections[1].content =
+      Table{{"name", "duration_ns", "warmup"}, {{"trace", 1'050'000'000, false}}};
+  report.measured_steps = 1;
+  report.warmup_steps = 0;
+  const std::string text = show(report, 100);
+  EXPECT_NE(text.find("The whole trace, 1.05 s"), std::string::npos);
+  EXPECT_NE(text.find("no steps marked"), std::string::npos);
+  EXPECT_EQ(text.find("a step\n"), std::string::npos);
+  EXPECT_NE(text.find("340 ms"), std::string::npos);
+}
+
+TEST(Terminal, ShowsTheRankThatIsLate) {
+  const std::string text = show(cluster_report(), 100);
+  EXPECT_NE(text.find("4 ranks on 2 hosts"), std::string::npos);
+  EXPECT_NE(text.find("late by 12.3 ms a step (7 %)"), std::string::npos);
+  EXPECT_NE(text.find("A step of 176 ms, rank 2"), std::string::npos);
+  EXPECT_NE(text.find("GPU 1 busy"), std::string::npos);
+  EXPECT_NE(text.find("rank 2: one process"), std::string::npos);
+  EXPECT_NE(text.find("! run7/rank1.json.gz ends"), std::string::npos);
+}
+
+TEST(Section, IsAWholeTable) {
+  EXPECT_EQ(show(sample_report(), 100, "idle"), R"(Idle time by cause
+device  cause             total  of span  count  longest
+     0  launch latency  11.5 ms    1.1 %  1,234  –
+     0  data loading     379 ms   36.1 %      6  up to 71.4 ms
+     0  host bound      23.5 ms    2.2 %    412  –
+
+Idle time by cause, data loading: longest   times count from the first step
+     start  duration  after        before      host
+0.001000 s   71.4 ms  Memcpy HtoD  cudnn_relu  enumerate(DataLoader)#_SingleProcessDataLoaderIter._…
+0.600123 s   69.8 ms  Memcpy HtoD  cudnn_relu  –
+)");
+  EXPECT_NE(show(sample_report(), 100, "kernels", 2).find("… and 3 more: --top 0 shows all"), std::string::npos);
+  EXPECT_EQ(show(sample_report(), 100, "kernels", 0).find("more"), std::string::npos);
+  EXPECT_EQ(show(sample_report(), 100, "collectives"), "Collectives: nothing in this trace\n");
+}
+
+TEST(Section, NamesAreThoseOfTheReport) {
+  EXPECT_TRUE(has_section(sample_report(), "kernels"));
+  EXPECT_TRUE(has_section(sample_report(), "findings"));
+  EXPECT_FALSE(has_section(sample_report(), "cluster"));
+  EXPECT_TRUE(has_section(cluster_report(), "cluster"));
+  EXPECT_FALSE(has_section(sample_report(), "nonsense"));
+  EXPECT_NE(show(sample_report(), 100, "nonsense").find("there are: findings, checklist"), std::string::npos);
+}
+
+TEST(Wording, TitlesAndRanges) {
+  EXPECT_EQ(column_title("total_ns"), "total");
+  EXPECT_EQ(column_title("cpu_self_ns"), "CPU self");
+  EXPECT_EQ(column_title("growth_bytes_per_step"), "growth per step");
+  EXPECT_EQ(number_ranges({7, 0, 1, 2, 3}), "0–3, 7");
+  EXPECT_EQ(number_ranges({0, 2, 4, 6, 8, 10, 12, 14}), "0, 2, 4, 6, 8, 10 and 2 more");
+  EXPECT_EQ(cell_text("name", "my_range", {}), "my_range");
+  EXPECT_EQ(cell_text("cause", "host_bound", {}), "host bound");
+}
+
+TEST(Registry, FindsPresentersByName) {
+  EXPECT_EQ(presenters().size(), 3u);
+  EXPECT_EQ(find_presenter("markdown")->name, "markdown");
+  EXPECT_EQ(find_presenter("pdf"), nullptr);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,150 @@
+#include "present/wording.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+struct Title {
+  std::string_view column, title;
+};
+// Where dropping the unit and the underscores is not enough.
+constexpr std::array kTitles = {
+    Title{"span_pct", "of span"},       Title{"wall_pct", "of wall"},   Title{"kernel_pct", "of kernels"},
+    Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
+    Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
+    Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
+};
+
+// Columns that hold our own codes; in any other, underscores are part of somebody's name.
+bool is_code(std::string_view column) {
+  return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "severity";
+}
+
+constexpr int kMostRanges = 6;
+constexpr size_t kMostItems = 6;
+
+std::string_view without_unit(std::string_view column) {
+  for (const std::string_view unit : {"_ns", "_bytes", "_pct", "_gbps"})
+    if (column.ends_with(unit) && column.size() > unit.size()) return column.substr(0, column.size() - unit.size());
+  return column;
+}
+
+// "growth_bytes_per_step": the unit stands in the middle.
+std::string without_inner_unit(std::string name) {
+  for (const std::string_view unit : {"_ns_", "_bytes_"})
+    if (const size_t at = name.find(unit); at != std::string::npos) name.replace(at, unit.size(), "_");
+  return name;
+}
+
+std::string table_summary(const Table& table) {
+  const int64_t rows = static_cast<int64_t>(table.rows.size());
+  if (rows == 0) return std::string(kUnknownText);
+  double longest = -1;
+  for (size_t i = 0; i < table.rows.size(); ++i) longest = std::max(longest, table.at(i, "duration_ns").number(-1));
+  return longest < 0 ? plural(rows, "row", "rows") : "up to " + format_duration(longest);
+}
+
+std::string list_summary(const List& list, const Origin& origin) {
+  std::string out;
+  for (size_t i = 0; i < list.size() && i < kMostItems; ++i)
+    out += (i ? ", " : "") + cell_text("", list[i], origin);
+  const auto left = static_cast<int64_t>(list.size()) - static_cast<int64_t>(kMostItems);
+  if (left > 0) out += ", and " + format_count(left) + " more";
+  return out.empty() ? std::string(kUnknownText) : out;
+}
+
+std::string record_summary(const Record& record, const Origin& origin) {
+  std::string out;
+  for (size_t i = 0; i < record.fields.size() && i < kMostItems; ++i)
+    out += (i ? ", " : "") + record.fields[i].first + " " +
+           cell_text(record.fields[i].first, record.fields[i].second, origin);
+  return out.empty() ? std::string(kUnknownText) : out;
+}
+
+// Seconds with all that tells two events apart: 1.052134 s.
+std::string instant_text(int64_t ns) {
+  char buffer[48];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, static_cast<double>(ns) / 1e9,
+                                    std::chars_format::fixed, 6);
+  return std::string(buffer, result.ptr) + " s";
+}
+
+}  // namespace
+
+std::string words(std::string_view code) {
+  std::string out(code);
+  std::replace(out.begin(), out.end(), '_', ' ');
+  return out;
+}
+
+std::string column_title(std::string_view column) {
+  for (const Title& t : kTitles)
+    if (t.column == column) return std::string(t.title);
+  std::string name = without_inner_unit(std::string(without_unit(column)));
+  std::replace(name.begin(), name.end(), '_', ' ');
+  for (const std::string_view acronym : {"cpu", "gpu"})
+    if (name.starts_with(acronym)) name.replace(0, acronym.size(), acronym == "cpu" ? "CPU" : "GPU");
+  return name;
+}
+
+std::string number_ranges(std::vector<int> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  std::string out;
+  int ranges = 0;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && int64_t{numbers[end]} - numbers[end - 1] <= 1) ++end;
+    const auto left = static_cast<int64_t>(numbers.size() - i);
+    if (ranges++ == kMostRanges) return out + " and " + format_count(left) + " more";
+    out += (out.empty() ? "" : ", ") + std::to_string(numbers[i]);
+    if (numbers[end - 1] != numbers[i]) out += "–" + std::to_string(numbers[end - 1]);
+    i = end;
+  }
+  return out;
+}
+
+std::string plural(int64_t n, std::string_view one, std::string_view many) {
+  return format_count(n).append(" ").append(n == 1 ? one : many);
+}
+
+Origin origin_of(const RankReport& rank) {
+  Origin origin;
+  const Section* steps = rank.section("steps");
+  const Table* table = steps ? steps->content.table() : nullptr;
+  for (size_t i = 0; table && i < table->rows.size(); ++i)
+    if (const int64_t* start = table->at(i, "start_ns").integer())
+      origin.first_step_ns = std::min(origin.first_step_ns.value_or(*start), *start);
+  return origin;
+}
+
+bool is_instant(std::string_view column) { return column == "start_ns" || column == "end_ns" || column == "time_ns"; }
+
+std::string cell_text(std::string_view column, const Value& value, const Origin& origin) {
+  if (is_instant(column) && value.integer() && origin.first_step_ns)
+    return instant_text(*value.integer() - *origin.first_step_ns);
+  if (value.text()) return is_code(column) ? words(*value.text()) : *value.text();
+  if (const Table* table = value.table()) return table_summary(*table);
+  if (const List* list = value.list()) return list_summary(*list, origin);
+  if (const Record* record = value.record()) return record_summary(*record, origin);
+  return format_value(value, unit_of(column));
+}
+
+std::string aligned_cell_text(std::string_view column, const Value& value, const Origin& origin) {
+  const bool plain = value.text() || value.table() || value.list() || value.record() || is_instant(column);
+  return plain ? cell_text(column, value, origin) : format_fixed(value, unit_of(column), 0);
+}
+
+bool is_numeric_column(const Table& table, size_t column) {
+  return std::all_of(table.rows.begin(), table.rows.end(), [&](const std::vector<Value>& row) {
+    if (column >= row.size()) return true;
+    const Value& v = row[column];
+    return v.is_null() || v.integer() || v.real();
+  });
+}
+
+}  // namespace profgpu
