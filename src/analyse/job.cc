@@ -2,12 +2,11 @@
 #include "analyse/job.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
-#include <tuple>
+#include <span>
 
 #include "analyse/collectives.h"
 #include "analyse/devices.h"
+#include "analyse/job_calls.h"
 #include "analyse/steps.h"
 
 namespace profgpu {
@@ -15,119 +14,164 @@ namespace {
 
 constexpr double kStragglerPct = 5;   // of the mean step, output.md
 
-/// One collective of one rank, on Unix time where the trace says it.
-struct Arrival {
-  int64_t start_ns = 0, end_ns = 0;
-  bool measured = false;    // in a step that averages are over
-  int64_t message_bytes = -1;
-  int64_t group_size = 0;
-  std::string dtype;
-};
-
-// What makes two ranks' calls the same collective: group, number in the group (or order among the like), kind, size.
-using CallKey = std::tuple<std::string, std::string, int64_t, int64_t>;
-using Calls = std::map<CallKey, Arrival>;
-
-bool in_measured_step(const std::vector<const Step*>& steps, int64_t time) {
-  return std::any_of(steps.begin(), steps.end(),
-                     [&](const Step* s) { return time >= s->start_ns && time < s->start_ns + s->duration_ns; });
-}
-
-Calls calls_of(const Facts& facts) {
-  const Trace& trace = facts.trace();
-  const Devices& devices = facts.get<Devices>();
-  const auto steps = facts.get<Steps>().measured();
-  Calls calls;
-  std::map<std::tuple<std::string, std::string, int64_t>, int64_t> order;
-  std::vector<bool> described(trace.activity.size());
-  const auto add = [&](const std::string& group, const std::string& name, int64_t size, int64_t sequence,
-                       ActivityId id, const Collective* arguments) {
-    if (sequence < 0) sequence = order[{group, name, size}]++;
-    const Interval part = trace.activity.interval(id);
-    Arrival arrival;
-    arrival.start_ns = part.start + trace.base_time_ns;
-    arrival.end_ns = part.end + trace.base_time_ns;
-    arrival.measured = in_measured_step(steps, part.start);
-    if (arguments != nullptr) {
-      arrival.dtype = trace.strings[arguments->dtype];
-      arrival.group_size = arguments->group_size;
-      arrival.message_bytes = message_bytes(*arguments, name, arrival.dtype).value_or(-1);
-    }
-    calls.try_emplace({group, name, size, sequence}, std::move(arrival));
-  };
-  for (const Collective& c : trace.collectives) {
-    if (!c.activity.valid() || devices.kind[c.activity.value] != WorkKind::kCommunication) continue;
-    const std::string name = collective_name(trace.strings[c.name]);
-    described[c.activity.value] = true;
-    if (name == "send" || name == "recv") continue;   // pairs, not groups
-    add(std::string(trace.strings[c.group]), name, std::max(c.in_elements, c.out_elements), c.sequence, c.activity, &c);
-  }
-  // Kernels without arguments: order among those of one name is all there is.
-  for (uint32_t i = 0; i < trace.activity.size(); ++i)
-    if (!described[i] && devices.kind[i] == WorkKind::kCommunication)
-      add("", std::string(trace.name(ActivityId(i))), -1, -1, ActivityId(i), nullptr);
-  return calls;
-}
-
-int64_t middle(std::vector<int64_t> values) {
+int64_t middle(std::vector<int64_t>& values) {
   const auto at = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }
 
-// The offset that makes the collectives of two ranks end together; the error is half the spread of the middle half.
-RankClock clock_against(int rank, const Calls& reference, const Calls& calls, bool same_host) {
-  if (same_host) return {rank, 0, 0, "same host"};
-  std::vector<int64_t> differences;
-  for (const auto& [key, arrival] : calls)
-    if (auto it = reference.find(key); it != reference.end()) differences.push_back(it->second.end_ns - arrival.end_ns);
-  if (differences.empty()) return {rank, 0, std::nullopt, "none"};
+// The offset that makes collectives end together; the error is half the spread of the middle half.
+RankClock clock_from(int rank, std::vector<int64_t>& differences) {
   const int64_t offset = middle(differences);
   std::sort(differences.begin(), differences.end());
   const int64_t spread = differences[differences.size() * 3 / 4] - differences[differences.size() / 4];
   return {rank, offset, std::max<int64_t>(spread / 2, 1), "collectives"};
 }
 
-/// A collective with all its arrivals in hand, by the place of the rank in the list.
-struct Met {
-  std::vector<std::pair<int64_t, size_t>> arrivals;   // corrected time, rank's place
-  int64_t end_ns = INT64_MIN;
-  bool measured = true;
-  const Arrival* first = nullptr;
-};
+/// Clocks of all ranks against the first: ranks of one host share a clock, others are joined by the collectives that
+/// they share with ranks whose clock is known, as far as that reaches.
+class Clocks {
+ public:
+  Clocks(const std::vector<RankFacts>& ranks, const MatchedCalls& met) : ranks_(ranks), met_(met), known_(ranks.size()) {
+    for (const RankFacts& r : ranks) clocks.push_back({r.rank, 0, std::nullopt, "none"});
+    clocks.front() = {ranks.front().rank, 0, 0, "reference"};
+    known_.front() = true;
+    share_by_host();
+    // Broadcasts and reductions to one rank let the others go early, so they serve only where nothing else does.
+    for (const bool strict : {true, false})
+      while (join(strict)) share_by_host();
+  }
+  std::vector<RankClock> clocks;
 
-std::map<CallKey, Met> matched(const std::vector<Calls>& calls, const std::vector<RankClock>& clocks) {
-  std::map<CallKey, Met> all;
-  for (size_t r = 0; r < calls.size(); ++r) {
-    for (const auto& [key, arrival] : calls[r]) {
-      Met& met = all[key];
-      met.arrivals.emplace_back(arrival.start_ns + clocks[r].offset_ns, r);
-      met.end_ns = std::max(met.end_ns, arrival.end_ns + clocks[r].offset_ns);
-      met.measured &= arrival.measured;
-      if (met.first == nullptr) met.first = &arrival;
+ private:
+  void share_by_host() {
+    std::map<std::string_view, size_t> first;
+    for (size_t r = 0; r < ranks_.size(); ++r)
+      if (known_[r] && !host(r).empty()) first.emplace(host(r), r);
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (known_[r] || !first.contains(host(r))) continue;
+      const RankClock& same = clocks[first[host(r)]];
+      clocks[r] = {ranks_[r].rank, same.offset_ns, same.error_ns, "same host"};
+      known_[r] = true;
     }
   }
-  std::erase_if(all, [](const auto& entry) { return entry.second.arrivals.size() < 2; });
+
+  bool join(bool strict) {
+    std::vector<std::vector<int64_t>> differences(ranks_.size());
+    for (size_t i = 0; i < met_.size(); ++i) {
+      const std::span calls(met_.calls.data() + met_.first[i], met_.first[i + 1] - met_.first[i]);
+      if (strict && !met_.kinds[calls.front().what].ends_together) continue;
+      const auto anchor = std::find_if(calls.begin(), calls.end(), [&](const RankCall& c) { return known_[c.rank]; });
+      if (anchor == calls.end()) continue;
+      for (const RankCall& c : calls)
+        if (!known_[c.rank]) differences[c.rank].push_back(anchor->end_ns + clocks[anchor->rank].offset_ns - c.end_ns);
+    }
+    bool any = false;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (differences[r].empty()) continue;
+      clocks[r] = clock_from(ranks_[r].rank, differences[r]);
+      known_[r] = any = true;
+    }
+    return any;
+  }
+
+  [[nodiscard]] std::string_view host(size_t r) const { return ranks_[r].facts->trace().host_name; }
+
+  const std::vector<RankFacts>& ranks_;
+  const MatchedCalls& met_;
+  std::vector<bool> known_;
+};
+
+/// A collective on the first rank's clock.
+struct Meeting {
+  std::span<const RankCall> calls;
+  int64_t last_ns = INT64_MIN, second_ns = INT64_MIN;   ///< last arrival and the one before
+  int64_t end_ns = INT64_MIN;
+  uint32_t latest = 0;                                  ///< rank's place
+  bool measured = true;
+};
+
+/// Meetings of ranks whose clocks are known, by last arrival.
+std::vector<Meeting> meetings(const MatchedCalls& met, const std::vector<RankClock>& clocks) {
+  std::vector<Meeting> all;
+  for (size_t i = 0; i < met.size(); ++i) {
+    Meeting m;
+    m.calls = {met.calls.data() + met.first[i], met.first[i + 1] - met.first[i]};
+    bool comparable = true;
+    for (const RankCall& c : m.calls) {
+      comparable &= clocks[c.rank].method != "none";
+      m.measured &= c.measured;
+      const int64_t start = c.start_ns + clocks[c.rank].offset_ns;
+      m.end_ns = std::max(m.end_ns, c.end_ns + clocks[c.rank].offset_ns);
+      if (start > m.last_ns) {
+        m.second_ns = m.last_ns;
+        m.last_ns = start;
+        m.latest = c.rank;
+      } else {
+        m.second_ns = std::max(m.second_ns, start);
+      }
+    }
+    if (comparable) all.push_back(m);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Meeting& a, const Meeting& b) { return a.last_ns < b.last_ns; });
   return all;
 }
 
-void add_stragglers(const std::vector<RankFacts>& ranks, const std::map<CallKey, Met>& met, Job& job) {
-  std::vector<int64_t> late(ranks.size());
-  for (auto [key, m] : met) {
-    if (!m.measured) continue;
-    std::sort(m.arrivals.begin(), m.arrivals.end());
-    const auto [last, who] = m.arrivals.back();
-    // What the others waited for is the last one's lateness against the one before it.
-    late[who] += last - m.arrivals[m.arrivals.size() - 2].first;
-    for (const auto& [time, rank] : m.arrivals) job.wait_ns[ranks[rank].rank] += last - time;
+/// Time of one rank in which it waits in a collective and computes nothing: only that delays it.
+class Stalls {
+ public:
+  Stalls(const std::vector<RankFacts>& ranks, const std::vector<RankClock>& clocks) : ranks_(ranks), clocks_(clocks) {}
+
+  /// Within [from, to) on the first rank's clock.
+  [[nodiscard]] int64_t operator()(const RankCall& call, int64_t from, int64_t to) const {
+    const Facts& facts = *ranks_[call.rank].facts;
+    const Trace& trace = facts.trace();
+    const int64_t shift = clocks_[call.rank].offset_ns + trace.base_time_ns;
+    const Interval call_time = trace.activity.interval(call.activity);
+    const Interval wait{std::max(from - shift, call_time.start), std::min(to - shift, call_time.end)};
+    if (wait.end <= wait.start) return 0;
+    for (const DeviceTime& d : facts.get<Devices>().devices)
+      if (d.id == trace.device_of(call.activity)) return wait.length() - overlap_length(d.compute, wait);
+    return wait.length();
   }
-  int64_t mean_step = 0;
-  for (const auto& [rank, ns] : job.step_mean_ns) mean_step += ns / static_cast<int64_t>(job.step_mean_ns.size());
-  if (mean_step <= 0) return;
+
+ private:
+  const std::vector<RankFacts>& ranks_;
+  const std::vector<RankClock>& clocks_;
+};
+
+struct Lateness {
+  std::vector<int64_t> excess_ns;   ///< by rank's place, over its measured steps
+  std::vector<int64_t> wait_ns;
+};
+
+// Collectives of several streams may wait at once; what one of them has counted, the next leaves out.
+Lateness lateness(size_t ranks, const std::vector<Meeting>& all, const Stalls& stalled) {
+  Lateness result{std::vector<int64_t>(ranks), std::vector<int64_t>(ranks)};
+  std::vector<int64_t> blamed_to(ranks, INT64_MIN), waited_to(ranks, INT64_MIN);
+  for (const Meeting& m : all) {
+    if (!m.measured) continue;
+    int64_t least = INT64_MAX;
+    const int64_t from = std::max(m.second_ns, blamed_to[m.latest]);
+    for (const RankCall& c : m.calls) {
+      if (c.rank == m.latest) continue;
+      // Without the latest, the others would still have waited for the second, and no longer than the first to go on.
+      least = std::min(least, stalled(c, from, m.last_ns));
+      result.wait_ns[c.rank] += stalled(c, waited_to[c.rank], m.last_ns);
+      waited_to[c.rank] = std::max(waited_to[c.rank], m.last_ns);
+    }
+    result.excess_ns[m.latest] += least == INT64_MAX ? 0 : least;
+    blamed_to[m.latest] = std::max(blamed_to[m.latest], m.last_ns);
+  }
+  return result;
+}
+
+void add_stragglers(const std::vector<RankFacts>& ranks, const Lateness& late, double mean_step, Job& job) {
   for (size_t r = 0; r < ranks.size(); ++r) {
+    job.wait_ns[ranks[r].rank] = late.wait_ns[r];
     const auto steps = static_cast<int64_t>(ranks[r].facts->get<Steps>().measured().size());
-    const int64_t excess = late[r] / std::max<int64_t>(steps, 1);
-    const double pct = 100.0 * static_cast<double>(excess) / static_cast<double>(mean_step);
+    const int64_t excess = late.excess_ns[r] / std::max<int64_t>(steps, 1);
+    const double pct = mean_step > 0 ? 100.0 * static_cast<double>(excess) / mean_step : 0;
     if (pct >= kStragglerPct) job.stragglers.push_back({ranks[r].rank, excess, pct, "late"});
   }
   std::sort(job.stragglers.begin(), job.stragglers.end(), [](const Straggler& a, const Straggler& b) {
@@ -136,27 +180,26 @@ void add_stragglers(const std::vector<RankFacts>& ranks, const std::map<CallKey,
 }
 
 // Rates of collectives whose whole group is in hand.
-void add_transfers(const std::map<CallKey, Met>& met, Job& job) {
-  struct Rates {
-    std::vector<double> gbps;
-  };
-  std::map<std::tuple<std::string, std::string, int64_t, int64_t>, Rates> all;
-  for (const auto& [key, m] : met) {
-    const Arrival& a = *m.first;
-    if (a.message_bytes <= 0 || a.group_size != static_cast<int64_t>(m.arrivals.size())) continue;
-    int64_t last = INT64_MIN;
-    for (const auto& [time, rank] : m.arrivals) last = std::max(last, time);
-    if (m.end_ns <= last) continue;
-    all[{std::get<1>(key), a.dtype, a.group_size, a.message_bytes}].gbps.push_back(
-        static_cast<double>(a.message_bytes) / static_cast<double>(m.end_ns - last));
+void add_transfers(const std::vector<RankFacts>& ranks, const MatchedCalls& met, const std::vector<Meeting>& all,
+                   Job& job) {
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t>, std::vector<double>> rates;
+  for (const Meeting& m : all) {
+    const RankCall& call = m.calls.front();
+    if (call.arguments == nullptr || call.arguments->group_size != static_cast<int64_t>(m.calls.size())) continue;
+    const std::string& name = met.kinds[call.what].name;
+    const std::string_view dtype = ranks[call.rank].facts->trace().strings[call.arguments->dtype];
+    const int64_t bytes = message_bytes(*call.arguments, name, dtype).value_or(0);
+    if (bytes <= 0 || m.end_ns <= m.last_ns) continue;
+    rates[{name, std::string(dtype), call.arguments->group_size, bytes}].push_back(
+        static_cast<double>(bytes) / static_cast<double>(m.end_ns - m.last_ns));
   }
-  for (auto& [key, rates] : all) {
-    const auto middle_rate = rates.gbps.begin() + static_cast<int64_t>(rates.gbps.size() / 2);
-    std::nth_element(rates.gbps.begin(), middle_rate, rates.gbps.end());
+  for (auto& [key, gbps] : rates) {
+    const auto median = gbps.begin() + static_cast<int64_t>(gbps.size() / 2);
+    std::nth_element(gbps.begin(), median, gbps.end());
     Transfer t;
     std::tie(t.name, t.dtype, t.group_size, t.message_bytes) = key;
-    t.calls = static_cast<int64_t>(rates.gbps.size());
-    t.algbw_gbps = *middle_rate;
+    t.calls = static_cast<int64_t>(gbps.size());
+    t.algbw_gbps = *median;
     t.busbw_gbps = t.algbw_gbps * bus_factor(t.name, t.group_size);
     job.transfers.push_back(std::move(t));
   }
@@ -166,7 +209,7 @@ void add_transfers(const std::map<CallKey, Met>& met, Job& job) {
 
 Job analyse_job(const std::vector<RankFacts>& ranks) {
   Job job;
-  int64_t sum = 0, longest = INT64_MIN, shortest = INT64_MAX;
+  double mean_step = 0;
   for (const RankFacts& r : ranks) {
     job.ranks.push_back(r.rank);
     job.wait_ns[r.rank] = 0;
@@ -174,24 +217,17 @@ Job analyse_job(const std::vector<RankFacts>& ranks) {
     const auto n = static_cast<int64_t>(steps.measured().size());
     const int64_t mean = n > 0 ? steps.measured_wall_ns() / n : 0;
     job.step_mean_ns[r.rank] = mean;
-    sum += mean;
-    longest = std::max(longest, mean);
-    shortest = std::min(shortest, mean);
+    mean_step += static_cast<double>(mean) / static_cast<double>(ranks.size());
   }
   if (ranks.size() < 2) return job;
-  const double mean = static_cast<double>(sum) / static_cast<double>(ranks.size());
-  job.step_spread_pct = mean > 0 ? 100.0 * static_cast<double>(longest - shortest) / mean : 0;
-  std::vector<Calls> calls;
-  for (const RankFacts& r : ranks) {
-    const std::string& host = r.facts->trace().host_name;
-    calls.push_back(calls_of(*r.facts));
-    const bool same = !host.empty() && host == ranks.front().facts->trace().host_name;
-    job.clocks.push_back(clock_against(r.rank, calls.front(), calls.back(), same));
-    if (calls.size() == 1) job.clocks.back() = {r.rank, 0, 0, "reference"};
-  }
-  const auto met = matched(calls, job.clocks);
-  add_stragglers(ranks, met, job);
-  add_transfers(met, job);
+  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
+  if (mean_step > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean_step;
+  const MatchedCalls met = matched_calls(ranks);
+  job.clocks = Clocks(ranks, met).clocks;
+  const std::vector<Meeting> all = meetings(met, job.clocks);
+  add_stragglers(ranks, lateness(ranks.size(), all, Stalls(ranks, job.clocks)), mean_step, job);
+  add_transfers(ranks, met, all, job);
   return job;
 }
 

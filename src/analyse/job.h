@@ -16,7 +16,7 @@ struct RankFacts {
 
 struct Straggler {
   int rank = 0;
-  int64_t excess_ns_per_step = 0;  ///< how much later than the next it arrives, by which the others wait
+  int64_t excess_ns_per_step = 0;  ///< exposed waiting for it, median over the other ranks
   double excess_pct = 0;           ///< of the mean step
   std::string kind;                ///< "late" until a cause is known
 };
@@ -25,7 +25,7 @@ struct RankClock {
   int rank = 0;
   int64_t offset_ns = 0;           ///< add to this rank's times to get the first rank's
   std::optional<int64_t> error_ns;
-  std::string method;              ///< "collectives", "same host", "none"
+  std::string method;              ///< "reference" (the first), "collectives", "same host", "none"
 };
 
 /// Calls of one collective with all ranks of its group in hand.
@@ -45,7 +45,7 @@ struct Job {
   double step_spread_pct = 0;            ///< 100 (longest - shortest) / mean of the means
   std::vector<Straggler> stragglers;     ///< latest first, from 5 % of the step
   std::vector<RankClock> clocks;
-  /// Waiting for stragglers inside collectives, per rank, over its measured steps.
+  /// Exposed waiting for ranks that arrive later, per rank, over its measured steps.
   std::map<int, int64_t> wait_ns;
   std::vector<Transfer> transfers;       ///< by name, type, size
 };

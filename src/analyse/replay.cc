@@ -293,11 +293,11 @@ int64_t Replay::saved_by(const Removal& removal) const {
     player.restart_device_end();
     for (; at < model_->events.size() && model_->events[at].time < run.end; ++at) player.play(model_->events[at]);
     const int64_t host_end = player.host_at(run.end);
-    // Work that the host ran ahead of still has to be done: activity that was launched in the run and started after it.
-    const int64_t behind = std::max<int64_t>(0, run.device_end - run.end);
     for (; at < model_->events.size() && model_->events[at].time < run.device_end; ++at) player.play(model_->events[at]);
-    const int64_t end = std::max(host_end, player.device_end() == INT64_MIN ? host_end : player.device_end() - behind);
-    saved += std::clamp<int64_t>((run.end - run.start) - (end - start), 0, run.end - run.start);
+    // A run takes until its work is done on the device too: the host may have run ahead of it.
+    const int64_t recorded = std::max(run.end, run.device_end) - run.start;
+    const int64_t taken = std::max(host_end, player.device_end()) - start;
+    saved += std::clamp<int64_t>(recorded - taken, 0, run.end - run.start);
   }
   return std::min(saved, facts_->get<Steps>().measured_wall_ns());
 }

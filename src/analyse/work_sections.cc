@@ -33,11 +33,10 @@ Value show_kernels(const Facts& facts) {
 }
 
 Value show_ops(const Facts& facts) {
-  const Trace& trace = facts.trace();
   Table t;
   t.columns = {"name", "calls", "cpu_total_ns", "cpu_self_ns", "device_total_ns", "device_self_ns", "flops"};
   for (const OpRow& o : facts.get<Ops>().rows) {
-    t.rows.push_back({trace.strings[o.name], o.calls, o.cpu_total_ns, o.cpu_self_ns, o.device_total_ns,
+    t.rows.push_back({o.text, o.calls, o.cpu_total_ns, o.cpu_self_ns, o.device_total_ns,
                       o.device_self_ns, o.flops > 0 ? Value(static_cast<int64_t>(o.flops)) : Value()});
   }
   return t;

@@ -32,7 +32,7 @@ InputFile input_of(const InputSource& source) {
   InputFile file;
   file.path = source.path;
   file.format = source.format;
-  file.summary = source.summary;
+  file.summary = source.noun;
   file.file_bytes = source.file_bytes;
   file.events = source.events;
   file.rank = source.rank;
@@ -116,7 +116,11 @@ Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
           break;
         }
     }
-    for (const Step& s : f.get<Steps>().steps) (s.warmup ? report.warmup_steps : report.measured_steps) += 1;
+    const auto measured = static_cast<int64_t>(f.get<Steps>().measured().size());
+    if (&r == &inputs->ranks.front()) {
+      report.measured_steps = measured;
+      report.warmup_steps = static_cast<int64_t>(f.get<Steps>().steps.size()) - measured;
+    }
   }
   Job job;
   if (evidence.ranks.size() > 1) {

@@ -27,15 +27,24 @@ void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
   }
 }
 
-// The symptom names its cause.
-void explain_utilization(std::vector<Finding>& findings) {
+// The symptom names its cause: a finding with a cost, else the largest cause of idle time.
+void explain_utilization(const Evidence& evidence, std::vector<Finding>& findings) {
   const auto low = std::find_if(findings.begin(), findings.end(),
                                 [](const Finding& f) { return f.rule == "low-gpu-utilization"; });
   if (low == findings.end()) return;
   const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
     return f.cost_ns.value_or(0) > 0 && f.rule != "low-gpu-utilization";
   });
-  if (cause == findings.end()) return;
+  if (cause == findings.end()) {
+    for (const RankFacts& r : evidence.ranks) {
+      if (r.rank != low->ranks.front()) continue;
+      const Measured m(r.rank, *r.facts);
+      const IdleCause largest = m.largest_idle_cause();
+      low->why = fmt::format("Most of the idle time is {} ({} of the span).", idle_cause_words(largest),
+                             percent_text(m.idle_pct(largest)));
+    }
+    return;
+  }
   low->why = fmt::format("{} explains most of it: {}.", cause->rule, cause->what);
   low->fix = {"fix " + cause->rule + " first"};
 }
@@ -49,7 +58,7 @@ std::vector<Finding> diagnose(const Evidence& evidence) {
   std::stable_sort(findings.begin(), findings.end(), dearer);
   cap_costs(evidence, findings);
   std::stable_sort(findings.begin(), findings.end(), dearer);
-  explain_utilization(findings);
+  explain_utilization(evidence, findings);
   return findings;
 }
 

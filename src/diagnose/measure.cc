@@ -22,7 +22,9 @@ Measured::Measured(int rank, const Facts& facts) : rank_(rank), facts_(facts) {
   }
   measured_ = merged(std::move(measured_));
   wall_ns_ = steps.measured_wall_ns();
-  all_measured_ = static_cast<size_t>(steps_) == steps.steps.size();
+  // Steps in which the device hardly runs, such as the rump of one at the end, say nothing about it.
+  all_measured_ = static_cast<size_t>(steps_) == steps.steps.size() ||
+                  (has_device() && 2 * total_length(intersect(device().spans, measured_)) < wall_ns_);
 }
 
 const DeviceTime& Measured::device() const {
@@ -43,6 +45,11 @@ int64_t Measured::span_ns() const {
 double Measured::idle_pct(IdleCause cause) const {
   const auto c = static_cast<size_t>(cause);
   return percent(all_measured_ ? idle().total_ns[c] : idle().measured_ns[c], span_ns());
+}
+
+IdleCause Measured::largest_idle_cause() const {
+  const auto& total = idle().total_ns;
+  return static_cast<IdleCause>(std::max_element(total.begin(), total.end()) - total.begin());
 }
 
 double Measured::utilization_pct() const {
@@ -101,6 +108,12 @@ std::string duration_text(double ns) {
   if (ns < 1e6) return fmt::format("{:.1f} µs", ns / 1e3);
   if (ns < 1e9) return fmt::format("{:.1f} ms", ns / 1e6);
   return fmt::format("{:.2f} s", ns / 1e9);
+}
+
+std::string idle_cause_words(IdleCause cause) {
+  std::string words(idle_cause_name(cause));
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
 }
 
 std::string percent_text(double pct) { return fmt::format("{:.1f} %", pct); }

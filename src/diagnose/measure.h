@@ -36,6 +36,7 @@ class Measured {
   /// Percent of the device's span, as the idle section shows it; where there are warm-up steps, of the part of the span
   /// within the other steps.
   [[nodiscard]] double idle_pct(IdleCause cause) const;
+  [[nodiscard]] IdleCause largest_idle_cause() const;
   [[nodiscard]] double utilization_pct() const;
   [[nodiscard]] double exposed_communication_pct() const;
   /// Percent of the measured steps' wall time.
@@ -50,7 +51,7 @@ class Measured {
   const Facts& facts_;
   Intervals measured_;
   int64_t wall_ns_ = 0, steps_ = 0;
-  bool all_measured_ = true;
+  bool all_measured_ = true;   // shares of the span are of all of it
 };
 
 /// What a rule reads off one rank; nothing if it has nothing to say about it.
@@ -75,6 +76,8 @@ void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns);
 
 /// "12.3 ms", "4.5 µs".
 std::string duration_text(double ns);
+/// "memory allocation"
+std::string idle_cause_words(IdleCause cause);
 /// "39.7 %"
 std::string percent_text(double pct);
 /// At most `longest` bytes, cut between characters.

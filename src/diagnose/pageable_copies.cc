@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
-#include "analyse/waits.h"
+#include <utility>
+
 #include "diagnose/measure.h"
 
 namespace profgpu {
@@ -13,13 +14,15 @@ struct Copies {
   int64_t count = 0, bytes = 0;
 };
 
+// A call that waited for work queued before its copy did not wait for the copy until that was done.
 Copies pageable(const Measured& m) {
   const Trace& trace = m.trace();
   Copies c;
   c.which.resize(trace.activity.size());
-  std::vector<HostId> calls;
+  std::vector<int64_t> stream_end(trace.queues.size(), INT64_MIN);
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const ActivityId id(i);
+    const int64_t ready = std::exchange(stream_end[trace.activity.queue[i]], trace.activity.end_ns(id));
     if (trace.activity.kind[i] != ActivityKind::kMemcpy || trace.name(id).find("Pageable") == std::string_view::npos ||
         !m.in_measured_step(trace.activity.start_ns[i]))
       continue;
@@ -28,7 +31,8 @@ Copies pageable(const Measured& m) {
     if (trace.activity.args[i].valid())
       c.bytes += std::max<int64_t>(0, trace.activity_args[trace.activity.args[i].value].bytes);
     c.on_device.push_back(trace.activity.interval(id));
-    if (trace.activity.launch[i].valid()) c.time.push_back(trace.host.interval(trace.activity.launch[i]));
+    if (const HostId call = trace.activity.launch[i]; call.valid())
+      c.time.push_back({std::max(trace.host.start_ns[call.value], ready), trace.host.end_ns(call)});
   }
   c.on_device = merged(std::move(c.on_device));
   c.time.insert(c.time.end(), c.on_device.begin(), c.on_device.end());
@@ -71,7 +75,7 @@ const Rule kPageableCopies = {
     5,
     "A copy between the device and ordinary (pageable) host memory goes through a staging buffer: half the speed or less, "
     "no overlap with compute, and the call blocks even when it is asynchronous by name.",
-    "Value: union of such copies and of the host calls that made them, as a share of the measured steps' wall time. Cost: "
+    "Value: union of such copies and of the host calls that made them (from when the copy could start), as a share of the measured steps' wall time. Cost: "
     "the trace is replayed with those copies taking no time; at most the time they ran alone on the device.",
     {"DataLoader(…, pin_memory=True); batch.to(device, non_blocking=True)",
      "custom batch types: define pin_memory() on the class, or the loader leaves them pageable",

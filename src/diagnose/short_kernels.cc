@@ -31,7 +31,7 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
                                                   evidence.threshold(host_bound->id, host_bound->threshold);
   int64_t cost = m.replay().saved_by_cause(IdleCause::kLaunchLatency);
   if (!taken) cost += m.replay().saved_by_cause(IdleCause::kHostBound);
-  set_cost(f, m, cost);
+  if (cost > 0) set_cost(f, m, cost);
   return f;
 }
 

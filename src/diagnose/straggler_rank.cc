@@ -29,7 +29,7 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
     if (r.rank == worst.rank) late = &r;
   const Measured m(late->rank, *late->facts);
   for (const Straggler& s : evidence.job->stragglers)
-    f.evidence.push_back(fmt::format("rank {}: last by {} a step", s.rank,
+    f.evidence.push_back(fmt::format("waiting for rank {}: {} a step", s.rank,
                                      duration_text(static_cast<double>(s.excess_ns_per_step))));
   set_cost(f, m, std::min(worst.excess_ns_per_step * m.steps(), m.wall_ns()));
   return f;
@@ -45,8 +45,8 @@ const Rule kStragglerRank = {
     5,
     "Collectives end together, so the rank that arrives last sets the pace. It is the one that spends least time in "
     "collectives: the others spend theirs waiting for it.",
-    "Value: how much later than the next rank the latest one arrives at collectives matched across ranks, summed over a "
-    "step, as a share of the mean step. Cost: that lateness over the measured steps.",
+    "Value: time in which the other ranks (the median of them) wait for the latest one in collectives matched across "
+    "ranks with no compute running, as a share of the mean step. Cost: that waiting over the measured steps.",
     {"uneven input: DistributedSampler, drop_last, bucketing by length, the same number of tokens a rank",
      "a slow loader on one host: its disk, its CPU, its num_workers",
      "clocks: nvidia-smi -q -d CLOCK,PERFORMANCE on that GPU; power and thermal limits",

@@ -95,9 +95,13 @@ std::string verdict(const Evidence& evidence, const std::vector<Finding>& findin
     return f.severity != Severity::kInfo && f.rule != "low-gpu-utilization";
   });
   const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct());
-  if (other != findings.end()) return fmt::format("{}; {}. What stands out: {}.", busy, largest_part(m), other->what);
-  if (m.utilization_pct() < 80)
-    return fmt::format("{}; {}. No single cause of the idle time stands out: see its causes.", busy, largest_part(m));
+  const std::string also = other == findings.end() ? "" : fmt::format(" What stands out: {}.", other->what);
+  if (m.utilization_pct() < 80) {
+    const IdleCause largest = m.largest_idle_cause();
+    return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy, idle_cause_words(largest),
+                       m.idle_pct(largest), also);
+  }
+  if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
   return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
 }
 

@@ -19,6 +19,7 @@ struct ImportOptions {
 
 struct Importer {
   std::string_view name;
+  std::string_view noun;       ///< "PyTorch trace"
   std::string_view summary;
   std::string_view examples;   ///< file names that it reads, for `profgpu formats`
   /// Whether text that begins with `head` (up to 64 KiB, decompressed) is of this format.

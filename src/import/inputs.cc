@@ -152,7 +152,7 @@ Status read_all(const std::vector<std::string>& paths, const ImportOptions& opti
         continue;
       }
       Read& r = all.emplace_back();
-      r.source = {file, imported->importer->name, imported->importer->summary, imported->file_bytes,
+      r.source = {file, imported->importer->name, imported->importer->noun, imported->file_bytes,
                   imported->trace.events, 0, imported->trace.issues};
       r.trace = std::move(imported->trace);
       r.trace.issues.clear();

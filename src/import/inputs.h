@@ -12,7 +12,7 @@ namespace profgpu {
 struct InputSource {
   std::string path;
   std::string_view format;      ///< importer's name
-  std::string_view summary;
+  std::string_view noun;
   int64_t file_bytes = 0;
   int64_t events = 0;
   int rank = 0;

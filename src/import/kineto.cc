@@ -258,7 +258,7 @@ Result<Trace> read(const std::string& path, const ImportOptions& options) { retu
 }  // namespace
 
 const Importer kKineto = {
-    "kineto", "PyTorch profiler trace (Kineto's Chrome JSON), plain, gzip or zstd",
+    "kineto", "PyTorch trace", "PyTorch profiler trace (Kineto's Chrome JSON), plain, gzip or zstd",
     "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff, read};
 
 }  // namespace profgpu
