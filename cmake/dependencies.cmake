@@ -15,7 +15,6 @@ function(profgpu_dependency name header)
   target_link_libraries(dep_${name} INTERFACE ${${name}_LIBRARY})
 endfunction()
 
-profgpu_dependency(deflate libdeflate.h libdeflate.a deflate)
 profgpu_dependency(zlib zlib.h libz.a z)
 profgpu_dependency(zstd zstd.h libzstd.a zstd)
 

@@ -2,7 +2,10 @@
 #include "analyse/job.h"
 
 #include <algorithm>
+#include <map>
 #include <span>
+#include <tuple>
+#include <unordered_map>
 
 #include "analyse/collectives.h"
 #include "analyse/devices.h"
@@ -85,9 +88,9 @@ class Clocks {
 /// A collective on the first rank's clock.
 struct Meeting {
   std::span<const RankCall> calls;
-  int64_t last_ns = INT64_MIN, second_ns = INT64_MIN;   ///< last arrival and the one before
+  int64_t last_ns = INT64_MIN;   ///< last arrival
   int64_t end_ns = INT64_MIN;
-  uint32_t latest = 0;                                  ///< rank's place
+  uint32_t latest = 0;           ///< rank's place
   bool measured = true;
 };
 
@@ -101,15 +104,9 @@ std::vector<Meeting> meetings(const MatchedCalls& met, const std::vector<RankClo
     for (const RankCall& c : m.calls) {
       comparable &= clocks[c.rank].method != "none";
       m.measured &= c.measured;
-      const int64_t start = c.start_ns + clocks[c.rank].offset_ns;
       m.end_ns = std::max(m.end_ns, c.end_ns + clocks[c.rank].offset_ns);
-      if (start > m.last_ns) {
-        m.second_ns = m.last_ns;
-        m.last_ns = start;
-        m.latest = c.rank;
-      } else {
-        m.second_ns = std::max(m.second_ns, start);
-      }
+      const int64_t start = c.start_ns + clocks[c.rank].offset_ns;
+      if (start > m.last_ns) m.last_ns = start, m.latest = c.rank;
     }
     if (comparable) all.push_back(m);
   }
@@ -122,13 +119,14 @@ class Stalls {
  public:
   Stalls(const std::vector<RankFacts>& ranks, const std::vector<RankClock>& clocks) : ranks_(ranks), clocks_(clocks) {}
 
-  /// Within [from, to) on the first rank's clock.
+  /// From its arrival, but not before `from`, up to `to`, on the first rank's clock.
   [[nodiscard]] int64_t operator()(const RankCall& call, int64_t from, int64_t to) const {
     const Facts& facts = *ranks_[call.rank].facts;
     const Trace& trace = facts.trace();
     const int64_t shift = clocks_[call.rank].offset_ns + trace.base_time_ns;
     const Interval call_time = trace.activity.interval(call.activity);
-    const Interval wait{std::max(from - shift, call_time.start), std::min(to - shift, call_time.end)};
+    const Interval wait{from == INT64_MIN ? call_time.start : std::max(from - shift, call_time.start),
+                        std::min(to - shift, call_time.end)};
     if (wait.end <= wait.start) return 0;
     for (const DeviceTime& d : facts.get<Devices>().devices)
       if (d.id == trace.device_of(call.activity)) return wait.length() - overlap_length(d.compute, wait);
@@ -140,37 +138,42 @@ class Stalls {
   const std::vector<RankClock>& clocks_;
 };
 
-struct Lateness {
-  std::vector<int64_t> excess_ns;   ///< by rank's place, over its measured steps
-  std::vector<int64_t> wait_ns;
+struct Waiting {
+  std::vector<int64_t> total_ns;                                  ///< by rank's place
+  std::vector<std::unordered_map<uint32_t, int64_t>> waited_ns;   ///< by the latest rank's place, then the waiting one's
 };
 
 // Collectives of several streams may wait at once; what one of them has counted, the next leaves out.
-Lateness lateness(size_t ranks, const std::vector<Meeting>& all, const Stalls& stalled) {
-  Lateness result{std::vector<int64_t>(ranks), std::vector<int64_t>(ranks)};
-  std::vector<int64_t> blamed_to(ranks, INT64_MIN), waited_to(ranks, INT64_MIN);
+Waiting waiting(size_t ranks, const std::vector<Meeting>& all, const Stalls& stalled) {
+  Waiting result{std::vector<int64_t>(ranks), {}};
+  result.waited_ns.resize(ranks);
+  std::vector<int64_t> counted_to(ranks, INT64_MIN);
   for (const Meeting& m : all) {
     if (!m.measured) continue;
-    int64_t least = INT64_MAX;
-    const int64_t from = std::max(m.second_ns, blamed_to[m.latest]);
     for (const RankCall& c : m.calls) {
       if (c.rank == m.latest) continue;
-      // Without the latest, the others would still have waited for the second, and no longer than the first to go on.
-      least = std::min(least, stalled(c, from, m.last_ns));
-      result.wait_ns[c.rank] += stalled(c, waited_to[c.rank], m.last_ns);
-      waited_to[c.rank] = std::max(waited_to[c.rank], m.last_ns);
+      const int64_t wait = stalled(c, counted_to[c.rank], m.last_ns);
+      counted_to[c.rank] = m.last_ns;
+      result.total_ns[c.rank] += wait;
+      result.waited_ns[m.latest][c.rank] += wait;
     }
-    result.excess_ns[m.latest] += least == INT64_MAX ? 0 : least;
-    blamed_to[m.latest] = std::max(blamed_to[m.latest], m.last_ns);
   }
   return result;
 }
 
-void add_stragglers(const std::vector<RankFacts>& ranks, const Lateness& late, double mean_step, Job& job) {
+// Median over the ranks that it met and that came before it at least once.
+int64_t usual_wait(const std::unordered_map<uint32_t, int64_t>& waited) {
+  if (waited.empty()) return 0;
+  std::vector<int64_t> values;
+  for (const auto& [rank, ns] : waited) values.push_back(ns);
+  return middle(values);
+}
+
+void add_stragglers(const std::vector<RankFacts>& ranks, const Waiting& waits, double mean_step, Job& job) {
   for (size_t r = 0; r < ranks.size(); ++r) {
-    job.wait_ns[ranks[r].rank] = late.wait_ns[r];
+    job.wait_ns[ranks[r].rank] = waits.total_ns[r];
     const auto steps = static_cast<int64_t>(ranks[r].facts->get<Steps>().measured().size());
-    const int64_t excess = late.excess_ns[r] / std::max<int64_t>(steps, 1);
+    const int64_t excess = usual_wait(waits.waited_ns[r]) / std::max<int64_t>(steps, 1);
     const double pct = mean_step > 0 ? 100.0 * static_cast<double>(excess) / mean_step : 0;
     if (pct >= kStragglerPct) job.stragglers.push_back({ranks[r].rank, excess, pct, "late"});
   }
@@ -226,7 +229,7 @@ Job analyse_job(const std::vector<RankFacts>& ranks) {
   const MatchedCalls met = matched_calls(ranks);
   job.clocks = Clocks(ranks, met).clocks;
   const std::vector<Meeting> all = meetings(met, job.clocks);
-  add_stragglers(ranks, lateness(ranks.size(), all, Stalls(ranks, job.clocks)), mean_step, job);
+  add_stragglers(ranks, waiting(ranks.size(), all, Stalls(ranks, job.clocks)), mean_step, job);
   add_transfers(ranks, met, all, job);
   return job;
 }

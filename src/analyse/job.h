@@ -16,7 +16,7 @@ struct RankFacts {
 
 struct Straggler {
   int rank = 0;
-  int64_t excess_ns_per_step = 0;  ///< exposed waiting for it, median over the other ranks
+  int64_t excess_ns_per_step = 0;  ///< exposed waiting for it, median over the ranks that it met
   double excess_pct = 0;           ///< of the mean step
   std::string kind;                ///< "late" until a cause is known
 };

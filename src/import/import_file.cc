@@ -1,4 +1,4 @@
-#include <sys/stat.h>
+#include <algorithm>
 
 #include "base/text_source.h"
 #include "import/importer.h"
@@ -13,6 +13,7 @@ std::string seen(std::string_view head) {
   if (head.empty()) return "is empty";
   std::string text;
   int strange = 0;
+  head.remove_prefix(std::min(head.size(), head.find_first_not_of(" \t\r\n")));
   for (const char c : head.substr(0, 24)) {
     const bool printable = c >= ' ' && c < 0x7F;
     strange += !printable && c != '\n' && c != '\t' && c != '\r';
