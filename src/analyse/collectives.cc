@@ -25,7 +25,7 @@ std::string letters(string_view text) {
 
 struct Calls {
   CollectiveRow row;
-  Intervals time;
+  std::map<int32_t, Intervals> time;   // by device: compute of one device hides nothing on another
 };
 
 using Key = std::tuple<std::string, std::string, int64_t, std::string, int64_t>;
@@ -46,6 +46,7 @@ std::string dtype_in_name(string_view kernel) {
 std::string collective_name(string_view recorded) {
   const std::string text = letters(recorded);
   constexpr std::pair<string_view, string_view> kNames[] = {
+      {"crossdevicereduce", "all_reduce"},   // vLLM's custom all-reduce
       {"allreduce", "all_reduce"},     {"allgather", "all_gather"},   {"reducescatter", "reduce_scatter"},
       {"alltoall", "all_to_all"},      {"broadcast", "broadcast"},    {"barrier", "barrier"},
       {"sendrecv", "send_recv"},       {"gather", "gather"},          {"scatter", "scatter"},
@@ -75,6 +76,10 @@ std::optional<int64_t> message_bytes(const Collective& c, string_view name, stri
   int64_t elements = std::max(c.in_elements, c.out_elements);
   if (name == "all_reduce" || name == "reduce" || name == "all_to_all" || name == "send") elements = c.in_elements;
   if (name == "recv") elements = c.out_elements;
+  // The whole is n parts where only the part was recorded.
+  const bool part_only = (name == "all_gather" && c.out_elements < 0) || (name == "reduce_scatter" && c.in_elements < 0);
+  if (part_only && elements > 0 && __builtin_mul_overflow(elements, int64_t{std::max(c.group_size, 1)}, &elements))
+    return std::nullopt;
   int64_t bytes = 0;
   if (elements < 0 || __builtin_mul_overflow(elements, static_cast<int64_t>(element_bytes), &bytes)) return std::nullopt;
   return bytes;
@@ -98,7 +103,7 @@ Collectives Collectives::compute(const Facts& facts) {
     std::tie(c.row.name, c.row.dtype, c.row.group_size, c.row.process_group, std::ignore) = key;
     c.row.message_bytes = bytes;
     ++c.row.calls;
-    if (activity.valid()) c.time.push_back(trace.activity.interval(activity));
+    if (activity.valid()) c.time[trace.device_of(activity)].push_back(trace.activity.interval(activity));
   };
   const bool on_device = !devices.devices.empty();
   for (const Collective& c : trace.collectives) {
@@ -116,13 +121,14 @@ Collectives Collectives::compute(const Facts& facts) {
     std::string name = collective_name(kernel.substr(0, kernel.find('(')));
     add({name.empty() ? "unknown" : name, dtype_in_name(kernel), 0, "", -1}, std::nullopt, ActivityId(i));
   }
-  Intervals compute_time;
-  for (const DeviceTime& d : devices.devices) compute_time = unite(compute_time, d.compute);
   Collectives result;
   for (auto& [key, c] : groups) {
-    const Intervals time = merged(std::move(c.time));
-    c.row.total_ns = total_length(time);
-    c.row.exposed_ns = total_length(subtract(time, compute_time));
+    for (auto& [device, intervals] : c.time) {
+      const Intervals time = merged(std::move(intervals));
+      c.row.total_ns += total_length(time);
+      for (const DeviceTime& d : devices.devices)
+        if (d.id == device) c.row.exposed_ns += total_length(subtract(time, d.compute));
+    }
     if (c.row.group_size == 1 && c.row.message_bytes && c.row.total_ns > 0) {
       // Nobody to wait for: all of it is transfer.
       c.row.wait_ns = 0;

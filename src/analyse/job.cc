@@ -23,8 +23,23 @@ int64_t middle(std::vector<int64_t>& values) {
   return *at;
 }
 
-// The offset that makes collectives end together; the error is half the spread of the middle half.
-RankClock clock_from(int rank, std::vector<int64_t>& differences) {
+/// One collective as a rank with a known clock and one without have it.
+struct Encounter {
+  Interval known, unknown;
+  [[nodiscard]] int64_t difference() const { return known.end - unknown.end; }
+};
+
+// The offset that makes collectives end together; the error is half the spread of the middle half. Calls that do not
+// overlap by the first guess were not one collective (records are missing on one side) and have no say.
+RankClock clock_from(int rank, const std::vector<Encounter>& all) {
+  std::vector<int64_t> differences;
+  for (const Encounter& e : all) differences.push_back(e.difference());
+  const int64_t guess = middle(differences);
+  differences.clear();
+  for (const Encounter& e : all)
+    if (e.unknown.start + guess < e.known.end && e.known.start < e.unknown.end + guess)
+      differences.push_back(e.difference());
+  if (differences.empty()) return {rank, guess, std::nullopt, "none"};
   const int64_t offset = middle(differences);
   std::sort(differences.begin(), differences.end());
   const int64_t spread = differences[differences.size() * 3 / 4] - differences[differences.size() / 4];
@@ -60,19 +75,23 @@ class Clocks {
   }
 
   bool join(bool strict) {
-    std::vector<std::vector<int64_t>> differences(ranks_.size());
+    std::vector<std::vector<Encounter>> encounters(ranks_.size());
     for (size_t i = 0; i < met_.size(); ++i) {
       const std::span calls(met_.calls.data() + met_.first[i], met_.first[i + 1] - met_.first[i]);
       if (strict && !met_.kinds[calls.front().what].ends_together) continue;
       const auto anchor = std::find_if(calls.begin(), calls.end(), [&](const RankCall& c) { return known_[c.rank]; });
       if (anchor == calls.end()) continue;
+      const int64_t shift = clocks[anchor->rank].offset_ns;
       for (const RankCall& c : calls)
-        if (!known_[c.rank]) differences[c.rank].push_back(anchor->end_ns + clocks[anchor->rank].offset_ns - c.end_ns);
+        if (!known_[c.rank]) encounters[c.rank].push_back({{anchor->start_ns + shift, anchor->end_ns + shift},
+                                                           {c.start_ns, c.end_ns}});
     }
     bool any = false;
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (differences[r].empty()) continue;
-      clocks[r] = clock_from(ranks_[r].rank, differences[r]);
+      if (encounters[r].empty()) continue;
+      const RankClock clock = clock_from(ranks_[r].rank, encounters[r]);
+      if (clock.method == "none") continue;
+      clocks[r] = clock;
       known_[r] = any = true;
     }
     return any;
@@ -94,20 +113,24 @@ struct Meeting {
   bool measured = true;
 };
 
-/// Meetings of ranks whose clocks are known, by last arrival.
+/// Meetings of ranks whose clocks are known, by last arrival. Calls that should end together but were not in it at the
+/// same time were matched wrongly, for want of sequence numbers, and say nothing.
 std::vector<Meeting> meetings(const MatchedCalls& met, const std::vector<RankClock>& clocks) {
   std::vector<Meeting> all;
   for (size_t i = 0; i < met.size(); ++i) {
     Meeting m;
     m.calls = {met.calls.data() + met.first[i], met.first[i + 1] - met.first[i]};
     bool comparable = true;
+    int64_t first_end = INT64_MAX;
     for (const RankCall& c : m.calls) {
       comparable &= clocks[c.rank].method != "none";
+      first_end = std::min(first_end, c.end_ns + clocks[c.rank].offset_ns + clocks[c.rank].error_ns.value_or(0));
       m.measured &= c.measured;
       m.end_ns = std::max(m.end_ns, c.end_ns + clocks[c.rank].offset_ns);
       const int64_t start = c.start_ns + clocks[c.rank].offset_ns;
       if (start > m.last_ns) m.last_ns = start, m.latest = c.rank;
     }
+    if (met.kinds[m.calls.front().what].ends_together) comparable &= m.last_ns <= first_end;
     if (comparable) all.push_back(m);
   }
   std::stable_sort(all.begin(), all.end(), [](const Meeting& a, const Meeting& b) { return a.last_ns < b.last_ns; });

@@ -56,11 +56,19 @@ class Collector {
       described[c.activity.value] = true;
       add(place, trace, step_at, kind({c.group, c.ranks, c.name}, trace, true), c.activity, &c);
     }
-    // Kernels without arguments: the place among those of one name is all there is.
+    // Kernels without arguments: the place among those of one name and stream is all there is. A communicator has a
+    // stream of its own; its number may differ from rank to rank, its place among the streams that communicate less so.
+    std::map<uint16_t, int64_t> place_of_queue;
+    for (uint32_t i = 0; i < trace.activity.size(); ++i)
+      if (!described[i] && devices.kind[i] == WorkKind::kCommunication) place_of_queue[trace.activity.queue[i]] = 0;
+    std::vector<uint16_t> queues;
+    for (const auto& [queue, unused] : place_of_queue) queues.push_back(queue);
+    std::sort(queues.begin(), queues.end(), [&](uint16_t a, uint16_t b) { return trace.queues[a] < trace.queues[b]; });
+    for (size_t q = 0; q < queues.size(); ++q) place_of_queue[queues[q]] = static_cast<int64_t>(q);
     for (uint32_t i = 0; i < trace.activity.size(); ++i)
       if (!described[i] && devices.kind[i] == WorkKind::kCommunication)
         add(place, trace, step_at, kind({StringId(), StringId(), trace.activity.name[i]}, trace, false), ActivityId(i),
-            nullptr);
+            nullptr, -1 - place_of_queue[trace.activity.queue[i]]);
   }
 
  private:
@@ -72,7 +80,8 @@ class Collector {
     if (!fresh) return it->second;
     const auto& [group, members, name] = key;
     const std::string term = collective_name(trace.strings[name]);
-    if (term == "send" || term == "recv" || term == "send_recv") return kPair;
+    // A kernel named SendRecv may be an all-to-all: only recorded names tell pairs for certain.
+    if (recorded && (term == "send" || term == "recv" || term == "send_recv")) return kPair;
     CallKind k{std::string(trace.strings[group]), std::string(trace.strings[members]),
                recorded && !term.empty() ? term : std::string(trace.strings[name]), !can_leave_early(term)};
     const auto known = std::find(out_.kinds.begin(), out_.kinds.end(), k);
@@ -82,7 +91,7 @@ class Collector {
   }
 
   void add(uint32_t place, const Trace& trace, const StepAt& step_at, uint32_t what, ActivityId id,
-           const Collective* arguments) {
+           const Collective* arguments, int64_t elements = -1) {
     if (what == kPair) return;
     const Interval time = trace.activity.interval(id);
     const HostId launch = trace.activity.launch[id.value];
@@ -96,7 +105,7 @@ class Collector {
     c.end_ns = time.end + trace.base_time_ns;
     c.measured = step_at.is_measured(step);
     c.arguments = arguments;
-    if (arguments != nullptr) c.elements = std::max(arguments->in_elements, arguments->out_elements);
+    c.elements = arguments != nullptr ? std::max(arguments->in_elements, arguments->out_elements) : elements;
     c.number = arguments != nullptr ? arguments->sequence : -1;
     if (c.number < 0) {
       c.step = step_at.number(step);

@@ -14,7 +14,7 @@ namespace profgpu {
 struct RankCall {
   // What makes calls of different ranks the same collective.
   uint32_t what = 0;        ///< MatchedCalls::kinds: group, members, name
-  int64_t elements = -1;
+  int64_t elements = -1;    ///< below 0, of a kernel without arguments: -1 - place of its stream
   int64_t step = -1;        ///< number of the step that launched it; -1 where the recorded sequence number decides
   int64_t number = 0;       ///< recorded sequence number, or place among its like in the step
 

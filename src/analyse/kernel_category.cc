@@ -31,6 +31,8 @@ bool has_any(string_view text, const Parts& parts) {
 // Lower case, without the parameter list (types there say nothing of the work) and without library names that read
 // like work. The parameter list is the last bracket at depth 0; "(anonymous namespace)" and operator() are not it.
 std::string work_text(string_view name) {
+  constexpr size_t kTelling = 600;   // what a kernel computes stands at the front of its arguments
+  name = name.substr(0, kTelling);
   size_t end = name.size();
   int depth = 0;
   for (size_t i = 0; i < name.size() && end == name.size(); ++i) {
@@ -181,8 +183,9 @@ KernelCategory kernel_category(string_view name) {
   return kOther;
 }
 
-bool uses_tensor_cores(string_view name) {
-  const KernelCategory category = kernel_category(name);
+bool uses_tensor_cores(string_view name) { return uses_tensor_cores(name, kernel_category(name)); }
+
+bool uses_tensor_cores(string_view name, KernelCategory category) {
   if (category != kGemm && category != kConvolution && category != kAttention) return false;
   const std::string text = lower(name);
   if (text.starts_with("cijk_")) {   // Tensile: a matrix instruction, MI16x16x1, or none

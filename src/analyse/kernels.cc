@@ -40,7 +40,7 @@ Kernels Kernels::compute(const Facts& facts) {
     if (known[name.value]) continue;
     known[name.value] = true;
     all.category[name.value] = kernel_category(trace.strings[name]);
-    all.tensor_cores[name.value] = uses_tensor_cores(trace.strings[name]);
+    all.tensor_cores[name.value] = uses_tensor_cores(trace.strings[name], all.category[name.value]);
   }
   for (const DeviceTime& device : devices.devices) {
     std::vector<uint32_t> bucket_of(trace.strings.size() * 3, UINT32_MAX);
@@ -70,7 +70,8 @@ Kernels Kernels::compute(const Facts& facts) {
   std::sort(all.rows.begin(), all.rows.end(), [&](const KernelRow& a, const KernelRow& b) {
     if (a.device != b.device) return a.device < b.device;
     if (a.total_ns != b.total_ns) return a.total_ns > b.total_ns;
-    return trace.strings[a.name] < trace.strings[b.name];
+    if (a.name != b.name) return trace.strings[a.name] < trace.strings[b.name];
+    return a.kind < b.kind;
   });
   return all;
 }

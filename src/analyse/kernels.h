@@ -15,6 +15,8 @@ KernelCategory kernel_category(std::string_view name);
 std::string short_kernel_name(std::string_view name);
 /// The name of a kernel that uses tensor cores (matrix cores on AMD): s16816, tensorop, hmma, xmma, wgmma, MI16x16 ...
 bool uses_tensor_cores(std::string_view name);
+/// The same where its category is known already.
+bool uses_tensor_cores(std::string_view name, KernelCategory category);
 
 struct KernelRow {
   int32_t device = 0;

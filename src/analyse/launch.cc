@@ -1,34 +1,57 @@
 #include "analyse/launch.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "analyse/statistics.h"
 
 namespace profgpu {
 namespace {
 
-// Activities launched and not yet ended, on the same device, at each launch; the launch itself not counted.
+// Activities launched and not yet ended, on the same device, at each launch; its own are not counted.
 std::vector<int64_t> queue_depths(const Trace& trace) {
-  std::vector<int64_t> depths;
+  std::vector<int64_t> depths, ends;
+  std::vector<std::pair<int64_t, HostId>> launches;   // one for each activity
   for (const Trace::DeviceRows& rows : trace.device_rows) {
-    std::vector<int64_t> launches, ends;
+    launches.clear(), ends.clear();
     for (uint32_t i = rows.begin.value; i < rows.end.value; ++i) {
-      if (!trace.activity.launch[i].valid()) continue;
-      launches.push_back(trace.host.start_ns[trace.activity.launch[i].value]);
+      const HostId call = trace.activity.launch[i];
+      if (!call.valid()) continue;
+      launches.emplace_back(trace.host.start_ns[call.value], call);
       ends.push_back(trace.activity.end_ns(ActivityId(i)));
     }
     std::sort(launches.begin(), launches.end());
     std::sort(ends.begin(), ends.end());
-    size_t launched = 0, ended = 0;
-    for (size_t i = 0; i < launches.size(); ++i) {
-      if (i > 0 && launches[i] == launches[i - 1]) continue;  // one graph launch counts once
-      while (launched < launches.size() && launches[launched] < launches[i]) ++launched;
-      while (ended < ends.size() && ends[ended] <= launches[i]) ++ended;
-      depths.push_back(std::max<int64_t>(0, static_cast<int64_t>(launched) - static_cast<int64_t>(ended)));
+    int64_t launched = 0, ended = 0;
+    const auto count = static_cast<int64_t>(launches.size());
+    for (int64_t i = 0; i < count; ++i) {
+      const auto& [time, call] = launches[static_cast<size_t>(i)];
+      if (i > 0 && launches[static_cast<size_t>(i) - 1].second == call) continue;   // the rest of a graph
+      while (launches[static_cast<size_t>(launched)].first < time) ++launched;
+      while (ended < count && ends[static_cast<size_t>(ended)] <= time) ++ended;
+      depths.push_back(std::max<int64_t>(0, launched - ended));
     }
   }
   return depths;
 }
+
+/// Whether a call replays a graph, by its name; each distinct name is looked at once.
+class GraphLaunches {
+ public:
+  explicit GraphLaunches(const Trace& trace) : trace_(trace), known_(trace.strings.size(), kUnknown) {}
+  bool operator()(HostId call) {
+    const StringId name = trace_.host.name[call.value];
+    if (known_[name.value] == kUnknown)
+      known_[name.value] = trace_.strings[name].find("GraphLaunch") != std::string_view::npos ? kYes : kNo;
+    return known_[name.value] == kYes;
+  }
+
+ private:
+  enum Answer : uint8_t { kUnknown, kNo, kYes };
+  const Trace& trace_;
+  std::vector<Answer> known_;
+};
 
 }  // namespace
 
@@ -37,19 +60,25 @@ Launch Launch::compute(const Facts& facts) {
   Launch result;
   result.launches = static_cast<int64_t>(trace.launching.size());
   std::vector<int64_t> latencies;
+  latencies.reserve(trace.launching.size());
+  GraphLaunches is_graph(trace);
   int64_t kernels = 0;
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const HostId call = trace.launching[c];
     const uint32_t first = trace.launched_first[c], end = trace.launched_first[c + 1];
     latencies.push_back(trace.activity.start_ns[trace.launched[first].value] - trace.host.start_ns[call.value]);
-    const bool graph = end - first > 1 || trace.name(call).find("GraphLaunch") != std::string_view::npos;
-    if (graph || trace.activity.kind[trace.launched[first].value] != ActivityKind::kKernel) continue;
+    // A launch that owns several activities replays a graph, whatever it is called.
+    if (end - first > 1 || is_graph(call)) continue;
+    if (trace.activity.kind[trace.launched[first].value] != ActivityKind::kKernel) continue;
     ++kernels;
     result.short_kernels +=
         trace.activity.duration_ns[trace.launched[first].value] < trace.host.duration_ns[call.value];
   }
-  result.median_latency_ns = percentile(latencies, 50);
-  result.p95_latency_ns = percentile(latencies, 95);
+  if (!latencies.empty()) {
+    std::sort(latencies.begin(), latencies.end());
+    result.median_latency_ns = percentile_of_sorted(latencies, 50);
+    result.p95_latency_ns = percentile_of_sorted(latencies, 95);
+  }
   if (kernels > 0)
     result.short_kernel_pct = 100.0 * static_cast<double>(result.short_kernels) / static_cast<double>(kernels);
   result.median_queue_depth = percentile(queue_depths(trace), 50);

@@ -16,14 +16,20 @@ constexpr size_t kMostSlopeSteps = 1000;
 // kind that are device memory for certain.
 bool is_device_memory(const MemoryEvent& m) { return m.device_type == 1 || m.device_type == 6; }
 
-/// Median of the slopes between all pairs of points (Theil 1950, Sen 1968); x is the place in the list.
-std::optional<double> theil_sen(std::vector<int64_t> values) {
-  if (values.size() < 2) return std::nullopt;
-  const size_t stride = values.size() / kMostSlopeSteps + 1;
+struct StepLevel {
+  int64_t step = 0;   ///< its number
+  int64_t bytes = 0;
+};
+
+/// Median of the slopes between all pairs of points (Theil 1950, Sen 1968), bytes a step.
+std::optional<double> theil_sen(const std::vector<StepLevel>& levels) {
+  const size_t stride = levels.size() / kMostSlopeSteps + 1;
   std::vector<double> slopes;
-  for (size_t i = 0; i < values.size(); i += stride)
-    for (size_t j = i + stride; j < values.size(); j += stride)
-      slopes.push_back(static_cast<double>(values[j] - values[i]) / static_cast<double>(j - i));
+  for (size_t i = 0; i < levels.size(); i += stride)
+    for (size_t j = i + stride; j < levels.size(); j += stride)
+      if (levels[j].step > levels[i].step)
+        slopes.push_back(static_cast<double>(levels[j].bytes - levels[i].bytes) /
+                         static_cast<double>(levels[j].step - levels[i].step));
   if (slopes.empty()) return std::nullopt;
   const auto middle = slopes.begin() + static_cast<int64_t>(slopes.size() / 2);
   std::nth_element(slopes.begin(), middle, slopes.end());
@@ -32,17 +38,27 @@ std::optional<double> theil_sen(std::vector<int64_t> values) {
 }
 
 // The lowest allocation within each measured step; a step without events has the level before it.
-std::vector<int64_t> lowest_by_step(const Steps& steps, const std::vector<MemoryEvent>& events) {
-  std::vector<int64_t> lowest;
+std::vector<StepLevel> lowest_by_step(const Steps& steps, const std::vector<MemoryEvent>& events) {
+  std::vector<StepLevel> lowest;
   for (const Step* step : steps.measured()) {
     auto it = std::lower_bound(events.begin(), events.end(), step->start_ns,
                                [](const MemoryEvent& m, int64_t t) { return m.time_ns < t; });
-    if (it == events.begin() && (it == events.end() || it->time_ns > step->interval().end)) continue;
     int64_t low = it == events.begin() ? INT64_MAX : std::prev(it)->total_allocated;
-    for (; it != events.end() && it->time_ns <= step->interval().end; ++it) low = std::min(low, it->total_allocated);
-    lowest.push_back(low);
+    for (; it != events.end() && it->time_ns < step->interval().end; ++it) low = std::min(low, it->total_allocated);
+    if (low != INT64_MAX) lowest.push_back({step->index, low});
   }
   return lowest;
+}
+
+// Events of old traces carry no totals: sums of what was allocated and freed stand in for them. They are
+// the totals less an unknown constant, so growth can be had from them, levels cannot.
+std::vector<MemoryEvent> with_relative_totals(std::vector<MemoryEvent> events) {
+  int64_t sum = 0;
+  for (MemoryEvent& m : events) {
+    if (__builtin_add_overflow(sum, m.bytes, &sum)) return {};
+    m.total_allocated = sum;
+  }
+  return events;
 }
 
 // Every peak of a stretch of events stays: of each, the event with the highest allocation.
@@ -75,12 +91,7 @@ void count_allocator_calls(const Facts& facts, Memory& memory) {
   }
 }
 
-void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memory& memory) {
-  // Events of old traces carry no totals, and what was allocated before the trace is not known.
-  std::vector<MemoryEvent> known;
-  for (const MemoryEvent& m : events)
-    if (m.total_allocated >= 0) known.push_back(m);
-  if (known.empty()) return;
+void add_levels(const std::vector<MemoryEvent>& known, Memory& memory) {
   const MemoryEvent* peak = nullptr;
   for (const MemoryEvent& m : known) {
     memory.peak_allocated_bytes = std::max(memory.peak_allocated_bytes.value_or(0), m.total_allocated);
@@ -94,9 +105,20 @@ void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memor
   if (peak != nullptr && peak->total_reserved > 0)
     memory.fragmentation_pct = 100.0 * static_cast<double>(peak->total_reserved - peak->total_allocated) /
                                static_cast<double>(peak->total_reserved);
-  if (facts.get<Steps>().annotated)
-    memory.growth_bytes_per_step = theil_sen(lowest_by_step(facts.get<Steps>(), known));
   memory.timeline = thinned(known);
+}
+
+void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memory& memory) {
+  std::vector<MemoryEvent> known;
+  for (const MemoryEvent& m : events)
+    if (m.total_allocated >= 0) known.push_back(m);
+  const Steps& steps = facts.get<Steps>();
+  if (known.empty()) {
+    known = with_relative_totals(events);
+  } else {
+    add_levels(known, memory);
+  }
+  if (steps.annotated) memory.growth_bytes_per_step = theil_sen(lowest_by_step(steps, known));
 }
 
 }  // namespace

@@ -23,8 +23,8 @@ void overruns(const Trace& trace, std::vector<TraceIssue>& issues) {
   }
   if (count > 0)
     issues.push_back({TraceIssueKind::kOverrun, count,
-                      fmt::format("{} device records last longer than their stream allows: the next one starts before "
-                                  "they end, so device times may be too long",
+                      fmt::format("device records that last beyond the start of the next one on their stream: {}; device "
+                                  "times may be too long",
                                   count)});
 }
 
@@ -46,7 +46,7 @@ void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
   }
   if (without == 0) return;
   issues.push_back({TraceIssueKind::kLaunchWithoutActivity, without,
-                    fmt::format("{} of {} kernel launches have no kernel in the file: the profiler dropped it, or it "
+                    fmt::format("kernel launches without a kernel in the file: {} of {}; the profiler dropped them, or they "
                                 "ran after recording stopped",
                                 without, launches)});
 }
@@ -80,8 +80,8 @@ Quality Quality::compute(const Facts& facts) {
   if (count > 0 && trace.host.size() > 0) {
     quality.unlaunched_pct = all > 0 ? 100.0 * static_cast<double>(time) / static_cast<double>(all) : 0;
     issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
-                      fmt::format("{} device records ({:.1f} % of busy time) have no launching call in the file: "
-                                  "their phase and the cause of gaps before them are not known for certain",
+                      fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); their "
+                                  "phase and the cause of gaps before them are not known for certain",
                                   count, quality.unlaunched_pct)});
   }
   return quality;

@@ -44,8 +44,11 @@ bool has_finding(const Report& report, Severity least) {
   return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& f) { return f.severity >= least; });
 }
 
-Result<Report> make_report_with_progress(const AnalyzeOptions& options) {
-  Progress progress;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+Result<Report> make_report_with_progress(const AnalyzeOptions& options, Progress& progress) {
   const ProgressBar bar(progress, options.progress && stderr_is_terminal());
   return make_report(options, progress);
 }
@@ -56,11 +59,18 @@ Outcome analyze(const Arguments& arguments) {
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Outcome::failed({"no presenter is called " + options->format});
 
-  auto report = make_report_with_progress(*options);
+  Progress progress;
+  auto begin = Clock::now();
+  auto report = make_report_with_progress(*options, progress);
   if (!report) return Outcome::failed(report.error());
   if (!options->quiet && (options->format != "terminal" || !options->output.empty())) say_issues(*report);
 
+  const double made = seconds_since(begin), read = static_cast<double>(progress.read_ns.load()) * 1e-9;
+  begin = Clock::now();
   const std::string text = presenter->write(*report, present_options(*options));
+  if (options->verbose)
+    print_message(fmt::format("profgpu: read and linked in {:.3f} s, analysed in {:.3f} s, presented in {:.3f} s", read,
+                              made - read, seconds_since(begin)));
   auto written = options->output.empty() ? write_stdout(text) : write_file(options->output, text);
   if (!written) return Outcome::failed(written.error());
   if (options->fail_on && has_finding(*report, *options->fail_on)) return {ExitCode::kFindings};

@@ -1,6 +1,7 @@
 #include "cli/make_report.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 
 #include "analyse/analysis.h"
@@ -91,8 +92,10 @@ Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
     progress.done_bytes = done;
     progress.total_bytes = total;
   };
+  const auto begin = std::chrono::steady_clock::now();
   auto inputs = read_inputs(options.paths, import);
   if (!inputs) return inputs.error();
+  progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
 
   progress.stage = "analysing";
   std::vector<std::unique_ptr<Facts>> facts;

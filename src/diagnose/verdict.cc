@@ -101,6 +101,12 @@ std::string verdict(const Evidence& evidence, const std::vector<Finding>& findin
     return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy, idle_cause_words(largest),
                        m.idle_pct(largest), also);
   }
+  // Idle before the first activity and after the last is outside the span that utilization is of.
+  const double of_wall = m.wall_pct(total_length(intersect(m.device().busy, m.measured_time())));
+  if (of_wall < 80 && m.facts().get<Steps>().annotated)
+    return fmt::format("{} between its first and last kernel, but only {:.0f} % of the step: for the rest it had not "
+                       "started or was done; {}.{}",
+                       busy, of_wall, largest_part(m), also);
   if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
   return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
 }

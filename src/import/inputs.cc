@@ -107,19 +107,34 @@ std::string not_successive(const Trace& earlier, const Trace& later) {
   return "";
 }
 
-// A rank for each file: as recorded, else as named, else the next that is free.
+// Whether two files without a rank were written by one process, one after the other.
+bool same_process(const Read& a, const Read& b) {
+  const bool in_order = extent(a.trace).start < extent(b.trace).start;
+  const auto x = processes(a.trace), y = processes(b.trace);
+  return !x.empty() && x == y && not_successive(in_order ? a.trace : b.trace, in_order ? b.trace : a.trace).empty();
+}
+
+// A rank for each file: as recorded, else as named, else that of another window of the same process, else the next that
+// is free.
 void assign_ranks(std::vector<Read>& all) {
   std::set<int> taken;
+  std::vector<Read*> unnamed;
   for (Read& r : all) {
     const int named = rank_in_name(r.source.path);
-    r.source.rank = r.trace.distributed.rank.value_or(all.size() > 1 ? named : std::max(named, 0));
-    if (r.source.rank >= 0) taken.insert(r.source.rank);
+    r.source.rank = r.trace.distributed.rank.value_or(named);
+    if (r.source.rank >= 0) {
+      taken.insert(r.source.rank);
+    } else {
+      unnamed.push_back(&r);
+    }
   }
   int next = 0;
-  for (Read& r : all) {
-    if (r.source.rank >= 0) continue;
+  for (size_t i = 0; i < unnamed.size(); ++i) {
+    for (size_t j = 0; j < i && unnamed[i]->source.rank < 0; ++j)
+      if (same_process(*unnamed[j], *unnamed[i])) unnamed[i]->source.rank = unnamed[j]->source.rank;
+    if (unnamed[i]->source.rank >= 0) continue;
     while (taken.contains(next)) ++next;
-    taken.insert(r.source.rank = next);
+    taken.insert(unnamed[i]->source.rank = next);
   }
 }
 
@@ -184,13 +199,13 @@ Result<Inputs> read_inputs(const std::vector<std::string>& paths, const ImportOp
   std::vector<std::string> left_out;
   if (Status status = read_all(paths, options, all, left_out); !status) return status.error();
   if (all.empty())
-    return Error{fmt::format("{}: no trace in it ({} files, the first: {})", paths.front(), left_out.size(),
+    return Error{fmt::format("{}: no trace in it (files: {}; the first: {})", paths.front(), left_out.size(),
                              left_out.front()),
                  "`profgpu formats` lists what it reads"};
   assign_ranks(all);
   if (!left_out.empty())
     all.front().source.issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(left_out.size()),
-                                         fmt::format("{} files beside it were left out; the first: {}",
+                                         fmt::format("files beside it that were left out: {}; the first: {}",
                                                      left_out.size(), left_out.front())});
   Inputs inputs;
   std::map<int, std::vector<Read*>> by_rank;

@@ -223,16 +223,16 @@ void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
   }
   if (reading_.damaged > 0)
     trace.issues.push_back({TraceIssueKind::kDamaged, reading_.damaged,
-                            fmt::format("{} damaged places in the text were skipped, with the events around them",
+                            fmt::format("damaged places in the text, skipped with the events around them: {}",
                                         reading_.damaged)});
   const auto say = [&](TraceIssueKind kind, std::string_view text) {
     if (auto it = counts.find(kind); it != counts.end() && it->second > 0)
       trace.issues.push_back({kind, it->second, fmt::format(fmt::runtime(text), it->second)});
   };
-  say(TraceIssueKind::kNegativeDuration, "{} records with a negative duration were left out");
-  say(TraceIssueKind::kOutOfRange, "{} records with times or device numbers out of range were left out");
-  say(TraceIssueKind::kInvalidText, "{} names were not valid UTF-8; the bytes that were not are shown as \uFFFD");
-  say(TraceIssueKind::kUnknownRows, "{} rows of kinds that profgpu does not know were left out");
+  say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}");
+  say(TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}");
+  say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD");
+  say(TraceIssueKind::kUnknownRows, "rows left out because profgpu does not know their kind: {}");
 }
 
 Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {

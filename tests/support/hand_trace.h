@@ -1,0 +1,71 @@
+// Small traces written by hand, in microseconds, for tests with numbers that can be checked by eye.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trace/trace_builder.h"
+
+namespace profgpu {
+
+/// Times are microseconds. The step's thread is "main"; device 0, stream 7 unless said otherwise.
+class HandTrace {
+ public:
+  HandTrace& range(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
+    return host(HostKind::kAnnotation, name, start, end, thread, 0);
+  }
+  HandTrace& op(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
+    return host(HostKind::kOp, name, start, end, thread, 0);
+  }
+  HandTrace& call(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
+    return host(HostKind::kRuntime, name, start, end, thread, 0);
+  }
+  /// A launching call and the kernel that it launched.
+  HandTrace& kernel(std::string_view name, int64_t launch, int64_t launch_end, int64_t start, int64_t end,
+                     std::string_view thread = "main", int64_t stream = 7) {
+    host(HostKind::kRuntime, "cudaLaunchKernel", launch, launch_end, thread, ++correlation_);
+    return activity(ActivityKind::kKernel, name, start, end, stream, correlation_);
+  }
+  HandTrace& copy(std::string_view name, int64_t launch, int64_t launch_end, int64_t start, int64_t end) {
+    host(HostKind::kRuntime, "cudaMemcpyAsync", launch, launch_end, "main", ++correlation_);
+    return activity(ActivityKind::kMemcpy, name, start, end, 7, correlation_);
+  }
+  /// A kernel without a launch in the file.
+  HandTrace& orphan(std::string_view name, int64_t start, int64_t end) {
+    return activity(ActivityKind::kKernel, name, start, end, 7, 0);
+  }
+  Trace build() { return builder_.finish(1); }
+
+ private:
+  HandTrace& host(HostKind kind, std::string_view name, int64_t start, int64_t end, std::string_view thread,
+                   uint32_t link) {
+    HostRow row;
+    row.start_ns = start * 1000;
+    row.duration_ns = (end - start) * 1000;
+    row.name = shard_.strings.intern(name);
+    row.thread = static_cast<uint16_t>(shard_.thread("1", thread));
+    row.kind = kind;
+    row.link = link;
+    shard_.host.push_back(row);
+    return *this;
+  }
+  HandTrace& activity(ActivityKind kind, std::string_view name, int64_t start, int64_t end, int64_t stream,
+                       uint32_t correlation) {
+    ActivityRow row;
+    row.start_ns = start * 1000;
+    row.duration_ns = (end - start) * 1000;
+    row.name = shard_.strings.intern(name);
+    row.queue = shard_.queue({0, stream, 1});
+    row.kind = kind;
+    row.correlation = correlation;
+    row.args = shard_.activity_args({});
+    shard_.activity.push_back(row);
+    return *this;
+  }
+
+  TraceBuilder builder_;
+  Shard& shard_ = builder_.shard();
+  uint32_t correlation_ = 0;
+};
+
+}  // namespace profgpu
