@@ -105,7 +105,9 @@ TEST(Replay, TakesOutDataLoading) {
   const Facts facts(trace, {});
   const Replay& replay = facts.get<Replay>();
   EXPECT_EQ(replay.saved_by({}), 0);
-  EXPECT_EQ(replay.saved_by({.host_time = {{0, 40000}, {100000, 140000}, {200000, 240000}}}), 120000);
+  Removal loading;
+  loading.host_time = {{0, 40000}, {100000, 140000}, {200000, 240000}};
+  EXPECT_EQ(replay.saved_by(loading), 120000);
   // Two gaps of 50 us lie between kernels; the first load is before the device's span.
   EXPECT_EQ(replay.saved_by_cause(IdleCause::kDataLoading), 100000);
   EXPECT_EQ(replay.saved_by_cause(IdleCause::kHostBound), 0);

@@ -37,14 +37,22 @@ std::optional<double> theil_sen(const std::vector<StepLevel>& levels) {
   return (*middle + *std::max_element(slopes.begin(), middle)) / 2;
 }
 
-// The lowest allocation within each measured step; a step without events has the level before it.
-std::vector<StepLevel> lowest_by_step(const Steps& steps, const std::vector<MemoryEvent>& events) {
+// The lowest allocation within each measured step; a step without events has the level before it, unless that is from
+// before its window: what happened between windows is not known.
+std::vector<StepLevel> lowest_by_step(const Facts& facts, const std::vector<MemoryEvent>& events) {
+  const std::vector<Interval>& windows = facts.trace().windows;
   std::vector<StepLevel> lowest;
-  for (const Step* step : steps.measured()) {
+  for (const Step* step : facts.get<Steps>().measured()) {
     auto it = std::lower_bound(events.begin(), events.end(), step->start_ns,
                                [](const MemoryEvent& m, int64_t t) { return m.time_ns < t; });
-    int64_t low = it == events.begin() ? INT64_MAX : std::prev(it)->total_allocated;
+    const auto window = std::upper_bound(windows.begin(), windows.end(), step->start_ns,
+                                         [](int64_t t, const Interval& w) { return t < w.start; });
+    const int64_t known_from = window - windows.begin() < 2 ? INT64_MIN : std::prev(window)->start;
+    const bool is_before_known = it != events.begin() && std::prev(it)->time_ns >= known_from;
+    const int64_t before = is_before_known ? std::prev(it)->total_allocated : INT64_MAX;
+    int64_t low = INT64_MAX;
     for (; it != events.end() && it->time_ns < step->interval().end; ++it) low = std::min(low, it->total_allocated);
+    if (low == INT64_MAX) low = before;
     if (low != INT64_MAX) lowest.push_back({step->index, low});
   }
   return lowest;
@@ -112,13 +120,12 @@ void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memor
   std::vector<MemoryEvent> known;
   for (const MemoryEvent& m : events)
     if (m.total_allocated >= 0) known.push_back(m);
-  const Steps& steps = facts.get<Steps>();
-  if (known.empty()) {
-    known = with_relative_totals(events);
-  } else {
+  if (!known.empty()) {
     add_levels(known, memory);
+  } else if (facts.trace().windows.size() == 1) {   // sums do not reach across what was not recorded
+    known = with_relative_totals(events);
   }
-  if (steps.annotated) memory.growth_bytes_per_step = theil_sen(lowest_by_step(steps, known));
+  if (facts.get<Steps>().annotated) memory.growth_bytes_per_step = theil_sen(lowest_by_step(facts, known));
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/support/small_trace.h"
+#include "tests/support/trace_rows.h"
 
 namespace profgpu {
 namespace {
 
-using test::SmallTrace;
+using test::TraceRows;
 
 struct Row {
   int64_t calls, cpu_total, cpu_self, device_total, device_self;
@@ -20,8 +20,8 @@ std::ostream& operator<<(std::ostream& out, const Row& r) {
 
 class OpsTest : public testing::Test {
  protected:
-  void run(SmallTrace& small) {
-    trace_ = small.finish();
+  void run(TraceRows& rows) {
+    trace_ = rows.finish();
     facts_ = std::make_unique<Facts>(trace_, AnalysisOptions{});
     ops_ = &facts_->get<Ops>();
   }
@@ -41,7 +41,7 @@ class OpsTest : public testing::Test {
 };
 
 TEST_F(OpsTest, ChildrenAndCallsAreTakenFromSelfTime) {
-  SmallTrace t;
+  TraceRows t;
   t.op("aten::linear", 0, 100).op("aten::addmm", 10, 60).call("cudaLaunchKernel", 20, 15, 1).kernel("gemm", 50, 200, 1);
   t.op("aten::addmm", 200, 40).call("cudaLaunchKernel", 210, 5, 2).kernel("gemm", 300, 30, 2);
   run(t);
@@ -52,7 +52,7 @@ TEST_F(OpsTest, ChildrenAndCallsAreTakenFromSelfTime) {
 }
 
 TEST_F(OpsTest, AnOnlyChildOfItsParentsNameIsTheSameCall) {
-  SmallTrace t;
+  TraceRows t;
   t.op("aten::add_", 0, 100).op("aten::add_", 10, 50).call("cudaLaunchKernel", 20, 10, 1).kernel("add", 40, 7, 1);
   t.op("aten::add_", 200, 100).op("aten::add_", 210, 20).op("aten::to", 240, 20);   // two children: stays
   run(t);
@@ -61,7 +61,7 @@ TEST_F(OpsTest, AnOnlyChildOfItsParentsNameIsTheSameCall) {
 }
 
 TEST_F(OpsTest, StepsAreOneRowAndWhatTheProfilerHidesIsNone) {
-  SmallTrace t;
+  TraceRows t;
   t.annotation("ProfilerStep#3", 0, 100).op("aten::is_leaf", 10, 30).op("aten::mm", 50, 10);
   t.annotation("ProfilerStep#4", 100, 100);
   run(t);
@@ -71,7 +71,7 @@ TEST_F(OpsTest, StepsAreOneRowAndWhatTheProfilerHidesIsNone) {
 }
 
 TEST_F(OpsTest, AnAnnotationIsARowOfItsOwnAndOwnsOnlyWhatNoOpLaunched) {
-  SmallTrace t;
+  TraceRows t;
   t.annotation("mine", 0, 100).op("aten::mm", 10, 30).call("cudaLaunchKernel", 20, 5, 1).kernel("gemm", 30, 11, 1);
   t.call("cudaLaunchKernel", 60, 5, 2).kernel("custom", 70, 13, 2);
   t.op("aten::mm", 200, 50).annotation("aten::mm", 210, 20).op("aten::t", 215, 5);
@@ -88,7 +88,7 @@ TEST_F(OpsTest, AnAnnotationIsARowOfItsOwnAndOwnsOnlyWhatNoOpLaunched) {
 }
 
 TEST_F(OpsTest, PythonFramesChangeNothing) {
-  SmallTrace t;
+  TraceRows t;
   t.annotation("step", 0, 100).python("train.py(3): step", 1, 120).op("aten::mm", 10, 30).python("nn.Module", 12, 5);
   run(t);
   EXPECT_EQ(row("step", true), (Row{1, 100, 70, 0, 0}));   // the frame that outlasts it does not come between
@@ -97,7 +97,7 @@ TEST_F(OpsTest, PythonFramesChangeNothing) {
 }
 
 TEST_F(OpsTest, ThreadsDoNotNestAndPartialOverlapIsNoChild) {
-  SmallTrace t;
+  TraceRows t;
   t.op("a", 0, 100, "1").op("b", 10, 20, "2").op("c", 90, 20, "1").op("d", 100, 5, "1").op("e", 150, 0, "1");
   run(t);
   EXPECT_EQ(row("a"), (Row{1, 100, 100, 0, 0}));
@@ -106,7 +106,7 @@ TEST_F(OpsTest, ThreadsDoNotNestAndPartialOverlapIsNoChild) {
 }
 
 TEST_F(OpsTest, GraphReplaysCountAllTheirKernels) {
-  SmallTrace t;
+  TraceRows t;
   t.op("replay", 0, 100).call("cudaGraphLaunch", 10, 5, 9);
   for (int i = 0; i < 4; ++i) t.kernel("k", 100 + 10 * i, 10, 9);
   t.flops(0);
@@ -115,7 +115,7 @@ TEST_F(OpsTest, GraphReplaysCountAllTheirKernels) {
 }
 
 TEST_F(OpsTest, FlopsAreSummedAndOrderIsBySelfTimeThenName) {
-  SmallTrace t;
+  TraceRows t;
   t.op("z", 0, 10).flops(5).op("z", 20, 10).flops(7).op("b", 40, 30).op("a", 80, 30);
   run(t);
   EXPECT_EQ(find("z")->flops, 12u);
@@ -125,7 +125,7 @@ TEST_F(OpsTest, FlopsAreSummedAndOrderIsBySelfTimeThenName) {
 }
 
 TEST_F(OpsTest, AnEmptyTraceHasNoRows) {
-  SmallTrace t;
+  TraceRows t;
   run(t);
   EXPECT_TRUE(ops_->rows.empty());
 }

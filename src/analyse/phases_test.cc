@@ -113,7 +113,9 @@ TEST(Steps, FromRangesByNameElseTheWholeTrace) {
   HandTrace own;
   own.range("train epoch=0 it=7", 0, 50).range("train epoch=0 it=8", 50, 100);
   const Trace c = own.build();
-  const Facts by_pattern(c, {.step_pattern = "^train .* it=[0-9]+$"});
+  AnalysisOptions options;
+  options.step_pattern = "^train .* it=[0-9]+$";
+  const Facts by_pattern(c, options);
   EXPECT_EQ(by_pattern.get<Steps>().steps.size(), 2U);
 }
 

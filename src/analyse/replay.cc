@@ -19,6 +19,7 @@ constexpr int64_t kWaitCallNs = 5'000;
 // A start later than this after launch and stream is taken to wait for another stream.
 constexpr int64_t kUnexplainedNs = 10'000;
 constexpr uint32_t kNoRow = UINT32_MAX;
+constexpr int64_t kNever = INT64_MIN / 2;   // far enough from INT64_MIN to subtract from
 
 enum class EventKind : uint8_t { kLaunch, kWaitStart, kActivity, kWaitEnd };
 
@@ -72,11 +73,11 @@ std::vector<Start> find_starts(const Trace& trace) {
       Start& s = starts[i];
       const int64_t start = a.start_ns[i];
       s.before = last[a.queue[i]];
-      int64_t ready = INT64_MIN;
+      int64_t ready = kNever;
       if (s.before != kNoRow) ready = a.end_ns(ActivityId(s.before));
-      int64_t launched = INT64_MIN;
+      int64_t launched = kNever;
       if (s.launch != kNoRow) launched = trace.host.start_ns[trace.launching[s.launch].value];
-      if (launched > start) s.launch = kNoRow, launched = INT64_MIN;  // clocks that disagree
+      if (launched > start) s.launch = kNoRow, launched = kNever;  // clocks that disagree
       if (start - std::max(ready, launched) > kUnexplainedNs) {
         // The latest end on another stream that is close enough to have released it.
         int64_t latest = start - kUnexplainedNs;
@@ -86,10 +87,10 @@ std::vector<Start> find_starts(const Trace& trace) {
           if (end <= start && end >= latest) s.other = last[q], latest = end;
         }
       }
-      const int64_t other = s.other == kNoRow ? INT64_MIN : a.end_ns(ActivityId(s.other));
+      const int64_t other = s.other == kNoRow ? kNever : a.end_ns(ActivityId(s.other));
       const int64_t held = std::max({ready, launched, other});
       const auto delay = [&](int64_t from, int64_t least) {
-        if (from == INT64_MIN) return int64_t{0};
+        if (from == kNever) return int64_t{0};
         return from == held ? start - from : std::min(start - from, least);
       };
       s.launch_delay = delay(launched, kLaunchNs);

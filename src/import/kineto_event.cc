@@ -259,8 +259,9 @@ void KinetoEvents::add(const Fields& f, Arguments& a) {
   }
   const auto start = nanoseconds_from_micros(f.time);
   const auto duration = f.duration.empty() ? std::optional<int64_t>(0) : nanoseconds_from_micros(f.duration);
-  constexpr int64_t kLimit = INT64_MAX / 2;
-  const bool in_range = start && duration && *start < kLimit && *start > -kLimit && *duration < kLimit;
+  // Within these, differences of times and sums of durations cannot overflow: the year 2043 in Unix time, 13 days.
+  constexpr int64_t kLatest = INT64_MAX / 4, kLongest = int64_t{1} << 50;
+  const bool in_range = start && duration && *start < kLatest && *start > -kLatest && *duration < kLongest;
   switch (f.phase) {
     case 'X':
       if (!in_range) {

@@ -85,7 +85,9 @@ void read_kineto_field(string_view key, string_view raw, Trace& trace) {
     unwrapped(raw, [&](JsonReader& r) { read_distributed(r, trace); });
   } else if (key == "baseTimeNanoseconds") {
     unwrapped(raw, [&](JsonReader& r) {
-      if (const auto value = whole_number(text_of(r))) trace.base_time_ns = *value;
+      // A time that added to a trace's own cannot overflow; see kLatest in kineto_event.cc.
+      const auto value = whole_number(text_of(r));
+      if (value && *value >= 0 && *value < INT64_MAX / 4) trace.base_time_ns = *value;
     });
   } else if (raw.size() <= kLongestKept) {
     unwrapped(raw, [&](JsonReader& r) {

@@ -59,7 +59,7 @@ StringId StringPool::intern(std::string_view text) {
   size_t i = hash & mask;
   for (; slots_[i] != 0; i = (i + 1) & mask) {
     const Text& t = texts_[slots_[i] - 1];
-    if (t.hash == hash && t.size == text.size() && std::memcmp(t.data, text.data(), text.size()) == 0)
+    if (t.hash == hash && std::string_view(t.data, t.size) == text)
       return StringId(slots_[i] - 1);
   }
   texts_.push_back({store(text), static_cast<uint32_t>(text.size()), hash});

@@ -1,5 +1,5 @@
-// The JSON reader against rapidjson: what rapidjson takes, the reader takes and sees the same extent of.
-#include <rapidjson/document.h>
+// The JSON reader against simdjson: what simdjson takes, the reader takes and sees the same extent of.
+#include <simdjson.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -11,9 +11,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace profgpu;
   std::string text(reinterpret_cast<const char*>(data), size);
-  rapidjson::Document document;
-  document.Parse<rapidjson::kParseIterativeFlag>(text.data(), size);
-  const bool valid = !document.HasParseError();
+  simdjson::dom::parser parser;
+  const bool valid = parser.parse(text.data(), size).error() == simdjson::SUCCESS;
   (void)scaled_decimal(text, 3);
   int64_t replaced = 0;
   (void)unescaped({text, true, true}, replaced);
