@@ -181,11 +181,16 @@ Names Names::compute(const Facts& facts) {
   names.call.resize(n, CallKind::kOther);
   names.communication.resize(n);
   names.autograd.resize(n);
+  // Most strings name neither (shapes, arguments), and few name both.
+  std::vector<bool> on_host(n), on_device(n);
+  for (const StringId name : facts.trace().host.name) on_host[name.value] = true;
+  for (const StringId name : facts.trace().activity.name) on_device[name.value] = true;
   for (size_t i = 0; i < n; ++i) {
     const string_view text = strings[StringId(i)];
+    if (on_device[i]) names.communication[i] = is_communication_kernel(text);
+    if (!on_host[i]) continue;
     names.phase[i] = phase_of_range(text);
     names.call[i] = call_kind(text);
-    names.communication[i] = is_communication_kernel(text);
     names.autograd[i] = is_autograd_op(text);
   }
   return names;

@@ -1,4 +1,6 @@
 // Sections about work: kernels, ops, launches, collectives, memory.
+#include <cmath>
+
 #include "analyse/analysis.h"
 #include "analyse/collectives.h"
 #include "analyse/kernels.h"
@@ -18,6 +20,10 @@ std::string_view work_name(WorkKind kind) {
   return "memory";
 }
 
+// Nanoseconds are whole in a report.
+int64_t whole(double ns) { return std::llround(ns); }
+Value whole(const std::optional<double>& ns) { return ns ? Value(whole(*ns)) : Value(); }
+
 Value show_kernels(const Facts& facts) {
   const Trace& trace = facts.trace();
   Table t;
@@ -26,7 +32,8 @@ Value show_kernels(const Facts& facts) {
   for (const KernelRow& k : facts.get<Kernels>().rows) {
     const std::string_view name = trace.strings[k.name];
     t.rows.push_back({k.device, name, short_kernel_name(name), work_name(k.kind), kernel_category_name(k.category),
-                      k.count, k.total_ns, k.mean_ns, k.min_ns, k.median_ns, k.p95_ns, k.max_ns, k.stddev_ns,
+                      k.count, k.total_ns, whole(k.mean_ns), k.min_ns, whole(k.median_ns), whole(k.p95_ns), k.max_ns,
+                      whole(k.stddev_ns),
                       k.kernel_pct, k.tensor_cores});
   }
   return t;
@@ -46,8 +53,8 @@ Value show_launch(const Facts& facts) {
   const Launch& l = facts.get<Launch>();
   Record r;
   r.add("launches", l.launches)
-      .add("median_latency_ns", l.median_latency_ns)
-      .add("p95_latency_ns", l.p95_latency_ns)
+      .add("median_latency_ns", whole(l.median_latency_ns))
+      .add("p95_latency_ns", whole(l.p95_latency_ns))
       .add("short_kernels", l.short_kernels)
       .add("short_kernel_pct", l.short_kernel_pct)
       .add("median_queue_depth", l.median_queue_depth);
