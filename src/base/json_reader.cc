@@ -109,8 +109,31 @@ bool JsonReader::skip_value(int depth) {
     return scalar(ignored);
   }
   if (depth >= kJsonMaxDepth) return false;
+  if (c == '[' && skip_plain_array()) return true;
   if (c == '{') return read_object(*this, [&](std::string_view) { return skip_value(depth + 1); });
   return read_array(*this, [&] { return skip_value(depth + 1); });
+}
+
+// Shapes and strides: arrays of arrays of numbers. Only brackets matter; commas are not checked.
+bool JsonReader::skip_plain_array() {
+  constexpr int kDeepest = 8;
+  int depth = 0;
+  for (const char* p = at_; p < end_; ++p) {
+    switch (*p) {
+      case '[':
+        if (++depth > kDeepest) return false;
+        break;
+      case ']':
+        if (--depth > 0) break;
+        at_ = p + 1;
+        return true;
+      case '"':
+      case '{':
+      case '}': return false;
+      default: break;
+    }
+  }
+  return false;
 }
 
 std::string unescaped(const JsonString& token, int64_t& replaced) {

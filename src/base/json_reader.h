@@ -61,6 +61,8 @@ class JsonReader {
  private:
   static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
   bool skip_value(int depth);
+  /// Consumes an array that holds neither strings nor objects; else false, and the reader stays where it is.
+  bool skip_plain_array();
   bool cut() {
     cut_ = true;
     return false;

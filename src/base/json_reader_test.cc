@@ -42,7 +42,7 @@ TEST(JsonReader, TellsCutTextFromMalformedText) {
     EXPECT_FALSE(reader.skip_value()) << cut;
     EXPECT_TRUE(reader.at_end()) << cut;
   }
-  for (const char* bad : {"{1:2} ", "[1 2] ", "{\"a\" 1} ", "[}", "{]", "] "}) {
+  for (const char* bad : {"{1:2} ", "[\"a\" 2] ", "{\"a\" 1} ", "[}", "{]", "] "}) {
     const Padded text(bad);
     JsonReader reader = text.reader();
     EXPECT_FALSE(reader.skip_value()) << bad;

@@ -3,6 +3,7 @@
 #include <regex.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "cli/suggestion.h"
 #include "diagnose/rule.h"
@@ -39,7 +40,8 @@ Status read_threshold(const std::string& text, AnalyzeOptions& options) {
   const size_t equals = text.find('=');
   const std::string rule = text.substr(0, equals);
   double value = 0;
-  if (equals == std::string::npos || !parse_number(std::string_view(text).substr(equals + 1), value))
+  if (equals == std::string::npos || !parse_number(std::string_view(text).substr(equals + 1), value) ||
+      !std::isfinite(value))
     return Error{"--threshold takes RULE=NUMBER, not \"" + text + "\"", "--threshold host-bound-launches=15"};
   if (!find_rule(rule)) {
     std::vector<std::string> ids;

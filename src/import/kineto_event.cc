@@ -217,7 +217,7 @@ bool KinetoEvents::read_argument(JsonReader& reader, string_view key, EventClass
                                     {"Process Group Ranks", &Arguments::ranks}};
   const auto number = [&](const auto& table) -> string_view* {
     for (const Number& n : table)
-      if (n.key == key) return &(a.*n.field);
+      if (n.key.size() == key.size() && n.key.front() == key.front() && n.key == key) return &(a.*n.field);
     return nullptr;
   };
   string_view* field = nullptr;

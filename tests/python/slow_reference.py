@@ -437,10 +437,13 @@ def launch(windows):
 
 # --- comparison -------------------------------------------------------------------------------------------------------
 
-def near(a, b):
-    if a is None or b is None or isinstance(a, str):
-        return a == b
-    return abs(a - b) <= 1e-6 * max(1, abs(a), abs(b))
+def near(got, want, whole=False):
+    """Whole: nanoseconds, exact; a mean or a percentile between two of them is rounded to the nearest."""
+    if got is None or want is None or isinstance(want, (str, bool)) or isinstance(got, str):
+        return got == want
+    if whole:
+        return isinstance(got, int) and (got == want if isinstance(want, int) else abs(got - want) <= 0.5 + 1e-9 * abs(want))
+    return abs(got - want) <= 1e-6 * max(1, abs(got), abs(want))
 
 
 def differences(rank, windows):
@@ -453,8 +456,7 @@ def differences(rank, windows):
 
     def alike(what, got, want):
         for key, value in want.items():
-            ok = got.get(key) == value if key.endswith('_ns') and isinstance(value, int) else near(got.get(key), value)
-            if not ok:
+            if not near(got.get(key), value, whole=key.endswith('_ns')):
                 out.append(f'{what} {key}: {got.get(key)}, want {value}')
 
     want = devices(windows)

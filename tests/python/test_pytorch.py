@@ -5,7 +5,6 @@ the trace or the table does not hold them: Python frames (rows of key_averages w
 around them, so the expected table is built without them) and the `[memory]` rows that profile_memory adds.
 """
 import glob
-import json
 import os
 import socket
 import subprocess
@@ -221,7 +220,8 @@ JOB = textwrap.dedent('''
             model(torch.randn(8, 64)).sum().backward()
             opt.step()
             p.step()
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)   # gloo's own tear-down aborts now and then, when the other rank is gone first
 ''')
 
 
@@ -256,6 +256,4 @@ def test_two_ranks_with_torchrun(name, analyze, check, tmp_path):
     assert list(document['cluster']['step_mean_ns_by_rank']) == ['0', '1']
     for rank in document['ranks']:
         assert [s['index'] for s in rank['steps']] == [2, 3, 4]
-        assert any(c['name'] == 'allreduce' and c['group_size'] == 2 for c in rank['collectives']) or rank['collectives'] == []
-    calls = {o['name'] for o in document['ranks'][0]['ops']}
-    assert 'gloo:all_reduce' in calls or 'c10d::allreduce_' in calls, json.dumps(sorted(calls))
+        assert 'gloo:all_reduce' in {o['name'] for o in rank['ops']}

@@ -1,0 +1,49 @@
+// Where the time of one analysis goes: prints JSON with seconds for reading, linking, analysing, diagnosing and presenting, and the
+// size of the trace in memory. Reading ends when the importer has asked for its last piece of the file; what follows is linking.
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "analyse/analysis.h"
+#include "diagnose/rule.h"
+#include "import/importer.h"
+#include "present/registry.h"
+
+using Clock = std::chrono::steady_clock;
+
+static double seconds(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+
+int main(int count, char** words) {
+  if (count < 2) return std::fprintf(stderr, "usage: stages TRACE [THREADS]\n"), 2;
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point last_piece = begin;
+  profgpu::ImportOptions options;
+  options.threads = count > 2 ? std::atoi(words[2]) : 0;
+  options.progress = [&](int64_t, int64_t) { last_piece = Clock::now(); };
+  auto imported = profgpu::import_file(words[1], options);
+  if (!imported) return std::fprintf(stderr, "stages: %s\n", imported.error().message.c_str()), 1;
+  const Clock::time_point linked = Clock::now();
+
+  const profgpu::Facts facts(imported->trace, {});
+  profgpu::Report report;
+  profgpu::RankReport& rank = report.ranks.emplace_back();
+  for (const profgpu::Analysis* a : profgpu::analyses())
+    rank.sections.push_back({std::string(a->name), std::string(a->title), a->show(facts)});
+  const Clock::time_point analysed = Clock::now();
+
+  profgpu::Evidence evidence;
+  evidence.ranks.push_back({0, &facts});
+  report.findings = profgpu::diagnose(evidence);
+  report.checklist = profgpu::checklist(evidence, report.findings);
+  report.verdict = profgpu::verdict(evidence, report.findings);
+  const Clock::time_point diagnosed = Clock::now();
+
+  const std::string text = profgpu::presenters().front()->write(report, {});
+  const Clock::time_point presented = Clock::now();
+  fmt::print("{{\"events\": {}, \"trace_bytes\": {}, \"read_s\": {:.6f}, \"link_s\": {:.6f}, \"analyse_s\": {:.6f}, "
+             "\"diagnose_s\": {:.6f}, \"present_s\": {:.6f}, \"report_bytes\": {}}}\n",
+             imported->trace.events, imported->trace.memory_bytes(), seconds(begin, last_piece), seconds(last_piece, linked),
+             seconds(linked, analysed), seconds(analysed, diagnosed), seconds(diagnosed, presented), text.size());
+}
