@@ -222,19 +222,38 @@ void nest(Trace& trace) {
   }
 }
 
-void build_host(const Rows& rows, Trace& trace) {
+// Runs both, side by side where there are threads for it.
+template <class A, class B>
+void both(int threads, A&& a, B&& b) {
+  if (threads < 2) {
+    a();
+    b();
+    return;
+  }
+  std::thread other(b);
+  a();
+  other.join();
+}
+
+void build_host(const Rows& rows, Trace& trace, int threads) {
   const std::vector<uint32_t> order = sorted_host(rows, trace);
   HostTable& h = trace.host;
-  fill(h.start_ns, order, [&](uint32_t p) { return rows.host(p).start_ns; });
-  fill(h.duration_ns, order, [&](uint32_t p) { return rows.host(p).duration_ns; });
-  fill(h.name, order, [&](uint32_t p) { return rows.strings[Rows::shard_of(p)][rows.host(p).name.value]; });
-  fill(h.thread, order, [&](uint32_t p) { return ThreadId(rows.threads[Rows::shard_of(p)][rows.host(p).thread]); });
-  fill(h.kind, order, [&](uint32_t p) { return rows.host(p).kind; });
-  fill(h.link, order, [&](uint32_t p) { return rows.host(p).link; });
-  fill(h.args, order, [&](uint32_t p) {
-    const uint32_t args = rows.host(p).args;
-    return args == UINT32_MAX ? OpArgsId() : OpArgsId(rows.op_args_base[Rows::shard_of(p)] + args);
-  });
+  const auto times = [&] {
+    fill(h.start_ns, order, [&](uint32_t p) { return rows.host(p).start_ns; });
+    fill(h.duration_ns, order, [&](uint32_t p) { return rows.host(p).duration_ns; });
+    nest(trace);
+  };
+  const auto others = [&] {
+    fill(h.name, order, [&](uint32_t p) { return rows.strings[Rows::shard_of(p)][rows.host(p).name.value]; });
+    fill(h.thread, order, [&](uint32_t p) { return ThreadId(rows.threads[Rows::shard_of(p)][rows.host(p).thread]); });
+    fill(h.kind, order, [&](uint32_t p) { return rows.host(p).kind; });
+    fill(h.link, order, [&](uint32_t p) { return rows.host(p).link; });
+    fill(h.args, order, [&](uint32_t p) {
+      const uint32_t args = rows.host(p).args;
+      return args == UINT32_MAX ? OpArgsId() : OpArgsId(rows.op_args_base[Rows::shard_of(p)] + args);
+    });
+  };
+  both(threads, times, others);
   for (size_t i = 0; i < order.size(); ++i) {
     const auto& described = rows.shards[Rows::shard_of(order[i])].host_collectives;
     if (described.empty()) continue;
@@ -242,7 +261,6 @@ void build_host(const Rows& rows, Trace& trace) {
     if (it != described.end() && it->first == Rows::row_of(order[i]))
       trace.collectives[rows.collectives_base[Rows::shard_of(order[i])] + it->second].host = HostId(i);
   }
-  nest(trace);
 }
 
 void build_activity(const Rows& rows, Trace& trace) {
@@ -323,14 +341,7 @@ Trace TraceBuilder::finish(int threads) {
     for (Shard& shard : shards_) shard.activity.clear();
     sort_small_tables(trace_);
   };
-  if (threads > 1) {
-    std::thread other(activity);
-    build_host(rows, trace_);
-    other.join();
-  } else {
-    activity();
-    build_host(rows, trace_);
-  }
+  both(threads, [&] { build_host(rows, trace_, threads); }, activity);
   shards_.clear();
   link(trace_, flows);
   return std::move(trace_);
