@@ -12,6 +12,10 @@ add_link_options(-Wl,--gc-sections -Wl,--as-needed)
 if(PROFGPU_WERROR)
   add_compile_options(-Werror)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # libstdc++ 12's own stable_sort uses a function that it marks deprecated.
+  add_compile_options(-Wno-deprecated-declarations)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these two in its own std::string and std::optional once sanitizers or -O2 inline them.
   add_compile_options(-Wno-restrict -Wno-maybe-uninitialized)
