@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyse/names.h"
+#include "analyse/statistics.h"
 #include "analyse/steps.h"
 
 namespace profgpu {
@@ -16,26 +17,7 @@ constexpr size_t kMostSlopeSteps = 1000;
 // kind that are device memory for certain.
 bool is_device_memory(const MemoryEvent& m) { return m.device_type == 1 || m.device_type == 6; }
 
-struct StepLevel {
-  int64_t step = 0;   ///< its number
-  int64_t bytes = 0;
-};
-
-/// Median of the slopes between all pairs of points (Theil 1950, Sen 1968), bytes a step.
-std::optional<double> theil_sen(const std::vector<StepLevel>& levels) {
-  const size_t stride = levels.size() / kMostSlopeSteps + 1;
-  std::vector<double> slopes;
-  for (size_t i = 0; i < levels.size(); i += stride)
-    for (size_t j = i + stride; j < levels.size(); j += stride)
-      if (levels[j].step > levels[i].step)
-        slopes.push_back(static_cast<double>(levels[j].bytes - levels[i].bytes) /
-                         static_cast<double>(levels[j].step - levels[i].step));
-  if (slopes.empty()) return std::nullopt;
-  const auto middle = slopes.begin() + static_cast<int64_t>(slopes.size() / 2);
-  std::nth_element(slopes.begin(), middle, slopes.end());
-  if (slopes.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(slopes.begin(), middle)) / 2;
-}
+using StepLevel = std::pair<double, double>;   // a step's number, bytes
 
 // The lowest allocation within each measured step; a step without events has the level before it, unless that is from
 // before its window: what happened between windows is not known.
@@ -53,9 +35,16 @@ std::vector<StepLevel> lowest_by_step(const Facts& facts, const std::vector<Memo
     int64_t low = INT64_MAX;
     for (; it != events.end() && it->time_ns < step->interval().end; ++it) low = std::min(low, it->total_allocated);
     if (low == INT64_MAX) low = before;
-    if (low != INT64_MAX) lowest.push_back({step->index, low});
+    if (low != INT64_MAX) lowest.emplace_back(step->index, low);
   }
   return lowest;
+}
+
+// Pairs grow with the square of the steps; a thousand steps say as much as all.
+std::vector<StepLevel> thinned(const std::vector<StepLevel>& levels) {
+  std::vector<StepLevel> out;
+  for (size_t i = 0; i < levels.size(); i += levels.size() / kMostSlopeSteps + 1) out.push_back(levels[i]);
+  return out;
 }
 
 // Events of old traces carry no totals: sums of what was allocated and freed stand in for them. They are
@@ -125,7 +114,7 @@ void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memor
   } else if (facts.trace().windows.size() == 1) {   // sums do not reach across what was not recorded
     known = with_relative_totals(events);
   }
-  if (facts.get<Steps>().annotated) memory.growth_bytes_per_step = theil_sen(lowest_by_step(facts, known));
+  if (facts.get<Steps>().annotated) memory.growth_bytes_per_step = theil_sen_slope(thinned(lowest_by_step(facts, known)));
 }
 
 }  // namespace

@@ -30,4 +30,17 @@ double standard_deviation(const std::vector<int64_t>& values) {
   return std::sqrt(sum / (n - 1));
 }
 
+std::optional<double> theil_sen_slope(const std::vector<std::pair<double, double>>& points) {
+  std::vector<double> slopes;
+  for (size_t i = 0; i < points.size(); ++i)
+    for (size_t j = i + 1; j < points.size(); ++j)
+      if (points[j].first > points[i].first)
+        slopes.push_back((points[j].second - points[i].second) / (points[j].first - points[i].first));
+  if (slopes.empty()) return std::nullopt;
+  const auto middle = slopes.begin() + static_cast<ptrdiff_t>(slopes.size() / 2);
+  std::nth_element(slopes.begin(), middle, slopes.end());
+  if (slopes.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(slopes.begin(), middle)) / 2;
+}
+
 }  // namespace profgpu

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace profgpu {
@@ -13,5 +14,9 @@ std::optional<double> percentile(std::vector<int64_t> values, double q);
 double percentile_of_sorted(const std::vector<int64_t>& sorted, double q);
 /// The sample's (n - 1); 0 for fewer than two values.
 double standard_deviation(const std::vector<int64_t>& values);
+
+/// Median of the slopes between all pairs of points (x, y) (Theil 1950, Sen 1968); nullopt for fewer than two different x.
+/// Points must be sorted by x.
+std::optional<double> theil_sen_slope(const std::vector<std::pair<double, double>>& points);
 
 }  // namespace profgpu

@@ -1,0 +1,348 @@
+#include "analyse/telemetry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analyse/series_statistics.h"
+#include "analyse/statistics.h"
+#include "analyse/time_bins.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kTraceColumns = 40, kGrowthParts = 32;
+// A node's worth; what a fork bomb leaves beyond it is not remembered one by one.
+constexpr size_t kMostProcesses = 512;
+// Power sensors are read about ten times a second on every NVIDIA device since Volta.
+constexpr int64_t kPowerUpdate = 100'000'000;
+
+// How much a counter grew. Going back is a reset (the driver was loaded again) or a wrap: what it shows since counts.
+class Growth {
+ public:
+  void add(double value) {
+    if (last_) {
+      if (value >= *last_) grown_ += value - *last_;
+      else if (value < *last_ / 2) grown_ += value, went_back_ = true;
+    }
+    if (!last_ || value > *last_ || value < *last_ / 2) last_ = value;
+    ++samples_;
+  }
+  [[nodiscard]] std::optional<double> grown() const { return samples_ > 1 ? std::optional(grown_) : std::nullopt; }
+  [[nodiscard]] bool went_back() const { return went_back_; }
+
+ private:
+  std::optional<double> last_;
+  double grown_ = 0;
+  int64_t samples_ = 0;
+  bool went_back_ = false;
+};
+
+struct Reason {
+  Metric counter;
+  ClockReason bit;
+};
+constexpr Reason kReasons[] = {
+    {Metric::kThrottlePower, ClockReason::kSwPowerCap},
+    {Metric::kThrottleSwThermal, ClockReason::kSwThermal},
+    {Metric::kThrottleHwThermal, ClockReason::kHwThermal},
+    {Metric::kThrottleHwPowerBrake, ClockReason::kHwPowerBrake},
+    {Metric::kThrottleSyncBoost, ClockReason::kSyncBoost},
+};
+
+std::string words_of(ClockReason reason, bool words) {
+  for (const ClockReasonInfo& r : clock_reasons())
+    if (r.reason == reason) return std::string(words ? r.words : r.name);
+  return {};
+}
+
+}  // namespace
+
+const SeriesSummary* DeviceTelemetry::find(Metric metric) const {
+  auto it = series.find(metric);
+  return it == series.end() ? nullptr : &it->second;
+}
+
+std::optional<double> DeviceTelemetry::limit(Metric metric) const {
+  if (auto it = constants.find(metric); it != constants.end()) return it->second;
+  if (auto value = device.constant(metric)) return value;
+  const SeriesSummary* s = find(metric);
+  return s ? s->last : std::nullopt;
+}
+
+struct TelemetryCollector::Impl {
+  Impl(DeviceInfo d, int64_t interval, int64_t warmup)
+      : device(std::move(d)), interval_ns(interval), warmup_ns(warmup) {}
+
+  void add_sample(const Sample& sample);
+  void add_process(const ProcessSample& process, int64_t time_ns);
+  void held(Metric metric, const Held& h);
+  void begin(int64_t time_ns);
+  void tick(int64_t time_ns);
+  void show_series(DeviceTelemetry& out) const;
+  void show_energy(DeviceTelemetry& out) const;
+  void show_throttle(DeviceTelemetry& out) const;
+  void show_course(DeviceTelemetry& out) const;
+  [[nodiscard]] std::optional<double> sampled_throttle_ns(ClockReason bit) const;
+
+  DeviceInfo device;
+  int64_t interval_ns, warmup_ns;
+  int64_t first_ns = 0, last_ns = 0, from_ns = 0, ticks = 0;
+  std::map<Metric, SeriesStatistics> series;
+  std::map<Metric, Growth> counters;
+  std::map<Metric, double> constants;
+  LevelHistogram levels;
+  std::optional<TimeBins> utilization, memory;
+  std::map<uint32_t, double> reason_ns;   // time that each bit of the clock event reasons was set
+  double reasons_watched_ns = 0;
+  std::map<int64_t, ProcessTelemetry> processes;
+};
+
+void TelemetryCollector::Impl::begin(int64_t time_ns) {
+  if (first_ns != 0) return;
+  first_ns = last_ns = time_ns;
+  from_ns = time_ns + warmup_ns;
+}
+
+void TelemetryCollector::Impl::tick(int64_t time_ns) {
+  begin(time_ns);
+  last_ns = std::max(last_ns, time_ns);
+  ticks += time_ns >= from_ns;
+}
+
+void TelemetryCollector::Impl::held(Metric metric, const Held& h) {
+  if (metric == Metric::kUtilization) {
+    levels.add(h);
+    if (!utilization) utilization.emplace(from_ns, interval_ns);
+    utilization->add(h.from_ns, h.to_ns, h.value);
+  } else if (metric == Metric::kMemoryUsed) {
+    if (!memory) memory.emplace(from_ns, interval_ns);
+    memory->add(h.from_ns, h.to_ns, h.value);
+  } else if (metric == Metric::kClockEventReasons) {
+    reasons_watched_ns += h.ns();
+    for (const ClockReasonInfo& r : clock_reasons())
+      if (static_cast<uint64_t>(h.value) & static_cast<uint32_t>(r.reason)) reason_ns[static_cast<uint32_t>(r.reason)] += h.ns();
+  }
+}
+
+void TelemetryCollector::Impl::add_sample(const Sample& sample) {
+  if (!std::isfinite(sample.value)) return;
+  const MetricKind kind = metric_info(sample.metric).kind;
+  if (kind == MetricKind::kConstant) {
+    constants[sample.metric] = sample.value;
+  } else if (sample.time_ns >= from_ns) {
+    if (kind == MetricKind::kCounter) {
+      counters[sample.metric].add(sample.value);
+    } else {
+      auto [it, is_new] = series.try_emplace(sample.metric, interval_ns);
+      if (auto before = it->second.add(sample.time_ns, sample.value)) held(sample.metric, *before);
+    }
+  }
+}
+
+void TelemetryCollector::Impl::add_process(const ProcessSample& p, int64_t time_ns) {
+  auto it = processes.find(p.pid);
+  if (it == processes.end()) {
+    if (processes.size() >= kMostProcesses) return;
+    it = processes.emplace(p.pid, ProcessTelemetry{}).first;
+    it->second.first_ns = time_ns;
+  }
+  ProcessTelemetry& t = it->second;
+  const std::string name = p.name.empty() ? t.process.name : p.name;
+  t.process = p;
+  t.process.name = name;
+  t.last_ns = time_ns;
+  if (p.memory_bytes) t.memory_peak_bytes = std::max(t.memory_peak_bytes.value_or(0), *p.memory_bytes);
+  if (p.utilization_pct) t.utilization_max_pct = std::max(t.utilization_max_pct.value_or(0), *p.utilization_pct);
+}
+
+void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
+  for (const auto& [metric, s] : series) out.series.emplace(metric, s.summary());
+  for (const auto& [metric, c] : counters) {
+    if (auto grown = c.grown()) out.grown.emplace(metric, *grown);
+    if (c.went_back())
+      out.notes.push_back(fmt::format("{} went back: the driver was reset, or the counter wrapped; what it showed since is counted",
+                                      metric_info(metric).name));
+  }
+  LevelHistogram all = levels;
+  double unit_ns = 0;
+  if (auto it = series.find(Metric::kUtilization); it != series.end())
+    if (auto last = it->second.last()) {
+      all.add(*last);
+      unit_ns = last->ns();
+    }
+  out.utilization_p5 = all.percentile(0.05, unit_ns);
+  out.utilization_p50 = all.percentile(0.5, unit_ns);
+  out.utilization_p95 = all.percentile(0.95, unit_ns);
+  out.utilization_p99 = all.percentile(0.99, unit_ns);
+  out.idle_pct = all.idle_pct();
+  out.active_pct = all.active_pct();
+  if (all.total_ns() > 0) out.busy_ns = std::llround(all.busy_ns());
+}
+
+void TelemetryCollector::Impl::show_energy(DeviceTelemetry& out) const {
+  if (auto it = out.grown.find(Metric::kEnergy); it != out.grown.end()) {
+    out.energy_j = it->second;
+    out.energy_method = "counter";
+  }
+  auto power = series.find(Metric::kPower);
+  if (power == series.end()) power = series.find(Metric::kPowerInstant);
+  if (power != series.end() && power->second.area_ns() > 0) {
+    out.energy_integrated_j = power->second.area();
+    if (!out.energy_j) {
+      out.energy_j = out.energy_integrated_j;
+      out.energy_method = "integrated";
+    }
+  }
+  if (!out.energy_j) return;
+  if (out.duration_ns() < 10 * kPowerUpdate) {
+    out.energy_note = "too short for the power sensor, which is read about ten times a second";
+  } else if (out.energy_method == "counter" && out.energy_integrated_j) {
+    const double pct = 100 * std::abs(*out.energy_integrated_j - *out.energy_j) / std::max(*out.energy_j, 1e-9);
+    if (pct > 5) out.energy_note = fmt::format("the counter and the integrated power differ by {:.0f} %", pct);
+  } else if (out.energy_method == "integrated") {
+    const double known = 100.0 * static_cast<double>(power->second.area_ns()) / static_cast<double>(out.duration_ns());
+    out.energy_note = fmt::format("integrated over {:.0f} % of the time from {} readings; sensors are within about 5 %",
+                                  std::min(known, 100.0), power->second.summary().samples);
+  }
+  if (device.parent) out.energy_note = "of the whole GPU, which other instances share";
+}
+
+std::optional<double> TelemetryCollector::Impl::sampled_throttle_ns(ClockReason bit) const {
+  if (reasons_watched_ns <= 0) return std::nullopt;
+  auto it = reason_ns.find(static_cast<uint32_t>(bit));
+  return it == reason_ns.end() ? 0 : it->second;
+}
+
+void TelemetryCollector::Impl::show_throttle(DeviceTelemetry& out) const {
+  const auto duration = static_cast<double>(std::max<int64_t>(out.duration_ns(), 1));
+  auto show = [&](std::string name, std::string words, double ns, double of_ns, const char* method) {
+    out.throttle_known = true;
+    if (ns > 0)
+      out.throttle.push_back({std::move(name), std::move(words), std::llround(ns), std::min(100 * ns / of_ns, 100.0), method});
+  };
+  bool thermal_split = false;
+  for (const Reason& reason : kReasons) {
+    const std::string name = words_of(reason.bit, false), words = words_of(reason.bit, true);
+    if (auto it = out.grown.find(reason.counter); it != out.grown.end()) {
+      show(name, words, it->second, duration, "counter");
+      thermal_split |= reason.counter == Metric::kThrottleSwThermal || reason.counter == Metric::kThrottleHwThermal;
+    } else if (auto ns = sampled_throttle_ns(reason.bit)) {
+      show(name, words, *ns, reasons_watched_ns, "sampled");
+    }
+  }
+  // The older counter for both kinds of thermal slowdown.
+  if (auto it = out.grown.find(Metric::kThrottleThermal); it != out.grown.end() && !thermal_split) {
+    std::erase_if(out.throttle, [](const ThrottleTime& t) { return t.reason.ends_with("thermal_slowdown"); });
+    show("thermal", "temperature", it->second, duration, "counter");
+  }
+  for (ClockReason bit : {ClockReason::kApplicationClocks, ClockReason::kDisplayClocks})
+    if (auto ns = sampled_throttle_ns(bit)) show(words_of(bit, false), words_of(bit, true), *ns, reasons_watched_ns, "sampled");
+  if (auto it = out.grown.find(Metric::kThrottleReliability); it != out.grown.end())
+    show("reliability", "the voltage limit", it->second, duration, "counter");
+  std::stable_sort(out.throttle.begin(), out.throttle.end(),
+                   [](const ThrottleTime& a, const ThrottleTime& b) { return a.time_ns > b.time_ns; });
+}
+
+void TelemetryCollector::Impl::show_course(DeviceTelemetry& out) const {
+  auto with_last = [&](const std::optional<TimeBins>& bins, Metric metric) {
+    std::optional<TimeBins> all = bins;
+    auto it = series.find(metric);
+    if (it == series.end()) return all;
+    if (!all) all.emplace(from_ns, interval_ns);
+    if (auto last = it->second.last()) all->add(last->from_ns, std::min(last->to_ns, out.last_ns), last->value);
+    return all;
+  };
+  if (auto bins = with_last(utilization, Metric::kUtilization)) out.trace = bins->means(out.last_ns, kTraceColumns);
+  auto bins = with_last(memory, Metric::kMemoryUsed);
+  if (!bins || out.duration_ns() <= 0) return;
+  std::vector<double> least = bins->minima(out.last_ns, kGrowthParts);
+  const double part_s = static_cast<double>(out.duration_ns()) / 1e9 / kGrowthParts;
+  std::vector<std::pair<double, double>> points;
+  for (size_t i = 0; i < least.size(); ++i)
+    if (!std::isnan(least[i])) points.emplace_back(static_cast<double>(i) * part_s, least[i]);
+  out.memory_growth_bytes_per_s = theil_sen_slope(points);
+}
+
+TelemetryCollector::TelemetryCollector(DeviceInfo device, int64_t interval_ns, int64_t warmup_ns)
+    : impl_(std::make_unique<Impl>(std::move(device), interval_ns, warmup_ns)) {}
+TelemetryCollector::~TelemetryCollector() = default;
+TelemetryCollector::TelemetryCollector(TelemetryCollector&&) noexcept = default;
+TelemetryCollector& TelemetryCollector::operator=(TelemetryCollector&&) noexcept = default;
+
+void TelemetryCollector::add(const Reading& reading) {
+  impl_->tick(reading.time_ns);
+  for (const Sample& s : reading.samples) impl_->add_sample(s);
+  if (reading.has_processes && reading.time_ns >= impl_->from_ns)
+    for (const ProcessSample& p : reading.processes) impl_->add_process(p, reading.time_ns);
+}
+
+DeviceTelemetry TelemetryCollector::summary() const {
+  const Impl& i = *impl_;
+  DeviceTelemetry out;
+  out.device = i.device;
+  out.interval_ns = i.interval_ns;
+  out.ticks = i.ticks;
+  out.last_ns = i.last_ns;
+  out.first_ns = std::min(i.from_ns, i.last_ns);
+  for (const auto& [metric, value] : i.device.constants) out.constants[metric] = value;
+  for (const auto& [metric, value] : i.constants) out.constants[metric] = value;
+  i.show_series(out);
+  i.show_energy(out);
+  i.show_throttle(out);
+  i.show_course(out);
+  for (const auto& [pid, p] : i.processes) out.processes.push_back(p);
+  std::stable_sort(out.processes.begin(), out.processes.end(), [](const ProcessTelemetry& a, const ProcessTelemetry& b) {
+    return a.memory_peak_bytes.value_or(-1) > b.memory_peak_bytes.value_or(-1);
+  });
+  return out;
+}
+
+namespace {
+
+// Distinct times of a device's rows, in order.
+std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
+  std::vector<int64_t> times;
+  for (const SampleSeries& s : log.series)
+    if (s.device == device) {
+      const auto middle = static_cast<ptrdiff_t>(times.size());
+      times.insert(times.end(), s.time_ns.begin(), s.time_ns.end());
+      std::inplace_merge(times.begin(), times.begin() + middle, times.end());
+      times.erase(std::unique(times.begin(), times.end()), times.end());
+    }
+  return times;
+}
+
+int64_t median_distance(const std::vector<int64_t>& times) {
+  std::vector<int64_t> distances;
+  for (size_t i = 1; i < times.size(); ++i) distances.push_back(times[i] - times[i - 1]);
+  if (distances.empty()) return 1'000'000'000;
+  const auto middle = distances.begin() + static_cast<ptrdiff_t>(distances.size() / 2);
+  std::nth_element(distances.begin(), middle, distances.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<DeviceTelemetry> summarise(const SampleLog& log) {
+  std::vector<DeviceTelemetry> out;
+  for (uint32_t d = 0; d < log.devices.size(); ++d) {
+    const std::vector<int64_t> times = tick_times(log, d);
+    if (times.empty()) continue;
+    TelemetryCollector collector(log.devices[d], median_distance(times));
+    TelemetryCollector::Impl& impl = *collector.impl_;
+    for (int64_t t : times) impl.tick(t);
+    // Series are fed whole, one after the other: each keeps its own time.
+    for (const SampleSeries& s : log.series)
+      if (s.device == d)
+        for (size_t i = 0; i < s.time_ns.size(); ++i) impl.add_sample({s.time_ns[i], s.metric, s.value[i]});
+    for (const SampleLog::ProcessRow& row : log.processes)
+      if (row.device == d) impl.add_process(row.process, row.time_ns);
+    out.push_back(collector.summary());
+  }
+  return out;
+}
+
+}  // namespace profgpu

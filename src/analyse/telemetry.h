@@ -1,0 +1,98 @@
+// Telemetry: what samples of devices say over a run. Fed sample by sample, so that a run of any length takes the same
+// memory; a log in a file goes through the same code.
+//
+// Statistics are weighted by time: a value holds until the next of its series, at most ten intervals (beyond that it
+// is unknown), and the last for one interval. For evenly spaced samples that is the plain mean, NumPy's percentiles
+// and the population's standard deviation, as the profgpu package of Python has them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trace/sample.h"
+
+namespace profgpu {
+
+/// Statistics of one series over time. Unknown where no sample came.
+struct SeriesSummary {
+  std::optional<double> mean, stddev, min, max, first, last;
+  int64_t samples = 0;
+  int64_t resolution_ns = 0;   ///< median distance between samples of different time; 0: fewer than two
+};
+
+/// How long one reason held clocks back.
+struct ThrottleTime {
+  std::string reason;          ///< "sw_power_cap" as in clock_reasons()
+  std::string words;           ///< "the power limit"
+  int64_t time_ns = 0;
+  double pct = 0;              ///< of the time watched
+  std::string method;          ///< "counter" or "sampled"
+};
+
+struct ProcessTelemetry {
+  ProcessSample process;                       ///< as last seen
+  std::optional<int64_t> memory_peak_bytes;
+  std::optional<double> utilization_mean_pct, utilization_max_pct;
+  int64_t first_ns = 0, last_ns = 0;           ///< Unix time seen
+};
+
+/// What is known of one device over a run.
+struct DeviceTelemetry {
+  DeviceInfo device;
+  int64_t first_ns = 0, last_ns = 0;           ///< Unix time that was watched (warm-up left out)
+  int64_t interval_ns = 0;                     ///< as asked, or the median distance of a log's rows
+  int64_t ticks = 0;                           ///< readings
+  [[nodiscard]] int64_t duration_ns() const { return last_ns - first_ns; }
+
+  std::map<Metric, SeriesSummary> series;      ///< gauges
+  std::map<Metric, double> grown;              ///< counters: how much they grew, wraps and resets allowed for
+  std::map<Metric, double> constants;          ///< limits and maxima
+
+  // Utilization in percent.
+  std::optional<double> utilization_p5, utilization_p50, utilization_p95, utilization_p99;
+  std::optional<double> idle_pct, active_pct;  ///< of the time: under 5 %, from 50 %
+  std::optional<int64_t> busy_ns;              ///< utilization integrated over time
+
+  std::optional<double> energy_j;
+  std::string energy_method;                   ///< "counter", "integrated"; empty: unknown
+  std::optional<double> energy_integrated_j;   ///< beside the counter's where both are there
+  std::string energy_note;                     ///< "too short for the sensor", "counter and power differ by 7 %"; empty: none
+
+  std::vector<ThrottleTime> throttle;          ///< longest first; what is never active is left out
+  bool throttle_known = false;                 ///< counters or reasons were sampled
+  std::optional<double> memory_growth_bytes_per_s;  ///< Theil–Sen slope of the lowest use in each of 32 parts of the time
+  std::vector<double> trace;                   ///< utilization, mean of each of 40 equal parts of the time; NaN: unknown
+  std::vector<ProcessTelemetry> processes;     ///< by peak memory
+  std::vector<std::string> notes;
+
+  [[nodiscard]] const SeriesSummary* find(Metric metric) const;
+  /// constants, else the device's own, else a gauge's last value.
+  [[nodiscard]] std::optional<double> limit(Metric metric) const;
+};
+
+/// Collects samples of one device. About 60 kB, whatever the run's length.
+class TelemetryCollector {
+ public:
+  TelemetryCollector(DeviceInfo device, int64_t interval_ns, int64_t warmup_ns = 0);
+  ~TelemetryCollector();
+  TelemetryCollector(TelemetryCollector&&) noexcept;
+  TelemetryCollector& operator=(TelemetryCollector&&) noexcept;
+
+  void add(const Reading& reading);
+  /// What is known so far; more may be added after.
+  [[nodiscard]] DeviceTelemetry summary() const;
+
+ private:
+  friend std::vector<DeviceTelemetry> summarise(const SampleLog& log);
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One for each device of a log that has rows.
+std::vector<DeviceTelemetry> summarise(const SampleLog& log);
+
+}  // namespace profgpu

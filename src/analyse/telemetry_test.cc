@@ -1,0 +1,216 @@
+#include "analyse/telemetry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "analyse/time_bins.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kStart = 1'700'000'000'000'000'000;
+constexpr int64_t kTick = 200'000'000;
+
+Reading reading(int64_t i, std::vector<std::pair<Metric, double>> values) {
+  Reading r;
+  r.time_ns = kStart + i * kTick;
+  for (auto [m, v] : values) r.add(m, v);
+  return r;
+}
+
+// NumPy's percentile, population deviation.
+double numpy(std::vector<double> v, double p) {
+  std::sort(v.begin(), v.end());
+  const double at = p * static_cast<double>(v.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, v.size() - 1);
+  return v[low] + (v[high] - v[low]) * (at - static_cast<double>(low));
+}
+
+TEST(Telemetry, EvenSamplesGivePlainStatistics) {
+  std::mt19937 random(7);
+  for (size_t n : {1u, 2u, 3u, 50u, 1000u}) {
+    TelemetryCollector c({}, kTick);
+    std::vector<double> values;
+    for (size_t i = 0; i < n; ++i) {
+      values.push_back(static_cast<double>(random() % 101));
+      c.add(reading(static_cast<int64_t>(i), {{Metric::kUtilization, values.back()}}));
+    }
+    const DeviceTelemetry t = c.summary();
+    const SeriesSummary& s = *t.find(Metric::kUtilization);
+    const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(n);
+    double square = 0;
+    for (double v : values) square += (v - mean) * (v - mean);
+    EXPECT_NEAR(*s.mean, mean, 1e-9);
+    if (n > 1) EXPECT_NEAR(*s.stddev, std::sqrt(square / static_cast<double>(n)), 1e-9);
+    else EXPECT_FALSE(s.stddev);
+    EXPECT_NEAR(*t.utilization_p5, numpy(values, 0.05), 1e-6) << n;
+    EXPECT_NEAR(*t.utilization_p50, numpy(values, 0.5), 1e-6) << n;
+    EXPECT_NEAR(*t.utilization_p95, numpy(values, 0.95), 1e-6) << n;
+    EXPECT_NEAR(*t.utilization_p99, numpy(values, 0.99), 1e-6) << n;
+    const auto idle = static_cast<double>(std::count_if(values.begin(), values.end(), [](double v) { return v < 5; }));
+    EXPECT_NEAR(*t.idle_pct, 100 * idle / static_cast<double>(n), 1e-9);
+    EXPECT_EQ(t.ticks, static_cast<int64_t>(n));
+    EXPECT_EQ(s.samples, static_cast<int64_t>(n));
+  }
+}
+
+TEST(Telemetry, ValuesCountByHowLongTheyHeld) {
+  TelemetryCollector c({}, kTick);
+  // 100 % for one tick, then 0 % for three, as many samples of either.
+  for (int64_t i = 0; i < 400; i += 4) {
+    c.add(reading(i, {{Metric::kUtilization, 100}}));
+    c.add(reading(i + 1, {{Metric::kUtilization, 0}}));
+  }
+  const DeviceTelemetry t = c.summary();
+  EXPECT_NEAR(*t.find(Metric::kUtilization)->mean, 25, 0.5);
+  EXPECT_NEAR(*t.idle_pct, 75, 0.5);
+}
+
+TEST(Telemetry, AnUnknownTimeIsNotHeld) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i < 20; ++i) c.add(reading(i, {{Metric::kUtilization, 100}}));
+  for (int64_t i = 1000; i < 1020; ++i) c.add(reading(i, {{Metric::kUtilization, 0}}));
+  EXPECT_NEAR(*c.summary().find(Metric::kUtilization)->mean, 100 * 29.0 / 49, 1) << "held for ten intervals at most";
+}
+
+TEST(Telemetry, RepeatedDriverSamplesCountOnce) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i < 10; ++i) {
+    Reading r = reading(i, {});
+    for (int64_t k = -5; k <= 0; ++k) r.add(Metric::kUtilization, 50, r.time_ns + k * kTick / 2);
+    c.add(r);
+  }
+  const SeriesSummary s = *c.summary().find(Metric::kUtilization);
+  EXPECT_EQ(s.samples, 19);   // the driver's samples from the first tick on, two a tick
+  EXPECT_EQ(s.resolution_ns, kTick / 2);
+}
+
+TEST(Telemetry, EnergyByTheCounterBesideThePower) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i <= 50; ++i) c.add(reading(i, {{Metric::kPower, 300}, {Metric::kEnergy, 5000 + 60.0 * static_cast<double>(i)}}));
+  const DeviceTelemetry t = c.summary();
+  EXPECT_EQ(t.energy_method, "counter");
+  EXPECT_NEAR(*t.energy_j, 3000, 1e-6);
+  EXPECT_NEAR(*t.energy_integrated_j, 3000, 1e-6);
+  EXPECT_EQ(t.energy_note, "");
+}
+
+TEST(Telemetry, EnergyWithoutACounterIsIntegratedAndSaysSo) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i <= 50; ++i) c.add(reading(i, {{Metric::kPower, 6.0 * static_cast<double>(i)}}));
+  const DeviceTelemetry t = c.summary();
+  EXPECT_EQ(t.energy_method, "integrated");
+  EXPECT_NEAR(*t.energy_j, 1500, 1e-6);
+  EXPECT_NE(t.energy_note.find("100 % of the time"), std::string::npos) << t.energy_note;
+}
+
+TEST(Telemetry, CountersThatGoBackLoseNothingAndInventNothing) {
+  TelemetryCollector c({}, kTick);
+  const double values[] = {1000, 1100, 1200, 50, 150, 149, 250};   // a reset, then a step back of one
+  for (int64_t i = 0; i < 7; ++i) c.add(reading(i, {{Metric::kEnergy, values[i]}}));
+  const DeviceTelemetry t = c.summary();
+  EXPECT_NEAR(*t.energy_j, 200 + 50 + 100 + 100, 1e-9);
+  ASSERT_FALSE(t.notes.empty());
+}
+
+TEST(Telemetry, ThrottleByCounterElseByReasonBits) {
+  TelemetryCollector by_counter({}, kTick), by_bits({}, kTick);
+  for (int64_t i = 0; i < 100; ++i) {
+    by_counter.add(reading(i, {{Metric::kThrottlePower, 1e6 * static_cast<double>(i)}, {Metric::kThrottleSwThermal, 77}}));
+    by_bits.add(reading(i, {{Metric::kClockEventReasons, i % 4 == 0 ? 4.0 + 1 : 1.0}}));
+  }
+  DeviceTelemetry t = by_counter.summary();
+  ASSERT_EQ(t.throttle.size(), 1u);
+  EXPECT_EQ(t.throttle[0].reason, "sw_power_cap");
+  EXPECT_EQ(t.throttle[0].time_ns, 99'000'000);
+  EXPECT_NEAR(t.throttle[0].pct, 100 * 99e6 / (99.0 * kTick), 1e-9);
+  EXPECT_EQ(t.throttle[0].method, "counter");
+  t = by_bits.summary();
+  ASSERT_EQ(t.throttle.size(), 1u);
+  EXPECT_NEAR(t.throttle[0].pct, 25, 1);
+  EXPECT_EQ(t.throttle[0].method, "sampled");
+}
+
+TEST(Telemetry, TheTraceHasATrueTimeAxis) {
+  // First half busy, whatever the number of samples.
+  for (int64_t n : {3, 40, 300, 5000}) {
+    TelemetryCollector c({}, kTick);
+    for (int64_t i = 0; i <= n; ++i) c.add(reading(i, {{Metric::kUtilization, 2 * i < n ? 100.0 : 0.0}}));
+    const DeviceTelemetry t = c.summary();
+    ASSERT_EQ(t.trace.size(), 40u);
+    double sum = 0;
+    for (double v : t.trace) sum += std::isnan(v) ? 0 : v;
+    EXPECT_NEAR(sum / 40, 50, 17.0 * 40 / static_cast<double>(std::max<int64_t>(n, 40)) + 1) << n;
+    EXPECT_GT(t.trace[2], 90) << n;
+    EXPECT_LT(t.trace[37], 10) << n;
+  }
+}
+
+TEST(Telemetry, MemoryGrowth) {
+  TelemetryCollector flat({}, kTick), growing({}, kTick);
+  for (int64_t i = 0; i < 500; ++i) {
+    const double saw = static_cast<double>(i % 7) * 1e8;
+    flat.add(reading(i, {{Metric::kMemoryUsed, 1e9 + saw}}));
+    growing.add(reading(i, {{Metric::kMemoryUsed, 1e9 + saw + 1e6 * static_cast<double>(i)}}));
+  }
+  EXPECT_NEAR(*flat.summary().memory_growth_bytes_per_s, 0, 1e3);
+  EXPECT_NEAR(*growing.summary().memory_growth_bytes_per_s, 5e6, 5e5);
+}
+
+TEST(Telemetry, WarmUpIsLeftOut) {
+  TelemetryCollector c({}, kTick, 10 * kTick);
+  for (int64_t i = 0; i < 20; ++i) c.add(reading(i, {{Metric::kUtilization, i < 10 ? 0.0 : 80.0}, {Metric::kEnergy, 10.0 * static_cast<double>(i)}}));
+  const DeviceTelemetry t = c.summary();
+  EXPECT_EQ(*t.find(Metric::kUtilization)->mean, 80);
+  EXPECT_EQ(t.ticks, 10);
+  EXPECT_EQ(*t.energy_j, 90);
+  EXPECT_EQ(t.duration_ns(), 9 * kTick);
+}
+
+TEST(Telemetry, NothingIsUnknownNotZero) {
+  TelemetryCollector c({}, kTick);
+  DeviceTelemetry t = c.summary();
+  EXPECT_FALSE(t.energy_j || t.utilization_p50 || t.idle_pct || t.busy_ns || t.memory_growth_bytes_per_s || t.throttle_known);
+  c.add(reading(0, {{Metric::kUtilization, std::nan("")}}));
+  t = c.summary();
+  EXPECT_EQ(t.find(Metric::kUtilization), nullptr);
+  EXPECT_EQ(t.ticks, 1);
+}
+
+TEST(Telemetry, ALogGivesWhatTheReadingsGave) {
+  SampleLog log;
+  log.devices.resize(1);
+  SampleSeries s;
+  s.metric = Metric::kUtilization;
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i < 100; ++i) {
+    const double v = static_cast<double>(i * 37 % 101);
+    c.add(reading(i, {{Metric::kUtilization, v}}));
+    s.time_ns.push_back(kStart + i * kTick);
+    s.value.push_back(v);
+  }
+  log.series.push_back(s);
+  const DeviceTelemetry t = summarise(log).at(0), u = c.summary();
+  EXPECT_EQ(t.ticks, 100);
+  EXPECT_EQ(t.interval_ns, kTick);
+  EXPECT_EQ(*t.find(Metric::kUtilization)->mean, *u.find(Metric::kUtilization)->mean);
+  EXPECT_EQ(*t.utilization_p95, *u.utilization_p95);
+}
+
+TEST(TimeBins, WidenKeepsTheSums) {
+  TimeBins bins(0, 1);
+  for (int64_t t = 0; t < 100'000; t += 10) bins.add(t, t + 10, t < 50'000 ? 1 : 3);
+  const auto means = bins.means(100'000, 4);
+  EXPECT_NEAR(means[0], 1, 0.01);
+  EXPECT_NEAR(means[3], 3, 0.01);
+  EXPECT_NEAR(bins.minima(100'000, 2)[1], 3, 2.01);
+  EXPECT_EQ(bins.minima(100'000, 4)[3], 3);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,63 @@
+// Every backend, in the order that `auto` tries them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "collect/backend.h"
+#include "collect/composite.h"
+
+namespace profgpu {
+
+extern const BackendKind kNvml, kNvidiaSmi, kAmdgpu, kIntel, kReplay;
+
+const std::vector<const BackendKind*>& backend_kinds() {
+  static const std::vector<const BackendKind*> kAll = {&kNvml, &kNvidiaSmi, &kAmdgpu, &kIntel, &kReplay};
+  return kAll;
+}
+
+namespace {
+
+std::string names() {
+  std::string out = "auto, none";
+  for (const BackendKind* k : backend_kinds()) out += fmt::format(", {}{}", k->name, k->automatic ? "" : ":FILE");
+  return out;
+}
+
+Opened open_automatically(const BackendOptions& options) {
+  Opened opened;
+  std::vector<std::unique_ptr<Backend>> found;
+  const auto has_nvidia = [&] {
+    return std::any_of(found.begin(), found.end(), [](const auto& b) { return b->devices().front().vendor == "NVIDIA"; });
+  };
+  for (const BackendKind* kind : backend_kinds()) {
+    // nvidia-smi asks the same driver as NVML, at a higher price.
+    if (!kind->automatic || (kind == &kNvidiaSmi && has_nvidia())) continue;
+    auto backend = kind->open(options);
+    if (backend && !(*backend)->devices().empty()) found.push_back(std::move(*backend));
+    else opened.tried.push_back({kind->name, backend ? Error{"found no device"} : backend.error()});
+  }
+  if (!found.empty()) opened.backend = composite_backend(std::move(found));
+  return opened;
+}
+
+}  // namespace
+
+Result<Opened> open_backend(const std::string& spec, BackendOptions options) {
+  if (spec == "auto") return open_automatically(options);
+  if (spec == "none") return Opened{};
+  const size_t colon = spec.find(':');
+  const std::string name = spec.substr(0, colon);
+  for (const BackendKind* kind : backend_kinds()) {
+    if (name != kind->name) continue;
+    if (colon != std::string::npos) options.argument = spec.substr(colon + 1);
+    if (kind->automatic == (colon != std::string::npos))
+      return Error{fmt::format("--backend {} {}", name, kind->automatic ? "takes no argument" : "needs a file"),
+                   "backends: " + names()};
+    auto backend = kind->open(options);
+    if (!backend) return backend.error().within(name);
+    return Opened{std::move(*backend), {}};
+  }
+  return Error{"there is no backend \"" + name + "\"", "backends: " + names()};
+}
+
+}  // namespace profgpu

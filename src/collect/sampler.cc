@@ -1,0 +1,305 @@
+#include "collect/sampler.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace profgpu {
+namespace {
+
+// Delays in eighths of powers of two: a percentile is right within 12 %, in a few hundred numbers.
+class DelayHistogram {
+ public:
+  void add(int64_t ns) {
+    ++counts_[bucket(std::max<int64_t>(ns, 0))];
+    max_ = std::max(max_, ns);
+    ++total_;
+  }
+  [[nodiscard]] int64_t max() const { return max_; }
+  [[nodiscard]] int64_t percentile(int pct) const {
+    int64_t before = 0;
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      before += counts_[i];
+      if (before > 0 && before * 100 >= total_ * pct) return std::min(upper(i), max_);
+    }
+    return 0;
+  }
+
+ private:
+  static size_t bucket(int64_t ns) {
+    const auto n = static_cast<uint64_t>(ns) | 8;
+    const int width = std::bit_width(n);
+    return std::min<size_t>(static_cast<size_t>(width - 4) * 8 + ((n >> (width - 4)) & 7), 319);
+  }
+  static int64_t upper(size_t bucket) { return static_cast<int64_t>((8 + bucket % 8 + 1) << (bucket / 8)) - 1; }
+
+  std::array<int64_t, 320> counts_{};
+  int64_t total_ = 0, max_ = 0;
+};
+
+}  // namespace
+
+// What the threads share. A worker that is stuck in a driver keeps it alive after the Sampler has gone.
+struct Sampler::State : std::enable_shared_from_this<State> {
+  struct Device {
+    uint32_t position = 0;
+    bool read_once = false;
+    int64_t processes_at_ns = 0;   // monotonic
+    int64_t good_at_ns = 0;        // Unix time of the last good reading's end
+  };
+  struct Worker {
+    std::vector<size_t> devices;               // into State::devices; changed only under `crew`
+    std::atomic<int64_t> reading_since_ns{0};  // monotonic; 0: not in the driver
+    std::atomic<size_t> reading{0};            // which of State::devices
+    std::atomic<bool> relieved{false};         // the others were given to another worker
+    bool finished = false;                     // under `crew`
+    std::thread thread;
+  };
+
+  State(std::shared_ptr<Backend> b, SamplerOptions o, Consumer c)
+      : backend(std::move(b)), options(std::move(o)), consumer(std::move(c)) {
+    if (options.devices.empty())
+      for (uint32_t i = 0; i < backend->devices().size(); ++i) options.devices.push_back(i);
+    for (uint32_t d : options.devices) devices.push_back({.position = d});
+  }
+
+  void employ(std::vector<size_t> which);
+  void work(Worker& worker);
+  bool wait_until(int64_t monotonic, bool& stopped);
+  void tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last);
+  void read_device(Device& device, Reading& reading, bool last);
+  void note_trouble(Device& device, const std::string& message);
+  void end_trouble(Device& device);
+  void watch();
+  void relieve(Worker& worker);
+
+  const std::shared_ptr<Backend> backend;
+  SamplerOptions options;
+  const Consumer consumer;
+  std::vector<Device> devices;
+  int64_t started_ns = 0;    // monotonic; the schedule's zero
+  int64_t calls_before = 0;
+
+  std::mutex consuming;      // the consumer sees one reading at a time
+  bool closed = false;       // under `consuming`: the consumer is gone
+  mutable std::mutex crew;   // everything below
+  std::condition_variable changed;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::thread watchdog;
+  bool stopping = false, stopped = false, stuck = false;
+  SamplerStatistics statistics;
+  DelayHistogram jitter;
+  std::vector<DeviceTrouble> troubles;
+};
+
+void Sampler::State::employ(std::vector<size_t> which) {   // under `crew`
+  workers.push_back(std::make_unique<Worker>());
+  Worker& worker = *workers.back();
+  worker.devices = std::move(which);
+  worker.thread = std::thread([self = shared_from_this(), &worker] { self->work(worker); });
+}
+
+// False if stopping came first.
+bool Sampler::State::wait_until(int64_t monotonic, bool& stop) {
+  // libstdc++'s steady clock is CLOCK_MONOTONIC.
+  const std::chrono::steady_clock::time_point when{std::chrono::nanoseconds(monotonic)};
+  std::unique_lock lock(crew);
+  while (!stopping && changed.wait_until(lock, when) != std::cv_status::timeout) {
+  }
+  stop = stopping;
+  return !stop;
+}
+
+void Sampler::State::work(Worker& worker) {
+  prctl(PR_SET_TIMERSLACK, 1000UL);   // the kernel may wake others up to 50 µs late
+  std::vector<size_t> mine;
+  {
+    std::lock_guard lock(crew);
+    mine = worker.devices;
+  }
+  Reading reading;
+  reading.samples.reserve(4 * kMetricCount);
+  int64_t due = started_ns;
+  for (bool stop = false; !stop;) {
+    const int64_t begun = monotonic_ns();
+    tick(worker, mine, reading, false);
+    const int64_t now = monotonic_ns();
+    const int64_t next = started_ns + ((now - started_ns) / options.interval_ns + 1) * options.interval_ns;
+    {
+      std::lock_guard lock(crew);
+      if (due != started_ns) jitter.add(begun - due);
+      statistics.late_ticks += begun - due > options.interval_ns / 2;
+      statistics.missed_ticks += std::max<int64_t>((next - due) / options.interval_ns - 1, 0);
+      statistics.busy_ns += now - begun;
+      if (statistics.first_reading_ns == 0) statistics.first_reading_ns = now - started_ns;
+    }
+    due = next;
+    wait_until(due, stop);
+  }
+  tick(worker, mine, reading, true);
+  std::lock_guard lock(crew);
+  statistics.cpu_ns += thread_cpu_ns();
+  worker.finished = true;
+  changed.notify_all();
+}
+
+void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last) {
+  for (size_t i = 0; i < mine.size(); ++i) {
+    Device& device = devices[mine[i]];
+    worker.reading.store(mine[i], std::memory_order_relaxed);
+    worker.reading_since_ns.store(monotonic_ns(), std::memory_order_release);
+    read_device(device, reading, last);
+    worker.reading_since_ns.store(0, std::memory_order_release);
+    if (worker.relieved.load(std::memory_order_acquire)) {
+      mine = {mine[i]};
+      return;
+    }
+  }
+}
+
+void Sampler::State::read_device(Device& device, Reading& reading, bool last) {
+  ReadRequest request;
+  request.now_ns = monotonic_ns();
+  request.everything = last || !device.read_once;
+  request.processes = options.process_interval_ns > 0 &&
+                      (request.everything || request.now_ns - device.processes_at_ns >= options.process_interval_ns);
+  if (request.processes) device.processes_at_ns = request.now_ns;
+  reading.clear();
+  reading.device = device.position;
+  reading.time_ns = unix_ns();
+  const Status status = backend->read(request, reading);
+  device.read_once = true;
+  {
+    std::lock_guard lock(crew);
+    ++statistics.ticks;
+    if (status) {
+      device.good_at_ns = unix_ns();
+      end_trouble(device);
+    } else {
+      note_trouble(device, status.error().message);
+    }
+  }
+  if (reading.samples.empty() && !reading.has_processes) return;
+  std::lock_guard lock(consuming);
+  if (!closed) consumer(reading);
+}
+
+void Sampler::State::note_trouble(Device& device, const std::string& message) {   // under `crew`
+  for (DeviceTrouble& t : troubles)
+    if (t.device == device.position && !t.over) {
+      t.message = message;
+      return;
+    }
+  troubles.push_back({device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), message, false});
+}
+
+void Sampler::State::end_trouble(Device& device) {   // under `crew`
+  for (DeviceTrouble& t : troubles)
+    if (t.device == device.position) t.over = true;
+}
+
+// Looks for workers that are stuck in a driver.
+void Sampler::State::watch() {
+  const auto pause = std::chrono::nanoseconds(std::clamp<int64_t>(options.deadline_ns / 4, 10'000'000, 500'000'000));
+  std::unique_lock lock(crew);
+  while (!stopping) {
+    changed.wait_for(lock, pause);
+    const int64_t now = monotonic_ns();
+    for (size_t i = 0; i < workers.size() && !stopping; ++i) {
+      const int64_t since = workers[i]->reading_since_ns.load(std::memory_order_acquire);
+      if (since == 0 || now - since < options.deadline_ns) continue;
+      note_trouble(devices[workers[i]->reading.load(std::memory_order_relaxed)], "does not answer");
+      if (!workers[i]->relieved.load() && workers[i]->devices.size() > 1) relieve(*workers[i]);
+    }
+  }
+}
+
+void Sampler::State::relieve(Worker& worker) {   // under `crew`
+  const size_t silent = worker.reading.load(std::memory_order_relaxed);
+  worker.relieved.store(true, std::memory_order_release);
+  std::vector<size_t> others = worker.devices;
+  std::erase(others, silent);
+  worker.devices = {silent};
+  employ(std::move(others));
+}
+
+Sampler::Sampler(std::shared_ptr<Backend> backend, SamplerOptions options, Consumer consumer)
+    : state_(std::make_shared<State>(std::move(backend), std::move(options), std::move(consumer))) {}
+
+Sampler::~Sampler() { stop(); }
+
+void Sampler::start() {
+  State& s = *state_;
+  if (s.devices.empty() || s.started_ns != 0) return;
+  std::lock_guard lock(s.crew);
+  s.started_ns = monotonic_ns();
+  s.calls_before = s.backend->calls();
+  std::vector<size_t> all(s.devices.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+  s.employ(std::move(all));
+  s.watchdog = std::thread([self = state_] { self->watch(); });
+}
+
+void Sampler::stop() {
+  State& s = *state_;
+  if (s.started_ns == 0) return;
+  {
+    std::unique_lock lock(s.crew);
+    if (s.stopped) return;
+    s.stopped = s.stopping = true;
+    s.changed.notify_all();
+    // Nobody waits longer than the deadline for the last readings of all devices.
+    s.changed.wait_for(lock, std::chrono::nanoseconds(s.options.deadline_ns), [&] {
+      return std::all_of(s.workers.begin(), s.workers.end(), [](const auto& w) { return w->finished; });
+    });
+  }
+  s.watchdog.join();
+  std::vector<std::thread> finished;
+  {
+    std::lock_guard lock(s.crew);
+    for (auto& w : s.workers) {
+      if (w->finished) {
+        finished.push_back(std::move(w->thread));
+        continue;
+      }
+      s.stuck = true;
+      s.note_trouble(s.devices[w->reading.load()], "does not answer");
+      w->thread.detach();
+    }
+    s.statistics.calls = s.backend->calls() - s.calls_before;
+  }
+  for (std::thread& t : finished) t.join();
+  std::lock_guard lock(s.consuming);
+  s.closed = true;
+}
+
+bool Sampler::any_stuck() const {
+  std::lock_guard lock(state_->crew);
+  return state_->stuck;
+}
+
+SamplerStatistics Sampler::statistics() const {
+  std::lock_guard lock(state_->crew);
+  SamplerStatistics out = state_->statistics;
+  if (!state_->stopped) out.calls = state_->backend->calls() - state_->calls_before;
+  out.jitter_p50_ns = state_->jitter.percentile(50);
+  out.jitter_p99_ns = state_->jitter.percentile(99);
+  out.jitter_max_ns = state_->jitter.max();
+  return out;
+}
+
+std::vector<DeviceTrouble> Sampler::troubles() const {
+  std::lock_guard lock(state_->crew);
+  return state_->troubles;
+}
+
+}  // namespace profgpu

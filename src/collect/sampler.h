@@ -1,0 +1,73 @@
+// Sampler: asks a backend's devices on an absolute schedule and hands every reading to one consumer.
+//
+// One worker thread serves all devices in turn. When a device has not answered by the deadline, the others move to a new
+// worker and the old one keeps the silent device: a hung driver call never stops the rest. Ticks keep to the schedule
+// start + n × interval whatever a tick took; late ones are counted, missed ones are not made up.
+// Budget of a tick: what the backend's calls take, one clock reading and one wake-up for all devices; no allocation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "collect/backend.h"
+
+namespace profgpu {
+
+struct SamplerOptions {
+  int64_t interval_ns = 200'000'000;
+  int64_t process_interval_ns = 1'000'000'000;  ///< how often processes are asked; 0: never
+  int64_t deadline_ns = 2'000'000'000;          ///< a device that takes longer is "not answering"
+  std::vector<uint32_t> devices = {};           ///< positions; empty: all
+};
+
+/// What the sampler itself did.
+struct SamplerStatistics {
+  int64_t ticks = 0;              ///< readings taken, over all devices
+  int64_t late_ticks = 0;         ///< begun over half an interval behind the schedule
+  int64_t missed_ticks = 0;       ///< scheduled and never taken, since the one before took too long
+  int64_t calls = 0;              ///< driver calls
+  int64_t cpu_ns = 0;             ///< processor time of the workers
+  int64_t busy_ns = 0;            ///< wall time inside ticks
+  int64_t jitter_p50_ns = 0, jitter_p99_ns = 0, jitter_max_ns = 0;  ///< wake-up behind schedule
+  int64_t first_reading_ns = 0;   ///< from start() to the first reading's end
+};
+
+/// A device that does not answer, or answered with an error.
+struct DeviceTrouble {
+  uint32_t device = 0;
+  int64_t since_ns = 0;           ///< Unix time of the last good reading's end, or of the start
+  std::string message;            ///< "GPU is lost"; "does not answer"
+  bool over = false;              ///< it answered again later
+};
+
+class Sampler {
+ public:
+  /// Called for each reading, by the workers, never by two at once. Must be quick: it is part of the tick.
+  using Consumer = std::function<void(const Reading&)>;
+
+  Sampler(std::shared_ptr<Backend> backend, SamplerOptions options, Consumer consumer);
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  /// The first reading begins at once, on the worker. Once only.
+  void start();
+  /// Takes one last reading of everything from each device that answers, then ends the workers. Idempotent.
+  /// A worker that is stuck in the driver is left behind; any_stuck() is then true and the program should leave with
+  /// std::_Exit, since the driver may hold a lock for ever.
+  void stop();
+  [[nodiscard]] bool any_stuck() const;
+  [[nodiscard]] SamplerStatistics statistics() const;
+  [[nodiscard]] std::vector<DeviceTrouble> troubles() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace profgpu

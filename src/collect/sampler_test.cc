@@ -1,0 +1,195 @@
+#include "collect/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace profgpu {
+namespace {
+
+// Devices that answer at once, fail from some call on, or hang until told otherwise.
+class FakeBackend : public Backend {
+ public:
+  explicit FakeBackend(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      DeviceInfo info;
+      info.index = i;
+      info_.push_back(info);
+    }
+  }
+  ~FakeBackend() override { release(); }
+  std::string_view name() const override { return "fake"; }
+  const std::vector<DeviceInfo>& devices() const override { return info_; }
+  Status read(const ReadRequest& request, Reading& reading) override {
+    ++calls_;
+    if (request.everything) ++everything_;
+    if (static_cast<int>(reading.device) == lost_) return Error{"GPU is lost"};
+    if (static_cast<int>(reading.device) == hanging_) {
+      std::unique_lock lock(mutex_);
+      released_.wait(lock, [&] { return free_; });
+    }
+    if (delay_ns_) std::this_thread::sleep_for(std::chrono::nanoseconds(delay_ns_));
+    reading.add(Metric::kUtilization, 50 + reading.device);
+    if (request.processes) reading.has_processes = true;
+    return ok();
+  }
+  std::string why_absent(uint32_t, Metric) const override { return {}; }
+  int64_t calls() const override { return calls_; }
+  void release() {
+    std::lock_guard lock(mutex_);
+    free_ = true;
+    released_.notify_all();
+  }
+
+  std::atomic<int> lost_{-1}, hanging_{-1};
+  std::atomic<int64_t> calls_{0}, everything_{0}, delay_ns_{0};
+
+ private:
+  std::vector<DeviceInfo> info_;
+  std::mutex mutex_;
+  std::condition_variable released_;
+  bool free_ = false;
+};
+
+struct Counts {
+  std::mutex mutex;
+  std::vector<int> readings = std::vector<int>(16, 0);
+  std::vector<int> with_processes = std::vector<int>(16, 0);
+  Sampler::Consumer consumer() {
+    return [this](const Reading& r) {
+      std::lock_guard lock(mutex);
+      ++readings[r.device];
+      with_processes[r.device] += r.has_processes;
+    };
+  }
+  int of(size_t device) {
+    std::lock_guard lock(mutex);
+    return readings[device];
+  }
+};
+
+constexpr int64_t kMs = 1'000'000;
+
+void wait_ms(int64_t ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+TEST(Sampler, ReadsEveryDeviceFirstAndLastInFull) {
+  auto backend = std::make_shared<FakeBackend>(3);
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 3600 * 1000 * kMs}, counts.consumer());
+  sampler.start();
+  for (int i = 0; i < 200 && counts.of(2) == 0; ++i) wait_ms(5);
+  EXPECT_EQ(counts.of(0), 1);
+  EXPECT_EQ(counts.of(2), 1);
+  const int64_t begun = monotonic_ns();
+  sampler.stop();
+  EXPECT_LT(monotonic_ns() - begun, 1000 * kMs) << "stop() waits for no tick";
+  EXPECT_EQ(counts.of(0), 2);
+  EXPECT_EQ(backend->everything_, 6);
+  EXPECT_EQ(counts.with_processes[1], 2);
+  sampler.stop();
+  EXPECT_EQ(counts.of(0), 2) << "stop() twice is once";
+  EXPECT_EQ(sampler.statistics().ticks, 6);
+  EXPECT_FALSE(sampler.any_stuck());
+}
+
+TEST(Sampler, KeepsToTheScheduleWhateverATickTakes) {
+  auto backend = std::make_shared<FakeBackend>(1);
+  backend->delay_ns_ = 5 * kMs;
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 20 * kMs}, counts.consumer());
+  sampler.start();
+  wait_ms(1000);
+  sampler.stop();
+  const SamplerStatistics s = sampler.statistics();
+  // 50 intervals and the last reading; a busy machine may miss some, and then says so.
+  EXPECT_GE(s.ticks + s.missed_ticks, 49);
+  EXPECT_LE(s.ticks + s.missed_ticks, 60);
+  EXPECT_GT(s.jitter_max_ns, 0);
+  EXPECT_LE(s.jitter_p50_ns, s.jitter_max_ns);
+}
+
+TEST(Sampler, CountsTicksThatItCannotTake) {
+  auto backend = std::make_shared<FakeBackend>(1);
+  backend->delay_ns_ = 50 * kMs;
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 10 * kMs}, counts.consumer());
+  sampler.start();
+  wait_ms(400);
+  sampler.stop();
+  EXPECT_GT(sampler.statistics().missed_ticks, 10);
+}
+
+TEST(Sampler, AHungDeviceDoesNotStopTheOthers) {
+  auto backend = std::make_shared<FakeBackend>(4);
+  backend->hanging_ = 1;
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 20 * kMs, .deadline_ns = 100 * kMs}, counts.consumer());
+  sampler.start();
+  for (int i = 0; i < 400 && counts.of(3) < 5; ++i) wait_ms(10);
+  EXPECT_GE(counts.of(0), 2);
+  EXPECT_GE(counts.of(3), 5);
+  EXPECT_EQ(counts.of(1), 0);
+  auto troubles = sampler.troubles();
+  ASSERT_EQ(troubles.size(), 1u);
+  EXPECT_EQ(troubles[0].device, 1u);
+  EXPECT_EQ(troubles[0].message, "does not answer");
+  EXPECT_GT(troubles[0].since_ns, 0);
+  EXPECT_FALSE(troubles[0].over);
+  // It comes back: the worker that waited for it goes on with it.
+  backend->release();
+  for (int i = 0; i < 400 && counts.of(1) < 3; ++i) wait_ms(10);
+  EXPECT_GE(counts.of(1), 3);
+  EXPECT_TRUE(sampler.troubles()[0].over);
+  sampler.stop();
+  EXPECT_FALSE(sampler.any_stuck());
+}
+
+TEST(Sampler, StopLeavesAStuckDeviceBehind) {
+  auto backend = std::make_shared<FakeBackend>(2);
+  backend->hanging_ = 0;
+  Counts counts;
+  {
+    Sampler sampler(backend, {.interval_ns = 20 * kMs, .deadline_ns = 100 * kMs}, counts.consumer());
+    sampler.start();
+    for (int i = 0; i < 400 && counts.of(1) < 2; ++i) wait_ms(10);
+    const int64_t begun = monotonic_ns();
+    sampler.stop();
+    EXPECT_LT(monotonic_ns() - begun, 2000 * kMs);
+    EXPECT_TRUE(sampler.any_stuck());
+  }
+  const int before = counts.of(0);
+  backend->release();
+  wait_ms(100);
+  EXPECT_EQ(counts.of(0), before) << "nobody is called after stop()";
+}
+
+TEST(Sampler, ALostDeviceIsReportedWithTheTime) {
+  auto backend = std::make_shared<FakeBackend>(2);
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 10 * kMs}, counts.consumer());
+  sampler.start();
+  for (int i = 0; i < 200 && counts.of(1) < 3; ++i) wait_ms(5);
+  backend->lost_ = 0;
+  const int before = counts.of(1);
+  for (int i = 0; i < 200 && counts.of(1) < before + 5; ++i) wait_ms(5);
+  sampler.stop();
+  auto troubles = sampler.troubles();
+  ASSERT_EQ(troubles.size(), 1u);
+  EXPECT_EQ(troubles[0].message, "GPU is lost");
+  EXPECT_LE(troubles[0].since_ns, unix_ns());
+}
+
+TEST(Sampler, NoDevicesIsNoWork) {
+  Sampler sampler(std::make_shared<FakeBackend>(0), {}, [](const Reading&) { FAIL(); });
+  sampler.start();
+  sampler.stop();
+  EXPECT_EQ(sampler.statistics().ticks, 0);
+}
+
+}  // namespace
+}  // namespace profgpu

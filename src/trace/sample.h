@@ -1,0 +1,89 @@
+// Sample: one number that a device said at one time. Everything that watches devices passes these around.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/metric.h"
+
+namespace profgpu {
+
+struct Sample {
+  int64_t time_ns = 0;     ///< Unix time at which the value held; the driver's own where it keeps one
+  Metric metric{};
+  double value = 0;        ///< in the unit of the metric; never a placeholder: what is unknown has no sample
+};
+
+/// What one process does on one device.
+struct ProcessSample {
+  int64_t pid = 0;                          ///< as the driver numbers it: outside of containers
+  char type = 'C';                          ///< C compute, G graphics, M MPS client
+  std::optional<int64_t> memory_bytes;
+  std::optional<double> utilization_pct, memory_utilization_pct, encoder_pct, decoder_pct;
+  std::string name;                         ///< only where the source says it (nvidia-smi, a replay)
+};
+
+/// What does not change while a program runs.
+struct DeviceInfo {
+  uint32_t index = 0;                       ///< as the vendor's own tool counts; a MIG instance has its GPU's
+  std::string vendor;                       ///< "NVIDIA", "AMD", "Intel"
+  std::string name;                         ///< "NVIDIA H200"
+  std::string uuid;                         ///< "GPU-…", "MIG-…"; empty: unknown
+  std::string pci_bus_id;                   ///< "00000000:0a:00.0", lower case, eight digits of domain; empty: unknown
+  std::string driver_version;
+  std::string mig_profile;                  ///< "3g.40gb"; empty: not a MIG instance
+  std::optional<uint32_t> parent;           ///< of a MIG instance: the position of its GPU among the devices
+  std::optional<uint32_t> gpu_instance, compute_instance;
+  std::optional<int32_t> numa_node;
+  std::vector<std::pair<Metric, double>> constants;  ///< limits and maxima; Metric::kMemoryTotal where it is known
+
+  /// "0", for a MIG instance "0:7" (GPU and GPU instance).
+  [[nodiscard]] std::string label() const;
+  [[nodiscard]] std::optional<double> constant(Metric metric) const;
+};
+
+/// What one device said at one tick.
+struct Reading {
+  uint32_t device = 0;                      ///< position among the backend's devices
+  int64_t time_ns = 0;                      ///< Unix time of the tick
+  std::vector<Sample> samples;              ///< in no order; several of one metric where the driver kept them
+  bool has_processes = false;               ///< false: processes were not asked this time
+  std::vector<ProcessSample> processes;
+
+  void clear() { samples.clear(), processes.clear(), has_processes = false; }
+  void add(Metric metric, double value) { samples.push_back({time_ns, metric, value}); }
+  void add(Metric metric, double value, int64_t at_ns) { samples.push_back({at_ns, metric, value}); }
+};
+
+/// Samples of one metric of one device, in order of time.
+struct SampleSeries {
+  uint32_t device = 0;                      ///< position in SampleLog::devices
+  Metric metric{};
+  std::vector<int64_t> time_ns;
+  std::vector<double> value;
+};
+
+/// A log of samples in memory, as read from a file.
+struct SampleLog {
+  std::vector<DeviceInfo> devices;
+  std::vector<SampleSeries> series;         ///< sorted by device, then metric
+  struct ProcessRow {
+    int64_t time_ns = 0;
+    uint32_t device = 0;
+    ProcessSample process;
+  };
+  std::vector<ProcessRow> processes;
+  struct Mark {
+    int64_t time_ns = 0;
+    std::string name;
+  };
+  std::vector<Mark> marks;                  ///< phases that a program named
+  int64_t first_ns = 0, last_ns = 0;        ///< Unix time of the first and last tick
+  int64_t ticks = 0;                        ///< rows read
+  [[nodiscard]] bool empty() const { return devices.empty(); }
+};
+
+}  // namespace profgpu

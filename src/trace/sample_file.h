@@ -1,0 +1,59 @@
+// Files of samples: JSON lines or CSV, one row a device a tick: time_ns (Unix), device, then metrics by our names.
+//
+// JSON lines: absent metrics are left out. A device's first row also carries its name, uuid, pci_bus_id, vendor,
+// driver_version and constants; rows at which processes were asked carry processes[]; marks are rows {time_ns, mark}.
+// CSV: one header row; an absent metric is an empty field; columns name and uuid in every row; processes and marks are
+// left out. Rows are appended whole: one write() each, so a killed writer leaves at most its last line torn.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/sample.h"
+
+namespace profgpu {
+
+enum class SampleFormat { kJsonLines, kCsv };
+
+/// By the file's ending: .csv, .jsonl, .ndjson or .json; an error for any other.
+Result<SampleFormat> sample_format_of(const std::string& path);
+
+/// Turns readings into rows. Where a reading holds several samples of one metric, the row has their mean, weighted by
+/// time, for gauges and the last for counters.
+class SampleWriter {
+ public:
+  /// `columns`: the metrics to write; empty: all that a reading has (CSV: all that there are).
+  SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns);
+  /// The header row of a CSV file, empty for JSON lines.
+  [[nodiscard]] std::string header() const;
+  /// The row with its line feed, in a buffer that the next call reuses.
+  std::string_view row(const Reading& reading);
+  std::string_view mark(int64_t time_ns, std::string_view name);
+
+ private:
+  SampleFormat format_;
+  std::vector<DeviceInfo> devices_;
+  std::vector<Metric> columns_;
+  std::vector<bool> introduced_;
+  std::string line_;
+};
+
+/// What a reader skipped, for people.
+struct SampleFileIssues {
+  int64_t damaged_rows = 0;
+  int64_t first_damaged_line = 0;
+  bool torn = false;                      ///< the last line is not whole
+  std::vector<std::string> unknown;       ///< columns that are no metric of ours
+};
+
+/// Reads a whole file, plain or compressed as base/text_source reads it. Rows that cannot be read are counted, not fatal;
+/// an error only where nothing could be read. Rows may come in any order of time and device.
+Result<SampleLog> read_sample_file(const std::string& path, SampleFileIssues& issues);
+/// Whether text that begins with `head` is such a file.
+bool looks_like_samples(std::string_view head);
+
+}  // namespace profgpu
