@@ -111,4 +111,32 @@ std::optional<double> LevelHistogram::percentile(double p, double unit_ns) const
   return low + (high - low) * (position - below);
 }
 
+void GapFinder::add(const Held& held) {
+  if (held.value < kIdleBelow) {
+    if (worked_ && begun_ns_ == 0) begun_ns_ = held.from_ns;
+    ended_ns_ = held.to_ns;
+    return;
+  }
+  worked_ = true;
+  if (begun_ns_ == 0) return;
+  length_ns_ += ended_ns_ - begun_ns_;
+  ++count_;
+  if (last_start_ns_ != 0) {
+    const auto distance = static_cast<double>(begun_ns_ - last_start_ns_);
+    distances_ += 1;
+    const double delta = distance - mean_;
+    mean_ += delta / distances_;
+    square_ += delta * (distance - mean_);
+  }
+  last_start_ns_ = begun_ns_;
+  begun_ns_ = 0;
+}
+
+IdleGaps GapFinder::gaps() const {
+  if (count_ == 0) return {};
+  IdleGaps out{count_, length_ns_ / count_, std::llround(mean_), false};
+  out.regular = count_ >= 4 && std::sqrt(square_ / distances_) < mean_ / 4;
+  return out;
+}
+
 }  // namespace profgpu

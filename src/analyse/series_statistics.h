@@ -73,4 +73,17 @@ class LevelHistogram {
   double total_ns_ = 0, idle_ns_ = 0, active_ns_ = 0, busy_ns_ = 0;
 };
 
+/// Finds times of idleness between times of work.
+class GapFinder {
+ public:
+  void add(const Held& held);
+  [[nodiscard]] IdleGaps gaps() const;
+
+ private:
+  int64_t begun_ns_ = 0, ended_ns_ = 0;        // the gap that is open; 0: none, or work has not been seen yet
+  int64_t last_start_ns_ = 0, count_ = 0, length_ns_ = 0;
+  bool worked_ = false;
+  double distances_ = 0, mean_ = 0, square_ = 0;   // Welford, of the distances from start to start
+};
+
 }  // namespace profgpu

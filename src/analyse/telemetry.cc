@@ -72,6 +72,31 @@ std::optional<double> DeviceTelemetry::limit(Metric metric) const {
   return s ? s->last : std::nullopt;
 }
 
+std::optional<double> DeviceTelemetry::memory_peak_pct() const {
+  const SeriesSummary* used = find(Metric::kMemoryUsed);
+  const auto total = limit(Metric::kMemoryTotal);
+  if (!used || !used->max || !total || *total <= 0) return std::nullopt;
+  return 100 * *used->max / *total;
+}
+
+bool DeviceTelemetry::used() const {
+  const SeriesSummary* utilization = find(Metric::kUtilization);
+  return !processes.empty() || (utilization && utilization->max.value_or(0) > 0);
+}
+
+namespace {
+
+// The slope that lasts: of the whole or of the second half, whichever is nearer to nothing.
+std::optional<double> lasting_slope(const std::vector<std::pair<double, double>>& points) {
+  const auto whole = theil_sen_slope(points);
+  const auto half = theil_sen_slope({points.begin() + static_cast<ptrdiff_t>(points.size() / 2), points.end()});
+  if (!whole || !half) return std::nullopt;
+  if (*whole * *half <= 0) return 0.0;
+  return std::abs(*whole) < std::abs(*half) ? whole : half;
+}
+
+}  // namespace
+
 struct TelemetryCollector::Impl {
   Impl(DeviceInfo d, int64_t interval, int64_t warmup)
       : device(std::move(d)), interval_ns(interval), warmup_ns(warmup) {}
@@ -94,6 +119,7 @@ struct TelemetryCollector::Impl {
   std::map<Metric, Growth> counters;
   std::map<Metric, double> constants;
   LevelHistogram levels;
+  GapFinder gaps;
   std::optional<TimeBins> utilization, memory;
   std::map<uint32_t, double> reason_ns;   // time that each bit of the clock event reasons was set
   double reasons_watched_ns = 0;
@@ -115,6 +141,7 @@ void TelemetryCollector::Impl::tick(int64_t time_ns) {
 void TelemetryCollector::Impl::held(Metric metric, const Held& h) {
   if (metric == Metric::kUtilization) {
     levels.add(h);
+    gaps.add(h);
     if (!utilization) utilization.emplace(from_ns, interval_ns);
     utilization->add(h.from_ns, h.to_ns, h.value);
   } else if (metric == Metric::kMemoryUsed) {
@@ -179,6 +206,7 @@ void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
   out.utilization_p99 = all.percentile(0.99, unit_ns);
   out.idle_pct = all.idle_pct();
   out.active_pct = all.active_pct();
+  out.idle_gaps = gaps.gaps();
   if (all.total_ns() > 0) out.busy_ns = std::llround(all.busy_ns());
 }
 
@@ -263,7 +291,7 @@ void TelemetryCollector::Impl::show_course(DeviceTelemetry& out) const {
   std::vector<std::pair<double, double>> points;
   for (size_t i = 0; i < least.size(); ++i)
     if (!std::isnan(least[i])) points.emplace_back(static_cast<double>(i) * part_s, least[i]);
-  out.memory_growth_bytes_per_s = theil_sen_slope(points);
+  out.memory_growth_bytes_per_s = lasting_slope(points);
 }
 
 TelemetryCollector::TelemetryCollector(DeviceInfo device, int64_t interval_ns, int64_t warmup_ns)
@@ -325,6 +353,26 @@ int64_t median_distance(const std::vector<int64_t>& times) {
 }
 
 }  // namespace
+
+SampleLog clipped(const SampleLog& log, int64_t from_ns, int64_t to_ns) {
+  SampleLog out;
+  out.devices = log.devices;
+  out.first_ns = std::max(log.first_ns, from_ns);
+  out.last_ns = std::min(log.last_ns, to_ns);
+  for (const SampleSeries& s : log.series) {
+    const auto begin = std::lower_bound(s.time_ns.begin(), s.time_ns.end(), from_ns) - s.time_ns.begin();
+    const auto end = std::upper_bound(s.time_ns.begin(), s.time_ns.end(), to_ns) - s.time_ns.begin();
+    if (begin >= end) continue;
+    SampleSeries part{s.device, s.metric, {}, {}};
+    part.time_ns.assign(s.time_ns.begin() + begin, s.time_ns.begin() + end);
+    part.value.assign(s.value.begin() + begin, s.value.begin() + end);
+    out.ticks = std::max<int64_t>(out.ticks, end - begin);
+    out.series.push_back(std::move(part));
+  }
+  for (const SampleLog::ProcessRow& row : log.processes)
+    if (row.time_ns >= from_ns && row.time_ns <= to_ns) out.processes.push_back(row);
+  return out;
+}
 
 std::vector<DeviceTelemetry> summarise(const SampleLog& log) {
   std::vector<DeviceTelemetry> out;

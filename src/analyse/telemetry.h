@@ -33,6 +33,14 @@ struct ThrottleTime {
   std::string method;          ///< "counter" or "sampled"
 };
 
+/// Times in which a device was idle (under 5 %) between times in which it was not.
+struct IdleGaps {
+  int64_t count = 0;
+  int64_t mean_ns = 0;         ///< length
+  int64_t period_ns = 0;       ///< mean distance from start to start
+  bool regular = false;        ///< at least four, and their distances differ by less than a quarter
+};
+
 struct ProcessTelemetry {
   ProcessSample process;                       ///< as last seen
   std::optional<int64_t> memory_peak_bytes;
@@ -56,6 +64,7 @@ struct DeviceTelemetry {
   std::optional<double> utilization_p5, utilization_p50, utilization_p95, utilization_p99;
   std::optional<double> idle_pct, active_pct;  ///< of the time: under 5 %, from 50 %
   std::optional<int64_t> busy_ns;              ///< utilization integrated over time
+  IdleGaps idle_gaps;
 
   std::optional<double> energy_j;
   std::string energy_method;                   ///< "counter", "integrated"; empty: unknown
@@ -64,7 +73,9 @@ struct DeviceTelemetry {
 
   std::vector<ThrottleTime> throttle;          ///< longest first; what is never active is left out
   bool throttle_known = false;                 ///< counters or reasons were sampled
-  std::optional<double> memory_growth_bytes_per_s;  ///< Theil–Sen slope of the lowest use in each of 32 parts of the time
+  /// Theil–Sen slope of the lowest use in each of 32 parts of the time; of the whole time or its second half, whichever is
+  /// nearer to nothing: what grows only while a job starts is not growth.
+  std::optional<double> memory_growth_bytes_per_s;
   std::vector<double> trace;                   ///< utilization, mean of each of 40 equal parts of the time; NaN: unknown
   std::vector<ProcessTelemetry> processes;     ///< by peak memory
   std::vector<std::string> notes;
@@ -72,6 +83,12 @@ struct DeviceTelemetry {
   [[nodiscard]] const SeriesSummary* find(Metric metric) const;
   /// constants, else the device's own, else a gauge's last value.
   [[nodiscard]] std::optional<double> limit(Metric metric) const;
+  /// Highest memory use of the whole, in percent.
+  [[nodiscard]] std::optional<double> memory_peak_pct() const;
+  /// Whether anything ran on it, or held memory for a process.
+  [[nodiscard]] bool used() const;
+  /// "GPU 0", "GPU 0:7" for a MIG instance.
+  [[nodiscard]] std::string label() const { return "GPU " + device.label(); }
 };
 
 /// Collects samples of one device. About 60 kB, whatever the run's length.
@@ -91,6 +108,9 @@ class TelemetryCollector {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// What a log says between two Unix times.
+SampleLog clipped(const SampleLog& log, int64_t from_ns, int64_t to_ns);
 
 /// One for each device of a log that has rows.
 std::vector<DeviceTelemetry> summarise(const SampleLog& log);

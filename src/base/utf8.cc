@@ -36,6 +36,22 @@ size_t utf8_sequence(std::string_view s) {
   return overlong || surrogate || beyond ? 0 : length;
 }
 
+Character first_character(std::string_view s) {
+  const size_t n = utf8_sequence(s);
+  if (n == 0) return {};
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(s[i])); };
+  uint32_t c = n == 1 ? byte(0) : byte(0) & (0x7Fu >> n);
+  for (size_t i = 1; i < n; ++i) c = c << 6 | (byte(i) & 0x3F);
+  return {c, n, true};
+}
+
+bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
+
+bool is_invisible(uint32_t c) {
+  return c == 0xAD || c == 0x61C || c == 0x180E || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
+}
+
 int64_t replace_invalid_utf8(std::string& text) {
   int64_t replaced = 0;
   std::string out;

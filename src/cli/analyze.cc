@@ -84,7 +84,7 @@ const Command kAnalyze{
     .name = "analyze",
     .summary = "say where the time of a trace goes and what to change",
     .positional = "PATH...",
-    .positional_help = "trace files or folders of traces; several ranks of one job are read together",
+    .positional_help = "trace files, folders of traces or files of samples; several ranks of one job are read together",
     .groups =
         {{"What to show",
           {{.name = "--json", .help = "the whole report as JSON, same as --format json"},
@@ -98,6 +98,8 @@ const Command kAnalyze{
                         "collectives", "memory", "cluster"}}}},
          {"What to look at",
           {{.name = "--steps", .value = "A:B", .help = "steps A up to B - 1 only"},
+           {.name = "--samples", .value = "FILE", .help = "samples of the devices, of the same time (profgpu log, run --samples)",
+            .repeatable = true, .takes_path = true},
            {.name = "--step-pattern", .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
            {.name = "--threshold", .value = "RULE=VALUE", .help = "change what a rule tolerates; may be repeated",

@@ -70,6 +70,7 @@ struct Command {
   std::vector<Example> examples = {};
   std::string_view notes = {};               ///< a paragraph below the flags
   bool hidden = false;                       ///< left out of `profgpu --help`
+  bool runs_command = false;                 ///< the positional is a command line: nothing in it is ours
   std::vector<std::string> (*candidates)() = nullptr;  ///< values of the positional, for completion and "did you mean"
   Outcome (*run)(const Arguments&) = nullptr;
 

@@ -64,7 +64,30 @@ Result<Nothing> check_positional(const Command& command, const Arguments& argume
   return ok();
 }
 
+bool takes_value(const Command& command, std::string_view name) {
+  for (const FlagGroup& group : command.groups)
+    for (const Flag& flag : group.flags)
+      if (!flag.value.empty() && (flag.name == name || flag.short_name == name)) return true;
+  return false;
+}
+
+// Whether the flag's value is the word behind it: "--top 3", "-o FILE", "-qo FILE", but not "--top=3", "-oFILE".
+bool value_follows(const Command& command, const std::string& word) {
+  if (word.starts_with("--")) return takes_value(command, word);
+  for (size_t i = 1; i < word.size(); ++i)
+    if (takes_value(command, std::string("-") + word[i])) return i + 1 == word.size();
+  return false;
+}
+
 }  // namespace
+
+size_t own_words(const Command& command, const std::vector<std::string>& words) {
+  if (!command.runs_command) return words.size();
+  size_t i = 0;
+  while (i < words.size() && words[i] != "--" && words[i].size() > 1 && words[i][0] == '-')
+    i += value_follows(command, words[i]) ? 2 : 1;
+  return std::min(i, words.size());
+}
 
 Result<Arguments> parse_arguments(const Command& command, const std::vector<std::string>& words) {
   CLI::App app;
@@ -81,7 +104,8 @@ Result<Arguments> parse_arguments(const Command& command, const std::vector<std:
     option->expected(0, command.positional_repeats() ? CLI::detail::expected_max_vector_size : 1);
   }
   // What follows `--` is no option, whatever it looks like. The parser takes its words last first.
-  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const auto own = words.begin() + static_cast<ptrdiff_t>(own_words(command, words));
+  const auto dashes = command.runs_command ? own : std::find(words.begin(), words.end(), "--");
   try {
     app.parse(std::vector<std::string>(std::make_reverse_iterator(dashes), words.rend()));
   } catch (const CLI::ArgumentMismatch& e) {
@@ -90,7 +114,8 @@ Result<Arguments> parse_arguments(const Command& command, const std::vector<std:
   } catch (const CLI::ParseError& e) {
     return Error{e.what(), see_help(command)};
   }
-  if (dashes != words.end()) arguments.positional.insert(arguments.positional.end(), dashes + 1, words.end());
+  const bool has_dashes = dashes != words.end() && *dashes == "--";
+  arguments.positional.insert(arguments.positional.end(), dashes + (has_dashes ? 1 : 0), words.end());
   if (auto extras = app.remaining(); !extras.empty()) return unknown_word(command, extras.front());
   for (Slot& slot : slots) {
     if (slot.option->count() == 0) continue;

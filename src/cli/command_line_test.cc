@@ -57,6 +57,43 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of({}), "needs PATH... | `profgpu sample --help` lists what it takes");
 }
 
+const Command kRunner{
+    .name = "runner",
+    .summary = "for tests",
+    .positional = "COMMAND...",
+    .groups = {{"All",
+                {{.name = "--output", .short_name = "-o", .value = "FILE"},
+                 {.name = "--quiet", .short_name = "-q"},
+                 {.name = "--count", .value = "N"}}}},
+    .runs_command = true,
+};
+
+TEST(CommandLine, NothingOfACommandThatIsRunIsOurs) {
+  using Words = std::vector<std::string>;
+  const std::vector<std::pair<Words, Words>> cases = {
+      {{"python", "x.py", "--quiet", "-o", "y"}, {"python", "x.py", "--quiet", "-o", "y"}},
+      {{"-q", "--", "ls", "--", "-q"}, {"ls", "--", "-q"}},
+      {{"--count", "3", "ls", "-l"}, {"ls", "-l"}},
+      {{"--count=3", "-o", "--", "ls"}, {"ls"}},
+      {{"-qo", "out", "ls", "-h"}, {"ls", "-h"}},
+      {{"-oout", "ls"}, {"ls"}},
+      {{"-qoq", "ls", "--help"}, {"ls", "--help"}},
+      {{"--", "--", "x"}, {"--", "x"}},
+      {{"-", "x"}, {"-", "x"}},
+  };
+  for (const auto& [words, command] : cases) {
+    auto parsed = parse_arguments(kRunner, words);
+    ASSERT_TRUE(parsed) << words.front() << ": " << parsed.error().message;
+    EXPECT_EQ(parsed->positional, command);
+  }
+  EXPECT_EQ(own_words(kRunner, {"-q", "ls", "--help"}), 1u);
+  EXPECT_EQ(own_words(kSample, {"-q", "ls", "--help"}), 3u);
+  EXPECT_EQ(own_words(kRunner, {"--count"}), 1u);
+  EXPECT_FALSE(parse_arguments(kRunner, {"--count"}));
+  EXPECT_FALSE(parse_arguments(kRunner, {"-q", "--"}));
+  EXPECT_FALSE(parse_arguments(kRunner, {"--quite", "ls"}));
+}
+
 TEST(CommandLine, FindsHelpBeforeTwoDashesOnly) {
   EXPECT_TRUE(asks_for_help({"x", "-h"}));
   EXPECT_FALSE(asks_for_help({"x", "--", "--help"}));

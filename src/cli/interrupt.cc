@@ -28,11 +28,12 @@ void leave(int signal) {
 void install_interrupt_handler() {
   struct sigaction action{};
   action.sa_handler = leave;
-  ::sigaction(SIGTERM, &action, nullptr);
   // A shell starts background jobs with SIGINT ignored; that is its wish.
-  struct sigaction before{};
-  ::sigaction(SIGINT, nullptr, &before);
-  if (before.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before{};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
 }
 
 void remove_on_interrupt(const char* path) { partial_file = path; }

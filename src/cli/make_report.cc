@@ -9,6 +9,7 @@
 #include "analyse/job.h"
 #include "analyse/quality.h"
 #include "analyse/steps.h"
+#include "analyse/telemetry_record.h"
 #include "diagnose/rule.h"
 #include "import/inputs.h"
 
@@ -36,7 +37,7 @@ InputFile input_of(const InputSource& source) {
   file.summary = source.noun;
   file.file_bytes = source.file_bytes;
   file.events = source.events;
-  file.rank = source.rank;
+  if (source.rank >= 0) file.rank = source.rank;
   for (const TraceIssue& i : source.issues) file.issues.push_back(issue_of(i));
   return file;
 }
@@ -75,6 +76,44 @@ Value cluster_of(const Job& job) {
   return cluster;
 }
 
+// Unix time at which a rank's windows begin and end.
+Interval unix_span(const Trace& trace) {
+  if (trace.windows.empty()) return {};
+  return {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};
+}
+
+void show_telemetry(const std::vector<DeviceTelemetry>& telemetry, Report& report) {
+  for (const DeviceTelemetry& t : telemetry) report.telemetry.push_back(telemetry_record(t));
+}
+
+// Samples beside traces count while the traces were recorded.
+void add_telemetry(const Inputs& inputs, Evidence& evidence, Report& report) {
+  if (inputs.samples.empty()) return;
+  Interval job{INT64_MAX, INT64_MIN};
+  for (const RankTrace& r : inputs.ranks) {
+    const Interval span = unix_span(r.trace);
+    job = {std::min(job.start, span.start), std::max(job.end, span.end)};
+  }
+  evidence.telemetry = summarise(clipped(inputs.samples, job.start, job.end));
+  show_telemetry(evidence.telemetry, report);
+  if (!evidence.telemetry.empty()) return;
+  for (InputFile& file : report.inputs)
+    if (!file.rank)
+      file.issues.push_back({"samples_elsewhere", inputs.samples.ticks, Severity::kWarning,
+                             "no sample lies within the time of the traces: another run, or another host's clock"});
+}
+
+// A report of samples alone.
+Report telemetry_report(const Inputs& inputs, Report report) {
+  const std::vector<DeviceTelemetry> telemetry = summarise(inputs.ranks.front().trace.samples);
+  show_telemetry(telemetry, report);
+  report.findings = telemetry_findings(telemetry);
+  report.verdict = telemetry_verdict(telemetry, report.findings);
+  if (!report.findings.empty()) report.next.push_back("profgpu explain " + report.findings.front().rule);
+  report.next.push_back("profgpu analyze TRACE --samples " + inputs.sources.front().path);
+  return report;
+}
+
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> next;
   if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
@@ -103,6 +142,8 @@ Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
   evidence.thresholds = options.thresholds;
   Report report;
   for (const InputSource& source : inputs->sources) report.inputs.push_back(input_of(source));
+  if (inputs->ranks.size() == 1 && inputs->ranks.front().trace.only_samples())
+    return telemetry_report(*inputs, std::move(report));
   for (const RankTrace& r : inputs->ranks) {
     facts.push_back(std::make_unique<Facts>(
         r.trace, AnalysisOptions{options.step_pattern, options.first_step, options.end_step}));
@@ -131,6 +172,7 @@ Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
     evidence.job = &job;
     report.cluster = cluster_of(job);
   }
+  add_telemetry(*inputs, evidence, report);
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
   report.verdict = verdict(evidence, report.findings);

@@ -16,6 +16,8 @@
 namespace profgpu {
 namespace {
 
+bool pipe_signal_ignored = false;
+
 // 0 or errno.
 int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -47,11 +49,14 @@ bool is_replaceable(const std::string& path) {
 void prepare_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest free number is given out, so this is `fd` again. Reading only: writing to it must fail.
-    if (::open("/dev/null", O_RDONLY) != fd) return;
+    // The lowest free number is given out, so this is `fd` again. Reading only: writing to it must fail. Closed again for
+    // a command that we run.
+    if (::open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) break;
   }
-  std::signal(SIGPIPE, SIG_IGN);
+  pipe_signal_ignored = std::signal(SIGPIPE, SIG_IGN) == SIG_IGN;
 }
+
+bool pipe_signal_was_ignored() { return pipe_signal_ignored; }
 
 Status write_stdout(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text);

@@ -12,6 +12,9 @@ namespace profgpu {
 /// open takes its number; a reader that leaves early becomes an error value instead of a signal.
 void prepare_streams();
 
+/// Whether whoever started us ignored SIGPIPE, as a shell does after `trap '' PIPE`.
+bool pipe_signal_was_ignored();
+
 /// Writes all of it. A reader that has left (`| head`) is no error: it has seen what it wanted.
 Status write_stdout(std::string_view text);
 

@@ -37,7 +37,8 @@ Error unknown_command(const std::string& word) {
 }
 
 ExitCode run_command(const Command& command, const std::vector<std::string>& words) {
-  if (asks_for_help(words)) return say(command_help(command));
+  const auto own_end = words.begin() + static_cast<ptrdiff_t>(own_words(command, words));
+  if (asks_for_help({words.begin(), own_end})) return say(command_help(command));
   Outcome outcome;
   auto arguments = parse_arguments(command, words);
   outcome = arguments ? command.run(*arguments) : Outcome::usage(arguments.error());
@@ -55,6 +56,7 @@ ExitCode run_program(const std::vector<std::string>& words) {
   const std::string& first = words.front();
   if (first == "--help" || first == "-h") return say(overview_help());
   if (first == "--version" || first == "-V") return say(fmt::format("profgpu {}\n", kVersion));
+  if (first == "--") return run_command(*find_command("run"), words);
   if (const Command* command = find_command(first)) return run_command(*command, {words.begin() + 1, words.end()});
   print_error("", unknown_command(first));
   return ExitCode::kUsage;

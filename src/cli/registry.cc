@@ -5,11 +5,12 @@
 
 namespace profgpu {
 
-extern const Command kAnalyze, kExplain, kRules, kFormats, kHelp, kCompletion, kManpage;
+extern const Command kAnalyze, kRun, kStat, kLog, kPick, kDevices, kDoctor, kExplain, kRules, kFormats, kHelp, kCompletion,
+    kManpage;
 
 const std::vector<const Command*>& commands() {
-  static const std::vector<const Command*> kAll = {&kAnalyze, &kExplain,    &kRules,  &kFormats,
-                                                   &kHelp,    &kCompletion, &kManpage};
+  static const std::vector<const Command*> kAll = {&kAnalyze, &kRun,     &kStat,  &kLog,     &kPick, &kDevices,   &kDoctor,
+                                                   &kExplain, &kRules,   &kFormats, &kHelp, &kCompletion, &kManpage};
   return kAll;
 }
 

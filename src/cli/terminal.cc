@@ -19,21 +19,26 @@ std::string_view environment(const char* name) {
   return value ? value : "";
 }
 
+int width_of(int fd) {
+  int width = std::atoi(std::string(environment("COLUMNS")).c_str());
+  winsize size{};
+  if (width <= 0 && ::ioctl(fd, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width <= 0 ? kDefaultWidth : std::min(width, kWidest);
+}
+
+bool colour_of(Colour asked, bool terminal) {
+  if (asked != Colour::kAuto) return asked == Colour::kAlways;
+  return terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+}
+
 }  // namespace
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
-int output_width() {
-  int width = std::atoi(std::string(environment("COLUMNS")).c_str());
-  winsize size{};
-  if (width <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
-  return width <= 0 ? kDefaultWidth : std::min(width, kWidest);
-}
-
-bool output_colour(Colour asked) {
-  if (asked != Colour::kAuto) return asked == Colour::kAlways;
-  return stdout_is_terminal() && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
-}
+int output_width() { return width_of(STDOUT_FILENO); }
+int message_width() { return width_of(STDERR_FILENO); }
+bool output_colour(Colour asked) { return colour_of(asked, stdout_is_terminal()); }
+bool message_colour(Colour asked) { return colour_of(asked, stderr_is_terminal()); }
 
 }  // namespace profgpu

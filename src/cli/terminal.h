@@ -11,6 +11,10 @@ int output_width();
 /// Whether to colour standard output: as asked, else on a terminal unless NO_COLOR is set or TERM is dumb.
 bool output_colour(Colour asked);
 
+/// The same of standard error, where the summary of a run goes.
+int message_width();
+bool message_colour(Colour asked);
+
 bool stdout_is_terminal();
 bool stderr_is_terminal();
 

@@ -37,7 +37,7 @@ void explain_utilization(const Evidence& evidence, std::vector<Finding>& finding
   });
   if (cause == findings.end()) {
     for (const RankFacts& r : evidence.ranks) {
-      if (r.rank != low->ranks.front()) continue;
+      if (low->ranks.empty() || r.rank != low->ranks.front()) continue;
       const Measured m(r.rank, *r.facts);
       const IdleCause largest = m.largest_idle_cause();
       low->why = fmt::format("Most of the idle time is {} ({} of the span).", idle_cause_words(largest),
@@ -60,6 +60,12 @@ std::vector<Finding> diagnose(const Evidence& evidence) {
   std::stable_sort(findings.begin(), findings.end(), dearer);
   explain_utilization(evidence, findings);
   return findings;
+}
+
+std::vector<Finding> telemetry_findings(const std::vector<DeviceTelemetry>& telemetry) {
+  Evidence evidence;
+  evidence.telemetry = telemetry;
+  return diagnose(evidence);
 }
 
 }  // namespace profgpu

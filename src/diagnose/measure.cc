@@ -72,7 +72,7 @@ bool Measured::in_measured_step(int64_t time) const {
   return i < measured_.size() && measured_[i].start <= time;
 }
 
-std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const Reading& reading) {
+std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const RankReading& reading) {
   const double threshold = evidence.threshold(rule.id, rule.threshold);
   const auto beyond = [&](double v, double limit) { return limits.below ? v < limit : v > limit; };
   std::optional<Fired> result;

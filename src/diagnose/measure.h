@@ -55,7 +55,7 @@ class Measured {
 };
 
 /// What a rule reads off one rank; nothing if it has nothing to say about it.
-using Reading = std::function<std::optional<double>(const Measured&)>;
+using RankReading = std::function<std::optional<double>(const Measured&)>;
 
 /// Reads every rank; a finding with the worst value beyond the rule's threshold and the ranks beyond it, or nothing.
 /// `worst` is set to that rank. Beyond is above, or below where `below` is set. Severity: warning, from `critical` on
@@ -69,7 +69,7 @@ struct Limits {
   std::optional<double> critical = std::nullopt;
   bool below = false;
 };
-std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const Reading& reading);
+std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const RankReading& reading);
 
 /// Sets the cost, and its share of the rank's measured steps.
 void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns);

@@ -1,12 +1,36 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyse/memory.h"
-#include "diagnose/measure.h"
+#include "diagnose/device_measure.h"
 
 namespace profgpu {
 namespace {
 
 constexpr int64_t kFewestSteps = 4;
+
+// Where there are no steps, growth is judged by the minute; a run has to last for its growth to be told from its start.
+constexpr int64_t kShortestRun = 30'000'000'000;
+
+std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence) {
+  auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) -> std::optional<double> {
+    const auto total = d.limit(Metric::kMemoryTotal);
+    if (d.duration_ns() < kShortestRun || !d.memory_growth_bytes_per_s || !total || *total <= 0) return std::nullopt;
+    return 100 * 60 * *d.memory_growth_bytes_per_s / *total;
+  });
+  if (!hit) return std::nullopt;
+  Finding& f = hit->finding;
+  const DeviceTelemetry& d = *hit->worst;
+  f.unit = "%/min";
+  f.what = fmt::format("memory of {} keeps growing", d.label());
+  const double left = std::max(*d.limit(Metric::kMemoryTotal) - *d.find(Metric::kMemoryUsed)->max, 0.0);
+  f.why = fmt::format("It grows by {:.1f} MiB a minute to the end; at that rate the device is full in {:.0f} minutes.",
+                      60 * *d.memory_growth_bytes_per_s / 1048576, left / *d.memory_growth_bytes_per_s / 60);
+  f.fix = {"keep numbers, not graphs: losses.append(loss.item()) or loss.detach(), never loss",
+           "torch.cuda.memory._record_memory_history() and a snapshot name the allocations that stay"};
+  return f;
+}
 
 std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
@@ -14,7 +38,7 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
     if (m.steps() < kFewestSteps || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
     return 100.0 * *memory.growth_bytes_per_step / static_cast<double>(*memory.capacity_bytes);
   });
-  if (!hit) return std::nullopt;
+  if (!hit) return check_samples(rule, evidence);
   Finding& f = hit->finding;
   const Measured& m = hit->worst;
   const Memory& memory = m.facts().get<Memory>();
@@ -37,7 +61,7 @@ const Rule kMemoryGrowth = {
     "What is allocated at the lowest point of a step should be the same in every step: parameters and optimizer states. "
     "If it grows, something keeps tensors alive, and the job will run out of memory.",
     "Value: Theil-Sen slope of the lowest allocation in each measured step, as a share of the device's capacity; over at "
-    "least four steps. No cost: it costs nothing until it fails.",
+    "least four steps; in samples without steps, a minute, over at least half a minute. No cost: it costs nothing until it fails.",
     {"loss.detach() or .item() for everything that is kept beyond the step",
      "lists of outputs, hidden states or metrics that are never cleared",
      "retain_graph=True where it is not needed",

@@ -7,14 +7,15 @@ namespace profgpu {
 extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDeviceWaits, kExcessiveSynchronization,
     kExposedCommunication, kLowBusBandwidth, kStragglerRank, kStepTimeVariance, kShortKernels, kPageableCopies,
     kFullPrecisionGemm, kUnfusedOptimizer, kAllocatorChurn, kMemoryGrowth, kMemoryNearCapacity, kMemoryFragmentation,
-    kCheckpointStall, kDominantKernel, kProfilerOverhead;
+    kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
       &kLowGpuUtilization, &kDataLoadingBound,   &kHostBoundLaunches,   &kDeviceWaits,       &kExcessiveSynchronization,
       &kExposedCommunication, &kLowBusBandwidth, &kStragglerRank,       &kStepTimeVariance,  &kShortKernels,
       &kPageableCopies,    &kFullPrecisionGemm,  &kUnfusedOptimizer,    &kAllocatorChurn,    &kMemoryGrowth,
-      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall,   &kDominantKernel,    &kProfilerOverhead};
+      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall,   &kDominantKernel,
+      &kThermalThrottle,   &kPowerCap,           &kProfilerOverhead};
   return all;
 }
 

@@ -74,6 +74,23 @@ std::string largest_part(const Measured& m) {
 
 }  // namespace
 
+std::string telemetry_verdict(const std::vector<DeviceTelemetry>& telemetry, const std::vector<Finding>& findings) {
+  const DeviceTelemetry* least = nullptr;
+  const auto busy = [](const DeviceTelemetry& d) {
+    const SeriesSummary* s = d.find(Metric::kUtilization);
+    return s ? s->mean : std::nullopt;
+  };
+  for (const DeviceTelemetry& d : telemetry)
+    if (d.used() && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
+  if (!least) return "No device in these samples did anything.";
+  const auto other = std::find_if(findings.begin(), findings.end(),
+                                  [](const Finding& f) { return f.rule != "low-gpu-utilization"; });
+  const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
+  if (other != findings.end()) return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->what);
+  if (findings.empty()) return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
+  return fmt::format("{} is busy {:.0f} % of the time. {}", who, *busy(*least), findings.front().why);
+}
+
 std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings) {
   std::vector<Measured> ranks;
   for (const RankFacts& r : evidence.ranks) ranks.emplace_back(r.rank, *r.facts);

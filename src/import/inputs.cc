@@ -8,13 +8,17 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "trace/sample_file.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
 namespace {
+
+constexpr int kNoRank = -1;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -120,6 +124,7 @@ void assign_ranks(std::vector<Read>& all) {
   std::set<int> taken;
   std::vector<Read*> unnamed;
   for (Read& r : all) {
+    if (r.source.rank == kNoRank) continue;
     const int named = rank_in_name(r.source.path);
     r.source.rank = r.trace.distributed.rank.value_or(named);
     if (r.source.rank >= 0) {
@@ -138,6 +143,27 @@ void assign_ranks(std::vector<Read>& all) {
   }
 }
 
+// Samples of devices belong to no rank, but to whoever ran there.
+SampleLog take_samples(std::vector<Read>& all) {
+  std::vector<SampleLog> logs;
+  for (Read& r : all) {
+    if (!r.trace.only_samples()) continue;
+    r.source.rank = kNoRank;
+    logs.push_back(std::move(r.trace.samples));
+  }
+  return joined_samples(std::move(logs));
+}
+
+// Samples alone stand as one rank.
+RankTrace rank_of_samples(std::vector<Read>& all, SampleLog samples) {
+  RankTrace rank{0, std::move(all.front().trace)};
+  rank.trace.events = samples.ticks;
+  rank.trace.windows = {{samples.first_ns, samples.last_ns}};
+  rank.trace.samples = std::move(samples);
+  for (Read& r : all) r.source.rank = 0;
+  return rank;
+}
+
 Result<RankTrace> join(int rank, std::vector<Read*> files) {
   std::sort(files.begin(), files.end(),
             [](const Read* a, const Read* b) { return extent(a->trace).start < extent(b->trace).start; });
@@ -151,6 +177,19 @@ Result<RankTrace> join(int rank, std::vector<Read*> files) {
   std::vector<Trace> windows;
   for (Read* r : files) windows.push_back(std::move(r->trace));
   return RankTrace{rank, joined_windows(std::move(windows))};
+}
+
+Status join_ranks(std::vector<Read>& all, Inputs& inputs) {
+  assign_ranks(all);
+  std::map<int, std::vector<Read*>> by_rank;
+  for (Read& r : all)
+    if (r.source.rank != kNoRank) by_rank[r.source.rank].push_back(&r);
+  for (const auto& [rank, files] : by_rank) {
+    auto joined = join(rank, files);
+    if (!joined) return joined.error();
+    inputs.ranks.push_back(*std::move(joined));
+  }
+  return ok();
 }
 
 Status read_all(const std::vector<std::string>& paths, const ImportOptions& options, std::vector<Read>& all,
@@ -202,19 +241,16 @@ Result<Inputs> read_inputs(const std::vector<std::string>& paths, const ImportOp
     return Error{fmt::format("{}: no trace in it (files: {}; the first: {})", paths.front(), left_out.size(),
                              left_out.front()),
                  "`profgpu formats` lists what it reads"};
-  assign_ranks(all);
   if (!left_out.empty())
     all.front().source.issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(left_out.size()),
                                          fmt::format("files beside it that were left out: {}; the first: {}",
                                                      left_out.size(), left_out.front())});
   Inputs inputs;
-  std::map<int, std::vector<Read*>> by_rank;
-  for (Read& r : all) by_rank[r.source.rank].push_back(&r);
-  for (const auto& [rank, files] : by_rank) {
-    auto joined = join(rank, files);
-    if (!joined) return joined.error();
-    inputs.ranks.push_back(*std::move(joined));
-  }
+  inputs.samples = take_samples(all);
+  if (std::all_of(all.begin(), all.end(), [](const Read& r) { return r.source.rank == kNoRank; }))
+    inputs.ranks.push_back(rank_of_samples(all, std::exchange(inputs.samples, {})));
+  else if (Status status = join_ranks(all, inputs); !status)
+    return status.error();
   for (Read& r : all) inputs.sources.push_back(std::move(r.source));
   return inputs;
 }

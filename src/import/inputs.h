@@ -15,7 +15,7 @@ struct InputSource {
   std::string_view noun;
   int64_t file_bytes = 0;
   int64_t events = 0;
-  int rank = 0;
+  int rank = 0;                 ///< -1: of no rank (samples of devices, beside traces)
   std::vector<TraceIssue> issues;
 };
 
@@ -27,6 +27,7 @@ struct RankTrace {
 struct Inputs {
   std::vector<InputSource> sources;   ///< in the order of paths; of a folder, by name
   std::vector<RankTrace> ranks;       ///< by rank
+  SampleLog samples;                  ///< of sample files given beside traces; of them alone, in the one rank's trace
 };
 
 /// Reads files and folders. A folder gives every trace in it; other files there are left out and named in an issue of

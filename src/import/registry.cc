@@ -2,10 +2,10 @@
 
 namespace profgpu {
 
-extern const Importer kKineto;
+extern const Importer kSamples, kKineto;
 
 const std::vector<const Importer*>& importers() {
-  static const std::vector<const Importer*> all = {&kKineto};
+  static const std::vector<const Importer*> all = {&kSamples, &kKineto};
   return all;
 }
 

@@ -95,6 +95,12 @@ std::string write(const Report& report, const PresentOptions&) {
   write_array(json, "inputs", report.inputs, write_input);
   write_array(json, "ranks", report.ranks, write_rank);
   json.key("cluster"), json.value(report.cluster);
+  if (!report.telemetry.empty()) {
+    json.key("telemetry");
+    json.open('[');
+    for (const Record& device : report.telemetry) json.element(), json.record(device, Layout::kLines);
+    json.close(']');
+  }
   write_array(json, "findings", report.findings, write_finding);
   write_array(json, "checklist", report.checklist, write_check);
   json.key("next"), write_texts(json, report.next);

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/json_quoted.h"
 #include "report/report.h"
 
 namespace profgpu {
@@ -49,8 +50,5 @@ class JsonText {
   std::string nesting_;  // one character for each open bracket: what a line break in it means
   bool first_ = true;
 };
-
-/// The text with its quotes.
-std::string json_quoted(std::string_view s);
 
 }  // namespace profgpu

@@ -1,4 +1,5 @@
 // A report on a terminal: one screen that says where the time goes, why, and what to do; or one section in full.
+#include "present/device_lines.h"
 #include "present/first_screen.h"
 #include "present/section_lines.h"
 #include "report/text.h"
@@ -45,12 +46,28 @@ Lines next_lines(const Report& report, const PresentOptions& options) {
   return out;
 }
 
+Lines telemetry_lines(const Report& report, const PresentOptions& options) {
+  if (report.telemetry.empty()) return {};
+  return device_lines(report.telemetry, report.ranks.empty() ? "" : "samples while the trace was recorded",
+                      layout_width(options));
+}
+
 Lines first_screen(const Report& report, const PresentOptions& options) {
+  std::vector<Lines> parts = {input_lines(report, options), verdict_lines(report, options)};
+  // Samples alone have no ranks, phases or kernels.
+  if (!report.ranks.empty()) {
+    parts.push_back(rank_lines(report, options));
+    parts.push_back(time_lines(report, options));
+  }
+  parts.push_back(telemetry_lines(report, options));
+  parts.push_back(finding_lines(report, options, false));
+  if (!report.ranks.empty()) {
+    parts.push_back(checklist_lines(report, options));
+    parts.push_back(top_lines(report, options));
+  }
+  parts.push_back(next_lines(report, options));
   Lines out;
-  for (Lines& part : std::vector<Lines>{
-           input_lines(report, options), verdict_lines(report, options), rank_lines(report, options),
-           time_lines(report, options), finding_lines(report, options, false), checklist_lines(report, options),
-           top_lines(report, options), next_lines(report, options)}) {
+  for (Lines& part : parts) {
     out.emplace_back();
     append(out, std::move(part));
   }

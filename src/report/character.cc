@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "base/utf8.h"
-
 namespace profgpu {
 namespace {
 
@@ -97,26 +95,10 @@ bool contains(std::span<const Range> ranges, uint32_t c) {
 
 }  // namespace
 
-Character first_character(std::string_view s) {
-  const size_t n = utf8_sequence(s);
-  if (n == 0) return {};
-  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(s[i])); };
-  uint32_t c = n == 1 ? byte(0) : byte(0) & (0x7Fu >> n);
-  for (size_t i = 1; i < n; ++i) c = c << 6 | (byte(i) & 0x3F);
-  return {c, n, true};
-}
-
 int char_width(uint32_t c) {
   if (c < 0x300) return 1;
   if (contains(kZeroWidth, c)) return 0;
   return contains(kWide, c) ? 2 : 1;
-}
-
-bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
-
-bool is_invisible(uint32_t c) {
-  return c == 0xAD || c == 0x61C || c == 0x180E || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
-         (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
 }
 
 }  // namespace profgpu

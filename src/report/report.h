@@ -164,6 +164,7 @@ struct Report {
   std::vector<InputFile> inputs;
   std::vector<RankReport> ranks;
   Value cluster;                 ///< null for one rank
+  std::vector<Record> telemetry; ///< what samples say of each device, where there are samples
   std::vector<Finding> findings; ///< dearest first
   std::vector<Check> checklist;
   std::string verdict;           ///< one or two sentences: where the time goes and what it costs

@@ -75,7 +75,12 @@ struct SampleLog {
     uint32_t device = 0;
     ProcessSample process;
   };
-  std::vector<ProcessRow> processes;
+  std::vector<ProcessRow> processes;        ///< by device, then time
+  struct ProcessTick {
+    int64_t time_ns = 0;
+    uint32_t device = 0;
+  };
+  std::vector<ProcessTick> process_ticks;   ///< when processes were asked, also where there were none; sorted alike
   struct Mark {
     int64_t time_ns = 0;
     std::string name;

@@ -2,8 +2,10 @@
 //
 // JSON lines: absent metrics are left out. A device's first row also carries its name, uuid, pci_bus_id, vendor,
 // driver_version and constants; rows at which processes were asked carry processes[]; marks are rows {time_ns, mark}.
+// `device` is an index, "0:7" for a MIG instance, "AMD 0" where two vendors have a device 0.
 // CSV: one header row; an absent metric is an empty field; columns name and uuid in every row; processes and marks are
-// left out. Rows are appended whole: one write() each, so a killed writer leaves at most its last line torn.
+// left out. The reader also takes nvidia-smi's field names and units, with its times, and ISO 8601 or epoch seconds in a
+// column `timestamp`. Rows are appended whole: one write() each, so a killed writer leaves at most its last line torn.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 
 #include "base/result.h"
 #include "trace/sample.h"
+#include "trace/sample_row.h"
 
 namespace profgpu {
 
@@ -22,8 +25,10 @@ enum class SampleFormat { kJsonLines, kCsv };
 /// By the file's ending: .csv, .jsonl, .ndjson or .json; an error for any other.
 Result<SampleFormat> sample_format_of(const std::string& path);
 
-/// Turns readings into rows. Where a reading holds several samples of one metric, the row has their mean, weighted by
-/// time, for gauges and the last for counters.
+/// Appends one field of a row of CSV, quoted where it must be.
+void append_csv(std::string& line, std::string_view text);
+
+/// Turns readings into rows; where a reading holds several samples of one metric, as SampleRow says.
 class SampleWriter {
  public:
   /// `columns`: the metrics to write; empty: all that a reading has (CSV: all that there are).
@@ -39,6 +44,7 @@ class SampleWriter {
   std::vector<DeviceInfo> devices_;
   std::vector<Metric> columns_;
   std::vector<bool> introduced_;
+  SampleRow row_;
   std::string line_;
 };
 
@@ -46,13 +52,17 @@ class SampleWriter {
 struct SampleFileIssues {
   int64_t damaged_rows = 0;
   int64_t first_damaged_line = 0;
-  bool torn = false;                      ///< the last line is not whole
+  bool torn = false;                      ///< the last line is not whole, or the compressed data end early
+  bool one_device = false;                ///< rows do not say of which device they are: taken for one
   std::vector<std::string> unknown;       ///< columns that are no metric of ours
 };
 
 /// Reads a whole file, plain or compressed as base/text_source reads it. Rows that cannot be read are counted, not fatal;
 /// an error only where nothing could be read. Rows may come in any order of time and device.
 Result<SampleLog> read_sample_file(const std::string& path, SampleFileIssues& issues);
+/// Several logs as one, as pieces of a log that was rotated are: devices with the same UUID, or without one the same
+/// label, are the same. Of two values of one time the later log's stands.
+SampleLog joined_samples(std::vector<SampleLog> logs);
 /// Whether text that begins with `head` is such a file.
 bool looks_like_samples(std::string_view head);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trace/id.h"
+#include "trace/sample.h"
 #include "trace/string_pool.h"
 
 namespace profgpu {
@@ -227,7 +228,10 @@ class Trace {
   int64_t events = 0;              ///< records in the input, of whatever kind
   std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty
   std::vector<TraceIssue> issues;
+  SampleLog samples;               ///< what devices said meanwhile; in Unix time
 
+  /// Whether it is a log of samples and nothing else.
+  [[nodiscard]] bool only_samples() const { return host.size() + activity.size() == 0 && !samples.empty(); }
   [[nodiscard]] std::string_view name(HostId h) const { return strings[host.name[h.value]]; }
   [[nodiscard]] std::string_view name(ActivityId a) const { return strings[activity.name[a.value]]; }
   [[nodiscard]] int32_t device_of(ActivityId a) const { return queues[activity.queue[a.value]].device; }

@@ -62,7 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   RankReport rank;
   for (const Analysis* a : analyses()) rank.sections.push_back({std::string(a->name), "", a->show(facts)});
   report.ranks.push_back(std::move(rank));
-  const Evidence evidence{{{0, &facts}}, nullptr, {}};
+  Evidence evidence;
+  evidence.ranks = {{0, &facts}};
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
   report.verdict = verdict(evidence, report.findings);

@@ -1,0 +1,45 @@
+#include "base/dyn_lib.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+namespace profgpu {
+
+DynLib& DynLib::operator=(DynLib&& other) noexcept {
+  std::swap(handle_, other.handle_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+DynLib::~DynLib() {
+  if (handle_) dlclose(handle_);
+}
+
+Result<DynLib> DynLib::open(const std::string& name) {
+  // RTLD_NOW: a library that lacks something it needs itself fails here, not in the middle of a run.
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char* why = dlerror();
+    return Error{why ? why : "cannot open " + name};
+  }
+  const link_map* map = nullptr;
+  const bool told = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name && *map->l_name;
+  return DynLib(handle, told ? map->l_name : name);
+}
+
+Result<DynLib> DynLib::open_first(const std::vector<std::string>& names) {
+  std::string missing, broken;
+  for (const std::string& name : names) {
+    auto library = open(name);
+    if (library) return library;
+    missing += (missing.empty() ? "" : ", ") + name;
+    // The loader has no code for "there is no such file", only this text.
+    const bool absent = library.error().message.find("No such file or directory") != std::string::npos;
+    if (!absent && broken.empty()) broken = library.error().message;
+  }
+  return Error{broken.empty() ? "no library found: tried " + missing : broken};
+}
+
+void* DynLib::address(const char* name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
+
+}  // namespace profgpu

@@ -1,0 +1,103 @@
+#include "cli/device_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/decimal.h"
+#include "collect/selection.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kShortestInterval_ns = 1'000'000;             // a driver call takes a good part of it
+constexpr int64_t kLongestInterval_ns = 86'400'000'000'000;
+
+std::string_view first_sentence(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+FlagGroup device_flags(bool with_interval, std::string_view default_interval) {
+  FlagGroup group{"Devices",
+                  {{.name = "--device",
+                    .value = "WHICH",
+                    .help = "index, UUID, PCI id, cuda:N or all; several with commas or again (default: what the "
+                            "command can see)",
+                    .repeatable = true},
+                   {.name = "--backend",
+                    .value = "NAME",
+                    .help = "auto, nvml, smi, amdgpu, intel, replay:FILE or none (default auto)"},
+                   {.name = "--strict", .help = "fail if no device can be read"}}};
+  if (!with_interval) return group;
+  static const std::string_view kHelp02 = "time between samples in seconds, or with a unit: 0.5, 100ms (default 0.2)";
+  static const std::string_view kHelp1 = "time between samples in seconds, or with a unit: 0.5, 100ms (default 1)";
+  group.flags.push_back({.name = "--interval",
+                         .short_name = "-i",
+                         .value = "TIME",
+                         .help = default_interval == "1" ? kHelp1 : kHelp02});
+  return group;
+}
+
+std::optional<int64_t> duration_ns(std::string_view text) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {{"ns", 1},      {"us", 1e3},  {"µs", 1e3},
+                                                                   {"ms", 1e6},    {"min", 6e10}, {"m", 6e10},
+                                                                   {"h", 3.6e12},  {"s", 1e9}};
+  double scale = 1e9;
+  for (const auto& [unit, ns] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    text.remove_suffix(unit.size());
+    scale = ns;
+    break;
+  }
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  const auto number = real_number(text);
+  if (!number || *number < 0 || *number * scale > 9e18) return std::nullopt;
+  return static_cast<int64_t>(*number * scale + 0.5);
+}
+
+Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default_interval_ns) {
+  DeviceOptions options;
+  options.device = arguments.values("--device");
+  options.backend = arguments.value("--backend", "auto");
+  options.strict = arguments.has("--strict");
+  options.interval_ns = default_interval_ns;
+  if (!arguments.has("--interval")) return options;
+  const std::string text = arguments.value("--interval");
+  const auto interval = duration_ns(text);
+  if (!interval || *interval < kShortestInterval_ns || *interval > kLongestInterval_ns)
+    return Error{fmt::format("--interval takes a time from 1ms to 24h, not \"{}\"", text),
+                 "seconds, or a number with a unit: --interval 0.2, --interval 100ms"};
+  options.interval_ns = *interval;
+  return options;
+}
+
+std::string tried_text(const std::vector<Tried>& tried) {
+  std::string text;
+  for (const Tried& t : tried)
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", t.backend, first_sentence(t.error.message));
+  return text;
+}
+
+Result<OpenDevices> open_devices(const DeviceOptions& options) {
+  auto opened = open_backend(options.backend, {.interval_ns = options.interval_ns, .argument = {}});
+  if (!opened) return opened.error();
+  OpenDevices open;
+  open.tried = std::move(opened->tried);
+  if (!opened->backend || opened->backend->devices().empty()) {
+    if (options.backend == "none" && !options.strict) return open;
+    const std::string why = options.backend == "none" ? "--backend none watches nothing" : tried_text(open.tried);
+    if (options.strict)
+      return Error{"no device can be read" + (why.empty() ? "" : " (" + why + ")"), "`profgpu doctor` tells more"};
+    open.notes.push_back(fmt::format("no device is watched ({}); `profgpu doctor` tells more", why));
+    return open;
+  }
+  open.backend = std::move(opened->backend);
+  auto selection = select_devices(open.backend->devices(), options.device);
+  if (!selection) return selection.error();
+  open.devices = std::move(selection->devices);
+  if (!selection->note.empty()) open.notes.push_back(std::move(selection->note));
+  return open;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,291 @@
+#include "cli/log_columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/json_quoted.h"
+#include "cli/output.h"
+#include "cli/suggestion.h"
+
+namespace profgpu {
+namespace {
+
+using Kind = SampleColumn::Kind;
+
+// Enough to see why a job is slow. The same on every machine, so that logs can be appended to and put side by side.
+constexpr Metric kDefaultMetrics[] = {
+    Metric::kUtilization, Metric::kMemoryUtilization, Metric::kMemoryUsed, Metric::kMemoryTotal, Metric::kPower,
+    Metric::kPowerLimit, Metric::kEnergy, Metric::kTemperature, Metric::kMemoryTemperature, Metric::kFanSpeed,
+    Metric::kSmClock, Metric::kMemoryClock, Metric::kPerformanceState, Metric::kClockEventReasons,
+    Metric::kThrottlePower, Metric::kThrottleSwThermal, Metric::kThrottleHwThermal, Metric::kPcieTx, Metric::kPcieRx,
+    Metric::kNvlinkTx, Metric::kNvlinkRx, Metric::kSmActive, Metric::kTensorActive, Metric::kDramActive,
+};
+constexpr Metric kScreenMetrics[] = {Metric::kUtilization, Metric::kMemoryUsed,  Metric::kPower,
+                                     Metric::kTemperature, Metric::kSmClock,     Metric::kClockEventReasons};
+constexpr size_t kNarrowest = 9;   // of a column on the screen
+
+struct Plain {
+  std::string_view name, smi, help;
+};
+constexpr Plain kPlain[] = {
+    {"time_ns", "", "nanoseconds since 1970"},
+    {"timestamp", "timestamp", "the time as --timestamps says (default as nvidia-smi's)"},
+    {"device", "index", "index; \"0:7\" for a MIG instance"},
+    {"name", "name", "what the device is called"},
+    {"uuid", "uuid", "what it is called everywhere"},
+    {"pci_bus_id", "pci.bus_id", "where it sits"},
+    {"vendor", "", "who made it"},
+    {"driver_version", "driver_version", "version of its driver"},
+};
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names = {"all"};
+  for (const Plain& p : kPlain)
+    for (const std::string_view n : {p.name, p.smi})
+      if (!n.empty()) names.emplace_back(n);
+  for (const MetricInfo& m : metrics())
+    for (const std::string_view n : {m.name, m.smi, m.smi_alias})
+      if (!n.empty()) names.emplace_back(n);
+  return names;
+}
+
+bool can_be_asked(Kind kind) {
+  switch (kind) {
+    case Kind::kUnknown:
+    case Kind::kMigProfile:
+    case Kind::kNumaNode:
+    case Kind::kProcesses:
+    case Kind::kMark: return false;
+    default: return true;
+  }
+}
+
+LogColumn column_of(std::string_view name, std::optional<TimestampStyle> style) {
+  LogColumn c{std::string(name), sample_column(name), false, {}};
+  c.smi = c.what.kind == Kind::kMetric && name != c.what.metric->name;
+  c.time = name == "time_ns" ? TimestampStyle::kUnixNs : style.value_or(TimestampStyle::kNvidiaSmi);
+  return c;
+}
+
+std::string_view smi_unit(const MetricInfo& metric) {
+  if (metric.unit == "B") return "MiB";
+  if (metric.unit == "ns") return "us";
+  return metric.unit == "°C" ? std::string_view() : metric.unit;   // nvidia-smi writes degrees without a unit
+}
+
+std::string bit_names(double bits) {
+  std::string out;
+  for (const ClockReasonInfo& r : clock_reasons())
+    if ((static_cast<uint64_t>(std::max(bits, 0.0)) & static_cast<uint64_t>(r.reason)) != 0)
+      out += (out.empty() ? "" : "+") + std::string(r.name);
+  return out.empty() ? "none" : out;
+}
+
+// For the screen: "57.8 GiB", "412 W", "3.4 s".
+std::string quantity_text(const MetricInfo& metric, double value) {
+  if (metric.metric == Metric::kClockEventReasons) return bit_names(value);
+  if (metric.unit == "B" || metric.unit == "B/s") {
+    static constexpr std::string_view kPrefixes[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+    size_t power = 0;
+    for (; std::abs(value) >= 1024 && power + 1 < std::size(kPrefixes); ++power) value /= 1024;
+    return fmt::format("{:.{}f} {}{}", value, power == 0 ? 0 : 1, kPrefixes[power], metric.unit);
+  }
+  if (metric.unit == "ns") return fmt::format("{:.1f} s", value / 1e9);
+  std::string out;
+  append_number(out, std::round(value * 10) / 10);
+  return metric.unit.empty() ? out : out + " " + std::string(metric.unit);
+}
+
+// Bytes of UTF-8 that begin a character.
+size_t cells(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+bool is_time(const LogColumn& c) { return c.what.kind == Kind::kTime || c.what.kind == Kind::kUnixNs; }
+
+// On the screen values carry their unit: "memory used" for memory_used_bytes.
+std::string title(const LogColumn& c) {
+  if (is_time(c)) return "time";
+  if (c.smi) return c.name;
+  if (c.name == "device") return "GPU";
+  std::string text = c.name;
+  if (c.what.kind == Kind::kMetric && !c.what.metric->unit.empty())
+    for (const std::string_view unit : {"_pct", "_bytes", "_w", "_j", "_c", "_mhz", "_ns", "_bytes_per_second"})
+      if (text.ends_with(unit)) text.resize(text.size() - unit.size());
+  std::replace(text.begin(), text.end(), '_', ' ');
+  return text;
+}
+
+bool is_text(const LogColumn& c) {
+  return c.what.kind != Kind::kMetric || c.what.metric->metric == Metric::kClockEventReasons;
+}
+
+}  // namespace
+
+Result<std::vector<LogColumn>> log_columns(const std::string& query, std::optional<TimestampStyle> style) {
+  std::vector<LogColumn> columns;
+  for (size_t from = 0; from <= query.size();) {
+    const size_t comma = std::min(query.find(',', from), query.size());
+    const std::string name(trimmed(std::string_view(query).substr(from, comma - from)));
+    from = comma + 1;
+    if (name == "all") {
+      for (const MetricInfo& m : metrics()) columns.push_back(column_of(m.name, style));
+      continue;
+    }
+    columns.push_back(column_of(name, style));
+    if (can_be_asked(columns.back().what.kind)) continue;
+    const std::string near = name.empty() ? "" : nearest(name, all_names());
+    return Error{name.empty() ? "--query: a field without a name" : "--query: there is no field \"" + name + "\"",
+                 (near.empty() ? "" : "did you mean " + near + "? ") + "`profgpu log --help-query` lists all"};
+  }
+  return columns;
+}
+
+std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style) {
+  std::vector<LogColumn> columns;
+  if (format == LogFormat::kTable) {
+    columns.push_back(column_of("timestamp", style.value_or(TimestampStyle::kNvidiaSmi)));
+    columns.push_back(column_of("device", style));
+    for (const Metric m : kScreenMetrics) columns.push_back(column_of(metric_info(m).name, style));
+    return columns;
+  }
+  for (const std::string_view name : {style ? "timestamp" : "time_ns", "device", "name", "uuid"})
+    columns.push_back(column_of(name, style));
+  for (const Metric m : kDefaultMetrics) columns.push_back(column_of(metric_info(m).name, style));
+  return columns;
+}
+
+std::string log_column_help() {
+  std::string out = fmt::format("{:<32} {:<46} {:<5} {}\n", "field", "nvidia-smi's name", "unit", "what it is");
+  for (const Plain& p : kPlain) out += fmt::format("{:<32} {:<46} {:<5} {}\n", p.name, p.smi, "", p.help);
+  for (const MetricInfo& m : metrics()) {
+    std::string smi(m.smi);
+    if (!m.smi_alias.empty()) smi += ", " + std::string(m.smi_alias);
+    out += fmt::format("{:<32} {:<46} {:<5} {}\n", m.name, smi, m.unit, m.help);
+  }
+  return out + fmt::format("{:<32} {:<46} {:<5} {}\n", "all", "", "", "every field with a unit or a number, by our names") +
+         "\nNext: profgpu log --query timestamp,index,utilization.gpu,memory.used -o gpu.csv\n";
+}
+
+LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
+    : options_(std::move(options)), devices_(std::move(devices)), writer_(SampleFormat::kJsonLines, devices_, {}) {
+  for (const LogColumn& c : options_.columns) {
+    size_t width = std::max(cells(title(c)), c.what.kind == Kind::kDevice ? 4 : kNarrowest);
+    if (is_time(c)) width = timestamp_text(0, c.time).size();
+    for (const DeviceInfo& d : devices_) {
+      if (c.what.kind == Kind::kName) width = std::max(width, cells(d.name));
+      if (c.what.kind == Kind::kUuid) width = std::max(width, d.uuid.size());
+      if (c.what.kind == Kind::kPciBusId) width = std::max(width, d.pci_bus_id.size());
+    }
+    widths_.push_back(width);
+  }
+}
+
+void LogRows::append_table_cell(std::string& line, size_t column, std::string_view text) const {
+  if (column > 0) line += "  ";
+  const size_t blanks = widths_[column] - std::min(widths_[column], cells(text));
+  const bool left = is_text(options_.columns[column]);
+  if (!left) line.append(blanks, ' ');
+  line += text;
+  if (left && column + 1 < widths_.size()) line.append(blanks, ' ');
+}
+
+std::string LogRows::header() const {
+  std::string line;
+  if (options_.format == LogFormat::kJson) return line;
+  for (size_t i = 0; i < options_.columns.size(); ++i) {
+    const LogColumn& c = options_.columns[i];
+    if (options_.format == LogFormat::kTable) {
+      append_table_cell(line, i, title(c));
+      continue;
+    }
+    const std::string_view unit = c.smi && options_.units != LogUnits::kNone ? smi_unit(*c.what.metric) : "";
+    if (i > 0) line += ',';
+    line += unit.empty() ? c.name : fmt::format("{} [{}]", c.name, unit);
+  }
+  return line + "\n";
+}
+
+std::string LogRows::value_text(const LogColumn& c, double value) const {
+  const MetricInfo& metric = *c.what.metric;
+  const bool table = options_.format == LogFormat::kTable;
+  if (table && !c.smi && options_.units != LogUnits::kNone) return quantity_text(metric, value);
+  if (c.smi && metric.metric == Metric::kPerformanceState) return fmt::format("P{:.0f}", value);
+  if (c.smi && metric.metric == Metric::kClockEventReasons)
+    return fmt::format("0x{:016x}", static_cast<uint64_t>(std::max(value, 0.0)));
+  std::string out;
+  append_number(out, c.smi ? std::round(value / metric.smi_scale * 100) / 100 : value);
+  const std::string_view unit = c.smi ? smi_unit(metric) : metric.unit;
+  const bool with_unit = options_.units == LogUnits::kValues || (table && options_.units == LogUnits::kHeader);
+  if (with_unit && !unit.empty()) out.append(" ").append(unit);
+  return out;
+}
+
+std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
+  const DeviceInfo& device = devices_[reading.device];
+  switch (c.what.kind) {
+    case Kind::kUnixNs:
+    case Kind::kTime: return timestamp_text(reading.time_ns, c.time);
+    case Kind::kDevice: return device_word(devices_, reading.device);
+    case Kind::kName: return device.name;
+    case Kind::kUuid: return device.uuid;
+    case Kind::kPciBusId: return device.pci_bus_id;
+    case Kind::kVendor: return device.vendor;
+    case Kind::kDriverVersion: return device.driver_version;
+    case Kind::kMetric: {
+      std::optional<double> value = values_[c.what.metric->metric];
+      if (!value) value = device.constant(c.what.metric->metric);
+      return value ? value_text(c, *value) : "";
+    }
+    default: return "";
+  }
+}
+
+void LogRows::append_json(const Reading& reading) {
+  const std::string device = device_word(devices_, reading.device);
+  const bool number = device.find_first_not_of("0123456789") == std::string::npos;
+  line_ += fmt::format("\"device\":{}", number ? device : json_quoted(device));
+  for (const LogColumn& c : options_.columns) {
+    if (is_time(c) || c.what.kind == Kind::kDevice) continue;
+    const std::string value = text(c, reading);
+    if (value.empty()) continue;
+    line_ += fmt::format(",{}:", json_quoted(c.name));
+    const bool bare = c.what.kind == Kind::kMetric && value.find_first_not_of("0123456789+-.e") == std::string::npos;
+    bare ? void(line_ += value) : append_json_quoted(line_, value);
+  }
+  line_ += "}\n";
+}
+
+std::string_view LogRows::row(const Reading& reading) {
+  line_.clear();
+  values_.take(reading);
+  if (options_.format == LogFormat::kJson) {
+    const auto style = options_.timestamps.value_or(TimestampStyle::kUnixNs);
+    const std::string time = timestamp_text(reading.time_ns, style);
+    const bool number = style == TimestampStyle::kUnixNs || style == TimestampStyle::kEpoch;
+    line_ = fmt::format("{{\"{}\":{},", options_.timestamps ? "timestamp" : "time_ns", number ? time : json_quoted(time));
+    if (options_.queried) {
+      append_json(reading);
+    } else {
+      const std::string_view whole = writer_.row(reading);
+      line_ += whole.substr(whole.find(',') + 1);   // behind its time
+    }
+    return line_;
+  }
+  const bool table = options_.format == LogFormat::kTable;
+  for (size_t i = 0; i < options_.columns.size(); ++i) {
+    std::string cell = text(options_.columns[i], reading);
+    if (table) {
+      std::replace(cell.begin(), cell.end(), '\n', ' ');   // which printable() lets through
+      append_table_cell(line_, i, cell.empty() ? "-" : printable(cell));
+      continue;
+    }
+    if (i > 0) line_ += ',';
+    append_csv(line_, cell);
+  }
+  return line_ += '\n';
+}
+
+}  // namespace profgpu

@@ -1,0 +1,65 @@
+// What `profgpu log` writes of each reading: columns by name, as CSV, JSON lines or a table on the screen.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/sample_file.h"
+#include "trace/sample_file_column.h"
+#include "trace/timestamp.h"
+
+namespace profgpu {
+
+struct LogColumn {
+  std::string name;          ///< as asked: "memory_used_bytes", "memory.used"
+  SampleColumn what;
+  bool smi = false;          ///< nvidia-smi's name, so its unit and its way to write values too
+  TimestampStyle time = TimestampStyle::kUnixNs;
+};
+
+enum class LogFormat { kCsv, kJson, kTable };
+enum class LogUnits { kHeader, kValues, kNone };
+
+/// The columns of a comma-separated list of names; `style` is what --timestamps asks for. The error is a usage error.
+Result<std::vector<LogColumn>> log_columns(const std::string& query, std::optional<TimestampStyle> style);
+std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style);
+/// All names, for --help-query.
+std::string log_column_help();
+
+/// Turns readings into lines. JSON without --query is what SampleWriter writes.
+class LogRows {
+ public:
+  struct Options {
+    LogFormat format = LogFormat::kCsv;
+    std::vector<LogColumn> columns;
+    bool queried = false;                      ///< the columns were asked for
+    LogUnits units = LogUnits::kHeader;
+    std::optional<TimestampStyle> timestamps;
+  };
+  LogRows(Options options, std::vector<DeviceInfo> devices);
+
+  /// Empty for JSON.
+  [[nodiscard]] std::string header() const;
+  /// With its line feed; good until the next call.
+  std::string_view row(const Reading& reading);
+  /// A new file begins: it must stand alone.
+  void begin_file() { writer_ = SampleWriter(SampleFormat::kJsonLines, devices_, {}); }
+
+ private:
+  [[nodiscard]] std::string text(const LogColumn& column, const Reading& reading) const;
+  [[nodiscard]] std::string value_text(const LogColumn& column, double value) const;
+  void append_json(const Reading& reading);
+  void append_table_cell(std::string& line, size_t column, std::string_view text) const;
+
+  Options options_;
+  std::vector<DeviceInfo> devices_;
+  std::vector<size_t> widths_;
+  SampleWriter writer_;
+  SampleRow values_;
+  std::string line_;
+};
+
+}  // namespace profgpu

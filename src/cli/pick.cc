@@ -1,0 +1,312 @@
+// profgpu pick: devices that are free, for CUDA_VISIBLE_DEVICES.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/decimal.h"
+#include "cli/command.h"
+#include "cli/device_opening.h"
+#include "cli/output.h"
+#include "cli/size_text.h"
+#include "collect/selection.h"
+#include "live/snapshot.h"
+#include "present/grid.h"
+#include "present/json_text.h"
+#include "report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kPoll_ns = 1'000'000'000;
+
+struct PickOptions {
+  size_t count = 1;
+  std::optional<double> free_bytes, max_utilization_pct, max_memory_pct;
+  std::string order = "memory", format = "index";
+  std::vector<uint32_t> excluded;
+  int64_t wait_ns = 0;
+  bool json = false;
+};
+
+/// A device as far as picking goes; absent: it does not say.
+struct Candidate {
+  const DeviceInfo* info = nullptr;
+  uint32_t position = 0;
+  std::optional<double> free_bytes, memory_pct, utilization_pct, power_w;
+  std::string refused;   ///< empty: it will do
+};
+
+Status read_percent(const Arguments& arguments, std::string_view flag, std::optional<double>& value) {
+  if (!arguments.has(flag)) return ok();
+  std::string text = arguments.value(flag);
+  if (text.ends_with("%")) text.pop_back();
+  value = real_number(text);
+  if (value && *value >= 0 && *value <= 100) return ok();
+  return Error{fmt::format("{} takes 0 to 100, not \"{}\"", flag, arguments.value(flag))};
+}
+
+Result<PickOptions> pick_options(const Arguments& arguments) {
+  PickOptions options;
+  const auto count = whole_number(arguments.value("--count", "1"));
+  if (!count || *count < 1 || *count > 1024)
+    return Error{"--count takes a whole number from 1, not \"" + arguments.value("--count") + "\""};
+  options.count = static_cast<size_t>(*count);
+  if (arguments.has("--free")) {
+    options.free_bytes = size_bytes(arguments.value("--free"));
+    if (!options.free_bytes)
+      return Error{"--free takes a size, not \"" + arguments.value("--free") + "\"", "--free 20GiB, 20G, 20000MiB"};
+  }
+  if (auto status = read_percent(arguments, "--max-util", options.max_utilization_pct); !status) return status.error();
+  if (auto status = read_percent(arguments, "--max-memory", options.max_memory_pct); !status) return status.error();
+  options.order = arguments.value("--order", "memory");
+  options.format = arguments.value("--format", "index");
+  options.json = arguments.has("--json");
+  if (arguments.has("--wait")) {
+    const auto wait = duration_ns(arguments.value("--wait"));
+    options.wait_ns = wait.value_or(0);
+    if (!wait) return Error{"--wait takes a time, not \"" + arguments.value("--wait") + "\"", "--wait 30s, --wait 2h"};
+  }
+  return options;
+}
+
+std::string why_refused(const Candidate& c, const DeviceLook& look, const PickOptions& options) {
+  if (look.state != DeviceState::kOk) return look.message;
+  if (std::find(options.excluded.begin(), options.excluded.end(), c.position) != options.excluded.end())
+    return "excluded";
+  const auto over = [](const std::optional<double>& value, const std::optional<double>& most, std::string_view what) {
+    if (!most) return std::string();
+    if (!value) return fmt::format("does not say its {}", what);
+    return *value > *most ? fmt::format("{} {:.0f} % over {:.0f} %", what, *value, *most) : std::string();
+  };
+  if (options.free_bytes && !c.free_bytes) return "does not say its free memory";
+  if (options.free_bytes && *c.free_bytes < *options.free_bytes)
+    return fmt::format("{} free, under {}", format_bytes(*c.free_bytes), format_bytes(*options.free_bytes));
+  std::string why = over(c.memory_pct, options.max_memory_pct, "memory");
+  return why.empty() ? over(c.utilization_pct, options.max_utilization_pct, "utilization") : why;
+}
+
+Candidate candidate_of(const DeviceInfo& info, const DeviceLook& look) {
+  Candidate c;
+  c.info = &info;
+  c.position = look.device;
+  const auto sampled_total = look.value(Metric::kMemoryTotal);
+  const auto total = sampled_total ? sampled_total : info.constant(Metric::kMemoryTotal);
+  const auto used = look.value(Metric::kMemoryUsed);
+  c.free_bytes = look.value(Metric::kMemoryFree);
+  if (!c.free_bytes && total && used) c.free_bytes = *total - *used;
+  if (total && *total > 0 && used) c.memory_pct = 100 * *used / *total;
+  c.utilization_pct = look.mean(Metric::kUtilization);  // a moment between two kernels says little
+  c.power_w = look.value(Metric::kPower);
+  return c;
+}
+
+// A GPU that is split into MIG instances runs nothing as a whole.
+bool is_split(const std::vector<DeviceInfo>& devices, uint32_t position) {
+  return std::any_of(devices.begin(), devices.end(), [&](const DeviceInfo& d) { return d.parent == position; });
+}
+
+std::vector<Candidate> candidates_of(const OpenDevices& open, const std::vector<DeviceLook>& looks,
+                                     const PickOptions& options) {
+  std::vector<Candidate> out;
+  const auto& devices = open.backend->devices();
+  for (const DeviceLook& look : looks) {
+    out.push_back(candidate_of(devices[look.device], look));
+    out.back().refused =
+        is_split(devices, look.device) ? "split into MIG instances" : why_refused(out.back(), look, options);
+  }
+  return out;
+}
+
+// Smallest first; what a device does not say comes last. Of devices with the same whole GiB free the one that does
+// least comes first: some MiB more say nothing.
+std::pair<double, double> rank_of(const Candidate& c, std::string_view order) {
+  constexpr double kLast = 1e300;
+  const double utilization = c.utilization_pct.value_or(kLast);
+  if (order == "memory") return {c.free_bytes ? -std::floor(*c.free_bytes / (1 << 30)) : kLast, utilization};
+  if (order == "utilization") return {utilization, c.free_bytes ? -*c.free_bytes : kLast};
+  if (order == "power") return {c.power_w.value_or(kLast), utilization};
+  return {c.position, 0};
+}
+
+std::vector<const Candidate*> picked_of(const std::vector<Candidate>& candidates, const PickOptions& options) {
+  std::vector<const Candidate*> picked;
+  for (const Candidate& c : candidates)
+    if (c.refused.empty()) picked.push_back(&c);
+  std::stable_sort(picked.begin(), picked.end(), [&](const Candidate* a, const Candidate* b) {
+    return rank_of(*a, options.order) < rank_of(*b, options.order);
+  });
+  if (picked.size() < options.count) picked.clear();
+  picked.resize(std::min(picked.size(), options.count));
+  return picked;
+}
+
+// CUDA takes a MIG instance by its UUID only.
+std::string name_for(const Candidate& c, bool uuid) {
+  return (uuid || c.info->parent) && !c.info->uuid.empty() ? c.info->uuid : c.info->label();
+}
+
+std::string list_of(const std::vector<const Candidate*>& picked, bool uuid) {
+  std::string out;
+  for (const Candidate* c : picked) out += (out.empty() ? "" : ",") + name_for(*c, uuid);
+  return out;
+}
+
+std::string environment_of(const std::vector<const Candidate*>& picked) {
+  const std::string& vendor = picked.front()->info->vendor;
+  if (vendor == "AMD") return "HIP_VISIBLE_DEVICES=" + list_of(picked, false);
+  if (vendor == "Intel") return "ZE_AFFINITY_MASK=" + list_of(picked, false);
+  // Without the order, CUDA numbers the fastest device 0.
+  return "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=" + list_of(picked, false);
+}
+
+std::string json_of(const std::vector<Candidate>& candidates, const std::vector<const Candidate*>& picked) {
+  JsonText json;
+  json.open('{');
+  json.key("schema"), json.text("profgpu.pick.v1");
+  json.key("enough"), json.boolean(!picked.empty());
+  json.key("picked"), json.open('[', Layout::kInline);
+  for (const Candidate* c : picked) json.element(), json.integer(c->info->index);
+  json.close(']');
+  json.key("picked_uuids"), json.open('[', Layout::kInline);
+  for (const Candidate* c : picked) json.element(), json.text(c->info->uuid);
+  json.close(']');
+  json.key("candidates"), json.open('[');
+  for (const Candidate& c : candidates) {
+    json.element(), json.open('{', Layout::kInline);
+    json.key("index"), json.integer(c.info->index);
+    json.key("label"), json.text(c.info->label());
+    json.key("uuid"), c.info->uuid.empty() ? json.null() : json.text(c.info->uuid);
+    json.key("name"), json.text(c.info->name);
+    json.key("memory_free_bytes"), json.real_or_null(c.free_bytes);
+    json.key("memory_pct"), json.real_or_null(c.memory_pct);
+    json.key("utilization_pct"), json.real_or_null(c.utilization_pct);
+    json.key("power_w"), json.real_or_null(c.power_w);
+    json.key("refused"), c.refused.empty() ? json.null() : json.text(c.refused);
+    json.close('}');
+  }
+  json.close(']');
+  json.close('}');
+  return json.take() + "\n";
+}
+
+std::string refusal_table(const std::vector<Candidate>& candidates) {
+  Grid grid;
+  grid.add_column("GPU");
+  grid.add_column("name");
+  for (const std::string_view title : {"free", "utilization"}) grid.add_column(std::string(title), true);
+  grid.add_column("why not");
+  for (const Candidate& c : candidates)
+    grid.add_row({{c.info->label()}, {c.info->name},
+                  {c.free_bytes ? format_bytes(*c.free_bytes) : std::string(kUnknownText)},
+                  {c.utilization_pct ? fmt::format("{:.0f} %", *c.utilization_pct) : std::string(kUnknownText)},
+                  {c.refused.empty() ? "free, but too few are" : c.refused}});
+  std::string text = rendered(grid.lines(0), 0, false);
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+Outcome say_picked(const std::vector<Candidate>& candidates, const std::vector<const Candidate*>& picked,
+                   const PickOptions& options) {
+  std::string text;
+  if (options.json) text = json_of(candidates, picked);
+  else if (!picked.empty() && options.format == "env") text = environment_of(picked) + "\n";
+  else if (!picked.empty()) text = list_of(picked, options.format == "uuid") + "\n";
+  if (auto written = write_stdout(text); !written) return Outcome::failed(written.error());
+  if (!picked.empty()) return {};
+  const auto free =
+      std::count_if(candidates.begin(), candidates.end(), [](const auto& c) { return c.refused.empty(); });
+  print_message(refusal_table(candidates));
+  return Outcome::failed({fmt::format("{} of {} devices are free, {} wanted", free, candidates.size(), options.count),
+                          "--wait TIME waits for them; `profgpu stat` shows who has them"});
+}
+
+Outcome pick_from(Snapshots& snapshots, const OpenDevices& open, const PickOptions& options) {
+  const int64_t begin_ns = monotonic_ns();
+  for (;;) {
+    const std::vector<Candidate> candidates = candidates_of(open, snapshots.take(), options);
+    const auto picked = picked_of(candidates, options);
+    const int64_t left_ns = options.wait_ns - (monotonic_ns() - begin_ns);
+    if (!picked.empty() || open.backend->ended() || left_ns <= 0) return say_picked(candidates, picked, options);
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(kPoll_ns, left_ns)));
+  }
+}
+
+Outcome pick(const Arguments& arguments) {
+  auto options = pick_options(arguments);
+  if (!options) return Outcome::usage(options.error());
+  auto devices = device_options(arguments, 1'000'000'000);
+  if (!devices) return Outcome::usage(devices.error());
+  bool stuck = false;
+  auto open = open_in_time(*devices, stuck);
+  if (stuck) leave_stuck("pick", Outcome::failed(open.error()));
+  if (!open) return Outcome::failed(open.error());
+  if (!open->backend || open->devices.empty()) return Outcome::failed(no_device(*open));
+  if (arguments.has("--exclude")) {
+    auto excluded = select_devices(open->backend->devices(), arguments.values("--exclude"));
+    if (!excluded) return Outcome::usage(excluded.error().within("--exclude"));
+    options->excluded = excluded->devices;
+  }
+  Snapshots snapshots(open->backend, open->devices, {.processes = false});
+  const Outcome outcome = pick_from(snapshots, *open, *options);
+  if (!snapshots.any_stuck()) return outcome;
+  leave_stuck("pick", outcome);
+}
+
+FlagGroup visible_device_flags() {
+  FlagGroup group = shown_device_flags();
+  for (Flag& flag : group.flags)
+    if (flag.name == "--device")
+      flag.help =
+          "only of these: index, UUID, PCI id, cuda:N or all; several with commas or again (default: those that "
+          "CUDA_VISIBLE_DEVICES leaves)";
+  return group;
+}
+
+}  // namespace
+
+extern const Command kPick;
+const Command kPick{
+    .name = "pick",
+    .summary = "print GPUs that are free, for CUDA_VISIBLE_DEVICES",
+    .positional = "",
+    .groups =
+        {{"Which",
+          {{.name = "--count", .short_name = "-n", .value = "N", .help = "how many (default 1)"},
+           {.name = "--free", .value = "SIZE", .help = "at least this much free memory: 20GiB, 20G, 20000MiB"},
+           {.name = "--max-util", .value = "PCT", .help = "utilization at most"},
+           {.name = "--max-memory", .value = "PCT", .help = "memory in use at most"},
+           {.name = "--order",
+            .value = "BY",
+            .help = "which first: most free memory (default), least utilization, lowest "
+                    "index, least power",
+            .choices = {"memory", "utilization", "index", "power"}},
+           {.name = "--exclude", .value = "DEVICE", .help = "never these: what --device takes", .repeatable = true},
+           {.name = "--wait",
+            .value = "TIME",
+            .help = "look again each second until there are enough, at most so long"}}},
+         visible_device_flags(),
+         {"How to print them",
+          {{.name = "--format", .value = "NAME", .help = "how (default index)", .choices = {"index", "uuid", "env"}},
+           {.name = "--json", .help = "with every candidate and why it was refused"}}}},
+    .examples = {{"gpu=$(profgpu pick --format uuid) && CUDA_VISIBLE_DEVICES=$gpu python train.py",
+                  "the GPU with most free memory"},
+                 {"profgpu pick --count 2 --free 20GiB --max-util 10", "two that idle and have 20 GiB to spare"},
+                 {"gpus=$(profgpu pick -n 4 --wait 1h --max-memory 5 --format env) && env $gpus torchrun "
+                  "--nproc-per-node 4 train.py",
+                  "wait up to an hour for four that nobody uses"}},
+    .notes =
+        "Indices are the driver's, in order of the PCI bus. CUDA numbers the fastest device first unless "
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID is set: --format env sets it, --format uuid needs no order. MIG instances are "
+        "printed by UUID, as CUDA takes them. Only devices that CUDA_VISIBLE_DEVICES leaves are candidates. "
+        "Nothing is reserved: two that pick at the same moment pick the same. With too few it prints nothing on "
+        "standard output (the JSON document aside) and exits 1: `&&` keeps a program from starting then. Exit status: "
+        "0 printed, 1 too few (standard error has a table of reasons), 2 usage. To see who uses a device: profgpu "
+        "stat.",
+    .run = pick,
+};
+
+}  // namespace profgpu

@@ -1,0 +1,29 @@
+// What `profgpu run` says in the end: profgpu.run.v1, and the same for a person.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/device_options.h"
+#include "cli/run_options.h"
+#include "live/run_session.h"
+#include "report/report.h"
+
+namespace profgpu {
+
+struct RunReport {
+  Record document;  ///< profgpu.run.v1
+  std::vector<Finding> findings;
+};
+
+/// Adds to the session's devices what the sampler knows of their troubles.
+RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSession& session,
+                     const std::vector<std::string>& notes);
+
+/// The document for a person, with escape sequences where `colour`.
+std::string run_text(const RunReport& report, int width, bool colour);
+
+/// The words as a shell would take them.
+std::string shell_line(const std::vector<std::string>& words);
+
+}  // namespace profgpu

@@ -1,0 +1,59 @@
+// What `profgpu stat` shows: devices as they are now, with the processes on them and what the host knows of those.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/device_options.h"
+#include "collect/host_process.h"
+#include "live/snapshot.h"
+
+namespace profgpu {
+
+struct StatProcess {
+  ProcessSample sample;
+  HostProcess host;
+};
+
+struct StatDevice {
+  const DeviceInfo* info = nullptr;
+  DeviceLook look;
+  std::vector<StatProcess> processes;   ///< most memory first
+
+  /// The newest sample, else the constant of that name.
+  [[nodiscard]] std::optional<double> value(Metric metric) const;
+};
+
+struct StatView {
+  std::string host, driver;             ///< driver: empty if unknown or not the same for all
+  const Backend* backend = nullptr;
+  int64_t time_ns = 0;                  ///< Unix time
+  std::vector<StatDevice> devices;
+};
+
+/// Makes one view after the other. Must not outlive `open`.
+class StatSource {
+ public:
+  StatSource(const OpenDevices& open, SnapshotOptions options);
+  /// `processor`: also the processes' use of the processor, for which the first view looks twice, 0.1 s apart.
+  StatView take(bool processor);
+  [[nodiscard]] bool any_stuck() const { return snapshots_.any_stuck(); }
+
+ private:
+  void look_up(StatView& view);
+
+  const OpenDevices& open_;
+  Snapshots snapshots_;
+  HostProcesses host_processes_;
+  std::string host_, driver_;
+  bool recorded_;
+  bool first_ = true;
+};
+
+/// "2026-11-21T07:48:50.123+01:00"; without the zone and with microseconds as Python's isoformat() has it.
+std::string iso_time(int64_t unix_ns, bool zone = true);
+/// "07:48:50" of the local day.
+std::string clock_time(int64_t unix_ns);
+
+}  // namespace profgpu

@@ -1,0 +1,34 @@
+// Which NVIDIA devices there are, MIG instances among them, and what never changes about each.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collect/nvml_library.h"
+#include "collect/nvml_reader.h"
+#include "trace/sample.h"
+
+namespace profgpu::nvml {
+
+struct Found {
+  DeviceInfo info;
+  Reader::Place place;             ///< its device is null where the driver gave none
+  Return broken = kSuccess;        ///< why it gave none: kGpuIsLost
+  std::vector<std::pair<Metric, Return>> unknown;  ///< constants that it does not tell, and why
+};
+/// GPUs in the driver's order, each followed by its MIG instances.
+Result<std::vector<Found>> find_devices(Library& library);
+
+struct Inventory {
+  std::shared_ptr<Library> library;
+  std::vector<Found> devices;
+};
+/// Opens the library and finds the devices; gives up after `patience_ns`, since a driver with a broken device may hang
+/// in either. What hangs is left behind on its thread.
+Result<Inventory> take_inventory(int64_t patience_ns);
+
+/// "00000000:0a:00.0"; empty: not known.
+std::string pci_bus_id(Library& library, Device device);
+
+}  // namespace profgpu::nvml

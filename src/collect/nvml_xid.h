@@ -1,0 +1,54 @@
+// Xid events: errors that the driver reports about a device while we watch.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collect/nvml_library.h"
+
+namespace profgpu::nvml {
+
+/// Watches on a thread of its own, since an event set is for one thread and a lost device may hang the call.
+class XidWatch {
+ public:
+  struct Seen {
+    int state = kNotReady;         ///< Return of the registration
+    int64_t count = 0;
+    int64_t last = 0, last_ns = 0; ///< code and Unix time of the last one; only where count > 0
+  };
+  XidWatch(std::shared_ptr<Library> library, std::vector<Device> devices);
+  /// The first call starts it: only who samples needs it, and it costs a thread.
+  void start();
+  /// A watch that is stuck in the driver is left behind, with the library.
+  ~XidWatch();
+  XidWatch(const XidWatch&) = delete;
+  XidWatch& operator=(const XidWatch&) = delete;
+
+  /// Of the device at that position of those given.
+  [[nodiscard]] Seen seen(size_t device) const;
+
+ private:
+  struct State {
+    std::shared_ptr<Library> library;
+    std::vector<Device> devices;
+    std::mutex lock;               // all below
+    std::condition_variable changed;
+    std::vector<Seen> seen;
+    bool stopping = false, ended = false;
+  };
+  static void watch(State& state);
+  static EventSet enrol(State& state);
+  static void take(State& state, const EventData& event);
+
+  std::shared_ptr<State> state_;
+  std::once_flag started_;
+  std::thread thread_;
+};
+
+}  // namespace profgpu::nvml

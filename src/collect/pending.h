@@ -1,0 +1,54 @@
+// Pending: what a thread of its own finds out, waited for until a deadline only. Drivers and network file systems hang.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace profgpu {
+
+template <class T>
+class Pending {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// Starts `work`, which must own all that it touches: it may outlive everything else. Where no thread can be had it
+  /// runs at once, without a deadline.
+  template <class Work>
+  explicit Pending(Work work) {
+    const auto run = [state = state_, work = std::move(work)]() mutable {
+      T result = work();
+      const std::lock_guard lock(state->mutex);
+      state->result = std::move(result);
+      state->done.notify_all();
+    };
+    try {
+      std::thread(run).detach();
+    } catch (const std::system_error&) {
+      auto here = run;
+      here();
+    }
+  }
+
+  /// The result, once; nullopt if there is none by then.
+  std::optional<T> await(Time deadline) {
+    std::unique_lock lock(state_->mutex);
+    state_->done.wait_until(lock, deadline, [&] { return state_->result.has_value(); });
+    return std::exchange(state_->result, std::nullopt);
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable done;
+    std::optional<T> result;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace profgpu

@@ -1,0 +1,35 @@
+// The kernel's files as text: /proc, /sys and /dev, or copies of them.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace profgpu {
+
+/// Where the kernel's file systems are mounted: PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT and PROFGPU_DEV_ROOT where set.
+/// A container that has the host's at /host/proc can name it there.
+struct SystemRoots {
+  std::string proc = "/proc", sys = "/sys", dev = "/dev";
+  static SystemRoots from_environment();
+};
+
+/// At most `most` bytes of the file; nullopt if it cannot be read. Never waits for a pipe or a device.
+std::optional<std::string> file_text(const std::string& path, size_t most = 64 << 10);
+/// The first line without blanks around it; empty if there is none.
+std::string file_line(const std::string& path);
+/// Names in a folder, sorted, without "." and ".."; empty if it cannot be read.
+std::vector<std::string> folder_names(const std::string& path);
+
+/// The folder of a PCI device, whose id is as DeviceInfo::pci_bus_id has it; empty for what is no such id.
+std::string pci_folder(const SystemRoots& roots, const std::string& pci_bus_id);
+
+std::string_view without_blanks(std::string_view text);
+/// The text in pieces between `separator`; empty pieces are left out.
+std::vector<std::string_view> pieces_of(std::string_view text, char separator);
+/// What stands behind "KEY:" in lines such as /proc/PID/status has.
+std::string_view line_value(std::string_view text, std::string_view key);
+
+}  // namespace profgpu

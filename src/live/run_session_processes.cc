@@ -1,0 +1,105 @@
+#include "live/run_session_processes.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "base/decimal.h"
+#include "collect/system_files.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMostKnown = 4096;
+constexpr int kDeepest = 256;  // parents of a process; more is a /proc that makes no sense
+
+struct ProcessStat {
+  std::string_view name;
+  char state = '?';
+  int64_t parent = 0, session = 0;
+};
+
+// The name stands in brackets and may hold anything, brackets and blanks too.
+std::optional<ProcessStat> parse_stat(std::string_view text) {
+  const size_t open = text.find('('), close = text.rfind(')');
+  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  const auto fields = pieces_of(text.substr(close + 1), ' ');  // state ppid pgrp session ...
+  if (fields.size() < 4) return std::nullopt;
+  return ProcessStat{text.substr(open + 1, close - open - 1), fields[0].front(), whole_number(fields[1]).value_or(0),
+                     whole_number(fields[3]).value_or(0)};
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& w : words) out += (out.empty() ? "" : " ") + w;
+  return out;
+}
+
+// Our own number in that /proc, which may be an outer namespace's.
+int64_t own_pid(const std::string& proc) {
+  char target[32];
+  const ssize_t n = ::readlink((proc + "/self").c_str(), target, sizeof target);
+  const auto pid = n > 0 ? whole_number(std::string_view(target, static_cast<size_t>(n))) : std::nullopt;
+  return pid.value_or(::getpid());
+}
+
+}  // namespace
+
+std::string_view compute_file(std::string_view vendor) {
+  return vendor == "NVIDIA" ? "/dev/nvidia-uvm" : vendor == "AMD" ? "/dev/kfd" : "";
+}
+
+std::optional<bool> descends_from(int64_t pid, int64_t ancestor, const std::string& proc) {
+  for (int i = 0; i < kDeepest && pid > 1; ++i) {
+    const auto text = file_text(fmt::format("{}/{}/stat", proc, pid));
+    const auto stat = text ? parse_stat(*text) : std::nullopt;
+    if (!stat) return i == 0 ? std::nullopt : std::optional(false);
+    if (stat->parent == ancestor) return true;
+    pid = stat->parent;
+  }
+  return false;
+}
+
+void RunProcesses::see(const Reading& reading) {
+  for (const ProcessSample& p : reading.processes) {
+    if (known_.contains(p.pid) || known_.size() >= kMostKnown) continue;
+    if (!host_) host_.emplace();
+    const std::string& vendor = (*devices_)[reading.device].vendor;
+    const HostProcess host = host_->look(p.pid, compute_file(vendor), reading.processes.size() == 1);
+    WatchedProcess& process = known_[p.pid];
+    process.visible_pid = host.visible_pid;
+    process.unknown = host.unknown;
+    process.command = host.arguments.empty() ? host.comm : joined(host.arguments);
+    const std::string proc = SystemRoots::from_environment().proc;
+    if (host.visible_pid > 0) process.of_command = descends_from(host.visible_pid, own_pid(proc), proc);
+  }
+}
+
+size_t processes_left() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;  // no child at all
+  std::map<int64_t, std::vector<int64_t>> children;
+  const int64_t self = ::getpid();
+  for (const std::string& name : folder_names("/proc")) {
+    const auto pid = whole_number(name);
+    const auto text = pid ? file_text("/proc/" + name + "/stat") : std::nullopt;
+    const auto stat = text ? parse_stat(*text) : std::nullopt;
+    if (!stat || stat->state == 'Z') continue;
+    const bool of_backend = stat->parent == self && stat->session == *pid && stat->name == "nvidia-smi";
+    if (!of_backend) children[stat->parent].push_back(*pid);
+  }
+  size_t count = 0;
+  std::vector<int64_t> todo = children[self];
+  while (!todo.empty()) {
+    const int64_t pid = todo.back();
+    todo.pop_back();
+    ++count;
+    const std::vector<int64_t>& below = children[pid];
+    todo.insert(todo.end(), below.begin(), below.end());
+  }
+  return count;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,38 @@
+// A file that a run's samples go to as they come.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "trace/sample_file.h"
+
+namespace profgpu {
+
+class SampleOutput {
+ public:
+  /// Replaces the file. CSV or JSON lines, by its ending.
+  static Result<std::unique_ptr<SampleOutput>> open(const std::string& path, const std::vector<DeviceInfo>& devices);
+  ~SampleOutput();
+  SampleOutput(const SampleOutput&) = delete;
+  SampleOutput& operator=(const SampleOutput&) = delete;
+
+  /// Whole rows only: the first that does not go in ends the file, and problem() says why.
+  void add(const Reading& reading);
+  void mark(int64_t time_ns, std::string_view name);
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// Empty: all is well.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  SampleOutput(std::string path, int fd, SampleFormat format, std::vector<DeviceInfo> devices);
+  void write(std::string_view row);
+
+  std::string path_, problem_;
+  int fd_;
+  SampleWriter writer_;
+  int64_t size_bytes_ = 0, rows_ = 0;
+};
+
+}  // namespace profgpu

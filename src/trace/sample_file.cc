@@ -1,0 +1,128 @@
+#include "trace/sample_file.h"
+
+#include <algorithm>
+
+#include "base/json_quoted.h"
+
+namespace profgpu {
+namespace {
+
+void append_field(std::string& line, std::string_view key, std::string_view text) {
+  if (text.empty()) return;
+  line.append(",\"").append(key).append("\":");
+  append_json_quoted(line, text);
+}
+
+void append_field(std::string& line, std::string_view key, double value) {
+  line.append(",\"").append(key).append("\":");
+  append_number(line, value);
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 10 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+void append_process(std::string& line, const ProcessSample& p) {
+  line += "{\"pid\":";
+  append_number(line, static_cast<double>(p.pid));
+  append_field(line, "type", std::string_view(&p.type, 1));
+  append_field(line, "name", p.name);
+  if (p.memory_bytes) append_field(line, "memory_bytes", static_cast<double>(*p.memory_bytes));
+  if (p.utilization_pct) append_field(line, "utilization_pct", *p.utilization_pct);
+  if (p.memory_utilization_pct) append_field(line, "memory_utilization_pct", *p.memory_utilization_pct);
+  if (p.encoder_pct) append_field(line, "encoder_pct", *p.encoder_pct);
+  if (p.decoder_pct) append_field(line, "decoder_pct", *p.decoder_pct);
+  line += '}';
+}
+
+void introduce(std::string& line, const DeviceInfo& d) {
+  append_field(line, "name", d.name);
+  append_field(line, "uuid", d.uuid);
+  append_field(line, "pci_bus_id", d.pci_bus_id);
+  append_field(line, "vendor", d.vendor);
+  append_field(line, "driver_version", d.driver_version);
+  append_field(line, "mig_profile", d.mig_profile);
+  if (d.numa_node) append_field(line, "numa_node", *d.numa_node);
+  for (const auto& [metric, value] : d.constants) append_field(line, metric_info(metric).name, value);
+}
+
+}  // namespace
+
+Result<SampleFormat> sample_format_of(const std::string& path) {
+  for (const std::string_view ending : {".jsonl", ".ndjson", ".json"})
+    if (path.ends_with(ending)) return SampleFormat::kJsonLines;
+  if (path.ends_with(".csv")) return SampleFormat::kCsv;
+  return Error{path + ": its name tells no format of samples", "name it .csv or .jsonl"};
+}
+
+void append_csv(std::string& line, std::string_view text) {
+  const bool quote = text.find_first_of(",\"\r\n") != text.npos || (!text.empty() && (text.front() == ' ' || text.back() == ' '));
+  if (quote) line += '"';
+  for (const char c : text) {
+    if (c == '"') line += '"';
+    line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  if (quote) line += '"';
+}
+
+SampleWriter::SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns)
+    : format_(format), devices_(std::move(devices)), columns_(std::move(columns)), introduced_(devices_.size()) {
+  if (columns_.empty())
+    for (const MetricInfo& m : metrics()) columns_.push_back(m.metric);
+}
+
+std::string SampleWriter::header() const {
+  if (format_ == SampleFormat::kJsonLines) return "";
+  std::string line = "time_ns,device,name,uuid";
+  for (const Metric m : columns_) line.append(",").append(metric_info(m).name);
+  return line + "\n";
+}
+
+std::string_view SampleWriter::row(const Reading& reading) {
+  line_.clear();
+  if (reading.device >= devices_.size()) return line_;
+  const DeviceInfo& device = devices_[reading.device];
+  const std::string word = device_word(devices_, reading.device);
+  row_.take(reading);
+  const bool json = format_ == SampleFormat::kJsonLines;
+  line_ += json ? "{\"time_ns\":" : "";
+  line_ += std::to_string(reading.time_ns);
+  if (json) {
+    line_ += ",\"device\":";
+    is_number(word) ? void(line_ += word) : append_json_quoted(line_, word);
+    if (!introduced_[reading.device]) introduce(line_, device);
+    introduced_[reading.device] = true;
+  } else {
+    for (const std::string_view text : {std::string_view(word), std::string_view(device.name), std::string_view(device.uuid)})
+      append_csv(line_ += ',', text);
+  }
+  for (const Metric m : columns_) {
+    std::optional<double> value = row_[m];
+    if (json) {
+      if (value) append_field(line_, metric_info(m).name, *value);
+      continue;
+    }
+    line_ += ',';
+    if (!value) value = device.constant(m);
+    if (value) append_number(line_, *value);
+  }
+  if (json && reading.has_processes) {
+    line_ += ",\"processes\":[";
+    for (const ProcessSample& p : reading.processes) {
+      if (&p != &reading.processes.front()) line_ += ',';
+      append_process(line_, p);
+    }
+    line_ += ']';
+  }
+  return line_ += json ? "}\n" : "\n";
+}
+
+std::string_view SampleWriter::mark(int64_t time_ns, std::string_view name) {
+  line_.clear();
+  if (format_ == SampleFormat::kCsv) return line_;
+  line_ = "{\"time_ns\":" + std::to_string(time_ns) + ",\"mark\":";
+  append_json_quoted(line_, name);
+  return line_ += "}\n";
+}
+
+}  // namespace profgpu

@@ -1,0 +1,120 @@
+#include "trace/sample_file_column.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace profgpu {
+namespace {
+
+constexpr double kLargest = 1e20;   // more than any counter of 64 bits; its square is still a number
+
+struct Scale {
+  std::string_view of, unit;   // the metric's unit, and another for the same
+  double factor;
+};
+constexpr Scale kScales[] = {
+    {"B", "B", 1},           {"B", "KiB", 1024},      {"B", "MiB", 1 << 20}, {"B", "GiB", 1 << 30},
+    {"B", "kB", 1e3},        {"B", "KB", 1e3},        {"B", "MB", 1e6},      {"B", "GB", 1e9},
+    {"B/s", "B/s", 1},       {"B/s", "KiB/s", 1024},  {"B/s", "MiB/s", 1 << 20},
+    {"B/s", "KB/s", 1e3},    {"B/s", "MB/s", 1e6},    {"B/s", "GB/s", 1e9},  {"W", "W", 1},
+    {"W", "mW", 1e-3},       {"W", "kW", 1e3},        {"J", "J", 1},         {"J", "mJ", 1e-3},
+    {"J", "kJ", 1e3},        {"ns", "ns", 1},         {"ns", "us", 1e3},     {"ns", "µs", 1e3},
+    {"ns", "ms", 1e6},       {"ns", "s", 1e9},        {"MHz", "MHz", 1},     {"MHz", "kHz", 1e-3},
+    {"MHz", "GHz", 1e3},     {"%", "%", 1},           {"°C", "°C", 1},       {"°C", "C", 1},
+};
+
+std::optional<double> scale_of(std::string_view metric_unit, std::string_view unit) {
+  for (const Scale& s : kScales)
+    if (s.of == metric_unit && s.unit == unit) return s.factor;
+  return std::nullopt;
+}
+
+struct Name {
+  std::string_view name;
+  SampleColumn::Kind kind;
+};
+using enum SampleColumn::Kind;
+constexpr Name kNames[] = {
+    {"time_ns", kUnixNs},        {"timestamp", kTime},         {"device", kDevice},
+    {"index", kDevice},          {"name", kName},              {"gpu_name", kName},
+    {"uuid", kUuid},             {"gpu_uuid", kUuid},          {"pci_bus_id", kPciBusId},
+    {"pci.bus_id", kPciBusId},   {"gpu_bus_id", kPciBusId},    {"vendor", kVendor},
+    {"driver_version", kDriverVersion}, {"mig_profile", kMigProfile}, {"numa_node", kNumaNode},
+    {"processes", kProcesses},   {"mark", kMark},
+};
+
+struct Word {
+  std::string_view text;
+  std::optional<double> value;
+};
+// nvidia-smi's; gpu_recovery_action's in the order of nvmlDeviceGpuRecoveryAction_t.
+constexpr Word kWords[] = {
+    {"", {}},        {"null", {}},    {"N/A", {}},          {"ERR!", {}},    {"nan", {}},
+    {"NaN", {}},     {"Active", 1.0}, {"Not Active", 0.0},  {"Yes", 1.0},    {"No", 0.0},
+    {"Enabled", 1.0}, {"Disabled", 0.0}, {"None", 0.0},     {"Reset", 1.0},  {"Reboot", 2.0},
+    {"Drain P2P", 3.0}, {"Drain and Reset", 4.0},
+};
+
+std::optional<double> hexadecimal(std::string_view text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return static_cast<double>(value);
+}
+
+SampleCell word_cell(std::string_view text, const SampleColumn& column) {
+  for (const Word& w : kWords)
+    if (text == w.text) return {w.value, false};
+  // "[Not Supported]", "[GPU is lost]" and the like.
+  if (text.starts_with('[') && text.ends_with(']')) return {};
+  if (text.starts_with("0x")) {
+    const auto bits = hexadecimal(text.substr(2));
+    return {bits, !bits};
+  }
+  if (text.starts_with('P') && column.metric->metric == Metric::kPerformanceState)
+    return sample_cell(text.substr(1), column);
+  return {std::nullopt, true};
+}
+
+}  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t from = text.find_first_not_of(kBlanks);
+  return from == text.npos ? std::string_view() : text.substr(from, text.find_last_not_of(kBlanks) + 1 - from);
+}
+
+SampleColumn sample_column(std::string_view name) {
+  name = trimmed(name);
+  std::string_view unit;
+  if (const size_t bracket = name.rfind(" ["); bracket != name.npos && name.ends_with(']')) {
+    unit = name.substr(bracket + 2, name.size() - bracket - 3);
+    name = trimmed(name.substr(0, bracket));
+  }
+  for (const Name& n : kNames)
+    if (name == n.name) return {n.kind, nullptr, 1};
+  const MetricInfo* metric = find_metric(name);
+  if (metric == nullptr) return {};
+  const double scale = name == metric->name ? 1 : metric->smi_scale;
+  return {kMetric, metric, scale_of(metric->unit, unit).value_or(scale)};
+}
+
+SampleCell sample_cell(std::string_view text, const SampleColumn& column) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  // from_chars takes "nan" and "inf" for numbers, and the 0 of "0x4".
+  const bool number = error == std::errc() && std::isfinite(value) && (rest == end || *rest != 'x');
+  if (!number) return error == std::errc::result_out_of_range ? SampleCell{{}, true} : word_cell(text, column);
+  double scale = column.scale;
+  if (rest != end) {
+    const auto stated = scale_of(column.metric->unit, trimmed({rest, static_cast<size_t>(end - rest)}));
+    if (!stated) return {std::nullopt, true};
+    scale = *stated;
+  }
+  value *= scale;
+  if (std::abs(value) > kLargest) return {std::nullopt, true};
+  return {value, false};
+}
+
+}  // namespace profgpu

@@ -1,0 +1,33 @@
+// Times as the files of samples have them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace profgpu {
+
+enum class TimestampStyle {
+  kUnixNs,     ///< "1767225600123456789"
+  kEpoch,      ///< "1767225600.123456", seconds
+  kIso,        ///< "2026-01-01T00:00:00.123Z"
+  kNvidiaSmi,  ///< "2026/01/01 00:00:00.123", local time
+};
+std::string timestamp_text(int64_t unix_ns, TimestampStyle style);
+
+/// Reads any of these styles: ISO 8601 also with an offset, or without one as local time; bare numbers are seconds,
+/// milliseconds, microseconds or nanoseconds, whichever gives a year from 1973 to 2262.
+class TimestampReader {
+ public:
+  /// Unix time; nullopt for what is no time, or one before 1970.
+  std::optional<int64_t> read(std::string_view text);
+
+ private:
+  std::optional<int64_t> date_and_time(std::string_view text);
+
+  std::string minute_;        // mktime is slow: the minute that was asked last
+  int64_t minute_s_ = 0;
+};
+
+}  // namespace profgpu

@@ -1,0 +1,1 @@
+"$PROFGPU" run --repeats 0 -- true

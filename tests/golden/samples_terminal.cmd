@@ -1,0 +1,1 @@
+"$PROFGPU" analyze examples/replay.jsonl

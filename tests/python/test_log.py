@@ -1,0 +1,319 @@
+"""profgpu log: what it writes, and that it survives what ends a log: signals, kill -9, full disks, readers that leave."""
+import csv
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import ROOT, program
+
+REPLAY = os.path.join(ROOT, 'examples', 'replay.jsonl')
+LOOP = f'replay:{REPLAY},loop'
+FAST = f'replay:{REPLAY},speed=max'
+
+
+@pytest.fixture
+def log(profgpu):
+    """log(*options) -> CompletedProcess with text; from the replay at full speed unless --backend is given."""
+
+    def run(*words, **more):
+        words = [str(w) for w in words]
+        backend = [] if '--backend' in words else ['--backend', FAST]
+        return profgpu('log', *backend, *words, text=True, **more)
+
+    return run
+
+
+@pytest.fixture
+def started():
+    """started(*options) -> a running `profgpu log`; killed at the end of the test."""
+    running = []
+
+    def run(*words, **more):
+        more.setdefault('stderr', subprocess.PIPE)
+        more.setdefault('stdout', subprocess.PIPE)
+        running.append(subprocess.Popen([program('PROFGPU', 'profgpu'), 'log', *map(str, words)], text=True, **more))
+        return running[-1]
+
+    yield run
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def table(text):
+    return list(csv.DictReader(text.splitlines()))
+
+
+def wait_for(path, size):
+    end = time.monotonic() + 10
+    while not (os.path.exists(path) and os.path.getsize(path) >= size):
+        assert time.monotonic() < end, f'{path} does not grow'
+        time.sleep(0.01)
+
+
+def test_csv_is_our_sample_file(log, profgpu, tmp_path):
+    result = log('-i', '0.01', '--count', 5)
+    assert result.returncode == 0 and result.stderr == ''
+    rows = table(result.stdout)
+    assert len(rows) == 10
+    assert list(rows[0])[:4] == ['time_ns', 'device', 'name', 'uuid']
+    assert {r['device'] for r in rows} == {'0', '1'}
+    assert rows[0]['utilization_pct'] == '14' and rows[0]['memory_total_bytes'] == str(81559 << 20)
+    assert rows[0]['fan_speed_pct'] == ''   # the log has none
+    assert abs(int(rows[0]['time_ns']) / 1e9 - time.time()) < 60
+    path = tmp_path / 'gpu.csv'
+    path.write_text(result.stdout)
+    document = json.loads(profgpu('analyze', '--json', path).stdout)
+    assert document['inputs'][0]['format'] == 'samples' and document['inputs'][0]['events'] == 10
+
+
+def test_json_lines(log, tmp_path):
+    path = tmp_path / 'gpu.jsonl'
+    result = log('-i', '0.002', '--count', 10, '-o', path)
+    assert result.returncode == 0 and result.stdout == ''
+    assert result.stderr == f'20 rows were written to {path}\nNext: profgpu analyze {path}\n'
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(rows) == 20
+    assert rows[0]['name'].endswith('(synthetic)') and rows[0]['processes'][0]['pid'] == 48211
+    assert 'name' not in rows[2] and 'fan_speed_pct' not in rows[2]
+
+
+def test_a_replay_ends_the_log(log):
+    rows = table(log('-i', '0.001', '--device', 1).stdout)
+    assert len(rows) == 301 and {r['device'] for r in rows} == {'1'}
+    energy = [float(r['energy_j']) for r in rows]
+    assert energy == sorted(energy)
+
+
+def test_the_replay_of_a_log_is_that_log(log, tmp_path):
+    first, second = tmp_path / 'a.jsonl', tmp_path / 'b.jsonl'
+    log('-i', '0.001', '-o', first, '--query', 'utilization_pct,energy_j')
+    log('-i', '0.001', '-o', second, '--query', 'utilization_pct,energy_j', '--backend', f'replay:{first},speed=max')
+    a, b = ([(r['device'], r.get('utilization_pct'), r.get('energy_j')) for r in map(json.loads, p.read_text().splitlines())]
+            for p in (first, second))
+    assert len(a) == 602 and a == b
+
+
+def test_nvidia_smis_names(log, profgpu, tmp_path):
+    fields = 'timestamp,index,name,pci.bus_id,utilization.gpu,memory.used,power.draw,pstate,temperature.gpu,' \
+             'clocks_throttle_reasons.active'
+    bare, with_units, none = (log('--count', 1, '--query', fields, *more).stdout for more in ([], ['--units'], ['--no-units']))
+    assert bare.splitlines()[0] == 'timestamp,index,name,pci.bus_id,utilization.gpu [%],memory.used [MiB],power.draw [W],' \
+                                   'pstate,temperature.gpu,clocks_throttle_reasons.active'
+    assert none.splitlines()[0] == fields
+    rest = 'NVIDIA H100 80GB HBM3 (synthetic),00000000:19:00.0,14{},1126{},128.22{},P0,34,0x0000000000000000'
+    for text, units in ((bare, ('', '', '')), (none, ('', '', '')), (with_units, (' %', ' MiB', ' W'))):
+        row = text.splitlines()[1]
+        assert re.match(r'\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3},0,', row)
+        assert row.split(',', 2)[2] == rest.format(*units)
+        path = tmp_path / 'smi.csv'
+        path.write_text(text)
+        assert json.loads(profgpu('analyze', '--json', path).stdout)['inputs'][0]['events'] == 2
+
+
+@pytest.mark.parametrize('style, pattern', [('iso', r'"?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"?'), ('epoch', r'\d+\.\d{6}'),
+                                            ('nvidia-smi', r'"?\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}"?')])
+def test_timestamps(log, style, pattern):
+    text = log('--count', 1, '--timestamps', style).stdout
+    assert text.startswith('timestamp,device,') and re.match(pattern + ',', text.splitlines()[1])
+    line = log('--count', 1, '--timestamps', style, '--format', 'json').stdout.splitlines()[0]
+    assert re.match(r'\{"timestamp":' + pattern + ',', line) and json.loads(line)['device'] == 0
+
+
+def test_table_is_for_people(log, started):
+    text = log('--count', 2, '-i', '0.01', '--format', 'table').stdout
+    assert len(text.splitlines()) == 5 and '1.1 GiB' in text and '14 %' in text and 'memory used' in text
+    ours, theirs = pty.openpty()
+    process = started('--backend', FAST, '--count', 1, stdout=theirs)
+    assert process.wait(timeout=20) == 0
+    assert b'1.1 GiB' in os.read(ours, 65536)   # the default on a terminal
+    os.close(ours), os.close(theirs)
+
+
+def test_help_query_lists_every_field(log):
+    text = log('--help-query').stdout
+    names = [line.split()[0] for line in text.splitlines()[1:] if line and not line.startswith('Next')]
+    assert {'time_ns', 'utilization_pct', 'energy_j', 'recovery_action', 'all'} <= set(names)
+    assert 'memory.used' in text and 'clocks_throttle_reasons.active' in text
+    assert log('--count', 1, '--query', ','.join(names)).returncode == 0
+
+
+@pytest.mark.parametrize('words, says', [
+    (['-i', '0'], '1ms'), (['-i', '-1'], '1ms'), (['-i', '1us'], '1ms'), (['-i', 'often'], '"often"'),
+    (['-i', '0.0005'], '1ms'), (['-i', ''], '""'),
+    (['--query', 'utilisation.gpu'], 'did you mean utilization.gpu?'), (['--query', 'index,,name'], 'without a name'),
+    (['--query', 'processes'], 'processes'),
+    (['--count', '0'], 'from 1'), (['--count', '2.5x'], '2.5x'), (['--duration', '0'], 'above 0'),
+    (['--rotate', '1MB'], 'needs a file'), (['--rotate', '10', '-o', 'x.csv'], '4KiB'), (['--keep', '2'], '--rotate'),
+    (['-o', 'x.txt'], 'x.txt'), (['-o', 'x.csv', '--format', 'table'], 'screen'), (['--backend', 'none'], 'nothing'),
+    (['--units', '--no-units'], 'exclude'), (['--format', 'json', '--units'], 'number'), (['--timestamps', 'roman'], 'roman'),
+])
+def test_usage_errors(log, words, says):
+    result = log(*words)
+    assert result.returncode == 2 and says in result.stderr and result.stdout == ''
+
+
+def test_no_device(log):
+    environment = {**os.environ, 'PATH': '/nowhere', 'PROFGPU_SYSFS_ROOT': '/nowhere'}
+    result = log('--backend', 'auto', env=environment)
+    if result.returncode == 0:
+        pytest.skip('this machine has a GPU')
+    assert result.returncode == 1 and 'nvml:' in result.stderr and 'profgpu doctor' in result.stderr
+    result = log('--backend', f'replay:{REPLAY},speed=max', '--device', '7')
+    assert result.returncode == 1 and '"7"' in result.stderr and 'H100' in result.stderr
+
+
+def test_a_damaged_replay_says_so(log, tmp_path):
+    path = tmp_path / 'bad.jsonl'
+    path.write_bytes(os.urandom(5000))
+    result = log('--backend', f'replay:{path}')
+    assert result.returncode == 1 and str(path) in result.stderr and result.stderr.count('\n') <= 2
+    result = log('--backend', f'replay:{REPLAY},speed=0')
+    assert result.returncode in (1, 2) and 'speed' in result.stderr
+
+
+def test_what_exists_is_appended_to(log, tmp_path):
+    path = tmp_path / 'gpu.csv'
+    for _ in range(2):
+        assert log('-o', path, '-i', '0.01', '--count', 2).returncode == 0
+    lines = path.read_text().splitlines()
+    assert len(lines) == 9 and sum(line.startswith('time_ns,') for line in lines) == 1
+    before = path.read_bytes()
+    result = log('-o', path, '--query', 'time_ns,device,power_w', '--count', 1)
+    assert result.returncode == 1 and 'other columns' in result.stderr
+    assert path.read_bytes() == before
+    notes = tmp_path / 'notes.csv'
+    notes.write_text('Monday: nothing\n')
+    assert 'not a log' in log('-o', notes, '--count', 1).stderr
+    assert notes.read_text() == 'Monday: nothing\n'
+
+
+def test_a_torn_line_is_ended_before_rows_go_on(log, profgpu, tmp_path):
+    for name in ('gpu.csv', 'gpu.jsonl'):
+        path = tmp_path / name
+        log('-o', path, '-i', '0.01', '--count', 2)
+        os.truncate(path, path.stat().st_size - 7)
+        log('-o', path, '-i', '0.01', '--count', 2)
+        document = json.loads(profgpu('analyze', '--json', path).stdout)
+        assert document['inputs'][0]['events'] == 7
+        assert [i['count'] for i in document['inputs'][0]['issues'] if i['kind'] == 'damaged'] == [1]
+
+
+def test_rotation(log, tmp_path):
+    path = tmp_path / 'gpu.csv'
+    result = log('-i', '0.001', '-o', path, '--rotate', '16KiB', '--keep', 3)
+    assert result.returncode == 0
+    assert sorted(os.listdir(tmp_path)) == ['gpu.csv', 'gpu.csv.1', 'gpu.csv.2', 'gpu.csv.3']
+    times = []
+    for name in ('gpu.csv.3', 'gpu.csv.2', 'gpu.csv.1', 'gpu.csv'):
+        text = (tmp_path / name).read_text()
+        assert len(text) <= 16384 and text.endswith('\n')
+        times += [int(r['time_ns']) for r in table(text)]
+    assert times == sorted(times) and len(times) > 150
+
+
+def test_rotated_json_files_stand_alone(log, tmp_path):
+    path = tmp_path / 'gpu.jsonl'
+    log('-i', '0.001', '-o', path, '--rotate', '32KiB')
+    pieces = [p for p in tmp_path.iterdir()]
+    assert len(pieces) > 5
+    total = 0
+    for piece in pieces:
+        rows = [json.loads(line) for line in piece.read_text().splitlines()]
+        total += len(rows)
+        assert all('uuid' in next(r for r in rows if r['device'] == d) for d in {r['device'] for r in rows})
+    assert total == 602
+
+
+def test_ctrl_c_is_the_normal_end(started, tmp_path):
+    path = tmp_path / 'gpu.csv'
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        process = started('--backend', LOOP, '-i', '0.02', '-o', path)
+        wait_for(path, (path.stat().st_size if path.exists() else 0) + 2000)
+        process.send_signal(stop)
+        _, message = process.communicate(timeout=10)
+        assert process.returncode == 0
+        assert re.search(rf'\d+ rows were written to {path}\nNext: profgpu analyze', message)
+    assert path.read_text().endswith('\n')
+
+
+@pytest.mark.parametrize('stop, code', [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_end_that_was_asked_for(started, tmp_path, stop, code):
+    path = tmp_path / 'gpu.csv'
+    process = started('--backend', LOOP, '-i', '0.02', '--duration', '1h', '-o', path)
+    wait_for(path, 2000)
+    process.send_signal(stop)
+    process.communicate(timeout=10)
+    assert process.returncode == code
+
+
+def test_duration(log):
+    begin = time.monotonic()
+    rows = table(log('--backend', LOOP, '-i', '100ms', '--duration', '650ms').stdout)
+    assert 0.6 < time.monotonic() - begin < 5
+    assert 4 <= len(rows) <= 14   # of two devices; the replay has a row every 200 ms
+
+
+def test_kill_9_leaves_whole_rows(started, profgpu, tmp_path):
+    path = tmp_path / 'gpu.jsonl'
+    for round_ in range(5):
+        process = started('--backend', f'replay:{REPLAY},loop,speed=max', '-i', '1ms', '-o', path)
+        wait_for(path, (path.stat().st_size if path.exists() else 0) + 20000 + 777 * round_)
+        process.kill()
+        process.wait()
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_a_full_device(log):
+    result = log('-o', '/dev/full', '--format', 'csv')
+    assert result.returncode == 1 and '/dev/full' in result.stderr and 'No space left' in result.stderr
+    with open('/dev/full', 'wb') as full:
+        result = log('--format', 'json', stdout=full, stderr=subprocess.PIPE)
+    assert result.returncode == 1 and '0 rows were written' in result.stderr and result.stderr.count('\n') == 2
+
+
+def test_a_disk_that_fills_up_leaves_whole_rows(log, profgpu, tmp_path):
+    """RLIMIT_FSIZE, with its signal ignored, cuts a write as a full disk does."""
+    path = tmp_path / 'gpu.csv'
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))
+
+    result = log('-i', '0.001', '-o', path, preexec_fn=limit)
+    assert result.returncode == 1
+    rows = table(path.read_text())
+    assert path.read_text().endswith('\n') and len(rows) > 20
+    assert f'{len(rows)} rows were written' in result.stderr
+
+
+def test_a_reader_that_leaves(started):
+    process = started('--backend', LOOP, '-i', '5ms', '--format', 'json')
+    assert json.loads(process.stdout.readline())['device'] == 0
+    process.stdout.close()
+    assert process.wait(timeout=10) == 0
+    assert process.stderr.read() == ''
+
+
+def test_a_reader_that_sleeps_does_not_hold_ctrl_c_up(started):
+    process = started('--backend', f'replay:{REPLAY},loop,speed=max', '-i', '1ms', '--query', 'all')
+    time.sleep(1)   # the pipe is full
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 0
+
+
+def test_the_example_is_what_its_script_makes(tmp_path):
+    path = tmp_path / 'replay.jsonl'
+    subprocess.run([sys.executable, os.path.join(ROOT, 'scripts', 'make-replay'), path], check=True)
+    assert path.read_bytes() == open(REPLAY, 'rb').read()
+    rows = [r for r in map(json.loads, path.read_text().splitlines()) if r.get('device') == 0]
+    drawn = sum(r['power_w'] * 0.2 for r in rows[1:])
+    assert abs(rows[-1]['energy_j'] - rows[0]['energy_j'] - drawn) < 1
