@@ -295,8 +295,7 @@ const Command kPick{
     .examples = {{"gpu=$(profgpu pick --format uuid) && CUDA_VISIBLE_DEVICES=$gpu python train.py",
                   "the GPU with most free memory"},
                  {"profgpu pick --count 2 --free 20GiB --max-util 10", "two that idle and have 20 GiB to spare"},
-                 {"gpus=$(profgpu pick -n 4 --wait 1h --max-memory 5 --format env) && env $gpus torchrun "
-                  "--nproc-per-node 4 train.py",
+                 {"env $(profgpu pick -n 4 --wait 1h --format env) torchrun train.py",
                   "wait up to an hour for four that nobody uses"}},
     .notes =
         "Indices are the driver's, in order of the PCI bus. CUDA numbers the fastest device first unless "
