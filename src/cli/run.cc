@@ -33,7 +33,7 @@ struct Opening {
 
 // On a thread of its own, so that neither Ctrl-C nor the command waits for a driver that hangs. The thread stays: a
 // backend's child process may be tied to it.
-Result<OpenDevices> open_in_time(const DeviceOptions& options, const CommandRunner& runner) {
+Result<OpenDevices> open_in_time(const DeviceOptions& options, const CommandRunner& runner, bool& stuck) {
   auto opening = std::make_shared<Opening>();
   std::thread([opening, options] {
     opening->result = open_devices(options);
@@ -47,6 +47,7 @@ Result<OpenDevices> open_in_time(const DeviceOptions& options, const CommandRunn
     const timespec most{left / 1'000'000'000, left % 1'000'000'000};
     if (::ppoll(&waiting, 1, &most, &runner.mask_before()) > 0) return std::move(*opening->result);
   }
+  stuck = true;
   if (options.strict) return Error{"the driver does not answer", "`profgpu doctor` tells more"};
   OpenDevices none;
   none.notes.push_back("no device is watched: the driver does not answer; `profgpu doctor` tells more");
@@ -107,7 +108,7 @@ Status strict_verdict(const RunOptions& options, const RunSession& session) {
 }
 
 Outcome watch(const RunOptions& options, CommandRunner& runner, bool& stuck) {
-  auto open = open_in_time(options.devices, runner);
+  auto open = open_in_time(options.devices, runner, stuck);
   if (!open) return Outcome::failed(open.error());
   auto samples = open_samples(options, *open);
   if (!samples) return Outcome::failed(samples.error());
@@ -123,7 +124,7 @@ Outcome watch(const RunOptions& options, CommandRunner& runner, bool& stuck) {
   session_options.warn = [](const std::string& text) { print_message("profgpu: run: " + text); };
 
   RunSession session = run_session(runner, session_options);
-  stuck = session.stuck;
+  stuck = stuck || session.stuck;
   if (session.not_started) return {static_cast<ExitCode>(session.not_started->exit_code), session.not_started->error};
   const RunReport report = run_report(options, *open, session, notes_of(options, *open, session, samples->get()));
   Status written = write_results(report, options);

@@ -474,6 +474,16 @@ def test_hung_driver_does_not_hold_the_command(stage):
     assert [t['device'] for t in d['troubles']] == ['1'] and d['devices'][0]['util_gpu_mean'] == 80
 
 
+def test_driver_that_hangs_while_it_is_opened(stage):
+    process = subprocess.Popen([PROGRAM, '--', 'echo', 'ran'], env=stage(STEADY + 'hang nvmlDeviceGetName 0\n'),
+                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    time.sleep(0.3)
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=5)
+    assert (process.returncode, out) == (130, b''), 'Ctrl-C ends the wait, and the command does not run'
+
+
 def test_no_driver(stage):
     r = run('run', '--backend', 'nvml', '--', 'echo', 'ran', env=dict(os.environ, PROFGPU_NVML_LIBRARY='/nonexistent.so'))
     assert (r.returncode, r.stdout) == (1, b'')
