@@ -1,0 +1,446 @@
+// The rows of each kind of chunk. A row type names its columns once, in `columns`, for the writer and the reader alike;
+// new columns go to the end.
+//
+// Two clocks: what CUPTI stamps is on CUPTI's clock ("device clock" here); what the process itself stamps is on
+// CLOCK_MONOTONIC ("host clock"). Rows of kClockSyncs join both to Unix time. All times are nanoseconds. Ids of strings,
+// threads, queues and launch shapes are given by rows of their kinds earlier in the file; 0: none.
+#pragma once
+
+#include "wire/format.h"
+
+namespace profgpu::wire {
+
+struct Property {
+  static constexpr ChunkKind kKind = ChunkKind::kProperties;
+  uint32_t key = 0, value = 0;  ///< strings
+  template <typename V>
+  static void columns(V& v) {
+    v.plain(&Property::key);
+    v.plain(&Property::value);
+  }
+};
+
+/// The same instant on all clocks.
+struct ClockSync {
+  static constexpr ChunkKind kKind = ChunkKind::kClockSyncs;
+  int64_t host_ns = 0;    ///< CLOCK_MONOTONIC
+  int64_t unix_ns = 0;    ///< CLOCK_REALTIME
+  int64_t device_ns = 0;  ///< cuptiGetTimestamp; 0: not known
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&ClockSync::host_ns);
+    v.delta(&ClockSync::unix_ns);
+    v.delta(&ClockSync::device_ns);
+  }
+};
+
+struct ThreadRow {
+  static constexpr ChunkKind kKind = ChunkKind::kThreads;
+  uint32_t id = 0;
+  uint32_t pid = 0, tid = 0;  ///< the kernel's, as seen in the process's own namespace
+  uint32_t name = 0;          ///< string
+  template <typename V>
+  static void columns(V& v) {
+    v.delta(&ThreadRow::id);
+    v.plain(&ThreadRow::pid);
+    v.delta(&ThreadRow::tid);
+    v.plain(&ThreadRow::name);
+  }
+};
+
+/// A stream of a context of a device.
+struct QueueRow {
+  static constexpr ChunkKind kKind = ChunkKind::kQueues;
+  uint32_t id = 0;
+  uint32_t device = 0, context = 0, stream = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.delta(&QueueRow::id);
+    v.plain(&QueueRow::device);
+    v.plain(&QueueRow::context);
+    v.plain(&QueueRow::stream);
+  }
+};
+
+struct LaunchShape {
+  static constexpr ChunkKind kKind = ChunkKind::kLaunchShapes;
+  uint32_t id = 0;
+  int32_t grid[3] = {0, 0, 0};
+  int32_t block[3] = {0, 0, 0};
+  int32_t registers = 0;  ///< a thread
+  int32_t static_shared_bytes = 0;
+  int32_t dynamic_shared_bytes = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.delta(&LaunchShape::id);
+    for (int i = 0; i < 3; ++i) v.element(&LaunchShape::grid, i);
+    for (int i = 0; i < 3; ++i) v.element(&LaunchShape::block, i);
+    v.plain(&LaunchShape::registers);
+    v.plain(&LaunchShape::static_shared_bytes);
+    v.plain(&LaunchShape::dynamic_shared_bytes);
+  }
+};
+
+struct DeviceRow {
+  static constexpr ChunkKind kKind = ChunkKind::kDevices;
+  uint32_t id = 0;  ///< as in QueueRow: CUDA's own number in this process
+  uint32_t name = 0, uuid = 0, pci = 0;  ///< strings
+  uint64_t memory_bytes = 0;
+  uint32_t compute_major = 0, compute_minor = 0;
+  uint32_t multiprocessors = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.plain(&DeviceRow::id);
+    v.plain(&DeviceRow::name);
+    v.plain(&DeviceRow::uuid);
+    v.plain(&DeviceRow::pci);
+    v.plain(&DeviceRow::memory_bytes);
+    v.plain(&DeviceRow::compute_major);
+    v.plain(&DeviceRow::compute_minor);
+    v.plain(&DeviceRow::multiprocessors);
+  }
+};
+
+/// Device clock.
+struct Kernel {
+  static constexpr ChunkKind kKind = ChunkKind::kKernels;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint32_t name = 0;  ///< string, as CUPTI has it: mangled
+  uint32_t queue = 0;
+  uint32_t correlation = 0;
+  uint32_t shape = 0;
+  uint32_t graph = 0;  ///< 0: not part of a graph launch
+  uint64_t graph_node = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Kernel::start_ns);
+    v.plain(&Kernel::duration_ns);
+    v.plain(&Kernel::name);
+    v.plain(&Kernel::queue);
+    v.delta(&Kernel::correlation);
+    v.plain(&Kernel::shape);
+    v.plain(&Kernel::graph);
+    v.delta(&Kernel::graph_node);
+  }
+};
+
+/// Device clock. Kinds are CUPTI's numbers (CUpti_ActivityMemcpyKind, CUpti_ActivityMemoryKind).
+struct Copy {
+  static constexpr ChunkKind kKind = ChunkKind::kCopies;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint64_t bytes = 0;
+  uint32_t queue = 0;
+  uint32_t correlation = 0;
+  uint8_t copy_kind = 0, from_kind = 0, to_kind = 0;
+  uint8_t is_async = 0;
+  uint32_t peer = 0;  ///< the other device of a copy between two, plus 1; 0: none
+  uint32_t graph = 0;
+  uint64_t graph_node = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Copy::start_ns);
+    v.plain(&Copy::duration_ns);
+    v.plain(&Copy::bytes);
+    v.plain(&Copy::queue);
+    v.delta(&Copy::correlation);
+    v.plain(&Copy::copy_kind);
+    v.plain(&Copy::from_kind);
+    v.plain(&Copy::to_kind);
+    v.plain(&Copy::is_async);
+    v.plain(&Copy::peer);
+    v.plain(&Copy::graph);
+    v.delta(&Copy::graph_node);
+  }
+};
+
+/// Device clock. Memory set to a value.
+struct Set {
+  static constexpr ChunkKind kKind = ChunkKind::kSets;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint64_t bytes = 0;
+  uint32_t queue = 0;
+  uint32_t correlation = 0;
+  uint32_t value = 0;
+  uint8_t memory_kind = 0;
+  uint32_t graph = 0;
+  uint64_t graph_node = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Set::start_ns);
+    v.plain(&Set::duration_ns);
+    v.plain(&Set::bytes);
+    v.plain(&Set::queue);
+    v.delta(&Set::correlation);
+    v.plain(&Set::value);
+    v.plain(&Set::memory_kind);
+    v.plain(&Set::graph);
+    v.delta(&Set::graph_node);
+  }
+};
+
+/// Device clock. A call of the CUDA runtime or driver.
+struct Call {
+  static constexpr ChunkKind kKind = ChunkKind::kCalls;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint32_t name = 0;
+  uint32_t thread = 0;
+  uint32_t correlation = 0;
+  uint8_t is_driver = 0;
+  uint32_t result = 0;  ///< cudaError_t or CUresult
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Call::start_ns);
+    v.plain(&Call::duration_ns);
+    v.plain(&Call::name);
+    v.plain(&Call::thread);
+    v.delta(&Call::correlation);
+    v.plain(&Call::is_driver);
+    v.plain(&Call::result);
+  }
+};
+
+/// Device clock. A wait of the host for a device. `type` is CUPTI's CUpti_ActivitySynchronizationType.
+struct Sync {
+  static constexpr ChunkKind kKind = ChunkKind::kSyncs;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint32_t queue = 0;  ///< its stream is 0xffffffff where all of the context was waited for
+  uint32_t correlation = 0;
+  uint8_t type = 0;
+  uint32_t event = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Sync::start_ns);
+    v.plain(&Sync::duration_ns);
+    v.plain(&Sync::queue);
+    v.delta(&Sync::correlation);
+    v.plain(&Sync::type);
+    v.plain(&Sync::event);
+  }
+};
+
+/// Device clock. Time that the profiler itself took from a thread. `type` is CUPTI's CUpti_ActivityOverheadKind.
+struct Overhead {
+  static constexpr ChunkKind kKind = ChunkKind::kOverheads;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint32_t type = 0;
+  uint32_t thread = 0;  ///< 0: not of one thread
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Overhead::start_ns);
+    v.plain(&Overhead::duration_ns);
+    v.plain(&Overhead::type);
+    v.plain(&Overhead::thread);
+  }
+};
+
+/// Device clock. CUDA memory taken or given back (cudaMalloc, cudaFree, pools), not a framework's caching allocator.
+struct Allocation {
+  static constexpr ChunkKind kKind = ChunkKind::kAllocations;
+  int64_t time_ns = 0;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint32_t queue = 0;
+  uint32_t correlation = 0;
+  uint8_t is_free = 0;
+  uint8_t memory_kind = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Allocation::time_ns);
+    v.delta(&Allocation::address);
+    v.plain(&Allocation::bytes);
+    v.plain(&Allocation::queue);
+    v.delta(&Allocation::correlation);
+    v.plain(&Allocation::is_free);
+    v.plain(&Allocation::memory_kind);
+  }
+};
+
+/// Device clock. A whole graph launch, where its nodes are not recorded one by one.
+struct GraphLaunch {
+  static constexpr ChunkKind kKind = ChunkKind::kGraphLaunches;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint32_t queue = 0;
+  uint32_t correlation = 0;
+  uint32_t graph = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&GraphLaunch::start_ns);
+    v.plain(&GraphLaunch::duration_ns);
+    v.plain(&GraphLaunch::queue);
+    v.delta(&GraphLaunch::correlation);
+    v.plain(&GraphLaunch::graph);
+  }
+};
+
+/// A framework's own number for what a call was made for. `type` is CUPTI's CUpti_ExternalCorrelationKind.
+struct ExternalId {
+  static constexpr ChunkKind kKind = ChunkKind::kExternalIds;
+  uint32_t correlation = 0;
+  uint32_t type = 0;
+  uint64_t external = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.delta(&ExternalId::correlation);
+    v.plain(&ExternalId::type);
+    v.delta(&ExternalId::external);
+  }
+};
+
+enum class RangeOp : uint8_t {
+  kPush = 1,   ///< opens a range of the thread
+  kPop = 2,    ///< closes the thread's innermost one of that domain
+  kStart = 3,  ///< opens the range `range`, which any thread may close
+  kEnd = 4,
+  kMark = 5,   ///< an instant
+  kStep = 6,   ///< a training step ends here and the next begins; `payload` is its number, from 0
+};
+enum class PayloadType : uint8_t { kNone = 0, kInteger = 1, kDouble = 2 };
+
+/// Host clock. What the program says of itself: NVTX, and the phases that the Python hook marks.
+struct RangeEvent {
+  static constexpr ChunkKind kKind = ChunkKind::kRangeEvents;
+  int64_t time_ns = 0;
+  uint32_t thread = 0;
+  uint32_t name = 0;
+  uint32_t domain = 0;  ///< string; 0: NVTX's default domain; "profgpu": phases
+  uint32_t category = 0;
+  RangeOp op = RangeOp::kMark;
+  PayloadType payload_type = PayloadType::kNone;
+  uint64_t range = 0;
+  uint64_t payload = 0;  ///< bits
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&RangeEvent::time_ns);
+    v.plain(&RangeEvent::thread);
+    v.plain(&RangeEvent::name);
+    v.plain(&RangeEvent::domain);
+    v.plain(&RangeEvent::category);
+    v.plain(&RangeEvent::op);
+    v.plain(&RangeEvent::payload_type);
+    v.delta(&RangeEvent::range);
+    v.plain(&RangeEvent::payload);
+  }
+};
+
+/// Host clock but for `device_*`. One collective or point-to-point call of this rank, from NCCL's profiler interface.
+struct CollectiveRow {
+  static constexpr ChunkKind kKind = ChunkKind::kCollectives;
+  int64_t start_ns = 0;        ///< enqueue by the host
+  int64_t duration_ns = 0;     ///< of the enqueue; not of the transfer
+  int64_t device_start_ns = 0; ///< first channel's kernel, globaltimer of the device; 0: not known
+  int64_t device_duration_ns = 0;  ///< to the last channel's end
+  uint64_t communicator = 0;   ///< NCCL's hash, the same on all ranks
+  uint32_t communicator_name = 0;
+  uint32_t rank = 0, ranks = 0;  ///< in the communicator
+  uint64_t sequence = 0;       ///< collectives only
+  uint32_t function = 0;       ///< string: "AllReduce", "Send" ...
+  uint32_t data_type = 0, algorithm = 0, protocol = 0;  ///< strings
+  uint64_t count = 0;          ///< elements, as the call has it
+  int32_t root_or_peer = -1;   ///< root of rooted collectives, peer of point-to-point
+  uint32_t channels = 0;
+  uint32_t thread = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&CollectiveRow::start_ns);
+    v.plain(&CollectiveRow::duration_ns);
+    v.delta(&CollectiveRow::device_start_ns);
+    v.plain(&CollectiveRow::device_duration_ns);
+    v.delta(&CollectiveRow::communicator);
+    v.plain(&CollectiveRow::communicator_name);
+    v.plain(&CollectiveRow::rank);
+    v.plain(&CollectiveRow::ranks);
+    v.delta(&CollectiveRow::sequence);
+    v.plain(&CollectiveRow::function);
+    v.plain(&CollectiveRow::data_type);
+    v.plain(&CollectiveRow::algorithm);
+    v.plain(&CollectiveRow::protocol);
+    v.plain(&CollectiveRow::count);
+    v.plain(&CollectiveRow::root_or_peer);
+    v.plain(&CollectiveRow::channels);
+    v.plain(&CollectiveRow::thread);
+  }
+};
+
+/// Host clock. What the kernel said of a thread at one instant; counters run from the thread's start.
+struct ThreadSample {
+  static constexpr ChunkKind kKind = ChunkKind::kThreadSamples;
+  int64_t time_ns = 0;
+  uint32_t thread = 0;
+  uint8_t state = 0;         ///< 'R', 'S', 'D' ... as /proc has it
+  int32_t system_call = -1;  ///< number of the call it is blocked in; -1: none, or not known
+  uint64_t user_ns = 0;      ///< processor time
+  uint64_t system_ns = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&ThreadSample::time_ns);
+    v.plain(&ThreadSample::thread);
+    v.plain(&ThreadSample::state);
+    v.plain(&ThreadSample::system_call);
+    v.delta(&ThreadSample::user_ns);
+    v.delta(&ThreadSample::system_ns);
+  }
+};
+
+enum class DropReason : uint8_t {
+  kRecorderFull = 1,  ///< more came than could be written; our own bound on memory
+  kDiskFull = 2,      ///< write() failed
+  kCupti = 3,         ///< CUPTI dropped records itself
+  kNamesFull = 4,     ///< too many different names; rows are kept with name 0
+};
+
+/// Host clock. Rows that are missing since the drop row before.
+struct Drop {
+  static constexpr ChunkKind kKind = ChunkKind::kDrops;
+  int64_t time_ns = 0;
+  uint16_t of = 0;  ///< ChunkKind; 0: of device records of any kind
+  DropReason reason = DropReason::kRecorderFull;
+  uint64_t count = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Drop::time_ns);
+    v.plain(&Drop::of);
+    v.plain(&Drop::reason);
+    v.plain(&Drop::count);
+  }
+};
+
+enum class WindowEvent : uint8_t { kOpen = 1, kClose = 2 };
+
+/// Host clock. Device activity is recorded from a row that opens to one that closes.
+struct Window {
+  static constexpr ChunkKind kKind = ChunkKind::kWindows;
+  int64_t time_ns = 0;
+  WindowEvent event = WindowEvent::kOpen;
+  uint32_t reason = 0;  ///< string: "start", "cudaProfilerStart", "torch.profiler" ...
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Window::time_ns);
+    v.plain(&Window::event);
+    v.plain(&Window::reason);
+  }
+};
+
+enum class Severity : uint8_t { kInfo = 1, kWarning = 2 };
+
+/// Host clock. One sentence about the recording: what could not be recorded and why.
+struct Note {
+  static constexpr ChunkKind kKind = ChunkKind::kNotes;
+  int64_t time_ns = 0;
+  Severity severity = Severity::kInfo;
+  uint32_t text = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&Note::time_ns);
+    v.plain(&Note::severity);
+    v.plain(&Note::text);
+  }
+};
+
+}  // namespace profgpu::wire
