@@ -26,7 +26,37 @@ std::string letters(string_view text) {
 struct Calls {
   CollectiveRow row;
   std::map<int32_t, Intervals> time;   // by device: compute of one device hides nothing on another
+  std::vector<int64_t> transfers_ns;   // of calls that the whole group shows
+  int64_t met = 0;
+  int64_t wait_ns = 0;
 };
+
+void take(const MetCall& met, Calls& c) {
+  ++c.met;
+  c.wait_ns += met.wait_ns;
+  if (met.whole_group && met.transfer_ns > 0) c.transfers_ns.push_back(met.transfer_ns);
+  if (!met.whole_group) c.row.wait_is_lower_bound = true;
+}
+
+// Waiting and rates as far as the ranks in hand tell them. A median, since first calls also set up connections.
+void add_rates(Calls& c) {
+  CollectiveRow& row = c.row;
+  if (row.group_size == 1 && row.message_bytes && row.total_ns > 0) {
+    // Nobody to wait for: all of it is transfer.
+    row.wait_ns = 0;
+    row.algbw_gbps = static_cast<double>(*row.message_bytes * row.calls) / static_cast<double>(row.total_ns);
+  }
+  if (c.met > 0) {
+    row.wait_ns = c.wait_ns;
+    row.wait_is_lower_bound |= c.met < row.calls;
+  }
+  if (!c.transfers_ns.empty() && row.message_bytes) {
+    const auto median = c.transfers_ns.begin() + static_cast<int64_t>(c.transfers_ns.size() / 2);
+    std::nth_element(c.transfers_ns.begin(), median, c.transfers_ns.end());
+    row.algbw_gbps = static_cast<double>(*row.message_bytes) / static_cast<double>(*median);
+  }
+  if (row.algbw_gbps) row.busbw_gbps = *row.algbw_gbps * bus_factor(row.name, row.group_size);
+}
 
 using Key = std::tuple<std::string, std::string, int64_t, std::string, int64_t>;
 
@@ -96,6 +126,7 @@ double bus_factor(string_view name, int64_t n) {
 Collectives Collectives::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
+  const std::vector<MetCall>& all_met = facts.get<MetCalls>().calls;
   std::map<Key, Calls> groups;
   std::vector<bool> described(trace.activity.size());
   const auto add = [&](const Key& key, std::optional<int64_t> bytes, ActivityId activity) {
@@ -103,7 +134,11 @@ Collectives Collectives::compute(const Facts& facts) {
     std::tie(c.row.name, c.row.dtype, c.row.group_size, c.row.process_group, std::ignore) = key;
     c.row.message_bytes = bytes;
     ++c.row.calls;
-    if (activity.valid()) c.time[trace.device_of(activity)].push_back(trace.activity.interval(activity));
+    if (!activity.valid()) return;
+    c.time[trace.device_of(activity)].push_back(trace.activity.interval(activity));
+    const auto met = std::lower_bound(all_met.begin(), all_met.end(), activity,
+                                      [](const MetCall& m, ActivityId a) { return m.activity < a; });
+    if (met != all_met.end() && met->activity == activity) take(*met, c);
   };
   const bool on_device = !devices.devices.empty();
   for (const Collective& c : trace.collectives) {
@@ -129,12 +164,7 @@ Collectives Collectives::compute(const Facts& facts) {
       for (const DeviceTime& d : devices.devices)
         if (d.id == device) c.row.exposed_ns += total_length(subtract(time, d.compute));
     }
-    if (c.row.group_size == 1 && c.row.message_bytes && c.row.total_ns > 0) {
-      // Nobody to wait for: all of it is transfer.
-      c.row.wait_ns = 0;
-      c.row.algbw_gbps = static_cast<double>(*c.row.message_bytes * c.row.calls) / static_cast<double>(c.row.total_ns);
-      c.row.busbw_gbps = *c.row.algbw_gbps * bus_factor(c.row.name, 1);
-    }
+    add_rates(c);
     result.rows.push_back(std::move(c.row));
   }
   std::stable_sort(result.rows.begin(), result.rows.end(),

@@ -18,7 +18,22 @@ struct CollectiveRow {
   int64_t exposed_ns = 0;       ///< of it, where no compute runs
   std::optional<double> algbw_gbps;
   std::optional<double> busbw_gbps;
-  std::optional<int64_t> wait_ns;
+  std::optional<int64_t> wait_ns;  ///< from this rank's arrivals to the last ranks'
+  bool wait_is_lower_bound = false; ///< not all ranks of all calls are in hand
+};
+
+/// What the ranks in hand say of one call of this rank.
+struct MetCall {
+  ActivityId activity;
+  int64_t wait_ns = 0;       ///< from its arrival to the last one's
+  int64_t transfer_ns = 0;   ///< from the last arrival to the end
+  bool whole_group = false;  ///< all ranks of the group are in hand; else later ones may be missing
+};
+
+/// Calls of this rank that others' traces show as well. Known where several ranks are analysed together (analyse_job).
+struct MetCalls {
+  std::vector<MetCall> calls;   ///< by activity
+  static MetCalls compute(const Facts&) { return {}; }
 };
 
 struct Collectives {

@@ -26,6 +26,12 @@ class Facts {
   [[nodiscard]] const Trace& trace() const { return trace_; }
   [[nodiscard]] const AnalysisOptions& options() const { return options_; }
 
+  /// Gives a fact that this trace alone cannot tell, before anybody asks for it.
+  template <class T>
+  void know(T fact) {
+    known_[typeid(T)] = std::make_shared<const T>(std::move(fact));
+  }
+
   template <class T>
   const T& get() const {
     auto it = known_.find(typeid(T));

@@ -7,7 +7,6 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "analyse/collectives.h"
 #include "analyse/devices.h"
 #include "analyse/job_calls.h"
 #include "analyse/steps.h"
@@ -205,13 +204,30 @@ void add_stragglers(const std::vector<RankFacts>& ranks, const Waiting& waits, d
   });
 }
 
+bool whole_group(const Meeting& m) {
+  const Collective* arguments = m.calls.front().arguments;
+  return arguments != nullptr && arguments->group_size == static_cast<int64_t>(m.calls.size());
+}
+
+void add_met_calls(const std::vector<RankFacts>& ranks, const std::vector<Meeting>& all, Job& job) {
+  for (const Meeting& m : all)
+    for (const RankCall& c : m.calls) {
+      const int64_t arrival = c.start_ns + job.clocks[c.rank].offset_ns, end = c.end_ns + job.clocks[c.rank].offset_ns;
+      job.met_calls[ranks[c.rank].rank].calls.push_back(
+          {c.activity, std::min(m.last_ns, end) - arrival, m.end_ns - m.last_ns, whole_group(m)});
+    }
+  for (auto& [rank, met] : job.met_calls)
+    std::sort(met.calls.begin(), met.calls.end(),
+              [](const MetCall& a, const MetCall& b) { return a.activity < b.activity; });
+}
+
 // Rates of collectives whose whole group is in hand.
 void add_transfers(const std::vector<RankFacts>& ranks, const MatchedCalls& met, const std::vector<Meeting>& all,
                    Job& job) {
   std::map<std::tuple<std::string, std::string, int64_t, int64_t>, std::vector<double>> rates;
   for (const Meeting& m : all) {
     const RankCall& call = m.calls.front();
-    if (call.arguments == nullptr || call.arguments->group_size != static_cast<int64_t>(m.calls.size())) continue;
+    if (!whole_group(m)) continue;
     const std::string& name = met.kinds[call.what].name;
     const std::string_view dtype = ranks[call.rank].facts->trace().strings[call.arguments->dtype];
     const int64_t bytes = message_bytes(*call.arguments, name, dtype).value_or(0);
@@ -254,6 +270,7 @@ Job analyse_job(const std::vector<RankFacts>& ranks) {
   const std::vector<Meeting> all = meetings(met, job.clocks);
   add_stragglers(ranks, waiting(ranks.size(), all, Stalls(ranks, job.clocks)), mean_step, job);
   add_transfers(ranks, met, all, job);
+  add_met_calls(ranks, all, job);
   return job;
 }
 

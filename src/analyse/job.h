@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "analyse/collectives.h"
 #include "analyse/facts.h"
 
 namespace profgpu {
@@ -48,6 +49,7 @@ struct Job {
   /// Exposed waiting for ranks that arrive later, per rank, over its measured steps.
   std::map<int, int64_t> wait_ns;
   std::vector<Transfer> transfers;       ///< by name, type, size
+  std::map<int, MetCalls> met_calls;     ///< by rank
 };
 
 /// `ranks` in ascending order; one rank gives no stragglers and no clocks.

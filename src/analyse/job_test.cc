@@ -79,6 +79,43 @@ TEST_F(JobTest, TheRankThatArrivesLastIsTheStraggler) {
   EXPECT_DOUBLE_EQ(job.transfers[0].busbw_gbps, 80);   // 2 (n - 1) / n = 1
 }
 
+TEST_F(JobTest, CollectivesOfARankKnowWaitingAndRates) {
+  const std::vector<int64_t> last = {500, 500, 500, 500};
+  add({.arrivals = {200, 200, 200, 200}}, last);
+  add({.skew = 987'654'321, .arrivals = last}, last);
+  Job job = run();
+  facts_[0]->know(std::move(job.met_calls[0]));
+  const std::vector<CollectiveRow> rows = facts_[0]->get<Collectives>().rows;
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].wait_ns, 1200);
+  EXPECT_FALSE(rows[0].wait_is_lower_bound);
+  EXPECT_DOUBLE_EQ(rows[0].algbw_gbps.value(), 80);
+  EXPECT_DOUBLE_EQ(rows[0].busbw_gbps.value(), 80);
+}
+
+TEST_F(JobTest, PartOfAGroupGivesALowerBoundAndNoRates) {
+  const std::vector<int64_t> last = {500, 500, 500, 500};
+  add({.arrivals = {200, 200, 200, 200}, .ranks = "[0, 1, 2]"}, last);
+  add({.arrivals = last, .ranks = "[0, 1, 2]"}, last);
+  for (Trace& t : traces_)
+    for (Collective& c : t.collectives) c.group_size = 3;
+  Job job = run();
+  facts_[0]->know(std::move(job.met_calls[0]));
+  const std::vector<CollectiveRow> rows = facts_[0]->get<Collectives>().rows;
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].wait_ns, 1200);
+  EXPECT_TRUE(rows[0].wait_is_lower_bound);
+  EXPECT_FALSE(rows[0].algbw_gbps);
+}
+
+TEST_F(JobTest, OneRankAloneKnowsNeither) {
+  const std::vector<int64_t> last = {500, 500, 500, 500};
+  add({.arrivals = last}, last);
+  Job job = run();
+  EXPECT_TRUE(job.met_calls.empty());
+  EXPECT_FALSE(facts_[0]->get<Collectives>().rows.front().wait_ns);
+}
+
 TEST_F(JobTest, SkewedClocksAreMetAtTheEndsOfCollectives) {
   const std::vector<int64_t> last = {500, 510, 490, 500};
   add({.arrivals = {200, 200, 200, 200}}, last);

@@ -76,6 +76,19 @@ Value cluster_of(const Job& job) {
   return cluster;
 }
 
+void add_ranks(const Evidence& evidence, Report& report) {
+  for (const RankFacts& r : evidence.ranks) {
+    report.ranks.push_back(rank_of(r.rank, *r.facts));
+    const auto file = std::find_if(report.inputs.begin(), report.inputs.end(),
+                                   [&](const InputFile& f) { return f.rank == r.rank; });
+    if (file == report.inputs.end()) continue;
+    for (const TraceIssue& i : r.facts->get<Quality>().issues) file->issues.push_back(issue_of(i));
+  }
+  const Steps& steps = evidence.ranks.front().facts->get<Steps>();
+  report.measured_steps = static_cast<int64_t>(steps.measured().size());
+  report.warmup_steps = static_cast<int64_t>(steps.steps.size()) - report.measured_steps;
+}
+
 // Unix time at which a rank's windows begin and end.
 Interval unix_span(const Trace& trace) {
   if (trace.windows.empty()) return {};
@@ -147,31 +160,19 @@ Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
   for (const RankTrace& r : inputs->ranks) {
     facts.push_back(std::make_unique<Facts>(
         r.trace, AnalysisOptions{options.step_pattern, options.first_step, options.end_step}));
-    const Facts& f = *facts.back();
-    if (f.get<Steps>().steps.empty())
+    if (facts.back()->get<Steps>().steps.empty())
       return Error{options.paths.front() + ": --steps leaves no step of rank " + std::to_string(r.rank),
                    "`--section steps` lists them with their numbers"};
-    evidence.ranks.push_back({r.rank, &f});
-    report.ranks.push_back(rank_of(r.rank, f));
-    for (const TraceIssue& i : f.get<Quality>().issues) {
-      for (InputFile& file : report.inputs)
-        if (file.rank == r.rank) {
-          file.issues.push_back(issue_of(i));
-          break;
-        }
-    }
-    const auto measured = static_cast<int64_t>(f.get<Steps>().measured().size());
-    if (&r == &inputs->ranks.front()) {
-      report.measured_steps = measured;
-      report.warmup_steps = static_cast<int64_t>(f.get<Steps>().steps.size()) - measured;
-    }
+    evidence.ranks.push_back({r.rank, facts.back().get()});
   }
   Job job;
   if (evidence.ranks.size() > 1) {
     job = analyse_job(evidence.ranks);
     evidence.job = &job;
     report.cluster = cluster_of(job);
+    for (size_t i = 0; i < facts.size(); ++i) facts[i]->know(std::move(job.met_calls[evidence.ranks[i].rank]));
   }
+  add_ranks(evidence, report);
   add_telemetry(*inputs, evidence, report);
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
