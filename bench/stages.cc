@@ -1,5 +1,7 @@
 // Where the time of one analysis goes: prints JSON with seconds for reading, linking, analysing, diagnosing and presenting, and the
 // size of the trace in memory. Reading ends when the importer has asked for its last piece of the file; what follows is linking.
+#include <malloc.h>
+
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -17,6 +19,7 @@ static double seconds(Clock::time_point from, Clock::time_point to) { return std
 
 int main(int count, char** words) {
   if (count < 2) return std::fprintf(stderr, "usage: stages TRACE [THREADS]\n"), 2;
+  mallopt(M_MMAP_THRESHOLD, 128 << 10);   // as profgpu does
   const Clock::time_point begin = Clock::now();
   Clock::time_point last_piece = begin;
   profgpu::ImportOptions options;
@@ -29,8 +32,7 @@ int main(int count, char** words) {
   const profgpu::Facts facts(imported->trace, {});
   profgpu::Report report;
   profgpu::RankReport& rank = report.ranks.emplace_back();
-  for (const profgpu::Analysis* a : profgpu::analyses())
-    rank.sections.push_back({std::string(a->name), std::string(a->title), a->show(facts)});
+  rank.sections = profgpu::sections(facts);
   const Clock::time_point analysed = Clock::now();
 
   profgpu::Evidence evidence;

@@ -1,8 +1,10 @@
 // Facts: what is known about one rank's trace. Each analysis is computed once, when first asked for, and kept.
-// An analysis is a struct with `static T compute(const Facts&)`; it may ask Facts for others.
+// An analysis is a struct with `static T compute(const Facts&)`; it may ask Facts for others. Several threads may ask:
+// who comes while an analysis is being computed waits for it.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <typeindex>
 #include <unordered_map>
@@ -29,23 +31,32 @@ class Facts {
   /// Gives a fact that this trace alone cannot tell, before anybody asks for it.
   template <class T>
   void know(T fact) {
-    known_[typeid(T)] = std::make_shared<const T>(std::move(fact));
+    known(typeid(T)).value = std::make_shared<const T>(std::move(fact));
   }
 
   template <class T>
   const T& get() const {
-    auto it = known_.find(typeid(T));
-    if (it == known_.end()) {
-      auto fact = std::make_shared<const T>(T::compute(*this));
-      it = known_.emplace(std::type_index(typeid(T)), std::move(fact)).first;
-    }
-    return *static_cast<const T*>(it->second.get());
+    Known& fact = known(typeid(T));
+    std::call_once(fact.computed, [&] {
+      if (!fact.value) fact.value = std::make_shared<const T>(T::compute(*this));
+    });
+    return *static_cast<const T*>(fact.value.get());
   }
 
  private:
+  struct Known {
+    std::once_flag computed;
+    std::shared_ptr<const void> value;
+  };
+  Known& known(std::type_index type) const {
+    const std::lock_guard lock(mutex_);
+    return known_[type];   // stays where it is when others are added
+  }
+
   const Trace& trace_;
   AnalysisOptions options_;
-  mutable std::unordered_map<std::type_index, std::shared_ptr<const void>> known_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<std::type_index, Known> known_;
 };
 
 }  // namespace profgpu

@@ -1,7 +1,9 @@
 #include "base/decimal.h"
 
+#include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 namespace profgpu {
 namespace {
@@ -67,19 +69,36 @@ std::optional<int64_t> slow_scaled(std::string_view text, int scale) {
   return p.negative ? -value : value;
 }
 
+// The value of the next eight bytes if all are digits, moving `p` past them; else 0. Neighbours are joined in pairs,
+// pairs in fours, fours in eight.
+int64_t eight_digits(const char*& p, const char* end) {
+  if (end - p < 8 || std::endian::native != std::endian::little) return 0;
+  uint64_t v;
+  std::memcpy(&v, p, 8);
+  constexpr uint64_t kZeros = 0x3030303030303030, kHighHalves = 0xF0F0F0F0F0F0F0F0;
+  if ((v & kHighHalves) != kZeros || ((v + 0x0606060606060606) & kHighHalves) != kZeros) return 0;
+  v -= kZeros;
+  v = (v * 10 + (v >> 8)) & 0x00FF00FF00FF00FF;
+  v = (v * 100 + (v >> 16)) & 0x0000FFFF0000FFFF;
+  v = (v * 10000 + (v >> 32)) & 0xFFFFFFFF;
+  p += 8;
+  return static_cast<int64_t>(v);
+}
+
 }  // namespace
 
 std::optional<int64_t> scaled_decimal(std::string_view text, int scale) {
   // Fast path: microseconds and less, a whole part whose nanoseconds fit, and a fraction that needs no rounding.
-  constexpr int64_t kLargestWhole = 9'000'000'000'000'000;
+  constexpr int64_t kLargestWhole[] = {INT64_MAX, 900'000'000'000'000'000, 90'000'000'000'000'000,
+                                       9'000'000'000'000'000};   // by scale
   const char* p = text.data();
   const char* end = p + text.size();
   const bool negative = p < end && *p == '-';
   p += negative;
   const char* first = p;
-  int64_t value = 0;
-  while (p < end && is_digit(*p) && p - first < 17) value = value * 10 + (*p++ - '0');
-  if (p == first || p - first > 16 || value > kLargestWhole || scale > 3) return slow_scaled(text, scale);
+  int64_t value = eight_digits(p, end);
+  while (p < end && is_digit(*p) && p - first < 18) value = value * 10 + (*p++ - '0');
+  if (p == first || scale < 0 || scale > 3 || value > kLargestWhole[scale]) return slow_scaled(text, scale);
   int missing = scale;
   if (p < end && *p == '.') {
     for (++p; p < end && is_digit(*p) && missing > 0; --missing) value = value * 10 + (*p++ - '0');

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace profgpu {
 namespace {
 
@@ -21,6 +23,25 @@ TEST(Decimal, DigitsBeyondTheThirdRoundHalfAwayFromZero) {
   EXPECT_EQ(nanoseconds_from_micros("-1.0005"), -1001);
   EXPECT_EQ(nanoseconds_from_micros("1.00049999999999999999999999999999999"), 1000);
   EXPECT_EQ(nanoseconds_from_micros("1712867402348256.9996"), 1712867402348257000);
+}
+
+// Digits are read eight at a time.
+TEST(Decimal, NumbersOfEveryLength) {
+  int64_t value = 0;
+  std::string text;
+  for (int digits = 1; digits <= 18; ++digits) {
+    value = value * 10 + digits % 10;
+    text += static_cast<char>('0' + digits % 10);
+    EXPECT_EQ(whole_number(text), value) << text;
+    EXPECT_EQ(whole_number("-" + text), -value) << text;
+    EXPECT_EQ(scaled_decimal(text + ".25", 1), value * 10 + 3) << text;
+    if (digits < 16) EXPECT_EQ(nanoseconds_from_micros(text + ".375"), value * 1000 + 375) << text;
+    for (const char stray : {'/', ':', 'x', ' '}) {
+      std::string damaged = text;
+      damaged[damaged.size() / 2] = stray;
+      EXPECT_EQ(whole_number(damaged), std::nullopt) << damaged;
+    }
+  }
 }
 
 TEST(Decimal, RefusesWhatIsNoNumberOrDoesNotFit) {

@@ -1,37 +1,9 @@
 #include "base/json_reader.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include "base/utf8.h"
 
 namespace profgpu {
 namespace {
-
-#if defined(__SSE2__)
-// First quote or backslash at or after `p`; ORs the bytes passed into `high` so that text outside ASCII is noticed.
-inline const char* find_quote(const char* p, const char* end, int& high) {
-  const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
-  for (; p < end; p += 16) {
-    const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    const int hit = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(v, quote), _mm_cmpeq_epi8(v, backslash)));
-    const int top = _mm_movemask_epi8(v);
-    if (hit != 0) {
-      const int n = __builtin_ctz(static_cast<unsigned>(hit));
-      high |= top & ((1 << n) - 1);
-      return p + n < end ? p + n : end;
-    }
-    high |= top;
-  }
-  return end;
-}
-#else
-inline const char* find_quote(const char* p, const char* end, int& high) {
-  for (; p < end && *p != '"' && *p != '\\'; ++p) high |= *p & 0x80;
-  return p;
-}
-#endif
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -68,34 +40,21 @@ uint32_t unicode_escape(std::string_view s, size_t& used) {
 
 }  // namespace
 
-bool JsonReader::string(JsonString& token) {
-  if (peek() != '"') return false;
+bool JsonReader::long_string(JsonString& token) {
   const char* from = ++at_;
-  int high = 0;
   token.escaped = false;
   for (const char* p = from;;) {
-    p = find_quote(p, end_, high);
+    p = find(p, end_, [](const TextBlock& b) { return b.is('"') | b.is('\\'); });
     if (p >= end_) return cut();
     if (*p == '"') {
       token.raw = {from, static_cast<size_t>(p - from)};
-      token.non_ascii = high != 0;
+      token.non_ascii = find(from, p, [](const TextBlock& b) { return b.high(); }) != p;
       at_ = p + 1;
       return true;
     }
     token.escaped = true;
     p += 2;
   }
-}
-
-bool JsonReader::scalar(std::string_view& token) {
-  peek();
-  const char* from = at_;
-  while (at_ < end_ && *at_ != ',' && *at_ != '}' && *at_ != ']' && *at_ != '"' && *at_ != '{' && *at_ != '[' &&
-         *at_ != ':' && !is_space(*at_))
-    ++at_;
-  if (at_ >= end_) return cut();
-  token = {from, static_cast<size_t>(at_ - from)};
-  return !token.empty();
 }
 
 bool JsonReader::skip_value(int depth) {
@@ -118,22 +77,18 @@ bool JsonReader::skip_value(int depth) {
 bool JsonReader::skip_plain_array() {
   constexpr int kDeepest = 8;
   int depth = 0;
-  for (const char* p = at_; p < end_; ++p) {
-    switch (*p) {
-      case '[':
-        if (++depth > kDeepest) return false;
-        break;
-      case ']':
-        if (--depth > 0) break;
-        at_ = p + 1;
-        return true;
-      case '"':
-      case '{':
-      case '}': return false;
-      default: break;
+  for (const char* p = at_;; ++p) {
+    p = find(p, end_, [](const TextBlock& b) { return b.bracket() | b.is('"'); });
+    if (p >= end_) return false;
+    if (*p == '[') {
+      if (++depth > kDeepest) return false;
+    } else if (*p != ']') {
+      return false;
+    } else if (--depth == 0) {
+      at_ = p + 1;
+      return true;
     }
   }
-  return false;
 }
 
 std::string unescaped(const JsonString& token, int64_t& replaced) {

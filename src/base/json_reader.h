@@ -1,6 +1,6 @@
 // A pull reader over JSON text in memory: the cursor moves, nothing is copied or built.
 //
-// Budget: strings are skipped 16 bytes at a time; a value that nobody asks for costs one pass over its bytes.
+// Budget: text is searched 16 bytes at a time; a value that nobody asks for costs one pass over its bytes.
 // The text must be followed by kJsonPadding readable bytes. Reading never goes past `end` in meaning: a token that
 // reaches it fails with at_end(), which tells a cut text from a malformed one.
 #pragma once
@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "base/text_block.h"
 
 namespace profgpu {
 
@@ -45,9 +47,32 @@ class JsonReader {
     ++at_;
     return true;
   }
-  bool string(JsonString& token);
+  bool string(JsonString& token) {
+    if (peek() != '"') return false;
+    // Keys and most names end within one block.
+    const char* from = at_ + 1;
+    const TextBlock block(from);
+    const unsigned hits = TextBlock::bits(block.is('"') | block.is('\\'));
+    if (hits == 0) return long_string(token);
+    const char* to = from + __builtin_ctz(hits);
+    if (*to != '"' || to >= end_) return long_string(token);
+    token.raw = {from, static_cast<size_t>(to - from)};
+    token.escaped = false;
+    token.non_ascii = (TextBlock::bits(block.high()) & (hits ^ (hits - 1))) != 0;
+    at_ = to + 1;
+    return true;
+  }
   /// A number, literal or anything else up to the next delimiter, as text.
-  bool scalar(std::string_view& token);
+  bool scalar(std::string_view& token) {
+    peek();
+    const char* from = at_;
+    at_ = find(from, end_, [](const TextBlock& b) {
+      return b.is(',') | b.is(':') | b.is('"') | b.bracket() | b.is(' ') | b.is('\n') | b.is('\r') | b.is('\t');
+    });
+    if (at_ >= end_) return cut();
+    token = {from, static_cast<size_t>(at_ - from)};
+    return !token.empty();
+  }
   bool skip_value() { return skip_value(0); }
   /// Consumes any value and gives its text.
   bool raw_value(std::string_view& text) {
@@ -60,6 +85,7 @@ class JsonReader {
 
  private:
   static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+  bool long_string(JsonString& token);
   bool skip_value(int depth);
   /// Consumes an array that holds neither strings nor objects; else false, and the reader stays where it is.
   bool skip_plain_array();

@@ -93,6 +93,31 @@ TEST_F(TextSourceTest, DamageIsFoundAndWhatCameBeforeIsKept) {
   EXPECT_EQ(problem_, "has damaged compressed data");
 }
 
+TEST_F(TextSourceTest, ChecksumAndLengthOfEveryGzipMemberAreChecked) {
+  const std::string text = sample(), first = gzip(text), whole = first + gzip("two");
+  for (const size_t end : {first.size(), whole.size()}) {
+    for (size_t back = 1; back <= 8; ++back) {
+      std::string bytes = whole;
+      bytes[end - back] = static_cast<char>(bytes[end - back] ^ 1);
+      EXPECT_EQ(read(bytes), end == first.size() ? text : text + "two") << back;
+      EXPECT_EQ(end_, TextSource::End::kDamaged) << back;
+    }
+  }
+}
+
+// Input is read in blocks of 256 KiB; a trailer may lie in two of them.
+TEST_F(TextSourceTest, AGzipTrailerMayBeCutByAnInputBlock) {
+  std::string noise(256 << 10, '\0');
+  uint32_t state = 1;
+  for (char& c : noise) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  const size_t more = gzip(noise).size() - noise.size();
+  for (size_t left = 0; left <= 24; ++left) {
+    const std::string text = noise.substr(more + 8 - std::min<size_t>(left, more + 8));
+    EXPECT_EQ(read(gzip(text) + gzip("two")), text + "two") << left;
+    EXPECT_EQ(end_, TextSource::End::kComplete) << left;
+  }
+}
+
 TEST_F(TextSourceTest, ErrorsNameTheFile) {
   EXPECT_NE(open_text("/nonexistent/file").error().message.find("/nonexistent/file"), std::string::npos);
   EXPECT_NE(open_text("/").error().message.find("not a regular file"), std::string::npos);

@@ -1,6 +1,6 @@
-// Kineto's JSON is one object with a long array of events, or that array alone. It is read in windows of about a
-// megabyte, each cut where an event seems to start, so that windows are parsed side by side while the next ones are
-// read or inflated. Where a cut turns out to be wrong the file is read again in order, each window carrying over what
+// Kineto's JSON is one object with a long array of events, or that array alone. It is read in windows of a
+// quarter megabyte, each cut where an event seems to start, so that windows are parsed side by side while the next one
+// is read or inflated. Where a cut turns out to be wrong the file is read again in order, each window carrying over what
 // it could not finish.
 //
 // Budget: the text is looked at once; resident memory is the rows plus a few windows.
@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -89,8 +90,10 @@ class KinetoReader {
  private:
   Status read_file(TraceBuilder& builder, int threads);
   Status find_events(Window& window, Trace& header);
-  void read_beside(TraceBuilder& builder, int threads, std::unique_ptr<Window> window);
-  void read_in_order(TraceBuilder& builder, std::unique_ptr<Window> window);
+  void fill(Window& window, size_t room);
+  bool next_window(Window& rest, Window& window);
+  void read_beside(TraceBuilder& builder, int threads, Window& rest);
+  void read_in_order(TraceBuilder& builder, Window& window);
   void end_of_events(const WindowResult& result, const Window& window, Trace& header);
   void report_progress();
   Result<Trace> finish(TraceBuilder& builder, int threads);
@@ -107,13 +110,13 @@ Status KinetoReader::read_file(TraceBuilder& builder, int threads) {
   auto opened = open_text(path_);
   if (!opened) return opened.error();
   source_ = *std::move(opened);
-  auto window = std::make_unique<Window>();
-  if (Status found = find_events(*window, builder.header()); !found) return found;
+  Window window;
+  if (Status found = find_events(window, builder.header()); !found) return found;
   // One window is not worth a thread.
   if (threads == 0 || source_->end() != TextSource::End::kOpen) {
-    read_in_order(builder, std::move(window));
+    read_in_order(builder, window);
   } else {
-    read_beside(builder, threads, std::move(window));
+    read_beside(builder, threads, window);
   }
   return ok();
 }
@@ -145,55 +148,79 @@ void KinetoReader::report_progress() {
   if (options_.progress) options_.progress(source_->file_bytes_read(), source_->file_bytes());
 }
 
-void KinetoReader::read_beside(TraceBuilder& builder, int threads, std::unique_ptr<Window> window) {
-  WindowPipeline pipeline(builder, threads);
-  size_t room = kWindowBytes;
-  while (!pipeline.failed()) {
-    report_progress();
-    const size_t before = window->size();
-    window->fill(*source_, room);
-    reading_.text_bytes += static_cast<int64_t>(window->size() - before);
-    const bool last = source_->end() != TextSource::End::kOpen;
-    const size_t cut = last ? window->size() : window->last_event();
-    if (cut == 0 && !last && room < kLongestEvent) {
-      room *= 2;  // an event longer than the window
-      continue;
-    }
-    room = kWindowBytes;
-    auto next = pipeline.empty_window();
-    next->assign(window->begin() + cut, window->end());
-    window->truncate(cut);
-    pipeline.submit(std::move(window), last);
-    window = std::move(next);
-    if (last) break;
-  }
-  const WindowPipeline::Outcome outcome = pipeline.finish();
-  reading_.wrong_cut = outcome.wrong_cut;
-  reading_.damaged = outcome.damaged;
-  if (outcome.last_window && !outcome.wrong_cut) end_of_events(outcome.last, *outcome.last_window, builder.header());
+void KinetoReader::fill(Window& window, size_t room) {
+  const size_t before = window.size();
+  window.fill(*source_, room);
+  reading_.text_bytes += static_cast<int64_t>(window.size() - before);
 }
 
-void KinetoReader::read_in_order(TraceBuilder& builder, std::unique_ptr<Window> window) {
+// Moves the next whole events into `window`, and what follows them into `rest`. True if no text follows.
+bool KinetoReader::next_window(Window& rest, Window& window) {
+  report_progress();
+  std::swap(rest, window);
+  for (size_t room = kWindowBytes;; room *= 2) {
+    fill(window, room);
+    const bool last = source_->end() != TextSource::End::kOpen;
+    size_t cut = last ? window.size() : window.last_event();
+    if (cut == 0 && !last) {
+      if (room < kLongestEvent) continue;
+      cut = window.size();   // not whole: the file will be read again in order
+    }
+    rest.assign(window.begin() + cut, window.end());
+    window.truncate(cut);
+    return last;
+  }
+}
+
+// Threads take turns to read the next window, and parse it outside their turn: its text is still in their core's cache.
+void KinetoReader::read_beside(TraceBuilder& builder, int threads, Window& rest) {
+  std::mutex turn;   // guards the rest and all of this reader
+  uint32_t order = 0;
+  bool over = false;
+  const auto work = [&](Shard& shard) {
+    KinetoEvents events(shard);
+    Window window;
+    std::unique_lock lock(turn);
+    while (!over) {
+      const bool last = over = next_window(rest, window);
+      const uint32_t piece = order++;
+      lock.unlock();
+      shard.begin_piece(piece);
+      const WindowResult result = parse_window(events, window, last);
+      lock.lock();
+      reading_.damaged += result.damaged;
+      if (last) {
+        end_of_events(result, window, builder.header());
+      } else if (result.end != WindowResult::End::kAllRead) {
+        reading_.wrong_cut = over = true;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(work, std::ref(builder.shard()));
+  work(builder.shard());
+  for (std::thread& t : others) t.join();
+}
+
+void KinetoReader::read_in_order(TraceBuilder& builder, Window& window) {
   KinetoEvents events(builder.shard());
   size_t room = kWindowBytes;
   for (;;) {
     report_progress();
-    const size_t before = window->size();
-    window->fill(*source_, room);
-    reading_.text_bytes += static_cast<int64_t>(window->size() - before);
+    fill(window, room);
     // An event that does not end within the longest allowed is damage; parsing as if the text ended finds the next.
-    const bool last = source_->end() != TextSource::End::kOpen || window->size() >= kLongestEvent;
-    const WindowResult result = parse_window(events, *window, last);
+    const bool last = source_->end() != TextSource::End::kOpen || window.size() >= kLongestEvent;
+    const WindowResult result = parse_window(events, window, last);
     reading_.damaged += result.damaged;
     if (result.end == WindowResult::End::kArrayEnd || source_->end() != TextSource::End::kOpen)
-      return end_of_events(result, *window, builder.header());
-    room = result.offset == 0 ? std::min(window->size() * 2, kLongestEvent) : kWindowBytes;
+      return end_of_events(result, window, builder.header());
+    room = result.offset == 0 ? std::min(window.size() * 2, kLongestEvent) : kWindowBytes;
     if (result.offset == 0 && last) {
-      window->truncate(0);
+      window.truncate(0);
       ++reading_.damaged;
       continue;
     }
-    window->drop_front(result.offset);
+    window.drop_front(result.offset);
   }
 }
 

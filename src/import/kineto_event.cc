@@ -175,79 +175,102 @@ bool KinetoEvents::read(JsonReader& reader) {
   return true;
 }
 
+/// A key of "args" and where its value goes: one of the four.
+struct KinetoEvents::Argument {
+  string_view key;
+  string_view Arguments::*number = nullptr;
+  string_view Arguments::*raw = nullptr;
+  JsonString Arguments::*text = nullptr;
+  int32_t (Arguments::*triple)[3] = nullptr;
+};
+
+/// The keys that are wanted of a class of events, found by their length and first letter.
+class KinetoEvents::ArgumentTable {
+ public:
+  template <size_t N>
+  constexpr ArgumentTable(const Argument (&known)[N]) {
+    static_assert(N < kSlots / 2);
+    for (const Argument& a : known) {
+      size_t i = slot(a.key);
+      while (!slots_[i].key.empty()) i = (i + 1) % kSlots;
+      slots_[i] = a;
+    }
+  }
+  [[nodiscard]] const Argument* find(string_view key) const {
+    if (key.empty()) return nullptr;
+    for (size_t i = slot(key); !slots_[i].key.empty(); i = (i + 1) % kSlots)
+      if (slots_[i].key == key) return &slots_[i];
+    return nullptr;
+  }
+
+ private:
+  static constexpr size_t kSlots = 64;
+  static constexpr size_t slot(string_view key) {
+    return (key.size() * 5 + static_cast<unsigned char>(key.front())) % kSlots;
+  }
+  std::array<Argument, kSlots> slots_{};
+};
+
+const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
+  using A = Arguments;
+  static constexpr Argument kCall[] = {{"correlation", &A::correlation}};
+  static constexpr Argument kActivity[] = {
+      {"device", &A::device}, {"stream", &A::stream}, {"context", &A::context}, {"correlation", &A::correlation},
+      {"bytes", &A::bytes}, {"registers per thread", &A::registers}, {"shared memory", &A::shared},
+      {"graph id", &A::graph}, {"graph node id", &A::graph_node}, {"In msg nelems", &A::in_elements}, {"Out msg nelems", &A::out_elements},
+      {"Group size", &A::group_size}, {"Seq", &A::collective_sequence}, {.key = "grid", .triple = &A::grid},
+      {.key = "block", .triple = &A::block}, {.key = "Collective name", .text = &A::collective},
+      {.key = "dtype", .text = &A::dtype}, {.key = "Process Group Name", .text = &A::group},
+      {.key = "Process Group Description", .text = &A::group_description},
+      {.key = "Process Group Ranks", .text = &A::ranks}};
+  static constexpr Argument kOp[] = {
+      {"External id", &A::external_id}, {"external id", &A::external_id}, {"Sequence number", &A::sequence},
+      {"Fwd thread id", &A::forward_thread}, {"flops", &A::flops}, {"In msg nelems", &A::in_elements},
+      {"Out msg nelems", &A::out_elements}, {"Group size", &A::group_size}, {"Seq", &A::collective_sequence},
+      {.key = "Input Dims", .raw = &A::shapes}, {.key = "Input dims", .raw = &A::shapes},
+      {.key = "Input type", .raw = &A::types}, {.key = "Input Types", .raw = &A::types},
+      {.key = "Collective name", .text = &A::collective}, {.key = "dtype", .text = &A::dtype},
+      {.key = "Process Group Name", .text = &A::group},
+      {.key = "Process Group Description", .text = &A::group_description},
+      {.key = "Process Group Ranks", .text = &A::ranks}};
+  static constexpr Argument kInstant[] = {
+      {"Device Type", &A::device_type}, {"Device Id", &A::device_id}, {"Bytes", &A::bytes}, {"Addr", &A::address},
+      {"Total Allocated", &A::total_allocated}, {"Total Reserved", &A::total_reserved},
+      {.key = "name", .text = &A::name}};
+  static constexpr ArgumentTable kOfCall(kCall), kOfActivity(kActivity), kOfOp(kOp), kOfInstant(kInstant);
+  if (c == EventClass::kRuntime || c == EventClass::kDriver) return kOfCall;
+  if (is_activity(c) || c == EventClass::kSync) return kOfActivity;
+  return c == EventClass::kInstant ? kOfInstant : kOfOp;
+}
+
+bool KinetoEvents::read_argument(JsonReader& reader, const Argument& known, EventClass c, Arguments& a) {
+  if (known.number != nullptr) return number_text(reader, a.*known.number);
+  if (known.raw != nullptr) return reader.raw_value(a.*known.raw);
+  if (known.text != nullptr) {
+    // Only these describe a collective.
+    const bool wanted = c == EventClass::kOp || c == EventClass::kKernel || c == EventClass::kInstant;
+    return wanted && reader.peek() == '"' ? reader.string(a.*known.text) : reader.skip_value();
+  }
+  if (reader.peek() != '[') return reader.skip_value();
+  int i = 0;
+  return read_array(reader, [&] {
+    string_view token;
+    if (!number_text(reader, token)) return false;
+    if (i < 3) (a.*known.triple)[i++] = number_or<int32_t>(token, 0);
+    return true;
+  });
+}
+
 bool KinetoEvents::read_arguments(JsonReader& reader, EventClass c, Arguments& a) {
   const bool wanted = is_activity(c) || c == EventClass::kOp || c == EventClass::kAnnotation ||
                       c == EventClass::kRuntime || c == EventClass::kDriver || c == EventClass::kSync ||
                       c == EventClass::kInstant;
   if (!wanted || reader.peek() != '{') return reader.skip_value();
-  return read_object(reader, [&](string_view key) { return read_argument(reader, key, c, a); });
-}
-
-bool KinetoEvents::read_argument(JsonReader& reader, string_view key, EventClass c, Arguments& a) {
-  struct Number {
-    string_view key;
-    string_view Arguments::*field;
-  };
-  static constexpr Number kCall[] = {{"correlation", &Arguments::correlation}};
-  static constexpr Number kActivity[] = {
-      {"device", &Arguments::device}, {"stream", &Arguments::stream}, {"context", &Arguments::context},
-      {"correlation", &Arguments::correlation}, {"bytes", &Arguments::bytes},
-      {"registers per thread", &Arguments::registers}, {"shared memory", &Arguments::shared},
-      {"graph id", &Arguments::graph}, {"graph node id", &Arguments::graph_node},
-      {"In msg nelems", &Arguments::in_elements}, {"Out msg nelems", &Arguments::out_elements},
-      {"Group size", &Arguments::group_size}, {"Seq", &Arguments::collective_sequence}};
-  static constexpr Number kOp[] = {
-      {"External id", &Arguments::external_id}, {"external id", &Arguments::external_id},
-      {"Sequence number", &Arguments::sequence}, {"Fwd thread id", &Arguments::forward_thread},
-      {"flops", &Arguments::flops}, {"In msg nelems", &Arguments::in_elements},
-      {"Out msg nelems", &Arguments::out_elements}, {"Group size", &Arguments::group_size},
-      {"Seq", &Arguments::collective_sequence}};
-  static constexpr Number kInstant[] = {
-      {"Device Type", &Arguments::device_type}, {"Device Id", &Arguments::device_id}, {"Bytes", &Arguments::bytes},
-      {"Addr", &Arguments::address}, {"Total Allocated", &Arguments::total_allocated},
-      {"Total Reserved", &Arguments::total_reserved}};
-  struct Text {
-    string_view key;
-    JsonString Arguments::*field;
-  };
-  static constexpr Text kTexts[] = {{"Collective name", &Arguments::collective},
-                                    {"dtype", &Arguments::dtype},
-                                    {"Process Group Name", &Arguments::group},
-                                    {"Process Group Description", &Arguments::group_description},
-                                    {"Process Group Ranks", &Arguments::ranks}};
-  const auto number = [&](const auto& table) -> string_view* {
-    for (const Number& n : table)
-      if (n.key.size() == key.size() && n.key.front() == key.front() && n.key == key) return &(a.*n.field);
-    return nullptr;
-  };
-  string_view* field = nullptr;
-  if (c == EventClass::kRuntime || c == EventClass::kDriver) {
-    field = number(kCall);
-  } else if (is_activity(c) || c == EventClass::kSync) {
-    field = number(kActivity);
-    if (field == nullptr && (key == "grid" || key == "block") && reader.peek() == '[') {
-      int32_t* out = key == "grid" ? a.grid : a.block;
-      int i = 0;
-      return read_array(reader, [&] {
-        string_view token;
-        if (!number_text(reader, token)) return false;
-        if (i < 3) out[i++] = number_or<int32_t>(token, 0);
-        return true;
-      });
-    }
-  } else if (c == EventClass::kInstant) {
-    field = number(kInstant);
-    if (field == nullptr && key == "name" && reader.peek() == '"') return reader.string(a.name);
-  } else {
-    field = number(kOp);
-    if (key == "Input Dims" || key == "Input dims") return reader.raw_value(a.shapes);
-    if (key == "Input type" || key == "Input Types") return reader.raw_value(a.types);
-  }
-  if (field != nullptr) return number_text(reader, *field);
-  if (c == EventClass::kOp || c == EventClass::kKernel)
-    for (const Text& t : kTexts)
-      if (t.key == key) return reader.peek() == '"' ? reader.string(a.*t.field) : reader.skip_value();
-  return reader.skip_value();
+  const ArgumentTable& table = arguments_of(c);
+  return read_object(reader, [&](string_view key) {
+    const Argument* known = table.find(key);
+    return known != nullptr ? read_argument(reader, *known, c, a) : reader.skip_value();
+  });
 }
 
 void KinetoEvents::add(const Fields& f, Arguments& a) {

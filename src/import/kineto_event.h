@@ -28,10 +28,13 @@ class KinetoEvents {
  private:
   struct Fields;
   struct Arguments;
+  struct Argument;
+  class ArgumentTable;
 
   bool read_fields(JsonReader& reader, Fields& f);
   bool read_arguments(JsonReader& reader, EventClass event_class, Arguments& a);
-  bool read_argument(JsonReader& reader, std::string_view key, EventClass event_class, Arguments& a);
+  static const ArgumentTable& arguments_of(EventClass event_class);
+  bool read_argument(JsonReader& reader, const Argument& known, EventClass event_class, Arguments& a);
   void add(const Fields& f, Arguments& a);
   void add_host(const Fields& f, const Arguments& a, int64_t start, int64_t duration);
   void add_activity(const Fields& f, const Arguments& a, int64_t start, int64_t duration);

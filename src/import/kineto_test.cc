@@ -62,6 +62,16 @@ int64_t issue(const Trace& trace, TraceIssueKind kind) {
   return 0;
 }
 
+TEST_F(KinetoTest, AnEventLongerThanAnyAllowedIsLeftOut) {
+  const std::string name(kLongestEvent + 3 * kWindowBytes, 'x');
+  const std::string longest =
+      R"({"ph": "X", "cat": "cpu_op", "name": ")" + name + R"(", "pid": 9, "tid": 9, "ts": 5, "dur": 1})";
+  const auto trace = read(trace_of(events(2000) + ",\n" + longest + ",\n" + events(2000)));
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(trace->events, 8000);
+  EXPECT_GE(issue(*trace, TraceIssueKind::kDamaged), 1);
+}
+
 TEST_F(KinetoTest, ReadsTimesExactlyAndLinksLaunches) {
   const auto trace = read(trace_of(events(3)));
   ASSERT_TRUE(trace);

@@ -131,6 +131,11 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
     c.time_ns += place.shift_ns;
     joined.counters.push_back(c);
   }
+  for (ThreadSample t : w.thread_samples) {
+    t.time_ns += place.shift_ns;
+    t.thread = ThreadId(place.threads[t.thread.value]);
+    joined.thread_samples.push_back(t);
+  }
   for (const BackwardLink& b : w.backward_links)
     joined.backward_links.push_back({place.host(b.forward), place.host(b.backward)});
   for (const Interval& i : w.windows) joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
@@ -169,6 +174,7 @@ Trace joined_windows(std::vector<Trace> windows) {
   joined.host_name = first.host_name;
   joined.metadata = first.metadata;
   joined.base_time_ns = first.base_time_ns;
+  joined.recorded = first.recorded;
   std::vector<Place> places(windows.size());
   size_t hosts = 0, activities = 0;
   for (size_t w = 0; w < windows.size(); ++w) {
@@ -195,6 +201,8 @@ Trace joined_windows(std::vector<Trace> windows) {
     windows[w] = Trace();
   }
   rebuild_launches(joined);
+  std::stable_sort(joined.thread_samples.begin(), joined.thread_samples.end(),
+                   [](const ThreadSample& x, const ThreadSample& y) { return x.thread < y.thread; });
   return joined;
 }
 

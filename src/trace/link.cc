@@ -14,7 +14,7 @@ class CallIndex {
     const HostTable& h = trace.host;
     uint32_t high = 0;
     for (uint32_t i = 0; i < h.size(); ++i) {
-      if (!h.is_call(HostId(i)) || h.link[i] == 0) continue;
+      if (!h.is_call(HostId(i)) || h.link[i] == 0 || h.is_inner_call(HostId(i))) continue;
       calls_.push_back({h.link[i], i});
       low_ = std::min(low_, h.link[i]);
       high = std::max(high, h.link[i]);

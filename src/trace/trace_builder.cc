@@ -135,11 +135,18 @@ void map_small_tables(Rows& rows, Trace& trace) {
       trace.memory.push_back(m);
     }
     shard.memory.clear();
+    for (ThreadSample t : shard.thread_samples) {
+      t.thread = ThreadId(rows.threads[s][t.thread.value]);
+      trace.thread_samples.push_back(t);
+    }
     trace.events += shard.events;
   }
 }
 
 void sort_small_tables(Trace& trace) {
+  std::sort(trace.thread_samples.begin(), trace.thread_samples.end(), [](const ThreadSample& a, const ThreadSample& b) {
+    return std::tie(a.thread, a.time_ns, a.user_ns, a.system_ns) < std::tie(b.thread, b.time_ns, b.user_ns, b.system_ns);
+  });
   std::sort(trace.syncs.begin(), trace.syncs.end(), [](const SyncRow& a, const SyncRow& b) {
     return std::tie(a.start_ns, a.duration_ns, a.correlation) < std::tie(b.start_ns, b.duration_ns, b.correlation);
   });

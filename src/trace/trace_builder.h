@@ -60,6 +60,7 @@ class Shard {
   std::vector<std::pair<size_t, uint32_t>> host_collectives;  ///< host row, collective; ascending
   Blocks<MemoryEvent> memory;                ///< thread: of the shard
   std::vector<CounterValue> counters;
+  std::vector<ThreadSample> thread_samples;  ///< thread: of the shard
   Blocks<FlowEnd> flows;
   std::map<TraceIssueKind, int64_t> issues;
   int64_t events = 0;

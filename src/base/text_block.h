@@ -1,0 +1,62 @@
+// Text looked at a block of bytes at a time: sixteen with SSE2, else one.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace profgpu {
+
+/// The kBytes bytes at a place in a text. Answers about single bytes can be joined by |; bits() makes one bit a byte of
+/// them.
+#if defined(__SSE2__)
+class TextBlock {
+ public:
+  static constexpr size_t kBytes = 16;
+  explicit TextBlock(const char* at) : bytes_(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))) {}
+
+  [[nodiscard]] __m128i is(char c) const { return _mm_cmpeq_epi8(bytes_, _mm_set1_epi8(c)); }
+  /// Any of [ ] { }, which differ from each other in the bit 0x20.
+  [[nodiscard]] __m128i bracket() const {
+    const __m128i folded = _mm_or_si128(bytes_, _mm_set1_epi8(0x20));
+    return _mm_cmpeq_epi8(folded, _mm_set1_epi8('{')) | _mm_cmpeq_epi8(folded, _mm_set1_epi8('}'));
+  }
+  [[nodiscard]] __m128i high() const { return bytes_; }
+  static unsigned bits(__m128i answer) { return static_cast<unsigned>(_mm_movemask_epi8(answer)); }
+
+ private:
+  __m128i bytes_;
+};
+#else
+class TextBlock {
+ public:
+  static constexpr size_t kBytes = 1;
+  explicit TextBlock(const char* at) : byte_(*at) {}
+
+  [[nodiscard]] unsigned is(char c) const { return byte_ == c; }
+  [[nodiscard]] unsigned bracket() const { return (byte_ | 0x20) == '{' || (byte_ | 0x20) == '}'; }
+  [[nodiscard]] unsigned high() const { return (byte_ & 0x80) != 0; }
+  static unsigned bits(unsigned answer) { return answer; }
+
+ private:
+  char byte_;
+};
+#endif
+
+/// The first byte from `at` for which match(TextBlock) says yes, or `end`. Up to TextBlock::kBytes - 1 bytes after `end`
+/// are read.
+template <class Match>
+const char* find(const char* at, const char* end, Match&& match) {
+  for (; at < end; at += TextBlock::kBytes)
+    if (const unsigned hits = TextBlock::bits(match(TextBlock(at))); hits != 0)
+      return std::min(at + __builtin_ctz(hits), end);
+  return end;
+}
+
+}  // namespace profgpu
