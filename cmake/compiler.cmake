@@ -7,6 +7,11 @@ endif()
 
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
+# The program and libprofgpu.so are made of the same objects. With hidden symbols, code for a shared library is as fast.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
 add_compile_options(-Wall -Wextra -Wshadow -Wnon-virtual-dtor -ffunction-sections -fdata-sections)
 add_link_options(-Wl,--gc-sections -Wl,--as-needed)
 if(PROFGPU_WERROR)

@@ -84,7 +84,6 @@ void LevelHistogram::add(const Held& held) {
   ns_[level] += held.ns();
   value_ns_[level] += held.value * held.ns();
   total_ns_ += held.ns();
-  busy_ns_ += held.value / 100 * held.ns();
   if (held.value < kIdleBelow) idle_ns_ += held.ns();
   if (held.value >= kActiveFrom) active_ns_ += held.ns();
 }

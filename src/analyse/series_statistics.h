@@ -60,7 +60,6 @@ class LevelHistogram {
   [[nodiscard]] std::optional<double> idle_pct() const { return share(idle_ns_); }
   [[nodiscard]] std::optional<double> active_pct() const { return share(active_ns_); }
   [[nodiscard]] double total_ns() const { return total_ns_; }
-  [[nodiscard]] double busy_ns() const { return busy_ns_; }
 
  private:
   static constexpr size_t kLevels = 1001;
@@ -70,7 +69,7 @@ class LevelHistogram {
   [[nodiscard]] double value_at(double ns) const;
 
   std::array<double, kLevels> ns_{}, value_ns_{};   // time at a level; value × time, so that a level has its exact mean
-  double total_ns_ = 0, idle_ns_ = 0, active_ns_ = 0, busy_ns_ = 0;
+  double total_ns_ = 0, idle_ns_ = 0, active_ns_ = 0;
 };
 
 /// Finds times of idleness between times of work.

@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kTraceColumns = 40, kGrowthParts = 32;
 // A node's worth; what a fork bomb leaves beyond it is not remembered one by one.
 constexpr size_t kMostProcesses = 512;
+// What grows while a shorter job starts is not growth yet.
+constexpr int64_t kShortestGrowth_ns = 30'000'000'000;
 // Power sensors are read about ten times a second on every NVIDIA device since Volta.
 constexpr int64_t kPowerUpdate = 100'000'000;
 
@@ -207,7 +209,10 @@ void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
   out.idle_pct = all.idle_pct();
   out.active_pct = all.active_pct();
   out.idle_gaps = gaps.gaps();
-  if (all.total_ns() > 0) out.busy_ns = std::llround(all.busy_ns());
+  // The mean of the time that was watched: the last sample may stand for more than that.
+  const SeriesSummary* utilization_summary = out.find(Metric::kUtilization);
+  if (utilization_summary && utilization_summary->mean && out.duration_ns() > 0)
+    out.busy_ns = std::llround(*utilization_summary->mean / 100 * static_cast<double>(out.duration_ns()));
 }
 
 void TelemetryCollector::Impl::show_energy(DeviceTelemetry& out) const {
@@ -285,7 +290,7 @@ void TelemetryCollector::Impl::show_course(DeviceTelemetry& out) const {
   };
   if (auto bins = with_last(utilization, Metric::kUtilization)) out.trace = bins->means(out.last_ns, kTraceColumns);
   auto bins = with_last(memory, Metric::kMemoryUsed);
-  if (!bins || out.duration_ns() <= 0) return;
+  if (!bins || out.duration_ns() < kShortestGrowth_ns) return;
   std::vector<double> least = bins->minima(out.last_ns, kGrowthParts);
   const double part_s = static_cast<double>(out.duration_ns()) / 1e9 / kGrowthParts;
   std::vector<std::pair<double, double>> points;

@@ -63,7 +63,7 @@ struct DeviceTelemetry {
   // Utilization in percent.
   std::optional<double> utilization_p5, utilization_p50, utilization_p95, utilization_p99;
   std::optional<double> idle_pct, active_pct;  ///< of the time: under 5 %, from 50 %
-  std::optional<int64_t> busy_ns;              ///< utilization integrated over time
+  std::optional<int64_t> busy_ns;              ///< mean utilization times what was watched; unknown where that is no time
   IdleGaps idle_gaps;
 
   std::optional<double> energy_j;
@@ -74,7 +74,7 @@ struct DeviceTelemetry {
   std::vector<ThrottleTime> throttle;          ///< longest first; what is never active is left out
   bool throttle_known = false;                 ///< counters or reasons were sampled
   /// Theil–Sen slope of the lowest use in each of 32 parts of the time; of the whole time or its second half, whichever is
-  /// nearer to nothing: what grows only while a job starts is not growth.
+  /// nearer to nothing: what grows only while a job starts is not growth. Unknown in less than half a minute.
   std::optional<double> memory_growth_bytes_per_s;
   std::vector<double> trace;                   ///< utilization, mean of each of 40 equal parts of the time; NaN: unknown
   std::vector<ProcessTelemetry> processes;     ///< by peak memory

@@ -36,11 +36,8 @@ std::string notes_text(const DeviceTelemetry& t) {
   return out;
 }
 
-// The mean of the time that was watched: the last sample may stand for more than that.
 std::optional<double> busy_s(const DeviceTelemetry& t) {
-  const SeriesSummary* utilization = t.find(Metric::kUtilization);
-  if (!utilization || !utilization->mean) return std::nullopt;
-  return *utilization->mean / 100 * static_cast<double>(t.duration_ns()) / kSecond;
+  return t.busy_ns ? std::optional(static_cast<double>(*t.busy_ns) / kSecond) : std::nullopt;
 }
 
 void add_summary(Record& r, const DeviceTelemetry& t, const TelemetryContext& context) {

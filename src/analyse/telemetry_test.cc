@@ -162,6 +162,20 @@ TEST(Telemetry, MemoryGrowth) {
   EXPECT_NEAR(*growing.summary().memory_growth_bytes_per_s, 5e6, 5e5);
 }
 
+TEST(Telemetry, AShortRunIsNotBusyForLongerThanItWasWatched) {
+  TelemetryCollector c({}, kTick);
+  c.add(reading(0, {{Metric::kUtilization, 100}, {Metric::kMemoryUsed, 1e9}}));
+  EXPECT_FALSE(c.summary().busy_ns) << "one reading is no time";
+  Reading second;
+  second.time_ns = kStart + 3'000'000;
+  second.add(Metric::kUtilization, 100);
+  second.add(Metric::kMemoryUsed, 2e9);
+  c.add(second);
+  const DeviceTelemetry t = c.summary();
+  EXPECT_EQ(t.busy_ns, 3'000'000);
+  EXPECT_FALSE(t.memory_growth_bytes_per_s) << "a job that starts is no leak";
+}
+
 TEST(Telemetry, WarmUpIsLeftOut) {
   TelemetryCollector c({}, kTick, 10 * kTick);
   for (int64_t i = 0; i < 20; ++i) c.add(reading(i, {{Metric::kUtilization, i < 10 ? 0.0 : 80.0}, {Metric::kEnergy, 10.0 * static_cast<double>(i)}}));

@@ -55,11 +55,11 @@ MonitorSummary public_summary(const DeviceTelemetry& t) {
 
 }  // namespace
 
-struct Monitor::Impl {
+struct [[gnu::visibility("hidden")]] Monitor::Impl {
   explicit Impl(MonitorOptions o) : options(std::move(o)) { open(); }
 
   void open();
-  void begin();
+  void begin(std::shared_ptr<Sampler> fresh);
   void take(const Reading& reading);
   [[nodiscard]] size_t position(uint32_t device) const;
 
@@ -68,9 +68,10 @@ struct Monitor::Impl {
   std::shared_ptr<Backend> backend;
   std::vector<uint32_t> watched;          // the backend's positions
   std::vector<MonitorDevice> devices;
-  std::unique_ptr<Sampler> sampler;
 
+  std::mutex control;                     // start() and stop(), which wait for the workers; taken before the other
   mutable std::mutex mutex;               // everything below
+  std::shared_ptr<Sampler> sampler;
   int64_t started_ns = 0;
   bool running = false;
   std::vector<TelemetryCollector> collectors;
@@ -112,9 +113,10 @@ size_t Monitor::Impl::position(uint32_t device) const {
   return i;
 }
 
-void Monitor::Impl::begin() {
+void Monitor::Impl::begin(std::shared_ptr<Sampler> fresh) {
   const int64_t interval = std::llround(options.interval_s * 1e9);
   std::lock_guard lock(mutex);
+  sampler = std::move(fresh);
   started_ns = unix_ns();
   running = true;
   kept.clear();
@@ -157,12 +159,12 @@ const std::vector<MonitorDevice>& Monitor::devices() const { return impl_->devic
 
 void Monitor::start() {
   Impl& i = *impl_;
-  if (i.watched.empty() || (i.sampler && i.running)) return;
-  i.begin();
+  std::lock_guard control(i.control);
+  if (i.watched.empty() || i.running) return;
   SamplerOptions options;
   options.interval_ns = std::llround(i.options.interval_s * 1e9);
   options.devices = i.watched;
-  i.sampler = std::make_unique<Sampler>(i.backend, options, [impl = impl_.get()](const Reading& r) { impl->take(r); });
+  i.begin(std::make_shared<Sampler>(i.backend, options, [impl = &i](const Reading& r) { impl->take(r); }));
   i.sampler->start();
 }
 
@@ -174,13 +176,14 @@ void Monitor::mark(const std::string& name) {
 }
 
 void Monitor::stop() {
-  if (!impl_->sampler) return;
-  impl_->sampler->stop();
-  std::lock_guard lock(impl_->mutex);
-  if (!impl_->running) return;
-  impl_->running = false;
+  Impl& i = *impl_;
+  std::lock_guard control(i.control);
+  if (!i.running) return;
+  i.sampler->stop();
+  std::lock_guard lock(i.mutex);
+  i.running = false;
   const int64_t now = unix_ns();
-  for (PhaseTotals& p : impl_->phases) p.close(now);
+  for (PhaseTotals& p : i.phases) p.close(now);
 }
 
 std::vector<MonitorSummary> Monitor::summary() const {

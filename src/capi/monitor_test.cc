@@ -41,6 +41,33 @@ TEST(Monitor, WatchesMarksAndSumsUp) {
   for (const MonitorPhase& p : phases) EXPECT_GE(p.duration_s, 0.29) << p.name;
 }
 
+TEST(Monitor, ServesSeveralThreads) {
+  MonitorOptions options;
+  options.backend = "replay:examples/replay.jsonl,loop,speed=50";
+  options.interval_s = 0.005;
+  options.keep_samples = 100;
+  Monitor monitor(options);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&monitor, t] {
+      for (int i = 0; i < 10; ++i) {
+        monitor.start();
+        monitor.mark("phase " + std::to_string(t));
+        wait_ms(5);
+        for (const MonitorSummary& s : monitor.summary()) EXPECT_FALSE(s.text().empty());
+        EXPECT_LE(monitor.samples().size(), 100u);
+        EXPECT_LE(monitor.phases().size(), 8u);
+        if (i % 3 == t % 3) monitor.stop();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  Monitor moved = std::move(monitor);
+  moved.start();
+  moved.stop();
+  ASSERT_EQ(moved.summary().size(), 2u);
+  EXPECT_GE(moved.summary()[0].readings, 1) << "the first and the last, however short it was";
+}
+
 TEST(Monitor, WithoutDevicesItDoesNothingAndSaysWhy) {
   for (const char* backend : {"none", "replay:/nonexistent", "unknown"}) {
     MonitorOptions options;

@@ -20,6 +20,8 @@ struct ReadRequest {
   int64_t now_ns = 0;        ///< monotonic clock: what rotations go by
   bool processes = false;    ///< also the processes on the device
   bool everything = false;   ///< no rotation: all that the device can say (first and last tick, one-shot commands)
+  /// With `everything`, monotonic: what counts most is read first, and no further call is begun after this. 0: no limit.
+  int64_t until_ns = 0;
 };
 
 /// How two devices, or a device and itself, are connected.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/clock.h"
 #include "collect/nvidia_smi_child.h"
 #include "collect/nvidia_smi_query.h"
 #include "collect/system_files.h"
@@ -14,6 +15,9 @@ namespace {
 
 /// How long the very first look at processes may hold up a reading: one-shot commands have no second.
 constexpr int64_t kFirstProcesses_ns = 1'000'000'000;
+/// What the inventory's query said counts as the first reading's for so long: nvidia-smi averages over up to a second
+/// anyway, and whoever starts to watch with that reading would drop what is from before.
+constexpr int64_t kStillNow_ns = 1'000'000'000;
 
 class NvidiaSmi final : public Backend {
  public:
@@ -35,9 +39,12 @@ class NvidiaSmi final : public Backend {
     const SmiDevice& device = inventory_.devices[reading.device];
     if (!said_first_[reading.device]) {
       said_first_[reading.device] = 1;
-      reading.samples.insert(reading.samples.end(), device.first.begin(), device.first.end());
+      for (Sample s : device.first) {
+        if (reading.time_ns - s.time_ns < kStillNow_ns) s.time_ns = std::max(s.time_ns, reading.time_ns);
+        reading.samples.push_back(s);
+      }
     }
-    if (request.processes) rows.take_processes(reading.device, request.everything ? kFirstProcesses_ns : 0, reading);
+    if (request.processes) rows.take_processes(reading.device, patience_ns(request), reading);
     return rows.take(reading.device, reading);
   }
 
@@ -63,6 +70,11 @@ class NvidiaSmi final : public Backend {
   std::vector<Fact> device_facts(uint32_t device) override;
 
  private:
+  static int64_t patience_ns(const ReadRequest& request) {
+    if (!request.everything) return 0;
+    const int64_t left_ns = request.until_ns - monotonic_ns();
+    return request.until_ns == 0 ? kFirstProcesses_ns : std::clamp<int64_t>(left_ns, 0, kFirstProcesses_ns);
+  }
   static bool in_mig_mode(const SmiDevice& device) {
     for (const auto& [field, text] : device.facts)
       if (field == "mig.mode.current") return text == "Enabled";

@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "collect/nvidia_smi_child.h"
 #include "collect/system_files.h"
+#include "trace/timestamp.h"
 
 namespace profgpu {
 namespace {
@@ -128,7 +129,7 @@ SmiDevice device_of(const std::vector<SmiField>& fields, const std::vector<std::
   device.absent.fill("nvidia-smi does not report it");
   device.info.vendor = "NVIDIA";
   const int64_t now_ns = unix_ns();
-  const auto stamp = smi_time_ns(row[0]);
+  const auto stamp = TimestampReader().read(row[0]);
   const int64_t time_ns = stamp && std::abs(now_ns - *stamp) < kBelievable_ns ? *stamp : now_ns;
   for (size_t i = 1; i < fields.size(); ++i) {
     const std::string& name = fields[i].name;

@@ -142,7 +142,7 @@ void SmiStream::take_row(std::string_view line) {
   fruitless_ = 0, pause_ns_ = times_.first_pause_ns;
   child_heard_ns_ = device->heard_ns = monotonic_ns();
   device->heard_unix_ns = unix_ns();
-  const auto stamp = smi_time_ns(row_[kStampColumn]);
+  const auto stamp = timestamps_.read(row_[kStampColumn]);
   int64_t time_ns = stamp && std::abs(device->heard_unix_ns - *stamp) < kBelievable_ns ? *stamp : device->heard_unix_ns;
   // Time never goes back, whatever the two clocks say.
   device->stamp_ns = std::max(time_ns, device->stamp_ns + 1);

@@ -20,6 +20,7 @@
 #include "collect/nvidia_smi_child.h"
 #include "collect/nvidia_smi_query.h"
 #include "trace/sample.h"
+#include "trace/timestamp.h"
 
 namespace profgpu {
 
@@ -89,6 +90,7 @@ class SmiStream {
   SmiChild process_child_;
   std::string text_, process_text_;
   std::vector<std::string_view> row_;
+  TimestampReader timestamps_;
   int64_t next_start_ns_ = 0, pause_ns_ = 0, child_heard_ns_ = 0;
   int64_t process_started_ns_ = 0;
   int wake_fd_ = -1;

@@ -124,6 +124,15 @@ TEST_F(NvidiaSmiTest, FollowsDevicesWithOneChild) {
   EXPECT_EQ(starts().size(), 2u) << "one for the inventory, one for the loop";
 }
 
+TEST_F(NvidiaSmiTest, WhatTheInventoryHeardIsOfTheFirstReading) {
+  const auto backend = open();
+  Reading reading;
+  reading.time_ns = unix_ns();
+  ASSERT_TRUE(backend->read({monotonic_ns(), false, true}, reading));
+  ASSERT_GT(reading.samples.size(), 10u);
+  for (const Sample& s : reading.samples) EXPECT_GE(s.time_ns, reading.time_ns) << metric_info(s.metric).name;
+}
+
 TEST_F(NvidiaSmiTest, ClosesQuicklyAndLeavesNoChild) {
   auto backend = open();
   ASSERT_TRUE(read_until(*backend, 0, [&] { return samples_[Metric::kPower].size() > 2; }));

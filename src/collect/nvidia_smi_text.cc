@@ -4,22 +4,12 @@
 
 #include <charconv>
 #include <cmath>
-#include <ctime>
 
 #include "collect/system_files.h"
+#include "trace/sample_file_column.h"
 
 namespace profgpu {
 namespace {
-
-struct Word {
-  std::string_view text;
-  double value;
-};
-// The last five: gpu_recovery_action, in the order of nvmlDeviceGpuRecoveryAction_t.
-constexpr Word kWords[] = {
-    {"Active", 1},     {"Not Active", 0}, {"Yes", 1},   {"No", 0},     {"Enabled", 1},   {"Disabled", 0},
-    {"None", 0},       {"Reset", 1},      {"Reboot", 2}, {"Drain P2P", 3}, {"Drain and Reset", 4},
-};
 
 struct Placeholder {
   std::string_view text, reason;
@@ -59,14 +49,6 @@ std::optional<double> whole_in(std::string_view text, int base) {
   return static_cast<double>(value);
 }
 
-std::optional<double> state_number(std::string_view text) {
-  for (const Word& w : kWords)
-    if (text == w.text) return w.value;
-  if (text.starts_with("0x")) return whole_in(text.substr(2), 16);
-  if (text.size() <= 3 && text.starts_with("P")) return whole_in(text.substr(1), 10);
-  return std::nullopt;
-}
-
 }  // namespace
 
 SmiValue smi_value(std::string_view field) {
@@ -77,6 +59,8 @@ SmiValue smi_value(std::string_view field) {
     return {std::nullopt, text.substr(1, text.size() - 2), false};
   if (const auto number = plain_number(text)) return {number, {}, false};
   if (const auto number = state_number(text)) return {number, {}, false};
+  if (text.size() <= 3 && text.starts_with("P"))
+    if (const auto number = whole_in(text.substr(1), 10)) return {number, {}, false};
   return {std::nullopt, "nvidia-smi printed something that is no number", false};
 }
 
@@ -89,25 +73,6 @@ void split_smi_row(std::string_view row, size_t most, std::vector<std::string_vi
     row.remove_prefix(comma + 1);
   }
   fields.push_back(without_blanks(row));
-}
-
-std::optional<int64_t> smi_time_ns(std::string_view text) {
-  // YYYY/MM/DD HH:MM:SS.mmm
-  constexpr std::string_view kShape = "0000/00/00 00:00:00.000";
-  if (text.size() != kShape.size()) return std::nullopt;
-  int parts[7] = {}, part = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool digit = text[i] >= '0' && text[i] <= '9';
-    if (kShape[i] == '0' ? !digit : text[i] != kShape[i]) return std::nullopt;
-    if (digit) parts[part] = parts[part] * 10 + (text[i] - '0');
-    else ++part;
-  }
-  std::tm local{};
-  local.tm_year = parts[0] - 1900, local.tm_mon = parts[1] - 1, local.tm_mday = parts[2];
-  local.tm_hour = parts[3], local.tm_min = parts[4], local.tm_sec = parts[5], local.tm_isdst = -1;
-  const std::time_t seconds = std::mktime(&local);
-  if (seconds == -1) return std::nullopt;
-  return int64_t{seconds} * 1'000'000'000 + int64_t{parts[6]} * 1'000'000;
 }
 
 std::string smi_pci_bus_id(std::string_view text) {

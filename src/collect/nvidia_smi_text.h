@@ -21,9 +21,6 @@ SmiValue smi_value(std::string_view field);
 /// The fields of a row; the last of `most` takes the rest of it, commas and all (process names are not quoted).
 void split_smi_row(std::string_view row, size_t most, std::vector<std::string_view>& fields);
 
-/// "2026/07/03 22:10:46.109" in local time to Unix time.
-std::optional<int64_t> smi_time_ns(std::string_view text);
-
 /// "00000000:0A:00.0" and shorter spellings as DeviceInfo::pci_bus_id has them; empty if it is none.
 std::string smi_pci_bus_id(std::string_view text);
 

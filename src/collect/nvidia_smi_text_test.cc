@@ -2,12 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <clocale>
-#include <cstdlib>
-#include <ctime>
-
-#include "base/clock.h"
-
 namespace profgpu {
 namespace {
 
@@ -55,19 +49,6 @@ TEST(NvidiaSmiText, LastFieldKeepsItsCommas) {
   split_smi_row("GPU-1, , [N/A]", 9, fields);
   ASSERT_EQ(fields.size(), 3u);
   EXPECT_EQ(fields[1], "");
-}
-
-TEST(NvidiaSmiText, TimesAreLocal) {
-  const int64_t now_ns = unix_ns();
-  const std::time_t seconds = now_ns / 1'000'000'000;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  char text[64];
-  std::strftime(text, sizeof text, "%Y/%m/%d %H:%M:%S.250", &local);
-  EXPECT_EQ(smi_time_ns(text), int64_t{seconds} * 1'000'000'000 + 250'000'000);
-  for (const char* bad : {"", "2026/07/03", "2026-07-03 22:10:46.109", "2026/07/03 22:10:46", "2026/0a/03 22:10:46.109",
-                          "2026/07/03 22:10:46.109Z"})
-    EXPECT_FALSE(smi_time_ns(bad)) << bad;
 }
 
 TEST(NvidiaSmiText, BusIdsHaveOneSpelling) {

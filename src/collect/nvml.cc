@@ -32,6 +32,7 @@ class NvmlBackend : public Backend {
 
   Status read(const ReadRequest& request, Reading& reading) override {
     xids_.start();
+    if (request.everything) xids_.refresh();
     add_xids(reading);
     const auto& reader = readers_[reading.device];
     if (!reader) return Error{nvml::words_of(found_[reading.device].broken)};

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <chrono>
 #include <future>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -15,7 +17,7 @@
 namespace profgpu::nvml {
 namespace {
 
-constexpr uint32_t kMostDevices = 256, kMostInstances = 64;
+constexpr uint32_t kMostDevices = 256, kMostInstances = 64, kMostAtOnce = 16;
 
 std::string text_of(Library& library, GetText call, Device device) {
   std::array<char, 96> text{};
@@ -116,6 +118,23 @@ Found gpu_at(Library& library, uint32_t index) {
   return f;
 }
 
+// Several devices at once: each has some twenty calls to answer, most of which wait for that device alone.
+std::vector<Found> all_gpus(Library& library, uint32_t count) {
+  std::vector<Found> gpus(count);
+  std::atomic<uint32_t> next{0};
+  const auto take = [&] {
+    for (uint32_t i = next++; i < count; i = next++) gpus[i] = gpu_at(library, i);
+  };
+  std::vector<std::thread> others;
+  try {
+    while (others.size() + 1 < std::min(count, kMostAtOnce)) others.emplace_back(take);
+  } catch (const std::system_error&) {   // no more threads to be had
+  }
+  take();
+  for (std::thread& other : others) other.join();
+  return gpus;
+}
+
 // "NVIDIA H100 80GB HBM3 MIG 3g.40gb" says it; else slices and memory do.
 std::string profile_of(Library& library, Device device, const std::string& name) {
   const size_t at = name.rfind("MIG ");
@@ -170,8 +189,8 @@ Result<std::vector<Found>> find_devices(Library& library) {
                  "in a container pass the devices in (--gpus all); else see lspci -d 10de: and dmesg | grep -i nvrm"};
   std::vector<Found> all;
   size_t broken = 0;
-  for (uint32_t i = 0; i < std::min(count, kMostDevices); ++i) {
-    all.push_back(gpu_at(library, i));
+  for (Found& gpu : all_gpus(library, std::min(count, kMostDevices))) {
+    all.push_back(std::move(gpu));
     broken += all.back().broken == kNoPermission;
     if (all.back().place.divided) add_instances(library, all, all.size() - 1);
   }

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
+
 namespace profgpu::nvml {
 namespace {
 
-constexpr int64_t kCallsPerTick = 3;
-constexpr int64_t kMostCredit = 7;          // of a tick that follows ones with little to do
+constexpr int64_t kCallsPerTick = 3, kCallsPerSecond = 15;
+constexpr int64_t kMostSaved = 4;           // by ticks with little to do, for one that follows
+// The first turns, which a reading in full cannot do without, however short its time. Before anything else was read
+// they are counters alone: what they grow by is of the run, what the others say is of the time before it.
+constexpr size_t kIndispensable = 3, kCounters = 1;
+constexpr int64_t kLongestEarning_ns = 60'000'000'000;
 constexpr int64_t kProcessesNs = 10'000'000'000;  // without a request for so long they get no turns
 constexpr int64_t kPowerRingHoldsNs = 2'500'000'000;
 
@@ -34,12 +40,18 @@ Reader::Reader(Library& library, const Place& place)
 
 Status Reader::read(const ReadRequest& request, Reading& reading) {
   now_ns_ = request.now_ns;
-  credit_ = std::min(credit_ + kCallsPerTick, kMostCredit);
+  new_ = read_ns_ == 0;
+  const int64_t since_ns = new_ ? 0 : std::clamp<int64_t>(now_ns_ - read_ns_, 0, kLongestEarning_ns);
+  read_ns_ = now_ns_;
+  credit_ = std::min(credit_, kMostSaved) + std::max(kCallsPerTick, since_ns * kCallsPerSecond / 1'000'000'000);
   const int64_t begun = calls_.made;
   Return code = read_fields(request, reading);
   if (code == kSuccess) code = read_processes(request);
   if (code == kSuccess) code = take_turns(request, begun, reading);
   if (processes_listed_) processes_.show(reading);
+  // What the buffers get from here on is news, even if there was no time to look at them now.
+  if (new_)
+    for (Ring* ring : {&gpu_ring_, &memory_ring_, &power_ring_}) ring->begin(reading.time_ns);
   // What was asked for all at once need not be saved later.
   if (!request.everything) credit_ -= calls_.made - begun;
   if (code != kSuccess) return Error{words_of(code)};
@@ -82,16 +94,23 @@ size_t Reader::most_overdue() const {
 }
 
 Return Reader::take_turns(const ReadRequest& request, int64_t begun, Reading& reading) {
-  if (request.everything) {
+  if (request.everything && request.until_ns == 0) {
     for (size_t i = 0; i < kTurns.size(); ++i) {
       if (turns_[i].over || (kTurns[i].of_processes && !processes_listed_)) continue;
       if (const Return code = take(i, reading); code != kSuccess) return code;
     }
     return kSuccess;
   }
+  const size_t indispensable = !request.everything ? 0 : new_ ? kCounters : kIndispensable;
+  for (size_t i = 0; i < indispensable; ++i)
+    if (!turns_[i].over)
+      if (const Return code = take(i, reading); code != kSuccess) return code;
   for (;;) {
     const size_t next = most_overdue();
-    if (next == kTurns.size() || calls_.made - begun + kTurns[next].calls > credit_) return kSuccess;
+    if (next == kTurns.size()) return kSuccess;
+    const bool over = request.everything ? monotonic_ns() >= request.until_ns
+                                         : calls_.made - begun + kTurns[next].calls > credit_;
+    if (over) return kSuccess;
     if (const Return code = take(next, reading); code != kSuccess) return code;
   }
 }

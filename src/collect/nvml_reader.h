@@ -1,8 +1,9 @@
 // What one NVIDIA device says at a tick, with few driver calls.
 //
 // Each tick makes one batched call for most numbers. Everything else has a turn: a call with a period of its own. As many
-// turns as the budget of three calls a tick leaves are taken, the most overdue first, so that with slow ticks all of them
-// become rarer alike and with fast ones each keeps its period. Nothing that blocks is ever called
+// turns as the budget leaves are taken, the most overdue first. The budget is three calls a tick, or fifteen a second
+// where ticks are rarer than 0.2 s: fast and slow ticks both let each turn keep its period, those of some 0.2 s make all
+// of them rarer alike. Nothing that blocks is ever called
 // (nvmlDeviceGetPcieThroughput sleeps 20 ms). No allocation after the first reading but where the driver's lists grow.
 #pragma once
 
@@ -85,10 +86,12 @@ class Reader {
   std::array<TurnState, 26> turns_;
   int64_t now_ns_ = 0;             ///< monotonic, of the reading at hand
   int64_t credit_ = 0;             ///< calls that may be made
+  int64_t read_ns_ = 0;            ///< monotonic, of the reading before; 0: none
   int64_t processes_asked_ns_ = 0; ///< 0: nobody asks for them
   int64_t power_ring_ns_ = 0;      ///< Unix time when it last told something
   int64_t rates_ns_ = 0;           ///< Unix time of the reading that `rates_` are of
   Utilization rates_{};
+  bool new_ = true;                ///< nothing was read before the reading at hand
   bool processes_listed_ = false;  ///< in the reading at hand
   bool memory_v2_ = true;
 };

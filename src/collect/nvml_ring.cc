@@ -76,9 +76,9 @@ Return Ring::add_new(uint32_t count, uint32_t value_type, Reading& reading) {
   }
   if (count > 1) period_ns_ = static_cast<int64_t>(newest.time_us - buffer_[count - 2].time_us) * 1000;
   const bool first = last_us_ == 0;
-  const uint64_t seen_us = std::exchange(last_us_, newest.time_us);
+  const uint64_t seen_us = std::max(std::exchange(last_us_, newest.time_us), begun_us_);
   calls_.note(metric_, kSuccess);
-  if (first) {
+  if (first && (begun_us_ == 0 || newest.time_us <= begun_us_)) {
     if (reading.time_ns - newest_ns > kFreshNs) return kNotFound;
     const bool told = std::any_of(reading.samples.begin(), reading.samples.end(),
                                   [&](const Sample& s) { return s.metric == metric_; });

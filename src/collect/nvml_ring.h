@@ -16,9 +16,12 @@ class Ring {
   Ring(DeviceCalls& calls, SamplingType type, Metric metric, double scale)
       : calls_(calls), type_(type), metric_(metric), scale_(scale) {}
 
-  /// Adds what is new; of the first time, when the buffer is full of the past, the newest alone, as of now.
+  /// Adds what is new; of the first time, when the buffer is full of the past, what came since begin(), else the newest
+  /// alone, as of now.
   /// kNotFound: there is nothing new.
   Return drain(Reading& reading);
+  /// The past ends here.
+  void begin(int64_t unix_ns) { begun_us_ = static_cast<uint64_t>(unix_ns / 1000); }
   /// It has told nothing for so long that another source should be asked.
   [[nodiscard]] bool quiet_since(int64_t unix_ns) const;
   /// When a value asked elsewhere may be said to hold: behind all that this buffer may still tell.
@@ -35,6 +38,7 @@ class Ring {
   double scale_;
   bool usable_ = true;
   uint64_t last_us_ = 0;          ///< of the newest sample seen
+  uint64_t begun_us_ = 0;         ///< 0: has not begun
   int64_t period_ns_ = 0;         ///< between the last two
   std::vector<RingSample> buffer_;
 };

@@ -11,7 +11,7 @@ namespace {
 // The driver queues events, so that looking now and then loses none. Waiting inside the driver instead would make every
 // program that ends wait for it.
 constexpr auto kPause = std::chrono::milliseconds(200);
-constexpr auto kPatience = std::chrono::milliseconds(100);  // for a call that is under way at the end
+constexpr auto kPatience = std::chrono::milliseconds(100);  // for a call that is under way
 
 }  // namespace
 
@@ -44,6 +44,15 @@ XidWatch::~XidWatch() {
     state_->library->abandon();
     thread_.detach();
   }
+}
+
+void XidWatch::refresh() {
+  std::unique_lock lock(state_->lock);
+  if (state_->looked < 0 || state_->ended || state_->silent) return;
+  const int64_t wanted = ++state_->asked;
+  state_->changed.notify_all();
+  const auto answered = [&] { return state_->looked >= wanted || state_->ended; };
+  state_->silent = !state_->changed.wait_for(lock, kPatience, answered);
 }
 
 XidWatch::Seen XidWatch::seen(size_t device) const {
@@ -80,15 +89,20 @@ void XidWatch::watch(State& state) {
   Library& library = *state.library;
   const EventSet set = enrol(state);
   std::unique_lock lock(state.lock);
+  state.looked = 0;
   while (set && !state.stopping) {
-    state.changed.wait_for(lock, kPause);
+    state.changed.wait_for(lock, kPause, [&] { return state.stopping || state.asked > state.looked; });
     if (state.stopping) break;
+    const int64_t asked = state.asked;
     lock.unlock();
     EventData event{};
     // Bounded, so that a device that reports without end leaves time for the end.
     for (int i = 0; i < 64 && library.call(library.api.event_wait, set, &event, uint32_t{0}) == kSuccess; ++i)
       take(state, event);
     lock.lock();
+    state.looked = asked;
+    state.silent = false;
+    state.changed.notify_all();
   }
   lock.unlock();
   if (set) library.call(library.api.event_free, set);

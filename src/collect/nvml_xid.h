@@ -1,7 +1,6 @@
 // Xid events: errors that the driver reports about a device while we watch.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -30,6 +29,10 @@ class XidWatch {
   XidWatch(const XidWatch&) = delete;
   XidWatch& operator=(const XidWatch&) = delete;
 
+  /// Looks now, and waits for that for a short while: an error often ends the program that caused it, and with it us.
+  /// Does nothing while the devices are still being enrolled.
+  void refresh();
+
   /// Of the device at that position of those given.
   [[nodiscard]] Seen seen(size_t device) const;
 
@@ -41,6 +44,8 @@ class XidWatch {
     std::condition_variable changed;
     std::vector<Seen> seen;
     bool stopping = false, ended = false;
+    int64_t asked = 0, looked = -1; ///< refreshes wanted and done; looked is -1 until the devices are enrolled
+    bool silent = false;           ///< the driver did not answer one in time: the next need not wait too
   };
   static void watch(State& state);
   static EventSet enrol(State& state);

@@ -76,7 +76,9 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   void work(Worker& worker);
   bool wait_until(int64_t monotonic, bool& stopped);
   void tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last);
-  void read_device(Device& device, Reading& reading, bool last);
+  [[nodiscard]] ReadRequest request_of(const Device& device, int64_t until_ns, bool last) const;
+  Status read_device(Device& device, Reading& reading, const ReadRequest& request);
+  void hand_over(Device& device, const Reading& reading, const Status& status);
   void note_trouble(Device& device, const std::string& message);
   void end_trouble(Device& device);
   void watch();
@@ -89,8 +91,8 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   int64_t started_ns = 0;    // monotonic; the schedule's zero
   int64_t calls_before = 0;
 
-  std::mutex consuming;      // the consumer sees one reading at a time
-  bool closed = false;       // under `consuming`: the consumer is gone
+  std::timed_mutex consuming;        // the consumer sees one reading at a time
+  std::atomic<bool> closed{false};   // the consumer is called no more
   mutable std::mutex crew;   // everything below
   std::condition_variable changed;
   std::vector<std::unique_ptr<Worker>> workers;
@@ -153,12 +155,17 @@ void Sampler::State::work(Worker& worker) {
 }
 
 void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last) {
+  const int64_t begun_ns = monotonic_ns();
+  const int64_t for_all_ns = last ? std::max(options.ends_ns, (begun_ns - started_ns) / 100) : options.ends_ns;
   for (size_t i = 0; i < mine.size(); ++i) {
     Device& device = devices[mine[i]];
+    const int64_t until_ns = begun_ns + for_all_ns * static_cast<int64_t>(i + 1) / static_cast<int64_t>(mine.size());
+    const ReadRequest request = request_of(device, options.ends_ns > 0 ? until_ns : 0, last);
     worker.reading.store(mine[i], std::memory_order_relaxed);
-    worker.reading_since_ns.store(monotonic_ns(), std::memory_order_release);
-    read_device(device, reading, last);
+    worker.reading_since_ns.store(request.now_ns, std::memory_order_release);
+    const Status status = read_device(device, reading, request);
     worker.reading_since_ns.store(0, std::memory_order_release);
+    hand_over(device, reading, status);
     if (worker.relieved.load(std::memory_order_acquire)) {
       mine = {mine[i]};
       return;
@@ -166,18 +173,27 @@ void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& re
   }
 }
 
-void Sampler::State::read_device(Device& device, Reading& reading, bool last) {
+ReadRequest Sampler::State::request_of(const Device& device, int64_t until_ns, bool last) const {
   ReadRequest request;
   request.now_ns = monotonic_ns();
   request.everything = last || !device.read_once;
-  request.processes = options.process_interval_ns > 0 &&
-                      (request.everything || request.now_ns - device.processes_at_ns >= options.process_interval_ns);
+  request.until_ns = request.everything ? until_ns : 0;
+  // A first reading that must not take long leaves processes to the next: none of the command's is there yet.
+  const bool due = device.read_once ? request.now_ns - device.processes_at_ns >= options.process_interval_ns : until_ns == 0;
+  request.processes = options.process_interval_ns > 0 && (last || due);
+  return request;
+}
+
+Status Sampler::State::read_device(Device& device, Reading& reading, const ReadRequest& request) {
   if (request.processes) device.processes_at_ns = request.now_ns;
+  device.read_once = true;
   reading.clear();
   reading.device = device.position;
   reading.time_ns = unix_ns();
-  const Status status = backend->read(request, reading);
-  device.read_once = true;
+  return backend->read(request, reading);
+}
+
+void Sampler::State::hand_over(Device& device, const Reading& reading, const Status& status) {
   {
     std::lock_guard lock(crew);
     ++statistics.ticks;
@@ -272,14 +288,15 @@ void Sampler::stop() {
         continue;
       }
       s.stuck = true;
-      s.note_trouble(s.devices[w->reading.load()], "does not answer");
+      if (w->reading_since_ns.load() != 0) s.note_trouble(s.devices[w->reading.load()], "does not answer");
       w->thread.detach();
     }
     s.statistics.calls = s.backend->calls() - s.calls_before;
   }
   for (std::thread& t : finished) t.join();
-  std::lock_guard lock(s.consuming);
   s.closed = true;
+  // A consumer that is at it may end; one that waits for a reader or a disk would keep us for ever.
+  if (s.consuming.try_lock_for(std::chrono::nanoseconds(s.options.deadline_ns))) s.consuming.unlock();
 }
 
 bool Sampler::any_stuck() const {

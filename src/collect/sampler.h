@@ -23,6 +23,9 @@ struct SamplerOptions {
   int64_t process_interval_ns = 1'000'000'000;  ///< how often processes are asked; 0: never
   int64_t deadline_ns = 2'000'000'000;          ///< a device that takes longer is "not answering"
   std::vector<uint32_t> devices = {};           ///< positions; empty: all
+  /// Time for the first readings of all devices together, and for the last, which may also take a hundredth of what was
+  /// sampled: each device is read in full as far as that goes, what counts most first. 0: in full.
+  int64_t ends_ns = 0;
 };
 
 /// What the sampler itself did.
@@ -58,8 +61,8 @@ class Sampler {
   /// The first reading begins at once, on the worker. Once only.
   void start();
   /// Takes one last reading of everything from each device that answers, then ends the workers. Idempotent.
-  /// A worker that is stuck in the driver is left behind; any_stuck() is then true and the program should leave with
-  /// std::_Exit, since the driver may hold a lock for ever.
+  /// A worker that is stuck in the driver, or in the consumer, is left behind; any_stuck() is then true and the program
+  /// should leave with std::_Exit, since the driver may hold a lock for ever.
   void stop();
   [[nodiscard]] bool any_stuck() const;
   [[nodiscard]] SamplerStatistics statistics() const;

@@ -28,6 +28,7 @@ class FakeBackend : public Backend {
   Status read(const ReadRequest& request, Reading& reading) override {
     ++calls_;
     if (request.everything) ++everything_;
+    if (request.until_ns) ++limited_, until_after_ns_ = request.until_ns - monotonic_ns();
     if (static_cast<int>(reading.device) == lost_) return Error{"GPU is lost"};
     if (static_cast<int>(reading.device) == hanging_) {
       std::unique_lock lock(mutex_);
@@ -47,7 +48,7 @@ class FakeBackend : public Backend {
   }
 
   std::atomic<int> lost_{-1}, hanging_{-1};
-  std::atomic<int64_t> calls_{0}, everything_{0}, delay_ns_{0};
+  std::atomic<int64_t> calls_{0}, everything_{0}, limited_{0}, until_after_ns_{0}, delay_ns_{0};
 
  private:
   std::vector<DeviceInfo> info_;
@@ -182,6 +183,44 @@ TEST(Sampler, ALostDeviceIsReportedWithTheTime) {
   ASSERT_EQ(troubles.size(), 1u);
   EXPECT_EQ(troubles[0].message, "GPU is lost");
   EXPECT_LE(troubles[0].since_ns, unix_ns());
+}
+
+TEST(Sampler, TheEndsTakeAsLongAsTheyMay) {
+  auto backend = std::make_shared<FakeBackend>(2);
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 10 * kMs, .ends_ns = 4 * kMs}, counts.consumer());
+  sampler.start();
+  for (int i = 0; i < 200 && counts.of(1) < 3; ++i) wait_ms(5);
+  EXPECT_EQ(backend->limited_, 2) << "ordinary readings have no such limit";
+  EXPECT_LE(backend->until_after_ns_, 4 * kMs);
+  wait_ms(1000);
+  sampler.stop();
+  EXPECT_EQ(backend->limited_, 4);
+  EXPECT_EQ(backend->everything_, 4);
+  EXPECT_GT(backend->until_after_ns_, 4 * kMs) << "a hundredth of what was sampled";
+}
+
+TEST(Sampler, StopDoesNotWaitForAConsumerThatBlocks) {
+  auto backend = std::make_shared<FakeBackend>(1);
+  std::mutex mutex;
+  std::unique_lock blocking(mutex);
+  std::atomic<int> called = 0;
+  Sampler sampler(backend, {.interval_ns = 10 * kMs, .deadline_ns = 100 * kMs}, [&](const Reading&) {
+    ++called;
+    std::lock_guard wait(mutex);
+  });
+  sampler.start();
+  while (called == 0) wait_ms(1);
+  wait_ms(300);
+  EXPECT_TRUE(sampler.troubles().empty()) << "the device answers";
+  const int64_t begun = monotonic_ns();
+  sampler.stop();
+  EXPECT_LT(monotonic_ns() - begun, 2000 * kMs);
+  EXPECT_TRUE(sampler.any_stuck());
+  EXPECT_TRUE(sampler.troubles().empty());
+  blocking.unlock();
+  wait_ms(50);
+  EXPECT_EQ(called, 1);
 }
 
 TEST(Sampler, NoDevicesIsNoWork) {

@@ -10,13 +10,11 @@ namespace {
 
 constexpr int64_t kFewestSteps = 4;
 
-// Where there are no steps, growth is judged by the minute; a run has to last for its growth to be told from its start.
-constexpr int64_t kShortestRun = 30'000'000'000;
-
+// Where there are no steps, growth is judged by the minute.
 std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence) {
   auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) -> std::optional<double> {
     const auto total = d.limit(Metric::kMemoryTotal);
-    if (d.duration_ns() < kShortestRun || !d.memory_growth_bytes_per_s || !total || *total <= 0) return std::nullopt;
+    if (!d.memory_growth_bytes_per_s || !total || *total <= 0) return std::nullopt;
     return 100 * 60 * *d.memory_growth_bytes_per_s / *total;
   });
   if (!hit) return std::nullopt;

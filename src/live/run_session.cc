@@ -12,6 +12,8 @@ namespace {
 
 // How long the command waits for its devices' first readings, so that counters are read before it begins.
 constexpr int64_t kMostHeadStart_ns = 100'000'000;
+// What the readings before and after a short command may add to it, each.
+constexpr int64_t kEnds_ns = 3'000'000;
 
 // Takes readings in, for one run and for all of them.
 class Watch {
@@ -94,6 +96,7 @@ void Watch::run(CommandRunner& runner, OneRun& run, RunSession& session) {
   SamplerOptions sampling;
   sampling.interval_ns = options_.interval_ns;
   sampling.devices = options_.devices;
+  sampling.ends_ns = kEnds_ns;
   Sampler sampler(options_.backend, sampling, [this](const Reading& reading) { take(reading); });
   sampler.start();
   await_first_reading(sampler);

@@ -12,13 +12,14 @@ namespace profgpu {
 
 class SampleOutput {
  public:
-  /// Replaces the file. CSV or JSON lines, by its ending.
+  /// Replaces the file. CSV or JSON lines, by its ending. A pipe must have a reader within a few seconds.
   static Result<std::unique_ptr<SampleOutput>> open(const std::string& path, const std::vector<DeviceInfo>& devices);
   ~SampleOutput();
   SampleOutput(const SampleOutput&) = delete;
   SampleOutput& operator=(const SampleOutput&) = delete;
 
-  /// Whole rows only: the first that does not go in ends the file, and problem() says why.
+  /// Whole rows only: the first that does not go in ends the file, and problem() says why. A pipe whose reader takes
+  /// nothing for a second ends too.
   void add(const Reading& reading);
   void mark(int64_t time_ns, std::string_view name);
   [[nodiscard]] const std::string& path() const { return path_; }

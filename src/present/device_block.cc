@@ -15,7 +15,6 @@ namespace {
 constexpr int kLabel = 13;      // "  processes  "
 constexpr int kReadable = 120;  // what is set at the right stays near what it belongs to
 constexpr size_t kMostProcesses = 6, kMostReasons = 3;
-constexpr double kLeastForGrowth_ns = 30e9;
 constexpr double kShown_pct = 0.5;  // shares below that are nothing
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30, kSecond = 1e9;
 
@@ -95,10 +94,8 @@ std::string memory_text(const Record& r) {
     out += " at most";
   }
   if (mean) out += ", mean " + format_bytes(*mean * kMiB);
-  // What grows while a short job starts is not growth yet.
-  const bool long_enough = number_in(r, "watched_ns").value_or(0) >= kLeastForGrowth_ns;
   if (const auto growth = number_in(r, "memory_growth_bytes_per_s");
-      long_enough && growth && total && *growth * 3600 > *total * kMiB / 100)
+      growth && total && *growth * 3600 > *total * kMiB / 100)
     out += fmt::format("; grows by {} a minute", format_bytes(*growth * 60));
   return out;
 }
@@ -173,22 +170,6 @@ std::string links_text(const Record& r) {
     join(out, fmt::format("{} {} in, {} out", name, format_bytes(*rx), format_bytes(*tx)));
     if (seconds >= 1) out += fmt::format(" ({} a second)", format_bytes((*rx + *tx) / seconds));
   }
-  return out;
-}
-
-std::string errors_text(const Record& r) {
-  std::string out;
-  for (const auto& [name, words] : {std::pair{"xid_errors", "driver errors (Xid)"},
-                                    {"ecc_uncorrected_errors", "memory errors not corrected"},
-                                    {"ecc_corrected_errors", "memory errors corrected"},
-                                    {"nvlink_errors", "NVLink errors"},
-                                    {"pcie_replays", "PCIe replays"}})
-    if (const auto n = number_in(r, "counters", name); n && *n > 0) {
-      join(out, fmt::format("{} {}", whole_number_text(*n), words), ", ");
-      if (std::string_view(name) != "xid_errors") continue;
-      if (const auto code = metric_in(r, "xid_last", "last"))
-        out += fmt::format(", the last {}", whole_number_text(*code));
-    }
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "present/line.h"
 #include "report/report.h"
@@ -29,5 +30,12 @@ std::string format_watts(double watts);
 std::string format_energy(double joules);
 /// "NVIDIA H200, driver 580.159"
 std::string device_name(const Record& r);
+/// "2 driver errors (Xid), the last 79, 1 memory error not corrected"; empty: none
+std::string errors_text(const Record& r);
+
+/// One device in one row, for many of them: busy, idle, memory ... The first column is the device's label.
+const std::vector<std::string>& device_columns();
+/// As many cells; kUnknownText for what the record does not know.
+std::vector<std::string> device_cells(const Record& r);
 
 }  // namespace profgpu

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kReadable = 120;  // what is set at the right stays near what it belongs to
 constexpr size_t kMostBlocks = 4;
-constexpr double kMiB = 1 << 20;
 
 // Right of the first line if there is room, else above it.
 void add_about(Lines& lines, const std::string& about, int width) {
@@ -24,36 +23,21 @@ void add_about(Lines& lines, const std::string& about, int width) {
   lines.insert(lines.begin(), Line(truncated(sanitised(about), width > 0 ? width : kReadable), Style::kStrong));
 }
 
-Cell cell(const std::optional<double>& x, std::string (*show)(double)) {
-  return {x ? show(*x) : std::string(kUnknownText), x ? Style::kPlain : Style::kFaint};
-}
-
 Lines device_table(const std::vector<Record>& devices, int width) {
   Grid grid;
-  grid.add_column("GPU"), grid.add_column("");
-  for (const char* title : {"busy", "idle", "memory peak", "power", "energy", "hottest", "held back"})
-    grid.add_column(title, true);
-  const auto pct = [](double x) { return format_percent(x, 0); };
-  const auto pct1 = [](double x) { return format_percent(x); };
-  const auto celsius = [](double x) { return whole_number_text(x) + " °C"; };
-  const auto mib = [](double x) { return format_bytes(x * kMiB); };
+  constexpr size_t kTexts = 2;
+  for (size_t c = 0; c < device_columns().size(); ++c) grid.add_column(device_columns()[c], c >= kTexts);
   for (const Record& r : devices) {
-    const Table* table = r.at("throttle").table();
-    const auto held = !table ? std::nullopt : std::optional(table->rows.empty() ? 0.0 : table->at(0, "pct").number());
-    grid.add_row({{text_in(r, "label"), Style::kStrong},
-                  {device_name(r)},
-                  cell(number_in(r, "util_gpu_mean"), pct1),
-                  cell(number_in(r, "idle_pct"), pct),
-                  cell(number_in(r, "mem_used_max_mb"), mib),
-                  cell(number_in(r, "power_mean_w"), format_watts),
-                  cell(number_in(r, "energy_j"), format_energy),
-                  cell(number_in(r, "temp_max_c"), celsius),
-                  cell(held, pct)});
+    std::vector<Cell> cells;
+    for (const std::string& text : device_cells(r))
+      cells.push_back({text, cells.empty() ? Style::kStrong : text == kUnknownText ? Style::kFaint : Style::kPlain});
+    grid.add_row(std::move(cells));
   }
   Lines lines = grid.lines(width);
   for (const Record& r : devices)
-    if (const std::string notes = text_in(r, "notes"); !notes.empty())
-      append(lines, wrapped_after(Line("! ", Style::kWarn).add("GPU " + text_in(r, "label") + "  "), notes, width));
+    for (const auto& [said, style] : {std::pair{errors_text(r), Style::kBad}, {text_in(r, "notes"), Style::kPlain}})
+      if (!said.empty())
+        append(lines, wrapped_after(Line("! ", Style::kWarn).add("GPU " + text_in(r, "label") + "  "), said, width, style));
   return lines;
 }
 

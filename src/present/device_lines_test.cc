@@ -92,5 +92,18 @@ TEST(DeviceLines, ManyDevicesAreATable) {
   EXPECT_NE(text.find("12 %"), std::string::npos);
 }
 
+TEST(DeviceLines, ErrorsAreSaidOfOneDeviceAndOfMany) {
+  Record bad = device("3");
+  bad.add("counters", Record().add("xid_errors", 2).add("ecc_uncorrected_errors", 1).add("pcie_replays", 0));
+  bad.add("metrics", Table{{"metric", "last"}, {{"xid_last", 79}}});
+  EXPECT_NE(show({bad}, 100).find("  errors     2 driver errors (Xid), the last 79, 1 memory error not corrected\n"),
+            std::string::npos);
+  std::vector<Record> many(8, device());
+  EXPECT_EQ(show(many, 120).find('!'), std::string::npos);
+  many[3] = bad;
+  EXPECT_NE(show(many, 120).find("! GPU 3  2 driver errors (Xid), the last 79, 1 memory error not corrected\n"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace profgpu

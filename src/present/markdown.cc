@@ -1,4 +1,5 @@
 // A report for a pull request or a chat: what the first screen says, as headings, lists and tables.
+#include "present/device_fields.h"
 #include "present/first_screen.h"
 #include "present/markdown_text.h"
 #include "present/overview.h"
@@ -77,6 +78,22 @@ std::string times(const Report& report) {
   const std::vector<DeviceOverview> devices = device_overviews(*rank);
   for (const DeviceOverview& d : devices) out += device(d);
   return devices.empty() ? out : out + "\n";
+}
+
+std::string telemetry(const Report& report) {
+  if (report.telemetry.empty()) return {};
+  std::vector<MarkdownColumn> columns;
+  for (const std::string& title : device_columns()) columns.push_back({title, columns.size() > 1});
+  std::vector<std::vector<std::string>> rows;
+  std::string notes;
+  for (const Record& r : report.telemetry) {
+    std::vector<std::string>& cells = rows.emplace_back(device_cells(r));
+    for (size_t c = 0; c < 2; ++c) cells[c] = markdown_text(cells[c]);   // label and name; numbers are ours
+    for (const std::string& said : {errors_text(r), text_in(r, "notes")})
+      if (!said.empty()) notes += "- **!** GPU " + cells.front() + ": " + markdown_text(said) + "\n";
+  }
+  return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") +
+         markdown_table(columns, rows) + (notes.empty() ? "" : notes + "\n");
 }
 
 // A setting or a call reads best as code; sentences do not.
@@ -198,7 +215,7 @@ std::string write(const Report& report, const PresentOptions& options) {
   if (!options.section.empty()) return one_section(report, options);
   std::string out = inputs(report);
   if (!report.verdict.empty()) out += "**" + markdown_text(report.verdict) + "**\n\n";
-  out += ranks(report) + times(report) + findings(report) + checklist(report);
+  out += ranks(report) + times(report) + telemetry(report) + findings(report) + checklist(report);
   out += top(report, "kernels", "Top kernels", {"short_name", "count", "total_ns", "mean_ns", "kernel_pct"}, options);
   out += top(report, "ops", "Top ops", {"name", "calls", "cpu_self_ns", "device_total_ns"}, options);
   return out + next(report);

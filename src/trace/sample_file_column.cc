@@ -1,7 +1,9 @@
 #include "trace/sample_file_column.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 
 namespace profgpu {
 namespace {
@@ -43,34 +45,23 @@ constexpr Name kNames[] = {
     {"processes", kProcesses},   {"mark", kMark},
 };
 
+constexpr std::string_view kAbsent[] = {"", "null", "N/A", "ERR!", "nan", "NaN"};
+
 struct Word {
   std::string_view text;
-  std::optional<double> value;
+  double value;
 };
-// nvidia-smi's; gpu_recovery_action's in the order of nvmlDeviceGpuRecoveryAction_t.
-constexpr Word kWords[] = {
-    {"", {}},        {"null", {}},    {"N/A", {}},          {"ERR!", {}},    {"nan", {}},
-    {"NaN", {}},     {"Active", 1.0}, {"Not Active", 0.0},  {"Yes", 1.0},    {"No", 0.0},
-    {"Enabled", 1.0}, {"Disabled", 0.0}, {"None", 0.0},     {"Reset", 1.0},  {"Reboot", 2.0},
-    {"Drain P2P", 3.0}, {"Drain and Reset", 4.0},
+// The last five: gpu_recovery_action, in the order of nvmlDeviceGpuRecoveryAction_t.
+constexpr Word kStates[] = {
+    {"Active", 1}, {"Not Active", 0}, {"Yes", 1},    {"No", 0},        {"Enabled", 1}, {"Disabled", 0},
+    {"None", 0},   {"Reset", 1},      {"Reboot", 2}, {"Drain P2P", 3}, {"Drain and Reset", 4},
 };
-
-std::optional<double> hexadecimal(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return static_cast<double>(value);
-}
 
 SampleCell word_cell(std::string_view text, const SampleColumn& column) {
-  for (const Word& w : kWords)
-    if (text == w.text) return {w.value, false};
+  if (std::find(std::begin(kAbsent), std::end(kAbsent), text) != std::end(kAbsent)) return {};
   // "[Not Supported]", "[GPU is lost]" and the like.
   if (text.starts_with('[') && text.ends_with(']')) return {};
-  if (text.starts_with("0x")) {
-    const auto bits = hexadecimal(text.substr(2));
-    return {bits, !bits};
-  }
+  if (const auto state = state_number(text)) return {state, false};
   if (text.starts_with('P') && column.metric->metric == Metric::kPerformanceState)
     return sample_cell(text.substr(1), column);
   return {std::nullopt, true};
@@ -82,6 +73,16 @@ std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
   const size_t from = text.find_first_not_of(kBlanks);
   return from == text.npos ? std::string_view() : text.substr(from, text.find_last_not_of(kBlanks) + 1 - from);
+}
+
+std::optional<double> state_number(std::string_view text) {
+  for (const Word& w : kStates)
+    if (text == w.text) return w.value;
+  uint64_t bits = 0;
+  const char* const end = text.data() + text.size();
+  if (text.size() < 3 || !text.starts_with("0x")) return std::nullopt;
+  const auto [rest, error] = std::from_chars(text.data() + 2, end, bits, 16);
+  return error == std::errc() && rest == end ? std::optional(static_cast<double>(bits)) : std::nullopt;
 }
 
 SampleColumn sample_column(std::string_view name) {

@@ -79,8 +79,7 @@ std::optional<int64_t> TimestampReader::date_and_time(std::string_view text) {
   const auto offset_s = zone_offset_s(zone);
   if (!offset_s && !zone.empty()) return std::nullopt;
   const std::string_view minute = text.substr(0, kMinutes);
-  const std::string key = std::string(minute) + (offset_s ? "Z" : "");
-  if (key != minute_) {
+  if (minute != minute_ || offset_s.has_value() != minute_has_zone_) {
     std::tm t{};
     t.tm_year = number_at(text, 0, 4) - 1900, t.tm_mon = number_at(text, 5, 2) - 1, t.tm_mday = number_at(text, 8, 2);
     t.tm_hour = number_at(text, 11, 2), t.tm_min = number_at(text, 14, 2), t.tm_isdst = -1;
@@ -90,7 +89,8 @@ std::optional<int64_t> TimestampReader::date_and_time(std::string_view text) {
         t.tm_hour > 23 || t.tm_min < 0 || t.tm_min > 59)
       return std::nullopt;
     minute_s_ = offset_s ? ::timegm(&t) : ::mktime(&t);
-    minute_ = key;
+    minute_ = minute;
+    minute_has_zone_ = offset_s.has_value();
   }
   const int64_t s = minute_s_ + second - offset_s.value_or(0);
   if (s < 0 || s > kLatest_ns / kSecond_ns) return std::nullopt;

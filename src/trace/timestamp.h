@@ -27,6 +27,7 @@ class TimestampReader {
   std::optional<int64_t> date_and_time(std::string_view text);
 
   std::string minute_;        // mktime is slow: the minute that was asked last
+  bool minute_has_zone_ = false;
   int64_t minute_s_ = 0;
 };
 

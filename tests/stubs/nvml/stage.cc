@@ -130,6 +130,7 @@ NVML_EXPORT Return nvmlInit_v2() {
   return kSuccess;
 }
 NVML_EXPORT Return nvmlInit() { return nvmlInit_v2(); }
+NVML_EXPORT Return nvmlInitWithFlags(uint32_t) { return nvmlInit_v2(); }   // what nvidia-ml-py calls
 
 NVML_EXPORT Return nvmlShutdown() {
   static CallCount count(__func__);
