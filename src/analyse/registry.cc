@@ -3,12 +3,14 @@
 namespace profgpu {
 
 extern const Analysis kDevicesSection, kStepsSection, kPhasesSection, kAverageStepSection, kIdleSection,
-    kKernelsSection, kOpsSection, kLaunchSection, kCollectivesSection, kMemorySection;
+    kKernelsSection, kOpsSection, kLaunchSection, kCollectivesSection, kMemorySection, kMeasuredSection,
+    kThreadsSection;
 
 const std::vector<const Analysis*>& analyses() {
   static const std::vector<const Analysis*> all = {
       &kDevicesSection, &kStepsSection, &kPhasesSection, &kAverageStepSection, &kIdleSection,
-      &kKernelsSection, &kOpsSection,   &kLaunchSection, &kCollectivesSection, &kMemorySection};
+      &kKernelsSection, &kOpsSection,   &kLaunchSection, &kCollectivesSection, &kMemorySection, &kMeasuredSection,
+      &kThreadsSection};
   return all;
 }
 

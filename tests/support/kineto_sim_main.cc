@@ -29,6 +29,7 @@ constexpr const char kHelp[] =
     "  --windows N              a repeating profiler schedule: N files a rank\n"
     "  --first-step N           number of the first ProfilerStep# (default 5)\n"
     "  --seed S                 noise (default 1)\n"
+    "  --step-noise PERMILLE    steps vary by this (standard deviation); --slower PERMILLE: all takes longer\n"
     "  --gpu h100|a100|mi300x   device (default h100); --vendor nvidia|amd picks h100 or mi300x\n"
     "  --strategy ddp|fsdp      how ranks share the work\n"
     "  --target-bytes N[K|M|G]  as many steps as make about N bytes of text a rank\n"
@@ -132,6 +133,8 @@ Status value_of(const std::string& flag, const std::string& value, Arguments& a)
   else if (flag == "--micro-batches") a.sim.micro_batches = i;
   else if (flag == "--windows") a.sim.windows = i;
   else if (flag == "--first-step") a.sim.first_step = i;
+  else if (flag == "--step-noise") a.sim.step_noise_permille = i;
+  else if (flag == "--slower") a.sim.slower_permille = i;
   else if (flag == "--drop-kernels") a.sim.drop_pct = i;
   else return Error{"no option is called " + flag, "--help names them"};
   return ok();

@@ -46,9 +46,11 @@ class Process {
   [[nodiscard]] int rank() const { return options_.rank; }
   void begin_place(uint64_t step, uint64_t place) { noise_.reseed(options_.seed, static_cast<uint64_t>(options_.rank), step, place); }
   void set_compute_permille(int64_t permille) { compute_permille_ = permille; }
+  /// All that host and devices do takes so many millionths of its time.
+  void set_pace(int64_t millionths) { pace_ = millionths; }
 
   // Host.
-  void spend(int64_t ns) { now_ += noise_.around(ns, 120); }
+  void spend(int64_t ns) { now_ += noise_.around(paced(ns), 120); }
   void skip_to(int64_t ns) { now_ = std::max(now_, ns); }
   void switch_to(ThreadSlot thread, int64_t cost_ns);
   void open(const std::string& name, HostKind kind, bool step = false);
@@ -131,7 +133,8 @@ class Process {
   bool in_graph_ = false;
   uint32_t graph_correlation_ = 0;
   int64_t graph_ready_ns_ = 0, graph_start_ns_ = 0;
-  int64_t compute_permille_ = 1000;
+  int64_t compute_permille_ = 1000, pace_ = 1'000'000;
+  [[nodiscard]] int64_t paced(int64_t ns) const { return pace_ == 1'000'000 ? ns : ns / 1000 * pace_ / 1000 + ns % 1000 * pace_ / 1'000'000; }
   int64_t last_start_ns_ = 0, last_device_row_ = -1;
   uint32_t correlation_ = 4001, external_ = 1025, sequence_ = 1180, flow_ = 0, python_id_ = 0, collective_sequence_ = 40;
   uint32_t pending_collective_row_ = kNone;

@@ -73,7 +73,7 @@ void Process::launch(Role role, int64_t duration_ns, StreamSlot stream) {
   const Kernel k = kernel(options_.gpu, role, plan.full_precision, options_.compiled);
   int64_t duration = duration_ns > 0 ? duration_ns : k.duration_ns;
   if (k.matrix) duration = duration / 1000 * plan.matrix_permille;
-  duration = noise_.around(duration / 1000 * compute_permille_ + duration % 1000 * compute_permille_ / 1000, 18);
+  duration = noise_.around(paced(duration / 1000 * compute_permille_ + duration % 1000 * compute_permille_ / 1000), 18);
   if (options_.cpu_only) {  // the same work on a CPU takes some thirty times as long, and the host does it itself
     spend(duration * 30);
     return;

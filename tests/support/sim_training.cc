@@ -64,8 +64,13 @@ void Training::pause(int64_t ns) {
 void Training::step(int number, int index) {
   step_ = static_cast<uint64_t>(number);
   collective_ = 0;
+  // The ranks of a step share its pace: what slows a machine slows all of them.
+  Noise noise;
+  noise.reseed(options_.seed, 4097, step_, 0);
+  const int64_t pace = noise.around(1000 * (1000 + options_.slower_permille), options_.step_noise_permille);
   for (Process& p : ranks_) {
     p.begin_place(step_, 0);
+    p.set_pace(pace);
     const bool is_long = plan_.long_every > 0 && index % plan_.long_every == 2 % plan_.long_every;
     const int64_t slow = p.rank() == plan_.slow_rank ? plan_.slow_permille : 1000;
     p.set_compute_permille(is_long ? slow * plan_.long_permille / 1000 : slow);

@@ -44,6 +44,8 @@ struct SimOptions {
   bool cpu_only = false;
   bool sync_rows = false;     // cuda_sync rows
   int drop_pct = 0;           // launches whose activity the profiler lost
+  int step_noise_permille = 0;  // standard deviation of a step's pace
+  int slower_permille = 0;      // all that host and devices do takes longer by this
   int64_t clock_skew_ns = 0;  // rank r's clock is r times this ahead of rank 0's
   bool record_rows = true;    // false: only RankTrace::steps is filled
 };

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""How often `profgpu diff` is right: bench/diff.py BUILD [--pairs N]. Writes results/diff.json and docs/diff.md.
+
+Pairs of simulated runs of 20 steps whose pace varies from step to step by 1.5 % (standard deviation). Pairs that differ in nothing must hardly ever
+fail a gate of +3 %; of those where everything takes 5 % longer nearly all must.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from machine import result_path  # noqa: E402
+
+GATE = 'step_time > +3%'
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def saved_run(build, folder, seed, slower):
+    trace, saved = os.path.join(folder, 'trace.json'), os.path.join(folder, f'{seed}-{slower}.json')
+    subprocess.run([os.path.join(build, 'kineto-sim'), '--out', trace, '--no-truth', '--steps', '20', '--layers', '2', '--step-noise', '15',
+                    '--seed', str(seed), '--slower', str(slower)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([os.path.join(build, 'profgpu'), 'analyze', trace, '--json', '--quiet', '-o', saved], check=True)
+    return saved
+
+
+def outcome(build, a, b):
+    result = subprocess.run([os.path.join(build, 'profgpu'), 'diff', a, b, '--json', '--fail-on', GATE], capture_output=True, text=True)
+    assert result.returncode in (0, 3), result.stderr
+    return json.loads(result.stdout)['verdict'], result.returncode == 3
+
+
+def series(build, folder, pairs, slower):
+    counts = {'faster': 0, 'slower': 0, 'no_difference': 0, 'failed': 0}
+    for pair in range(pairs):
+        verdict, failed = outcome(build, saved_run(build, folder, 2 * pair + 1, 0), saved_run(build, folder, 2 * pair + 2, slower))
+        counts[verdict] += 1
+        counts['failed'] += failed
+    return counts
+
+
+def table(result):
+    yield '# How often `profgpu diff` is right'
+    yield ''
+    yield (f'`bench/diff.py`: {result["pairs"]} pairs of simulated runs, 20 steps each, whose pace varies by 1.5 % from step to step '
+           '(standard deviation). The pairs are the same on every machine.')
+    yield ''
+    yield f'| the run after | pairs | faster | slower | no difference | gate `{GATE}` failed | target |'
+    yield '| --- | ---: | ---: | ---: | ---: | ---: | --- |'
+    for name, key, target in (('the same', 'null', 'at most 1 %'), ('takes 5 % longer', 'slow', 'at least 95 %')):
+        c = result[key]
+        yield (f'| {name} | {result["pairs"]} | {c["faster"]} | {c["slower"]} | {c["no_difference"]} | '
+               f'{c["failed"]} ({100 * c["failed"] / result["pairs"]:.1f} %) | {target} |')
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('build')
+    parser.add_argument('--pairs', type=int, default=200)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        result = {'pairs': arguments.pairs, 'null': series(arguments.build, folder, arguments.pairs, 0),
+                  'slow': series(arguments.build, folder, arguments.pairs, 50)}
+    with open(result_path(arguments.build, 'diff'), 'w') as f:
+        json.dump(result, f, indent=1)
+    text = '\n'.join(table(result)) + '\n'
+    with open(os.path.join(ROOT, 'docs', 'diff.md'), 'w') as f:
+        f.write(text)
+    print(text)
+
+
+if __name__ == '__main__':
+    main()

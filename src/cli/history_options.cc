@@ -1,0 +1,99 @@
+#include "cli/history_options.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/clock.h"
+#include "cli/suggestion.h"
+
+namespace profgpu {
+namespace {
+
+std::string line_of(const std::filesystem::path& file) {
+  std::string line;
+  std::ifstream in(file);
+  std::getline(in, line);
+  return line;
+}
+
+bool is_commit(const std::string& text) {
+  return text.size() >= 40 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// A branch that is not a file of its own stands in packed-refs, "<commit> <branch>".
+std::string packed_commit(const std::filesystem::path& git, const std::string& branch) {
+  std::ifstream in(git / "packed-refs");
+  for (std::string line; std::getline(in, line);)
+    if (line.size() > 41 && line.substr(41) == branch && is_commit(line.substr(0, 40))) return line.substr(0, 40);
+  return "";
+}
+
+std::string commit_of(const std::filesystem::path& git) {
+  const std::string head = line_of(git / "HEAD");
+  if (!head.starts_with("ref: ")) return is_commit(head) ? head : "";
+  const std::string commit = line_of(git / head.substr(5));
+  return is_commit(commit) ? commit : packed_commit(git, head.substr(5));
+}
+
+}  // namespace
+
+std::string history_path(const Arguments& arguments) {
+  if (arguments.has("--file")) return arguments.value("--file");
+  const char* set = std::getenv("PROFGPU_HISTORY");
+  return set && *set ? set : "profgpu-history.sqlite";
+}
+
+Flag history_file_flag() {
+  return {.name = "--file", .value = "FILE",
+          .help = "the history (default: PROFGPU_HISTORY, else profgpu-history.sqlite here)", .takes_path = true};
+}
+
+std::string commit_here() {
+  for (const char* name : {"GITHUB_SHA", "CI_COMMIT_SHA"})
+    if (const char* value = std::getenv(name); value && is_commit(value)) return value;
+  std::error_code error;
+  for (auto folder = std::filesystem::current_path(error); !error; folder = folder.parent_path()) {
+    if (std::filesystem::is_directory(folder / ".git", error)) return commit_of(folder / ".git");
+    if (folder == folder.parent_path()) break;
+  }
+  return "";
+}
+
+HistoryRun history_run(const std::string& name, const std::string& path, const RunSummary& run) {
+  HistoryRun h;
+  h.name = name;
+  h.saved_unix_ns = unix_ns();
+  h.path = path;
+  h.commit = commit_here();
+  char host[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(host, sizeof host - 1) == 0) h.host = host;
+  if (run.step_count > 0) {
+    h.step_mean_ns = std::llround(run.mean_step_ns());
+    h.steps = static_cast<int64_t>(run.steps_ns.size());
+  }
+  for (const char* field : {"peak_reserved_bytes", "peak_allocated_bytes"})
+    if (const auto it = run.memory.find(field); it != run.memory.end() && !h.peak_memory_bytes)
+      h.peak_memory_bytes = std::llround(it->second);
+  return h;
+}
+
+Result<std::string> baseline_document(const std::string& file, const std::string& name) {
+  auto history = History::open(file, false);
+  if (!history) return history.error();
+  auto document = history->latest_document(name);
+  if (!document || !document->empty()) return document;
+  auto runs = history->runs("");
+  if (!runs) return runs.error();
+  std::vector<std::string> names;
+  for (const HistoryRun& r : *runs) names.push_back(r.name);
+  const std::string near = nearest(name, names);
+  return Error{file + ": no baseline is called \"" + name + "\"",
+               near.empty() ? "`profgpu history` lists them" : "did you mean " + near + "?"};
+}
+
+}  // namespace profgpu

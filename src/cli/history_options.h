@@ -1,0 +1,25 @@
+// Which history file a command uses, and what is said of a run in it.
+#pragma once
+
+#include <string>
+
+#include "cli/command.h"
+#include "compare/history.h"
+#include "compare/run_summary.h"
+
+namespace profgpu {
+
+/// --file, else PROFGPU_HISTORY, else profgpu-history.sqlite in the current folder.
+std::string history_path(const Arguments& arguments);
+Flag history_file_flag();
+
+/// A run with all that is known about it here and now: time, host, and the commit that CI names or the work tree is at.
+HistoryRun history_run(const std::string& name, const std::string& path, const RunSummary& run);
+
+/// The commit that GITHUB_SHA, CI_COMMIT_SHA or .git of this or an outer folder names; empty if none.
+std::string commit_here();
+
+/// The document of a baseline; an error names those that there are.
+Result<std::string> baseline_document(const std::string& file, const std::string& name);
+
+}  // namespace profgpu

@@ -1,0 +1,197 @@
+"""profgpu diff, baseline, history: is the change real, what is it made of, does it fail a gate."""
+import glob
+import itertools
+import json
+import os
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from conftest import ROOT, program
+
+TRACES = os.path.join(ROOT, '..', 'shared', 'traces')
+
+
+@pytest.fixture(scope='session')
+def simulated(simulate):
+    """simulated(*options) -> path of a simulated trace; made once for the same options."""
+    return lambda *options: simulate(*map(str, options))
+
+
+def diff(profgpu, *words, rc=0):
+    result = profgpu('diff', *map(str, words), '--json', text=True)
+    assert result.returncode == rc, result.stderr
+    return json.loads(result.stdout)
+
+
+def adds_up(document):
+    before = sum(row['before_ns'] for row in document['waterfall'])
+    after = sum(row['after_ns'] for row in document['waterfall'])
+    delta = sum(row['delta_ns'] for row in document['waterfall'])
+    assert (before, after) == (document['before_step_ns'], document['after_step_ns'])
+    assert delta == after - before
+
+
+def test_a_run_beside_itself_shows_no_difference(profgpu, simulated):
+    run = simulated('--steps', 10)
+    document = diff(profgpu, run, run, '--fail-on', 'step_time > +3%')
+    assert document['verdict'] == 'no_difference'
+    assert document['ratio'] == 1
+    assert all(row['delta_ns'] == 0 for row in document['waterfall'])
+    assert all(row['change'] == 'same' for row in document['kernels'] + document['ops'])
+    assert {row['change'] for row in document['findings']} <= {'same'}
+    adds_up(document)
+
+
+def test_the_same_is_said_each_time(profgpu, simulated):
+    a, b = simulated('--steps', 10), simulated('--steps', 10, '--seed', 2)
+    assert diff(profgpu, a, b) == diff(profgpu, a, b)
+
+
+def test_a_fault_makes_it_slower_and_is_named(profgpu, simulated):
+    healthy, slow = simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound')
+    document = diff(profgpu, healthy, slow, '--fail-on', 'step_time > +3%', '--fail-on', 'finding:data-loading-bound',
+                    '--fail-on', 'phase:backward > +3%', rc=3)
+    assert document['verdict'] == 'slower'
+    assert document['ratio_low'] > 1
+    assert [gate['verdict'] for gate in document['gates']] == ['fail', 'fail', 'pass']
+    assert document['waterfall'][0]['part'] == 'data_loading'
+    assert ('data-loading-bound', 'new') in {(f['rule'], f['change']) for f in document['findings']}
+    adds_up(document)
+    back = diff(profgpu, slow, healthy)
+    assert back['verdict'] == 'faster'
+    assert ('data-loading-bound', 'gone') in {(f['rule'], f['change']) for f in back['findings']}
+
+
+def test_a_saved_analysis_says_what_its_trace_says(profgpu, simulated, tmp_path):
+    a, b = simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound')
+    saved = tmp_path / 'a.json'
+    assert profgpu('analyze', a, '--json', '-o', saved).returncode == 0
+    from_trace, from_saved = diff(profgpu, a, b), diff(profgpu, saved, b)
+    for document in from_trace, from_saved:
+        del document['a']
+        del document['runs']
+    assert from_trace == from_saved
+
+
+def test_several_ranks_and_different_numbers_of_them(profgpu, simulate):
+    document = diff(profgpu, simulate('--ranks', '2'), simulate('--ranks', '4'))
+    assert [run['ranks'] for run in document['runs']] == [2, 4]
+    assert any('2 and 4 ranks' in note for note in document['notes'])
+    adds_up(document)
+
+
+def test_more_than_two(profgpu, simulated):
+    runs = [simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound'), simulated('--steps', 10, '--seed', 2)]
+    document = diff(profgpu, *runs)
+    assert len(document['runs']) == 3
+    text = profgpu('diff', *runs, text=True).stdout
+    assert 'the best of its row' in text and ' *' in text
+
+
+def test_markdown_and_junit(profgpu, simulated):
+    a, b = simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound')
+    markdown = profgpu('diff', a, b, '--format', 'markdown', text=True).stdout
+    assert markdown.startswith('### Slower: a step takes')
+    junit = profgpu('diff', a, b, '--format', 'junit', '--fail-on', 'step_time > +3%', '--fail-on', 'power > 3W', text=True)
+    assert junit.returncode == 3
+    suite = ElementTree.fromstring(junit.stdout)
+    assert (suite.get('tests'), suite.get('failures'), suite.get('skipped')) == ('2', '1', '1')
+    assert profgpu('diff', a, b, '--format', 'junit').returncode == 2
+
+
+def test_sample_logs(profgpu, tmp_path):
+    log = os.path.join(ROOT, 'examples', 'replay.jsonl')
+    document = diff(profgpu, log, log)
+    assert document['verdict'] is None
+    assert document['telemetry']
+
+
+@pytest.mark.parametrize('content, says', [
+    ('{"schema": "profgpu.analysis.v2", "ranks": []}', 'profgpu.analysis.v2'),
+    ('{"schema": "profgpu.analysis.v1", "ranks": [{"rank": 0}]}', 'did not yet save'),
+    ('{"schema": "profgpu.analysis.v1", "ranks": []}', 'neither steps nor samples'),
+    ('{"schema": "profgpu.analysis.v1", "ranks": [', 'ends early'),
+    ('{"schema": "profgpu.analysis.v1", "ranks": 7}', 'neither steps nor samples'),
+    ('{"schema": "profgpu.run.v1"}', 'profgpu.run.v1'),
+    ('', ''),
+])
+def test_documents_that_cannot_be_compared(profgpu, simulated, tmp_path, content, says):
+    path = tmp_path / 'saved.json'
+    path.write_text(content)
+    result = profgpu('diff', path, simulated('--steps', 10), text=True)
+    assert result.returncode == 1
+    assert says in result.stderr and 'saved.json' in result.stderr
+
+
+def test_nothing_in_common(profgpu, simulated):
+    result = profgpu('diff', simulated('--steps', 10), os.path.join(ROOT, 'examples', 'replay.jsonl'), text=True)
+    assert result.returncode == 1
+    assert 'nothing in common' in result.stderr
+
+
+def test_one_step_only(profgpu, simulated):
+    run = simulated('--steps', 1)
+    document = diff(profgpu, run, run, '--fail-on', 'step_time > +3%')
+    assert document['verdict'] == 'no_difference'
+    assert document['ratio_low'] is None
+
+
+@pytest.mark.parametrize('gate', ['step_time', 'nothing > 3%', 'step_time > +3 bananas', 'kernel > 3%'])
+def test_gates_that_make_no_sense(profgpu, simulated, gate):
+    run = simulated('--steps', 10)
+    assert profgpu('diff', run, run, '--fail-on', gate).returncode == 2
+
+
+def test_baseline_and_history(profgpu, simulated, tmp_path):
+    a, b = simulated('--steps', 10), simulated('--steps', 10, '--fault', 'data-loading-bound')
+    file = tmp_path / 'history.sqlite'
+    for run in a, b, a:
+        assert profgpu('baseline', 'save', 'main', run, '--file', file).returncode == 0
+    assert diff(profgpu, '--baseline', 'main', '--file', file, b)['verdict'] == 'slower'
+    runs = json.loads(profgpu('history', 'main', '--file', file, '--json', text=True).stdout)['runs']
+    assert [run['steps'] for run in runs] == [runs[0]['steps']] * 3
+    assert runs[1]['step_mean_ns'] > runs[0]['step_mean_ns'] == runs[2]['step_mean_ns']
+    screen = profgpu('history', '--file', file, text=True).stdout
+    assert 'main' in screen and '█' in screen
+    missing = profgpu('diff', '--baseline', 'mian', '--file', file, b, text=True)
+    assert missing.returncode == 1 and 'did you mean main' in missing.stderr
+
+
+def test_many_jobs_save_at_once(profgpu, simulated, tmp_path):
+    saved = tmp_path / 'a.json'
+    assert profgpu('analyze', simulated('--steps', 10), '--json', '-o', saved).returncode == 0
+    file = tmp_path / 'history.sqlite'
+    jobs = [subprocess.Popen([program('PROFGPU', 'profgpu'), 'baseline', 'save', 'main', saved, '--file', file], stdout=subprocess.DEVNULL)
+            for _ in range(12)]
+    assert [job.wait() for job in jobs] == [0] * 12
+    assert len(json.loads(profgpu('history', '--file', file, '--json', text=True).stdout)['runs']) == 12
+
+
+def test_a_damaged_history(profgpu, simulated, tmp_path):
+    file = tmp_path / 'history.sqlite'
+    file.write_bytes(b'no database at all ' * 100)
+    result = profgpu('baseline', 'save', 'main', simulated('--steps', 10), '--file', file, text=True)
+    assert result.returncode == 1 and 'history.sqlite' in result.stderr
+
+
+@pytest.mark.skipif(not os.path.isdir(TRACES), reason='no recorded traces beside the checkout')
+def test_every_pair_of_recorded_traces_adds_up(profgpu, tmp_path):
+    saved = []
+    for path in sorted(glob.glob(os.path.join(TRACES, '*.json.gz'))):
+        target = tmp_path / (os.path.basename(path) + '.analysis.json')
+        assert profgpu('analyze', path, '--json', '--quiet', '-o', target).returncode == 0
+        saved.append(target)
+    for a, b in itertools.combinations(saved, 2):
+        adds_up(diff(profgpu, a, b))
+
+
+@pytest.mark.skipif(not os.path.isdir(TRACES), reason='no recorded traces beside the checkout')
+def test_recorded_pairs_are_explained(profgpu):
+    document = diff(profgpu, os.path.join(TRACES, 'v100-resnet50-workers0.json.gz'),
+                    os.path.join(TRACES, 'v100-resnet50-workers4.json.gz'))
+    assert document['verdict'] == 'faster'
+    assert document['waterfall'][0]['part'] == 'data_loading'
+    vendors = diff(profgpu, os.path.join(TRACES, 'h100-qwen.json.gz'), os.path.join(TRACES, 'mi300-qwen.json.gz'))
+    assert any(row['name'] == 'gemm' for row in vendors['categories'])
