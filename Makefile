@@ -26,7 +26,8 @@ program:
 
 release:
 	cmake --preset release -DPROFGPU_TESTS=ON > /dev/null
-	cmake --build --preset release -j $(JOBS) --target profgpu share_files kineto-sim nvml_stub
+	cmake --build --preset release -j $(JOBS) --target profgpu profgpu_library share_files kineto-sim nvml_stub \
+	  profgpu_inject inject_subjects cuda_stubs
 
 dev:
 	cmake --preset dev > /dev/null

@@ -96,6 +96,93 @@ def peers_lines(peers):
             yield f'Its {name} breakdown failed on the {form} file ({why}), so its time lacks that.'
 
 
+def sampler_verdicts(s):
+    """Rows of the table of targets."""
+    for row in s['costs']:
+        value = row['ratio_to_bare']['median']
+        yield (f'| sampling {row["devices"]} at {row["hz"]} Hz, {call_words(row["delay"])}: 1.2 times the bare loop | {value:.2f} | '
+               f'{"met" if value <= 1.2 else "missed"} |')
+    memory = max([r['run']['own_bytes']['median'] for r in s['costs']] + [m['own_bytes'] for m in s['log_memory']])
+    yield f'| under 6 MB resident while sampling | {memory / 1e6:.1f} MB | {"met" if memory < 6e6 else "missed"} |'
+    first = max(f['ms']['median'] for f in s['first_sample'])
+    yield f'| first sample within 10 ms | {first:.1f} ms | {"met" if first <= 10 else "missed"} |'
+    most = max(a['ms']['median'] for a in s['added'])
+    yield f'| `profgpu -- true` adds under 15 ms | {most:.1f} ms | {"met" if most < 15 else "missed"} |'
+
+
+def call_words(delay):
+    return 'instant calls' if delay in ('', 'instant') else 'calls of 50 µs'
+
+
+def sampler_lines(s):
+    m = s['machine']
+    yield from ['', '## Sampling devices', '',
+                'Measured with a stand-in for the driver\'s library (`tests/stubs/nvml`), not with a GPU: what the program adds to the calls is '
+                'real, what the calls cost is not. The stand-in costs all programs alike. '
+                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {s["rounds"]} rounds, the programs in turns.', '',
+                'Processor time of the whole process per tick, from a second after its start on. The bare loop is `bench/bare_sampler.cc`: it '
+                'makes the calls that `profgpu run` makes, as often, and does nothing with them. The Python loop makes three calls a device '
+                'with nvidia-ml-py. Calls of 50 µs are busy for that time.', '',
+                '| calls | devices | Hz | calls a device | run µs | bare loop µs | Python µs | run / bare loop | Python / run | run late, missed |',
+                '| --- | ---: | ---: | ---: | --- | --- | --- | --- | --- | ---: |']
+    for r in s['costs']:
+        yield (f'| {call_words(r["delay"])} | {r["devices"]} | {r["hz"]} | {r["calls_per_device_tick"]:.2f} | '
+               + ' | '.join(spread(r[name]['cpu_us'], '%.1f') for name in ('run', 'bare', 'python'))
+               + f' | {spread(r["ratio_to_bare"], "%.2f")} | {spread(r["ratio_of_python"], "%.1f")} | '
+               + f'{r["run"]["late_ticks"]["median"]:.0f}, {r["run"]["missed_ticks"]["median"]:.0f} |')
+    yield from ['', 'Resident memory in MB at the end of that time, without the stand-in and the C++ library that only it needs, and wake-ups behind '
+                'schedule in µs (median, 99th percentile, most):', '',
+                '| calls | devices | Hz | run MB | bare loop MB | Python MB | run late by | bare loop late by |', '| --- | ---: | ---: | ---: | ---: | ---: | --- | --- |']
+    for r in s['costs']:
+        late = [', '.join(f'{r[name][f"jitter_{p}_ns"]["median"] / 1e3:.0f}' for p in ('p50', 'p99', 'max')) for name in ('run', 'bare')]
+        yield (f'| {call_words(r["delay"])} | {r["devices"]} | {r["hz"]} | '
+               + ' | '.join(f'{r[name]["own_bytes"]["median"] / 1e6:.1f}' for name in ('run', 'bare', 'python')) + f' | {late[0]} | {late[1]} |')
+    yield ''
+    for m in s['log_memory']:
+        yield f'`profgpu log` of {m["devices"]}: {m["own_bytes"] / 1e6:.1f} MB.'
+    yield from ['', '| | devices | calls | ms |', '| --- | ---: | --- | --- |']
+    for f in s['first_sample']:
+        yield f'| `profgpu log`, from its start to its first row | {f["devices"]} | {call_words(f["delay"])} | {spread(f["ms"], "%.1f")} |'
+    for a in s['added']:
+        words = call_words(a['delay']) + (' that sleep' if a['delay'] else '') if a['devices'] else ''
+        yield f'| `profgpu -- true` longer than `true` | {a["devices"] or "none"} | {words} | {spread(a["ms"], "%.1f")} |'
+    k = s['soak']
+    yield from ['', f'Eight devices at 100 Hz for {k["seconds"]:.0f} s: {k["ticks"]:,} ticks, {k["missed_ticks"]} missed, {k["late_ticks"]} late by over half '
+                f'an interval; late by {k["jitter_p50_ns"] / 1e3:.0f} µs (median), {k["jitter_p99_ns"] / 1e3:.0f} µs (99th percentile); '
+                f'{k["resident_early_bytes"] / 1e6:.2f} MB at the start, {k["resident_late_bytes"] / 1e6:.2f} MB at the end. Beside it one device every two '
+                f'seconds: {k["driver_values"]:,} of the {k["driver_values_due"]:,} values that the driver had measured in that time.']
+
+
+def recorder_lines(r):
+    m = r['machine']
+    yield from ['', '## Recording', '',
+                'Measured with stand-ins for the driver and for CUPTI (`tests/stubs/cuda`), not with a GPU: what we do with a record is real, what '
+                'CUPTI takes is not. A record costs the stand-in that makes it and us that read and write it, processor time of all threads; '
+                f'each kernel comes with two calls. On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds.', '',
+                '| CUPTI (simulated) | kernels/s asked | kernels/s | ns a record | dropped | bytes a kernel | bytes a call | most memory MB |',
+                '| --- | ---: | --- | --- | ---: | ---: | ---: | ---: |']
+    for row in r['runs']:
+        asked = f'{row["asked_per_s"]:,}' if row['asked_per_s'] else 'all'
+        cost = spread(row['ns_a_record'], '%.0f') if row['ns_a_record'] else ''
+        yield (f'| {row["cupti"]} | {asked} | {spread(row["kernels_per_s"], "%.0f")} | {cost} | {row["dropped"]} | '
+               f'{row["bytes"]["kernel"]:.1f} | {row["bytes"]["call"]:.1f} | {row["peak_mb"]:.0f} |')
+
+
+def inject_lines(r):
+    m, flood = r['machine'], r['flood']
+    yield from ['', '### Where no GPU is', '',
+                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of `bench/inject.py`.', '',
+                '| | |', '| --- | --- |']
+    for threads, ns in r['event_ns'].items():
+        yield f'| one range event, {threads} thread{"s" if threads != "1" else ""} on {m["cores"]} cores | {spread(ns, "%.0f")} ns |'
+    yield from [f'| as many as two threads can make: events/s made | {spread(flood["made_per_s"], "%.0f")} |',
+                f'| of these recorded; the rest is counted as dropped | {spread(flood["recorded_per_s"], "%.0f")} |',
+                f'| bytes an event in the file | {spread(flood["bytes_an_event"], "%.1f")} |',
+                f'| resident memory of that process at its most | {flood["resident_bytes"] / 1e6:.0f} MB |',
+                f'| added to the start of a process that uses no CUDA: environment set | {spread(r["set_us"], "%.0f")} µs |',
+                f'| the same, library preloaded too | {spread(r["preloaded_us"], "%.0f")} µs |']
+
+
 def leaf_lines(build):
     rows = []
     for path in sorted(glob.glob(result_path(build, 'leaf_*'))):
@@ -110,11 +197,11 @@ def leaf_lines(build):
 
 def main():
     build = sys.argv[1]
-    result, peers = load(build, 'end_to_end'), load(build, 'peers')
+    result, peers, sampler = load(build, 'end_to_end'), load(build, 'peers'), load(build, 'sampler')
     if result is None:
         raise SystemExit('run bench/end_to_end.py first')
     lines = ['# Performance', '', '`make bench` measures all of this again and writes this page; nothing in it is written by hand.', '',
-             machine_lines(result['machine']), '', '## Targets', '', *verdicts(result, peers), '', '## Whole runs', '',
+             machine_lines(result['machine']), '', '## Targets', '', *verdicts(result, peers), *(sampler_verdicts(sampler) if sampler else ()), '', '## Whole runs', '',
              'Simulated training traces, from the start of the process to the report on standard output, files in the page cache. The walk is '
              '`bench/bare_walk.cc`: simdjson visits every event and key of the same text on one core, keeps nothing, and the loading of the '
              'text is not counted; profgpu reads, links, analyses, diagnoses and prints. Median (least–most) of '
@@ -129,6 +216,12 @@ def main():
     lines += ['', f'`profgpu --help`: {spread(u, "%.1f")} ms over 100 runs.']
     if peers:
         lines += peers_lines(peers)
+    if sampler:
+        lines += sampler_lines(sampler)
+    if recorder := load(build, 'recorder'):
+        lines += recorder_lines(recorder)
+    if inject := load(build, 'inject'):
+        lines += inject_lines(inject)
     lines += leaf_lines(build)
     with open(DOCUMENT, 'w') as f:
         f.write('\n'.join(lines) + '\n')

@@ -19,4 +19,7 @@ struct Analysis {
 /// In the order of the report.
 const std::vector<const Analysis*>& analyses();
 
+/// What all of them show, in that order. They are worked out on two threads, from both ends of the list.
+std::vector<Section> sections(const Facts& facts);
+
 }  // namespace profgpu

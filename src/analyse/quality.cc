@@ -39,6 +39,7 @@ void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
   int64_t launches = 0, without = 0;
   for (uint32_t i = 0; i < trace.host.size(); ++i) {
     if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
+    if (trace.host.is_inner_call(HostId(i))) continue;
     const std::string_view name = trace.name(HostId(i));
     if (name.find("Launch") == name.npos || name.find("HostFunc") != name.npos) continue;
     ++launches;
@@ -62,7 +63,13 @@ Quality Quality::compute(const Facts& facts) {
                       "no GPU activity is in the file: device figures are missing (was ProfilerActivity.CUDA on?)"});
   if (trace.host.size() == 0)
     issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
-  if (!facts.get<Steps>().annotated)
+  const Steps& steps = facts.get<Steps>();
+  if (steps.estimated > 0)
+    issues.push_back({TraceIssueKind::kNoSteps, 1,
+                      fmt::format("no steps are marked: they were estimated from what repeats on the busiest stream "
+                                  "({:.0f} % alike); --step-pattern names ranges that are steps",
+                                  steps.estimated * 100)});
+  else if (!steps.annotated)
     issues.push_back({TraceIssueKind::kNoSteps, 1,
                       "no steps are marked (call prof.step() once a step, or give --step-pattern): the whole trace "
                       "counts as one"});

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "analyse/devices.h"
+#include "analyse/step_period.h"
 
 namespace profgpu {
 namespace {
@@ -117,6 +118,20 @@ void mark_warmup_by_window(const Trace& trace, std::vector<Step>& steps) {
   }
 }
 
+// For a recording in which nothing marks steps.
+void add_estimated(const Trace& trace, Steps& all) {
+  const PeriodicSteps periodic = periodic_steps(trace);
+  for (const Interval& step : periodic.steps) {
+    Step s;
+    s.index = static_cast<int64_t>(all.steps.size());
+    s.name = "estimated step " + std::to_string(s.index);
+    s.start_ns = step.start;
+    s.duration_ns = step.length();
+    all.steps.push_back(std::move(s));
+  }
+  all.estimated = periodic.steps.empty() ? 0 : periodic.confidence;
+}
+
 }  // namespace
 
 std::vector<const Step*> Steps::measured() const {
@@ -154,12 +169,13 @@ Steps Steps::compute(const Facts& facts) {
     all.steps.push_back(s);
   }
   all.annotated = !all.steps.empty();
+  if (!all.annotated && trace.recorded && facts.options().step_pattern.empty()) add_estimated(trace, all);
   mark_warmup_by_window(trace, all.steps);
   std::erase_if(all.steps, [&](const Step& s) {
     return s.index < facts.options().first_step || s.index >= facts.options().end_step;
   });
   all.thread = all.annotated ? trace.host.thread[found.front().value] : busiest_thread(trace);
-  if (!all.annotated) {
+  if (!all.annotated && all.estimated == 0) {
     for (size_t w = 0; w < trace.windows.size(); ++w) {
       Step s;
       s.name = "trace";

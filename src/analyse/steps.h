@@ -21,6 +21,7 @@ struct Step {
 struct Steps {
   std::vector<Step> steps;
   bool annotated = false;      ///< steps come from ranges, not from the whole trace
+  double estimated = 0;        ///< confidence, 0 to 1, of steps that were found by what repeats; 0: they were not
   ThreadId thread;             ///< the thread that carries the step ranges (the busiest op thread without steps)
   int32_t device = -1;         ///< the rank's busiest device, -1: none
   /// Steps that averages are over: all but warm-up. A trace with nothing but warm-up measures all.

@@ -95,7 +95,7 @@ const Command kAnalyze{
            {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"},
            {.name = "--section", .value = "NAME", .help = "only this part, with every row that --top allows",
             .choices = {"findings", "checklist", "devices", "steps", "phases", "idle", "kernels", "ops", "launch",
-                        "collectives", "memory", "cluster"}}}},
+                        "collectives", "memory", "threads", "cluster"}}}},
          {"What to look at",
           {{.name = "--steps", .value = "A:B", .help = "steps A up to B - 1 only"},
            {.name = "--samples", .value = "FILE", .help = "samples of the devices, of the same time (profgpu log, run --samples)",

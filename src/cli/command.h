@@ -64,7 +64,7 @@ struct Outcome {
 struct Command {
   std::string_view name;
   std::string_view summary;                  ///< one line for `profgpu --help`, lower case, no full stop
-  std::string_view positional;               ///< "PATH...", "RULE", "[COMMAND]" or empty
+  std::string_view positional;               ///< "PATH...", "RULE", "[COMMAND]", "PID [ORDER]" or empty
   std::string_view positional_help = {};
   std::vector<FlagGroup> groups = {};
   std::vector<Example> examples = {};
@@ -76,7 +76,9 @@ struct Command {
 
   [[nodiscard]] bool takes_positional() const { return !positional.empty(); }
   [[nodiscard]] bool positional_required() const { return takes_positional() && positional.front() != '['; }
-  [[nodiscard]] bool positional_repeats() const { return positional.find("...") != std::string_view::npos; }
+  [[nodiscard]] bool positional_repeats() const {
+    return positional.find("...") != std::string_view::npos || positional.find(' ') != std::string_view::npos;
+  }
   [[nodiscard]] bool positional_is_path() const { return positional.find("PATH") != std::string_view::npos; }
 };
 

@@ -19,6 +19,7 @@ namespace {
 Severity severity_of(TraceIssueKind kind) {
   switch (kind) {
     case TraceIssueKind::kNoSteps:
+    case TraceIssueKind::kNote:
     case TraceIssueKind::kUnknownRows:
     case TraceIssueKind::kInvalidText:
     case TraceIssueKind::kDuplicateCorrelation: return Severity::kInfo;
@@ -52,8 +53,7 @@ RankReport rank_of(int rank, const Facts& facts) {
     if (!d.name.empty() && std::find(report.device_names.begin(), report.device_names.end(), d.name) ==
                                report.device_names.end())
       report.device_names.push_back(d.name);
-  for (const Analysis* a : analyses())
-    report.sections.push_back({std::string(a->name), std::string(a->title), a->show(facts)});
+  report.sections = sections(facts);
   return report;
 }
 

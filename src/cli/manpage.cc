@@ -47,6 +47,37 @@ std::string examples() {
   return out;
 }
 
+struct Entry {
+  std::string_view head, says;
+};
+constexpr Entry kExitStatus[] = {
+    {"0", "a report was made, even if it is partial"},
+    {"1", "no report; standard error says why"},
+    {"2", "the command line cannot be understood"},
+    {"3", "a finding at or above the severity given with --fail-on"},
+    {"130", "interrupted"},
+    {"the command's own", "run: also 126 if the command cannot be run, 127 if there is none, 128 + n if signal n ended it; 1 "
+                          "and 2 as above, and the command did not run then"},
+};
+constexpr Entry kEnvironment[] = {
+    {"CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK",
+     "the devices that are meant where --device is not given"},
+    {"PROFGPU_NVML_LIBRARY", "NVIDIA's management library, instead of libnvidia-ml.so.1 where the loader finds it"},
+    {"PROFGPU_NVIDIA_SMI", "the nvidia-smi program, instead of the first on the PATH"},
+    {"PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT, PROFGPU_DEV_ROOT",
+     "folders to read instead of /proc, /sys and /dev: where a container has the host's elsewhere"},
+    {"NO_COLOR", "if set and not empty, no colours"},
+    {"TERM", "no colours where it is dumb"},
+    {"COLUMNS", "the width of the report"},
+};
+
+template <size_t N>
+std::string roff_list(std::string_view title, const Entry (&entries)[N]) {
+  std::string out = fmt::format(".SH {}\n", title);
+  for (const Entry& e : entries) out += fmt::format(".TP\n{}\n{}\n", roff(e.head), roff(e.says));
+  return out;
+}
+
 std::string manual_page() {
   std::string out = fmt::format(".TH PROFGPU 1 \"\" \"profgpu {}\" \"User Commands\"\n", roff(kVersion));
   out += ".SH NAME\nprofgpu \\- say why GPU work is slow, and what to change\n";
@@ -59,16 +90,7 @@ std::string manual_page() {
   out += ".SH COMMANDS\n";
   for (const Command* c : commands())
     if (!c->hidden) out += command_section(*c);
-  out += ".SH EXIT STATUS\n"
-         ".TP\n0\na report was made, even if it is partial\n"
-         ".TP\n1\nno report; standard error says why\n"
-         ".TP\n2\nthe command line cannot be understood\n"
-         ".TP\n3\na finding at or above the severity given with \\-\\-fail\\-on\n"
-         ".TP\n130\ninterrupted\n";
-  out += ".SH ENVIRONMENT\n"
-         ".TP\nNO_COLOR\nif set and not empty, no colours\n"
-         ".TP\nCOLUMNS\nthe width of the report\n";
-  return out + examples();
+  return out + roff_list("EXIT STATUS", kExitStatus) + roff_list("ENVIRONMENT", kEnvironment) + examples();
 }
 
 Outcome manpage(const Arguments&) {

@@ -15,6 +15,7 @@
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/run_options.h"
+#include "cli/run_recording.h"
 #include "cli/run_report.h"
 #include "live/run_session.h"
 #include "present/json_text.h"
@@ -54,13 +55,16 @@ Result<OpenDevices> open_in_time(const DeviceOptions& options, const CommandRunn
   return none;
 }
 
-Result<std::unique_ptr<SampleOutput>> open_samples(const RunOptions& options, const OpenDevices& open) {
-  if (!options.folder.empty()) {
+Result<std::unique_ptr<SampleOutput>> open_samples(const RunOptions& options, const OpenDevices& open,
+                                                   const RunRecording* recording) {
+  if (recording && options.samples.empty() && !open.backend) return std::unique_ptr<SampleOutput>();
+  if (!recording && !options.folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.folder, error);
     if (error) return Error{options.folder + ": cannot be made: " + error.message()};
   }
   const std::string path = !options.samples.empty()  ? options.samples
+                           : recording               ? recording->folder().samples
                            : !options.folder.empty() ? options.folder + "/samples.jsonl"
                                                      : "";
   if (path.empty()) return std::unique_ptr<SampleOutput>();
@@ -94,7 +98,7 @@ void print_summary(const RunReport& report, const RunOptions& options) {
 Status write_results(const RunReport& report, const RunOptions& options) {
   if (!options.quiet && !options.json) print_summary(report, options);
   Status folder = ok(), out = ok();
-  if (!options.folder.empty()) folder = write_file(options.folder + "/summary.json", json_line(report.document));
+  if (!report.summary_path.empty()) folder = write_file(report.summary_path, json_line(report.document));
   // The command may have left its last line open; the document stands on a line of its own.
   if (options.json) out = write_stdout("\n" + json_line(report.document));
   return folder ? out : folder;
@@ -107,32 +111,71 @@ Status strict_verdict(const RunOptions& options, const RunSession& session) {
   return ok();
 }
 
-Outcome watch(const RunOptions& options, CommandRunner& runner, bool& stuck) {
-  auto open = open_in_time(options.devices, runner, stuck);
-  if (!open) return Outcome::failed(open.error());
-  auto samples = open_samples(options, *open);
-  if (!samples) return Outcome::failed(samples.error());
-  RunSessionOptions session_options;
-  session_options.command = options.command;
-  session_options.interval_ns = options.devices.interval_ns;
-  session_options.warmup_ns = options.warmup_ns;
-  session_options.repeats = options.repeats;
-  session_options.warmup_runs = options.warmup_runs;
-  session_options.backend = open->backend;
-  session_options.devices = open->devices;
-  session_options.samples = samples->get();
-  session_options.warn = [](const std::string& text) { print_message("profgpu: run: " + text); };
+// Makes the folder of a recording and sets what the command's environment gets.
+Result<std::unique_ptr<RunRecording>> begin_recording(const RunOptions& options, CommandRunner& runner) {
+  if (!options.trace.wanted) {
+    if (options.trace.torch_on_demand) {
+      RecordingRequest request;
+      request.torch_on_demand = true;
+      runner.set_environment(recording_environment(request, {}, environ).variables);
+    }
+    return std::unique_ptr<RunRecording>();
+  }
+  auto recording = RunRecording::begin(options.trace, options.folder, options.command);
+  if (recording) runner.set_environment((*recording)->environment().variables);
+  return recording;
+}
 
-  RunSession session = run_session(runner, session_options);
+RunSessionOptions session_options(const RunOptions& options, const OpenDevices& open, SampleOutput* samples) {
+  RunSessionOptions out;
+  out.command = options.command;
+  out.interval_ns = options.devices.interval_ns;
+  out.warmup_ns = options.warmup_ns;
+  out.repeats = options.repeats;
+  out.warmup_runs = options.warmup_runs;
+  out.backend = open.backend;
+  out.devices = open.devices;
+  out.samples = samples;
+  out.warn = [](const std::string& text) { print_message("profgpu: run: " + text); };
+  return out;
+}
+
+Outcome watch_open(const RunOptions& options, const OpenDevices& open, CommandRunner& runner, bool& stuck) {
+  auto begun = begin_recording(options, runner);
+  if (!begun) return Outcome::failed(begun.error());
+  RunRecording* const recording = begun->get();
+  auto samples = open_samples(options, open, recording);
+  Status ready = samples ? ok() : Status(samples.error());
+  if (recording && ready) ready = recording->start(open);
+  if (!ready) {
+    if (recording) recording->cancel();
+    return Outcome::failed(ready.error());
+  }
+  RunSession session = run_session(runner, session_options(options, open, samples->get()));
   stuck = stuck || session.stuck;
-  if (session.not_started) return {static_cast<ExitCode>(session.not_started->exit_code), session.not_started->error};
-  const RunReport report = run_report(options, *open, session, notes_of(options, *open, session, samples->get()));
-  Status written = write_results(report, options);
+  if (session.not_started) {
+    if (recording) recording->cancel();
+    return {static_cast<ExitCode>(session.not_started->exit_code), session.not_started->error};
+  }
+  Status written = recording ? recording->finish(session) : ok();
+  const RunReport report =
+      run_report(options, open, session, notes_of(options, open, session, samples->get()), recording);
+  if (Status results = write_results(report, options); written) written = results;
   if (written) written = strict_verdict(options, session);
   // What went wrong with us never hides how the command ended.
   const int code = session.last.exit_code;
   if (!written) return {code != 0 ? static_cast<ExitCode>(code) : ExitCode::kFailed, written.error()};
   return {static_cast<ExitCode>(code)};
+}
+
+Outcome watch(RunOptions options, CommandRunner& runner, bool& stuck) {
+  auto open = open_in_time(options.devices, runner, stuck);
+  if (!open) return Outcome::failed(open.error());
+  auto command = launch_command(options.launch, options.command, open->devices.size());
+  if (!command) return Outcome::usage(command.error());
+  options.command = std::move(*command);
+  if (!options.launch.mode.empty()) print_message("profgpu: run: " + shell_line(options.command));
+  return watch_open(options, *open, runner, stuck);
 }
 
 Outcome run(const Arguments& arguments) {
@@ -164,6 +207,8 @@ const Command kRun{
     .examples = {{"profgpu -- python train.py", "how busy the GPUs were, what held them back, what it cost"},
                  {"profgpu run --samples run.jsonl -- torchrun --nproc-per-node 8 train.py", "and keep the samples"},
                  {"profgpu run --repeats 5 --warmup-runs 1 -- ./bench", "how much the figures vary from run to run"},
+                 {"profgpu run --trace -- python train.py", "record what the GPUs and threads do, for `profgpu analyze`"},
+                 {"profgpu run --trace --steps 10:20 --mode multi-gpu train.py", "steps 10 to 19 on all GPUs"},
                  {"profgpu run -o run7 --quiet -- python train.py", "only files, for scripts"}},
     .notes =
         "The summary goes to standard error. Exit status: the command's own, 128 + n if signal n ended it, 127 if "

@@ -42,6 +42,8 @@ std::vector<FlagGroup> run_flags() {
          .help = "run the command N times and say how much figures vary (default 1)"},
         {.name = "--warmup-runs", .value = "N", .help = "runs before those, not sampled (default 0)"}}},
       device_flags(true, "0.2"),
+      trace_flags(),
+      launch_flags(),
       {"Where results go",
        {{.name = "--json", .help = "the summary as JSON: the last line on standard output, after the command's own"},
         {.name = "--samples",
@@ -51,7 +53,7 @@ std::vector<FlagGroup> run_flags() {
         {.name = "--output",
          .short_name = "-o",
          .value = "FOLDER",
-         .help = "write FOLDER/summary.json and FOLDER/samples.jsonl",
+         .help = "write FOLDER/summary.json and FOLDER/samples.jsonl, with --trace the recording too",
          .takes_path = true},
         {.name = "--quiet", .short_name = "-q", .help = "no summary; errors are still said"},
         {.name = "--color",
@@ -69,6 +71,12 @@ Result<RunOptions> run_options(const Arguments& arguments) {
   if (auto status = read_runs(arguments, "--repeats", 1, options.repeats); !status) return status.error();
   if (auto status = read_runs(arguments, "--warmup-runs", 0, options.warmup_runs); !status) return status.error();
   if (auto status = read_warmup(arguments, options); !status) return status.error();
+  auto trace = trace_options(arguments);
+  if (!trace) return trace.error();
+  options.trace = std::move(*trace);
+  auto launch = launch_options(arguments);
+  if (!launch) return launch.error();
+  options.launch = std::move(*launch);
   options.json = arguments.has("--json");
   options.quiet = arguments.has("--quiet");
   options.samples = arguments.value("--samples");

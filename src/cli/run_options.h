@@ -7,6 +7,8 @@
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "cli/run_launch.h"
+#include "cli/run_recording.h"
 #include "cli/terminal.h"
 
 namespace profgpu {
@@ -20,6 +22,8 @@ struct RunOptions {
   std::string samples;  ///< file; empty: none
   std::string folder;   ///< for summary.json and samples.jsonl; empty: none
   Colour colour = Colour::kAuto;
+  LaunchOptions launch;
+  TraceOptions trace;
 };
 
 std::vector<FlagGroup> run_flags();

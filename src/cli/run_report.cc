@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "analyse/telemetry_record.h"
 #include "diagnose/rule.h"
@@ -166,9 +167,18 @@ Value devices_value(const RunSession& session, const OpenDevices& open) {
   return out;
 }
 
+// Relative where it lies below the current folder.
+std::string shown_path(const std::string& path) {
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string() + "/";
+  return path.size() > here.size() && path.starts_with(here) ? path.substr(here.size()) : path;
+}
+
 std::vector<std::string> next_commands(const RunOptions& options, const OpenDevices& open,
-                                       const std::vector<Finding>& findings) {
+                                       const std::vector<Finding>& findings, const RunRecording* recording) {
   std::vector<std::string> next;
+  if (recording && recording->is_empty()) return {"profgpu doctor"};
+  if (recording) return {"profgpu analyze " + shell_line({shown_path(recording->folder().path)})};
   std::string command = shell_line(options.command);
   if (command.size() > kLongestShown || command.find('\n') != std::string::npos) command = "COMMAND";
   if (!open.backend && options.devices.backend != "none") return {"profgpu doctor"};
@@ -201,7 +211,7 @@ std::string shell_line(const std::vector<std::string>& words) {
 }
 
 RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSession& session,
-                     const std::vector<std::string>& notes) {
+                     const std::vector<std::string>& notes, const RunRecording* recording) {
   add_troubles(session, open);
   RunReport report;
   report.findings = telemetry_findings(session.devices);
@@ -221,7 +231,10 @@ RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSess
   d.add("findings", findings_value(report.findings));
   d.add("sampler", sampler_value(session.sampler, options, !session.devices.empty()));
   d.add("troubles", troubles_value(session, open)).add("notes", texts(notes));
-  d.add("next", texts(next_commands(options, open, report.findings)));
+  d.add("recording", recording ? Value(recording->document()) : Value());
+  d.add("next", texts(next_commands(options, open, report.findings, recording)));
+  if (!options.folder.empty()) report.summary_path = options.folder + "/summary.json";
+  if (recording) report.summary_path = recording->folder().summary;
   return report;
 }
 

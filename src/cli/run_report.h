@@ -14,11 +14,12 @@ namespace profgpu {
 struct RunReport {
   Record document;  ///< profgpu.run.v1
   std::vector<Finding> findings;
+  std::string summary_path;  ///< the document's file; empty: none
 };
 
-/// Adds to the session's devices what the sampler knows of their troubles.
+/// Adds to the session's devices what the sampler knows of their troubles. `recording`: null without --trace.
 RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSession& session,
-                     const std::vector<std::string>& notes);
+                     const std::vector<std::string>& notes, const RunRecording* recording);
 
 /// The document for a person, with escape sequences where `colour`.
 std::string run_text(const RunReport& report, int width, bool colour);

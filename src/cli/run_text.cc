@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 constexpr int kNarrowestCommand = 12, kWidestCommand = 60, kWidestStranger = 40;
-constexpr size_t kMostStrangers = 4;
+constexpr size_t kMostStrangers = 4, kMostProblems = 8;
 
 std::vector<std::string> words_of(const Value& list) {
   std::vector<std::string> out;
@@ -132,6 +132,34 @@ Lines event_lines(const Record& d, int width) {
   return lines;
 }
 
+// What was recorded, and what could not be.
+Lines recording_lines(const Record& d, int width) {
+  const Record* r = d.at("recording").record();
+  if (!r) return {};
+  std::string what;
+  const auto add = [&](int64_t n, std::string_view one, std::string_view many) {
+    if (n > 0) what += fmt::format("{}{} {}", what.empty() ? "" : ", ", format_count(n), n == 1 ? one : many);
+  };
+  const Table* processes = r->at("processes").table();
+  add(processes ? static_cast<int64_t>(processes->rows.size()) : 0, "process", "processes");
+  add(*r->at("kernels").integer(), "kernel", "kernels");
+  add(*r->at("copies").integer(), "copy", "copies");
+  add(*r->at("collectives").integer(), "collective", "collectives");
+  add(*r->at("ranges").integer(), "range", "ranges");
+  add(*r->at("steps").integer(), "step", "steps");
+  if (const double bytes = r->at("bytes").number(); bytes > 0) what += ", " + format_bytes(bytes);
+  Lines lines;
+  append(lines, wrapped_after(Line("Recorded ", Style::kStrong), what.empty() ? "nothing" : what, width));
+  const std::vector<std::string> problems = words_of(r->at("problems"));
+  for (size_t i = 0; i < problems.size() && i < kMostProblems; ++i)
+    append(lines, wrapped_after(Line("! ", Style::kWarn), sanitised(problems[i]), width));
+  if (problems.size() > kMostProblems)
+    lines.push_back(Line("! ", Style::kWarn)
+                        .add(fmt::format("and {} more: see {}", problems.size() - kMostProblems,
+                                         sanitised(*r->at("session").text()))));
+  return lines;
+}
+
 Lines sampler_lines(const Record& d, int width) {
   const Record* s = d.at("sampler").record();
   if (!s) return {};
@@ -158,6 +186,7 @@ std::string run_text(const RunReport& report, int width, bool colour) {
   }
   append(lines, event_lines(d, width));
   append(lines, sampler_lines(d, width));
+  append(lines, recording_lines(d, width));
   Line head("Next: ", Style::kStrong);
   std::string next;
   for (const std::string& command : words_of(d.at("next"))) next += (next.empty() ? "" : "   ·   ") + command;

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "import/recording_ranks.h"
 #include "trace/sample_file.h"
 #include "trace/trace_builder.h"
 
@@ -19,6 +20,7 @@ namespace profgpu {
 namespace {
 
 constexpr int kNoRank = -1;
+constexpr int kUnassigned = 0;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -70,6 +72,14 @@ Result<Listing> listed(const std::string& path) {
 struct Read {
   InputSource source;
   Trace trace;
+  bool recording = false;
+  std::vector<InputSource> beside = {};   // further files that the trace was made of
+};
+
+/// Files that are part of no trace.
+struct Unused {
+  std::vector<InputSource> sources;
+  std::vector<std::string> left_out;   // why each
 };
 
 Interval extent(const Trace& trace) {
@@ -125,7 +135,8 @@ void assign_ranks(std::vector<Read>& all) {
   std::vector<Read*> unnamed;
   for (Read& r : all) {
     if (r.source.rank == kNoRank) continue;
-    const int named = rank_in_name(r.source.path);
+    // A recording's name begins with its host's, which may look like a rank.
+    const int named = r.recording ? kNoRank : rank_in_name(r.source.path);
     r.source.rank = r.trace.distributed.rank.value_or(named);
     if (r.source.rank >= 0) {
       taken.insert(r.source.rank);
@@ -164,7 +175,19 @@ RankTrace rank_of_samples(std::vector<Read>& all, SampleLog samples) {
   return rank;
 }
 
+// A PyTorch trace says more than a recording of the same rank: the recording is left out.
+void prefer_traces(std::vector<Read*>& files) {
+  const auto recordings = std::stable_partition(files.begin(), files.end(), [](const Read* r) { return !r->recording; });
+  if (recordings == files.begin() || recordings == files.end()) return;
+  files.front()->source.issues.push_back(
+      {TraceIssueKind::kNote, files.end() - recordings,
+       fmt::format("this trace stands for its rank; the recording beside it ({}) was not analysed",
+                   (*recordings)->source.path)});
+  files.erase(recordings, files.end());
+}
+
 Result<RankTrace> join(int rank, std::vector<Read*> files) {
+  prefer_traces(files);
   std::sort(files.begin(), files.end(),
             [](const Read* a, const Read* b) { return extent(a->trace).start < extent(b->trace).start; });
   for (size_t i = 0; i + 1 < files.size(); ++i) {
@@ -192,17 +215,49 @@ Status join_ranks(std::vector<Read>& all, Inputs& inputs) {
   return ok();
 }
 
+// What `profgpu run` writes beside recordings, and is none.
+bool describes_run(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name == "summary.json" || name == "session.json" || (name.starts_with("session-") && name.ends_with(".json"));
+}
+
+Status add_recordings(const std::vector<RecordingPath>& paths, const ImportOptions& options, std::vector<Read>& all,
+                      Unused& unused) {
+  auto recorded = read_recordings(paths, options);
+  if (!recorded) return recorded.error();
+  for (RecordedRank& rank : recorded->ranks) {
+    rank.trace.distributed.rank = rank.rank;
+    Read& r = all.emplace_back();
+    r.recording = true;
+    r.source = rank.sources.front();
+    r.source.rank = kUnassigned;
+    r.beside.assign(rank.sources.begin() + 1, rank.sources.end());
+    r.trace = std::move(rank.trace);
+  }
+  unused.sources = std::move(recorded->others);
+  unused.left_out.insert(unused.left_out.end(), recorded->left_out.begin(), recorded->left_out.end());
+  return ok();
+}
+
 Status read_all(const std::vector<std::string>& paths, const ImportOptions& options, std::vector<Read>& all,
-                std::vector<std::string>& left_out) {
+                Unused& unused) {
+  std::vector<RecordingPath> recordings;
   for (const std::string& path : paths) {
     auto listing = listed(path);
     if (!listing) return listing.error();
     if (listing->folder && listing->files.empty()) return Error{path + ": an empty folder"};
+    const size_t before = recordings.size();
+    std::erase_if(listing->files, [&](const std::string& file) {
+      const bool found = holds_recording(file);
+      if (found) recordings.push_back({file, !listing->folder});
+      return found;
+    });
+    if (listing->folder && recordings.size() > before) std::erase_if(listing->files, describes_run);
     for (const std::string& file : listing->files) {
       auto imported = import_file(file, options);
       if (!imported) {
         if (!listing->folder) return imported.error();
-        left_out.push_back(imported.error().message);
+        unused.left_out.push_back(imported.error().message);
         continue;
       }
       Read& r = all.emplace_back();
@@ -212,7 +267,7 @@ Status read_all(const std::vector<std::string>& paths, const ImportOptions& opti
       r.trace.issues.clear();
     }
   }
-  return ok();
+  return add_recordings(recordings, options, all, unused);
 }
 
 }  // namespace
@@ -235,8 +290,9 @@ int rank_in_name(std::string_view path) {
 
 Result<Inputs> read_inputs(const std::vector<std::string>& paths, const ImportOptions& options) {
   std::vector<Read> all;
-  std::vector<std::string> left_out;
-  if (Status status = read_all(paths, options, all, left_out); !status) return status.error();
+  Unused unused;
+  if (Status status = read_all(paths, options, all, unused); !status) return status.error();
+  const std::vector<std::string>& left_out = unused.left_out;
   if (all.empty())
     return Error{fmt::format("{}: no trace in it (files: {}; the first: {})", paths.front(), left_out.size(),
                              left_out.front()),
@@ -251,7 +307,12 @@ Result<Inputs> read_inputs(const std::vector<std::string>& paths, const ImportOp
     inputs.ranks.push_back(rank_of_samples(all, std::exchange(inputs.samples, {})));
   else if (Status status = join_ranks(all, inputs); !status)
     return status.error();
-  for (Read& r : all) inputs.sources.push_back(std::move(r.source));
+  for (Read& r : all) {
+    for (InputSource& source : r.beside) source.rank = r.source.rank;
+    inputs.sources.push_back(std::move(r.source));
+    std::move(r.beside.begin(), r.beside.end(), std::back_inserter(inputs.sources));
+  }
+  std::move(unused.sources.begin(), unused.sources.end(), std::back_inserter(inputs.sources));
   return inputs;
 }
 

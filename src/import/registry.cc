@@ -2,10 +2,10 @@
 
 namespace profgpu {
 
-extern const Importer kSamples, kKineto;
+extern const Importer kSamples, kRecording, kKineto;
 
 const std::vector<const Importer*>& importers() {
-  static const std::vector<const Importer*> all = {&kSamples, &kKineto};
+  static const std::vector<const Importer*> all = {&kSamples, &kRecording, &kKineto};
   return all;
 }
 

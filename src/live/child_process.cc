@@ -41,17 +41,25 @@ std::vector<int> open_descriptors() {
 }
 
 // The child's part. It shares our memory until it runs the command, so it touches nothing but its own signal settings.
-// execvp() rather than posix_spawn(): that leaves two signals ignored, and does not give scripts without a first line
+// execvpe() rather than posix_spawn(): that leaves two signals ignored, and does not give scripts without a first line
 // to sh as shells, env and nohup do.
-[[noreturn]] void become(char* const* arguments, const sigset_t& defaults, bool ignore_children, const sigset_t& mask,
-                         int problem) {
+[[noreturn]] void become(char* const* arguments, char* const* variables, const sigset_t& defaults,
+                         bool ignore_children, const sigset_t& mask, int problem) {
   for (int s = 1; s < NSIG; ++s)
     if (sigismember(&defaults, s) == 1) ::signal(s, SIG_DFL);
   if (ignore_children) ::signal(SIGCHLD, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ::execvp(arguments[0], arguments);
+  ::execvpe(arguments[0], arguments, variables);
   const int error = errno;
   ::_exit(::write(problem, &error, sizeof error) == sizeof error ? 127 : 126);
+}
+
+// As the kernel takes lists of words; valid as long as the words are.
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> out;
+  for (const std::string& w : words) out.push_back(const_cast<char*>(w.c_str()));
+  out.push_back(nullptr);
+  return out;
 }
 
 bool exists(const std::string& path) {
@@ -113,9 +121,8 @@ CommandRunner::~CommandRunner() { ::pthread_sigmask(SIG_SETMASK, &before_, nullp
 std::optional<StartFailure> CommandRunner::start(const std::vector<std::string>& words) {
   for (const int fd : open_descriptors())
     if (std::find(inherited_.begin(), inherited_.end(), fd) == inherited_.end()) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  std::vector<char*> arguments;
-  for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = pointers(words);
+  const std::vector<char*> variables = environment_ ? pointers(*environment_) : std::vector<char*>();
   int problem[2];
   if (::pipe2(problem, O_CLOEXEC) != 0) return start_failure(words[0], errno);
   // No handler of ours may run in the child.
@@ -125,7 +132,8 @@ std::optional<StartFailure> CommandRunner::start(const std::vector<std::string>&
   begun_ns_ = monotonic_ns();
   // NOLINTNEXTLINE: nothing is copied, so a program with a driver in memory starts the command as fast as a small one.
   const pid_t pid = ::vfork();
-  if (pid == 0) become(arguments.data(), defaults_, ignore_children_, before_, problem[1]);
+  if (pid == 0)
+    become(arguments.data(), environment_ ? variables.data() : environ, defaults_, ignore_children_, before_, problem[1]);
   int error = pid < 0 ? errno : 0;
   ::pthread_sigmask(SIG_SETMASK, &now, nullptr);
   ::close(problem[1]);

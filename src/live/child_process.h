@@ -42,6 +42,8 @@ class CommandRunner {
   CommandRunner(const CommandRunner&) = delete;
   CommandRunner& operator=(const CommandRunner&) = delete;
 
+  /// "NAME=value" each: what commands get instead of our own environment.
+  void set_environment(std::vector<std::string> variables) { environment_ = std::move(variables); }
   /// The first word is looked for in PATH. An empty list is not allowed.
   std::optional<StartFailure> start(const std::vector<std::string>& words);
   /// Until the command itself ends; what it leaves behind runs on.
@@ -57,6 +59,7 @@ class CommandRunner {
   sigset_t held_{}, before_{};
   sigset_t defaults_{};           // what the command gets back as it was before us
   bool ignore_children_ = false;  // whoever started us ignored SIGCHLD
+  std::optional<std::vector<std::string>> environment_;
   std::vector<int> inherited_;    // descriptors that are the command's too
   pid_t pid_ = 0;
   int64_t begun_ns_ = 0;

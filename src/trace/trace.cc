@@ -17,6 +17,8 @@ std::string_view trace_issue_name(TraceIssueKind kind) {
     case TraceIssueKind::kNoHostEvents: return "no_host_events";
     case TraceIssueKind::kDuplicateCorrelation: return "duplicate_correlation";
     case TraceIssueKind::kUnknownRows: return "unknown_rows";
+    case TraceIssueKind::kDropped: return "dropped";
+    case TraceIssueKind::kNote: return "note";
     case TraceIssueKind::kOther: break;
   }
   return "other";
@@ -51,8 +53,8 @@ size_t Trace::memory_bytes() const {
                   host.args) +
          bytes_of(activity.start_ns, activity.duration_ns, activity.name, activity.queue, activity.kind,
                   activity.launch, activity.args, activity.correlation) +
-         bytes_of(op_args, activity_args, syncs, collectives, memory, counters, backward_links, launching,
-                  launched_first, launched);
+         bytes_of(op_args, activity_args, syncs, collectives, memory, counters, thread_samples, backward_links,
+                  launching, launched_first, launched);
 }
 
 }  // namespace profgpu

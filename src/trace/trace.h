@@ -60,6 +60,12 @@ struct HostTable {
   [[nodiscard]] bool is_call(HostId h) const {
     return kind[h.value] == HostKind::kRuntime || kind[h.value] == HostKind::kDriver;
   }
+  /// A driver call that a runtime call makes, recorded under the runtime call's correlation: not a launch of its own.
+  [[nodiscard]] bool is_inner_call(HostId h) const {
+    const HostId outer = parent[h.value];
+    return kind[h.value] == HostKind::kDriver && outer.valid() && kind[outer.value] == HostKind::kRuntime &&
+           link[outer.value] == link[h.value] && link[h.value] != 0;
+  }
 };
 
 /// What an operator was called with. Strings are the trace's own JSON text, "[[32, 1000], []]".
@@ -167,6 +173,17 @@ struct BackwardLink {
   HostId backward;
 };
 
+/// What the kernel said of a thread at one instant; its counters run from the thread's start.
+struct ThreadSample {
+  int64_t time_ns = 0;
+  ThreadId thread;
+  char state = 0;             ///< 'R', 'S', 'D' ... as /proc has it
+  int32_t system_call = -1;   ///< x86-64's number of the call that it is blocked in; -1: none, or not known
+  uint64_t user_ns = 0;       ///< processor time
+  uint64_t system_ns = 0;
+  uint64_t waited_ns = 0;     ///< ready to run, but without a processor
+};
+
 struct DeviceProperties {
   int32_t id = 0;
   std::string name;
@@ -196,6 +213,8 @@ enum class TraceIssueKind : uint8_t {
   kNoHostEvents,
   kDuplicateCorrelation,
   kUnknownRows,          ///< rows of categories that are not known
+  kDropped,              ///< the recorder says that it lost rows
+  kNote,                 ///< what a recorder says of its recording, and is no fault
   kOther,
 };
 std::string_view trace_issue_name(TraceIssueKind kind);
@@ -219,12 +238,14 @@ class Trace {
   std::vector<Collective> collectives;
   std::vector<MemoryEvent> memory;
   std::vector<CounterValue> counters;
+  std::vector<ThreadSample> thread_samples;  ///< by thread, then time
   std::vector<BackwardLink> backward_links;
   std::vector<DeviceProperties> devices;
   Distributed distributed;
   std::string host_name;
   std::vector<std::pair<std::string, std::string>> metadata;  ///< other top-level fields, as text
   int64_t base_time_ns = 0;
+  bool recorded = false;           ///< by profgpu: where nothing marks steps they may be estimated
   int64_t events = 0;              ///< records in the input, of whatever kind
   std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty
   std::vector<TraceIssue> issues;

@@ -82,7 +82,9 @@ class ColumnWriter {
       signs |= value;
     }
     if (encoding == Encoding::kPlain && (signs >> 63) != 0) encoding = Encoding::kZigzag;
-    if (constant) encoding = Encoding::kConstant;
+    // A chunk has at least a byte a row beyond kMaxFreeRows: readers refuse it otherwise.
+    if (constant && (count_ <= kMaxFreeRows || !first_column_)) encoding = Encoding::kConstant;
+    first_column_ = false;
     *out_++ = static_cast<uint8_t>(encoding);
     // The length stands before the bytes in as few bytes as it could ever need; a varint may be longer than it must be.
     uint8_t* const length_at = out_;
@@ -115,6 +117,7 @@ class ColumnWriter {
   const Row* rows_;
   size_t count_;
   uint8_t* out_;
+  bool first_column_ = true;
   int64_t first_ns_ = 0, last_ns_ = 0;
 };
 

@@ -66,7 +66,7 @@ enum class ChunkKind : uint16_t {
 
 /// The body of every chunk but kEnd: this header, then its columns in the order that the row type names them. A column
 /// is its encoding (one byte), its length in bytes (varint) and its bytes. A reader skips columns beyond those that it
-/// knows, and takes 0 for those that a file written earlier does not have.
+/// knows; columns that a file written earlier does not have keep what the row type starts them with.
 struct BodyHeader {
   uint32_t rows;
   uint32_t reserved;  ///< 0
@@ -75,6 +75,8 @@ struct BodyHeader {
 };
 static_assert(sizeof(BodyHeader) == 24);
 inline constexpr uint32_t kMaxRows = 1u << 20;
+/// A chunk has at most so many rows more than its body has bytes, so that a few bytes cannot ask for much memory.
+inline constexpr uint32_t kMaxFreeRows = 256;
 
 enum class Encoding : uint8_t {
   kConstant = 0,  ///< one zigzag varint: all rows have this value

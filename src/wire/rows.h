@@ -377,6 +377,7 @@ struct ThreadSample {
   int32_t system_call = -1;  ///< number of the call it is blocked in; -1: none, or not known
   uint64_t user_ns = 0;      ///< processor time
   uint64_t system_ns = 0;
+  uint64_t waited_ns = 0;    ///< ready to run, but without a processor
   template <typename V>
   static void columns(V& v) {
     v.time(&ThreadSample::time_ns);
@@ -385,6 +386,7 @@ struct ThreadSample {
     v.plain(&ThreadSample::system_call);
     v.delta(&ThreadSample::user_ns);
     v.delta(&ThreadSample::system_ns);
+    v.delta(&ThreadSample::waited_ns);
   }
 };
 

@@ -3,70 +3,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-
-#include "analyse/analysis.h"
-#include "analyse/devices.h"
-#include "analyse/idle.h"
-#include "analyse/phases.h"
-#include "analyse/replay.h"
-#include "analyse/steps.h"
-#include "diagnose/rule.h"
-#include "import/importer.h"
-#include "present/registry.h"
-
-using namespace profgpu;
-
-namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "violated: %s\n", what);
-  std::abort();
-}
-
-void check(const Facts& facts) {
-  const auto& devices = facts.get<Devices>().devices;
-  const auto& idle = facts.get<Idle>().devices;
-  for (size_t d = 0; d < devices.size(); ++d) {
-    int64_t sum = 0;
-    for (const int64_t ns : idle[d].total_ns) sum += ns;
-    require(sum == devices[d].idle_ns, "idle causes add up to idle time");
-    require(devices[d].busy_ns + devices[d].idle_ns == devices[d].span_ns, "busy and idle add up to the span");
-  }
-  int64_t phases = 0;
-  for (const int64_t ns : facts.get<Phases>().wall_ns) phases += ns;
-  require(phases == facts.get<Steps>().total_wall_ns(), "phases add up to the steps");
-  require(facts.get<Replay>().saved_by({}) == 0, "a replay with nothing taken out is the recording");
-}
-
-}  // namespace
+#include "tests/fuzz/whole_report.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int file = memfd_create("fuzz", 0);
   static const std::string path = "/proc/self/fd/" + std::to_string(file);
   if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != static_cast<ssize_t>(size)) return 0;
-  ImportOptions options;
-  options.threads = 2;
-  auto imported = import_file(path, options);
-  if (!imported) {
-    require(!imported.error().message.empty(), "an error has a message");
-    return 0;
-  }
-  const Facts facts(imported->trace, {});
-  check(facts);
-  Report report;
-  RankReport rank;
-  for (const Analysis* a : analyses()) rank.sections.push_back({std::string(a->name), "", a->show(facts)});
-  report.ranks.push_back(std::move(rank));
-  Evidence evidence;
-  evidence.ranks = {{0, &facts}};
-  report.findings = diagnose(evidence);
-  report.checklist = checklist(evidence, report.findings);
-  report.verdict = verdict(evidence, report.findings);
-  for (const Presenter* presenter : presenters()) require(!presenter->write(report, {}).empty(), "a report has text");
+  profgpu::report_on(path);
   return 0;
 }

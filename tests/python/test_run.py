@@ -466,6 +466,16 @@ def test_lost_device(stage):
     assert r.returncode == 1 and b'failed while the command ran' in r.stderr
 
 
+def test_driver_errors_are_said(stage):
+    # The second comes just before the command ends, as the error does that ends it.
+    d = document(run('run', '--json', '--', 'sleep', '0.75', env=stage(STEADY + 'xid 31 0.2\nxid 79 0.7\n')))
+    assert d['devices'][0]['counters']['xid_errors'] == 2
+    text = run('--', 'sleep', '0.75', env=stage(STEADY + 'xid 31 0.2\nxid 79 0.7\n')).stderr.decode()
+    assert '2 driver errors (Xid), the last 79' in text
+    text = run('--', 'sleep', '0.5', env=stage(STEADY.replace('device 0', 'device 0..15') + 'device 3\nxid 79 0.2\n')).stderr.decode()
+    assert '! GPU 3  1 driver error (Xid): 79' in text
+
+
 def test_hung_driver_does_not_hold_the_command(stage):
     begin = time.time()
     r = run('run', '--json', '-i', '0.05', '--', 'sh', '-c', 'sleep 1; exit 5', env=stage(STEADY + 'device 1\nhang any 0.5\n'))
@@ -532,6 +542,46 @@ def test_samples_come_as_the_run_goes(stage, tmp_path):
     os.kill(child, signal.SIGKILL)
     lines = path.read_bytes().split(b'\n')
     assert lines[-1] == b'' and all(json.loads(l) for l in lines[:-1])
+
+
+def test_samples_to_a_pipe(stage, tmp_path):
+    """Whoever opens it late or never, or stops to read, does not hold the command up for ever."""
+    pipe = tmp_path / 's.jsonl'
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(['sh', '-c', 'sleep 0.3; cat "$0"', pipe], stdout=subprocess.PIPE)
+    r = run('run', '-q', '-i', '0.05', '--samples', pipe, '--', 'sleep', '0.4', env=stage())
+    text = reader.communicate()[0]
+    assert (r.returncode, r.stderr) == (0, b'') and len([json.loads(l) for l in text.splitlines()]) > 8
+
+    begin = time.time()
+    r = run('run', '-q', '--samples', pipe, '--', 'echo', 'ran', env=stage())
+    assert (r.returncode, r.stdout) == (1, b'') and b'nobody reads this pipe' in r.stderr and time.time() - begin < 15
+
+    fd = os.open(pipe, os.O_RDWR)   # a reader that never takes anything
+    try:
+        begin = time.time()
+        r = run('run', '-i', '0.001', '--samples', pipe, '--', 'sh', '-c', 'sleep 2; exit 3', env=stage())
+        assert r.returncode == 3 and time.time() - begin < 15
+        assert b'its reader has stopped to read' in r.stderr, r.stderr
+        assert 0 < os.read(fd, 1 << 20).count(b'\n') < 10000
+    finally:
+        os.close(fd)
+
+
+def test_a_short_command_is_not_held_up(stage):
+    """Sixteen devices with slow calls: what is read before and after is what the summary cannot do without."""
+    scenario = 'driver 550.54.15\ndelay_us 50\ndevice 0..15\nutilization 80\nmemory_used 8589934592\npower 500\n'
+    runs = [document(run('run', '--json', '--', 'true', env=stage(scenario))) for _ in range(3)]
+    for d in runs:
+        assert len(d['devices']) == 16
+        for g in d['devices']:
+            assert g['util_gpu_mean'] == 80 and g['mem_used_max_mb'] == 8192 and g['energy_method'] == 'counter', g
+            assert g['busy_time_est_s'] <= g['watched_ns'] / 1e9 and g['memory_growth_bytes_per_s'] is None
+        assert d['sampler']['ticks'] >= 32
+    # In full it is over 60 calls a device.
+    assert min(d['sampler']['calls'] for d in runs) < 16 * 25, [d['sampler']['calls'] for d in runs]
+    if not SANITIZED:
+        assert min(d['sampler']['first_reading_ns'] for d in runs) < 30e6
 
 
 def test_folder(stage, tmp_path):

@@ -1,0 +1,197 @@
+#include "cli/run_recording.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/version.h"
+#include "cli/output.h"
+#include "present/json_text.h"
+#include "report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+// Variables that change how GPU programs run. Values of names that sound like secrets are never written.
+constexpr std::string_view kTellingPrefixes[] = {
+    "CUDA",  "NVIDIA_", "NCCL_", "NVTX_", "TORCH", "PYTORCH_", "KINETO_", "OMP_",        "MKL_",   "SLURM_JOB_", "SLURM_N",
+    "RANK",  "WORLD_",  "LOCAL_", "GROUP_", "MASTER_", "OMPI_COMM_", "UCX_", "LD_PRELOAD", "LD_LIBRARY_PATH",
+    "PYTHON", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV", "PROFGPU_", "TF_", "XLA_", "JAX_", "HIP_", "ROCR_", "HSA_"};
+constexpr std::string_view kSecretWords[] = {"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH"};
+
+bool is_telling(std::string_view name) {
+  const auto begins = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  const auto holds = [&](std::string_view word) { return name.find(word) != name.npos; };
+  return std::any_of(std::begin(kTellingPrefixes), std::end(kTellingPrefixes), begins) &&
+         std::none_of(std::begin(kSecretWords), std::end(kSecretWords), holds);
+}
+
+Value texts(const std::vector<std::string>& all) {
+  List out;
+  for (const std::string& text : all) out.emplace_back(text);
+  return out;
+}
+
+Value environment_value(std::vector<std::string> variables) {
+  std::sort(variables.begin(), variables.end());
+  Record out;
+  for (const std::string& v : variables)
+    if (const size_t equals = v.find('='); is_telling(v.substr(0, equals)) && equals != v.npos)
+      out.add(v.substr(0, equals), v.substr(equals + 1));
+  return out;
+}
+
+std::string counted(int64_t n, std::string_view one, std::string_view many) {
+  return format_count(n) + " " + std::string(n == 1 ? one : many);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& options, const std::string& folder,
+                                                          const std::vector<std::string>& command) {
+  auto out = std::make_unique<RunRecording>();
+  auto parts = find_recording_parts(own_program());
+  if (!parts) return parts.error();
+  const bool shared = launched_processes() > 1;
+  if (folder.empty() && shared)
+    return Error{"a launcher has started several of us, who need one folder: name it with -o",
+                 "mpirun -n 8 profgpu run --trace -o FOLDER -- COMMAND"};
+  auto taken = take_recording_folder(folder.empty() ? default_recording_folder(command) : folder, shared);
+  if (!taken) return taken.error();
+  out->command_ = command;
+  out->options_ = options;
+  out->parts_ = std::move(*parts);
+  out->folder_ = std::move(*taken);
+  const RecordingRequest request{out->folder_.path, options.options, options.python_hook, options.preload,
+                                 options.torch_on_demand};
+  out->environment_ = recording_environment(request, out->parts_, environ);
+  return out;
+}
+
+Status RunRecording::start(const OpenDevices& open) {
+  for (const uint32_t d : open.devices) {
+    const DeviceInfo& device = open.backend->devices()[d];
+    devices_.push_back(Record()
+                           .add("label", device.label())
+                           .add("name", device.name)
+                           .add("uuid", device.uuid)
+                           .add("pci_bus_id", device.pci_bus_id)
+                           .add("driver_version", device.driver_version));
+  }
+  auto host = HostRecording::open(folder_.host_file, folder_.host);
+  if (!host) return host.error();
+  host_ = std::move(*host);
+  begun_unix_ns_ = unix_ns();
+  begun_host_ns_ = monotonic_ns();
+  JsonText json;
+  json.record(session_document(nullptr), Layout::kLines);
+  if (auto status = write_file(folder_.session, json.take() + "\n"); !status) return status;
+  host_->start();
+  return ok();
+}
+
+void RunRecording::cancel() {
+  host_.reset();
+  discard(folder_);
+}
+
+Status RunRecording::finish(const RunSession& session) {
+  host_statistics_ = host_->stop();
+  summary_ = summary_of_recording(folder_.path, folder_.host, begun_unix_ns_);
+  JsonText json;
+  json.record(session_document(&session), Layout::kLines);
+  return write_file(folder_.session, json.take() + "\n");
+}
+
+Record RunRecording::session_document(const RunSession* session) const {
+  utsname system{};
+  ::uname(&system);
+  std::error_code error;
+  Record d;
+  d.add("schema", "profgpu.session.v1").add("command", texts(command_));
+  d.add("working_folder", std::filesystem::current_path(error).string());
+  d.add("host", folder_.host).add("pid", int64_t{::getpid()});
+  d.add("begun_unix_ns", begun_unix_ns_).add("begun_monotonic_ns", begun_host_ns_);
+  d.add("ended_unix_ns", session ? Value(unix_ns()) : Value());
+  d.add("exit_code", session ? Value(session->last.exit_code) : Value());
+  d.add("signal", session && session->last.signal != 0 ? Value(session->last.signal) : Value());
+  d.add("options", options_.options).add("python_hook", options_.python_hook && !parts_.python_hook.empty());
+  d.add("preload", options_.preload);
+  d.add("version", kVersion).add("library", parts_.library);
+  d.add("kernel", system.release).add("processors", size_t{std::thread::hardware_concurrency()});
+  List devices;
+  for (const Record& r : devices_) devices.emplace_back(r);
+  d.add("devices", std::move(devices)).add("environment", environment_value(environment_.variables));
+  return d.add("problems", session ? texts(problems()) : Value());
+}
+
+std::vector<std::string> RunRecording::problems() const {
+  std::vector<std::string> out = environment_.notes;
+  std::vector<std::pair<std::string, int64_t>> notes;  // in the order they came, with how many processes say so
+  std::map<std::string, int64_t> dropped;
+  int64_t kernels = 0, windows = 0, steps = 0, cut = 0;
+  for (const RecordedProcess& p : summary_.processes) {
+    for (const std::string& text : p.notes) {
+      auto it = std::find_if(notes.begin(), notes.end(), [&](const auto& n) { return n.first == text; });
+      if (it == notes.end()) it = notes.insert(it, {text, 0});
+      ++it->second;
+    }
+    for (const auto& [reason, rows] : p.dropped) dropped[reason] += rows;
+    kernels += p.kernels;
+    windows += p.windows;
+    steps += p.steps;
+    cut += p.ended ? 0 : 1;
+  }
+  for (const auto& [text, processes] : notes)
+    out.push_back(processes == 1 ? text : fmt::format("{} (in {} processes)", text, processes));
+  for (const auto& [reason, rows] : dropped)
+    out.push_back(fmt::format("{} missing: {}", counted(rows, "row is", "rows are"), reason));
+  for (const std::string& path : summary_.unreadable) out.push_back(path + ": not a readable recording");
+  if (cut > 0)
+    out.push_back(counted(cut, "process", "processes") +
+                  " did not end in order, or still run: the last moments before that may be missing");
+  if (!host_statistics_.problem.empty()) out.push_back(host_statistics_.problem);
+  if (host_statistics_.left_out > 0)
+    out.push_back(fmt::format("{} not sampled: more than {} at a time",
+                              counted(static_cast<int64_t>(host_statistics_.left_out), "thread was", "threads were"),
+                              format_count(ThreadWatch::kMostThreads)));
+  if (summary_.processes.empty())
+    out.emplace_back(
+        "no process was recorded: none used CUDA, NVTX or NCCL, or was a Python that reads PYTHONPATH; or the "
+        "environment did not reach them (sudo, ssh, docker, srun --export=NONE)");
+  else if (kernels == 0 && windows == 0 && options_.options.starts_with("window=all") == false && notes.empty())
+    out.push_back(fmt::format("the device was never recorded: {} did not come; {} seen", options_.options.substr(7),
+                              counted(steps, "step was", "steps were")));
+  else if (kernels == 0 && notes.empty())
+    out.emplace_back("no kernel was recorded: no process used CUDA");
+  return out;
+}
+
+Record RunRecording::document() const {
+  Table table{{"pid", "rank", "kernels", "copies", "calls", "ranges", "collectives", "steps", "bytes", "ended", "file"}, {}};
+  RecordedProcess sum;
+  for (const RecordedProcess& p : summary_.processes) {
+    table.rows.push_back({p.pid, p.rank < 0 ? Value() : Value(p.rank), p.kernels, p.copies, p.calls, p.ranges,
+                          p.collectives, p.steps, p.bytes, p.ended, p.path.substr(p.path.rfind('/') + 1)});
+    sum.kernels += p.kernels, sum.copies += p.copies, sum.ranges += p.ranges, sum.bytes += p.bytes;
+    sum.collectives += p.collectives, sum.steps += p.steps;
+  }
+  Record d;
+  d.add("folder", folder_.path).add("options", options_.options).add("session", folder_.session);
+  d.add("kernels", sum.kernels).add("copies", sum.copies).add("ranges", sum.ranges);
+  d.add("collectives", sum.collectives).add("steps", sum.steps).add("bytes", sum.bytes);
+  d.add("processes", std::move(table));
+  d.add("host_samples", Record()
+                            .add("samples", host_statistics_.samples)
+                            .add("threads", host_statistics_.threads)
+                            .add("cpu_ns", host_statistics_.cpu_ns)
+                            .add("interval_ns", host_statistics_.interval_ns));
+  return d.add("problems", texts(problems()));
+}
+
+}  // namespace profgpu

@@ -1,0 +1,66 @@
+// `profgpu run --trace`: what is recorded, from the options to the last line.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/device_options.h"
+#include "live/host_recording.h"
+#include "live/recording_environment.h"
+#include "live/recording_folder.h"
+#include "live/recording_summary.h"
+#include "live/run_session.h"
+#include "report/report.h"
+
+namespace profgpu {
+
+struct TraceOptions {
+  bool wanted = false;
+  std::string options;      ///< PROFGPU_RECORD_OPTIONS
+  bool python_hook = true, preload = false;
+  bool torch_on_demand = false;  ///< also without `wanted`
+};
+
+FlagGroup trace_flags();
+/// The error is a usage error.
+Result<TraceOptions> trace_options(const Arguments& arguments);
+
+/// A recording under way: its folder is there, and files in it are ours.
+class RunRecording {
+ public:
+  /// `folder`: as typed; empty: a new one in the current folder.
+  static Result<std::unique_ptr<RunRecording>> begin(const TraceOptions& options, const std::string& folder,
+                                                     const std::vector<std::string>& command);
+  [[nodiscard]] const RecordingFolder& folder() const { return folder_; }
+  /// What the command gets; with notes on what another tool keeps us from.
+  [[nodiscard]] const CommandEnvironment& environment() const { return environment_; }
+  /// Writes the first session file and watches what is started from now on.
+  Status start(const OpenDevices& open);
+  /// The command could not be started: nothing of ours stays.
+  void cancel();
+  /// Ends our files, reads what the processes recorded.
+  Status finish(const RunSession& session);
+  /// No process recorded anything. Known after finish().
+  [[nodiscard]] bool is_empty() const { return summary_.processes.empty(); }
+  /// Of the summary document.
+  [[nodiscard]] Record document() const;
+
+ private:
+  [[nodiscard]] Record session_document(const RunSession* session) const;
+  [[nodiscard]] std::vector<std::string> problems() const;
+
+  std::vector<std::string> command_;
+  TraceOptions options_;
+  RecordingParts parts_;
+  RecordingFolder folder_;
+  CommandEnvironment environment_;
+  std::vector<Record> devices_;
+  std::unique_ptr<HostRecording> host_;
+  HostRecording::Statistics host_statistics_;
+  RecordingSummary summary_;
+  int64_t begun_unix_ns_ = 0, begun_host_ns_ = 0;
+};
+
+}  // namespace profgpu

@@ -1,0 +1,165 @@
+// The flags of `profgpu run --trace` and what recorded processes are told of them.
+#include <fmt/format.h>
+
+#include <span>
+
+#include "base/decimal.h"
+#include "cli/run_recording.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kWindowFlags[] = {"--capture-range", "--steps", "--range", "--delay", "--duration"};
+constexpr std::string_view kOtherFlags[] = {"--graphs", "--no-python-hook", "--preload", "--flush"};
+constexpr int64_t kMillion = 1'000'000;
+constexpr int64_t kShortestFlush_ns = 10 * kMillion, kLongestFlush_ns = 3600 * 1000 * kMillion;
+constexpr size_t kLongestRangeName = 255;
+
+Error bad_steps(const std::string& text) {
+  return {"--steps takes A:B, not \"" + text + "\"",
+          "steps count from 0 and B is not among them: --steps 10:20 records ten; --steps 10: all from the tenth on"};
+}
+
+// "A:B", each of which may be missing but not both.
+Result<std::string> steps(const std::string& text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos || text.size() == 1 || text.find_first_not_of("0123456789:") != std::string::npos)
+    return bad_steps(text);
+  const std::string first = text.substr(0, colon), end = text.substr(colon + 1);
+  const auto a = whole_number(first.empty() ? "0" : first);
+  const auto b = end.empty() ? std::optional(INT64_MAX) : whole_number(end);
+  if (!a || !b || *a >= *b) return bad_steps(text);
+  return text;
+}
+
+// A comma would end the option.
+std::string escaped(const std::string& name) {
+  std::string out;
+  for (const char c : name) out += c == ',' || c == '%' ? fmt::format("%{:02X}", c) : std::string(1, c);
+  return out;
+}
+
+Result<int64_t> milliseconds(const Arguments& arguments, std::string_view flag) {
+  const std::string text = arguments.value(flag);
+  const auto ns = duration_ns(text);
+  if (!ns) return Error{fmt::format("{} takes a time, not \"{}\"", flag, text), "seconds, or 500ms, 2m, 1h"};
+  return *ns / kMillion;
+}
+
+Result<std::string> time_window(const Arguments& arguments) {
+  std::string delay = "0", duration;
+  if (arguments.has("--delay")) {
+    const auto ms = milliseconds(arguments, "--delay");
+    if (!ms) return ms.error();
+    delay = std::to_string(*ms);
+  }
+  if (arguments.has("--duration")) {
+    const auto ms = milliseconds(arguments, "--duration");
+    if (!ms) return ms.error();
+    if (*ms == 0) return Error{"--duration takes a time of a millisecond or more"};
+    duration = std::to_string(*ms);
+  }
+  return "time:" + delay + ":" + duration;
+}
+
+// One way of choosing what is recorded; steps may be counted in a range.
+Status check_windows(const Arguments& arguments) {
+  const bool timed = arguments.has("--delay") || arguments.has("--duration");
+  const bool counted = arguments.has("--steps") || arguments.has("--range");
+  const bool told = arguments.has("--capture-range");
+  if (timed + counted + told < 2) return ok();
+  const std::string_view first = told ? "--capture-range" : arguments.has("--steps") ? "--steps" : "--range";
+  const std::string_view second = !counted || !told ? (arguments.has("--delay") ? "--delay" : "--duration")
+                                  : arguments.has("--steps") ? "--steps"
+                                                             : "--range";
+  return Error{fmt::format("{} and {} cannot go together", first, second),
+               "each says on its own when the device is recorded"};
+}
+
+Result<std::string> window(const Arguments& arguments) {
+  if (auto status = check_windows(arguments); !status) return status.error();
+  if (arguments.has("--capture-range"))
+    return std::string(arguments.value("--capture-range") == "attach" ? "manual" : "cudaProfilerApi");
+  std::string counted = ":";
+  if (arguments.has("--steps")) {
+    auto text = steps(arguments.value("--steps"));
+    if (!text) return text.error();
+    counted = *text;
+  }
+  if (arguments.has("--range")) {
+    const std::string name = arguments.value("--range");
+    if (name.empty() || name.size() > kLongestRangeName)
+      return Error{fmt::format("--range takes the name of an NVTX range, up to {} bytes", kLongestRangeName)};
+    return "range:" + escaped(name) + ":" + counted;
+  }
+  if (arguments.has("--steps")) return "steps:" + counted;
+  if (arguments.has("--delay") || arguments.has("--duration")) return time_window(arguments);
+  return std::string("all");
+}
+
+Status check_without_trace(const Arguments& arguments) {
+  for (const auto& flags : {std::span<const std::string_view>(kWindowFlags), std::span<const std::string_view>(kOtherFlags)})
+    for (const std::string_view flag : flags)
+      if (arguments.has(flag)) return Error{fmt::format("{} is for --trace", flag), "add --trace to record"};
+  return ok();
+}
+
+}  // namespace
+
+FlagGroup trace_flags() {
+  return {
+      "Recording",
+      {{.name = "--trace",
+        .help = "record kernels, copies, NVTX ranges, collectives, steps and threads of all processes into a folder "
+                "(default profgpu-COMMAND-TIME; -o names it)"},
+       {.name = "--steps",
+        .value = "A:B",
+        .help = "record the device in steps A to B-1 only, counted from 0; optimizer steps, or with --range that range's"},
+       {.name = "--range", .value = "NAME", .help = "record the device while this NVTX range is open only"},
+       {.name = "--delay", .value = "TIME", .help = "record the device from then on only"},
+       {.name = "--duration", .value = "TIME", .help = "record the device for so long only"},
+       {.name = "--capture-range",
+        .value = "WHO",
+        .help = "record the device between the program's cudaProfilerStart and Stop only, or when `profgpu attach` "
+                "says so",
+        .choices = {"cudaProfilerApi", "attach"}},
+       {.name = "--graphs",
+        .value = "HOW",
+        .help = "CUDA graphs as one row a launch, or a row a node (default node)",
+        .choices = {"graph", "node"}},
+       {.name = "--no-python-hook", .help = "do not mark steps and phases of PyTorch programs"},
+       {.name = "--preload", .help = "LD_PRELOAD the recorder too: for programs that use torch.profiler themselves"},
+       {.name = "--flush", .value = "TIME", .help = "write what was recorded so often (default 250ms)"},
+       {.name = "--torch-on-demand",
+        .help = "let `profgpu attach PID torch` ask PyTorch for a trace of its own; where CUPTI has room for one user "
+                "only, PyTorch may then take it from --trace"}}};
+}
+
+Result<TraceOptions> trace_options(const Arguments& arguments) {
+  TraceOptions options;
+  options.wanted = arguments.has("--trace");
+  options.torch_on_demand = arguments.has("--torch-on-demand");
+  if (!options.wanted) {
+    if (auto status = check_without_trace(arguments); !status) return status.error();
+    return options;
+  }
+  for (const std::string_view flag : {"--repeats", "--warmup-runs"})
+    if (arguments.has(flag))
+      return Error{fmt::format("--trace and {} cannot go together", flag), "a recording is of one run"};
+  auto when = window(arguments);
+  if (!when) return when.error();
+  options.options = "window=" + *when;
+  if (arguments.has("--graphs")) options.options += ",graphs=" + arguments.value("--graphs");
+  if (arguments.has("--flush")) {
+    const std::string text = arguments.value("--flush");
+    const auto ns = duration_ns(text);
+    if (!ns || *ns < kShortestFlush_ns || *ns > kLongestFlush_ns)
+      return Error{"--flush takes a time from 10ms to 1h, not \"" + text + "\""};
+    options.options += fmt::format(",flush_ms={}", *ns / kMillion);
+  }
+  options.python_hook = !arguments.has("--no-python-hook");
+  options.preload = arguments.has("--preload");
+  return options;
+}
+
+}  // namespace profgpu

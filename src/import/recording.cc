@@ -1,0 +1,253 @@
+#include "import/recording.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "import/recording_ranges.h"
+#include "import/recording_rows.h"
+#include "trace/intervals.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kLatest = RecordingClock::kLatest;
+// Fewer chunks than this are not worth a thread.
+constexpr size_t kBlocksForThreads = 4;
+
+struct Process {
+  explicit Process(const RecordingFile& recorded) : file(recorded), clock(recorded.syncs) {
+    place.file = &file;
+    place.clock = &clock;
+  }
+  const RecordingFile& file;
+  RecordingClock clock;
+  ProcessPlace place;
+};
+
+// The earliest time on the host's clock of anything in the file.
+int64_t first_host_time(const Process& p) {
+  int64_t first = INT64_MAX;
+  const auto see = [&](int64_t host_ns) {
+    if (host_ns > -kLatest && host_ns < kLatest) first = std::min(first, host_ns);
+  };
+  for (const RecordingFile::Block& block : p.file.blocks) {
+    wire::BodyHeader header;
+    __builtin_memcpy(&header, block.chunk.body, sizeof header);
+    if (header.first_ns > -kLatest && header.first_ns < kLatest && header.rows > 0)
+      see(p.clock.host_ns(header.first_ns, block.syncs_before));
+  }
+  for (const wire::RangeEvent& e : p.file.range_events) see(e.time_ns);
+  for (const wire::CollectiveRow& c : p.file.collectives) see(c.start_ns);
+  for (const wire::ThreadSample& s : p.file.thread_samples) see(s.time_ns);
+  return first;
+}
+
+// When device activity was recorded, on the trace's clock.
+Intervals windows_of(const Process& p) {
+  std::vector<wire::Window> rows = p.file.windows;
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+  Intervals all;
+  bool open = false;
+  for (const wire::Window& row : rows) {
+    const int64_t time = p.place.time(row.time_ns);
+    if (time == INT64_MIN || open == (row.event == wire::WindowEvent::kOpen)) continue;
+    open = !open;
+    if (open) all.push_back({time, kLatest});
+    else all.back().end = time;
+  }
+  return all;
+}
+
+// The same GPU may be 0 in one process and 1 in the next.
+void number_devices(std::deque<Process>& processes, Trace& trace) {
+  std::map<std::string, int32_t> by_uuid;
+  std::set<int32_t> taken;
+  for (Process& p : processes) {
+    for (const wire::DeviceRow& row : p.file.devices) {
+      const std::string uuid(p.file.strings[row.uuid]);
+      int32_t id = p.place.device(row.id);
+      const auto known = by_uuid.find(uuid);
+      if (!uuid.empty() && known != by_uuid.end()) id = known->second;
+      else if (taken.contains(id) && !uuid.empty()) id = *taken.rbegin() == INT32_MAX ? id : *taken.rbegin() + 1;
+      p.place.devices[row.id] = id;
+      if (!taken.insert(id).second) continue;
+      if (!uuid.empty()) by_uuid[uuid] = id;
+      DeviceProperties d;
+      d.id = id;
+      d.name = p.file.strings[row.name];
+      d.memory_bytes = static_cast<int64_t>(std::min<uint64_t>(row.memory_bytes, INT64_MAX));
+      d.compute_major = static_cast<int32_t>(row.compute_major);
+      d.compute_minor = static_cast<int32_t>(row.compute_minor);
+      d.multiprocessors = static_cast<int32_t>(row.multiprocessors);
+      trace.devices.push_back(std::move(d));
+    }
+  }
+}
+
+void describe(const std::deque<Process>& processes, Trace& trace) {
+  const auto number = [](const RecordingFile& file, const char* key) {
+    const int64_t n = file.number(key);
+    return n >= 0 && n <= INT32_MAX ? std::optional<int>(static_cast<int>(n)) : std::nullopt;
+  };
+  for (const Process& p : processes) {
+    if (!trace.distributed.rank) trace.distributed.rank = number(p.file, "rank");
+    if (!trace.distributed.world_size) trace.distributed.world_size = number(p.file, "world_size");
+    if (trace.host_name.empty()) trace.host_name = p.file.property("host");
+  }
+  for (const auto& [key, value] : processes.front().file.properties) trace.metadata.emplace_back(key, value);
+}
+
+/// Decodes the chunks of one process after the other, each on several threads.
+class Decoder {
+ public:
+  Decoder(TraceBuilder& builder, int threads) {
+    for (int i = 0; i < threads; ++i) shards_.push_back(&builder.shard());
+  }
+  [[nodiscard]] Shard& first_shard() { return *shards_.front(); }
+
+  void read(Process& p) {
+    p.place.correlation_base = correlation_base_;
+    const auto& blocks = p.file.blocks;
+    const size_t threads = blocks.size() < kBlocksForThreads ? 1 : std::min(shards_.size(), blocks.size());
+    std::atomic<size_t> next = 0;
+    std::atomic<uint32_t> highest = 0;
+    const auto work = [&](Shard& shard) {
+      RecordingRows rows(p.place, shard);
+      for (size_t i = next++; i < blocks.size(); i = next++) {
+        shard.begin_piece(order_ + static_cast<uint32_t>(i));
+        if (!rows.read(blocks[i])) ++shard.issues[TraceIssueKind::kDamaged];
+      }
+      uint32_t seen = highest;
+      while (seen < rows.highest_correlation() && !highest.compare_exchange_weak(seen, rows.highest_correlation())) {
+      }
+    };
+    std::vector<std::thread> others;
+    for (size_t t = 1; t < threads; ++t) others.emplace_back(work, std::ref(*shards_[t]));
+    work(*shards_.front());
+    for (std::thread& t : others) t.join();
+    order_ += static_cast<uint32_t>(blocks.size());
+    correlation_base_ += highest;
+  }
+  /// What follows in the first shard is behind all that was read.
+  void begin_rest() { first_shard().begin_piece(order_++); }
+
+ private:
+  std::vector<Shard*> shards_;
+  uint32_t order_ = 0;
+  uint32_t correlation_base_ = 0;
+};
+
+// Allocation totals are those of CUDA's own allocator, and known only where it was recorded from its first call on.
+void add_memory_totals(Trace& trace) {
+  std::map<int32_t, int64_t> allocated;
+  for (MemoryEvent& m : trace.memory) {
+    if (m.device < 0) continue;
+    int64_t& sum = allocated[m.device];
+    if (__builtin_add_overflow(sum, m.bytes, &sum)) return;
+    sum = std::max<int64_t>(sum, 0);
+    m.total_allocated = sum;
+  }
+}
+
+// One window for each stretch in which device activity was recorded: from its first row to its last.
+void split_windows(const Intervals& recorded, Trace& trace) {
+  if (recorded.size() < 2) return;
+  std::vector<Interval> parts(recorded.size(), Interval{INT64_MAX, INT64_MIN});
+  const auto see = [&](Interval row) {
+    const auto after = std::upper_bound(recorded.begin() + 1, recorded.end(), row.start,
+                                        [](int64_t t, const Interval& w) { return t < w.start; });
+    Interval& part = parts[static_cast<size_t>(after - recorded.begin()) - 1];
+    part = {std::min(part.start, row.start), std::max(part.end, row.end)};
+  };
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) see(trace.activity.interval(ActivityId(i)));
+  for (uint32_t i = 0; i < trace.host.size(); ++i) see(trace.host.interval(HostId(i)));
+  trace.windows.clear();
+  for (const Interval& part : parts)
+    if (part.start <= part.end) trace.windows.push_back(part);
+  for (size_t i = 0; i + 1 < trace.windows.size(); ++i)
+    trace.windows[i].end = std::min(trace.windows[i].end, trace.windows[i + 1].start);
+}
+
+void place_in_time(std::deque<Process>& processes, Trace& trace) {
+  int64_t origin = INT64_MAX;
+  const RecordingClock* clock = nullptr;
+  for (const Process& p : processes) {
+    origin = std::min(origin, first_host_time(p));
+    if (clock == nullptr && p.clock.known()) clock = &p.clock;
+  }
+  if (origin == INT64_MAX) origin = clock != nullptr ? clock->first_host_ns() : 0;
+  const int64_t base = clock != nullptr ? clock->unix_less_host_ns() + origin : 0;
+  trace.base_time_ns = base >= 0 && base < kLatest ? base : 0;
+  for (Process& p : processes) p.place.origin_ns = origin;
+}
+
+Result<Trace> read(const std::string& path, const ImportOptions& options) {
+  auto file = open_recording(path);
+  if (!file) return file.error();
+  if (options.progress) options.progress(file->file_bytes, file->file_bytes);
+  if (file->rows == 0) return empty_recording(*file);
+  RankRecording one;
+  (file->of_host() ? one.host_files : one.processes).push_back(&*file);
+  Trace trace = recorded_trace(one, options);
+  for (TraceIssue& issue : recording_issues(*file)) trace.issues.push_back(std::move(issue));
+  return trace;
+}
+
+}  // namespace
+
+Trace recorded_trace(const RankRecording& recording, const ImportOptions& options) {
+  std::deque<Process> processes;
+  for (const RecordingFile* file : recording.processes) processes.emplace_back(*file);
+  for (const RecordingFile* file : recording.host_files) processes.emplace_back(*file);
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int threads = std::clamp(options.threads > 0 ? options.threads : cores, 1, 8);
+  TraceBuilder builder;
+  Trace& header = builder.header();
+  header.recorded = true;
+  place_in_time(processes, header);
+  number_devices(processes, header);
+  describe(processes, header);
+  Intervals windows;
+  bool from_start = false;
+  int64_t context_base = 0;
+  for (Process& p : processes) {
+    p.place.context_base = context_base++ << 32;
+    if (p.file.device_rows == 0) continue;
+    windows = unite(windows, merged(windows_of(p)));
+    from_start |= !p.file.windows.empty() && p.file.strings[p.file.windows.front().reason] == "start";
+  }
+  Decoder decoder(builder, threads);
+  for (Process& p : processes) decoder.read(p);
+  decoder.begin_rest();
+  for (const Process& p : processes) {
+    Shard& shard = decoder.first_shard();
+    add_ranges(p.place, windows, shard);
+    add_collectives(p.place, windows, shard);
+    add_thread_samples(p.place, p.file.of_host() ? recording.pids : std::set<std::string>{}, shard);
+  }
+  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  Trace trace = builder.finish(threads);
+  if (from_start && windows.size() == 1) add_memory_totals(trace);
+  match_collectives_in_order(trace);
+  split_windows(windows, trace);
+  const auto say = [&](TraceIssueKind kind, const char* text) {
+    if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
+      trace.issues.push_back({kind, it->second, text + std::to_string(it->second)});
+  };
+  say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: ");
+  say(TraceIssueKind::kOutOfRange, "records left out because their time is out of range: ");
+  say(TraceIssueKind::kDamaged, "chunks of rows left out because their content is damaged: ");
+  return trace;
+}
+
+namespace {
+bool sniff(std::string_view head) { return is_recording(head); }
+}  // namespace
+
+const Importer kRecording = {
+    "recording", "recording", "profgpu's own recording (profgpu run --trace), a file or a folder",
+    "node1-rank0-4711.pgt, node1-rank0-4711.pgt.zst", sniff, read};
+
+}  // namespace profgpu

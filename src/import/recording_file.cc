@@ -1,0 +1,165 @@
+#include "import/recording_file.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/decimal.h"
+#include "base/text_source.h"
+
+namespace profgpu {
+namespace {
+
+using namespace wire;
+
+Result<std::string> whole_file(const std::string& path, RecordingFile& file) {
+  auto opened = open_text(path);
+  if (!opened) return opened.error();
+  TextSource& source = **opened;
+  std::string bytes;
+  size_t room = std::max<size_t>(static_cast<size_t>(source.file_bytes()) + 1, 1 << 16);
+  while (source.end() == TextSource::End::kOpen) {
+    const size_t before = bytes.size();
+    bytes.resize(before + room);
+    bytes.resize(before + source.read(bytes.data() + before, room));
+    room = std::max<size_t>(bytes.size(), 1 << 16);
+  }
+  if (source.end() == TextSource::End::kUnreadable && bytes.empty()) return Error{path + ": " + source.problem()};
+  if (source.end() != TextSource::End::kComplete) file.cut_off = source.problem();
+  file.file_bytes = source.file_bytes();
+  return bytes;
+}
+
+Status check_state(const std::string& path, const ChunkReader& reader, size_t size) {
+  switch (reader.state()) {
+    case FileState::kReadable: return ok();
+    case FileState::kCut:
+      return Error{path + ": ends within the header of a recording, after " + std::to_string(size) + " bytes",
+                   "the recorded process was stopped as it began, or the disk was full; record again"};
+    case FileState::kTextConverted:
+      return Error{path + ": a recording that was copied as text: its line ends are changed and its content with them",
+                   "copy it again as binary data"};
+    case FileState::kNewer:
+      return Error{path + ": a recording of format version " + std::to_string(reader.version()) +
+                       "; this profgpu reads up to version " + std::to_string(kFormatVersion),
+                   "use the profgpu that recorded it, or a newer one"};
+    case FileState::kNotARecording: break;
+  }
+  return Error{path + ": not a recording"};
+}
+
+template <class Row>
+bool append(const ChunkView& chunk, std::vector<Row>& rows) {
+  const size_t before = rows.size();
+  rows.resize(before + chunk.rows());
+  if (read_rows(chunk, rows.data() + before)) return true;
+  rows.resize(before);
+  return false;
+}
+
+template <class Row>
+bool put_by_id(const ChunkView& chunk, ById<Row>& table, size_t most) {
+  std::vector<Row> rows;
+  if (!append(chunk, rows)) return false;
+  for (const Row& row : rows) table.put(row.id, row, most);
+  return true;
+}
+
+class FileReader {
+ public:
+  explicit FileReader(RecordingFile& file) : file_(file) {}
+
+  bool take(const ChunkView& chunk) {
+    // A name, thread or queue takes a byte at least, so numbers cannot be larger than the file.
+    const size_t most = file_.bytes.size();
+    switch (chunk.kind) {
+      case ChunkKind::kEnd: return file_.ended = true;
+      case ChunkKind::kStrings:
+        return read_strings(chunk, [&](uint32_t id, const char* text, size_t size) {
+          file_.strings.put(id, std::string_view(text, size), most);
+        });
+      case ChunkKind::kProperties: return take_properties(chunk);
+      case ChunkKind::kClockSyncs: return append(chunk, file_.syncs);
+      case ChunkKind::kThreads: return put_by_id(chunk, file_.threads, most);
+      case ChunkKind::kQueues: return put_by_id(chunk, file_.queues, most);
+      case ChunkKind::kLaunchShapes: return put_by_id(chunk, file_.shapes, most);
+      case ChunkKind::kDevices: return append(chunk, file_.devices);
+      case ChunkKind::kRangeEvents: return count(chunk), append(chunk, file_.range_events);
+      case ChunkKind::kCollectives: return count(chunk), append(chunk, file_.collectives);
+      case ChunkKind::kThreadSamples: return count(chunk), append(chunk, file_.thread_samples);
+      case ChunkKind::kDrops: return append(chunk, file_.drops);
+      case ChunkKind::kWindows: return append(chunk, file_.windows);
+      case ChunkKind::kNotes: return append(chunk, file_.notes);
+      case ChunkKind::kKernels:
+      case ChunkKind::kCopies:
+      case ChunkKind::kSets:
+      case ChunkKind::kGraphLaunches: file_.device_rows += chunk.rows(); [[fallthrough]];
+      case ChunkKind::kCalls:
+      case ChunkKind::kSyncs:
+      case ChunkKind::kOverheads:
+      case ChunkKind::kAllocations:
+        file_.blocks.push_back({chunk, file_.syncs.size()});
+        [[fallthrough]];
+      case ChunkKind::kExternalIds: return count(chunk), true;
+    }
+    ++file_.unknown_chunks;
+    return true;
+  }
+
+ private:
+  void count(const ChunkView& chunk) { file_.rows += chunk.rows(); }
+  bool take_properties(const ChunkView& chunk) {
+    std::vector<Property> rows;
+    if (!append(chunk, rows)) return false;
+    for (const Property& p : rows)
+      if (p.key != 0) file_.properties[std::string(file_.strings[p.key])] = file_.strings[p.value];
+    return true;
+  }
+
+  RecordingFile& file_;
+};
+
+}  // namespace
+
+std::string RecordingFile::property(const std::string& key) const {
+  const auto it = properties.find(key);
+  return it == properties.end() ? std::string() : it->second;
+}
+
+int64_t RecordingFile::number(const std::string& key) const {
+  const auto value = whole_number(property(key));
+  return value && *value >= 0 ? *value : -1;
+}
+
+bool RecordingFile::of_host() const {
+  return property("mode") == "host" || std::string_view(path).ends_with("-host.pgt");
+}
+
+std::string RecordingFile::pid() const {
+  const int64_t pid = number("pid");
+  return pid < 0 ? "0" : std::to_string(pid);
+}
+
+bool is_recording(std::string_view head) {
+  return head.size() >= 4 && std::equal(kFileMagic, kFileMagic + 4, head.begin(),
+                                        [](unsigned char a, char b) { return a == static_cast<unsigned char>(b); });
+}
+
+Result<RecordingFile> open_recording(const std::string& path) {
+  RecordingFile file;
+  file.path = path;
+  auto bytes = whole_file(path, file);
+  if (!bytes) return bytes.error();
+  // Views of it must stay where they are when the file moves: short strings do not, so it is never short.
+  file.bytes = *std::move(bytes);
+  file.bytes.reserve(64);
+  ChunkReader reader(file.bytes.data(), file.bytes.size());
+  if (Status status = check_state(path, reader, file.bytes.size()); !status) return status.error();
+  FileReader rows(file);
+  for (ChunkView chunk; reader.next(chunk);) file.bad_chunks += !rows.take(chunk);
+  file.damaged_places = reader.damaged_places();
+  file.damaged_bytes = reader.damaged_bytes();
+  file.torn_bytes = reader.torn_bytes();
+  return file;
+}
+
+}  // namespace profgpu

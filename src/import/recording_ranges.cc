@@ -1,0 +1,257 @@
+#include "import/recording_ranges.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "trace/intervals.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kPhaseDomain = "profgpu";
+
+/// Writes ranges, cut to the windows in which the device was recorded.
+class RangeWriter {
+ public:
+  RangeWriter(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard)
+      : place_(place), windows_(windows), shard_(shard), threads_(*place.file, shard) {}
+
+  /// True if a row was added; it is the shard's last.
+  bool add(std::string_view name, Interval range, uint32_t thread) {
+    if (!windows_.empty()) {
+      const size_t w = first_ending_after(windows_, range.start);
+      if (w == windows_.size() || (windows_[w].start > range.start && windows_[w].start >= range.end)) return false;
+      range = {std::max(range.start, windows_[w].start), std::min(range.end, windows_[w].end)};
+    }
+    return add_whole(name, range, thread);
+  }
+  /// A step counts if it was recorded but for what opening the window took.
+  void add_step(uint64_t number, Interval range, uint32_t thread) {
+    constexpr int64_t kRecordedPct = 90;
+    if (!windows_.empty() && overlap_length(windows_, range) * 100 < range.length() * kRecordedPct) return;
+    add_whole("ProfilerStep#" + std::to_string(number), range, thread);
+  }
+
+ private:
+  bool add_whole(std::string_view name, Interval range, uint32_t thread) {
+    if (range.end < range.start || range.length() >= kLongestNs) return false;
+    HostRow row;
+    row.start_ns = range.start;
+    row.duration_ns = range.length();
+    row.name = shard_.strings.intern(name);
+    row.kind = HostKind::kAnnotation;
+    row.thread = static_cast<uint16_t>(threads_(thread));
+    shard_.host.push_back(row);
+    return true;
+  }
+
+  const ProcessPlace& place_;
+  const std::vector<Interval>& windows_;
+  Shard& shard_;
+  ThreadsOfShard threads_;
+};
+
+/// The ranges that are open on a process's threads, from one event to the next in order of time.
+class OpenRanges {
+ public:
+  OpenRanges(const RecordingFile& file, RangeWriter& writer) : file_(file), writer_(writer) {}
+
+  void take(const wire::RangeEvent& e, int64_t time) {
+    last_ = std::max(last_, time);
+    OfThread& thread = threads_[e.thread];
+    if (!thread.step_known && file_.strings[e.domain] == kPhaseDomain && e.op != wire::RangeOp::kStep)
+      thread.step_start = time, thread.step_known = true;
+    switch (e.op) {
+      case wire::RangeOp::kPush: thread.stack.push_back({e.domain, e.name, time}); break;
+      case wire::RangeOp::kPop: pop(thread, e, time); break;
+      case wire::RangeOp::kStart: started_[e.range] = {{e.domain, e.name, time}, e.thread}; break;
+      case wire::RangeOp::kEnd:
+        if (const auto it = started_.find(e.range); it != started_.end()) {
+          close(it->second.first, time, it->second.second);
+          started_.erase(it);
+        }
+        break;
+      case wire::RangeOp::kMark: close({e.domain, e.name, time}, time, e.thread); break;
+      case wire::RangeOp::kStep:
+        if (thread.step_known) writer_.add_step(e.payload, {thread.step_start, time}, e.thread);
+        thread.step_start = time, thread.step_known = true;
+        break;
+    }
+  }
+  /// What is open at the end of the recording ends with it.
+  void finish(int64_t end) {
+    end = std::max(end, last_);
+    for (const auto& [id, thread] : threads_)
+      for (const Open& open : thread.stack) close(open, end, id);
+    for (const auto& [id, started] : started_) close(started.first, end, started.second);
+  }
+
+ private:
+  struct Open {
+    uint32_t domain, name;
+    int64_t start;
+  };
+  struct OfThread {
+    std::vector<Open> stack;
+    int64_t step_start = 0;
+    bool step_known = false;   // a step, or the first phase of the first one, has begun
+  };
+
+  void pop(OfThread& thread, const wire::RangeEvent& e, int64_t time) {
+    for (size_t i = thread.stack.size(); i-- > 0;) {
+      if (thread.stack[i].domain != e.domain) continue;
+      close(thread.stack[i], time, e.thread);
+      thread.stack.erase(thread.stack.begin() + static_cast<int64_t>(i));
+      return;
+    }
+  }
+  void close(const Open& open, int64_t end, uint32_t thread) {
+    const std::string_view domain = file_.strings[open.domain], name = file_.strings[open.name];
+    if (domain == kPhaseDomain)   // "checkpoint" alone would also be activation checkpointing
+      writer_.add(name == "checkpoint" ? "save_checkpoint" : name, {open.start, end}, thread);
+    else if (domain.empty())
+      writer_.add(name, {open.start, end}, thread);
+    else
+      writer_.add(std::string(domain) + ": " + std::string(name), {open.start, end}, thread);
+  }
+
+  const RecordingFile& file_;
+  RangeWriter& writer_;
+  std::unordered_map<uint32_t, OfThread> threads_;
+  std::unordered_map<uint64_t, std::pair<Open, uint32_t>> started_;
+  int64_t last_ = INT64_MIN;
+};
+
+int64_t last_host_time(const ProcessPlace& place) {
+  int64_t last = INT64_MIN;
+  for (const RecordingFile::Block& block : place.file->blocks) {
+    wire::BodyHeader header;
+    __builtin_memcpy(&header, block.chunk.body, sizeof header);
+    if (header.last_ns > -RecordingClock::kLatest && header.last_ns < RecordingClock::kLatest)
+      last = std::max(last, place.time(place.clock->host_ns(header.last_ns, block.syncs_before)));
+  }
+  for (const wire::ClockSync& s : place.file->syncs) last = std::max(last, place.time(s.host_ns));
+  return last;
+}
+
+// "float32" of NCCL's "ncclFloat32".
+std::string_view plain_type(std::string_view type) {
+  if (type.starts_with("nccl")) type.remove_prefix(4);
+  return type;
+}
+
+Collective collective_of(const wire::CollectiveRow& row, const RecordingFile& file, Shard& shard) {
+  Collective c;
+  const std::string_view function = file.strings[row.function];
+  c.name = shard.strings.intern(function);
+  c.dtype = shard.strings.intern(plain_type(file.strings[row.data_type]));
+  // Communicators may share a name; NCCL's hash tells them apart, and is the same on all ranks.
+  std::string group(file.strings[row.communicator_name]);
+  if (!group.empty()) group += ' ';
+  c.group = shard.strings.intern(group + fmt::format("{:x}", row.communicator));
+  c.group_size = static_cast<int32_t>(std::min<uint32_t>(row.ranks, INT32_MAX));
+  c.sequence = row.sequence <= INT64_MAX ? static_cast<int64_t>(row.sequence) : -1;
+  // NCCL's count is what one rank gives or takes; the larger side of these is a part for each rank.
+  const auto count = row.count <= INT64_MAX ? static_cast<int64_t>(row.count) : int64_t{-1};
+  int64_t all = -1;
+  if (count < 0 || __builtin_mul_overflow(count, std::max<int64_t>(c.group_size, 1), &all)) all = -1;
+  const bool takes_all = function == "AllGather" || function == "AlltoAll" || function == "Gather";
+  const bool gives_all = function == "ReduceScatter" || function == "AlltoAll" || function == "Scatter";
+  c.in_elements = function == "Recv" ? -1 : gives_all ? all : count;
+  c.out_elements = function == "Send" ? -1 : takes_all ? all : count;
+  const bool pair = function == "Send" || function == "Recv";
+  if (pair) c.sequence = -1;
+  return c;
+}
+
+bool may_be(std::string_view kernel, std::string_view function) {
+  if (kernel.find("Generic") != kernel.npos) return true;
+  if (function == "Send" || function == "Recv") return kernel.find("SendRecv") != kernel.npos;
+  return !function.empty() && kernel.find(function) != kernel.npos;
+}
+
+}  // namespace
+
+void add_ranges(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard) {
+  std::vector<wire::RangeEvent> events = place.file->range_events;
+  std::stable_sort(events.begin(), events.end(),
+                   [](const wire::RangeEvent& a, const wire::RangeEvent& b) { return a.time_ns < b.time_ns; });
+  RangeWriter writer(place, windows, shard);
+  OpenRanges ranges(*place.file, writer);
+  for (const wire::RangeEvent& e : events) {
+    const int64_t time = place.time(e.time_ns);
+    if (time == INT64_MIN) {
+      ++shard.issues[TraceIssueKind::kOutOfRange];
+    } else {
+      ranges.take(e, time);
+    }
+  }
+  ranges.finish(last_host_time(place));
+  shard.events += static_cast<int64_t>(events.size());
+}
+
+void add_collectives(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard) {
+  RangeWriter writer(place, windows, shard);
+  for (const wire::CollectiveRow& row : place.file->collectives) {
+    ++shard.events;
+    const int64_t start = place.time(row.start_ns);
+    if (start == INT64_MIN || row.duration_ns < 0 || row.duration_ns >= kLongestNs) {
+      ++shard.issues[start == INT64_MIN ? TraceIssueKind::kOutOfRange : TraceIssueKind::kNegativeDuration];
+      continue;
+    }
+    const std::string name = "nccl:" + std::string(place.file->strings[row.function]);
+    if (!writer.add(name, {start, start + row.duration_ns}, row.thread)) continue;
+    shard.host_collectives.emplace_back(shard.host.size() - 1, static_cast<uint32_t>(shard.collectives.size()));
+    shard.collectives.push_back(collective_of(row, *place.file, shard));
+  }
+}
+
+void add_thread_samples(const ProcessPlace& place, const std::set<std::string>& pids, Shard& shard) {
+  ThreadsOfShard threads(*place.file, shard);
+  for (const wire::ThreadSample& s : place.file->thread_samples) {
+    if (!pids.empty() && !pids.contains(std::to_string(place.file->threads[s.thread].pid))) continue;
+    ++shard.events;
+    const int64_t time = place.time(s.time_ns);
+    if (time == INT64_MIN) {
+      ++shard.issues[TraceIssueKind::kOutOfRange];
+      continue;
+    }
+    shard.thread_samples.push_back(
+        {time, ThreadId(threads(s.thread)), static_cast<char>(s.state), s.system_call, s.user_ns,
+         s.system_ns, s.waited_ns});
+  }
+}
+
+void match_collectives_in_order(Trace& trace) {
+  std::vector<Collective*> calls;
+  for (Collective& c : trace.collectives) {
+    if (c.activity.valid()) return;
+    if (c.host.valid()) calls.push_back(&c);
+  }
+  std::sort(calls.begin(), calls.end(), [&](const Collective* a, const Collective* b) {
+    const auto time = [&](const Collective* c) { return std::pair(trace.host.start_ns[c->host.value], c->host); };
+    return time(a) < time(b);
+  });
+  std::vector<bool> taken(trace.activity.size());
+  std::map<std::pair<StringId, StringId>, uint32_t> next;   // by operation and communicator: where to look on
+  for (Collective* c : calls) {
+    const std::string_view function = trace.strings[c->name];
+    const int64_t enqueued = trace.host.start_ns[c->host.value];
+    uint32_t& at = next[{c->name, c->group}];
+    const auto fits = [&](uint32_t i) {
+      const std::string_view kernel = trace.name(ActivityId(i));
+      return !taken[i] && trace.activity.start_ns[i] >= enqueued && kernel.starts_with("nccl") &&
+             may_be(kernel, function);
+    };
+    while (at < trace.activity.size() && !fits(at)) ++at;
+    if (at == trace.activity.size()) continue;
+    taken[at] = true;
+    c->activity = ActivityId(at);
+  }
+}
+
+}  // namespace profgpu

@@ -1,0 +1,150 @@
+#include "inject/recorder.h"
+
+#include <string.h>
+
+#include "inject/core.h"
+
+namespace profgpu::inject {
+namespace {
+
+// The caller's number, under the recorder's generation: in a forked child it is another thread. Zero-initialised and of
+// fixed place (initial-exec), so that a signal handler may use it.
+__thread uint64_t this_thread;
+
+template <class Row, uint32_t kRows>
+void put(Ring<Row, kRows>& ring, const Row& row, wire::ChunkKind of) {
+  bool wake = false;
+  if (!ring.put(row, wake)) drop(of, wire::DropReason::kRecorderFull, 1);
+  if (wake) wake_recorder();
+}
+
+void remark(wire::ChunkKind kind, uint8_t detail, const char* text) {
+  if (Core* const core = recording_core(); core != nullptr)
+    put(core->remarks, Remark{host_now(), kind, detail, intern(text)}, kind);
+}
+
+}  // namespace
+
+bool recording() { return recording_core() != nullptr; }
+
+const Options& options() { return the_core.load(std::memory_order_acquire)->options; }
+
+uint32_t recorder_generation() {
+  Core* const core = recording_core();
+  return core != nullptr ? core->generation : 0;
+}
+
+int64_t host_now() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+uint32_t intern(const char* text, size_t length) {
+  Core* const core = the_core.load(std::memory_order_acquire);
+  const bool is_started = core != nullptr && core->phase.load(std::memory_order_acquire) != Phase::kOff;
+  return is_started ? core->names.intern(text, length) : 0;
+}
+
+uint32_t intern(const char* text) { return text != nullptr ? intern(text, strnlen(text, kMaxNameBytes)) : 0; }
+
+// While the recorder ends, too: the last device rows come then.
+uint32_t thread_id(uint32_t tid) {
+  Core* const core = the_core.load(std::memory_order_acquire);
+  const Phase phase = core != nullptr ? core->phase.load(std::memory_order_acquire) : Phase::kOff;
+  return phase == Phase::kRecording || phase == Phase::kEnding ? core->threads.id(core->pid, tid, core->names) : 0;
+}
+
+uint32_t thread_id() {
+  Core* const core = recording_core();
+  if (core == nullptr) return 0;
+  const uint64_t known = this_thread;
+  if (known >> 32 == core->generation) return static_cast<uint32_t>(known);
+  const uint32_t id = core->threads.own_id(core->pid, core->names);
+  this_thread = uint64_t{core->generation} << 32 | id;
+  return id;
+}
+
+void name_thread(uint32_t tid, uint32_t name) {
+  if (Core* const core = recording_core(); core != nullptr) core->threads.rename(core->pid, tid, name, core->names);
+}
+
+void post(const wire::RangeEvent& row) {
+  Core* const core = recording_core();
+  if (core == nullptr) return;
+  put(core->ranges, row, wire::ChunkKind::kRangeEvents);
+  if (core->options.window == WindowKind::kRange || row.op == wire::RangeOp::kStep) follow_range(*core, row);
+}
+
+void post(const wire::CollectiveRow& row) {
+  if (Core* const core = recording_core(); core != nullptr)
+    put(core->collectives, row, wire::ChunkKind::kCollectives);
+}
+
+void note(wire::Severity severity, const char* text) {
+  remark(wire::ChunkKind::kNotes, static_cast<uint8_t>(severity), text);
+}
+
+void window(wire::WindowEvent event, const char* reason) {
+  remark(wire::ChunkKind::kWindows, static_cast<uint8_t>(event), reason);
+}
+
+void drop(wire::ChunkKind of, wire::DropReason reason, uint64_t count) {
+  Core* const core = the_core.load(std::memory_order_acquire);
+  if (core == nullptr) return;
+  core->drops[static_cast<uint16_t>(of) % 64][static_cast<uint8_t>(reason) % 8].fetch_add(count,
+                                                                                          std::memory_order_relaxed);
+}
+
+void property(const char* key, const char* value) {
+  Core* const core = the_core.load(std::memory_order_acquire);
+  if (core == nullptr) return;
+  const wire::Property row{intern(key), intern(value)};
+  if (row.key != 0 && !core->properties.add(row))
+    drop(wire::ChunkKind::kProperties, wire::DropReason::kRecorderFull, 1);
+}
+
+void set_state(wire::RecorderState state, const char* reason) {
+  Core* const core = the_core.load(std::memory_order_acquire);
+  if (core == nullptr) return;
+  core->state_reason.store(intern(reason), std::memory_order_release);
+  core->state.store(static_cast<uint32_t>(state), std::memory_order_relaxed);
+}
+
+// Without a recorder there is nothing to hold; append() and the others find none either.
+Collecting::Collecting() {
+  if (Core* const core = the_core.load(std::memory_order_acquire); core != nullptr) core->device.lock.lock();
+}
+Collecting::~Collecting() {
+  if (Core* const core = the_core.load(std::memory_order_acquire); core != nullptr) core->device.lock.unlock();
+}
+
+template <class Row>
+void append(const Collecting&, const Row& row) {
+  if (Core* const core = the_core.load(std::memory_order_relaxed); core != nullptr) core->device.append(row);
+}
+template void append(const Collecting&, const wire::Kernel&);
+template void append(const Collecting&, const wire::Copy&);
+template void append(const Collecting&, const wire::Set&);
+template void append(const Collecting&, const wire::Call&);
+template void append(const Collecting&, const wire::Sync&);
+template void append(const Collecting&, const wire::Overhead&);
+template void append(const Collecting&, const wire::Allocation&);
+template void append(const Collecting&, const wire::GraphLaunch&);
+template void append(const Collecting&, const wire::ExternalId&);
+
+uint32_t queue_id(const Collecting&, uint32_t device, uint32_t context, uint32_t stream) {
+  Core* const core = the_core.load(std::memory_order_relaxed);
+  return core != nullptr ? core->device.queue_id(device, context, stream) : 0;
+}
+
+uint32_t shape_id(const Collecting&, const wire::LaunchShape& shape) {
+  Core* const core = the_core.load(std::memory_order_relaxed);
+  return core != nullptr ? core->device.shape_id(shape) : 0;
+}
+
+void add_device(const Collecting&, const wire::DeviceRow& row) {
+  if (Core* const core = the_core.load(std::memory_order_relaxed); core != nullptr) core->device.devices.add(row);
+}
+
+}  // namespace profgpu::inject

@@ -1,0 +1,187 @@
+#include "live/host_recording.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/version.h"
+#include "wire/chunk_writer.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kShortestInterval_ns = 50'000'000, kLongestInterval_ns = 10'000'000'000;
+// Looks at threads may take one part of a core in so many, and looks for new threads the same.
+constexpr int64_t kShareOfCore = 100;
+constexpr int64_t kFlush_ns = 1'000'000'000, kSync_ns = 10'000'000'000;
+constexpr size_t kMostSamplesKept = 16'384;
+constexpr size_t kMostNames = 65'536;
+
+// Does something again and again: the dearer it is, the more rarely.
+struct Pace {
+  int64_t due_ns = 0, interval_ns = kShortestInterval_ns;
+
+  template <class F>
+  void when_due(F work) {
+    if (monotonic_ns() < due_ns) return;
+    const int64_t before_ns = thread_cpu_ns();
+    work();
+    interval_ns = std::clamp((thread_cpu_ns() - before_ns) * kShareOfCore, kShortestInterval_ns, kLongestInterval_ns);
+    due_ns = monotonic_ns() + interval_ns;
+  }
+};
+
+}  // namespace
+
+HostRecording::HostRecording(int fd, std::string path) : fd_(fd), path_(std::move(path)), watch_(::getpid()) {}
+
+Result<std::unique_ptr<HostRecording>> HostRecording::open(const std::string& path, const std::string& host) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0) return Error{path + ": cannot be written: " + std::strerror(errno)};
+  std::unique_ptr<HostRecording> out(new HostRecording(fd, path));
+  wire::FileHeader header{};
+  std::copy(std::begin(wire::kFileMagic), std::end(wire::kFileMagic), header.magic);
+  header.version = wire::kFormatVersion;
+  out->write(std::string(reinterpret_cast<const char*>(&header), sizeof header));
+  std::vector<wire::Property> properties;
+  for (const auto& [key, value] : {std::pair<std::string, std::string>{"mode", "host"},
+                                   {"host", host},
+                                   {"pid", std::to_string(::getpid())},
+                                   {"started_unix_ns", std::to_string(unix_ns())},
+                                   {"library_version", kVersion}})
+    properties.push_back({out->name_id(key), out->name_id(value)});
+  out->flush(false);
+  std::string bytes;
+  out->append_rows(properties, bytes);
+  out->write(bytes);
+  if (!out->statistics_.problem.empty()) return Error{out->statistics_.problem};
+  return out;
+}
+
+HostRecording::~HostRecording() {
+  if (thread_.joinable()) stop();
+  ::close(fd_);
+}
+
+void HostRecording::start() {
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "host samples");
+    run();
+  });
+}
+
+HostRecording::Statistics HostRecording::stop() {
+  {
+    const std::lock_guard held(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  statistics_.threads = static_cast<int64_t>(ids_.size());
+  return statistics_;
+}
+
+void HostRecording::run() {
+  Pace discovery, reading;
+  int64_t flush_at_ns = monotonic_ns() + kFlush_ns;
+  std::unique_lock held(mutex_);
+  while (!stopping_) {
+    held.unlock();
+    discovery.when_due([&] { watch_.discover(); });
+    reading.when_due([&] {
+      watch_.read();
+      take();
+    });
+    if (monotonic_ns() >= flush_at_ns || samples_.size() >= kMostSamplesKept) {
+      flush(false);
+      flush_at_ns = monotonic_ns() + kFlush_ns;
+    }
+    const int64_t left_ns = std::min({discovery.due_ns, reading.due_ns, flush_at_ns}) - monotonic_ns();
+    held.lock();
+    wake_.wait_for(held, std::chrono::nanoseconds(left_ns), [this] { return stopping_; });
+  }
+  flush(true);
+  statistics_.interval_ns = reading.interval_ns;
+  statistics_.cpu_ns = thread_cpu_ns();
+}
+
+uint32_t HostRecording::name_id(const std::string& name) {
+  const auto it = names_.find(name);
+  if (it != names_.end()) return it->second;
+  if (names_.size() >= kMostNames) return 0;
+  const auto id = static_cast<uint32_t>(names_.size() + 1);
+  names_.emplace(name, id);
+  new_names_.emplace_back(id, name);
+  return id;
+}
+
+void HostRecording::take() {
+  statistics_.left_out = std::max(statistics_.left_out, watch_.left_out());
+  for (WatchedThread& t : watch_.threads()) {
+    const auto [it, added] = ids_.try_emplace({t.pid, t.tid}, static_cast<uint32_t>(ids_.size() + 1));
+    if (added || t.name_is_new) new_threads_.push_back({it->second, t.pid, t.tid, name_id(t.name)});
+    samples_.push_back({t.seen_ns, it->second, static_cast<uint8_t>(t.state), t.system_call, t.user_ns, t.system_ns,
+                        t.waited_ns});
+  }
+}
+
+template <class Row>
+void HostRecording::append_rows(const std::vector<Row>& rows, std::string& out) {
+  if (rows.empty()) return;
+  const size_t before = out.size();
+  out.resize(before + wire::max_chunk_bytes<Row>(rows.size()));
+  out.resize(before + wire::put_chunk(rows.data(), rows.size(), reinterpret_cast<uint8_t*>(out.data()) + before));
+}
+
+void HostRecording::flush(bool at_end) {
+  std::string bytes;
+  if (!new_names_.empty()) {
+    std::vector<wire::StringRef> strings;
+    size_t text_bytes = 0;
+    for (const auto& [id, name] : new_names_) {
+      strings.push_back({id, static_cast<uint32_t>(name.size()), name.data()});
+      text_bytes += name.size();
+    }
+    bytes.resize(wire::max_string_chunk_bytes(strings.size(), text_bytes));
+    bytes.resize(wire::put_string_chunk(strings.data(), strings.size(), reinterpret_cast<uint8_t*>(bytes.data())));
+  }
+  append_rows(new_threads_, bytes);
+  append_rows(samples_, bytes);
+  statistics_.samples += static_cast<int64_t>(samples_.size());
+  if (const int64_t now_ns = monotonic_ns(); at_end || synced_ns_ == 0 || now_ns - synced_ns_ > kSync_ns) {
+    append_rows(std::vector<wire::ClockSync>{{now_ns, unix_ns(), 0}}, bytes);
+    synced_ns_ = now_ns;
+  }
+  if (at_end) {
+    uint8_t end[sizeof(wire::ChunkHeader)];
+    bytes.append(reinterpret_cast<const char*>(end), wire::seal_chunk(end, wire::ChunkKind::kEnd, 0));
+  }
+  new_names_.clear();
+  new_threads_.clear();
+  samples_.clear();
+  write(bytes);
+}
+
+// After the first failure nothing more: rows would refer to names that are not there.
+void HostRecording::write(const std::string& bytes) {
+  if (!statistics_.problem.empty()) return;
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      statistics_.problem = path_ + ": cannot be written: " + std::strerror(errno);
+      if (::ftruncate(fd_, size_bytes_) != 0) statistics_.problem += "; its last rows are torn";
+      return;
+    }
+    done += static_cast<size_t>(n);
+  }
+  size_bytes_ += static_cast<int64_t>(bytes.size());
+}
+
+}  // namespace profgpu

@@ -1,0 +1,157 @@
+#include "live/recording_summary.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/decimal.h"
+#include "collect/system_files.h"
+#include "wire/chunk_reader.h"
+#include "wire/rows.h"
+
+namespace profgpu {
+namespace {
+
+using namespace wire;
+
+template <class Row>
+std::vector<Row> rows_of(const ChunkView& chunk) {
+  std::vector<Row> rows(chunk.rows());
+  if (!read_rows(chunk, rows.data())) rows.clear();
+  return rows;
+}
+
+std::string reason_name(DropReason reason) {
+  switch (reason) {
+    case DropReason::kRecorderFull: return "the recorder's memory was full";
+    case DropReason::kDiskFull: return "the file could not be written";
+    case DropReason::kCupti: return "CUPTI dropped them";
+    case DropReason::kNamesFull: return "too many different names";
+  }
+  return "unknown reason";
+}
+
+class Reader {
+ public:
+  explicit Reader(RecordedProcess& process) : p_(process) {}
+
+  void take(const ChunkView& chunk) {
+    const int64_t rows = chunk.rows();
+    switch (chunk.kind) {
+      case ChunkKind::kEnd: p_.ended = true; break;
+      case ChunkKind::kStrings:
+        read_strings(chunk, [&](uint32_t id, const char* text, size_t size) { strings_[id].assign(text, size); });
+        break;
+      case ChunkKind::kProperties: take_properties(chunk); break;
+      case ChunkKind::kKernels:
+      case ChunkKind::kGraphLaunches: p_.kernels += rows; break;
+      case ChunkKind::kCopies:
+      case ChunkKind::kSets: p_.copies += rows; break;
+      case ChunkKind::kCalls: p_.calls += rows; break;
+      case ChunkKind::kCollectives: p_.collectives += rows; break;
+      case ChunkKind::kRangeEvents: take_ranges(chunk); break;
+      case ChunkKind::kWindows:
+        for (const Window& w : rows_of<Window>(chunk)) p_.windows += w.event == WindowEvent::kOpen ? 1 : 0;
+        break;
+      case ChunkKind::kDrops:
+        for (const Drop& d : rows_of<Drop>(chunk)) p_.dropped[reason_name(d.reason)] += static_cast<int64_t>(d.count);
+        break;
+      case ChunkKind::kNotes:
+        for (const Note& n : rows_of<Note>(chunk))
+          if (n.severity == Severity::kWarning) p_.notes.push_back(strings_[n.text]);
+        break;
+      default: break;
+    }
+  }
+
+ private:
+  void take_properties(const ChunkView& chunk) {
+    for (const Property& row : rows_of<Property>(chunk)) {
+      const auto n = whole_number(strings_[row.value]);
+      if (n && strings_[row.key] == "pid") p_.pid = *n;
+      if (n && strings_[row.key] == "rank") p_.rank = *n;
+      if (strings_[row.key] == "host") p_.host = strings_[row.value];
+    }
+  }
+  void take_ranges(const ChunkView& chunk) {
+    for (const RangeEvent& e : rows_of<RangeEvent>(chunk)) {
+      if (e.op == RangeOp::kPush || e.op == RangeOp::kStart) ++p_.ranges;
+      if (e.op == RangeOp::kStep) ++p_.steps;
+    }
+  }
+
+  RecordedProcess& p_;
+  std::map<uint32_t, std::string> strings_;
+};
+
+// Kinds with few rows; of the others only the number of rows is wanted.
+bool is_small(ChunkKind kind) {
+  switch (kind) {
+    case ChunkKind::kStrings:
+    case ChunkKind::kProperties:
+    case ChunkKind::kRangeEvents:
+    case ChunkKind::kWindows:
+    case ChunkKind::kDrops:
+    case ChunkKind::kNotes: return true;
+    default: return false;
+  }
+}
+
+bool read_at(int fd, int64_t offset, void* out, size_t size) {
+  return ::pread(fd, out, size, offset) == static_cast<ssize_t>(size);
+}
+
+// Reads headers, and the bodies of small kinds, up to the first that is not whole. The file may still grow.
+bool read_file(int fd, RecordedProcess& process) {
+  FileHeader header;
+  if (!read_at(fd, 0, &header, sizeof header) || ChunkReader(&header, sizeof header).state() != FileState::kReadable)
+    return false;
+  Reader reader(process);
+  std::string bytes;
+  int64_t at = sizeof header;
+  for (ChunkHeader chunk; read_at(fd, at, &chunk, sizeof chunk);) {
+    if (chunk.magic != kChunkMagic || chunk.length > kMaxBodyBytes) break;
+    const auto kind = static_cast<ChunkKind>(chunk.kind);
+    const size_t size = sizeof chunk + chunk.length;
+    // ChunkView::rows() wants no more than the body's header, and its length.
+    bytes.resize(sizeof header + (is_small(kind) ? size : std::min(size, sizeof chunk + sizeof(BodyHeader))));
+    std::memcpy(bytes.data(), &header, sizeof header);
+    if (!read_at(fd, at, bytes.data() + sizeof header, bytes.size() - sizeof header)) break;
+    const auto* body = reinterpret_cast<const uint8_t*>(bytes.data()) + sizeof header + sizeof chunk;
+    ChunkView view{kind, body, chunk.length, static_cast<size_t>(at)};
+    if (is_small(kind) && !ChunkReader(bytes.data(), bytes.size()).next(view)) break;
+    reader.take(view);
+    at += static_cast<int64_t>(size);
+  }
+  return true;
+}
+
+}  // namespace
+
+RecordingSummary summary_of_recording(const std::string& folder, const std::string& host, int64_t from_unix_ns) {
+  RecordingSummary summary;
+  for (const std::string& name : folder_names(folder)) {
+    if (!name.starts_with(host + "-") || !name.ends_with(".pgt") || name.ends_with("-host.pgt")) continue;
+    RecordedProcess process;
+    process.path = folder + "/" + name;
+    struct stat s {};
+    if (::stat(process.path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
+    if (s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec < from_unix_ns) continue;
+    process.bytes = s.st_size;
+    const int fd = ::open(process.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool is_readable = fd >= 0 && read_file(fd, process);
+    if (fd >= 0) ::close(fd);
+    if (!is_readable) {
+      summary.unreadable.push_back(process.path);
+      continue;
+    }
+    if (process.host != host) continue;
+    summary.processes.push_back(std::move(process));
+  }
+  return summary;
+}
+
+}  // namespace profgpu

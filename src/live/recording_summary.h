@@ -1,0 +1,33 @@
+// What is in the files that recorded processes wrote, in a few numbers; the recording itself is not decoded.
+//
+// Budget: 5 µs a chunk, whatever its size.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace profgpu {
+
+struct RecordedProcess {
+  std::string path;
+  std::string host;
+  int64_t bytes = 0;
+  int64_t pid = 0, rank = -1;
+  int64_t kernels = 0, copies = 0, calls = 0, ranges = 0, collectives = 0, steps = 0;
+  int64_t windows = 0;                ///< that were opened
+  std::map<std::string, int64_t> dropped;  ///< rows by reason
+  std::vector<std::string> notes;     ///< what it could not record, and why
+  bool ended = false;                 ///< in order
+};
+
+struct RecordingSummary {
+  std::vector<RecordedProcess> processes;
+  std::vector<std::string> unreadable;   ///< paths
+};
+
+/// The files of `host` in `folder` that were written to at or after `from_unix_ns`, without the one that we wrote.
+RecordingSummary summary_of_recording(const std::string& folder, const std::string& host, int64_t from_unix_ns);
+
+}  // namespace profgpu
