@@ -2,7 +2,7 @@
 // their own (HOST-host.pgt), written by a thread of ours.
 //
 // Budget: 2 % of one core, however many threads there are: the more there are, the rarer the samples. The file then
-// grows by 60 MB an hour at the most.
+// grows by 50 MB an hour at the most.
 #pragma once
 
 #include <condition_variable>

@@ -1,6 +1,6 @@
 // The threads of all processes that one process has started, at whatever distance: what the kernel says of each now.
 //
-// Budget: 4 µs for a thread that has slept since the look before, 15 µs for one that ran, on one core of 2020.
+// Budget: 10 µs for a thread that has slept since the look before, 30 µs for one that ran, on one core of 2020.
 #pragma once
 
 #include <cstdint>

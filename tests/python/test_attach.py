@@ -62,7 +62,7 @@ def recorded(folder, *words, command=LONG):
 
 def test_start_and_stop(tmp_path):
     with recorded(tmp_path / 'x', '--capture-range', 'attach') as pid:
-        assert status(pid)['state'] == 'waiting'
+        until(lambda: status(pid)['state'] == 'waiting')  # the device comes a moment after the first range
         begun = status(pid, 'start')
         assert begun['state'] == 'recording' and begun['folder'] == str(tmp_path / 'x')
         time.sleep(1)
