@@ -35,7 +35,9 @@ TEST(Decimal, NumbersOfEveryLength) {
     EXPECT_EQ(whole_number(text), value) << text;
     EXPECT_EQ(whole_number("-" + text), -value) << text;
     EXPECT_EQ(scaled_decimal(text + ".25", 1), value * 10 + 3) << text;
-    if (digits < 16) EXPECT_EQ(nanoseconds_from_micros(text + ".375"), value * 1000 + 375) << text;
+    if (digits < 16) {
+      EXPECT_EQ(nanoseconds_from_micros(text + ".375"), value * 1000 + 375) << text;
+    }
     for (const char stray : {'/', ':', 'x', ' '}) {
       std::string damaged = text;
       damaged[damaged.size() / 2] = stray;

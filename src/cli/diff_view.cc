@@ -87,10 +87,11 @@ void add_row(DiffTable& t, std::vector<Cell> first, std::vector<Cell> rest) {
   t.rows.push_back(std::move(first));
 }
 
-// The largest changes; what hardly changed is left out.
+// The largest changes; what did not change at all is not worth a line.
 template <class Rows, class Add>
 void fill(DiffTable& t, const Rows& rows, int top, Add add) {
   for (const auto& row : rows) {
+    if (row.delta_ns() == 0) continue;
     if (top > 0 && t.rows.size() >= static_cast<size_t>(top)) {
       ++t.left_out;
       continue;
@@ -106,6 +107,7 @@ DiffTable waterfall_table(const Comparison& c, int top) {
     add_row(t, {{words(r.phase)}, {words(r.state)}},
             time_cells(static_cast<double>(r.before_ns), static_cast<double>(r.after_ns), true));
   });
+  if (t.rows.empty()) return t;
   add_row(t, {{"all of the step", Style::kStrong}, {""}},
           time_cells(static_cast<double>(c.before_step_ns), static_cast<double>(c.after_step_ns), true));
   return t;

@@ -71,13 +71,11 @@ std::optional<std::string> unpacked(const std::string& bytes) {
 }
 
 constexpr const char* kMake =
-    "BEGIN IMMEDIATE;"
     "CREATE TABLE IF NOT EXISTS runs(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, saved_unix_ns INTEGER NOT NULL,"
     " path TEXT, host TEXT, commit_id TEXT, step_mean_ns INTEGER, steps INTEGER, peak_memory_bytes INTEGER,"
     " document BLOB NOT NULL);"
     "CREATE INDEX IF NOT EXISTS runs_by_name ON runs(name, id);"
-    "PRAGMA application_id = 1885827189; PRAGMA user_version = 1;"
-    "COMMIT;";
+    "PRAGMA application_id = 1885827189; PRAGMA user_version = 1;";
 static_assert(kApplication == 1885827189 && kVersion == 1);
 
 }  // namespace
@@ -93,6 +91,15 @@ Error History::failure(const std::string& doing) const {
 }
 
 Status History::check_or_make() {
+  // Under the write lock, so that nobody sees a file that another job is making.
+  if (::sqlite3_exec(db_.get(), "BEGIN IMMEDIATE", nullptr, nullptr, nullptr) != SQLITE_OK) return failure("opened");
+  Status status = check_or_make_locked();
+  if (::sqlite3_exec(db_.get(), status ? "COMMIT" : "ROLLBACK", nullptr, nullptr, nullptr) != SQLITE_OK && status)
+    return failure("made");
+  return status;
+}
+
+Status History::check_or_make_locked() {
   int application = 0, version = 0, tables = 0;
   for (const auto& [sql, to] : {std::pair{"PRAGMA application_id", &application}, {"PRAGMA user_version", &version},
                                 {"SELECT count(*) FROM sqlite_master", &tables}}) {

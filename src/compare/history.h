@@ -41,6 +41,7 @@ class History {
   History(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
   [[nodiscard]] Error failure(const std::string& doing) const;
   Status check_or_make();
+  Status check_or_make_locked();
 
   std::unique_ptr<sqlite3, Close> db_;
   std::string path_;

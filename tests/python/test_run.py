@@ -198,9 +198,14 @@ while True: time.sleep(0.05)
 '''
 
 
+def heeds_hangups():
+    """Whatever started the tests (nohup, say)."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def test_signals_are_passed_on_once():
     process = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '--', PYTHON, '-c', LISTENER], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+                               stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=heeds_hangups)
     assert process.stdout.readline() == b'ready\n'
     for s in ('SIGUSR1', 'SIGUSR2', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGWINCH', 'SIGCONT', 'SIGTERM'):
         process.send_signal(getattr(signal, s))
@@ -329,8 +334,9 @@ def test_a_command_stopped_from_outside_does_not_stop_us(tmp_path):
 
 
 def test_stopping_us_stops_the_command_too():
+    # In a group of its own: the kernel stops no group whose parents are all outside its session.
     process = subprocess.Popen([PROGRAM, 'run', '-q', '--backend', 'none', '--', 'sh', '-c', 'echo $$; exec sleep 1'],
-                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=os.setpgrp)
     child = int(process.stdout.readline())
     process.send_signal(signal.SIGTSTP)
     eventually(lambda: state_of(child) == 'T' and state_of(process.pid) == 'T')

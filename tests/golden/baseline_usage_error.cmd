@@ -1,0 +1,1 @@
+"$PROFGPU" baseline keep main

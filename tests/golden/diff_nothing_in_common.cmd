@@ -1,0 +1,1 @@
+"$PROFGPU" diff examples/resnet-demo.json.gz examples/replay.jsonl

@@ -1,0 +1,1 @@
+"$PROFGPU" history --file no-such-history.sqlite
