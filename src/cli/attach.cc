@@ -149,9 +149,10 @@ const Command kAttach{
                   .value = "FOLDER",
                   .help = "move the trace there (default: leave it below /tmp)",
                   .takes_path = true}}}},
-    .examples = {{"profgpu run --trace --capture-range attach -- python train.py &", "recorded, but not yet its device"},
-                 {"profgpu attach 4711 start && sleep 10 && profgpu attach 4711 stop", "ten seconds of it"},
+    .examples = {{"profgpu attach 4711 start && sleep 10 && profgpu attach 4711 stop", "ten seconds of it"},
                  {"profgpu attach 4711", "state, rows, steps, what is missing"},
+                 {"profgpu run --trace --capture-range attach -- python train.py &",
+                  "how it is started: recorded, but not yet its device"},
                  {"profgpu attach 4711 torch --steps 5 -o trace", "five steps as torch.profiler sees them"}},
     .notes =
         "start and stop turn the recording of the device on and off; ranges, steps and collectives are recorded all the "

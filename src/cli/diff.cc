@@ -109,7 +109,7 @@ Outcome diff(const Arguments& arguments) {
 extern const Command kDiff;
 const Command kDiff{
     .name = "diff",
-    .summary = "say whether a run is faster than another, and what the difference is made of",
+    .summary = "is a run faster than another, and what is the difference made of",
     .positional = "PATH...",
     .positional_help =
         "two runs or more, the one before first: traces, recordings, folders of ranks, sample logs, or what "

@@ -78,7 +78,7 @@ std::map<std::string, StepSums> category_sums(const RunSummary& run) {
   for (const Work& w : run.work) {
     StepSums& s = sums[w.category];
     s.mean += w.ns.mean;
-    s.stddev = std::hypot(s.stddev, w.ns.stddev);
+    s.stddev = std::sqrt(s.stddev * s.stddev + w.ns.stddev * w.ns.stddev);   // hypot needs glibc 2.35
     s.steps = w.ns.steps;
   }
   return sums;
