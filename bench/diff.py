@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from machine import result_path  # noqa: E402
+from machine import write_result  # noqa: E402
 
 GATE = 'step_time > +3%'
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -63,8 +63,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         result = {'pairs': arguments.pairs, 'null': series(arguments.build, folder, arguments.pairs, 0),
                   'slow': series(arguments.build, folder, arguments.pairs, 50)}
-    with open(result_path(arguments.build, 'diff'), 'w') as f:
-        json.dump(result, f, indent=1)
+    write_result(arguments.build, 'diff', result)
     text = '\n'.join(table(result)) + '\n'
     with open(os.path.join(ROOT, 'docs', 'diff.md'), 'w') as f:
         f.write(text)
