@@ -324,18 +324,23 @@ void add_seen_devices() {
   using BusId = int (*)(char*, int, int);
   for (;;) {
     wire::DeviceRow row;
+    uint32_t at;
     {
       const Collecting held;
-      if (decoder.devices_done == decoder.device_count) return;
-      row = decoder.devices[decoder.devices_done++];
+      at = decoder.devices_done;
+      if (at == decoder.device_count) return;
+      row = decoder.devices[at];
     }
     // Without the lock: the driver may have locks of its own, and CUPTI's thread may wait for ours.
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     const auto bus_id = driver != nullptr ? reinterpret_cast<BusId>(dlsym(driver, "cuDeviceGetPCIBusId")) : nullptr;
     char bus[32] = "";
     if (bus_id != nullptr && bus_id(bus, sizeof bus, static_cast<int>(row.id)) == 0) row.pci = intern(bus);
+    // Done only now: a program that ends meanwhile adds it itself.
     const Collecting held;
+    if (decoder.devices_done != at) continue;
     add_device(held, row);
+    ++decoder.devices_done;
   }
 }
 
