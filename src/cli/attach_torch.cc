@@ -100,7 +100,7 @@ std::vector<std::string> wait_for_traces(const std::string& folder, const std::v
 Result<std::vector<std::string>> moved(const std::vector<std::string>& files, const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return Error{folder + ": cannot be made: " + error.message()};
+  if (error) return Error{folder + ": cannot be made: " + error.message(), "choose another folder with -o"};
   std::vector<std::string> out;
   for (const std::string& file : files) {
     const std::string to = folder + "/" + file.substr(file.rfind('/') + 1);

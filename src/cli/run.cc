@@ -61,7 +61,7 @@ Result<std::unique_ptr<SampleOutput>> open_samples(const RunOptions& options, co
   if (!recording && !options.folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.folder, error);
-    if (error) return Error{options.folder + ": cannot be made: " + error.message()};
+    if (error) return Error{options.folder + ": cannot be made: " + error.message(), "choose another folder with -o"};
   }
   const std::string path = !options.samples.empty()  ? options.samples
                            : recording               ? recording->folder().samples

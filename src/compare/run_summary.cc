@@ -70,13 +70,11 @@ class Reader {
     for (auto& [key, w] : work_) {
       w.first.calls = per_step(w.first.calls);
       w.first.ns = sums(w.second);
-      run_.ops[w.first.op].device_ns += w.first.ns.mean;
       run_.work.push_back(std::move(w.first));
     }
-    run_.ops.erase("");
     const auto all = static_cast<double>(std::max<int64_t>(all_steps_, 1));
     for (auto& [name, op] : run_.ops) op.calls /= all, op.cpu_self_ns /= all;
-    for (auto& [name, c] : run_.collectives) c.calls /= all, c.total_ns /= all, c.exposed_ns /= all;
+    for (auto& [name, c] : run_.collectives) c.calls /= all, c.total_ns /= all;
     join_steps();
   }
 
@@ -150,8 +148,6 @@ class Reader {
       CollectiveTime& c = run_.collectives[name];
       c.calls += r->at("calls").number();
       c.total_ns += r->at("total_ns").number();
-      c.exposed_ns += r->at("exposed_ns").number();
-      if (const Value& rate = r->at("busbw_gbps"); is_number(rate)) c.busbw_gbps = rate.number();
     }
   }
 
@@ -200,8 +196,7 @@ void read_telemetry(const Value& devices, RunSummary& run) {
 void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
   for (const Record* f : rows_of(document.at("findings"))) {
-    FindingSummary finding{text_of(f->at("rule")), text_of(f->at("severity")), text_of(f->at("what")), {}, {}};
-    if (is_number(f->at("value"))) finding.value = f->at("value").number();
+    FindingSummary finding{text_of(f->at("rule")), text_of(f->at("severity")), text_of(f->at("what")), {}};
     if (is_number(f->at("cost_ns"))) finding.cost_ns = f->at("cost_ns").number() / steps;
     run.findings.push_back(std::move(finding));
   }

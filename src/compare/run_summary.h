@@ -31,17 +31,14 @@ struct Work {
 struct OpTime {
   double calls = 0;         ///< a step, warm-up steps among them
   double cpu_self_ns = 0;
-  double device_ns = 0;     ///< measured steps: of what it launched itself
 };
 
 struct CollectiveTime {
-  double calls = 0, total_ns = 0, exposed_ns = 0;   ///< a step, warm-up steps among them
-  std::optional<double> busbw_gbps;
+  double calls = 0, total_ns = 0;   ///< a step, warm-up steps among them
 };
 
 struct FindingSummary {
   std::string rule, severity, what;
-  std::optional<double> value;
   std::optional<double> cost_ns;   ///< a step
 };
 

@@ -1,8 +1,7 @@
 // What the host did while the command ran: samples of all threads of the command's processes, in a recording file of
 // their own (HOST-host.pgt), written by a thread of ours.
 //
-// Budget: 2 % of one core, however many threads there are: the more there are, the rarer the samples. The file then
-// grows by 50 MB an hour at the most.
+// Budget: 2 % of one core, however many threads there are: the more there are, the rarer the samples.
 #pragma once
 
 #include <condition_variable>

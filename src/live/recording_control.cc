@@ -112,7 +112,7 @@ std::string variable_of(int64_t pid, const std::string& name, const std::string&
 Status check_process(int64_t pid, const std::string& proc) {
   const std::string folder = fmt::format("{}/{}", proc, pid);
   struct stat s {};
-  if (::stat(folder.c_str(), &s) != 0) return Error{fmt::format("there is no process {}", pid)};
+  if (::stat(folder.c_str(), &s) != 0) return Error{fmt::format("there is no process {}", pid), "`pgrep -af python` shows those that run"};
   const std::string stat = file_text(folder + "/stat").value_or("");
   const size_t state = stat.rfind(')') + 2;
   if (state < stat.size() && (stat[state] == 'Z' || stat[state] == 'X'))

@@ -102,7 +102,7 @@ Result<RecordingFolder> take_recording_folder(const std::string& path, bool shar
   RecordingFolder folder;
   std::error_code error;
   folder.made = fs::create_directories(path, error);
-  if (error) return Error{path + ": cannot be made: " + error.message()};
+  if (error) return Error{path + ": cannot be made: " + error.message(), "choose another folder with -o"};
   folder.path = fs::canonical(path, error).string();
   if (error) return Error{path + ": cannot be read: " + error.message()};
   folder.host = recording_host();

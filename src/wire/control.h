@@ -1,4 +1,4 @@
-// The page that a recorded process and `profgpu attach` share: FOLDER/PID.control, mapped by both.
+// The page that a recorded process and `profgpu attach` share: FOLDER/.control/HOST/PID.control, mapped by both.
 //
 // Writers: the process writes everything but `request`; whoever attaches writes `request` and waits until `answered` is
 // the same number. All words are read and written whole (lock-free atomics); the process looks at `request` between
