@@ -1,17 +1,13 @@
 #include "cli/make_report.h"
 
 #include <algorithm>
-#include <chrono>
-#include <memory>
 
 #include "analyse/analysis.h"
 #include "analyse/devices.h"
-#include "analyse/job.h"
 #include "analyse/quality.h"
 #include "analyse/steps.h"
 #include "analyse/telemetry_record.h"
 #include "diagnose/rule.h"
-#include "import/inputs.h"
 
 namespace profgpu {
 namespace {
@@ -138,47 +134,32 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
 
 }  // namespace
 
-Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
-  ImportOptions import;
-  import.progress = [&](int64_t done, int64_t total) {
-    progress.done_bytes = done;
-    progress.total_bytes = total;
-  };
-  const auto begin = std::chrono::steady_clock::now();
-  auto inputs = read_inputs(options.paths, import);
-  if (!inputs) return inputs.error();
-  progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-
-  progress.stage = "analysing";
-  std::vector<std::unique_ptr<Facts>> facts;
+Report report_of(const LoadedRun& run, const AnalyzeOptions& options) {
+  Report report;
+  for (const InputSource& source : run.inputs.sources) report.inputs.push_back(input_of(source));
+  if (run.only_samples()) return telemetry_report(run.inputs, std::move(report));
   Evidence evidence;
   evidence.thresholds = options.thresholds;
-  Report report;
-  for (const InputSource& source : inputs->sources) report.inputs.push_back(input_of(source));
-  if (inputs->ranks.size() == 1 && inputs->ranks.front().trace.only_samples())
-    return telemetry_report(*inputs, std::move(report));
-  for (const RankTrace& r : inputs->ranks) {
-    facts.push_back(std::make_unique<Facts>(
-        r.trace, AnalysisOptions{options.step_pattern, options.first_step, options.end_step}));
-    if (facts.back()->get<Steps>().steps.empty())
-      return Error{options.paths.front() + ": --steps leaves no step of rank " + std::to_string(r.rank),
-                   "`--section steps` lists them with their numbers"};
-    evidence.ranks.push_back({r.rank, facts.back().get()});
-  }
-  Job job;
-  if (evidence.ranks.size() > 1) {
-    job = analyse_job(evidence.ranks);
-    evidence.job = &job;
-    report.cluster = cluster_of(job);
-    for (size_t i = 0; i < facts.size(); ++i) facts[i]->know(std::move(job.met_calls[evidence.ranks[i].rank]));
-  }
+  evidence.ranks = run.ranks;
+  evidence.job = run.job.get();
+  if (run.job) report.cluster = cluster_of(*run.job);
   add_ranks(evidence, report);
-  add_telemetry(*inputs, evidence, report);
+  add_telemetry(run.inputs, evidence, report);
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
   report.verdict = verdict(evidence, report.findings);
   report.next = next_commands(options, report);
   return report;
+}
+
+Result<LoadedRun> load_run(const AnalyzeOptions& options, Progress& progress) {
+  return load_run(options.paths, {options.step_pattern, options.first_step, options.end_step}, progress);
+}
+
+Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
+  auto run = load_run(options, progress);
+  if (!run) return run.error();
+  return report_of(*run, options);
 }
 
 }  // namespace profgpu

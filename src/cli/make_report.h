@@ -4,11 +4,18 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "cli/analyze_options.h"
+#include "cli/loaded_run.h"
 #include "report/report.h"
 
 namespace profgpu {
 
-/// Reads what options.paths name and says everything that is known about it. The error names the file.
+/// Reads what options.paths name. The error names the file.
+Result<LoadedRun> load_run(const AnalyzeOptions& options, Progress& progress);
+
+/// Everything that is known about a run.
+Report report_of(const LoadedRun& run, const AnalyzeOptions& options);
+
+/// Both in one.
 Result<Report> make_report(const AnalyzeOptions& options, Progress& progress);
 
 }  // namespace profgpu

@@ -1,0 +1,37 @@
+#include "cli/loaded_run.h"
+
+#include <chrono>
+
+#include "analyse/steps.h"
+
+namespace profgpu {
+
+Result<LoadedRun> load_run(const std::vector<std::string>& paths, const AnalysisOptions& steps, Progress& progress) {
+  ImportOptions import;
+  import.progress = [&](int64_t done, int64_t total) {
+    progress.done_bytes = done;
+    progress.total_bytes = total;
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  auto inputs = read_inputs(paths, import);
+  if (!inputs) return inputs.error();
+  progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  progress.stage = "analysing";
+
+  LoadedRun run;
+  run.inputs = std::move(*inputs);
+  if (run.inputs.ranks.size() == 1 && run.inputs.ranks.front().trace.only_samples()) return run;
+  for (const RankTrace& r : run.inputs.ranks) {
+    run.facts.push_back(std::make_unique<Facts>(r.trace, steps));
+    if (run.facts.back()->get<Steps>().steps.empty())
+      return Error{paths.front() + ": --steps leaves no step of rank " + std::to_string(r.rank),
+                   "`--section steps` lists them with their numbers"};
+    run.ranks.push_back({r.rank, run.facts.back().get()});
+  }
+  if (run.ranks.size() == 1) return run;
+  run.job = std::make_unique<Job>(analyse_job(run.ranks));
+  for (const RankFacts& r : run.ranks) run.facts[&r - run.ranks.data()]->know(std::move(run.job->met_calls[r.rank]));
+  return run;
+}
+
+}  // namespace profgpu
