@@ -60,7 +60,8 @@ Quality Quality::compute(const Facts& facts) {
   auto& issues = quality.issues;
   if (trace.activity.size() == 0)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
-                      "no GPU activity is in the file: device figures are missing (was ProfilerActivity.CUDA on?)"});
+                      std::string("no GPU activity is in the file: device figures are missing") +
+                          (trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)")});
   if (trace.host.size() == 0)
     issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
   const Steps& steps = facts.get<Steps>();

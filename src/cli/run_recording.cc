@@ -67,7 +67,11 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
   out->options_ = options;
   out->parts_ = std::move(*parts);
   out->folder_ = std::move(*taken);
-  const RecordingRequest request{out->folder_.path, options.options, options.python_hook, options.preload,
+  out->begun_unix_ns_ = unix_ns();
+  out->begun_host_ns_ = monotonic_ns();
+  out->run_ = fmt::format("{}:{}:{}", out->folder_.host, ::getpid(), out->begun_unix_ns_);
+  out->started_by_launcher_ = shared;
+  const RecordingRequest request{out->folder_.path, out->run_, options.options, options.python_hook, options.preload,
                                  options.torch_on_demand};
   out->environment_ = recording_environment(request, out->parts_, environ);
   return out;
@@ -86,8 +90,6 @@ Status RunRecording::start(const OpenDevices& open) {
   auto host = HostRecording::open(folder_.host_file, folder_.host);
   if (!host) return host.error();
   host_ = std::move(*host);
-  begun_unix_ns_ = unix_ns();
-  begun_host_ns_ = monotonic_ns();
   JsonText json;
   json.record(session_document(nullptr), Layout::kLines);
   if (auto status = write_file(folder_.session, json.take() + "\n"); !status) return status;
@@ -102,7 +104,7 @@ void RunRecording::cancel() {
 
 Status RunRecording::finish(const RunSession& session) {
   host_statistics_ = host_->stop();
-  summary_ = summary_of_recording(folder_.path, folder_.host, begun_unix_ns_);
+  summary_ = summary_of_recording(folder_.path, {run_, folder_.host, started_by_launcher_, begun_unix_ns_});
   JsonText json;
   json.record(session_document(&session), Layout::kLines);
   return write_file(folder_.session, json.take() + "\n");

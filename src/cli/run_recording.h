@@ -55,6 +55,8 @@ class RunRecording {
   TraceOptions options_;
   RecordingParts parts_;
   RecordingFolder folder_;
+  std::string run_;                    ///< names this run to the processes of its command
+  bool started_by_launcher_ = false;   ///< one of several of us
   CommandEnvironment environment_;
   std::vector<Record> devices_;
   std::unique_ptr<HostRecording> host_;

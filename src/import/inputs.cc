@@ -218,7 +218,8 @@ Status join_ranks(std::vector<Read>& all, Inputs& inputs) {
 // What `profgpu run` writes beside recordings, and is none.
 bool describes_run(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
-  return name == "summary.json" || name == "session.json" || (name.starts_with("session-") && name.ends_with(".json"));
+  return name == "summary.json" || name == "session.json" ||
+         (name.ends_with(".json") && (name.starts_with("session-") || name.starts_with("summary-")));
 }
 
 Status add_recordings(const std::vector<RecordingPath>& paths, const ImportOptions& options, std::vector<Read>& all,

@@ -80,6 +80,8 @@ void add_properties(const ProcessFacts& facts, uint32_t pid) {
   add_command();
   for (const Variable& variable : kVariables)
     if (const char* value = value_of(variable); value != nullptr) property(variable.property, value);
+  // Whose command it is: several `profgpu run` may share a folder.
+  if (const char* run = getenv("PROFGPU_RUN"); run != nullptr && *run != 0 && strlen(run) < 300) property("run", run);
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   add_number("started_unix_ns", now.tv_sec * 1'000'000'000 + now.tv_nsec);

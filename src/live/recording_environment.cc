@@ -112,6 +112,7 @@ CommandEnvironment recording_environment(const RecordingRequest& request, const 
   CommandEnvironment out;
   if (!request.folder.empty()) {
     variables.set("PROFGPU_RECORD", request.folder);
+    variables.set("PROFGPU_RUN", request.run);
     // The user's own options stand behind ours: the last of a name counts.
     const std::string more(variables.get("PROFGPU_RECORD_OPTIONS"));
     variables.set("PROFGPU_RECORD_OPTIONS", request.options + (more.empty() ? "" : "," + more));

@@ -21,6 +21,7 @@ std::string own_program();
 
 struct RecordingRequest {
   std::string folder;        ///< absolute; empty: nothing is recorded
+  std::string run;           ///< names the run among those that share the folder
   std::string options;       ///< for PROFGPU_RECORD_OPTIONS
   bool python_hook = true;
   bool preload = false;      ///< LD_PRELOAD too: works beside another user of CUPTI

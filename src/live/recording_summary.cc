@@ -73,6 +73,7 @@ class Reader {
       const auto n = whole_number(strings_[row.value]);
       if (n && strings_[row.key] == "pid") p_.pid = *n;
       if (n && strings_[row.key] == "rank") p_.rank = *n;
+      if (strings_[row.key] == "run") p_.run = strings_[row.value];
       if (strings_[row.key] == "host") p_.host = strings_[row.value];
     }
   }
@@ -131,25 +132,25 @@ bool read_file(int fd, RecordedProcess& process) {
 
 }  // namespace
 
-RecordingSummary summary_of_recording(const std::string& folder, const std::string& host, int64_t from_unix_ns) {
+RecordingSummary summary_of_recording(const std::string& folder, const RecordedBy& by) {
   RecordingSummary summary;
   for (const std::string& name : folder_names(folder)) {
-    if (!name.starts_with(host + "-") || !name.ends_with(".pgt") || name.ends_with("-host.pgt")) continue;
+    if (!name.ends_with(".pgt") || name.ends_with("-host.pgt")) continue;
+    const bool is_near = name.starts_with(by.host + "-");
+    if (by.on_this_host && !is_near) continue;
     RecordedProcess process;
     process.path = folder + "/" + name;
     struct stat s {};
     if (::stat(process.path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
-    if (s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec < from_unix_ns) continue;
+    const bool is_new = s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec >= by.from_unix_ns;
+    if (is_near && !is_new) continue;
     process.bytes = s.st_size;
     const int fd = ::open(process.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const bool is_readable = fd >= 0 && read_file(fd, process);
     if (fd >= 0) ::close(fd);
-    if (!is_readable) {
-      summary.unreadable.push_back(process.path);
-      continue;
-    }
-    if (process.host != host) continue;
-    summary.processes.push_back(std::move(process));
+    if (!is_readable && is_near) summary.unreadable.push_back(process.path);
+    const bool is_ours = process.run.empty() ? process.host == by.host : process.run == by.run;
+    if (is_readable && is_ours) summary.processes.push_back(std::move(process));
   }
   return summary;
 }

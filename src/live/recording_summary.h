@@ -15,6 +15,7 @@ struct RecordedProcess {
   std::string host;
   int64_t bytes = 0;
   int64_t pid = 0, rank = -1;
+  std::string run;                    ///< the `profgpu run` that started it; empty: it does not say
   int64_t kernels = 0, copies = 0, calls = 0, ranges = 0, collectives = 0, steps = 0;
   int64_t windows = 0;                ///< that were opened
   std::map<std::string, int64_t> dropped;  ///< rows by reason
@@ -27,7 +28,15 @@ struct RecordingSummary {
   std::vector<std::string> unreadable;   ///< paths
 };
 
-/// The files of `host` in `folder` that were written to at or after `from_unix_ns`, without the one that we wrote.
-RecordingSummary summary_of_recording(const std::string& folder, const std::string& host, int64_t from_unix_ns);
+/// Which files of a folder are a run's.
+struct RecordedBy {
+  std::string run;               ///< as RecordingRequest has it
+  std::string host;
+  bool on_this_host = false;     ///< the run started nothing elsewhere: others' files need not be opened
+  int64_t from_unix_ns = 0;      ///< processes that do not say: those of this host that wrote at or after this
+};
+
+/// The files in `folder` that processes of the run wrote, without our own.
+RecordingSummary summary_of_recording(const std::string& folder, const RecordedBy& by);
 
 }  // namespace profgpu

@@ -212,7 +212,11 @@ void fill(std::vector<T>& column, const std::vector<uint32_t>& order, Get&& get)
   for (const uint32_t p : order) column.push_back(get(p));
 }
 
-// The stack of each thread: a range's parent is the innermost range before it that contains all of it.
+// Open ranges that a longer one may overlap and leave open. Those of different clocks overlap by pairs, not by hundreds.
+constexpr ptrdiff_t kMostOverlapping = 64;
+
+// The stack of each thread: a range's parent is the one that ends first of those before it that contain all of it. Ranges
+// may overlap without one containing the other (two clocks): the stack is kept by end, earliest on top.
 void nest(Trace& trace) {
   HostTable& h = trace.host;
   h.parent.assign(h.size(), {});
@@ -221,10 +225,12 @@ void nest(Trace& trace) {
     stack.clear();
     for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
       const int64_t end = h.start_ns[i] + h.duration_ns[i];
-      while (!stack.empty() && (h.end_ns(stack.back()) <= h.start_ns[i] || h.end_ns(stack.back()) < end))
-        stack.pop_back();
-      if (!stack.empty()) h.parent[i] = stack.back();
-      stack.push_back(HostId(i));
+      while (!stack.empty() && h.end_ns(stack.back()) <= h.start_ns[i]) stack.pop_back();
+      auto at = stack.end();
+      while (at != stack.begin() && h.end_ns(at[-1]) < end) --at;
+      if (at != stack.begin()) h.parent[i] = at[-1];
+      if (stack.end() - at > kMostOverlapping) at = stack.erase(at, stack.end());
+      stack.insert(at, HostId(i));
     }
   }
 }

@@ -1,4 +1,5 @@
 """profgpu run --trace: the folder, the environment, what is said at the end; with real processes and simulated CUDA."""
+import importlib.util
 import json
 import os
 import shutil
@@ -275,6 +276,40 @@ def test_mode_builds_the_launcher_s_command(tmp_path):
     assert built('--mode', 'auto', '--gpus', '8', SLURM_NNODES='3', SLURM_NODEID='1', MASTER_ADDR='n0') == many
 
 
+def mpirun(*words):
+    if shutil.which('mpirun') is None:
+        pytest.skip('mpirun is not installed')
+    return ['mpirun', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '-n', '3', *map(str, words)]
+
+
+def ranks_of(folder):
+    return sorted((int(p.properties['rank']), int(p.properties['world_size'])) for p in processes(folder).values())
+
+
+def test_the_program_starts_open_mpi(tmp_path):
+    folder = tmp_path / 'mpi'
+    record('-o', folder, command=mpirun('-x', 'LD_LIBRARY_PATH', SIM, '--kernels', '100', '--steps', '4'))
+    assert ranks_of(folder) == [(0, 3), (1, 3), (2, 3)]
+    assert document(folder)['recording']['problems'] == []
+
+
+def test_open_mpi_starts_the_program(tmp_path):
+    folder = tmp_path / 'mpi'
+    r = subprocess.run(mpirun(PROGRAM, 'run', '--backend', 'none', '--trace', '-o', folder, '--', SIM, '--kernels', '100',
+                              '--steps', '4'),
+                       env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    assert ranks_of(folder) == [(0, 3), (1, 3), (2, 3)]
+    # Each tells of the process that it started, though all share the folder.
+    assert r.stderr.count('Recorded 1 process, ') == 3, r.stderr
+    assert 'did not end' not in r.stderr
+    analysed = subprocess.run([PROGRAM, 'analyze', '--json', str(folder)], capture_output=True, text=True, timeout=60)
+    assert analysed.returncode == 0, analysed.stderr
+    report = json.loads(analysed.stdout)
+    assert [rank['rank'] for rank in report['ranks']] == [0, 1, 2]
+    assert 'left out' not in analysed.stderr
+
+
 def test_torchrun_with_real_ranks(tmp_path):
     pytest.importorskip('torch')
     script = tmp_path / 'train.py'
@@ -282,6 +317,25 @@ def test_torchrun_with_real_ranks(tmp_path):
                       'for i in range(3):\n    model(torch.randn(2, 4)).sum().backward()\n    optimizer.step()\n')
     env = environment(PATH=f'{os.path.dirname(sys.executable)}:{os.environ["PATH"]}', OMP_NUM_THREADS='1')
     r = subprocess.run([PROGRAM, 'run', '--backend', 'none', '--trace', '-o', tmp_path / 'x', '--mode', 'multi-gpu', '--gpus', '2',
+                        script], env=env, capture_output=True, text=True, timeout=300)
+    assert r.returncode == 0, r.stderr
+    ranks = {p['rank']: p for p in document(tmp_path / 'x')['recording']['processes'] if p['steps']}
+    assert sorted(ranks) == [0, 1] and [p['steps'] for p in ranks.values()] == [3, 3]
+
+
+@pytest.mark.parametrize('module, words', [
+    ('accelerate', ['accelerate.commands.launch', '--multi_gpu', '--num_processes', '2', '--num_machines', '1',
+                    '--mixed_precision', 'no', '--dynamo_backend', 'no']),
+    ('deepspeed', ['deepspeed.launcher.runner', '--num_gpus', '2'])])
+def test_other_launchers_with_real_ranks(tmp_path, module, words):
+    pytest.importorskip('torch')
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f'{module} is not installed')
+    script = tmp_path / 'train.py'
+    script.write_text('import torch\nmodel = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n'
+                      'for i in range(3):\n    model(torch.randn(2, 4)).sum().backward()\n    optimizer.step()\n')
+    env = environment(PATH=f'{os.path.dirname(sys.executable)}:{os.environ["PATH"]}', OMP_NUM_THREADS='1')
+    r = subprocess.run([PROGRAM, 'run', '--backend', 'none', '--trace', '-o', tmp_path / 'x', '--', sys.executable, '-m', *words,
                         script], env=env, capture_output=True, text=True, timeout=300)
     assert r.returncode == 0, r.stderr
     ranks = {p['rank']: p for p in document(tmp_path / 'x')['recording']['processes'] if p['steps']}
