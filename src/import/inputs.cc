@@ -107,25 +107,33 @@ std::pair<int64_t, int64_t> step_numbers(const Trace& trace) {
   return range;
 }
 
+// What tells whether files are successive windows of one process.
+struct WindowFacts {
+  explicit WindowFacts(const Trace& t)
+      : extent(profgpu::extent(t)), host(t.host_name), processes(profgpu::processes(t)), steps(step_numbers(t)) {}
+  Interval extent;
+  std::string host;
+  std::set<std::string> processes;
+  std::pair<int64_t, int64_t> steps;
+};
+
 // Why `later` cannot be a later window of the process that wrote `earlier`; empty if it can.
-std::string not_successive(const Trace& earlier, const Trace& later) {
-  if (extent(earlier).end > extent(later).start) return "their times overlap";
-  if (!earlier.host_name.empty() && !later.host_name.empty() && earlier.host_name != later.host_name)
-    return "they come from different hosts";
-  const auto a = processes(earlier), b = processes(later);
+std::string not_successive(const WindowFacts& earlier, const WindowFacts& later) {
+  if (earlier.extent.end > later.extent.start) return "their times overlap";
+  if (!earlier.host.empty() && !later.host.empty() && earlier.host != later.host) return "they come from different hosts";
+  const auto &a = earlier.processes, &b = later.processes;
   std::vector<std::string> both;
   std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
   if (!a.empty() && !b.empty() && both.empty()) return "they come from different processes";
-  const auto x = step_numbers(earlier), y = step_numbers(later);
+  const auto &x = earlier.steps, &y = later.steps;
   if (x.first <= x.second && y.first <= y.second && y.first <= x.second) return "their step numbers do not go up";
   return "";
 }
 
 // Whether two files without a rank were written by one process, one after the other.
-bool same_process(const Read& a, const Read& b) {
-  const bool in_order = extent(a.trace).start < extent(b.trace).start;
-  const auto x = processes(a.trace), y = processes(b.trace);
-  return !x.empty() && x == y && not_successive(in_order ? a.trace : b.trace, in_order ? b.trace : a.trace).empty();
+bool same_process(const WindowFacts& a, const WindowFacts& b) {
+  const bool in_order = a.extent.start < b.extent.start;
+  return !a.processes.empty() && a.processes == b.processes && not_successive(in_order ? a : b, in_order ? b : a).empty();
 }
 
 // A rank for each file: as recorded, else as named, else that of another window of the same process, else the next that
@@ -145,9 +153,11 @@ void assign_ranks(std::vector<Read>& all) {
     }
   }
   int next = 0;
+  std::vector<WindowFacts> facts;
   for (size_t i = 0; i < unnamed.size(); ++i) {
+    facts.emplace_back(unnamed[i]->trace);
     for (size_t j = 0; j < i && unnamed[i]->source.rank < 0; ++j)
-      if (same_process(*unnamed[j], *unnamed[i])) unnamed[i]->source.rank = unnamed[j]->source.rank;
+      if (same_process(facts[j], facts[i])) unnamed[i]->source.rank = unnamed[j]->source.rank;
     if (unnamed[i]->source.rank >= 0) continue;
     while (taken.contains(next)) ++next;
     taken.insert(unnamed[i]->source.rank = next);
@@ -190,8 +200,10 @@ Result<RankTrace> join(int rank, std::vector<Read*> files) {
   prefer_traces(files);
   std::sort(files.begin(), files.end(),
             [](const Read* a, const Read* b) { return extent(a->trace).start < extent(b->trace).start; });
+  std::vector<WindowFacts> facts;
+  for (const Read* r : files) facts.emplace_back(r->trace);
   for (size_t i = 0; i + 1 < files.size(); ++i) {
-    const std::string why = not_successive(files[i]->trace, files[i + 1]->trace);
+    const std::string why = not_successive(facts[i], facts[i + 1]);
     if (why.empty()) continue;
     return Error{fmt::format("{} and {}: both say they are rank {}, but they are not successive windows of it: {}",
                              files[i]->source.path, files[i + 1]->source.path, rank, why),
