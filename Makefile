@@ -40,6 +40,7 @@ check:
 	ctest --preset dev -j $(JOBS) --repeat until-pass:2
 	ctest --preset release -L checks -j $(JOBS)
 	scripts/run-pytest
+	scripts/run-page-tests
 
 check-all:
 	scripts/install all

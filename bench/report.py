@@ -195,6 +195,20 @@ def leaf_lines(build):
         yield from ['', '## Hot leaves', '', '| leaf | benchmark | |', '| --- | --- | ---: |', *rows]
 
 
+def page_lines(r):
+    m = r['machine']
+    lines = ['', '## The page of an HTML report', '',
+             f'On {m["date"]}, load before: {m["load_before"]:.1f}. `bench/page.py`: `profgpu analyze` of simulated traces with and without `--html`, '
+             'in turns; median (least–most).', '',
+             '| events | text | page | events on it one by one | without `--html` | `--html` adds | peak memory | with `--html` |',
+             '| ---: | ---: | ---: | ---: | --- | --- | ---: | ---: |']
+    for s in r['sizes']:
+        lines.append(f'| {s["events"]:,} | {s["text_bytes"] / 1e6:.0f} MB | {s["page_bytes"] / 1e6:.1f} MB | {s["kept"]:,} | '
+                     f'{spread(s["analyze_s"], "%.2f")} s | {spread(s["added_s"], "%.2f")} s | {s["peak_bytes"] / 1e6:.0f} MB | '
+                     f'{s["peak_with_page_bytes"] / 1e6:.0f} MB |')
+    return lines
+
+
 def main():
     build = sys.argv[1]
     result, peers, sampler = load(build, 'end_to_end'), load(build, 'peers'), load(build, 'sampler')
@@ -222,6 +236,8 @@ def main():
         lines += recorder_lines(recorder)
     if inject := load(build, 'inject'):
         lines += inject_lines(inject)
+    if page := load(build, 'page'):
+        lines += page_lines(page)
     lines += leaf_lines(build)
     with open(DOCUMENT, 'w') as f:
         f.write('\n'.join(lines) + '\n')

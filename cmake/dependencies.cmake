@@ -18,7 +18,7 @@ endfunction()
 profgpu_dependency(zlib zlib.h libz.a z)
 profgpu_dependency(deflate libdeflate.h libdeflate.a deflate)
 profgpu_dependency(zstd zstd.h libzstd.a zstd)
-profgpu_dependency(sqlite sqlite3.h libsqlite3.a sqlite3)   # the history of runs
+profgpu_dependency(sqlite sqlite3.h libsqlite3.a sqlite3)   # the history of runs, SQL over traces, SQLite files
 
 # fmt: headers only from the package; src/base/fmt.cc compiles the functions once.
 find_path(fmt_INCLUDE fmt/format-inl.h REQUIRED)

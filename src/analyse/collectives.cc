@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "analyse/devices.h"
+#include "analyse/steps.h"
 
 namespace profgpu {
 namespace {
@@ -127,6 +128,8 @@ Collectives Collectives::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
   const std::vector<MetCall>& all_met = facts.get<MetCalls>().calls;
+  const std::vector<const Step*> measured_steps = facts.get<Steps>().measured();
+  StepFinder step_of(facts.get<Steps>());
   std::map<Key, Calls> groups;
   std::vector<bool> described(trace.activity.size());
   const auto add = [&](const Key& key, std::optional<int64_t> bytes, ActivityId activity) {
@@ -135,6 +138,7 @@ Collectives Collectives::compute(const Facts& facts) {
     c.row.message_bytes = bytes;
     ++c.row.calls;
     if (!activity.valid()) return;
+    if (step_of(trace.activity.start_ns[activity.value]) >= 0) ++c.row.measured_calls;
     c.time[trace.device_of(activity)].push_back(trace.activity.interval(activity));
     const auto met = std::lower_bound(all_met.begin(), all_met.end(), activity,
                                       [](const MetCall& m, ActivityId a) { return m.activity < a; });
@@ -161,6 +165,7 @@ Collectives Collectives::compute(const Facts& facts) {
     for (auto& [device, intervals] : c.time) {
       const Intervals time = merged(std::move(intervals));
       c.row.total_ns += total_length(time);
+      for (const Step* step : measured_steps) c.row.measured_ns += total_length(clipped(time, step->interval()));
       for (const DeviceTime& d : devices.devices)
         if (d.id == device) c.row.exposed_ns += total_length(subtract(time, d.compute));
     }

@@ -20,6 +20,8 @@ struct CollectiveRow {
   std::optional<double> busbw_gbps;
   std::optional<int64_t> wait_ns;  ///< from this rank's arrivals to the last ranks'
   bool wait_is_lower_bound = false; ///< not all ranks of all calls are in hand
+  int64_t measured_calls = 0;   ///< those whose kernel begins in a step that averages are over
+  int64_t measured_ns = 0;      ///< union of these
 };
 
 /// What the ranks in hand say of one call of this rank.

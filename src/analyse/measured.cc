@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "analyse/analysis.h"
+#include "analyse/collectives.h"
 #include "analyse/ops.h"
 #include "analyse/steps.h"
 
@@ -104,31 +105,13 @@ struct WorkHash {
   }
 };
 
-// The place of each instant among the steps that count; -1: in none.
-class StepFinder {
- public:
-  StepFinder(const std::vector<Step>& steps, const std::vector<bool>& counts) : steps_(steps), counts_(counts) {}
-  // Fast where times come in order.
-  int64_t operator()(int64_t time) {
-    if (at_ > 0 && time < steps_[at_].start_ns) at_ = 0;
-    while (at_ + 1 < steps_.size() && steps_[at_ + 1].start_ns <= time) ++at_;
-    const Interval step = steps_[at_].interval();
-    return counts_[at_] && step.start <= time && time < step.end ? static_cast<int64_t>(at_) : -1;
-  }
-
- private:
-  const std::vector<Step>& steps_;
-  const std::vector<bool>& counts_;
-  size_t at_ = 0;
-};
-
-void add_work(const Facts& facts, const std::vector<bool>& counts, Measured& m) {
+void add_work(const Facts& facts, Measured& m) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
   const Ops& ops = facts.get<Ops>();
   std::unordered_map<WorkKey, size_t, WorkHash> place_of;
   std::vector<StepSum> sums;
-  StepFinder step_of(facts.get<Steps>().steps, counts);
+  StepFinder step_of(facts.get<Steps>());
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const int64_t step = step_of(trace.activity.start_ns[i]);
     if (step < 0) continue;
@@ -161,6 +144,22 @@ std::string_view work_name(WorkKind kind) {
 }
 
 int64_t whole(double ns) { return std::llround(ns); }
+
+Table op_table(const Facts& facts) {
+  Table t;
+  t.columns = {"name", "calls", "cpu_self_ns"};
+  for (const OpRow& o : facts.get<Ops>().rows)
+    if (o.measured_calls > 0) t.rows.push_back({o.text, o.measured_calls, o.measured_self_ns});
+  return t;
+}
+
+Table collective_table(const Facts& facts) {
+  Table t;
+  t.columns = {"name", "dtype", "message_bytes", "calls", "total_ns"};
+  for (const CollectiveRow& c : facts.get<Collectives>().rows)
+    if (c.measured_calls > 0) t.rows.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});
+  return t;
+}
 
 Table work_table(const Facts& facts, const Measured& m) {
   const Trace& trace = facts.trace();
@@ -197,6 +196,7 @@ Value show_measured(const Facts& facts) {
   Record r;
   r.add("steps", m.steps).add("wall_ns", m.wall_ns).add("makeup", makeup);
   r.add("phases", phases).add("states", states).add("work", work_table(facts, m));
+  r.add("ops", op_table(facts)).add("collectives", collective_table(facts));
   return r;
 }
 
@@ -218,7 +218,7 @@ Measured Measured::compute(const Facts& facts) {
   std::vector<bool> counts(steps.steps.size());
   for (const Step* s : measured) counts[static_cast<size_t>(s - steps.steps.data())] = true;
   add_makeup(facts, counts, m);
-  add_work(facts, counts, m);
+  add_work(facts, m);
   return m;
 }
 

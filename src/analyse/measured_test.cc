@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 
+#include "analyse/collectives.h"
+#include "analyse/ops.h"
 #include "analyse/steps.h"
 #include "import/importer.h"
 #include "support/hand_trace.h"
+#include "support/trace_rows.h"
 
 namespace profgpu {
 namespace {
@@ -36,6 +40,40 @@ TEST(Measured, MakeupAddsUpToTheWallTimeOfTheMeasuredSteps) {
     ++checked;
   }
   EXPECT_GE(checked, 1);
+}
+
+TEST(Measured, HostTimesOfOpsLeaveWarmUpOut) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 1000).op("aten::mm", 10, 510);
+  for (int i = 1; i < 4; ++i)
+    hand.range("ProfilerStep#" + std::to_string(i), 900 + i * 100, 1000 + i * 100).op("aten::mm", 910 + i * 100, 920 + i * 100);
+  hand.op("aten::mm", 1400, 1450);   // after the last step
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  ASSERT_EQ(facts.get<Steps>().measured().size(), 3u);
+  const auto& rows = facts.get<Ops>().rows;
+  const auto mm = std::find_if(rows.begin(), rows.end(), [](const OpRow& r) { return r.text == "aten::mm"; });
+  ASSERT_NE(mm, rows.end());
+  EXPECT_EQ(mm->calls, 5);
+  EXPECT_EQ(mm->measured_calls, 3);
+  EXPECT_EQ(mm->measured_self_ns, 30'000);
+}
+
+TEST(Measured, CollectivesLeaveWarmUpOut) {
+  test::TraceRows rows;
+  test::TraceRows::Message message;
+  message.name = "allreduce";
+  rows.annotation("ProfilerStep#0", 0, 1000).collective(message, 100, 500);
+  for (int i = 1; i < 4; ++i)
+    rows.annotation("ProfilerStep#" + std::to_string(i), 900 + i * 100, 100).collective(message, 910 + i * 100, 20);
+  const Trace trace = rows.finish();
+  const Facts facts(trace, {});
+  const auto& all = facts.get<Collectives>().rows;
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].calls, 4);
+  EXPECT_EQ(all[0].total_ns, 560);
+  EXPECT_EQ(all[0].measured_calls, 3);
+  EXPECT_EQ(all[0].measured_ns, 60);
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "analyse/steps.h"
+
 namespace profgpu {
 namespace {
 
@@ -156,6 +158,7 @@ Ops Ops::compute(const Facts& facts) {
   const Times t = times(trace, tree);
   Ops ops;
   ops.of_activity = innermost_ranges(trace);
+  StepFinder step_of(facts.get<Steps>());
   // Annotations are rows of their own even where an op has the same name.
   std::vector<uint32_t> row_of(trace.strings.size() * 2, kNone);
   for (uint32_t i = 0; i < h.size(); ++i) {
@@ -175,6 +178,10 @@ Ops Ops::compute(const Facts& facts) {
     r.cpu_self_ns += t.self[i];
     r.device_total_ns += t.device[i];
     r.device_self_ns += t.device_self[i];
+    if (step_of(h.start_ns[i]) >= 0) {
+      ++r.measured_calls;
+      r.measured_self_ns += t.self[i];
+    }
     if (h.args[i].valid()) r.flops += trace.op_args[h.args[i].value].flops;
   }
   std::sort(ops.rows.begin(), ops.rows.end(), [](const OpRow& a, const OpRow& b) {

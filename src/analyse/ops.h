@@ -19,6 +19,8 @@ struct OpRow {
   /// Of activity whose innermost op it is. An annotation has only what was launched outside any op.
   int64_t device_self_ns = 0;
   uint64_t flops = 0;           ///< 0: not recorded
+  int64_t measured_calls = 0;   ///< those that begin in a step that averages are over
+  int64_t measured_self_ns = 0; ///< cpu_self of these
 };
 
 struct Ops {

@@ -197,4 +197,16 @@ Steps Steps::compute(const Facts& facts) {
   return all;
 }
 
+StepFinder::StepFinder(const Steps& steps) : steps_(steps.steps), counts_(steps.steps.size()) {
+  for (const Step* step : steps.measured()) counts_[static_cast<size_t>(step - steps_.data())] = true;
+}
+
+int64_t StepFinder::operator()(int64_t time_ns) {
+  if (steps_.empty()) return -1;
+  if (at_ > 0 && time_ns < steps_[at_].start_ns) at_ = 0;
+  while (at_ + 1 < steps_.size() && steps_[at_ + 1].start_ns <= time_ns) ++at_;
+  const Interval step = steps_[at_].interval();
+  return counts_[at_] && step.start <= time_ns && time_ns < step.end ? static_cast<int64_t>(at_) : -1;
+}
+
 }  // namespace profgpu

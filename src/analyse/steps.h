@@ -31,4 +31,17 @@ struct Steps {
   static Steps compute(const Facts& facts);
 };
 
+/// Which of the steps that averages are over an instant lies in. Fast where times come in order.
+class StepFinder {
+ public:
+  explicit StepFinder(const Steps& steps);
+  /// Index into Steps::steps; -1: in none that counts.
+  int64_t operator()(int64_t time_ns);
+
+ private:
+  const std::vector<Step>& steps_;
+  std::vector<bool> counts_;
+  size_t at_ = 0;
+};
+
 }  // namespace profgpu

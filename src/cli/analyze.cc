@@ -16,12 +16,6 @@ namespace {
 
 constexpr int kFileWidth = 100;
 
-const Presenter* find_presenter(std::string_view name) {
-  for (const Presenter* p : presenters())
-    if (p->name == name) return p;
-  return nullptr;
-}
-
 PresentOptions present_options(const AnalyzeOptions& options) {
   const bool to_file = !options.output.empty();
   PresentOptions shown;
@@ -53,6 +47,16 @@ Result<Report> make_report_with_progress(const AnalyzeOptions& options, Progress
   return make_report(options, progress);
 }
 
+// Beside the report, which names it as what to look at next.
+Status write_page(Report& report, const AnalyzeOptions& options) {
+  if (options.html.empty()) return ok();
+  PresentOptions shown;
+  shown.top = options.top;
+  auto written = write_file(options.html, find_presenter("html")->write(report, shown));
+  if (written) report.next.push_back("xdg-open " + options.html);
+  return written;
+}
+
 Outcome analyze(const Arguments& arguments) {
   auto options = analyze_options(arguments);
   if (!options) return Outcome::usage(options.error());
@@ -67,12 +71,14 @@ Outcome analyze(const Arguments& arguments) {
 
   const double made = seconds_since(begin), read = static_cast<double>(progress.read_ns.load()) * 1e-9;
   begin = Clock::now();
+  const Status page = write_page(*report, *options);   // where it fails, the report is shown nevertheless
   const std::string text = presenter->write(*report, present_options(*options));
   if (options->verbose)
     print_message(fmt::format("profgpu: read and linked in {:.3f} s, analysed in {:.3f} s, presented in {:.3f} s", read,
                               made - read, seconds_since(begin)));
   auto written = options->output.empty() ? write_stdout(text) : write_file(options->output, text);
   if (!written) return Outcome::failed(written.error());
+  if (!page) return Outcome::failed(page.error());
   if (options->fail_on && has_finding(*report, *options->fail_on)) return {ExitCode::kFindings};
   return {};
 }
@@ -89,9 +95,14 @@ const Command kAnalyze{
         {{"What to show",
           {{.name = "--json", .help = "the whole report as JSON, same as --format json"},
            {.name = "--format", .value = "NAME", .help = "how to write the report (default terminal)",
-            .choices = {"terminal", "json", "markdown"}},
+            .choices = {"terminal", "json", "markdown", "html"}},
            {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write the report to FILE",
             .takes_path = true},
+           {.name = "--html", .value = "FILE", .help = "write a page with timeline, flame graph and all tables to FILE as well",
+            .takes_path = true},
+           {.name = "--html-steps", .value = "STEPS",
+            .help = "steps whose events the page keeps one by one: 10:12, 3,7:9, all (default: all of a small trace, else "
+                    "typical ones and the slowest)"},
            {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"},
            {.name = "--section", .value = "NAME", .help = "only this part, with every row that --top allows",
             .choices = {"findings", "checklist", "devices", "steps", "phases", "idle", "kernels", "ops", "launch",
@@ -115,6 +126,7 @@ const Command kAnalyze{
            {.name = "--verbose", .short_name = "-v", .help = "more of everything, full kernel names"}}}},
     .examples = {{"profgpu analyze trace.json.gz", "the first screen: verdict, findings, checklist"},
                  {"profgpu analyze trace.json.gz --section kernels --top 30", "the thirty longest kernels"},
+                 {"profgpu analyze trace.json.gz --html report.html", "see it: a page that opens offline in any browser"},
                  {"profgpu analyze run7/", "all ranks of a job, from a folder"},
                  {"profgpu analyze trace.json.gz --json -o report.json", "everything, for a program"},
                  {"profgpu analyze trace.json.gz --fail-on warning", "as a gate in continuous integration"}},

@@ -36,6 +36,37 @@ Status read_steps(const std::string& text, AnalyzeOptions& options) {
   return ok();
 }
 
+// One of "A:B" and "A"; either end of the first may be left out.
+bool read_step_range(std::string_view text, std::pair<int64_t, int64_t>& range) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    if (!parse_number(text, range.first) || range.first == INT64_MAX) return false;
+    range.second = range.first + 1;
+    return range.first >= 0;
+  }
+  const std::string_view a = text.substr(0, colon), b = text.substr(colon + 1);
+  range = {0, INT64_MAX};
+  return (a.empty() || parse_number(a, range.first)) && (b.empty() || parse_number(b, range.second)) &&
+         range.first >= 0 && range.first < range.second;
+}
+
+Status read_html_steps(std::string_view text, AnalyzeOptions& options) {
+  if (!options.wants_page()) return Error{"--html-steps goes with --html FILE"};
+  if (text == "all") {
+    options.html_steps.all = true;
+    return ok();
+  }
+  const std::string whole(text);
+  for (;;) {
+    const size_t comma = text.find(',');
+    if (!read_step_range(text.substr(0, comma), options.html_steps.indices.emplace_back()))
+      return Error{"--html-steps takes a:b, a list such as 3,7:9, or all, not \"" + whole + "\"",
+                   "--html-steps 10:12 keeps all events of steps 10 and 11"};
+    if (comma == std::string_view::npos) return ok();
+    text.remove_prefix(comma + 1);
+  }
+}
+
 Status read_threshold(const std::string& text, AnalyzeOptions& options) {
   const size_t equals = text.find('=');
   const std::string rule = text.substr(0, equals);
@@ -77,6 +108,8 @@ Status read_numbers(const Arguments& arguments, AnalyzeOptions& options) {
   if (auto status = read_count(arguments, "--width", options.width); !status) return status;
   if (arguments.has("--steps"))
     if (auto status = read_steps(arguments.value("--steps"), options); !status) return status;
+  if (arguments.has("--html-steps"))
+    if (auto status = read_html_steps(arguments.value("--html-steps"), options); !status) return status;
   for (const std::string& text : arguments.values("--threshold"))
     if (auto status = read_threshold(text, options); !status) return status;
   if (arguments.has("--step-pattern"))
@@ -95,7 +128,10 @@ Result<AnalyzeOptions> analyze_options(const Arguments& arguments) {
   if (arguments.has("--json") && arguments.value("--format", "json") != "json")
     return Error{"--json and --format " + arguments.value("--format") + " exclude each other"};
   options.output = arguments.value("--output");
+  options.html = arguments.value("--html");
   options.section = arguments.value("--section");
+  if (options.format == "html" && !options.section.empty())
+    return Error{"--section and --format html exclude each other", "the page has all of the report"};
   options.fail_on = severity_of(arguments.value("--fail-on"));
   options.step_pattern = arguments.value("--step-pattern");
   const std::string colour = arguments.value("--color", "auto");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analyse/kept_events.h"
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -18,6 +19,8 @@ struct AnalyzeOptions {
   std::vector<std::string> paths;                         ///< files or folders, as typed
   std::string format = "terminal";                        ///< a presenter's name
   std::string output;                                     ///< -o; empty: standard output
+  std::string html;                                       ///< --html: the page, beside the report; empty: none
+  StepChoice html_steps;                                  ///< whose events the page keeps
   std::string section;                                    ///< empty: the first screen
   int top = 10;
   int width = 0;                                          ///< 0: ask the terminal
@@ -30,6 +33,8 @@ struct AnalyzeOptions {
   bool verbose = false;
   bool quiet = false;
   bool progress = true;                                   ///< may draw, if standard error is a terminal
+
+  [[nodiscard]] bool wants_page() const { return !html.empty() || format == "html"; }
 };
 
 /// Everything wrong with the options is a usage error.

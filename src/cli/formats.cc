@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
+#include "export/exporter.h"
 #include "import/importer.h"
 #include "present/registry.h"
 
@@ -15,6 +16,7 @@ Outcome list_formats(const Arguments&) {
   size_t widest = 0;
   for (const Importer* i : importers()) widest = std::max(widest, i->name.size());
   for (const Presenter* p : presenters()) widest = std::max(widest, p->name.size());
+  for (const Exporter* e : exporters()) widest = std::max(widest, e->name.size());
   std::string out = "Reads\n";
   for (const Importer* i : importers()) {
     out += fmt::format("  {:<{}}  {}\n", i->name, widest, i->summary);
@@ -22,6 +24,8 @@ Outcome list_formats(const Arguments&) {
   }
   out += "Writes\n";
   for (const Presenter* p : presenters()) out += fmt::format("  {:<{}}  {}\n", p->name, widest, p->summary);
+  out += "Exports, with --to\n";
+  for (const Exporter* e : exporters()) out += fmt::format("  {:<{}}  {}\n", e->name, widest, e->summary);
   out += "\nNext: profgpu analyze PATH\n";
   if (auto written = write_stdout(out); !written) return Outcome::failed(written.error());
   return {};

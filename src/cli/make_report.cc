@@ -4,13 +4,13 @@
 
 #include "analyse/analysis.h"
 #include "analyse/devices.h"
+#include "analyse/page.h"
 #include "analyse/quality.h"
 #include "analyse/steps.h"
 #include "analyse/telemetry_record.h"
 #include "diagnose/rule.h"
 
 namespace profgpu {
-namespace {
 
 Severity severity_of(TraceIssueKind kind) {
   switch (kind) {
@@ -22,6 +22,8 @@ Severity severity_of(TraceIssueKind kind) {
     default: return Severity::kWarning;
   }
 }
+
+namespace {
 
 Issue issue_of(const TraceIssue& i) {
   return {std::string(trace_issue_name(i.kind)), i.count, severity_of(i.kind), i.text};
@@ -128,7 +130,7 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
   if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
   const std::string paths = options.paths.size() == 1 ? " " + options.paths.front() : " …";
   next.push_back("profgpu analyze" + paths + " --section kernels --top 30");
-  if (options.paths.size() == 1 && options.format != "json") next.push_back("profgpu analyze" + paths + " --json");
+  if (!options.wants_page()) next.push_back("profgpu analyze" + paths + " --html report.html");
   return next;
 }
 
@@ -159,7 +161,14 @@ Result<LoadedRun> load_run(const AnalyzeOptions& options, Progress& progress) {
 Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
   auto run = load_run(options, progress);
   if (!run) return run.error();
-  return report_of(*run, options);
+  Report report = report_of(*run, options);
+  if (!options.wants_page()) return report;
+  progress.stage = "drawing";
+  const SampleLog& samples = run->only_samples() ? run->inputs.ranks.front().trace.samples : run->inputs.samples;
+  auto page = make_page({run->ranks, run->job.get(), &samples}, options.html_steps);
+  if (!page) return page.error();
+  report.page = std::move(*page);
+  return report;
 }
 
 }  // namespace profgpu

@@ -15,6 +15,9 @@ Result<LoadedRun> load_run(const AnalyzeOptions& options, Progress& progress);
 /// Everything that is known about a run.
 Report report_of(const LoadedRun& run, const AnalyzeOptions& options);
 
+/// How much an issue of an input matters.
+Severity severity_of(TraceIssueKind kind);
+
 /// Both in one.
 Result<Report> make_report(const AnalyzeOptions& options, Progress& progress);
 

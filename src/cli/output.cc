@@ -2,16 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
 
 #include "base/utf8.h"
-#include "cli/interrupt.h"
+#include "cli/output_file.h"
 
 namespace profgpu {
 namespace {
@@ -27,21 +24,6 @@ int write_all(int fd, std::string_view text) {
     text.remove_prefix(static_cast<size_t>(n));
   }
   return 0;
-}
-
-Error cannot_write(const std::string& path, int error) { return {path + ": cannot be written: " + std::strerror(error)}; }
-
-// 0 or errno.
-int write_direct(const std::string& path, std::string_view text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return errno;
-  const int error = write_all(fd, text);
-  return ::close(fd) != 0 && error == 0 ? errno : error;
-}
-
-bool is_replaceable(const std::string& path) {
-  struct stat s{};
-  return ::lstat(path.c_str(), &s) != 0 || S_ISREG(s.st_mode);
 }
 
 }  // namespace
@@ -65,19 +47,10 @@ Status write_stdout(std::string_view text) {
 }
 
 Status write_file(const std::string& path, std::string_view text) {
-  int error = 0;
-  if (is_replaceable(path)) {
-    const std::string partial = fmt::format("{}.{}.partial", path, ::getpid());
-    remove_on_interrupt(partial.c_str());
-    error = write_direct(partial, text);
-    if (error == 0 && std::rename(partial.c_str(), path.c_str()) != 0) error = errno;
-    if (error != 0) ::unlink(partial.c_str());
-    remove_on_interrupt(nullptr);
-  } else {
-    error = write_direct(path, text);
-  }
-  if (error != 0) return cannot_write(path, error);
-  return ok();
+  auto file = OutputFile::open(path);
+  if (!file) return file.error();
+  (*file)->bytes().put(text);
+  return (*file)->finish();
 }
 
 std::string printable(std::string_view text) {

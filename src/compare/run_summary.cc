@@ -53,8 +53,8 @@ class Reader {
     pool(measured.at("phases"), phases_);
     pool(measured.at("states"), states_);
     for (const Record* r : rows_of(measured.at("work"))) work(*r);
-    ops(rank);
-    collectives(rank);
+    ops(measured);
+    collectives(measured);
     memory(record_of(rank.at("memory")));
     for (const Record* d : rows_of(rank.at("devices")))
       if (const std::string name = text_of(d->at("name"));
@@ -72,9 +72,8 @@ class Reader {
       w.first.ns = sums(w.second);
       run_.work.push_back(std::move(w.first));
     }
-    const auto all = static_cast<double>(std::max<int64_t>(all_steps_, 1));
-    for (auto& [name, op] : run_.ops) op.calls /= all, op.cpu_self_ns /= all;
-    for (auto& [name, c] : run_.collectives) c.calls /= all, c.total_ns /= all;
+    for (auto& [name, op] : run_.ops) op.calls = per_step(op.calls), op.cpu_self_ns = per_step(op.cpu_self_ns);
+    for (auto& [name, c] : run_.collectives) c.calls = per_step(c.calls), c.total_ns = per_step(c.total_ns);
     join_steps();
   }
 
@@ -95,7 +94,6 @@ class Reader {
   void steps(const Record& rank) {
     std::map<int64_t, int64_t> all, measured;
     for (const Record* r : rows_of(rank.at("steps"))) {
-      ++all_steps_;
       if (text_of(r->at("name")) == "trace") run_.annotated = false;
       all[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
       if (!is_true(r->at("warmup"))) measured[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
@@ -131,16 +129,16 @@ class Reader {
     pool.add(r.at("total_ns").number(), r.at("step_stddev_ns").number());
   }
 
-  void ops(const Record& rank) {
-    for (const Record* r : rows_of(rank.at("ops"))) {
+  void ops(const Record& measured) {
+    for (const Record* r : rows_of(measured.at("ops"))) {
       OpTime& op = run_.ops[text_of(r->at("name"))];
       op.calls += r->at("calls").number();
       op.cpu_self_ns += r->at("cpu_self_ns").number();
     }
   }
 
-  void collectives(const Record& rank) {
-    for (const Record* r : rows_of(rank.at("collectives"))) {
+  void collectives(const Record& measured) {
+    for (const Record* r : rows_of(measured.at("collectives"))) {
       std::string name = text_of(r->at("name"));
       if (const std::string dtype = text_of(r->at("dtype")); !dtype.empty()) name += " " + dtype;
       if (const Value& bytes = r->at("message_bytes"); is_number(bytes))
@@ -165,7 +163,7 @@ class Reader {
   std::map<std::string, Pool> phases_, states_;
   std::map<Key, std::pair<Work, Pool>> work_;
   std::vector<std::map<int64_t, int64_t>> steps_;
-  int64_t all_steps_ = 0, most_steps_ = 0;
+  int64_t most_steps_ = 0;
 };
 
 // Of the devices that were used: their sum or mean, and energy a step from mean power.

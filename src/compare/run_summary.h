@@ -29,12 +29,12 @@ struct Work {
 };
 
 struct OpTime {
-  double calls = 0;         ///< a step, warm-up steps among them
+  double calls = 0;         ///< a step
   double cpu_self_ns = 0;
 };
 
 struct CollectiveTime {
-  double calls = 0, total_ns = 0;   ///< a step, warm-up steps among them
+  double calls = 0, total_ns = 0;   ///< a step
 };
 
 struct FindingSummary {

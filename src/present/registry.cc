@@ -5,9 +5,11 @@ namespace profgpu {
 extern const Presenter kTerminalPresenter;
 extern const Presenter kJsonPresenter;
 extern const Presenter kMarkdownPresenter;
+extern const Presenter kHtmlPresenter;
 
 const std::vector<const Presenter*>& presenters() {
-  static const std::vector<const Presenter*> all = {&kTerminalPresenter, &kJsonPresenter, &kMarkdownPresenter};
+  static const std::vector<const Presenter*> all = {&kTerminalPresenter, &kJsonPresenter, &kMarkdownPresenter,
+                                                    &kHtmlPresenter};
   return all;
 }
 

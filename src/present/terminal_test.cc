@@ -215,7 +215,7 @@ TEST(Wording, TitlesAndRanges) {
 }
 
 TEST(Registry, FindsPresentersByName) {
-  EXPECT_EQ(presenters().size(), 3u);
+  EXPECT_EQ(presenters().size(), 4u);
   EXPECT_EQ(find_presenter("markdown")->name, "markdown");
   EXPECT_EQ(find_presenter("pdf"), nullptr);
 }

@@ -21,6 +21,7 @@ enum class Unit : uint8_t { kNone, kNanoseconds, kBytes, kPercent, kGbps };
 /// The unit that a field's name states: wall_ns is nanoseconds, peak_allocated_bytes bytes, span_pct percent (0..100).
 Unit unit_of(std::string_view field);
 
+struct PageData;
 class Value;
 struct Table;
 struct Record;
@@ -171,6 +172,7 @@ struct Report {
   int64_t measured_steps = 0;    ///< steps that averages are over (warm-up left out)
   int64_t warmup_steps = 0;
   std::vector<std::string> next; ///< commands worth running next
+  std::shared_ptr<const PageData> page;  ///< what a page shows beside; null where none is asked for
 };
 
 /// What the reader asked to see.

@@ -1,6 +1,8 @@
 // Reads a file, analyses and diagnoses it, and writes the report in every format. Aborts where a total does not hold.
 #pragma once
 
+#include <fcntl.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -9,10 +11,13 @@
 #include "analyse/analysis.h"
 #include "analyse/devices.h"
 #include "analyse/idle.h"
+#include "analyse/page.h"
 #include "analyse/phases.h"
 #include "analyse/replay.h"
 #include "analyse/steps.h"
 #include "diagnose/rule.h"
+#include "export/data_table.h"
+#include "export/exporter.h"
 #include "import/importer.h"
 #include "present/registry.h"
 
@@ -39,6 +44,22 @@ inline void check_totals(const Facts& facts) {
   require(facts.get<Replay>().saved_by({}) == 0, "a replay with nothing taken out is the recording");
 }
 
+inline void export_all(const Facts& facts) {
+  static const int nowhere = ::open("/dev/null", O_WRONLY);
+  RunRows run;
+  run.ranks.emplace_back(0, facts);
+  if (!facts.trace().samples.empty()) run.samples = &facts.trace().samples;
+  for (const Exporter* exporter : exporters()) {
+    if (exporter->write == nullptr) continue;
+    const std::vector<std::string> tables = exporter->tables != nullptr ? exporter->tables(run) : std::vector<std::string>{""};
+    for (const std::string& table : tables)
+      for (const Weight weight : {Weight::kHost, Weight::kDevice}) {
+        ByteWriter out(nowhere);
+        require(static_cast<bool>(exporter->write(run, {weight, table}, out)), "whatever was read can be exported");
+      }
+  }
+}
+
 inline void report_on(const std::string& path) {
   ImportOptions options;
   options.threads = 2;
@@ -58,7 +79,12 @@ inline void report_on(const std::string& path) {
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
   report.verdict = verdict(evidence, report.findings);
+  auto page = make_page({evidence.ranks, nullptr, &imported->trace.samples}, {});
+  require(static_cast<bool>(page), "there is a page");
+  require((*page)->events_kept <= (*page)->events, "a page keeps events of the trace");
+  report.page = *page;
   for (const Presenter* presenter : presenters()) require(!presenter->write(report, {}).empty(), "a report has text");
+  export_all(facts);
 }
 
 }  // namespace profgpu

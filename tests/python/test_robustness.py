@@ -14,7 +14,7 @@ import pytest
 from conftest import program
 
 SECONDS = 20   # for one run on a trace of half a megabyte or less
-FORMS = ('terminal', 'json', 'markdown')
+FORMS = ('terminal', 'json', 'markdown', 'html')
 
 
 @pytest.fixture(scope='module')
@@ -214,7 +214,7 @@ def test_escape_sequences_in_names_stay_inside(form, section, profgpu, tmp_path)
     path = write(tmp_path / 'hostile.json', *events, host_name=HOSTILE[0],
                  deviceProperties=[{'id': 0, 'name': HOSTILE[1]}], traceName=HOSTILE[2],
                  distributedInfo={'backend': HOSTILE[0], 'rank': 0, 'world_size': 2})
-    words = ['--section', section] if section and form != 'json' else []
+    words = ['--section', section] if section and form not in ('json', 'html') else []
     result = profgpu('analyze', '--format', form, '--color', 'never', '-v', *words, path)
     assert result.returncode == 0, result.stderr
     for text in (result.stdout.decode(), result.stderr.decode()):

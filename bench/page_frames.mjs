@@ -1,0 +1,192 @@
+#!/usr/bin/env node
+// How fast the page's timeline opens and moves, in headless Chromium: for made-up packs of several sizes, the time from
+// opening the file to the first picture, to all levels of detail, and the time between frames while it pans and zooms.
+//
+//     node bench/page_frames.mjs [events…]        default 75000 1000000 5000000
+//
+// Needs Chromium (CHROMIUM, default /usr/bin/chromium) and the packages of web/. Frames follow the screen's 60 Hz: 16.7
+// ms is the best there is. "script" is what of it the page's own code takes. Without a GPU, Chromium also paints on the
+// CPU.
+
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { cpus, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { gzipSync } from 'node:zlib';
+
+const web = join(dirname(fileURLToPath(import.meta.url)), '..', 'web');
+const require = createRequire(join(web, 'package.json'));
+const { chromium } = require('playwright-core');
+const esbuild = createRequire(require.resolve('vite'))('esbuild');
+
+const kArguments = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+const kFrames = 180;
+const kMoves = ['pan, all in view', 'pan, 1/20 in view', 'pan, 1/1000 in view', 'zoom in and out'];
+
+const folder = mkdtempSync(join(tmpdir(), 'page-frames-'));
+
+async function bundle(code, out, platform) {
+  await esbuild.build({
+    stdin: { contents: code, resolveDir: web, loader: 'ts' },
+    outfile: out,
+    bundle: true,
+    platform,
+    logLevel: 'error',
+    format: platform === 'node' ? 'esm' : 'iife',
+    target: platform === 'node' ? 'node18' : 'es2021',
+    minify: platform !== 'node',
+  });
+}
+
+const kPage = `
+  import './src/style.css';
+  import { readPack } from './src/pack';
+  import { mountTimeline } from './src/timeline/index';
+  const script = [];
+  const ask = window.requestAnimationFrame.bind(window);
+  window.requestAnimationFrame = (call) => ask((now) => {
+    const from = performance.now();
+    call(now);
+    script.push(performance.now() - from);
+  });
+  window.frames_of = async (move, count) => {
+    const moments = [];
+    script.length = 0;
+    for (let i = 0; i <= count; i++) {
+      moments.push(await new Promise((next) => ask((now) => next(now))));
+      move(i);
+    }
+    return { frames: moments.slice(1).map((moment, i) => moment - moments[i]), script: [...script] };
+  };
+  readPack(document.getElementById('data').textContent).then((data) => {
+    const root = document.getElementById('root');
+    window.data = data;
+    window.handle = mountTimeline(root, data);
+    ask(() => setTimeout(() => {
+      window.first_ms = performance.now();
+      const done = setInterval(() => {
+        if (root.dataset.detail !== 'finished') return;
+        clearInterval(done);
+        window.detailed_ms = performance.now();
+      }, 5);
+    }));
+  });`;
+
+async function makePage(syntheticPack, events) {
+  const pack = syntheticPack({ events, ranks: events > 2e6 ? 4 : 2, steps: events > 2e5 ? 40 : 12 });
+  const packed = gzipSync(pack, { level: 6 }).toString('base64');
+  const style = readFileSync(join(folder, 'page.css'), 'utf8');
+  const script = readFileSync(join(folder, 'page.js'), 'utf8').replaceAll('</script', '<\\/script');
+  const file = join(folder, `page-${events}.html`);
+  writeFileSync(
+    file,
+    `<!doctype html><meta charset="utf-8"><style>${style}</style><div id="root"></div>` +
+      `<script type="application/octet-stream" id="data">${packed}</script><script>${script}</script>`,
+  );
+  return { file, bytes: packed.length };
+}
+
+function quantile(values, share) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? NaN;
+}
+
+async function measure(page, name) {
+  const { frames, script } = await page.evaluate(
+    async ([name, count]) => {
+      const { handle, data } = window;
+      const span = data.span_ns;
+      const wheel = (delta) =>
+        document
+          .querySelector('.tl-plot')
+          .dispatchEvent(
+            new WheelEvent('wheel', { deltaY: delta, clientX: 500, clientY: 300, bubbles: true, cancelable: true }),
+          );
+      const share = { 'pan, all in view': 0.97, 'pan, 1/20 in view': 0.05, 'pan, 1/1000 in view': 0.001 }[name];
+      if (share === undefined) {
+        handle.show(0, span);
+        return window.frames_of((i) => wheel(i % 90 < 45 ? -80 : 80), count);
+      }
+      return window.frames_of((i) => {
+        const start = (share > 0.5 ? 0 : 0.3 * span) + span * share * 0.01 * (i % 100);
+        handle.show(start, start + span * share);
+      }, count);
+    },
+    [name, kFrames],
+  );
+  return {
+    median: quantile(frames, 0.5),
+    p95: quantile(frames, 0.95),
+    script: quantile(script, 0.5),
+    script_p95: quantile(script, 0.95),
+  };
+}
+
+async function run(file) {
+  const profile = mkdtempSync(join(folder, 'profile-'));
+  const context = await chromium.launchPersistentContext(profile, {
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    headless: true,
+    viewport: { width: 1280, height: 800 },
+    args: kArguments,
+  });
+  try {
+    const [page] = context.pages();
+    const errors = [];
+    page.on('pageerror', (error) => errors.push(error.message));
+    await page.goto(pathToFileURL(file).href);
+    await page.waitForFunction(() => window.detailed_ms !== undefined, null, { timeout: 120_000 });
+    if (errors.length > 0) throw new Error(errors.join('\n'));
+    const opened = await page.evaluate(() => ({
+      first: window.first_ms,
+      detailed: window.detailed_ms,
+      events: window.data.events,
+    }));
+    // Whoever moves the view has the pointer over it, so what is under it is looked up and shown in every frame.
+    await page.mouse.move(500, 300);
+    const moves = {};
+    for (const name of kMoves) moves[name] = await measure(page, name);
+    return { ...opened, moves };
+  } finally {
+    await context.close();
+  }
+}
+
+async function main() {
+  const sizes = process.argv.slice(2).map(Number);
+  await bundle(kPage, join(folder, 'page.js'), 'browser');
+  await bundle(`export { syntheticPack } from './test/synthetic_pack';`, join(folder, 'pack.mjs'), 'node');
+  const { syntheticPack } = await import(pathToFileURL(join(folder, 'pack.mjs')).href);
+  const gpu = 'no GPU: painted on the CPU';
+  console.log(
+    `${cpus().length} × ${cpus()[0]?.model.trim()}, ${gpu}, 1280 × 800 pixels, ${kFrames} frames a row; milliseconds\n`,
+  );
+  console.log('| events | pack, MB | first picture | all detail | move | frame, median | p95 | script, median | p95 |');
+  console.log('| ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |');
+  for (const size of sizes.length > 0 ? sizes : [75_000, 1_000_000, 5_000_000]) {
+    const { file, bytes } = await makePage(syntheticPack, size);
+    const { first, detailed, events, moves } = await run(file);
+    let opening = `| ${events.toLocaleString('en-US')} | ${(bytes / 1e6).toFixed(1)} | ${first.toFixed(0)} | ${detailed.toFixed(0)} |`;
+    for (const [name, { median, p95, script, script_p95 }] of Object.entries(moves)) {
+      console.log(`${opening} ${name} | ${[median, p95, script, script_p95].map((ms) => ms.toFixed(1)).join(' | ')} |`);
+      opening = '| | | | |';
+    }
+  }
+}
+
+main()
+  .finally(() => rmSync(folder, { recursive: true, force: true }))
+  .catch((error) => {
+    console.error(`page_frames: ${error.message}`);
+    process.exitCode = 1;
+  });

@@ -1,0 +1,36 @@
+# The page inside HTML reports: web/ built by npm into one file, and that file inside profgpu_present. Without npm or the
+# packages that it needs, HTML reports are plain ones.
+
+find_program(NPM npm)
+set(web ${CMAKE_SOURCE_DIR}/web)
+if(NOT PROFGPU_WEB)
+  message(STATUS "HTML reports are plain, without timeline: PROFGPU_WEB is off")
+elseif(NOT NPM)
+  message(STATUS "HTML reports are plain, without timeline: npm is not installed")
+elseif(NOT EXISTS ${web}/node_modules/vite)
+  message(STATUS "HTML reports are plain, without timeline: `npm ci --prefix web` and configuring again brings it")
+else()
+  set(page ${CMAKE_BINARY_DIR}/web/index.html)
+  file(GLOB_RECURSE page_sources CONFIGURE_DEPENDS ${web}/src/*)
+  file(GLOB page_settings CONFIGURE_DEPENDS ${web}/*.json ${web}/*.ts ${web}/*.html)
+  add_custom_command(
+    OUTPUT ${page}
+    COMMAND ${NPM} --prefix ${web} run --silent build -- --outDir ${CMAKE_BINARY_DIR}/web --emptyOutDir
+    DEPENDS ${page_sources} ${page_settings}
+    COMMENT "Building the page of HTML reports")
+  set(embedded ${CMAKE_BINARY_DIR}/generated/page.s)
+  file(CONFIGURE OUTPUT ${embedded} CONTENT [[
+        .section .rodata
+        .globl profgpu_page_begin
+        .globl profgpu_page_end
+profgpu_page_begin:
+        .incbin "@page@"
+profgpu_page_end:
+        .section .note.GNU-stack, "", %progbits
+]] @ONLY)
+  # Clang minds that an assembler file has no use for C++'s options.
+  set_source_files_properties(${embedded} PROPERTIES OBJECT_DEPENDS ${page}
+                              COMPILE_OPTIONS -Wno-unused-command-line-argument)
+  target_sources(profgpu_present PRIVATE ${embedded})
+  set_source_files_properties(present/page_template.cc PROPERTIES COMPILE_DEFINITIONS PROFGPU_HAS_PAGE=1)
+endif()

@@ -1,0 +1,23 @@
+// What a page shows beyond the report, put together from all ranks of a run.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "analyse/job.h"
+#include "analyse/kept_events.h"
+#include "base/result.h"
+#include "report/page.h"
+
+namespace profgpu {
+
+struct PageInput {
+  std::vector<RankFacts> ranks;            ///< in the order of Report::ranks; none: samples alone
+  const Job* job = nullptr;                ///< null for one rank
+  const SampleLog* samples = nullptr;      ///< null or empty: none
+};
+
+/// All ranks on the first one's clock, as far as their clocks can be told. The error: `steps` names no step.
+Result<std::shared_ptr<const PageData>> make_page(const PageInput& input, const StepChoice& steps);
+
+}  // namespace profgpu

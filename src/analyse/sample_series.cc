@@ -1,0 +1,116 @@
+#include "analyse/sample_series.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "analyse/devices.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kPoints = 4000;
+
+// "sm_clock_mhz" to "SM clock"
+std::string title_of(const MetricInfo& metric) {
+  static constexpr std::array<std::string_view, 9> kUnits = {"_pct", "_bytes", "_w", "_j", "_c", "_mhz", "_ns", "_gbps", "_per_s"};
+  static const std::set<std::string_view> kAcronyms = {"sm", "dram", "fp64", "fp32", "fp16", "pcie", "ofa", "jpeg", "bar1", "xgmi", "ecc"};
+  std::string_view name = metric.name;
+  for (const std::string_view unit : kUnits)
+    if (name.ends_with(unit)) {
+      name.remove_suffix(unit.size());
+      break;
+    }
+  std::string out;
+  while (!name.empty()) {
+    const size_t end = std::min(name.find('_'), name.size());
+    std::string word(name.substr(0, end));
+    if (kAcronyms.contains(word))
+      for (char& c : word)
+        if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+    out += (out.empty() ? "" : " ") + word;
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return out;
+}
+
+struct Point {
+  int64_t time_ns = 0;
+  double value = 0;
+};
+
+// What held within the page's time: from the last sample before it on.
+std::vector<Point> points_within(const SampleSeries& series, const PlacedSamples& samples) {
+  std::vector<Point> points;
+  for (size_t i = 0; i < series.time_ns.size(); ++i) {
+    const int64_t time_ns = series.time_ns[i] - samples.shift_ns;
+    if (time_ns > samples.span_ns || !std::isfinite(series.value[i])) continue;
+    if (time_ns <= 0) points.clear();
+    points.push_back({std::max<int64_t>(time_ns, 0), series.value[i]});
+  }
+  return points;
+}
+
+std::vector<Point> thinned(const std::vector<Point>& points, bool bits) {
+  if (points.size() <= kPoints) return points;
+  std::vector<Point> out;
+  const size_t stretch = (points.size() + kPoints - 1) / kPoints;
+  for (size_t i = 0; i < points.size(); i += stretch) {
+    const size_t end = std::min(i + stretch, points.size());
+    double sum = 0;
+    uint64_t any = 0;
+    for (size_t k = i; k < end; ++k) sum += points[k].value, any |= static_cast<uint64_t>(points[k].value);
+    out.push_back({points[i].time_ns, bits ? static_cast<double>(any) : sum / static_cast<double>(end - i)});
+  }
+  return out;
+}
+
+bool several_hosts(const std::vector<PlacedRank>& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](const PlacedRank& r) {
+    return r.facts->trace().host_name != ranks.front().facts->trace().host_name;
+  });
+}
+
+}  // namespace
+
+std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks, const PlacedRank& rank,
+                                       int32_t device) {
+  if (several_hosts(ranks)) return std::nullopt;
+  const bool only_ones = log.devices.size() == 1 && ranks.size() == 1 && rank.facts->trace().device_rows.size() == 1;
+  const std::string name = rank.facts->trace().properties(device).name;
+  for (uint32_t d = 0; d < log.devices.size(); ++d) {
+    const DeviceInfo& info = log.devices[d];
+    const bool is_it = only_ones || (!info.parent && static_cast<int64_t>(info.index) == device);
+    if (is_it && (name.empty() || info.name.empty() || name == info.name)) return d;
+  }
+  return std::nullopt;
+}
+
+std::vector<PageSeries> sample_series(const PlacedSamples& samples, const std::map<uint32_t, int>& rank_of) {
+  std::vector<PageSeries> all;
+  for (const SampleSeries& series : samples.log->series) {
+    const MetricInfo& metric = metric_info(series.metric);
+    if (metric.kind != MetricKind::kGauge) continue;
+    const bool bits = series.metric == Metric::kClockEventReasons;
+    const std::vector<Point> points = thinned(points_within(series, samples), bits);
+    if (points.empty()) continue;
+    PageSeries out;
+    out.device = samples.log->devices[series.device].label();
+    if (const auto it = rank_of.find(series.device); it != rank_of.end()) out.rank = it->second;
+    out.metric = metric.name;
+    out.title = title_of(metric);
+    out.unit = metric.unit;
+    // Bytes and bits are whole; of anything else a thousandth is enough.
+    out.scale = bits || metric.unit == "B" ? 1 : 0.001;
+    for (const Point& p : points) {
+      if (!(std::abs(p.value / out.scale) < 9e15)) continue;
+      out.time_ns.push_back(p.time_ns);
+      out.value.push_back(std::llround(p.value / out.scale));
+    }
+    all.push_back(std::move(out));
+  }
+  return all;
+}
+
+}  // namespace profgpu

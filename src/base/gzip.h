@@ -1,0 +1,15 @@
+// Bytes as a gzip file (RFC 1952), and as text (RFC 4648).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace profgpu {
+
+/// In memory, in one piece.
+std::string gzipped(std::string_view bytes);
+
+/// Base 64 with padding, on one line.
+std::string base64(std::string_view bytes);
+
+}  // namespace profgpu

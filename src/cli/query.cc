@@ -1,0 +1,186 @@
+// profgpu query: SQL over the tables of a run.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <sstream>
+
+#include "cli/analyze_options.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/output_file.h"
+#include "cli/progress_bar.h"
+#include "cli/run_rows.h"
+#include "cli/suggestion.h"
+#include "cli/table_list.h"
+#include "export/row_text.h"
+#include "export/sql_database.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int kLongestCell = 60;
+
+struct QueryOptions {
+  AnalyzeOptions analysis;   ///< how traces are read, and where the answer goes
+  std::string sql;
+  RowFormat format = RowFormat::kTable;
+  bool tables = false;
+};
+
+bool is_file(const std::string& path) {
+  struct stat s{};
+  return ::stat(path.c_str(), &s) == 0;
+}
+
+Status read_query_file(const std::string& path, std::string& sql) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  if (!file || !(text << file.rdbuf())) return Error{path + ": cannot be read, or is empty"};
+  sql = text.str();
+  return ok();
+}
+
+Result<QueryOptions> query_options(const Arguments& arguments) {
+  QueryOptions options;
+  options.tables = arguments.has("--tables");
+  Arguments analysis;
+  for (const char* flag : {"--output", "--step-pattern", "--quiet", "--no-progress", "--verbose"})
+    if (arguments.has(flag)) analysis.add(flag, arguments.values(flag));
+  analysis.positional = arguments.positional;
+  if (arguments.has("--file")) {
+    if (auto read = read_query_file(arguments.value("--file"), options.sql); !read) return read.error();
+  } else if (!options.tables && !analysis.positional.empty()) {
+    options.sql = std::move(analysis.positional.back());
+    analysis.positional.pop_back();
+  }
+  auto read = analyze_options(analysis);
+  if (!read) return read.error();
+  options.analysis = *read;
+  if (options.tables) return options;
+  if (options.analysis.paths.empty())
+    return Error{is_file(options.sql) ? "a query is needed" : "a trace is needed",
+                 "profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 10\""};
+  if (!arguments.has("--file") && is_file(options.sql))
+    return Error{"the query comes last: " + options.sql + " is a file", "profgpu query PATH... \"select ...\""};
+  const std::string format = arguments.has("--json") ? "json" : arguments.value("--format", "table");
+  options.format = format == "csv" ? RowFormat::kCsv : format == "json" ? RowFormat::kJson : RowFormat::kTable;
+  return options;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// What was probably meant: the nearest name of those that the query could have used.
+std::string suggestion(const std::string& message, const std::string& sql, SqlDatabase& database) {
+  const auto after = [&](std::string_view start) {
+    return message.starts_with(start) ? message.substr(start.size()) : std::string();
+  };
+  std::vector<std::string> names;
+  for (const DataView& v : data_views()) names.emplace_back(v.name);
+  for (const DataTable* t : data_tables()) names.emplace_back(t->name);
+  if (std::string table = after("no such table: "); !table.empty()) return nearest(lower(table), names);
+  std::string column = after("no such column: ");
+  if (column.empty()) return {};
+  column = column.substr(column.rfind('.') + 1);
+  const std::string text = lower(sql);
+  std::vector<std::string> columns;
+  for (const std::string& name : names) {
+    if (text.find(name) == std::string::npos) continue;
+    for (std::string& c : database.columns_of(name)) columns.push_back(std::move(c));
+  }
+  // "dur" is nearer to duration_ns than to anything of its own length.
+  for (const std::string& c : columns)
+    if (c.starts_with(lower(column)) || c == lower(column) + "_ns" || c == lower(column) + "_bytes") return c;
+  return nearest(lower(column), columns);
+}
+
+// The line of the query with the place marked below it.
+std::string marked(const std::string& sql, int offset) {
+  if (offset < 0 || static_cast<size_t>(offset) > sql.size()) return {};
+  const auto at = static_cast<size_t>(offset);
+  const size_t newline = at == 0 ? std::string::npos : sql.rfind('\n', at - 1);
+  const size_t begin = newline == std::string::npos ? 0 : newline + 1;
+  const std::string line = sql.substr(begin, sql.find('\n', at) - begin);
+  return "\n  " + line + "\n  " + std::string(at - begin, ' ') + "^";
+}
+
+Error query_error(const SqlError& error, const std::string& sql, SqlDatabase& database) {
+  const std::string near = suggestion(error.message, sql, database);
+  return {error.message + marked(sql, error.offset),
+          near.empty() ? "`profgpu query --tables` lists tables and columns" : "did you mean " + near + "?"};
+}
+
+Status write_rows(SqlRows& rows, const QueryOptions& options) {
+  auto file = OutputFile::open(options.analysis.output);
+  if (!file) return file.error();
+  ByteWriter& out = (*file)->bytes();
+  RowText text(options.format, rows.columns(), options.analysis.verbose ? 0 : kLongestCell, out);
+  auto more = rows.next();
+  for (; more && *more && out.error() == 0; more = rows.next()) text.row(rows.row());
+  text.finish();
+  auto written = (*file)->finish();
+  return more ? written : Status(more.error());
+}
+
+Outcome query(const Arguments& arguments) {
+  auto options = query_options(arguments);
+  if (!options) return Outcome::usage(options.error());
+  if (options->tables) {
+    const auto written = write_stdout(table_list());
+    return written ? Outcome{} : Outcome::failed(written.error());
+  }
+  Progress progress;
+  auto bar = std::make_unique<ProgressBar>(progress, options->analysis.progress && stderr_is_terminal());
+  auto run = load_run(options->analysis.paths, {options->analysis.step_pattern}, progress);
+  bar.reset();
+  if (!run) return Outcome::failed(run.error());
+  if (!options->analysis.quiet) say_issues(*run);
+  const RunRows rows = run_rows(*run);
+  auto database = SqlDatabase::open(rows);
+  if (!database) return Outcome::failed(database.error());
+  SqlError error;
+  const auto answer = (*database)->query(options->sql, error);
+  if (!answer) return Outcome::usage(query_error(error, options->sql, **database));
+  if (auto written = write_rows(*answer, *options); !written) return Outcome::failed(written.error());
+  return {};
+}
+
+}  // namespace
+
+extern const Command kQuery;
+const Command kQuery{
+    .name = "query",
+    .summary = "ask a trace in SQL",
+    .positional = "[PATH...] [SQL]",
+    .positional_help = "what analyze reads, then one query in SQLite's SQL; --tables shows what there is to ask",
+    .groups =
+        {{"What to ask",
+          {{.name = "--tables", .help = "list tables and views with their columns, units and meaning, and end"},
+           {.name = "--file", .value = "FILE", .help = "the query is in FILE", .takes_path = true},
+           {.name = "--step-pattern", .value = "REGEX",
+            .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
+         {"How to show it",
+          {{.name = "--format", .value = "NAME", .help = "how to write rows (default table)", .choices = {"table", "csv", "json"}},
+           {.name = "--json", .help = "rows as JSON, same as --format json"},
+           {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write them to FILE", .takes_path = true},
+           {.name = "--verbose", .short_name = "-v", .help = "long names in full, in tables"},
+           {.name = "--quiet", .help = "no messages and no progress bar; errors are still said"},
+           {.name = "--no-progress", .help = "no progress bar"}}}},
+    .examples = {{"profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 5\"",
+                  "the five longest kernels"},
+                 {"profgpu query trace.json.gz \"select cause, sum(duration_ns) from gaps group by 1\"",
+                  "idle time by cause"},
+                 {"profgpu query run7/ --file waits.sql --format csv -o waits.csv", "all ranks of a job, a query from a file"},
+                 {"profgpu query --tables", "what there is to ask"}},
+    .notes = "Nothing can be written, and no other database attached. Times are nanoseconds on the trace's clock. Tables of "
+             "several ranks have a column rank.",
+    .run = query,
+};
+
+}  // namespace profgpu

@@ -1,0 +1,24 @@
+#include "cli/run_rows.h"
+
+#include "cli/make_report.h"
+#include "cli/output.h"
+
+namespace profgpu {
+
+RunRows run_rows(const LoadedRun& run) {
+  RunRows rows;
+  for (const RankFacts& r : run.ranks) rows.ranks.emplace_back(r.rank, *r.facts);
+  rows.job = run.job.get();
+  const SampleLog& samples = run.only_samples() ? run.inputs.ranks.front().trace.samples : run.inputs.samples;
+  if (!samples.empty()) rows.samples = &samples;
+  return rows;
+}
+
+void say_issues(const LoadedRun& run) {
+  for (const InputSource& source : run.inputs.sources)
+    for (const TraceIssue& issue : source.issues)
+      if (severity_of(issue.kind) != Severity::kInfo)
+        print_message("profgpu: " + (issue.text.starts_with(source.path) ? "" : source.path + ": ") + issue.text);
+}
+
+}  // namespace profgpu

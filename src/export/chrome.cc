@@ -1,0 +1,335 @@
+// Chrome's JSON as PyTorch's profiler writes it: read back by us and by what reads the profiler's traces. A rank with one
+// profiler window comes back as it was, for what a trace holds; samples of devices and of threads are left out.
+#include <charconv>
+
+#include "base/json_check.h"
+#include "base/json_quoted.h"
+#include "export/exporter.h"
+#include "export/timeline_ids.h"
+
+namespace profgpu {
+namespace {
+
+std::string_view category(HostKind kind) {
+  switch (kind) {
+    case HostKind::kAnnotation: return "user_annotation";
+    case HostKind::kOp: return "cpu_op";
+    case HostKind::kPython: return "python_function";
+    case HostKind::kRuntime: return "cuda_runtime";
+    case HostKind::kDriver: return "cuda_driver";
+    case HostKind::kOverhead: break;
+  }
+  return "overhead";
+}
+std::string_view category(ActivityKind kind) {
+  return kind == ActivityKind::kKernel ? "kernel" : kind == ActivityKind::kMemcpy ? "gpu_memcpy" : "gpu_memset";
+}
+
+// Text that was a JSON value in the file, as such if it is one, else as a string.
+std::string json_of(std::string_view raw) {
+  if (!raw.starts_with('"') && is_json(raw)) return std::string(raw);
+  std::string string = '"' + std::string(raw) + '"';
+  return is_json(string) ? string : json_quoted(raw);
+}
+
+/// One event, member by member.
+class EventText {
+ public:
+  EventText(char phase, std::string_view name) {
+    text_ = ",\n{\"ph\": \"";
+    text_ += phase;
+    text_ += "\", \"name\": ";
+    append_json_quoted(text_, name);
+  }
+  EventText& raw(std::string_view key, std::string_view json) {
+    text_ += ", \"";
+    text_ += key;
+    text_ += "\": ";
+    text_ += json;
+    return *this;
+  }
+  EventText& text(std::string_view key, std::string_view value) {
+    raw(key, {});
+    append_json_quoted(text_, value);
+    return *this;
+  }
+  template <class T>
+  EventText& number(std::string_view key, T value) {
+    char digits[32];
+    return raw(key, {digits, std::to_chars(digits, digits + sizeof digits, value).ptr});
+  }
+  /// Microseconds, to the nanosecond.
+  EventText& micros(std::string_view key, int64_t ns) {
+    char digits[32];
+    char* at = digits;
+    uint64_t n = static_cast<uint64_t>(ns);
+    if (ns < 0) *at++ = '-', n = 0 - n;
+    at = std::to_chars(at, digits + sizeof digits, n / 1000).ptr;
+    *at++ = '.';
+    for (uint64_t unit = 100; unit > 0; unit /= 10) *at++ = static_cast<char>('0' + n % 1000 / unit % 10);
+    return raw(key, {digits, at});
+  }
+  EventText& triple(std::string_view key, const int32_t (&n)[3]) {
+    if (n[0] == 0 && n[1] == 0 && n[2] == 0) return *this;
+    return raw(key, '[' + std::to_string(n[0]) + ", " + std::to_string(n[1]) + ", " + std::to_string(n[2]) + ']');
+  }
+  /// What follows are members of "args".
+  EventText& arguments() {
+    text_ += ", \"args\": {";
+    fresh_ = text_.size();
+    return *this;
+  }
+  void end(ByteWriter& out) {
+    if (fresh_ > 0) {
+      if (text_.size() > fresh_) text_.erase(fresh_, 2);   // the comma and blank before the first argument
+      text_ += '}';
+    }
+    out.put(text_ += '}');
+  }
+
+ private:
+  std::string text_;
+  size_t fresh_ = 0;
+};
+
+class ChromeRank {
+ public:
+  ChromeRank(const RunRows& run, const RankRows& rank, ByteWriter& out)
+      : rank_(rank), trace_(rank.trace()), ids_(run, rank), out_(out), alone_(run.ranks.size() == 1),
+        shift_ns_(run.unix_shift_ns(rank) - run.unix_shift_ns(run.ranks.front())),
+        flow_base_(static_cast<uint64_t>(rank.rank()) << 32) {
+    for (const Collective& c : trace_.collectives) {
+      if (c.host.valid()) of_host_.emplace(c.host.value, &c);
+      if (c.activity.valid()) of_activity_.emplace(c.activity.value, &c);
+    }
+    // Windows number their launches from one on, each by itself.
+    renumbered_ = trace_.windows.size() > 1;
+    if (renumbered_)
+      for (size_t i = 0; i < trace_.launching.size(); ++i) number_of_.emplace(trace_.launching[i].value, i + 1);
+  }
+
+  void write() {
+    names();
+    for (uint32_t i = 0; i < trace_.host.size() && out_.error() == 0; ++i) host(HostId(i));
+    for (uint32_t i = 0; i < trace_.activity.size() && out_.error() == 0; ++i) activity(ActivityId(i));
+    for (const SyncRow& s : trace_.syncs) sync(s);
+    for (const MemoryEvent& m : trace_.memory) memory(m);
+    for (const CounterValue& c : trace_.counters)
+      EventText('C', trace_.strings[c.name]).number("pid", c.device).micros("ts", c.time_ns + shift_ns_).arguments()
+          .number("value", c.value).end(out_);
+    uint64_t id = 0;
+    for (const BackwardLink& link : trace_.backward_links) {
+      ++id;
+      backward_flow('s', id, link.forward);
+      backward_flow('f', id, link.backward);
+    }
+  }
+
+ private:
+  void place(EventText& e, size_t thread) {
+    const Thread& t = trace_.threads[thread];
+    if (alone_) e.raw("pid", json_of(t.process)).raw("tid", json_of(t.id));
+    else e.number("pid", ids_.process(thread)).number("tid", ids_.thread(thread));
+  }
+
+  void names() {
+    for (size_t t = 0; t < trace_.threads.size(); ++t) {
+      if (t == 0 || trace_.threads[t].process != trace_.threads[t - 1].process) named("process_name", t, ids_.process_name(t));
+      if (!trace_.threads[t].name.empty()) named("thread_name", t, trace_.threads[t].name);
+    }
+    for (const Trace::DeviceRows& d : trace_.device_rows)
+      EventText('M', "process_name").number("pid", ids_.device(d.device)).number("tid", 0).arguments()
+          .text("name", ids_.device_name(d.device)).end(out_);
+    for (const Queue& q : trace_.queues)
+      EventText('M', "thread_name").number("pid", ids_.device(q.device)).number("tid", q.stream).arguments()
+          .text("name", "stream " + std::to_string(q.stream)).end(out_);
+  }
+  void named(std::string_view what, size_t thread, std::string_view name) {
+    EventText e('M', what);
+    place(e, thread);
+    e.arguments().text("name", name).end(out_);
+  }
+
+  [[nodiscard]] uint32_t correlation(HostId call) const {
+    if (!renumbered_) return trace_.host.link[call.value];
+    const auto it = number_of_.find(call.value);
+    return it != number_of_.end() ? static_cast<uint32_t>(it->second) : 0;
+  }
+  [[nodiscard]] uint32_t correlation(ActivityId a) const {
+    const HostId launch = trace_.activity.launch[a.value];
+    if (!renumbered_) return trace_.activity.correlation[a.value];
+    return launch.valid() ? correlation(launch) : 0;
+  }
+
+  void host(HostId h) {
+    const HostTable& all = trace_.host;
+    EventText e('X', trace_.name(h));
+    e.text("cat", category(all.kind[h.value]));
+    place(e, all.thread[h.value].value);
+    e.micros("ts", all.start_ns[h.value] + shift_ns_).micros("dur", all.duration_ns[h.value]).arguments();
+    if (all.is_call(h)) {
+      if (const uint32_t id = correlation(h)) e.number("correlation", id);
+    } else if (all.link[h.value] != 0) {
+      e.number("External id", all.link[h.value]);
+    }
+    if (all.args[h.value].valid()) operator_arguments(e, trace_.op_args[all.args[h.value].value]);
+    if (const auto c = of_host_.find(h.value); c != of_host_.end()) collective(e, *c->second);
+    e.end(out_);
+  }
+  void operator_arguments(EventText& e, const OpArgs& a) {
+    if (a.sequence >= 0) e.number("Sequence number", a.sequence);
+    if (a.forward_thread != 0) e.number("Fwd thread id", a.forward_thread);
+    if (a.flops > 0) e.number("flops", a.flops);
+    if (a.shapes.valid()) e.raw("Input Dims", json_of(trace_.strings[a.shapes]));
+    if (a.types.valid()) e.raw("Input type", json_of(trace_.strings[a.types]));
+  }
+  void collective(EventText& e, const Collective& c) {
+    e.text("Collective name", trace_.strings[c.name]);
+    if (c.dtype.valid()) e.text("dtype", trace_.strings[c.dtype]);
+    if (c.group.valid()) e.text("Process Group Name", trace_.strings[c.group]);
+    if (c.group_description.valid()) e.text("Process Group Description", trace_.strings[c.group_description]);
+    if (c.ranks.valid()) e.text("Process Group Ranks", trace_.strings[c.ranks]);
+    if (c.in_elements >= 0) e.number("In msg nelems", c.in_elements);
+    if (c.out_elements >= 0) e.number("Out msg nelems", c.out_elements);
+    if (c.group_size > 0) e.number("Group size", c.group_size);
+    if (c.sequence >= 0) e.number("Seq", c.sequence);
+  }
+
+  void activity(ActivityId a) {
+    const ActivityTable& all = trace_.activity;
+    const Queue& queue = trace_.queues[all.queue[a.value]];
+    const int64_t device = ids_.device(queue.device), start = all.start_ns[a.value] + shift_ns_;
+    const uint32_t id = correlation(a);
+    EventText e('X', trace_.name(a));
+    e.text("cat", category(all.kind[a.value])).number("pid", device).number("tid", queue.stream).micros("ts", start)
+        .micros("dur", all.duration_ns[a.value]).arguments().number("device", queue.device).number("context", queue.context)
+        .number("stream", queue.stream);
+    if (id != 0) e.number("correlation", id);
+    const HostId op = rank_.ops().of_activity[a.value];
+    if (op.valid() && trace_.host.link[op.value] != 0) e.number("External id", trace_.host.link[op.value]);
+    if (all.args[a.value].valid()) launch_arguments(e, trace_.activity_args[all.args[a.value].value]);
+    if (const auto c = of_activity_.find(a.value); c != of_activity_.end()) collective(e, *c->second);
+    e.end(out_);
+    const HostId launch = all.launch[a.value];
+    if (!launch.valid() || id == 0) return;
+    EventText from('s', "ac2g");
+    place(from.text("cat", "ac2g").number("id", flow_base_ + id), trace_.host.thread[launch.value].value);
+    from.micros("ts", trace_.host.start_ns[launch.value] + shift_ns_).end(out_);
+    EventText('f', "ac2g").text("cat", "ac2g").text("bp", "e").number("id", flow_base_ + id).number("pid", device)
+        .number("tid", queue.stream).micros("ts", start).end(out_);
+  }
+  void launch_arguments(EventText& e, const ActivityArgs& args) {
+    e.triple("grid", args.grid).triple("block", args.block);
+    if (args.registers != 0) e.number("registers per thread", args.registers);
+    if (args.shared_bytes != 0) e.number("shared memory", args.shared_bytes);
+    if (args.bytes >= 0) e.number("bytes", args.bytes);
+    if (args.graph != 0) e.number("graph id", args.graph);
+    if (args.graph_node != 0) e.number("graph node id", args.graph_node);
+  }
+
+  void sync(const SyncRow& s) {
+    EventText e('X', trace_.strings[s.name]);
+    e.text("cat", "cuda_sync").number("pid", ids_.device(s.device)).number("tid", s.stream)
+        .micros("ts", s.start_ns + shift_ns_).micros("dur", s.duration_ns).arguments().number("device", s.device)
+        .number("stream", s.stream);
+    if (s.correlation != 0 && !renumbered_) e.number("correlation", s.correlation);
+    e.end(out_);
+  }
+  void memory(const MemoryEvent& m) {
+    EventText e('i', "[memory]");
+    e.text("cat", "cpu_instant_event").text("s", "t");
+    if (m.thread.valid()) place(e, m.thread.value);
+    e.micros("ts", m.time_ns + shift_ns_).arguments().number("Bytes", m.bytes).number("Addr", m.address)
+        .number("Device Type", m.device_type).number("Device Id", m.device);
+    if (m.total_allocated >= 0) e.number("Total Allocated", m.total_allocated);
+    if (m.total_reserved >= 0) e.number("Total Reserved", m.total_reserved);
+    e.end(out_);
+  }
+
+  // A flow belongs to the innermost operator that is open at its time.
+  void backward_flow(char phase, uint64_t id, HostId op) {
+    const HostTable& h = trace_.host;
+    const size_t next = op.value + size_t{1};
+    const bool hidden = next < h.size() && h.thread[next] == h.thread[op.value] && h.start_ns[next] == h.start_ns[op.value];
+    EventText e(phase, "fwdbwd");
+    e.text("cat", "fwdbwd").text("bp", "e").number("id", flow_base_ + id);
+    place(e, h.thread[op.value].value);
+    e.micros("ts", (hidden ? h.end_ns(op) : h.start_ns[op.value]) + shift_ns_).end(out_);
+  }
+
+  const RankRows& rank_;
+  const Trace& trace_;
+  TimelineIds ids_;
+  ByteWriter& out_;
+  bool alone_, renumbered_ = false;
+  int64_t shift_ns_;
+  uint64_t flow_base_;
+  std::unordered_map<uint32_t, const Collective*> of_host_, of_activity_;
+  std::unordered_map<uint32_t, size_t> number_of_;
+};
+
+void write_device_properties(const Trace& trace, ByteWriter& out) {
+  out.put(",\n\"deviceProperties\": [");
+  for (const DeviceProperties& d : trace.devices) {
+    std::string text = &d == trace.devices.data() ? "\n {" : ",\n {";
+    text += "\"id\": " + std::to_string(d.id) + ", \"name\": " + json_quoted(d.name);
+    if (d.memory_bytes != 0) text += ", \"totalGlobalMem\": " + std::to_string(d.memory_bytes);
+    if (d.compute_major != 0 || d.compute_minor != 0)
+      text += ", \"computeMajor\": " + std::to_string(d.compute_major) + ", \"computeMinor\": " + std::to_string(d.compute_minor);
+    if (d.multiprocessors != 0) text += ", \"numSms\": " + std::to_string(d.multiprocessors);
+    out.put(text + "}");
+  }
+  out.put("]");
+}
+
+void write_distributed(const Distributed& d, ByteWriter& out) {
+  if (!d.rank && !d.world_size && d.backend.empty()) return;
+  std::string text;
+  if (d.rank) text += ", \"rank\": " + std::to_string(*d.rank);
+  if (d.world_size) text += ", \"world_size\": " + std::to_string(*d.world_size);
+  if (!d.backend.empty()) text += ", \"backend\": " + json_quoted(d.backend);
+  out.put(",\n\"distributedInfo\": {").put(std::string_view(text).substr(2)).put("}");
+}
+
+// Of several ranks, what holds for the first.
+void write_head(const RunRows& run, ByteWriter& out) {
+  const Trace& trace = run.ranks.front().trace();
+  std::string text = "{";
+  bool version = false, host = trace.host_name.empty();
+  for (const auto& [key, value] : trace.metadata) {
+    if (key == "traceEvents") continue;
+    version |= key == "schemaVersion";
+    host |= key == "host_name" || key == "hostname";
+    text += (text.size() > 1 ? ",\n" : "\n") + json_quoted(key) + ": " + json_of(value);
+  }
+  if (!version) text += std::string(text.size() > 1 ? ",\n" : "\n") + "\"schemaVersion\": 1";
+  if (!host) text += ",\n\"host_name\": " + json_quoted(trace.host_name);
+  out.put(text);
+  if (!trace.devices.empty()) write_device_properties(trace, out);
+  if (run.ranks.size() == 1) write_distributed(trace.distributed, out);
+  const int64_t base = run.unix_shift_ns(run.ranks.front());
+  if (base > 0) out.put(",\n\"baseTimeNanoseconds\": ").put_number(base);
+}
+
+Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
+  if (run.ranks.empty()) return only_samples("chrome");
+  write_head(run, out);
+  // An event that says nothing, so that a comma stands before every other.
+  out.put(",\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"profgpu\", \"pid\": 0, \"tid\": 0}");
+  for (const RankRows& rank : run.ranks) ChromeRank(run, rank, out).write();
+  out.put("\n]}\n");
+  return ok();
+}
+
+}  // namespace
+
+extern const Exporter kChromeExport;
+const Exporter kChromeExport{
+    .name = "chrome",
+    .summary = "a timeline as JSON, as PyTorch's profiler writes it",
+    .reader = "Perfetto (ui.perfetto.dev), chrome://tracing, HolisticTraceAnalysis, profgpu",
+    .extension = ".chrome.json",
+    .write = write,
+};
+
+}  // namespace profgpu

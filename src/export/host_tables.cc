@@ -1,0 +1,149 @@
+// What ran on the host.
+#include "export/data_table.h"
+
+namespace profgpu {
+namespace {
+
+using Kind = Datum::Kind;
+using From = RowSource;
+
+std::string_view host_kind_name(HostKind kind) {
+  switch (kind) {
+    case HostKind::kAnnotation: return "annotation";
+    case HostKind::kOp: return "op";
+    case HostKind::kPython: return "python";
+    case HostKind::kRuntime: return "runtime";
+    case HostKind::kDriver: return "driver";
+    case HostKind::kOverhead: break;
+  }
+  return "overhead";
+}
+
+
+const OpArgs* op_args(const From& f, size_t row) {
+  const OpArgsId args = f.trace().host.args[row];
+  return args.valid() ? &f.trace().op_args[args.value] : nullptr;
+}
+
+std::vector<Stretch> threads_of_host(const From& f) {
+  std::vector<Stretch> all;
+  for (size_t t = 0; t < f.trace().threads.size(); ++t)
+    all.push_back({f.trace().threads[t].begin.value, f.trace().threads[t].end.value, static_cast<int64_t>(t)});
+  return all;
+}
+
+Datum link_of(const From& f, size_t row, bool call) {
+  const HostTable& h = f.trace().host;
+  return h.link[row] != 0 && h.is_call(HostId(row)) == call ? Datum(h.link[row]) : Datum();
+}
+
+}  // namespace
+
+extern const DataTable kHostData, kThreadData, kThreadSampleData, kBackwardData;
+
+const DataTable kHostData{
+    .name = "host",
+    .summary = "every range on the host: operators, annotations, Python frames, calls of the driver and runtime",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"id", Kind::kInteger, "number of the row within its rank", row_cell},
+         {"thread_id", Kind::kInteger, "row of threads",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.thread[i].value; }},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.start_ns[i]; }},
+         {"duration_ns", Kind::kInteger, "how long it took",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.duration_ns[i]; }},
+         {"end_ns", Kind::kInteger, "end, on the trace's clock",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.end_ns(HostId(i)); }},
+         {"kind", Kind::kText, "op, annotation, python, runtime, driver or overhead (the profiler's own)",
+          [](const From& f, size_t i, size_t) -> Datum { return host_kind_name(f.trace().host.kind[i]); }},
+         {"name", Kind::kText, "name as recorded",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().name(HostId(i)); }},
+         {"parent_id", Kind::kInteger, "row of host: the innermost range of the same thread around it",
+          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().host.parent[i]); }},
+         {"correlation", Kind::kInteger, "of calls: the id that what they launched has too",
+          [](const From& f, size_t i, size_t) { return link_of(f, i, true); }},
+         {"external_id", Kind::kInteger, "of operators and annotations: the profiler's id",
+          [](const From& f, size_t i, size_t) { return link_of(f, i, false); }},
+         {"shapes", Kind::kText, "of operators: shapes of the arguments, as JSON",
+          [](const From& f, size_t i, size_t) { return op_args(f, i) ? text_or_null(f, op_args(f, i)->shapes) : Datum(); }},
+         {"types", Kind::kText, "of operators: types of the arguments, as JSON",
+          [](const From& f, size_t i, size_t) { return op_args(f, i) ? text_or_null(f, op_args(f, i)->types) : Datum(); }},
+         {"sequence", Kind::kInteger, "of operators: autograd's sequence number",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const OpArgs* a = op_args(f, i);
+            return a != nullptr && a->sequence >= 0 ? Datum(a->sequence) : Datum();
+          }},
+         {"flops", Kind::kInteger, "of operators: floating-point operations, as the profiler estimates them",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const OpArgs* a = op_args(f, i);
+            return a != nullptr && a->flops > 0 ? Datum(a->flops) : Datum();
+          }}},
+    .rows = [](const From& f) { return f.trace().host.size(); },
+    .sorted = "start_ns",
+    .key = "thread_id",
+    .stretches = threads_of_host,
+};
+
+const DataTable kThreadData{
+    .name = "threads",
+    .summary = "threads of the host",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"id", Kind::kInteger, "number of the row within its rank", row_cell},
+         {"process", Kind::kText, "process id as recorded",
+          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(f.trace().threads[i].process); }},
+         {"thread", Kind::kText, "thread id as recorded",
+          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(f.trace().threads[i].id); }},
+         {"name", Kind::kText, "name, if one was recorded",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const std::string& name = f.trace().threads[i].name;
+            return name.empty() ? Datum() : Datum(std::string_view(name));
+          }},
+         {"ranges", Kind::kInteger, "rows of host",
+          [](const From& f, size_t i, size_t) -> Datum {
+            return f.trace().threads[i].end.value - f.trace().threads[i].begin.value;
+          }}},
+    .rows = [](const From& f) { return f.trace().threads.size(); },
+};
+
+const DataTable kThreadSampleData{
+    .name = "thread_samples",
+    .summary = "what the kernel said of threads while profgpu recorded",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"time_ns", Kind::kInteger, "when, on the trace's clock",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].time_ns; }},
+         {"thread_id", Kind::kInteger, "row of threads",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].thread.value; }},
+         {"state", Kind::kText, "R running, S sleeping, D waiting for a disk, and so on, as /proc has it",
+          [](const From& f, size_t i, size_t) -> Datum {
+            return std::string_view(&f.trace().thread_samples[i].state, 1);
+          }},
+         {"system_call", Kind::kInteger, "number of the call that it was blocked in, of x86-64",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const int32_t call = f.trace().thread_samples[i].system_call;
+            return call >= 0 ? Datum(call) : Datum();
+          }},
+         {"user_ns", Kind::kInteger, "processor time of the program, since the thread's start",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].user_ns; }},
+         {"system_ns", Kind::kInteger, "processor time of the kernel, since the thread's start",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].system_ns; }},
+         {"waited_ns", Kind::kInteger, "ready to run, but without a processor, since the thread's start",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].waited_ns; }}},
+    .rows = [](const From& f) { return f.trace().thread_samples.size(); },
+};
+
+const DataTable kBackwardData{
+    .name = "backward_links",
+    .summary = "operators of the backward pass and the forward operators that made them",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"forward_id", Kind::kInteger, "row of host",
+          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().backward_links[i].forward); }},
+         {"backward_id", Kind::kInteger, "row of host",
+          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().backward_links[i].backward); }}},
+    .rows = [](const From& f) { return f.trace().backward_links.size(); },
+};
+
+}  // namespace profgpu

@@ -1,0 +1,134 @@
+#include "export/row_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "base/json_quoted.h"
+#include "report/text.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kHeldRows = 1000;
+
+void append_number(std::string& out, const Datum& cell) {
+  char digits[32];
+  const auto end = cell.kind() == Datum::Kind::kInteger ? std::to_chars(digits, digits + sizeof digits, cell.integer())
+                                                        : std::to_chars(digits, digits + sizeof digits, cell.real());
+  out.append(digits, end.ptr);
+}
+
+bool is_number(const Datum& cell) { return cell.kind() == Datum::Kind::kInteger || cell.kind() == Datum::Kind::kReal; }
+
+void append_csv(std::string& out, std::string_view text) {
+  if (!text.empty() && text.find_first_of(",\"\r\n") == std::string_view::npos) {
+    out += text;
+    return;
+  }
+  out += '"';
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  out += '"';
+}
+
+void append_csv(std::string& out, const Datum& cell) {
+  if (cell.kind() == Datum::Kind::kText) append_csv(out, cell.text());
+  else if (is_number(cell)) append_number(out, cell);
+}
+
+}  // namespace
+
+RowText::RowText(RowFormat format, std::vector<std::string> columns, int longest, ByteWriter& out)
+    : format_(format), columns_(std::move(columns)), longest_(longest), out_(out) {
+  if (format_ == RowFormat::kJson) out_.put('[');
+  if (format_ != RowFormat::kCsv) return;
+  for (const std::string& c : columns_) {
+    if (&c != columns_.data()) text_ += ',';
+    append_csv(text_, std::string_view(c));
+  }
+  out_.put(text_ += '\n');
+}
+
+void RowText::row(const std::vector<Datum>& cells) {
+  if (format_ == RowFormat::kTable) {
+    table_row(cells);
+  } else {
+    text_.clear();
+    if (format_ == RowFormat::kCsv) csv_row(cells);
+    else json_row(cells);
+    out_.put(text_);
+  }
+  ++rows_;
+}
+
+void RowText::csv_row(const std::vector<Datum>& cells) {
+  for (const Datum& cell : cells) {
+    if (&cell != cells.data()) text_ += ',';
+    append_csv(text_, cell);
+  }
+  text_ += '\n';
+}
+
+void RowText::json_row(const std::vector<Datum>& cells) {
+  text_ += rows_ > 0 ? ",\n {" : "\n {";
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) text_ += ", ";
+    append_json_quoted(text_, columns_[i]);
+    text_ += ": ";
+    const Datum& cell = cells[i];
+    if (cell.kind() == Datum::Kind::kText) append_json_quoted(text_, cell.text());
+    else if (is_number(cell) && (cell.kind() == Datum::Kind::kInteger || std::isfinite(cell.real()))) append_number(text_, cell);
+    else text_ += "null";
+  }
+  text_ += '}';
+}
+
+void RowText::table_row(const std::vector<Datum>& cells) {
+  if (right_.empty()) right_.assign(cells.size(), true);
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    std::string& text = texts.emplace_back();
+    if (is_number(cells[i])) append_number(text, cells[i]);
+    else if (cells[i].kind() == Datum::Kind::kNull) text = "null";
+    else text = sanitised(cells[i].text());
+    if (longest_ > 0 && !is_number(cells[i])) text = truncated(text, longest_);
+    if (widths_.empty() && cells[i].kind() == Datum::Kind::kText) right_[i] = false;
+  }
+  if (!widths_.empty()) return show(texts);
+  held_.push_back(std::move(texts));
+  if (held_.size() == kHeldRows) show_held();
+}
+
+void RowText::show_held() {
+  right_.resize(columns_.size(), false);
+  std::vector<std::string> names;
+  for (const std::string& c : columns_) {
+    names.push_back(sanitised(c));
+    widths_.push_back(display_width(names.back()));
+  }
+  for (const auto& texts : held_)
+    for (size_t i = 0; i < texts.size(); ++i) widths_[i] = std::max(widths_[i], display_width(texts[i]));
+  show(names);
+  for (const auto& texts : held_) show(texts);
+  held_.clear();
+}
+
+void RowText::show(const std::vector<std::string>& texts) {
+  text_.clear();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i > 0) text_ += "  ";
+    text_ += right_[i] ? padded_left(texts[i], widths_[i]) : padded_right(texts[i], widths_[i]);
+  }
+  while (!text_.empty() && text_.back() == ' ') text_.pop_back();
+  out_.put(text_ += '\n');
+}
+
+void RowText::finish() {
+  if (format_ == RowFormat::kJson) out_.put(rows_ > 0 ? "\n]\n" : "]\n");
+  if (format_ == RowFormat::kTable && widths_.empty()) show_held();
+}
+
+}  // namespace profgpu

@@ -1,0 +1,65 @@
+// A run as a database to be read: every table and view, and nothing that could write.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "export/virtual_table.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace profgpu {
+
+/// The rows that a query gives, one after the other.
+class SqlRows {
+ public:
+  /// Several columns of one name are told apart by a number: "name", "name_2".
+  [[nodiscard]] const std::vector<std::string>& columns() const { return columns_; }
+  /// False after the last row.
+  Result<bool> next();
+  /// Of the row that next() went to; text lives until the next one. Bytes are given as text of hexadecimal digits.
+  const std::vector<Datum>& row();
+
+ private:
+  friend class SqlDatabase;
+  struct Close {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  explicit SqlRows(sqlite3_stmt* statement);
+  std::unique_ptr<sqlite3_stmt, Close> statement_;
+  std::vector<std::string> columns_;
+  std::vector<Datum> row_;
+  std::vector<std::string> bytes_;
+};
+
+/// Why a query cannot be run, and where in its text.
+struct SqlError {
+  std::string message;
+  int offset = -1;   ///< in bytes; -1: unknown
+};
+
+class SqlDatabase {
+ public:
+  /// `run` must outlive it.
+  static Result<std::unique_ptr<SqlDatabase>> open(const RunRows& run);
+  SqlDatabase(const SqlDatabase&) = delete;
+  SqlDatabase& operator=(const SqlDatabase&) = delete;
+
+  /// One query. What `error` says if there is none.
+  std::unique_ptr<SqlRows> query(const std::string& sql, SqlError& error);
+  /// Columns of a table or view.
+  std::vector<std::string> columns_of(std::string_view table);
+
+ private:
+  struct Close {
+    void operator()(sqlite3* db) const;
+  };
+  explicit SqlDatabase(const RunRows& run) : tables_(run) {}
+  VirtualTables tables_;
+  std::unique_ptr<sqlite3, Close> db_;
+};
+
+}  // namespace profgpu

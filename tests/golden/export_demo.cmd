@@ -1,0 +1,1 @@
+"$PROFGPU" export examples/resnet-demo.json.gz --to csv --table devices -o -; "$PROFGPU" export examples/resnet-demo.json.gz --to folded --weight device -o - | head -n 3; "$PROFGPU" export examples/replay.jsonl --to chrome -o -

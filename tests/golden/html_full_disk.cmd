@@ -1,0 +1,1 @@
+"$PROFGPU" analyze examples/resnet-demo.json.gz --section checklist --html /dev/full

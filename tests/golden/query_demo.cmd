@@ -1,0 +1,1 @@
+"$PROFGPU" query examples/resnet-demo.json.gz "select short_name, category, count, total_ns, kernel_pct from kernels_by_name limit 4"; "$PROFGPU" query examples/resnet-demo.json.gz "select dur from kernels"

@@ -1,0 +1,105 @@
+// Pages that the built program makes of simulated and hand-written traces, and a browser to open them in.
+// PROFGPU and KINETO_SIM name the programs.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const root = fileURLToPath(new URL('../..', import.meta.url));
+const { chromium } = createRequire(join(root, 'web', 'package.json'))('playwright-core');
+
+const kProgram = process.env.PROFGPU ?? join(root, 'build/release/profgpu');
+const kSimulator = process.env.KINETO_SIM ?? join(root, 'build/release/kineto-sim');
+const kChromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const kFlags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync'];
+
+const folder = mkdtempSync(join(tmpdir(), 'profgpu-page-'));
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+
+export function path(name) {
+  return join(folder, name);
+}
+
+/** Runs the program; the report's file of `name`. */
+export function analyzed(name, ...words) {
+  const page = path(`${name}.html`);
+  execFileSync(kProgram, ['analyze', '--quiet', ...words, '--html', page], { stdio: ['ignore', 'ignore', 'pipe'] });
+  return page;
+}
+
+export function simulated(name, ...options) {
+  const trace = path(name);
+  execFileSync(kSimulator, ['--no-truth', '--out', trace, ...options], { stdio: ['ignore', 'ignore', 'pipe'] });
+  return trace;
+}
+
+/** A trace of the given events, and the page of it. */
+export function pageOfEvents(name, events, ...words) {
+  const trace = path(`${name}.json`);
+  writeFileSync(trace, JSON.stringify({ schemaVersion: 1, traceEvents: events }));
+  return analyzed(name, trace, ...words);
+}
+
+/** Samples of device 0 over the trace's time and a little around it: power capped in one stretch, hot in another. */
+export function samplesBeside(trace) {
+  const { baseTimeNanoseconds: base = 0, traceEvents: events } = JSON.parse(readFileSync(trace, 'utf8'));
+  const times = events.filter((e) => e.ph === 'X' && e.cat !== 'Trace').map((e) => e.ts);
+  const [first, last] = [Math.min(...times), Math.max(...times)];
+  const lines = [];
+  for (let i = -5; i <= 105; i++) {
+    const us = Math.round(first + ((last - first) * i) / 100);
+    const capped = i > 20 && i < 45;
+    lines.push(JSON.stringify({
+      time_ns: 0, device: 0, utilization_pct: 60 + Math.round(35 * Math.sin(i / 6)), memory_utilization_pct: 30, power_w: capped ? 700 : 520 + (i % 7) * 9,
+      power_limit_w: 700, sm_clock_mhz: capped ? 1410 : 1980, memory_clock_mhz: 2619, temperature_c: 55 + Math.floor(i / 8),
+      memory_used_bytes: 42949672960 + i * 4194304, clock_event_reasons: (capped ? 4 : 0) | (i > 80 ? 32 : 0),
+    }).replace('"time_ns":0', `"time_ns":${BigInt(base) + BigInt(us) * 1000n}`));
+  }
+  const file = path('samples.jsonl');
+  writeFileSync(file, lines.join('\n') + '\n');
+  return file;
+}
+
+let shared;
+/** One browser for all pages of a test file, with an empty profile and no network. */
+export async function browser() {
+  shared ??= await chromium.launch({ executablePath: kChromium, args: kFlags });
+  return shared;
+}
+export async function closeBrowser() {
+  await shared?.close();
+  shared = undefined;
+}
+
+/** Opens a file. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
+export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true } = {}) {
+  const context = await (await browser()).newContext({
+    javaScriptEnabled: script, offline: true, colorScheme: theme, viewport: { width: size[0], height: size[1] },
+  });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
+  page.on('console', (message) => {
+    if (['error', 'warning'].includes(message.type())) wrong.push(`console: ${message.text()}`);
+  });
+  page.on('dialog', (dialog) => {
+    wrong.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  page.on('request', (request) => {
+    if (!/^(file:|data:)/.test(request.url())) wrong.push(`request: ${request.url()}`);
+  });
+  await page.goto(`file://${file}${view ? `#${view}` : ''}`);
+  if (script && ready) await page.waitForSelector('html.ready', { timeout: 20000 });
+  return { page, wrong, close: () => context.close() };
+}
+
+/** A file where the rest of the project keeps what tests leave behind. */
+export function kept(...names) {
+  const file = join(root, 'build', ...names);
+  mkdirSync(join(file, '..'), { recursive: true });
+  return file;
+}

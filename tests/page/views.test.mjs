@@ -1,0 +1,304 @@
+// The views of a page, as somebody uses them: read, sort, search, zoom, jump to the timeline, by pointer and by keyboard.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { after, before, describe, it } from 'node:test';
+import { analyzed, closeBrowser, opened, path, samplesBeside, simulated } from './pages.mjs';
+
+let one, job;
+before(() => {
+  const trace = simulated('one.json', '--steps', '6', '--python-stacks', '--fault', 'data-loading-bound', '--fault', 'full-precision-gemm', '--fault', 'warm-up');
+  one = analyzed('one', trace, '--samples', samplesBeside(trace));
+  job = analyzed('job', simulated('job', '--ranks', '4', '--steps', '4', '--fault', 'straggler-rank'));
+});
+after(closeBrowser);
+
+async function visit(file, view, use, options = {}) {
+  const { page, wrong, close } = await opened(file, { view, ...options });
+  try {
+    await use(page);
+    assert.deepEqual(wrong, []);
+  } finally {
+    await close();
+  }
+}
+
+const text = (page, selector) => page.locator(selector).first().innerText();
+const cells = (page, view, column) => page.locator(`#view-${view} table.data tbody tr[data-row] td:nth-child(${column})`).allInnerTexts();
+
+describe('overview', () => {
+  it('says the verdict and every finding with cost, change and severity', () => visit(one, '', async (page) => {
+    assert.match(await text(page, '.verdict .sentence'), /^The GPU waits for data/);
+    assert.equal(await page.title(), 'one.json and others – profgpu');
+    const first = page.locator('.finding').first();
+    assert.equal(await first.getAttribute('data-rule'), 'data-loading-bound');
+    assert.match(await first.innerText(), /warning[\s\S]*ms\sa step[\s\S]*num_workers/);
+    assert.equal(await first.locator('svg.mark.warning').count(), 1);
+    assert.ok(await page.locator('.finding[data-rule="full-precision-gemm"]').isVisible());
+    assert.ok(!(await page.locator('#static').isVisible()), 'the plain report is still shown');
+  }));
+
+  it('shows sums that the tables have: phases, device, idle causes, checklist', () => visit(one, '', async (page) => {
+    const sums = await text(page, '.sums');
+    for (const part of ['A step of', 'data loading', 'backward', 'GPU 0', 'Idle by cause', 'Checklist', 'Next']) assert.ok(sums.includes(part), part);
+    assert.equal(await page.locator('.checks tr').count(), 8);
+  }));
+
+  it('leads from an idle finding to the longest gap of its cause', () => visit(one, '', async (page) => {
+    await page.locator('.finding[data-rule="data-loading-bound"] .see').click();
+    assert.ok(await page.locator('#view-timeline').isVisible());
+    await page.waitForFunction(() => /data loading/i.test(document.querySelector('.tl-panel')?.textContent ?? ''));
+    await page.goBack();
+    assert.ok(await page.locator('#view-overview').isVisible());
+  }));
+
+  it('leads from a kernel finding to the longest such kernel', () => visit(one, '', async (page) => {
+    await page.locator('.finding[data-rule="full-precision-gemm"] .see').click();
+    await page.waitForFunction(() => /sgemm|conv|flash|attention|gemm/i.test(document.querySelector('.tl-panel')?.textContent ?? ''));
+  }));
+
+  it('copies a change', () => visit(one, '', async (page) => {
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.locator('.finding .copy').first().click();
+    await page.waitForFunction(() => document.querySelector('.finding .copy').textContent === 'Copied');
+    assert.match(await page.evaluate(() => navigator.clipboard.readText()), /num_workers/);
+  }));
+});
+
+describe('keyboard', () => {
+  it('reaches every view by its number and by arrows', () => visit(one, '', async (page) => {
+    const ids = await page.locator('.tabs a').evaluateAll((tabs) => tabs.map((tab) => tab.hash.slice(1)));
+    assert.equal(ids.length, 10);
+    for (const [i, id] of ids.entries()) {
+      await page.keyboard.press(String((i + 1) % 10));
+      assert.ok(await page.locator(`#view-${id}`).isVisible(), id);
+      assert.equal(await page.locator('.view:visible').count(), 1);
+    }
+    await page.keyboard.press('ArrowRight');
+    assert.ok(await page.locator('#view-overview').isVisible());
+    await page.keyboard.press('ArrowLeft');
+    assert.ok(await page.locator('#view-inputs').isVisible());
+  }));
+
+  it('shows where the focus is, and the list of keys', () => visit(one, '', async (page) => {
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Tab');
+    assert.notEqual(await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle), 'none');
+    await page.keyboard.press('?');
+    assert.ok(await page.locator('dialog.keys').isVisible());
+    await page.keyboard.press('Escape');
+    assert.ok(!(await page.locator('dialog.keys').isVisible()));
+  }));
+});
+
+describe('theme', () => {
+  it('follows the system, and a choice stays over the next visit', () => visit(one, '', async (page) => {
+    const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const dark = await back();
+    await page.locator('#theme').click();
+    assert.equal(await text(page, '#theme'), 'Theme: light');
+    assert.notEqual(await back(), dark);
+    await page.reload();
+    await page.waitForSelector('html.ready');
+    assert.equal(await text(page, '#theme'), 'Theme: light');
+  }, { theme: 'dark' }));
+});
+
+describe('steps', () => {
+  it('has a bar and a row for each step; both lead to the timeline', () => visit(one, 'steps', async (page) => {
+    assert.equal((await cells(page, 'steps', 1)).length, 6);
+    assert.ok((await cells(page, 'steps', 7)).includes('yes'), 'no warm-up step');
+    await page.locator('#view-steps button[data-split="device"]').click();
+    assert.match(await text(page, '#view-steps .legend'), /GPU busy/);
+    const bars = await page.locator('#view-steps canvas').boundingBox();
+    await page.mouse.move(bars.x + 100, bars.y + bars.height - 40);
+    assert.match(await text(page, '.tip'), /ProfilerStep#5/);
+    await page.mouse.click(bars.x + 100, bars.y + bars.height - 40);
+    assert.ok(await page.locator('#view-timeline').isVisible());
+    await page.waitForFunction(() => /ProfilerStep#5/.test(document.querySelector('.tl-panel')?.textContent ?? ''));
+  }));
+});
+
+describe('kernels', () => {
+  it('sorts by its headings', () => visit(one, 'kernels', async (page) => {
+    const calls = async () => (await cells(page, 'kernels', 3)).map((n) => Number(n.replace(/,/g, '')));
+    await page.getByRole('button', { name: 'Calls' }).click();
+    const down = await calls();
+    assert.deepEqual(down, [...down].sort((a, b) => b - a));
+    await page.getByRole('button', { name: 'Calls' }).click();
+    const up = await calls();
+    assert.deepEqual(up, [...up].sort((a, b) => a - b));
+    assert.equal(await page.locator('#view-kernels th[aria-sort="ascending"]').innerText(), 'Calls ↑'.replace(' ↑', ''));
+  }));
+
+  it('searches full names and filters by category', () => visit(one, 'kernels', async (page) => {
+    const all = (await cells(page, 'kernels', 1)).length;
+    await page.locator('#view-kernels input').fill('gemm');
+    const found = await cells(page, 'kernels', 1);
+    assert.ok(found.length > 0 && found.length < all);
+    await page.locator('#view-kernels input').fill('no such kernel');
+    assert.equal((await cells(page, 'kernels', 1)).length, 0);
+    assert.match(await text(page, '#view-kernels [role="status"]'), /^0 of /);
+    await page.locator('#view-kernels input').fill('');
+    await page.locator('#view-kernels select').selectOption('elementwise');
+    assert.deepEqual([...new Set(await cells(page, 'kernels', 2))], ['elementwise']);
+  }));
+
+  it('shows the durations of a picked kernel and finds it in the timeline', () => visit(one, 'kernels', async (page) => {
+    await page.locator('#view-kernels tr[data-row="0"]').click();
+    const detail = await text(page, '#view-kernels .detail');
+    for (const part of ['Calls', 'Min', 'Median', 'p95', 'Max', 'Distribution']) assert.ok(detail.includes(part), part);
+    assert.ok(await page.locator('#view-kernels .detail canvas').isVisible());
+    const name = await text(page, '#view-kernels .detail .fullname code');
+    await page.locator('#view-kernels .detail .see').click();
+    await page.waitForFunction((n) => document.querySelector('.tl-panel')?.textContent.includes(n.slice(0, 40)), name);
+  }));
+
+  it('is walked with the arrow keys', () => visit(one, 'kernels', async (page) => {
+    await page.locator('#view-kernels .scroll').focus();
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await page.locator('#view-kernels tr.active').getAttribute('data-row'), '1');
+    await page.keyboard.press('End');
+    assert.ok(await page.locator('#view-kernels tr.active').isVisible());
+  }));
+
+  it('has only the rows in view as elements, whatever the number', () => visit(one, 'ops', async (page) => {
+    const said = Number((await text(page, '#view-ops [role="status"]')).replace(/\D/g, ''));
+    const rows = await page.locator('#view-ops tr[data-row]').count();
+    assert.ok(rows <= said && rows < 100, `${rows} of ${said}`);
+    await page.locator('#view-ops .scroll').evaluate((box) => box.scrollTo(0, box.scrollHeight));
+    await page.waitForSelector(`#view-ops tr[data-row="${said - 1}"]`);
+  }));
+});
+
+describe('flame graph', () => {
+  it('zooms, searches and goes back, by pointer and by keys', () => visit(one, 'flame', async (page) => {
+    const box = await page.locator('#view-flame canvas').boundingBox();
+    await page.mouse.move(box.x + 60, box.y + 50);
+    assert.match(await text(page, '.tip'), /of all/);
+    await page.mouse.click(box.x + 60, box.y + 50);
+    assert.ok((await page.locator('.crumb').count()) > 1);
+    await page.keyboard.press('Escape');
+    assert.equal(await page.locator('.crumb').count(), 1);
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.locator('.crumb').count(), 2);
+    await page.keyboard.press('Backspace');
+    assert.equal(await page.locator('.crumb').count(), 1);
+    await page.locator('#view-flame input').fill('aten::');
+    assert.match(await text(page, '#view-flame [role="status"]'), /frames match: .*% of all/);
+    await page.locator('#view-flame button[data-measure="device"]').click();
+    await page.mouse.move(box.x + 61, box.y + 51);
+    assert.match(await text(page, '.tip'), /on the GPU/);
+  }));
+});
+
+describe('memory and devices', () => {
+  it('shows memory over time and what held it at the peak', () => visit(one, 'memory', async (page) => {
+    assert.ok(await page.locator('#view-memory .uplot canvas').isVisible());
+    assert.match(await text(page, '#view-memory .facts'), /Peak allocated/);
+    assert.ok((await cells(page, 'memory', 1)).length > 1);
+    await page.locator('#view-memory tr[data-row="1"]').click();
+    assert.match(await text(page, '#view-memory .detail'), /Called from/);
+  }));
+
+  it('lays samples under the kernels on one axis of time', () => visit(one, 'devices', async (page) => {
+    const plots = await page.locator('#view-devices .plot').evaluateAll((all) => all.map((plot) => plot.getAttribute('aria-label')));
+    for (const what of ['ran kernels', 'Utilization', 'Power', 'Clocks', 'Temperature', 'held back']) assert.ok(plots.some((plot) => plot.includes(what)), what);
+    assert.match(await text(page, '#view-devices table.data'), /Power, mean/);
+    const plot = await page.locator('#view-devices .plot .u-over').first().boundingBox();
+    await page.mouse.move(plot.x + plot.width / 2, plot.y + plot.height / 2);
+    const legends = await page.locator('#view-devices .u-legend').allInnerTexts();
+    assert.ok(legends.every((legend) => !/at:\s*–/.test(legend)), 'the cursors are not in step');
+  }));
+});
+
+describe('samples alone', () => {
+  it('are shown over time, and the other views say what they lack', () => visit(analyzed('samples', samplesBeside(path('one.json'))), 'devices', async (page) => {
+    assert.ok((await page.locator('#view-devices .plot').count()) >= 5);
+    assert.equal(await page.getByRole('button', { name: 'Show in timeline' }).count(), 0);
+    assert.equal(await page.locator('.tabs a.absent').count(), 7);
+    await page.keyboard.press('0');
+    assert.match(await text(page, '.lacking'), /ProfilerActivity/);
+  }));
+});
+
+describe('steps that the timeline does not hold', () => {
+  it('keep their bars and lead to their place', () => visit(analyzed('few', path('one.json'), '--html-steps', '7:8'), 'steps', async (page) => {
+    assert.equal((await cells(page, 'steps', 1)).length, 6);
+    assert.match(await text(page, '#view-steps .legend'), /not kept/);
+    const whole = Number.parseFloat((await cells(page, 'steps', 3))[5]);
+    await page.locator('#view-steps tr[data-row="5"] button').click();
+    await page.waitForFunction(() => /ms in view/.test(document.querySelector('.tl-corner').textContent));
+    assert.ok(Math.abs(Number.parseFloat(await text(page, '.tl-corner')) - whole) < 0.2 * whole);
+    await page.keyboard.press('0');
+    assert.match(await text(page, '#view-inputs'), /events in full/);
+  }));
+});
+
+describe('ranks', () => {
+  it('stand side by side, the late one named', () => visit(job, 'ranks', async (page) => {
+    assert.match(await text(page, '#view-ranks'), /4 ranks/);
+    const table = await text(page, '#view-ranks table.data');
+    assert.match(table, /% *\n?/);
+    assert.match(await text(page, '#view-ranks tr:has-text("a step")'), /^3/);
+    await page.locator('#view-ranks tr[data-row="2"] button').click();
+    assert.equal(await page.locator('#rank').inputValue(), '2');
+    await page.keyboard.press('4');
+    assert.match(await text(page, '#view-kernels h2'), /rank 2/);
+  }));
+
+  it('of one rank say why there is nothing to see', () => visit(one, 'ranks', async (page) => {
+    assert.match(await text(page, '#view-ranks .nothing'), /all ranks of a job/);
+    assert.ok(await page.locator('#tab-ranks.absent').isVisible());
+    await page.keyboard.press('0');
+    assert.match(await text(page, '.lacking'), /Ranks/);
+  }));
+});
+
+describe('timeline', () => {
+  it('zooms by wheel and keys, and finds events', () => visit(one, 'timeline', async (page) => {
+    const span = () => text(page, '.tl-corner');
+    const whole = await span();
+    const plot = await page.locator('.tl-plot').boundingBox();
+    await page.mouse.move(plot.x + plot.width / 2, plot.y + 60);
+    await page.mouse.wheel(0, -600);
+    await page.waitForFunction((was) => document.querySelector('.tl-corner').textContent !== was, whole);
+    const closer = await span();
+    await page.keyboard.press('w');
+    await page.waitForFunction((was) => document.querySelector('.tl-corner').textContent !== was, closer);
+    await page.locator('#view-timeline input[type="search"], .tl-tools input').first().fill('addmm');
+    await page.waitForFunction(() => /\d/.test(document.querySelector('.tl-count')?.textContent ?? ''));
+  }));
+});
+
+describe('layout', () => {
+  for (const width of [400, 1280, 2560]) {
+    it(`needs no sideways scrolling at ${width} pixels`, () => visit(job, '', async (page) => {
+      for (const id of ['overview', 'timeline', 'steps', 'kernels', 'ops', 'flame', 'memory', 'ranks', 'devices', 'inputs']) {
+        await page.evaluate((view) => { location.hash = view; }, id);
+        await page.waitForTimeout(60);
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${id} is ${over} pixels too wide`);
+      }
+    }, { size: [width, 800] }));
+  }
+});
+
+describe('paper', () => {
+  it('has overview, findings and tables in full, and no more pages than they need', () => visit(one, 'kernels', async (page) => {
+    await page.emulateMedia({ media: 'print' });
+    await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+    const paper = await text(page, '#paper');
+    for (const part of ['The GPU waits for data', 'full-precision-gemm', 'Steps', 'Kernels', 'Ops', 'Inputs']) assert.ok(paper.includes(part), part);
+    assert.ok(!(await page.locator('#page').isVisible()));
+    await page.evaluate(() => dispatchEvent(new Event('afterprint')));
+    await page.emulateMedia({ media: null });
+    const file = path('paper.pdf');
+    await page.pdf({ path: file, format: 'A4' });
+    const said = execFileSync('grep', ['-ac', '/Type */Page\\b', file]).toString();
+    assert.ok(Number(said) >= 2 && Number(said) <= 12, `${said} pages`);
+    assert.equal(await page.locator('#paper').count(), 0);
+  }));
+});

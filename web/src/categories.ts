@@ -1,0 +1,71 @@
+// A title and a colour for every category of events. Hues start from Okabe and Ito's set, which people who do not see
+// red and green apart tell by lightness and blueness; where a family has more members than the set, brown, violet and
+// greys of other lightness are added.
+
+export interface Category {
+  title: string;
+  light: string;
+  dark: string;
+}
+
+const kUnknown: Category = { title: 'other', light: '#9aa0a6', dark: '#868d95' };
+
+const kCategories: Readonly<Record<string, Category>> = {
+  'gemm': { title: 'matrix multiplication', light: '#0072b2', dark: '#2f8fd0' },
+  'convolution': { title: 'convolution', light: '#56b4e9', dark: '#7cc8f2' },
+  'attention': { title: 'attention', light: '#cc79a7', dark: '#d98cb8' },
+  'normalization': { title: 'normalization', light: '#009e73', dark: '#22b38a' },
+  'elementwise': { title: 'elementwise', light: '#e69f00', dark: '#edae2a' },
+  'reduction': { title: 'reduction', light: '#d9c400', dark: '#f0e442' },
+  'embedding': { title: 'embedding', light: '#7d6bb5', dark: '#9d8ed6' },
+  'optimizer': { title: 'optimizer', light: '#a6683c', dark: '#bd8052' },
+  'copy': { title: 'copy kernel', light: '#76818c', dark: '#8b97a3' },
+  'communication': { title: 'communication', light: '#d55e00', dark: '#ee7a20' },
+  'other': kUnknown,
+  'memcpy': { title: 'memory copy', light: '#5b6b80', dark: '#7b8da6' },
+  'memset': { title: 'memory set', light: '#8fa0b5', dark: '#a3b4c9' },
+
+  'op': { title: 'operator', light: '#4f8fc0', dark: '#5a9bd0' },
+  'annotation': { title: 'annotation', light: '#4aa890', dark: '#4fb399' },
+  'python': { title: 'Python', light: '#d3bd4e', dark: '#c9b348' },
+  'runtime': { title: 'runtime call', light: '#e3a15a', dark: '#d9974f' },
+  'driver': { title: 'driver call', light: '#b47a45', dark: '#b88250' },
+  'overhead': { title: 'profiler overhead', light: '#a05a86', dark: '#b5709b' },
+
+  'data_loading': { title: 'data loading', light: '#d55e00', dark: '#ee7a20' },
+  'forward': { title: 'forward', light: '#56b4e9', dark: '#7cc8f2' },
+  'backward': { title: 'backward', light: '#0072b2', dark: '#2f8fd0' },
+  'checkpoint': { title: 'checkpoint', light: '#009e73', dark: '#22b38a' },
+  'other_phase': { title: 'other', light: '#b4bac1', dark: '#6b727a' },
+
+  'idle:data_loading': { title: 'idle: data loading', light: '#d55e00', dark: '#ee7a20' },
+  'idle:host_bound': { title: 'idle: host bound', light: '#e69f00', dark: '#edae2a' },
+  'idle:launch_latency': { title: 'idle: launch latency', light: '#d9c400', dark: '#f0e442' },
+  'idle:synchronization': { title: 'idle: synchronization', light: '#cc79a7', dark: '#d98cb8' },
+  'idle:dependency': { title: 'idle: dependency', light: '#56b4e9', dark: '#7cc8f2' },
+  'idle:memory_allocation': { title: 'idle: memory allocation', light: '#7d6bb5', dark: '#9d8ed6' },
+  'idle:checkpoint': { title: 'idle: checkpoint', light: '#009e73', dark: '#22b38a' },
+  'idle:unknown': { title: 'idle: unknown cause', light: '#b4bac1', dark: '#6b727a' },
+
+  'step': { title: 'step', light: '#8796a8', dark: '#64748a' },
+  'warmup': { title: 'warm-up step', light: '#c3ccd6', dark: '#46515f' },
+  'sync': { title: 'synchronization', light: '#cc79a7', dark: '#d98cb8' },
+  'collective': { title: 'collective', light: '#d55e00', dark: '#ee7a20' },
+  'wait': { title: 'wait for other ranks', light: '#f3c9a0', dark: '#8a5a30' },
+};
+
+/** What to show of a category; names it does not know keep their own text and are grey. */
+export function categoryOf(id: string): Category {
+  const known = Object.hasOwn(kCategories, id) ? kCategories[id] : undefined;
+  return known ?? { ...kUnknown, title: id.replaceAll('_', ' ').replace(':', ': ') || kUnknown.title };
+}
+
+export function categoryTitle(id: string): string {
+  return categoryOf(id).title;
+}
+
+/** The page's styles may set `--cat-<category>` (a colon of the name is written as a dash); else our own colour. */
+export function categoryColour(id: string, dark: boolean, styles?: CSSStyleDeclaration): string {
+  const own = categoryOf(id);
+  return styles?.getPropertyValue(`--cat-${id.replaceAll(':', '-')}`).trim() || (dark ? own.dark : own.light);
+}

@@ -1,0 +1,294 @@
+// Beside the plot: everything about what is picked, or what the colours mean.
+
+import { categoryTitle } from '../categories';
+import { append, button, copyButton, element, shown, type Child } from '../views/dom';
+import { count, duration, percent } from '../views/quantity';
+import type { Gap } from '../page_data';
+import { TrackEvents, type EventPlace, type Model, type Row } from './model';
+import { busyWithin, keptWithin, rowsThatCount } from './measure';
+import type { Palette } from './palette';
+import type { Chosen, ChosenGap, Selection, Span } from './selection';
+import { preciseTime } from './time_text';
+
+const kMostListed = 12;
+
+/** What the panel's buttons ask for. */
+export interface PanelActions {
+  go(place: EventPlace): void;
+  allOfName(place: EventPlace): void;
+  fit(): void;
+  clear(): void;
+}
+
+const kFamilies: [string, string[]][] = [
+  [
+    'Kernels and copies',
+    [
+      'gemm',
+      'convolution',
+      'attention',
+      'normalization',
+      'elementwise',
+      'reduction',
+      'embedding',
+      'optimizer',
+      'copy',
+      'communication',
+      'other',
+      'memcpy',
+      'memset',
+    ],
+  ],
+  ['Host', ['op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'sync']],
+  ['Phases', ['data_loading', 'forward', 'backward', 'checkpoint', 'other_phase']],
+  ['Steps', ['step', 'warmup']],
+  ['Collectives', ['collective', 'wait']],
+];
+
+export class Panel {
+  constructor(
+    private readonly root_: HTMLElement,
+    private readonly model_: Model,
+    private readonly selection_: Selection,
+    private readonly actions_: PanelActions,
+    public palette: Palette,
+  ) {}
+
+  show(): void {
+    const { event, gap, span } = this.selection_;
+    const sections: Child[] = [];
+    if (event) sections.push(this.event(event));
+    if (gap) sections.push(this.gap(gap));
+    if (span) sections.push(this.span(span));
+    if (sections.length === 0) sections.push(this.legend());
+    else
+      sections.unshift(
+        button('×', { 'class': 'tl-close', 'aria-label': 'Clear the selection (Esc)' }, () => this.actions_.clear()),
+      );
+    this.root_.replaceChildren();
+    append(this.root_, sections);
+    this.root_.scrollTop = 0;
+  }
+
+  private event({ place, launcher, launched }: Chosen): HTMLElement {
+    const { model_: model, actions_: actions } = this;
+    const { track, at } = place;
+    const name = track.name(at);
+    const label = model.label(place);
+    const slow = track.slow[at] ?? 0;
+    const args = Object.entries(model.data.args[track.args[at] ?? 0] ?? {});
+    const gap = this.gapOf(place);
+    return element(
+      'section',
+      {},
+      element('h3', {}, element('bdi', {}, shown(label, 300))),
+      label === name ? null : element('p', { class: 'tl-full' }, element('bdi', {}, shown(name, 2000))),
+      facts([
+        ['Duration', duration(track.duration[at], 4)],
+        ['Kind', this.kind(track.categoryId(at), track.category[at])],
+        ['Start', preciseTime(track.start[at])],
+        ['Track', shown(trackTitle(model, track), 120)],
+        slow > 0 ? ['Clocks', `reduced clocks explain ${percent(slow / 10)} of it`] : undefined,
+        ...(gap ? this.around(gap) : []),
+      ]),
+      element(
+        'p',
+        { class: 'tl-buttons' },
+        button('Fit (f)', {}, actions.fit),
+        button('All of this name', {}, () => actions.allOfName(place)),
+        copyButton(name, 'the name'),
+      ),
+      args.length > 0 ? element('h4', {}, 'Arguments') : null,
+      facts(args.map(([key, value]) => [shown(key, 80), shown(value, 2000)])),
+      launcher ? element('h4', {}, 'Launched by') : null,
+      launcher ? this.link(launcher) : null,
+      launched.count > 0
+        ? element('h4', {}, `Launched ${count(launched.count)} on the device, ${duration(launched.total_ns)}`)
+        : null,
+      ...launched.places.slice(0, kMostListed).map((other) => this.link(other)),
+      launched.count > kMostListed
+        ? element('p', { class: 'tl-quiet' }, `and ${count(launched.count - kMostListed)} more`)
+        : null,
+    );
+  }
+
+  private link(place: EventPlace): HTMLElement {
+    const { track, at } = place;
+    const text = element('span', {}, element('bdi', {}, shown(this.model_.label(place), 120)));
+    const line = button(text, { class: 'tl-link' }, () => this.actions_.go(place));
+    line.prepend(this.swatch(track.category[at]));
+    line.append(element('span', { class: 'tl-quiet' }, duration(track.duration[at])));
+    return line;
+  }
+
+  private gap({ rank, gap }: ChosenGap): HTMLElement {
+    const id = `idle:${gap.cause}`;
+    return element(
+      'section',
+      {},
+      element('h3', {}, `Idle for ${duration(gap.duration, 4)}`),
+      facts([
+        ['Cause', this.kind(id, this.model_.data.categories.indexOf(id))],
+        ['Device', `${gap.device}${this.model_.data.ranks.length > 1 ? ` of rank ${rank}` : ''}`],
+        ['Start', preciseTime(gap.start)],
+        ...this.around(gap),
+      ]),
+      element('p', { class: 'tl-quiet' }, 'G goes to the next shorter gap, shift + G to the next longer one.'),
+    );
+  }
+
+  /** What happened at a gap's ends, and on the host meanwhile. */
+  private around({ host, after, before }: Gap): [string, string][] {
+    const name = (of: string) => shown(this.model_.short_names.get(of) ?? of, 400);
+    const known: [string, string][] = [
+      ['Host was in', shown(host, 400)],
+      ['After', name(after)],
+      ['Before', name(before)],
+    ];
+    return known.filter(([, text]) => text !== '');
+  }
+
+  /** The gap that an event of the track of idle causes stands for, where it is among the longest. */
+  private gapOf({ track, at }: EventPlace): Gap | undefined {
+    if (track.kind !== 'idle') return undefined;
+    return this.model_.data.ranks
+      .find((rank) => rank.rank === track.rank)
+      ?.gaps.find((gap) => gap.start === track.start[at] && gap.duration === track.duration[at]);
+  }
+
+  private span(span: Span): HTMLElement {
+    const { model_: model } = this;
+    const length = span.end - span.start;
+    const kept = keptWithin(model.data.kept, span.start, span.end);
+    const parts = measuredParts(model, span)
+      .map(([title, rows]) => this.busy(title, rows, span))
+      .filter(Boolean);
+    return element(
+      'section',
+      {},
+      element('h3', {}, `Span of ${duration(length, 4)}`),
+      facts([
+        ['From', preciseTime(span.start)],
+        ['To', preciseTime(span.end)],
+      ]),
+      model.data.kept.length > 0 && kept < length * 0.999
+        ? element(
+            'p',
+            { class: 'tl-quiet' },
+            `Events are kept for ${percent((100 * kept) / length)} of it; the rest counts as not busy.`,
+          )
+        : null,
+      ...parts,
+      parts.length === 0 ? element('p', { class: 'tl-quiet' }, 'Nothing runs in it.') : null,
+    );
+  }
+
+  private busy(title: string, rows: Row[], { start, end }: Span): HTMLElement | null {
+    const busy = busyWithin(rows, start, end);
+    if (busy.events === 0) return null;
+    const share = (ns: number) => (100 * ns) / (end - start);
+    const lines = [...busy.by_category]
+      .sort((a, b) => b[1] - a[1])
+      .map(([category, ns]) => {
+        const bar = element('span', {});
+        bar.style.width = `${Math.min(100, share(ns))}%`;
+        bar.style.background = this.palette.colours[category] ?? '';
+        return element(
+          'li',
+          {},
+          element('span', {}, categoryTitle(this.model_.data.categories[category] ?? '')),
+          element('span', {}, percent(share(ns))),
+          element('span', {}, duration(ns)),
+          element('span', { class: 'tl-share' }, bar),
+        );
+      });
+    return element(
+      'div',
+      {},
+      element('h4', {}, shown(title, 120)),
+      element('p', {}, `busy ${percent(share(busy.busy_ns))}, ${duration(busy.busy_ns)}; ${count(busy.events)} events`),
+      element('ul', { class: 'tl-shares' }, ...lines),
+    );
+  }
+
+  private legend(): HTMLElement {
+    const { categories } = this.model_.data;
+    const used = new Set<string>();
+    for (const track of this.model_.event_tracks)
+      for (const category of track.used) used.add(categories[category] ?? '');
+    // A page of density alone has no events to name categories by.
+    const named = used.size > 0 ? categories.filter((id) => used.has(id)) : categories;
+    const idle = named.filter((id) => id.startsWith('idle:'));
+    const families = [...kFamilies, ['Idle, by cause', idle] as [string, string[]]]
+      .map(([title, ids]) => [title, ids.filter((id) => named.includes(id))] as const)
+      .filter(([, ids]) => ids.length > 0);
+    return element(
+      'section',
+      { class: 'tl-legend' },
+      element(
+        'p',
+        { class: 'tl-quiet' },
+        'Click an event to see what it is and what launched it. Zoomed out, a pixel has the colour of what takes ' +
+          'most of its time, and is paler where less of it is busy.',
+      ),
+      this.model_.event_tracks.some((track) => track.header.slow !== undefined)
+        ? element('p', { class: 'tl-quiet' }, 'A cut corner marks kernels that reduced clocks made slower.')
+        : null,
+      ...families.map(([title, ids]) =>
+        element(
+          'div',
+          {},
+          element('h4', {}, title),
+          element(
+            'ul',
+            {},
+            ...ids.map((id) => element('li', {}, this.kind(id, categories.indexOf(id), title.startsWith('Idle')))),
+          ),
+        ),
+      ),
+    );
+  }
+
+  private kind(id: string, category: number, short = false): HTMLElement {
+    const title = categoryTitle(id);
+    return element('span', { class: 'tl-kind' }, this.swatch(category), short ? title.replace(/^idle: /, '') : title);
+  }
+
+  private swatch(category: number): HTMLElement {
+    const swatch = element('span', { 'class': 'tl-swatch', 'aria-hidden': 'true' });
+    swatch.style.background = this.palette.colours[category] ?? this.palette.muted;
+    return swatch;
+  }
+}
+
+export function trackTitle(model: Model, { header }: TrackEvents): string {
+  const rank = model.data.ranks.length > 1 ? `rank ${header.rank}` : '';
+  return [rank, header.group, header.title].filter(Boolean).join(', ');
+}
+
+// Streams of a device together, then phases and causes of idling, then the track that the span was drawn on.
+function measuredParts(model: Model, { rank, on }: Span): [string, Row[]][] {
+  const parts = new Map<string, Row[]>();
+  const add = (title: string, track: TrackEvents) =>
+    parts.set(title, [...(parts.get(title) ?? []), ...rowsThatCount(track)]);
+  const of_rank = model.event_tracks.filter((track) => track.rank === rank);
+  for (const track of of_rank) if (track.kind === 'stream') add(`${track.group}, all streams`, track);
+  for (const track of of_rank)
+    if (track.kind === 'phase' || track.kind === 'idle') add(track.header.title || track.kind, track);
+  if (on && !['phase', 'idle'].includes(on.kind))
+    add(`${on.header.title}${on.header.depth === undefined ? '' : ', outermost calls'}`, on);
+  return [...parts];
+}
+
+function facts(entries: ([string, Child] | undefined)[]): HTMLElement | null {
+  const known = entries.filter((entry) => entry !== undefined);
+  if (known.length === 0) return null;
+  return element(
+    'dl',
+    {},
+    ...known.flatMap(([key, value]) => [
+      element('dt', {}, key),
+      element('dd', {}, typeof value === 'string' ? element('bdi', {}, value) : value),
+    ]),
+  );
+}

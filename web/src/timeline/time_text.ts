@@ -1,0 +1,46 @@
+// Times as the axis and the panel write them.
+
+const kUnits: [number, string][] = [
+  [1e9, 's'],
+  [1e6, 'ms'],
+  [1e3, 'µs'],
+  [1, 'ns'],
+];
+
+export interface Ticks {
+  step: number;
+  /** What is added to the labels: a point of time in full; empty where the labels stand for themselves. */
+  base: string;
+  marks: { time: number; label: string }[];
+}
+
+/** Marks at least `least_px` apart, at 1, 2 or 5 times a power of ten. */
+export function ticks(start: number, end: number, width: number, least_px = 90): Ticks {
+  const least = ((end - start) / Math.max(1, width)) * least_px;
+  const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+  const step = Math.max(1, [1, 2, 5, 10].map((m) => m * power).find((s) => s >= least) ?? 10 * power);
+  const [unit, name] = kUnits.find(([size]) => step >= size / 10) ?? kUnits[3];
+  // Labels of many digits tell nothing at a glance: they count from a rounder time then.
+  const round = 10 ** Math.ceil(Math.log10(Math.max(1, end - start)));
+  const base = Math.max(Math.abs(start), Math.abs(end)) >= 1e4 * step ? Math.floor(start / round) * round : 0;
+  const marks: Ticks['marks'] = [];
+  for (let i = Math.ceil(start / step); i * step <= end; i++) {
+    const time = i * step;
+    marks.push({ time, label: `${base !== 0 ? '+' : ''}${grouped((time - base) / unit, step / unit)} ${name}` });
+  }
+  return { step, base: base !== 0 ? preciseTime(base) : '', marks };
+}
+
+function grouped(value: number, step: number): string {
+  const text = value.toFixed(step < 1 ? 1 : 0);
+  return text.replace(/\B(?=(\d{3})+(?!\d))/g, ',').replace('-', '−');
+}
+
+/** A time of the run with every digit: "1.234 567 890 s". */
+export function preciseTime(ns: number): string {
+  const whole = Math.round(Math.abs(ns));
+  const seconds = Math.floor(whole / 1e9);
+  const rest = String(whole % 1e9).padStart(9, '0');
+  const digits = rest.replace(/(000)+$/, '').replace(/(\d{3})(?=\d)/g, '$1 ');
+  return `${ns < 0 ? '−' : ''}${seconds}${digits ? `.${digits}` : ''} s`;
+}

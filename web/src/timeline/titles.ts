@@ -1,0 +1,87 @@
+// The titles left of the plot: buttons that fold headings and call stacks, and stay in view while any of their track
+// does.
+
+import { button, element, shown } from '../views/dom';
+import { isHeading, type Heading, type Layout, type Line, type TrackView } from './layout';
+import { TrackEvents, type Counter } from './model';
+import { inUnit } from '../views/quantity';
+
+export class Titles {
+  private readonly elements_ = new Map<Line, HTMLElement>();
+
+  constructor(
+    private readonly root_: HTMLElement,
+    private readonly layout_: Layout,
+    private readonly folded_: () => void,
+  ) {
+    for (const heading of layout_.roots) this.add(heading);
+    for (const made of this.elements_.values()) this.root_.append(made);
+  }
+
+  draw(height: number, scroll: number): void {
+    const shows = new Set(this.layout_.lines);
+    for (const [line, made] of this.elements_) {
+      const y = line.y - scroll;
+      const visible = shows.has(line) && y + line.height > 0 && y < height;
+      made.hidden = !visible;
+      if (!visible) continue;
+      made.style.transform = `translateY(${y}px)`;
+      made.style.height = `${line.height}px`;
+      // A tall track's title sticks to the top while the track goes by.
+      const inner = made.firstElementChild as HTMLElement;
+      const stuck = Math.min(Math.max(0, -y), line.height - titleHeight(line));
+      inner.style.transform = stuck > 0 ? `translateY(${stuck}px)` : '';
+      const folded = isHeading(line) ? line.collapsed : !line.expanded;
+      if (inner.hasAttribute('aria-expanded')) inner.setAttribute('aria-expanded', String(!folded));
+    }
+  }
+
+  private add(line: Line): void {
+    if (isHeading(line)) {
+      if (line.shown)
+        this.elements_.set(
+          line,
+          element('div', { class: `tl-title tl-heading tl-level${line.level}` }, this.headingButton(line)),
+        );
+      for (const child of line.children) this.add(child);
+    } else {
+      this.elements_.set(line, element('div', { class: 'tl-title' }, this.trackTitle(line)));
+    }
+  }
+
+  private headingButton(heading: Heading): HTMLElement {
+    const text = shown(heading.title, 120);
+    return button(text, { 'aria-expanded': 'true', 'title': text }, () => {
+      heading.collapsed = !heading.collapsed;
+      this.folded_();
+    });
+  }
+
+  private trackTitle(view: TrackView): HTMLElement {
+    const text = shown(view.title, 120);
+    if (view.model instanceof TrackEvents && view.model.row_count > 1) {
+      return button(text, { 'aria-expanded': String(view.expanded), 'title': text }, () => {
+        view.expanded = !view.expanded;
+        this.folded_();
+      });
+    }
+    if (view.model instanceof TrackEvents) return element('span', { title: text }, element('bdi', {}, text));
+    return element(
+      'span',
+      { title: text, class: view.model.levels.constant ? 'tl-constant' : '' },
+      element('bdi', {}, text),
+      element('small', {}, scaleText(view.model)),
+    );
+  }
+}
+
+/** What the height of a counter's area stands for; of one that never changes, its value. */
+function scaleText({ levels, series: { scale, unit } }: Counter): string {
+  if (levels.count === 0) return 'no values';
+  if (levels.constant) return inUnit(levels.value[0] * scale, unit);
+  return `${inUnit(levels.least * scale, unit)} to ${inUnit(levels.most * scale, unit)}`;
+}
+
+function titleHeight(line: Line): number {
+  return isHeading(line) ? line.height : Math.min(line.height, line.row_height);
+}

@@ -1,0 +1,118 @@
+// Device memory over time, and what held it at the peak.
+
+import { append, element, shown, type Child } from './dom';
+import { bytes, count, duration, kUnknown, percent } from './quantity';
+import { seriesPlot, zoomTools, type Line } from './series_plot';
+import { DataTable } from './table';
+import type { MemoryOverTime } from '../page_data';
+import type { Context, View } from './view';
+
+type Held = MemoryOverTime['held'][number];
+
+function known(context: Context): MemoryOverTime | undefined {
+  const memory = context.data.ranks[context.rank_index]?.memory;
+  return memory && context.data.column(memory.time, 'delta').length > 0 ? memory : undefined;
+}
+
+function summary(context: Context): HTMLElement {
+  const { memory } = context.rank;
+  const at = context.data.ranks[context.rank_index]?.memory?.peak_ns;
+  const used = memory?.peak_reserved_bytes && memory.capacity_bytes ? ` (${percent((100 * memory.peak_reserved_bytes) / memory.capacity_bytes)} of capacity)` : '';
+  const growth = memory?.growth_bytes_per_step;
+  const pairs: [string, string][] = [
+    ['Peak allocated', bytes(memory?.peak_allocated_bytes)], ['Peak reserved', bytes(memory?.peak_reserved_bytes) + used],
+    ['Capacity', bytes(memory?.capacity_bytes)], ['Peak at', at === undefined ? kUnknown : duration(at)],
+    ['Growth a step', bytes(growth)], ['Fragmentation', percent(memory?.fragmentation_pct)],
+    ['cudaMalloc, cudaFree', count(memory?.allocator_calls)],
+  ];
+  return element('dl', { class: 'facts wide' }, ...pairs.filter(([, value]) => value !== kUnknown)
+    .flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
+}
+
+// Innermost first, so that what a table cuts off is what all stacks share; the framework's own frames tell no two apart.
+function calledFrom(held: Held): string {
+  const frames = held.stack.split('\n').reverse();
+  const own = frames.filter((frame) => !/^(torch\/|<built-in|aten::)/.test(frame));
+  return (own.length > 0 ? own : frames).join(' ‹ ') || kUnknown;
+}
+
+function heldDetail(held: Held): Child[] {
+  return [
+    element('h3', {}, shown(held.op || 'not known')), element('p', {}, held.blocks > 0 ? `${bytes(held.bytes)} in ${count(held.blocks)} block${held.blocks > 1 ? 's' : ''}` : bytes(held.bytes)),
+    element('h4', {}, 'Called from, innermost first'),
+    held.stack ? element('ol', { class: 'stacktrace' }, ...held.stack.split('\n').reverse().map((frame) => element('li', {}, shown(frame, 300))))
+      : element('p', { class: 'quiet' }, 'The stack is not known; with_stack=True records it.'),
+  ];
+}
+
+function heldTable(held: Held[], peak: number): HTMLElement {
+  const largest = Math.max(...held.map((h) => h.bytes), 1);
+  const panel = element('aside', { class: 'detail', 'aria-label': 'The holder that is picked', 'aria-live': 'polite' },
+    element('p', { class: 'quiet' }, 'Pick a row to see its whole stack.'));
+  const table = new DataTable<Held>({
+    label: 'What held memory at the peak', sorted: 'bytes', most_rows: 20,
+    picked: (h) => {
+      panel.replaceChildren();
+      append(panel, heldDetail(h));
+    },
+    columns: [
+      { key: 'op', title: 'Allocated by', cell: (h) => shown(h.op || 'not known', 60), order: (h) => h.op },
+      { key: 'stack', title: 'Called from', wide: true, cell: (h) => shown(calledFrom(h)), order: calledFrom },
+      { key: 'blocks', title: 'Blocks', numeric: true, cell: (h) => (h.blocks > 0 ? count(h.blocks) : kUnknown), order: (h) => h.blocks },
+      { key: 'bytes', title: 'Held', numeric: true, cell: (h) => bytes(h.bytes), order: (h) => h.bytes },
+      { key: 'share', title: 'Of the peak', numeric: true, cell: (h) => percent(peak > 0 ? (100 * h.bytes) / peak : null), order: (h) => h.bytes },
+      { key: 'bar', title: '', cell: (h) => {
+        const bar = element('span', { class: 'bar accent' });
+        bar.style.width = `${(100 * h.bytes) / largest}%`;
+        return element('span', { class: 'cellbar' }, bar);
+      } },
+    ],
+  });
+  table.show(held);
+  return element('div', { class: 'beside' }, table.root, panel);
+}
+
+function most(values: ArrayLike<number>): number {
+  let found = 0;
+  for (let i = 0; i < values.length; i++) found = Math.max(found, values[i]!);
+  return found;
+}
+
+export const memory: View = {
+  id: 'memory',
+  title: 'Memory',
+  of_rank: true,
+  absent: (context) => (known(context) ? null
+    : 'The trace holds no allocations of device memory. Record them with profile(profile_memory=True), or take a snapshot with torch.cuda.memory._record_memory_history().'),
+  mount(root, context) {
+    const { data, rank } = context;
+    const over_time = known(context)!;
+    const time = data.column(over_time.time, 'delta');
+    const allocated = data.column(over_time.allocated);
+    const reserved = data.column(over_time.reserved);
+    const lines: Line[] = [
+      { title: 'reserved', values: reserved, colour: 'series-2', stepped: true },
+      { title: 'allocated', values: allocated, colour: 'series-1', stepped: true, filled: true },
+    ];
+    const capacity = rank.memory?.capacity_bytes;
+    // A line far above the others would press them flat; the number stands in the summary.
+    const peak = Math.max(most(reserved), most(allocated));
+    if (capacity && capacity < 4 * peak) {
+      lines.push({ title: 'capacity', values: Array.from(time, () => capacity), colour: 'series-3', dashed: true });
+    }
+    const plot = seriesPlot({
+      label: 'Device memory over time', span_ns: data.span_ns, time, lines, height: 320, text: bytes, binary: true, marked_ns: over_time.peak_ns,
+    });
+    const steps = rank.steps.length;
+    root.append(
+      element('h2', {}, 'Memory', element('span', { class: 'quiet' }, `GPU ${over_time.device}${steps > 0 ? ` over ${steps} steps` : ''}`)),
+      summary(context), zoomTools(context, plot), plot.root);
+    if (over_time.held.length > 0) {
+      root.append(element('h2', {}, 'Held at the peak', element('span', { class: 'quiet' }, 'live blocks, by what allocated them')),
+        heldTable(over_time.held, rank.memory?.peak_allocated_bytes ?? 0));
+    } else {
+      root.append(element('p', { class: 'nothing' }, 'What held the memory at the peak is not known: the trace does not say which operator allocated which block.'));
+    }
+    return () => plot.dispose();
+  },
+};

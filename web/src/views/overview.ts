@@ -1,0 +1,141 @@
+// The first view: the verdict, what it costs, what to change, and the sums behind it.
+
+import { barList, stackedBar, type Part } from './bars';
+import { element, shown } from './dom';
+import { findingList } from './finding_list';
+import { count, duration, inUnit, percent } from './quantity';
+import { words, type Check, type Device, type RankReport } from './report';
+import type { Context, View } from './view';
+
+const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
+
+function checkItem(check: Check, alone: boolean): HTMLElement {
+  const idle = check.verdict === 'unknown' && check.id === 'communication' && alone;
+  const value = check.value === null ? '' : inUnit(check.value, '%');
+  const answer = idle ? 'one rank' : value || { pass: 'yes', fail: 'no', unknown: 'not known' }[check.verdict];
+  return element('tr', { class: idle ? 'unknown' : check.verdict },
+    element('td', { class: 'verdict', 'aria-label': check.verdict }, idle ? '·' : kChecks[check.verdict] ?? '?'),
+    element('th', { scope: 'row' }, check.question),
+    element('td', { class: 'num' }, answer));
+}
+
+function checklist(context: Context): HTMLElement | null {
+  const { checklist: checks, ranks } = context.analysis;
+  if (checks.length === 0) return null;
+  return element('section', {}, element('h2', {}, 'Checklist'),
+    element('table', { class: 'checks' }, element('tbody', {}, ...checks.map((check) => checkItem(check, ranks.length === 1)))));
+}
+
+function share(ns: number, whole: number): number {
+  return whole > 0 ? (100 * ns) / whole : 0;
+}
+
+function stepSection(rank: RankReport, many: boolean): HTMLElement | null {
+  const average = rank.average_step;
+  const phases = (average?.phases ?? rank.phases).filter((phase) => phase.wall_ns > 0);
+  if (phases.length === 0) return null;
+  const title = average ? `A step of ${duration(average.duration_ns)}` : 'Phases of the steps';
+  const parts = phases.map((phase) => ({
+    name: words(phase.name), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : phase.name,
+  }));
+  return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, many ? `rank ${rank.rank}` : '')), barList(parts));
+}
+
+// Compute, then what of communication and copies no compute hides: together exactly the busy time.
+function deviceParts(device: Device): Part[] {
+  const { span_ns: span } = device;
+  return [
+    { name: 'compute', ns: device.compute_ns, pct: share(device.compute_ns, span), category: 'compute' },
+    { name: 'communication alone', ns: device.exposed_communication_ns, pct: share(device.exposed_communication_ns, span), category: 'communication' },
+    { name: 'copies alone', ns: device.exposed_memory_ns, pct: share(device.exposed_memory_ns, span), category: 'memcpy' },
+    { name: 'idle', ns: device.idle_ns, pct: share(device.idle_ns, span), category: 'idle' },
+  ];
+}
+
+function deviceNotes(device: Device): string {
+  const notes = [`busy ${percent(device.utilization_pct)} of ${duration(device.span_ns)}`];
+  if (device.communication_ns > 0) notes.push(`communication ${duration(device.communication_ns)}, ${percent(device.overlap_pct)} of it beside compute`);
+  if (device.memory_ns > 0) notes.push(`copies ${duration(device.memory_ns)}`);
+  return notes.join('; ');
+}
+
+function kernelParts(rank: RankReport, device: number): Part[] {
+  const sums = new Map<string, number>();
+  for (const kernel of rank.kernels) {
+    if (kernel.device === device) sums.set(kernel.category, (sums.get(kernel.category) ?? 0) + kernel.total_ns);
+  }
+  const whole = [...sums.values()].reduce((a, b) => a + b, 0);
+  return [...sums].map(([category, ns]) => ({ name: words(category), ns, pct: share(ns, whole), category })).sort((a, b) => b.ns - a.ns);
+}
+
+function deviceSections(rank: RankReport): HTMLElement[] {
+  return rank.devices.flatMap((device) => {
+    const kernels = kernelParts(rank, device.id);
+    const idle = rank.idle.filter((row) => row.device === device.id && row.total_ns > 0).map((row) => ({
+      name: words(row.cause), ns: row.total_ns, pct: row.span_pct, category: `idle:${row.cause}`,
+      note: `${count(row.count)} gaps, the longest ${duration(row.longest?.[0]?.duration_ns)}`,
+    }));
+    return [
+      element('section', {},
+        element('h2', {}, `GPU ${device.id}`, element('span', { class: 'quiet' }, deviceNotes(device))),
+        stackedBar(deviceParts(device), `Time of GPU ${device.id}`),
+        kernels.length > 0 && element('h4', {}, 'Kernels by kind, of their summed time'),
+        kernels.length > 0 && stackedBar(kernels, 'Kernels by kind')),
+      idle.length > 0 && element('section', {},
+        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${device.id}; of its span`)), barList(idle)),
+    ].filter((part): part is HTMLElement => part instanceof HTMLElement);
+  });
+}
+
+function provenance(context: Context): string {
+  const { analysis, data } = context;
+  const formats = [...new Set(analysis.inputs.map((input) => input.format))].join(', ');
+  const left_out = analysis.warmup_steps > 0 ? ` (${analysis.warmup_steps} warm-up left out)` : '';
+  const steps = analysis.measured_steps + analysis.warmup_steps;
+  const parts = [
+    analysis.ranks.length > 1 ? `${analysis.ranks.length} ranks` : '',
+    data.events > 0 ? `${count(data.events)} events` : '', formats, steps > 0 ? `${steps} steps${left_out}` : '',
+    duration(data.span_ns),
+  ];
+  return parts.filter(Boolean).join(' · ');
+}
+
+function issueNote(context: Context): HTMLElement | null {
+  const issues = context.analysis.inputs.flatMap((input) => input.issues).filter((issue) => issue.severity !== 'info').length;
+  const damage = context.data.damage.length;
+  if (issues + damage === 0) return null;
+  const said = issues > 0 ? `The input has ${issues} issue${issues > 1 ? 's' : ''}` : 'This file is damaged';
+  return element('p', { class: 'warn' }, `${said}: `, element('a', { href: '#inputs' }, 'see Inputs'), '.');
+}
+
+function next(context: Context): HTMLElement | null {
+  if (context.analysis.next.length === 0) return null;
+  return element('section', {}, element('h2', {}, 'Next'),
+    element('ul', { class: 'next' }, ...context.analysis.next.map((line) => element('li', {}, element('code', {}, shown(line, 1000))))));
+}
+
+// A number and its unit stay on one line.
+function unbroken(text: string): string {
+  return text.replace(/(\d) (?=(?:ns|µs|ms|s|min|h|%|[KMGT]?i?B|times)\b|%)/g, '$1\u00a0');
+}
+
+export const overview: View = {
+  id: 'overview',
+  title: 'Overview',
+  of_rank: true,
+  absent: () => null,
+  mount(root, context) {
+    const { analysis, rank } = context;
+    root.append(element('div', { class: 'verdict' },
+      element('p', { class: 'sentence' }, unbroken(shown(analysis.verdict, 2000))),
+      element('p', { class: 'quiet' }, shown(provenance(context), 1000))));
+    const note = issueNote(context);
+    if (note) root.append(note);
+    const step = stepSection(rank, analysis.ranks.length > 1);
+    const checks = checklist(context);
+    const after = next(context);
+    const sums = element('div', { class: 'sums' });
+    for (const part of [step, ...deviceSections(rank), checks, after]) if (part) sums.append(part);
+    root.append(element('div', { class: 'columns' }, findingList(context), sums));
+  },
+};

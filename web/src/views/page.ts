@@ -1,0 +1,187 @@
+// The page around the views: heading, tabs, the choice of rank and theme, routes and keys.
+
+import type { PageData } from '../page_data';
+import { append, button, element, shown } from './dom';
+import { flame } from './flame';
+import { devices } from './devices';
+import { inputsView } from './inputs';
+import { kernels, ops } from './work_tables';
+import { showKeys } from './keys';
+import { memory } from './memory';
+import { overview } from './overview';
+import { preparePrinting } from './printing';
+import { ranks } from './ranks';
+import { analysisOf, type Analysis } from './report';
+import { steps } from './steps';
+import { themeButton } from './theme';
+import { timeline } from './timeline_view';
+import type { Context, Stretch, View } from './view';
+
+const kOfData: View[] = [timeline, steps, kernels, ops, flame, memory, ranks, devices];
+const kViews: View[] = [overview, ...kOfData, inputsView(missing)];
+
+// The views that have nothing to show, and why.
+function missing(context: Context): { title: string; reason: string }[] {
+  return kOfData.flatMap((view) => {
+    const reason = view.absent(context);
+    return reason === null ? [] : [{ title: view.title, reason }];
+  });
+}
+
+interface Mounted {
+  view: View;
+  tab: HTMLAnchorElement;
+  panel: HTMLElement;
+  /** The rank that it was built for; absent until it is looked at. */
+  rank_index?: number;
+  dispose?: (() => void) | void;
+}
+
+export function buildPage(root: HTMLElement, data: PageData): void {
+  new Page(root, data, analysisOf(data.report));
+}
+
+class Page {
+  private readonly mounted_: Mounted[];
+  private current_: Mounted;
+  private rank_index_: number;
+
+  constructor(root: HTMLElement, private readonly data_: PageData, private readonly analysis_: Analysis) {
+    this.rank_index_ = slowestRank(analysis_);
+    this.mounted_ = kViews.map((view, i) => this.prepare(view, i));
+    this.current_ = this.mounted_[0]!;
+    const tabs = element('nav', { class: 'tabs', 'aria-label': 'Views' }, ...this.mounted_.map((m) => m.tab));
+    append(root, [this.heading(), tabs, element('main', {}, ...this.mounted_.map((m) => m.panel))]);
+    this.markAbsent();
+    addEventListener('hashchange', () => this.route());
+    addEventListener('keydown', (event) => this.key(event));
+    preparePrinting(() => this.context());
+    this.route();
+  }
+
+  private context(): Context {
+    return {
+      data: this.data_, analysis: this.analysis_, rank: this.analysis_.ranks[this.rank_index_]!, rank_index: this.rank_index_,
+      show: (stretch) => this.show(stretch),
+      choose_rank: (index) => this.chooseRank(index),
+    };
+  }
+
+  private heading(): HTMLElement {
+    const { analysis_: analysis } = this;
+    const files = analysis.inputs.map((input) => input.path.replace(/^.*\//, ''));
+    const more = files.length > 1 ? ` and ${files.length - 1} more` : '';
+    const device = analysis.ranks[this.rank_index_]!.devices.find((d) => d.name)?.name;
+    return element('header', { class: 'heading' },
+      element('span', { class: 'product' }, 'profgpu'),
+      element('h1', { title: shown(files.join('\n'), 4000) }, element('bdi', {}, shown(files[0] ?? 'report', 120)), more),
+      element('span', { class: 'quiet device' }, device ? shown(device, 80) : null),
+      element('span', { class: 'push' }), this.rankChoice(), themeButton(),
+      button('Keys', { class: 'plain', title: 'Keyboard (?)' }, showKeys));
+  }
+
+  private rankChoice(): HTMLElement | null {
+    if (this.analysis_.ranks.length < 2) return null;
+    const select = element('select', { id: 'rank' },
+      ...this.analysis_.ranks.map((rank, i) => element('option', { value: i, selected: i === this.rank_index_ }, `rank ${rank.rank}`)));
+    select.addEventListener('change', () => this.chooseRank(Number(select.value)));
+    return element('label', { class: 'choice' }, 'Show ', select);
+  }
+
+  private chooseRank(index: number): void {
+    this.rank_index_ = index;
+    const select = document.getElementById('rank') as HTMLSelectElement | null;
+    if (select) select.value = String(index);
+    this.markAbsent();
+    this.open(this.current_);
+  }
+
+  private prepare(view: View, index: number): Mounted {
+    const key = String((index + 1) % 10);
+    const tab = element('a', { href: `#${view.id}`, id: `tab-${view.id}`, title: `${view.title} (key ${key})` },
+      view.title, element('kbd', {}, key));
+    const panel = element('section', { id: `view-${view.id}`, class: `view ${view.id}`, 'aria-labelledby': tab.id, hidden: true });
+    return { view, tab, panel };
+  }
+
+  private markAbsent(): void {
+    for (const { view, tab } of this.mounted_) tab.classList.toggle('absent', view.absent(this.context()) !== null);
+  }
+
+  private route(): void {
+    const id = location.hash.slice(1);
+    const found = this.mounted_.find((m) => m.view.id === id) ?? this.mounted_[0]!;
+    this.open(found);
+  }
+
+  private open(chosen: Mounted): void {
+    this.current_ = chosen;
+    for (const m of this.mounted_) {
+      m.panel.hidden = m !== chosen;
+      if (m === chosen) m.tab.setAttribute('aria-current', 'page');
+      else m.tab.removeAttribute('aria-current');
+    }
+    chosen.tab.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    if (chosen.rank_index === undefined || (chosen.view.of_rank && chosen.rank_index !== this.rank_index_)) this.build(chosen);
+  }
+
+  private build(chosen: Mounted): void {
+    chosen.dispose?.();
+    chosen.panel.replaceChildren();
+    chosen.rank_index = this.rank_index_;
+    const context = this.context();
+    const absent = chosen.view.absent(context);
+    if (absent !== null) {
+      chosen.panel.append(element('h2', {}, chosen.view.title), element('p', { class: 'nothing' }, absent));
+      return;
+    }
+    try {
+      chosen.dispose = chosen.view.mount(chosen.panel, context);
+    } catch (error) {
+      // One view that stumbles over a damaged file leaves the others standing.
+      const reason = error instanceof Error ? error.message : String(error);
+      chosen.panel.replaceChildren(element('p', { class: 'nothing', role: 'alert' }, `This view cannot be shown: ${reason}.`));
+    }
+  }
+
+  private show(stretch: Stretch): void {
+    location.hash = timeline.id;
+    this.open(this.mounted_.find((m) => m.view === timeline)!);
+    timeline.show(stretch);
+  }
+
+  private key(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
+    if (/^[0-9]$/.test(event.key)) {
+      const chosen = this.mounted_[(Number(event.key) + 9) % 10]!;
+      location.hash = chosen.view.id;
+      chosen.tab.focus();
+    } else if (event.key === '?') {
+      showKeys();
+    } else if ((event.key === 'ArrowRight' || event.key === 'ArrowLeft') && this.mounted_.some((m) => m.tab === document.activeElement)) {
+      const step = event.key === 'ArrowRight' ? 1 : -1;
+      const at = this.mounted_.findIndex((m) => m.tab === document.activeElement);
+      const next = this.mounted_[(at + step + this.mounted_.length) % this.mounted_.length]!;
+      location.hash = next.view.id;
+      next.tab.focus();
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName));
+}
+
+// The one that sets the job's pace is the one to look at first, as on the terminal.
+function slowestRank(analysis: Analysis): number {
+  const means = analysis.cluster?.step_mean_ns_by_rank ?? {};
+  let slowest = 0;
+  analysis.ranks.forEach((rank, i) => {
+    const mean = means[String(rank.rank)] ?? 0;
+    if (mean > (means[String(analysis.ranks[slowest]!.rank)] ?? 0)) slowest = i;
+  });
+  return slowest;
+}

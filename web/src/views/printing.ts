@@ -1,0 +1,64 @@
+// Paper shows the overview, the steps and the tables one after another, in full and in light colours.
+
+import { element, shown } from './dom';
+import { bytes, count, duration, fieldText, kUnknown, percent } from './quantity';
+import { overview } from './overview';
+import type { Context } from './view';
+
+// More rows than anybody reads on paper: the JSON document has them all.
+const kMostRows = 60;
+
+interface Printed<Row> {
+  title: string;
+  rows: Row[];
+  columns: [string, (row: Row) => string, boolean?][];
+}
+
+function printedTable<Row>({ title, rows, columns }: Printed<Row>): HTMLElement | null {
+  if (rows.length === 0) return null;
+  const kind = (numeric?: boolean) => (numeric ? 'num' : '');
+  return element('section', {}, element('h2', {}, title),
+    element('table', { class: 'data static' },
+      element('thead', {}, element('tr', {}, ...columns.map(([name, , numeric]) => element('th', { class: kind(numeric) }, name)))),
+      element('tbody', {}, ...rows.slice(0, kMostRows).map((row) =>
+        element('tr', {}, ...columns.map(([, cell, numeric]) => element('td', { class: kind(numeric) }, cell(row))))))),
+    rows.length > kMostRows && element('p', { class: 'quiet' }, `… and ${count(rows.length - kMostRows)} more`));
+}
+
+function printed(context: Context): HTMLElement {
+  const root = element('div', { id: 'paper' });
+  overview.mount(root, context);
+  const { rank, analysis } = context;
+  const tables = [
+    printedTable({ title: 'Steps', rows: rank.steps, columns: [
+      ['Step', (s) => shown(s.name, 80)], ['Duration', (s) => duration(s.duration_ns), true], ['GPU busy', (s) => duration(s.device_busy_ns), true],
+      ['GPU idle', (s) => duration(s.device_idle_ns), true], ['', (s) => (s.warmup ? 'warm-up' : '')]] }),
+    printedTable({ title: 'Kernels', rows: rank.kernels, columns: [
+      ['Kernel', (k) => shown(k.short_name, 90)], ['Category', (k) => k.category], ['Calls', (k) => count(k.count), true], ['Total', (k) => duration(k.total_ns), true],
+      ['Of kernels', (k) => percent(k.kernel_pct), true], ['Median', (k) => duration(k.median_ns), true], ['p95', (k) => duration(k.p95_ns), true]] }),
+    printedTable({ title: 'Ops', rows: [...rank.ops].sort((a, b) => b.cpu_self_ns - a.cpu_self_ns), columns: [
+      ['Op', (op) => shown(op.name, 90)], ['Calls', (op) => count(op.calls), true], ['CPU self', (op) => duration(op.cpu_self_ns), true],
+      ['CPU total', (op) => duration(op.cpu_total_ns), true], ['GPU total', (op) => duration(op.device_total_ns), true]] }),
+    printedTable({ title: 'Collectives', rows: analysis.ranks.flatMap((r) => r.collectives.map((c) => ({ ...c, rank: r.rank }))), columns: [
+      ['Collective', (c) => shown(c.name, 60)], ['Rank', (c) => String(c.rank), true], ['Calls', (c) => count(c.calls), true], ['Message', (c) => bytes(c.message_bytes), true],
+      ['Total', (c) => duration(c.total_ns), true], ['Exposed', (c) => duration(c.exposed_ns), true], ['Waits', (c) => duration(c.wait_ns), true], ['Bus bw', (c) => fieldText(c.busbw_gbps, 'busbw_gbps'), true]] }),
+    printedTable({ title: 'Inputs', rows: analysis.inputs, columns: [
+      ['File', (i) => shown(i.path, 200)], ['Format', (i) => i.format], ['Rank', (i) => (i.rank === null ? kUnknown : String(i.rank)), true], ['Size', (i) => bytes(i.file_bytes), true],
+      ['Events', (i) => count(i.events), true], ['Issues', (i) => i.issues.map((issue) => shown(issue.text, 300)).join('; ')]] }),
+  ];
+  for (const table of tables) if (table) root.append(table);
+  return root;
+}
+
+/** Builds what is printed when it is asked for, and throws it away after. */
+export function preparePrinting(context: () => Context): void {
+  let paper: HTMLElement | undefined;
+  addEventListener('beforeprint', () => {
+    paper?.remove();
+    document.body.append((paper = printed(context())));
+  });
+  addEventListener('afterprint', () => {
+    paper?.remove();
+    paper = undefined;
+  });
+}

@@ -1,0 +1,126 @@
+// Ranks side by side: who is late, who waits, and what the collectives achieve.
+
+import { legend } from './bars';
+import { cssColour } from './colours';
+import { button, element, shown } from './dom';
+import { bytes, count, duration, gbps, kUnknown, percent } from './quantity';
+import { type Collective, type Device, type RankReport, words } from './report';
+import { DataTable, timeColumn as time, type Column } from './table';
+import type { Context, View } from './view';
+
+interface RankRow {
+  index: number;
+  rank: RankReport;
+  device: Device | undefined;
+  step_ns: number | null;
+  wait_ns: number | null;
+  late: { excess_ns_per_step: number; excess_pct: number; kind: string } | undefined;
+  clock: { offset_ns: number; error_ns: number | null; method: string } | undefined;
+}
+type Call = Collective & { rank: number };
+
+function rowsOf(context: Context): RankRow[] {
+  const { analysis } = context;
+  return analysis.ranks.map((rank, index) => {
+    const waits = rank.collectives.map((c) => c.wait_ns).filter((w): w is number => w !== null);
+    return {
+      index, rank,
+      device: rank.devices.reduce<Device | undefined>((a, b) => (!a || b.busy_ns > a.busy_ns ? b : a), undefined),
+      step_ns: analysis.cluster?.step_mean_ns_by_rank?.[String(rank.rank)] ?? rank.average_step?.duration_ns ?? null,
+      wait_ns: waits.length > 0 ? waits.reduce((a, b) => a + b, 0) : null,
+      late: analysis.cluster?.stragglers?.find((s) => s.rank === rank.rank),
+      clock: analysis.cluster?.clocks?.find((c) => c.rank === rank.rank),
+    };
+  });
+}
+
+const kParts: [string, string][] = [
+  ['compute', 'compute'], ['communication alone', 'communication'], ['waiting for other ranks', 'wait'], ['copies alone', 'memcpy'], ['idle', 'idle'],
+];
+
+// The device's span as one bar; waiting is the part of communication that is spent for others.
+function split(row: RankRow, longest: number): HTMLElement {
+  const bar = element('span', { class: 'cellstack' });
+  const { device } = row;
+  if (!device) return bar;
+  const wait = Math.min(row.wait_ns ?? 0, device.exposed_communication_ns);
+  const times = [device.compute_ns, device.exposed_communication_ns - wait, wait, device.exposed_memory_ns, device.idle_ns];
+  for (const [i, [name, category]] of kParts.entries()) {
+    const ns = times[i]!;
+    if (ns <= 0) continue;
+    const piece = element('span', { title: `${name}  ${duration(ns)}  ${percent((100 * ns) / device.span_ns)}` });
+    piece.style.width = `${(100 * ns) / longest}%`;
+    piece.style.background = cssColour(category);
+    bar.append(piece);
+  }
+  return bar;
+}
+
+function rankColumns(context: Context, longest: number): Column<RankRow>[] {
+  const late = (r: RankRow) => (r.late ? `${duration(r.late.excess_ns_per_step)} a step, ${percent(r.late.excess_pct)}` : '');
+  const clock = (r: RankRow) => (r.clock ? `${duration(r.clock.offset_ns)}${r.clock.error_ns ? ` ± ${duration(r.clock.error_ns)}` : ''}` : kUnknown);
+  return [
+    { key: 'rank', title: 'Rank', numeric: true, cell: (r) => String(r.rank.rank), order: (r) => r.rank.rank },
+    { key: 'host', title: 'Host', cell: (r) => shown(r.rank.host ?? kUnknown, 60), order: (r) => r.rank.host },
+    time('step', 'Mean step', (r) => r.step_ns),
+    { key: 'busy', title: 'GPU busy', numeric: true, cell: (r) => percent(r.device?.utilization_pct), order: (r) => r.device?.utilization_pct },
+    { key: 'split', title: 'Time of the GPU', wide: true, cell: (r) => split(r, longest) },
+    time('compute', 'Compute', (r) => r.device?.compute_ns), time('communication', 'Communication', (r) => r.device?.communication_ns),
+    time('exposed', 'Exposed', (r) => r.device?.exposed_communication_ns, 'Communication that no compute hides'),
+    time('wait', 'Waits', (r) => r.wait_ns, 'In collectives, for ranks that came later'),
+    { key: 'late', title: 'Late by', cell: (r) => element('b', {}, late(r)), order: (r) => r.late?.excess_ns_per_step },
+    { key: 'kind', title: 'Why', cell: (r) => (r.late ? words(r.late.kind) : ''), order: (r) => r.late?.kind },
+    { key: 'clock', title: 'Clock', help: 'How far this rank’s clock is ahead, as estimated', numeric: true, cell: (r) => element('span', { title: r.clock && words(r.clock.method) }, clock(r)), order: (r) => r.clock?.offset_ns },
+    { key: 'look', title: '', cell: (r) => button('Show', { class: 'cell', title: `Show rank ${r.rank.rank} in all views` }, () => context.choose_rank(r.index)) },
+  ];
+}
+
+function collectiveColumns(many: boolean): Column<Call>[] {
+  const columns: Column<Call>[] = [
+    { key: 'name', title: 'Collective', wide: true, cell: (c) => shown(words(c.name)), order: (c) => c.name },
+    { key: 'rank', title: 'Rank', numeric: true, cell: (c) => String(c.rank), order: (c) => c.rank },
+    { key: 'dtype', title: 'Type', cell: (c) => shown(c.dtype ?? kUnknown, 40), order: (c) => c.dtype },
+    { key: 'group', title: 'Group', cell: (c) => shown(c.process_group ?? kUnknown, 60), order: (c) => c.process_group },
+    { key: 'size', title: 'Ranks', numeric: true, cell: (c) => count(c.group_size), order: (c) => c.group_size },
+    { key: 'calls', title: 'Calls', numeric: true, cell: (c) => count(c.calls), order: (c) => c.calls },
+    { key: 'bytes', title: 'Message', numeric: true, cell: (c) => bytes(c.message_bytes), order: (c) => c.message_bytes },
+    time('total', 'Total', (c) => c.total_ns), time('exposed', 'Exposed', (c) => c.exposed_ns, 'Time that no compute hides'),
+    { key: 'wait', title: 'Waits', help: 'For ranks that came later; ≥ where not the whole group is in hand', numeric: true, cell: (c) => `${c.wait_is_lower_bound && c.wait_ns !== null ? '≥ ' : ''}${duration(c.wait_ns)}`, order: (c) => c.wait_ns },
+    { key: 'algbw', title: 'Algorithm bw', numeric: true, cell: (c) => gbps(c.algbw_gbps), order: (c) => c.algbw_gbps },
+    { key: 'busbw', title: 'Bus bw', numeric: true, cell: (c) => gbps(c.busbw_gbps), order: (c) => c.busbw_gbps },
+  ];
+  return many ? columns : columns.filter((column) => column.key !== 'rank');
+}
+
+export const ranks: View = {
+  id: 'ranks',
+  title: 'Ranks',
+  of_rank: false,
+  absent: ({ analysis }) => (analysis.ranks.length > 1 || analysis.ranks.some((r) => r.collectives.length > 0) ? null
+    : 'One rank without collectives. Give a folder with the traces of all ranks of a job to see them side by side: profgpu analyze FOLDER.'),
+  mount(root, context) {
+    const { analysis } = context;
+    const many = analysis.ranks.length > 1;
+    if (many) {
+      const rows = rowsOf(context);
+      const longest = Math.max(...rows.map((row) => row.device?.span_ns ?? 0), 1);
+      const table = new DataTable<RankRow>({ label: 'Ranks', columns: rankColumns(context, longest), most_rows: 24 });
+      table.show(rows);
+      const spread = analysis.cluster?.step_spread_pct;
+      root.append(element('h2', {}, `${analysis.ranks.length} ranks`,
+        element('span', { class: 'quiet' }, spread === undefined || spread === null ? '' : `steps differ by ${percent(spread)}`)), legend(kParts), table.root);
+    }
+    const calls = analysis.ranks.flatMap((rank) => rank.collectives.map((c) => ({ ...c, rank: rank.rank })));
+    root.append(element('h2', {}, 'Collectives'));
+    if (calls.length === 0) {
+      root.append(element('p', { class: 'nothing' }, 'None: no rank ran a communication kernel.'));
+      return;
+    }
+    const table = new DataTable<Call>({ label: 'Collectives', columns: collectiveColumns(many), sorted: 'total', most_rows: 24 });
+    table.show(calls);
+    root.append(table.root);
+    if (calls.some((c) => c.busbw_gbps === null)) {
+      root.append(element('p', { class: 'quiet' }, 'Bandwidths are known where the traces of the whole group are in hand and name the size of messages.'));
+    }
+  },
+};

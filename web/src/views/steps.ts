@@ -1,0 +1,261 @@
+// A bar for each step; a click shows it in the timeline.
+
+import { legend } from './bars';
+import { colourOf } from './colours';
+import { button, element, shown } from './dom';
+import { drawing, hatch, roundMarks } from './drawing';
+import { isEventTrack, stepStretches } from './evidence';
+import { brief, duration, kUnknown, percent } from './quantity';
+import { words, type RankReport, type Step } from './report';
+import { DataTable } from './table';
+import { colour } from './theme';
+import { hideTip, showTip } from './tooltip';
+import type { Context, View } from './view';
+import type { PageData } from '../page_data';
+
+interface Piece {
+  name: string;
+  ns: number;
+  category: string;
+}
+type Split = 'device' | 'phases';
+
+const kChartHeight = 260;
+const kLeft = 64;
+const kBottom = 22;
+const kTop = 8;
+const kLeastRest = 0.001;
+const kPhaseOrder = ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'other_phase'];
+
+function busyPieces(step: Step): Piece[] {
+  if (step.device_busy_ns === null) return [{ name: 'step', ns: step.duration_ns, category: 'step' }];
+  return [
+    { name: 'GPU busy', ns: step.device_busy_ns, category: 'compute' },
+    { name: 'GPU idle', ns: step.device_idle_ns ?? step.duration_ns - step.device_busy_ns, category: 'idle' },
+  ];
+}
+
+/** Each step's time by phase, from the phases' own track, as far as the file holds that; empty where there is none. */
+function phasePieces(data: PageData, rank: RankReport): Piece[][] {
+  const track = data.tracks.find((t) => t.kind === 'phase' && t.rank === rank.rank);
+  const windows = stepStretches(data, rank);
+  if (!track || !isEventTrack(track)) return [];
+  const sums = windows.map(() => new Map<string, number>());
+  const starts = data.column(track.start, 'delta');
+  const durations = data.column(track.duration);
+  const categories = data.column(track.category);
+  let first = 0;
+  for (let i = 0; i < durations.length; i++) {
+    const [start, end] = [starts[i]!, starts[i]! + durations[i]!];
+    while (first < windows.length && windows[first]!.end_ns <= start) first++;
+    for (let w = first; w < windows.length && windows[w]!.start_ns < end; w++) {
+      const part = Math.min(end, windows[w]!.end_ns) - Math.max(start, windows[w]!.start_ns);
+      const name = data.categories[categories[i]!] ?? 'other_phase';
+      if (part > 0) sums[w]!.set(name, (sums[w]!.get(name) ?? 0) + part);
+    }
+  }
+  if (sums.every((sum) => sum.size === 0)) return [];
+  return sums.map((sum, i) => {
+    const pieces = kPhaseOrder.filter((name) => sum.has(name)).map((name) => ({
+      name: name === 'other_phase' ? 'other' : words(name), ns: sum.get(name)!, category: name,
+    }));
+    const rest = rank.steps[i]!.duration_ns - pieces.reduce((all, piece) => all + piece.ns, 0);
+    // Phases are a partition of the step: what is missing was not kept.
+    if (rest > kLeastRest * rank.steps[i]!.duration_ns) pieces.push({ name: 'phase not kept in this file', ns: rest, category: 'warmup' });
+    return pieces;
+  });
+}
+
+function median(values: number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted.length > 0 ? sorted[Math.floor((sorted.length - 1) / 2)]! : 0;
+}
+
+class StepChart {
+  readonly root = element('div', { class: 'chart' });
+  private readonly drawing_;
+  private hovered_ = -1;
+  private pieces_: Piece[][] = [];
+
+  constructor(private readonly steps_: Step[], private readonly picked_: (index: number) => void) {
+    this.drawing_ = drawing('Durations of the steps; the table below has the numbers', kChartHeight, (p, w, h) => this.draw(p, w, h));
+    const { canvas } = this.drawing_;
+    this.root.append(canvas);
+    canvas.addEventListener('pointermove', (event) => this.hover(event));
+    canvas.addEventListener('pointerleave', () => this.leave());
+    canvas.addEventListener('click', (event) => {
+      const at = this.at(event);
+      if (at >= 0) this.picked_(at);
+    });
+  }
+
+  split(pieces: Piece[][]): void {
+    this.pieces_ = pieces;
+    this.drawing_.refresh();
+  }
+
+  dispose(): void {
+    this.drawing_.dispose();
+    hideTip();
+  }
+
+  private slot(width: number): number {
+    return Math.min(110, (width - kLeft - 8) / this.steps_.length);
+  }
+
+  private at(event: MouseEvent): number {
+    const box = this.drawing_.canvas.getBoundingClientRect();
+    const index = Math.floor((event.clientX - box.left - kLeft) / this.slot(box.width));
+    return index >= 0 && index < this.steps_.length ? index : -1;
+  }
+
+  private leave(): void {
+    this.hovered_ = -1;
+    hideTip();
+    this.drawing_.refresh();
+  }
+
+  private hover(event: PointerEvent): void {
+    const at = this.at(event);
+    if (at < 0) return this.leave();
+    const step = this.steps_[at]!;
+    const parts = (this.pieces_[at] ?? []).map((p) => `${p.name}  ${duration(p.ns)}  ${percent((100 * p.ns) / step.duration_ns)}`);
+    showTip(event.clientX, event.clientY, [
+      `${shown(step.name, 80)}  ${duration(step.duration_ns)}`, step.warmup && 'warm-up: left out of averages', ...parts]);
+    if (at !== this.hovered_) {
+      this.hovered_ = at;
+      this.drawing_.refresh();
+    }
+  }
+
+  private draw(painter: CanvasRenderingContext2D, width: number, height: number): void {
+    const most = Math.max(...this.steps_.map((s) => s.duration_ns), 1);
+    const scale = (height - kTop - kBottom) / most;
+    const base = height - kBottom;
+    this.axes(painter, width, base, most, scale);
+    const slot = this.slot(width);
+    const gap = slot > 4 ? Math.min(6, slot * 0.15) : 0;
+    this.steps_.forEach((step, i) => {
+      const x = kLeft + i * slot + gap / 2;
+      let top = base;
+      for (const piece of this.pieces_[i] ?? []) {
+        const tall = piece.ns * scale;
+        painter.fillStyle = colourOf(piece.category);
+        painter.fillRect(x, top - tall, slot - gap, tall);
+        top -= tall;
+      }
+      if (step.warmup) hatch(painter, x, base - step.duration_ns * scale, slot - gap, step.duration_ns * scale, colour('back'));
+      if (i === this.hovered_) {
+        painter.strokeStyle = colour('text');
+        painter.lineWidth = 1.5;
+        painter.strokeRect(x, base - step.duration_ns * scale, slot - gap, step.duration_ns * scale);
+      }
+    });
+    this.numbers(painter, slot, base);
+    this.medianLine(painter, width, base, scale);
+  }
+
+  private axes(painter: CanvasRenderingContext2D, width: number, base: number, most: number, scale: number): void {
+    painter.font = '11px system-ui, sans-serif';
+    painter.textAlign = 'right';
+    painter.textBaseline = 'middle';
+    painter.lineWidth = 1;
+    for (const mark of roundMarks(most, 5)) {
+      const y = Math.round(base - mark * scale) + 0.5;
+      painter.strokeStyle = colour('line');
+      painter.beginPath();
+      painter.moveTo(kLeft, y);
+      painter.lineTo(width, y);
+      painter.stroke();
+      painter.fillStyle = colour('quiet');
+      painter.fillText(brief(duration(mark)), kLeft - 8, y);
+    }
+  }
+
+  private numbers(painter: CanvasRenderingContext2D, slot: number, base: number): void {
+    painter.textAlign = 'center';
+    painter.fillStyle = colour('quiet');
+    const every = Math.ceil(40 / slot);
+    this.steps_.forEach((step, i) => {
+      if (i % every === 0) painter.fillText(String(step.index ?? i), kLeft + (i + 0.5) * slot, base + 12);
+    });
+  }
+
+  private medianLine(painter: CanvasRenderingContext2D, width: number, base: number, scale: number): void {
+    const middle = median(this.steps_.filter((s) => !s.warmup).map((s) => s.duration_ns));
+    if (this.steps_.length < 3 || middle === 0) return;
+    const y = Math.round(base - middle * scale) + 0.5;
+    const end = Math.min(width, kLeft + this.steps_.length * this.slot(width));
+    painter.strokeStyle = colour('text');
+    painter.setLineDash([4, 3]);
+    painter.beginPath();
+    painter.moveTo(kLeft, y);
+    painter.lineTo(end, y);
+    painter.stroke();
+    painter.setLineDash([]);
+    painter.textAlign = 'left';
+    painter.fillStyle = colour('text');
+    if (end + 110 < width) painter.fillText(`median ${duration(middle)}`, end + 8, y);
+  }
+}
+
+function piecesLegend(pieces: Piece[][], warmup: boolean): HTMLElement {
+  const made = legend([...new Map(pieces.flat().map((p) => [p.name, p.category]))]);
+  if (warmup) made.append(element('li', {}, element('i', { class: 'swatch hatched' }), 'warm-up'));
+  return made;
+}
+
+function stepTable(rank: RankReport, open: (index: number) => void): DataTable<Step> {
+  const table: DataTable<Step> = new DataTable<Step>({
+    label: 'Steps', most_rows: 16,
+    columns: [
+      { key: 'index', title: 'Step', numeric: true, cell: (s) => String(s.index ?? kUnknown), order: (s) => s.index },
+      { key: 'name', title: 'Name', wide: true, cell: (s) => shown(s.name), order: (s) => s.name },
+      { key: 'duration', title: 'Duration', numeric: true, cell: (s) => duration(s.duration_ns), order: (s) => s.duration_ns },
+      { key: 'busy', title: 'GPU busy', numeric: true, cell: (s) => duration(s.device_busy_ns), order: (s) => s.device_busy_ns },
+      { key: 'idle', title: 'GPU idle', numeric: true, cell: (s) => duration(s.device_idle_ns), order: (s) => s.device_idle_ns },
+      { key: 'share', title: 'Busy', numeric: true, cell: (s) => percent(busyShare(s)), order: busyShare },
+      { key: 'warmup', title: 'Warm-up', cell: (s) => (s.warmup ? 'yes' : ''), order: (s) => Number(s.warmup) },
+      { key: 'see', title: '', cell: (s) => button('Timeline', { class: 'cell' }, () => open(rank.steps.indexOf(s))) },
+    ],
+  });
+  table.show(rank.steps);
+  return table;
+}
+
+function busyShare(step: Step): number | null {
+  return step.device_busy_ns === null || step.duration_ns <= 0 ? null : (100 * step.device_busy_ns) / step.duration_ns;
+}
+
+export const steps: View = {
+  id: 'steps',
+  title: 'Steps',
+  of_rank: true,
+  absent: ({ rank }) => (rank.steps.length > 0 ? null
+    : 'No steps were found. Call prof.step() once an iteration, or name the ranges that are steps with --step-pattern.'),
+  mount(root, context: Context) {
+    const { rank, data } = context;
+    const by_phase = phasePieces(data, rank);
+    const by_device = rank.steps.map(busyPieces);
+    const windows = stepStretches(data, rank);
+    const open = (index: number) => context.show(windows[index]!);
+    const chart = new StepChart(rank.steps, open);
+    const key = element('div');
+    const choose = (split: Split) => {
+      const pieces = split === 'phases' ? by_phase : by_device;
+      chart.split(pieces);
+      key.replaceChildren(piecesLegend(pieces, rank.steps.some((s) => s.warmup)));
+      for (const b of buttons) b.setAttribute('aria-pressed', String(b.dataset.split === split));
+    };
+    const buttons = [
+      button('By phase', { 'data-split': 'phases', disabled: by_phase.length === 0, title: by_phase.length === 0 ? 'This file holds no phases of each step' : null }, () => choose('phases')),
+      button('By device', { 'data-split': 'device' }, () => choose('device')),
+    ];
+    root.append(
+      element('h2', {}, 'Steps', element('span', { class: 'quiet' }, 'click a bar to see it in the timeline')),
+      element('div', { class: 'tools' }, element('div', { class: 'group', role: 'group', 'aria-label': 'What the bars show' }, ...buttons), key),
+      chart.root, stepTable(rank, open).root);
+    choose(by_phase.length > 0 ? 'phases' : 'device');
+    return () => chart.dispose();
+  },
+};

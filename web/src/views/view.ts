@@ -1,0 +1,32 @@
+import type { PageData } from '../page_data';
+import type { Target } from '../timeline/timeline';
+import type { Analysis, RankReport } from './report';
+
+/** A stretch of the timeline, and what in it is meant. Nanoseconds since the trace's origin. */
+export interface Stretch {
+  start_ns: number;
+  end_ns: number;
+  target?: Target;
+}
+
+/** What a view is given. */
+export interface Context {
+  data: PageData;
+  analysis: Analysis;
+  /** The rank that is looked at: its report and its place in `analysis.ranks`. */
+  rank: RankReport;
+  rank_index: number;
+  show(stretch: Stretch): void;
+  choose_rank(index: number): void;
+}
+
+export interface View {
+  id: string;
+  title: string;
+  /** Whether it shows one rank at a time, and so is built again for another one. */
+  of_rank: boolean;
+  /** Why there is nothing to show, and how to get it; null where there is. */
+  absent(context: Context): string | null;
+  /** Builds the view; what it returns is called before its elements are thrown away. */
+  mount(root: HTMLElement, context: Context): (() => void) | void;
+}

@@ -1,0 +1,167 @@
+// Kernels and operators: every row, sorted and searched; a kernel's durations beside the table.
+
+import { swatch } from './bars';
+import { button, copyButton, element, shown } from './dom';
+import { longestEvent, withMargin } from './evidence';
+import { histogram } from './histogram';
+import { count, duration, kUnknown, number, percent } from './quantity';
+import { words, type Kernel, type Op } from './report';
+import { DataTable, timeColumn as time, type Column } from './table';
+import type { Context, View } from './view';
+
+interface Searchable<Row> {
+  table: DataTable<Row>;
+  rows: Row[];
+  /** What a row is searched by. */
+  text(row: Row): string;
+  category?(row: Row): string;
+  what: string;
+}
+
+// Search and, where rows have categories, a choice of them; says how many rows are left.
+function filterTools<Row>(of: Searchable<Row>): HTMLElement {
+  const search = element('input', { type: 'search', placeholder: `Search ${of.what}`, 'aria-label': `Search ${of.what}`, spellcheck: 'false' });
+  const left = element('span', { class: 'quiet', role: 'status' });
+  const categories = of.category ? [...new Set(of.rows.map(of.category))].sort() : [];
+  const select = element('select', { 'aria-label': 'Category' }, element('option', { value: '' }, 'All categories'),
+    ...categories.map((name) => element('option', { value: name }, words(name))));
+  const apply = () => {
+    const wanted = search.value.toLowerCase();
+    const rows = of.rows.filter((row) =>
+      (wanted === '' || of.text(row).toLowerCase().includes(wanted)) && (select.value === '' || of.category?.(row) === select.value));
+    of.table.show(rows);
+    left.textContent = rows.length === of.rows.length ? `${count(rows.length)} ${of.what}` : `${count(rows.length)} of ${count(of.rows.length)} ${of.what}`;
+  };
+  search.addEventListener('input', apply);
+  select.addEventListener('change', apply);
+  apply();
+  return element('div', { class: 'tools' }, search, categories.length > 1 && select, left);
+}
+
+function swatched(category: string, text: string): HTMLElement {
+  return element('span', {}, swatch(category), text);
+}
+
+function kernelColumns(devices: number): Column<Kernel>[] {
+  const columns: Column<Kernel>[] = [
+    { key: 'name', title: 'Kernel', wide: true, cell: (k) => swatched(k.category, shown(k.short_name || k.name)), order: (k) => k.short_name },
+    { key: 'category', title: 'Category', cell: (k) => words(k.category), order: (k) => k.category },
+    { key: 'count', title: 'Calls', numeric: true, cell: (k) => count(k.count), order: (k) => k.count },
+    time('total', 'Total', (k) => k.total_ns, 'Sum of the durations'),
+    { key: 'share', title: 'Of kernels', help: 'Share of the summed time of the device’s kernels', numeric: true, cell: (k) => percent(k.kernel_pct), order: (k) => k.kernel_pct },
+    time('mean', 'Mean', (k) => k.mean_ns), { ...time<Kernel>('median', 'Median', (k) => k.median_ns), spare: true },
+    time('p95', 'p95', (k) => k.p95_ns, '95th percentile'), { ...time<Kernel>('max', 'Max', (k) => k.max_ns), spare: true },
+    { key: 'tensor', title: 'Tensor cores', spare: true, cell: (k) => (k.tensor_cores === null ? '' : k.tensor_cores ? 'yes' : 'no'), order: (k) => (k.tensor_cores === null ? null : Number(k.tensor_cores)) },
+  ];
+  if (devices > 1) columns.splice(1, 0, { key: 'device', title: 'GPU', numeric: true, cell: (k) => String(k.device), order: (k) => k.device });
+  return columns;
+}
+
+function facts(pairs: [string, string][]): HTMLElement {
+  return element('dl', { class: 'facts' }, ...pairs.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
+}
+
+const kMostName = 20000;  // characters that a detail shows of a name
+
+function fullName(name: string): HTMLElement {
+  return element('div', { class: 'fullname' }, element('code', {}, shown(name, kMostName)), copyButton(name, 'the full name'));
+}
+
+// The detail beside the kernels: name, statistics, distribution, and the way to the timeline.
+function kernelDetail(panel: HTMLElement, kernel: Kernel, context: Context): () => void {
+  const spread = context.data.ranks[context.rank_index]?.kernels.find((k) => k.device === kernel.device && k.name === kernel.name);
+  const chart = spread && histogram(spread.histogram, kernel.category, [{ name: 'median', ns: kernel.median_ns }, { name: 'p95', ns: kernel.p95_ns }]);
+  const find = () => {
+    const found = longestEvent(context.data, context.rank.rank, ['stream'], (name) => name === kernel.name);
+    if (found) context.show(withMargin(found, context.data.span_ns, 2));
+    else missing.hidden = false;
+  };
+  const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it: other steps were kept. --html-steps chooses them.');
+  panel.replaceChildren(
+    element('h3', {}, swatched(kernel.category, shown(kernel.short_name, 200))), fullName(kernel.name),
+    facts([['Calls', count(kernel.count)], ['Total', duration(kernel.total_ns)], ['Min', duration(kernel.min_ns)], ['Median', duration(kernel.median_ns)],
+      ['Mean', duration(kernel.mean_ns)], ['p95', duration(kernel.p95_ns)], ['Max', duration(kernel.max_ns)], ['Std dev', duration(kernel.stddev_ns)],
+      ['GPU', String(kernel.device)], ['Tensor cores', kernel.tensor_cores === null ? kUnknown : kernel.tensor_cores ? 'yes' : 'no']]),
+    element('h4', {}, 'Distribution of durations'),
+    chart ? element('div', { class: 'chart' }, chart.canvas) : element('p', { class: 'quiet' }, 'The distribution is not in this file: it is kept for the kernels that take most time.'),
+    button('Find the longest in the timeline', { class: 'see' }, find), missing);
+  panel.hidden = false;
+  return () => chart?.dispose();
+}
+
+export const kernels: View = {
+  id: 'kernels',
+  title: 'Kernels',
+  of_rank: true,
+  absent: ({ rank }) => (rank.kernels.length > 0 ? null
+    : 'The trace holds no activity of a GPU. Record it with ProfilerActivity.CUDA, or with profgpu run --trace.'),
+  mount(root, context) {
+    const { rank } = context;
+    const panel = element('aside', { class: 'detail', 'aria-label': 'The kernel that is picked', 'aria-live': 'polite' },
+      element('p', { class: 'quiet' }, 'Pick a row to see its full name and how its durations are spread.'));
+    let dispose: (() => void) | undefined;
+    const table = new DataTable<Kernel>({
+      label: 'Kernels', columns: kernelColumns(rank.devices.length), sorted: 'total',
+      picked: (kernel) => {
+        dispose?.();
+        dispose = kernelDetail(panel, kernel, context);
+      },
+    });
+    const tools = filterTools({ table, rows: rank.kernels, text: (k) => `${k.name} ${k.short_name}`, category: (k) => k.category, what: 'kernels' });
+    root.append(element('h2', {}, 'Kernels', ofRank(context)), tools, element('div', { class: 'beside' }, table.root, panel));
+    return () => dispose?.();
+  },
+};
+
+function ofRank(context: Context): HTMLElement | null {
+  return context.analysis.ranks.length > 1 ? element('span', { class: 'quiet' }, `rank ${context.rank.rank}`) : null;
+}
+
+function opColumns(rows: Op[]): Column<Op>[] {
+  const columns: Column<Op>[] = [
+    { key: 'name', title: 'Op', wide: true, cell: (op) => shown(op.name), order: (op) => op.name },
+    { key: 'calls', title: 'Calls', numeric: true, cell: (op) => count(op.calls), order: (op) => op.calls },
+    time('cpu_self', 'CPU self', (op) => op.cpu_self_ns, 'Time on the host without the ops that it called'),
+    time('cpu_total', 'CPU total', (op) => op.cpu_total_ns, 'Time on the host with the ops that it called'),
+    time('device_self', 'GPU self', (op) => op.device_self_ns, 'Summed time of the kernels and copies that it launched itself'),
+    time('device_total', 'GPU total', (op) => op.device_total_ns, 'Summed time of the kernels and copies that it and its ops launched'),
+    { key: 'mean', title: 'CPU mean', numeric: true, cell: (op) => duration(op.cpu_total_ns / op.calls), order: (op) => op.cpu_total_ns / op.calls },
+  ];
+  if (rows.some((op) => op.flops !== null)) {
+    columns.push({ key: 'flops', title: 'FLOP', numeric: true, cell: (op) => number(op.flops), order: (op) => op.flops });
+  }
+  return columns;
+}
+
+export const ops: View = {
+  id: 'ops',
+  title: 'Ops',
+  of_rank: true,
+  absent: ({ rank }) => (rank.ops.length > 0 ? null
+    : 'The trace holds no operators of the host. Record them with ProfilerActivity.CPU.'),
+  mount(root, context) {
+    const { rank, data } = context;
+    const panel = element('aside', { class: 'detail', 'aria-label': 'The op that is picked', 'aria-live': 'polite' },
+      element('p', { class: 'quiet' }, 'Pick a row to see its full name and its share of the time.'));
+    const whole = rank.ops.reduce((sum, op) => sum + op.cpu_self_ns, 0);
+    const on_device = rank.ops.reduce((sum, op) => sum + op.device_self_ns, 0);
+    const table = new DataTable<Op>({
+      label: 'Ops', columns: opColumns(rank.ops), sorted: 'cpu_self',
+      picked: (op) => {
+        const missing = element('p', { class: 'quiet', role: 'status', hidden: true }, 'The timeline in this file holds no call of it.');
+        panel.replaceChildren(
+          element('h3', {}, shown(op.name, 200)), fullName(op.name),
+          facts([['Calls', count(op.calls)], ['CPU self', `${duration(op.cpu_self_ns)}, ${percent((100 * op.cpu_self_ns) / (whole || 1))} of all ops`],
+            ['CPU total', duration(op.cpu_total_ns)], ['GPU self', `${duration(op.device_self_ns)}, ${percent((100 * op.device_self_ns) / (on_device || 1))} of all ops`],
+            ['GPU total', duration(op.device_total_ns)], ['FLOP', number(op.flops)]]),
+          button('Find the longest in the timeline', { class: 'see' }, () => {
+            const found = longestEvent(data, rank.rank, ['thread', 'step'], (name) => name === op.name);
+            if (found) context.show(withMargin(found, data.span_ns));
+            else missing.hidden = false;
+          }), missing);
+      },
+    });
+    const tools = filterTools({ table, rows: rank.ops, text: (op) => op.name, what: 'ops' });
+    root.append(element('h2', {}, 'Ops', ofRank(context)), tools, element('div', { class: 'beside' }, table.root, panel));
+  },
+};

@@ -1,0 +1,52 @@
+// One file out of the page: script and style inside, and a policy that lets nothing else run or load.
+import { createHash } from 'node:crypto';
+import { defineConfig, type Plugin } from 'vite';
+import { viteSingleFile } from 'vite-plugin-singlefile';
+
+const script = /<script type="module"[^>]*>([\s\S]*?)<\/script>/g;
+
+function policy(html: string): string {
+  const hashes = [...html.matchAll(script)].map((m) => `'sha256-${createHash('sha256').update(m[1]!).digest('base64')}'`);
+  if (hashes.length !== 1) throw new Error(`the page has ${hashes.length} scripts, not one`);
+  return [
+    "default-src 'none'",
+    `script-src ${hashes[0]}`,
+    // Bars of the plain report have their length in a style attribute.
+    "style-src 'unsafe-inline'",
+    'img-src data: blob:',
+    "base-uri 'none'",
+    "form-action 'none'",
+    // No text becomes markup, whatever a later change of the page tries.
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; ');
+}
+
+// After the single-file plugin: the hash is of the script as it stands in the file.
+function contentSecurityPolicy(): Plugin {
+  return {
+    name: 'content-security-policy',
+    enforce: 'post',
+    apply: 'build',
+    generateBundle: {
+      order: 'post',
+      handler(_options, bundle) {
+        for (const file of Object.values(bundle)) {
+          if (file.type !== 'asset' || !file.fileName.endsWith('.html')) continue;
+          // Carriage returns would be newlines to a browser, and the hash another.
+          const html = String(file.source).replace(/\r\n?/g, '\n').replace(/ crossorigin(?=[ >])/g, '');
+          for (const mark of ['title', 'report', 'data'])
+            if (!html.includes(`<!--profgpu:${mark}-->`)) throw new Error(`the page lacks its mark for the ${mark}`);
+          const meta = `<meta http-equiv="Content-Security-Policy" content="${policy(html)}">`;
+          file.source = html.replace('<meta charset="utf-8">', () => `<meta charset="utf-8">\n${meta}`);
+        }
+      },
+    },
+  };
+}
+
+export default defineConfig({
+  plugins: [viteSingleFile({ removeViteModuleLoader: true }), contentSecurityPolicy()],
+  build: { target: 'es2021', modulePreload: false, reportCompressedSize: false },
+  logLevel: 'warn',
+});
