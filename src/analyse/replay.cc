@@ -163,8 +163,11 @@ std::vector<Run> find_runs(const Facts& facts) {
     const int64_t launched = trace.host.start_ns[trace.launching[i].value];
     for (Run& run : runs) {
       if (launched < run.start || launched >= run.end) continue;
-      for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j)
-        run.device_end = std::max(run.device_end, trace.activity.end_ns(trace.launched[j]));
+      for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j) {
+        const ActivityId a = trace.launched[j];
+        if (trace.activity.start_ns[a.value] < run.start) continue;   // before its launch: clocks that disagree
+        run.device_end = std::max(run.device_end, trace.activity.end_ns(a));
+      }
     }
   }
   return runs;
