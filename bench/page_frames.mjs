@@ -2,15 +2,16 @@
 // How fast the page's timeline opens and moves, in headless Chromium: for made-up packs of several sizes, the time from
 // opening the file to the first picture, to all levels of detail, and the time between frames while it pans and zooms.
 //
-//     node bench/page_frames.mjs [events…]        default 75000 1000000 5000000
+//     node bench/page_frames.mjs [BUILD] [events…]        default 75000 1000000 5000000
 //
+// Given a build folder it also writes BUILD/results/page_frames.json.
 // Needs Chromium (CHROMIUM, default /usr/bin/chromium) and the packages of web/. Frames follow the screen's 60 Hz: 16.7
 // ms is the best there is. "script" is what of it the page's own code takes. Without a GPU, Chromium also paints on the
 // CPU.
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { cpus, tmpdir } from 'node:os';
+import { cpus, loadavg, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -163,7 +164,10 @@ async function run(file) {
 }
 
 async function main() {
-  const sizes = process.argv.slice(2).map(Number);
+  const words = process.argv.slice(2);
+  const build = /^\d+$/.test(words[0] ?? '0') ? undefined : words.shift();
+  const sizes = words.map(Number);
+  const result = { load_before: loadavg()[0], frames: kFrames, rows: [] };
   await bundle(kPage, join(folder, 'page.js'), 'browser');
   await bundle(`export { syntheticPack } from './test/synthetic_pack';`, join(folder, 'pack.mjs'), 'node');
   const { syntheticPack } = await import(pathToFileURL(join(folder, 'pack.mjs')).href);
@@ -181,7 +185,11 @@ async function main() {
       console.log(`${opening} ${name} | ${[median, p95, script, script_p95].map((ms) => ms.toFixed(1)).join(' | ')} |`);
       opening = '| | | | |';
     }
+    result.rows.push({ events, pack_bytes: bytes, first_ms: first, detailed_ms: detailed, moves });
   }
+  if (build === undefined) return;
+  mkdirSync(join(build, 'results'), { recursive: true });
+  writeFileSync(join(build, 'results', 'page_frames.json'), JSON.stringify(result));
 }
 
 main()
