@@ -73,7 +73,7 @@ def verdicts(result, peers):
     yield row('`profgpu --help` under 10 ms', value, f'{value:.1f} ms', value < 10)
     if peers:
         value = peers['plain']['times']
-        yield row('60 times as fast as HolisticTraceAnalysis', value, f'{value:.0f} times', value >= 60)
+        yield row('60 times as fast as HolisticTraceAnalysis', value, f'{value:.1f} times', value >= 60)
 
 
 def peers_lines(peers):
