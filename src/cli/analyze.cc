@@ -31,8 +31,7 @@ PresentOptions present_options(const AnalyzeOptions& options) {
 void say_issues(const Report& report) {
   for (const InputFile& input : report.inputs)
     for (const Issue& issue : input.issues)
-      if (issue.severity != Severity::kInfo)
-        print_message("profgpu: " + (issue.text.starts_with(input.path) ? "" : input.path + ": ") + issue.text);
+      if (issue.severity != Severity::kInfo) print_issue(input.path, issue.text);
 }
 
 bool has_finding(const Report& report, Severity least) {

@@ -53,6 +53,12 @@ Status write_file(const std::string& path, std::string_view text) {
   return (*file)->finish();
 }
 
+void print_issue(std::string_view path, std::string_view text) {
+  std::string message = "profgpu: ";
+  if (!text.starts_with(path)) message.append(path).append(": ");
+  print_message(message.append(text));
+}
+
 std::string printable(std::string_view text) {
   std::string valid(text);
   replace_invalid_utf8(valid);

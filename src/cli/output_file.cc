@@ -22,7 +22,10 @@ bool is_replaceable(const std::string& path) {
 }  // namespace
 
 Error cannot_write(const std::string& path, int error) {
-  return {path + ": cannot be written: " + std::strerror(error)};
+  const char* hint = "choose a place that you may write to";
+  if (error == ENOSPC || error == EDQUOT) hint = "make room, or choose a place on another disk";
+  if (error == ENOENT || error == ENOTDIR) hint = "make its folder first, or choose another place";
+  return {path + ": cannot be written: " + std::strerror(error), hint};
 }
 
 Result<std::unique_ptr<OutputFile>> OutputFile::open(const std::string& path, std::atomic<int64_t>* written) {

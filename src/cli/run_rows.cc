@@ -17,8 +17,7 @@ RunRows run_rows(const LoadedRun& run) {
 void say_issues(const LoadedRun& run) {
   for (const InputSource& source : run.inputs.sources)
     for (const TraceIssue& issue : source.issues)
-      if (severity_of(issue.kind) != Severity::kInfo)
-        print_message("profgpu: " + (issue.text.starts_with(source.path) ? "" : source.path + ": ") + issue.text);
+      if (severity_of(issue.kind) != Severity::kInfo) print_issue(source.path, issue.text);
 }
 
 }  // namespace profgpu

@@ -7,19 +7,6 @@ namespace {
 using Kind = Datum::Kind;
 using From = RowSource;
 
-std::string_view host_kind_name(HostKind kind) {
-  switch (kind) {
-    case HostKind::kAnnotation: return "annotation";
-    case HostKind::kOp: return "op";
-    case HostKind::kPython: return "python";
-    case HostKind::kRuntime: return "runtime";
-    case HostKind::kDriver: return "driver";
-    case HostKind::kOverhead: break;
-  }
-  return "overhead";
-}
-
-
 const OpArgs* op_args(const From& f, size_t row) {
   const OpArgsId args = f.trace().host.args[row];
   return args.valid() ? &f.trace().op_args[args.value] : nullptr;

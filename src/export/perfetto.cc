@@ -13,21 +13,6 @@ namespace {
 using Track = PerfettoPackets::Track;
 using Slice = PerfettoPackets::Slice;
 
-std::string_view category(HostKind kind) {
-  switch (kind) {
-    case HostKind::kAnnotation: return "annotation";
-    case HostKind::kOp: return "op";
-    case HostKind::kPython: return "python";
-    case HostKind::kRuntime: return "runtime";
-    case HostKind::kDriver: return "driver";
-    case HostKind::kOverhead: break;
-  }
-  return "overhead";
-}
-std::string_view category(ActivityKind kind) {
-  return kind == ActivityKind::kKernel ? "kernel" : kind == ActivityKind::kMemcpy ? "memcpy" : "memset";
-}
-
 Datum above_zero(int64_t n) { return n > 0 ? Datum(n) : Datum(); }
 
 class PerfettoRank {
@@ -85,7 +70,7 @@ class PerfettoRank {
     static const ActivityArgs kNone;
     const ActivityTable& all = trace_.activity;
     const ActivityArgs& args = all.args[a.value].valid() ? trace_.activity_args[all.args[a.value].value] : kNone;
-    Slice slice{category(all.kind[a.value]), trace_.name(a), {}, {}};
+    Slice slice{activity_kind_name(all.kind[a.value]), trace_.name(a), {}, {}};
     slice.arguments = {{"correlation", above_zero(all.correlation[a.value])}, {"category", kernel_category(a)},
                        {"phase", phase_name(rank_.phases().of_activity[a.value])},
                        {"bytes", args.bytes >= 0 ? Datum(args.bytes) : Datum()}};
@@ -139,7 +124,7 @@ class PerfettoRank {
 
   void host(HostId h, PerfettoLanes& lanes) {
     const HostTable& all = trace_.host;
-    Slice slice{category(all.kind[h.value]), trace_.name(h), {}, {}};
+    Slice slice{host_kind_name(all.kind[h.value]), trace_.name(h), {}, {}};
     slice.arguments.push_back({all.is_call(h) ? "correlation" : "external_id", above_zero(all.link[h.value])});
     if (all.args[h.value].valid()) {
       const OpArgs& args = trace_.op_args[all.args[h.value].value];

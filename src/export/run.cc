@@ -2,6 +2,22 @@
 
 namespace profgpu {
 
+std::string_view host_kind_name(HostKind kind) {
+  switch (kind) {
+    case HostKind::kAnnotation: return "annotation";
+    case HostKind::kOp: return "op";
+    case HostKind::kPython: return "python";
+    case HostKind::kRuntime: return "runtime";
+    case HostKind::kDriver: return "driver";
+    case HostKind::kOverhead: break;
+  }
+  return "overhead";
+}
+
+std::string_view activity_kind_name(ActivityKind kind) {
+  return kind == ActivityKind::kKernel ? "kernel" : kind == ActivityKind::kMemcpy ? "memcpy" : "memset";
+}
+
 std::string_view RankRows::short_name(StringId name) const {
   if (!name.valid()) return {};
   const auto [it, fresh] = short_names_.try_emplace(name.value);

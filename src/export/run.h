@@ -66,4 +66,8 @@ struct RunRows {
   mutable std::vector<size_t> sample_ends_;
 };
 
+/// "op", "runtime" ... and "kernel", "memcpy", "memset", as the tables and timelines name them.
+std::string_view host_kind_name(HostKind kind);
+std::string_view activity_kind_name(ActivityKind kind);
+
 }  // namespace profgpu

@@ -8,9 +8,6 @@ namespace {
 using Kind = Datum::Kind;
 using From = RowSource;
 
-std::string_view activity_kind_name(ActivityKind kind) {
-  return kind == ActivityKind::kKernel ? "kernel" : kind == ActivityKind::kMemcpy ? "memcpy" : "memset";
-}
 std::string_view work_kind_name(WorkKind kind) {
   return kind == WorkKind::kCompute ? "compute" : kind == WorkKind::kCommunication ? "communication" : "memory";
 }

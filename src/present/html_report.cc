@@ -45,7 +45,7 @@ std::string inputs(const Report& report) {
   for (const InputFile& input : report.inputs)
     for (const Issue& issue : input.issues)
       if (++count <= kMostIssues)
-        issues += lines("li", (report.inputs.size() > 1 ? input.path + ": " : "") + issue.text);
+        issues += lines("li", (report.inputs.size() > 1 && !issue.text.starts_with(input.path) ? input.path + ": " : "") + issue.text);
   if (count > kMostIssues) issues += element("li", fmt::format("… and {} more", count - kMostIssues));
   return element("h1", names) + (issues.empty() ? "" : "<ul class=\"issues\">\n" + issues + "</ul>\n");
 }
