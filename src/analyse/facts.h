@@ -59,4 +59,9 @@ class Facts {
   mutable std::unordered_map<std::type_index, Known> known_;
 };
 
+struct RankFacts {
+  int rank = 0;
+  const Facts* facts = nullptr;
+};
+
 }  // namespace profgpu

@@ -39,9 +39,8 @@ std::vector<PlacedRank> on_one_clock(const PageInput& input) {
   for (const RankFacts& r : input.ranks) {
     const Trace& trace = r.facts->trace();
     PlacedRank rank{r.rank, r.facts, trace.base_time_ns - first.base_time_ns};
-    if (input.job)
-      for (const RankClock& clock : input.job->clocks)
-        if (clock.rank == r.rank) rank.shift_ns += clock.offset_ns;
+    if (const auto offset = input.clock_offset_ns.find(r.rank); offset != input.clock_offset_ns.end())
+      rank.shift_ns += offset->second;
     const Interval span = span_of(trace);
     const bool apart = span.start + rank.shift_ns >= first_span.end || span.end + rank.shift_ns <= first_span.start;
     if (apart) rank.shift_ns = first_span.start - span.start;

@@ -1,10 +1,11 @@
 // What a page shows beyond the report, put together from all ranks of a run.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "analyse/job.h"
+#include "analyse/facts.h"
 #include "analyse/kept_events.h"
 #include "base/result.h"
 #include "report/page.h"
@@ -13,7 +14,7 @@ namespace profgpu {
 
 struct PageInput {
   std::vector<RankFacts> ranks;            ///< in the order of Report::ranks; none: samples alone
-  const Job* job = nullptr;                ///< null for one rank
+  std::map<int, int64_t> clock_offset_ns;  ///< by rank: added to its times to get the first rank's; none: 0
   const SampleLog* samples = nullptr;      ///< null or empty: none
 };
 

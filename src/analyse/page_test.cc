@@ -27,7 +27,7 @@ const PageTrack* track(const PageData& page, int rank, std::string_view kind) {
 TEST(Page, TimesCountFromTheFirstEvent) {
   const Trace trace = trace_at(5'000, 70'000);
   const Facts facts(trace, {});
-  const auto page = make_page({{{2, &facts}}, nullptr, nullptr}, {});
+  const auto page = make_page({{{2, &facts}}, {}, nullptr}, {});
   ASSERT_TRUE(page);
   EXPECT_EQ((*page)->origin_ns, 5'000);
   EXPECT_EQ((*page)->unix_origin_ns, 75'000);
@@ -39,9 +39,7 @@ TEST(Page, TimesCountFromTheFirstEvent) {
 TEST(Page, RanksStandOnTheFirstOnesClock) {
   const Trace a = trace_at(1'000, 500), b = trace_at(30, 1'500);   // 30 ns later
   const Facts first(a, {}), second(b, {});
-  Job job;
-  job.clocks = {{0, 0, {}, "reference"}, {1, -10, {}, "collectives"}};
-  const auto page = make_page({{{0, &first}, {1, &second}}, &job, nullptr}, {});
+  const auto page = make_page({{{0, &first}, {1, &second}}, {{0, 0}, {1, -10}}, nullptr}, {});
   ASSERT_TRUE(page);
   EXPECT_EQ(track(**page, 0, "step")->start_ns, (std::vector<int64_t>{0}));
   EXPECT_EQ(track(**page, 1, "step")->start_ns, (std::vector<int64_t>{20}));
@@ -51,7 +49,7 @@ TEST(Page, RanksStandOnTheFirstOnesClock) {
 TEST(Page, RanksWhoseClocksHaveNothingInCommonStartTogether) {
   const Trace a = trace_at(1'000), b = trace_at(9'000'000'000);
   const Facts first(a, {}), second(b, {});
-  const auto page = make_page({{{0, &first}, {1, &second}}, nullptr, nullptr}, {});
+  const auto page = make_page({{{0, &first}, {1, &second}}, {}, nullptr}, {});
   ASSERT_TRUE(page);
   EXPECT_EQ((*page)->span_ns, 100);
   EXPECT_EQ(track(**page, 1, "step")->start_ns, (std::vector<int64_t>{0}));
@@ -63,12 +61,12 @@ TEST(Page, SamplesNeedATraceThatKnowsUnixTime) {
   log.series = {{0, Metric::kPower, {5'010, 5'050}, {100, 200}}};
   const Trace known = trace_at(1'000, 4'000), unknown = trace_at(1'000);
   const Facts facts(known, {}), others(unknown, {});
-  const auto page = make_page({{{0, &facts}}, nullptr, &log}, {});
+  const auto page = make_page({{{0, &facts}}, {}, &log}, {});
   ASSERT_EQ((*page)->samples.size(), 1U);
   EXPECT_EQ((*page)->samples[0].time_ns, (std::vector<int64_t>{10, 50}));
   EXPECT_EQ((*page)->samples[0].rank, 0);
   EXPECT_FALSE((*page)->reasons.empty());
-  EXPECT_TRUE((*make_page({{{0, &others}}, nullptr, &log}, {}))->samples.empty());
+  EXPECT_TRUE((*make_page({{{0, &others}}, {}, &log}, {}))->samples.empty());
 }
 
 TEST(Page, OfSamplesAlone) {
@@ -76,7 +74,7 @@ TEST(Page, OfSamplesAlone) {
   log.devices.resize(1);
   log.first_ns = 5'000, log.last_ns = 6'000;
   log.series = {{0, Metric::kPower, {5'000, 6'000}, {100, 200}}};
-  const auto page = make_page({{}, nullptr, &log}, {});
+  const auto page = make_page({{}, {}, &log}, {});
   ASSERT_TRUE(page);
   EXPECT_EQ((*page)->span_ns, 1'000);
   EXPECT_EQ((*page)->samples.at(0).time_ns, (std::vector<int64_t>{0, 1'000}));
@@ -85,13 +83,13 @@ TEST(Page, OfSamplesAlone) {
 TEST(Page, StepsThatAreNotThereAreAnError) {
   const Trace trace = trace_at(0);
   const Facts facts(trace, {});
-  EXPECT_FALSE(make_page({{{0, &facts}}, nullptr, nullptr}, {.all = false, .indices = {{7, 8}}}));
+  EXPECT_FALSE(make_page({{{0, &facts}}, {}, nullptr}, {.all = false, .indices = {{7, 8}}}));
 }
 
 TEST(Page, OfAnEmptyTrace) {
   const Trace trace;
   const Facts facts(trace, {});
-  const auto page = make_page({{{0, &facts}}, nullptr, nullptr}, {});
+  const auto page = make_page({{{0, &facts}}, {}, nullptr}, {});
   ASSERT_TRUE(page);
   EXPECT_EQ((*page)->events, 0);
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analyse/facts.h"
-#include "analyse/job.h"
+#include "job/job.h"
 #include "base/progress.h"
 #include "base/result.h"
 #include "import/inputs.h"

@@ -9,6 +9,7 @@
 #include "analyse/steps.h"
 #include "analyse/telemetry_record.h"
 #include "diagnose/rule.h"
+#include "job/job_record.h"
 
 namespace profgpu {
 
@@ -53,25 +54,6 @@ RankReport rank_of(int rank, const Facts& facts) {
       report.device_names.push_back(d.name);
   report.sections = sections(facts);
   return report;
-}
-
-Value cluster_of(const Job& job) {
-  Record mean;
-  for (const auto& [rank, ns] : job.step_mean_ns) mean.add(std::to_string(rank), ns);
-  Table stragglers;
-  stragglers.columns = {"rank", "excess_ns_per_step", "excess_pct", "kind"};
-  for (const Straggler& s : job.stragglers)
-    stragglers.rows.push_back({s.rank, s.excess_ns_per_step, s.excess_pct, s.kind});
-  Table clocks;
-  clocks.columns = {"rank", "offset_ns", "error_ns", "method"};
-  for (const RankClock& c : job.clocks) clocks.rows.push_back({c.rank, c.offset_ns, c.error_ns, c.method});
-  Record cluster;
-  cluster.add("ranks", job.ranks.size())
-      .add("step_mean_ns_by_rank", mean)
-      .add("step_spread_pct", job.step_spread_pct)
-      .add("stragglers", stragglers)
-      .add("clocks", clocks);
-  return cluster;
 }
 
 void add_ranks(const Evidence& evidence, Report& report) {
@@ -144,7 +126,7 @@ Report report_of(const LoadedRun& run, const AnalyzeOptions& options) {
   evidence.thresholds = options.thresholds;
   evidence.ranks = run.ranks;
   evidence.job = run.job.get();
-  if (run.job) report.cluster = cluster_of(*run.job);
+  if (run.job) report.cluster = cluster_value(*run.job);
   add_ranks(evidence, report);
   add_telemetry(run.inputs, evidence, report);
   report.findings = diagnose(evidence);
@@ -165,7 +147,10 @@ Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
   if (!options.wants_page()) return report;
   progress.stage = "drawing";
   const SampleLog& samples = run->only_samples() ? run->inputs.ranks.front().trace.samples : run->inputs.samples;
-  auto page = make_page({run->ranks, run->job.get(), &samples}, options.html_steps);
+  std::map<int, int64_t> offsets;
+  if (run->job)
+    for (const RankClock& c : run->job->clocks) offsets[c.rank] = c.offset_ns;
+  auto page = make_page({run->ranks, std::move(offsets), &samples}, options.html_steps);
   if (!page) return page.error();
   report.page = std::move(*page);
   return report;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyse/facts.h"
-#include "analyse/job.h"
+#include "job/job.h"
 #include "analyse/telemetry.h"
 #include "report/report.h"
 

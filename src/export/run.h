@@ -9,7 +9,7 @@
 
 #include "analyse/devices.h"
 #include "analyse/idle.h"
-#include "analyse/job.h"
+#include "job/job.h"
 #include "analyse/kernels.h"
 #include "analyse/ops.h"
 #include "analyse/phases.h"

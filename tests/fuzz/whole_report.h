@@ -79,7 +79,7 @@ inline void report_on(const std::string& path) {
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
   report.verdict = verdict(evidence, report.findings);
-  auto page = make_page({evidence.ranks, nullptr, &imported->trace.samples}, {});
+  auto page = make_page({evidence.ranks, {}, &imported->trace.samples}, {});
   require(static_cast<bool>(page), "there is a page");
   require((*page)->events_kept <= (*page)->events, "a page keeps events of the trace");
   report.page = *page;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "analyse/job.h"
+#include "job/job.h"
 #include "diagnose/rule.h"
 #include "import/inputs.h"
 #include "tests/support/simulator.h"
@@ -42,7 +42,9 @@ class SimulatedJob {
       evidence.ranks.push_back({r.rank, facts.back().get()});
     }
     if (facts.size() > 1) {
-      job = analyse_job(evidence.ranks);
+      std::vector<RankDigest> digests;
+      for (const RankFacts& r : evidence.ranks) digests.push_back(rank_digest(r.rank, *r.facts));
+      job = analyse_job(digests);
       evidence.job = &job;
     }
     findings = diagnose(evidence);

@@ -1,4 +1,4 @@
-#include "analyse/job.h"
+#include "job/job.h"
 
 #include <gtest/gtest.h>
 
@@ -46,8 +46,8 @@ class JobTest : public testing::Test {
 
   Job run() {
     for (const Trace& t : traces_) facts_.push_back(std::make_unique<Facts>(t, AnalysisOptions{}));
-    std::vector<RankFacts> ranks;
-    for (size_t i = 0; i < facts_.size(); ++i) ranks.push_back({static_cast<int>(i), facts_[i].get()});
+    std::vector<RankDigest> ranks;
+    for (size_t i = 0; i < facts_.size(); ++i) ranks.push_back(rank_digest(static_cast<int>(i), *facts_[i]));
     return analyse_job(ranks);
   }
   std::deque<Trace> traces_;

@@ -1,0 +1,51 @@
+#include "job/job.h"
+
+#include <algorithm>
+
+namespace profgpu {
+namespace {
+
+// What the meetings say of each rank's calls.
+std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                  std::span<const Meeting> all) {
+  std::map<int, MetCalls> met;
+  for (const Meeting& m : all)
+    for (const RankCall& c : m.calls) {
+      const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
+      const int64_t arrival = clocks[c.rank].aligned(call.start_ns), end = clocks[c.rank].aligned(call.end_ns);
+      met[ranks[c.rank].rank].calls.push_back(
+          {call.activity, std::min(m.last_ns, end) - arrival, m.transfer_ns(), m.whole_group});
+    }
+  for (auto& [rank, calls] : met)
+    std::sort(calls.calls.begin(), calls.calls.end(),
+              [](const MetCall& a, const MetCall& b) { return a.activity < b.activity; });
+  return met;
+}
+
+}  // namespace
+
+Job analyse_job(std::span<const RankDigest> ranks) {
+  Job job;
+  double mean_step = 0;
+  for (const RankDigest& r : ranks) {
+    job.ranks.push_back(r.rank);
+    job.wait_ns[r.rank] = 0;
+    job.step_mean_ns[r.rank] = r.mean_step_ns();
+    mean_step += static_cast<double>(r.mean_step_ns()) / static_cast<double>(ranks.size());
+  }
+  if (ranks.size() < 2) return job;
+  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
+  if (mean_step > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean_step;
+  const MatchedCalls met = matched_calls(ranks);
+  job.clocks = align_clocks(ranks, met);
+  const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
+  Waiting waits = waiting(ranks, job.clocks, all, mean_step);
+  for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
+  job.stragglers = std::move(waits.stragglers);
+  job.transfers = transfers(ranks, met, all);
+  job.met_calls = met_calls(ranks, job.clocks, all);
+  return job;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,74 @@
+#include "job/meetings.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace profgpu {
+namespace {
+
+const CollectiveCall& call_of(std::span<const RankDigest> ranks, const RankCall& c) {
+  return ranks[c.rank].calls.calls[c.call];
+}
+
+}  // namespace
+
+std::vector<Meeting> meetings(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                              std::span<const RankClock> clocks) {
+  std::vector<Meeting> all;
+  for (size_t i = 0; i < met.size(); ++i) {
+    Meeting m;
+    m.collective = static_cast<uint32_t>(i);
+    m.calls = met[i];
+    bool comparable = true;
+    int64_t first_end = INT64_MAX;
+    for (const RankCall& c : m.calls) {
+      const CollectiveCall& call = call_of(ranks, c);
+      const RankClock& clock = clocks[c.rank];
+      comparable &= clock.known();
+      first_end = std::min(first_end, clock.aligned(call.end_ns) + clock.error_ns.value_or(0));
+      m.measured &= call.measured;
+      m.end_ns = std::max(m.end_ns, clock.aligned(call.end_ns));
+      const int64_t start = clock.aligned(call.start_ns);
+      if (start > m.last_ns) m.last_ns = start, m.latest = c.rank;
+    }
+    if (met.kinds[met.kind[i]].ends_together) comparable &= m.last_ns <= first_end;
+    const CollectiveKind& kind = ranks[m.calls.front().rank].kind(call_of(ranks, m.calls.front()));
+    m.whole_group = kind.described && kind.group_size == static_cast<int64_t>(m.calls.size());
+    if (comparable) all.push_back(m);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Meeting& a, const Meeting& b) { return a.last_ns < b.last_ns; });
+  return all;
+}
+
+std::span<const Interval> cover(const RankDigest& rank, const CollectiveCall& call) {
+  return {rank.calls.cover.data() + call.cover_begin, call.cover_end - call.cover_begin};
+}
+
+std::vector<Transfer> transfers(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                std::span<const Meeting> all) {
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t>, std::vector<double>> rates;
+  for (const Meeting& m : all) {
+    if (!m.whole_group) continue;
+    const RankDigest& rank = ranks[m.calls.front().rank];
+    const CollectiveCall& call = call_of(ranks, m.calls.front());
+    if (call.message_bytes <= 0 || m.transfer_ns() <= 0) continue;
+    rates[{met.kinds[met.kind[m.collective]].name, rank.calls.rows[call.row].dtype, rank.kind(call).group_size,
+           call.message_bytes}]
+        .push_back(static_cast<double>(call.message_bytes) / static_cast<double>(m.transfer_ns()));
+  }
+  std::vector<Transfer> out;
+  for (auto& [key, gbps] : rates) {
+    const auto median = gbps.begin() + static_cast<int64_t>(gbps.size() / 2);
+    std::nth_element(gbps.begin(), median, gbps.end());
+    Transfer t;
+    std::tie(t.name, t.dtype, t.group_size, t.message_bytes) = key;
+    t.calls = static_cast<int64_t>(gbps.size());
+    t.algbw_gbps = *median;
+    t.busbw_gbps = t.algbw_gbps * bus_factor(t.name, t.group_size);
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+}  // namespace profgpu

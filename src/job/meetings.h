@@ -1,0 +1,48 @@
+// Collectives on one clock: who came when, who waited for whom, how long the transfer took.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "job/clocks.h"
+#include "job/matched_calls.h"
+
+namespace profgpu {
+
+/// One collective on the first rank's clock.
+struct Meeting {
+  uint32_t collective = 0;       ///< place in MatchedCalls
+  std::span<const RankCall> calls;
+  int64_t last_ns = INT64_MIN;   ///< last arrival
+  int64_t end_ns = INT64_MIN;
+  uint32_t latest = 0;           ///< rank's place
+  bool measured = true;          ///< all its calls are in steps that averages are over
+  bool whole_group = false;      ///< all ranks of the group are in hand
+  [[nodiscard]] int64_t transfer_ns() const { return end_ns - last_ns; }
+};
+
+/// Meetings of ranks whose clocks are known, by last arrival. Calls that should end together but were not in it at the
+/// same time were matched wrongly, for want of sequence numbers, and say nothing.
+std::vector<Meeting> meetings(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                              std::span<const RankClock> clocks);
+
+/// Compute of a rank beside one of its calls, on the call's clock.
+std::span<const Interval> cover(const RankDigest& rank, const CollectiveCall& call);
+
+/// Calls of one collective, type, group size and message size with all ranks of their group in hand.
+struct Transfer {
+  std::string name;                ///< nccl-tests' term
+  std::string dtype;
+  int64_t group_size = 0;
+  int64_t message_bytes = 0;       ///< S of one call
+  int64_t calls = 0;
+  double algbw_gbps = 0;           ///< median over calls of S over the time from the last arrival to the end
+  double busbw_gbps = 0;
+};
+
+std::vector<Transfer> transfers(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                std::span<const Meeting> all);
+
+}  // namespace profgpu
