@@ -238,6 +238,48 @@ def export_lines(r):
     return lines
 
 
+def job_lines(r):
+    m = r['machine']
+    lines = ['', '## Jobs of many ranks', '', f'`bench/job.py` on {m["date"]}, load before: {m["load_before"]:.1f}. Simulated jobs with what they planted known.']
+    if clocks := r.get('clocks'):
+        lines += ['', 'Clocks of hosts set apart by up to 50 ms, drifting by up to 50 ppm; ranks see a collective end up to 3 µs apart. Error: of the offset in '
+                  f'the middle of what the rank recorded, median (least–most), {clocks["seeds"]} seeds a row.', '',
+                  '| job | clocks | placed | error µs | stated µs | within what is stated | drift error ppm |', '| --- | ---: | ---: | --- | --- | ---: | --- |']
+        for j in clocks['jobs']:
+            if not j['known']:
+                lines.append(f'| {j["name"]} | {j["clocks"]} | 0 | | | | |')
+                continue
+            us = [spread({k: v / 1e3 for k, v in j[key].items()}, '%.2f') for key in ('error_ns', 'stated_ns')]
+            lines.append(f'| {j["name"]} | {j["clocks"]} | {j["known"]} | {us[0]} | {us[1]} | {j["within"]} of {j["known"]} | {spread(j["drift_error_ppm"], "%.1f")} |')
+    if found := r.get('stragglers'):
+        sizes = sorted({row['excess_pct'] for row in found['rows']})
+        lines += ['', f'Stragglers: one rank (of a slow host: all of its ranks) makes the step so much longer; {found["seeds"]} jobs a cell. Each cell: named with the right '
+                  'reason / with a wrong one / missed; `!n`: jobs in which a rank was named that is not late. A rank is named from 5 % of the step on, so the first column '
+                  'should be missed and the second may be.', '', '| reason | ranks | ' + ' | '.join(f'{s} %' for s in sizes) + ' |', '| --- | ---: |' + ' ---: |' * len(sizes)]
+        for kind, ranks in dict.fromkeys((row['kind'], row['ranks']) for row in found['rows']):
+            cells = [row for row in found['rows'] if (row['kind'], row['ranks']) == (kind, ranks)]
+            lines.append(f'| {kind} | {ranks} | ' + ' | '.join(
+                f'{c["hit"]} / {c["wrong"]} / {c["missed"]}' + (f' !{c["false"]}' if c['false'] else '') for c in sorted(cells, key=lambda c: c['excess_pct'])) + ' |')
+        healthy = found['healthy']
+        lines += ['', f'Healthy jobs: {sum(h["runs"] for h in healthy)} (' + ', '.join(dict.fromkeys(h['strategy'] for h in healthy)) + '; '
+                  + ', '.join(str(n) for n in dict.fromkeys(h['ranks'] for h in healthy)) + f' ranks), {sum(h["alarms"] for h in healthy)} with a straggler named.']
+    if scale := r.get('scale'):
+        lines += ['', f'`profgpu analyze FOLDER --json` of ranks of {scale["rank_bytes"]}B of text each, files in the page cache.', '',
+                  '| ranks | events | text | wall s | ns an event | peak memory | two MPI processes s | one on one core s | efficiency | same bytes |',
+                  '| ---: | ---: | ---: | --- | ---: | ---: | --- | --- | ---: | --- |']
+        for row in scale['rows']:
+            mpi = row.get('mpi')
+            tail = (f'{spread(mpi["wall_s"], "%.2f")} | {spread(mpi["one_core_s"], "%.2f")} | {mpi["efficiency"]:.2f} | {"yes" if mpi["same_bytes"] else "no"}' if mpi else '| | |')
+            lines.append(f'| {row["ranks"]} | {row["events"]:,} | {row["text_bytes"] / 1e6:.0f} MB | {spread(row["wall_s"], "%.2f")} | {row["ns_an_event"]:.0f} | '
+                         f'{row["peak_bytes"] / 1e6:.0f} MB | {tail} |')
+    if pair := r.get('pair'):
+        clock = pair['clocks'][-1]
+        error = 'unknown' if clock['error_ns'] is None else f'{clock["error_ns"] / 1e3:.1f} µs'
+        lines += ['', f'Two recorded ranks of a job of 128: the second clock is placed by {clock["method"]}, {clock["offset_ns"] / 1e3:.1f} µs from the first, error {error}; '
+                  f'{sum(c["calls"] for c in pair["collectives"])} collectives of the first rank, {len(pair["stragglers"])} stragglers.']
+    return lines
+
+
 def main():
     build = sys.argv[1]
     result, peers, sampler = load(build, 'end_to_end'), load(build, 'peers'), load(build, 'sampler')
@@ -271,6 +313,8 @@ def main():
         lines += frame_lines(frames)
     if export := load(build, 'export'):
         lines += export_lines(export)
+    if job := load(build, 'job'):
+        lines += job_lines(job)
     lines += leaf_lines(build)
     with open(DOCUMENT, 'w') as f:
         f.write('\n'.join(lines) + '\n')

@@ -36,7 +36,7 @@ int main(int count, char** words) {
   const Clock::time_point analysed = Clock::now();
 
   profgpu::Evidence evidence;
-  evidence.ranks.push_back({0, &facts});
+  evidence.ranks.push_back(profgpu::diagnose_rank({0, &facts}, evidence.thresholds));
   report.findings = profgpu::diagnose(evidence);
   report.checklist = profgpu::checklist(evidence, report.findings);
   report.verdict = profgpu::verdict(evidence, report.findings);

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyse/collectives.h"
 #include "analyse/facts.h"
 #include "report/report.h"
 
@@ -21,5 +22,8 @@ const std::vector<const Analysis*>& analyses();
 
 /// What all of them show, in that order. They are worked out on two threads, from both ends of the list.
 std::vector<Section> sections(const Facts& facts);
+
+/// The content of the section on collectives.
+Value collectives_value(const std::vector<CollectiveRow>& rows);
 
 }  // namespace profgpu

@@ -183,7 +183,9 @@ class Collector {
     c.elements = elements;
     c.number = -1;
     if (arguments != nullptr) {
-      c.elements = std::max(arguments->in_elements, arguments->out_elements);
+      // What each rank exchanges with all differs from rank to rank.
+      const bool uneven = out_.kinds[kind].name == "all_to_all";
+      c.elements = uneven ? 0 : std::max(arguments->in_elements, arguments->out_elements);
       c.number = arguments->sequence;
       c.peer = out_.kinds[kind].name == "send" ? arguments->destination : arguments->source;
     }

@@ -34,7 +34,7 @@ struct CollectiveCall {
   ActivityId activity;
   int64_t start_ns = 0, end_ns = 0;   ///< Unix time where the trace says it, by the rank's own clock
   int64_t launch_ns = 0;        ///< start of the launching call; start_ns where it is not in the file
-  int64_t elements = -1;        ///< the larger of in and out; below 0, of a kernel without arguments: -1 - place of its stream
+  int64_t elements = -1;        ///< the larger of in and out, 0 for all-to-all; below 0, of a kernel without arguments: -1 - place of its stream
   int64_t message_bytes = -1;   ///< nccl-tests' S; -1: unknown
   int64_t step = -1;            ///< number of the step that launched it; -1 where the recorded sequence number decides
   int64_t number = 0;           ///< recorded sequence number, or place among its like in the step

@@ -30,6 +30,8 @@ struct MetCall {
   int64_t wait_ns = 0;       ///< from its arrival to the last one's
   int64_t transfer_ns = 0;   ///< from the last arrival to the end
   bool whole_group = false;  ///< all ranks of the group are in hand; else later ones may be missing
+  int latest_rank = -1;      ///< who arrived last; -1: not known
+  int64_t collective = -1;   ///< number that calls of one and the same collective have in common; -1: none
 };
 
 /// Calls of this rank that others' traces show as well. Known where several ranks are analysed together (analyse_job).

@@ -304,6 +304,7 @@ Phases Phases::compute(const Facts& facts) {
   of(backward, Phase::kBackward) = backward_stretches(facts, ops, any_marked);
   of(forward, Phase::kForward) = forward_stretches(facts, ops, of(backward, Phase::kBackward), marked);
   phases.backward_passes = static_cast<int64_t>(of(backward, Phase::kBackward).size());
+  phases.backward = of(of(backward, Phase::kBackward).empty() ? marked : backward, Phase::kBackward);
   phases.optimizer_steps = static_cast<int64_t>(optimizer_ends(facts, steps.thread).size());
   phases.of_activity = phases_of_activity(facts, steps.thread, flattened({marked, backward, forward}));
 

@@ -23,6 +23,8 @@ struct Phases {
   std::vector<Phase> of_activity;                ///< phase of each activity's launch
   /// Ranges on the step's thread that mark data loading / checkpoints, merged, over all of the trace.
   Intervals data_loading, checkpoint;
+  /// Backward passes, one a micro-batch: of the autograd engine's ops, else ranges on the step's thread.
+  Intervals backward;
   int64_t backward_passes = 0;   ///< micro-batches
   int64_t optimizer_steps = 0;
   static Phases compute(const Facts& facts);

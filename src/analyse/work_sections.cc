@@ -61,20 +61,7 @@ Value show_launch(const Facts& facts) {
   return r;
 }
 
-Value show_collectives(const Facts& facts) {
-  Table t;
-  t.columns = {"name",     "dtype",      "group_size", "process_group", "calls",  "message_bytes",
-               "total_ns", "exposed_ns", "algbw_gbps", "busbw_gbps",    "wait_ns",
-               "wait_is_lower_bound"};
-  for (const CollectiveRow& c : facts.get<Collectives>().rows) {
-    t.rows.push_back({c.name, c.dtype.empty() ? Value() : Value(c.dtype),
-                      c.group_size > 0 ? Value(c.group_size) : Value(),
-                      c.process_group.empty() ? Value() : Value(c.process_group), c.calls, c.message_bytes, c.total_ns,
-                      c.exposed_ns, c.algbw_gbps, c.busbw_gbps, c.wait_ns,
-                      c.wait_ns ? Value(c.wait_is_lower_bound) : Value()});
-  }
-  return t;
-}
+Value show_collectives(const Facts& facts) { return collectives_value(facts.get<Collectives>().rows); }
 
 Value show_memory(const Facts& facts) {
   const Memory& m = facts.get<Memory>();
@@ -93,6 +80,21 @@ Value show_memory(const Facts& facts) {
 }
 
 }  // namespace
+
+Value collectives_value(const std::vector<CollectiveRow>& rows) {
+  Table t;
+  t.columns = {"name",     "dtype",      "group_size", "process_group", "calls",  "message_bytes",
+               "total_ns", "exposed_ns", "algbw_gbps", "busbw_gbps",    "wait_ns",
+               "wait_is_lower_bound"};
+  for (const CollectiveRow& c : rows) {
+    t.rows.push_back({c.name, c.dtype.empty() ? Value() : Value(c.dtype),
+                      c.group_size > 0 ? Value(c.group_size) : Value(),
+                      c.process_group.empty() ? Value() : Value(c.process_group), c.calls, c.message_bytes, c.total_ns,
+                      c.exposed_ns, c.algbw_gbps, c.busbw_gbps, c.wait_ns,
+                      c.wait_ns ? Value(c.wait_is_lower_bound) : Value()});
+  }
+  return t;
+}
 
 extern const Analysis kKernelsSection, kOpsSection, kLaunchSection, kCollectivesSection, kMemorySection;
 const Analysis kKernelsSection = {"kernels", "Kernels", "kernels, copies and sets by device and name", show_kernels};

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <optional>
 
 #include "cli/analyze_options.h"
 #include "cli/command.h"
 #include "cli/make_report.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
+#include "gather/mpi_processes.h"
+#include "live/recording_environment.h"
 #include "present/registry.h"
 
 namespace profgpu {
@@ -42,9 +46,10 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-Result<Report> make_report_with_progress(const AnalyzeOptions& options, Progress& progress) {
-  const ProgressBar bar(progress, options.progress && stderr_is_terminal());
-  return make_report(options, progress);
+Result<std::optional<Report>> make_report_with_progress(const AnalyzeOptions& options, const Processes& processes,
+                                                        Progress& progress) {
+  const ProgressBar bar(progress, options.progress && processes.place == 0 && stderr_is_terminal());
+  return make_report(options, processes, progress);
 }
 
 // Beside the report, which names it as what to look at next.
@@ -57,30 +62,41 @@ Status write_page(Report& report, const AnalyzeOptions& options) {
   return written;
 }
 
+Outcome show(Report& report, const AnalyzeOptions& options, const Presenter& presenter, double made_s, double read_s) {
+  if (!options.quiet && (options.format != "terminal" || !options.output.empty())) say_issues(report);
+  const auto begin = Clock::now();
+  const Status page = write_page(report, options);   // where it fails, the report is shown nevertheless
+  const std::string text = presenter.write(report, present_options(options));
+  if (options.verbose)
+    print_message(fmt::format("profgpu: read and linked in {:.3f} s, analysed in {:.3f} s, presented in {:.3f} s", read_s,
+                              made_s - read_s, seconds_since(begin)));
+  auto written = options.output.empty() ? write_stdout(text) : write_file(options.output, text);
+  if (!written) return Outcome::failed(written.error());
+  if (!page) return Outcome::failed(page.error());
+  if (options.fail_on && has_finding(report, *options.fail_on)) return {ExitCode::kFindings};
+  return {};
+}
+
 Outcome analyze(const Arguments& arguments) {
   auto options = analyze_options(arguments);
   if (!options) return Outcome::usage(options.error());
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Outcome::failed({"no presenter is called " + options->format});
 
+  std::unique_ptr<MpiProcesses> mpi;
+  if (options->mpi) {
+    auto begun = MpiProcesses::begin(own_program());
+    if (!begun) return Outcome::failed(begun.error());
+    mpi = *std::move(begun);
+  }
+  const Processes processes = mpi ? mpi->processes() : Processes();
   Progress progress;
-  auto begin = Clock::now();
-  auto report = make_report_with_progress(*options, progress);
-  if (!report) return Outcome::failed(report.error());
-  if (!options->quiet && (options->format != "terminal" || !options->output.empty())) say_issues(*report);
-
-  const double made = seconds_since(begin), read = static_cast<double>(progress.read_ns.load()) * 1e-9;
-  begin = Clock::now();
-  const Status page = write_page(*report, *options);   // where it fails, the report is shown nevertheless
-  const std::string text = presenter->write(*report, present_options(*options));
-  if (options->verbose)
-    print_message(fmt::format("profgpu: read and linked in {:.3f} s, analysed in {:.3f} s, presented in {:.3f} s", read,
-                              made - read, seconds_since(begin)));
-  auto written = options->output.empty() ? write_stdout(text) : write_file(options->output, text);
-  if (!written) return Outcome::failed(written.error());
-  if (!page) return Outcome::failed(page.error());
-  if (options->fail_on && has_finding(*report, *options->fail_on)) return {ExitCode::kFindings};
-  return {};
+  const auto begin = Clock::now();
+  auto report = make_report_with_progress(*options, processes, progress);
+  // What concerns all is said by one.
+  if (!report) return processes.place == 0 ? Outcome::failed(report.error()) : Outcome{};
+  if (!*report) return {};
+  return show(**report, *options, *presenter, seconds_since(begin), static_cast<double>(progress.read_ns.load()) * 1e-9);
 }
 
 }  // namespace
@@ -113,6 +129,7 @@ const Command kAnalyze{
             .repeatable = true, .takes_path = true},
            {.name = "--step-pattern", .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
+           {.name = "--mpi", .help = "share the reading among the processes that mpirun or srun started"},
            {.name = "--threshold", .value = "RULE=VALUE", .help = "change what a rule tolerates; may be repeated",
             .repeatable = true}}},
          {"In scripts",
@@ -128,6 +145,7 @@ const Command kAnalyze{
                  {"profgpu analyze trace.json.gz --section kernels --top 30", "the thirty longest kernels"},
                  {"profgpu analyze trace.json.gz --html report.html", "see it: a page that opens offline in any browser"},
                  {"profgpu analyze run7/", "all ranks of a job, from a folder"},
+                 {"mpirun -n 16 profgpu analyze --mpi run7/", "a large job, read by sixteen processes on any number of nodes"},
                  {"profgpu analyze trace.json.gz --json -o report.json", "everything, for a program"},
                  {"profgpu analyze trace.json.gz --fail-on warning", "as a gate in continuous integration"}},
     .notes = "Exit status: 0 report made, 1 no report, 2 usage, 3 a finding at or above --fail-on, 130 interrupted.",

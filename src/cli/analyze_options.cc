@@ -81,7 +81,7 @@ Status read_threshold(const std::string& text, AnalyzeOptions& options) {
     return Error{"there is no rule \"" + rule + "\"",
                  near.empty() ? "`profgpu rules` lists them" : "did you mean " + near + "?"};
   }
-  options.thresholds[rule] = value;
+  options.thresholds.set(rule, value);
   return ok();
 }
 
@@ -129,6 +129,10 @@ Result<AnalyzeOptions> analyze_options(const Arguments& arguments) {
     return Error{"--json and --format " + arguments.value("--format") + " exclude each other"};
   options.output = arguments.value("--output");
   options.html = arguments.value("--html");
+  options.mpi = arguments.has("--mpi");
+  if (options.mpi && options.wants_page())
+    return Error{"--mpi goes without a page: it needs the events, which stay with the processes that read them",
+                 "profgpu analyze --html FILE with some of the ranks' files"};
   options.section = arguments.value("--section");
   if (options.format == "html" && !options.section.empty())
     return Error{"--section and --format html exclude each other", "the page has all of the report"};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "diagnose/rule.h"
 #include "report/report.h"
 
 namespace profgpu {
@@ -26,10 +26,11 @@ struct AnalyzeOptions {
   int width = 0;                                          ///< 0: ask the terminal
   Colour colour = Colour::kAuto;
   std::optional<Severity> fail_on;                        ///< exit 3 from this severity on
-  std::map<std::string, double, std::less<>> thresholds;  ///< rule to value
+  Thresholds thresholds;                                  ///< --threshold rule=value
   std::string step_pattern;                               ///< POSIX extended regular expression; empty: built-in names
   int64_t first_step = 0;
   int64_t end_step = INT64_MAX;                           ///< one past the last
+  bool mpi = false;                                       ///< the processes that mpirun started share the reading
   bool verbose = false;
   bool quiet = false;
   bool progress = true;                                   ///< may draw, if standard error is a terminal

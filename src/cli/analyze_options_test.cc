@@ -39,7 +39,7 @@ TEST(AnalyzeOptions, ReadsEveryOption) {
   EXPECT_EQ(options->top, 0);
   EXPECT_EQ(options->section, "idle");
   EXPECT_EQ(options->fail_on, Severity::kWarning);
-  EXPECT_EQ(options->thresholds.at(rule), 2.5);
+  EXPECT_EQ(options->thresholds.of(*find_rule(rule)), 2.5);
   EXPECT_EQ(options->step_pattern, "^it[0-9]+");
   EXPECT_EQ(options->first_step, 3);
   EXPECT_EQ(options->end_step, 7);

@@ -8,14 +8,13 @@
 
 #include "cli/analyze_options.h"
 #include "cli/command.h"
-#include "cli/output.h"
+#include "cli/exported_file.h"
 #include "cli/output_file.h"
 #include "cli/progress_bar.h"
 #include "cli/run_rows.h"
 #include "cli/suggestion.h"
 #include "export/data_table.h"
 #include "export/exporter.h"
-#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
@@ -27,12 +26,6 @@ struct ExportCommand {
   const Exporter* exporter = nullptr;
   ExportOptions options;
 };
-
-const Exporter* find_exporter(std::string_view name) {
-  for (const Exporter* e : exporters())
-    if (e->name == name) return e;
-  return nullptr;
-}
 
 // What a file is called without the endings of traces: "trace" of "runs/trace.json.gz" and of "trace/".
 std::string stem(const std::vector<std::string>& paths) {
@@ -93,27 +86,13 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
   return command;
 }
 
-// An export of a file onto itself would be the end of it; tables in a folder of traces would be read with them.
-bool is_input(const LoadedRun& run, const ExportCommand& c) {
+// Tables in a folder of traces would be read with them.
+bool replaces_input(const LoadedRun& run, const ExportCommand& c) {
+  if (!is_folder(c)) return is_input(run, c.analysis.output);
   return std::any_of(run.inputs.sources.begin(), run.inputs.sources.end(), [&](const InputSource& s) {
     std::error_code error;
-    return fs::equivalent(is_folder(c) ? fs::absolute(s.path).parent_path() : fs::path(s.path), c.analysis.output, error);
+    return fs::equivalent(fs::absolute(s.path).parent_path(), c.analysis.output, error);
   });
-}
-
-Status write_one(const ExportCommand& c, const RunRows& run, const std::string& path, Progress& progress) {
-  auto file = OutputFile::open(path, &progress.done_bytes);
-  if (!file) return file.error();
-  if (c.exporter->write_file != nullptr) {
-    const std::string& partial = (*file)->partial();
-    if (partial.empty()) return Error{path + " is no regular file, and " + std::string(c.exporter->name) + " needs one"};
-    auto status = c.exporter->write_file(run, partial, &progress.done_bytes);
-    if (!status) return status.error().within(path);
-  } else {
-    auto status = c.exporter->write(run, c.options, (*file)->bytes());
-    if (!status) return status;
-  }
-  return (*file)->finish();
 }
 
 Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
@@ -123,7 +102,8 @@ Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
   if (error) return cannot_write(folder, error.value());
   for (const std::string& table : c.exporter->tables(run)) {
     c.options.table = table;
-    auto status = write_one(c, run, folder + "/" + table + std::string(c.exporter->extension), progress);
+    const std::string path = folder + "/" + table + std::string(c.exporter->extension);
+    auto status = write_exported(*c.exporter, c.options, run, path, progress);
     if (!status) return status;
   }
   return ok();
@@ -137,19 +117,19 @@ Outcome run_export(const Arguments& arguments) {
   auto bar = std::make_unique<ProgressBar>(progress, command->analysis.progress && stderr_is_terminal());
   auto run = load_run(command->analysis.paths, {command->analysis.step_pattern}, progress);
   if (!run) return bar.reset(), Outcome::failed(run.error());
-  if (is_input(*run, *command)) return bar.reset(), Outcome::usage({output + " is what is read; choose another name with -o"});
+  if (replaces_input(*run, *command)) return bar.reset(), Outcome::usage({output + " is what is read; choose another name with -o"});
   const RunRows rows = run_rows(*run);
   progress.total_bytes = 0;
   progress.done_bytes = 0;
   progress.stage = "writing";
-  const Status status =
-      is_folder(*command) ? write_folder(*command, rows, progress) : write_one(*command, rows, output, progress);
+  const Status status = is_folder(*command)
+                            ? write_folder(*command, rows, progress)
+                            : write_exported(*command->exporter, command->options, rows, output, progress);
   bar.reset();
   if (!status) return Outcome::failed(status.error());
-  if (!command->analysis.quiet) say_issues(*run);
-  if (!command->analysis.quiet && output != "-")
-    print_message(fmt::format("profgpu: wrote {}, {}, for {}", output, format_bytes(static_cast<double>(progress.done_bytes)),
-                              command->exporter->reader));
+  if (command->analysis.quiet) return {};
+  say_issues(*run);
+  say_written(output, progress, command->exporter->reader);
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "analyse/steps.h"
+#include "gather/read_job.h"
 
 namespace profgpu {
 
@@ -24,8 +25,7 @@ Result<LoadedRun> load_run(const std::vector<std::string>& paths, const Analysis
   for (const RankTrace& r : run.inputs.ranks) {
     run.facts.push_back(std::make_unique<Facts>(r.trace, steps));
     if (run.facts.back()->get<Steps>().steps.empty())
-      return Error{paths.front() + ": --steps leaves no step of rank " + std::to_string(r.rank),
-                   "`--section steps` lists them with their numbers"};
+      return no_steps_left(paths.front(), r.rank);
     run.ranks.push_back({r.rank, run.facts.back().get()});
   }
   if (run.ranks.size() == 1) return run;

@@ -5,6 +5,7 @@
 #include "base/result.h"
 #include "cli/analyze_options.h"
 #include "cli/loaded_run.h"
+#include "gather/processes.h"
 #include "report/report.h"
 
 namespace profgpu {
@@ -12,13 +13,9 @@ namespace profgpu {
 /// Reads what options.paths name. The error names the file.
 Result<LoadedRun> load_run(const AnalyzeOptions& options, Progress& progress);
 
-/// Everything that is known about a run.
-Report report_of(const LoadedRun& run, const AnalyzeOptions& options);
-
-/// How much an issue of an input matters.
-Severity severity_of(TraceIssueKind kind);
-
-/// Both in one.
+/// Reads, analyses and diagnoses. Traces are kept only where a page is asked for.
 Result<Report> make_report(const AnalyzeOptions& options, Progress& progress);
+/// The same by several processes, which share the reading: process 0 gets the report, the others nothing.
+Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes, Progress& progress);
 
 }  // namespace profgpu

@@ -51,7 +51,7 @@ OutputFile::~OutputFile() {
 }
 
 Status OutputFile::finish() {
-  int error = bytes_->flush();
+  int error = bytes_->close();
   if (path_.empty()) return error == 0 || error == EPIPE ? ok() : cannot_write("standard output", error);
   if (::close(fd_) != 0 && error == 0) error = errno;
   fd_ = -1;

@@ -1,6 +1,6 @@
 #include "cli/run_rows.h"
 
-#include "cli/make_report.h"
+#include "gather/rank_result.h"
 #include "cli/output.h"
 
 namespace profgpu {
@@ -17,7 +17,7 @@ RunRows run_rows(const LoadedRun& run) {
 void say_issues(const LoadedRun& run) {
   for (const InputSource& source : run.inputs.sources)
     for (const TraceIssue& issue : source.issues)
-      if (severity_of(issue.kind) != Severity::kInfo) print_issue(source.path, issue.text);
+      if (issue_of(issue).severity != Severity::kInfo) print_issue(source.path, issue.text);
 }
 
 }  // namespace profgpu

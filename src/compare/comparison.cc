@@ -13,12 +13,12 @@ std::map<std::pair<std::string, std::string>, int64_t> mean_parts(const RunSumma
   std::map<std::pair<std::string, std::string>, int64_t> parts;
   struct Lost {
     int64_t remainder;
-    const StepPart* part;
+    const StepMakeup* part;
   };
   std::vector<Lost> lost;
   int64_t sum = 0;
   const int64_t n = std::max<int64_t>(run.step_count, 1);
-  for (const StepPart& p : run.makeup) {
+  for (const StepMakeup& p : run.makeup) {
     sum += parts[{p.phase, p.state}] = p.total_ns / n;
     lost.push_back({p.total_ns % n, &p});
   }

@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-RunSummary run(std::string label, std::vector<int64_t> steps_ns, std::vector<StepPart> makeup) {
+RunSummary run(std::string label, std::vector<int64_t> steps_ns, std::vector<StepMakeup> makeup) {
   RunSummary r;
   r.label = std::move(label);
   r.ranks = 1;

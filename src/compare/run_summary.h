@@ -14,7 +14,7 @@
 namespace profgpu {
 
 /// Time of a step's mean: what a phase, a device's state or some work took, over all ranks.
-struct StepPart {
+struct StepMakeup {
   std::string phase;     ///< "forward"
   std::string state;     ///< "compute", "idle: host_bound"
   int64_t total_ns = 0;  ///< over RunSummary::step_count steps
@@ -50,7 +50,7 @@ struct RunSummary {
   std::vector<int64_t> steps_ns;      ///< measured steps of the job: means over ranks where their steps agree
   int64_t step_count = 0;             ///< measured steps of all ranks
   int64_t wall_ns = 0;                ///< of those
-  std::vector<StepPart> makeup;       ///< adds up to wall_ns
+  std::vector<StepMakeup> makeup;       ///< adds up to wall_ns
   std::map<std::string, StepSums> phases, states;
   std::vector<Work> work;             ///< of a rank's mean step
   std::map<std::string, OpTime> ops;

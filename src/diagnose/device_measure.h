@@ -24,7 +24,4 @@ std::optional<FiredOnDevice> fired_on_device(const Rule& rule, const Evidence& e
 /// Percent of the time that the named reasons held clocks back; nothing where it is not known.
 std::optional<double> throttled_pct(const DeviceTelemetry& device, const std::vector<std::string_view>& reasons);
 
-/// True if some rank's trace has device activity: then samples only add to what it says.
-bool has_device_activity(const Evidence& evidence);
-
 }  // namespace profgpu

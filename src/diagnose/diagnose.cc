@@ -13,13 +13,28 @@ bool dearer(const Finding& a, const Finding& b) {
   return a.severity > b.severity;
 }
 
+// The worst rank's finding stands for all ranks that have one.
+std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence) {
+  std::optional<Finding> worst;
+  std::vector<int> ranks;
+  for (const RankDiagnosis& r : evidence.ranks) {
+    const auto said = std::find_if(r.findings.begin(), r.findings.end(), [&](const Finding& f) { return f.rule == rule.id; });
+    if (said == r.findings.end()) continue;
+    Finding f = *said;
+    if (rule.checks.settle != nullptr && !rule.checks.settle(rule, evidence, r.measure, f)) continue;
+    ranks.push_back(r.measure.rank);
+    if (!worst || rule.beyond(*f.value, *worst->value)) worst = std::move(f);
+  }
+  if (worst) worst->ranks = std::move(ranks);
+  return worst;
+}
+
 // All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
 // for. What is over goes off the cheapest.
 void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
-  if (evidence.ranks.size() != 1) return;
-  const Measured m(evidence.ranks.front().rank, *evidence.ranks.front().facts);
-  if (!m.has_device()) return;
-  int64_t left = m.device().idle_ns + m.device().exposed_communication_ns + m.device().exposed_memory_ns;
+  if (evidence.ranks.size() != 1 || !evidence.has_device_activity()) return;
+  const RankMeasure& m = evidence.ranks.front().measure;
+  int64_t left = m.waiting_ns;
   for (Finding& f : findings) {
     if (!f.cost_ns) continue;
     set_cost(f, m, std::min(*f.cost_ns, left));
@@ -36,13 +51,10 @@ void explain_utilization(const Evidence& evidence, std::vector<Finding>& finding
     return f.cost_ns.value_or(0) > 0 && f.rule != "low-gpu-utilization";
   });
   if (cause == findings.end()) {
-    for (const RankFacts& r : evidence.ranks) {
-      if (low->ranks.empty() || r.rank != low->ranks.front()) continue;
-      const Measured m(r.rank, *r.facts);
-      const IdleCause largest = m.largest_idle_cause();
-      low->why = fmt::format("Most of the idle time is {} ({} of the span).", idle_cause_words(largest),
-                             percent_text(m.idle_pct(largest)));
-    }
+    const RankMeasure* m = low->ranks.empty() ? nullptr : evidence.measure(low->ranks.front());
+    if (m != nullptr)
+      low->why = fmt::format("Most of the idle time is {} ({} of the span).", idle_cause_words(m->largest_idle_cause),
+                             percent_text(m->largest_idle_pct()));
     return;
   }
   low->why = fmt::format("{} explains most of it: {}.", cause->rule, cause->what);
@@ -51,10 +63,31 @@ void explain_utilization(const Evidence& evidence, std::vector<Finding>& finding
 
 }  // namespace
 
+bool Evidence::has_device_activity() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankDiagnosis& r) { return r.measure.has_device; });
+}
+
+const RankMeasure* Evidence::measure(int rank) const {
+  const auto it = std::find_if(ranks.begin(), ranks.end(), [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
+  return it == ranks.end() ? nullptr : &it->measure;
+}
+
+RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
+  const Measured measured(rank.rank, *rank.facts);
+  RankDiagnosis said{rank_measure(measured), {}};
+  for (const Rule* rule : rules())
+    if (rule->checks.rank != nullptr)
+      if (auto finding = rule->checks.rank(*rule, {measured, thresholds})) said.findings.push_back(*std::move(finding));
+  return said;
+}
+
 std::vector<Finding> diagnose(const Evidence& evidence) {
   std::vector<Finding> findings;
-  for (const Rule* rule : rules())
-    if (auto finding = rule->check(*rule, evidence)) findings.push_back(*std::move(finding));
+  for (const Rule* rule : rules()) {
+    std::optional<Finding> finding = worst_of_ranks(*rule, evidence);
+    if (!finding && rule->checks.whole != nullptr) finding = rule->checks.whole(*rule, evidence);
+    if (finding) findings.push_back(*std::move(finding));
+  }
   std::stable_sort(findings.begin(), findings.end(), dearer);
   cap_costs(evidence, findings);
   std::stable_sort(findings.begin(), findings.end(), dearer);

@@ -1,47 +1,128 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyse/collectives.h"
 #include "diagnose/measure.h"
+#include "job/parallelism.h"
 
 namespace profgpu {
 namespace {
 
-double waiting_pct(const Evidence& evidence, const Measured& m) {
-  if (evidence.job == nullptr || evidence.job->stragglers.empty()) return 0;
-  const auto it = evidence.job->wait_ns.find(m.rank());
-  if (it == evidence.job->wait_ns.end() || m.device().span_ns == 0) return 0;
-  return 100.0 * static_cast<double>(it->second) / static_cast<double>(m.device().span_ns);
+using Fixes = std::vector<std::string>;
+
+Fixes ddp_fixes(const Parallelism& way) {
+  Fixes fixes;
+  const char* accumulate = "with model.no_sync(): for all micro-batches but the last (gradient accumulation)";
+  const bool every = way.gradients && way.gradients->reduced_passes_per_step > 1.5;   // more than the last micro-batch
+  if (every) fixes.push_back(accumulate);
+  if (way.gradients && way.gradients->backward_per_step == 0)
+    fixes.push_back("reduce gradients during backward, not after it: DistributedDataParallel(model, …) does; "
+                    "Megatron: --overlap-grad-reduce");
+  fixes.push_back("DDP(…, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)");
+  if (!every) fixes.push_back(accumulate);
+  fixes.push_back("ddp_model.register_comm_hook(None, bf16_compress_hook)   # half the bytes");
+  return fixes;
 }
 
-// The advice is that of the kind of job that the collectives suggest.
-std::vector<std::string> fixes(const std::vector<CollectiveRow>& rows) {
-  int64_t reduce = 0, shard = 0, exchange = 0, pairs = 0;
-  for (const CollectiveRow& r : rows) {
-    if (r.name == "all_reduce") reduce += r.exposed_ns;
-    if (r.name == "all_gather" || r.name == "reduce_scatter") shard += r.exposed_ns;
-    if (r.name == "all_to_all") exchange += r.exposed_ns;
-    if (r.name == "send_recv" || r.name == "send" || r.name == "recv") pairs += r.exposed_ns;
+Fixes fsdp_fixes(const Parallelism& way) {
+  const std::string prefetch =
+      "FSDP: forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE, limit_all_gathers=True";
+  const std::string keep =
+      "FSDP: fully_shard(…, reshard_after_forward=False) or ShardingStrategy.SHARD_GRAD_OP where memory allows";
+  const std::string hybrid =
+      "FSDP: ShardingStrategy.HYBRID_SHARD, or a mesh of two dimensions: shard within a node, replicate across nodes";
+  const bool late = way.gathers && way.gathers->late_per_step > way.gathers->per_step / 4;
+  Fixes fixes = late ? Fixes{prefetch, keep} : Fixes{keep, prefetch};
+  if (way.gathers && way.gathers->backward_per_step == 0) std::erase(fixes, keep);
+  if (way.kind != ParallelKind::kHsdp) fixes.push_back(hybrid);
+  return fixes;
+}
+
+Fixes deepspeed_fixes(const Parallelism& way) {
+  const bool all = way.kind == ParallelKind::kZero3 || way.kind == ParallelKind::kFsdpOrZero3;
+  if (all)
+    return {"DeepSpeed: overlap_comm: true; larger stage3_prefetch_bucket_size and reduce_bucket_size",
+            "DeepSpeed: ZeRO stage 2 instead of 3 where memory allows"};
+  return {"DeepSpeed: overlap_comm: true; larger reduce_bucket_size and allgather_bucket_size",
+          "DeepSpeed: ZeRO stage 1 with gradient accumulation reduces once a step; stage 2 in every micro-batch",
+          "Megatron's distributed optimizer: --overlap-grad-reduce --overlap-param-gather"};
+}
+
+Fixes tensor_fixes(const Parallelism& way) {
+  Fixes fixes = {"sequence parallelism as well (Megatron: --sequence-parallel; PyTorch: SequenceParallel())",
+                 "tensor parallelism: overlap with the products (Megatron: --tp-comm-overlap; PyTorch: async form)"};
+  if (way.counts.of(CollectiveOp::kReduceScatter).calls > 0) fixes.erase(fixes.begin());
+  const bool across = way.hosts_per_group.value_or(1) > 1;
+  fixes.insert(across ? fixes.begin() : fixes.end(),
+               "tensor parallelism: groups within a node; data or pipeline parallelism across nodes");
+  return fixes;
+}
+
+Fixes pipeline_fixes(const Parallelism& way) {
+  Fixes fixes = {"pipeline parallelism: more micro-batches a step: the bubble's share is (p - 1) / (m + p - 1)",
+                 "pipeline parallelism: interleaved 1F1B (PyTorch: ScheduleInterleaved1F1B; "
+                 "Megatron: --num-layers-per-virtual-pipeline-stage)",
+                 "pipeline parallelism: a zero-bubble schedule (PyTorch: ScheduleInterleavedZeroBubble)"};
+  const bool beyond = way.pipeline && way.pipeline->ideal_bubble_pct &&
+                      way.pipeline->bubble_pct > 1.5 * *way.pipeline->ideal_bubble_pct;
+  fixes.insert(beyond ? fixes.begin() : fixes.end(),
+               "pipeline parallelism: balance the stages: embeddings and the loss count as layers");
+  return fixes;
+}
+
+Fixes fixes(const Parallelism* way) {
+  if (way == nullptr)
+    return {"larger batch a GPU: more compute for the same bytes",
+            "DDP: bucket_cap_mb, static_graph; FSDP: prefetching, reshard_after_forward; DeepSpeed: overlap_comm",
+            "record all ranks with operators and ranges: the job's kind decides what helps"};
+  switch (way->kind) {
+    case ParallelKind::kDdp: return ddp_fixes(*way);
+    case ParallelKind::kFsdp:
+    case ParallelKind::kHsdp:
+    case ParallelKind::kFsdpOrZero2: return fsdp_fixes(*way);
+    case ParallelKind::kFsdpOrZero3: {
+      Fixes both = fsdp_fixes(*way);
+      both.back() = deepspeed_fixes(*way).front();
+      both.push_back(deepspeed_fixes(*way).back());
+      return both;
+    }
+    case ParallelKind::kZero1:
+    case ParallelKind::kZero1Or2:
+    case ParallelKind::kZero2:
+    case ParallelKind::kZero3: return deepspeed_fixes(*way);
+    case ParallelKind::kTensor: return tensor_fixes(*way);
+    case ParallelKind::kPipeline: return pipeline_fixes(*way);
+    case ParallelKind::kExpert:
+      return {"expert parallelism: overlap the exchange with local work: split the batch in two and alternate; DeepEP",
+              "expert parallelism: groups within a node where experts fit; a balance loss against uneven experts",
+              "exchange in bf16 or fp8"};
+    case ParallelKind::kContext:
+      return {"context parallelism: overlap the ring with attention (Megatron: --cp-comm-type p2p; a2a within a node)",
+              "context parallelism: a balanced (zigzag) order of the sequence where attention is causal",
+              "smaller groups: no more ranks a sequence than memory asks for"};
+    case ParallelKind::kEmbedding:
+      return {"embeddings: overlap the exchange with the dense part (TorchRec: TrainPipelineSparseDist)",
+              "place embedding shards so that most traffic stays within a node",
+              "exchange in bf16 or fp16 (TorchRec: qcomms_config)"};
+    case ParallelKind::kUnknown: break;
   }
-  if (shard >= std::max({reduce, exchange, pairs}) && shard > 0)
-    return {"FSDP: fully_shard(…, reshard_after_forward=False) or ShardingStrategy.SHARD_GRAD_OP where memory allows",
-            "FSDP: forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE, limit_all_gathers=True",
-            "DeepSpeed: ZeRO stage 2 instead of 3 where memory allows; overlap_comm: true, larger reduce_bucket_size"};
-  if (exchange >= std::max(reduce, pairs) && exchange > 0)
-    return {"overlap the exchange with local work: split the batch in two and alternate (pipelined all-to-all)",
-            "place experts or embedding shards so that most traffic stays within a node",
-            "exchange in bf16 or fp8"};
-  if (pairs > reduce)
-    return {"pipeline parallelism: more micro-batches, interleaved schedule (1F1B), balanced stages",
-            "keep pipeline neighbours on one node"};
-  return {"DDP(…, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)",
-          "with model.no_sync(): for all micro-batches but the last (gradient accumulation)",
-          "ddp_model.register_comm_hook(None, bf16_compress_hook)   # half the bytes"};
+  return fixes(nullptr);
 }
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
-  auto hit = fired(rule, evidence, {.critical = 40}, [&](const Measured& m) -> std::optional<double> {
+/// Ways are in order of what they leave exposed: the first that is known.
+const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
+  const auto known = std::find_if(ways.begin(), ways.end(),
+                                  [](const Parallelism& w) { return w.kind != ParallelKind::kUnknown; });
+  return known == ways.end() ? nullptr : &*known;
+}
+
+constexpr Limits kLimits = {.critical = 40};
+
+std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+  auto hit = fired(rule, evidence, kLimits, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device() || m.device().communication_ns == 0) return std::nullopt;
-    return m.exposed_communication_pct() - waiting_pct(evidence, m);
+    return m.exposed_communication_pct();
   });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;
@@ -51,14 +132,29 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   f.why = fmt::format("On {} communication runs alone for {} of its span; {} of it overlaps with compute.",
                       m.device_label(), percent_text(m.exposed_communication_pct()),
                       percent_text(m.device().overlap_pct()));
-  f.fix = fixes(rows);
+  f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways));
   for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i)
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
                                      duration_text(static_cast<double>(rows[i].exposed_ns))));
-  if (evidence.job == nullptr)
-    f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
   set_cost(f, m, m.replay().saved_by_communication());
   return f;
+}
+
+// Waiting for stragglers is theirs, and the job's ranks together tell better how the work is shared.
+bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
+  if (evidence.job == nullptr) {
+    f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
+    return true;
+  }
+  std::vector<Parallelism> ways;
+  for (const Parallelism& way : evidence.job->parallelism)
+    if (std::binary_search(way.ranks.begin(), way.ranks.end(), m.rank)) ways.push_back(way);
+  if (!ways.empty()) f.fix = fixes(most_exposed(ways));
+  const auto wait = evidence.job->wait_ns.find(m.rank);
+  if (evidence.job->stragglers.empty() || wait == evidence.job->wait_ns.end() || m.span_ns == 0) return true;
+  f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.span_ns);
+  f.severity = finding_of(rule, *f.value, *f.threshold, kLimits).severity;
+  return rule.beyond(*f.value, *f.threshold);
 }
 
 }  // namespace
@@ -80,9 +176,11 @@ const Rule kExposedCommunication = {
      "bf16 or fp16 compression hooks; PowerSGD on slow links",
      "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across nodes",
      "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
-     "tensor parallelism within a node only; sequence parallelism halves what it sends",
+     "tensor parallelism within a node only; sequence parallelism; overlap with the products",
+     "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
+     "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or fp8",
      "larger batch a GPU: more compute for the same bytes",
      "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink"},
-    check};
+    {.rank = check, .settle = settle}};
 
 }  // namespace profgpu

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "diagnose/link_rates.h"
 #include "diagnose/measure.h"
+#include "job/link_rates.h"
 
 namespace profgpu {
 namespace {
@@ -10,11 +10,10 @@ constexpr int64_t kLargeMessage = 16 << 20;   // output.md: from 16 MiB on laten
 
 std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
-  const Measured first(evidence.ranks.front().rank, *evidence.ranks.front().facts);
-  if (!first.has_device()) return std::nullopt;
-  const std::optional<double> link = link_rate_gbps(first.device().name);
+  const RankMeasure& first = evidence.ranks.front().measure;
+  const std::optional<double> link = link_rate_gbps(first.device_name);
   if (!link) return std::nullopt;
-  const double threshold = evidence.threshold(rule.id, rule.threshold);
+  const double threshold = evidence.thresholds.of(rule);
   const Transfer* worst = nullptr;
   for (const Transfer& t : evidence.job->transfers) {
     // Beyond one node the network sets the rate, which the table does not know.
@@ -24,16 +23,11 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   if (worst == nullptr) return std::nullopt;
   const double value = 100.0 * worst->busbw_gbps / *link;
   if (value >= threshold) return std::nullopt;
-  Finding f;
-  f.rule = rule.id;
-  f.unit = rule.unit;
-  f.value = value;
-  f.threshold = threshold;
-  f.severity = Severity::kWarning;
+  Finding f = finding_of(rule, value, threshold, {});
   f.ranks = evidence.job->ranks;
   f.what = fmt::format("{} moves {:.0f} GB/s of the link's {:.0f}", worst->name, worst->busbw_gbps, *link);
   f.why = fmt::format("Bus bandwidth of large {} calls is {} of what {} can do.", worst->name, percent_text(value),
-                      first.device().name);
+                      first.device_name);
   f.fix = {"nvidia-smi topo -m: are all GPUs joined by NVLink, and does NCCL use it (NCCL_DEBUG=INFO)?",
            "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_ALGO, NCCL_PROTO; check NCCL_P2P_LEVEL",
            "nvidia-smi nvlink -s: links that are down; container needs --ipc=host or a larger /dev/shm"};
@@ -61,6 +55,6 @@ const Rule kLowBusBandwidth = {
      "containers: --ipc=host or --shm-size, all devices of the node visible, no ACS redirection on PCIe",
      "across nodes: NCCL_IB_HCA, GPUDirect RDMA (nvidia-peermem), one NIC a GPU, NCCL_CROSS_NIC",
      "measure the link alone with nccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)"},
-    check};
+    {.whole = check}};
 
 }  // namespace profgpu

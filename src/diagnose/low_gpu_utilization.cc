@@ -7,7 +7,8 @@ namespace {
 
 // Without a trace: how busy the driver says that the device was.
 std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence) {
-  auto hit = fired_on_device(rule, evidence, {.critical = 50, .below = true}, [](const DeviceTelemetry& d) {
+  if (evidence.has_device_activity()) return std::nullopt;
+  auto hit = fired_on_device(rule, evidence, {.critical = 50}, [](const DeviceTelemetry& d) {
     const SeriesSummary* s = d.find(Metric::kUtilization);
     return s ? s->mean : std::nullopt;
   });
@@ -27,9 +28,8 @@ std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence)
   return f;
 }
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
-  if (!has_device_activity(evidence)) return check_samples(rule, evidence);
-  auto hit = fired(rule, evidence, {.critical = 50, .below = true}, [](const Measured& m) -> std::optional<double> {
+std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+  auto hit = fired(rule, evidence, {.critical = 50}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     return m.utilization_pct();
   });
@@ -57,6 +57,6 @@ const Rule kLowGpuUtilization = {
     {"find the largest cause of idle time and follow its finding",
      "larger batches, if memory allows",
      "several small jobs on one device (MPS, MIG), if one cannot fill it"},
-    check};
+    {.rank = check, .whole = check_samples, .below = true}};
 
 }  // namespace profgpu

@@ -72,29 +72,23 @@ bool Measured::in_measured_step(int64_t time) const {
   return i < measured_.size() && measured_[i].start <= time;
 }
 
-std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const RankReading& reading) {
-  const double threshold = evidence.threshold(rule.id, rule.threshold);
-  const auto beyond = [&](double v, double limit) { return limits.below ? v < limit : v > limit; };
-  std::optional<Fired> result;
-  std::vector<int> ranks;
-  for (const RankFacts& r : evidence.ranks) {
-    const Measured measured(r.rank, *r.facts);
-    const std::optional<double> value = reading(measured);
-    if (!value || !beyond(*value, threshold)) continue;
-    ranks.push_back(r.rank);
-    if (result && !beyond(*value, *result->finding.value)) continue;
-    result.emplace(Fired{{}, measured});
-    result->finding.value = value;
-  }
-  if (!result) return std::nullopt;
-  Finding& f = result->finding;
+Finding finding_of(const Rule& rule, double value, double threshold, Limits limits) {
+  Finding f;
   f.rule = rule.id;
   f.unit = rule.unit;
+  f.value = value;
   f.threshold = threshold;
-  f.ranks = std::move(ranks);
   f.severity = limits.severity;
-  const bool at_limit = limits.critical && (limits.below ? *f.value < *limits.critical : *f.value >= *limits.critical);
-  if (at_limit) f.severity = Severity::kCritical;
+  if (limits.critical && (rule.checks.below ? value < *limits.critical : value >= *limits.critical)) f.severity = Severity::kCritical;
+  return f;
+}
+
+std::optional<Fired> fired(const Rule& rule, const RankEvidence& evidence, Limits limits, const RankReading& reading) {
+  const double threshold = evidence.thresholds.of(rule);
+  const std::optional<double> value = reading(evidence.measured);
+  if (!value || !rule.beyond(*value, threshold)) return std::nullopt;
+  Fired result{finding_of(rule, *value, threshold, limits), evidence.measured};
+  result.finding.ranks = {evidence.measured.rank()};
   return result;
 }
 

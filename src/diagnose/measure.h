@@ -57,19 +57,19 @@ class Measured {
 /// What a rule reads off one rank; nothing if it has nothing to say about it.
 using RankReading = std::function<std::optional<double>(const Measured&)>;
 
-/// Reads every rank; a finding with the worst value beyond the rule's threshold and the ranks beyond it, or nothing.
-/// `worst` is set to that rank. Beyond is above, or below where `below` is set. Severity: warning, from `critical` on
-/// critical.
+/// Reads the rank; a finding if the value is beyond the rule's threshold, or nothing. Severity: as given, from `critical`
+/// on critical.
 struct Fired {
   Finding finding;
-  Measured worst;
+  const Measured& worst;
 };
 struct Limits {
   Severity severity = Severity::kWarning;
   std::optional<double> critical = std::nullopt;
-  bool below = false;
 };
-std::optional<Fired> fired(const Rule& rule, const Evidence& evidence, Limits limits, const RankReading& reading);
+std::optional<Fired> fired(const Rule& rule, const RankEvidence& evidence, Limits limits, const RankReading& reading);
+/// A finding with value, threshold and severity; the rest is the rule's to say.
+Finding finding_of(const Rule& rule, double value, double threshold, Limits limits);
 
 /// Sets the cost, and its share of the rank's measured steps.
 void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns);

@@ -30,13 +30,13 @@ std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence)
   return f;
 }
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     const Memory& memory = m.facts().get<Memory>();
     if (m.steps() < kFewestSteps || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
     return 100.0 * *memory.growth_bytes_per_step / static_cast<double>(*memory.capacity_bytes);
   });
-  if (!hit) return check_samples(rule, evidence);
+  if (!hit) return std::nullopt;
   Finding& f = hit->finding;
   const Measured& m = hit->worst;
   const Memory& memory = m.facts().get<Memory>();
@@ -65,6 +65,6 @@ const Rule kMemoryGrowth = {
      "retain_graph=True where it is not needed",
      "hooks and callbacks that capture tensors; exceptions that keep frames alive",
      "torch.cuda.memory._record_memory_history(), memory._dump_snapshot() and pytorch.org/memory_viz"},
-    check};
+    {.rank = check, .whole = check_samples}};
 
 }  // namespace profgpu

@@ -28,13 +28,13 @@ std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence)
   return f;
 }
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     const Memory& memory = m.facts().get<Memory>();
     if (!memory.peak_reserved_bytes || !memory.capacity_bytes) return std::nullopt;
     return 100.0 * static_cast<double>(*memory.peak_reserved_bytes) / static_cast<double>(*memory.capacity_bytes);
   });
-  if (!hit) return check_samples(rule, evidence);
+  if (!hit) return std::nullopt;
   Finding& f = hit->finding;
   const Memory& memory = hit->worst.facts().get<Memory>();
   f.what = fmt::format("memory peaks at {} of the device", percent_text(*f.value));
@@ -63,6 +63,6 @@ const Rule kMemoryNearCapacity = {
      "FSDP full sharding, ZeRO stage 2 or 3, offloading of optimizer states",
      "free what is not needed: del outputs before backward of the next, zero_grad(set_to_none=True)",
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    check};
+    {.rank = check, .whole = check_samples}};
 
 }  // namespace profgpu

@@ -48,6 +48,6 @@ const Rule kPowerCap = {
      "a power brake comes from outside: power supplies, cables, the rack's budget",
      "bf16 or fp8 instead of fp32, fused kernels: less energy for the same result",
      "a lower limit often saves much energy for little time: measure energy per step at two limits"},
-    check};
+    {.whole = check}};
 
 }  // namespace profgpu

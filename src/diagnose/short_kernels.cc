@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kIdlePct = 10;   // of span, host_bound and launch_latency together
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kIdlePct) return std::nullopt;
@@ -28,7 +28,7 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   // Time lost to late launches belongs to host-bound-launches where that fires.
   const Rule* host_bound = find_rule("host-bound-launches");
   const bool taken = host_bound != nullptr && m.idle_pct(IdleCause::kHostBound) >
-                                                  evidence.threshold(host_bound->id, host_bound->threshold);
+                                                  evidence.thresholds.of(*host_bound);
   int64_t cost = m.replay().saved_by_cause(IdleCause::kLaunchLatency);
   if (!taken) cost += m.replay().saved_by_cause(IdleCause::kHostBound);
   if (cost > 0) set_cost(f, m, cost);
@@ -53,6 +53,6 @@ const Rule kShortKernels = {
      "fused operators: fused=True optimizers, scaled_dot_product_attention, fused layer norm, xFormers",
      "larger batches, longer sequences, fewer and wider layers",
      "for inference: batch requests"},
-    check};
+    {.rank = check}};
 
 }  // namespace profgpu

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kFewestSteps = 8;
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
     const Steps& steps = m.facts().get<Steps>();
     std::vector<int64_t> durations;
@@ -57,6 +57,6 @@ const Rule kStepTimeVariance = {
      "cudnn.benchmark = True tries algorithms again for each new shape",
      "checkpoints and evaluation: less often, or asynchronously (torch.distributed.checkpoint.async_save)",
      "other jobs on the host: cores, disk, network"},
-    check};
+    {.rank = check}};
 
 }  // namespace profgpu

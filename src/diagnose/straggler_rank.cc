@@ -5,33 +5,98 @@
 namespace profgpu {
 namespace {
 
+constexpr size_t kFewRanks = 8, kFewSteps = 8;
+
+template <class T>
+std::string listed(const std::vector<T>& numbers, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < std::min(most, numbers.size()); ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", numbers[i]);
+  return numbers.size() > most ? text + fmt::format(" and {} more", numbers.size() - most) : text;
+}
+
+// "rank 3", "ranks 4, 5, 6, 7"
+std::string who(const Straggler& s) {
+  return s.together.empty() ? fmt::format("rank {}", s.rank) : "ranks " + listed(s.together, kFewRanks);
+}
+
+std::string when(const Straggler& s) {
+  if (s.late_steps.empty() || !s.worst_step) return "";
+  std::string text = fmt::format("late in {} of {} steps", s.late_steps.size(), s.steps_measured);
+  if (s.steps_measured > static_cast<int64_t>(s.late_steps.size()))
+    text += fmt::format(" ({})", listed(s.late_steps, kFewSteps));
+  return text + fmt::format(", most in step {}: {}", *s.worst_step,
+                            duration_text(static_cast<double>(s.worst_step_excess_ns)));
+}
+
+std::vector<std::string> advice(const Straggler& s) {
+  const std::string on = s.host.empty() ? fmt::format("of rank {}", s.rank) : "on " + s.host;
+  if (s.kind == "slow_compute")
+    return {fmt::format("look at that GPU's clocks while the job runs: profgpu log {}, and give the samples to analyze", on),
+            "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC there; another process on that GPU",
+            "leave that GPU out, or swap ranks: if the same GPU stays late, it is the device"};
+  if (s.kind == "low_clocks")
+    return {"cooling and power of that GPU: nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE",
+            "same limits on every GPU: nvidia-smi -rac, -rgc, -pl", "until then leave that GPU out of the job"};
+  if (s.kind == "slow_input")
+    return {fmt::format("the data loader {}: num_workers, prefetch_factor, persistent_workers=True, pin_memory=True", on),
+            "its storage and CPU: shards on local disk, no other job there",
+            "batches of equal cost on every rank: length-bucketed sampling"};
+  if (s.kind == "uneven_work")
+    return {"the same work for every rank: the same number of tokens, length-bucketed or packed batches, drop_last=True",
+            "evaluation, logging of tensors and sampling on all ranks in turn, or not within the step",
+            "experts, layers or tables spread by their cost"};
+  if (s.kind == "slow_host")
+    return {fmt::format("CPU load, frequency governor and cgroup limits {}: pidstat, turbostat, cpu.max", on),
+            "bind each rank to the cores and memory of its GPU's NUMA node: numactl, torchrun --numa-binding",
+            "launch less: torch.compile, CUDA graphs, fused optimizer"};
+  if (s.kind == "slow_link")
+    return {fmt::format("links {}: nvidia-smi nvlink -s, nvidia-smi topo -m, PCIe width, ibstat, error counters", on),
+            "nccl-tests between these hosts, one against one; NCCL_DEBUG=INFO shows the path taken",
+            "the NIC next to each GPU: NCCL_IB_HCA, NCCL_NET_GDR_LEVEL"};
+  if (s.kind == "checkpoint")
+    return {"save in the background: torch.distributed.checkpoint.async_save",
+            "sharded checkpoints: each rank saves its part, instead of one for all", "save less often"};
+  if (s.kind == "memory_allocation")
+    return {fmt::format("memory {}: less per rank, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", on),
+            "batches of equal shape, so that the allocator's blocks fit again"};
+  return {fmt::format("compare rank {} with another: profgpu analyze on each alone (input, clocks, kernels, host)", s.rank),
+          "same work for every rank: DistributedSampler(drop_last=True), length-bucketed batches",
+          "check that rank's GPU clocks and throttling, its CPU binding and its host's load"};
+}
+
+std::string why(const Straggler& s) {
+  const std::string waiting = duration_text(static_cast<double>(s.excess_ns_per_step));
+  std::string text = s.kind == "slow_link"
+                         ? fmt::format("Transfers take {} a step more than in groups like theirs ({} of the step).", waiting,
+                                       percent_text(s.excess_pct))
+                         : fmt::format("The other ranks wait {} a step for {} ({} of the step).", waiting,
+                                       s.together.empty() ? "it" : "them", percent_text(s.excess_pct));
+  if (s.evidence.empty()) return text;
+  std::string figures = s.evidence.front();
+  return text + " Rank " + std::to_string(s.rank) + ": " + figures + ".";
+}
+
 std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr || evidence.job->stragglers.empty()) return std::nullopt;
   const Straggler& worst = evidence.job->stragglers.front();
-  const double threshold = evidence.threshold(rule.id, rule.threshold);
+  const double threshold = evidence.thresholds.of(rule);
   if (worst.excess_pct <= threshold) return std::nullopt;
-  Finding f;
-  f.rule = rule.id;
-  f.unit = rule.unit;
-  f.value = worst.excess_pct;
-  f.threshold = threshold;
-  f.severity = worst.excess_pct >= 20 ? Severity::kCritical : Severity::kWarning;
+  Finding f = finding_of(rule, worst.excess_pct, threshold, {.critical = 20});
   for (const Straggler& s : evidence.job->stragglers)
     if (s.excess_pct > threshold) f.ranks.push_back(s.rank);
-  f.what = fmt::format("rank {} arrives late at collectives; the others wait", worst.rank);
-  f.why = fmt::format("The other ranks wait {} a step for it ({} of the step).",
-                      duration_text(static_cast<double>(worst.excess_ns_per_step)), percent_text(worst.excess_pct));
-  f.fix = {fmt::format("compare rank {} with another: profgpu analyze on each alone (input, clocks, kernels, host)", worst.rank),
-           "same work for every rank: DistributedSampler(drop_last=True), length-bucketed batches",
-           "check that rank's GPU clocks and throttling, its CPU binding and its host's load"};
-  const RankFacts* late = &evidence.ranks.front();
-  for (const RankFacts& r : evidence.ranks)
-    if (r.rank == worst.rank) late = &r;
-  const Measured m(late->rank, *late->facts);
+  const std::string host = worst.host.empty() ? "" : (worst.together.empty() ? " on " : ", on ") + worst.host;
+  f.what = worst.kind == "slow_link"
+               ? fmt::format("{}{}: {}", who(worst), host, straggler_cause(worst.kind))
+               : fmt::format("{}{} arrives late at collectives: {}", who(worst), host, straggler_cause(worst.kind));
+  f.why = why(worst);
+  f.fix = advice(worst);
+  if (const std::string steps = when(worst); !steps.empty()) f.evidence.push_back(steps);
+  for (size_t i = 1; i < worst.evidence.size(); ++i) f.evidence.push_back(worst.evidence[i]);
   for (const Straggler& s : evidence.job->stragglers)
-    f.evidence.push_back(fmt::format("waiting for rank {}: {} a step", s.rank,
-                                     duration_text(static_cast<double>(s.excess_ns_per_step))));
-  set_cost(f, m, std::min(worst.excess_ns_per_step * m.steps(), m.wall_ns()));
+    f.evidence.push_back(fmt::format("waiting for rank {}: {} a step ({})", s.rank,
+                                     duration_text(static_cast<double>(s.excess_ns_per_step)), s.kind));
+  if (const RankMeasure* late = evidence.measure(worst.rank))
+    set_cost(f, *late, std::min(worst.excess_ns_per_step * late->steps, late->wall_ns));
   return f;
 }
 
@@ -44,15 +109,17 @@ const Rule kStragglerRank = {
     "%",
     5,
     "Collectives end together, so the rank that arrives last sets the pace. It is the one that spends least time in "
-    "collectives: the others spend theirs waiting for it.",
+    "collectives: the others spend theirs waiting for it. Its steps beside those of ranks that do the same tell why: the "
+    "same kernels slower, lower clocks, slow input, other work, a slow host, a slow link.",
     "Value: time in which the other ranks (the median of them) wait for the latest one in collectives matched across "
-    "ranks with no compute running, as a share of the mean step. Cost: that waiting over the measured steps.",
+    "ranks with no compute running, as a share of the mean step; of a slow link, exposed transfer beyond that of groups "
+    "like its own. Cost: that time over the measured steps.",
     {"uneven input: DistributedSampler, drop_last, bucketing by length, the same number of tokens a rank",
      "a slow loader on one host: its disk, its CPU, its num_workers",
      "clocks: nvidia-smi -q -d CLOCK,PERFORMANCE on that GPU; power and thermal limits",
      "CPU binding: one rank on a remote NUMA node or sharing its cores",
      "rank 0 doing extra work: logging, checkpoints, evaluation, tokenizing",
      "hardware: PCIe link width, ECC retirements, a failing NIC"},
-    check};
+    {.whole = check}};
 
 }  // namespace profgpu

@@ -42,6 +42,6 @@ const Rule kThermalThrottle = {
      "a lower power limit (nvidia-smi -pl) for steady clocks",
      "compare the devices of the node: one that is hotter than the others has a fault",
      "move the job to another node and have this one looked after"},
-    check};
+    {.whole = check}};
 
 }  // namespace profgpu

@@ -24,11 +24,6 @@ std::string_view words(Phase phase) {
   return "work outside the known phases";
 }
 
-Phase largest_phase(const Measured& m) {
-  const auto& wall = m.facts().get<Phases>().measured_wall_ns;
-  return static_cast<Phase>(std::max_element(wall.begin(), wall.end()) - wall.begin());
-}
-
 std::string where(const Finding& f) {
   const std::string value = f.value ? fmt::format("{:.0f} %", *f.value) : "";
   if (f.rule == "data-loading-bound") return fmt::format("The GPU waits for data: loading takes {} of each step.", value);
@@ -57,19 +52,20 @@ std::string where(const Finding& f) {
   return fmt::format("{} stands out: {}.", f.rule, f.what);
 }
 
-std::string gain(const Finding& f, const Measured& m) {
-  const double step = static_cast<double>(m.wall_ns()) / static_cast<double>(std::max<int64_t>(m.steps(), 1));
+std::string gain(const Finding& f, const RankMeasure& m) {
+  const double step = static_cast<double>(m.wall_ns) / static_cast<double>(std::max<int64_t>(m.steps, 1));
   const double without = step * (1 - *f.cost_pct / 100);
   if (without <= 0) return "";
-  const char* unit = m.facts().get<Steps>().annotated ? "a step" : "this";
+  const char* unit = m.annotated ? "a step" : "this";
   return fmt::format(" Without that {} would take about {} instead of {} ({:.1f} times as fast).", unit,
                      duration_text(without), duration_text(step), step / without);
 }
 
-std::string largest_part(const Measured& m) {
-  const Phase phase = largest_phase(m);
-  if (phase == Phase::kOther && m.phase_pct(phase) > 95) return "no phase of training was recognised";
-  return fmt::format("the largest part of the time is {} ({:.0f} %)", words(phase), m.phase_pct(phase));
+std::string largest_part(const RankMeasure& m) {
+  const Phase phase = m.largest_phase();
+  const double pct = m.phase_pct[static_cast<size_t>(phase)];
+  if (phase == Phase::kOther && pct > 95) return "no phase of training was recognised";
+  return fmt::format("the largest part of the time is {} ({:.0f} %)", words(phase), pct);
 }
 
 }  // namespace
@@ -92,38 +88,32 @@ std::string telemetry_verdict(const std::vector<DeviceTelemetry>& telemetry, con
 }
 
 std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings) {
-  std::vector<Measured> ranks;
-  for (const RankFacts& r : evidence.ranks) ranks.emplace_back(r.rank, *r.facts);
-  const auto with_device = std::find_if(ranks.begin(), ranks.end(), [](const Measured& m) { return m.has_device(); });
-  if (with_device == ranks.end())
-    return fmt::format("No GPU activity is in this trace; on the host {}.", largest_part(ranks.front()));
-  const auto named = [&](const Finding& f) {
-    const auto it = std::find_if(ranks.begin(), ranks.end(), [&](const Measured& m) {
-      return !f.ranks.empty() && m.rank() == f.ranks.front() && m.has_device();
-    });
-    return it == ranks.end() ? with_device : it;
+  const auto with_device = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
+                                        [](const RankDiagnosis& r) { return r.measure.has_device; });
+  if (with_device == evidence.ranks.end())
+    return fmt::format("No GPU activity is in this trace; on the host {}.", largest_part(evidence.ranks.front().measure));
+  const RankMeasure& m = with_device->measure;
+  const auto named = [&](const Finding& f) -> const RankMeasure& {
+    const RankMeasure* first = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
+    return first != nullptr && first->has_device ? *first : m;
   };
   const auto dear = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity != Severity::kInfo && f.cost_pct.value_or(0) >= kWorthPct;
   });
-  if (dear != findings.end()) return where(*dear) + gain(*dear, *named(*dear));
-  const Measured& m = *with_device;
+  if (dear != findings.end()) return where(*dear) + gain(*dear, named(*dear));
   const auto other = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity != Severity::kInfo && f.rule != "low-gpu-utilization";
   });
-  const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct());
+  const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct);
   const std::string also = other == findings.end() ? "" : fmt::format(" What stands out: {}.", other->what);
-  if (m.utilization_pct() < 80) {
-    const IdleCause largest = m.largest_idle_cause();
-    return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy, idle_cause_words(largest),
-                       m.idle_pct(largest), also);
-  }
+  if (m.utilization_pct < 80)
+    return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy,
+                       idle_cause_words(m.largest_idle_cause), m.largest_idle_pct(), also);
   // Idle before the first activity and after the last is outside the span that utilization is of.
-  const double of_wall = m.wall_pct(total_length(intersect(m.device().busy, m.measured_time())));
-  if (of_wall < 80 && m.facts().get<Steps>().annotated)
+  if (m.busy_wall_pct < 80 && m.annotated)
     return fmt::format("{} between its first and last kernel, but only {:.0f} % of the step: for the rest it had not "
                        "started or was done; {}.{}",
-                       busy, of_wall, largest_part(m), also);
+                       busy, m.busy_wall_pct, largest_part(m), also);
   if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
   return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
 }

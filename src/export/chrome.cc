@@ -1,9 +1,11 @@
 // Chrome's JSON as PyTorch's profiler writes it: read back by us and by what reads the profiler's traces. A rank with one
-// profiler window comes back as it was, for what a trace holds; samples of devices and of threads are left out.
+// profiler window comes back as it was, for what a trace holds; samples of devices and of threads are left out. Several
+// ranks are for viewers: what reads the profiler's traces takes a file for one rank.
 #include <charconv>
 
 #include "base/json_check.h"
 #include "base/json_quoted.h"
+#include "export/collective_arrows.h"
 #include "export/exporter.h"
 #include "export/timeline_ids.h"
 
@@ -94,10 +96,9 @@ class EventText {
 
 class ChromeRank {
  public:
-  ChromeRank(const RunRows& run, const RankRows& rank, ByteWriter& out)
-      : rank_(rank), trace_(rank.trace()), ids_(run, rank), out_(out), alone_(run.ranks.size() == 1),
-        shift_ns_(run.unix_shift_ns(rank) - run.unix_shift_ns(run.ranks.front())),
-        flow_base_(static_cast<uint64_t>(rank.rank()) << 32) {
+  ChromeRank(const RunRows& run, const RankRows& rank, const CollectiveArrows& arrows, ByteWriter& out)
+      : rank_(rank), trace_(rank.trace()), ids_(run, rank), arrows_(arrows), out_(out), clock_(run.clock(rank)),
+        base_ns_(run.ranks.front().trace().base_time_ns), flow_base_(static_cast<uint64_t>(rank.rank()) << 32) {
     for (const Collective& c : trace_.collectives) {
       if (c.host.valid()) of_host_.emplace(c.host.value, &c);
       if (c.activity.valid()) of_activity_.emplace(c.activity.value, &c);
@@ -111,15 +112,19 @@ class ChromeRank {
   void write() {
     names();
     for (uint32_t i = 0; i < trace_.host.size() && out_.error() == 0; ++i) host(HostId(i));
-    for (uint32_t i = 0; i < trace_.activity.size() && out_.error() == 0; ++i) activity(ActivityId(i));
+    for (uint32_t i = 0; i < trace_.activity.size() && out_.error() == 0; ++i)
+      if (rank_.shows(ActivityId(i))) activity(ActivityId(i));
     for (const SyncRow& s : trace_.syncs) sync(s);
-    for (const MemoryEvent& m : trace_.memory) memory(m);
+    for (const MemoryEvent& m : trace_.memory)
+      if (rank_.shows(m.time_ns)) memory(m);
     for (const CounterValue& c : trace_.counters)
-      EventText('C', trace_.strings[c.name]).number("pid", c.device).micros("ts", c.time_ns + shift_ns_).arguments()
-          .number("value", c.value).end(out_);
+      if (rank_.shows(c.time_ns))
+        EventText('C', trace_.strings[c.name]).number("pid", c.device).micros("ts", at(c.time_ns)).arguments()
+            .number("value", c.value).end(out_);
     uint64_t id = 0;
     for (const BackwardLink& link : trace_.backward_links) {
       ++id;
+      if (!shows_all(link.forward) || !shows_all(link.backward)) continue;
       backward_flow('s', id, link.forward);
       backward_flow('f', id, link.backward);
     }
@@ -128,21 +133,37 @@ class ChromeRank {
  private:
   void place(EventText& e, size_t thread) {
     const Thread& t = trace_.threads[thread];
-    if (alone_) e.raw("pid", json_of(t.process)).raw("tid", json_of(t.id));
+    if (!ids_.among_several()) e.raw("pid", json_of(t.process)).raw("tid", json_of(t.id));
     else e.number("pid", ids_.process(thread)).number("tid", ids_.thread(thread));
   }
+  // Times of the file: on the job's clock, from the first rank's base on.
+  [[nodiscard]] int64_t at(int64_t time_ns) const { return clock_(time_ns) - base_ns_; }
+  EventText& span(EventText& e, Interval shown) {
+    return e.micros("ts", at(shown.start)).micros("dur", at(shown.end) - at(shown.start));
+  }
+  [[nodiscard]] bool shows_all(HostId h) const { return rank_.shown(trace_.host.interval(h)) == trace_.host.interval(h); }
 
   void names() {
     for (size_t t = 0; t < trace_.threads.size(); ++t) {
-      if (t == 0 || trace_.threads[t].process != trace_.threads[t - 1].process) named("process_name", t, ids_.process_name(t));
+      if (t == 0 || trace_.threads[t].process != trace_.threads[t - 1].process) {
+        named("process_name", t, ids_.process_name(t));
+        if (ids_.among_several()) sorted(ids_.process(t));
+      }
       if (!trace_.threads[t].name.empty()) named("thread_name", t, trace_.threads[t].name);
     }
-    for (const Trace::DeviceRows& d : trace_.device_rows)
+    for (const Trace::DeviceRows& d : trace_.device_rows) {
       EventText('M', "process_name").number("pid", ids_.device(d.device)).number("tid", 0).arguments()
           .text("name", ids_.device_name(d.device)).end(out_);
+      if (ids_.among_several()) sorted(ids_.device(d.device));
+    }
     for (const Queue& q : trace_.queues)
       EventText('M', "thread_name").number("pid", ids_.device(q.device)).number("tid", q.stream).arguments()
-          .text("name", "stream " + std::to_string(q.stream)).end(out_);
+          .text("name", ids_.stream_name(static_cast<uint16_t>(&q - trace_.queues.data()))).end(out_);
+  }
+  // Ranks one below the other, each with its devices first.
+  void sorted(int64_t process) {
+    EventText('M', "process_sort_index").number("pid", process).number("tid", 0).arguments().number("sort_index", process)
+        .end(out_);
   }
   void named(std::string_view what, size_t thread, std::string_view name) {
     EventText e('M', what);
@@ -163,10 +184,12 @@ class ChromeRank {
 
   void host(HostId h) {
     const HostTable& all = trace_.host;
+    const auto shown = rank_.shown(all.interval(h));
+    if (!shown) return;
     EventText e('X', trace_.name(h));
     e.text("cat", category(all.kind[h.value]));
     place(e, all.thread[h.value].value);
-    e.micros("ts", all.start_ns[h.value] + shift_ns_).micros("dur", all.duration_ns[h.value]).arguments();
+    span(e, *shown).arguments();
     if (all.is_call(h)) {
       if (const uint32_t id = correlation(h)) e.number("correlation", id);
     } else if (all.link[h.value] != 0) {
@@ -198,25 +221,35 @@ class ChromeRank {
   void activity(ActivityId a) {
     const ActivityTable& all = trace_.activity;
     const Queue& queue = trace_.queues[all.queue[a.value]];
-    const int64_t device = ids_.device(queue.device), start = all.start_ns[a.value] + shift_ns_;
+    const int64_t device = ids_.device(queue.device), start = at(all.start_ns[a.value]);
     const uint32_t id = correlation(a);
     EventText e('X', trace_.name(a));
-    e.text("cat", category(all.kind[a.value])).number("pid", device).number("tid", queue.stream).micros("ts", start)
-        .micros("dur", all.duration_ns[a.value]).arguments().number("device", queue.device).number("context", queue.context)
+    e.text("cat", category(all.kind[a.value])).number("pid", device).number("tid", queue.stream);
+    span(e, all.interval(a)).arguments().number("device", queue.device).number("context", queue.context)
         .number("stream", queue.stream);
     if (id != 0) e.number("correlation", id);
     const HostId op = rank_.ops().of_activity[a.value];
     if (op.valid() && trace_.host.link[op.value] != 0) e.number("External id", trace_.host.link[op.value]);
     if (all.args[a.value].valid()) launch_arguments(e, trace_.activity_args[all.args[a.value].value]);
     if (const auto c = of_activity_.find(a.value); c != of_activity_.end()) collective(e, *c->second);
+    const CollectiveEnd* end = arrows_.find(rank_, a);
+    if (end != nullptr)
+      e.number("wait_ns", end->call->wait_ns).number("transfer_ns", end->call->transfer_ns)
+          .number("latest_rank", end->call->latest_rank);
     e.end(out_);
+    if (end != nullptr) collective_arrows(*end, device, queue.stream, start);
     const HostId launch = all.launch[a.value];
-    if (!launch.valid() || id == 0) return;
+    if (!launch.valid() || id == 0 || !rank_.shows(launch)) return;
     EventText from('s', "ac2g");
     place(from.text("cat", "ac2g").number("id", flow_base_ + id), trace_.host.thread[launch.value].value);
-    from.micros("ts", trace_.host.start_ns[launch.value] + shift_ns_).end(out_);
+    from.micros("ts", at(rank_.shown(trace_.host.interval(launch))->start)).end(out_);
     EventText('f', "ac2g").text("cat", "ac2g").text("bp", "e").number("id", flow_base_ + id).number("pid", device)
         .number("tid", queue.stream).micros("ts", start).end(out_);
+  }
+  void collective_arrows(const CollectiveEnd& end, int64_t device, int64_t stream, int64_t start) {
+    for (uint64_t i = 0; i < end.arrows; ++i)
+      EventText(end.latest ? 'f' : 's', "collective").text("cat", "collective").text("bp", "e").number("id", end.first + i)
+          .number("pid", device).number("tid", stream).micros("ts", start).end(out_);
   }
   void launch_arguments(EventText& e, const ActivityArgs& args) {
     e.triple("grid", args.grid).triple("block", args.block);
@@ -228,10 +261,11 @@ class ChromeRank {
   }
 
   void sync(const SyncRow& s) {
+    const auto shown = rank_.shown({s.start_ns, s.start_ns + s.duration_ns});
+    if (!shown) return;
     EventText e('X', trace_.strings[s.name]);
-    e.text("cat", "cuda_sync").number("pid", ids_.device(s.device)).number("tid", s.stream)
-        .micros("ts", s.start_ns + shift_ns_).micros("dur", s.duration_ns).arguments().number("device", s.device)
-        .number("stream", s.stream);
+    e.text("cat", "cuda_sync").number("pid", ids_.device(s.device)).number("tid", s.stream);
+    span(e, *shown).arguments().number("device", s.device).number("stream", s.stream);
     if (s.correlation != 0 && !renumbered_) e.number("correlation", s.correlation);
     e.end(out_);
   }
@@ -239,7 +273,7 @@ class ChromeRank {
     EventText e('i', "[memory]");
     e.text("cat", "cpu_instant_event").text("s", "t");
     if (m.thread.valid()) place(e, m.thread.value);
-    e.micros("ts", m.time_ns + shift_ns_).arguments().number("Bytes", m.bytes).number("Addr", m.address)
+    e.micros("ts", at(m.time_ns)).arguments().number("Bytes", m.bytes).number("Addr", m.address)
         .number("Device Type", m.device_type).number("Device Id", m.device);
     if (m.total_allocated >= 0) e.number("Total Allocated", m.total_allocated);
     if (m.total_reserved >= 0) e.number("Total Reserved", m.total_reserved);
@@ -254,15 +288,17 @@ class ChromeRank {
     EventText e(phase, "fwdbwd");
     e.text("cat", "fwdbwd").text("bp", "e").number("id", flow_base_ + id);
     place(e, h.thread[op.value].value);
-    e.micros("ts", (hidden ? h.end_ns(op) : h.start_ns[op.value]) + shift_ns_).end(out_);
+    e.micros("ts", at(hidden ? h.end_ns(op) : h.start_ns[op.value])).end(out_);
   }
 
   const RankRows& rank_;
   const Trace& trace_;
   TimelineIds ids_;
+  const CollectiveArrows& arrows_;
   ByteWriter& out_;
-  bool alone_, renumbered_ = false;
-  int64_t shift_ns_;
+  RunClock clock_;
+  int64_t base_ns_;
+  bool renumbered_ = false;
   uint64_t flow_base_;
   std::unordered_map<uint32_t, const Collective*> of_host_, of_activity_;
   std::unordered_map<uint32_t, size_t> number_of_;
@@ -282,7 +318,10 @@ void write_device_properties(const Trace& trace, ByteWriter& out) {
   out.put("]");
 }
 
-void write_distributed(const Distributed& d, ByteWriter& out) {
+// A rank out of a job says which one it is, whatever told it to us.
+void write_distributed(const RankRows& rank, bool of_job, ByteWriter& out) {
+  Distributed d = rank.trace().distributed;
+  if (of_job) d.rank = rank.rank();
   if (!d.rank && !d.world_size && d.backend.empty()) return;
   std::string text;
   if (d.rank) text += ", \"rank\": " + std::to_string(*d.rank);
@@ -291,24 +330,48 @@ void write_distributed(const Distributed& d, ByteWriter& out) {
   out.put(",\n\"distributedInfo\": {").put(std::string_view(text).substr(2)).put("}");
 }
 
-// Of several ranks, what holds for the first.
-void write_head(const RunRows& run, ByteWriter& out) {
-  const Trace& trace = run.ranks.front().trace();
-  std::string text = "{";
+// Of several ranks: that they are, so that nobody takes the file for one rank's, and what is known of their clocks.
+void write_ranks(const RunRows& run, ByteWriter& out) {
+  out.put("\n\"schemaVersion\": 1,\n\"profgpu_merged_ranks\": ").put_number(static_cast<int64_t>(run.ranks.size()));
+  out.put(",\n\"profgpu_clocks\": [");
+  for (const RankRows& rank : run.ranks) {
+    const RankClock* clock = run.job_clock(rank);
+    if (clock == nullptr) continue;
+    out.put(&rank == &run.ranks.front() ? "\n" : ",\n").put(" {\"rank\": ").put_number(rank.rank());
+    out.put(", \"method\": ").put(json_quoted(clock->method));
+    if (const std::string_view note = clock_note(*clock); !note.empty()) out.put(", \"note\": ").put(json_quoted(note));
+    else out.put(", \"offset_ns\": ").put_number(clock->offset_ns);
+    if (clock->error_ns) out.put(", \"error_ns\": ").put_number(*clock->error_ns);
+    out.put("}");
+  }
+  out.put("]");
+}
+
+// What a rank's trace says of itself.
+void write_origin(const RankRows& rank, bool of_job, ByteWriter& out) {
+  const Trace& trace = rank.trace();
+  std::string text;
   bool version = false, host = trace.host_name.empty();
   for (const auto& [key, value] : trace.metadata) {
     if (key == "traceEvents") continue;
     version |= key == "schemaVersion";
     host |= key == "host_name" || key == "hostname";
-    text += (text.size() > 1 ? ",\n" : "\n") + json_quoted(key) + ": " + json_of(value);
+    text += (text.empty() ? "\n" : ",\n") + json_quoted(key) + ": " + json_of(value);
   }
-  if (!version) text += std::string(text.size() > 1 ? ",\n" : "\n") + "\"schemaVersion\": 1";
+  if (!version) text += std::string(text.empty() ? "\n" : ",\n") + "\"schemaVersion\": 1";
   if (!host) text += ",\n\"host_name\": " + json_quoted(trace.host_name);
   out.put(text);
   if (!trace.devices.empty()) write_device_properties(trace, out);
-  if (run.ranks.size() == 1) write_distributed(trace.distributed, out);
-  const int64_t base = run.unix_shift_ns(run.ranks.front());
-  if (base > 0) out.put(",\n\"baseTimeNanoseconds\": ").put_number(base);
+  write_distributed(rank, of_job, out);
+}
+
+// Times begin at the first rank's base.
+void write_head(const RunRows& run, ByteWriter& out) {
+  out.put("{");
+  if (run.ranks.size() == 1) write_origin(run.ranks.front(), run.job != nullptr, out);
+  else write_ranks(run, out);
+  const int64_t base_ns = run.ranks.front().trace().base_time_ns;
+  if (base_ns > 0) out.put(",\n\"baseTimeNanoseconds\": ").put_number(base_ns);
 }
 
 Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
@@ -316,7 +379,8 @@ Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   write_head(run, out);
   // An event that says nothing, so that a comma stands before every other.
   out.put(",\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"profgpu\", \"pid\": 0, \"tid\": 0}");
-  for (const RankRows& rank : run.ranks) ChromeRank(run, rank, out).write();
+  const CollectiveArrows arrows(run);
+  for (const RankRows& rank : run.ranks) ChromeRank(run, rank, arrows, out).write();
   out.put("\n]}\n");
   return ok();
 }

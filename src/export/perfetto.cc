@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <map>
 
+#include "analyse/collective_calls.h"
 #include "analyse/steps.h"
+#include "export/collective_arrows.h"
 #include "export/exporter.h"
 #include "export/perfetto_packets.h"
 #include "export/timeline_ids.h"
@@ -17,18 +19,20 @@ Datum above_zero(int64_t n) { return n > 0 ? Datum(n) : Datum(); }
 
 class PerfettoRank {
  public:
-  PerfettoRank(const RunRows& run, const RankRows& rank, PerfettoPackets& packets)
-      : rank_(rank), trace_(rank.trace()), ids_(run, rank), packets_(packets), shift_ns_(run.unix_shift_ns(rank)),
-        prefix_(run.ranks.size() > 1 ? "rank " + std::to_string(rank.rank()) + ", " : ""),
-        // A flow is a launch or a forward op, by its row.
-        flow_base_(static_cast<uint64_t>(rank.rank() + 1) << 34) {
+  PerfettoRank(const RunRows& run, const RankRows& rank, const CollectiveArrows& arrows, PerfettoPackets& packets)
+      : rank_(rank), trace_(rank.trace()), ids_(run, rank), arrows_(arrows), packets_(packets), at_(run.clock(rank)),
+        clock_(run.job_clock(rank)),
+        // A flow is a launch or a forward op, by its row; those below are arrows between ranks.
+        flow_base_((static_cast<uint64_t>(rank.rank()) + 1) << 34) {
     for (const BackwardLink& link : trace_.backward_links) {
       forward_of_.emplace(link.backward.value, link.forward.value);
       forward_of_.emplace(link.forward.value, link.forward.value);
     }
+    for (const CollectiveCall& c : rank.facts().get<CollectiveCalls>().calls) collective_of_.emplace(c.activity.value, &c);
   }
 
   void write() {
+    if (ids_.among_several()) group_ = rank_group();
     steps_and_phases();
     for (const Trace::DeviceRows& rows : trace_.device_rows) device(rows);
     threads();
@@ -37,28 +41,50 @@ class PerfettoRank {
   }
 
  private:
+  // Of several ranks each has all that is its own below its first process, which viewers show as one group.
+  Track rank_group() {
+    for (size_t t = 0; t < trace_.threads.size(); ++t)
+      if (trace_.threads[t].begin != trace_.threads[t].end) return process(t);
+    return packets_.track(ids_.rank_name());
+  }
+  Track process(size_t thread) {
+    const int64_t pid = ids_.process(thread);
+    auto known = processes_.find(pid);
+    if (known == processes_.end()) known = processes_.emplace(pid, packets_.process(pid, ids_.process_name(thread))).first;
+    return known->second;
+  }
+
+  void add(PerfettoLanes& lanes, Interval range, const Slice& slice) {
+    if (const auto shown = rank_.shown(range)) lanes.add(at_(shown->start), at_(shown->end), slice);
+  }
+
   void steps_and_phases() {
     const Steps& steps = rank_.facts().get<Steps>();
-    PerfettoLanes step_lanes(packets_, packets_.track(prefix_ + "steps", 0, 0));
-    for (const Step& s : steps.steps)
-      step_lanes.add(s.start_ns + shift_ns_, s.start_ns + s.duration_ns + shift_ns_,
-                     {"step", s.name, {{"device_busy_ns", s.device_busy_ns}, {"warmup", s.warmup ? 1 : 0}}, {}});
-    PerfettoLanes phase_lanes(packets_, packets_.track(prefix_ + "phases", 0, 1));
+    PerfettoLanes step_lanes(packets_, packets_.track(ids_.name_of("steps"), group_, 0));
+    for (const Step& s : steps.steps) {
+      Slice slice{"step", s.name, {{"device_busy_ns", s.device_busy_ns}, {"warmup", s.warmup ? 1 : 0}}, {}};
+      if (clock_ != nullptr) add_clock(slice);
+      add(step_lanes, s.interval(), slice);
+    }
+    PerfettoLanes phase_lanes(packets_, packets_.track(ids_.name_of("phases"), group_, 1));
     for (const PhaseSegment& s : rank_.phases().segments)
-      phase_lanes.add(s.start_ns + shift_ns_, s.end_ns + shift_ns_, {"phase", phase_name(s.phase), {}, {}});
+      add(phase_lanes, {s.start_ns, s.end_ns}, {"phase", phase_name(s.phase), {}, {}});
+  }
+  void add_clock(Slice& slice) const {
+    const std::string_view note = clock_note(*clock_);
+    slice.arguments.push_back({"clock", note.empty() ? std::string_view(clock_->method) : note});
+    slice.arguments.push_back({"clock_error_ns", clock_->error_ns});
   }
 
   void device(const Trace::DeviceRows& rows) {
-    const Track group = packets_.track(ids_.device_name(rows.device), 0, 2);
+    const Track group = packets_.track(ids_.device_name(rows.device), group_, 2);
     std::map<uint16_t, PerfettoLanes> streams;
     for (uint32_t i = rows.begin.value; i < rows.end.value && !packets_.failed(); ++i) {
+      if (!rank_.shows(ActivityId(i))) continue;
       const uint16_t queue = trace_.activity.queue[i];
       auto at = streams.find(queue);
-      if (at == streams.end()) {
-        const Queue& q = trace_.queues[queue];
-        const Track track = packets_.track("stream " + std::to_string(q.stream), group, 1 + queue);
-        at = streams.emplace(queue, PerfettoLanes(packets_, track)).first;
-      }
+      if (at == streams.end())
+        at = streams.emplace(queue, PerfettoLanes(packets_, packets_.track(ids_.stream_name(queue), group, 1 + queue))).first;
       activity(ActivityId(i), at->second);
     }
     streams.clear();
@@ -80,11 +106,28 @@ class PerfettoRank {
                                         {"registers", args.registers}, {"shared_bytes", args.shared_bytes}})
         slice.arguments.push_back({name, value});
     if (args.graph != 0) slice.arguments.push_back({"graph", args.graph});
-    if (all.launch[a.value].valid()) slice.flows.push_back(flow_base_ + all.launch[a.value].value);
-    lanes.add(all.start_ns[a.value] + shift_ns_, all.end_ns(a) + shift_ns_, slice);
+    if (const HostId launch = all.launch[a.value]; launch.valid() && rank_.shows(launch))
+      slice.flows.push_back(flow_base_ + launch.value);
+    if (const auto c = collective_of_.find(a.value); c != collective_of_.end()) collective(a, *c->second, slice);
+    lanes.add(at_(all.start_ns[a.value]), at_(all.end_ns(a)), slice);
   }
   [[nodiscard]] std::string_view kernel_category(ActivityId a) const {
     return kernel_category_name(rank_.kernels().category[trace_.activity.name[a.value].value]);
+  }
+
+  void collective(ActivityId a, const CollectiveCall& c, Slice& slice) {
+    const CollectiveCalls& calls = rank_.facts().get<CollectiveCalls>();
+    const CollectiveKind& kind = calls.kinds[c.kind];
+    if (kind.described)
+      slice.arguments.insert(slice.arguments.end(),
+                             {{"collective", std::string_view(kind.name)}, {"process_group", std::string_view(kind.group)},
+                              {"group_size", above_zero(kind.group_size)}, {"dtype", std::string_view(calls.rows[c.row].dtype)},
+                              {"message_bytes", c.message_bytes >= 0 ? Datum(c.message_bytes) : Datum()}});
+    const CollectiveEnd* end = arrows_.find(rank_, a);
+    if (end == nullptr) return;
+    slice.arguments.insert(slice.arguments.end(), {{"wait_ns", end->call->wait_ns}, {"transfer_ns", end->call->transfer_ns},
+                                                   {"latest_rank", end->call->latest_rank}});
+    for (uint64_t i = 0; i < end->arrows; ++i) slice.flows.push_back(end->first + i);
   }
 
   void idle(int32_t device, Track group) {
@@ -93,7 +136,7 @@ class PerfettoRank {
       PerfettoLanes lanes(packets_, packets_.track("idle, by cause", group, 0));
       for (const Gap& g : d.gaps) {
         const Datum host = g.host.valid() ? Datum(trace_.name(g.host)) : Datum();
-        lanes.add(g.start_ns + shift_ns_, g.end_ns + shift_ns_, {"idle", idle_cause_name(g.cause), {{"host", host}}, {}});
+        add(lanes, {g.start_ns, g.end_ns}, {"idle", idle_cause_name(g.cause), {{"host", host}}, {}});
       }
     }
   }
@@ -103,22 +146,19 @@ class PerfettoRank {
     for (const SyncRow& s : trace_.syncs) {
       if (s.device != device) continue;
       if (!lanes) lanes.emplace(packets_, packets_.track("waits", group, 1 << 20));
-      lanes->add(s.start_ns + shift_ns_, s.start_ns + s.duration_ns + shift_ns_,
-                 {"wait", trace_.strings[s.name], {{"stream", s.stream}, {"correlation", above_zero(s.correlation)}}, {}});
+      add(*lanes, {s.start_ns, s.start_ns + s.duration_ns},
+          {"wait", trace_.strings[s.name], {{"stream", s.stream}, {"correlation", above_zero(s.correlation)}}, {}});
     }
   }
 
   void threads() {
-    std::map<int64_t, Track> processes;
     for (size_t t = 0; t < trace_.threads.size(); ++t) {
       const Thread& thread = trace_.threads[t];
       if (thread.begin == thread.end) continue;
-      const int64_t pid = ids_.process(t);
-      auto process = processes.find(pid);
-      if (process == processes.end()) process = processes.emplace(pid, packets_.process(pid, ids_.process_name(t))).first;
       const std::string name = thread.name.empty() ? "thread " + thread.id : thread.name;
-      PerfettoLanes lanes(packets_, packets_.thread(process->second, pid, ids_.thread(t), name));
-      for (uint32_t h = thread.begin.value; h < thread.end.value && !packets_.failed(); ++h) host(HostId(h), lanes);
+      PerfettoLanes lanes(packets_, packets_.thread(process(t), ids_.process(t), ids_.thread(t), name));
+      for (uint32_t h = thread.begin.value; h < thread.end.value && !packets_.failed(); ++h)
+        if (rank_.shows(HostId(h))) host(HostId(h), lanes);
     }
   }
 
@@ -136,41 +176,46 @@ class PerfettoRank {
     if (std::binary_search(trace_.launching.begin(), trace_.launching.end(), h)) slice.flows.push_back(flow_base_ + h.value);
     if (const auto link = forward_of_.find(h.value); link != forward_of_.end())
       slice.flows.push_back(flow_base_ + (uint64_t{1} << 33) + link->second);
-    lanes.add(all.start_ns[h.value] + shift_ns_, all.end_ns(h) + shift_ns_, slice);
+    add(lanes, all.interval(h), slice);
   }
 
   void memory() {
     std::map<std::pair<int32_t, int32_t>, std::pair<Track, Track>> tracks;
     for (const MemoryEvent& m : trace_.memory) {
-      if (m.total_allocated < 0 && m.total_reserved < 0) continue;
+      if ((m.total_allocated < 0 && m.total_reserved < 0) || !rank_.shows(m.time_ns)) continue;
       const auto [at, fresh] = tracks.try_emplace({m.device_type, m.device});
       if (fresh) {
-        const std::string of = prefix_ + (m.device_type == 0 ? "CPU" : "GPU " + std::to_string(m.device));
-        at->second = {packets_.counter(of + " memory allocated", "bytes"), packets_.counter(of + " memory reserved", "bytes")};
+        const std::string of = ids_.name_of(m.device_type == 0 ? "CPU" : "GPU " + std::to_string(m.device));
+        at->second = {packets_.counter(of + " memory allocated", "bytes", group_),
+                      packets_.counter(of + " memory reserved", "bytes", group_)};
       }
-      const int64_t time = m.time_ns + shift_ns_;
-      if (m.total_allocated >= 0) packets_.value(at->second.first, time, static_cast<double>(m.total_allocated));
-      if (m.total_reserved >= 0) packets_.value(at->second.second, time, static_cast<double>(m.total_reserved));
+      if (m.total_allocated >= 0) packets_.value(at->second.first, at_(m.time_ns), static_cast<double>(m.total_allocated));
+      if (m.total_reserved >= 0) packets_.value(at->second.second, at_(m.time_ns), static_cast<double>(m.total_reserved));
     }
   }
 
   void counters() {
     std::map<std::pair<uint32_t, int32_t>, Track> tracks;
     for (const CounterValue& c : trace_.counters) {
+      if (!rank_.shows(c.time_ns)) continue;
       const auto [at, fresh] = tracks.try_emplace({c.name.value, c.device}, 0);
-      if (fresh) at->second = packets_.counter(prefix_ + std::string(trace_.strings[c.name]), "");
-      packets_.value(at->second, c.time_ns + shift_ns_, c.value);
+      if (fresh) at->second = packets_.counter(ids_.name_of(trace_.strings[c.name]), "", group_);
+      packets_.value(at->second, at_(c.time_ns), c.value);
     }
   }
 
   const RankRows& rank_;
   const Trace& trace_;
   TimelineIds ids_;
+  const CollectiveArrows& arrows_;
   PerfettoPackets& packets_;
-  int64_t shift_ns_;
-  std::string prefix_;
+  RunClock at_;
+  const RankClock* clock_;   // null: a job of one rank
+  Track group_ = 0;
+  std::map<int64_t, Track> processes_;
   uint64_t flow_base_;
   std::unordered_map<uint32_t, uint32_t> forward_of_;
+  std::unordered_map<uint32_t, const CollectiveCall*> collective_of_;
 };
 
 // The first and last time of anything that is shown, in Unix time.
@@ -178,12 +223,13 @@ Interval span_of(const RunRows& run) {
   Interval all{INT64_MAX, INT64_MIN};
   const auto add = [&](int64_t time) { all = {std::min(all.start, time), std::max(all.end, time)}; };
   for (const RankRows& rank : run.ranks) {
-    const int64_t shift = run.unix_shift_ns(rank);
+    const RunClock at = run.clock(rank);
     const Trace& t = rank.trace();
-    for (const Interval& w : t.windows) add(w.start + shift), add(w.end + shift);
-    if (!t.memory.empty()) add(t.memory.front().time_ns + shift);
-    if (!t.counters.empty()) add(t.counters.front().time_ns + shift);
-    if (!t.syncs.empty()) add(t.syncs.front().start_ns + shift);
+    if (!t.windows.empty()) add(at(rank.extent().start)), add(at(rank.extent().end));
+    if (rank.is_cut()) continue;
+    if (!t.memory.empty()) add(at(t.memory.front().time_ns));
+    if (!t.counters.empty()) add(at(t.counters.front().time_ns));
+    if (!t.syncs.empty()) add(at(t.syncs.front().start_ns));
   }
   if (run.ranks.empty()) add(run.samples->first_ns), add(run.samples->last_ns);
   return all.start <= all.end ? all : Interval{};
@@ -209,7 +255,8 @@ void write_samples(const RunRows& run, Interval span, PerfettoPackets& packets) 
 Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   const Interval span = span_of(run);
   PerfettoPackets packets(span.start, out);
-  for (const RankRows& rank : run.ranks) PerfettoRank(run, rank, packets).write();
+  const CollectiveArrows arrows(run);
+  for (const RankRows& rank : run.ranks) PerfettoRank(run, rank, arrows, packets).write();
   if (run.samples != nullptr) write_samples(run, span, packets);
   return ok();
 }

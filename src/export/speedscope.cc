@@ -12,7 +12,7 @@ class SpeedscopeText {
  public:
   SpeedscopeText(const RunRows& run, ByteWriter& out) : run_(run), out_(out) {
     for (const RankRows& rank : run.ranks)
-      for (const Interval& w : rank.trace().windows) origin_ns_ = std::min(origin_ns_, w.start + run.unix_shift_ns(rank));
+      for (const Interval& w : rank.trace().windows) origin_ns_ = std::min(origin_ns_, run.clock(rank)(w.start));
     out_.put("{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\", \"exporter\": \"profgpu\",\n\"profiles\": [");
   }
 
@@ -24,10 +24,11 @@ class SpeedscopeText {
       int64_t end = INT64_MIN;
       for (uint32_t h = thread.begin.value; h < thread.end.value; ++h) end = std::max(end, t.host.end_ns(HostId(h)));
       // Within a float's 53 bits: times begin with the run.
-      const int64_t shift = run_.unix_shift_ns(rank) - origin_ns_;
-      head("evented", prefix(rank) + "pid " + thread.process + ", " + name, t.host.start_ns[thread.begin.value] + shift, end + shift);
+      const RunClock clock = run_.clock(rank);
+      const auto at = [&](int64_t time_ns) { return clock(time_ns) - origin_ns_; };
+      head("evented", prefix(rank) + "pid " + thread.process + ", " + name, at(t.host.start_ns[thread.begin.value]), at(end));
       out_.put(", \"events\": [");
-      events(t, thread, shift);
+      events(t, thread, at);
       out_.put("\n]}");
     }
   }
@@ -86,11 +87,12 @@ class SpeedscopeText {
     out_.put_number(static_cast<int64_t>(frame)).put(", \"at\": ").put_number(at).put('}');
   }
   // Frames must hold each other: one that ends within what began later is cut there.
-  void events(const Trace& t, const Thread& thread, int64_t shift) {
+  template <class At>
+  void events(const Trace& t, const Thread& thread, const At& at) {
     std::vector<Open> open;
     first_ = true;
     for (uint32_t h = thread.begin.value; h < thread.end.value && out_.error() == 0; ++h) {
-      const int64_t start = t.host.start_ns[h] + shift, end = t.host.end_ns(HostId(h)) + shift;
+      const int64_t start = at(t.host.start_ns[h]), end = at(t.host.end_ns(HostId(h)));
       while (!open.empty() && (open.back().end <= start || open.back().end < end)) {
         event('C', open.back().frame, std::min(open.back().end, start));
         open.pop_back();

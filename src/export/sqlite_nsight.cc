@@ -133,21 +133,26 @@ class LazyRows {
 
 class NsightTables {
  public:
-  explicit NsightTables(SqliteFile& file) : file_(file) {}
+  /// Times begin at `origin_ns`.
+  NsightTables(SqliteFile& file, int64_t origin_ns) : file_(file), origin_ns_(origin_ns) {}
 
-  void add(const RankRows& rank, int64_t shift_ns) {
+  void add(const RankRows& rank, const RunClock& clock) {
     const GlobalIds ids(rank);
     const Trace& t = rank.trace();
-    for (uint32_t i = 0; i < t.activity.size() && !file_.failed(); ++i) activity(rank, ids, ActivityId(i), shift_ns);
-    for (uint32_t i = 0; i < t.host.size() && !file_.failed(); ++i) host(t, ids, HostId(i), shift_ns);
+    for (uint32_t i = 0; i < t.activity.size() && !file_.failed(); ++i) activity(rank, ids, ActivityId(i), clock);
+    for (uint32_t i = 0; i < t.host.size() && !file_.failed(); ++i) host(t, ids, HostId(i), clock);
     for (const SyncRow& s : t.syncs)
-      syncs_().put(s.start_ns + shift_ns).put(s.start_ns + s.duration_ns + shift_ns).put(s.device).put({}).put({}).put(s.stream)
+      put_times(syncs_(), clock({s.start_ns, s.start_ns + s.duration_ns})).put(s.device).put({}).put({}).put(s.stream)
           .put(s.correlation).put(ids.process_of({})).put(sync_kind(t.strings[s.name])).put({}).end_row();
     people(t, ids);
   }
 
  private:
-  void activity(const RankRows& rank, const GlobalIds& ids, ActivityId a, int64_t shift_ns) {
+  SqliteRows& put_times(SqliteRows& rows, Interval range) const {
+    return rows.put(range.start - origin_ns_).put(range.end - origin_ns_);
+  }
+
+  void activity(const RankRows& rank, const GlobalIds& ids, ActivityId a, const RunClock& clock) {
     static const ActivityArgs kNoArgs;
     const Trace& t = rank.trace();
     const ActivityTable& all = t.activity;
@@ -155,7 +160,7 @@ class NsightTables {
     SqliteRows& rows = all.kind[a.value] == ActivityKind::kKernel ? kernels_()
                        : all.kind[a.value] == ActivityKind::kMemcpy ? copies_() : sets_();
     const Queue& queue = t.queues[all.queue[a.value]];
-    rows.put(all.start_ns[a.value] + shift_ns).put(all.end_ns(a) + shift_ns).put(queue.device).put(queue.context).put({})
+    put_times(rows, clock(all.interval(a))).put(queue.device).put(queue.context).put({})
         .put(queue.stream).put(all.correlation[a.value]).put(ids.process_of(all.launch[a.value]));
     const Datum node = args.graph_node > 0 ? Datum(args.graph_node) : Datum();
     const std::string_view name = t.name(a);
@@ -175,16 +180,16 @@ class NsightTables {
     }
   }
 
-  void host(const Trace& t, const GlobalIds& ids, HostId h, int64_t shift_ns) {
+  void host(const Trace& t, const GlobalIds& ids, HostId h, const RunClock& clock) {
     const HostKind kind = t.host.kind[h.value];
-    const int64_t start = t.host.start_ns[h.value] + shift_ns, end = t.host.end_ns(h) + shift_ns;
+    const Interval range = clock(t.host.interval(h));
     const int64_t thread = ids.thread(t.host.thread[h.value]);
     if (t.host.is_call(h)) {
-      calls_().put(start).put(end).put(kind == HostKind::kDriver ? 1 : 0).put(thread).put(t.host.link[h.value])
+      put_times(calls_(), range).put(kind == HostKind::kDriver ? 1 : 0).put(thread).put(t.host.link[h.value])
           .put(file_.string(t.name(h))).put({}).put({}).end_row();
     } else if (kind == HostKind::kAnnotation || kind == HostKind::kOp) {
       SqliteRows& rows = ranges_();
-      rows.put(start).put(end).put(kPushPop).put({}).put({}).put({}).put(t.name(h)).put(thread).put({})
+      put_times(rows, range).put(kPushPop).put({}).put({}).put({}).put(t.name(h)).put(thread).put({})
           .put(file_.string(t.name(h))).put(0);
       for (int i = 0; i < 9; ++i) rows.put({});
       rows.end_row();
@@ -202,6 +207,7 @@ class NsightTables {
   }
 
   SqliteFile& file_;
+  int64_t origin_ns_;
   LazyRows kernels_{file_, "CUPTI_ACTIVITY_KIND_KERNEL",
                     "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
                     " correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER, mangledName INTEGER,"
@@ -252,9 +258,9 @@ void write_nsight_tables(SqliteFile& file, const RunRows& run) {
   enumeration(file, "ENUM_CUPTI_SYNC_TYPE", std::begin(kSyncs), std::end(kSyncs));
   enumeration(file, "ENUM_NSYS_EVENT_TYPE", std::begin(kEventTypes), std::end(kEventTypes));
   enumeration(file, "ENUM_NSYS_EVENT_CLASS", std::begin(kEventClasses), std::end(kEventClasses));
-  NsightTables tables(file);
-  const int64_t first = run.unix_shift_ns(run.ranks.front());
-  for (const RankRows& rank : run.ranks) tables.add(rank, run.unix_shift_ns(rank) - first);
+  const int64_t first = run.ranks.front().trace().base_time_ns;
+  NsightTables tables(file, first);
+  for (const RankRows& rank : run.ranks) tables.add(rank, run.clock(rank));
   write_devices(file, run.ranks.front());
   if (first == 0) return;
   file.run("CREATE TABLE TARGET_INFO_SESSION_START_TIME(utcEpochNs INTEGER, utcTime TEXT, localTime TEXT)");

@@ -1,27 +1,53 @@
 #include "export/timeline_ids.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 
+#include "analyse/collective_calls.h"
 #include "base/decimal.h"
 
 namespace profgpu {
 namespace {
 
-// Process and thread numbers are 32-bit in what reads them; a rank's processes get room for 4 million, Linux's limit.
+// Linux's limit of process numbers.
 constexpr int64_t kProcesses = 1 << 22;
-constexpr int64_t kMostRanks = INT32_MAX / kProcesses - 1;
+constexpr int64_t kFirstOfHost = 500, kMostOfHost = 500;
+constexpr size_t kMostCollectives = 2;   // in a stream's name
+
+/// Time by collective's name.
+using CollectiveTimes = std::map<std::string_view, int64_t>;
+
+std::string names_by_time(const CollectiveTimes& times) {
+  std::vector<std::pair<int64_t, std::string_view>> all;
+  for (const auto& [name, ns] : times) all.emplace_back(-ns, name);
+  std::sort(all.begin(), all.end());
+  std::string text;
+  for (size_t i = 0; i < all.size() && i < kMostCollectives; ++i)
+    text += (i == 0 ? ": " : ", ") + std::string(all[i].second);
+  return all.size() > kMostCollectives ? text + " …" : text;
+}
 
 }  // namespace
 
 TimelineIds::TimelineIds(const RunRows& run, const RankRows& rank) : rank_(rank), moved_(run.ranks.size() > 1) {
+  if (moved_) rank_name_ = "rank " + std::to_string(rank.rank());
+  if (const std::string& host = rank.trace().host_name; moved_ && !host.empty()) rank_name_ += " · " + host;
+  number_threads();
+  name_streams();
+}
+
+void TimelineIds::number_threads() {
   std::map<std::string_view, int64_t> known;
-  const std::vector<Thread>& threads = rank.trace().threads;
+  const std::vector<Thread>& threads = rank_.trace().threads;
   for (size_t t = 0; t < threads.size(); ++t) {
     const auto [it, fresh] = known.try_emplace(threads[t].process, 0);
-    if (fresh) {
+    const auto place = static_cast<int64_t>(known.size());
+    if (fresh && moved_) {
+      it->second = first_process() + kFirstOfHost + std::min(place, kMostOfHost) - 1;
+    } else if (fresh) {
       const auto n = whole_number(threads[t].process);
-      it->second = n && *n > 0 && *n < kProcesses ? *n : kProcesses - static_cast<int64_t>(known.size());
-      if (moved_) it->second += (rank.rank() % kMostRanks + 1) * kProcesses;
+      it->second = n && *n > 0 && *n < kProcesses ? *n : kProcesses - place;
     }
     processes_.push_back(it->second);
     const auto n = whole_number(threads[t].id);
@@ -29,15 +55,42 @@ TimelineIds::TimelineIds(const RunRows& run, const RankRows& rank) : rank_(rank)
   }
 }
 
+void TimelineIds::name_streams() {
+  const Trace& trace = rank_.trace();
+  constexpr std::array<const char*, 3> kKinds = {"compute", "communication", "memory"};
+  std::vector<std::array<int64_t, kKinds.size()>> time_ns(trace.queues.size());
+  for (uint32_t a = 0; a < trace.activity.size(); ++a)
+    time_ns[trace.activity.queue[a]][static_cast<size_t>(rank_.devices().kind[a])] += trace.activity.duration_ns[a];
+  std::vector<CollectiveTimes> collectives(trace.queues.size());
+  const CollectiveCalls& calls = rank_.facts().get<CollectiveCalls>();
+  std::vector<std::string> terms;
+  for (const CollectiveKind& k : calls.kinds) {
+    const std::string term = k.described ? k.name : collective_name(k.name);
+    terms.push_back(term.empty() ? k.name : term);
+  }
+  for (const CollectiveCall& c : calls.calls) collectives[c.queue][terms[c.kind]] += c.end_ns - c.start_ns;
+  for (size_t q = 0; q < trace.queues.size(); ++q) {
+    const auto most = std::max_element(time_ns[q].begin(), time_ns[q].end());
+    const auto kind = static_cast<size_t>(most - time_ns[q].begin());
+    std::string& name = streams_.emplace_back("stream " + std::to_string(trace.queues[q].stream));
+    if (*most == 0) continue;
+    name += std::string(" (") + kKinds[kind];
+    if (kind == static_cast<size_t>(WorkKind::kCommunication)) name += names_by_time(collectives[q]);
+    name += ')';
+  }
+}
+
+std::string TimelineIds::name_of(std::string_view what) const {
+  return moved_ ? rank_name_ + " · " + std::string(what) : std::string(what);
+}
+
 std::string TimelineIds::process_name(size_t thread) const {
-  const std::string name = "pid " + rank_.trace().threads[thread].process;
-  return moved_ ? "rank " + std::to_string(rank_.rank()) + ", " + name : name;
+  return name_of("pid " + rank_.trace().threads[thread].process);
 }
 
 std::string TimelineIds::device_name(int32_t device) const {
-  const std::string model = rank_.trace().properties(device).name;
-  const std::string name = "GPU " + std::to_string(device) + (model.empty() ? "" : " " + model);
-  return moved_ ? "rank " + std::to_string(rank_.rank()) + ", " + name : name;
+  const std::string model = moved_ ? "" : rank_.trace().properties(device).name;
+  return name_of("GPU " + std::to_string(device) + (model.empty() ? "" : " " + model));
 }
 
 }  // namespace profgpu

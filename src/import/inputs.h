@@ -1,23 +1,12 @@
-// From the paths that a user names to the ranks of a job.
+// From the paths that a user names to the ranks of a job, all of them in memory.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "import/importer.h"
+#include "import/input_units.h"
 
 namespace profgpu {
-
-/// One file that was read.
-struct InputSource {
-  std::string path;
-  std::string_view format;      ///< importer's name
-  std::string_view noun;
-  int64_t file_bytes = 0;
-  int64_t events = 0;
-  int rank = 0;                 ///< -1: of no rank (samples of devices, beside traces)
-  std::vector<TraceIssue> issues;
-};
 
 struct RankTrace {
   int rank = 0;
@@ -35,7 +24,7 @@ struct Inputs {
 /// successive windows of it.
 Result<Inputs> read_inputs(const std::vector<std::string>& paths, const ImportOptions& options);
 
-/// The rank that a file name states (rank-3, rank3, rank_3, r3, worker3), or -1.
-int rank_in_name(std::string_view path);
+/// Why there is nothing in what the user named.
+Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<std::string>& left_out);
 
 }  // namespace profgpu

@@ -22,6 +22,8 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kLongestHeader = 64 << 20;
+// The field that our own export puts into a file of several ranks.
+constexpr std::string_view kMergedRanks = "profgpu_merged_ranks";
 
 /// How far the events could be read.
 struct Reading {
@@ -265,6 +267,11 @@ void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
 Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
   std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(threads);
+  const auto merged = std::find_if(trace.metadata.begin(), trace.metadata.end(),
+                                   [](const auto& m) { return m.first == kMergedRanks; });
+  if (merged != trace.metadata.end())
+    return Error{path_ + ": a timeline of " + merged->second + " ranks in one file, made for viewers",
+                 "give the traces that it was made of"};
   if (trace.events == 0 && trace.issues.empty() && reading_.damaged == 0)
     return Error{path_ + ": a trace without any events", "record for longer, or check the profiler's schedule"};
   if (trace.host.size() + trace.activity.size() == 0)

@@ -108,7 +108,7 @@ struct KinetoEvents::Arguments {
   string_view device, stream, context, correlation, external_id, bytes, registers, shared, graph, graph_node;
   string_view sequence, forward_thread, flops, shapes, types, wait_stream;
   string_view device_type, device_id, address, total_allocated, total_reserved;
-  string_view in_elements, out_elements, group_size, collective_sequence;
+  string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
   JsonString collective, dtype, group, group_description, ranks, name;
   int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
 };
@@ -218,7 +218,8 @@ const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
       {"device", &A::device}, {"stream", &A::stream}, {"context", &A::context}, {"correlation", &A::correlation},
       {"bytes", &A::bytes}, {"registers per thread", &A::registers}, {"shared memory", &A::shared},
       {"graph id", &A::graph}, {"graph node id", &A::graph_node}, {"In msg nelems", &A::in_elements}, {"Out msg nelems", &A::out_elements},
-      {"Group size", &A::group_size}, {"Seq", &A::collective_sequence}, {.key = "grid", .triple = &A::grid},
+      {"Group size", &A::group_size}, {"Seq", &A::collective_sequence}, {"Src Rank", &A::source},
+      {"Dst Rank", &A::destination}, {.key = "grid", .triple = &A::grid},
       {.key = "block", .triple = &A::block}, {.key = "Collective name", .text = &A::collective},
       {.key = "dtype", .text = &A::dtype}, {.key = "Process Group Name", .text = &A::group},
       {.key = "Process Group Description", .text = &A::group_description},
@@ -227,7 +228,7 @@ const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
       {"External id", &A::external_id}, {"external id", &A::external_id}, {"Sequence number", &A::sequence},
       {"Fwd thread id", &A::forward_thread}, {"flops", &A::flops}, {"In msg nelems", &A::in_elements},
       {"Out msg nelems", &A::out_elements}, {"Group size", &A::group_size}, {"Seq", &A::collective_sequence},
-      {.key = "Input Dims", .raw = &A::shapes}, {.key = "Input dims", .raw = &A::shapes},
+      {"Src Rank", &A::source}, {"Dst Rank", &A::destination}, {.key = "Input Dims", .raw = &A::shapes}, {.key = "Input dims", .raw = &A::shapes},
       {.key = "Input type", .raw = &A::types}, {.key = "Input Types", .raw = &A::types},
       {.key = "Collective name", .text = &A::collective}, {.key = "dtype", .text = &A::dtype},
       {.key = "Process Group Name", .text = &A::group},
@@ -381,6 +382,8 @@ uint32_t KinetoEvents::add_collective(const Arguments& a) {
   c.out_elements = number_or<int64_t>(a.out_elements, -1);
   c.group_size = number_or<int32_t>(a.group_size, 0);
   c.sequence = number_or<int64_t>(a.collective_sequence, -1);
+  c.source = number_or<int32_t>(a.source, -1);
+  c.destination = number_or<int32_t>(a.destination, -1);
   shard_.collectives.push_back(c);
   return static_cast<uint32_t>(shard_.collectives.size() - 1);
 }

@@ -163,6 +163,21 @@ TEST_F(KinetoTest, OddRecordsAreLeftOutAndCounted) {
   EXPECT_EQ(trace->name(ActivityId(size_t{2})), "bytes\uFFFD");
 }
 
+TEST_F(KinetoTest, PairsNameTheOtherRank) {
+  const auto event = [](const char* name, const char* peer) {
+    return std::string(R"({"ph":"X","cat":"kernel","name":"ncclDevKernel_SendRecv","pid":0,"tid":7,"ts":1,"dur":2,"args":)") +
+           R"({"device":0,"stream":7,"Collective name":")" + name + R"(",)" + peer + R"(,"Group size":2}},)";
+  };
+  const auto trace = read(trace_of(event("send", R"("Dst Rank": 3)") + event("recv", R"("Src Rank": "1")") +
+                                   event("recv", R"("Src Rank": 99999999999)") + R"({"ph":"M","ts":0})"));
+  ASSERT_TRUE(trace);
+  ASSERT_EQ(trace->collectives.size(), 3U);
+  EXPECT_EQ(trace->collectives[0].destination, 3);
+  EXPECT_EQ(trace->collectives[0].source, -1);
+  EXPECT_EQ(trace->collectives[1].source, 1);
+  EXPECT_EQ(trace->collectives[2].source, -1);
+}
+
 TEST_F(KinetoTest, MetadataPlainAndInsideStrings) {
   const std::string plain = R"({"deviceProperties": [{"id": 0, "name": "A", "totalGlobalMem": 17179869184,
       "computeMajor": 9, "computeMinor": 0, "numSms": 132}], "distributedInfo": {"backend": "nccl", "rank": 3,

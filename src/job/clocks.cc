@@ -3,103 +3,232 @@
 #include <algorithm>
 #include <map>
 
+#include "job/clock_fit.h"
+
 namespace profgpu {
 namespace {
 
-int64_t middle(std::vector<int64_t>& values) {
+constexpr int64_t kOneClock_ns = 50'000;     // ranks that are nearer than this, or than their errors, can share a clock
+
+int64_t middle_of(Interval i) { return saturated_add(i.start, saturated_sub(i.end, i.start) / 2); }
+
+template <class T>
+T median(std::vector<T> values) {
   const auto at = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }
 
-/// One collective as a rank with a known clock and one without have it.
-struct Encounter {
-  Interval known, unknown;
-  [[nodiscard]] int64_t difference() const { return known.end - unknown.end; }
+/// When a collective was, by the ranks with known clocks that are nearest to the first rank.
+struct Anchor {
+  int32_t depth = -1;          // -1: no rank's clock is known
+  int32_t ranks = 0;
+  int64_t first_end = 0, beyond = 0;   // mean of ends: first_end + beyond / ranks
+  int64_t last_start = 0;
+  int64_t error_sum = 0;
+
+  [[nodiscard]] int64_t end() const { return saturated_add(first_end, beyond / ranks); }
+  [[nodiscard]] Interval time() const { return {last_start, end()}; }
+  void add(Interval time, int64_t error_ns) {
+    if (ranks == 0) first_end = time.end, last_start = time.start;
+    ++ranks;
+    beyond = saturated_add(beyond, saturated_sub(time.end, first_end));
+    last_start = std::max(last_start, time.start);
+    error_sum = saturated_add(error_sum, error_ns);
+  }
 };
 
-// The offset that makes collectives end together; the error is half the spread of the middle half. Calls that do not
-// overlap by the first guess were not one collective (records are missing on one side) and have no say.
-RankClock clock_from(int rank, const std::vector<Encounter>& all) {
-  std::vector<int64_t> differences;
-  for (const Encounter& e : all) differences.push_back(e.difference());
-  const int64_t guess = middle(differences);
-  differences.clear();
-  for (const Encounter& e : all)
-    if (e.unknown.start + guess < e.known.end && e.known.start < e.unknown.end + guess)
-      differences.push_back(e.difference());
-  if (differences.empty()) return {rank, guess, std::nullopt, "none"};
-  const int64_t offset = middle(differences);
-  std::sort(differences.begin(), differences.end());
-  const int64_t spread = differences[differences.size() * 3 / 4] - differences[differences.size() / 4];
-  return {rank, offset, std::max<int64_t>(spread / 2, 1), "collectives"};
-}
-
-/// Clocks of all ranks against the first: ranks of one host share a clock, others are joined by the collectives that
-/// they share with ranks whose clock is known, as far as that reaches.
+/// Clocks of all ranks against the first, rank by rank, each from its ends of collectives against their mean on ranks
+/// whose clocks are known.
 class Clocks {
  public:
-  Clocks(std::span<const RankDigest> ranks, const MatchedCalls& met) : ranks_(ranks), met_(met), known_(ranks.size()) {
-    for (const RankDigest& r : ranks) clocks.push_back({r.rank, 0, std::nullopt, "none"});
-    clocks.front() = {ranks.front().rank, 0, 0, "reference"};
-    known_.front() = true;
-    share_by_host();
+  Clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts)
+      : ranks_(ranks), met_(met), trust_hosts_(trust_hosts), depth_(ranks.size(), -1), calls_of_(ranks.size()) {
+    for (const RankDigest& r : ranks)
+      clocks.push_back({.rank = r.rank, .error_ns = std::nullopt, .method = "none", .at_ns = middle_of(r.extent)});
+    for (uint32_t i = 0; i < met.size(); ++i)
+      for (const RankCall& c : met[i]) calls_of_[c.rank].push_back({i, c.call});
+    clocks.front().error_ns = 0;
+    clocks.front().method = "reference";
+    depth_.front() = 0;
     // Broadcasts and reductions to one rank let the others go early, so they serve only where nothing else does.
-    for (const bool strict : {true, false})
-      while (join(strict)) share_by_host();
+    for (const bool together : {true, false}) {
+      begin(together);
+      do {
+        while (join()) {}
+      } while (share_by_host());
+    }
+    pool_hosts();
+    align_steps();
   }
   std::vector<RankClock> clocks;
 
  private:
-  void share_by_host() {
-    std::map<std::string_view, size_t> first;
-    for (size_t r = 0; r < ranks_.size(); ++r)
-      if (known_[r] && !host(r).empty()) first.emplace(host(r), r);
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (known_[r] || !first.contains(host(r))) continue;
-      const RankClock& same = clocks[first[host(r)]];
-      clocks[r] = {ranks_[r].rank, same.offset_ns, same.error_ns, "same host"};
-      known_[r] = true;
+  struct Part {
+    uint32_t collective, call;
+  };
+
+  void begin(bool together) {
+    together_ = together;
+    anchors_.assign(met_.size(), {});
+    shared_.assign(ranks_.size(), 0);
+    tried_.assign(ranks_.size(), 0);
+    for (uint32_t r = 0; r < ranks_.size(); ++r)
+      if (depth_[r] >= 0) anchor(r);
+  }
+
+  [[nodiscard]] bool serves(uint32_t collective) const {
+    return !together_ || met_.kinds[met_.kind[collective]].ends_together;
+  }
+
+  // A rank whose clock is known tells when its collectives were.
+  void anchor(uint32_t rank) {
+    for (const Part& p : calls_of_[rank]) {
+      if (!serves(p.collective)) continue;
+      Anchor& a = anchors_[p.collective];
+      if (a.depth < 0)
+        for (const RankCall& c : met_[p.collective]) ++shared_[c.rank];
+      const Interval time = aligned(rank, p.call);
+      const int64_t error = clocks[rank].error_ns.value_or(0);
+      if (a.depth < 0 || depth_[rank] < a.depth) a = {.depth = depth_[rank]};
+      // Another that was not in it at the same time was matched wrongly.
+      const bool met = a.ranks == 0 || (time.start <= saturated_add(a.end(), error) &&
+                                        a.last_start <= saturated_add(time.end, error));
+      if (a.depth == depth_[rank] && met) a.add(time, error);
     }
   }
 
-  bool join(bool strict) {
-    std::vector<std::vector<Encounter>> encounters(ranks_.size());
-    for (size_t i = 0; i < met_.size(); ++i) {
-      if (strict && !met_.kinds[met_.kind[i]].ends_together) continue;
-      const std::span calls = met_[i];
-      const auto anchor = std::find_if(calls.begin(), calls.end(), [&](const RankCall& c) { return known_[c.rank]; });
-      if (anchor == calls.end()) continue;
-      const RankClock& known = clocks[anchor->rank];
-      const CollectiveCall& theirs = call(*anchor);
-      for (const RankCall& c : calls)
-        if (!known_[c.rank])
-          encounters[c.rank].push_back({{known.aligned(theirs.start_ns), known.aligned(theirs.end_ns)},
-                                        {call(c).start_ns, call(c).end_ns}});
+  // Of the ranks without a clock, the one that shares most collectives with those that have one.
+  bool join() {
+    uint32_t next = 0;
+    for (uint32_t r = 1; r < ranks_.size(); ++r)
+      if (depth_[r] < 0 && shared_[r] > tried_[r] && (next == 0 || shared_[r] > shared_[next])) next = r;
+    if (next == 0) return false;
+    std::vector<Encounter> encounters;
+    int64_t depths = 0;
+    for (const Part& p : calls_of_[next]) {
+      const Anchor& a = anchors_[p.collective];
+      if (a.depth < 0) continue;
+      const CollectiveCall& own = ranks_[next].calls.calls[p.call];
+      encounters.push_back({a.time(), {own.start_ns, own.end_ns}, a.error_sum / a.ranks});
+      depths += a.depth;
     }
+    tried_[next] = shared_[next];
+    const auto fit = fit_clock(encounters, clocks[next].at_ns, together_);
+    if (!fit) return true;
+    RankClock& clock = clocks[next];
+    clock.method = "collectives";
+    clock.offset_ns = fit->offset_ns;
+    clock.error_ns = fit->error_ns;
+    clock.drift_ppm = fit->drift_ppm;
+    depth_[next] = static_cast<int32_t>(1 + depths / static_cast<int64_t>(encounters.size()));
+    anchor(next);
+    return true;
+  }
+
+  // A rank that meets no known one has the clock of its host.
+  bool share_by_host() {
+    std::map<std::string_view, uint32_t> known;
+    for (uint32_t r = 0; r < ranks_.size(); ++r)
+      if (depth_[r] >= 0 && !ranks_[r].host.empty()) known.emplace(ranks_[r].host, r);
     bool any = false;
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (encounters[r].empty()) continue;
-      const RankClock clock = clock_from(ranks_[r].rank, encounters[r]);
-      if (clock.method == "none") continue;
-      clocks[r] = clock;
-      known_[r] = any = true;
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      const auto same = depth_[r] < 0 ? known.find(ranks_[r].host) : known.end();
+      if (same == known.end()) continue;
+      copy(clocks[same->second], clocks[r]);
+      depth_[r] = depth_[same->second];
+      anchor(r);
+      any = true;
     }
     return any;
   }
 
-  [[nodiscard]] std::string_view host(size_t r) const { return ranks_[r].host; }
-  [[nodiscard]] const CollectiveCall& call(const RankCall& c) const { return ranks_[c.rank].calls.calls[c.call]; }
+  static void copy(const RankClock& from, RankClock& to) {
+    to.offset_ns = saturated_sub(from.aligned(to.at_ns), to.at_ns);
+    to.error_ns = from.error_ns;
+    to.drift_ppm = from.drift_ppm;
+    to.method = "same host";
+  }
+
+  void pool_hosts() {
+    std::map<std::string_view, std::vector<uint32_t>> hosts;
+    for (uint32_t r = 0; r < ranks_.size(); ++r)
+      if (depth_[r] >= 0 && !ranks_[r].host.empty()) hosts[ranks_[r].host].push_back(r);
+    for (const auto& [host, members] : hosts)
+      if (members.size() > 1) pool(members);
+  }
+
+  // One host has one clock: the median of what its ranks say, or the first rank's. A rank that differs by more than its
+  // error is on another host of the same name (containers), or on one whose clock was set meanwhile.
+  void pool(const std::vector<uint32_t>& members) {
+    RankClock host = clocks[members.front()];
+    const auto offset = [&](uint32_t r) { return saturated_sub(clocks[r].aligned(host.at_ns), host.at_ns); };
+    if (host.method != "reference") {
+      std::vector<int64_t> offsets, errors;
+      std::vector<double> drifts;
+      for (const uint32_t r : members) {
+        offsets.push_back(offset(r));
+        errors.push_back(clocks[r].error_ns.value_or(0));
+        drifts.push_back(clocks[r].drift_ppm);
+      }
+      host.offset_ns = median(std::move(offsets));
+      host.error_ns = median(std::move(errors));
+      host.drift_ppm = median(std::move(drifts));
+    }
+    bool first = true;
+    for (const uint32_t r : members) {
+      RankClock& clock = clocks[r];
+      const int64_t off = saturated_sub(offset(r), host.offset_ns), far = off < 0 ? saturated_sub(0, off) : off;
+      if (!trust_hosts_ && far > std::max(kOneClock_ns, saturated_add(*clock.error_ns, *host.error_ns))) {
+        clock.apart = true;
+        continue;
+      }
+      const std::string method = first ? clock.method : "same host";
+      first = false;
+      copy(host, clock);
+      clock.method = method;
+      clock.error_ns = trust_hosts_ ? *host.error_ns : std::max(*host.error_ns, far);
+    }
+  }
+
+  // Equal numbers of annotated steps begin at about the same time.
+  void align_steps() {
+    std::map<int64_t, int64_t> start;
+    if (ranks_.front().annotated)
+      for (const DigestStep& s : ranks_.front().steps) start.emplace(s.index, s.start_ns);
+    for (uint32_t r = 1; r < ranks_.size(); ++r) {
+      if (depth_[r] >= 0 || !ranks_[r].annotated) continue;
+      std::vector<int64_t> differences;
+      for (const DigestStep& s : ranks_[r].steps)
+        if (const auto same = start.find(s.index); same != start.end())
+          differences.push_back(saturated_sub(same->second, s.start_ns));
+      if (differences.empty()) continue;
+      const auto [least, most] = std::minmax_element(differences.begin(), differences.end());
+      clocks[r].error_ns = std::max<int64_t>(1, saturated_sub(*most, *least) / 2);
+      clocks[r].offset_ns = median(std::move(differences));
+      clocks[r].method = "steps";
+    }
+  }
+
+  [[nodiscard]] Interval aligned(uint32_t rank, uint32_t call) const {
+    const CollectiveCall& c = ranks_[rank].calls.calls[call];
+    return {clocks[rank].aligned(c.start_ns), clocks[rank].aligned(c.end_ns)};
+  }
 
   std::span<const RankDigest> ranks_;
   const MatchedCalls& met_;
-  std::vector<bool> known_;
+  bool trust_hosts_;
+  std::vector<int32_t> depth_;                // fits between a rank and the first; -1: clock unknown
+  std::vector<std::vector<Part>> calls_of_;   // by rank
+  bool together_ = true;                      // only collectives that end together
+  std::vector<Anchor> anchors_;               // by collective
+  std::vector<uint32_t> shared_, tried_;      // by rank: collectives with an anchor, now and at the last attempt
 };
 
 }  // namespace
 
-std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met) {
-  return Clocks(ranks, met).clocks;
+std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts) {
+  return Clocks(ranks, met, trust_hosts).clocks;
 }
 
 }  // namespace profgpu

@@ -1,28 +1,42 @@
 // Ranks on one clock, as far as what they did together tells.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/saturated.h"
 #include "job/matched_calls.h"
 
 namespace profgpu {
 
 struct RankClock {
   int rank = 0;
-  int64_t offset_ns = 0;           ///< add to this rank's times to get the first rank's
-  std::optional<int64_t> error_ns;
-  std::string method;              ///< "reference" (the first), "collectives", "same host", "none"
+  int64_t offset_ns = 0;           ///< add to this rank's times to get the first rank's; at the middle of its extent
+  std::optional<int64_t> error_ns; ///< the true offset is within it; see clock_fit.h
+  /// "reference" (the first), "collectives", "same host", "steps" (equal steps begin together: good enough for a
+  /// picture, not for who waits for whom), "none".
+  std::string method;
+  double drift_ppm = 0;            ///< change of the offset; 0 where it is too small to be seen
+  int64_t at_ns = 0;               ///< own time for which the offset is stated
+  bool apart = false;              ///< other ranks with the same host name show another clock
 
-  [[nodiscard]] bool known() const { return method != "none"; }
+  [[nodiscard]] bool known() const { return method != "none" && method != "steps"; }
   /// A time of this rank on the first rank's clock.
-  [[nodiscard]] int64_t aligned(int64_t time_ns) const { return time_ns + offset_ns; }
+  [[nodiscard]] int64_t aligned(int64_t time_ns) const {
+    if (drift_ppm == 0) return saturated_add(time_ns, offset_ns);
+    const double drift_ns = drift_ppm * 1e-6 * static_cast<double>(saturated_sub(time_ns, at_ns));
+    return saturated_add(time_ns, saturated_add(offset_ns, std::llround(drift_ns)));
+  }
 };
 
-/// One a rank, in their order.
-std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met);
+/// One a rank, in their order. Ranks join the first one's clock along the collectives that they share, those that share
+/// most first; then ranks of one host are put on one clock where they agree. `trust_hosts`: whether they agree or not,
+/// as long as calls may be matched wrongly.
+std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                    bool trust_hosts = false);
 
 }  // namespace profgpu

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "job/notes.h"
+#include "job/slipped_calls.h"
+
 namespace profgpu {
 namespace {
 
@@ -14,7 +17,8 @@ std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<c
       const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
       const int64_t arrival = clocks[c.rank].aligned(call.start_ns), end = clocks[c.rank].aligned(call.end_ns);
       met[ranks[c.rank].rank].calls.push_back(
-          {call.activity, std::min(m.last_ns, end) - arrival, m.transfer_ns(), m.whole_group});
+          {call.activity, std::min(m.last_ns, end) - arrival, m.transfer_ns(), m.whole_group,
+           ranks[m.latest].rank, &m - all.data()});
     }
   for (auto& [rank, calls] : met)
     std::sort(calls.calls.begin(), calls.calls.end(),
@@ -24,7 +28,7 @@ std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<c
 
 }  // namespace
 
-Job analyse_job(std::span<const RankDigest> ranks) {
+Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   Job job;
   double mean_step = 0;
   for (const RankDigest& r : ranks) {
@@ -37,14 +41,26 @@ Job analyse_job(std::span<const RankDigest> ranks) {
   const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
   if (mean_step > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean_step;
-  const MatchedCalls met = matched_calls(ranks);
+  MatchedCalls met = matched_calls(ranks);
+  if (std::optional<MatchedCalls> again = matched_by_time(ranks, met, align_clocks(ranks, met, true)))
+    met = *std::move(again);
   job.clocks = align_clocks(ranks, met);
   const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
-  Waiting waits = waiting(ranks, job.clocks, all, mean_step);
+  const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
-  job.stragglers = std::move(waits.stragglers);
+  job.stragglers = stragglers(ranks, job.clocks, met, all, waits, mean_step, samples);
   job.transfers = transfers(ranks, met, all);
   job.met_calls = met_calls(ranks, job.clocks, all);
+  job.traffic = traffic(ranks, met, job.clocks, all);
+  job.pairs = pairs(ranks, job.clocks);
+  job.missing = missing_calls(ranks, met, job.clocks);
+  job.notes = job_notes(ranks, met, job.clocks);
+  job.parallelism = parallelism_of(ranks);
+  std::vector<int> late;
+  for (const Straggler& s : job.stragglers) late.push_back(s.rank);
+  const JobLanes lanes = join_lanes(ranks, met, job.clocks, all);
+  job.critical_path = critical_path(ranks, lanes);
+  job.what_if = what_if(ranks, lanes, late);
   return job;
 }
 

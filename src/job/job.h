@@ -3,12 +3,19 @@
 
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "job/clocks.h"
+#include "job/critical_path.h"
 #include "job/meetings.h"
+#include "job/parallelism.h"
+#include "job/missing_calls.h"
+#include "job/pairs.h"
 #include "job/rank_digest.h"
 #include "job/stragglers.h"
+#include "job/traffic.h"
+#include "job/what_if.h"
 
 namespace profgpu {
 
@@ -22,9 +29,16 @@ struct Job {
   std::map<int, int64_t> wait_ns;
   std::vector<Transfer> transfers;       ///< by name, type, size
   std::map<int, MetCalls> met_calls;     ///< by rank
+  std::vector<Traffic> traffic;          ///< collectives by name, group size, hosts, size
+  std::vector<Pair> pairs;               ///< point-to-point, by sender and receiver
+  std::vector<MissingCalls> missing;     ///< collectives that a rank in hand lacks
+  std::vector<std::string> notes;        ///< what keeps ranks from being compared, one sentence each
+  std::vector<Parallelism> parallelism;  ///< how the work is shared, most exposed first
+  CriticalPath critical_path;            ///< of the measured steps
+  std::vector<WhatIf> what_if;           ///< what a step would take otherwise; see find_what_if
 };
 
-/// `ranks` in ascending order; one rank gives no stragglers and no clocks.
-Job analyse_job(std::span<const RankDigest> ranks);
+/// `ranks` in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if there are.
+Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples = {});
 
 }  // namespace profgpu

@@ -1,21 +1,48 @@
-// Lane: one rank's way through its steps as the points where it meets others, with its own work between them.
+// Lane: one rank's way through its trace, as the points where it meets others, with its own time between them.
+//
+// The lane is the busiest device's: it computes, or it idles, or it waits for a collective. A collective is handed its
+// part when the compute that it needs has ended and the host has launched it; a wait is a pause of the compute that
+// ends with a collective, either because the next kernel had been launched before or because the host waited too.
+// Everything else is the rank's own time. Two points a collective at most, so that a lane grows with calls and steps.
 #pragma once
 
 #include <vector>
 
 #include "analyse/facts.h"
+#include "job/lane_time.h"
 
 namespace profgpu {
 
-/// A point of a rank's timeline at which it hands a collective its part, or waits for one to end.
 struct LanePoint {
-  bool waits = false;       ///< else: arrives at the call
-  uint32_t call = 0;        ///< CollectiveCalls::calls
-  int64_t local_ns = 0;     ///< the rank's own time since the point before it, waiting left out
+  enum class What : uint8_t {
+    kRestart,     ///< a window of the profiler begins
+    kArrive,      ///< a collective has what it needs of this rank; its kernel may start later
+    kWait,        ///< a collective ends that the lane could not go on without
+    kStepEnd,
+    kStepBegin,
+  };
+  int64_t time_ns = 0;       ///< by the rank's own clock. Before the event itself where that falls into a wait
+  uint32_t of = 0;           ///< CollectiveCalls::calls, or Steps::steps
+  uint32_t parts_end = 0;    ///< Lane::parts up to here, from the point before on, are the time since that point
+  What what = What::kRestart;
+};
+
+/// Own time of one kind between two points, added up.
+struct LanePart {
+  int64_t ns = 0;
+  LaneTime kind = LaneTime::kCompute;
+};
+
+/// The host's side of a step.
+struct LaneStep {
+  int64_t host_ns = 0;       ///< it does not wait for the device: the step cannot take less
+  int64_t loading_ns = 0;    ///< of that, in data loading
 };
 
 struct Lane {
-  std::vector<LanePoint> points;
+  std::vector<LanePoint> points;   ///< in order of time
+  std::vector<LanePart> parts;     ///< between two points by first appearance
+  std::vector<LaneStep> steps;     ///< of Steps::steps, one for one
   static Lane compute(const Facts& facts);
 };
 

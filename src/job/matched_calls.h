@@ -21,21 +21,26 @@ struct RankCall {
 struct JobKind {
   std::string group, members, name;
   bool ends_together = false;   ///< no rank can leave it before all have arrived
-  bool operator==(const JobKind& o) const { return std::tie(group, members, name) == std::tie(o.group, o.members, o.name); }
 };
 
 struct MatchedCalls {
   std::vector<JobKind> kinds;
   std::vector<RankCall> calls;        ///< of one collective side by side, by rank
-  std::vector<uint32_t> first;        ///< calls first[i]..first[i+1] are collective i, of at least two ranks
+  std::vector<uint32_t> first = {0};  ///< calls first[i]..first[i+1] are collective i, of at least two ranks
   std::vector<uint32_t> kind;         ///< of collective i, in kinds
+  std::vector<RankCall> alone;        ///< calls that no other rank in hand has, or that cannot be told apart
+  std::vector<uint32_t> alone_kind;
   [[nodiscard]] size_t size() const { return kind.size(); }
   [[nodiscard]] std::span<const RankCall> operator[](size_t i) const {
     return {calls.data() + first[i], first[i + 1] - first[i]};
   }
+  /// One collective more, at most one call a rank.
+  void add(uint32_t of_kind, std::span<const RankCall> parts);
 };
 
-/// O(calls log calls). Send and receive are pairs, not groups, and left out.
+/// By group, name, size, step, and recorded number or order. Calls that share a number (coalesced ones, or a number
+/// that began again) are matched in their order if all ranks have as many. O(calls log calls). Send and receive are
+/// pairs, not groups, and left out.
 MatchedCalls matched_calls(std::span<const RankDigest> ranks);
 
 }  // namespace profgpu

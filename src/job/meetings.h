@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,8 +21,16 @@ struct Meeting {
   uint32_t latest = 0;           ///< rank's place
   bool measured = true;          ///< all its calls are in steps that averages are over
   bool whole_group = false;      ///< all ranks of the group are in hand
-  [[nodiscard]] int64_t transfer_ns() const { return end_ns - last_ns; }
+  [[nodiscard]] int64_t transfer_ns() const { return saturated_sub(end_ns, last_ns); }
 };
+
+/// Ranks leave a collective within this, or within half of the shortest call of it.
+constexpr int64_t kEndsApart_ns = 50'000;
+
+/// Calls as one meeting; nullopt unless all clocks are known and, if it `ends_together`, all were in it at one time and
+/// left it together.
+std::optional<Meeting> meeting_of(std::span<const RankDigest> ranks, std::span<const RankCall> calls,
+                                  bool ends_together, std::span<const RankClock> clocks);
 
 /// Meetings of ranks whose clocks are known, by last arrival. Calls that should end together but were not in it at the
 /// same time were matched wrongly, for want of sequence numbers, and say nothing.

@@ -34,7 +34,7 @@ int64_t RankDigest::mean_step_ns() const {
   return n > 0 ? measured_wall_ns() / n : 0;
 }
 
-RankDigest rank_digest(int rank, const Facts& facts) {
+RankDigest calls_digest(int rank, const Facts& facts) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
   const Steps& steps = facts.get<Steps>();
@@ -53,9 +53,15 @@ RankDigest rank_digest(int rank, const Facts& facts) {
   d.annotated = steps.annotated;
   d.steps = steps_of(steps, trace.base_time_ns);
   d.calls = facts.get<CollectiveCalls>();
+  d.sites = CallSites::compute(facts);
+  d.memory = {memory.peak_allocated_bytes, memory.peak_reserved_bytes, memory.capacity_bytes};
+  return d;
+}
+
+RankDigest rank_digest(int rank, const Facts& facts) {
+  RankDigest d = calls_digest(rank, facts);
   d.work = RankWork::compute(facts);
   d.lane = Lane::compute(facts);
-  d.memory = {memory.peak_allocated_bytes, memory.peak_reserved_bytes, memory.capacity_bytes};
   return d;
 }
 

@@ -8,6 +8,7 @@
 
 #include "analyse/collective_calls.h"
 #include "analyse/facts.h"
+#include "job/call_sites.h"
 #include "job/lane.h"
 #include "job/rank_work.h"
 
@@ -35,6 +36,7 @@ struct RankDigest {
   bool annotated = false;       ///< steps come from ranges of the program
   std::vector<DigestStep> steps;   ///< in order of time; of the trace's Steps, one for one
   CollectiveCalls calls;
+  CallSites sites;
   RankWork work;
   Lane lane;
   DigestMemory memory;
@@ -47,5 +49,7 @@ struct RankDigest {
 };
 
 RankDigest rank_digest(int rank, const Facts& facts);
+/// Without work and lane, which take longest: enough to tell what its calls are for.
+RankDigest calls_digest(int rank, const Facts& facts);
 
 }  // namespace profgpu

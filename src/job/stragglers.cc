@@ -1,67 +1,148 @@
 #include "job/stragglers.h"
 
 #include <algorithm>
-#include <unordered_map>
+#include <array>
+#include <map>
+#include <set>
 
-#include "trace/intervals.h"
+#include "job/slow_link.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
 
-constexpr double kStragglerPct = 5;   // of the mean step, output.md
+constexpr size_t kMostPeers = 64;   // a median over more says no more
 
-// Time in which a rank waits in a collective and computes nothing, for only that delays it: from its arrival, but not
-// before `from`, up to `to`, on the first rank's clock.
-int64_t stalled(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from, int64_t to) {
-  const int64_t shift = clock.aligned(call.start_ns) - call.start_ns;
-  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(from - shift, call.start_ns),
-                      std::min(to - shift, call.end_ns)};
-  if (wait.end <= wait.start) return 0;
-  int64_t ns = wait.length();
-  for (const Interval& compute : cover(rank, call))
-    ns -= std::max<int64_t>(0, std::min(compute.end, wait.end) - std::max(compute.start, wait.start));
-  return ns;
+double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+// Ranks that met a late one and are not late themselves; of many, a sample.
+std::vector<uint32_t> peers_of(const LateRank& late, const std::vector<bool>& is_late) {
+  std::vector<uint32_t> peers;
+  for (const uint32_t r : late.met)
+    if (!is_late[r]) peers.push_back(r);
+  const size_t stride = (peers.size() + kMostPeers - 1) / kMostPeers;
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < peers.size(); i += stride) out.push_back(peers[i]);
+  return out;
 }
 
-// Median over the ranks that it met and that came before it at least once.
-int64_t usual_wait(const std::unordered_map<uint32_t, int64_t>& waited) {
-  if (waited.empty()) return 0;
-  std::vector<int64_t> values;
-  for (const auto& [rank, ns] : waited) values.push_back(ns);
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+LateSteps late_steps(const RankDigest& rank, const LateRank& late, double mean_step_ns) {
+  LateSteps out{late.rank, {}, 0};
+  for (const bool all : {false, true}) {   // spread so thinly that no step stands out: all of them
+    for (const LateRank::Step& s : late.steps) {
+      const bool late_enough = percent_of(static_cast<double>(s.excess_ns), mean_step_ns) >= kStragglerPct;
+      if (s.place >= rank.steps.size() || (!all && !late_enough)) continue;
+      out.numbers.push_back(rank.steps[s.place].index);
+      out.excess_ns += static_cast<double>(s.excess_ns);
+    }
+    if (!out.numbers.empty()) break;
+  }
+  std::sort(out.numbers.begin(), out.numbers.end());
+  out.excess_ns /= static_cast<double>(std::max<size_t>(out.numbers.size(), 1));
+  return out;
+}
+
+Straggler row(const RankDigest& rank, int64_t excess_ns, double mean_step_ns) {
+  Straggler s;
+  s.rank = rank.rank;
+  s.host = rank.host;
+  s.steps_measured = rank.measured_steps();
+  s.excess_ns_per_step = excess_ns / std::max<int64_t>(s.steps_measured, 1);
+  s.excess_pct = percent_of(static_cast<double>(s.excess_ns_per_step), mean_step_ns);
+  return s;
+}
+
+Straggler by_arrival(std::span<const RankDigest> ranks, const LateRank& late, const std::vector<bool>& is_late,
+                     std::span<const std::optional<SampledClock>> clocks, double mean_step_ns) {
+  const RankDigest& rank = ranks[late.rank];
+  Straggler s = row(rank, late.excess_ns, mean_step_ns);
+  for (const LateRank::Step& step : late.steps) {
+    if (step.place >= rank.steps.size()) continue;
+    const int64_t number = rank.steps[step.place].index;
+    if (percent_of(static_cast<double>(step.excess_ns), mean_step_ns) >= kStragglerPct) s.late_steps.push_back(number);
+    if (step.excess_ns > s.worst_step_excess_ns) s.worst_step = number, s.worst_step_excess_ns = step.excess_ns;
+  }
+  WorkComparison c = compare_work(ranks, late_steps(rank, late, mean_step_ns), peers_of(late, is_late), clocks);
+  s.kind = std::move(c.kind);
+  s.side_by_side = std::move(c.side_by_side);
+  s.evidence = std::move(c.evidence);
+  return s;
+}
+
+// Hosts all of whose ranks in hand are late, beside one of which none is.
+std::set<std::string> late_hosts(std::span<const RankDigest> ranks, const std::vector<bool>& is_late) {
+  std::map<std::string, std::array<int64_t, 2>> counts;   // in time, late
+  for (size_t r = 0; r < ranks.size(); ++r) ++counts[ranks[r].host][is_late[r] ? 1 : 0];
+  const bool one_in_time = std::any_of(counts.begin(), counts.end(), [](const auto& h) { return h.second[1] == 0; });
+  std::set<std::string> out;
+  for (const auto& [host, count] : counts)
+    if (!host.empty() && one_in_time && count[0] == 0 && count[1] > 1) out.insert(host);
+  return out;
+}
+
+// One cause for a late host: that of most of its ranks. What each of its devices or processes does slower, the host does.
+void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all) {
+  for (const std::string& host : hosts) {
+    std::map<std::string, int> kinds;
+    std::vector<int> together;
+    for (const Straggler& s : all)
+      if (s.host == host) ++kinds[s.kind], together.push_back(s.rank);
+    std::string kind = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
+                         return a.second < b.second;
+                       })->first;
+    if (kind == "slow_compute" || kind == "late") kind = "slow_host";
+    for (Straggler& s : all)
+      if (s.host == host) s.kind = kind, s.together = together;
+  }
+}
+
+void add_slow_links(std::span<const RankDigest> ranks, const std::vector<SlowLink>& links, const std::vector<bool>& is_late,
+                    double mean_step_ns, std::vector<Straggler>& out) {
+  for (const SlowLink& link : links)
+    for (const uint32_t r : link.ranks) {
+      Straggler s = row(ranks[r], link.excess_ns, mean_step_ns);
+      if (is_late[r] || s.excess_pct < kStragglerPct) continue;
+      s.kind = "slow_link";
+      if (link.ranks.size() > 1)
+        for (const uint32_t other : link.ranks) s.together.push_back(ranks[other].rank);
+      s.side_by_side = {{"transfer_ns", static_cast<double>(link.transfer_ns), static_cast<double>(link.others_ns)}};
+      s.evidence = {link.what + ": transfer " + format_duration(static_cast<double>(link.transfer_ns)) + ", other groups " +
+                    format_duration(static_cast<double>(link.others_ns))};
+      out.push_back(std::move(s));
+    }
 }
 
 }  // namespace
 
-Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, std::span<const Meeting> all,
-                double mean_step_ns) {
-  Waiting result;
-  result.total_ns.resize(ranks.size());
-  std::vector<std::unordered_map<uint32_t, int64_t>> waited(ranks.size());   // by the latest, then the waiting one
-  // Collectives of several streams may wait at once; what one of them has counted, the next leaves out.
-  std::vector<int64_t> counted_to(ranks.size(), INT64_MIN);
-  for (const Meeting& m : all) {
-    if (!m.measured) continue;
-    for (const RankCall& c : m.calls) {
-      if (c.rank == m.latest) continue;
-      const int64_t wait = stalled(ranks[c.rank], clocks[c.rank], ranks[c.rank].calls.calls[c.call],
-                                   counted_to[c.rank], m.last_ns);
-      counted_to[c.rank] = m.last_ns;
-      result.total_ns[c.rank] += wait;
-      waited[m.latest][c.rank] += wait;
-    }
-  }
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    const int64_t excess = usual_wait(waited[r]) / std::max<int64_t>(ranks[r].measured_steps(), 1);
-    const double pct = mean_step_ns > 0 ? 100.0 * static_cast<double>(excess) / mean_step_ns : 0;
-    if (pct >= kStragglerPct) result.stragglers.push_back({ranks[r].rank, excess, pct, "late"});
-  }
-  std::sort(result.stragglers.begin(), result.stragglers.end(), [](const Straggler& a, const Straggler& b) {
+std::string_view straggler_cause(std::string_view kind) {
+  constexpr std::pair<std::string_view, std::string_view> kCauses[] = {
+      {"slow_compute", "its GPU takes longer for the same kernels"},
+      {"low_clocks", "its GPU runs at lower clocks"},
+      {"slow_input", "its data loading takes longer"},
+      {"uneven_work", "it has more to compute"},
+      {"slow_host", "its host launches late"},
+      {"slow_link", "transfers with it take longer"},
+      {"checkpoint", "it saves checkpoints meanwhile"},
+      {"memory_allocation", "it waits for memory allocation"}};
+  for (const auto& [name, words] : kCauses)
+    if (name == kind) return words;
+  return "why is not known";
+}
+
+std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                  const MatchedCalls& met, std::span<const Meeting> all, const Waiting& waits,
+                                  double mean_step_ns, const SampleLog& samples) {
+  std::vector<bool> is_late(ranks.size());
+  for (const LateRank& l : waits.late) is_late[l.rank] = true;
+  const std::vector<std::optional<SampledClock>> sampled = sampled_clocks(ranks, samples);
+  std::vector<Straggler> out;
+  for (const LateRank& l : waits.late) out.push_back(by_arrival(ranks, l, is_late, sampled, mean_step_ns));
+  join_hosts(late_hosts(ranks, is_late), out);
+  add_slow_links(ranks, slow_links(ranks, clocks, met, all), is_late, mean_step_ns, out);
+  std::sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
     return a.excess_ns_per_step != b.excess_ns_per_step ? a.excess_ns_per_step > b.excess_ns_per_step : a.rank < b.rank;
   });
-  return result;
+  return out;
 }
 
 }  // namespace profgpu

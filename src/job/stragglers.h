@@ -1,29 +1,42 @@
-// Who makes the others wait, and why.
+// Who makes the others wait, since when and why.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "job/meetings.h"
+#include "job/lateness.h"
+#include "job/work_comparison.h"
 
 namespace profgpu {
 
 struct Straggler {
   int rank = 0;
-  int64_t excess_ns_per_step = 0;  ///< exposed waiting for it, median over the ranks that it met
+  /// Exposed waiting for it, median over the ranks that it met; of a slow link, exposed transfer beyond the usual.
+  int64_t excess_ns_per_step = 0;
   double excess_pct = 0;           ///< of the mean step
-  std::string kind;                ///< "late" until a cause is known
+  std::string kind;                ///< slow_link, or as WorkComparison::kind
+  std::string host;                ///< empty: unknown
+  std::vector<int> together;       ///< ranks that are late for one and the same reason, itself among them; empty: it alone
+  /// Measured steps; those in which the others wait for it for at least 5 % of the mean step, by number; and the one in
+  /// which they wait longest. Of a slow link: none are told apart.
+  int64_t steps_measured = 0;
+  std::vector<int64_t> late_steps;
+  std::optional<int64_t> worst_step;
+  int64_t worst_step_excess_ns = 0;
+  std::vector<SideBySide> side_by_side;
+  std::vector<std::string> evidence;
 };
 
-struct Waiting {
-  std::vector<int64_t> total_ns;       ///< exposed waiting for ranks that arrive later, by rank's place, over measured steps
-  std::vector<Straggler> stragglers;   ///< latest first, from 5 % of the step
-};
+/// "the same kernels take longer on it"
+std::string_view straggler_cause(std::string_view kind);
 
-/// `mean_step_ns`: over the ranks.
-Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, std::span<const Meeting> all,
-                double mean_step_ns);
+/// Latest first, from 5 % of the step. A host all of whose ranks are late, where another host's are not, is late as one.
+/// More than half of the ranks late at once is no straggler but a slow job: they do not wait for each other.
+std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                  const MatchedCalls& met, std::span<const Meeting> all, const Waiting& waits,
+                                  double mean_step_ns, const SampleLog& samples);
 
 }  // namespace profgpu

@@ -75,11 +75,11 @@ inline void report_on(const std::string& path) {
   for (const Analysis* a : analyses()) rank.sections.push_back({std::string(a->name), "", a->show(facts)});
   report.ranks.push_back(std::move(rank));
   Evidence evidence;
-  evidence.ranks = {{0, &facts}};
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, evidence.thresholds));
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
   report.verdict = verdict(evidence, report.findings);
-  auto page = make_page({evidence.ranks, {}, &imported->trace.samples}, {});
+  auto page = make_page({{{0, &facts}}, {}, &imported->trace.samples}, {});
   require(static_cast<bool>(page), "there is a page");
   require((*page)->events_kept <= (*page)->events, "a page keeps events of the trace");
   report.page = *page;

@@ -13,6 +13,7 @@
 #include "job/job.h"
 #include "diagnose/rule.h"
 #include "import/inputs.h"
+#include "tests/support/sim_samples.h"
 #include "tests/support/simulator.h"
 
 namespace profgpu {
@@ -29,22 +30,26 @@ class SimulatedJob {
     for (size_t i = 0; i < result->traces.size(); ++i)
       std::ofstream(folder / ("trace" + std::to_string(i) + ".json"), std::ios::binary)
           << sim::kineto_text(result->traces[i], style);
+    truth = sim::make_truth(options, *result, style);
+    const auto of_clocks = [](const sim::FaultUse& f) { return f.name == "straggler-clocks"; };
+    if (std::any_of(options.faults.begin(), options.faults.end(), of_clocks))
+      write_samples(folder, options, *result, style);
     auto inputs = read_inputs({folder.string()}, {});
     fs::remove_all(folder);
     if (!inputs) {
       error = inputs.error().message;
       return;
     }
-    truth = sim::make_truth(options, *result, style);
     inputs_ = *std::move(inputs);
+    std::vector<RankDigest> digests;
     for (const RankTrace& r : inputs_.ranks) {
-      facts.push_back(std::make_unique<Facts>(r.trace, AnalysisOptions{}));
-      evidence.ranks.push_back({r.rank, facts.back().get()});
+      const Facts& f = *facts.emplace_back(std::make_unique<Facts>(r.trace, AnalysisOptions{}));
+      ranks.push_back({r.rank, &f});
+      evidence.ranks.push_back(diagnose_rank(ranks.back(), evidence.thresholds));
+      if (inputs_.ranks.size() > 1) digests.push_back(rank_digest(r.rank, f));
     }
     if (facts.size() > 1) {
-      std::vector<RankDigest> digests;
-      for (const RankFacts& r : evidence.ranks) digests.push_back(rank_digest(r.rank, *r.facts));
-      job = analyse_job(digests);
+      job = analyse_job(digests, inputs_.samples);
       evidence.job = &job;
     }
     findings = diagnose(evidence);
@@ -61,11 +66,20 @@ class SimulatedJob {
   std::string error;
   sim::Truth truth;
   std::vector<std::unique_ptr<Facts>> facts;
+  std::vector<RankFacts> ranks;
   Job job;
   Evidence evidence;
   std::vector<Finding> findings;
 
  private:
+  static void write_samples(const std::filesystem::path& folder, const sim::SimOptions& options,
+                            const sim::SimResult& result, const sim::KinetoStyle& style) {
+    std::vector<sim::TraceTruth> traces;
+    for (const sim::RankTrace& t : result.traces) traces.push_back(sim::trace_truth(t, style));
+    for (const sim::SampleText& s : sim::sample_texts(options, traces))
+      std::ofstream(folder / ("samples" + s.host + ".jsonl"), std::ios::binary) << s.text;
+  }
+
   Inputs inputs_;
 };
 

@@ -39,7 +39,7 @@ std::vector<sim::SimOptions> jobs() {
 // The report as JSON, without what tells where and in which order it was written.
 std::string document(const SimulatedJob& job) {
   Report report;
-  for (const RankFacts& r : job.evidence.ranks) {
+  for (const RankFacts& r : job.ranks) {
     RankReport rank;
     rank.rank = r.rank;
     for (const Analysis* a : analyses())

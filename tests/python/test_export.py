@@ -92,7 +92,7 @@ def test_chrome_of_several_ranks_keeps_them_apart(export, simulate, profgpu):
     assert len(kernels) == query(profgpu, path, 'select count(*) n from kernels')[0]['n']
     assert len({e['pid'] for e in kernels}) == 3
     names = {e['args']['name'] for e in events if e['name'] == 'process_name'}
-    assert all(any(name.startswith(f'rank {r}, ') for name in names) for r in range(3))
+    assert all(any(name.startswith(f'rank {r} · ') for name in names) for r in range(3))
     flows = collections.Counter((e['id'], e['ph']) for e in events if e.get('cat') == 'ac2g' and e['ph'] == 's')
     places = {e['id']: e['pid'] for e in events if e.get('cat') == 'ac2g' and e['ph'] == 's'}
     assert flows and len({pid for pid in places.values()}) == 3
@@ -370,7 +370,7 @@ def test_perfetto_decodes_without_a_schema(export):
 def test_perfetto_of_several_ranks_and_of_samples(export, simulate, perfetto_trace):
     read = Perfetto(perfetto_trace, export(simulate('--ranks', '3', '--steps', '3', '--layers', '2'), 'perfetto'))
     names = {t.name or t.process.process_name for t in read.tracks.values()}
-    assert all(any(n.startswith(f'rank {r}, ') for n in names) for r in range(3))
+    assert all(any(n.startswith(f'rank {r} · ') for n in names) for r in range(3))
     assert len({t.process.pid for t in read.tracks.values() if t.HasField('process')}) >= 3
     read = Perfetto(perfetto_trace, export(REPLAY, 'perfetto'))
     assert read.values and not read.slices

@@ -1,5 +1,6 @@
 #include "tests/support/kineto_rows.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace profgpu::sim {
@@ -42,9 +43,10 @@ ShapeText shape_of(const std::string& name) {
 
 }  // namespace
 
-WrittenTime written(int64_t start_ns, int64_t duration_ns, const KinetoStyle& style) {
-  if (style.generation == KinetoGeneration::v2) return {start_ns, duration_ns};
-  const int64_t begin = floor_us(start_ns), end = floor_us(start_ns + duration_ns);
+WrittenTime written(const RankTrace& trace, int64_t start_ns, int64_t duration_ns, const KinetoStyle& style) {
+  const int64_t start = drifted(trace, start_ns), stop = drifted(trace, start_ns + duration_ns);
+  if (style.generation == KinetoGeneration::v2) return {start, stop - start};
+  const int64_t begin = floor_us(start), end = floor_us(stop);
   return {begin * 1000, (end - begin) * 1000};
 }
 
@@ -55,7 +57,8 @@ void KinetoRows::number(int64_t value) {
 
 void KinetoRows::time(int64_t ns) {
   // The shift is added after rounding, so that shifting a trace changes its times and nothing else.
-  const int64_t shift = style_.time_shift_ns + t_.clock_skew_ns;
+  const int64_t shift = style_.time_shift_ns + t_.clock.offset_ns;
+  ns = drifted(t_, ns);
   if (old_) return number(floor_us(ns) + (kOldEpochShiftNs + shift) / 1000);
   ns += shift;
   if (ns < 0) {
@@ -69,7 +72,8 @@ void KinetoRows::time(int64_t ns) {
 }
 
 void KinetoRows::duration(int64_t start, int64_t ns) {
-  if (old_) return number(written(start, ns, style_).duration_ns / 1000);
+  ns = written(t_, start, ns, style_).duration_ns;
+  if (old_) return number(ns / 1000);
   number(ns / 1000);
   const auto fraction = static_cast<int>(ns % 1000);
   const char digits[4] = {'.', static_cast<char>('0' + fraction / 100), static_cast<char>('0' + fraction / 10 % 10), static_cast<char>('0' + fraction % 10)};
@@ -139,7 +143,7 @@ void KinetoRows::host(ThreadSlot thread, size_t row, size_t event_index) {
   }
   out += "\"External id\": ", number(r.external_id), out += ",\"Record function id\": 0, ";
   if (r.sequence != kNone) out += "\"Sequence number\": ", number(r.sequence), out += ", \"Fwd thread id\": ", number(r.backward ? 1 : 0), out += ", ";
-  if (r.collective != kNone) collective(r.collective), out += ", ";
+  if (r.collective != kNone && style_.collective_arguments) collective(r.collective), out += ", ";
   shapes(name);
   out += "\"Ev Idx\": ", number(static_cast<int64_t>(event_index));
   tail();
@@ -160,7 +164,7 @@ void KinetoRows::memory(size_t row, size_t event_index) {
   out += "  {\n    \"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"s\": \"t\", \"name\": \"[memory]\",\n    \"pid\": ", number(t_.pid), out += ", \"tid\": ", number(t_.tids[r.thread]);
   out += ",\n    \"ts\": ", time(r.time_ns), out += ",\n    \"args\": {\n      \"Total Reserved\": ", number(t_.cpu_only ? 0 : r.reserved_bytes);
   out += ", \"Total Allocated\": ", number(r.allocated_bytes), out += ", \"Bytes\": ", number(r.bytes), out += ", \"Addr\": ", number(static_cast<int64_t>(r.address));
-  out += ", \"Device Id\": ", number(t_.cpu_only ? -1 : t_.rank % 8), out += ", \"Device Type\": ", number(t_.cpu_only ? 0 : facts_.amd ? 6 : 1);
+  out += ", \"Device Id\": ", number(t_.cpu_only ? -1 : t_.device - facts_.first_device), out += ", \"Device Type\": ", number(t_.cpu_only ? 0 : facts_.amd ? 6 : 1);
   out += ", \"Ev Idx\": ", number(static_cast<int64_t>(event_index));
   tail();
 }
@@ -235,15 +239,18 @@ void KinetoRows::device(size_t row) {
   if (!is_kernel) {
     out += facts_.amd ? ", " : gap;
     out += "\"bytes\": ", number(static_cast<int64_t>(r.bytes)), out += ", \"memory bandwidth (GB/s)\": ";
-    ratio(static_cast<int64_t>(r.bytes), written(r.start_ns, r.duration_ns, style_).duration_ns);
+    ratio(static_cast<int64_t>(r.bytes), written(t_, r.start_ns, r.duration_ns, style_).duration_ns);
   } else if (!facts_.amd) {
-    const Geometry g = geometry_of(r.geometry);
+    Geometry g = geometry_of(r.geometry);
+    // Blocks come in whole numbers: the longest side is the least wrong.
+    int& longest = *std::max_element(std::begin(g.grid), std::end(g.grid));
+    if (r.work_permille != 1000) longest = (longest * r.work_permille + 500) / 1000;
     const int64_t blocks = int64_t{g.grid[0]} * g.grid[1] * g.grid[2], warps = blocks * g.block[0] * g.block[1] / 32;
     const int64_t sms = t_.gpu == Gpu::a100 ? 108 : 132;
     out += gap, out += "\"registers per thread\": ", number(g.registers), out += gap, out += "\"shared memory\": ", number(g.shared_bytes);
     out += gap, out += "\"blocks per SM\": ", ratio(blocks, sms), out += gap, out += "\"warps per SM\": ", ratio(warps, sms);
     out += gap, geometry(g), out += gap, out += "\"est. achieved occupancy %\": ", number(warps / sms > 64 ? 100 : warps * 100 / sms / 64);
-    if (!old_ && r.collective != kNone) out += ", ", collective(r.collective);
+    if (!old_ && r.collective != kNone && style_.collective_arguments) out += ", ", collective(r.collective);
   }
   tail();
 }
@@ -253,13 +260,24 @@ void KinetoRows::device_flow(size_t row) {
   flow('f', r.correlation, t_.device, facts_.stream_numbers[r.stream], "stream ", r.start_ns, "ac2g");
 }
 
+/// PyTorch writes the first thirty members of a larger group.
+void KinetoRows::members(const Group& group) {
+  constexpr size_t kMostWritten = 30;
+  for (size_t i = 0; i < std::min(group.ranks.size(), kMostWritten); ++i) out += i > 0 ? ", " : "", number(group.ranks[i]);
+  if (group.ranks.size() > kMostWritten) out += ", ...";
+}
+
 void KinetoRows::collective(uint32_t row) {
   const Collective& c = t_.collectives[row];
+  const Group& group = t_.groups[c.group];
   out += "\"Collective name\": \"", out += c.name, out += "\", \"In msg nelems\": ", number(c.in_elements), out += ", \"Out msg nelems\": ", number(c.out_elements);
-  out += ", \"Group size\": ", number(t_.world_size), out += ", \"dtype\": \"BFloat16\", \"In split size\": \"[]\", \"Out split size\": \"[]\", \"Process Group Name\": \"0\", "
-         "\"Process Group Description\": \"default_pg\", \"Process Group Ranks\": \"[";
-  for (int rank = 0; rank < t_.world_size; ++rank) out += rank > 0 ? ", " : "", number(rank);
-  out += "]\", \"Seq\": ", number(c.sequence);
+  out += ", \"Group size\": ", number(static_cast<int64_t>(group.ranks.size()));
+  out += ", \"dtype\": \"BFloat16\", \"In split size\": \"[]\", \"Out split size\": \"[]\", \"Process Group Name\": \"", out += group.name;
+  out += "\", \"Process Group Description\": \"", out += group.description, out += '"';
+  if (style_.group_ranks) out += ", \"Process Group Ranks\": \"[", members(group), out += "]\"";
+  if (c.source >= 0) out += ", \"Src Rank\": ", number(c.source);
+  if (c.destination >= 0) out += ", \"Dst Rank\": ", number(c.destination);
+  if (style_.sequence_numbers) out += ", \"Seq\": ", number(c.sequence);
 }
 
 void KinetoRows::sync(size_t row) {

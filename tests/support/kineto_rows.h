@@ -38,6 +38,7 @@ class KinetoRows {
   void flow(char phase, uint32_t id, int64_t pid, int64_t tid, const char* tid_prefix, int64_t start, const char* category);
   void shapes(const std::string& name);
   void collective(uint32_t row);
+  void members(const Group& group);
   void geometry(const Geometry& g);
   void ratio(int64_t numerator, int64_t denominator);
 

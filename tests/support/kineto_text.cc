@@ -11,7 +11,6 @@ namespace profgpu::sim {
 namespace {
 
 constexpr size_t kPieceBytes = 1 << 20;
-constexpr int64_t kBaseTimeNs = 1'711'964'646'000'000'000;
 
 enum class RowKind : uint8_t { host_main, host_autograd, host_background, host_flow_main, host_flow_autograd, memory, python, device, device_flow, call, call_flow, sync, overhead, gpu_span };
 
@@ -91,6 +90,17 @@ void write_row(KinetoRows& rows, const RankTrace& t, const Ref& ref) {
 
 int visible_devices(const RankTrace& t) { return t.cpu_only ? 0 : std::clamp(t.world_size, 1, 8); }
 
+std::string group_list(const RankTrace& t) {
+  std::string list;
+  for (const Group& g : t.groups) {
+    std::string ranks;
+    for (const int r : g.ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
+    list += (list.empty() ? "" : ", ") + std::string("{\"pg_name\": \"") + g.name + "\", \"pg_desc\": \"" + g.description +
+            "\", \"backend_config\": \"cuda:nccl\", \"pg_size\": " + std::to_string(g.ranks.size()) + ", \"ranks\": [" + ranks + "]}";
+  }
+  return list;
+}
+
 void write_head(KinetoRows& rows, const RankTrace& t, const KinetoStyle& style) {
   std::string& out = rows.out;
   if (style.array) {
@@ -107,15 +117,13 @@ void write_head(KinetoRows& rows, const RankTrace& t, const KinetoStyle& style) 
   }
   if (!t.cpu_only) out += facts(t.gpu).amd ? "  \"roctracer_version\": 4.1,\n  \"hip_runtime_version\": 60443483,\n" : "  \"cuda_runtime_version\": 12040,\n  \"cupti_version\": 22,\n";
   if (style.distributed_info && t.world_size > 1) {
-    std::string ranks;
-    for (int r = 0; r < t.world_size; ++r) ranks += (r > 0 ? ", " : "") + std::to_string(r);
     out += "  \"distributedInfo\": {\"backend\": \"nccl\", \"rank\": " + std::to_string(t.rank) + ", \"world_size\": " + std::to_string(t.world_size) +
-           ", \"pg_count\": 1, \"pg_config\": [{\"pg_name\": \"0\", \"pg_desc\": \"default_pg\", \"backend_config\": \"cuda:nccl\", \"pg_size\": " + std::to_string(t.world_size) +
-           ", \"ranks\": [" + ranks + "]}], \"nccl_version\": \"2.21.5\"},\n";
+           ", \"pg_count\": " + std::to_string(t.groups.size()) + ", \"pg_config\": [" + group_list(t) + "], \"nccl_version\": \"2.21.5\"},\n";
   }
   if (style.shapes) out += "  \"record_shapes\": 1,\n";
   if (style.memory) out += "  \"profile_memory\": 1,\n";
   if (!t.python.empty()) out += "  \"with_stack\": 1,\n";
+  if (style.host_names && !t.host_name.empty()) out += "  \"host_name\": \"" + t.host_name + "\",\n";
   out += "  \"trace_id\": \"5EED" + std::string("0000000000000000000000000000").substr(0, 27) + std::to_string(t.rank % 10) + "\",\n  \"traceEvents\": [\n";
 }
 

@@ -24,6 +24,10 @@ struct KinetoStyle {
   bool shapes = true;             // Input Dims and kin, with_stack's Call stack in 1.8
   bool memory = true;             // [memory] instants
   bool flows = true;
+  bool group_ranks = true;        // Process Group Ranks: members of a collective's group
+  bool host_names = true;
+  bool sequence_numbers = true;   // Seq
+  bool collective_arguments = true;  // of kernels and record_param_comms at all
   uint64_t shuffle_seed = 0;      // 0: the order in which Kineto writes
   int64_t time_shift_ns = 0;
 };
@@ -35,10 +39,10 @@ using TextSink = std::function<bool(std::string_view)>;
 bool write_kineto(const RankTrace& trace, const KinetoStyle& style, const TextSink& sink);
 std::string kineto_text(const RankTrace& trace, const KinetoStyle& style);
 
-/// A row's start and duration as `style` writes them, in nanoseconds without the shift and clock skew.
+/// A row's start and duration as `style` writes them, in nanoseconds without the shift and the clock's offset.
 struct WrittenTime {
   int64_t start_ns, duration_ns;
 };
-WrittenTime written(int64_t start_ns, int64_t duration_ns, const KinetoStyle& style);
+WrittenTime written(const RankTrace& trace, int64_t start_ns, int64_t duration_ns, const KinetoStyle& style);
 
 }  // namespace profgpu::sim

@@ -25,7 +25,7 @@ enum class Role : uint8_t {
   embedding, layer_norm, qkv_gemm, attention, attention_scores, attention_softmax, attention_output, proj_gemm, dropout, add, fc1_gemm, gelu, fc2_gemm, head_gemm,
   log_softmax, nll, nll_backward, log_softmax_backward, head_dgrad, head_wgrad, embedding_backward, fc2_dgrad, fc2_wgrad, gelu_backward, fc1_dgrad, fc1_wgrad,
   dropout_backward, norm_backward, norm_weights_backward, proj_dgrad, proj_wgrad, attention_backward, qkv_dgrad, qkv_wgrad, bias_sum, add_grad, grad_norm,
-  fused_adam, loop_mul, loop_add, loop_addcmul, loop_sqrt, loop_addcdiv, tiny, custom, all_reduce, all_gather, reduce_scatter, count
+  fused_adam, loop_mul, loop_add, loop_addcmul, loop_sqrt, loop_addcdiv, tiny, custom, all_reduce, all_gather, reduce_scatter, send_recv, count
 };
 
 struct Geometry {

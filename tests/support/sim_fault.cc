@@ -23,9 +23,17 @@ std::vector<Fault> make_faults() {
   all.push_back({"low-bus-bandwidth", "collectives reach a fraction of the links' rate", {"low-bus-bandwidth"}, {"exposed-communication"}, 2,
                  [](Plan& p, int64_t s, const Scale&) { p.bus_permille = std::max<int64_t>(20, 250 * 1000 / std::max<int64_t>(s, 1)); }});
   all.push_back({"straggler-rank", "the last rank's device is slower than the others", {"straggler-rank"}, {}, 2,
-                 [](Plan& p, int64_t s, const Scale& c) { p.slow_rank = c.ranks - 1; p.slow_permille = 1000 + s * 18 / 100; }});
+                 [](Plan& p, int64_t s, const Scale&) { p.slow_permille = 1000 + s * 18 / 100; }});
   all.push_back({"straggler-loading", "the last rank's data loading is slower than the others'", {"straggler-rank"}, {"data-loading-bound", "low-gpu-utilization"}, 2,
-                 [](Plan& p, int64_t s, const Scale& c) { p.slow_loader_rank = c.ranks - 1; p.slow_loader_ns = part(c.step_ns, s * 3 / 10); }});
+                 [](Plan& p, int64_t s, const Scale& c) { p.slow_loader_ns = part(c.step_ns, s * 3 / 10); }});
+  all.push_back({"straggler-clocks", "the last rank's device runs at a lower clock than the others; kineto-sim writes samples of the clocks", {"straggler-rank"}, {}, 2,
+                 [](Plan& p, int64_t s, const Scale&) { p.slow_permille = 1000 + s * 18 / 100; p.clock_permille = 1'000'000 / p.slow_permille; }});
+  all.push_back({"straggler-work", "the last rank has more to compute than the others: larger grids", {"straggler-rank"}, {}, 2,
+                 [](Plan& p, int64_t s, const Scale&) { p.work_permille = 1000 + s * 18 / 100; }});
+  all.push_back({"straggler-host", "the last rank's host launches late; of several hosts, all of its ranks do", {"straggler-rank"}, {"host-bound-launches", "low-gpu-utilization"}, 2,
+                 [](Plan& p, int64_t s, const Scale& c) { p.late_ns = part(c.layer_ns / 8, s); }});
+  all.push_back({"straggler-link", "transfers in groups with the last rank take several times as long", {}, {"low-bus-bandwidth", "exposed-communication", "straggler-rank"}, 2,
+                 [](Plan& p, int64_t s, const Scale&) { p.link_permille = 1000 + s * 3; }});
   all.push_back({"step-time-variance", "every fourth batch is much longer than the others", {"step-time-variance"}, {}, 1,
                  [](Plan& p, int64_t s, const Scale&) { p.long_every = 4; p.long_permille = 1000 + s * 9 / 10; }});
   all.push_back({"short-kernels", "normalisation and elementwise work in hundreds of tiny kernels", {"short-kernels"}, {"host-bound-launches", "low-gpu-utilization"}, 1,

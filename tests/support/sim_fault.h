@@ -15,8 +15,7 @@ namespace profgpu::sim {
 struct Plan {
   int64_t loader_ns = 220'000;
   bool loader_in_process = false;
-  int slow_loader_rank = -1;
-  int64_t slow_loader_ns = 0;
+  int64_t slow_loader_ns = 0;  // more, on the slow ranks
   int64_t python_delay_ns = 0;  // before every operator
   int64_t host_function_ns = 0;  // a callback in a stream that compute waits for, per step
   int syncs_per_layer = 0;
@@ -24,8 +23,12 @@ struct Plan {
   bool overlap = true;
   int64_t communication_ns = 0;  // total transfer time of a step, 0: from the gradients' size
   int64_t bus_permille = 1000;
-  int slow_rank = -1;
-  int64_t slow_permille = 1000;
+  // Of the slow ranks (SimOptions::slow_ranks), where a fault says so.
+  int64_t slow_permille = 1000;  // their kernels' durations
+  int64_t work_permille = 1000;  // their kernels' grids, and so durations
+  int64_t clock_permille = 1000; // their devices' clock
+  int64_t late_ns = 0;           // Python work before every operator on all ranks of their hosts; of one host: on them
+  int64_t link_permille = 1000;  // transfers in groups that they are part of
   int long_every = 0;
   int64_t long_permille = 1000;
   int64_t piece_ns = 0;  // small work in pieces of this length

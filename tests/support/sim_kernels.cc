@@ -90,6 +90,7 @@ constexpr Entry kTable[] = {
     {Role::all_reduce, 100000, false, false, kRing, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", nullptr, nullptr, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"},
     {Role::all_gather, 100000, false, false, kRing, "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", nullptr, nullptr, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"},
     {Role::reduce_scatter, 100000, false, false, kRing, "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", nullptr, nullptr, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"},
+    {Role::send_recv, 100000, false, false, kRing, "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", nullptr, nullptr, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"},
 };
 static_assert(std::size(kTable) == static_cast<size_t>(Role::count));
 

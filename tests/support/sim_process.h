@@ -17,11 +17,13 @@ namespace profgpu::sim {
 
 struct ProcessOptions {
   Gpu gpu = Gpu::h100;
-  int rank = 0, world_size = 1;
+  int rank = 0, world_size = 1, device = 0;
   uint64_t seed = 1;
   bool python_stacks = false, runtime_getters = true, compiled = false, cpu_only = false, sync_rows = false;
   int drop_pct = 0;
-  int64_t start_ns = 0, clock_skew_ns = 0;
+  std::string host_name;
+  HostClock clock;
+  std::vector<Group> groups;
   int64_t peak_bytes = 0, fixed_bytes = 0, reserved_bytes = 0;
 };
 
@@ -46,6 +48,11 @@ class Process {
   [[nodiscard]] int rank() const { return options_.rank; }
   void begin_place(uint64_t step, uint64_t place) { noise_.reseed(options_.seed, static_cast<uint64_t>(options_.rank), step, place); }
   void set_compute_permille(int64_t permille) { compute_permille_ = permille; }
+  /// Kernels of larger grids, which take longer in proportion.
+  void set_work_permille(int64_t permille) { work_permille_ = permille; }
+  /// Python work before every operator, beyond the plan's.
+  void set_late_ns(int64_t ns) { late_ns_ = ns; }
+  [[nodiscard]] int64_t late_ns() const { return late_ns_; }
   /// All that host and devices do takes so many millionths of its time.
   void set_pace(int64_t millionths) { pace_ = millionths; }
 
@@ -73,9 +80,16 @@ class Process {
   void end_graph();
   void item(bool twice);
 
-  /// Launches a collective's kernel and says when this rank arrives in it; the end comes from all ranks together.
-  int64_t arrive(Role role, const Collective& what);
-  void complete(int64_t end_ns);
+  /// This rank's part of a collective that has not ended.
+  struct Arrival {
+    int64_t start_ns = 0, device_row = -1;
+    size_t launch = 0;
+    StreamSlot stream = kCommStream;
+  };
+  /// Launches a collective's kernel and says when this rank arrives in it; the end comes from all ranks together. Until it
+  /// is known, nothing may be launched into the stream.
+  Arrival arrive(Role role, Collective what, StreamSlot stream = kCommStream);
+  void complete(const Arrival& arrival, int64_t end_ns);
 
   // Memory.
   void take(int64_t bytes);  // onto the stack of activations
@@ -133,10 +147,12 @@ class Process {
   bool in_graph_ = false;
   uint32_t graph_correlation_ = 0;
   int64_t graph_ready_ns_ = 0, graph_start_ns_ = 0;
-  int64_t compute_permille_ = 1000, pace_ = 1'000'000;
+  int64_t compute_permille_ = 1000, work_permille_ = 1000, late_ns_ = 0, pace_ = 1'000'000;
   [[nodiscard]] int64_t paced(int64_t ns) const { return pace_ == 1'000'000 ? ns : ns / 1000 * pace_ / 1000 + ns % 1000 * pace_ / 1'000'000; }
   int64_t last_start_ns_ = 0, last_device_row_ = -1;
-  uint32_t correlation_ = 4001, external_ = 1025, sequence_ = 1180, flow_ = 0, python_id_ = 0, collective_sequence_ = 40;
+  uint32_t correlation_ = 4001, external_ = 1025, sequence_ = 1180, flow_ = 0, python_id_ = 0;
+  std::vector<uint32_t> collective_sequences_;  // by group
+  uint32_t pair_sequence_ = 12;
   uint32_t pending_collective_row_ = kNone;
   int64_t allocated_ = 0, reserved_ = 0, activation_bytes_ = 0, gradient_bytes_ = 0;
   uint64_t address_ = 0x7f0e00000000;

@@ -54,7 +54,9 @@ void Process::run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64
   ++launches_;
   extend_spans(stream, start, s.free_ns);
   if (options_.drop_pct > 0 && (correlation * 2654435761u >> 8) % 100 < static_cast<uint32_t>(options_.drop_pct)) return;
-  trace_.device_rows.push_back({start, duration_ns, bytes, name, external_id(), correlation, geometry, pending_collective_row_, stream, kind});
+  const bool compute = kind == DeviceKind::kernel && pending_collective_row_ == kNone;
+  trace_.device_rows.push_back({start, duration_ns, bytes, name, external_id(), correlation, geometry, pending_collective_row_, stream, kind,
+                                static_cast<uint16_t>(compute ? work_permille_ : 1000)});
   last_device_row_ = static_cast<int64_t>(trace_.device_rows.size()) - 1;
 }
 
@@ -73,6 +75,7 @@ void Process::launch(Role role, int64_t duration_ns, StreamSlot stream) {
   const Kernel k = kernel(options_.gpu, role, plan.full_precision, options_.compiled);
   int64_t duration = duration_ns > 0 ? duration_ns : k.duration_ns;
   if (k.matrix) duration = duration / 1000 * plan.matrix_permille;
+  if (work_permille_ != 1000 && role < Role::all_reduce) duration = duration * work_permille_ / 1000;
   duration = noise_.around(paced(duration / 1000 * compute_permille_ + duration % 1000 * compute_permille_ / 1000), 18);
   if (options_.cpu_only) {  // the same work on a CPU takes some thirty times as long, and the host does it itself
     spend(duration * 30);
@@ -202,34 +205,36 @@ void Process::item(bool twice) {
   close();
 }
 
-int64_t Process::arrive(Role role, const Collective& what) {
-  Collective row = what;
-  row.sequence = collective_sequence_++;
-  trace_.collectives.push_back(row);
+Process::Arrival Process::arrive(Role role, Collective what, StreamSlot stream) {
+  what.sequence = what.source >= 0 || what.destination >= 0 ? pair_sequence_++ : collective_sequences_[what.group]++;
+  const char* op = what.op;
+  const std::string annotation = what.annotation;
+  trace_.collectives.push_back(std::move(what));
   const auto collective = static_cast<uint32_t>(trace_.collectives.size() - 1);
-  open(role == Role::all_reduce ? "c10d::allreduce_" : role == Role::all_gather ? "c10d::_allgather_base_" : "c10d::_reduce_scatter_base_", HostKind::op);
+  open(op, HostKind::op);
   open("record_param_comms", HostKind::op);
   if (!in_graph_) trace_.host[thread_].back().collective = collective;
-  open(what.annotation, HostKind::annotation);
-  wait_event(kCommStream, kComputeStream);
+  open(annotation, HostKind::annotation);
+  wait_event(stream, kComputeStream);
   pending_collective_row_ = collective;
-  launch(role, 1000, kCommStream);
+  launch(role, 1000, stream);
   pending_collective_row_ = kNone;
   close();
   close();
   close();
-  return options_.cpu_only ? now_ : last_start_ns_;
+  if (options_.cpu_only) return {now_, -1, 0, stream};
+  return {last_start_ns_, last_device_row_, launches_ - 1, stream};
 }
 
-void Process::complete(int64_t end_ns) {
+void Process::complete(const Arrival& arrival, int64_t end_ns) {
   if (options_.cpu_only) return skip_to(end_ns);
-  Stream& s = streams_[kCommStream];
+  Stream& s = streams_[arrival.stream];
   const int64_t before = s.free_ns;
   s.free_ns = end_ns;
-  if (!in_graph_) queue_[(launches_ - 1) % queue_.size()] = end_ns;
-  if (last_device_row_ >= 0) trace_.device_rows[static_cast<size_t>(last_device_row_)].duration_ns = end_ns - last_start_ns_;
+  if (!in_graph_) queue_[arrival.launch % queue_.size()] = end_ns;
+  if (arrival.device_row >= 0) trace_.device_rows[static_cast<size_t>(arrival.device_row)].duration_ns = end_ns - arrival.start_ns;
   for (auto span = trace_.gpu_spans.rbegin(); span != trace_.gpu_spans.rend() && span->end_ns >= before - 4000; ++span) {
-    if (span->stream == kCommStream && span->end_ns == before + 1) span->end_ns = end_ns + 1;
+    if (span->stream == arrival.stream && span->end_ns == before + 1) span->end_ns = end_ns + 1;
   }
 }
 

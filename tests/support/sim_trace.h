@@ -49,6 +49,7 @@ struct DeviceRow {
   uint32_t collective;
   StreamSlot stream;
   DeviceKind kind;
+  uint16_t work_permille = 1000;  // of the kernel's usual grid
 };
 
 /// A wait as CUPTI reports it. stream -1: the context or an event.
@@ -89,12 +90,35 @@ struct GpuSpan {
   bool step;
 };
 
+/// Ranks that communicate with each other.
+struct Group {
+  std::string name, description;  // PyTorch counts groups: names are numbers
+  std::vector<int> ranks;
+};
+
 struct Collective {
   const char* name;        // as c10d spells it
-  const char* annotation;  // the nccl: range
+  const char* op;          // the c10d:: operator
+  std::string annotation;  // the nccl: range
   int64_t in_elements, out_elements;
-  uint32_t sequence;
+  uint32_t group;          // row of RankTrace::groups
+  int32_t source = -1, destination = -1;  // of a pair, as the group numbers its ranks
+  uint32_t sequence = 0;
 };
+
+/// A host's clock: what it shows more than the first host's.
+struct HostClock {
+  int64_t offset_ns = 0;  // at the job's start
+  int64_t drift_ppb = 0;  // nanoseconds a second
+
+  [[nodiscard]] int64_t drift_ns(int64_t since_start_ns) const {
+    return since_start_ns / 1'000'000'000 * drift_ppb + since_start_ns % 1'000'000'000 * drift_ppb / 1'000'000'000;
+  }
+};
+/// Times are nanoseconds since this, in Unix time; PyTorch 2.x counts from a quarter's start.
+constexpr int64_t kBaseTimeNs = 1'711'964'646'000'000'000;
+/// When every job starts, on the first host's clock.
+constexpr int64_t kJobStartNs = 4'458'676'388'068'751;
 
 struct StepSpan {
   int number;
@@ -107,7 +131,8 @@ struct RankTrace {
   int device = 0;  // as args.device and the rows' pid say
   int pid = 0;
   int tids[kThreadSlots] = {};
-  int64_t clock_skew_ns = 0;  // what this rank's clock is ahead of rank 0's
+  std::string host_name;   // empty: not recorded
+  HostClock clock;
   bool cpu_only = false;
 
   std::vector<std::string> names;
@@ -120,11 +145,15 @@ struct RankTrace {
   std::vector<OverheadRow> overhead;
   std::vector<GpuSpan> gpu_spans;
   std::vector<Collective> collectives;
+  std::vector<Group> groups;  // that this rank is part of; the first is all ranks
 
   std::vector<StepSpan> steps;
   int64_t start_ns = 0, end_ns = 0;
   int64_t capacity_bytes = 0;
 };
+
+/// A time as the rank's drifting clock counts, without its offset.
+inline int64_t drifted(const RankTrace& t, int64_t ns) { return ns + t.clock.drift_ns(ns - kJobStartNs); }
 
 /// Exclusive of flow and metadata rows.
 inline size_t event_rows(const RankTrace& t) {

@@ -41,29 +41,71 @@ const OpScript& add() {
 
 }  // namespace
 
-Training::Training(const SimOptions& options, const Plan& plan) : options_(options), plan_(plan) {
-  const int64_t parameters = options.layers * kLayerParameters + kEmbeddingParameters;
-  const int64_t capacity = facts(options.gpu).memory_bytes;
-  const int64_t peak = capacity / 1000 * plan.peak_permille;
+Training::Training(const SimOptions& options, const Plan& plan, const Layout& layout)
+    : options_(options), plan_(plan), layout_(layout), ends_(layout.ranks.size()), next_end_(layout.ranks.size()) {
+  for (int rank = 0; rank < options.ranks; ++rank) add_rank(rank);
+}
+
+Training::Training(const SimOptions& options, const Plan& plan, const Layout& layout, int rank, const CollectiveEnds& known)
+    : options_(options), plan_(plan), layout_(layout), known_(&known), next_end_(layout.ranks.size()) {
+  add_rank(rank);
+}
+
+void Training::add_rank(int rank) {
+  const int64_t parameters = options_.layers * kLayerParameters + kEmbeddingParameters;
+  const int64_t capacity = facts(options_.gpu).memory_bytes;
+  const int64_t peak = capacity / 1000 * plan_.peak_permille;
   const int64_t fixed = std::min(parameters * 14, peak / 2);
-  const bool holds_more = plan.slack_permille > 100;
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    ProcessOptions p{options.gpu, rank, options.ranks, options.seed, options.python_stacks, options.runtime_getters, options.compiled, options.cpu_only, options.sync_rows, options.drop_pct,
-                     4'458'676'388'068'751, options.clock_skew_ns * rank, peak, fixed, holds_more ? peak / 1000 * (1000 + plan.slack_permille) : peak / 100 * 97};
-    ranks_.emplace_back(p, plan_);
-    ranks_.back().set_sizes((peak - fixed) / (options.layers * 4 * options.micro_batches + 1), parameters * 2 / (options.layers * 4 + 1));
-    ranks_.back().begin_place(0, 0);
-    ranks_.back().spend(1 + rank * 1700);
+  const bool holds_more = plan_.slack_permille > 100;
+  const RankPlace& place = layout_.ranks[static_cast<size_t>(rank)];
+  ProcessOptions p{options_.gpu, rank, options_.ranks, place.local_rank % 8, options_.seed, options_.python_stacks, options_.runtime_getters, options_.compiled, options_.cpu_only, options_.sync_rows, options_.drop_pct,
+                   place.host_name, place.clock, layout_.groups_of(rank), peak, fixed, holds_more ? peak / 1000 * (1000 + plan_.slack_permille) : peak / 100 * 97};
+  ranks_.emplace_back(p, plan_);
+  int live_layers = options_.layers * options_.micro_batches;
+  if (options_.strategy == Strategy::pp && layout_.split()) {
+    // A stage has its own layers only, and one micro-batch for itself and each stage after it.
+    const int stages = layout_.size(kModel), stage = layout_.place_in_group(rank, kModel);
+    live_layers = std::max(options_.layers / stages, 1) * std::min(options_.micro_batches, stages - stage);
   }
+  ranks_.back().set_sizes((peak - fixed) / (live_layers * 4 + 1), parameters * 2 / (options_.layers * 4 + 1));
+  ranks_.back().begin_place(0, 0);
+  ranks_.back().spend(1 + rank * 1700);
 }
 
 void Training::pause(int64_t ns) {
   for (Process& p : ranks_) p.skip_to(p.now() + ns);
 }
 
-void Training::step(int number, int index) {
+bool Training::is_slow(int rank) const { return slow_step_ && slow_rank(options_, rank); }
+
+void Training::begin(Process& p, int number, int index) {
+  const bool is_long = plan_.long_every > 0 && index % plan_.long_every == 2 % plan_.long_every;
+  const bool is_slow = this->is_slow(p.rank());
+  const int64_t slow = is_slow ? plan_.slow_permille : 1000;
+  p.set_compute_permille(is_long ? slow * plan_.long_permille / 1000 : slow);
+  p.set_work_permille(is_slow ? plan_.work_permille : 1000);
+  p.set_late_ns(plan_.late_ns > 0 && slow_step_ && layout_.slow_host(options_, p.rank()) ? plan_.late_ns : 0);
+  p.begin_step(number, true);
+  load_batch(p);
+  p.open("Optimizer.zero_grad#AdamW.zero_grad", HostKind::annotation);
+  p.open_python("torch/optim/optimizer.py(926): zero_grad");
+  p.drop_gradients();
+  p.spend(30'000);
+  p.close_python();
+  p.close();
+  if (index == 0 && plan_.warm_up_ns > 0) p.spend(plan_.warm_up_ns);
+  if (options_.graph) {
+    p.open("cudagraph_replay", HostKind::op);
+    p.begin_graph();
+  }
+}
+
+void Training::step(int number, int index, bool last) {
   step_ = static_cast<uint64_t>(number);
+  // The last collective of a step has the number that the step before ended with.
+  hanging_ = last && options_.hang_rank >= 0 ? collective_ : 0;
   collective_ = 0;
+  slow_step_ = slow_step(options_, index);
   // The ranks of a step share its pace: what slows a machine slows all of them.
   Noise noise;
   noise.reseed(options_.seed, 4097, step_, 0);
@@ -71,30 +113,22 @@ void Training::step(int number, int index) {
   for (Process& p : ranks_) {
     p.begin_place(step_, 0);
     p.set_pace(pace);
-    const bool is_long = plan_.long_every > 0 && index % plan_.long_every == 2 % plan_.long_every;
-    const int64_t slow = p.rank() == plan_.slow_rank ? plan_.slow_permille : 1000;
-    p.set_compute_permille(is_long ? slow * plan_.long_permille / 1000 : slow);
-    p.begin_step(number, true);
-    load_batch(p);
-    p.open("Optimizer.zero_grad#AdamW.zero_grad", HostKind::annotation);
-    p.open_python("torch/optim/optimizer.py(926): zero_grad");
-    p.drop_gradients();
-    p.spend(30'000);
-    p.close_python();
-    p.close();
-    if (index == 0 && plan_.warm_up_ns > 0) p.spend(plan_.warm_up_ns);
-    if (options_.graph) {
-      p.open("cudagraph_replay", HostKind::op);
-      p.begin_graph();
-    }
+    begin(p, number, index);
   }
-  for (int micro = 0; micro < options_.micro_batches; ++micro) {
-    forward(index, micro);
-    backward(index, micro + 1 == options_.micro_batches);
+  if (options_.strategy == Strategy::pp && layout_.split()) {
+    pipeline();
+  } else {
+    for (int micro = 0; micro < options_.micro_batches; ++micro) {
+      forward(micro);
+      backward(micro + 1 == options_.micro_batches);
+    }
   }
   for (Process& p : ranks_) {
     p.begin_place(step_, 900);
     optimizer(p);
+  }
+  gather_parameters();
+  for (Process& p : ranks_) {
     if (options_.graph) {
       p.end_graph();
       p.close();
@@ -119,7 +153,7 @@ void Training::load_batch(Process& p) {
   } else {
     p.spend(plan_.loader_ns);
   }
-  if (p.rank() == plan_.slow_loader_rank) p.spend(plan_.slow_loader_ns);
+  if (is_slow(p.rank())) p.spend(plan_.slow_loader_ns);
   p.close_python();
   p.close();
   p.open("aten::to", HostKind::op);
@@ -149,7 +183,7 @@ void Training::module(Process& p, const char* type, int number, const char* file
     p.close_python();
     p.open_python(std::string("<built-in function ") + file + ">");
   }
-  p.spend(5200 + plan_.python_delay_ns);
+  p.spend(5200 + plan_.python_delay_ns + p.late_ns());
   p.run(script, roles, sequence);
   for (int i = 0; i < 5; ++i) p.close_python();
 }
@@ -161,8 +195,9 @@ void Training::device_wait(Process& p) {
   p.wait_event(kComputeStream, kSideStream);
 }
 
-void Training::forward_layer(Process& p, int layer) {
-  p.begin_place(step_, static_cast<uint64_t>(layer) + 1);
+/// Four parts, between which the ranks of a model's group meet: attention, the second norm, the MLP, the rest.
+void Training::forward_part(Process& p, int layer, int part) {
+  if (part == 0) p.begin_place(step_, static_cast<uint64_t>(layer) + 1);
   const uint32_t s = first_sequence_ + 1 + static_cast<uint32_t>(layer * kSequencesPerLayer);
   const auto checks = [&](int budget) {
     for (int i = 0; i < budget; ++i) {
@@ -170,58 +205,79 @@ void Training::forward_layer(Process& p, int layer) {
       p.spend(plan_.sync_work_ns);
     }
   };
-  p.open_python("nn.Module: Block_" + std::to_string(layer));
-  module(p, "LayerNorm", 2 * layer, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, s);
-  module(p, "Linear", 4 * layer, "linear.py(125): forward", linear(), {Role::qkv_gemm}, s + 1);
-  if (plan_.syncs_per_layer > 0) checks(1);
-  if (plan_.full_precision) module(p, "Attention", layer, "activation.py(1190): forward", slow_attention(), {Role::attention_scores, Role::attention_softmax, Role::attention_output}, s + 2);
-  else module(p, "Attention", layer, "activation.py(1190): forward", attention(), {Role::attention}, s + 2);
-  module(p, "Linear", 4 * layer + 1, "linear.py(125): forward", linear(), {Role::proj_gemm}, s + 3);
-  module(p, "Dropout", 2 * layer, "dropout.py(70): forward", dropout(), {Role::dropout}, s + 4);
-  p.run(add(), {Role::add}, s + 5);
-  if (plan_.syncs_per_layer > 1) checks(1);
-  module(p, "LayerNorm", 2 * layer + 1, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, s + 6);
-  module(p, "Linear", 4 * layer + 2, "linear.py(125): forward", linear(), {Role::fc1_gemm}, s + 7);
-  module(p, "GELU", layer, "activation.py(734): forward", gelu(), {Role::gelu}, s + 8);
-  module(p, "Linear", 4 * layer + 3, "linear.py(125): forward", linear(), {Role::fc2_gemm}, s + 9);
-  module(p, "Dropout", 2 * layer + 1, "dropout.py(70): forward", dropout(), {Role::dropout}, s + 10);
-  p.run(add(), {Role::add}, s + 11);
-  if (plan_.syncs_per_layer > 2) checks(plan_.syncs_per_layer - 2);
-  if (plan_.custom_ns > 0) {
-    p.open("my_ext::router_scan", HostKind::op);
-    p.launch(Role::custom, plan_.custom_ns);
-    p.close();
+  if (part == 0) {
+    p.open_python("nn.Module: Block_" + std::to_string(layer));
+    module(p, "LayerNorm", 2 * layer, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, s);
+    module(p, "Linear", 4 * layer, "linear.py(125): forward", linear(), {Role::qkv_gemm}, s + 1);
+    if (plan_.syncs_per_layer > 0) checks(1);
+    if (plan_.full_precision) module(p, "Attention", layer, "activation.py(1190): forward", slow_attention(), {Role::attention_scores, Role::attention_softmax, Role::attention_output}, s + 2);
+    else module(p, "Attention", layer, "activation.py(1190): forward", attention(), {Role::attention}, s + 2);
+    module(p, "Linear", 4 * layer + 1, "linear.py(125): forward", linear(), {Role::proj_gemm}, s + 3);
+  } else if (part == 1) {
+    module(p, "Dropout", 2 * layer, "dropout.py(70): forward", dropout(), {Role::dropout}, s + 4);
+    p.run(add(), {Role::add}, s + 5);
+    if (plan_.syncs_per_layer > 1) checks(1);
+    module(p, "LayerNorm", 2 * layer + 1, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, s + 6);
+  } else if (part == 2) {
+    module(p, "Linear", 4 * layer + 2, "linear.py(125): forward", linear(), {Role::fc1_gemm}, s + 7);
+    module(p, "GELU", layer, "activation.py(734): forward", gelu(), {Role::gelu}, s + 8);
+    module(p, "Linear", 4 * layer + 3, "linear.py(125): forward", linear(), {Role::fc2_gemm}, s + 9);
+  } else {
+    module(p, "Dropout", 2 * layer + 1, "dropout.py(70): forward", dropout(), {Role::dropout}, s + 10);
+    p.run(add(), {Role::add}, s + 11);
+    if (plan_.syncs_per_layer > 2) checks(plan_.syncs_per_layer - 2);
+    if (plan_.custom_ns > 0) {
+      p.open("my_ext::router_scan", HostKind::op);
+      p.launch(Role::custom, plan_.custom_ns);
+      p.close();
+    }
+    p.close_python();
   }
-  p.close_python();
 }
 
-void Training::forward(int index, int micro) {
-  (void)index;
+void Training::forward_layer(Process& p, int layer) {
+  for (int part = 0; part < kLayerParts; ++part) forward_part(p, layer, part);
+}
+
+void Training::begin_forward(Process& p, int micro) {
+  p.begin_place(step_, 800 + static_cast<uint64_t>(micro));
+  first_sequence_ = p.next_sequence();
+  for (int i = 0; i < options_.layers * kSequencesPerLayer + 8; ++i) p.next_sequence();
+  if (options_.ranks > 1) p.open(wrapper(), HostKind::annotation);
+  if (options_.compiled) p.open("## Call CompiledFxGraph fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea ##", HostKind::annotation);
+}
+
+void Training::embed(Process& p) {
+  static const OpScript embedding("aten::embedding!(aten::reshape(aten::view),aten::index_select(aten::empty,*),aten::view)");
+  module(p, "Embedding", 0, "sparse.py(190): forward", embedding, {Role::embedding}, first_sequence_);
+  device_wait(p);
+}
+
+void Training::end_forward(Process& p, bool has_head) {
+  if (has_head) module(p, "LayerNorm", 2 * options_.layers, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, first_sequence_ + 1 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer));
+  if (options_.compiled) p.close();
+  if (options_.ranks > 1) p.close();
+  if (has_head) loss(p);
+}
+
+void Training::forward(int micro) {
+  const bool fsdp = options_.strategy == Strategy::fsdp && options_.ranks > 1;
   for (Process& p : ranks_) {
-    p.begin_place(step_, 800 + static_cast<uint64_t>(micro));
-    const uint32_t first = p.next_sequence();
-    for (int i = 0; i < options_.layers * kSequencesPerLayer + 8; ++i) p.next_sequence();
-    first_sequence_ = first;
-    if (options_.ranks > 1) p.open(options_.strategy == Strategy::fsdp ? "FullyShardedDataParallel.forward" : "DistributedDataParallel.forward", HostKind::annotation);
-    if (options_.compiled) p.open("## Call CompiledFxGraph fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea ##", HostKind::annotation);
-    static const OpScript embed("aten::embedding!(aten::reshape(aten::view),aten::index_select(aten::empty,*),aten::view)");
-    module(p, "Embedding", 0, "sparse.py(190): forward", embed, {Role::embedding}, first);
-    device_wait(p);
+    begin_forward(p, micro);
+    embed(p);
   }
   for (int layer = 0; layer < options_.layers; ++layer) {
-    if (options_.strategy == Strategy::fsdp && options_.ranks > 1) {
-      if (layer == 0) collective(Role::all_gather, kLayerParameters * 2);
+    if (fsdp) {
+      if (layer == 0) collective(Role::all_gather, kLayerParameters * 2, kWorld);
       for (Process& p : ranks_) p.wait_event(kComputeStream, kCommStream);
-      if (layer + 1 < options_.layers) collective(Role::all_gather, kLayerParameters * 2);
+      if (layer + 1 < options_.layers) collective(Role::all_gather, kLayerParameters * 2, kWorld);
     }
-    for (Process& p : ranks_) forward_layer(p, layer);
+    for (int part = 0; part < kLayerParts; ++part) {
+      for (Process& p : ranks_) forward_part(p, layer, part);
+      exchange(part, false);
+    }
   }
-  for (Process& p : ranks_) {
-    module(p, "LayerNorm", 2 * options_.layers, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, first_sequence_ + 1 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer));
-    if (options_.compiled) p.close();
-    if (options_.ranks > 1) p.close();
-    loss(p);
-  }
+  for (Process& p : ranks_) end_forward(p, true);
 }
 
 void Training::loss(Process& p) {
@@ -244,6 +300,7 @@ void Training::optimizer(Process& p) {
     loop_optimizer(p);
   } else {
     static const OpScript fused("aten::_fused_adamw_(********)");
+    if (shares_optimizer()) p.set_compute_permille(std::max(1, 1000 / options_.ranks));  // of the state, and so the work
     p.run(fused, std::vector<Role>(8, Role::fused_adam));
   }
   p.spend(40'000);

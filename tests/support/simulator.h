@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +25,9 @@
 
 namespace profgpu::sim {
 
-enum class Strategy : uint8_t { ddp, fsdp };
+/// tp, pp and ep split the model within groups of SimOptions::group ranks and are data parallel between them. zero1 and zero2
+/// share the optimizer's state.
+enum class Strategy : uint8_t { ddp, fsdp, zero1, zero2, tp, pp, ep };
 
 struct SimOptions {
   Gpu gpu = Gpu::h100;
@@ -34,6 +37,8 @@ struct SimOptions {
   int first_step = 5;  // number of the first ProfilerStep#
   uint64_t seed = 1;
   Strategy strategy = Strategy::ddp;
+  int group = 0;  // ranks that share one model with tp, pp and ep; 0: all
+  bool named_groups = true;   // else PyTorch's default description, "undefined"
   std::vector<FaultUse> faults;
   int micro_batches = 1;
   int windows = 1;  // of a repeating profiler schedule, `steps` steps each, six unrecorded steps between
@@ -47,7 +52,19 @@ struct SimOptions {
   int step_noise_permille = 0;  // standard deviation of a step's pace
   int slower_permille = 0;      // all that host and devices do takes longer by this
   int64_t clock_skew_ns = 0;  // rank r's clock is r times this ahead of rank 0's
-  bool record_rows = true;    // false: only RankTrace::steps is filled
+  int hosts = 0;              // 0: one, whose name is not recorded
+  std::vector<std::pair<int, int64_t>> clock_offsets, clock_drifts;   // host, nanoseconds or ppb
+  int64_t clock_error_ns = 0, drift_error_ppb = 0;   // clocks of all hosts but the first are wrong by up to this
+  int64_t end_jitter_ns = 0;  // ranks see a collective end up to this apart
+  std::vector<int> slow_ranks;    // that straggler faults are planted on; none: the last
+  int slow_every = 1;             // they show in every such step only
+  int shifted_rank = -1, shifted_steps = 0;   // this rank recorded as many steps, from so many later on
+  int hang_rank = -1;         // misses the last collective of the last step: the others wait in it for ten steps
+
+  /// Whether the truth says where ranks run, how their clocks stand and who is slow.
+  [[nodiscard]] bool describes_job() const { return hosts > 0 || !slow_ranks.empty() || group > 0; }
+  /// Ranks of a group that shares one model; 0 where every rank has all of it.
+  [[nodiscard]] int model_group() const { return strategy < Strategy::tp || ranks < 2 ? 0 : group > 0 ? group : ranks; }
 };
 
 /// One trace per rank and window, rank by rank.
@@ -57,6 +74,21 @@ struct SimResult {
 
 Result<SimResult> simulate(const SimOptions& options);
 
+/// Hands over every trace as soon as it is made and keeps none, so that a job of any size fits memory. With several
+/// `threads`, ranks come in any order, from any of them; the traces are the same. False from `take` stops.
+Status simulate_each(const SimOptions& options, int threads, const std::function<bool(RankTrace&&)>& take);
+
+struct RankSteps {
+  int rank, window;
+  std::vector<StepSpan> steps;
+};
+/// The steps alone, in the order of simulate()'s traces.
+Result<std::vector<RankSteps>> simulate_steps(const SimOptions& options);
+
+/// The severity at which the options' only fault makes the job's median step take `excess_pct` longer than without it, to a
+/// twentieth of that.
+Result<double> severity_for(SimOptions options, double excess_pct);
+
 struct DeviceTruth {
   int rank, window, device;
   int64_t events;  // rows of traceEvents without flows and metadata
@@ -64,9 +96,29 @@ struct DeviceTruth {
   std::vector<int64_t> step_ns;
 };
 
+/// What is kept of a trace for the truth.
+struct TraceTruth {
+  DeviceTruth device;
+  RankSteps steps;
+  int64_t first_ns = 0, last_ns = 0;   // of its events
+  int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, capacity_bytes = 0;
+};
+
 struct WallTime {
   int64_t measured_ns = 0;      // sum over the measured steps, each as long as on its slowest rank
   int64_t step_median_ns = 0;   // median of the same
+};
+
+/// What a clock shows more than the first host's.
+struct ClockTruth {
+  int rank;
+  std::string host;
+  HostClock clock;
+  int64_t middle_ns;   // of what the rank recorded, on the first host's clock
+};
+struct StragglerTruth {
+  int rank;
+  std::string kind;  // as the job's view names it
 };
 
 struct Truth {
@@ -77,10 +129,15 @@ struct Truth {
   WallTime actual, healthy;
   std::vector<std::pair<std::string, WallTime>> without;  // each fault taken away alone
   int64_t peak_allocated_bytes = 0, peak_reserved_bytes = 0, capacity_bytes = 0;
+  std::vector<ClockTruth> clocks;          // by rank
+  std::vector<StragglerTruth> stragglers;  // by rank
 };
 
 /// Runs the simulation again without the faults. Device figures are of the times as `style` writes them.
 Truth make_truth(const SimOptions& options, const SimResult& result, const KinetoStyle& style);
+TraceTruth trace_truth(const RankTrace& trace, const KinetoStyle& style);
+/// `traces` by rank, then window.
+Truth make_truth(const SimOptions& options, const std::vector<TraceTruth>& traces);
 std::string truth_json(const SimOptions& options, const Truth& truth);
 
 }  // namespace profgpu::sim

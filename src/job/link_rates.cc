@@ -1,4 +1,4 @@
-#include "diagnose/link_rates.h"
+#include "job/link_rates.h"
 
 namespace profgpu {
 

@@ -1,0 +1,19 @@
+// Sums and differences that stop at the ends of 64 bits instead of passing them: for times that a file may state as it
+// likes.
+#pragma once
+
+#include <cstdint>
+
+namespace profgpu {
+
+constexpr int64_t saturated_add(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? (b < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
+constexpr int64_t saturated_sub(int64_t a, int64_t b) {
+  int64_t difference = 0;
+  return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
+}
+
+}  // namespace profgpu

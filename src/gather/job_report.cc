@@ -1,0 +1,106 @@
+#include "gather/job_report.h"
+
+#include <algorithm>
+
+#include "analyse/analysis.h"
+#include "analyse/telemetry_record.h"
+#include "job/job.h"
+#include "job/job_record.h"
+
+namespace profgpu {
+namespace {
+
+InputFile input_of(const InputSource& source) {
+  InputFile file;
+  file.path = source.path;
+  file.format = source.format;
+  file.summary = source.noun;
+  file.file_bytes = source.file_bytes;
+  file.events = source.events;
+  if (source.rank >= 0) file.rank = source.rank;
+  for (const TraceIssue& i : source.issues) file.issues.push_back(issue_of(i));
+  return file;
+}
+
+// What only the others tell of a rank's collectives.
+void add_rates(const Job& job, RankResult& r) {
+  const auto met = job.met_calls.find(r.digest.rank);
+  if (met == job.met_calls.end()) return;
+  for (Section& s : r.report.sections)
+    if (s.name == "collectives") s.content = collectives_value(rated(r.digest.calls, met->second.calls));
+}
+
+void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report) {
+  const RankDigest& first = ranks.front().digest;
+  report.measured_steps = first.measured_steps();
+  report.warmup_steps = static_cast<int64_t>(first.steps.size()) - report.measured_steps;
+  for (RankResult& r : ranks) {
+    if (evidence.job != nullptr) add_rates(*evidence.job, r);
+    const auto file = std::find_if(report.inputs.begin(), report.inputs.end(),
+                                   [&](const InputFile& f) { return f.rank == r.digest.rank; });
+    if (file != report.inputs.end()) std::move(r.issues.begin(), r.issues.end(), std::back_inserter(file->issues));
+    report.ranks.push_back(std::move(r.report));
+    evidence.ranks.push_back(std::move(r.diagnosis));
+  }
+}
+
+void show_telemetry(const std::vector<DeviceTelemetry>& telemetry, Report& report) {
+  for (const DeviceTelemetry& t : telemetry) report.telemetry.push_back(telemetry_record(t));
+}
+
+// Samples beside traces count while the traces were recorded.
+void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
+  if (read.samples.empty()) return;
+  Interval job{INT64_MAX, INT64_MIN};
+  for (const RankResult& r : read.ranks)
+    job = {std::min(job.start, r.digest.extent.start), std::max(job.end, r.digest.extent.end)};
+  evidence.telemetry = summarise(clipped(read.samples, job.start, job.end));
+  show_telemetry(evidence.telemetry, report);
+  if (!evidence.telemetry.empty()) return;
+  for (InputFile& file : report.inputs)
+    if (!file.rank)
+      file.issues.push_back({"samples_elsewhere", read.samples.ticks, Severity::kWarning,
+                             "no sample lies within the time of the traces: another run, or another host's clock"});
+}
+
+// A report of samples alone.
+void add_samples(const SampleLog& samples, Report& report) {
+  const std::vector<DeviceTelemetry> telemetry = summarise(samples);
+  show_telemetry(telemetry, report);
+  report.findings = telemetry_findings(telemetry);
+  report.verdict = telemetry_verdict(telemetry, report.findings);
+}
+
+Job job_of(const std::vector<RankResult>& ranks, const SampleLog& samples) {
+  std::vector<RankDigest> digests;
+  digests.reserve(ranks.size());
+  for (const RankResult& r : ranks) digests.push_back(r.digest);
+  return analyse_job(digests, samples);
+}
+
+}  // namespace
+
+Report job_report(JobRead read, const Thresholds& thresholds) {
+  Report report;
+  for (const InputSource& source : read.sources) report.inputs.push_back(input_of(source));
+  if (read.ranks.empty()) {
+    add_samples(read.samples, report);
+    return report;
+  }
+  Evidence evidence;
+  evidence.thresholds = thresholds;
+  Job job;
+  if (read.ranks.size() > 1) {
+    job = job_of(read.ranks, read.samples);
+    evidence.job = &job;
+    report.cluster = cluster_value(job);
+  }
+  add_telemetry(read, evidence, report);
+  add_ranks(std::move(read.ranks), evidence, report);
+  report.findings = diagnose(evidence);
+  report.checklist = checklist(evidence, report.findings);
+  report.verdict = verdict(evidence, report.findings);
+  return report;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,20 @@
+// The processes that read one job together.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace profgpu {
+
+/// All calls are collective: every process makes them, in the same order.
+struct Processes {
+  int place = 0;   ///< of this one; 0 puts the job together
+  int count = 1;
+  int on_host = 1; ///< of them on this host: they share its cores
+  /// What each process gives, in their order; on process 0 alone, elsewhere nothing.
+  std::function<std::vector<std::string>(const std::string& mine)> gather =
+      [](const std::string& mine) { return std::vector{mine}; };
+};
+
+}  // namespace profgpu

@@ -1,0 +1,57 @@
+#include "gather/rank_result.h"
+
+#include <algorithm>
+
+#include "analyse/analysis.h"
+#include "analyse/devices.h"
+#include "analyse/quality.h"
+
+namespace profgpu {
+namespace {
+
+Severity severity_of(TraceIssueKind kind) {
+  switch (kind) {
+    case TraceIssueKind::kNoSteps:
+    case TraceIssueKind::kNote:
+    case TraceIssueKind::kUnknownRows:
+    case TraceIssueKind::kInvalidText:
+    case TraceIssueKind::kDuplicateCorrelation: return Severity::kInfo;
+    default: return Severity::kWarning;
+  }
+}
+
+RankReport report_of(const RankFacts& rank) {
+  const Trace& trace = rank.facts->trace();
+  RankReport report;
+  report.rank = rank.rank;
+  report.world_size = trace.distributed.world_size;
+  report.host = trace.host_name;
+  for (const DeviceTime& d : rank.facts->get<Devices>().devices)
+    if (!d.name.empty() && std::find(report.device_names.begin(), report.device_names.end(), d.name) ==
+                               report.device_names.end())
+      report.device_names.push_back(d.name);
+  report.sections = sections(*rank.facts);
+  return report;
+}
+
+}  // namespace
+
+Issue issue_of(const TraceIssue& i) {
+  return {std::string(trace_issue_name(i.kind)), i.count, severity_of(i.kind), i.text};
+}
+
+void RankResult::renumber(int rank) {
+  report.rank = digest.rank = diagnosis.measure.rank = rank;
+  for (Finding& f : diagnosis.findings) f.ranks = {rank};
+}
+
+RankResult reduced(const RankFacts& rank, const Thresholds& thresholds) {
+  RankResult result;
+  result.report = report_of(rank);
+  result.digest = rank_digest(rank.rank, *rank.facts);
+  result.diagnosis = diagnose_rank(rank, thresholds);
+  for (const TraceIssue& i : rank.facts->get<Quality>().issues) result.issues.push_back(issue_of(i));
+  return result;
+}
+
+}  // namespace profgpu

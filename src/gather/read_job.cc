@@ -1,0 +1,270 @@
+#include "gather/read_job.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "analyse/steps.h"
+#include "gather/unit_outcome.h"
+#include "import/input_ranks.h"
+#include "import/inputs.h"
+#include "trace/sample_file.h"
+#include "trace/trace_builder.h"
+
+namespace profgpu {
+namespace {
+
+/// Largest first, so that no large one is left for the end.
+std::vector<size_t> by_size(const std::vector<InputUnit>& units) {
+  std::vector<size_t> order(units.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return units[a].bytes > units[b].bytes; });
+  return order;
+}
+
+/// The units of one process: each goes to whoever has least so far.
+std::vector<size_t> share_of(const Processes& processes, const std::vector<InputUnit>& units) {
+  std::vector<int64_t> load(static_cast<size_t>(processes.count));
+  std::vector<size_t> mine;
+  for (const size_t i : by_size(units)) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += units[i].bytes + 1;   // empty files are shared out too
+    if (least - load.begin() == processes.place) mine.push_back(i);
+  }
+  return mine;
+}
+
+/// Bytes that several units have come so far, as one figure.
+class UnitProgress {
+ public:
+  UnitProgress(Progress& progress, const std::vector<InputUnit>& units, const std::vector<size_t>& mine) : progress_(progress) {
+    int64_t total = 0;
+    for (const size_t i : mine) total += units[i].bytes;
+    progress.total_bytes = total;
+    progress.done_bytes = 0;
+  }
+  /// For one unit; successive files of it start again.
+  std::function<void(int64_t, int64_t)> of_unit() {
+    auto last = std::make_shared<int64_t>(0);
+    return [this, last](int64_t done, int64_t) {
+      progress_.done_bytes += done >= *last ? done - *last : done;
+      *last = done;
+    };
+  }
+
+ private:
+  Progress& progress_;
+};
+
+Result<RankResult> reduce(std::vector<Trace> windows, int rank, const JobOptions& options) {
+  const Trace trace = joined_windows(std::move(windows));
+  const Facts facts(trace, options.analysis);
+  if (facts.get<Steps>().steps.empty()) return no_steps_left(options.paths.front(), rank);
+  return reduced({rank, &facts}, options.thresholds);
+}
+
+UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const ImportOptions& import,
+                         Progress& progress) {
+  UnitOutcome out;
+  const auto begin = std::chrono::steady_clock::now();
+  auto read = read_unit(unit, import);
+  progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();   // of the last one
+  if (!read) {
+    out.error = read.error();
+    return out;
+  }
+  out.left_out = std::move(read->left_out);
+  std::vector<Trace> traces;
+  for (ReadPart& r : read->parts) {
+    if (r.part.only_samples) out.samples.push_back(std::move(r.trace.samples));
+    else traces.push_back(std::move(r.trace));
+    out.parts.push_back(std::move(r.part));
+  }
+  if (traces.empty()) return out;
+  // As if they were all: what more there is of the rank elsewhere is seen when all is read.
+  std::vector<InputPart> alone;
+  for (const InputPart& p : out.parts)
+    if (!p.only_samples) alone.push_back(p);
+  const auto by_rank = parts_by_rank(alone);
+  if (!by_rank || by_rank->size() != 1 || by_rank->begin()->second.size() != traces.size()) return out;
+  std::vector<Trace> windows;
+  for (const size_t i : by_rank->begin()->second) windows.push_back(std::move(traces[i]));
+  auto result = reduce(std::move(windows), by_rank->begin()->first, options);
+  if (result) out.result = *std::move(result);
+  return out;
+}
+
+/// Outcomes of this process's units.
+std::vector<std::pair<size_t, UnitOutcome>> read_share(std::vector<InputUnit>& units, const std::vector<size_t>& mine,
+                                                       const JobOptions& options, int on_host, Progress& progress) {
+  std::vector<std::pair<size_t, UnitOutcome>> outcomes(mine.size());
+  UnitProgress bytes(progress, units, mine);
+  // A launcher may have bound the process to some of them; then there are no more to share.
+  const size_t seen = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 64);
+  const size_t cores = std::clamp<size_t>(seen / static_cast<size_t>(std::max(on_host, 1)), 1, 16);
+  const size_t workers = std::clamp<size_t>(mine.size(), 1, cores);
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < mine.size(); i = next++) {
+      ImportOptions import;
+      // The last ones share the cores that the others have left.
+      import.threads = static_cast<int>(std::max<size_t>(1, cores / std::min(workers, mine.size() - i)));
+      import.progress = bytes.of_unit();
+      outcomes[i] = {mine[i], read_outcome(units[mine[i]], options, import, progress)};
+      units[mine[i]].opened.clear();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t t = 1; t < workers; ++t) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  return outcomes;
+}
+
+/// Puts the outcomes of all units together.
+class Assembly {
+ public:
+  Assembly(const InputUnits& units, std::vector<UnitOutcome> outcomes, const JobOptions& options)
+      : units_(units), outcomes_(std::move(outcomes)), options_(options) {}
+
+  Result<JobRead> job() {
+    std::vector<std::string> left_out = units_.left_out;
+    for (UnitOutcome& o : outcomes_) {
+      if (o.error) return *o.error;
+      left_out.insert(left_out.end(), o.left_out.begin(), o.left_out.end());
+    }
+    for (size_t u = 0; u < outcomes_.size(); ++u)
+      for (InputPart& p : outcomes_[u].parts) {
+        unit_of_.push_back(u);
+        parts_.push_back(std::move(p));
+      }
+    if (parts_.empty()) return nothing_to_read(options_.paths, left_out);
+    auto by_rank = parts_by_rank(parts_);
+    if (!by_rank) return by_rank.error();
+    JobRead job;
+    for (const auto& [rank, of_rank] : *by_rank) {
+      auto result = rank_of(rank, of_rank);
+      if (!result) return result.error();
+      job.ranks.push_back(*std::move(result));
+    }
+    if (Status status = add_samples(job); !status) return status.error();
+    if (job.ranks.empty())
+      for (InputPart& p : parts_) p.source.rank = 0;
+    job.sources = sources_of(std::move(parts_), units_, left_out);
+    return job;
+  }
+
+ private:
+  Result<RankResult> rank_of(int rank, const std::vector<size_t>& of_rank) {
+    UnitOutcome& first = outcomes_[unit_of_[of_rank.front()]];
+    if (first.result && read_together(of_rank)) {
+      first.result->renumber(rank);
+      return *std::move(first.result);
+    }
+    return read_again(rank, of_rank);
+  }
+
+  // Whether the parts are all traces of one unit.
+  [[nodiscard]] bool read_together(const std::vector<size_t>& of_rank) const {
+    const size_t unit = unit_of_[of_rank.front()];
+    size_t traces = 0;
+    for (size_t i = 0; i < parts_.size(); ++i) traces += unit_of_[i] == unit && !parts_[i].only_samples;
+    return traces == of_rank.size() &&
+           std::all_of(of_rank.begin(), of_rank.end(), [&](size_t i) { return unit_of_[i] == unit; });
+  }
+
+  // The rank's files lay apart, or together with another's.
+  Result<RankResult> read_again(int rank, const std::vector<size_t>& of_rank) {
+    std::map<size_t, Trace> by_place;
+    for (const size_t i : of_rank) {
+      if (by_place.contains(parts_[i].place)) continue;
+      auto read = read_unit(units_.units[unit_of_[i]], {});
+      if (!read) return read.error();
+      for (ReadPart& r : read->parts) by_place[r.part.place] = std::move(r.trace);
+    }
+    std::vector<Trace> windows;
+    for (const size_t i : of_rank) windows.push_back(std::move(by_place[parts_[i].place]));
+    return reduce(std::move(windows), rank, options_);
+  }
+
+  Status add_samples(JobRead& job) {
+    std::vector<SampleLog> logs;
+    std::set<size_t> sampled;
+    for (size_t i = 0; i < parts_.size(); ++i)
+      if (parts_[i].only_samples) sampled.insert(unit_of_[i]);
+    for (const size_t u : sampled) {
+      if (outcomes_[u].samples.empty()) {   // another process read them
+        auto read = read_unit(units_.units[u], {});
+        if (!read) return read.error();
+        for (ReadPart& r : read->parts)
+          if (r.part.only_samples) logs.push_back(std::move(r.trace.samples));
+      }
+      std::move(outcomes_[u].samples.begin(), outcomes_[u].samples.end(), std::back_inserter(logs));
+    }
+    job.samples = joined_samples(std::move(logs));
+    return ok();
+  }
+
+  const InputUnits& units_;
+  std::vector<UnitOutcome> outcomes_;
+  const JobOptions& options_;
+  std::vector<InputPart> parts_;
+  std::vector<size_t> unit_of_;   // of each part
+};
+
+/// The same on every process that sees the same files.
+uint64_t names_of(const InputUnits& units) {
+  uint64_t hash = 0xcbf29ce484222325;   // FNV-1a
+  for (const InputUnit& unit : units.units)
+    for (const InputUnit::File& file : unit.files)
+      for (const char c : file.path + '\n') hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+Error other_files(const std::string& path, size_t process) {
+  return {path + ": process " + std::to_string(process) + " sees other files there",
+          "give a folder that every node sees, such as one on a shared file system"};
+}
+
+}  // namespace
+
+Error no_steps_left(const std::string& path, int rank) {
+  return {path + ": --steps leaves no step of rank " + std::to_string(rank),
+          "`--section steps` lists them with their numbers"};
+}
+
+Result<std::optional<JobRead>> read_job(const JobOptions& options, const Processes& processes, Progress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto units = find_units(options.paths, {});
+  std::vector<std::pair<size_t, UnitOutcome>> outcomes;
+  if (units) outcomes = read_share(units->units, share_of(processes, units->units), options, processes.on_host, progress);
+  if (processes.count > 1) {
+    // Who found nothing takes part as well: the others wait for it.
+    ShareRead mine;
+    if (units) mine = {names_of(*units), std::move(outcomes)};
+    const std::vector<std::string> all = processes.gather(encoded(mine));
+    if (processes.place != 0) return std::optional<JobRead>();
+    outcomes = std::move(mine.outcomes);
+    for (size_t i = 1; units && i < all.size(); ++i) {
+      auto theirs = decoded_share(all[i]);
+      if (!theirs) return theirs.error();
+      if (theirs->names != mine.names) return other_files(options.paths.front(), i);
+      std::move(theirs->outcomes.begin(), theirs->outcomes.end(), std::back_inserter(outcomes));
+    }
+  }
+  if (!units) return units.error();
+  std::vector<UnitOutcome> in_order(units->units.size());
+  for (auto& [unit, outcome] : outcomes) in_order[unit] = std::move(outcome);
+  if (units->units.size() > 1) progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  progress.stage = "analysing";
+  auto job = Assembly(*units, std::move(in_order), options).job();
+  if (!job) return job.error();
+  return std::optional<JobRead>(*std::move(job));
+}
+
+}  // namespace profgpu

@@ -1,0 +1,27 @@
+// Reads a job's files side by side, and keeps of each rank what a report needs: memory grows with ranks and steps, not
+// with events.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "gather/job_report.h"
+#include "gather/processes.h"
+
+namespace profgpu {
+
+struct JobOptions {
+  std::vector<std::string> paths;
+  AnalysisOptions analysis;
+  Thresholds thresholds;
+};
+
+/// With several processes each reads its share, and only process 0 gets the job; elsewhere the result is empty. The
+/// error names the file; it is one too if `analysis` leaves a rank no step.
+Result<std::optional<JobRead>> read_job(const JobOptions& options, const Processes& processes, Progress& progress);
+
+Error no_steps_left(const std::string& path, int rank);
+
+}  // namespace profgpu

@@ -1,0 +1,76 @@
+#include "gather/unit_outcome.h"
+
+#include "gather/archive.h"
+
+namespace profgpu::archive {
+
+// How many members each struct has that travels.
+template <> constexpr int kMembers<Error> = 2;
+template <> constexpr int kMembers<Interval> = 2;
+template <> constexpr int kMembers<TraceIssue> = 3;
+template <> constexpr int kMembers<InputSource> = 7;
+template <> constexpr int kMembers<WindowFacts> = 5;
+template <> constexpr int kMembers<InputPart> = 7;
+template <> constexpr int kMembers<Issue> = 4;
+template <> constexpr int kMembers<Finding> = 12;
+template <> constexpr int kMembers<Section> = 3;
+template <> constexpr int kMembers<RankReport> = 5;
+template <> constexpr int kMembers<RankMeasure> = 20;
+template <> constexpr int kMembers<RankDiagnosis> = 2;
+template <> constexpr int kMembers<DigestStep> = 4;
+template <> constexpr int kMembers<DigestMemory> = 3;
+template <> constexpr int kMembers<CollectiveKind> = 6;
+template <> constexpr int kMembers<CollectiveCall> = 18;
+template <> constexpr int kMembers<CollectiveRow> = 14;
+template <> constexpr int kMembers<CollectiveCalls> = 4;
+template <> constexpr int kMembers<StepWork> = 9;
+template <> constexpr int kMembers<KernelWork> = 4;
+template <> constexpr int kMembers<RankWork> = 2;
+template <> constexpr int kMembers<LanePoint> = 4;
+template <> constexpr int kMembers<LanePart> = 2;
+template <> constexpr int kMembers<LaneStep> = 2;
+template <> constexpr int kMembers<Lane> = 3;
+template <> constexpr int kMembers<CallSite> = 2;
+template <> constexpr int kMembers<JobLibraries> = 5;
+template <> constexpr int kMembers<CallSites> = 3;
+template <> constexpr int kMembers<RankDigest> = 13;
+template <> constexpr int kMembers<RankResult> = 4;
+
+}  // namespace profgpu::archive
+
+namespace profgpu {
+
+std::string encoded(const ShareRead& share) {
+  archive::Writer to;
+  to.put(share.names);
+  to.put(share.outcomes.size());
+  for (const auto& [unit, o] : share.outcomes) {
+    to.put(unit);
+    to.put(o.error);
+    to.put(o.left_out);
+    to.put(o.parts);
+    to.put(o.result);
+  }
+  return std::move(to.bytes);
+}
+
+Result<ShareRead> decoded_share(const std::string& bytes) {
+  archive::Reader from(bytes);
+  ShareRead share;
+  size_t n = 0;
+  from.get(share.names);
+  from.get(n);
+  for (size_t i = 0; i < n && !from.failed(); ++i) {
+    auto& [unit, o] = share.outcomes.emplace_back();
+    from.get(unit);
+    from.get(o.error);
+    from.get(o.left_out);
+    from.get(o.parts);
+    from.get(o.result);
+  }
+  if (from.failed() || !from.at_end())
+    return Error{"what another process read cannot be understood", "run the same version of profgpu on all nodes"};
+  return share;
+}
+
+}  // namespace profgpu

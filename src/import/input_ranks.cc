@@ -1,0 +1,117 @@
+#include "import/input_ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace profgpu {
+namespace {
+
+constexpr int kNoRank = -1;
+
+// Why `later` cannot be a later window of the process that wrote `earlier`; empty if it can.
+std::string not_successive(const WindowFacts& earlier, const WindowFacts& later) {
+  if (earlier.extent.end > later.extent.start) return "their times overlap";
+  if (!earlier.host.empty() && !later.host.empty() && earlier.host != later.host) return "they come from different hosts";
+  const auto &a = earlier.processes, &b = later.processes;
+  std::vector<std::string> both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  if (!a.empty() && !b.empty() && both.empty()) return "they come from different processes";
+  if (earlier.first_step <= earlier.last_step && later.first_step <= later.last_step && later.first_step <= earlier.last_step)
+    return "their step numbers do not go up";
+  return "";
+}
+
+// Whether two files without a rank were written by one process, one after the other.
+bool same_process(const WindowFacts& a, const WindowFacts& b) {
+  const bool in_order = a.extent.start < b.extent.start;
+  return !a.processes.empty() && a.processes == b.processes && not_successive(in_order ? a : b, in_order ? b : a).empty();
+}
+
+// As recorded, else as named, else that of another window of the same process, else the next that is free.
+void assign_ranks(std::vector<InputPart>& parts) {
+  std::set<int> taken;
+  std::vector<InputPart*> unnamed;
+  for (InputPart& p : parts) {
+    if (p.only_samples) {
+      p.source.rank = kNoRank;
+      continue;
+    }
+    // A recording's name begins with its host's, which may look like a rank.
+    p.source.rank = p.stated_rank.value_or(p.recording ? kNoRank : rank_in_name(p.source.path));
+    if (p.source.rank >= 0) taken.insert(p.source.rank);
+    else unnamed.push_back(&p);
+  }
+  int next = 0;
+  std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
+  for (InputPart* p : unnamed) {
+    auto& others = by_process[p->window.processes];
+    for (size_t i = 0; i < others.size() && p->source.rank < 0; ++i)
+      if (same_process(others[i]->window, p->window)) p->source.rank = others[i]->source.rank;
+    others.push_back(p);
+    if (p->source.rank >= 0) continue;
+    while (taken.contains(next)) ++next;
+    taken.insert(p->source.rank = next);
+  }
+}
+
+// A PyTorch trace says more than a recording of the same rank: the recording is left out.
+void prefer_traces(std::vector<InputPart>& parts, std::vector<size_t>& of_rank) {
+  const auto recordings =
+      std::stable_partition(of_rank.begin(), of_rank.end(), [&](size_t i) { return !parts[i].recording; });
+  if (recordings == of_rank.begin() || recordings == of_rank.end()) return;
+  parts[of_rank.front()].source.issues.push_back(
+      {TraceIssueKind::kNote, of_rank.end() - recordings,
+       fmt::format("this trace stands for its rank; the recording beside it ({}) was not analysed",
+                   parts[*recordings].source.path)});
+  of_rank.erase(recordings, of_rank.end());
+}
+
+Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vector<size_t>& of_rank) {
+  std::stable_sort(of_rank.begin(), of_rank.end(), [&](size_t a, size_t b) {
+    return parts[a].window.extent.start < parts[b].window.extent.start;
+  });
+  for (size_t i = 0; i + 1 < of_rank.size(); ++i) {
+    const InputPart &a = parts[of_rank[i]], &b = parts[of_rank[i + 1]];
+    const std::string why = not_successive(a.window, b.window);
+    if (why.empty()) continue;
+    return Error{fmt::format("{} and {}: both say they are rank {}, but they are not successive windows of it: {}",
+                             a.source.path, b.source.path, rank, why),
+                 "give one run at a time; files of different runs can be compared with each other, not joined"};
+  }
+  return ok();
+}
+
+}  // namespace
+
+Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts) {
+  assign_ranks(parts);
+  std::map<int, std::vector<size_t>> by_rank;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].source.rank != kNoRank) by_rank[parts[i].source.rank].push_back(i);
+  for (auto& [rank, of_rank] : by_rank) {
+    prefer_traces(parts, of_rank);
+    if (Status status = in_order_of_time(rank, parts, of_rank); !status) return status.error();
+  }
+  return by_rank;
+}
+
+std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUnits& units,
+                                    const std::vector<std::string>& left_out) {
+  std::sort(parts.begin(), parts.end(), [](const InputPart& a, const InputPart& b) { return a.place < b.place; });
+  if (!left_out.empty() && !parts.empty())
+    parts.front().source.issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(left_out.size()),
+                                           fmt::format("files beside it that were left out: {}; the first: {}",
+                                                       left_out.size(), left_out.front())});
+  std::vector<InputSource> sources;
+  for (InputPart& p : parts) {
+    for (InputSource& source : p.beside) source.rank = p.source.rank;
+    sources.push_back(std::move(p.source));
+    std::move(p.beside.begin(), p.beside.end(), std::back_inserter(sources));
+  }
+  sources.insert(sources.end(), units.others.begin(), units.others.end());
+  return sources;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,205 @@
+#include "import/input_units.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "base/text_source.h"
+#include "import/recording_units.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kHeadBytes = 64 << 10;   // what a file says of itself stands before its events
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+// "r9" before "r10".
+bool natural_less(const std::string& a, const std::string& b) {
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[j])) {
+      const size_t x = a.find_first_not_of("0123456789", i), y = b.find_first_not_of("0123456789", j);
+      const std::string m = a.substr(i, std::min(x, a.size()) - i), n = b.substr(j, std::min(y, b.size()) - j);
+      if (m.size() != n.size()) return m.size() < n.size();
+      if (m != n) return m < n;
+      i += m.size();
+      j += n.size();
+    } else if (a[i] != b[j]) {
+      return a[i] < b[j];
+    } else {
+      ++i, ++j;
+    }
+  }
+  return a.size() - i < b.size() - j;
+}
+
+struct Listing {
+  std::vector<std::string> files;
+  bool folder = false;
+};
+
+Result<Listing> listed(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0)
+    return Error{path + ": " + std::strerror(errno), errno == ENOENT ? "check the path" : ""};
+  if (!S_ISDIR(info.st_mode)) return Listing{{path}, false};
+  DIR* dir = ::opendir(path.c_str());
+  if (dir == nullptr) return Error{path + ": " + std::strerror(errno), "check the folder's permissions"};
+  Listing listing{{}, true};
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string name = entry->d_name;
+    if (name.front() == '.') continue;
+    const std::string file = path + (path.back() == '/' ? "" : "/") + name;
+    if (::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode)) listing.files.push_back(file);
+  }
+  ::closedir(dir);
+  std::sort(listing.files.begin(), listing.files.end(), natural_less);
+  return listing;
+}
+
+// What `profgpu run` writes beside recordings, and is none.
+bool describes_run(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return name == "summary.json" || name == "session.json" ||
+         (name.ends_with(".json") && (name.starts_with("session-") || name.starts_with("summary-")));
+}
+
+// The rank that a file's head states, for a guess of what belongs together: the file as a whole may say otherwise.
+int rank_in_head(std::string_view head) {
+  const size_t info = head.find("\"distributedInfo\"");
+  if (info == head.npos) return -1;
+  const size_t key = head.find("\"rank\"", info);
+  if (key == head.npos || key - info > 512) return -1;
+  size_t i = head.find_first_not_of(": \"", key + 6);
+  int rank = 0;
+  size_t digits = 0;
+  for (; i < head.size() && is_digit(head[i]) && digits < 7; ++i, ++digits) rank = rank * 10 + (head[i] - '0');
+  return digits > 0 ? rank : -1;
+}
+
+struct Head {
+  bool recording = false;
+  int rank = -1;   ///< -1: it says none
+};
+
+Head head_of(const std::string& path) {
+  auto source = open_text(path);
+  if (!source) return {};
+  std::string head(kHeadBytes, '\0');
+  head.resize((*source)->read(head.data(), head.size()));
+  return {is_recording(head), rank_in_head(head)};
+}
+
+int64_t size_of(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
+}
+
+// Joins trace files to units by the rank that they are likely of.
+class TraceUnits {
+ public:
+  explicit TraceUnits(InputUnits& all) : all_(all) {}
+
+  void add(const InputUnit::File& file, int rank) {
+    if (rank < 0) rank = rank_in_name(file.path);
+    const auto [it, fresh] = rank >= 0 ? unit_of_.try_emplace(rank, all_.units.size()) : std::pair(unit_of_.end(), true);
+    InputUnit& unit = fresh ? all_.units.emplace_back() : all_.units[it->second];
+    unit.files.push_back(file);
+    unit.bytes += size_of(file.path);
+  }
+
+ private:
+  InputUnits& all_;
+  std::map<int, size_t> unit_of_;
+};
+
+}  // namespace
+
+WindowFacts window_facts(const Trace& trace) {
+  WindowFacts facts;
+  if (!trace.windows.empty())
+    facts.extent = {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};
+  facts.host = trace.host_name;
+  for (const Thread& t : trace.threads)
+    if (t.begin < t.end && t.process != "0") facts.processes.insert(t.process);
+  for (size_t i = 0; i < trace.strings.size(); ++i) {
+    const std::string_view name = trace.strings[StringId(i)];
+    constexpr std::string_view kPrefix = "ProfilerStep#";
+    if (!name.starts_with(kPrefix) || name.size() > kPrefix.size() + 15) continue;
+    const int64_t n = std::strtoll(std::string(name.substr(kPrefix.size())).c_str(), nullptr, 10);
+    facts.first_step = std::min(facts.first_step, n);
+    facts.last_step = std::max(facts.last_step, n);
+  }
+  return facts;
+}
+
+int rank_in_name(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1);
+  for (const std::string_view word : {"rank", "worker", "r"}) {
+    for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
+      if (at > 0 && is_letter(name[at - 1])) continue;
+      size_t i = at + word.size();
+      if (i < name.size() && word != "r" && (name[i] == '-' || name[i] == '_')) ++i;
+      size_t end = i;
+      while (end < name.size() && is_digit(name[end])) ++end;
+      if (end == i || end - i > 6 || (end < name.size() && is_letter(name[end]))) continue;
+      return std::atoi(std::string(name.substr(i, end - i)).c_str());
+    }
+  }
+  return -1;
+}
+
+Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options) {
+  InputUnits all;
+  TraceUnits traces(all);
+  std::vector<InputUnit::File> recordings;
+  size_t place = 0;
+  for (const std::string& path : paths) {
+    auto listing = listed(path);
+    if (!listing) return listing.error();
+    if (listing->folder && listing->files.empty()) return Error{path + ": an empty folder"};
+    std::vector<Head> heads;
+    for (const std::string& file : listing->files) heads.push_back(head_of(file));
+    const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), [](const Head& h) { return h.recording; });
+    for (size_t i = 0; i < heads.size(); ++i) {
+      const std::string& file = listing->files[i];
+      if (heads[i].recording) recordings.push_back({file, !listing->folder, 0});
+      else if (!recorded || !describes_run(file)) traces.add({file, !listing->folder, place++}, heads[i].rank);
+    }
+  }
+  for (InputUnit::File& file : recordings) file.place = place++;
+  if (Status status = add_recordings(recordings, options, all); !status) return status.error();
+  return all;
+}
+
+Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) {
+  if (unit.recording) return read_recording(unit, options);
+  UnitRead read;
+  for (const InputUnit::File& file : unit.files) {
+    auto imported = import_file(file.path, options);
+    if (!imported && file.named) return imported.error();
+    if (!imported) {
+      read.left_out.push_back(imported.error().message);
+      continue;
+    }
+    ReadPart& r = read.parts.emplace_back();
+    r.trace = std::move(imported->trace);
+    InputPart& part = r.part;
+    part.place = file.place;
+    part.source = {file.path, std::string(imported->importer->name), std::string(imported->importer->noun),
+                   imported->file_bytes, r.trace.events, 0, std::move(r.trace.issues)};
+    r.trace.issues.clear();
+    part.stated_rank = r.trace.distributed.rank;
+    part.only_samples = r.trace.only_samples();
+    part.window = window_facts(r.trace);
+  }
+  return read;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,86 @@
+// From the paths that a user names to what is read in one go, found without reading it all.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "import/importer.h"
+#include "import/recording_file.h"
+
+namespace profgpu {
+
+/// One file that was read.
+struct InputSource {
+  std::string path;
+  std::string format;           ///< importer's name
+  std::string noun;
+  int64_t file_bytes = 0;
+  int64_t events = 0;
+  int rank = 0;                 ///< -1: of no rank (samples of devices, beside traces)
+  std::vector<TraceIssue> issues;
+};
+
+/// What tells whether files are successive windows of one process.
+struct WindowFacts {
+  Interval extent;                       ///< Unix time where the file says it
+  std::string host;                      ///< empty: unknown
+  std::set<std::string> processes;       ///< pids of threads that did something
+  int64_t first_step = INT64_MAX, last_step = INT64_MIN;   ///< numbers of ProfilerStep#
+};
+WindowFacts window_facts(const Trace& trace);
+
+/// One trace file, or a rank's recordings: all that is known of it but for its trace.
+struct InputPart {
+  size_t place = 0;                      ///< in the order of the paths; of a folder, by name
+  InputSource source;
+  std::vector<InputSource> beside;       ///< further files that the trace was made of
+  std::optional<int> stated_rank;        ///< by the file itself
+  bool recording = false, only_samples = false;
+  WindowFacts window;
+};
+
+struct ReadPart {
+  InputPart part;
+  Trace trace;
+};
+
+/// Files that are read together: likely windows of one rank, or the recordings of one.
+struct InputUnit {
+  struct File {
+    std::string path;
+    bool named = false;                  ///< by the user, not found in a folder: what is wrong with it is an error
+    size_t place = 0;
+    bool of_host = false;                ///< a recording of a host's threads
+    bool counts = true;                  ///< shown as a file of this unit, not of another
+  };
+  std::vector<File> files;
+  int64_t bytes = 0;                     ///< on disk
+  bool recording = false;
+  bool among_others = false;             ///< recordings of other ranks lie beside: samples of threads are told apart
+  std::optional<int> rank;               ///< of recordings
+  std::vector<std::shared_ptr<const RecordingFile>> opened;   ///< of recordings that are small together; else empty
+};
+
+struct InputUnits {
+  std::vector<InputUnit> units;
+  std::vector<InputSource> others;       ///< files of no rank: launchers, shells
+  std::vector<std::string> left_out;     ///< files that say nothing, and why
+};
+
+/// Lists files and folders, and looks into their heads for what belongs together.
+Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options);
+
+struct UnitRead {
+  std::vector<ReadPart> parts;
+  std::vector<std::string> left_out;     ///< files of a folder that could not be read, and why
+};
+/// The error: a file that the user named cannot be read.
+Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options);
+
+/// The rank that a file name states (rank-3, rank3, rank_3, r3, worker3), or -1.
+int rank_in_name(std::string_view path);
+
+}  // namespace profgpu

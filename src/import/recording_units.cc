@@ -1,0 +1,156 @@
+#include "import/recording_units.h"
+
+#include <algorithm>
+#include <map>
+
+#include "import/recording.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kKeptBytes = 256 << 20;   // recordings that are larger together are read again, rank by rank
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? "" : path.substr(0, slash);
+}
+
+InputSource source_of(const RecordingFile& file) {
+  return {file.path, std::string(kRecording.name), std::string(kRecording.noun),
+          file.file_bytes, file.rows, -1, recording_issues(file)};
+}
+
+/// What grouping asks of a file with rows of a device; such a file is always part of a rank.
+RecordingFile without_rows(RecordingFile file) {
+  RecordingFile out;
+  out.path = std::move(file.path);
+  out.file_bytes = file.file_bytes;
+  out.properties = std::move(file.properties);
+  out.rows = file.rows;
+  out.device_rows = file.device_rows;
+  return out;
+}
+
+/// The recordings of one folder.
+struct Folder {
+  std::vector<InputUnit::File> names;
+  std::vector<RecordingFile> files;
+};
+
+class FolderUnits {
+ public:
+  FolderUnits(Folder folder, bool keep, InputUnits& all)
+      : names_(std::move(folder.names)), all_(all), used_(names_.size()), groups_(grouped(folder.files)) {
+    for (RecordingFile& file : folder.files) files_.push_back(std::make_shared<const RecordingFile>(std::move(file)));
+    keep_ = keep;
+  }
+
+  void add() {
+    const size_t before = all_.units.size();
+    for (const RecordingGroup& group : groups_) add_rank(group);
+    for (size_t i = 0; i < files_.size(); ++i) {
+      if (used_[i]) continue;
+      const RecordingFile& file = *files_[i];
+      const bool none = all_.units.size() == before;
+      if (file.rows > 0 && none)
+        all_.left_out.push_back(file.path + ": samples of threads, but no process was recorded");
+      else if (file.rows > 0 || (file.notes.empty() && !none))
+        all_.others.push_back(source_of(file));
+      else
+        all_.left_out.push_back(empty_recording(file).message);
+    }
+  }
+
+ private:
+  void add_rank(const RecordingGroup& group) {
+    std::vector<size_t> order = group.processes;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return files_[a]->device_rows > files_[b]->device_rows; });
+    if (std::all_of(order.begin(), order.end(), [&](size_t i) { return files_[i]->rows == 0; })) return;
+    InputUnit& unit = all_.units.emplace_back();
+    unit.recording = true;
+    unit.among_others = groups_.size() > 1;
+    unit.rank = group.rank;
+    for (const size_t i : order) take(i, unit);
+    for (const size_t i : group.host_files) take(i, unit);
+  }
+  void take(size_t i, InputUnit& unit) {
+    InputUnit::File& file = unit.files.emplace_back(names_[i]);
+    file.of_host = files_[i]->of_host();
+    file.counts = !used_[i];
+    used_[i] = true;
+    unit.bytes += files_[i]->file_bytes;
+    if (keep_) unit.opened.push_back(files_[i]);
+  }
+
+  std::vector<InputUnit::File> names_;
+  std::vector<std::shared_ptr<const RecordingFile>> files_;
+  InputUnits& all_;
+  std::vector<bool> used_;
+  std::vector<RecordingGroup> groups_;
+  bool keep_ = true;
+};
+
+}  // namespace
+
+Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOptions& options, InputUnits& all) {
+  std::map<std::string, Folder> by_folder;
+  int64_t done = 0;
+  for (const InputUnit::File& name : names) {
+    auto file = open_recording(name.path);
+    if (!file && name.named) return file.error();
+    if (!file) {
+      all.left_out.push_back(file.error().message);
+      continue;
+    }
+    if (name.named && file->rows == 0) return empty_recording(*file);
+    done += file->file_bytes;
+    if (options.progress) options.progress(done, done);
+    Folder& folder = by_folder[folder_of(name.path)];
+    folder.names.push_back(name);
+    const bool large = done > kKeptBytes && file->device_rows > 0;
+    folder.files.push_back(large ? without_rows(*std::move(file)) : *std::move(file));
+  }
+  for (auto& [path, folder] : by_folder) FolderUnits(std::move(folder), done <= kKeptBytes, all).add();
+  return ok();
+}
+
+Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& options) {
+  std::vector<std::shared_ptr<const RecordingFile>> files = unit.opened;
+  UnitRead read;
+  if (files.empty())
+    for (const InputUnit::File& name : unit.files) {
+      auto file = open_recording(name.path);
+      if (!file && name.named) return file.error();
+      if (!file) read.left_out.push_back(file.error().message);
+      else files.push_back(std::make_shared<const RecordingFile>(*std::move(file)));
+    }
+  RankRecording recording;
+  InputPart part;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const RecordingFile& file = *files[i];
+    if (file.of_host()) {
+      recording.host_files.push_back(&file);
+    } else {
+      recording.processes.push_back(&file);
+      if (unit.among_others) recording.pids.insert(file.pid());
+    }
+    const auto name = std::find_if(unit.files.begin(), unit.files.end(), [&](const auto& f) { return f.path == file.path; });
+    if (name != unit.files.end() && name->counts) part.beside.push_back(source_of(file));
+  }
+  if (recording.processes.empty()) return read;
+  part.place = unit.files.front().place;
+  part.recording = true;
+  part.stated_rank = unit.rank;
+  part.source = std::move(part.beside.front());
+  part.beside.erase(part.beside.begin());
+  Trace trace = recorded_trace(recording, options);
+  for (TraceIssue& issue : trace.issues) part.source.issues.push_back(std::move(issue));
+  trace.issues.clear();
+  trace.distributed.rank = unit.rank;
+  part.window = window_facts(trace);
+  read.parts.push_back({std::move(part), std::move(trace)});
+  return read;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,244 @@
+#include "job/clocks.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "job/clock_fit.h"
+#include "job/slipped_calls.h"
+#include "tests/support/hand_job.h"
+
+namespace profgpu {
+namespace {
+
+using test::HandJob;
+
+constexpr int64_t kHour = 3'600'000'000'000;
+constexpr int64_t kMs = 1'000'000;
+
+/// Ranks spread over hosts in blocks, with an all-reduce of all every `period`, in which a random rank is late.
+struct Plan {
+  int ranks = 8, hosts = 4, calls = 60;
+  int64_t period_ns = 200 * kMs, jitter_ns = 20'000, offset_ns = kHour;
+  double drift_ppm = 50;
+  uint64_t seed = 1;
+};
+
+struct Planned {
+  HandJob job;
+  std::vector<HandJob::Clock> clocks;   // by rank
+};
+
+Planned planned(const Plan& plan) {
+  std::mt19937_64 random(plan.seed);
+  const auto uniform = [&](int64_t from, int64_t to) { return std::uniform_int_distribution<int64_t>(from, to)(random); };
+  std::vector<HandJob::Clock> of_host;
+  for (int h = 0; h < plan.hosts; ++h)
+    of_host.push_back({uniform(-plan.offset_ns, plan.offset_ns),
+                       plan.drift_ppm * static_cast<double>(uniform(-1000, 1000)) / 1000});
+  Planned p;
+  for (int r = 0; r < plan.ranks; ++r) {
+    const int host = r * plan.hosts / plan.ranks;
+    p.clocks.push_back(of_host[static_cast<size_t>(host)]);
+    p.job.add("host" + std::to_string(host), p.clocks.back());
+  }
+  for (int i = 0; i < plan.calls; ++i) {
+    const int64_t end = (i + 1) * plan.period_ns, late = uniform(0, plan.ranks - 1);
+    std::vector<HandJob::Part> parts;
+    for (int r = 0; r < plan.ranks; ++r)
+      parts.push_back({r, r == late ? end - kMs : end - uniform(2 * kMs, 40 * kMs), end + uniform(0, plan.jitter_ns)});
+    p.job.call({.number = i}, parts);
+  }
+  return p;
+}
+
+/// How far a rank's aligned time is off at a true time: both clocks show it, and the first one's is what is asked for.
+int64_t off(const HandJob& job, const std::vector<RankClock>& clocks, size_t rank, int64_t true_ns) {
+  return clocks[rank].aligned(job.shown(static_cast<int>(rank), true_ns)) - job.shown(0, true_ns);
+}
+
+std::vector<RankClock> aligned(const HandJob& job) {
+  const MatchedCalls met = matched_calls(job.ranks);
+  return align_clocks(job.ranks, met);
+}
+
+TEST(ClocksTest, PlantedOffsetsAndDriftsAreFound) {
+  for (const auto& [ranks, hosts] : {std::pair{2, 2}, {4, 1}, {8, 4}, {16, 8}, {64, 8}})
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      const Plan plan{.ranks = ranks, .hosts = hosts, .seed = seed};
+      const Planned p = planned(plan);
+      const std::vector<RankClock> clocks = aligned(p.job);
+      const int64_t end = plan.calls * plan.period_ns;
+      for (size_t r = 0; r < clocks.size(); ++r) {
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << hosts << " hosts, seed " << seed << ", rank " << r);
+        EXPECT_TRUE(clocks[r].known());
+        EXPECT_LE(std::abs(off(p.job, clocks, r, end / 2)), clocks[r].error_ns.value());
+        EXPECT_LE(clocks[r].error_ns.value(), 30'000);
+        EXPECT_NEAR(clocks[r].drift_ppm, p.clocks[0].fast_ppm - p.clocks[r].fast_ppm, 4);
+        // By the ends of the trace a drift that is not seen would be off by up to 600 us.
+        EXPECT_LE(std::abs(off(p.job, clocks, r, 0)), 60'000);
+        EXPECT_LE(std::abs(off(p.job, clocks, r, end)), 60'000);
+      }
+    }
+}
+
+TEST(ClocksTest, TheErrorCoversTheTruthHoweverFewTheCalls) {
+  int covered = 0, all = 0;
+  for (const int calls : {1, 2, 3, 5, 8, 20, 100})
+    for (uint64_t seed = 1; seed <= 100; ++seed) {
+      const Plan plan{.ranks = 3, .hosts = 3, .calls = calls, .drift_ppm = 0, .seed = seed};
+      const Planned p = planned(plan);
+      const std::vector<RankClock> clocks = aligned(p.job);
+      for (size_t r = 1; r < clocks.size(); ++r) {
+        ++all;
+        covered += std::abs(off(p.job, clocks, r, calls * plan.period_ns / 2)) <= clocks[r].error_ns.value();
+      }
+    }
+  EXPECT_GE(covered, all * 99 / 100) << covered << " of " << all;
+}
+
+TEST(ClocksTest, ADriftTooSmallToSeeIsNotStated) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<RankClock> clocks = aligned(planned({.calls = 10, .period_ns = kMs, .seed = seed}).job);
+    for (const RankClock& c : clocks) EXPECT_EQ(c.drift_ppm, 0);   // 50 ppm of 10 ms are 500 ns
+  }
+}
+
+TEST(ClocksTest, WrongMatchesHaveNoSay) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Planned p = planned({.ranks = 2, .hosts = 2, .seed = seed});
+    // Two of five calls of rank 1 are another collective's.
+    std::vector<CollectiveCall>& calls = p.job.ranks[1].calls.calls;
+    for (size_t i = 0; i < calls.size(); ++i)
+      if (i % 5 < 2) calls[i].start_ns += static_cast<int64_t>(i) * 977'777, calls[i].end_ns += static_cast<int64_t>(i) * 977'777;
+    const std::vector<RankClock> clocks = aligned(p.job);
+    EXPECT_LE(std::abs(off(p.job, clocks, 1, 6'000 * kMs)), clocks[1].error_ns.value());
+    EXPECT_LE(clocks[1].error_ns.value(), 40'000);
+  }
+}
+
+TEST(ClocksTest, ErrorsAddUpAlongTheWay) {
+  // Rank r meets only r - 1 and r + 1.
+  HandJob job;
+  std::mt19937_64 random(7);
+  for (int r = 0; r < 6; ++r) job.add("", {r * kHour / 7, 0});
+  for (int i = 0; i < 40; ++i)
+    for (int r = 0; r + 1 < 6; ++r) {
+      const int64_t end = i * 100 * kMs + r * 10 * kMs;
+      const auto late = [&] { return static_cast<int64_t>(random() % 20'000); };
+      job.call({.group = std::to_string(r), .number = i}, {{r, end - 3 * kMs, end + late()}, {r + 1, end - kMs, end + late()}});
+    }
+  const std::vector<RankClock> clocks = aligned(job);
+  for (size_t r = 1; r < 6; ++r) {
+    EXPECT_GT(clocks[r].error_ns.value(), clocks[r - 1].error_ns.value());
+    EXPECT_LE(std::abs(off(job, clocks, r, 2'000 * kMs)), clocks[r].error_ns.value());
+  }
+}
+
+TEST(ClocksTest, RanksOfOneNameOnTwoHostsAreApart) {
+  HandJob job;
+  for (const int64_t ahead : {0, 0, 0, 5}) job.add("box", {ahead * kMs, 0});
+  for (int i = 0; i < 20; ++i)
+    job.call({.number = i}, {{0, 0, (i + 1) * 10 * kMs}, {1, 0, (i + 1) * 10 * kMs + 700}, {2, 0, (i + 1) * 10 * kMs}, {3, 0, (i + 1) * 10 * kMs}});
+  const std::vector<RankClock> clocks = aligned(job);
+  EXPECT_EQ(clocks[1].method, "same host");
+  EXPECT_EQ(clocks[1].offset_ns, 0);
+  EXPECT_EQ(clocks[1].error_ns, 700);   // what its own calls say against it
+  EXPECT_FALSE(clocks[2].apart);
+  EXPECT_TRUE(clocks[3].apart);
+  EXPECT_EQ(clocks[3].method, "collectives");
+  EXPECT_EQ(clocks[3].offset_ns, -5 * kMs);
+}
+
+TEST(ClocksTest, BroadcastsAreALastResort) {
+  HandJob job;
+  job.add("a");
+  job.add("b", {kHour, 0});
+  for (int i = 0; i < 20; ++i)   // the root leaves 2 ms before
+    job.call({.name = "broadcast", .number = i}, {{0, i * 10 * kMs, i * 10 * kMs + kMs}, {1, i * 10 * kMs, i * 10 * kMs + 3 * kMs}});
+  std::vector<RankClock> clocks = aligned(job);
+  EXPECT_EQ(clocks[1].method, "collectives");
+  EXPECT_NEAR(static_cast<double>(clocks[1].offset_ns + kHour), -2e6, 10);
+  EXPECT_GE(clocks[1].error_ns.value(), kMs);
+  for (int i = 0; i < 3; ++i)
+    job.call({.name = "barrier", .number = i}, {{0, i * 10 * kMs + 5 * kMs, i * 10 * kMs + 6 * kMs}, {1, i * 10 * kMs + 5 * kMs, i * 10 * kMs + 6 * kMs}});
+  clocks = aligned(job);
+  EXPECT_EQ(clocks[1].offset_ns, -kHour);
+}
+
+TEST(ClocksTest, StepsServeForPicturesOnly) {
+  HandJob job;
+  job.add("a");
+  job.add("b", {-kHour, 0});
+  job.steps(5, 100 * kMs);
+  job.ranks[1].steps[2].start_ns += 300;
+  const std::vector<RankClock> clocks = aligned(job);
+  EXPECT_EQ(clocks[1].method, "steps");
+  EXPECT_EQ(clocks[1].offset_ns, kHour);
+  EXPECT_EQ(clocks[1].error_ns, 150);
+  EXPECT_FALSE(clocks[1].known());
+}
+
+TEST(ClocksTest, ExtremeTimesOverflowNothing) {
+  HandJob job;
+  for (int r = 0; r < 3; ++r) job.add(r == 2 ? "" : "a");
+  const std::vector<int64_t> extremes = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT64_MAX - 1, INT64_MAX};
+  for (int i = 0; i < 49; ++i) {
+    job.call({.number = i}, {{0, 0, 1}, {1, 0, 1}, {2, 0, 1}});
+    for (size_t r = 0; r < 3; ++r) {
+      CollectiveCall& c = job.ranks[r].calls.calls.back();
+      c.start_ns = extremes[(static_cast<size_t>(i) + r) % 7];
+      c.end_ns = extremes[(static_cast<size_t>(i) / 7 + 2 * r) % 7];
+    }
+  }
+  for (RankDigest& d : job.ranks) d.extent = {INT64_MIN, INT64_MAX};
+  const MatchedCalls met = matched_calls(job.ranks);
+  const std::vector<RankClock> clocks = align_clocks(job.ranks, met);
+  EXPECT_EQ(clocks.size(), 3u);
+  matched_by_time(job.ranks, met, clocks);
+}
+
+TEST(ClocksTest, AShiftedClockChangesItsOffsetAlone) {
+  const Planned before = planned({.seed = 3});
+  Planned after = before;
+  const int64_t shift = 123'456'789'012;
+  for (size_t r = 2; r < 4; ++r) {   // host1
+    RankDigest& d = after.job.ranks[r];
+    for (CollectiveCall& c : d.calls.calls) c.start_ns += shift, c.end_ns += shift;
+    d.extent = {d.extent.start + shift, d.extent.end + shift};
+  }
+  const std::vector<RankClock> a = aligned(before.job), b = aligned(after.job);
+  for (size_t r = 0; r < a.size(); ++r) {
+    EXPECT_EQ(b[r].offset_ns, a[r].offset_ns - (r == 2 || r == 3 ? shift : 0));
+    EXPECT_EQ(b[r].error_ns, a[r].error_ns);
+    EXPECT_DOUBLE_EQ(b[r].drift_ppm, a[r].drift_ppm);
+  }
+}
+
+TEST(ClocksTest, TheOrderOfRanksChangesNothing) {
+  const Planned before = planned({.ranks = 12, .hosts = 4, .drift_ppm = 0, .seed = 5});
+  const std::vector<RankClock> a = aligned(before.job);
+  std::vector<size_t> order(12);
+  for (size_t i = 0; i < 12; ++i) order[i] = i == 0 ? 0 : 12 - i;
+  HandJob shuffled = before.job;
+  for (size_t i = 0; i < 12; ++i) {
+    shuffled.ranks[i] = before.job.ranks[order[i]];
+    shuffled.ranks[i].rank = static_cast<int>(i);
+  }
+  const std::vector<RankClock> b = aligned(shuffled);
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(b[i].offset_ns, a[order[i]].offset_ns);
+    EXPECT_EQ(b[i].error_ns, a[order[i]].error_ns);
+  }
+}
+
+TEST(ClockFitTest, OfTwoEncountersArrivalsBoundTheError) {
+  const auto fit = fit_clock({{{0, 1000}, {500, 1100}}, {{5000, 6000}, {5400, 6100}}}, 3000, true);
+  ASSERT_TRUE(fit);
+  EXPECT_EQ(fit->offset_ns, -100);
+  EXPECT_EQ(fit->error_ns, 1000);   // at 1000 more or 600 less, one would leave before the other comes
+  EXPECT_FALSE(fit_clock({}, 0, true));
+}
+
+}  // namespace
+}  // namespace profgpu

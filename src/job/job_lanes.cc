@@ -1,0 +1,179 @@
+#include "job/job_lanes.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "base/saturated.h"
+#include "job/lane_order.h"
+
+namespace profgpu {
+namespace {
+
+using What = LanePoint::What;
+constexpr uint32_t kNone = JobLanes::kNone;
+constexpr int64_t kLongestStepNs = int64_t{1} << 50;   // 13 days, as of any record
+
+class Joiner {
+ public:
+  Joiner(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) : ranks_(ranks), clocks_(clocks) {}
+
+  JobLanes join(const MatchedCalls& met, std::span<const Meeting> all) {
+    for (uint32_t r = 0; r < ranks_.size(); ++r) add_rank(r);
+    for (const Meeting& m : all) add_meeting(m.calls, m.whole_group, met.kinds[met.kind[m.collective]].ends_together);
+    for (const Message& m : messages(ranks_, clocks_)) add_meeting(std::array{m.send, m.receive}, true, false);
+    for (uint32_t c = 0; c < out_.calls.size(); ++c)
+      if (out_.calls[c].point != kNone && out_.calls[c].group == kNone) add_group({&c, 1}, alone_is_whole(c));
+    for (uint32_t r = 0; r < ranks_.size(); ++r)
+      if (!out_.ranks[r].joined) out_.ranks_without.push_back(ranks_[r].rank);
+    add_streams();
+    put_in_order(out_);
+    find_steps();
+    return std::move(out_);
+  }
+
+ private:
+  void add_rank(uint32_t r) {
+    const RankDigest& rank = ranks_[r];
+    const RankClock& clock = clocks_[r];
+    const JobLanes::Rank first{static_cast<uint32_t>(out_.calls.size()), static_cast<uint32_t>(out_.points.size()),
+                               static_cast<uint32_t>(out_.steps.size()), false};
+    out_.ranks.push_back(first);
+    for (const CollectiveCall& c : rank.calls.calls)
+      out_.calls.push_back({.rank = r, .start_ns = clock.aligned(c.start_ns), .end_ns = clock.aligned(c.end_ns)});
+    for (const DigestStep& s : rank.steps)
+      out_.steps.push_back({clock.aligned(s.start_ns), clock.aligned(s.interval().end)});
+    uint32_t part = 0;
+    for (const LanePoint& p : rank.lane.points) {
+      JobLanes::Point point{kNone, p.what, clock.aligned(p.time_ns), 0, 0};
+      for (; part < p.parts_end; ++part) point.own_ns = saturated_add(point.own_ns, rank.lane.parts[part].ns);
+      bind(point, p, first);
+      out_.points.push_back(point);
+    }
+  }
+
+  // To the call or step that it is a point of.
+  void bind(JobLanes::Point& point, const LanePoint& p, const JobLanes::Rank& first) {
+    const auto at = static_cast<uint32_t>(out_.points.size());
+    switch (p.what) {
+      case What::kRestart: return;
+      case What::kArrive: out_.calls[point.of = first.first_call + p.of].point = at; return;
+      case What::kWait: point.of = first.first_call + p.of; return;
+      case What::kStepBegin:
+        point.of = first.first_step + p.of;
+        point.delay_ns = saturated_sub(out_.steps[point.of].begin_ns, point.time_ns);
+        out_.steps[point.of].begin_point = at;
+        return;
+      case What::kStepEnd:
+        point.of = first.first_step + p.of;
+        point.delay_ns = saturated_sub(out_.steps[point.of].end_ns, point.time_ns);
+        out_.steps[point.of].end_point = at;
+    }
+  }
+
+  void add_meeting(std::span<const RankCall> all, bool whole, bool ends_together) {
+    std::vector<uint32_t> members;
+    for (const RankCall& c : all) {
+      const uint32_t call = out_.ranks[c.rank].first_call + c.call;
+      if (out_.calls[call].point != kNone && out_.calls[call].group == kNone) members.push_back(call);
+    }
+    if (members.size() < 2) return;
+    add_group(members, whole && members.size() == all.size());
+    for (const uint32_t c : members) {
+      out_.ranks[out_.calls[c].rank].joined = true;
+      out_.calls[c].together = ends_together || out_.calls[c].end_ns >= out_.groups.back().last_ns;
+    }
+  }
+
+  void add_group(std::span<const uint32_t> members, bool whole) {
+    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole};
+    for (const uint32_t c : members) {
+      out_.members.push_back(c);
+      out_.calls[c].group = static_cast<uint32_t>(out_.groups.size());
+      group.last_ns = std::max(group.last_ns, out_.calls[c].start_ns);
+    }
+    group.end = static_cast<uint32_t>(out_.members.size());
+    out_.groups.push_back(group);
+  }
+
+  [[nodiscard]] const CollectiveCall& recorded(uint32_t call) const {
+    const uint32_t r = out_.calls[call].rank;
+    return ranks_[r].calls.calls[call - out_.ranks[r].first_call];
+  }
+  [[nodiscard]] bool alone_is_whole(uint32_t call) const {
+    return ranks_[out_.calls[call].rank].kind(recorded(call)).group_size == 1;
+  }
+
+  void add_streams() {
+    std::vector<std::tuple<uint16_t, int64_t, int64_t, uint32_t>> arrived;   // of one rank, by stream and time
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      arrived.clear();
+      const std::vector<CollectiveCall>& calls = ranks_[r].calls.calls;
+      for (uint32_t i = 0; i < calls.size(); ++i) {
+        const uint32_t c = out_.ranks[r].first_call + i;
+        if (out_.calls[c].point != kNone)
+          arrived.emplace_back(calls[i].queue, out_.calls[c].start_ns, out_.calls[c].end_ns, c);
+      }
+      std::sort(arrived.begin(), arrived.end());
+      for (size_t i = 0; i < arrived.size(); ++i) {
+        const auto [queue, start_ns, end_ns, at] = arrived[i];
+        JobLanes::Call& c = out_.calls[at];
+        int64_t held = out_.points[c.point].time_ns;
+        if (i > 0 && std::get<0>(arrived[i - 1]) == queue && std::get<2>(arrived[i - 1]) <= start_ns) {
+          c.before = std::get<3>(arrived[i - 1]);
+          out_.calls[c.before].next = at;
+          held = std::max(held, std::get<2>(arrived[i - 1]));
+        }
+        c.delay_ns = saturated_sub(start_ns, held);
+      }
+    }
+  }
+
+  void find_steps() {
+    std::vector<std::tuple<int64_t, uint32_t, uint32_t, uint32_t>> all;   // number, which of that number, rank, place
+    size_t joined = 0;
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      if (!out_.ranks[r].joined) continue;
+      ++joined;
+      std::map<int64_t, uint32_t> seen;
+      for (uint32_t s = 0; s < ranks_[r].steps.size(); ++s)
+        all.emplace_back(ranks_[r].steps[s].index, seen[ranks_[r].steps[s].index]++, r, s);
+    }
+    std::sort(all.begin(), all.end());
+    for (size_t i = 0, j = 0; i < all.size(); i = j) {
+      JobStep step{std::get<0>(all[i]), {INT64_MIN, INT64_MIN}, {}};
+      size_t measured = 0;
+      for (; j < all.size() && std::get<0>(all[j]) == step.index && std::get<1>(all[j]) == std::get<1>(all[i]); ++j) {
+        const auto [index, again, rank, place] = all[j];
+        step.parts.push_back({rank, place});
+        measured += ranks_[rank].steps[place].measured;
+        const JobLanes::Step& bounds = out_.steps[out_.ranks[rank].first_step + place];
+        step.time = {std::max(step.time.start, bounds.begin_ns), std::max(step.time.end, bounds.end_ns)};
+      }
+      const int64_t duration = saturated_sub(step.time.end, step.time.start);
+      if (2 * measured > joined && duration > 0 && duration < kLongestStepNs) out_.job_steps.push_back(std::move(step));
+    }
+  }
+
+  std::span<const RankDigest> ranks_;
+  std::span<const RankClock> clocks_;
+  JobLanes out_;
+};
+
+}  // namespace
+
+JobLanes join_lanes(std::span<const RankDigest> ranks, const MatchedCalls& met, std::span<const RankClock> clocks,
+                    std::span<const Meeting> all) {
+  return Joiner(ranks, clocks).join(met, all);
+}
+
+std::span<const LanePart> parts_before(std::span<const RankDigest> ranks, const JobLanes& lanes, uint32_t rank,
+                                       uint32_t point) {
+  const Lane& lane = ranks[rank].lane;
+  const uint32_t at = point - lanes.ranks[rank].first_point;
+  const uint32_t begin = at > 0 ? lane.points[at - 1].parts_end : 0;
+  return {lane.parts.data() + begin, lane.points[at].parts_end - begin};
+}
+
+}  // namespace profgpu

@@ -1,0 +1,239 @@
+#include "job/lateness.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "base/saturated.h"
+
+namespace profgpu {
+namespace {
+
+// So many of a meeting's ranks stand for all of them where a median over them is asked for.
+constexpr size_t kMostWitnesses = 64;
+
+uint64_t pair_of(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
+
+int64_t upper_median(std::vector<int64_t>& values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What a rank brings to a meeting.
+struct Attendance {
+  int64_t from_ns = INT64_MIN;    // waiting before was counted in another meeting
+  int64_t communicated_ns = 0;    // with no compute beside, in other groups since the last meeting of this one
+};
+
+class Court {
+ public:
+  Court(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
+        std::span<const Meeting> all, double mean_step_ns)
+      : ranks_(ranks), clocks_(clocks), blame_(ranks.size()) {
+    std::map<std::pair<std::string, std::string>, uint32_t> groups;
+    std::vector<uint32_t> group_of_kind;
+    for (const JobKind& k : met.kinds)
+      group_of_kind.push_back(groups.try_emplace({k.group, k.members}, static_cast<uint32_t>(groups.size())).first->second);
+    for (const Meeting& m : all)
+      if (m.measured) meetings_.push_back(&m), group_.push_back(group_of_kind[met.kind[m.collective]]);
+    for (const RankDigest& r : ranks)
+      threshold_.push_back(
+          std::max(1.0, mean_step_ns * kStragglerPct / 100 * static_cast<double>(std::max<int64_t>(r.measured_steps(), 1))));
+  }
+
+  Waiting hear() {
+    Waiting result;
+    result.total_ns.resize(ranks_.size());
+    attend(result.total_ns);
+    for (size_t i = 0; i < meetings_.size(); ++i) accuse(i);
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      Blame& b = blame_[r];
+      b.persistent = static_cast<double>(b.shared_ns) >= threshold_[r] && 2 * b.shared_ns >= b.heard_ns && b.heard_ns > 0;
+      b.candidate = b.persistent || static_cast<double>(b.most_ns) >= threshold_[r];
+    }
+    for (size_t i = 0; i < meetings_.size(); ++i) witness(i);
+    for (uint32_t r = 0; r < ranks_.size(); ++r)
+      if (blame_[r].candidate) judge(r, result.late);
+    return result;
+  }
+
+ private:
+  struct Blame {
+    int64_t most_ns = 0;     // upper bound of what any rank waited for it
+    int64_t shared_ns = 0;   // what the usual rank would have waited for it where it was late, alone or beside others
+    int64_t heard_ns = 0;    // what the usual rank waited in meetings that it took part in
+    bool persistent = false, candidate = false;
+    std::unordered_map<uint64_t, int64_t> waits;   // by witness and step
+  };
+
+  [[nodiscard]] const CollectiveCall& call(const RankCall& c) const { return ranks_[c.rank].calls.calls[c.call]; }
+  [[nodiscard]] int64_t arrival(const RankCall& c) const { return clocks_[c.rank].aligned(call(c).start_ns); }
+  [[nodiscard]] int64_t stalled(size_t meeting, size_t i, int64_t to) const {
+    const RankCall& c = meetings_[meeting]->calls[i];
+    return stalled_ns(ranks_[c.rank], clocks_[c.rank], call(c), seats_[first_[meeting] + i].from_ns, to);
+  }
+  // What of a rank's waiting for a later one is that one's own doing.
+  [[nodiscard]] int64_t held_against(size_t meeting, size_t late, size_t waiting, int64_t ns) const {
+    const int64_t passed_on =
+        seats_[first_[meeting] + late].communicated_ns - seats_[first_[meeting] + waiting].communicated_ns;
+    return std::max<int64_t>(0, ns - std::max<int64_t>(0, passed_on));
+  }
+
+  // Of each call of a rank: exposed time of those of other groups that began before, sent and received ones among them.
+  [[nodiscard]] std::vector<int64_t> communicated_ns(size_t rank) const {
+    const CollectiveCalls& own = ranks_[rank].calls;
+    std::map<std::pair<std::string_view, std::string_view>, int64_t> groups;
+    std::vector<int64_t*> of_kind;
+    for (const CollectiveKind& k : own.kinds) of_kind.push_back(&groups[{k.group, k.members}]);
+    std::vector<uint32_t> order(own.calls.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return own.calls[a].start_ns < own.calls[b].start_ns; });
+    std::vector<int64_t> out(own.calls.size());
+    int64_t all = 0;
+    for (const uint32_t c : order) {
+      int64_t& group = *of_kind[own.calls[c].kind];
+      out[c] = all - group;
+      all = saturated_add(all, own.calls[c].exposed_ns);
+      group = saturated_add(group, own.calls[c].exposed_ns);
+    }
+    return out;
+  }
+
+  // Collectives of several streams may wait at once; what one of them has counted, the next leaves out.
+  void attend(std::vector<int64_t>& total_ns) {
+    std::vector<int64_t> counted_to(ranks_.size(), INT64_MIN);
+    std::vector<std::vector<int64_t>> communicated;
+    for (size_t r = 0; r < ranks_.size(); ++r) communicated.push_back(communicated_ns(r));
+    std::unordered_map<uint64_t, int64_t> then;   // communicated by the group's last meeting, by rank and group
+    for (size_t i = 0; i < meetings_.size(); ++i) {
+      const Meeting& m = *meetings_[i];
+      first_.push_back(seats_.size());
+      int64_t longest = 0;
+      for (size_t k = 0; k < m.calls.size(); ++k) {
+        const uint32_t r = m.calls[k].rank;
+        int64_t& by_last_time = then[pair_of(r, group_[i])];
+        seats_.push_back({counted_to[r], communicated[r][m.calls[k].call] - by_last_time});
+        by_last_time = communicated[r][m.calls[k].call];
+        if (r != m.latest) {
+          const int64_t wait = stalled(i, k, m.last_ns);
+          counted_to[r] = m.last_ns;
+          total_ns[r] += wait;
+          longest = std::max(longest, wait);
+        }
+      }
+      blame_[m.latest].most_ns += longest;
+    }
+  }
+
+  // Ranks that the usual one, the one in the middle by arrival, waits for at least half as long as for the latest.
+  // More late ranks than others put a late one in the middle: then nobody is late.
+  template <class Each>
+  int64_t each_late(size_t meeting, Each&& each) {
+    const std::span<const RankCall> calls = meetings_[meeting]->calls;
+    order_.clear();
+    for (uint32_t k = 0; k < calls.size(); ++k) order_.emplace_back(arrival(calls[k]), k);
+    const auto middle = order_.begin() + static_cast<int64_t>((order_.size() - 1) / 2);
+    std::nth_element(order_.begin(), middle, order_.end());
+    const auto [usual_ns, usual] = *middle;
+    const auto waits = [&, usual = usual](const std::pair<int64_t, uint32_t>& late) {
+      return held_against(meeting, late.second, usual, stalled(meeting, usual, late.first));
+    };
+    const int64_t heard = waits(*std::max_element(middle, order_.end()));
+    for (auto late = middle + 1; late != order_.end(); ++late) {
+      if (saturated_sub(late->first, usual_ns) < heard / 2) continue;
+      if (const int64_t ns = waits(*late); ns > 0 && 2 * ns >= heard) each(late->second, ns);
+    }
+    return heard;
+  }
+
+  void accuse(size_t meeting) {
+    const std::span<const RankCall> calls = meetings_[meeting]->calls;
+    const int64_t heard = each_late(meeting, [&](uint32_t k, int64_t ns) { blame_[calls[k].rank].shared_ns += ns; });
+    for (const RankCall& c : calls) blame_[c.rank].heard_ns += heard;
+  }
+
+  void witness(size_t meeting) {
+    const Meeting& m = *meetings_[meeting];
+    late_.clear();
+    for (uint32_t k = 0; k < m.calls.size(); ++k)
+      if (m.calls[k].rank == m.latest && blame_[m.latest].candidate) late_.push_back(k);
+    const bool shared = std::any_of(m.calls.begin(), m.calls.end(), [&](const RankCall& c) {
+      return c.rank != m.latest && blame_[c.rank].persistent;
+    });
+    if (shared)
+      each_late(meeting, [&](uint32_t k, int64_t) {
+        if (m.calls[k].rank != m.latest && blame_[m.calls[k].rank].persistent) late_.push_back(k);
+      });
+    is_late_.assign(m.calls.size(), false);
+    for (const uint32_t late : late_) is_late_[late] = true;
+    for (const uint32_t late : late_) hear_witnesses(meeting, late);
+  }
+
+  void hear_witnesses(size_t meeting, uint32_t late) {
+    const std::span<const RankCall> calls = meetings_[meeting]->calls;
+    const RankCall& accused = calls[late];
+    const int64_t to = arrival(accused);
+    const size_t stride = (calls.size() + kMostWitnesses - 1) / kMostWitnesses;
+    for (size_t k = 0; k < calls.size(); k += stride) {
+      if (is_late_[k]) continue;
+      blame_[accused.rank].waits[pair_of(calls[k].rank, call(accused).step_place)] +=
+          held_against(meeting, late, k, stalled(meeting, k, to));
+    }
+  }
+
+  void judge(uint32_t rank, std::vector<LateRank>& out) {
+    LateRank late;
+    late.rank = rank;
+    std::map<uint32_t, int64_t> by_witness;
+    std::map<uint32_t, std::vector<int64_t>> by_step;
+    for (const auto& [key, ns] : blame_[rank].waits) {
+      by_witness[static_cast<uint32_t>(key >> 32)] += ns;
+      by_step[static_cast<uint32_t>(key)].push_back(ns);
+    }
+    std::vector<int64_t> totals;
+    for (const auto& [witness, ns] : by_witness) {
+      totals.push_back(ns);
+      late.met.push_back(witness);
+    }
+    late.excess_ns = upper_median(totals);
+    if (static_cast<double>(late.excess_ns) < threshold_[rank]) return;
+    for (auto& [place, waits] : by_step) late.steps.push_back({place, upper_median(waits)});
+    out.push_back(std::move(late));
+  }
+
+  std::span<const RankDigest> ranks_;
+  std::span<const RankClock> clocks_;
+  std::vector<const Meeting*> meetings_;   // measured ones
+  std::vector<uint32_t> group_;            // of each
+  std::vector<size_t> first_;              // of each, in seats_
+  std::vector<Attendance> seats_;
+  std::vector<double> threshold_;          // by rank: what is too much over all its steps
+  std::vector<Blame> blame_;
+  std::vector<std::pair<int64_t, uint32_t>> order_;   // kept between meetings for their memory
+  std::vector<uint32_t> late_;
+  std::vector<bool> is_late_;
+};
+
+}  // namespace
+
+int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from, int64_t to) {
+  const int64_t shift = clock.aligned(call.start_ns) - call.start_ns;
+  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(from - shift, call.start_ns),
+                      std::min(to - shift, call.end_ns)};
+  if (wait.end <= wait.start) return 0;
+  int64_t ns = wait.length();
+  for (const Interval& compute : cover(rank, call))
+    ns -= std::max<int64_t>(0, std::min(compute.end, wait.end) - std::max(compute.start, wait.start));
+  return ns;
+}
+
+Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
+                std::span<const Meeting> all, double mean_step_ns) {
+  return Court(ranks, clocks, met, all, mean_step_ns).hear();
+}
+
+}  // namespace profgpu

@@ -1,0 +1,41 @@
+// Who waits for whom: how long ranks stall in collectives, for which rank, in which step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "job/meetings.h"
+
+namespace profgpu {
+
+constexpr double kStragglerPct = 5;   ///< of the mean step, output.md
+
+/// A rank that others wait for in their measured steps. A rank is late at a meeting if it comes last; one that is late at
+/// most of its meetings also is where it comes shortly before the last: two slow ranks do not hide each other.
+struct LateRank {
+  struct Step {
+    uint32_t place = 0;          ///< of RankDigest::steps
+    int64_t excess_ns = 0;
+  };
+  uint32_t rank = 0;             ///< place in the list of ranks
+  int64_t excess_ns = 0;         ///< exposed waiting for it over all steps, median over the ranks that it met
+  std::vector<Step> steps;       ///< by place; steps in which anybody waited
+  std::vector<uint32_t> met;     ///< places of ranks that came before it, ascending; of large groups a sample
+};
+
+struct Waiting {
+  std::vector<int64_t> total_ns;   ///< exposed waiting for ranks that arrive later, by rank's place, over measured steps
+  std::vector<LateRank> late;      ///< those with excess from kStragglerPct of the step, by rank
+};
+
+/// Time in which a rank is in a call and computes nothing: from its arrival, but not before `from`, up to `to`, on the
+/// first rank's clock. INT64_MIN: from its arrival.
+int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from, int64_t to);
+
+/// `mean_step_ns`: over the ranks. What a rank is late because collectives of other groups took it longer than the waiting
+/// one, since the last collective of this group, is not held against it. O(calls log calls).
+Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
+                std::span<const Meeting> all, double mean_step_ns);
+
+}  // namespace profgpu

@@ -1,0 +1,153 @@
+#include "job/missing_calls.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/saturated.h"
+#include "job/members.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kHang_ns = 1'000'000'000;   // a collective that lasts so long, or a step, and ends with the trace
+constexpr int64_t kNeighbour_ns = 50'000;   // by which the calls before and after may reach into it, as clocks are
+constexpr int64_t kTraceEnd_ns = 1'000'000;   // what counts as the trace's end
+
+using GroupName = std::pair<std::string_view, std::string_view>;   // name, members
+
+/// Ranks of a group in hand, and when each of them was in collectives of it, on the first rank's clock.
+struct Group {
+  std::map<uint32_t, std::vector<Interval>> calls;   // by rank's place; sorted by start
+};
+
+class Search {
+ public:
+  Search(std::span<const RankDigest> ranks, const MatchedCalls& met, std::span<const RankClock> clocks)
+      : ranks_(ranks), met_(met), clocks_(clocks) {
+    for (uint32_t r = 0; r < ranks.size(); ++r)
+      if (clocks[r].known()) add_calls(r);
+    for (auto& [name, group] : groups_) {
+      for (const int rank : member_ranks(name.second)) add_member(rank, group);
+      for (auto& [r, calls] : group.calls) std::sort(calls.begin(), calls.end());
+    }
+  }
+
+  std::vector<MissingCalls> run() {
+    for (size_t i = 0; i < met_.size(); ++i) look(met_[i]);
+    for (const RankCall& c : met_.alone) look({&c, 1});
+    std::vector<MissingCalls> out;
+    for (auto& [key, missing] : found_) out.push_back(std::move(missing));
+    std::stable_sort(out.begin(), out.end(), [](const MissingCalls& a, const MissingCalls& b) {
+      return std::tie(a.first_ns, a.rank) < std::tie(b.first_ns, b.rank);
+    });
+    return out;
+  }
+
+ private:
+  void add_calls(uint32_t rank) {
+    for (const CollectiveCall& c : ranks_[rank].calls.calls) {
+      const CollectiveKind& kind = ranks_[rank].kind(c);
+      if (!kind.described || kind.is_pair()) continue;
+      groups_[{kind.group, kind.members}].calls[rank].push_back(aligned(rank, c));
+    }
+  }
+
+  void add_member(int rank, Group& group) {
+    const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank,
+                                     [](const RankDigest& d, int number) { return d.rank < number; });
+    if (at == ranks_.end() || at->rank != rank) return;
+    const auto place = static_cast<uint32_t>(at - ranks_.begin());
+    if (clocks_[place].known()) group.calls[place];
+  }
+
+  [[nodiscard]] Interval aligned(uint32_t rank, const CollectiveCall& c) const {
+    return {clocks_[rank].aligned(c.start_ns), clocks_[rank].aligned(c.end_ns)};
+  }
+  [[nodiscard]] const CollectiveCall& call(const RankCall& c) const { return ranks_[c.rank].calls.calls[c.call]; }
+
+  // Whether ranks of the group lack this collective. `parts`: those that have it, by rank.
+  void look(std::span<const RankCall> parts) {
+    const CollectiveKind& kind = ranks_[parts.front().rank].kind(call(parts.front()));
+    if (!kind.described) return;
+    const auto known = groups_.find({kind.group, kind.members});
+    if (known == groups_.end() || known->second.calls.size() <= parts.size()) return;
+    // Without members one name may be several groups'.
+    if (kind.members.empty() && static_cast<int64_t>(known->second.calls.size()) > kind.group_size) return;
+    Interval time{INT64_MAX, INT64_MIN};
+    for (const RankCall& c : parts) {
+      if (!clocks_[c.rank].known()) return;
+      const Interval own = aligned(c.rank, call(c));
+      time = {std::min(time.start, own.start), std::max(time.end, own.end)};
+    }
+    const bool hang = waits_to_the_end(parts, known->second);
+    auto part = parts.begin();
+    for (const auto& [r, calls] : known->second.calls) {
+      while (part != parts.end() && part->rank < r) ++part;
+      if (part != parts.end() && part->rank == r) continue;
+      if (hang && never_arrives(r, calls, time)) add(r, parts, time.start, "never_arrived");
+      else if (goes_on(calls, time)) add(r, parts, time.start, "missing");
+    }
+  }
+
+  // Long, the last call of the group on each rank, and no end within the trace.
+  [[nodiscard]] bool waits_to_the_end(std::span<const RankCall> parts, const Group& group) const {
+    return std::all_of(parts.begin(), parts.end(), [&](const RankCall& c) {
+      const CollectiveCall& own = call(c);
+      const RankDigest& rank = ranks_[c.rank];
+      const int64_t step = rank.mean_step_ns(), length = saturated_sub(own.end_ns, own.start_ns);
+      const int64_t long_ns = step > 0 ? std::min(step, kHang_ns) : kHang_ns;
+      return length >= long_ns && own.end_ns >= saturated_sub(rank.extent.end, std::max(kTraceEnd_ns, length / 100)) &&
+             aligned(c.rank, own).start >= group.calls.at(c.rank).back().start;
+    });
+  }
+
+  // Its trace goes on for at least half of the others' waiting, without a call of the group.
+  [[nodiscard]] bool never_arrives(uint32_t rank, const std::vector<Interval>& calls, Interval time) const {
+    const int64_t half = saturated_add(time.start, saturated_sub(time.end, time.start) / 2);
+    return clocks_[rank].aligned(ranks_[rank].extent.end) >= half && (calls.empty() || calls.back().end <= time.end) &&
+           (calls.empty() || calls.back().start < time.start);
+  }
+
+  // It has calls of the group before and after. One at the same time may be the same one by another name or size.
+  [[nodiscard]] static bool goes_on(const std::vector<Interval>& calls, Interval time) {
+    if (calls.empty() || calls.front().end > time.start || calls.back().start < time.end) return false;
+    const int64_t slack = std::min(kNeighbour_ns, saturated_sub(time.end, time.start) / 2);
+    const auto next = std::lower_bound(calls.begin(), calls.end(), saturated_add(time.start, slack),
+                                       [](const Interval& c, int64_t t) { return c.end <= t; });
+    return next == calls.end() || next->start >= saturated_sub(time.end, slack);
+  }
+
+  void add(uint32_t rank, std::span<const RankCall> parts, int64_t first_ns, std::string_view what) {
+    const RankDigest& other = ranks_[parts.front().rank];
+    const CollectiveCall& c = call(parts.front());
+    const CollectiveKind& kind = other.kind(c);
+    MissingCalls& m = found_[{rank, kind.name, kind.group, kind.members, what}];
+    if (m.calls == 0 || first_ns < m.first_ns) {
+      m.rank = ranks_[rank].rank;
+      m.name = kind.name;
+      m.process_group = kind.group;
+      m.number = c.number;
+      m.step = other.annotated && c.step_place < other.steps.size() ? other.steps[c.step_place].index : -1;
+      m.first_ns = first_ns;
+      m.others = static_cast<int64_t>(parts.size());
+      m.kind = what;
+    }
+    ++m.calls;
+  }
+
+  std::span<const RankDigest> ranks_;
+  const MatchedCalls& met_;
+  std::span<const RankClock> clocks_;
+  std::map<GroupName, Group> groups_;
+  std::map<std::tuple<uint32_t, std::string, std::string, std::string_view, std::string_view>, MissingCalls> found_;
+};
+
+}  // namespace
+
+std::vector<MissingCalls> missing_calls(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                        std::span<const RankClock> clocks) {
+  return Search(ranks, met, clocks).run();
+}
+
+}  // namespace profgpu

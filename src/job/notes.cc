@@ -1,0 +1,54 @@
+#include "job/notes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kNamed = 8;   // ranks in a sentence
+
+std::string listed(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  const size_t shown = ranks.size() <= kNamed ? ranks.size() : kNamed - 1;
+  for (size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                   std::span<const RankClock> clocks) {
+  std::vector<bool> met_any(ranks.size());
+  for (const RankCall& c : met.calls) met_any[c.rank] = true;
+  std::vector<int> strangers, by_steps, unknown, apart;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].kind(c).is_pair(); };
+    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
+    if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
+    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
+    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
+    if (clocks[r].apart) apart.push_back(ranks[r].rank);
+  }
+  std::vector<std::string> notes;
+  if (!strangers.empty())
+    notes.push_back(fmt::format("{}: none of the collectives is one of another rank's: another run, other steps, or "
+                                "groups whose other ranks are not here",
+                                listed(strangers)));
+  if (!by_steps.empty())
+    notes.push_back(fmt::format("{}: no collective ties the clock to rank {}'s; aligned by the starts of equal steps, "
+                                "so who waits for whom is unknown",
+                                listed(by_steps), ranks.front().rank));
+  if (!unknown.empty())
+    notes.push_back(fmt::format("{}: neither a collective nor a step ties the clock to rank {}'s; times are as the "
+                                "files have them",
+                                listed(unknown), ranks.front().rank));
+  if (!apart.empty())
+    notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",
+                                listed(apart)));
+  return notes;
+}
+
+}  // namespace profgpu

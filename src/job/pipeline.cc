@@ -1,0 +1,204 @@
+#include "job/pipeline.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "analyse/statistics.h"
+#include "job/members.h"
+
+namespace profgpu {
+namespace {
+
+constexpr auto kForwardPart = static_cast<size_t>(StepPart::kForward);
+constexpr auto kBackwardPart = static_cast<size_t>(StepPart::kBackward);
+
+// Of two ranks each is the other's only neighbour; then only equal traffic both ways in each phase tells.
+bool both_ways(const PairUse& p) {
+  return p.sent[kForwardPart] > 0 && p.sent[kForwardPart] == p.received[kForwardPart] &&
+         p.sent[kBackwardPart] == p.received[kBackwardPart];
+}
+
+bool hands_on(const PairUse& p) {
+  return p.sends.size() == 1 && p.receives.size() == 1 && !p.sends.contains(-1) && !p.receives.contains(-1) &&
+         p.sends.begin()->first != p.receives.begin()->first;
+}
+
+/// Ranks that send to each other, in one process group: by place in the group.
+class Neighbours {
+ public:
+  void join(int32_t a, int32_t b) { parent_[root(a)] = root(b); }
+  int32_t root(int32_t x) {
+    parent_.try_emplace(x, x);
+    while (parent_[x] != x) x = parent_[x] = parent_[parent_[x]];
+    return x;
+  }
+  /// Each set of joined ranks, ascending.
+  std::map<int32_t, std::vector<int32_t>> sets() {
+    std::map<int32_t, std::vector<int32_t>> out;
+    for (const auto& [x, unused] : std::map(parent_)) out[root(x)].push_back(x);
+    return out;
+  }
+
+ private:
+  std::map<int32_t, int32_t> parent_;
+};
+
+struct Place {
+  uint32_t rank;       // place in the list of ranks
+  int32_t in_group;
+};
+
+/// Place of a rank in a group; -1: unknown.
+int32_t place_in(const RankDigest& rank, const GroupUse& group, const std::vector<int>& members) {
+  const auto it = std::find(members.begin(), members.end(), rank.rank);
+  if (it != members.end()) return static_cast<int32_t>(it - members.begin());
+  const bool everybody = members.empty() && (group.size == 0 || rank.world_size == group.size);
+  return everybody ? rank.rank : -1;
+}
+
+std::vector<Place> places_of(std::span<const RankDigest> ranks, const PairUses& pairs, uint32_t g,
+                             const GroupUse& group) {
+  std::vector<Place> places;
+  const std::vector<int> members = member_ranks(group.members);
+  for (uint32_t r = 0; r < ranks.size(); ++r) {
+    if (!pairs[r].contains(g)) continue;
+    if (const int32_t place = place_in(ranks[r], group, members); place >= 0) places.push_back({r, place});
+  }
+  return places;
+}
+
+/// Stages of one group's pipelines: by rank's place; and how many there are.
+struct Staged {
+  std::map<uint32_t, int64_t> stage_of;
+  int64_t stages = 0;
+};
+
+// Ranks of a pipeline have ascending numbers, whichever way the framework lays out its mesh.
+std::optional<Staged> staged(std::span<const RankDigest> ranks, const PairUses& pairs, uint32_t g,
+                             const GroupUse& group, bool one_pipeline) {
+  const std::vector<Place> places = places_of(ranks, pairs, g, group);
+  Staged out;
+  if (one_pipeline && group.size > 0 && !places.empty()) {
+    for (const Place& p : places) out.stage_of[p.rank] = p.in_group;
+    out.stages = group.size;
+    return out;
+  }
+  Neighbours joined;
+  for (const Place& p : places) {
+    const PairUse& use = pairs[p.rank].at(g);
+    for (const auto* peers : {&use.sends, &use.receives})
+      for (const auto& [peer, calls] : *peers)
+        if (peer >= 0) joined.join(p.in_group, peer);
+  }
+  std::map<int32_t, std::pair<int64_t, int64_t>> found;   // place in the group: stage, stages
+  for (const auto& [root, members] : joined.sets())
+    for (size_t i = 0; i < members.size(); ++i)
+      found[members[i]] = {static_cast<int64_t>(i), static_cast<int64_t>(members.size())};
+  for (const Place& p : places) {
+    const auto it = found.find(p.in_group);
+    if (it == found.end()) continue;
+    out.stage_of[p.rank] = it->second.first;
+    out.stages = std::max(out.stages, it->second.second);
+  }
+  // Without all the ranks of the group, neighbours of neighbours may be missing.
+  const bool all = group.size > 0 && (out.stages == group.size || static_cast<int64_t>(places.size()) == group.size);
+  if (out.stage_of.empty() || !all) return std::nullopt;
+  return out;
+}
+
+std::optional<double> micro_batches(std::span<const RankDigest> ranks, const PairUses& pairs,
+                                    const std::map<uint32_t, bool>& groups) {
+  std::vector<int64_t> thousandths;
+  for (size_t r = 0; r < ranks.size(); ++r)
+    for (const auto& [g, use] : pairs[r]) {
+      if (!groups.contains(g) || use.sends.empty() || use.sends.contains(-1)) continue;
+      int64_t most = 0;
+      for (const auto& [peer, calls] : use.sends) most = std::max(most, calls);
+      thousandths.push_back(1000 * most / std::max<int64_t>(ranks[r].measured_steps(), 1));
+    }
+  const auto median = percentile(std::move(thousandths), 50);
+  return median ? std::optional(*median / 1000) : std::nullopt;
+}
+
+}  // namespace
+
+PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses) {
+  PairUses out(ranks.size());
+  std::map<uint32_t, std::vector<int>> members;
+  for (size_t r = 0; r < ranks.size(); ++r)
+    for (size_t i = 0; i < ranks[r].calls.calls.size(); ++i) {
+      const CollectiveCall& call = ranks[r].calls.calls[i];
+      const CollectiveOp op = op_of(ranks[r], i);
+      if (!call.measured || (op != CollectiveOp::kSend && op != CollectiveOp::kRecv)) continue;
+      const uint32_t g = uses.group_of_call[r][i];
+      const GroupUse& group = uses.groups[g];
+      const auto [at, fresh] = members.try_emplace(g);
+      if (fresh) at->second = member_ranks(group.members);
+      int32_t peer = call.peer;
+      if (peer < 0 && group.size == 2)   // there is only one other
+        if (const int32_t own = place_in(ranks[r], group, at->second); own >= 0) peer = 1 - std::min(own, 1);
+      PairUse& use = out[r][g];
+      const auto part = static_cast<size_t>(step_part(ranks[r], i));
+      if (op == CollectiveOp::kSend) ++use.sends[peer], ++use.sent[part];
+      else ++use.receives[peer], ++use.received[part];
+    }
+  return out;
+}
+
+std::set<uint32_t> rings(const GroupUses& uses, const PairUses& pairs) {
+  std::map<uint32_t, int64_t> ranks;
+  std::set<uint32_t> broken;
+  for (const auto& rank : pairs)
+    for (const auto& [g, use] : rank) {
+      ++ranks[g];
+      if (uses.groups[g].size == 2 ? !both_ways(use) : !hands_on(use)) broken.insert(g);
+    }
+  std::set<uint32_t> out;
+  for (const auto& [g, in_hand] : ranks) {
+    // The middle of a pipeline that only serves looks alike; its ends do not.
+    const bool sure = uses.trains || in_hand == uses.groups[g].size;
+    if (sure && !broken.contains(g)) out.insert(g);
+  }
+  return out;
+}
+
+Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, const PairUses& pairs,
+                     const std::map<uint32_t, bool>& groups, const std::map<uint32_t, int64_t>& alone_ns) {
+  Pipeline out;
+  const auto pct = [&](uint32_t r) {
+    const int64_t step = ranks[r].mean_step_ns();
+    return step > 0 ? 100.0 * static_cast<double>(alone_ns.at(r)) / static_cast<double>(step) : 0.0;
+  };
+  for (const auto& [r, ns] : alone_ns) out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
+  std::map<int64_t, Stage> stages;
+  for (const auto& [g, one_pipeline] : groups) {
+    const auto found = staged(ranks, pairs, g, uses.groups[g], one_pipeline);
+    if (!found) continue;
+    out.stages = std::max(out.stages.value_or(0), found->stages);
+    for (const auto& [r, stage] : found->stage_of) {
+      if (!alone_ns.contains(r)) continue;
+      Stage& s = stages[stage];
+      s.stage = stage;
+      s.ranks.push_back(ranks[r].rank);
+      s.bubble_ns_per_step += alone_ns.at(r);
+      s.bubble_pct += pct(r);
+      const auto peak = ranks[r].memory.peak_allocated_bytes;
+      if (peak) s.peak_allocated_bytes = std::max(s.peak_allocated_bytes.value_or(0), *peak);
+    }
+  }
+  for (auto& [stage, s] : stages) {
+    const auto n = static_cast<int64_t>(s.ranks.size());
+    s.bubble_ns_per_step /= n;
+    s.bubble_pct /= static_cast<double>(n);
+    std::sort(s.ranks.begin(), s.ranks.end());
+    out.by_stage.push_back(std::move(s));
+  }
+  out.micro_batches = micro_batches(ranks, pairs, groups);
+  if (out.stages && out.micro_batches && *out.micro_batches > 0) {
+    const auto others = static_cast<double>(*out.stages - 1);
+    out.ideal_bubble_pct = 100 * others / (*out.micro_batches + others);
+  }
+  return out;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,24 @@
+// What clocks the ranks' devices ran at while their steps ran, from samples of the devices.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "job/rank_digest.h"
+#include "trace/sample.h"
+
+namespace profgpu {
+
+struct SampledClock {
+  double sm_clock_mhz = 0;          ///< mean over the measured steps; idle times left out where the device says so
+  std::optional<double> held_pct;   ///< of the same time: clocks held back by power, temperature or a brake
+  std::string held_by;              ///< in words, the most frequent; empty: nothing
+};
+
+/// One a rank, in their order. A log does not say of which host it is: with ranks of several hosts, or where two ranks
+/// give their device the same number, nothing is known.
+std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples);
+
+}  // namespace profgpu

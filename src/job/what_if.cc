@@ -1,0 +1,340 @@
+#include "job/what_if.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/saturated.h"
+
+namespace profgpu {
+namespace {
+
+using What = LanePoint::What;
+using Kinds = std::array<int64_t, kLaneTimes>;
+constexpr uint32_t kNone = JobLanes::kNone;
+constexpr auto kLoading = static_cast<size_t>(lane_time(IdleCause::kDataLoading));
+constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound));
+
+int64_t median(std::vector<int64_t>& values) {
+  const auto middle = values.begin() + static_cast<int64_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// A step's own time on one rank, from one collective that it arrives at to the next, by kind.
+std::vector<Kinds> stretches(std::span<const RankDigest> ranks, const JobLanes& lanes, JobStep::Part part) {
+  const uint32_t first = lanes.ranks[part.rank].first_point;
+  const JobLanes::Step& step = lanes.steps[lanes.ranks[part.rank].first_step + part.place];
+  std::vector<Kinds> own(1);
+  if (step.begin_point == kNone || step.end_point == kNone) return own;
+  for (uint32_t i = step.begin_point + 1; i <= step.end_point; ++i) {
+    for (const LanePart& p : parts_before(ranks, lanes, part.rank, i)) {
+      int64_t& sum = own.back()[static_cast<size_t>(p.kind)];
+      sum = saturated_add(sum, p.ns);
+    }
+    if (ranks[part.rank].lane.points[i - first].what == What::kArrive) own.emplace_back();
+  }
+  return own;
+}
+
+/// What a step of one rank is to be instead.
+struct Target {
+  std::vector<Kinds> own, instead;   // by stretch; one for all where no other rank has as many
+  int64_t host_ns = 0;
+};
+
+/// What ranks that are to be like the others would do instead.
+class Targets {
+ public:
+  Targets(std::span<const RankDigest> ranks, const JobLanes& lanes, const std::vector<uint32_t>& changed)
+      : ranks_(ranks), lanes_(lanes), changed_(ranks.size()) {
+    for (const uint32_t r : changed) changed_[r] = true;
+    if (changed.empty()) return;
+    for (const JobStep& step : lanes.job_steps) add(step);
+  }
+
+  [[nodiscard]] bool changes(uint32_t rank) const { return changed_[rank]; }
+  /// Of a step of a rank that changes; null: it stays as it is.
+  [[nodiscard]] const Target* find(uint32_t step) const {
+    const auto known = of_step_.find(step);
+    return known != of_step_.end() ? &known->second : nullptr;
+  }
+
+ private:
+  void add(const JobStep& step) {
+    std::vector<std::vector<Kinds>> others;
+    std::vector<int64_t> host;
+    for (const JobStep::Part& p : step.parts) {
+      if (changed_[p.rank]) continue;
+      others.push_back(stretches(ranks_, lanes_, p));
+      host.push_back(host_ns(p));
+    }
+    if (others.empty()) return;
+    for (const JobStep::Part& p : step.parts) {
+      if (!changed_[p.rank]) continue;
+      Target& target = of_step_[lanes_.ranks[p.rank].first_step + p.place];
+      target.own = stretches(ranks_, lanes_, p);
+      target.host_ns = std::min(host_ns(p), median(host));
+      set(target, others);
+    }
+  }
+
+  [[nodiscard]] int64_t host_ns(JobStep::Part p) const {
+    const std::vector<LaneStep>& steps = ranks_[p.rank].lane.steps;
+    return p.place < steps.size() ? steps[p.place].host_ns : 0;
+  }
+
+  // The median of ranks with as many collectives in the step, for stages of a pipeline do different work.
+  static void set(Target& target, const std::vector<std::vector<Kinds>>& others) {
+    std::vector<const std::vector<Kinds>*> alike;
+    for (const std::vector<Kinds>& o : others)
+      if (o.size() == target.own.size()) alike.push_back(&o);
+    if (alike.empty()) {
+      std::vector<std::vector<Kinds>> whole;
+      for (const std::vector<Kinds>& o : others) whole.push_back({total(o)});
+      target.own = {total(target.own)};
+      return set(target, whole);
+    }
+    target.instead = target.own;
+    std::vector<int64_t> values(alike.size());
+    for (size_t s = 0; s < target.own.size(); ++s) {
+      for (size_t kind = 0; kind < kLaneTimes; ++kind) {
+        for (size_t i = 0; i < alike.size(); ++i) values[i] = (*alike[i])[s][kind];
+        target.instead[s][kind] = median(values);
+      }
+    }
+  }
+
+  static Kinds total(const std::vector<Kinds>& stretches) {
+    Kinds sum{};
+    for (const Kinds& s : stretches)
+      for (size_t kind = 0; kind < sum.size(); ++kind) sum[kind] = saturated_add(sum[kind], s[kind]);
+    return sum;
+  }
+
+  std::span<const RankDigest> ranks_;
+  const JobLanes& lanes_;
+  std::vector<bool> changed_;
+  std::unordered_map<uint32_t, Target> of_step_;
+};
+
+// part * instead / whole, where part is of whole.
+int64_t scaled(int64_t part, int64_t instead, int64_t whole) {
+  const __int128 product = static_cast<__int128>(part) * instead / whole;
+  return product > INT64_MAX ? INT64_MAX : static_cast<int64_t>(product);
+}
+
+class Player {
+ public:
+  Player(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change)
+      : ranks_(ranks), lanes_(lanes), change_(change), targets_(ranks, lanes, change.like_others), now_(ranks.size()),
+        target_(ranks.size()), stretch_(ranks.size()) {
+    for (const bool gone : change.gone) some_gone_ |= gone;
+    for (const JobLanes::Call& c : lanes.calls) {
+      ready_ns_.push_back(c.point != kNone ? lanes.points[c.point].time_ns : c.start_ns);
+      end_ns_.push_back(c.end_ns);
+    }
+    for (const JobLanes::Step& s : lanes.steps) bounds_.push_back({s.begin_ns, s.end_ns});
+  }
+
+  std::vector<Interval> play() {
+    for (const JobLanes::Event& e : lanes_.order) {
+      if (e.rank == kNone) end_group(lanes_.groups[e.at]);
+      else pass(e.rank, e.at);
+    }
+    return std::move(bounds_);
+  }
+
+ private:
+  void end_group(const JobLanes::Group& group) {
+    const bool free = change_.free_transfers && group.whole;
+    starts_.clear();
+    int64_t last = INT64_MIN;
+    for (uint32_t m = group.first; m < group.end; ++m) {
+      const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
+      int64_t from = ready_ns_[lanes_.members[m]];
+      if (c.before != kNone) from = std::max(from, end_ns_[c.before]);
+      starts_.push_back(saturated_add(from, c.delay_ns));
+      last = std::max(last, starts_.back());
+    }
+    for (uint32_t m = group.first; m < group.end; ++m) {
+      const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
+      int64_t after = saturated_sub(c.end_ns, c.together ? group.last_ns : c.start_ns);
+      if (free) after = std::min<int64_t>(after, 0);
+      end_ns_[lanes_.members[m]] = saturated_add(c.together ? last : starts_[m - group.first], after);
+    }
+  }
+
+  void pass(uint32_t rank, uint32_t at) {
+    const JobLanes::Point& p = lanes_.points[at];
+    int64_t& now = now_[rank];
+    if (p.what == What::kRestart || at == lanes_.ranks[rank].first_point) {
+      now = p.time_ns;
+      return;
+    }
+    // What clocks differ since the point before is nobody's time.
+    const int64_t between = p.what == What::kWait ? p.own_ns : saturated_sub(p.time_ns, lanes_.points[at - 1].time_ns);
+    now = saturated_add(now, saturated_add(saturated_sub(between, p.own_ns), own_ns(rank, at)));
+    switch (p.what) {
+      case What::kArrive:
+        ready_ns_[p.of] = now;
+        ++stretch_[rank];
+        break;
+      case What::kWait: now = std::max(now, end_ns_[p.of]); break;
+      case What::kStepBegin:
+        bounds_[p.of].start = saturated_add(now, p.delay_ns);
+        target_[rank] = targets_.changes(rank) ? targets_.find(p.of) : nullptr;
+        stretch_[rank] = 0;
+        break;
+      case What::kStepEnd: end_step(rank, p); break;
+      default: break;
+    }
+  }
+
+  void end_step(uint32_t rank, const JobLanes::Point& p) {
+    const int64_t end = saturated_add(now_[rank], p.delay_ns);
+    bounds_[p.of].end = std::max(end, saturated_add(bounds_[p.of].start, host_ns(rank, p.of)));
+    now_[rank] = saturated_add(now_[rank], saturated_sub(bounds_[p.of].end, end));
+    target_[rank] = nullptr;
+  }
+
+  // The host's part of a step.
+  [[nodiscard]] int64_t host_ns(uint32_t rank, uint32_t step) const {
+    const uint32_t place = step - lanes_.ranks[rank].first_step;
+    if (change_.gone[kHostBound] || place >= ranks_[rank].lane.steps.size()) return 0;
+    const LaneStep& host = ranks_[rank].lane.steps[place];
+    int64_t ns = target_[rank] != nullptr ? target_[rank]->host_ns : host.host_ns;
+    if (change_.gone[kLoading]) ns -= host.loading_ns;
+    const JobLanes::Step& recorded = lanes_.steps[step];
+    return std::clamp<int64_t>(ns, 0, std::max<int64_t>(saturated_sub(recorded.end_ns, recorded.begin_ns), 0));
+  }
+
+  // The rank's own time since the point before, as it would have been.
+  [[nodiscard]] int64_t own_ns(uint32_t rank, uint32_t at) const {
+    const Target* target = target_[rank];
+    if (target == nullptr && !some_gone_) return lanes_.points[at].own_ns;
+    const bool whole = target != nullptr && target->own.size() == 1;
+    const size_t stretch = target == nullptr ? 0 : std::min(stretch_[rank], target->own.size() - 1);
+    const What what = lanes_.points[at].what;
+    int64_t sum = 0;
+    for (const LanePart& part : parts_before(ranks_, lanes_, rank, at)) {
+      const auto kind = static_cast<size_t>(part.kind);
+      if (change_.gone[kind]) continue;
+      int64_t ns = part.ns;
+      if (target != nullptr && target->own[stretch][kind] > 0)
+        ns = scaled(ns, target->instead[stretch][kind], target->own[stretch][kind]);
+      sum = saturated_add(sum, ns);
+    }
+    // What the others do there and it does not.
+    if (target != nullptr && (what == What::kStepEnd || (!whole && what == What::kArrive)))
+      for (size_t kind = 0; kind < kLaneTimes; ++kind)
+        if (target->own[stretch][kind] == 0 && !change_.gone[kind])
+          sum = saturated_add(sum, target->instead[stretch][kind]);
+    return sum;
+  }
+
+  std::span<const RankDigest> ranks_;
+  const JobLanes& lanes_;
+  const JobChange& change_;
+  Targets targets_;
+  bool some_gone_ = false;
+  std::vector<int64_t> now_;       // by rank: its lane
+  std::vector<const Target*> target_;   // by rank: of the step that it is in
+  std::vector<size_t> stretch_;         // by rank: collectives that it arrived at in the step
+  std::vector<int64_t> ready_ns_, end_ns_;   // by call
+  std::vector<Interval> bounds_;   // by step of all ranks
+  std::vector<int64_t> starts_;
+};
+
+// Of the job's steps, each from when the last rank begins it to when the last rank ends it.
+int64_t total_ns(const JobLanes& lanes, const std::vector<Interval>& bounds) {
+  int64_t sum = 0;
+  for (const JobStep& step : lanes.job_steps) {
+    Interval time{INT64_MIN, INT64_MIN};
+    for (const JobStep::Part& p : step.parts) {
+      const Interval& part = bounds[lanes.ranks[p.rank].first_step + p.place];
+      time = {std::max(time.start, part.start), std::max(time.end, part.end)};
+    }
+    sum = saturated_add(sum, saturated_sub(time.end, time.start));
+  }
+  return sum;
+}
+
+class Asker {
+ public:
+  Asker(std::span<const RankDigest> ranks, const JobLanes& lanes) : ranks_(ranks), lanes_(lanes) {
+    for (const JobStep& s : lanes.job_steps) recorded_ns_ = saturated_add(recorded_ns_, s.time.length());
+    for (const JobLanes::Group& g : lanes.groups) parts_missing_ |= !g.whole;
+  }
+
+  void ask(const char* change_name, const JobChange& change) {
+    const auto steps = static_cast<int64_t>(lanes_.job_steps.size());
+    WhatIf w;
+    w.change = change_name;
+    for (const uint32_t r : change.like_others) w.ranks.push_back(ranks_[r].rank);
+    const int64_t otherwise = total_ns(lanes_, replayed(ranks_, lanes_, change));
+    const int64_t saved = std::max<int64_t>(0, saturated_sub(recorded_ns_, otherwise));
+    w.saved_ns_per_step = saved / steps;
+    w.step_ns = recorded_ns_ / steps - w.saved_ns_per_step;
+    w.saved_pct = 100.0 * static_cast<double>(saved) / static_cast<double>(recorded_ns_);
+    w.lower_bound = change.free_transfers && parts_missing_;
+    answers.push_back(std::move(w));
+  }
+  std::vector<WhatIf> answers;
+
+ private:
+  std::span<const RankDigest> ranks_;
+  const JobLanes& lanes_;
+  int64_t recorded_ns_ = 0;
+  bool parts_missing_ = false;
+};
+
+}  // namespace
+
+std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change) {
+  return Player(ranks, lanes, change).play();
+}
+
+std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, std::span<const int> stragglers) {
+  if (lanes.job_steps.empty()) return {};
+  Asker asker(ranks, lanes);
+  JobChange communication, input, host;
+  communication.free_transfers = true;
+  input.gone[kLoading] = true;
+  host.gone[kHostBound] = true;
+  asker.ask("communication_free", communication);
+  asker.ask("input_free", input);
+  asker.ask("host_bound_free", host);
+  JobChange all;
+  for (const int rank : stragglers)
+    for (uint32_t r = 0; r < ranks.size(); ++r)
+      if (ranks[r].rank == rank && lanes.ranks[r].joined) all.like_others.push_back(r);
+  if (all.like_others.size() > 1) asker.ask("straggler_median", all);
+  for (size_t i = 0; i < std::min(all.like_others.size(), kMostApart); ++i) {
+    JobChange one;
+    one.like_others = {all.like_others[i]};
+    asker.ask("straggler_median", one);
+  }
+  return std::move(asker.answers);
+}
+
+const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank) {
+  for (const WhatIf& w : all) {
+    const bool of_all = rank < 0 && w.ranks.empty();
+    const bool of_rank = rank >= 0 && w.ranks.size() == 1 && w.ranks.front() == rank;
+    if (w.change == change && (of_all || of_rank)) return &w;
+  }
+  return nullptr;
+}
+
+Table what_if_table(std::span<const WhatIf> all) {
+  Table table;
+  table.columns = {"change", "ranks", "step_ns", "saved_ns_per_step", "saved_pct", "lower_bound"};
+  for (const WhatIf& w : all) {
+    List ranks;
+    for (const int r : w.ranks) ranks.push_back(r);
+    table.rows.push_back({w.change, ranks, w.step_ns, w.saved_ns_per_step, w.saved_pct, w.lower_bound});
+  }
+  return table;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,50 @@
+// What the job's steps would have taken had something been otherwise: the lanes of all ranks replayed with the change.
+//
+// With nothing changed the replay is the recording, to the nanosecond. A step never takes less than its host has to do
+// on any rank. A collective of which not all ranks are in hand takes what it took, whatever the change: who is not in
+// hand may have been the last, so that free communication saves at least what is said.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "job/job_lanes.h"
+#include "report/report.h"
+
+namespace profgpu {
+
+/// What is otherwise.
+struct JobChange {
+  bool free_transfers = false;           ///< collectives end when the last rank has come
+  std::array<bool, kLaneTimes> gone{};   ///< own time of these kinds is not spent
+  /// Ranks' places: from collective to collective their own time, kind by kind, is the others' median.
+  std::vector<uint32_t> like_others;
+};
+
+/// JobLanes::steps, as they would have been. O(points and calls).
+std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change);
+
+struct WhatIf {
+  std::string change;               ///< communication_free, input_free, host_bound_free, straggler_median
+  std::vector<int> ranks;           ///< whom it changes; empty: all
+  int64_t step_ns = 0;              ///< mean over the job's measured steps
+  int64_t saved_ns_per_step = 0;    ///< against the mean of the recorded ones
+  double saved_pct = 0;             ///< of that
+  bool lower_bound = false;         ///< not all ranks of all collectives are in hand
+};
+
+/// Free communication, free input, launches in time, then `stragglers` (ranks) like the others: all together where
+/// there are several, then each apart, at most kMostApart of them. None without measured steps.
+std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, std::span<const int> stragglers);
+constexpr size_t kMostApart = 8;
+
+/// The row of a change of all ranks, or of just `rank`; null: there is none.
+const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank = -1);
+
+Table what_if_table(std::span<const WhatIf> all);
+
+}  // namespace profgpu

@@ -1,0 +1,53 @@
+#include "component.h"
+
+#include <mpi.h>
+
+/* Counts are int in MPI before 4.0: larger messages go in pieces. */
+static const uint64_t kPiece = UINT64_C(1) << 30;
+
+static struct profgpu_mpi here;
+static int ours; /* this component started MPI */
+
+static int size_of_piece(uint64_t left) { return (int)(left < kPiece ? left : kPiece); }
+
+int profgpu_mpi_begin(struct profgpu_mpi* mpi) {
+  int started = 0;
+  MPI_Initialized(&started);
+  if (!started) {
+    /* Threads read; only the one that began talks to MPI. */
+    int provided = MPI_THREAD_SINGLE;
+    const int status = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (status != MPI_SUCCESS) return status;
+    ours = 1;
+  }
+  MPI_Comm host;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  here.version = PROFGPU_MPI_VERSION;
+  MPI_Comm_rank(MPI_COMM_WORLD, &here.place);
+  MPI_Comm_size(MPI_COMM_WORLD, &here.count);
+  MPI_Comm_size(host, &here.on_host);
+  MPI_Comm_free(&host);
+  *mpi = here;
+  return 0;
+}
+
+void profgpu_mpi_sizes(uint64_t mine, uint64_t* sizes) {
+  MPI_Allgather(&mine, 1, MPI_UINT64_T, sizes, 1, MPI_UINT64_T, MPI_COMM_WORLD);
+}
+
+void profgpu_mpi_gather(const char* mine, char* const* theirs, const uint64_t* sizes) {
+  if (here.place != 0) {
+    for (uint64_t at = 0; at < sizes[here.place]; at += kPiece)
+      MPI_Send(mine + at, size_of_piece(sizes[here.place] - at), MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+    return;
+  }
+  for (int from = 1; from < here.count; ++from)
+    for (uint64_t at = 0; at < sizes[from]; at += kPiece)
+      MPI_Recv(theirs[from] + at, size_of_piece(sizes[from] - at), MPI_BYTE, from, 0, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+}
+
+void profgpu_mpi_end(void) {
+  if (ours) MPI_Finalize();
+  ours = 0;
+}

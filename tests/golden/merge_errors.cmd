@@ -1,0 +1,1 @@
+"$PROFGPU" merge examples/resnet-demo.json.gz -o out.svg; "$PROFGPU" merge examples/resnet-demo.json.gz --ranks 0,x -o out.pftrace; "$PROFGPU" merge examples/resnet-demo.json.gz --ranks 7 -o out.pftrace; "$PROFGPU" merge examples/resnet-demo.json.gz --steps 90:99 -o out.pftrace; "$PROFGPU" merge examples/replay.jsonl -o out.json
