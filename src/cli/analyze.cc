@@ -21,7 +21,8 @@ namespace {
 constexpr int kFileWidth = 100;
 
 PresentOptions present_options(const AnalyzeOptions& options) {
-  const bool to_file = !options.output.empty();
+  // mpirun gives process 0 a terminal of its own, whatever its output goes to.
+  const bool to_file = !options.output.empty() || options.mpi;
   PresentOptions shown;
   shown.width = options.width > 0 ? options.width : to_file ? kFileWidth : output_width();
   shown.colour = to_file ? options.colour == Colour::kAlways : output_colour(options.colour);

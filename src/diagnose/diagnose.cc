@@ -42,6 +42,47 @@ void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
   }
 }
 
+/// A rule whose cause the job can be replayed without.
+struct JobCost {
+  std::string_view rule, change;
+  std::string_view straggler;   ///< of a straggler with this cause: what it costs is said there
+};
+constexpr JobCost kJobCosts[] = {{"straggler-rank", "straggler_median", ""},
+                                 {"data-loading-bound", "input_free", "slow_input"},
+                                 {"host-bound-launches", "host_bound_free", "slow_host"},
+                                 {"exposed-communication", "communication_free", ""}};
+
+// All stragglers together, or the only one.
+const WhatIf* without_stragglers(const Job& job) {
+  const WhatIf* found = nullptr;
+  for (const WhatIf& w : job.what_if)
+    if (w.change == "straggler_median" && (found == nullptr || w.ranks.size() > found->ranks.size())) found = &w;
+  return found;
+}
+
+// What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
+// steps would take less.
+void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
+  if (evidence.job == nullptr) return;
+  const Job& job = *evidence.job;
+  const WhatIf* late = without_stragglers(job);
+  for (const JobCost& known : kJobCosts) {
+    const auto f = std::find_if(findings.begin(), findings.end(), [&](const Finding& x) { return x.rule == known.rule; });
+    const WhatIf* other = known.rule == "straggler-rank" ? late : find_what_if(job.what_if, known.change);
+    const RankMeasure* m = f == findings.end() || f->ranks.empty() ? nullptr : evidence.measure(f->ranks.front());
+    // With part of a group in hand the rank's own replay knows as much.
+    if (other == nullptr || m == nullptr || other->lower_bound) continue;
+    int64_t saved = other->saved_ns_per_step;
+    const bool twice = late != nullptr && !known.straggler.empty() &&
+                       std::any_of(job.stragglers.begin(), job.stragglers.end(), [&](const Straggler& s) { return s.kind == known.straggler; });
+    if (twice) saved = std::max<int64_t>(0, saved - late->saved_ns_per_step);
+    f->cost_ns = saved * m->steps;
+    f->cost_pct = other->step_ns + other->saved_ns_per_step > 0
+                      ? 100.0 * static_cast<double>(saved) / static_cast<double>(other->step_ns + other->saved_ns_per_step)
+                      : 0;
+  }
+}
+
 // The symptom names its cause: a finding with a cost, else the largest cause of idle time.
 void explain_utilization(const Evidence& evidence, std::vector<Finding>& findings) {
   const auto low = std::find_if(findings.begin(), findings.end(),
@@ -88,6 +129,7 @@ std::vector<Finding> diagnose(const Evidence& evidence) {
     if (!finding && rule->checks.whole != nullptr) finding = rule->checks.whole(*rule, evidence);
     if (finding) findings.push_back(*std::move(finding));
   }
+  cost_of_job(evidence, findings);
   std::stable_sort(findings.begin(), findings.end(), dearer);
   cap_costs(evidence, findings);
   std::stable_sort(findings.begin(), findings.end(), dearer);
