@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "diagnose/measure.h"
-#include "job/link_rates.h"
 
 namespace profgpu {
 namespace {
@@ -10,29 +9,25 @@ constexpr int64_t kLargeMessage = 16 << 20;   // output.md: from 16 MiB on laten
 
 std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
-  const RankMeasure& first = evidence.ranks.front().measure;
-  const std::optional<double> link = link_rate_gbps(first.device_name);
-  if (!link) return std::nullopt;
   const double threshold = evidence.thresholds.of(rule);
-  const Transfer* worst = nullptr;
-  for (const Transfer& t : evidence.job->transfers) {
-    // Beyond one node the network sets the rate, which the table does not know.
-    if (t.message_bytes < kLargeMessage || t.group_size > kDevicesOfOneNode || t.busbw_gbps <= 0) continue;
-    if (worst == nullptr || t.busbw_gbps < worst->busbw_gbps) worst = &t;
+  const Traffic* worst = nullptr;
+  for (const Traffic& t : evidence.job->traffic) {
+    // Of groups beyond one node link_pct() says nothing: the network sets the rate, which the table does not know.
+    if (t.message_bytes.value_or(0) < kLargeMessage || !t.link_pct()) continue;
+    if (worst == nullptr || *t.link_pct() < *worst->link_pct()) worst = &t;
   }
-  if (worst == nullptr) return std::nullopt;
-  const double value = 100.0 * worst->busbw_gbps / *link;
-  if (value >= threshold) return std::nullopt;
+  if (worst == nullptr || *worst->link_pct() >= threshold) return std::nullopt;
+  const double value = *worst->link_pct();
   Finding f = finding_of(rule, value, threshold, {});
   f.ranks = evidence.job->ranks;
-  f.what = fmt::format("{} moves {:.0f} GB/s of the link's {:.0f}", worst->name, worst->busbw_gbps, *link);
+  f.what = fmt::format("{} moves {:.0f} GB/s of the link's {:.0f}", worst->name, *worst->busbw_gbps, *worst->link_gbps);
   f.why = fmt::format("Bus bandwidth of large {} calls is {} of what {} can do.", worst->name, percent_text(value),
-                      first.device_name);
+                      evidence.ranks.front().measure.device_name);
   f.fix = {"nvidia-smi topo -m: are all GPUs joined by NVLink, and does NCCL use it (NCCL_DEBUG=INFO)?",
            "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_ALGO, NCCL_PROTO; check NCCL_P2P_LEVEL",
            "nvidia-smi nvlink -s: links that are down; container needs --ipc=host or a larger /dev/shm"};
-  f.evidence = {fmt::format("{} calls of {:.1f} MiB in a group of {}", worst->calls,
-                            static_cast<double>(worst->message_bytes) / 1048576, worst->group_size)};
+  f.evidence = {fmt::format("{} calls of {:.1f} MiB in a group of {}", worst->whole_calls,
+                            static_cast<double>(*worst->message_bytes) / 1048576, worst->group_size)};
   return f;
 }
 

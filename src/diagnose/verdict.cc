@@ -24,6 +24,17 @@ std::string_view words(Phase phase) {
   return "work outside the known phases";
 }
 
+// "Rank 3 is", "Ranks 0 and 1 are", "Ranks 4, 5, 6 and 13 more are"
+std::string late_ranks(const std::vector<int>& ranks) {
+  constexpr size_t kNamed = 4;
+  if (ranks.size() == 1) return fmt::format("Rank {} is", ranks.front());
+  const size_t named = ranks.size() <= kNamed ? ranks.size() - 1 : kNamed;
+  std::string text = "Ranks ";
+  for (size_t i = 0; i < named; ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", ranks[i]);
+  if (ranks.size() <= kNamed) return text + fmt::format(" and {} are", ranks.back());
+  return text + fmt::format(" and {} more are", ranks.size() - kNamed);
+}
+
 std::string where(const Finding& f) {
   const std::string value = f.value ? fmt::format("{:.0f} %", *f.value) : "";
   if (f.rule == "data-loading-bound") return fmt::format("The GPU waits for data: loading takes {} of each step.", value);
@@ -37,11 +48,8 @@ std::string where(const Finding& f) {
   if (f.rule == "exposed-communication")
     return fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
                        value);
-  if (f.rule == "straggler-rank") {
-    std::string who;
-    for (const int rank : f.ranks) who += (who.empty() ? "" : ", ") + std::to_string(rank);
-    return fmt::format("Rank {} is late and the others wait for it: {} of each step.", who, value);
-  }
+  if (f.rule == "straggler-rank")
+    return fmt::format("{} late and the others wait: {} of each step.", late_ranks(f.ranks), value);
   if (f.rule == "short-kernels")
     return fmt::format("Kernels are too short: {} of them take less time than their launch.", value);
   if (f.rule == "pageable-copies")
@@ -87,7 +95,21 @@ std::string telemetry_verdict(const std::vector<DeviceTelemetry>& telemetry, con
   return fmt::format("{} is busy {:.0f} % of the time. {}", who, *busy(*least), findings.front().why);
 }
 
-std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings) {
+namespace {
+
+// A job that hangs has no other trouble worth the first word.
+std::string hang(const Evidence& evidence) {
+  if (evidence.job == nullptr) return "";
+  const auto& missing = evidence.job->missing;
+  const auto never = std::find_if(missing.begin(), missing.end(), [](const MissingCalls& m) { return m.kind == "never_arrived"; });
+  if (never == missing.end()) return "";
+  const std::string step = never->step >= 0 ? fmt::format(" in step {}", never->step) : "";
+  return fmt::format("Rank {} never arrives at {}{}, in which {} to the end: the job hangs there. ",
+                     never->rank, never->name, step,
+                     never->others == 1 ? "another rank waits" : fmt::format("{} other ranks wait", never->others));
+}
+
+std::string verdict_of_steps(const Evidence& evidence, const std::vector<Finding>& findings) {
   const auto with_device = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
                                         [](const RankDiagnosis& r) { return r.measure.has_device; });
   if (with_device == evidence.ranks.end())
@@ -116,6 +138,12 @@ std::string verdict(const Evidence& evidence, const std::vector<Finding>& findin
                        busy, m.busy_wall_pct, largest_part(m), also);
   if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
   return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
+}
+
+}  // namespace
+
+std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings) {
+  return hang(evidence) + verdict_of_steps(evidence, findings);
 }
 
 }  // namespace profgpu

@@ -1,6 +1,7 @@
 #include "job/job.h"
 
 #include <algorithm>
+#include <array>
 
 #include "job/notes.h"
 #include "job/slipped_calls.h"
@@ -26,6 +27,25 @@ std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<c
   return met;
 }
 
+// Stages of a pipeline may meet in nothing but sends and receives. An end of one may be gone before the other's, as from
+// a broadcast.
+MatchedCalls with_pairs(std::span<const RankDigest> ranks, MatchedCalls met) {
+  const auto kind = static_cast<uint32_t>(met.kinds.size());
+  met.kinds.push_back({"", "", "send_recv", false});
+  for (const Message& m : messages(ranks, {})) {
+    std::array<RankCall, 2> parts{m.send, m.receive};
+    if (parts[1].rank < parts[0].rank) std::swap(parts[0], parts[1]);
+    met.add(kind, parts);
+  }
+  return met;
+}
+
+std::vector<RankClock> clocks_of(std::span<const RankDigest> ranks, const MatchedCalls& met) {
+  std::vector<RankClock> clocks = align_clocks(ranks, met);
+  if (std::all_of(clocks.begin(), clocks.end(), [](const RankClock& c) { return c.known(); })) return clocks;
+  return align_clocks(ranks, with_pairs(ranks, met));
+}
+
 }  // namespace
 
 Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
@@ -44,12 +64,11 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   MatchedCalls met = matched_calls(ranks);
   if (std::optional<MatchedCalls> again = matched_by_time(ranks, met, align_clocks(ranks, met, true)))
     met = *std::move(again);
-  job.clocks = align_clocks(ranks, met);
+  job.clocks = clocks_of(ranks, met);
   const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
   const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
   job.stragglers = stragglers(ranks, job.clocks, met, all, waits, mean_step, samples);
-  job.transfers = transfers(ranks, met, all);
   job.met_calls = met_calls(ranks, job.clocks, all);
   job.traffic = traffic(ranks, met, job.clocks, all);
   job.pairs = pairs(ranks, job.clocks);

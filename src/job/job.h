@@ -27,7 +27,6 @@ struct Job {
   std::vector<RankClock> clocks;         ///< in the order of ranks
   /// Exposed waiting for ranks that arrive later, per rank, over its measured steps.
   std::map<int, int64_t> wait_ns;
-  std::vector<Transfer> transfers;       ///< by name, type, size
   std::map<int, MetCalls> met_calls;     ///< by rank
   std::vector<Traffic> traffic;          ///< collectives by name, group size, hosts, size
   std::vector<Pair> pairs;               ///< point-to-point, by sender and receiver

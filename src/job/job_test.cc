@@ -72,11 +72,11 @@ TEST_F(JobTest, TheRankThatArrivesLastIsTheStraggler) {
   EXPECT_EQ(job.clocks[0].method, "reference");
   EXPECT_EQ(job.clocks[1].method, "collectives");
   EXPECT_EQ(job.clocks[1].offset_ns, 0);
-  ASSERT_EQ(job.transfers.size(), 1u);
-  EXPECT_EQ(job.transfers[0].message_bytes, 4000);
-  EXPECT_EQ(job.transfers[0].calls, 4);
-  EXPECT_DOUBLE_EQ(job.transfers[0].algbw_gbps, 80);   // 4000 bytes in 50 ns
-  EXPECT_DOUBLE_EQ(job.transfers[0].busbw_gbps, 80);   // 2 (n - 1) / n = 1
+  ASSERT_EQ(job.traffic.size(), 1u);
+  EXPECT_EQ(job.traffic[0].message_bytes, 4000);
+  EXPECT_EQ(job.traffic[0].whole_calls, 4);
+  EXPECT_DOUBLE_EQ(job.traffic[0].algbw_gbps.value_or(0), 80);   // 4000 bytes in 50 ns
+  EXPECT_DOUBLE_EQ(job.traffic[0].busbw_gbps.value_or(0), 80);   // 2 (n - 1) / n = 1
 }
 
 TEST_F(JobTest, CollectivesOfARankKnowWaitingAndRates) {

@@ -1,8 +1,6 @@
 #include "job/meetings.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 
 namespace profgpu {
 namespace {
@@ -56,32 +54,6 @@ std::vector<Meeting> meetings(std::span<const RankDigest> ranks, const MatchedCa
 
 std::span<const Interval> cover(const RankDigest& rank, const CollectiveCall& call) {
   return {rank.calls.cover.data() + call.cover_begin, call.cover_end - call.cover_begin};
-}
-
-std::vector<Transfer> transfers(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                                std::span<const Meeting> all) {
-  std::map<std::tuple<std::string, std::string, int64_t, int64_t>, std::vector<double>> rates;
-  for (const Meeting& m : all) {
-    if (!m.whole_group) continue;
-    const RankDigest& rank = ranks[m.calls.front().rank];
-    const CollectiveCall& call = call_of(ranks, m.calls.front());
-    if (call.message_bytes <= 0 || m.transfer_ns() <= 0) continue;
-    rates[{met.kinds[met.kind[m.collective]].name, rank.calls.rows[call.row].dtype, rank.kind(call).group_size,
-           call.message_bytes}]
-        .push_back(static_cast<double>(call.message_bytes) / static_cast<double>(m.transfer_ns()));
-  }
-  std::vector<Transfer> out;
-  for (auto& [key, gbps] : rates) {
-    const auto median = gbps.begin() + static_cast<int64_t>(gbps.size() / 2);
-    std::nth_element(gbps.begin(), median, gbps.end());
-    Transfer t;
-    std::tie(t.name, t.dtype, t.group_size, t.message_bytes) = key;
-    t.calls = static_cast<int64_t>(gbps.size());
-    t.algbw_gbps = *median;
-    t.busbw_gbps = t.algbw_gbps * bus_factor(t.name, t.group_size);
-    out.push_back(std::move(t));
-  }
-  return out;
 }
 
 }  // namespace profgpu

@@ -40,18 +40,4 @@ std::vector<Meeting> meetings(std::span<const RankDigest> ranks, const MatchedCa
 /// Compute of a rank beside one of its calls, on the call's clock.
 std::span<const Interval> cover(const RankDigest& rank, const CollectiveCall& call);
 
-/// Calls of one collective, type, group size and message size with all ranks of their group in hand.
-struct Transfer {
-  std::string name;                ///< nccl-tests' term
-  std::string dtype;
-  int64_t group_size = 0;
-  int64_t message_bytes = 0;       ///< S of one call
-  int64_t calls = 0;
-  double algbw_gbps = 0;           ///< median over calls of S over the time from the last arrival to the end
-  double busbw_gbps = 0;
-};
-
-std::vector<Transfer> transfers(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                                std::span<const Meeting> all);
-
 }  // namespace profgpu

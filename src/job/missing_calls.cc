@@ -97,15 +97,16 @@ class Search {
       const RankDigest& rank = ranks_[c.rank];
       const int64_t step = rank.mean_step_ns(), length = saturated_sub(own.end_ns, own.start_ns);
       const int64_t long_ns = step > 0 ? std::min(step, kHang_ns) : kHang_ns;
-      return length >= long_ns && own.end_ns >= saturated_sub(rank.extent.end, std::max(kTraceEnd_ns, length / 100)) &&
+      return length >= long_ns && own.end_ns >= saturated_sub(rank.extent.end, std::max(kTraceEnd_ns, length / 20)) &&
              aligned(c.rank, own).start >= group.calls.at(c.rank).back().start;
     });
   }
 
-  // Its trace goes on for at least half of the others' waiting, without a call of the group.
+  // No later call of the group, and its trace reaches the others' waiting, or nearly: what hangs is killed, and the last
+  // of its records may be lost.
   [[nodiscard]] bool never_arrives(uint32_t rank, const std::vector<Interval>& calls, Interval time) const {
-    const int64_t half = saturated_add(time.start, saturated_sub(time.end, time.start) / 2);
-    return clocks_[rank].aligned(ranks_[rank].extent.end) >= half && (calls.empty() || calls.back().end <= time.end) &&
+    const int64_t lost = std::max(ranks_[rank].mean_step_ns(), kHang_ns);
+    return clocks_[rank].aligned(ranks_[rank].extent.end) >= saturated_sub(time.start, lost) &&
            (calls.empty() || calls.back().start < time.start);
   }
 

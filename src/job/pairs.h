@@ -34,7 +34,7 @@ std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankC
 struct Message {
   RankCall send, receive;
 };
-/// Those that pairs() adds up.
+/// Those that pairs() adds up; without clocks, all by their order.
 std::vector<Message> messages(std::span<const RankDigest> ranks, std::span<const RankClock> clocks);
 
 }  // namespace profgpu

@@ -142,14 +142,14 @@ RecordingSummary summary_of_recording(const std::string& folder, const RecordedB
     process.path = folder + "/" + name;
     struct stat s {};
     if (::stat(process.path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
+    // By the file server's clock, which may be another than ours: it decides only where nothing better is known.
     const bool is_new = s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec >= by.from_unix_ns;
-    if (is_near && !is_new) continue;
     process.bytes = s.st_size;
     const int fd = ::open(process.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const bool is_readable = fd >= 0 && read_file(fd, process);
     if (fd >= 0) ::close(fd);
-    if (!is_readable && is_near) summary.unreadable.push_back(process.path);
-    const bool is_ours = process.run.empty() ? process.host == by.host : process.run == by.run;
+    if (!is_readable && is_near && is_new) summary.unreadable.push_back(process.path);
+    const bool is_ours = process.run.empty() ? process.host == by.host && is_new : process.run == by.run;
     if (is_readable && is_ours) summary.processes.push_back(std::move(process));
   }
   return summary;

@@ -45,7 +45,7 @@ Line cost_cell(const Report& report, const Finding& finding) {
 }
 
 std::string what_of(const Report& report, const Finding& finding) {
-  const std::string ranks = ranks_concerned(report, finding.ranks);
+  const std::string ranks = ranks_concerned(report, finding);
   return ranks.empty() ? finding.what : ranks + ": " + finding.what;
 }
 

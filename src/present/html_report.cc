@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "present/cluster_parts.h"
 #include "present/device_fields.h"
 #include "present/html_text.h"
-#include "present/overview.h"
+#include "present/job_overview.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"
@@ -50,6 +51,12 @@ std::string inputs(const Report& report) {
   return element("h1", names) + (issues.empty() ? "" : "<ul class=\"issues\">\n" + issues + "</ul>\n");
 }
 
+std::string list(const std::vector<std::string>& texts, const char* kind) {
+  std::string out;
+  for (const std::string& text : texts) out += lines("li", text);
+  return out.empty() ? out : fmt::format("<ul class=\"{}\">\n", kind) + out + "</ul>\n";
+}
+
 std::string ranks(const Report& report) {
   const std::vector<RankOverview> all = rank_overviews(report);
   if (all.empty()) return {};
@@ -57,11 +64,13 @@ std::string ranks(const Report& report) {
   for (const RankOverview& rank : all) {
     if (rows.size() == kMostRanks) break;   // the latest come first
     rows.push_back({std::to_string(rank.rank), html_text(rank.host, kCell), number(rank.step_ns, Unit::kNanoseconds),
-                    number(rank.busy_pct, Unit::kPercent),
-                    rank.straggler ? html_text(format_duration(rank.straggler->excess_ns)) + " a step" : ""});
+                    number(rank.busy_pct, Unit::kPercent), html_text(late_text(rank))});
   }
-  return heading(plural(static_cast<int64_t>(all.size()), "rank", "ranks")) +
-         html_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {"late by", true}}, rows);
+  const JobOverview job = job_overview(report);
+  std::string out = heading(job.title) + list(job.missing, "issues") +
+                    html_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}}, rows);
+  if (rows.size() < all.size()) out += element("p", fmt::format("… and {} more", all.size() - rows.size()));
+  return out + list(job.notes, "issues") + list(job.remarks, "evidence");
 }
 
 // A bar whose length a reader without colours sees too.
@@ -114,17 +123,14 @@ std::string telemetry(const Report& report) {
 
 std::string finding(const Report& report, const Finding& f) {
   const std::optional<double> cost = cost_of_step(report, f);
-  const std::string whose = ranks_concerned(report, f.ranks);
+  const std::string whose = ranks_concerned(report, f);
   std::string head = html_text(f.rule) + fmt::format(" <small>{}</small>", severity_name(f.severity));
   if (cost) head += " costs " + html_text(format_duration(*cost, 2)) + " a step";
   if (cost && f.cost_pct) head += " (" + html_text(format_percent(*f.cost_pct, 0)) + ")";
   std::string out = element("h3", head) + element("p", (whose.empty() ? "" : html_text(whose) + ": ") + html_text(f.what));
   if (!f.why.empty()) out += lines("p", f.why);
-  std::string fixes, evidence;
-  for (const std::string& text : f.fix) fixes += lines("li", text);
-  for (const std::string& text : f.evidence) evidence += lines("li", text);
-  if (!fixes.empty()) out += "<p>Change:</p>\n<ul class=\"fix\">\n" + fixes + "</ul>\n";
-  if (!evidence.empty()) out += "<p>Seen:</p>\n<ul class=\"evidence\">\n" + evidence + "</ul>\n";
+  if (!f.fix.empty()) out += "<p>Change:</p>\n" + list(f.fix, "fix");
+  if (!f.evidence.empty()) out += "<p>Seen:</p>\n" + list(f.evidence, "evidence");
   return fmt::format("<li class=\"{}\">\n", severity_name(f.severity)) + out + "</li>\n";
 }
 
@@ -175,6 +181,15 @@ std::string content(const Value& v, const PresentOptions& options, const Origin&
   return rows.empty() ? std::string() : html_table({{""}, {"", true}}, rows);
 }
 
+// Without the first part, which ranks() shows.
+std::string cluster(const Report& report, const PresentOptions& options) {
+  const std::vector<ClusterPart> parts = cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)));
+  std::string out;
+  for (size_t i = 1; i < parts.size(); ++i)
+    out += heading(parts[i].title) + list(parts[i].sentences, "evidence") + content(parts[i].table, options, {});
+  return out;
+}
+
 // The tables of the rank that the first screen looks into.
 std::string sections(const Report& report, const PresentOptions& options) {
   const RankReport* rank = rank_in_focus(report);
@@ -200,7 +215,7 @@ std::string html_report(const Report& report, const PresentOptions& options) {
   std::string out = "<div id=\"static\">\n" + inputs(report);
   if (!report.verdict.empty()) out += "<p class=\"verdict\">" + html_text(report.verdict) + "</p>\n";
   out += ranks(report) + times(report) + telemetry(report) + findings(report) + checklist(report);
-  return out + sections(report, options) + next(report) + "</div>\n";
+  return out + cluster(report, options) + sections(report, options) + next(report) + "</div>\n";
 }
 
 }  // namespace profgpu

@@ -1,8 +1,9 @@
 // A report for a pull request or a chat: what the first screen says, as headings, lists and tables.
+#include "present/cluster_parts.h"
 #include "present/device_fields.h"
 #include "present/first_screen.h"
+#include "present/job_overview.h"
 #include "present/markdown_text.h"
-#include "present/overview.h"
 #include "present/sections.h"
 #include "present/wording.h"
 #include "report/quantity.h"
@@ -12,10 +13,12 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kMostIssues = 10;
+constexpr size_t kMostRanks = 16;
 
 std::string heading(std::string_view text) { return "### " + markdown_text(text) + "\n\n"; }
 
-std::string quantity_cell(std::string_view column, const Value& value, const Origin& origin) {
+std::string quantity_cell(std::string_view column, const Value& value, const Origin& origin, bool prose = false) {
+  if (prose && value.text()) return markdown_text(*value.text(), 200);
   if (value.text()) return markdown_code(cell_text(column, value, origin), true);
   // Lists and records may quote the trace; numbers are ours.
   const std::string text = cell_text(column, value, origin);
@@ -37,18 +40,27 @@ std::string inputs(const Report& report) {
   return shown ? out + "\n" : out;
 }
 
+std::string bullets(const std::vector<std::string>& texts, const char* mark = "") {
+  std::string out;
+  for (const std::string& text : texts) out += "- " + (mark + markdown_text(text)) + "\n";
+  return out.empty() ? out : out + "\n";
+}
+
 std::string ranks(const Report& report) {
   const std::vector<RankOverview> all = rank_overviews(report);
   if (all.empty()) return {};
   std::vector<std::vector<std::string>> rows;
   for (const RankOverview& rank : all) {
-    const std::string late = rank.straggler ? format_duration(rank.straggler->excess_ns) + " a step" : std::string();
+    if (rows.size() == kMostRanks) break;   // the latest come first
     rows.push_back({std::to_string(rank.rank), markdown_code(rank.host, true),
-                    format_value(rank.step_ns, Unit::kNanoseconds), format_value(rank.busy_pct, Unit::kPercent), late});
-    if (rows.size() == 16) break;   // the latest come first
+                    format_value(rank.step_ns, Unit::kNanoseconds), format_value(rank.busy_pct, Unit::kPercent),
+                    late_text(rank)});
   }
-  return heading(plural(static_cast<int64_t>(all.size()), "rank", "ranks")) +
-         markdown_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {"late by", true}}, rows);
+  const JobOverview job = job_overview(report);
+  std::string out = heading(job.title) + bullets(job.missing, "**!** ") +
+                    markdown_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}}, rows);
+  if (rows.size() < all.size()) out += "… and " + std::to_string(all.size() - rows.size()) + " more\n\n";
+  return out + bullets(job.notes, "**!** ") + bullets(job.remarks);
 }
 
 std::string shares(const std::string& title, const std::vector<Share>& all) {
@@ -112,7 +124,7 @@ std::string fix(const std::string& text) {
 
 std::string finding(const Report& report, const Finding& f, size_t number) {
   const std::optional<double> cost = cost_of_step(report, f);
-  const std::string ranks = ranks_concerned(report, f.ranks);
+  const std::string ranks = ranks_concerned(report, f);
   std::string out = std::to_string(number) + ". **" + markdown_text(f.rule) + "** (";
   out.append(severity_name(f.severity)).append(")");
   if (cost) out += " costs **" + format_duration(*cost, 2) + "** a step";
@@ -140,7 +152,8 @@ std::string checklist(const Report& report) {
   return out + "\n";
 }
 
-std::string table(const Table& t, const PresentOptions& options, const Origin& origin) {
+// `prose`: its texts are words, not names.
+std::string table(const Table& t, const PresentOptions& options, const Origin& origin, bool prose = false) {
   std::vector<MarkdownColumn> columns;
   for (size_t c = 0; c < t.columns.size(); ++c)
     columns.push_back({markdown_text(column_title(t.columns[c])), is_numeric_column(t, c)});
@@ -149,7 +162,7 @@ std::string table(const Table& t, const PresentOptions& options, const Origin& o
     if (options.top > 0 && rows.size() == static_cast<size_t>(options.top)) break;
     std::vector<std::string>& cells = rows.emplace_back();
     for (size_t c = 0; c < t.columns.size(); ++c)
-      cells.push_back(quantity_cell(t.columns[c], c < row.size() ? row[c] : Value(), origin));
+      cells.push_back(quantity_cell(t.columns[c], c < row.size() ? row[c] : Value(), origin, prose));
   }
   std::string out = markdown_table(columns, rows);
   if (rows.size() < t.rows.size()) out += "… and " + std::to_string(t.rows.size() - rows.size()) + " more\n\n";
@@ -195,11 +208,20 @@ std::string next(const Report& report) {
   return out;
 }
 
+std::string cluster(const Report& report, const PresentOptions& options) {
+  std::string out;
+  for (const ClusterPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
+    out += heading(part.title) + bullets(part.sentences);
+    if (!part.table.rows.empty()) out += table(part.table, options, {}, true);
+  }
+  return out;
+}
+
 std::string one_section(const Report& report, const PresentOptions& options) {
   if (options.section == "findings") return findings(report);
   if (options.section == "checklist") return checklist(report);
   if (options.section == "inputs") return inputs(report);
-  if (options.section == "cluster") return heading("Ranks together") + value(report.cluster, options, {});
+  if (options.section == "cluster") return cluster(report, options);
   std::string out;
   for (const RankReport& rank : report.ranks) {
     const Section* section = rank.section(options.section);

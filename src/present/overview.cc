@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "present/wording.h"
 #include "report/quantity.h"
@@ -10,6 +11,7 @@ namespace profgpu {
 namespace {
 
 constexpr double kVisiblePct = 0.05;  // less would read 0.0 %
+constexpr double kAlikePct = 2;       // ranks whose steps differ by less are in no order of length
 constexpr double kNotablePct = 1;     // whether less than that hides behind compute does not matter
 
 std::optional<double> known(const Value& value) {
@@ -82,44 +84,34 @@ DeviceOverview device_overview(const RankReport& rank, const Table& devices, siz
   return out;
 }
 
-const Value& cluster_field(const Report& report, std::string_view name) {
-  static const Value kNull;
-  const Record* cluster = report.cluster.record();
-  return cluster ? cluster->at(name) : kNull;
-}
+// By rank, looked up once: a job may have thousands.
+struct Cluster {
+  std::map<std::string, double, std::less<>> step_ns;
+  std::map<int, StragglerOverview> stragglers;
 
-std::optional<double> step_of_rank(const Report& report, int rank) {
-  const Record* means = cluster_field(report, "step_mean_ns_by_rank").record();
-  return means ? known(means->at(std::to_string(rank))) : std::nullopt;
-}
+  explicit Cluster(const Report& report) {
+    if (const Record* means = cluster_field(report, "step_mean_ns_by_rank").record())
+      for (const auto& [rank, ns] : means->fields)
+        if (const std::optional<double> mean = known(ns)) step_ns.emplace(rank, *mean);
+    const Table& t = cluster_table(report, "stragglers");
+    for (size_t i = 0; i < t.rows.size(); ++i)
+      stragglers.try_emplace(static_cast<int>(t.at(i, "rank").number(-1)),
+                             StragglerOverview{t.at(i, "excess_ns_per_step").number(), t.at(i, "excess_pct").number(),
+                                               std::string(text_at(t, i, "kind"))});
+  }
+};
 
-std::optional<StragglerOverview> straggler_of(const Report& report, int rank) {
-  const Table* stragglers = cluster_field(report, "stragglers").table();
-  for (size_t i = 0; stragglers && i < stragglers->rows.size(); ++i)
-    if (stragglers->at(i, "rank").number(-1) == rank)
-      return StragglerOverview{stragglers->at(i, "excess_ns_per_step").number(),
-                               stragglers->at(i, "excess_pct").number()};
-  return std::nullopt;
-}
-
-RankOverview rank_overview(const Report& report, const RankReport& rank) {
+RankOverview rank_overview(const Cluster& cluster, const RankReport& rank) {
   RankOverview out;
   out.rank = rank.rank;
   out.host = rank.host;
-  out.step_ns = step_of_rank(report, rank.rank);
-  if (!out.step_ns) out.step_ns = mean_step(rank).ns;
+  const auto mean = cluster.step_ns.find(std::to_string(rank.rank));
+  out.step_ns = mean != cluster.step_ns.end() ? std::optional(mean->second) : mean_step(rank).ns;
   const std::vector<DeviceOverview> devices = device_overviews(rank);
   if (const int busiest = busiest_device(devices); busiest >= 0)
     out.busy_pct = devices[static_cast<size_t>(busiest)].busy_pct;
-  out.straggler = straggler_of(report, rank.rank);
+  if (const auto late = cluster.stragglers.find(rank.rank); late != cluster.stragglers.end()) out.straggler = late->second;
   return out;
-}
-
-bool comes_first(const RankOverview& a, const RankOverview& b) {
-  const double late_a = a.straggler ? a.straggler->excess_ns : 0;
-  const double late_b = b.straggler ? b.straggler->excess_ns : 0;
-  if (late_a != late_b) return late_a > late_b;
-  return a.step_ns.value_or(0) > b.step_ns.value_or(0);
 }
 
 }  // namespace
@@ -127,6 +119,23 @@ bool comes_first(const RankOverview& a, const RankOverview& b) {
 const Table* table_of(const RankReport& rank, std::string_view section) {
   const Section* s = rank.section(section);
   return s ? s->content.table() : nullptr;
+}
+
+const Value& cluster_field(const Report& report, std::string_view name) {
+  static const Value kNull;
+  const Record* cluster = report.cluster.record();
+  return cluster ? cluster->at(name) : kNull;
+}
+
+const Table& cluster_table(const Report& report, std::string_view name) {
+  static const Table kEmpty;
+  const Table* table = cluster_field(report, name).table();
+  return table ? *table : kEmpty;
+}
+
+std::string_view text_at(const Table& table, size_t row, std::string_view column) {
+  const std::string* text = table.at(row, column).text();
+  return text ? std::string_view(*text) : std::string_view();
 }
 
 const RankReport* rank_in_focus(const Report& report) {
@@ -176,8 +185,16 @@ int busiest_device(const std::vector<DeviceOverview>& devices) {
 std::vector<RankOverview> rank_overviews(const Report& report) {
   std::vector<RankOverview> out;
   if (report.ranks.size() < 2) return out;
-  for (const RankReport& rank : report.ranks) out.push_back(rank_overview(report, rank));
-  std::stable_sort(out.begin(), out.end(), comes_first);
+  const Cluster cluster(report);
+  for (const RankReport& rank : report.ranks) out.push_back(rank_overview(cluster, rank));
+  const auto by_step = [](const RankOverview& a, const RankOverview& b) { return a.step_ns < b.step_ns; };
+  const auto [least, most] = std::minmax_element(out.begin(), out.end(), by_step);
+  const double longest = most->step_ns.value_or(0);
+  const bool alike = longest - least->step_ns.value_or(0) < kAlikePct / 100 * longest;
+  std::stable_sort(out.begin(), out.end(), [&](const RankOverview& a, const RankOverview& b) {
+    const double late_a = a.straggler ? a.straggler->excess_ns : 0, late_b = b.straggler ? b.straggler->excess_ns : 0;
+    return late_a != late_b ? late_a > late_b : !alike && a.step_ns.value_or(0) > b.step_ns.value_or(0);
+  });
   return out;
 }
 
@@ -186,8 +203,10 @@ std::optional<double> cost_of_step(const Report& report, const Finding& finding)
   return static_cast<double>(*finding.cost_ns) / static_cast<double>(std::max<int64_t>(report.measured_steps, 1));
 }
 
-std::string ranks_concerned(const Report& report, const std::vector<int>& ranks) {
+std::string ranks_concerned(const Report& report, const Finding& finding) {
+  const std::vector<int>& ranks = finding.ranks;
   if (report.ranks.size() < 2 || ranks.empty() || ranks.size() >= report.ranks.size()) return {};
+  if (finding.what.starts_with("rank")) return {};
   return (ranks.size() > 1 ? "ranks " : "rank ") + number_ranges(ranks);
 }
 

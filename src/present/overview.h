@@ -35,6 +35,7 @@ struct DeviceOverview {
 struct StragglerOverview {
   double excess_ns = 0;         ///< a step
   double excess_pct = 0;
+  std::string kind;             ///< a code
 };
 
 struct RankOverview {
@@ -54,7 +55,7 @@ StepOverview step_overview(const RankReport& rank);
 std::vector<DeviceOverview> device_overviews(const RankReport& rank);
 /// Index of the busiest device, -1 if the rank has none.
 int busiest_device(const std::vector<DeviceOverview>& devices);
-/// Every rank, those that make others wait first, then by length of step; empty for one rank.
+/// Every rank, those that make others wait first, then by length of step where that differs; empty for one rank.
 std::vector<RankOverview> rank_overviews(const Report& report);
 
 /// Whether the trace marks steps; else its one step is all of it.
@@ -62,10 +63,16 @@ bool has_steps(const RankReport& rank);
 /// What a finding costs one step, or the whole trace if that is what there is.
 std::optional<double> cost_of_step(const Report& report, const Finding& finding);
 
-/// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, or there is one.
-std::string ranks_concerned(const Report& report, const std::vector<int>& ranks);
+/// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, there is one, or the finding begins with it.
+std::string ranks_concerned(const Report& report, const Finding& finding);
 
 /// The section's table, null if the rank has none.
 const Table* table_of(const RankReport& rank, std::string_view section);
+/// A field of the report's `cluster`, null if there is none.
+const Value& cluster_field(const Report& report, std::string_view name);
+/// The same where it is a table; empty where it is not.
+const Table& cluster_table(const Report& report, std::string_view name);
+/// What a cell holds, empty if it is not text.
+std::string_view text_at(const Table& table, size_t row, std::string_view column);
 
 }  // namespace profgpu

@@ -2,7 +2,7 @@
 
 #include "present/first_screen.h"
 #include "present/grid.h"
-#include "present/overview.h"
+#include "present/job_overview.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 
@@ -10,29 +10,18 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kFewRanks = 8;   // that many are shown even if --top asks for fewer rows
+constexpr size_t kFewTexts = 3;
 
 Cell duration_cell(std::optional<double> ns) {
   return {aligned_cell_text("_ns", ns ? Value(*ns) : Value(), {})};
 }
 
-std::string title_of(const Report& report, const std::vector<RankOverview>& ranks) {
-  std::string title = plural(static_cast<int64_t>(ranks.size()), "rank", "ranks");
-  std::vector<std::string_view> hosts;
-  for (const RankOverview& rank : ranks)
-    if (!rank.host.empty()) hosts.push_back(rank.host);
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
-  if (hosts.size() > 1) title += " on " + plural(static_cast<int64_t>(hosts.size()), "host", "hosts");
-  const Record* cluster = report.cluster.record();
-  const Value spread = cluster ? cluster->at("step_spread_pct") : Value();
-  if (!spread.is_null()) title += ", steps differ by " + format_value(spread, Unit::kPercent);
-  return title;
-}
-
-std::string late_text(const RankOverview& rank) {
-  if (!rank.straggler) return {};
-  return "late by " + format_duration(rank.straggler->excess_ns) + " a step (" +
-         format_percent(rank.straggler->excess_pct, 0) + ")";
+Lines marked_lines(const std::vector<std::string>& texts, Style style, const PresentOptions& options) {
+  Lines out;
+  for (size_t i = 0; i < std::min(texts.size(), kFewTexts); ++i)
+    append(out, wrapped_after(Line("  ! ", style), texts[i], options.width, style, 4));
+  if (texts.size() > kFewTexts) out.push_back(more_line(texts.size() - kFewTexts, "--section cluster"));
+  return out;
 }
 
 }  // namespace
@@ -61,10 +50,15 @@ Lines rank_lines(const Report& report, const PresentOptions& options) {
     if (late) cells.push_back({late_text(rank), Style::kWarn});
     grid.add_row(std::move(cells));
   }
-  Lines out = wrapped_after(Line(), title_of(report, ranks), options.width, Style::kStrong, 2);
+  const JobOverview job = job_overview(report);
+  Lines out = wrapped_after(Line(), job.title, options.width, Style::kStrong, 3);
+  append(out, marked_lines(job.missing, Style::kBad, options));
   append(out, grid.lines(options.width));
   if (shown < ranks.size())
     out.push_back(more_line(ranks.size() - shown, "--section cluster"));
+  append(out, marked_lines(job.notes, Style::kWarn, options));
+  for (const std::string& remark : job.remarks)
+    append(out, wrapped_after(Line().skip(2), remark, options.width, Style::kPlain, 3));
   return out;
 }
 

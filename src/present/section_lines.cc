@@ -1,9 +1,9 @@
 #include "present/section_lines.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "present/bars.h"
+#include "present/cluster_parts.h"
 #include "present/first_screen.h"
 #include "present/grid.h"
 #include "present/sections.h"
@@ -111,19 +111,8 @@ void append_record(Lines& out, const std::string& title, const Record& record, c
     if (value.table() || value.record()) append_value(out, title, name, value, view);
 }
 
-// step_mean_ns_by_rank: {"0": ns} reads as a table of ranks and their step mean.
-std::optional<Table> table_by(std::string_view name, const Record& record) {
-  const size_t by = name.rfind("_by_");
-  if (by == std::string_view::npos) return std::nullopt;
-  Table table{{std::string(name.substr(by + 4)), std::string(name.substr(0, by))}, {}};
-  for (const auto& [key, value] : record.fields) table.rows.push_back({key, value});
-  return table;
-}
-
 void append_value(Lines& out, const std::string& title, std::string_view field, const Value& value, const View& view) {
   const std::string heading = field.empty() ? title : title + ": " + column_title(field);
-  if (const Record* record = value.record())
-    if (const std::optional<Table> by = table_by(field, *record)) return append_table(out, heading, *by, view);
   if (const Table* table = value.table()) return append_table(out, heading, *table, view);
   if (const Record* record = value.record()) return append_record(out, heading, *record, view);
   append(out, {Line(), Line(heading, Style::kStrong)});
@@ -183,6 +172,18 @@ Lines check_table(const Report& report, const PresentOptions& options) {
   return out;
 }
 
+Lines cluster_lines(const Report& report, const PresentOptions& options) {
+  const View view{options, {}};
+  Lines out;
+  for (const ClusterPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
+    append(out, {Line()});
+    append(out, wrapped_after(Line(), part.title, options.width, Style::kStrong));
+    for (const std::string& text : part.sentences) append(out, wrapped_after(Line("- "), text, options.width));
+    if (!part.table.rows.empty()) append(out, table_lines(part.table, view));
+  }
+  return out;
+}
+
 Lines unknown_section(const Report& report, const PresentOptions& options) {
   std::string names;
   for (const std::string& name : section_names(report)) names += (names.empty() ? "" : ", ") + name;
@@ -196,10 +197,7 @@ Lines section_lines(const Report& report, const PresentOptions& options) {
   if (options.section == "checklist") return check_table(report, options);
   if (options.section == "inputs") return input_table(report, options);
   if (!has_section(report, options.section)) return unknown_section(report, options);
-  if (options.section != "cluster") return rank_sections(report, options);
-  Lines out;
-  append_value(out, "Ranks together", "", report.cluster, {options, {}});
-  return out;
+  return options.section == "cluster" ? cluster_lines(report, options) : rank_sections(report, options);
 }
 
 }  // namespace profgpu

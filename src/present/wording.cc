@@ -18,6 +18,7 @@ constexpr std::array kTitles = {
     Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
     Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
     Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
+    Title{"sm_clock_mhz", "SM clock, MHz"},
 };
 
 // Columns that hold our own codes; in any other, underscores are part of somebody's name.

@@ -10,11 +10,13 @@
 #include <csignal>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cuda_sim_options.h"
+#include "meeting.h"
 #include "sim.h"
 
 using namespace cuda_sim;
@@ -110,6 +112,7 @@ class Program {
       snprintf(name, sizeof name, "_Z%dsim_kernel_%03dPfi", 14, static_cast<int>(i));
       names_.emplace_back(name);
     }
+    if (!options.meet.empty()) meeting_.emplace(options);
   }
 
   void run() {
@@ -238,12 +241,22 @@ class Program {
     phase("forward", options_.step_kernels / 4);
     phase("backward", options_.step_kernels / 2);
     phase("optimizer", options_.step_kernels - options_.step_kernels / 4 - options_.step_kernels / 2);
+    if (meeting_) all_reduce();
     driver_.sync(4, 0, 0);
     ++done_.syncs;
+    if (meeting_) meeting_->ended();
     if (options_.step_us > 0) usleep(static_cast<useconds_t>(options_.step_us));
     ++done_.steps;
     if (marks_.step != nullptr) marks_.step(static_cast<long>(number));
     after_step(number);
+  }
+  void all_reduce() {
+    meeting_->enqueue();
+    const Launch l = meeting_->kernel();
+    driver_.launch(&l);
+    meeting_->enqueued();
+    ++done_.kernels;
+    ++done_.runtime_launches;
   }
   void before_step(int64_t number) {
     if (number == options_.window_first) {
@@ -275,6 +288,7 @@ class Program {
   Marks marks_;
   Done done_;
   std::vector<std::string> names_;
+  std::optional<Meeting> meeting_;
   bool in_window_ = false;
 };
 

@@ -25,6 +25,7 @@ constexpr Number kNumbers[] = {
     {"step-us", &Options::step_us},         {"rival-clock", &Options::rival_clock},
     {"rival-finalize", &Options::rival_finalize}, {"clock-jump-ns", &Options::clock_jump_ns},
     {"ranks", &Options::ranks},             {"repeat-ms", &Options::repeat_ms},
+    {"meet-ns", &Options::meet_ns},
 };
 struct Range {
   const char* name;
@@ -38,7 +39,8 @@ struct Text {
   std::string Options::*member;
 };
 constexpr Text kTexts[] = {
-    {"end", &Options::end}, {"fork", &Options::fork}, {"late", &Options::late}, {"rival", &Options::rival}};
+    {"end", &Options::end}, {"fork", &Options::fork}, {"late", &Options::late}, {"rival", &Options::rival},
+    {"meet", &Options::meet}};
 
 bool put(Options& options, const char* name, const char* value) {
   for (const Number& n : kNumbers)

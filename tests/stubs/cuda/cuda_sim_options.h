@@ -21,6 +21,8 @@ struct Options {
   std::string end = "return";  ///< or exit, _exit, abort, kill
   std::string fork = "no";     ///< before, after, exec: a child beside
   std::string late;            ///< a library opened after cuInit
+  std::string meet;            ///< file in which ranks agree when an all-reduce at each step's end ends
+  int64_t meet_ns = 200'000;   ///< from when the last one begins
   std::string rival = "librival.so";
   bool driver_launches = false;
 };

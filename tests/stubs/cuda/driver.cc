@@ -49,6 +49,22 @@ void tell(const Work& work) {
   if (const Tracer* t = tracer.load()) t->work(work);
 }
 
+// The kernel whose end other processes decide.
+struct Unended {
+  Work work;
+  uint64_t (*end_of)(void*, uint64_t);
+  void* meeting;
+} unended{};
+
+void wait_for_others() {
+  if (unended.end_of == nullptr) return;
+  Work& work = unended.work;
+  work.end = unended.end_of(unended.meeting, work.start);
+  stream_end[work.device % kMaxDevices][work.stream % kMaxStreams] = work.end;
+  tell(work);
+  unended = {};
+}
+
 // One call of the driver, or of the runtime that calls the driver: calls of one launch have one correlation.
 class Call {
  public:
@@ -130,7 +146,8 @@ SIM_EXPORT uint32_t sim_launch(const Launch* launch) {
     work.registers = launch->registers, work.static_shared = launch->static_shared;
     work.dynamic_shared = launch->dynamic_shared;
     occupy(work, launch->duration_ns);
-    tell(work);
+    if (launch->end_of != nullptr) unended = {work, launch->end_of, launch->meeting};
+    else tell(work);
   };
   if (!launch->through_runtime) {
     start();
@@ -173,6 +190,7 @@ SIM_EXPORT void sim_sync(uint32_t type, uint32_t device, uint32_t stream) {
   Work work = work_of(kSync, correlation, device, type == 4 ? UINT32_MAX : stream);
   work.type = type, work.event = type == 1 ? next_event.fetch_add(1) + 1 : 0;
   work.start = now();
+  wait_for_others();
   uint64_t until = stream_end[device % kMaxDevices][stream % kMaxStreams].load();
   for (uint32_t s = 0; type == 4 && s < kMaxStreams; ++s) {
     const uint64_t end = stream_end[device % kMaxDevices][s].load();

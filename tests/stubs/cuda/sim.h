@@ -71,6 +71,9 @@ struct Launch {
   uint64_t duration_ns;
   uint32_t result;     ///< what the call returns; the kernel runs only if 0
   bool through_runtime;  ///< by cudaLaunchKernel, which calls cuLaunchKernel
+  /// Of a kernel that waits for other processes: its end, asked for when the device is waited for. One at a time.
+  uint64_t (*end_of)(void* meeting, uint64_t start) = nullptr;
+  void* meeting = nullptr;
 };
 
 inline uint64_t clock_ns(clockid_t clock) {

@@ -1,0 +1,357 @@
+"""profgpu analyze of a job's folder: by one process and by several that mpirun starts, with the same bytes; and folders
+that are not as they should be."""
+import gzip
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import program
+from test_record import SIM, record
+
+SMALL = ('--steps', '3', '--layers', '2')
+HOUR_NS = 3_600_000_000_000
+FORMATS = ('json', 'markdown', 'terminal')
+MPIRUN = ('mpirun', '--oversubscribe', '--bind-to', 'none')
+
+
+def without_launcher(**more):
+    """The environment, as if no launcher had started the tests. mpirun refuses root unless told twice."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(('PROFGPU_', 'OMPI', 'PMI', 'SLURM'))}
+    return {**env, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1', **more}
+
+
+@pytest.fixture(scope='session')
+def path():
+    return program('PROFGPU', 'profgpu')
+
+
+@pytest.fixture(scope='session')
+def component(path):
+    if shutil.which('mpirun') is None:
+        pytest.skip('not installed: mpirun')
+    library = os.path.join(os.path.dirname(path), 'libprofgpu-mpi.so')
+    if not os.path.exists(library):
+        pytest.skip(f'{library} is not built')
+    return library
+
+
+@pytest.fixture(scope='session')
+def alone(path):
+    """alone(*words) -> what one process makes of `analyze` and these words."""
+
+    def run(*words, **more):
+        return subprocess.run([path, 'analyze', *map(str, words)], env=without_launcher(), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, **more)
+
+    return run
+
+
+@pytest.fixture(scope='session')
+def together(path, component):
+    """together(count, *words) -> what so many processes make of it. A run of over a minute fails the test."""
+
+    def run(count, *words, wrapper=(), **more):
+        return subprocess.run([*MPIRUN, '-n', str(count), *wrapper, path, 'analyze', '--mpi', *map(str, words)],
+                              env=without_launcher(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+                              **more)
+
+    return run
+
+
+def said(result):
+    """What profgpu itself wrote: mpirun has remarks of its own."""
+    return [line for line in result.stderr.splitlines() if line.startswith(('profgpu: ', '  hint: '))]
+
+
+@pytest.fixture(scope='session')
+def same(alone, together):
+    """same(*words) -> the document; one process, two and three give it, and say the same beside."""
+
+    def run(*words, counts=(2, 3), code=0):
+        one = alone('--json', *words)
+        assert one.returncode == code, one.stderr
+        for count in counts:
+            several = together(count, '--json', *words)
+            assert (several.returncode, several.stdout, said(several)) == (code, one.stdout, said(one)), several.stderr
+        return json.loads(one.stdout) if code == 0 else said(one)
+
+    return run
+
+
+@pytest.fixture
+def job(simulate, tmp_path):
+    """job(*options) -> a folder of traces of one's own, to be spoiled."""
+
+    def make(*options):
+        return shutil.copytree(simulate(*SMALL, *options), tmp_path / 'job')
+
+    return make
+
+
+def ranks(document):
+    return [rank['rank'] for rank in document['ranks']]
+
+
+def issues(document, name):
+    """Of the inputs whose path ends so."""
+    return [issue for source in document['inputs'] if source['path'].endswith(name) for issue in source['issues']]
+
+
+@pytest.mark.parametrize('form', FORMATS)
+def test_any_number_of_processes_gives_the_same_bytes(simulate, alone, together, form):
+    folder = simulate(*SMALL, '--ranks', '4')
+    one = alone('--format', form, folder)
+    assert one.returncode == 0 and len(one.stdout) > 1000
+    for count in (1, 2, 3, 8):   # the last: more processes than files
+        several = together(count, '--format', form, folder)
+        assert several.returncode == 0, several.stderr
+        assert several.stdout == one.stdout, f'{count} processes'
+        assert said(several) == said(one)
+
+
+def test_a_report_into_a_file_is_written_once(simulate, alone, together, tmp_path):
+    folder = simulate(*SMALL, '--ranks', '4')
+    assert together(3, '--json', '-o', tmp_path / 'several.json', folder).stdout == ''
+    alone('--json', '-o', tmp_path / 'one.json', folder)
+    assert (tmp_path / 'several.json').read_bytes() == (tmp_path / 'one.json').read_bytes()
+
+
+def test_fail_on_is_the_exit_code_of_all(simulate, alone, together):
+    folder = simulate(*SMALL, '--ranks', '2', '--fault', 'data-loading-bound')
+    words = ('--json', '--fail-on', 'info', folder)
+    assert alone(*words).returncode == 3 and together(2, *words).returncode == 3
+
+
+def test_one_file_for_many_processes(simulate, same):
+    assert ranks(same(simulate(*SMALL), counts=(4,))) == [0]
+
+
+def test_windows_of_a_rank_in_several_files(simulate, same):
+    document = same(simulate(*SMALL, '--ranks', '2', '--windows', '3'))
+    assert ranks(document) == [0, 1] and len(document['inputs']) == 6
+    assert [len(rank['steps']) for rank in document['ranks']] == [9, 9]
+
+
+def test_damaged_empty_and_foreign_files(job, same):
+    folder = job('--ranks', '4')
+    whole = (folder / 'rank-1.json').read_bytes()
+    (folder / 'rank-1.json').write_bytes(whole[:len(whole) * 2 // 3])
+    (folder / 'rank-2.json').write_bytes(b'')
+    (folder / 'rank-3.json').write_bytes(os.urandom(5000))
+    (folder / 'notes.txt').write_text('nothing\n')
+    (folder / 'config.json').write_text('{"learning_rate": 0.1}')
+    (folder / 'broken.json.gz').write_bytes(gzip.compress(os.urandom(5000))[:1000])
+    document = same(folder)
+    assert ranks(document) == [0, 1]
+    assert any('ends' in i['text'] or 'cut' in i['text'] or 'truncated' in i['kind'] for i in issues(document, 'rank-1.json'))
+    (left_out,) = [i for i in issues(document, 'rank-0.json') if i['kind'] == 'other']
+    assert left_out['severity'] == 'warning' and left_out['text'].startswith('files beside it that were left out: 5; ')
+
+
+def test_a_folder_of_nothing_readable(tmp_path, same):
+    (tmp_path / 'a.json').write_bytes(b'')
+    (tmp_path / 'b.json').write_bytes(os.urandom(100))
+    (message, *_) = same(tmp_path, counts=(2,), code=1)
+    assert str(tmp_path) in message
+    empty = tmp_path / 'empty'
+    empty.mkdir()
+    assert str(empty) in same(empty, counts=(2,), code=1)[0]
+
+
+def test_a_missing_folder_is_said_once(tmp_path, same):
+    (message, *hints) = same(tmp_path / 'none', code=1, counts=(1, 4))
+    assert message.startswith('profgpu: ') and 'none' in message and len(hints) <= 1
+
+
+def test_a_pipe_in_the_folder_is_not_waited_for(job, same):
+    folder = job('--ranks', '2')
+    os.mkfifo(folder / 'rank-2.json')
+    assert ranks(same(folder)) == [0, 1]
+
+
+def test_names_that_lie_about_the_rank(job, same):
+    folder = job('--ranks', '2')
+    truth = same(folder)
+    (folder / 'rank-0.json').rename(folder / 'rank-7.json')
+    (folder / 'rank-1.json').rename(folder / 'rank-0.json')
+    document = same(folder)
+    assert document['ranks'] == truth['ranks'] and document['cluster'] == truth['cluster']
+    assert [source['rank'] for source in document['inputs']] == [1, 0]
+
+
+def test_ranks_told_by_names_alone(job, same):
+    assert ranks(same(job('--ranks', '3', '--no-distributed-info'))) == [0, 1, 2]
+
+
+def test_a_rank_that_is_there_twice(job, same):
+    folder = job('--ranks', '3')
+    shutil.copy(folder / 'rank-1.json', folder / 'again.json')
+    (message, *_) = same(folder, counts=(2,), code=1)
+    assert 'again.json' in message and 'rank-1.json' in message and 'rank 1' in message
+
+
+def test_missing_ranks(job, same):
+    folder = job('--ranks', '4')
+    (folder / 'rank-1.json').unlink()
+    document = same(folder)
+    assert ranks(document) == [0, 2, 3]
+    assert {rank['world_size'] for rank in document['ranks']} == {4}
+    for rank in document['ranks']:
+        assert all(row['busbw_gbps'] is None for row in rank['collectives'] if row['group_size'] == 4)
+
+
+def test_ranks_of_different_steps(simulate, same, tmp_path):
+    for rank, first in ((0, '5'), (1, '6'), (2, '100')):
+        shutil.copy(simulate('--steps', '4', '--layers', '2', '--ranks', '3', '--only-rank', str(rank), '--first-step', first),
+                    tmp_path / f'{rank}.json')
+    document = same(tmp_path)
+    assert ranks(document) == [0, 1, 2] and [len(rank['steps']) for rank in document['ranks']] == [4, 4, 4]
+
+
+def test_clocks_an_hour_apart(job, same):
+    document = same(job('--ranks', '3', '--clock-skew', str(HOUR_NS)))
+    for clock in document['cluster']['clocks']:
+        assert abs(clock['offset_ns'] + clock['rank'] * HOUR_NS) <= clock['error_ns']
+    assert {clock['method'] for clock in document['cluster']['clocks']} <= {'reference', 'collectives', 'same host'}
+
+
+def test_samples_beside(job, same):
+    folder = job('--ranks', '2')
+    (trace, *_) = [e for e in json.loads((folder / 'rank-0.json').read_text())['traceEvents'] if e.get('cat') == 'kernel']
+    base = json.loads((folder / 'rank-0.json').read_text()).get('baseTimeNanoseconds', 0)
+    start_ns = base + int(float(trace['ts']) * 1000)
+    rows = [f'{start_ns + i * 1_000_000},0,{50 + i}' for i in range(20)]
+    (folder / 'samples.csv').write_text('\n'.join(['time_ns,device,utilization_pct', *rows]) + '\n')
+    document = same(folder)
+    assert ranks(document) == [0, 1]
+    assert [source['format'] for source in document['inputs'] if source['rank'] is None]
+
+
+def test_recordings(tmp_path, same):
+    folder = tmp_path / 'rec'
+    script = 'for r in 0 1 2; do RANK=$r WORLD_SIZE=3 "$@" >/dev/null & done; wait'
+    record('-o', folder, command=('sh', '-c', script, 'sh', SIM, '--kernels', '50'))
+    assert ranks(same(folder)) == [0, 1, 2]
+
+
+def test_several_paths(simulate, same, tmp_path):
+    folder = simulate(*SMALL, '--ranks', '4')
+    assert ranks(same(*(folder / f'rank-{rank}.json' for rank in (2, 0, 3)))) == [0, 2, 3]
+    # A file that the user named is one that must be read.
+    (tmp_path / 'bad.json').write_text('not a trace')
+    assert 'bad.json' in same(folder / 'rank-0.json', tmp_path / 'bad.json', counts=(2,), code=1)[0]
+
+
+def script(folder, text):
+    path = folder / 'wrapper'
+    path.write_text('#!/bin/sh\n' + text + '\nexec "$@"\n')
+    path.chmod(0o755)
+    return (path,)
+
+
+@pytest.mark.parametrize('elsewhere', ['less', 'none'])
+def test_processes_that_see_different_files(job, together, tmp_path, elsewhere):
+    job('--ranks', '4')
+    other = tmp_path / 'other'
+    other.mkdir()
+    if elsewhere == 'less':
+        shutil.copytree(tmp_path / 'job', other / 'job')
+        (other / 'job' / 'rank-3.json').unlink()
+    r = together(3, '--json', 'job', cwd=tmp_path,
+                 wrapper=script(tmp_path, f'[ "$OMPI_COMM_WORLD_RANK" != 2 ] || cd {other}'))
+    assert r.returncode == 1 and r.stdout == ''
+    assert said(r)[0] == 'profgpu: analyze: job: process 2 sees other files there' and len(said(r)) == 2
+
+
+def wait_for(condition, seconds=20):
+    until = time.time() + seconds
+    while not condition():
+        assert time.time() < until
+        time.sleep(0.05)
+
+
+def test_a_process_killed_while_it_reads_ends_the_others(path, component, tmp_path):
+    # Gigabytes of white space, which are read for seconds: one file for each process.
+    space = gzip.compress(b'{"traceEvents": [') + gzip.compress(b' ' * (1 << 26), 1) * 100
+    folder = tmp_path / 'job'
+    folder.mkdir()
+    for rank in range(3):
+        (folder / f'rank-{rank}.json.gz').write_bytes(space)
+    wrapper = script(tmp_path, f'echo $$ > {tmp_path}/pid.new && mv {tmp_path}/pid.new {tmp_path}/pid.$OMPI_COMM_WORLD_RANK')
+    p = subprocess.Popen([*MPIRUN, '-n', '3', *wrapper, path, 'analyze', '--mpi', '--json', folder], env=without_launcher(),
+                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        wait_for((tmp_path / 'pid.1').exists)
+        pid = int((tmp_path / 'pid.1').read_text())
+
+        def reads():
+            table = f'/proc/{pid}/fd'
+            opened = [os.readlink(f'{table}/{name}') for name in os.listdir(table) if os.path.islink(f'{table}/{name}')]
+            with open(f'/proc/{pid}/maps') as maps:
+                return any(name.startswith(str(folder)) for name in opened) or str(folder) in maps.read()
+        wait_for(reads)
+        os.kill(pid, signal.SIGKILL)
+        stdout, stderr = p.communicate(timeout=20)
+        assert p.returncode != 0 and stdout == b'' and b'signal' in stderr
+    finally:
+        p.kill()
+        p.wait()
+
+
+def test_without_the_component(path, simulate, tmp_path):
+    copy = shutil.copy(path, tmp_path / 'profgpu')
+    folder = simulate(*SMALL, '--ranks', '2')
+    (tmp_path / 'text.so').write_text('no library')
+    for named, word in (({}, 'libprofgpu-mpi.so'), ({'PROFGPU_MPI': '/none/x.so'}, '/none/x.so'),
+                        ({'PROFGPU_MPI': str(tmp_path / 'text.so')}, 'text.so')):
+        r = subprocess.run([copy, 'analyze', '--mpi', '--json', folder], env=without_launcher(**named), capture_output=True,
+                           text=True, timeout=60)
+        assert r.returncode == 1 and r.stdout == ''
+        (message, hint) = r.stderr.splitlines()
+        assert message.startswith('profgpu: ') and '--mpi' in message and word in message
+        assert hint.startswith('  hint: ') and 'PROFGPU_MPI' in hint
+    # The plain program needs none of it.
+    r = subprocess.run([copy, 'analyze', '--json', folder], env=without_launcher(), capture_output=True, timeout=60)
+    assert r.returncode == 0
+
+
+def test_the_component_without_mpirun(alone, component, simulate):
+    folder = simulate(*SMALL, '--ranks', '2')
+    assert alone('--mpi', '--json', folder).stdout == alone('--json', folder).stdout
+
+
+def test_a_library_that_is_another(path, simulate, component):
+    r = subprocess.run([path, 'analyze', '--mpi', simulate(*SMALL)], capture_output=True, text=True, timeout=60,
+                       env=without_launcher(PROFGPU_MPI='libm.so.6'))
+    assert r.returncode == 1 and 'does not start MPI' in r.stderr
+
+
+@pytest.mark.parametrize('words', [('--html', 'x.html'), ('--format', 'html')])
+def test_a_page_needs_all_events(alone, simulate, words, tmp_path):
+    r = alone('--mpi', *words, simulate(*SMALL), cwd=tmp_path)
+    assert r.returncode == 2 and '--mpi' in r.stderr and os.listdir(tmp_path) == []
+
+
+def test_ten_thousand_files(job, path, same, tmp_path):
+    folder = job('--ranks', '3')
+    for i in range(10_000):
+        name, text = ((f'checkpoint-{i}.bin', '\0\1\2'), (f'metrics-{i}.json', '{"loss": 1.5}'), (f'log-{i}.txt', 'step 1\n'),
+                      (f'empty-{i}.json', ''))[i % 4]
+        (folder / name).write_text(text)
+    begin = time.time()
+    limited = subprocess.run([path, 'analyze', '--json', folder], env=without_launcher(), capture_output=True, timeout=60,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    took = time.time() - begin
+    assert limited.returncode == 0, limited.stderr[-2000:]
+    document = json.loads(limited.stdout)
+    assert ranks(document) == [0, 1, 2]
+    assert len(limited.stderr) < 20_000, 'thousands of files are no thousand messages'
+    assert took < 20, f'{took:.1f} s'
+    print(f'10,003 files: {took:.2f} s', file=sys.stderr)
+    assert same(folder, counts=(3,)) == document
