@@ -76,6 +76,15 @@ std::string why(const Straggler& s) {
   return text + " Rank " + std::to_string(s.rank) + ": " + figures + ".";
 }
 
+std::string what(const Straggler& s) {
+  const bool one = s.together.empty();
+  const std::string whose = who(s) + (s.host.empty() ? "" : " on " + s.host);
+  std::string cause(straggler_cause(s.kind));
+  if (!one && cause.starts_with("its ")) cause.replace(0, 3, "their");
+  if (s.kind == "slow_link") return whose + ": " + cause;
+  return fmt::format("{} {} late at collectives: {}", whose, one ? "arrives" : "arrive", cause);
+}
+
 std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr || evidence.job->stragglers.empty()) return std::nullopt;
   const Straggler& worst = evidence.job->stragglers.front();
@@ -84,17 +93,14 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
   Finding f = finding_of(rule, worst.excess_pct, threshold, {.critical = 20});
   for (const Straggler& s : evidence.job->stragglers)
     if (s.excess_pct > threshold) f.ranks.push_back(s.rank);
-  const std::string host = worst.host.empty() ? "" : (worst.together.empty() ? " on " : ", on ") + worst.host;
-  f.what = worst.kind == "slow_link"
-               ? fmt::format("{}{}: {}", who(worst), host, straggler_cause(worst.kind))
-               : fmt::format("{}{} arrives late at collectives: {}", who(worst), host, straggler_cause(worst.kind));
+  f.what = what(worst);
   f.why = why(worst);
   f.fix = advice(worst);
   if (const std::string steps = when(worst); !steps.empty()) f.evidence.push_back(steps);
   for (size_t i = 1; i < worst.evidence.size(); ++i) f.evidence.push_back(worst.evidence[i]);
   for (const Straggler& s : evidence.job->stragglers)
     f.evidence.push_back(fmt::format("waiting for rank {}: {} a step ({})", s.rank,
-                                     duration_text(static_cast<double>(s.excess_ns_per_step)), s.kind));
+                                     duration_text(static_cast<double>(s.excess_ns_per_step)), straggler_cause(s.kind)));
   if (const RankMeasure* late = evidence.measure(worst.rank))
     set_cost(f, *late, std::min(worst.excess_ns_per_step * late->steps, late->wall_ns));
   return f;

@@ -99,6 +99,18 @@ void describe(const std::deque<Process>& processes, Trace& trace) {
   for (const auto& [key, value] : processes.front().file.properties) trace.metadata.emplace_back(key, value);
 }
 
+// Who samples threads may have seen one before its program was started: what a process says of its own comes last.
+void name_threads(const RankRecording& recording, Shard& shard) {
+  const auto name = [&](const RecordingFile* file) {
+    for (const wire::ThreadRow& row : file->threads)
+      if (row.name != 0)
+        shard.name_thread(row.pid != 0 ? std::to_string(row.pid) : file->pid(), std::to_string(row.tid),
+                          file->strings[row.name]);
+  };
+  std::for_each(recording.host_files.begin(), recording.host_files.end(), name);
+  std::for_each(recording.processes.begin(), recording.processes.end(), name);
+}
+
 /// Decodes the chunks of one process after the other, each on several threads.
 class Decoder {
  public:
@@ -219,6 +231,7 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
     from_start |= !p.file.windows.empty() && p.file.strings[p.file.windows.front().reason] == "start";
   }
   Decoder decoder(builder, threads);
+  name_threads(recording, decoder.first_shard());
   for (Process& p : processes) decoder.read(p);
   decoder.begin_rest();
   for (const Process& p : processes) {

@@ -28,6 +28,8 @@ class ById {
     return id < rows_.size() ? rows_[id] : none;
   }
   [[nodiscard]] size_t size() const { return rows_.size(); }
+  [[nodiscard]] auto begin() const { return rows_.begin(); }
+  [[nodiscard]] auto end() const { return rows_.end(); }
 
  private:
   std::vector<Row> rows_;

@@ -32,9 +32,7 @@ uint32_t ThreadsOfShard::operator()(uint32_t id) {
   if (listed && known_[id] != kNone) return known_[id];
   const wire::ThreadRow& row = file_.threads[id];
   const std::string pid = row.pid != 0 ? std::to_string(row.pid) : file_.pid();
-  const std::string tid = std::to_string(row.tid);
-  const uint32_t thread = shard_.thread(pid, tid);
-  if (row.name != 0) shard_.name_thread(pid, tid, file_.strings[row.name]);
+  const uint32_t thread = shard_.thread(pid, std::to_string(row.tid));
   if (listed) known_[id] = thread;
   return thread;
 }

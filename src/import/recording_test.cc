@@ -336,14 +336,16 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
   for (int rank = 0; rank < 2; ++rank) {
     const auto pid = static_cast<uint32_t>(100 + rank);
     HandRecording r = begun(pid, rank, 50);
-    r.kernel("k", r.thread(pid, pid), kDevice, kDevice + kMs, kMs).end();
+    const uint32_t thread = rank == 0 ? r.thread(pid, 7, "main") : r.thread(pid, pid);
+    r.kernel("k", thread, kDevice, kDevice + kMs, kMs).end();
     r.write(path("node1-rank" + std::to_string(rank) + "-" + std::to_string(pid) + ".pgt"));
   }
   begun(50).end().write(path("node1-50.pgt"));   // torchrun
   HandRecording host;
   host.property("mode", "host").property("host", "node1").sync(0, kUnix, 0);
   for (int i = 0; i < 2; ++i)
-    host.add(wire::ThreadSample{5 * kMs, host.thread(static_cast<uint32_t>(100 + i), 7), 'S', 232, 100, 200});
+    host.add(wire::ThreadSample{5 * kMs, host.thread(static_cast<uint32_t>(100 + i), 7, "before exec"), 'S', 232, 100,
+                                200});
   host.end().write(path("node1-host.pgt"));
   for (const char* name : {"session.json", "session-node2.json", "summary.json"}) {
     std::FILE* f = std::fopen(path(name).c_str(), "wb");
@@ -357,7 +359,9 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
     EXPECT_EQ(inputs->ranks[static_cast<size_t>(rank)].rank, rank);
     const Trace& t = inputs->ranks[static_cast<size_t>(rank)].trace;
     ASSERT_EQ(t.thread_samples.size(), 1U);
-    EXPECT_EQ(t.threads[t.thread_samples[0].thread.value].process, std::to_string(100 + rank));
+    const Thread& sampled = t.threads[t.thread_samples[0].thread.value];
+    EXPECT_EQ(sampled.process, std::to_string(100 + rank));
+    EXPECT_EQ(sampled.name, rank == 0 ? "main" : "before exec");   // its own name, where the process says one
   }
   for (const InputSource& s : inputs->sources)
     EXPECT_TRUE(s.issues.empty()) << s.path << ": " << s.issues.front().text;

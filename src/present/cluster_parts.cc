@@ -18,13 +18,17 @@ Value path_of(const Value& spans_hosts) {
   return !spans ? Value() : Value(*spans ? "network" : "one host");
 }
 
-ClusterPart ranks_part(const Report& report) {
-  const JobOverview job = job_overview(report);
+ClusterPart ranks_part(const Report& report, size_t most) {
+  JobOverview job = job_overview(report);
+  if (const size_t all = job.missing.size(); most > 0 && all > most) {
+    job.missing.resize(most);
+    job.missing.push_back("… and " + plural(static_cast<int64_t>(all - most), "other call", "other calls") + " without all ranks");
+  }
   ClusterPart part{job.title, job.missing, {{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}}};
   part.sentences.insert(part.sentences.end(), job.notes.begin(), job.notes.end());
   for (const RankOverview& rank : rank_overviews(report))
     part.table.rows.push_back({rank.rank, rank.host.empty() ? Value() : Value(rank.host), rank.step_ns, rank.busy_pct,
-                               rank.straggler ? Value(late_text(rank)) : Value()});
+                               late_text(rank)});
   return part;
 }
 
@@ -34,7 +38,7 @@ ClusterPart side_by_side_part(const Table& all, size_t row) {
   ClusterPart part{"R" + rank.substr(1) + " beside the others: " + straggler_words(text_at(all, row, "kind")), {},
                    {{"a_step's", rank, "others'_median"}, {}}};
   if (const std::vector<int> together = rank_numbers(all.at(row, "together").list()); together.size() > 1)
-    part.sentences.push_back("late together: ranks " + number_ranges(together));
+    part.sentences.push_back("late together: " + ranks_text(together));
   if (const Value& worst = all.at(row, "worst_step"); !worst.is_null())
     part.sentences.push_back("late in " + number_text(all.at(row, "steps_late")) + " of " +
                              number_text(all.at(row, "steps_measured")) + " steps, most in step " + number_text(worst) +
@@ -76,10 +80,15 @@ ClusterPart clocks_part(const Report& report, const Table& clocks) {
     row.ranks.push_back(rank);
     if (!row.error_ns.is_null() && error.number() > row.error_ns.number()) row.error_ns = error;
   }
-  ClusterPart part{"Clocks, against the first rank's", {}, {{"ranks", "host", "offset_ns", "to_within_ns", "drift_ppm", "aligned_by"}, {}}};
+  ClusterPart part{"Clocks, against the first rank's", {},
+                   {{"ranks", "host", "is_ahead_ns", "to_within_ns", "drift_ppm", "aligned_by"}, {}}};
+  // The report says what to add to a rank's times.
+  const auto ahead = [](const Value& offset, const std::string& method) {
+    return method == "none" || offset.is_null() ? Value() : Value(offset.number() == 0 ? 0 : -offset.number());
+  };
   for (const Row& row : rows)
-    part.table.rows.push_back({number_ranges(row.ranks), row.host.empty() ? Value() : Value(row.host), row.offset_ns,
-                               row.error_ns, row.drift_ppm, row.method});
+    part.table.rows.push_back({number_ranges(row.ranks), row.host.empty() ? Value() : Value(row.host), ahead(row.offset_ns, row.method),
+                               row.error_ns, ahead(row.drift_ppm, row.method), row.method});
   return part;
 }
 
@@ -92,7 +101,7 @@ Value groups_text(const Table& ways, size_t row) {
 
 ClusterPart parallelism_part(const Table& ways) {
   ClusterPart part{"How the ranks share the work, for each step", {},
-                   {{"", "groups", "calls", "sent_bytes", "taking_ns", "exposed_ns", "hidden_pct"}, {}}};
+                   {{"", "groups", "calls", "moved_bytes", "takes_ns", "exposed_ns", "hidden_pct"}, {}}};
   for (size_t i = 0; i < ways.rows.size(); ++i) {
     part.table.rows.push_back({parallelism_name(text_at(ways, i, "kind"), text_at(ways, i, "words")),
                                groups_text(ways, i), ways.at(i, "calls_per_step"),
@@ -164,7 +173,7 @@ ClusterPart path_part(const Record& path) {
       by_rank += (i ? ", " : "") + format_percent(pct, 0) + " on rank " + number_text(ranks->at(i, "rank"));
   if (!by_rank.empty()) part.sentences.push_back(by_rank);
   if (const std::vector<int> without = rank_numbers(path.at("ranks_without").list()); !without.empty())
-    part.sentences.push_back("not looked at: ranks " + number_ranges(without));
+    part.sentences.push_back("not looked at: " + ranks_text(without));
   return part;
 }
 
@@ -187,7 +196,7 @@ ClusterPart longest_step_part(const Record& path) {
     const std::string_view kind = text_at(*all, i, "kind");
     part.table.rows.push_back({first && start ? Value(*start - *first) : Value(), all->at(i, "rank"),
                                kind == "communication" ? "transfer" : words(kind), all->at(i, "duration_ns"),
-                               all->at(i, "call")});
+                               text_at(*all, i, "call")});
   }
   return part;
 }
@@ -205,11 +214,11 @@ ClusterPart what_if_part(const Table& all) {
   return part;
 }
 
-// Columns of which no row knows anything.
+// Columns of which no row says anything.
 void drop_unknown(Table& table) {
   for (size_t c = table.columns.size(); c-- > 0;) {
     const auto at = static_cast<ptrdiff_t>(c);
-    const auto unknown = [&](const std::vector<Value>& row) { return row[c].is_null(); };
+    const auto unknown = [&](const std::vector<Value>& row) { return row[c].is_null() || (row[c].text() && row[c].text()->empty()); };
     if (table.rows.empty() || !std::all_of(table.rows.begin(), table.rows.end(), unknown)) continue;
     table.columns.erase(table.columns.begin() + at);
     for (std::vector<Value>& row : table.rows) row.erase(row.begin() + at);
@@ -221,7 +230,7 @@ void drop_unknown(Table& table) {
 std::vector<ClusterPart> cluster_parts(const Report& report, size_t most) {
   if (report.ranks.size() < 2) return {};
   const Table &late = cluster_table(report, "stragglers"), &ways = cluster_table(report, "parallelism");
-  std::vector<ClusterPart> all{ranks_part(report)};
+  std::vector<ClusterPart> all{ranks_part(report, most)};
   const size_t apart = most > 0 ? std::min(most, late.rows.size()) : late.rows.size();
   for (size_t i = 0; i < apart; ++i) all.push_back(side_by_side_part(late, i));
   all.push_back(what_if_part(cluster_table(report, "what_if")));

@@ -15,7 +15,8 @@ struct ClusterPart {
   Table table;   ///< may be empty; columns are named as in a report, so that their units follow; texts are words
 };
 
-/// Those that have something to say; none for one rank. `most`: stragglers that have a part of their own (0: all).
+/// Those that have something to say; none for one rank. `most`: late ranks that have a part of their own, and calls
+/// named that lack ranks (0: all).
 std::vector<ClusterPart> cluster_parts(const Report& report, size_t most);
 
 }  // namespace profgpu

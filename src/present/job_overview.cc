@@ -12,7 +12,7 @@
 namespace profgpu {
 namespace {
 
-constexpr double kTellingPct = 2;        // of a step: a change that gains less is no advice
+constexpr double kTellingPct = 3;        // of a step: a change that gains less is no advice
 constexpr double kSpreadPct = 2;         // ranks that meet in every step differ by less
 constexpr double kClockApart_ns = 1e6;   // a picture of both ranks without alignment would mislead
 constexpr double kClockError_ns = 1e5, kClockErrorPct = 1;   // of a step: waits of that order are lost in it
@@ -32,10 +32,6 @@ std::string joined(const std::vector<std::string>& parts) {
   return out;
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() > 1 ? "ranks " : "rank ") + number_ranges(ranks);
-}
-
 bool never_arrived(const Table& missing) {
   for (size_t i = 0; i < missing.rows.size(); ++i)
     if (text_at(missing, i, "kind") == "never_arrived") return true;
@@ -53,9 +49,9 @@ std::string way_text(const Table& ways, size_t row) {
   return text;
 }
 
-// A pipeline's exposed communication is its bubble, and who waits for ever hides nothing.
+// Only where exposed communication is transfers: in a pipeline it is the bubble, with a late rank the waiting for it.
 std::string hidden_text(const Report& report, const Table& ways) {
-  if (never_arrived(cluster_table(report, "missing"))) return {};
+  if (never_arrived(cluster_table(report, "missing")) || !cluster_table(report, "stragglers").rows.empty()) return {};
   double communication = 0, exposed = 0;
   for (size_t i = 0; i < ways.rows.size(); ++i) {
     if (text_at(ways, i, "kind") == "pipeline_parallel") return {};
@@ -84,6 +80,9 @@ std::string title_of(const Report& report) {
   return said.empty() ? title : title + ": " + joined(said);
 }
 
+// A name rather than an amount.
+std::string whole_text(const Value& number) { return std::to_string(static_cast<int64_t>(number.number())); }
+
 // Ranks that miss the same call are named together; their rows follow each other.
 std::vector<std::string> missing_texts(const Table& t) {
   std::vector<std::string> out;
@@ -100,11 +99,10 @@ std::vector<std::string> missing_texts(const Table& t) {
     const std::string name(text_at(t, row, "name")), group(text_at(t, row, "process_group"));
     const Value& step = t.at(row, "step");
     std::string where = group.empty() ? "" : " of group " + group;
-    if (!step.is_null()) where += ", step " + std::to_string(static_cast<int64_t>(step.number()));
+    if (!step.is_null()) where += ", step " + whole_text(step);
     const std::string others = plural(static_cast<int64_t>(t.at(row, "others").number()), "other rank", "other ranks");
     if (text_at(t, row, "kind") == "never_arrived")
-      out.push_back(ranks_text(ranks) + " never arrived at " + name + " " + format_value(t.at(row, "number"), Unit::kNone) +
-                    where + ": " + others + " wait in it to the end of their traces");
+      out.push_back(ranks_text(ranks) + " never arrived at " + name + " " + whole_text(t.at(row, "number")) + where + ": " + others + " wait in it to the end of their traces");
     else
       out.push_back(ranks_text(ranks) + ": no record of " + plural(calls, "call", "calls") + " to " + name + where +
                     (calls > 1 ? " and later" : "") + ", which " + others +
@@ -218,6 +216,10 @@ std::string change_words(std::string_view change, const List* ranks) {
                                  Words{"host_bound_free", "with launches in time"}};
   if (change == "straggler_median") return "with " + ranks_text(rank_numbers(ranks)) + " like the others";
   return words_of(change, kNames, "with " + words(change));
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+  return (ranks.size() > 1 ? "ranks " : "rank ") + number_ranges(ranks);
 }
 
 std::vector<int> rank_numbers(const List* ranks) {

@@ -14,10 +14,12 @@ std::optional<double> known(const Record& detail, std::string_view field) {
   return value.is_null() ? std::nullopt : std::optional(value.number());
 }
 
+std::string counted(double count, const char* one) { return format_number(count) + " " + one + (count == 1 ? "" : "s"); }
+
 std::string buckets_text(const Record& detail) {
   const auto count = known(detail, "buckets_per_step");
   if (!count || *count <= 0) return {};
-  std::string text = format_number(*count) + (*count == 1 ? " bucket a step" : " buckets a step");
+  std::string text = counted(*count, "bucket") + " a step";
   if (const auto median = known(detail, "median_bucket_bytes")) text += " of " + format_bytes(*median);
   const auto least = known(detail, "smallest_bucket_bytes"), most = known(detail, "largest_bucket_bytes");
   if (least && most && *least != *most) text += " (" + format_bytes(*least) + " to " + format_bytes(*most) + ")";
@@ -41,14 +43,14 @@ std::string passes_text(const Record& detail) {
 std::string gathers_text(const Record& detail) {
   const auto count = known(detail, "gathers_per_step");
   if (!count || *count <= 0) return {};
-  std::string text = format_number(*count) + " gathers of parameters a step";
+  std::string text = counted(*count, "gather") + " of parameters a step";
   if (const bool* again = detail.at("gathered_again_in_backward").boolean(); again && *again)
     text += ", again in the backward pass";
   const auto late = known(detail, "late_gathers_per_step");
   if (late && *late > 0)
     text += "; " + format_number(*late) + " begin with no compute beside them, " +
             format_duration(known(detail, "late_gathers_ns_per_step").value_or(0)) + " a step";
-  else if (late) text += ", all of them prefetched";
+  else if (late && *count > 1) text += ", all but the first prefetched";
   return text;
 }
 

@@ -5,12 +5,13 @@
 #include "present/job_overview.h"
 #include "present/wording.h"
 #include "report/quantity.h"
+#include "report/text.h"
 
 namespace profgpu {
 namespace {
 
 constexpr size_t kFewRanks = 8;   // that many are shown even if --top asks for fewer rows
-constexpr size_t kFewTexts = 3;
+constexpr size_t kFewTexts = 2;
 
 Cell duration_cell(std::optional<double> ns) {
   return {aligned_cell_text("_ns", ns ? Value(*ns) : Value(), {})};
@@ -19,7 +20,7 @@ Cell duration_cell(std::optional<double> ns) {
 Lines marked_lines(const std::vector<std::string>& texts, Style style, const PresentOptions& options) {
   Lines out;
   for (size_t i = 0; i < std::min(texts.size(), kFewTexts); ++i)
-    append(out, wrapped_after(Line("  ! ", style), texts[i], options.width, style, 4));
+    append(out, wrapped_after(Line("  ! ", style), sanitised(texts[i]), options.width, style, 3));
   if (texts.size() > kFewTexts) out.push_back(more_line(texts.size() - kFewTexts, "--section cluster"));
   return out;
 }

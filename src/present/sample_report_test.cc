@@ -133,6 +133,69 @@ std::vector<Check> sample_checks() {
           {"gradient-accumulation", "Is it used?", Verdict::kUnknown, {}, {}, ""}};
 }
 
+Table stragglers_table(const char* host) {
+  const Table metrics{{"metric", "late", "others_median"},
+                      {{"data_loading_ns", 15'600'000.0, 3'300'000.0}, {"kernels", 160.0, 160.0}, {"sm_clock_mhz", Value(), 1'980.0}}};
+  return {{"rank", "excess_ns_per_step", "excess_pct", "kind", "host", "together", "steps_measured", "steps_late",
+           "late_steps", "worst_step", "worst_step_excess_ns", "evidence", "side_by_side"},
+          {{2, 12'300'000, 7.0, "slow_input", host, List{}, 5, 4, List{1, 2, 4, 5}, 4, 14'000'000,
+            List{"data loading 15.6 ms a step, others 3.30 ms"}, metrics}}};
+}
+
+Table ways_table(const char* words) {
+  Record detail;
+  detail.add("told_by", "pattern").add("hosts_per_group", 2).add("buckets_per_step", 5.0);
+  detail.add("median_bucket_bytes", 25'200'000).add("last_bucket_tail_ns", 568'775);
+  return {{"kind", "words", "group_size", "groups", "calls_per_step", "bytes_per_step", "communication_ns_per_step",
+           "exposed_ns_per_step", "overlap_pct", "detail"},
+          {{"ddp", words, 4, 1, 5.0, 203'600'000, 20'000'000, 9'000'000, 55.0, detail}}};
+}
+
+Record path_record(const char* call) {
+  Record path, longest;
+  const Table segments{{"rank", "kind", "start_ns", "duration_ns", "call"},
+                       {{2, "data_loading", kEpoch, 30'000'000, Value()},
+                        {2, "compute", kEpoch + 30'000'000, 140'000'000, Value()},
+                        {0, "communication", kEpoch + 170'000'000, 9'000'000, call}}};
+  longest.add("step", 4).add("duration_ns", 179'000'000).add("segments", segments).add("segments_left_out", 0);
+  path.add("steps", 5).add("duration_ns", 880'000'000);
+  path.add("by_kind", Table{{"kind", "total_ns", "pct"},
+                            {{"compute", 700'000'000, 79.5}, {"communication", 180'000'000, 20.5}}});
+  path.add("by_rank", Table{{"rank", "total_ns", "pct"}, {{2, 836'000'000, 95.0}, {0, 44'000'000, 5.0}}});
+  return path.add("longest_step", longest).add("ranks_without", List{3});
+}
+
+// All names in it are `name`, where it is not null.
+Record cluster_record(const Record& means, const char* name) {
+  const auto text = [&](const char* otherwise) { return name ? name : otherwise; };
+  Record cluster;
+  cluster.add("ranks", 4).add("step_mean_ns_by_rank", means).add("step_spread_pct", 0.2);
+  cluster.add("stragglers", stragglers_table(text("node-b")));
+  cluster.add("clocks", Table{{"rank", "offset_ns", "error_ns", "method", "drift_ppm"},
+                              {{0, 0, 0, "reference", 0.0},
+                               {1, 0, 200, "same host", 0.0},
+                               {2, -3'001'153, 1'586, "collectives", 20.0},
+                               {3, 0, Value(), text("none"), 0.0}}});
+  cluster.add("critical_path", path_record(text("all_reduce")));
+  cluster.add("what_if", Table{{"change", "ranks", "step_ns", "saved_ns_per_step", "saved_pct", "lower_bound"},
+                               {{"communication_free", List{}, 167'000'000, 9'000'000, 5.1, true},
+                                {"host_bound_free", List{}, 175'900'000, 100'000, 0.1, false},
+                                {"straggler_median", List{2}, 163'900'000, 12'100'000, 6.9, false}}});
+  cluster.add("parallelism", ways_table(text("data parallel (DDP): gradients all-reduced in buckets")));
+  cluster.add("collectives", Table{{"name", "group_size", "spans_hosts", "calls", "message_bytes", "wait_ns", "median_wait_ns",
+                                    "wait_is_lower_bound", "transfer_ns", "busbw_gbps", "link_pct"},
+                                   {{text("all_reduce"), 4, true, 25, 25'200'000, 300'000'000, 1'769'650, true,
+                                     127'600, 345.9, Value()}}});
+  cluster.add("pairs", Table{{"from", "to", "spans_hosts", "calls", "message_bytes", "receiver_wait_ns", "sender_wait_ns",
+                              "transfer_ns", "bandwidth_gbps"},
+                             {{0, 2, Value(), 20, 16'777'216, 13'200'000, 0, 1'080'000, 311.0}}});
+  const Table missing{{"rank", "kind", "name", "process_group", "number", "step", "calls", "first_ns", "others"},
+                      {{1, "never_arrived", text("all_reduce"), text("0"), 1'234, 5, 1, kEpoch, 2},
+                       {3, "never_arrived", text("all_reduce"), text("0"), 1'234, 5, 1, kEpoch, 2},
+                       {0, "missing", text("all_gather"), text("1"), 3, Value(), 2, kEpoch + 1, 1}}};
+  return cluster.add("missing", missing).add("notes", List{text("rank 3: nothing ties its clock to rank 0's")});
+}
+
 }  // namespace
 
 Report sample_report() {
@@ -192,12 +255,7 @@ Report cluster_report() {
   r.inputs[1].issues = {{"truncated", 1, Severity::kCritical,
                          "run7/rank1.json.gz ends in the middle of its compressed data, after 41.2 MB of text\n"
                          "what was read is reported; steps 14 to 20 are missing"}};
-  Record cluster;
-  cluster.add("ranks", 4).add("step_mean_ns_by_rank", means).add("step_spread_pct", 0.2);
-  const Table stragglers{{"rank", "excess_ns_per_step", "excess_pct", "kind"}, {{2, 12'300'000, 7.0, "late"}}};
-  const Table clocks{{"rank", "offset_ns", "error_ns", "method"}, {{1, -1'500, 200, "collectives"}}};
-  cluster.add("stragglers", stragglers).add("clocks", clocks);
-  r.cluster = cluster;
+  r.cluster = cluster_record(means, nullptr);
   r.findings[0].ranks = {2};
   r.findings[1].ranks = {0, 1, 2, 3};
   return r;
@@ -210,6 +268,7 @@ Report hostile_report() {
   std::string marks = "e";
   for (int i = 0; i < 500; ++i) marks += "\u0301";
   Report r = cluster_report();
+  r.cluster = cluster_record({}, bad.c_str());
   for (InputFile& input : r.inputs) input.path = bad + "/" + huge, input.summary = bad;
   r.inputs[0].issues = {{bad, 3, Severity::kInfo, huge}};
   for (RankReport& rank : r.ranks) {

@@ -178,7 +178,7 @@ Lines cluster_lines(const Report& report, const PresentOptions& options) {
   for (const ClusterPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
     append(out, {Line()});
     append(out, wrapped_after(Line(), part.title, options.width, Style::kStrong));
-    for (const std::string& text : part.sentences) append(out, wrapped_after(Line("- "), text, options.width));
+    for (const std::string& text : part.sentences) append(out, wrapped_after(Line("- "), sanitised(text), options.width));
     if (!part.table.rows.empty()) append(out, table_lines(part.table, view));
   }
   return out;

@@ -240,6 +240,8 @@ describe('steps that the timeline does not hold', () => {
 describe('ranks', () => {
   it('stand side by side, the late one named', () => visit(job, 'ranks', async (page) => {
     assert.match(await text(page, '#view-ranks'), /4 ranks/);
+    assert.match(await text(page, '#view-ranks ul.job'), /data parallel/);
+    assert.match(await text(page, '#view-ranks ul.job'), /with rank 3 like the others/);
     const table = await text(page, '#view-ranks table.data');
     assert.match(table, /% *\n?/);
     assert.match(await text(page, '#view-ranks tr:has-text("a step")'), /^3/);

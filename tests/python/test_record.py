@@ -99,6 +99,12 @@ def test_several_runs_at_once_into_one_folder(tmp_path):
     assert len(processes(folder)) == 6
 
 
+def test_a_file_server_whose_clock_is_behind(tmp_path):
+    folder = tmp_path / 'x'
+    r = record('-o', folder, command=('sh', '-c', f'{SIM} --kernels 30; touch -d "1 hour ago" {folder}/*.pgt'))
+    assert 'Recorded 1 process, 30 kernels' in r.stderr
+
+
 def test_exit_codes_and_kill(tmp_path):
     for i, (script, code) in enumerate([('exit 7', 7), ('kill -TERM $$', 143), ('kill -KILL $$', 137)]):
         record('-o', tmp_path / str(i), code=code, command=('sh', '-c', script))

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from test_record import PROGRAM, SIM, document, environment, files, processes
+from test_two_nodes import COMMAND as MEETING, check_clocks, check_collectives, node_clock
 
 DAEMONS = ('munged', 'slurmctld', 'slurmd', 'srun', 'sbatch', 'sinfo')
 NODES = ('n1', 'n2')
@@ -60,23 +61,25 @@ def cluster(tmp_path_factory):
     missing = [name for name in DAEMONS if shutil.which(name) is None]
     if missing:
         pytest.skip(f'not installed: {", ".join(missing)}')
-    if os.geteuid() != 0 or subprocess.run(['unshare', '-u', 'true'], capture_output=True).returncode:
+    if os.geteuid() != 0 or subprocess.run(['unshare', '-um', 'true'], capture_output=True).returncode:
         pytest.skip('nodes with host names of their own need root')
     folder = tmp_path_factory.mktemp('slurm')
-    for name in ('state', *(f'spool.{n}' for n in NODES)):
+    for name in ('state', 'tmp', *(f'{kind}.{n}' for kind in ('spool', 'tmp') for n in NODES)):
         (folder / name).mkdir()
     (folder / 'slurm.conf').write_text(CONFIGURATION.format(host=socket.gethostname().split('.')[0], folder=folder,
                                                             ports=free_ports(3)))
     (folder / 'munge.key').write_bytes(os.urandom(1024))
     (folder / 'munge.key').chmod(0o400)
     variables = environment(SLURM_CONF=str(folder / 'slurm.conf'))
+    (folder / 'mpi.conf').write_text(f'PMIxCliTmpDirBase={folder}/tmp\n')   # each node has its own there
+    on_node = 'hostname {0}; mount --bind {1}/tmp.{0} {1}/tmp; exec slurmd -D -N {0}'
     daemons = [subprocess.Popen(words, env=variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
                for log in [open(folder / 'daemons.log', 'w')]
                for words in (['munged', '--force', '--foreground', f'--key-file={folder}/munge.key',
                               f'--socket={folder}/munge.socket', f'--pid-file={folder}/munge.pid',
                               f'--log-file={folder}/munge.log', f'--seed-file={folder}/seed'],
                              ['slurmctld', '-D', '-i'],
-                             *(['unshare', '-u', 'sh', '-c', f'hostname {n}; exec slurmd -D -N {n}'] for n in NODES))]
+                             *(['unshare', '-um', 'sh', '-c', on_node.format(n, folder)] for n in NODES))]
     try:
         until = time.time() + 30
         while subprocess.run(['sinfo', '-h', '-o', '%D %T'], env=variables, capture_output=True,
@@ -152,3 +155,24 @@ def test_folders_of_two_jobs_put_together(cluster, tmp_path):
             shutil.copy(tmp_path / node / name, both)
     report = json.loads(in_cluster(cluster, PROGRAM, 'analyze', '--json', both).stdout)
     assert [(rank['rank'], rank['host']) for rank in report['ranks']] == [(0, 'n1'), (1, 'n2')]
+
+
+def test_nodes_with_clocks_of_their_own(cluster, tmp_path):
+    folder = tmp_path / 'rec'
+    ahead_ns = -7_250_000_000
+    in_cluster(cluster, 'srun', '-N', 2, '-n', 4, '--overcommit', node_clock(tmp_path, ahead_ns), PROGRAM, 'run', '--backend',
+               'none', '--trace', '-o', folder, '--', *MEETING, '--meet', tmp_path / 'meeting')
+    report = json.loads(in_cluster(cluster, PROGRAM, 'analyze', '--json', folder).stdout)
+    check_clocks(report, ahead_ns)
+    check_collectives(report, 30)
+
+
+def test_srun_reads_a_job_on_both_nodes(cluster, simulate):
+    r = subprocess.run(['srun', '--mpi=list'], env=cluster, capture_output=True, text=True, timeout=60)
+    if 'pmix' not in (r.stdout + r.stderr).split():
+        pytest.skip('not installed: the plugin of Slurm through which Open MPI starts (pmix)')
+    folder = simulate('--steps', '3', '--layers', '2', '--ranks', '4')
+    alone = in_cluster(cluster, PROGRAM, 'analyze', '--json', folder)
+    both = in_cluster(cluster, 'srun', '--mpi=pmix', '-N', 2, '-n', 4, '--overcommit', PROGRAM, 'analyze', '--mpi', '--json',
+                      folder)
+    assert both.stdout == alone.stdout

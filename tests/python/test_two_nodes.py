@@ -115,7 +115,7 @@ def test_clocks_of_two_nodes(mpirun, tmp_path, ahead_ns):
 def test_a_late_rank_on_the_node_with_another_clock(mpirun, tmp_path):
     folder = tmp_path / 'rec'
     slow = tmp_path / 'slow'
-    slow.write_text('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 3 ] || set -- "$@" --step-kernels 400\nexec "$@"\n')
+    slow.write_text('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 3 ] || set -- "$@" --step-kernels 2000\nexec "$@"\n')
     slow.chmod(0o755)
     mpirun(4, node_clock(tmp_path, 3_217_000_000), PROGRAM, 'run', '--backend', 'none', '--trace', '-o', folder, '--', slow,
            *COMMAND, '--meet', tmp_path / 'meeting')

@@ -76,14 +76,14 @@ Meeting::Meeting(const Options& options) : steps_(options.steps), duration_ns_(o
   begun_ = static_cast<std::atomic<uint64_t>*>(page);
   int32_t mask = 0;
   if (plugin() != nullptr)
-    plugin()->init(&communicator_, 0x5eed, &mask, "simulated", 1, static_cast<int32_t>(ranks_), static_cast<int32_t>(rank_),
-                   nullptr);
+    plugin()->init(&communicator_, 0x5eed, &mask, "simulated", 1, static_cast<int32_t>(ranks_),
+                   static_cast<int32_t>(rank_), nullptr);
 }
 
 Launch Meeting::kernel() {
   const auto end_of = [](void* meeting, uint64_t start) { return static_cast<Meeting*>(meeting)->end_of(start); };
-  return {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", {16, 1, 1}, {512, 1, 1}, 96, 0, 0, 7, 0,
-          0, 0, true, end_of, this};
+  return {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+          {16, 1, 1}, {512, 1, 1}, 96, 0, 0, 7, 0, 0, 0, true, end_of, this};
 }
 
 uint64_t Meeting::end_of(uint64_t start) {

@@ -11,7 +11,8 @@
 
 class Meeting {
  public:
-  /// Rank and number of ranks are what a launcher's variables say. Exits with 1 where they do not or the file cannot be had.
+  /// Rank and number of ranks are what a launcher's variables say. Exits with 1 where they do not, or the file cannot
+  /// be had.
   explicit Meeting(const Options& options);
 
   /// The kernel of the next all-reduce. It begins where its stream has come to; it ends, for all ranks, so many

@@ -4,7 +4,7 @@ import { legend } from './bars';
 import { cssColour } from './colours';
 import { button, element, shown } from './dom';
 import { bytes, count, duration, gbps, kUnknown, percent } from './quantity';
-import { type Collective, type Device, type RankReport, words } from './report';
+import { type Cluster, type Collective, type Device, type RankReport, words } from './report';
 import { DataTable, timeColumn as time, type Column } from './table';
 import type { Context, View } from './view';
 
@@ -58,7 +58,7 @@ function split(row: RankRow, longest: number): HTMLElement {
 
 function rankColumns(context: Context, longest: number): Column<RankRow>[] {
   const late = (r: RankRow) => (r.late ? `${duration(r.late.excess_ns_per_step)} a step, ${percent(r.late.excess_pct)}` : '');
-  const clock = (r: RankRow) => (r.clock ? `${duration(r.clock.offset_ns)}${r.clock.error_ns ? ` ± ${duration(r.clock.error_ns)}` : ''}` : kUnknown);
+  const clock = (r: RankRow) => (r.clock && r.clock.method !== 'none' ? `${duration(-r.clock.offset_ns || 0)}${r.clock.error_ns ? ` ± ${duration(r.clock.error_ns)}` : ''}` : kUnknown);
   return [
     { key: 'rank', title: 'Rank', numeric: true, cell: (r) => String(r.rank.rank), order: (r) => r.rank.rank },
     { key: 'host', title: 'Host', cell: (r) => shown(r.rank.host ?? kUnknown, 60), order: (r) => r.rank.host },
@@ -70,9 +70,30 @@ function rankColumns(context: Context, longest: number): Column<RankRow>[] {
     time('wait', 'Waits', (r) => r.wait_ns, 'In collectives, for ranks that came later'),
     { key: 'late', title: 'Late by', cell: (r) => element('b', {}, late(r)), order: (r) => r.late?.excess_ns_per_step },
     { key: 'kind', title: 'Why', cell: (r) => (r.late ? words(r.late.kind) : ''), order: (r) => r.late?.kind },
-    { key: 'clock', title: 'Clock', help: 'How far this rank’s clock is ahead, as estimated', numeric: true, cell: (r) => element('span', { title: r.clock && words(r.clock.method) }, clock(r)), order: (r) => r.clock?.offset_ns },
+    { key: 'clock', title: 'Clock', help: 'How far this rank’s clock is ahead, as estimated', numeric: true, cell: (r) => element('span', { title: r.clock && words(r.clock.method) }, clock(r)), order: (r) => (r.clock ? -r.clock.offset_ns : undefined) },
     { key: 'look', title: '', cell: (r) => button('Show', { class: 'cell', title: `Show rank ${r.rank.rank} in all views` }, () => context.choose_rank(r.index)) },
   ];
+}
+
+const kMostSentences = 20;
+const kTellingPct = 3; // of a step: a change that gains less is no advice
+const kChanges: Record<string, string> = {
+  communication_free: 'without transfers', input_free: 'with input always ready', host_bound_free: 'with launches in time',
+};
+
+// What the job is, what it lacks and what a step would take otherwise.
+function jobSentences(cluster: Cluster): string[] {
+  const missing = (cluster.missing ?? []).map((m) => {
+    const call = `${m.name} ${m.number} of group ${m.process_group}${m.step === null ? '' : `, step ${m.step}`}`;
+    return m.kind === 'never_arrived' ? `Rank ${m.rank} never arrived at ${call}: the others wait in it to the end of their traces`
+      : `Rank ${m.rank}: no record of ${count(m.calls)} calls, the first ${call}`;
+  });
+  const changes = (cluster.what_if ?? []).filter((w) => w.saved_pct >= kTellingPct).map((w) => {
+    const change = kChanges[w.change] ?? `with rank ${w.ranks.join(', ')} like the others`;
+    return `A step would take ${w.lower_bound ? 'at most ' : ''}${duration(w.step_ns)} ${change}, ${percent(w.saved_pct)} less`;
+  });
+  const ways = (cluster.parallelism ?? []).map((way) => way.words + (way.overlap_pct === null ? '' : `; ${percent(way.overlap_pct)} of its communication hidden`));
+  return [...missing.slice(0, kMostSentences), ...(cluster.notes ?? []), ...ways, ...changes.slice(0, kMostSentences)];
 }
 
 function collectiveColumns(many: boolean): Column<Call>[] {
@@ -109,6 +130,8 @@ export const ranks: View = {
       const spread = analysis.cluster?.step_spread_pct;
       root.append(element('h2', {}, `${analysis.ranks.length} ranks`,
         element('span', { class: 'quiet' }, spread === undefined || spread === null ? '' : `steps differ by ${percent(spread)}`)), legend(kParts), table.root);
+      const said = analysis.cluster ? jobSentences(analysis.cluster) : [];
+      if (said.length > 0) root.append(element('ul', { class: 'job' }, ...said.map((text) => element('li', {}, shown(text, 400)))));
     }
     const calls = analysis.ranks.flatMap((rank) => rank.collectives.map((c) => ({ ...c, rank: rank.rank })));
     root.append(element('h2', {}, 'Collectives'));

@@ -48,6 +48,10 @@ export interface Cluster {
   ranks: number; step_mean_ns_by_rank: Record<string, number>; step_spread_pct: Maybe;
   stragglers: { rank: number; excess_ns_per_step: number; excess_pct: number; kind: string }[];
   clocks: { rank: number; offset_ns: number; error_ns: Maybe; method: string }[];
+  parallelism?: { words: string; overlap_pct: Maybe }[];
+  missing?: { rank: number; kind: string; name: string; process_group: string; number: number; step: Maybe; calls: number }[];
+  what_if?: { change: string; ranks: number[]; step_ns: number; saved_pct: number; lower_bound: boolean }[];
+  notes?: string[];
 }
 export interface Finding {
   rule: string; severity: Severity; ranks: number[]; value: Maybe; threshold: Maybe; unit: string; what: string;

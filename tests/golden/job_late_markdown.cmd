@@ -1,0 +1,1 @@
+"$PROFGPU" analyze tests/golden/jobs/late --format markdown; "$PROFGPU" analyze tests/golden/jobs/late --format markdown --section cluster --top 4
