@@ -16,6 +16,7 @@ std::vector<std::string> next_commands(const AnalyzeOptions& options, const Repo
     return next;
   }
   const std::string paths = options.paths.size() == 1 ? " " + options.paths.front() : " …";
+  if (report.ranks.size() > 1) next.push_back("profgpu analyze" + paths + " --section cluster");
   next.push_back("profgpu analyze" + paths + " --section kernels --top 30");
   if (!options.wants_page()) next.push_back("profgpu analyze" + paths + " --html report.html");
   return next;

@@ -104,7 +104,7 @@ std::string hang(const Evidence& evidence) {
   const auto never = std::find_if(missing.begin(), missing.end(), [](const MissingCalls& m) { return m.kind == "never_arrived"; });
   if (never == missing.end()) return "";
   const std::string step = never->step >= 0 ? fmt::format(" in step {}", never->step) : "";
-  return fmt::format("Rank {} never arrives at {}{}, in which {} to the end: the job hangs there. ",
+  return fmt::format("Rank {} never arrives at {}{}, in which {} to the end: the job hangs there.",
                      never->rank, never->name, step,
                      never->others == 1 ? "another rank waits" : fmt::format("{} other ranks wait", never->others));
 }
@@ -143,7 +143,8 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Finding
 }  // namespace
 
 std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings) {
-  return hang(evidence) + verdict_of_steps(evidence, findings);
+  const std::string hung = hang(evidence);
+  return hung.empty() ? verdict_of_steps(evidence, findings) : hung;
 }
 
 }  // namespace profgpu
