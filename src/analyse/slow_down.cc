@@ -9,54 +9,26 @@ namespace {
 // A sample says nothing of a time further from it than so many typical distances.
 constexpr int64_t kMostDistances = 10;
 
-// Neither idleness nor clocks that somebody set.
-constexpr uint32_t kHeldBack =
-    static_cast<uint32_t>(ClockReason::kSwPowerCap) | static_cast<uint32_t>(ClockReason::kHwSlowdown) |
-    static_cast<uint32_t>(ClockReason::kSyncBoost) | static_cast<uint32_t>(ClockReason::kSwThermal) |
-    static_cast<uint32_t>(ClockReason::kHwThermal) | static_cast<uint32_t>(ClockReason::kHwPowerBrake);
-
-const SampleSeries* find(const SampleLog& log, uint32_t device, Metric metric) {
-  for (const SampleSeries& s : log.series)
-    if (s.device == device && s.metric == metric && !s.time_ns.empty()) return &s;
-  return nullptr;
-}
-
 double highest_clock(const SampleLog& log, uint32_t device, const SampleSeries& clock) {
-  if (const SampleSeries* stated = find(log, device, Metric::kSmClockMax)) return stated->value.back();
+  if (const SampleSeries* stated = log.find(device, Metric::kSmClockMax)) return stated->value.back();
   if (const auto stated = log.devices[device].constant(Metric::kSmClockMax)) return *stated;
   return *std::max_element(clock.value.begin(), clock.value.end());
-}
-
-int64_t typical_distance(const std::vector<int64_t>& times) {
-  std::vector<int64_t> distances;
-  for (size_t i = 1; i < times.size(); ++i) distances.push_back(times[i] - times[i - 1]);
-  if (distances.empty()) return 0;
-  const auto middle = distances.begin() + static_cast<ptrdiff_t>(distances.size() / 2);
-  std::nth_element(distances.begin(), middle, distances.end());
-  return *middle;
-}
-
-// The reasons that held at a time: those of the last sample before.
-uint32_t reasons_at(const SampleSeries& reasons, int64_t time_ns) {
-  const auto after = std::upper_bound(reasons.time_ns.begin(), reasons.time_ns.end(), time_ns);
-  if (after == reasons.time_ns.begin()) return 0;
-  return static_cast<uint32_t>(reasons.value[static_cast<size_t>(after - reasons.time_ns.begin()) - 1]);
 }
 
 }  // namespace
 
 std::optional<ClockCourse> ClockCourse::of(const SampleLog& log, uint32_t device) {
-  const SampleSeries* clock = find(log, device, Metric::kSmClock);
-  const SampleSeries* reasons = find(log, device, Metric::kClockEventReasons);
+  const SampleSeries* clock = log.find(device, Metric::kSmClock);
+  const SampleSeries* reasons = log.find(device, Metric::kClockEventReasons);
   if (!clock || !reasons) return std::nullopt;
   ClockCourse course;
   course.highest_ = highest_clock(log, device, *clock);
-  const int64_t typical_ns = typical_distance(clock->time_ns);
+  const int64_t typical_ns = median_distance(clock->time_ns);
   for (size_t i = 0; i < clock->time_ns.size(); ++i) {
     const int64_t start = clock->time_ns[i];
     const int64_t next = i + 1 < clock->time_ns.size() ? clock->time_ns[i + 1] : start + typical_ns;
     if (next - start > kMostDistances * typical_ns || next <= start) continue;
-    course.held_.push_back({start, next, clock->value[i], (reasons_at(*reasons, start) & kHeldBack) != 0});
+    course.held_.push_back({start, next, clock->value[i], (static_cast<uint32_t>(reasons->at(start).value_or(0)) & kHeldBackReasons) != 0});
   }
   if (course.held_.empty() || !(course.highest_ > 0)) return std::nullopt;
   return course;

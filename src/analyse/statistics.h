@@ -1,6 +1,8 @@
 // Order statistics and deviations as output.md defines them.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -12,6 +14,20 @@ namespace profgpu {
 std::optional<double> percentile(std::vector<int64_t> values, double q);
 /// The same of values that are sorted already.
 double percentile_of_sorted(const std::vector<int64_t>& sorted, double q);
+/// One of the values, of two in the middle the later. Puts them into another order; there has to be one.
+template <class Values>
+auto upper_median(Values&& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+/// The same, of two in the middle the earlier.
+template <class Values>
+auto lower_median(Values&& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 /// The sample's (n - 1); 0 for fewer than two values.
 double standard_deviation(const std::vector<int64_t>& values);
 

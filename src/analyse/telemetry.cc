@@ -348,15 +348,6 @@ std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
   return times;
 }
 
-int64_t median_distance(const std::vector<int64_t>& times) {
-  std::vector<int64_t> distances;
-  for (size_t i = 1; i < times.size(); ++i) distances.push_back(times[i] - times[i - 1]);
-  if (distances.empty()) return 1'000'000'000;
-  const auto middle = distances.begin() + static_cast<ptrdiff_t>(distances.size() / 2);
-  std::nth_element(distances.begin(), middle, distances.end());
-  return *middle;
-}
-
 }  // namespace
 
 SampleLog clipped(const SampleLog& log, int64_t from_ns, int64_t to_ns) {
@@ -384,7 +375,7 @@ std::vector<DeviceTelemetry> summarise(const SampleLog& log) {
   for (uint32_t d = 0; d < log.devices.size(); ++d) {
     const std::vector<int64_t> times = tick_times(log, d);
     if (times.empty()) continue;
-    TelemetryCollector collector(log.devices[d], median_distance(times));
+    TelemetryCollector collector(log.devices[d], times.size() > 1 ? median_distance(times) : kOneSampleHolds_ns);
     TelemetryCollector::Impl& impl = *collector.impl_;
     for (int64_t t : times) impl.tick(t);
     // Series are fed whole, one after the other: each keeps its own time.

@@ -13,6 +13,7 @@
 #include "present/json_text.h"
 #include "present/line.h"
 #include "present/wording.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {

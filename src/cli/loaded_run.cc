@@ -29,10 +29,10 @@ Result<LoadedRun> load_run(const std::vector<std::string>& paths, const Analysis
     run.ranks.push_back({r.rank, run.facts.back().get()});
   }
   if (run.ranks.size() == 1) return run;
-  std::vector<RankDigest> digests;
-  for (const RankFacts& r : run.ranks) digests.push_back(rank_digest(r.rank, *r.facts));
-  run.job = std::make_unique<Job>(analyse_job(digests));
+  for (const RankFacts& r : run.ranks) run.digests.push_back(rank_digest(r.rank, *r.facts));
+  run.job = std::make_unique<Job>(analyse_job(run.digests, run.inputs.samples));
   for (const RankFacts& r : run.ranks) run.facts[&r - run.ranks.data()]->know(std::move(run.job->met_calls[r.rank]));
+  run.job->met_calls.clear();   // the facts have them
   return run;
 }
 

@@ -18,6 +18,7 @@ struct LoadedRun {
   Inputs inputs;
   std::vector<std::unique_ptr<Facts>> facts;   ///< one a rank, in the order of inputs.ranks; none: samples alone
   std::vector<RankFacts> ranks;                ///< the same, with their numbers
+  std::vector<RankDigest> digests;             ///< the same, where there are several
   std::unique_ptr<Job> job;                    ///< null for one rank
 
   [[nodiscard]] bool only_samples() const { return facts.empty(); }

@@ -32,14 +32,19 @@ Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progres
   if (!run) return run.error();
   JobRead read;
   read.sources = std::move(run->inputs.sources);
-  for (const RankFacts& r : run->ranks) read.ranks.push_back(reduced(r, options.thresholds));
+  for (size_t i = 0; i < run->ranks.size(); ++i) {
+    const RankFacts& r = run->ranks[i];
+    RankDigest digest = run->digests.empty() ? rank_digest(r.rank, *r.facts) : std::move(run->digests[i]);
+    read.ranks.push_back(reduced(r, std::move(digest), options.thresholds));
+  }
   const SampleLog& samples = run->only_samples() ? run->inputs.ranks.front().trace.samples : run->inputs.samples;
   read.samples = samples;
-  Report report = job_report(std::move(read), options.thresholds);
-  progress.stage = "drawing";
   std::map<int, int64_t> offsets;
   if (run->job)
     for (const RankClock& c : run->job->clocks) offsets[c.rank] = c.offset_ns;
+  read.job = std::move(run->job);
+  Report report = job_report(std::move(read), options.thresholds);
+  progress.stage = "drawing";
   auto page = make_page({run->ranks, std::move(offsets), &samples}, options.html_steps);
   if (!page) return page.error();
   report.page = std::move(*page);

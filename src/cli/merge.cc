@@ -127,13 +127,13 @@ double estimated_bytes(const RunRows& rows, const MergeCommand& command) {
 
 void say_what_is_missing(const MergedRows& merged, double bytes) {
   if (!merged.without_steps.empty())
-    print_message("profgpu: left out, for want of the chosen steps: rank " + ranks_text(merged.without_steps));
+    print_message("profgpu: left out, for want of the chosen steps: " + ranks_text(merged.without_steps));
   std::map<std::string_view, std::vector<int>> notes;
   for (const RankRows& rank : merged.rows.ranks)
     if (const RankClock* clock = merged.rows.job_clock(rank))
       if (const std::string_view note = clock_note(*clock); !note.empty()) notes[note].push_back(rank.rank());
   for (const auto& [note, ranks] : notes)
-    print_message(fmt::format("profgpu: clock of rank {}: {}", ranks_text(ranks), note));
+    print_message(fmt::format("profgpu: clock of {}: {}", ranks_text(ranks), note));
   if (bytes > kMuchBytes)
     print_message(fmt::format("profgpu: about {} will be written, which viewers open slowly if at all; "
                               "--ranks and --steps choose less", format_bytes(bytes)));

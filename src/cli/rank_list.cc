@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "report/quantity.h"
+
 namespace profgpu {
 namespace {
-
-constexpr size_t kMostParts = 8;
 
 bool read_rank(std::string_view text, int& rank) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
@@ -41,25 +41,13 @@ Result<std::vector<int>> chosen_ranks(const RankRanges& ranges, std::span<const 
     const auto begin = std::lower_bound(there.begin(), there.end(), first);
     const auto end = std::upper_bound(there.begin(), there.end(), last);
     if (begin == end)
-      return Error{"there is no rank " + range_text(first, last), "ranks that were read: " + ranks_text(there)};
+      return Error{"there is no rank " + range_text(first, last),
+                   "those that were read: " + number_ranges({there.begin(), there.end()})};
     chosen.insert(chosen.end(), begin, end);
   }
   std::sort(chosen.begin(), chosen.end());
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   return chosen;
-}
-
-std::string ranks_text(std::span<const int> ranks) {
-  std::string text;
-  size_t parts = 0;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t j = i + 1;
-    while (j < ranks.size() && ranks[j] == ranks[j - 1] + 1) ++j;
-    if (parts == kMostParts) return text + ", …";
-    text += (parts++ == 0 ? "" : ", ") + range_text(ranks[i], ranks[j - 1]);
-    i = j;
-  }
-  return text;
 }
 
 }  // namespace profgpu

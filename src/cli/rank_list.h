@@ -21,7 +21,4 @@ std::optional<RankRanges> rank_ranges(std::string_view text);
 /// Those of `there`, which is in ascending order, that the list names. An error where a part of it names none.
 Result<std::vector<int>> chosen_ranks(const RankRanges& ranges, std::span<const int> there);
 
-/// "0-7, 9", of ranks in ascending order; of many parts the first ones.
-std::string ranks_text(std::span<const int> ranks);
-
 }  // namespace profgpu

@@ -44,15 +44,6 @@ std::vector<int64_t> times_of(const ReplayDevice& device) {
   return times;
 }
 
-int64_t median_distance(const std::vector<int64_t>& times) {
-  std::vector<int64_t> distances;
-  for (size_t i = 1; i < times.size(); ++i) distances.push_back(times[i] - times[i - 1]);
-  if (distances.empty()) return 1'000'000'000;
-  const auto middle = distances.begin() + static_cast<ptrdiff_t>(distances.size() / 2);
-  std::nth_element(distances.begin(), middle, distances.end());
-  return *middle;
-}
-
 class Replay final : public Backend {
  public:
   Replay(ReplayOptions options, SampleLog log, SampleFileIssues issues);
@@ -97,9 +88,10 @@ Replay::Replay(ReplayOptions options, SampleLog log, SampleFileIssues issues)
   for (uint32_t d = 0; d < devices_.size(); ++d) {
     for (const auto& [metric, value] : log_.devices[d].constants) devices_[d].has[static_cast<size_t>(metric)] = true;
     devices_[d].rows = times_of(devices_[d]);
-    distance = std::min(distance, median_distance(devices_[d].rows));
-    if (devices_[d].rows.empty()) continue;
-    if (const int64_t first = devices_[d].rows.front(); first - log_.first_ns <= kMostHeadStart_ns)
+    const std::vector<int64_t>& rows = devices_[d].rows;
+    distance = std::min(distance, rows.size() > 1 ? median_distance(rows) : kOneSampleHolds_ns);
+    if (rows.empty()) continue;
+    if (const int64_t first = rows.front(); first - log_.first_ns <= kMostHeadStart_ns)
       from_ns_ = std::max(from_ns_, first);
   }
   length_ns_ = std::max<int64_t>(log_.last_ns - from_ns_ + distance, 1);

@@ -1,14 +1,14 @@
 #include <fmt/format.h>
 
 #include "diagnose/measure.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
 
-constexpr size_t kFewRanks = 8, kFewSteps = 8;
+constexpr size_t kFewSteps = 8;
 
-template <class T>
-std::string listed(const std::vector<T>& numbers, size_t most) {
+std::string listed(const std::vector<int64_t>& numbers, size_t most) {
   std::string text;
   for (size_t i = 0; i < std::min(most, numbers.size()); ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", numbers[i]);
   return numbers.size() > most ? text + fmt::format(" and {} more", numbers.size() - most) : text;
@@ -16,7 +16,7 @@ std::string listed(const std::vector<T>& numbers, size_t most) {
 
 // "rank 3", "ranks 4, 5, 6, 7"
 std::string who(const Straggler& s) {
-  return s.together.empty() ? fmt::format("rank {}", s.rank) : "ranks " + listed(s.together, kFewRanks);
+  return ranks_text(s.together.empty() ? std::vector{s.rank} : s.together);
 }
 
 std::string when(const Straggler& s) {

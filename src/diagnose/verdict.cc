@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "diagnose/measure.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
@@ -24,15 +25,11 @@ std::string_view words(Phase phase) {
   return "work outside the known phases";
 }
 
-// "Rank 3 is", "Ranks 0 and 1 are", "Ranks 4, 5, 6 and 13 more are"
+// "Rank 3 is", "Ranks 0–1, 5 are"
 std::string late_ranks(const std::vector<int>& ranks) {
-  constexpr size_t kNamed = 4;
-  if (ranks.size() == 1) return fmt::format("Rank {} is", ranks.front());
-  const size_t named = ranks.size() <= kNamed ? ranks.size() - 1 : kNamed;
-  std::string text = "Ranks ";
-  for (size_t i = 0; i < named; ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", ranks[i]);
-  if (ranks.size() <= kNamed) return text + fmt::format(" and {} are", ranks.back());
-  return text + fmt::format(" and {} more are", ranks.size() - kNamed);
+  std::string text = ranks_text(ranks);
+  text.front() = 'R';
+  return text + (ranks.size() > 1 ? " are" : " is");
 }
 
 std::string where(const Finding& f) {

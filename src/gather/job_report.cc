@@ -22,12 +22,14 @@ InputFile input_of(const InputSource& source) {
   return file;
 }
 
-// What only the others tell of a rank's collectives.
-void add_rates(const Job& job, RankResult& r) {
-  const auto met = job.met_calls.find(r.digest.rank);
-  if (met == job.met_calls.end()) return;
-  for (Section& s : r.report.sections)
-    if (s.name == "collectives") s.content = collectives_value(rated(r.digest.calls, met->second.calls));
+// What only the others tell of ranks' collectives.
+void add_rates(const Job& job, std::vector<RankResult>& ranks) {
+  for (RankResult& r : ranks) {
+    const auto met = job.met_calls.find(r.digest.rank);
+    if (met == job.met_calls.end()) continue;
+    for (Section& s : r.report.sections)
+      if (s.name == "collectives") s.content = collectives_value(rated(r.digest.calls, met->second.calls));
+  }
 }
 
 void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report) {
@@ -35,7 +37,6 @@ void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report
   report.measured_steps = first.measured_steps();
   report.warmup_steps = static_cast<int64_t>(first.steps.size()) - report.measured_steps;
   for (RankResult& r : ranks) {
-    if (evidence.job != nullptr) add_rates(*evidence.job, r);
     const auto file = std::find_if(report.inputs.begin(), report.inputs.end(),
                                    [&](const InputFile& f) { return f.rank == r.digest.rank; });
     if (file != report.inputs.end()) std::move(r.issues.begin(), r.issues.end(), std::back_inserter(file->issues));
@@ -71,11 +72,14 @@ void add_samples(const SampleLog& samples, Report& report) {
   report.verdict = telemetry_verdict(telemetry, report.findings);
 }
 
-Job job_of(const std::vector<RankResult>& ranks, const SampleLog& samples) {
-  std::vector<RankDigest> digests;
+std::unique_ptr<const Job> job_of(std::vector<RankResult>& ranks, const SampleLog& samples) {
+  std::vector<RankDigest> digests;   // lent: they are large together
   digests.reserve(ranks.size());
-  for (const RankResult& r : ranks) digests.push_back(r.digest);
-  return analyse_job(digests, samples);
+  for (RankResult& r : ranks) digests.push_back(std::move(r.digest));
+  auto job = std::make_unique<const Job>(analyse_job(digests, samples));
+  for (size_t i = 0; i < ranks.size(); ++i) ranks[i].digest = std::move(digests[i]);
+  add_rates(*job, ranks);
+  return job;
 }
 
 }  // namespace
@@ -89,12 +93,9 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   }
   Evidence evidence;
   evidence.thresholds = thresholds;
-  Job job;
-  if (read.ranks.size() > 1) {
-    job = job_of(read.ranks, read.samples);
-    evidence.job = &job;
-    report.cluster = cluster_value(job);
-  }
+  if (read.job == nullptr && read.ranks.size() > 1) read.job = job_of(read.ranks, read.samples);
+  evidence.job = read.job.get();
+  if (read.job) report.cluster = cluster_value(*read.job);
   add_telemetry(read, evidence, report);
   add_ranks(std::move(read.ranks), evidence, report);
   report.findings = diagnose(evidence);

@@ -1,6 +1,7 @@
 // What was read of a job, as a report.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "gather/rank_result.h"
@@ -12,6 +13,8 @@ struct JobRead {
   std::vector<InputSource> sources;   ///< in the order of the paths; of a folder, by name
   std::vector<RankResult> ranks;      ///< by rank; none: samples alone
   SampleLog samples;                  ///< of sample files
+  /// Where it is known already, and every rank's collectives with it; null: to be worked out from the digests.
+  std::unique_ptr<const Job> job;
 };
 
 /// Everything but what is worth doing next.

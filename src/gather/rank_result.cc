@@ -45,10 +45,10 @@ void RankResult::renumber(int rank) {
   for (Finding& f : diagnosis.findings) f.ranks = {rank};
 }
 
-RankResult reduced(const RankFacts& rank, const Thresholds& thresholds) {
+RankResult reduced(const RankFacts& rank, RankDigest digest, const Thresholds& thresholds) {
   RankResult result;
   result.report = report_of(rank);
-  result.digest = rank_digest(rank.rank, *rank.facts);
+  result.digest = std::move(digest);
   result.diagnosis = diagnose_rank(rank, thresholds);
   for (const TraceIssue& i : rank.facts->get<Quality>().issues) result.issues.push_back(issue_of(i));
   return result;

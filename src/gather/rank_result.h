@@ -20,7 +20,7 @@ struct RankResult {
   void renumber(int rank);
 };
 
-RankResult reduced(const RankFacts& rank, const Thresholds& thresholds);
+RankResult reduced(const RankFacts& rank, RankDigest digest, const Thresholds& thresholds);
 
 Issue issue_of(const TraceIssue& issue);
 

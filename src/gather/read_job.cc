@@ -65,7 +65,7 @@ Result<RankResult> reduce(std::vector<Trace> windows, int rank, const JobOptions
   const Trace trace = joined_windows(std::move(windows));
   const Facts facts(trace, options.analysis);
   if (facts.get<Steps>().steps.empty()) return no_steps_left(options.paths.front(), rank);
-  return reduced({rank, &facts}, options.thresholds);
+  return reduced({rank, &facts}, rank_digest(rank, facts), options.thresholds);
 }
 
 UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const ImportOptions& import,

@@ -17,12 +17,6 @@ constexpr double kUnseenDrift = 100e-6;    // of clocks with too few encounters 
 
 int64_t whole(double ns) { return std::llround(std::clamp(ns, -9e18, 9e18)); }
 
-double middle(std::vector<double> values) {
-  const auto at = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
 // Where values are densest: the middle of the narrowest window, of 40 us, 160 us and so on, that some fifth of them and
 // at least three share. `values` sorted.
 int64_t densest(const std::vector<int64_t>& values) {
@@ -60,7 +54,7 @@ double first_slope(const std::vector<Point>& points) {
     std::vector<double> xs, ys;
     for (size_t i = g * points.size() / groups; i < (g + 1) * points.size() / groups; ++i)
       xs.push_back(points[i].x), ys.push_back(points[i].y);
-    of_group.emplace_back(middle(std::move(xs)), middle(std::move(ys)));
+    of_group.emplace_back(upper_median(std::move(xs)), upper_median(std::move(ys)));
   }
   return theil_sen_slope(of_group).value_or(0);
 }
@@ -84,11 +78,11 @@ Line fitted(std::vector<Point>& points, bool sloped) {
   line.slope = sloped ? first_slope(points) : 0;
   std::vector<double> y;
   for (const Point& p : points) y.push_back(p.y - line.slope * p.x);
-  line.at = middle(std::move(y));
+  line.at = upper_median(std::move(y));
   for (int round = 0; round < 4; ++round) {
     std::vector<double> rests;
     for (const Point& p : points) rests.push_back(std::abs(p.y - line(p.x)));
-    const double most = std::max(4 * 1.4826 * middle(std::move(rests)), static_cast<double>(kDense_ns) / 2);
+    const double most = std::max(4 * 1.4826 * upper_median(std::move(rests)), static_cast<double>(kDense_ns) / 2);
     std::erase_if(points, [&](const Point& p) { return std::abs(p.y - line(p.x)) > most; });
     least_squares(points, sloped, line);
   }

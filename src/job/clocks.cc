@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyse/statistics.h"
 #include "job/clock_fit.h"
 
 namespace profgpu {
@@ -11,13 +12,6 @@ namespace {
 constexpr int64_t kOneClock_ns = 50'000;     // ranks that are nearer than this, or than their errors, can share a clock
 
 int64_t middle_of(Interval i) { return saturated_add(i.start, saturated_sub(i.end, i.start) / 2); }
-
-template <class T>
-T median(std::vector<T> values) {
-  const auto at = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 /// When a collective was, by the ranks with known clocks that are nearest to the first rank.
 struct Anchor {
@@ -171,9 +165,9 @@ class Clocks {
         errors.push_back(clocks[r].error_ns.value_or(0));
         drifts.push_back(clocks[r].drift_ppm);
       }
-      host.offset_ns = median(std::move(offsets));
-      host.error_ns = median(std::move(errors));
-      host.drift_ppm = median(std::move(drifts));
+      host.offset_ns = upper_median(std::move(offsets));
+      host.error_ns = upper_median(std::move(errors));
+      host.drift_ppm = upper_median(std::move(drifts));
     }
     bool first = true;
     for (const uint32_t r : members) {
@@ -205,7 +199,7 @@ class Clocks {
       if (differences.empty()) continue;
       const auto [least, most] = std::minmax_element(differences.begin(), differences.end());
       clocks[r].error_ns = std::max<int64_t>(1, saturated_sub(*most, *least) / 2);
-      clocks[r].offset_ns = median(std::move(differences));
+      clocks[r].offset_ns = upper_median(std::move(differences));
       clocks[r].method = "steps";
     }
   }

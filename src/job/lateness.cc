@@ -5,6 +5,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analyse/statistics.h"
 #include "base/saturated.h"
 
 namespace profgpu {
@@ -14,13 +15,6 @@ namespace {
 constexpr size_t kMostWitnesses = 64;
 
 uint64_t pair_of(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
-
-int64_t upper_median(std::vector<int64_t>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // What a rank brings to a meeting.
 struct Attendance {
@@ -199,7 +193,7 @@ class Court {
       totals.push_back(ns);
       late.met.push_back(witness);
     }
-    late.excess_ns = upper_median(totals);
+    late.excess_ns = totals.empty() ? 0 : upper_median(totals);
     if (static_cast<double>(late.excess_ns) < threshold_[rank]) return;
     for (auto& [place, waits] : by_step) late.steps.push_back({place, upper_median(waits)});
     out.push_back(std::move(late));

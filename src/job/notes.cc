@@ -4,21 +4,9 @@
 
 #include <algorithm>
 
+#include "report/quantity.h"
+
 namespace profgpu {
-namespace {
-
-constexpr size_t kNamed = 8;   // ranks in a sentence
-
-std::string listed(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  const size_t shown = ranks.size() <= kNamed ? ranks.size() : kNamed - 1;
-  for (size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  if (shown < ranks.size()) text += fmt::format(" and {} more", ranks.size() - shown);
-  return text;
-}
-
-}  // namespace
-
 std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const MatchedCalls& met,
                                    std::span<const RankClock> clocks) {
   std::vector<bool> met_any(ranks.size());
@@ -36,18 +24,18 @@ std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const Matc
   if (!strangers.empty())
     notes.push_back(fmt::format("{}: none of the collectives is one of another rank's: another run, other steps, or "
                                 "groups whose other ranks are not here",
-                                listed(strangers)));
+                                ranks_text(strangers)));
   if (!by_steps.empty())
     notes.push_back(fmt::format("{}: no collective ties the clock to rank {}'s; aligned by the starts of equal steps, "
                                 "so who waits for whom is unknown",
-                                listed(by_steps), ranks.front().rank));
+                                ranks_text(by_steps), ranks.front().rank));
   if (!unknown.empty())
     notes.push_back(fmt::format("{}: neither a collective nor a step ties the clock to rank {}'s; times are as the "
                                 "files have them",
-                                listed(unknown), ranks.front().rank));
+                                ranks_text(unknown), ranks.front().rank));
   if (!apart.empty())
     notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",
-                                listed(apart)));
+                                ranks_text(apart)));
   return notes;
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "analyse/statistics.h"
 #include "base/saturated.h"
 #include "job/members.h"
 
@@ -107,8 +108,8 @@ class Meter {
     pair.from = end.from;
     pair.to = end.to;
     pair.process_group = end.group;
-    if (!bytes_.empty()) pair.message_bytes = median(bytes_);
-    if (!gbps_.empty()) pair.bandwidth_gbps = median(gbps_);
+    if (!bytes_.empty()) pair.message_bytes = upper_median(bytes_);
+    if (!gbps_.empty()) pair.bandwidth_gbps = upper_median(gbps_);
     return std::move(pair);
   }
   Pair pair;
@@ -116,12 +117,6 @@ class Meter {
  private:
   static int64_t waited(Interval own, int64_t other_start) {
     return std::max<int64_t>(0, saturated_sub(std::min(other_start, own.end), own.start));
-  }
-  template <class T>
-  static T median(std::vector<T>& values) {
-    const auto at = values.begin() + static_cast<int64_t>(values.size() / 2);
-    std::nth_element(values.begin(), at, values.end());
-    return *at;
   }
 
   std::span<const RankDigest> ranks_;

@@ -6,17 +6,6 @@
 namespace profgpu {
 namespace {
 
-constexpr uint32_t kHeldBack =
-    static_cast<uint32_t>(ClockReason::kSwPowerCap) | static_cast<uint32_t>(ClockReason::kHwSlowdown) |
-    static_cast<uint32_t>(ClockReason::kSyncBoost) | static_cast<uint32_t>(ClockReason::kSwThermal) |
-    static_cast<uint32_t>(ClockReason::kHwThermal) | static_cast<uint32_t>(ClockReason::kHwPowerBrake);
-
-const SampleSeries* find(const SampleLog& log, uint32_t device, Metric metric) {
-  for (const SampleSeries& s : log.series)
-    if (s.device == device && s.metric == metric && !s.time_ns.empty()) return &s;
-  return nullptr;
-}
-
 // Place in the log of the device with a rank's number.
 std::optional<uint32_t> device_of(const RankDigest& rank, const SampleLog& log) {
   std::optional<uint32_t> found;
@@ -37,30 +26,23 @@ bool in_measured_step(const RankDigest& rank, int64_t time_ns) {
   return step.measured && time_ns < step.interval().end;
 }
 
-uint32_t reasons_at(const SampleSeries* reasons, int64_t time_ns) {
-  if (reasons == nullptr) return 0;
-  const auto after = std::upper_bound(reasons->time_ns.begin(), reasons->time_ns.end(), time_ns);
-  if (after == reasons->time_ns.begin()) return 0;
-  return static_cast<uint32_t>(reasons->value[static_cast<size_t>(after - reasons->time_ns.begin()) - 1]);
-}
-
 std::optional<SampledClock> clock_of(const RankDigest& rank, const SampleLog& log, uint32_t device) {
-  const SampleSeries* clock = find(log, device, Metric::kSmClock);
-  const SampleSeries* reasons = find(log, device, Metric::kClockEventReasons);
+  const SampleSeries* clock = log.find(device, Metric::kSmClock);
+  const SampleSeries* reasons = log.find(device, Metric::kClockEventReasons);
   if (clock == nullptr) return std::nullopt;
   double sum = 0;
   int64_t count = 0, held = 0;
   std::map<uint32_t, int64_t> held_by;
   for (size_t i = 0; i < clock->time_ns.size(); ++i) {
     if (!in_measured_step(rank, clock->time_ns[i])) continue;
-    const uint32_t bits = reasons_at(reasons, clock->time_ns[i]);
+    const auto bits = static_cast<uint32_t>(reasons ? reasons->at(clock->time_ns[i]).value_or(0) : 0);
     if ((bits & static_cast<uint32_t>(ClockReason::kIdle)) != 0) continue;
     sum += clock->value[i];
     ++count;
-    if ((bits & kHeldBack) == 0) continue;
+    if ((bits & kHeldBackReasons) == 0) continue;
     ++held;
     for (const ClockReasonInfo& r : clock_reasons())
-      if ((bits & kHeldBack & static_cast<uint32_t>(r.reason)) != 0) ++held_by[static_cast<uint32_t>(r.reason)];
+      if ((bits & kHeldBackReasons & static_cast<uint32_t>(r.reason)) != 0) ++held_by[static_cast<uint32_t>(r.reason)];
   }
   if (count == 0) return std::nullopt;
   SampledClock out;

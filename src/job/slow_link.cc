@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "analyse/statistics.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -17,16 +18,10 @@ using Likeness = std::tuple<std::string, std::string, int64_t, size_t, int64_t>;
 using Members = std::vector<uint32_t>;
 using Meetings = std::vector<const Meeting*>;
 
-int64_t middle(std::vector<int64_t> values) {
-  const auto at = values.begin() + static_cast<int64_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
 int64_t usual_transfer_ns(const Meetings& meetings) {
   std::vector<int64_t> ns;
   for (const Meeting* m : meetings) ns.push_back(m->transfer_ns());
-  return middle(std::move(ns));
+  return lower_median(std::move(ns));
 }
 
 std::map<Likeness, std::map<Members, Meetings>> groups_alike(std::span<const RankDigest> ranks, const MatchedCalls& met,
@@ -83,7 +78,7 @@ std::map<Members, Group> compared_groups(std::span<const RankDigest> ranks, std:
     if (groups.size() < 2) continue;
     std::vector<int64_t> transfers;
     for (const auto& [members, meetings] : groups) transfers.push_back(usual_transfer_ns(meetings));
-    const int64_t usual_ns = middle(transfers);   // of two groups, the faster
+    const int64_t usual_ns = lower_median(transfers);   // of two groups, the faster
     size_t i = 0;
     for (const auto& [members, meetings] : groups)
       add(ranks, clocks, likeness, meetings, transfers[i++], usual_ns, out[members]);
@@ -115,7 +110,7 @@ std::vector<SlowLink> slow_links(std::span<const RankDigest> ranks, std::span<co
     for (const Group* g : their_groups) {
       std::vector<int64_t> excess;
       for (const auto& [rank, ns] : g->excess_ns) excess.push_back(ns);
-      link.excess_ns += middle(std::move(excess));
+      link.excess_ns += lower_median(std::move(excess));
     }
     out.push_back(std::move(link));
   }

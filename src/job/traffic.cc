@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analyse/collectives.h"
+#include "analyse/statistics.h"
 #include "base/saturated.h"
 #include "job/link_rates.h"
 
@@ -18,13 +19,6 @@ struct Sums {
   std::vector<double> gbps;
   uint32_t rank = 0;   // place of one of its ranks
 };
-
-template <class T>
-T median(std::vector<T>& values) {
-  const auto at = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 // Of ranks in hand: two hosts tell, one tells only if the whole group is in hand.
 std::optional<bool> spans_hosts(std::span<const RankDigest> ranks, const Meeting& m) {
@@ -60,10 +54,10 @@ Traffic traffic_of(std::span<const RankDigest> ranks, Sums& s) {
   t.calls = s.calls;
   t.whole_calls = s.whole_calls;
   t.wait_ns = s.wait_ns;
-  t.median_wait_ns = median(s.waits);
-  if (!s.bytes.empty()) t.message_bytes = median(s.bytes);
-  if (!s.transfers.empty()) t.transfer_ns = median(s.transfers);
-  if (!s.gbps.empty()) t.algbw_gbps = median(s.gbps);
+  t.median_wait_ns = upper_median(s.waits);
+  if (!s.bytes.empty()) t.message_bytes = upper_median(s.bytes);
+  if (!s.transfers.empty()) t.transfer_ns = upper_median(s.transfers);
+  if (!s.gbps.empty()) t.algbw_gbps = upper_median(s.gbps);
   t.link_gbps = link_rate_gbps(ranks[s.rank].device_name);
   return t;
 }

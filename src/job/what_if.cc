@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analyse/statistics.h"
 #include "base/saturated.h"
 
 namespace profgpu {
@@ -13,12 +14,6 @@ using Kinds = std::array<int64_t, kLaneTimes>;
 constexpr uint32_t kNone = JobLanes::kNone;
 constexpr auto kLoading = static_cast<size_t>(lane_time(IdleCause::kDataLoading));
 constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound));
-
-int64_t median(std::vector<int64_t>& values) {
-  const auto middle = values.begin() + static_cast<int64_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // A step's own time on one rank, from one collective that it arrives at to the next, by kind.
 std::vector<Kinds> stretches(std::span<const RankDigest> ranks, const JobLanes& lanes, JobStep::Part part) {
@@ -73,7 +68,7 @@ class Targets {
       if (!changed_[p.rank]) continue;
       Target& target = of_step_[lanes_.ranks[p.rank].first_step + p.place];
       target.own = stretches(ranks_, lanes_, p);
-      target.host_ns = std::min(host_ns(p), median(host));
+      target.host_ns = std::min(host_ns(p), lower_median(host));
       set(target, others);
     }
   }
@@ -99,7 +94,7 @@ class Targets {
     for (size_t s = 0; s < target.own.size(); ++s) {
       for (size_t kind = 0; kind < kLaneTimes; ++kind) {
         for (size_t i = 0; i < alike.size(); ++i) values[i] = (*alike[i])[s][kind];
-        target.instead[s][kind] = median(values);
+        target.instead[s][kind] = lower_median(values);
       }
     }
   }

@@ -218,10 +218,6 @@ std::string change_words(std::string_view change, const List* ranks) {
   return words_of(change, kNames, "with " + words(change));
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-  return (ranks.size() > 1 ? "ranks " : "rank ") + number_ranges(ranks);
-}
-
 std::vector<int> rank_numbers(const List* ranks) {
   std::vector<int> out;
   if (ranks)

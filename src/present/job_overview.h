@@ -29,8 +29,6 @@ std::string parallelism_name(std::string_view kind, std::string_view sentence);
 /// Of a code of `what_if` and whom it changes: "with rank 3 like the others".
 std::string change_words(std::string_view change, const List* ranks);
 
-/// "rank 3", "ranks 0–3, 7"
-std::string ranks_text(const std::vector<int>& ranks);
 /// The numbers of a list of ranks; none for a null list.
 std::vector<int> rank_numbers(const List* ranks);
 

@@ -207,7 +207,7 @@ std::string ranks_concerned(const Report& report, const Finding& finding) {
   const std::vector<int>& ranks = finding.ranks;
   if (report.ranks.size() < 2 || ranks.empty() || ranks.size() >= report.ranks.size()) return {};
   if (finding.what.starts_with("rank")) return {};
-  return (ranks.size() > 1 ? "ranks " : "rank ") + number_ranges(ranks);
+  return ranks_text(ranks);
 }
 
 }  // namespace profgpu

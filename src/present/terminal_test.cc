@@ -4,6 +4,7 @@
 #include "present/sample_report_test.h"
 #include "present/sections.h"
 #include "present/wording.h"
+#include "report/quantity.h"
 #include "report/text.h"
 
 namespace profgpu {

@@ -26,7 +26,6 @@ bool is_code(std::string_view column) {
   return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "severity";
 }
 
-constexpr int kMostRanges = 6;
 constexpr size_t kMostItems = 6;
 
 std::string_view without_unit(std::string_view column) {
@@ -91,22 +90,6 @@ std::string column_title(std::string_view column) {
   for (const std::string_view acronym : {"cpu", "gpu"})
     if (name.starts_with(acronym)) name.replace(0, acronym.size(), acronym == "cpu" ? "CPU" : "GPU");
   return name;
-}
-
-std::string number_ranges(std::vector<int> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  std::string out;
-  int ranges = 0;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t end = i + 1;
-    while (end < numbers.size() && int64_t{numbers[end]} - numbers[end - 1] <= 1) ++end;
-    const auto left = static_cast<int64_t>(numbers.size() - i);
-    if (ranges++ == kMostRanges) return out + " and " + format_count(left) + " more";
-    out += (out.empty() ? "" : ", ") + std::to_string(numbers[i]);
-    if (numbers[end - 1] != numbers[i]) out += "–" + std::to_string(numbers[end - 1]);
-    i = end;
-  }
-  return out;
 }
 
 std::string plural(int64_t n, std::string_view one, std::string_view many) {

@@ -17,9 +17,6 @@ std::string words(std::string_view code);
 /// "total_ns" to "total", "span_pct" to "of span", "cpu_self_ns" to "CPU self".
 std::string column_title(std::string_view column);
 
-/// "0–3, 7"; from the seventh range on "and 12 more".
-std::string number_ranges(std::vector<int> numbers);
-
 std::string plural(int64_t n, std::string_view one, std::string_view many);
 
 /// Where a rank's clock starts for a reader: traces count from the epoch or from boot.

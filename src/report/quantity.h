@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "report/report.h"
 
@@ -24,6 +25,11 @@ std::string format_gbps(double gbps);
 std::string format_count(int64_t n);
 /// "1.3", "1,234", "0.0123": three significant digits, more only for whole numbers.
 std::string format_number(double x);
+
+/// "0–3, 7"; from the seventh range on "and 12 more".
+std::string number_ranges(std::vector<int> numbers);
+/// "rank 3", "ranks 0–3, 7"
+std::string ranks_text(const std::vector<int>& ranks);
 
 /// Any scalar in the unit of its column; kUnknownText for null and for what is not a finite number.
 /// Texts stay as they are; nested values give their size.

@@ -70,5 +70,10 @@ struct ClockReasonInfo {
   std::string_view words;  ///< "the power limit"
 };
 const std::vector<ClockReasonInfo>& clock_reasons();
+/// Reasons that hold clocks back: neither idleness nor clocks that somebody set.
+constexpr uint32_t kHeldBackReasons =
+    static_cast<uint32_t>(ClockReason::kSwPowerCap) | static_cast<uint32_t>(ClockReason::kHwSlowdown) |
+    static_cast<uint32_t>(ClockReason::kSyncBoost) | static_cast<uint32_t>(ClockReason::kSwThermal) |
+    static_cast<uint32_t>(ClockReason::kHwThermal) | static_cast<uint32_t>(ClockReason::kHwPowerBrake);
 
 }  // namespace profgpu

@@ -64,7 +64,14 @@ struct SampleSeries {
   Metric metric{};
   std::vector<int64_t> time_ns;
   std::vector<double> value;
+  /// As the last sample up to then said; nullopt before the first.
+  [[nodiscard]] std::optional<double> at(int64_t time) const;
 };
+
+/// Median distance between successive times, which are in order; 0 for fewer than two.
+int64_t median_distance(const std::vector<int64_t>& times);
+/// How long a sample holds where there is no other to tell how often they come.
+constexpr int64_t kOneSampleHolds_ns = 1'000'000'000;
 
 /// A log of samples in memory, as read from a file.
 struct SampleLog {
@@ -89,6 +96,8 @@ struct SampleLog {
   int64_t first_ns = 0, last_ns = 0;        ///< Unix time of the first and last tick
   int64_t ticks = 0;                        ///< rows read
   [[nodiscard]] bool empty() const { return devices.empty(); }
+  /// Null: no sample of it.
+  [[nodiscard]] const SampleSeries* find(uint32_t device, Metric metric) const;
 };
 
 }  // namespace profgpu

@@ -283,7 +283,7 @@ def test_a_process_killed_while_it_reads_ends_the_others(path, component, tmp_pa
     folder.mkdir()
     for rank in range(3):
         (folder / f'rank-{rank}.json.gz').write_bytes(space)
-    wrapper = script(tmp_path, f'echo $$ > {tmp_path}/pid.new && mv {tmp_path}/pid.new {tmp_path}/pid.$OMPI_COMM_WORLD_RANK')
+    wrapper = script(tmp_path, f'echo $$ > {tmp_path}/pid.$OMPI_COMM_WORLD_RANK.new && mv {tmp_path}/pid.$OMPI_COMM_WORLD_RANK.new {tmp_path}/pid.$OMPI_COMM_WORLD_RANK')
     p = subprocess.Popen([*MPIRUN, '-n', '3', *wrapper, path, 'analyze', '--mpi', '--json', folder], env=without_launcher(),
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
