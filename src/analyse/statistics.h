@@ -14,16 +14,16 @@ namespace profgpu {
 std::optional<double> percentile(std::vector<int64_t> values, double q);
 /// The same of values that are sorted already.
 double percentile_of_sorted(const std::vector<int64_t>& sorted, double q);
-/// One of the values, of two in the middle the later. Puts them into another order; there has to be one.
+/// One of the values, of two in the middle the later. There has to be one.
 template <class Values>
-auto upper_median(Values&& values) {
+auto upper_median(Values values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 /// The same, of two in the middle the earlier.
 template <class Values>
-auto lower_median(Values&& values) {
+auto lower_median(Values values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;

@@ -269,7 +269,7 @@ TEST_F(JobTest, StepTimesSpread) {
   EXPECT_EQ(job.clocks[2].offset_ns, -200);
   EXPECT_EQ(job.clocks[2].error_ns, 200);
   ASSERT_EQ(job.notes.size(), 1u);
-  EXPECT_NE(job.notes[0].find("ranks 1, 2: no collective ties the clock"), std::string::npos);
+  EXPECT_NE(job.notes[0].find("ranks 1–2: no collective ties the clock"), std::string::npos);
 }
 
 TEST_F(JobTest, OneRankHasNoClocks) {
