@@ -1,10 +1,13 @@
 // A report as one HTML file: the page with the data that it shows, and below it the report as plain HTML for readers
 // without script. Built without the page, it is the plain one.
+#include <fmt/format.h>
+
 #include <string_view>
 
 #include "base/gzip.h"
 #include "present/html_report.h"
 #include "present/html_text.h"
+#include "present/overview.h"
 #include "present/pack.h"
 #include "present/page_template.h"
 #include "present/registry.h"
@@ -50,17 +53,23 @@ li.critical > h3 { text-decoration: underline; }
 )";
 
 std::string title_of(const Report& report) {
-  if (report.inputs.empty()) return "profgpu report";
-  const std::string_view path = report.inputs.front().path;
-  const std::string name(path.substr(path.find_last_of('/') + 1));
-  return name + (report.inputs.size() > 1 ? " and others" : "") + " – profgpu";
+  if (report.inputs.empty()) return "report";
+  const std::string folder = folder_of_inputs(report);
+  const std::string& path = folder.empty() ? report.inputs.front().path : folder;
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  if (!folder.empty() || report.inputs.size() == 1) return name;
+  return fmt::format("{} and {} more", name, report.inputs.size() - 1);
 }
 
 std::string data_element(const Report& report) {
   static const PageData kNone;
   std::string json = kJsonPresenter.write(report, {});
   const std::string pack = packed(json, report.page ? *report.page : kNone);
-  return "<script type=\"application/octet-stream\" id=\"data\">" + base64(gzipped(pack)) + "</script>\n";
+  // The page begins with the rank that the first screen of the terminal shows.
+  const RankReport* rank = rank_in_focus(report);
+  return fmt::format("<script type=\"application/octet-stream\" data-name=\"{}\" data-rank=\"{}\" id=\"data\">",
+                     html_text(title_of(report), 200), rank ? rank->rank : 0) +
+         base64(gzipped(pack)) + "</script>\n";
 }
 
 // The marks are looked for in the template only: what takes their place is not read again.
@@ -72,7 +81,7 @@ std::string filled(std::string_view page, const Report& report, const PresentOpt
     page.remove_prefix(mark + kMark.size());
     const size_t end = page.find(kMarkEnd);
     const std::string_view name = page.substr(0, end);
-    if (name == "title") out += html_text(title_of(report), 200);
+    if (name == "title") out += html_text(title_of(report), 200) + " – profgpu";
     if (name == "report") out += html_report(report, options);
     if (name == "data") out += data_element(report);
     page.remove_prefix(std::min(page.size(), end + kMarkEnd.size()));

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "present/first_screen.h"
+#include "present/overview.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"
@@ -60,18 +61,10 @@ Lines input_line(const std::string& path, const std::string& what, const std::st
   return out;
 }
 
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash);
-}
-
 Lines summed_inputs(const Report& report, int width) {
   int64_t events = 0, bytes = 0;
-  std::string folder = folder_of(report.inputs.front().path);
-  for (const InputFile& input : report.inputs) {
-    events += input.events, bytes += input.file_bytes;
-    if (folder_of(input.path) != folder) folder.clear();
-  }
+  const std::string folder = folder_of_inputs(report);
+  for (const InputFile& input : report.inputs) events += input.events, bytes += input.file_bytes;
   const std::string files = plural(static_cast<int64_t>(report.inputs.size()), "file", "files") + " of " +
                             plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
   const std::string what = plural(events, "event", "events") + ", " + format_bytes(static_cast<double>(bytes)) +

@@ -146,6 +146,17 @@ const RankReport* rank_in_focus(const Report& report) {
   return &report.ranks.front();
 }
 
+std::string folder_of_inputs(const Report& report) {
+  constexpr size_t kNamedEach = 2;
+  if (report.inputs.size() <= kNamedEach) return {};
+  const auto folder = [](const InputFile& input) { return input.path.substr(0, input.path.rfind('/') + 1); };
+  std::string common = folder(report.inputs.front());
+  for (const InputFile& input : report.inputs)
+    if (folder(input) != common) return {};
+  if (common.size() > 1) common.pop_back();
+  return common;
+}
+
 bool has_steps(const RankReport& rank) {
   const Table* steps = table_of(rank, "steps");
   if (!steps || steps->rows.empty()) return false;

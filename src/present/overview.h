@@ -50,6 +50,9 @@ struct RankOverview {
 /// first. Null if there is none.
 const RankReport* rank_in_focus(const Report& report);
 
+/// What several files are called together: the folder that all of them lie in, or "". Not for one or two of them.
+std::string folder_of_inputs(const Report& report);
+
 StepOverview step_overview(const RankReport& rank);
 /// By id.
 std::vector<DeviceOverview> device_overviews(const RankReport& rank);

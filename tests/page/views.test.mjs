@@ -28,13 +28,18 @@ const cells = (page, view, column) => page.locator(`#view-${view} table.data tbo
 describe('overview', () => {
   it('says the verdict and every finding with cost, change and severity', () => visit(one, '', async (page) => {
     assert.match(await text(page, '.verdict .sentence'), /^The GPU waits for data/);
-    assert.equal(await page.title(), 'one.json and others – profgpu');
+    assert.equal(await page.title(), 'one.json and 1 more – profgpu');
     const first = page.locator('.finding').first();
     assert.equal(await first.getAttribute('data-rule'), 'data-loading-bound');
     assert.match(await first.innerText(), /warning[\s\S]*ms\sa step[\s\S]*num_workers/);
     assert.equal(await first.locator('svg.mark.warning').count(), 1);
     assert.ok(await page.locator('.finding[data-rule="full-precision-gemm"]').isVisible());
     assert.ok(!(await page.locator('#static').isVisible()), 'the plain report is still shown');
+  }));
+
+  it('begins with the rank that holds the others up, and is called as the folder is', () => visit(job, '', async (page) => {
+    assert.equal(await page.title(), 'job – profgpu');
+    assert.equal(await page.locator('#rank option:checked').innerText(), 'rank 3');
   }));
 
   it('shows sums that the tables have: phases, device, idle causes, checklist', () => visit(one, '', async (page) => {

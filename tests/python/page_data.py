@@ -5,7 +5,7 @@ import json
 import re
 import struct
 
-DATA = re.compile(rb'<script type="application/octet-stream" id="data">([A-Za-z0-9+/=]*)</script>')
+DATA = re.compile(rb'<script type="application/octet-stream" [^>]*id="data">([A-Za-z0-9+/=]*)</script>')
 
 
 class PageData:

@@ -12,12 +12,13 @@ function say(reason: unknown): void {
 }
 
 async function start(): Promise<void> {
-  const packed = document.getElementById('data')?.textContent;
+  const element = document.getElementById('data');
+  const packed = element?.textContent;
   const page = document.getElementById('page');
-  if (!packed || !page) throw new Error('this file holds no data for them');
+  if (!element || !packed || !page) throw new Error('this file holds no data for them');
   const data = await readPack(packed);
-  buildPage(page, data);
-  document.getElementById('data')?.remove();
+  buildPage(page, data, { name: element.dataset.name ?? 'report', rank: Number(element.dataset.rank) });
+  element.remove();
   page.hidden = false;
   document.documentElement.classList.add('ready');
 }

@@ -89,12 +89,13 @@ function deviceSections(rank: RankReport): HTMLElement[] {
 
 function provenance(context: Context): string {
   const { analysis, data } = context;
+  const events = analysis.inputs.reduce((sum, input) => sum + input.events, 0);
   const formats = [...new Set(analysis.inputs.map((input) => input.format))].join(', ');
   const left_out = analysis.warmup_steps > 0 ? ` (${analysis.warmup_steps} warm-up left out)` : '';
   const steps = analysis.measured_steps + analysis.warmup_steps;
   const parts = [
     analysis.ranks.length > 1 ? `${analysis.ranks.length} ranks` : '',
-    data.events > 0 ? `${count(data.events)} events` : '', formats, steps > 0 ? `${steps} steps${left_out}` : '',
+    events > 0 ? `${count(events)} events` : '', formats, steps > 0 ? `${steps} steps${left_out}` : '',
     duration(data.span_ns),
   ];
   return parts.filter(Boolean).join(' · ');

@@ -37,8 +37,14 @@ interface Mounted {
   dispose?: (() => void) | void;
 }
 
-export function buildPage(root: HTMLElement, data: PageData): void {
-  new Page(root, data, analysisOf(data.report));
+/** What the report is called, and the rank that it shows first. */
+export interface Start {
+  name: string;
+  rank: number;
+}
+
+export function buildPage(root: HTMLElement, data: PageData, start: Start): void {
+  new Page(root, data, analysisOf(data.report), start);
 }
 
 class Page {
@@ -46,8 +52,9 @@ class Page {
   private current_: Mounted;
   private rank_index_: number;
 
-  constructor(root: HTMLElement, private readonly data_: PageData, private readonly analysis_: Analysis) {
-    this.rank_index_ = slowestRank(analysis_);
+  constructor(root: HTMLElement, private readonly data_: PageData, private readonly analysis_: Analysis,
+              private readonly start_: Start) {
+    this.rank_index_ = Math.max(0, analysis_.ranks.findIndex((rank) => rank.rank === start_.rank));
     this.mounted_ = kViews.map((view, i) => this.prepare(view, i));
     this.current_ = this.mounted_[0]!;
     const tabs = element('nav', { class: 'tabs', 'aria-label': 'Views' }, ...this.mounted_.map((m) => m.tab));
@@ -70,11 +77,10 @@ class Page {
   private heading(): HTMLElement {
     const { analysis_: analysis } = this;
     const files = analysis.inputs.map((input) => input.path.replace(/^.*\//, ''));
-    const more = files.length > 1 ? ` and ${files.length - 1} more` : '';
     const device = analysis.ranks[this.rank_index_]!.devices.find((d) => d.name)?.name;
     return element('header', { class: 'heading' },
       element('span', { class: 'product' }, 'profgpu'),
-      element('h1', { title: shown(files.join('\n'), 4000) }, element('bdi', {}, shown(files[0] ?? 'report', 120)), more),
+      element('h1', { title: shown(files.join('\n'), 4000) }, element('bdi', {}, shown(this.start_.name, 200))),
       element('span', { class: 'quiet device' }, device ? shown(device, 80) : null),
       element('span', { class: 'push' }), this.rankChoice(), themeButton(),
       button('Keys', { class: 'plain', title: 'Keyboard (?)' }, showKeys));
@@ -173,15 +179,4 @@ class Page {
 
 function isTyping(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName));
-}
-
-// The one that sets the job's pace is the one to look at first, as on the terminal.
-function slowestRank(analysis: Analysis): number {
-  const means = analysis.cluster?.step_mean_ns_by_rank ?? {};
-  let slowest = 0;
-  analysis.ranks.forEach((rank, i) => {
-    const mean = means[String(rank.rank)] ?? 0;
-    if (mean > (means[String(analysis.ranks[slowest]!.rank)] ?? 0)) slowest = i;
-  });
-  return slowest;
 }
