@@ -140,17 +140,13 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   return f;
 }
 
-bool hangs(const Job& job) {
-  return std::any_of(job.missing.begin(), job.missing.end(), [](const MissingCalls& m) { return m.kind == "never_arrived"; });
-}
-
 // Waiting for stragglers is theirs, that for a rank that never comes is no communication, and the job's ranks together tell better how the work is shared.
 bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
   if (evidence.job == nullptr) {
     f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
     return true;
   }
-  if (hangs(*evidence.job)) return false;
+  if (first_hang(evidence.job->missing) != nullptr) return false;
   std::vector<Parallelism> ways;
   for (const Parallelism& way : evidence.job->parallelism)
     if (std::binary_search(way.ranks.begin(), way.ranks.end(), m.rank)) ways.push_back(way);

@@ -5,14 +5,14 @@
 namespace profgpu {
 
 extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDeviceWaits, kExcessiveSynchronization,
-    kExposedCommunication, kLowBusBandwidth, kStragglerRank, kStepTimeVariance, kShortKernels, kPageableCopies,
+    kExposedCommunication, kLowBusBandwidth, kCollectiveHang, kStragglerRank, kStepTimeVariance, kShortKernels, kPageableCopies,
     kFullPrecisionGemm, kUnfusedOptimizer, kAllocatorChurn, kMemoryGrowth, kMemoryNearCapacity, kMemoryFragmentation,
     kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
       &kLowGpuUtilization, &kDataLoadingBound,   &kHostBoundLaunches,   &kDeviceWaits,       &kExcessiveSynchronization,
-      &kExposedCommunication, &kLowBusBandwidth, &kStragglerRank,       &kStepTimeVariance,  &kShortKernels,
+      &kExposedCommunication, &kLowBusBandwidth, &kCollectiveHang,     &kStragglerRank,     &kStepTimeVariance,  &kShortKernels,
       &kPageableCopies,    &kFullPrecisionGemm,  &kUnfusedOptimizer,    &kAllocatorChurn,    &kMemoryGrowth,
       &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall,   &kDominantKernel,
       &kThermalThrottle,   &kPowerCap,           &kProfilerOverhead};

@@ -96,10 +96,8 @@ namespace {
 
 // A job that hangs has no other trouble worth the first word.
 std::string hang(const Evidence& evidence) {
-  if (evidence.job == nullptr) return "";
-  const auto& missing = evidence.job->missing;
-  const auto never = std::find_if(missing.begin(), missing.end(), [](const MissingCalls& m) { return m.kind == "never_arrived"; });
-  if (never == missing.end()) return "";
+  const MissingCalls* never = evidence.job != nullptr ? first_hang(evidence.job->missing) : nullptr;
+  if (never == nullptr) return "";
   const std::string step = never->step >= 0 ? fmt::format(" in step {}", never->step) : "";
   return fmt::format("Rank {} never arrives at {}{}, in which {} to the end: the job hangs there.",
                      never->rank, never->name, step,

@@ -151,4 +151,9 @@ std::vector<MissingCalls> missing_calls(std::span<const RankDigest> ranks, const
   return Search(ranks, met, clocks).run();
 }
 
+const MissingCalls* first_hang(std::span<const MissingCalls> missing) {
+  const auto first = std::find_if(missing.begin(), missing.end(), [](const MissingCalls& m) { return m.never_arrived(); });
+  return first == missing.end() ? nullptr : &*first;
+}
+
 }  // namespace profgpu

@@ -23,11 +23,14 @@ struct MissingCalls {
   /// "never_arrived": the others wait in it to the end of their traces; "missing": the rank has later calls of the
   /// group, so its record is lost or it went another way.
   std::string kind;
+  [[nodiscard]] bool never_arrived() const { return kind == "never_arrived"; }
 };
 
 /// By first_ns, then rank. Says nothing of calls near the ends of a rank's trace, of kernels recorded without arguments
 /// (whose group nobody knows) and of ranks whose clocks are unknown. O(n log n) in calls, and in ranks that lack them.
 std::vector<MissingCalls> missing_calls(std::span<const RankDigest> ranks, const MatchedCalls& met,
                                         std::span<const RankClock> clocks);
+/// The first at which a rank never arrives; null: none.
+const MissingCalls* first_hang(std::span<const MissingCalls> missing);
 
 }  // namespace profgpu

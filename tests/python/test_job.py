@@ -214,6 +214,16 @@ def test_ranks_of_different_steps(simulate, same, tmp_path):
     assert ranks(document) == [0, 1, 2] and [len(rank['steps']) for rank in document['ranks']] == [4, 4, 4]
 
 
+def test_a_hang_is_a_finding(simulate, alone):
+    job = simulate('--ranks', '4', '--steps', '6', '--layers', '2', '--hang-rank', '2')
+    document = json.loads(alone('--json', job).stdout)
+    assert document['verdict'].startswith('Rank 2 never arrives')
+    (finding,) = [f for f in document['findings'] if f['rule'] == 'collective-hang']
+    assert finding['severity'] == 'critical' and finding['ranks'] == [2] and finding['value'] == 3 and finding['cost_ns'] is None
+    assert alone('--json', '--fail-on', 'critical', job).returncode == 3
+    assert alone('--json', '--fail-on', 'critical', simulate('--ranks', '4', '--steps', '6', '--layers', '2')).returncode == 0
+
+
 def test_clocks_an_hour_apart(job, same):
     document = same(job('--ranks', '3', '--clock-skew', str(HOUR_NS)))
     for clock in document['cluster']['clocks']:
