@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analyse/devices.h"
+#include "trace/sample_hosts.h"
 
 namespace profgpu {
 namespace {
@@ -66,21 +67,18 @@ std::vector<Point> thinned(const std::vector<Point>& points, bool bits) {
   return out;
 }
 
-bool several_hosts(const std::vector<PlacedRank>& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [&](const PlacedRank& r) {
-    return r.facts->trace().host_name != ranks.front().facts->trace().host_name;
-  });
-}
-
 }  // namespace
 
 std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks, const PlacedRank& rank,
                                        int32_t device) {
-  if (several_hosts(ranks)) return std::nullopt;
+  std::vector<std::string> names;
+  for (const PlacedRank& r : ranks) names.push_back(r.facts->trace().host_name);
+  const SampleHosts hosts(log, names);
   const bool only_ones = log.devices.size() == 1 && ranks.size() == 1 && rank.facts->trace().device_rows.size() == 1;
   const std::string name = rank.facts->trace().properties(device).name;
   for (uint32_t d = 0; d < log.devices.size(); ++d) {
     const DeviceInfo& info = log.devices[d];
+    if (!hosts.fits(rank.facts->trace().host_name, info)) continue;
     const bool is_it = only_ones || (!info.parent && static_cast<int64_t>(info.index) == device);
     if (is_it && (name.empty() || info.name.empty() || name == info.name)) return d;
   }
@@ -96,7 +94,7 @@ std::vector<PageSeries> sample_series(const PlacedSamples& samples, const std::m
     const std::vector<Point> points = thinned(points_within(series, samples), bits);
     if (points.empty()) continue;
     PageSeries out;
-    out.device = samples.log->devices[series.device].label();
+    out.device = samples.log->label(series.device);
     if (const auto it = rank_of.find(series.device); it != rank_of.end()) out.rank = it->second;
     out.metric = metric.name;
     out.title = title_of(metric);

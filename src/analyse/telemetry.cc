@@ -385,6 +385,7 @@ std::vector<DeviceTelemetry> summarise(const SampleLog& log) {
     for (const SampleLog::ProcessRow& row : log.processes)
       if (row.device == d) impl.add_process(row.process, row.time_ns);
     out.push_back(collector.summary());
+    out.back().several_hosts = log.several_hosts();
   }
   return out;
 }

@@ -51,6 +51,7 @@ struct ProcessTelemetry {
 /// What is known of one device over a run.
 struct DeviceTelemetry {
   DeviceInfo device;
+  bool several_hosts = false;                  ///< there are devices of other hosts as well
   int64_t first_ns = 0, last_ns = 0;           ///< Unix time that was watched (warm-up left out)
   int64_t interval_ns = 0;                     ///< as asked, or the median distance of a log's rows
   int64_t ticks = 0;                           ///< readings
@@ -87,8 +88,9 @@ struct DeviceTelemetry {
   [[nodiscard]] std::optional<double> memory_peak_pct() const;
   /// Whether anything ran on it, or held memory for a process.
   [[nodiscard]] bool used() const;
-  /// "GPU 0", "GPU 0:7" for a MIG instance.
-  [[nodiscard]] std::string label() const { return "GPU " + device.label(); }
+  /// "0", "0:7" for a MIG instance, "0 of node-b" where there are several hosts.
+  [[nodiscard]] std::string device_label() const { return several_hosts ? device.label_on_host() : device.label(); }
+  [[nodiscard]] std::string label() const { return "GPU " + device_label(); }
 };
 
 /// Collects samples of one device. About 60 kB, whatever the run's length.

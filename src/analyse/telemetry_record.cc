@@ -62,9 +62,10 @@ void add_summary(Record& r, const DeviceTelemetry& t, const TelemetryContext& co
 }
 
 void add_identity(Record& r, const DeviceTelemetry& t) {
-  r.add("label", t.device.label()).add("vendor", text_or_null(t.device.vendor));
+  r.add("label", t.device_label()).add("vendor", text_or_null(t.device.vendor));
   r.add("uuid", text_or_null(t.device.uuid)).add("pci_bus_id", text_or_null(t.device.pci_bus_id));
   r.add("driver_version", text_or_null(t.device.driver_version)).add("mig_profile", text_or_null(t.device.mig_profile));
+  r.add("host", text_or_null(t.device.host));
   r.add("first_ns", t.first_ns).add("last_ns", t.last_ns).add("watched_ns", t.duration_ns()).add("used", t.used());
 }
 

@@ -20,6 +20,7 @@ struct LoadedRun {
   std::vector<RankFacts> ranks;                ///< the same, with their numbers
   std::vector<RankDigest> digests;             ///< the same, where there are several
   std::unique_ptr<Job> job;                    ///< null for one rank
+  SampleLog samples;                           ///< of the ranks' hosts, on the first one's clock; samples alone: all
 
   [[nodiscard]] bool only_samples() const { return facts.empty(); }
 };

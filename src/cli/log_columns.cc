@@ -37,6 +37,7 @@ constexpr Plain kPlain[] = {
     {"uuid", "uuid", "what it is called everywhere"},
     {"pci_bus_id", "pci.bus_id", "where it sits"},
     {"vendor", "", "who made it"},
+    {"host", "", "the machine that it is in"},
     {"driver_version", "driver_version", "version of its driver"},
 };
 
@@ -151,7 +152,7 @@ std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<Times
     for (const Metric m : kScreenMetrics) columns.push_back(column_of(metric_info(m).name, style));
     return columns;
   }
-  for (const std::string_view name : {style ? "timestamp" : "time_ns", "device", "name", "uuid"})
+  for (const std::string_view name : {style ? "timestamp" : "time_ns", "device", "name", "uuid", "host"})
     columns.push_back(column_of(name, style));
   for (const Metric m : kDefaultMetrics) columns.push_back(column_of(metric_info(m).name, style));
   return columns;
@@ -170,13 +171,17 @@ std::string log_column_help() {
 }
 
 LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
-    : options_(std::move(options)), devices_(std::move(devices)), writer_(SampleFormat::kJsonLines, devices_, {}) {
+    : options_(std::move(options)), devices_(std::move(devices)), writer_(SampleFormat::kJsonLines, {}, {}) {
+  for (DeviceInfo& d : devices_)
+    if (d.host.empty()) d.host = options_.host;
+  begin_file();
   for (const LogColumn& c : options_.columns) {
     size_t width = std::max(cells(title(c)), c.what.kind == Kind::kDevice ? 4 : kNarrowest);
     if (is_time(c)) width = timestamp_text(0, c.time).size();
     for (const DeviceInfo& d : devices_) {
       if (c.what.kind == Kind::kName) width = std::max(width, cells(d.name));
       if (c.what.kind == Kind::kUuid) width = std::max(width, d.uuid.size());
+      if (c.what.kind == Kind::kHost) width = std::max(width, cells(d.host));
       if (c.what.kind == Kind::kPciBusId) width = std::max(width, d.pci_bus_id.size());
     }
     widths_.push_back(width);
@@ -233,6 +238,7 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
     case Kind::kUuid: return device.uuid;
     case Kind::kPciBusId: return device.pci_bus_id;
     case Kind::kVendor: return device.vendor;
+    case Kind::kHost: return device.host;
     case Kind::kDriverVersion: return device.driver_version;
     case Kind::kMetric: {
       std::optional<double> value = values_[c.what.metric->metric];

@@ -38,6 +38,7 @@ class LogRows {
     bool queried = false;                      ///< the columns were asked for
     LogUnits units = LogUnits::kHeader;
     std::optional<TimestampStyle> timestamps;
+    std::string host;                          ///< of devices that do not state theirs
   };
   LogRows(Options options, std::vector<DeviceInfo> devices);
 

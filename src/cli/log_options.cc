@@ -5,6 +5,7 @@
 #include "base/decimal.h"
 #include "cli/size_text.h"
 #include "cli/terminal.h"
+#include "live/recording_folder.h"
 
 namespace profgpu {
 namespace {
@@ -87,6 +88,7 @@ Status read_rows(const Arguments& arguments, LogRows::Options& rows) {
 
 Result<LogOptions> log_options(const Arguments& arguments) {
   LogOptions options;
+  options.rows.host = recording_host();
   auto devices = device_options(arguments, 1'000'000'000);
   if (!devices) return devices.error();
   options.devices = *std::move(devices);

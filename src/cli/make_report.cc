@@ -37,15 +37,14 @@ Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progres
     RankDigest digest = run->digests.empty() ? rank_digest(r.rank, *r.facts) : std::move(run->digests[i]);
     read.ranks.push_back(reduced(r, std::move(digest), options.thresholds));
   }
-  const SampleLog& samples = run->only_samples() ? run->inputs.ranks.front().trace.samples : run->inputs.samples;
-  read.samples = samples;
+  read.samples = run->only_samples() ? run->samples : std::move(run->inputs.samples);
   std::map<int, int64_t> offsets;
   if (run->job)
     for (const RankClock& c : run->job->clocks) offsets[c.rank] = c.offset_ns;
   read.job = std::move(run->job);
   Report report = job_report(std::move(read), options.thresholds);
   progress.stage = "drawing";
-  auto page = make_page({run->ranks, std::move(offsets), &samples}, options.html_steps);
+  auto page = make_page({run->ranks, std::move(offsets), &run->samples}, options.html_steps);
   if (!page) return page.error();
   report.page = std::move(*page);
   return report;

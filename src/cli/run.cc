@@ -68,7 +68,7 @@ Result<std::unique_ptr<SampleOutput>> open_samples(const RunOptions& options, co
                            : !options.folder.empty() ? options.folder + "/samples.jsonl"
                                                      : "";
   if (path.empty()) return std::unique_ptr<SampleOutput>();
-  return SampleOutput::open(path, open.backend ? open.backend->devices() : std::vector<DeviceInfo>{});
+  return SampleOutput::open(path, open.backend ? open.backend->devices() : std::vector<DeviceInfo>{}, recording_host());
 }
 
 std::vector<std::string> notes_of(const RunOptions& options, const OpenDevices& open, const RunSession& session,

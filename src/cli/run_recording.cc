@@ -46,6 +46,14 @@ Value environment_value(std::vector<std::string> variables) {
   return out;
 }
 
+Value clock_value(const std::optional<HostClock>& clock) {
+  if (!clock) return {};
+  return Record()
+      .add("synchronised", clock->synchronised)
+      .add("max_error_ns", clock->max_error_ns)
+      .add("estimated_error_ns", clock->estimated_error_ns);
+}
+
 std::string counted(int64_t n, std::string_view one, std::string_view many) {
   return format_count(n) + " " + std::string(n == 1 ? one : many);
 }
@@ -69,6 +77,7 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
   out->folder_ = std::move(*taken);
   out->begun_unix_ns_ = unix_ns();
   out->begun_host_ns_ = monotonic_ns();
+  out->begun_clock_ = host_clock();
   out->run_ = fmt::format("{}:{}:{}", out->folder_.host, ::getpid(), out->begun_unix_ns_);
   out->started_by_launcher_ = shared;
   const RecordingRequest request{out->folder_.path, out->run_, options.options, options.python_hook, options.preload,
@@ -120,6 +129,7 @@ Record RunRecording::session_document(const RunSession* session) const {
   d.add("host", folder_.host).add("pid", int64_t{::getpid()});
   d.add("begun_unix_ns", begun_unix_ns_).add("begun_monotonic_ns", begun_host_ns_);
   d.add("ended_unix_ns", session ? Value(unix_ns()) : Value());
+  d.add("clock", Record().add("start", clock_value(begun_clock_)).add("end", clock_value(session ? host_clock() : std::nullopt)));
   d.add("exit_code", session ? Value(session->last.exit_code) : Value());
   d.add("signal", session && session->last.signal != 0 ? Value(session->last.signal) : Value());
   d.add("options", options_.options).add("python_hook", options_.python_hook && !parts_.python_hook.empty());

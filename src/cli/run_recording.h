@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "live/host_clock.h"
 #include "live/host_recording.h"
 #include "live/recording_environment.h"
 #include "live/recording_folder.h"
@@ -63,6 +65,7 @@ class RunRecording {
   HostRecording::Statistics host_statistics_;
   RecordingSummary summary_;
   int64_t begun_unix_ns_ = 0, begun_host_ns_ = 0;
+  std::optional<HostClock> begun_clock_;
 };
 
 }  // namespace profgpu

@@ -9,8 +9,7 @@ RunRows run_rows(const LoadedRun& run) {
   RunRows rows;
   for (const RankFacts& r : run.ranks) rows.ranks.emplace_back(r.rank, *r.facts);
   rows.job = run.job.get();
-  const SampleLog& samples = run.only_samples() ? run.inputs.ranks.front().trace.samples : run.inputs.samples;
-  if (!samples.empty()) rows.samples = &samples;
+  if (!run.samples.empty()) rows.samples = &run.samples;
   return rows;
 }
 

@@ -244,7 +244,7 @@ void write_samples(const RunRows& run, Interval span, PerfettoPackets& packets) 
     if (first >= end) continue;
     const auto [at, fresh] = groups.try_emplace(s.device, 0);
     const DeviceInfo& device = run.samples->devices[s.device];
-    if (fresh) at->second = packets.track("samples of GPU " + device.label() + " " + device.name, 0, 3);
+    if (fresh) at->second = packets.track("samples of GPU " + run.samples->label(s.device) + " " + device.name, 0, 3);
     const MetricInfo& metric = metric_info(s.metric);
     const Track counter = packets.counter(metric.name, metric.unit, at->second);
     for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(end) && !packets.failed(); ++i)

@@ -11,6 +11,7 @@ constexpr std::string_view kNoClock = "none";
 
 std::string_view clock_note(const RankClock& clock) {
   if (clock.known()) return {};
+  if (clock.method == "stated") return "not known: Unix time, as good as the hosts say theirs is";
   return clock.method == kNoClock ? "not known: ranks start together" : "not known: equal steps begin together";
 }
 

@@ -216,6 +216,8 @@ const DataTable kSampleDeviceData{
           [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].driver_version); }},
          {"mig_profile", Kind::kText, "of a MIG instance",
           [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].mig_profile); }},
+         {"host", Kind::kText, "name of the machine that it is in",
+          [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].host); }},
          {"memory_bytes", Kind::kInteger, "its memory",
           [](const From& f, size_t i, size_t) -> Datum {
             const Datum bytes = constant(f, i, Metric::kMemoryTotal);

@@ -6,6 +6,7 @@
 #include "analyse/telemetry_record.h"
 #include "job/job.h"
 #include "job/job_record.h"
+#include "job/job_samples.h"
 
 namespace profgpu {
 namespace {
@@ -49,19 +50,30 @@ void show_telemetry(const std::vector<DeviceTelemetry>& telemetry, Report& repor
   for (const DeviceTelemetry& t : telemetry) report.telemetry.push_back(telemetry_record(t));
 }
 
-// Samples beside traces count while the traces were recorded.
+// Samples beside traces count on the ranks' hosts, while the traces were recorded.
 void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
   if (read.samples.empty()) return;
+  const std::span<const RankClock> clocks = read.job ? std::span(read.job->clocks) : std::span<const RankClock>();
+  std::vector<std::string> hosts;
   Interval job{INT64_MAX, INT64_MIN};
-  for (const RankResult& r : read.ranks)
-    job = {std::min(job.start, r.digest.extent.start), std::max(job.end, r.digest.extent.end)};
-  evidence.telemetry = summarise(clipped(read.samples, job.start, job.end));
+  for (size_t i = 0; i < read.ranks.size(); ++i) {
+    const RankDigest& d = read.ranks[i].digest;
+    hosts.push_back(d.host);
+    const auto at = [&](int64_t t) { return clocks.empty() || clocks[i].method == "none" ? t : clocks[i].aligned(t); };
+    job = {std::min(job.start, at(d.extent.start)), std::max(job.end, at(d.extent.end))};
+  }
+  const JobSamples samples = job_samples(read.samples, hosts, clocks);
+  evidence.telemetry = summarise(clipped(samples.log, job.start, job.end));
   show_telemetry(evidence.telemetry, report);
-  if (!evidence.telemetry.empty()) return;
-  for (InputFile& file : report.inputs)
-    if (!file.rank)
+  for (InputFile& file : report.inputs) {
+    if (file.format != "samples") continue;
+    for (const std::string& host : samples.others)
+      file.issues.push_back({"samples_elsewhere", 1, Severity::kWarning, "samples of " + host + " are left out: no rank ran on it"});
+    if (evidence.telemetry.empty() && !samples.log.empty())
       file.issues.push_back({"samples_elsewhere", read.samples.ticks, Severity::kWarning,
                              "no sample lies within the time of the traces: another run, or another host's clock"});
+    return;   // the logs are one by now
+  }
 }
 
 // A report of samples alone.

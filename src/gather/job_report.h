@@ -12,7 +12,7 @@ namespace profgpu {
 struct JobRead {
   std::vector<InputSource> sources;   ///< in the order of the paths; of a folder, by name
   std::vector<RankResult> ranks;      ///< by rank; none: samples alone
-  SampleLog samples;                  ///< of sample files
+  SampleLog samples;                  ///< of sample files, as they have them
   /// Where it is known already, and every rank's collectives with it; null: to be worked out from the digests.
   std::unique_ptr<const Job> job;
 };

@@ -33,7 +33,8 @@ template <> constexpr int kMembers<Lane> = 3;
 template <> constexpr int kMembers<CallSite> = 2;
 template <> constexpr int kMembers<JobLibraries> = 5;
 template <> constexpr int kMembers<CallSites> = 3;
-template <> constexpr int kMembers<RankDigest> = 13;
+template <> constexpr int kMembers<ClockStatement> = 2;
+template <> constexpr int kMembers<RankDigest> = 14;
 template <> constexpr int kMembers<RankResult> = 4;
 
 }  // namespace profgpu::archive

@@ -64,10 +64,9 @@ Result<Listing> listed(const std::string& path) {
 }
 
 // What `profgpu run` writes beside recordings, and is none.
-bool describes_run(const std::string& path) {
+bool describes_run(const std::string& path, const std::string& word) {
   const std::string name = path.substr(path.rfind('/') + 1);
-  return name == "summary.json" || name == "session.json" ||
-         (name.ends_with(".json") && (name.starts_with("session-") || name.starts_with("summary-")));
+  return name == word + ".json" || (name.starts_with(word + "-") && name.ends_with(".json"));
 }
 
 // The rank that a file's head states, for a guess of what belongs together: the file as a whole may say otherwise.
@@ -159,6 +158,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   InputUnits all;
   TraceUnits traces(all);
   std::vector<InputUnit::File> recordings;
+  SessionClocks clocks;
   size_t place = 0;
   for (const std::string& path : paths) {
     auto listing = listed(path);
@@ -170,11 +170,16 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     for (size_t i = 0; i < heads.size(); ++i) {
       const std::string& file = listing->files[i];
       if (heads[i].recording) recordings.push_back({file, !listing->folder, 0});
-      else if (!recorded || !describes_run(file)) traces.add({file, !listing->folder, place++}, heads[i].rank);
+      else if (recorded && describes_run(file, "session")) clocks.add(file);
+      else if (!recorded || !describes_run(file, "summary")) traces.add({file, !listing->folder, place++}, heads[i].rank);
     }
   }
   for (InputUnit::File& file : recordings) file.place = place++;
   if (Status status = add_recordings(recordings, options, all); !status) return status.error();
+  if (!clocks.empty()) {
+    const auto shared = std::make_shared<const SessionClocks>(std::move(clocks));
+    for (InputUnit& unit : all.units) unit.clocks = shared;
+  }
   return all;
 }
 
@@ -190,6 +195,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     }
     ReadPart& r = read.parts.emplace_back();
     r.trace = std::move(imported->trace);
+    if (unit.clocks) r.trace.clock = unit.clocks->of(r.trace.host_name);
     InputPart& part = r.part;
     part.place = file.place;
     part.source = {file.path, std::string(imported->importer->name), std::string(imported->importer->noun),

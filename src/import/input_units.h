@@ -9,6 +9,7 @@
 
 #include "import/importer.h"
 #include "import/recording_file.h"
+#include "import/session_clocks.h"
 
 namespace profgpu {
 
@@ -62,6 +63,7 @@ struct InputUnit {
   bool among_others = false;             ///< recordings of other ranks lie beside: samples of threads are told apart
   std::optional<int> rank;               ///< of recordings
   std::vector<std::shared_ptr<const RecordingFile>> opened;   ///< of recordings that are small together; else empty
+  std::shared_ptr<const SessionClocks> clocks;   ///< of all hosts; null: nothing is stated
 };
 
 struct InputUnits {

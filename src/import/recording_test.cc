@@ -349,7 +349,9 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
   host.end().write(path("node1-host.pgt"));
   for (const char* name : {"session.json", "session-node2.json", "summary.json"}) {
     std::FILE* f = std::fopen(path(name).c_str(), "wb");
-    std::fputs("{\"schema\": \"x\"}", f);
+    std::fputs(name == std::string_view("session.json")
+                   ? R"({"host": "node1", "clock": {"start": {"synchronised": true, "max_error_ns": 900000}, "end": null}})"
+                   : "{\"schema\": \"x\"}", f);
     std::fclose(f);
   }
   const auto inputs = read_inputs({folder_}, {});
@@ -359,6 +361,9 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
     EXPECT_EQ(inputs->ranks[static_cast<size_t>(rank)].rank, rank);
     const Trace& t = inputs->ranks[static_cast<size_t>(rank)].trace;
     ASSERT_EQ(t.thread_samples.size(), 1U);
+    ASSERT_TRUE(t.clock);
+    EXPECT_TRUE(t.clock->synchronised);
+    EXPECT_EQ(t.clock->error_ns, 900'000);
     const Thread& sampled = t.threads[t.thread_samples[0].thread.value];
     EXPECT_EQ(sampled.process, std::to_string(100 + rank));
     EXPECT_EQ(sampled.name, rank == 0 ? "main" : "before exec");   // its own name, where the process says one

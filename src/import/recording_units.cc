@@ -148,6 +148,7 @@ Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& opti
   for (TraceIssue& issue : trace.issues) part.source.issues.push_back(std::move(issue));
   trace.issues.clear();
   trace.distributed.rank = unit.rank;
+  if (unit.clocks) trace.clock = unit.clocks->of(trace.host_name);
   part.window = window_facts(trace);
   read.parts.push_back({std::move(part), std::move(trace)});
   return read;

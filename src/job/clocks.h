@@ -17,14 +17,16 @@ struct RankClock {
   int rank = 0;
   int64_t offset_ns = 0;           ///< add to this rank's times to get the first rank's; at the middle of its extent
   std::optional<int64_t> error_ns; ///< the true offset is within it; see clock_fit.h
-  /// "reference" (the first), "collectives", "same host", "steps" (equal steps begin together: good enough for a
-  /// picture, not for who waits for whom), "none".
+  /// "reference" (the first), "collectives", "same host", "none"; good enough for a picture, but not for who waits for
+  /// whom: "stated" (Unix time, which both hosts say they have) and "steps" (equal steps begin together).
   std::string method;
   double drift_ppm = 0;            ///< change of the offset; 0 where it is too small to be seen
   int64_t at_ns = 0;               ///< own time for which the offset is stated
   bool apart = false;              ///< other ranks with the same host name show another clock
+  std::optional<int64_t> stated_error_ns = std::nullopt;  ///< what the host says that it is from Unix time at most
+  std::optional<bool> agrees = std::nullopt;   ///< whether that can be so, beside the others' statements; see stated_clocks.h
 
-  [[nodiscard]] bool known() const { return method != "none" && method != "steps"; }
+  [[nodiscard]] bool known() const { return method != "none" && method != "steps" && method != "stated"; }
   /// A time of this rank on the first rank's clock.
   [[nodiscard]] int64_t aligned(int64_t time_ns) const {
     if (drift_ppm == 0) return saturated_add(time_ns, offset_ns);

@@ -5,6 +5,7 @@
 
 #include "job/notes.h"
 #include "job/slipped_calls.h"
+#include "job/stated_clocks.h"
 
 namespace profgpu {
 namespace {
@@ -65,6 +66,7 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   if (std::optional<MatchedCalls> again = matched_by_time(ranks, met, align_clocks(ranks, met, true)))
     met = *std::move(again);
   job.clocks = clocks_of(ranks, met);
+  std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
   const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
   const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
@@ -74,6 +76,7 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   job.pairs = pairs(ranks, job.clocks);
   job.missing = missing_calls(ranks, met, job.clocks);
   job.notes = job_notes(ranks, met, job.clocks);
+  std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));
   job.parallelism = parallelism_of(ranks);
   std::vector<int> late;
   for (const Straggler& s : job.stragglers) late.push_back(s.rank);

@@ -32,8 +32,10 @@ Value cluster_value(const Job& job) {
                         "worst_step_excess_ns", "evidence",     "side_by_side"};
   for (const Straggler& s : job.stragglers) stragglers.rows.push_back(straggler_row(s));
   Table clocks;
-  clocks.columns = {"rank", "offset_ns", "error_ns", "method", "drift_ppm"};
-  for (const RankClock& c : job.clocks) clocks.rows.push_back({c.rank, c.offset_ns, c.error_ns, c.method, c.drift_ppm});
+  clocks.columns = {"rank", "offset_ns", "error_ns", "method", "drift_ppm", "stated_error_ns", "agrees"};
+  for (const RankClock& c : job.clocks)
+    clocks.rows.push_back({c.rank, c.offset_ns, c.error_ns, c.method, c.drift_ppm, c.stated_error_ns,
+                           c.agrees ? Value(*c.agrees) : Value()});
   Record cluster;
   cluster.add("ranks", job.ranks.size())
       .add("step_mean_ns_by_rank", mean)

@@ -43,6 +43,7 @@ RankDigest calls_digest(int rank, const Facts& facts) {
   d.rank = rank;
   d.world_size = trace.distributed.world_size;
   d.host = trace.host_name;
+  d.clock = trace.clock;
   if (devices.busiest >= 0) {
     const DeviceTime& busiest = devices.devices[static_cast<size_t>(devices.busiest)];
     d.device = busiest.id;

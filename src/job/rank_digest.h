@@ -30,6 +30,7 @@ struct RankDigest {
   int rank = 0;
   std::optional<int> world_size;
   std::string host;             ///< empty: unknown
+  std::optional<ClockStatement> clock;   ///< what the host says of it
   int32_t device = -1;          ///< the busiest; -1: none
   std::string device_name;      ///< its name; empty: unknown
   Interval extent;              ///< of the trace, on the clock of the steps

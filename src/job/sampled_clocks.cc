@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <map>
 
+#include "trace/sample_hosts.h"
+
 namespace profgpu {
 namespace {
 
-// Place in the log of the device with a rank's number.
-std::optional<uint32_t> device_of(const RankDigest& rank, const SampleLog& log) {
+// Place in the log of the device with a rank's number on its host.
+std::optional<uint32_t> device_of(const RankDigest& rank, const SampleLog& log, const SampleHosts& hosts) {
   std::optional<uint32_t> found;
   for (uint32_t i = 0; i < log.devices.size(); ++i) {
     const DeviceInfo& d = log.devices[i];
-    if (!d.mig_profile.empty() || static_cast<int64_t>(d.index) != rank.device) continue;
+    if (!d.mig_profile.empty() || static_cast<int64_t>(d.index) != rank.device || !hosts.fits(rank.host, d)) continue;
     if (found) return std::nullopt;
     found = i;
   }
@@ -60,13 +62,15 @@ std::optional<SampledClock> clock_of(const RankDigest& rank, const SampleLog& lo
 std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
   std::vector<std::optional<SampledClock>> out(ranks.size());
   if (samples.empty()) return out;
-  std::map<int32_t, int> users;
+  std::map<std::pair<std::string_view, int32_t>, int> users;
+  std::vector<std::string> names;
   for (const RankDigest& r : ranks) {
-    if (r.host != ranks.front().host) return out;
-    ++users[r.device];
+    names.push_back(r.host);
+    ++users[{r.host, r.device}];
   }
+  const SampleHosts hosts(samples, names);
   for (size_t i = 0; i < ranks.size(); ++i)
-    if (const auto device = device_of(ranks[i], samples); device && users[ranks[i].device] == 1)
+    if (const auto device = device_of(ranks[i], samples, hosts); device && users[{ranks[i].host, ranks[i].device}] == 1)
       out[i] = clock_of(ranks[i], samples, *device);
   return out;
 }

@@ -17,8 +17,8 @@ struct SampledClock {
   std::string held_by;              ///< in words, the most frequent; empty: nothing
 };
 
-/// One a rank, in their order. A log does not say of which host it is: with ranks of several hosts, or where two ranks
-/// give their device the same number, nothing is known.
+/// One a rank, in their order, from samples of its host. Where two ranks of a host give their device the same number, or
+/// hosts are not known (see sample_hosts.h), nothing is.
 std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples);
 
 }  // namespace profgpu

@@ -324,6 +324,29 @@ TEST_F(StragglersTest, LowClocksAreSeenInSamples) {
   expect_alone(run({.work = work, .samples = clocks_of(4, 0, 1500)}), 2, "slow_compute");
 }
 
+// Each host's ranks have devices 0 and 1, and each host samples its own.
+TEST_F(StragglersTest, LowClocksAreSeenInSamplesOfTheRanksOwnHost) {
+  const auto work = [](int rank, int) { return Work{.compute_ns = rank == 2 ? 650'000 : 500'000}; };
+  const auto own_device = [](int rank, Trace& t) {
+    for (Queue& q : t.queues) q.device = rank % 2;
+    t.device_rows.front().device = rank % 2;
+  };
+  const auto log = [](const std::vector<std::string>& hosts) {
+    SampleLog all = clocks_of(4, 2, 1500);
+    for (uint32_t d = 0; d < 4; ++d) all.devices[d].index = d % 2, all.devices[d].host = hosts[d / 2];
+    return all;
+  };
+  const auto kind = [&](const std::vector<std::string>& hosts) {
+    const Job job = run({.ranks_per_host = 2, .work = work, .change = own_device, .samples = log(hosts)});
+    EXPECT_EQ(late_ranks(job), std::vector<int>{2});
+    return job.stragglers.empty() ? "" : job.stragglers[0].kind;
+  };
+  EXPECT_EQ(kind({"host-0", "host-1"}), "low_clocks");
+  EXPECT_EQ(kind({"host-1", "host-0"}), "slow_compute");   // then it is rank 0's device that is slow
+  EXPECT_EQ(kind({"host-0", "other"}), "slow_compute");
+  EXPECT_EQ(kind({"", ""}), "slow_compute");
+}
+
 TEST(RankWorkTest, EqualWorkIsRecognisedWhateverItsOrder) {
   const auto work_of = [](std::vector<std::string> names) {
     TraceRows t;

@@ -30,20 +30,20 @@ int open_to_write(const std::string& path) {
 
 }  // namespace
 
-SampleOutput::SampleOutput(std::string path, int fd, SampleFormat format, std::vector<DeviceInfo> devices)
-    : path_(std::move(path)), fd_(fd), writer_(format, std::move(devices), {}) {}
+SampleOutput::SampleOutput(std::string path, int fd, SampleWriter writer)
+    : path_(std::move(path)), fd_(fd), writer_(std::move(writer)) {}
 
 SampleOutput::~SampleOutput() { ::close(fd_); }
 
-Result<std::unique_ptr<SampleOutput>> SampleOutput::open(const std::string& path,
-                                                         const std::vector<DeviceInfo>& devices) {
+Result<std::unique_ptr<SampleOutput>> SampleOutput::open(const std::string& path, const std::vector<DeviceInfo>& devices,
+                                                         std::string_view host) {
   const auto format = sample_format_of(path);
   if (!format) return format.error();
   const int fd = open_to_write(path);
   if (fd < 0 && errno == ENXIO)
     return Error{path + ": nobody reads this pipe", "start its reader first, or name a file"};
   if (fd < 0) return Error{path + ": cannot be written: " + std::strerror(errno)};
-  std::unique_ptr<SampleOutput> out(new SampleOutput(path, fd, *format, devices));
+  std::unique_ptr<SampleOutput> out(new SampleOutput(path, fd, {*format, devices, {}, host}));
   out->write(out->writer_.header());
   return out;
 }

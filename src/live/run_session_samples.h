@@ -13,7 +13,9 @@ namespace profgpu {
 class SampleOutput {
  public:
   /// Replaces the file. CSV or JSON lines, by its ending. A pipe must have a reader within a few seconds.
-  static Result<std::unique_ptr<SampleOutput>> open(const std::string& path, const std::vector<DeviceInfo>& devices);
+  /// `host`: as SampleWriter takes it.
+  static Result<std::unique_ptr<SampleOutput>> open(const std::string& path, const std::vector<DeviceInfo>& devices,
+                                                    std::string_view host);
   ~SampleOutput();
   SampleOutput(const SampleOutput&) = delete;
   SampleOutput& operator=(const SampleOutput&) = delete;
@@ -27,7 +29,7 @@ class SampleOutput {
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
-  SampleOutput(std::string path, int fd, SampleFormat format, std::vector<DeviceInfo> devices);
+  SampleOutput(std::string path, int fd, SampleWriter writer);
   void write(std::string_view row);
 
   std::string path_, problem_;

@@ -120,7 +120,7 @@ struct ClockRange {
   explicit ClockRange(const Table& clocks) {
     for (size_t i = 0; i < clocks.rows.size(); ++i) {
       const std::string_view method = text_at(clocks, i, "method");
-      if (method == "steps" || method == "none") continue;
+      if (method == "steps" || method == "stated" || method == "none") continue;
       if (take(offset_ns, clocks.at(i, "offset_ns"))) ahead = static_cast<int>(clocks.at(i, "rank").number());
       take(error_ns, clocks.at(i, "error_ns"));
       take(drift_ppm, clocks.at(i, "drift_ppm"));

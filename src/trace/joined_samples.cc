@@ -7,7 +7,32 @@
 namespace profgpu {
 namespace {
 
-std::string identity(const DeviceInfo& d) { return d.uuid.empty() ? d.vendor + " " + d.label() : d.uuid; }
+/// Devices by what they are, whatever log they are in.
+class JoinedDevices {
+ public:
+  explicit JoinedDevices(std::vector<DeviceInfo>& devices) : devices_(devices) {}
+  /// Position of the device among the joined ones.
+  uint32_t add(DeviceInfo d) {
+    std::vector<uint32_t>& known = by_identity_[d.uuid.empty() ? d.vendor + " " + d.label() : d.uuid];
+    const auto same = std::find_if(known.begin(), known.end(), [&](uint32_t k) {
+      const std::string& host = devices_[k].host;
+      return host == d.host || (!d.uuid.empty() && (host.empty() || d.host.empty()));
+    });
+    if (same == known.end()) {
+      known.push_back(static_cast<uint32_t>(devices_.size()));
+      devices_.push_back(std::move(d));
+      return known.back();
+    }
+    DeviceInfo& to = devices_[*same];
+    if (!d.constants.empty()) to.constants = std::move(d.constants);
+    if (to.host.empty()) to.host = std::move(d.host);
+    return *same;
+  }
+
+ private:
+  std::vector<DeviceInfo>& devices_;
+  std::map<std::string, std::vector<uint32_t>> by_identity_;
+};
 
 // Times are in order within a log, but logs may overlap.
 void append(SampleSeries& to, SampleSeries& from) {
@@ -21,16 +46,11 @@ SampleLog joined_samples(std::vector<SampleLog> logs) {
   if (logs.empty()) return {};
   if (logs.size() == 1) return std::move(logs.front());
   SampleLog joined;
-  std::map<std::string, uint32_t> device_of;
+  JoinedDevices devices(joined.devices);
   std::map<std::pair<uint32_t, Metric>, SampleSeries> series;
   for (SampleLog& log : logs) {
     std::vector<uint32_t> position;
-    for (DeviceInfo& d : log.devices) {
-      const auto [it, added] = device_of.try_emplace(identity(d), static_cast<uint32_t>(joined.devices.size()));
-      if (added) joined.devices.push_back(std::move(d));
-      else if (!d.constants.empty()) joined.devices[it->second].constants = std::move(d.constants);
-      position.push_back(it->second);
-    }
+    for (DeviceInfo& d : log.devices) position.push_back(devices.add(std::move(d)));
     for (SampleSeries& s : log.series) {
       SampleSeries& to = series[{position[s.device], s.metric}];
       to.device = position[s.device], to.metric = s.metric;

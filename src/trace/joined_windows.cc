@@ -172,6 +172,7 @@ Trace joined_windows(std::vector<Trace> windows) {
   joined.devices = first.devices;
   joined.distributed = first.distributed;
   joined.host_name = first.host_name;
+  joined.clock = first.clock;
   joined.metadata = first.metadata;
   joined.base_time_ns = first.base_time_ns;
   joined.recorded = first.recorded;

@@ -10,6 +10,8 @@ std::string DeviceInfo::label() const {
   return gpu_instance ? fmt::format("{}:{}", index, *gpu_instance) : std::to_string(index);
 }
 
+std::string DeviceInfo::label_on_host() const { return host.empty() ? label() : label() + " of " + host; }
+
 std::optional<double> DeviceInfo::constant(Metric metric) const {
   for (const auto& [m, value] : constants)
     if (m == metric) return value;
@@ -29,6 +31,14 @@ int64_t median_distance(const std::vector<int64_t>& times) {
   const auto middle = distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2);
   std::nth_element(distances.begin(), middle, distances.end());
   return *middle;
+}
+
+bool SampleLog::several_hosts() const {
+  return std::any_of(devices.begin(), devices.end(), [&](const DeviceInfo& d) { return d.host != devices.front().host; });
+}
+
+std::string SampleLog::label(uint32_t device) const {
+  return several_hosts() ? devices[device].label_on_host() : devices[device].label();
 }
 
 const SampleSeries* SampleLog::find(uint32_t device, Metric metric) const {

@@ -39,9 +39,12 @@ struct DeviceInfo {
   std::optional<uint32_t> gpu_instance, compute_instance;
   std::optional<int32_t> numa_node;
   std::vector<std::pair<Metric, double>> constants;  ///< limits and maxima; Metric::kMemoryTotal where it is known
+  std::string host;                         ///< the machine that it is in, as recordings name it; empty: unknown
 
   /// "0", for a MIG instance "0:7" (GPU and GPU instance).
   [[nodiscard]] std::string label() const;
+  /// "0 of node-b"; without a host as label().
+  [[nodiscard]] std::string label_on_host() const;
   [[nodiscard]] std::optional<double> constant(Metric metric) const;
 };
 
@@ -96,6 +99,9 @@ struct SampleLog {
   int64_t first_ns = 0, last_ns = 0;        ///< Unix time of the first and last tick
   int64_t ticks = 0;                        ///< rows read
   [[nodiscard]] bool empty() const { return devices.empty(); }
+  [[nodiscard]] bool several_hosts() const;
+  /// The device's label, with its host where there are several.
+  [[nodiscard]] std::string label(uint32_t device) const;
   /// Null: no sample of it.
   [[nodiscard]] const SampleSeries* find(uint32_t device, Metric metric) const;
 };

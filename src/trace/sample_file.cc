@@ -42,6 +42,7 @@ void introduce(std::string& line, const DeviceInfo& d) {
   append_field(line, "vendor", d.vendor);
   append_field(line, "driver_version", d.driver_version);
   append_field(line, "mig_profile", d.mig_profile);
+  append_field(line, "host", d.host);
   if (d.numa_node) append_field(line, "numa_node", *d.numa_node);
   for (const auto& [metric, value] : d.constants) append_field(line, metric_info(metric).name, value);
 }
@@ -65,15 +66,18 @@ void append_csv(std::string& line, std::string_view text) {
   if (quote) line += '"';
 }
 
-SampleWriter::SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns)
+SampleWriter::SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns,
+                           std::string_view host)
     : format_(format), devices_(std::move(devices)), columns_(std::move(columns)), introduced_(devices_.size()) {
+  for (DeviceInfo& d : devices_)
+    if (d.host.empty()) d.host = host;
   if (columns_.empty())
     for (const MetricInfo& m : metrics()) columns_.push_back(m.metric);
 }
 
 std::string SampleWriter::header() const {
   if (format_ == SampleFormat::kJsonLines) return "";
-  std::string line = "time_ns,device,name,uuid";
+  std::string line = "time_ns,device,name,uuid,host";
   for (const Metric m : columns_) line.append(",").append(metric_info(m).name);
   return line + "\n";
 }
@@ -93,8 +97,7 @@ std::string_view SampleWriter::row(const Reading& reading) {
     if (!introduced_[reading.device]) introduce(line_, device);
     introduced_[reading.device] = true;
   } else {
-    for (const std::string_view text : {std::string_view(word), std::string_view(device.name), std::string_view(device.uuid)})
-      append_csv(line_ += ',', text);
+    for (const std::string* text : {&word, &device.name, &device.uuid, &device.host}) append_csv(line_ += ',', *text);
   }
   for (const Metric m : columns_) {
     std::optional<double> value = row_[m];

@@ -1,9 +1,9 @@
 // Files of samples: JSON lines or CSV, one row a device a tick: time_ns (Unix), device, then metrics by our names.
 //
 // JSON lines: absent metrics are left out. A device's first row also carries its name, uuid, pci_bus_id, vendor,
-// driver_version and constants; rows at which processes were asked carry processes[]; marks are rows {time_ns, mark}.
+// driver_version, host and constants; rows at which processes were asked carry processes[]; marks are rows {time_ns, mark}.
 // `device` is an index, "0:7" for a MIG instance, "AMD 0" where two vendors have a device 0.
-// CSV: one header row; an absent metric is an empty field; columns name and uuid in every row; processes and marks are
+// CSV: one header row; an absent metric is an empty field; columns name, uuid and host in every row; processes and marks are
 // left out. The reader also takes nvidia-smi's field names and units, with its times, and ISO 8601 or epoch seconds in a
 // column `timestamp`. Rows are appended whole: one write() each, so a killed writer leaves at most its last line torn.
 #pragma once
@@ -31,8 +31,9 @@ void append_csv(std::string& line, std::string_view text);
 /// Turns readings into rows; where a reading holds several samples of one metric, as SampleRow says.
 class SampleWriter {
  public:
-  /// `columns`: the metrics to write; empty: all that a reading has (CSV: all that there are).
-  SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns);
+  /// `columns`: the metrics to write; empty: all that a reading has (CSV: all that there are). `host`: this machine's
+  /// name, for devices that do not state theirs; empty: left out.
+  SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns, std::string_view host = "");
   /// The header row of a CSV file, empty for JSON lines.
   [[nodiscard]] std::string header() const;
   /// The row with its line feed, in a buffer that the next call reuses.
@@ -60,8 +61,8 @@ struct SampleFileIssues {
 /// Reads a whole file, plain or compressed as base/text_source reads it. Rows that cannot be read are counted, not fatal;
 /// an error only where nothing could be read. Rows may come in any order of time and device.
 Result<SampleLog> read_sample_file(const std::string& path, SampleFileIssues& issues);
-/// Several logs as one, as pieces of a log that was rotated are: devices with the same UUID, or without one the same
-/// label, are the same. Of two values of one time the later log's stands.
+/// Several logs as one, as pieces of a log that was rotated are, or logs of several hosts: devices of a host with the
+/// same UUID, or without one the same label, are the same. Of two values of one time the later log's stands.
 SampleLog joined_samples(std::vector<SampleLog> logs);
 /// Whether text that begins with `head` is such a file.
 bool looks_like_samples(std::string_view head);

@@ -42,7 +42,7 @@ constexpr Name kNames[] = {
     {"uuid", kUuid},             {"gpu_uuid", kUuid},          {"pci_bus_id", kPciBusId},
     {"pci.bus_id", kPciBusId},   {"gpu_bus_id", kPciBusId},    {"vendor", kVendor},
     {"driver_version", kDriverVersion}, {"mig_profile", kMigProfile}, {"numa_node", kNumaNode},
-    {"processes", kProcesses},   {"mark", kMark},
+    {"processes", kProcesses},   {"mark", kMark},              {"host", kHost},
 };
 
 constexpr std::string_view kAbsent[] = {"", "null", "N/A", "ERR!", "nan", "NaN"};

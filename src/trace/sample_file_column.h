@@ -10,8 +10,8 @@ namespace profgpu {
 
 struct SampleColumn {
   enum class Kind {
-    kUnknown, kTime, kUnixNs, kDevice, kName, kUuid, kPciBusId, kVendor, kDriverVersion, kMigProfile, kNumaNode, kProcesses, kMark,
-    kMetric,
+    kUnknown, kTime, kUnixNs, kDevice, kName, kUuid, kPciBusId, kVendor, kDriverVersion, kMigProfile, kHost, kNumaNode,
+    kProcesses, kMark, kMetric,
   };
   Kind kind = Kind::kUnknown;
   const MetricInfo* metric = nullptr;

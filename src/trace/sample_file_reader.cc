@@ -91,6 +91,7 @@ void RowReader::set(const SampleColumn& column, std::string_view text) {
     case Kind::kVendor: return text_or_nothing(row_.vendor);
     case Kind::kDriverVersion: return text_or_nothing(row_.driver_version);
     case Kind::kMigProfile: return text_or_nothing(row_.mig_profile);
+    case Kind::kHost: return text_or_nothing(row_.host);
     case Kind::kMark: return text_or_nothing(row_.mark);
     case Kind::kNumaNode:
       if (const auto node = whole_number(text); node && *node >= 0 && *node < 65536)

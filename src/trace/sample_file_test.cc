@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -142,11 +143,89 @@ TEST_F(SampleFileTest, RowsAreShortAndConstantsComeOnce) {
   EXPECT_EQ(writer.row(reading(7, kT0, 1)), "");
 }
 
+TEST_F(SampleFileTest, TheHostIsWrittenAndReadsBack) {
+  for (const SampleFormat format : {SampleFormat::kJsonLines, SampleFormat::kCsv}) {
+    std::vector<DeviceInfo> devices = {h100(0), h100(1)};
+    devices[1].host = "elsewhere";   // a replay of another host's
+    SampleWriter writer(format, devices, {Metric::kUtilization}, "node, \"a\"");
+    std::string text = writer.header();
+    for (int i = 0; i < 3; ++i)
+      for (uint32_t d : {0u, 1u}) text += writer.row(reading(d, kT0 + i * kStep, i));
+    const SampleLog log = good(text);
+    ASSERT_EQ(log.devices.size(), 2u);
+    EXPECT_EQ(log.devices[0].host, "elsewhere");
+    EXPECT_EQ(log.devices[1].host, "node, \"a\"");
+    EXPECT_EQ(log.devices[1].index, 0u);
+    EXPECT_EQ(log.label(0), "1 of elsewhere");
+  }
+}
+
+// One after the other, as `cat` puts them, and by turns, as CSV sorted by time is.
+TEST_F(SampleFileTest, LogsOfTwoHostsInOneFileStayApart) {
+  for (const SampleFormat format : {SampleFormat::kJsonLines, SampleFormat::kCsv}) {
+    std::array<std::string, 2> texts;
+    for (size_t h = 0; h < 2; ++h) {
+      DeviceInfo device;   // no UUID: the host alone tells them apart
+      device.vendor = "AMD";
+      SampleWriter writer(format, {device}, {Metric::kUtilization}, h == 0 ? "a" : "b");
+      texts[h] = writer.header();
+      for (int i = 0; i < 3; ++i) texts[h] += writer.row(reading(0, kT0 + i * kStep, 10.0 * i + static_cast<double>(h)));
+    }
+    const SampleLog log = good(texts[0] + texts[1]);
+    ASSERT_EQ(log.devices.size(), 2u);
+    EXPECT_EQ(values(log, 0, Metric::kUtilization), (std::vector<double>{0, 10, 20}));
+    EXPECT_EQ(values(log, 1, Metric::kUtilization), (std::vector<double>{1, 11, 21}));
+  }
+  const SampleLog turns = good(
+      "time_ns,device,host,power_w\n1800000000000000000,0,a,1\n1800000000000000000,0,b,2\n"
+      "1800000000000000001,0,a,3\n1800000000000000001,0,b,4\n");
+  ASSERT_EQ(turns.devices.size(), 2u);
+  EXPECT_EQ(values(turns, 0, Metric::kPower), (std::vector<double>{1, 3}));
+  EXPECT_EQ(values(turns, 1, Metric::kPower), (std::vector<double>{2, 4}));
+}
+
+TEST_F(SampleFileTest, ALogOfSeveralHostsWrittenAnewReadsBack) {
+  std::vector<DeviceInfo> devices = {h100(0), h100(0), h100(1)};
+  devices[0].host = "node-1", devices[1].host = "node-2", devices[2].host = "node-2";
+  devices[1].uuid = "GPU-other";
+  SampleWriter writer(SampleFormat::kJsonLines, devices, {Metric::kUtilization});
+  std::string text;
+  for (int i = 0; i < 2; ++i)
+    for (uint32_t d : {0u, 1u, 2u}) text += writer.row(reading(d, kT0 + i * kStep, 10.0 * d + i));
+  const SampleLog log = good(text);
+  ASSERT_EQ(log.devices.size(), 3u);
+  for (uint32_t d : {0u, 1u, 2u}) {
+    EXPECT_EQ(log.devices[d].index, devices[d].index);
+    EXPECT_EQ(log.devices[d].host, devices[d].host);
+    EXPECT_EQ(values(log, d, Metric::kUtilization), (std::vector<double>{10.0 * d, 10.0 * d + 1}));
+  }
+}
+
+TEST_F(SampleFileTest, LogsAreJoinedByHostAndDevice) {
+  const auto log = [](const std::string& host, const std::string& uuid, int64_t time, double value) {
+    SampleLog l;
+    DeviceInfo d;
+    d.host = host, d.uuid = uuid;
+    l.devices = {d};
+    l.series = {{0, Metric::kUtilization, {time}, {value}}};
+    l.first_ns = l.last_ns = time, l.ticks = 1;
+    return l;
+  };
+  // Pieces of one log; an older piece without its host; and the same number on another host.
+  const SampleLog joined = joined_samples({log("a", "GPU-1", 1, 1), log("", "GPU-1", 2, 2), log("b", "GPU-1", 3, 3), log("a", "GPU-1", 4, 4)});
+  ASSERT_EQ(joined.devices.size(), 2u);
+  EXPECT_EQ(values(joined, 0, Metric::kUtilization), (std::vector<double>{1, 2, 4}));
+  EXPECT_EQ(values(joined, 1, Metric::kUtilization), std::vector<double>{3});
+  // Without an identity, a device of nobody knows which host is not this host's.
+  EXPECT_EQ(joined_samples({log("a", "", 1, 1), log("", "", 2, 2), log("b", "", 3, 3)}).devices.size(), 3u);
+  EXPECT_EQ(joined_samples({log("", "", 1, 1), log("", "", 2, 2)}).devices.size(), 1u);
+}
+
 TEST_F(SampleFileTest, CsvHasEveryColumnAndReadsBack) {
   SampleWriter writer(SampleFormat::kCsv, {h100(0)}, {Metric::kUtilization, Metric::kMemoryTotal, Metric::kPower});
-  EXPECT_EQ(writer.header(), "time_ns,device,name,uuid,utilization_pct,memory_total_bytes,power_w\n");
+  EXPECT_EQ(writer.header(), "time_ns,device,name,uuid,host,utilization_pct,memory_total_bytes,power_w\n");
   const std::string row(writer.row(reading(0, kT0, 99.25)));
-  EXPECT_EQ(row, "1800000000000000000,0,\"NVIDIA H100, \"\"80GB\"\"\",GPU-0000-0,99.25,85520809984,\n");
+  EXPECT_EQ(row, "1800000000000000000,0,\"NVIDIA H100, \"\"80GB\"\"\",GPU-0000-0,,99.25,85520809984,\n");
   EXPECT_EQ(writer.mark(kT0, "x"), "");
   const SampleLog log = good(writer.header() + row);
   ASSERT_EQ(log.devices.size(), 1u);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMostDevices = 4096;
 constexpr size_t kLongestText = 200;   // of a name; what is longer is damage
+constexpr size_t kLongestWord = 2000;  // of host, vendor and label together
 
 // "0", "0:7", "AMD 0", "GPU 0", "cuda:0". Without a number the device keeps the index that it has.
 void read_word(std::string_view word, DeviceInfo& info) {
@@ -56,14 +57,15 @@ void sort_by_time(SampleSeries& s) {
 void find_parents(std::vector<DeviceInfo>& devices) {
   for (DeviceInfo& d : devices)
     for (uint32_t i = 0; i < devices.size() && d.gpu_instance; ++i)
-      if (!devices[i].gpu_instance && devices[i].index == d.index && devices[i].vendor == d.vendor) d.parent = i;
+      if (!devices[i].gpu_instance && devices[i].index == d.index && devices[i].vendor == d.vendor && devices[i].host == d.host)
+        d.parent = i;
 }
 
 // Puts them in order; new position of each.
 std::vector<uint32_t> sort_devices(std::vector<DeviceInfo>& devices) {
   std::vector<uint32_t> order(devices.size()), position(order.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto key = [&](uint32_t d) { return std::tie(devices[d].vendor, devices[d].index, devices[d].gpu_instance); };
+  const auto key = [&](uint32_t d) { return std::tie(devices[d].host, devices[d].vendor, devices[d].index, devices[d].gpu_instance); };
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
   std::vector<DeviceInfo> sorted;
   for (const uint32_t d : order) {
@@ -98,7 +100,7 @@ void sort_samples(SampleLog& log) {
 
 void SampleFileRow::clear() {
   time_ns.reset(), numa_node.reset();
-  for (std::string* s : {&device, &name, &uuid, &pci_bus_id, &vendor, &driver_version, &mig_profile, &mark}) s->clear();
+  for (std::string* s : {&device, &name, &uuid, &pci_bus_id, &vendor, &driver_version, &mig_profile, &host, &mark}) s->clear();
   values.clear(), processes.clear();
   has_processes = false;
 }
@@ -111,6 +113,7 @@ void SampleLogBuilder::describe(DeviceInfo& info, const SampleFileRow& row) {
   };
   set(info.name, row.name), set(info.uuid, row.uuid), set(info.pci_bus_id, row.pci_bus_id), set(info.vendor, row.vendor);
   set(info.driver_version, row.driver_version), set(info.mig_profile, row.mig_profile);
+  set(info.host, row.host);
   if (row.numa_node) info.numa_node = row.numa_node;
   for (char& c : info.pci_bus_id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
@@ -119,29 +122,42 @@ uint32_t SampleLogBuilder::new_device(const std::string& word, const SampleFileR
   if (log_.devices.size() >= kMostDevices) return kNone;
   DeviceInfo info;
   info.index = static_cast<uint32_t>(log_.devices.size());
-  read_word(row.device.empty() ? std::string_view(row.uuid) : std::string_view(word), info);
+  std::string_view said = row.device.empty() ? std::string_view(row.uuid) : std::string_view(word);
+  // "node-1 0": a log of several hosts.
+  if (!row.host.empty() && said.starts_with(row.host) && said.substr(row.host.size()).starts_with(' '))
+    said.remove_prefix(row.host.size() + 1);
+  read_word(said, info);
   log_.devices.push_back(std::move(info));
   devices_.emplace_back().series.fill(kNone);
   return static_cast<uint32_t>(log_.devices.size()) - 1;
 }
 
 // A row says its device by a word, by its UUID, by its address, or not at all. One index may be another device after a
-// while (a second log appended, a new order after a reboot): then the UUID differs.
+// while (a second log appended, a new order after a reboot, another host's): then the UUID or the host differs.
 uint32_t SampleLogBuilder::device_of(const SampleFileRow& row) {
   const std::string& word = !row.device.empty() ? row.device : !row.uuid.empty() ? row.uuid : row.pci_bus_id;
   unnamed_ |= word.empty();
-  if (word.size() > kLongestText) return kNone;
+  if (word.size() > kLongestWord) return kNone;
   const auto agrees = [&](uint32_t d) {
-    return row.uuid.empty() || log_.devices[d].uuid.empty() || log_.devices[d].uuid == row.uuid;
+    const auto same = [](const std::string& a, const std::string& b) { return a.empty() || b.empty() || a == b; };
+    return same(row.uuid, log_.devices[d].uuid) && same(row.host, log_.devices[d].host);
   };
   if (last_device_ != kNone && word == last_word_ && agrees(last_device_)) return last_device_;
   uint32_t found = kNone;
-  if (const auto it = by_word_.find(word); it != by_word_.end() && agrees(it->second)) found = it->second;
+  const auto look_up = [&](const std::string& key) {
+    if (const auto it = by_word_.find(key); it != by_word_.end() && agrees(it->second)) found = it->second;
+  };
+  look_up(word);
+  std::string on_host;   // rows of several hosts by turns
+  if (found == kNone && !row.host.empty()) look_up(on_host = row.host + '\n' + word);
   for (uint32_t d = 0; d < log_.devices.size() && found == kNone && !row.uuid.empty(); ++d)
-    if (log_.devices[d].uuid == row.uuid) found = d;
+    if (log_.devices[d].uuid == row.uuid && agrees(d)) found = d;
   if (found == kNone) found = new_device(word, row);
   if (found == kNone) return kNone;
-  if (by_word_.size() < 4 * kMostDevices) by_word_[word] = found;
+  if (by_word_.size() < 4 * kMostDevices) {
+    by_word_[word] = found;
+    if (!on_host.empty()) by_word_[on_host] = found;
+  }
   last_word_ = word;
   return last_device_ = found;
 }

@@ -18,7 +18,7 @@ namespace profgpu {
 /// One row of a file. Reused, so that its texts keep their room.
 struct SampleFileRow {
   std::optional<int64_t> time_ns;
-  std::string device, name, uuid, pci_bus_id, vendor, driver_version, mig_profile, mark;
+  std::string device, name, uuid, pci_bus_id, vendor, driver_version, mig_profile, host, mark;
   std::optional<int32_t> numa_node;
   std::vector<std::pair<Metric, double>> values;
   bool has_processes = false;

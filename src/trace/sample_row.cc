@@ -45,8 +45,13 @@ void SampleRow::take(const Reading& reading) {
 std::string device_word(const std::vector<DeviceInfo>& devices, uint32_t device) {
   const DeviceInfo& mine = devices[device];
   const std::string label = mine.label();
-  const auto same = std::count_if(devices.begin(), devices.end(), [&](const DeviceInfo& d) { return d.label() == label; });
-  return same > 1 && !mine.vendor.empty() ? mine.vendor + " " + label : label;
+  bool vendors = false, hosts = false;
+  for (const DeviceInfo& d : devices) {
+    if (d.label() != label) continue;
+    hosts |= d.host != mine.host;
+    vendors |= d.vendor != mine.vendor;
+  }
+  return (hosts && !mine.host.empty() ? mine.host + " " : "") + (vendors && !mine.vendor.empty() ? mine.vendor + " " : "") + label;
 }
 
 void append_number(std::string& out, double value) {

@@ -24,7 +24,8 @@ class SampleRow {
   std::vector<Sample> sorted_;
 };
 
-/// How a file names a device: "0", "0:7", "AMD 0" where another vendor's device has the same label.
+/// How a file names a device: "0", "0:7", "AMD 0" where another vendor's device has the same label, "node-b 0" where
+/// another host's has.
 std::string device_word(const std::vector<DeviceInfo>& devices, uint32_t device);
 
 /// Shortest text that reads back as the same number; whole numbers without a fraction or an exponent.

@@ -200,6 +200,12 @@ struct Distributed {
   std::string backend;
 };
 
+/// What a host's kernel says of its clock, over the time of a recording.
+struct ClockStatement {
+  bool synchronised = false;
+  int64_t error_ns = 0;          ///< Unix time is within it; only where it is synchronised
+};
+
 enum class TraceIssueKind : uint8_t {
   kTruncated,            ///< the file ends early
   kDamaged,              ///< text that could not be read was skipped
@@ -244,6 +250,7 @@ class Trace {
   std::vector<DeviceProperties> devices;
   Distributed distributed;
   std::string host_name;
+  std::optional<ClockStatement> clock;   ///< of the clock that base_time_ns is from
   std::vector<std::pair<std::string, std::string>> metadata;  ///< other top-level fields, as text
   int64_t base_time_ns = 0;
   bool recorded = false;           ///< by profgpu: where nothing marks steps they may be estimated

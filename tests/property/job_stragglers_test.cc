@@ -91,6 +91,35 @@ TEST(JobStragglers, AHostIsLateAsOne) {
   expect_planted(job, "one host of four");
 }
 
+// Both hosts count their devices from 0, and their clocks are apart: samples are told apart by the host that they name.
+TEST(JobStragglers, LowClocksOfOneHostOfTwo) {
+  for (const int slow : {1, 5}) {
+    for (const int64_t ahead_ns : {int64_t{0}, int64_t{3'600'000'000'000}}) {
+      sim::SimOptions options = small_job(8, static_cast<uint64_t>(slow));
+      options.hosts = 2;
+      options.clock_offsets = {{1, ahead_ns}};
+      options.slow_ranks = {slow};
+      expect_planted(SimulatedJob(with_fault(options, "straggler-clocks", 20)),
+                     "rank " + std::to_string(slow) + ", " + std::to_string(ahead_ns) + " ns ahead");
+    }
+  }
+}
+
+// The slow rank's device on the one host, and the same number on the other.
+TEST(JobStragglers, SamplesOfAnotherHostExplainNothing) {
+  sim::SimOptions options = small_job(8, 3);
+  options.hosts = 2;
+  options.slow_ranks = {5};
+  options = with_fault(options, "straggler-clocks", 20);
+  for (const char* names : {"", "elsewhere-0 elsewhere-1", "node-0 elsewhere"}) {
+    const SimulatedJob job(options, {}, names);
+    ASSERT_EQ(job.error, "") << names;
+    ASSERT_EQ(job.job.stragglers.size(), 1u) << names << ": " << said(job);
+    EXPECT_EQ(job.job.stragglers[0].rank, 5) << names;
+    EXPECT_EQ(job.job.stragglers[0].kind, "slow_compute") << names;
+  }
+}
+
 TEST(JobStragglers, TheStepsInWhichItIsLateAreNamed) {
   sim::SimOptions options = small_job(4, 2);
   options.slow_ranks = {1};

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,7 +23,9 @@ namespace profgpu {
 /// Written to files, read back, analysed.
 class SimulatedJob {
  public:
-  explicit SimulatedJob(const sim::SimOptions& options, const sim::KinetoStyle& style = {}) {
+  /// `sampled_hosts`: what samples call their hosts instead, in their order, "" not at all.
+  explicit SimulatedJob(const sim::SimOptions& options, const sim::KinetoStyle& style = {},
+                        std::optional<std::string> sampled_hosts = std::nullopt) {
     namespace fs = std::filesystem;
     auto result = sim::simulate(options);
     const fs::path folder = fs::temp_directory_path() / ("profgpu_sim_" + std::to_string(::getpid()));
@@ -33,7 +37,7 @@ class SimulatedJob {
     truth = sim::make_truth(options, *result, style);
     const auto of_clocks = [](const sim::FaultUse& f) { return f.name == "straggler-clocks"; };
     if (std::any_of(options.faults.begin(), options.faults.end(), of_clocks))
-      write_samples(folder, options, *result, style);
+      write_samples(folder, options, *result, style, sampled_hosts);
     auto inputs = read_inputs({folder.string()}, {});
     fs::remove_all(folder);
     if (!inputs) {
@@ -73,11 +77,21 @@ class SimulatedJob {
 
  private:
   static void write_samples(const std::filesystem::path& folder, const sim::SimOptions& options,
-                            const sim::SimResult& result, const sim::KinetoStyle& style) {
+                            const sim::SimResult& result, const sim::KinetoStyle& style,
+                            const std::optional<std::string>& hosts) {
     std::vector<sim::TraceTruth> traces;
     for (const sim::RankTrace& t : result.traces) traces.push_back(sim::trace_truth(t, style));
-    for (const sim::SampleText& s : sim::sample_texts(options, traces))
+    std::istringstream names(hosts.value_or(""));
+    for (sim::SampleText& s : sim::sample_texts(options, traces)) {
+      std::string name;
+      names >> name;
+      if (hosts) replace_all(s.text, ",\"host\":\"" + s.host + "\"", name.empty() ? "" : ",\"host\":\"" + name + "\"");
       std::ofstream(folder / ("samples" + s.host + ".jsonl"), std::ios::binary) << s.text;
+    }
+  }
+
+  static void replace_all(std::string& text, const std::string& from, const std::string& to) {
+    for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
   }
 
   Inputs inputs_;

@@ -243,6 +243,30 @@ def test_samples_beside(job, same):
     assert [source['format'] for source in document['inputs'] if source['rank'] is None]
 
 
+def test_samples_of_two_hosts(simulate, same, tmp_path):
+    """Whose devices have the same numbers, and whose clocks are an hour apart."""
+    folder = simulate('--steps', '6', '--layers', '4', '--ranks', '8', '--hosts', '2', '--clock-offset', f'1:{HOUR_NS}',
+                      '--fault', 'straggler-clocks', '--excess', '20', '--slow-rank', '5')
+    logs = [f'{folder}.samples-node-{host}.jsonl' for host in (0, 1)]
+    document = same(folder, '--samples', logs[0], '--samples', logs[1])
+    assert [(s['rank'], s['kind']) for s in document['cluster']['stragglers']] == [(5, 'low_clocks')]
+    assert [t['label'] for t in document['telemetry']] == [f'{device} of node-{host}' for host in (0, 1) for device in range(4)]
+    sampled = [t[end] for t in document['telemetry'] for end in ('first_ns', 'last_ns')]
+    assert max(sampled) - min(sampled) < HOUR_NS / 2, 'samples are on the first rank\'s clock'
+    # With one host's, nothing is known of the other's.
+    document = same(folder, '--samples', logs[0])
+    assert [(s['rank'], s['kind']) for s in document['cluster']['stragglers']] == [(5, 'slow_compute')]
+    assert {t['host'] for t in document['telemetry']} == {'node-0'}
+    # Nor with those of a host that no rank ran on.
+    with open(logs[1]) as rows:
+        (tmp_path / 'samples.jsonl').write_text(rows.read().replace('"node-1"', '"elsewhere"'))
+    document = same(folder, '--samples', logs[0], '--samples', tmp_path / 'samples.jsonl')
+    assert [(s['rank'], s['kind']) for s in document['cluster']['stragglers']] == [(5, 'slow_compute')]
+    assert {t['host'] for t in document['telemetry']} == {'node-0'}
+    (issue,) = [i for source in document['inputs'] for i in source['issues'] if i['kind'] == 'samples_elsewhere']
+    assert issue['text'] == 'samples of elsewhere are left out: no rank ran on it'
+
+
 def test_recordings(tmp_path, same):
     folder = tmp_path / 'rec'
     script = 'for r in 0 1 2; do RANK=$r WORLD_SIZE=3 "$@" >/dev/null & done; wait'

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from test_record import PROGRAM, SIM, document, environment, files, processes
-from test_two_nodes import COMMAND as MEETING, check_clocks, check_collectives, node_clock
+from test_two_nodes import COMMAND as MEETING, check_clocks, check_collectives, check_statements, node_clock
 
 DAEMONS = ('munged', 'slurmctld', 'slurmd', 'srun', 'sbatch', 'sinfo')
 NODES = ('n1', 'n2')
@@ -160,10 +160,12 @@ def test_folders_of_two_jobs_put_together(cluster, tmp_path):
 def test_nodes_with_clocks_of_their_own(cluster, tmp_path):
     folder = tmp_path / 'rec'
     ahead_ns = -7_250_000_000
-    in_cluster(cluster, 'srun', '-N', 2, '-n', 4, '--overcommit', node_clock(tmp_path, ahead_ns), PROGRAM, 'run', '--backend',
-               'none', '--trace', '-o', folder, '--', *MEETING, '--meet', tmp_path / 'meeting')
+    errors_us = (1500, 2500)
+    in_cluster(cluster, 'srun', '-N', 2, '-n', 4, '--overcommit', node_clock(tmp_path, ahead_ns, errors_us), PROGRAM, 'run',
+               '--backend', 'none', '--trace', '-o', folder, '--', *MEETING, '--meet', tmp_path / 'meeting')
     report = json.loads(in_cluster(cluster, PROGRAM, 'analyze', '--json', folder).stdout)
     check_clocks(report, ahead_ns)
+    check_statements(report, errors_us)
     check_collectives(report, 30)
 
 

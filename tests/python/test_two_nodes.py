@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from test_job import MPIRUN, without_launcher
 from test_record import PROGRAM, SIM, STUBS, environment, need, processes
+from test_run import SCENARIOS, STUB as NVML
 
 NODE_CLOCK = os.path.join(STUBS, 'libnode-clock.so')
 NODES = ('n1', 'n2')
@@ -15,12 +16,16 @@ SECOND_NS = 1_000_000_000
 COMMAND = (SIM, '--kernels', 0, '--steps', 30, '--step-kernels', 20, '--kernel-ns', 20_000)
 
 
-def node_clock(folder, ahead_ns):
-    """A program in front of another: on n2, that one's clock of the day is so far ahead."""
+def node_clock(folder, ahead_ns, errors_us=('', ''), **variables):
+    """A program in front of another: on n2, that one's clock of the day is so far ahead. `errors_us`: within what the
+    kernels of n1 and n2 say that their clocks are, 0: not synchronised; '' leaves it to the real one."""
     need(NODE_CLOCK)
     path = folder / 'node-clock'
-    path.write_text(f'#!/bin/sh\n[ "$(uname -n)" != n2 ] || export LD_PRELOAD={NODE_CLOCK} NODE_CLOCK_AHEAD_NS={ahead_ns}\n'
-                    'exec "$@"\n')
+    lines = [f'export {name}={value}' for name, value in variables.items()]
+    for node, ahead, error in zip(NODES, (0, ahead_ns), errors_us):
+        words = [f'LD_PRELOAD={NODE_CLOCK}', f'NODE_CLOCK_AHEAD_NS={ahead}', *([f'NODE_CLOCK_ERROR_US={error}'] if error != '' else [])]
+        lines.append(f'[ "$(uname -n)" != {node} ] || export {" ".join(words)}')
+    path.write_text('\n'.join(['#!/bin/sh', *lines, 'exec "$@"\n']))
     path.chmod(0o755)
     return path
 
@@ -34,6 +39,27 @@ def check_clocks(report, ahead_ns):
     for clock in clocks:
         planted = -ahead_ns if clock['rank'] >= 2 else 0
         assert abs(clock['offset_ns'] - planted) <= clock['error_ns'] < 50_000, clock
+
+
+def check_statements(report, errors_us):
+    """What the hosts said of their clocks, which are seconds apart."""
+    clocks, notes = report['cluster']['clocks'], report['cluster']['notes']
+    stated = [errors_us[0] * 1000] * 2 + [errors_us[1] * 1000 or None] * 2
+    assert [c['stated_error_ns'] for c in clocks] == stated
+    if errors_us[1] > 0:
+        assert [c['agrees'] for c in clocks] == [True, True, False, False]
+        assert any(n.startswith(f'n2 says its clock is within {errors_us[1] / 1000:.2f} ms; collectives show') for n in notes), notes
+    else:
+        assert [c['agrees'] for c in clocks] == [None] * 4
+        assert 'n2 says that its clock is not synchronised' in notes
+
+
+def check_samples(report, folder):
+    """Two devices a host, called alike: each host's samples name it, and lie within the job's time by its own clock."""
+    assert sorted((t['host'], t['label']) for t in report['telemetry']) == \
+        [('n1', '0 of n1'), ('n1', '1 of n1'), ('n2', '0 of n2'), ('n2', '1 of n2')]
+    firsts = [json.loads(path.read_text().splitlines()[0]) for path in sorted(folder.glob('samples*.jsonl'))]
+    assert sorted(first['host'] for first in firsts) == ['n1', 'n1', 'n2', 'n2']
 
 
 def check_collectives(report, calls):
@@ -94,10 +120,13 @@ def analysed(*words):
     return r.stdout
 
 
-@pytest.mark.parametrize('ahead_ns', [3_217_000_000, -3600 * SECOND_NS])
-def test_clocks_of_two_nodes(mpirun, tmp_path, ahead_ns):
+@pytest.mark.parametrize('ahead_ns, errors_us', [(3_217_000_000, (1500, 2500)), (-3600 * SECOND_NS, (1500, 0))])
+def test_clocks_of_two_nodes(mpirun, tmp_path, ahead_ns, errors_us):
     folder = tmp_path / 'rec'
-    r = mpirun(4, node_clock(tmp_path, ahead_ns), PROGRAM, 'run', '--backend', 'none', '--trace', '-o', folder, '--',
+    need(NVML)
+    front = node_clock(tmp_path, ahead_ns, errors_us, PROFGPU_NVML_LIBRARY=NVML,
+                       PROFGPU_NVML_SCENARIO=os.path.join(SCENARIOS, 'two_h100.txt'))
+    r = mpirun(4, front, PROGRAM, 'run', '--backend', 'nvml', '--interval', '0.01', '--trace', '-o', folder, '--',
                *COMMAND, '--meet', tmp_path / 'meeting')
     assert r.stderr.count('Recorded 1 process, ') == 4, r.stderr
     # Clocks that count from boot differ as well: nothing may depend on them.
@@ -106,6 +135,8 @@ def test_clocks_of_two_nodes(mpirun, tmp_path, ahead_ns):
     alone = analysed(folder)
     report = json.loads(alone)
     check_clocks(report, ahead_ns)
+    check_statements(report, errors_us)
+    check_samples(report, folder)
     check_collectives(report, 30)
     assert not [issue for source in report['inputs'] for issue in source['issues']]
     # The same job, read by processes on both nodes.
