@@ -4,7 +4,7 @@
 What `profgpu analyze FOLDER` says of simulated jobs beside what was planted in them, and what it takes:
   clocks      offsets and drift found against those planted, and whether the stated error holds them
   stragglers  hits, wrong reasons and false alarms by reason, size of the fault and number of ranks; healthy jobs too
-  scale       wall time an event and peak memory as ranks grow; two MPI processes beside one where the build has them
+  scale       wall time an event and peak memory as ranks grow, of a merged timeline too; two MPI processes beside one where the build has them
   pair        two recorded ranks of a real job, where FOLDER has them
 Parts that are not run keep what results/job.json has of them.
 """
@@ -177,6 +177,8 @@ def scale_row(bench, ranks, rank_bytes, runs):
             same = same and two[1] == output
     row = {'ranks': ranks, 'events': events, 'text_bytes': text, 'wall_s': summary(alone), 'ns_an_event': statistics.median(alone) * 1e9 / events,
            'peak_bytes': peak_bytes(command, 1)}
+    if ranks <= 64:
+        row['merge_peak_bytes'] = peak_bytes([bench.profgpu, 'merge', '--quiet', '--to', 'perfetto', '-o', '/dev/null', folder], 1)
     if together:
         # Two processes of one core each beside one that uses both.
         row['mpi'] = {'wall_s': summary(together), 'ratio': statistics.median(alone) / statistics.median(together), 'same_bytes': same}

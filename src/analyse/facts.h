@@ -59,6 +59,13 @@ class Facts {
   mutable std::unordered_map<std::type_index, Known> known_;
 };
 
+/// A trace together with its facts, for who keeps both.
+struct TraceFacts {
+  Trace trace;
+  Facts facts;
+  TraceFacts(Trace read, AnalysisOptions options) : trace(std::move(read)), facts(trace, std::move(options)) {}
+};
+
 struct RankFacts {
   int rank = 0;
   const Facts* facts = nullptr;

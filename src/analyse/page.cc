@@ -9,6 +9,7 @@
 #include "analyse/page_categories.h"
 #include "analyse/sample_series.h"
 #include "analyse/timeline.h"
+#include "base/saturated.h"
 
 namespace profgpu {
 namespace {
@@ -40,9 +41,10 @@ std::vector<PlacedRank> on_one_clock(const PageInput& input) {
     const Trace& trace = r.facts->trace();
     PlacedRank rank{r.rank, r.facts, trace.base_time_ns - first.base_time_ns};
     if (const auto offset = input.clock_offset_ns.find(r.rank); offset != input.clock_offset_ns.end())
-      rank.shift_ns += offset->second;
+      rank.shift_ns = saturated_add(rank.shift_ns, offset->second);
     const Interval span = span_of(trace);
-    const bool apart = span.start + rank.shift_ns >= first_span.end || span.end + rank.shift_ns <= first_span.start;
+    const bool apart = saturated_add(span.start, rank.shift_ns) >= first_span.end ||
+                       saturated_add(span.end, rank.shift_ns) <= first_span.start;
     if (apart) rank.shift_ns = first_span.start - span.start;
     placed.push_back(rank);
   }
@@ -142,6 +144,9 @@ Result<std::shared_ptr<const PageData>> make_page(const PageInput& input, const 
   if (shift && log) samples = {log, *page->unix_origin_ns, page->span_ns};
   std::map<uint32_t, int> rank_of;
   for (const PlacedRank& r : ranks) add_rank(r, plan, clocks_of(samples, ranks, r, rank_of), *page);
+  for (const int rank : input.without_events) page->ranks.emplace_back().rank = rank;
+  std::sort(page->ranks.begin(), page->ranks.end(), [](const PageRank& a, const PageRank& b) { return a.rank < b.rank; });
+  page->without_events = input.without_events;
   if (samples.log) add_samples(samples, rank_of, *page);
   return std::shared_ptr<const PageData>(page);
 }

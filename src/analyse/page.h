@@ -13,9 +13,10 @@
 namespace profgpu {
 
 struct PageInput {
-  std::vector<RankFacts> ranks;            ///< in the order of Report::ranks; none: samples alone
+  std::vector<RankFacts> ranks;            ///< by rank; none: samples alone
   std::map<int, int64_t> clock_offset_ns;  ///< by rank: added to its times to get the first rank's; none: 0
   const SampleLog* samples = nullptr;      ///< null or empty: none
+  std::vector<int> without_events = {};    ///< further ranks of the report, ascending
 };
 
 /// All ranks on the first one's clock, as far as their clocks can be told. The error: `steps` names no step.

@@ -14,6 +14,8 @@
 #include "gather/mpi_processes.h"
 #include "live/recording_environment.h"
 #include "present/registry.h"
+#include "report/page.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
@@ -37,6 +39,12 @@ void say_issues(const Report& report) {
   for (const InputFile& input : report.inputs)
     for (const Issue& issue : input.issues)
       if (issue.severity != Severity::kInfo) print_issue(input.path, issue.text);
+}
+
+void say_without_events(const Report& report) {
+  if (!report.page || report.page->without_events.empty()) return;
+  print_message(fmt::format("profgpu: the page lacks the events of {}; --html-ranks chooses whose it has, and `profgpu merge` "
+                            "puts any into one timeline", ranks_text(report.page->without_events)));
 }
 
 bool has_finding(const Report& report, Severity least) {
@@ -97,6 +105,7 @@ Outcome analyze(const Arguments& arguments) {
   // What concerns all is said by one.
   if (!report) return processes.place == 0 ? Outcome::failed(report.error()) : Outcome{};
   if (!*report) return {};
+  if (!options->quiet) say_without_events(**report);
   return show(**report, *options, *presenter, seconds_since(begin), static_cast<double>(progress.read_ns.load()) * 1e-9);
 }
 
@@ -120,6 +129,9 @@ const Command kAnalyze{
            {.name = "--html-steps", .value = "STEPS",
             .help = "steps whose events the page keeps one by one: 10:12, 3,7:9, all (default: all of a small trace, else "
                     "typical ones and the slowest)"},
+           {.name = "--html-ranks", .value = "LIST",
+            .help = "ranks whose events the page has: 0,3,8-11, all (default: all of a small job, else eight: late ones and "
+                    "others beside them)"},
            {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"},
            {.name = "--section", .value = "NAME", .help = "only this part, with every row that --top allows",
             .choices = {"findings", "checklist", "devices", "steps", "phases", "idle", "kernels", "ops", "launch",

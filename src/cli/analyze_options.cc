@@ -67,6 +67,14 @@ Status read_html_steps(std::string_view text, AnalyzeOptions& options) {
   }
 }
 
+Status read_html_ranks(const std::string& text, AnalyzeOptions& options) {
+  if (!options.wants_page()) return Error{"--html-ranks goes with --html FILE"};
+  options.html_ranks = text == "all" ? RankRanges{{0, INT32_MAX}} : rank_ranges(text);
+  if (!options.html_ranks)
+    return Error{"--html-ranks takes a list such as 0,3,8-11, or all, not \"" + text + "\""};
+  return ok();
+}
+
 Status read_threshold(const std::string& text, AnalyzeOptions& options) {
   const size_t equals = text.find('=');
   const std::string rule = text.substr(0, equals);
@@ -110,6 +118,8 @@ Status read_numbers(const Arguments& arguments, AnalyzeOptions& options) {
     if (auto status = read_steps(arguments.value("--steps"), options); !status) return status;
   if (arguments.has("--html-steps"))
     if (auto status = read_html_steps(arguments.value("--html-steps"), options); !status) return status;
+  if (arguments.has("--html-ranks"))
+    if (auto status = read_html_ranks(arguments.value("--html-ranks"), options); !status) return status;
   for (const std::string& text : arguments.values("--threshold"))
     if (auto status = read_threshold(text, options); !status) return status;
   if (arguments.has("--step-pattern"))

@@ -9,6 +9,7 @@
 #include "analyse/kept_events.h"
 #include "base/result.h"
 #include "cli/command.h"
+#include "cli/rank_list.h"
 #include "cli/terminal.h"
 #include "diagnose/rule.h"
 #include "report/report.h"
@@ -21,6 +22,7 @@ struct AnalyzeOptions {
   std::string output;                                     ///< -o; empty: standard output
   std::string html;                                       ///< --html: the page, beside the report; empty: none
   StepChoice html_steps;                                  ///< whose events the page keeps
+  std::optional<RankRanges> html_ranks;                   ///< whose events the page has; none: see page_ranks()
   std::string section;                                    ///< empty: the first screen
   int top = 10;
   int width = 0;                                          ///< 0: ask the terminal

@@ -89,7 +89,7 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
 // Tables in a folder of traces would be read with them.
 bool replaces_input(const LoadedRun& run, const ExportCommand& c) {
   if (!is_folder(c)) return is_input(run, c.analysis.output);
-  return std::any_of(run.inputs.sources.begin(), run.inputs.sources.end(), [&](const InputSource& s) {
+  return std::any_of(run.read.sources.begin(), run.read.sources.end(), [&](const InputSource& s) {
     std::error_code error;
     return fs::equivalent(fs::absolute(s.path).parent_path(), c.analysis.output, error);
   });
@@ -100,7 +100,9 @@ Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return cannot_write(folder, error.value());
-  for (const std::string& table : c.exporter->tables(run)) {
+  const auto tables = c.exporter->tables(run);
+  if (!tables) return tables.error();
+  for (const std::string& table : *tables) {
     c.options.table = table;
     const std::string path = folder + "/" + table + std::string(c.exporter->extension);
     auto status = write_exported(*c.exporter, c.options, run, path, progress);
@@ -115,7 +117,9 @@ Outcome run_export(const Arguments& arguments) {
   const std::string& output = command->analysis.output;
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, command->analysis.progress && stderr_is_terminal());
-  auto run = load_run(command->analysis.paths, {command->analysis.step_pattern}, progress);
+  // A folder goes through all ranks for each of its tables.
+  auto run = load_run(command->analysis.paths, {.analysis = {command->analysis.step_pattern}, .all_at_once = is_folder(*command)},
+                      progress);
   if (!run) return bar.reset(), Outcome::failed(run.error());
   if (replaces_input(*run, *command)) return bar.reset(), Outcome::usage({output + " is what is read; choose another name with -o"});
   const RunRows rows = run_rows(*run);

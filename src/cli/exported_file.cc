@@ -18,7 +18,7 @@ const Exporter* find_exporter(std::string_view name) {
 }
 
 bool is_input(const LoadedRun& run, const std::string& path) {
-  return std::any_of(run.inputs.sources.begin(), run.inputs.sources.end(), [&](const InputSource& s) {
+  return std::any_of(run.read.sources.begin(), run.read.sources.end(), [&](const InputSource& s) {
     std::error_code error;
     return std::filesystem::equivalent(s.path, path, error);
   });

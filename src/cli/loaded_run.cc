@@ -1,48 +1,58 @@
 #include "cli/loaded_run.h"
 
-#include <chrono>
+#include <algorithm>
 
 #include "analyse/steps.h"
-#include "gather/read_job.h"
-#include "job/job_samples.h"
 
 namespace profgpu {
+namespace {
 
-Result<LoadedRun> load_run(const std::vector<std::string>& paths, const AnalysisOptions& steps, Progress& progress) {
-  ImportOptions import;
-  import.progress = [&](int64_t done, int64_t total) {
-    progress.done_bytes = done;
-    progress.total_bytes = total;
+// From the first chosen step's start to the last one's end; nullopt: the rank has none of them.
+std::optional<Interval> part_of(const Steps& steps, std::pair<int64_t, int64_t> chosen) {
+  std::optional<Interval> part;
+  for (const Step& s : steps.steps) {
+    if (s.index < chosen.first || s.index >= chosen.second) continue;
+    const Interval step = s.interval();
+    part = part ? Interval{std::min(part->start, step.start), std::max(part->end, step.end)} : step;
+  }
+  return part;
+}
+
+}  // namespace
+
+const MetCalls* LoadedRun::met(int rank) const {
+  if (!read.job) return nullptr;
+  const auto at = read.job->met_calls.find(rank);
+  return at != read.job->met_calls.end() ? &at->second : nullptr;
+}
+
+Result<std::unique_ptr<TraceFacts>> LoadedRun::read_again(int rank) const {
+  auto trace = read.files.read(rank);
+  if (!trace) return trace.error();
+  auto events = std::make_unique<TraceFacts>(*std::move(trace), analysis);
+  if (const MetCalls* calls = met(rank)) events->facts.know(*calls);
+  return events;
+}
+
+Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOptions& options, Progress& progress) {
+  JobOptions job{paths, options.analysis, {}, {}, options.all_at_once ? SIZE_MAX : 1};
+  job.outline = [&](const Facts& facts) {
+    if (!options.shown_steps) return RankOutline::of(facts);
+    return RankOutline::of(facts, part_of(facts.get<Steps>(), *options.shown_steps));
   };
-  const auto begin = std::chrono::steady_clock::now();
-  auto inputs = read_inputs(paths, import);
-  if (!inputs) return inputs.error();
-  progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-  progress.stage = "analysing";
-
+  auto read = read_job(job, Processes(), progress);
+  if (!read) return read.error();
   LoadedRun run;
-  run.inputs = std::move(*inputs);
-  if (run.inputs.ranks.size() == 1 && run.inputs.ranks.front().trace.only_samples()) {
-    run.samples = std::move(run.inputs.ranks.front().trace.samples);
-    return run;
-  }
-  std::vector<std::string> hosts;
-  for (const RankTrace& r : run.inputs.ranks) {
-    run.facts.push_back(std::make_unique<Facts>(r.trace, steps));
-    if (run.facts.back()->get<Steps>().steps.empty())
-      return no_steps_left(paths.front(), r.rank);
-    run.ranks.push_back({r.rank, run.facts.back().get()});
-    hosts.push_back(r.trace.host_name);
-  }
-  if (run.ranks.size() == 1) {
-    run.samples = job_samples(run.inputs.samples, hosts, {}).log;
-    return run;
-  }
-  for (const RankFacts& r : run.ranks) run.digests.push_back(rank_digest(r.rank, *r.facts));
-  run.job = std::make_unique<Job>(analyse_job(run.digests, run.inputs.samples));
-  run.samples = job_samples(run.inputs.samples, hosts, run.job->clocks).log;
-  for (const RankFacts& r : run.ranks) run.facts[&r - run.ranks.data()]->know(std::move(run.job->met_calls[r.rank]));
-  run.job->met_calls.clear();   // the facts have them
+  run.read = **std::move(read);
+  run.analysis = options.analysis;
+  analyse_ranks(run.read);
+  for (const RankResult& r : run.read.ranks)
+    for (const DigestStep& s : r.digest.steps)
+      run.first_step = std::min(run.first_step, s.index), run.last_step = std::max(run.last_step, s.index);
+  run.read.samples = samples_of_ranks(run.read).log;
+  run.read.ranks.clear();
+  for (const auto& [rank, trace] : run.read.traces)
+    if (const MetCalls* calls = run.met(rank)) trace->facts.know(*calls);
   return run;
 }
 

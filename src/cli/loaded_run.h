@@ -1,31 +1,38 @@
-// What the paths that a user names hold: every rank's trace, and the facts of each, ready to be asked.
+// What the paths that a user names hold, for who shows events: ranks whose traces are there, or read again when needed.
 #pragma once
 
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "analyse/facts.h"
-#include "job/job.h"
 #include "base/progress.h"
 #include "base/result.h"
-#include "import/inputs.h"
+#include "gather/read_job.h"
+#include "job/job.h"
 
 namespace profgpu {
 
-struct LoadedRun {
-  Inputs inputs;
-  std::vector<std::unique_ptr<Facts>> facts;   ///< one a rank, in the order of inputs.ranks; none: samples alone
-  std::vector<RankFacts> ranks;                ///< the same, with their numbers
-  std::vector<RankDigest> digests;             ///< the same, where there are several
-  std::unique_ptr<Job> job;                    ///< null for one rank
-  SampleLog samples;                           ///< of the ranks' hosts, on the first one's clock; samples alone: all
-
-  [[nodiscard]] bool only_samples() const { return facts.empty(); }
+struct LoadOptions {
+  AnalysisOptions analysis = {};
+  std::optional<std::pair<int64_t, int64_t>> shown_steps = {};   ///< first, one past the last; none: all time
+  bool all_at_once = false;      ///< every trace is kept; else that of a single unit only
 };
 
-/// Reads traces, folders, recordings and samples. The error names the file; it is one too if `steps` leaves a rank none.
-Result<LoadedRun> load_run(const std::vector<std::string>& paths, const AnalysisOptions& steps, Progress& progress);
+struct LoadedRun {
+  JobRead read;                  ///< without digests
+  AnalysisOptions analysis;
+  int64_t first_step = INT64_MAX, last_step = INT64_MIN;   ///< of all ranks
+
+  [[nodiscard]] bool only_samples() const { return read.outlines.empty(); }
+  /// What the others tell of a rank's collectives; null: nothing.
+  [[nodiscard]] const MetCalls* met(int rank) const;
+  /// The events of a rank. The error: its files are not what they were.
+  [[nodiscard]] Result<std::unique_ptr<TraceFacts>> read_again(int rank) const;
+};
+
+/// Reads traces, folders, recordings and samples. The error names the file.
+Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOptions& options, Progress& progress);
 
 }  // namespace profgpu

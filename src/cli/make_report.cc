@@ -1,8 +1,11 @@
 #include "cli/make_report.h"
 
-#include <map>
+#include <algorithm>
+#include <iterator>
+#include <memory>
 
 #include "analyse/page.h"
+#include "cli/page_ranks.h"
 #include "gather/read_job.h"
 
 namespace profgpu {
@@ -26,35 +29,54 @@ JobOptions job_options(const AnalyzeOptions& options) {
   return {options.paths, {options.step_pattern, options.first_step, options.end_step}, options.thresholds};
 }
 
-// The page shows events, so it needs the traces.
-Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progress) {
-  auto run = load_run(options, progress);
-  if (!run) return run.error();
-  JobRead read;
-  read.sources = std::move(run->inputs.sources);
-  for (size_t i = 0; i < run->ranks.size(); ++i) {
-    const RankFacts& r = run->ranks[i];
-    RankDigest digest = run->digests.empty() ? rank_digest(r.rank, *r.facts) : std::move(run->digests[i]);
-    read.ranks.push_back(reduced(r, std::move(digest), options.thresholds));
+// A rank whose trace was kept, or read again.
+Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const MetCalls* met, const AnalysisOptions& analysis) {
+  std::unique_ptr<TraceFacts>& kept = read.traces[rank];
+  if (!kept) {
+    auto trace = read.files.read(rank);
+    if (!trace) return trace.error();
+    kept = std::make_unique<TraceFacts>(*std::move(trace), analysis);
   }
-  read.samples = run->only_samples() ? run->samples : std::move(run->inputs.samples);
-  std::map<int, int64_t> offsets;
-  if (run->job)
-    for (const RankClock& c : run->job->clocks) offsets[c.rank] = c.offset_ns;
-  read.job = std::move(run->job);
-  Report report = job_report(std::move(read), options.thresholds);
+  if (met) kept->facts.know(*met);
+  return std::move(kept);
+}
+
+// The page shows events of ranks beside the report. Those that it shows are in memory at once, and no others.
+Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progress) {
+  JobOptions job = job_options(options);
+  job.most_kept = kPageRanks;
+  auto got = read_job(job, Processes(), progress);
+  if (!got) return got.error();
+  JobRead& read = **got;
+  analyse_ranks(read);
+  std::vector<int> there;
+  for (const RankResult& r : read.ranks) there.push_back(r.digest.rank);
+  auto shown = page_ranks(there, read.job.get(), options.html_ranks);
+  if (!shown) return shown.error();
+  PageInput input;
+  std::vector<std::unique_ptr<TraceFacts>> events;
   progress.stage = "drawing";
-  auto page = make_page({run->ranks, std::move(offsets), &run->samples}, options.html_steps);
+  for (const int rank : *shown) {
+    const bool met = read.job && read.job->met_calls.contains(rank);
+    auto of_rank = events_of(rank, read, met ? &read.job->met_calls.at(rank) : nullptr, job.analysis);
+    if (!of_rank) return of_rank.error();
+    events.push_back(*std::move(of_rank));
+    input.ranks.push_back({rank, &events.back()->facts});
+  }
+  read.traces.clear();
+  std::set_difference(there.begin(), there.end(), shown->begin(), shown->end(), std::back_inserter(input.without_events));
+  if (read.job)
+    for (const RankClock& c : read.job->clocks) input.clock_offset_ns[c.rank] = c.offset_ns;
+  const SampleLog samples = samples_of_ranks(read).log;
+  input.samples = &samples;
+  auto page = make_page(input, options.html_steps);
   if (!page) return page.error();
+  Report report = job_report(std::move(read), options.thresholds);
   report.page = std::move(*page);
   return report;
 }
 
 }  // namespace
-
-Result<LoadedRun> load_run(const AnalyzeOptions& options, Progress& progress) {
-  return load_run(options.paths, {options.step_pattern, options.first_step, options.end_step}, progress);
-}
 
 Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes, Progress& progress) {
   std::optional<Report> report;

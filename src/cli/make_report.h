@@ -4,16 +4,12 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "cli/analyze_options.h"
-#include "cli/loaded_run.h"
 #include "gather/processes.h"
 #include "report/report.h"
 
 namespace profgpu {
 
-/// Reads what options.paths name. The error names the file.
-Result<LoadedRun> load_run(const AnalyzeOptions& options, Progress& progress);
-
-/// Reads, analyses and diagnoses. Traces are kept only where a page is asked for.
+/// Reads, analyses and diagnoses. Traces are kept only where a page shows them.
 Result<Report> make_report(const AnalyzeOptions& options, Progress& progress);
 /// The same by several processes, which share the reading: process 0 gets the report, the others nothing.
 Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes, Progress& progress);

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 
-#include "analyse/steps.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
 #include "cli/exported_file.h"
@@ -30,8 +29,9 @@ struct MergeCommand {
   AnalyzeOptions analysis;       ///< how traces are read, which steps, and where the file goes
   const Exporter* exporter = nullptr;
   std::optional<RankRanges> ranks;   ///< none: all
-  [[nodiscard]] bool chooses_steps() const {
-    return analysis.first_step > 0 || analysis.end_step < INT64_MAX;
+  [[nodiscard]] std::optional<std::pair<int64_t, int64_t>> steps() const {
+    if (analysis.first_step == 0 && analysis.end_step == INT64_MAX) return std::nullopt;
+    return std::pair(analysis.first_step, analysis.end_step);
   }
 };
 
@@ -71,56 +71,29 @@ struct MergedRows {
   std::vector<int> without_steps;   ///< chosen ranks that have none of the chosen steps
 };
 
-// From the first chosen step's start to the last one's end; nullopt: the rank has none of them.
-std::optional<Interval> part_of(const Steps& steps, const AnalyzeOptions& options) {
-  std::optional<Interval> part;
-  for (const Step& s : steps.steps) {
-    if (s.index < options.first_step || s.index >= options.end_step) continue;
-    const Interval step = s.interval();
-    part = part ? Interval{std::min(part->start, step.start), std::max(part->end, step.end)} : step;
-  }
-  return part;
-}
-
-std::string steps_there(const LoadedRun& run) {
-  int64_t first = INT64_MAX, last = INT64_MIN;
-  for (const RankFacts& r : run.ranks)
-    for (const Step& s : r.facts->get<Steps>().steps) first = std::min(first, s.index), last = std::max(last, s.index);
-  return fmt::format("the traces have steps {} to {}: --steps {}:{} is all of them", first, last, first, last + 1);
-}
-
 // Only what is shown is chosen here: clocks come from all ranks and steps that were read.
 Result<MergedRows> choose(const LoadedRun& run, const MergeCommand& command) {
-  MergedRows merged{run_rows(run), {}};
-  std::vector<int> ranks;
-  for (const RankFacts& r : run.ranks) ranks.push_back(r.rank);
+  std::vector<int> ranks, without_steps;
+  for (const auto& [rank, outline] : run.read.outlines) ranks.push_back(rank);
   if (command.ranks) {
     auto chosen = chosen_ranks(*command.ranks, ranks);
     if (!chosen) return chosen.error();
     ranks = *chosen;
   }
-  merged.rows.ranks.clear();
-  for (const RankFacts& r : run.ranks) {
-    if (!std::binary_search(ranks.begin(), ranks.end(), r.rank)) continue;
-    if (!command.chooses_steps()) {
-      merged.rows.ranks.emplace_back(r.rank, *r.facts);
-    } else if (const auto part = part_of(r.facts->get<Steps>(), command.analysis)) {
-      merged.rows.ranks.emplace_back(r.rank, *r.facts, *part);
-    } else {
-      merged.without_steps.push_back(r.rank);
-    }
-  }
-  if (merged.rows.ranks.empty()) return Error{"none of the chosen ranks has one of the chosen steps", steps_there(run)};
-  return merged;
+  const auto with_steps = std::stable_partition(ranks.begin(), ranks.end(),
+                                                [&](int rank) { return run.read.outlines.at(rank).part.has_value(); });
+  without_steps.assign(with_steps, ranks.end());
+  ranks.erase(with_steps, ranks.end());
+  if (ranks.empty())
+    return Error{"none of the chosen ranks has one of the chosen steps",
+                 fmt::format("the traces have steps {} to {}: --steps {}:{} is all of them", run.first_step, run.last_step,
+                             run.first_step, run.last_step + 1)};
+  return MergedRows{run_rows(run, ranks), std::move(without_steps)};
 }
 
 double estimated_bytes(const RunRows& rows, const MergeCommand& command) {
   int64_t events = 0;
-  for (const RankRows& rank : rows.ranks) {
-    const Trace& trace = rank.trace();
-    for (uint32_t h = 0; h < trace.host.size(); ++h) events += rank.shows(HostId(h));
-    for (uint32_t a = 0; a < trace.activity.size(); ++a) events += rank.shows(ActivityId(a));
-  }
+  for (const RankRows& rank : rows.ranks) events += rank.outline().events;
   const EventSize& each = command.exporter->name == "chrome" ? kChromeEvent : kPerfettoEvent;
   return static_cast<double>(events) * (command.analysis.output.ends_with(".gz") ? each.gzip_bytes : each.bytes);
 }
@@ -146,7 +119,7 @@ Outcome run_merge(const Arguments& arguments) {
   const bool quiet = command->analysis.quiet, shown = command->analysis.progress && stderr_is_terminal();
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, shown);
-  auto run = load_run(command->analysis.paths, {command->analysis.step_pattern}, progress);
+  auto run = load_run(command->analysis.paths, {.analysis = {command->analysis.step_pattern}, .shown_steps = command->steps()}, progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
   if (run->only_samples()) return Outcome::failed(

@@ -137,7 +137,7 @@ Outcome query(const Arguments& arguments) {
   }
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, options->analysis.progress && stderr_is_terminal());
-  auto run = load_run(options->analysis.paths, {options->analysis.step_pattern}, progress);
+  auto run = load_run(options->analysis.paths, {.analysis = {options->analysis.step_pattern}, .all_at_once = true}, progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
   if (!options->analysis.quiet) say_issues(*run);

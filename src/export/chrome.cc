@@ -98,7 +98,7 @@ class ChromeRank {
  public:
   ChromeRank(const RunRows& run, const RankRows& rank, const CollectiveArrows& arrows, ByteWriter& out)
       : rank_(rank), trace_(rank.trace()), ids_(run, rank), arrows_(arrows), out_(out), clock_(run.clock(rank)),
-        base_ns_(run.ranks.front().trace().base_time_ns), flow_base_(static_cast<uint64_t>(rank.rank()) << 32) {
+        base_ns_(run.ranks.front().outline().base_time_ns), flow_base_(static_cast<uint64_t>(rank.rank()) << 32) {
     for (const Collective& c : trace_.collectives) {
       if (c.host.valid()) of_host_.emplace(c.host.value, &c);
       if (c.activity.valid()) of_activity_.emplace(c.activity.value, &c);
@@ -137,9 +137,9 @@ class ChromeRank {
     else e.number("pid", ids_.process(thread)).number("tid", ids_.thread(thread));
   }
   // Times of the file: on the job's clock, from the first rank's base on.
-  [[nodiscard]] int64_t at(int64_t time_ns) const { return clock_(time_ns) - base_ns_; }
+  [[nodiscard]] int64_t at(int64_t time_ns) const { return saturated_sub(clock_(time_ns), base_ns_); }
   EventText& span(EventText& e, Interval shown) {
-    return e.micros("ts", at(shown.start)).micros("dur", at(shown.end) - at(shown.start));
+    return e.micros("ts", at(shown.start)).micros("dur", saturated_sub(at(shown.end), at(shown.start)));
   }
   [[nodiscard]] bool shows_all(HostId h) const { return rank_.shown(trace_.host.interval(h)) == trace_.host.interval(h); }
 
@@ -370,17 +370,21 @@ void write_head(const RunRows& run, ByteWriter& out) {
   out.put("{");
   if (run.ranks.size() == 1) write_origin(run.ranks.front(), run.job != nullptr, out);
   else write_ranks(run, out);
-  const int64_t base_ns = run.ranks.front().trace().base_time_ns;
+  const int64_t base_ns = run.ranks.front().outline().base_time_ns;
   if (base_ns > 0) out.put(",\n\"baseTimeNanoseconds\": ").put_number(base_ns);
 }
 
 Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   if (run.ranks.empty()) return only_samples("chrome");
+  // A rank alone says more of itself.
+  if (run.ranks.size() == 1)
+    if (Status status = run.ranks.front().load(); !status) return status;
   write_head(run, out);
   // An event that says nothing, so that a comma stands before every other.
   out.put(",\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"profgpu\", \"pid\": 0, \"tid\": 0}");
   const CollectiveArrows arrows(run);
-  for (const RankRows& rank : run.ranks) ChromeRank(run, rank, arrows, out).write();
+  Status status = run.each_rank([&](const RankRows& rank) { ChromeRank(run, rank, arrows, out).write(); });
+  if (!status) return status;
   out.put("\n]}\n");
   return ok();
 }

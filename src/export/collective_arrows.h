@@ -19,7 +19,7 @@ struct CollectiveEnd {
 
 class CollectiveArrows {
  public:
-  /// O(calls log calls) of the ranks that are shown, which must outlive it.
+  /// O(calls log calls) of the ranks that are shown, which must outlive it; their events are not needed.
   explicit CollectiveArrows(const RunRows& run);
   /// Null: a kernel that no other rank of the job met.
   [[nodiscard]] const CollectiveEnd* find(const RankRows& rank, ActivityId activity) const;

@@ -24,14 +24,14 @@ Table section_table(std::string_view name, const Facts& facts) {
 }  // namespace
 
 TableRows::TableRows(const RunRows& run, const DataTable& table) {
-  if (table.of_run) {
-    sources_.push_back({run, nullptr, nullptr, table});
-    return;
-  }
-  for (const RankRows& rank : run.ranks) {
-    if (!table.section.empty()) sections_.push_back(section_table(table.section, rank.facts()));
-    sources_.push_back({run, &rank, table.section.empty() ? nullptr : &sections_.back(), table});
-  }
+  if (table.of_run) sources_.push_back({run, nullptr, nullptr, table});
+  else
+    for (const RankRows& rank : run.ranks) add(run, table, rank);
+}
+
+void TableRows::add(const RunRows& run, const DataTable& table, const RankRows& rank) {
+  if (!table.section.empty()) sections_.push_back(section_table(table.section, rank.facts()));
+  sources_.push_back({run, &rank, table.section.empty() ? nullptr : &sections_.back(), table});
 }
 
 const DataTable* find_data_table(std::string_view name) {

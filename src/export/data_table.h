@@ -89,13 +89,16 @@ const std::vector<DataView>& data_views();
 const DataTable* find_data_table(std::string_view name);
 
 /// The rows of a table, by rank; one source for a table of the run, none for the tables of ranks in a run without any.
-/// The report's sections that they need are made, and live as long as this.
+/// The report's sections that they need are made, and live as long as this. Ranks' events must be there meanwhile.
 class TableRows {
  public:
   TableRows(const RunRows& run, const DataTable& table);
+  /// One rank's part of a table that has one for each.
+  TableRows(const RunRows& run, const DataTable& table, const RankRows& rank) { add(run, table, rank); }
   [[nodiscard]] const std::vector<RowSource>& sources() const { return sources_; }
 
  private:
+  void add(const RunRows& run, const DataTable& table, const RankRows& rank);
   std::deque<Table> sections_;
   std::vector<RowSource> sources_;
 };

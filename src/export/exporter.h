@@ -28,7 +28,7 @@ struct Exporter {
   /// Of formats that are written in place, instead: a file that is there already, and empty.
   Status (*write_file)(const RunRows& run, const std::string& path, std::atomic<int64_t>* written) = nullptr;
   /// Of formats that are a folder: what options.table may be.
-  std::vector<std::string> (*tables)(const RunRows& run) = nullptr;
+  Result<std::vector<std::string>> (*tables)(const RunRows& run) = nullptr;
 };
 
 const std::vector<const Exporter*>& exporters();

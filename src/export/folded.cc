@@ -108,13 +108,12 @@ class Stacks {
 
 Status write(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
   if (run.ranks.empty()) return only_samples("folded");
-  for (const RankRows& rank : run.ranks) {
+  return run.each_rank([&](const RankRows& rank) {
     Stacks stacks(rank.trace());
     if (options.weight == Weight::kHost) stacks.weigh_host();
     else stacks.weigh_activity();
     stacks.write(run.ranks.size() > 1 ? "rank " + std::to_string(rank.rank()) + ";" : "", out);
-  }
-  return ok();
+  });
 }
 
 }  // namespace

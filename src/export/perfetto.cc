@@ -224,12 +224,8 @@ Interval span_of(const RunRows& run) {
   const auto add = [&](int64_t time) { all = {std::min(all.start, time), std::max(all.end, time)}; };
   for (const RankRows& rank : run.ranks) {
     const RunClock at = run.clock(rank);
-    const Trace& t = rank.trace();
-    if (!t.windows.empty()) add(at(rank.extent().start)), add(at(rank.extent().end));
-    if (rank.is_cut()) continue;
-    if (!t.memory.empty()) add(at(t.memory.front().time_ns));
-    if (!t.counters.empty()) add(at(t.counters.front().time_ns));
-    if (!t.syncs.empty()) add(at(t.syncs.front().start_ns));
+    if (const auto& extent = rank.outline().extent) add(at(extent->start)), add(at(extent->end));
+    for (const int64_t first_ns : rank.outline().first_others_ns) add(at(first_ns));
   }
   if (run.ranks.empty()) add(run.samples->first_ns), add(run.samples->last_ns);
   return all.start <= all.end ? all : Interval{};
@@ -256,7 +252,8 @@ Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   const Interval span = span_of(run);
   PerfettoPackets packets(span.start, out);
   const CollectiveArrows arrows(run);
-  for (const RankRows& rank : run.ranks) PerfettoRank(run, rank, arrows, packets).write();
+  Status status = run.each_rank([&](const RankRows& rank) { PerfettoRank(run, rank, arrows, packets).write(); });
+  if (!status) return status;
   if (run.samples != nullptr) write_samples(run, span, packets);
   return ok();
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/saturated.h"
+
 namespace profgpu {
 namespace {
 
@@ -103,10 +105,11 @@ PerfettoPackets::Track PerfettoPackets::counter(std::string_view name, std::stri
 }
 
 uint64_t PerfettoPackets::intern(Interned kind, std::string_view text) {
-  const auto [it, fresh] = ids_[kind].try_emplace(text, ids_[kind].size() + 1);
-  if (fresh)
-    fresh_.message(kInternedFields[kind], [&] { fresh_.number(1, it->second), fresh_.text(2, text); });
-  return it->second;
+  const size_t known = texts_[kind].size();
+  const uint64_t id = uint64_t{texts_[kind].intern(text).value} + 1;
+  if (texts_[kind].size() > known)
+    fresh_.message(kInternedFields[kind], [&] { fresh_.number(1, id), fresh_.text(2, text); });
+  return id;
 }
 
 template <class Fill>
@@ -115,7 +118,7 @@ void PerfettoPackets::event(int type, Track track, int64_t time_ns, Fill&& fill)
   fresh_.clear();
   fill();
   packet([&] {
-    packet_.number(packet_field::kTimestamp, static_cast<uint64_t>(std::max<int64_t>(time_ns - origin_ns_, 0) + kFirst_ns));
+    packet_.number(packet_field::kTimestamp, static_cast<uint64_t>(std::max<int64_t>(saturated_sub(time_ns, origin_ns_), 0)) + kFirst_ns);
     packet_.number(packet_field::kSequence, kOurSequence);
     packet_.number(packet_field::kSequenceFlags, kNeedsState);
     if (!fresh_.bytes().empty()) packet_.text(packet_field::kInternedData, fresh_.bytes());

@@ -3,16 +3,15 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/byte_writer.h"
 #include "export/data_table.h"
 #include "export/protobuf_writer.h"
+#include "trace/string_pool.h"
 
 namespace profgpu {
 
-/// Texts that are given as names must live as long as this.
 class PerfettoPackets {
  public:
   /// Times that are given begin at `origin_ns`, which is that Unix time if it is above 0.
@@ -52,7 +51,7 @@ class PerfettoPackets {
   int64_t origin_ns_;
   ByteWriter& out_;
   ProtobufWriter packet_, event_, fresh_;    // fresh_: what this packet interns
-  std::unordered_map<std::string_view, uint64_t> ids_[4];
+  StringPool texts_[4];                      // by Interned
   Track last_track_ = 0;
 };
 

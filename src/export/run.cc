@@ -31,18 +31,42 @@ std::string_view activity_kind_name(ActivityKind kind) {
   return kind == ActivityKind::kKernel ? "kernel" : kind == ActivityKind::kMemcpy ? "memcpy" : "memset";
 }
 
+RankRows::RankRows(int rank, const Facts& facts, Interval part)
+    : rank_(rank), outline_(RankOutline::of(facts, part)), met_(&facts.get<MetCalls>()),
+      loaded_(new Loaded{nullptr, &facts, TracePart(facts.trace(), part)}) {}
+
+RankRows::RankRows(int rank, RankOutline outline, const MetCalls& met, Reader read)
+    : rank_(rank), outline_(std::move(outline)), met_(&met), read_(std::move(read)) {}
+
+Status RankRows::load() const {
+  if (loaded_) return ok();
+  auto read = read_();
+  if (!read) return read.error();
+  const Facts& facts = (*read)->facts;
+  loaded_.reset(new Loaded{*std::move(read), &facts, TracePart(facts.trace(), *outline_.part)});
+  return ok();
+}
+
+void RankRows::drop() const {
+  if (read_) loaded_.reset();
+}
+
+bool RankRows::shows_call(ActivityId a) const {
+  return !is_cut() || std::binary_search(outline_.calls.begin(), outline_.calls.end(), a);
+}
+
 std::string_view RankRows::short_name(StringId name) const {
   if (!name.valid()) return {};
-  const auto [it, fresh] = short_names_.try_emplace(name.value);
+  const auto [it, fresh] = loaded_->short_names.try_emplace(name.value);
   if (fresh) it->second = short_kernel_name(trace().strings[name]);
   return it->second;
 }
 
 const std::vector<const Gap*>& RankRows::gaps() const {
-  if (gaps_.empty())
+  if (loaded_->gaps.empty())
     for (const DeviceIdle& d : idle().devices)
-      for (const Gap& g : d.gaps) gaps_.push_back(&g);
-  return gaps_;
+      for (const Gap& g : d.gaps) loaded_->gaps.push_back(&g);
+  return loaded_->gaps;
 }
 
 const std::vector<size_t>& RunRows::sample_ends() const {
@@ -50,30 +74,6 @@ const std::vector<size_t>& RunRows::sample_ends() const {
     for (const SampleSeries& s : samples->series)
       sample_ends_.push_back(s.time_ns.size() + (sample_ends_.empty() ? 0 : sample_ends_.back()));
   return sample_ends_;
-}
-
-std::optional<Interval> RankRows::shown(Interval range) const {
-  const Interval cut{std::max(range.start, part_.start), std::min(range.end, part_.end)};
-  // What only touches the part is not in it; what has no length may lie at its ends.
-  if (cut.start > cut.end || (cut.start == cut.end && range.start < range.end)) return std::nullopt;
-  return cut;
-}
-
-bool RankRows::shows(ActivityId a) const {
-  if (!is_cut() || shown(trace().activity.interval(a))) return true;
-  const HostId launch = trace().activity.launch[a.value];
-  return launch.valid() && shows(launch);
-}
-
-Interval RankRows::extent() const {
-  Interval all{INT64_MAX, INT64_MIN};
-  const auto add = [&](Interval i) { all = {std::min(all.start, i.start), std::max(all.end, i.end)}; };
-  for (const Interval& window : trace().windows)
-    if (const auto cut = shown(window)) add(*cut);
-  if (is_cut())
-    for (uint32_t a = 0; a < trace().activity.size(); ++a)
-      if (shows(ActivityId(a))) add(trace().activity.interval(ActivityId(a)));
-  return all.start <= all.end ? all : Interval{};
 }
 
 const RankClock* RunRows::job_clock(const RankRows& rank) const {
@@ -85,15 +85,15 @@ const RankClock* RunRows::job_clock(const RankRows& rank) const {
 
 RunClock RunRows::clock(const RankRows& rank) const {
   const RankClock* own = job_clock(rank);
-  const int64_t base_ns = rank.trace().base_time_ns;
+  const int64_t base_ns = rank.outline().base_time_ns;
   if (own == nullptr || own->method != kNoClock) return {base_ns, own};
   const auto known = std::find_if(ranks.begin(), ranks.end(), [&](const RankRows& r) {
     const RankClock* clock = job_clock(r);
     return clock != nullptr && clock->method != kNoClock;
   });
   const RankRows& first = known != ranks.end() ? *known : ranks.front();
-  const RunClock of_first = known != ranks.end() ? clock(first) : RunClock(first.trace().base_time_ns, nullptr);
-  return {of_first(first.start_ns()) - rank.start_ns(), nullptr};
+  const RunClock of_first = known != ranks.end() ? clock(first) : RunClock(first.outline().base_time_ns, nullptr);
+  return {saturated_sub(of_first(first.start_ns()), rank.start_ns()), nullptr};
 }
 
 }  // namespace profgpu

@@ -2,71 +2,96 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "analyse/collectives.h"
 #include "analyse/devices.h"
 #include "analyse/idle.h"
 #include "analyse/kernels.h"
 #include "analyse/ops.h"
 #include "analyse/phases.h"
+#include "base/result.h"
 #include "job/job.h"
+#include "job/rank_outline.h"
 #include "trace/sample.h"
 
 namespace profgpu {
 
 /// One rank, with the analyses that its rows are described by. Each is computed when first asked for. One thread.
 ///
-/// Of a rank that is cut to a part of its time, timelines show what lies in that part: host ranges up to its ends, and
-/// whole whatever a device ran in it or was given in it.
+/// What an outline does not tell needs the rank's events: of a rank that is read when it is needed, between load() and
+/// drop().
 class RankRows {
  public:
-  static constexpr Interval kAllTime{INT64_MIN, INT64_MAX};
-  RankRows(int rank, const Facts& facts, Interval part = kAllTime) : rank_(rank), facts_(facts), part_(part) {}
+  static constexpr Interval kAllTime = TracePart::kAllTime;
+  using Reader = std::function<Result<std::unique_ptr<TraceFacts>>()>;
+
+  /// Its events are there for good.
+  RankRows(int rank, const Facts& facts, Interval part = kAllTime);
+  /// They are read by `read`. `met` must outlive this.
+  RankRows(int rank, RankOutline outline, const MetCalls& met, Reader read);
+
+  /// The error: they cannot be read again.
+  [[nodiscard]] Status load() const;
+  void drop() const;
 
   [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] const Facts& facts() const { return facts_; }
-  [[nodiscard]] const Trace& trace() const { return facts_.trace(); }
-  [[nodiscard]] const Devices& devices() const { return kept(devices_); }
-  [[nodiscard]] const Kernels& kernels() const { return kept(kernels_); }
-  [[nodiscard]] const Ops& ops() const { return kept(ops_); }
-  [[nodiscard]] const Phases& phases() const { return kept(phases_); }
+  [[nodiscard]] const RankOutline& outline() const { return outline_; }
+  [[nodiscard]] const MetCalls& met() const { return *met_; }
+  [[nodiscard]] bool is_cut() const { return outline_.is_cut(); }
+  /// Where the rank begins: of a cut one, where it was cut.
+  [[nodiscard]] int64_t start_ns() const { return is_cut() ? outline_.part->start : extent().start; }
+  /// From the first to the last time of any range or activity that is shown; empty: there is none.
+  [[nodiscard]] Interval extent() const { return outline_.extent.value_or(Interval{}); }
+  /// Of kernels of collectives.
+  [[nodiscard]] bool shows_call(ActivityId a) const;
+
+  [[nodiscard]] const Facts& facts() const { return *loaded_->facts; }
+  [[nodiscard]] const Trace& trace() const { return facts().trace(); }
+  [[nodiscard]] const Devices& devices() const { return kept(loaded_->devices); }
+  [[nodiscard]] const Kernels& kernels() const { return kept(loaded_->kernels); }
+  [[nodiscard]] const Ops& ops() const { return kept(loaded_->ops); }
+  [[nodiscard]] const Phases& phases() const { return kept(loaded_->phases); }
   /// Every gap of every device, by device.
   [[nodiscard]] const std::vector<const Gap*>& gaps() const;
-  [[nodiscard]] const Idle& idle() const { return kept(idle_); }
-
-  [[nodiscard]] bool is_cut() const { return part_ != kAllTime; }
-  /// What is shown of a range; none: nothing.
-  [[nodiscard]] std::optional<Interval> shown(Interval range) const;
-  [[nodiscard]] bool shows(int64_t time_ns) const { return part_.start <= time_ns && time_ns <= part_.end; }
-  [[nodiscard]] bool shows(HostId h) const { return shown(trace().host.interval(h)).has_value(); }
-  [[nodiscard]] bool shows(ActivityId a) const;
-  /// Where the rank begins: of a cut one, where it was cut.
-  [[nodiscard]] int64_t start_ns() const { return is_cut() ? part_.start : extent().start; }
-  /// From the first to the last time of any range or activity that is shown; empty: there is none.
-  [[nodiscard]] Interval extent() const;
-  /// short_kernel_name() of a name of the trace; lives as long as this.
+  [[nodiscard]] const Idle& idle() const { return kept(loaded_->idle); }
+  [[nodiscard]] std::optional<Interval> shown(Interval range) const { return loaded_->part.shown(range); }
+  template <class What>
+  [[nodiscard]] bool shows(What what) const {
+    return !is_cut() || loaded_->part.shows(what);
+  }
+  /// short_kernel_name() of a name of the trace; lives as long as the events.
   [[nodiscard]] std::string_view short_name(StringId name) const;
 
  private:
+  struct Loaded {
+    std::unique_ptr<TraceFacts> own;   // null: they are another's
+    const Facts* facts;
+    TracePart part;
+    const Devices* devices = nullptr;
+    const Kernels* kernels = nullptr;
+    const Ops* ops = nullptr;
+    const Phases* phases = nullptr;
+    const Idle* idle = nullptr;
+    std::vector<const Gap*> gaps = {};
+    std::unordered_map<uint32_t, std::string> short_names = {};
+  };
   template <class T>
   const T& kept(const T*& fact) const {
-    if (fact == nullptr) fact = &facts_.get<T>();
+    if (fact == nullptr) fact = &facts().get<T>();
     return *fact;
   }
   int rank_;
-  const Facts& facts_;
-  Interval part_;
-  mutable const Devices* devices_ = nullptr;
-  mutable const Kernels* kernels_ = nullptr;
-  mutable const Ops* ops_ = nullptr;
-  mutable const Phases* phases_ = nullptr;
-  mutable const Idle* idle_ = nullptr;
-  mutable std::vector<const Gap*> gaps_;
-  mutable std::unordered_map<uint32_t, std::string> short_names_;
+  RankOutline outline_;
+  const MetCalls* met_;
+  Reader read_;                        // null: the events are there for good
+  mutable std::unique_ptr<Loaded> loaded_;
 };
 
 /// From a rank's times to Unix time, or what stands for it, on the clock of the job's first rank. Later times never
@@ -75,7 +100,7 @@ class RunClock {
  public:
   RunClock(int64_t base_ns, const RankClock* clock) : base_ns_(base_ns), clock_(clock) {}
   [[nodiscard]] int64_t operator()(int64_t time_ns) const {
-    return clock_ != nullptr ? clock_->aligned(time_ns + base_ns_) : time_ns + base_ns_;
+    return clock_ != nullptr ? clock_->aligned(saturated_add(time_ns, base_ns_)) : saturated_add(time_ns, base_ns_);
   }
   [[nodiscard]] Interval operator()(Interval range) const { return {(*this)(range.start), (*this)(range.end)}; }
 
@@ -93,6 +118,17 @@ struct RunRows {
   [[nodiscard]] const RankClock* job_clock(const RankRows& rank) const;
   /// A rank that nothing ties to the others begins with the first one that something does.
   [[nodiscard]] RunClock clock(const RankRows& rank) const;
+  /// Ranks one after the other, each with its events, of which no two ranks' are there at once if they are read. The
+  /// error: a rank's cannot be.
+  template <class Each>
+  [[nodiscard]] Status each_rank(Each&& each) const {
+    for (const RankRows& rank : ranks) {
+      if (Status status = rank.load(); !status) return status;
+      each(rank);
+      rank.drop();
+    }
+    return ok();
+  }
   /// For each series of samples, the samples up to its end.
   [[nodiscard]] const std::vector<size_t>& sample_ends() const;
 

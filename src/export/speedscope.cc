@@ -12,7 +12,7 @@ class SpeedscopeText {
  public:
   SpeedscopeText(const RunRows& run, ByteWriter& out) : run_(run), out_(out) {
     for (const RankRows& rank : run.ranks)
-      for (const Interval& w : rank.trace().windows) origin_ns_ = std::min(origin_ns_, run.clock(rank)(w.start));
+      if (const auto& extent = rank.outline().extent) origin_ns_ = std::min(origin_ns_, run.clock(rank)(extent->start));
     out_.put("{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\", \"exporter\": \"profgpu\",\n\"profiles\": [");
   }
 
@@ -25,7 +25,7 @@ class SpeedscopeText {
       for (uint32_t h = thread.begin.value; h < thread.end.value; ++h) end = std::max(end, t.host.end_ns(HostId(h)));
       // Within a float's 53 bits: times begin with the run.
       const RunClock clock = run_.clock(rank);
-      const auto at = [&](int64_t time_ns) { return clock(time_ns) - origin_ns_; };
+      const auto at = [&](int64_t time_ns) { return saturated_sub(clock(time_ns), origin_ns_); };
       head("evented", prefix(rank) + "pid " + thread.process + ", " + name, at(t.host.start_ns[thread.begin.value]), at(end));
       out_.put(", \"events\": [");
       events(t, thread, at);
@@ -57,10 +57,8 @@ class SpeedscopeText {
 
   void finish() {
     out_.put("],\n\"shared\": {\"frames\": [");
-    for (const std::string_view name : frames_) {
-      if (name.data() != frames_.front().data()) out_.put(',');
-      out_.put("\n {\"name\": ").put(json_quoted(name)).put('}');
-    }
+    for (uint32_t f = 0; f < frames_.size(); ++f)
+      out_.put(f > 0 ? "," : "").put("\n {\"name\": ").put(json_quoted(frames_[StringId(f)])).put('}');
     out_.put("]}}\n");
   }
 
@@ -72,11 +70,7 @@ class SpeedscopeText {
     out_.put(profiles_++ > 0 ? ",\n" : "\n").put("{\"type\": \"").put(type).put("\", \"name\": ").put(json_quoted(name));
     out_.put(", \"unit\": \"nanoseconds\", \"startValue\": ").put_number(start).put(", \"endValue\": ").put_number(end);
   }
-  size_t frame(std::string_view name) {
-    const auto [at, fresh] = known_.try_emplace(name, frames_.size());
-    if (fresh) frames_.push_back(name);
-    return at->second;
-  }
+  size_t frame(std::string_view name) { return frames_.intern(name).value; }
 
   struct Open {
     size_t frame;
@@ -116,17 +110,17 @@ class SpeedscopeText {
   int64_t origin_ns_ = INT64_MAX;
   int profiles_ = 0;
   bool first_ = true;
-  std::vector<std::string_view> frames_;
-  std::unordered_map<std::string_view, size_t> known_;
+  StringPool frames_;
 };
 
 Status write(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
   if (run.ranks.empty()) return only_samples("speedscope");
   SpeedscopeText text(run, out);
-  for (const RankRows& rank : run.ranks) {
+  Status status = run.each_rank([&](const RankRows& rank) {
     if (options.weight == Weight::kHost) text.threads(rank);
     else text.devices(rank);
-  }
+  });
+  if (!status) return status;
   text.finish();
   return ok();
 }

@@ -37,10 +37,9 @@ int64_t file_bytes(const std::string& path) {
   return ::stat(path.c_str(), &s) == 0 ? s.st_size : 0;
 }
 
-void fill_table(SqliteFile& file, const RunRows& run, const DataTable& table) {
+void fill_table(SqliteFile& file, const DataTable& table, const TableRows& all) {
   const bool ids = has_string_ids(table);
   SqliteRows rows(file, std::string(table.name) + (ids ? "_rows" : ""), table.columns.size());
-  const TableRows all(run, table);
   for (const RowSource& from : all.sources()) {
     const size_t count = table.rows(from);
     for (size_t row = 0; row < count && !file.failed(); ++row) {
@@ -58,12 +57,19 @@ Status write_file(const RunRows& run, const std::string& path, std::atomic<int64
   if (!file) return file.error();
   for (const DataTable* table : data_tables()) {
     make_table(**file, *table);
-    fill_table(**file, run, *table);
-    if (written != nullptr) *written = file_bytes(path);
+    if (table->of_run) fill_table(**file, *table, TableRows(run, *table));
   }
   for (const DataView& view : data_views())
     (*file)->run("CREATE VIEW " + std::string(view.name) + " AS " + std::string(view.select));
-  write_nsight_tables(**file, run);
+  auto nsight = std::make_unique<NsightTables>(**file, run);
+  const Status filled = run.each_rank([&](const RankRows& rank) {
+    for (const DataTable* table : data_tables())
+      if (!table->of_run) fill_table(**file, *table, TableRows(run, *table, rank));
+    nsight->add(rank);
+    if (written != nullptr) *written = file_bytes(path);
+  });
+  if (!filled) return filled;
+  nsight.reset();
   auto status = (*file)->finish();
   if (written != nullptr) *written = file_bytes(path);
   return status;

@@ -43,9 +43,10 @@ Status SqliteFile::finish() {
 }
 
 int64_t SqliteFile::string(std::string_view text) {
-  const auto [it, fresh] = string_ids_.try_emplace(text, static_cast<int64_t>(string_ids_.size() + 1));
-  if (fresh) strings_->put(it->second).put(text).end_row();
-  return it->second;
+  const size_t known = texts_.size();
+  const int64_t id = int64_t{texts_.intern(text).value} + 1;
+  if (texts_.size() > known) strings_->put(id).put(text).end_row();
+  return id;
 }
 
 SqliteRows::SqliteRows(SqliteFile& file, std::string_view table, size_t columns) : file_(file) {

@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/result.h"
 #include "export/data_table.h"
+#include "trace/string_pool.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -37,7 +37,7 @@ class SqliteFile {
   sqlite3* db_ = nullptr;
   Error error_;
   std::unique_ptr<class SqliteRows> strings_;
-  std::unordered_map<std::string_view, int64_t> string_ids_;   ///< of texts that live as long as the run
+  StringPool texts_;                        ///< of StringIds, by row - 1
 };
 
 /// Rows for one table, cell by cell.

@@ -131,10 +131,12 @@ class LazyRows {
   std::unique_ptr<SqliteRows> rows_;
 };
 
-class NsightTables {
+}  // namespace
+
+class NsightRows {
  public:
   /// Times begin at `origin_ns`.
-  NsightTables(SqliteFile& file, int64_t origin_ns) : file_(file), origin_ns_(origin_ns) {}
+  NsightRows(SqliteFile& file, int64_t origin_ns) : file_(file), origin_ns_(origin_ns) {}
 
   void add(const RankRows& rank, const RunClock& clock) {
     const GlobalIds ids(rank);
@@ -149,7 +151,7 @@ class NsightTables {
 
  private:
   SqliteRows& put_times(SqliteRows& rows, Interval range) const {
-    return rows.put(range.start - origin_ns_).put(range.end - origin_ns_);
+    return rows.put(saturated_sub(range.start, origin_ns_)).put(saturated_sub(range.end, origin_ns_));
   }
 
   void activity(const RankRows& rank, const GlobalIds& ids, ActivityId a, const RunClock& clock) {
@@ -238,6 +240,8 @@ class NsightTables {
   LazyRows processes_{file_, "PROCESSES", "globalPid INTEGER, pid INTEGER, name TEXT"};
 };
 
+namespace {
+
 void write_devices(SqliteFile& file, const RankRows& rank) {
   LazyRows gpus(file, "TARGET_INFO_GPU",
                 "vmId INTEGER, id INTEGER, name TEXT, busLocation TEXT, totalMemory INTEGER, smCount INTEGER, cuDevice INTEGER,"
@@ -251,20 +255,25 @@ void write_devices(SqliteFile& file, const RankRows& rank) {
 
 }  // namespace
 
-void write_nsight_tables(SqliteFile& file, const RunRows& run) {
+NsightTables::NsightTables(SqliteFile& file, const RunRows& run) : file_(file), run_(run) {
   if (run.ranks.empty()) return;
   enumeration(file, "ENUM_CUDA_MEMCPY_OPER", std::begin(kCopies), std::end(kCopies));
   enumeration(file, "ENUM_CUDA_MEM_KIND", std::begin(kMemories), std::end(kMemories));
   enumeration(file, "ENUM_CUPTI_SYNC_TYPE", std::begin(kSyncs), std::end(kSyncs));
   enumeration(file, "ENUM_NSYS_EVENT_TYPE", std::begin(kEventTypes), std::end(kEventTypes));
   enumeration(file, "ENUM_NSYS_EVENT_CLASS", std::begin(kEventClasses), std::end(kEventClasses));
-  const int64_t first = run.ranks.front().trace().base_time_ns;
-  NsightTables tables(file, first);
-  for (const RankRows& rank : run.ranks) tables.add(rank, run.clock(rank));
-  write_devices(file, run.ranks.front());
+  const int64_t first = run.ranks.front().outline().base_time_ns;
+  rows_ = std::make_unique<NsightRows>(file, first);
   if (first == 0) return;
   file.run("CREATE TABLE TARGET_INFO_SESSION_START_TIME(utcEpochNs INTEGER, utcTime TEXT, localTime TEXT)");
   SqliteRows(file, "TARGET_INFO_SESSION_START_TIME", 3).put(first).put({}).put({}).end_row();
+}
+
+NsightTables::~NsightTables() = default;
+
+void NsightTables::add(const RankRows& rank) {
+  rows_->add(rank, run_.clock(rank));
+  if (&rank == &run_.ranks.front()) write_devices(file_, rank);
 }
 
 }  // namespace profgpu

@@ -6,7 +6,24 @@
 
 namespace profgpu {
 
+class NsightRows;
+
 /// docs/sqlite.md says what stands in them. As there, a table without rows is left out. Times are on the first rank's clock.
-void write_nsight_tables(SqliteFile& file, const RunRows& run);
+class NsightTables {
+ public:
+  NsightTables(SqliteFile& file, const RunRows& run);
+  /// Before the file is finished.
+  ~NsightTables();
+  NsightTables(const NsightTables&) = delete;
+  NsightTables& operator=(const NsightTables&) = delete;
+
+  /// A rank of the run.
+  void add(const RankRows& rank);
+
+ private:
+  SqliteFile& file_;
+  const RunRows& run_;
+  std::unique_ptr<NsightRows> rows_;   // null: samples alone
+};
 
 }  // namespace profgpu

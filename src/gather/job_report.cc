@@ -23,13 +23,32 @@ InputFile input_of(const InputSource& source) {
   return file;
 }
 
+// NCCL's kernel for whatever has none of its own carries the name and type of the first function in its table. Where
+// all calls of such a row were launched as one thing, that is what they are.
+void name_rows(const RankDigest& rank, std::vector<CollectiveRow>& rows) {
+  std::vector<std::string> names(rows.size());
+  std::vector<bool> alike(rows.size(), true);
+  for (const CollectiveCall& c : rank.calls.calls) {
+    const std::string name = rank.call_name(c);
+    alike[c.row] = alike[c.row] && !rank.kind(c).described && (names[c.row].empty() || names[c.row] == name);
+    names[c.row] = name;
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!alike[i] || names[i].empty() || names[i] == rows[i].name) continue;
+    rows[i].name = names[i];
+    rows[i].dtype.clear();
+  }
+}
+
 // What only the others tell of ranks' collectives.
 void add_rates(const Job& job, std::vector<RankResult>& ranks) {
   for (RankResult& r : ranks) {
     const auto met = job.met_calls.find(r.digest.rank);
     if (met == job.met_calls.end()) continue;
+    std::vector<CollectiveRow> rows = rated(r.digest.calls, met->second.calls);
+    name_rows(r.digest, rows);
     for (Section& s : r.report.sections)
-      if (s.name == "collectives") s.content = collectives_value(rated(r.digest.calls, met->second.calls));
+      if (s.name == "collectives") s.content = collectives_value(rows);
   }
 }
 
@@ -54,15 +73,13 @@ void show_telemetry(const std::vector<DeviceTelemetry>& telemetry, Report& repor
 void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
   if (read.samples.empty()) return;
   const std::span<const RankClock> clocks = read.job ? std::span(read.job->clocks) : std::span<const RankClock>();
-  std::vector<std::string> hosts;
   Interval job{INT64_MAX, INT64_MIN};
   for (size_t i = 0; i < read.ranks.size(); ++i) {
     const RankDigest& d = read.ranks[i].digest;
-    hosts.push_back(d.host);
     const auto at = [&](int64_t t) { return clocks.empty() || clocks[i].method == "none" ? t : clocks[i].aligned(t); };
     job = {std::min(job.start, at(d.extent.start)), std::max(job.end, at(d.extent.end))};
   }
-  const JobSamples samples = job_samples(read.samples, hosts, clocks);
+  const JobSamples samples = samples_of_ranks(read);
   evidence.telemetry = summarise(clipped(samples.log, job.start, job.end));
   show_telemetry(evidence.telemetry, report);
   for (InputFile& file : report.inputs) {
@@ -84,17 +101,24 @@ void add_samples(const SampleLog& samples, Report& report) {
   report.verdict = telemetry_verdict(telemetry, report.findings);
 }
 
-std::unique_ptr<const Job> job_of(std::vector<RankResult>& ranks, const SampleLog& samples) {
+}  // namespace
+
+void analyse_ranks(JobRead& read) {
+  if (read.ranks.size() < 2) return;
   std::vector<RankDigest> digests;   // lent: they are large together
-  digests.reserve(ranks.size());
-  for (RankResult& r : ranks) digests.push_back(std::move(r.digest));
-  auto job = std::make_unique<const Job>(analyse_job(digests, samples));
-  for (size_t i = 0; i < ranks.size(); ++i) ranks[i].digest = std::move(digests[i]);
-  add_rates(*job, ranks);
-  return job;
+  digests.reserve(read.ranks.size());
+  for (RankResult& r : read.ranks) digests.push_back(std::move(r.digest));
+  read.job = std::make_unique<const Job>(analyse_job(digests, read.samples));
+  for (size_t i = 0; i < read.ranks.size(); ++i) read.ranks[i].digest = std::move(digests[i]);
+  add_rates(*read.job, read.ranks);
 }
 
-}  // namespace
+JobSamples samples_of_ranks(const JobRead& read) {
+  if (read.ranks.empty()) return {read.samples, {}};
+  std::vector<std::string> hosts;
+  for (const RankResult& r : read.ranks) hosts.push_back(r.digest.host);
+  return job_samples(read.samples, hosts, read.job ? std::span(read.job->clocks) : std::span<const RankClock>());
+}
 
 Report job_report(JobRead read, const Thresholds& thresholds) {
   Report report;
@@ -105,7 +129,7 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   }
   Evidence evidence;
   evidence.thresholds = thresholds;
-  if (read.job == nullptr && read.ranks.size() > 1) read.job = job_of(read.ranks, read.samples);
+  if (read.job == nullptr) analyse_ranks(read);
   evidence.job = read.job.get();
   if (read.job) report.cluster = cluster_value(*read.job);
   add_telemetry(read, evidence, report);

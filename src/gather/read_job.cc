@@ -61,14 +61,22 @@ class UnitProgress {
   Progress& progress_;
 };
 
-Result<RankResult> reduce(std::vector<Trace> windows, int rank, const JobOptions& options) {
-  const Trace trace = joined_windows(std::move(windows));
-  const Facts facts(trace, options.analysis);
+// Sets what `out` has of a rank's trace.
+Status reduce(Trace read, int rank, const JobOptions& options, bool keep, UnitOutcome& out) {
+  auto trace = std::make_unique<TraceFacts>(std::move(read), options.analysis);
+  const Facts& facts = trace->facts;
   if (facts.get<Steps>().steps.empty()) return no_steps_left(options.paths.front(), rank);
-  return reduced({rank, &facts}, rank_digest(rank, facts), options.thresholds);
+  if (options.outline) {
+    out.result.emplace().digest = rank_digest(rank, facts);
+    out.outline = options.outline(facts);
+  } else {
+    out.result = reduced({rank, &facts}, rank_digest(rank, facts), options.thresholds);
+  }
+  if (keep) out.trace = std::move(trace);
+  return ok();
 }
 
-UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const ImportOptions& import,
+UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const ImportOptions& import, bool keep,
                          Progress& progress) {
   UnitOutcome out;
   const auto begin = std::chrono::steady_clock::now();
@@ -94,8 +102,7 @@ UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const
   if (!by_rank || by_rank->size() != 1 || by_rank->begin()->second.size() != traces.size()) return out;
   std::vector<Trace> windows;
   for (const size_t i : by_rank->begin()->second) windows.push_back(std::move(traces[i]));
-  auto result = reduce(std::move(windows), by_rank->begin()->first, options);
-  if (result) out.result = *std::move(result);
+  (void)reduce(joined_windows(std::move(windows)), by_rank->begin()->first, options, keep, out);   // read again if not
   return out;
 }
 
@@ -115,7 +122,7 @@ std::vector<std::pair<size_t, UnitOutcome>> read_share(std::vector<InputUnit>& u
       // The last ones share the cores that the others have left.
       import.threads = static_cast<int>(std::max<size_t>(1, cores / std::min(workers, mine.size() - i)));
       import.progress = bytes.of_unit();
-      outcomes[i] = {mine[i], read_outcome(units[mine[i]], options, import, progress)};
+      outcomes[i] = {mine[i], read_outcome(units[mine[i]], options, import, units.size() <= options.most_kept, progress)};
       units[mine[i]].opened.clear();
     }
   };
@@ -129,8 +136,8 @@ std::vector<std::pair<size_t, UnitOutcome>> read_share(std::vector<InputUnit>& u
 /// Puts the outcomes of all units together.
 class Assembly {
  public:
-  Assembly(const InputUnits& units, std::vector<UnitOutcome> outcomes, const JobOptions& options)
-      : units_(units), outcomes_(std::move(outcomes)), options_(options) {}
+  Assembly(InputUnits units, std::vector<UnitOutcome> outcomes, const JobOptions& options)
+      : units_(std::move(units)), outcomes_(std::move(outcomes)), options_(options) {}
 
   Result<JobRead> job() {
     std::vector<std::string> left_out = units_.left_out;
@@ -147,12 +154,16 @@ class Assembly {
     auto by_rank = parts_by_rank(parts_);
     if (!by_rank) return by_rank.error();
     JobRead job;
-    for (const auto& [rank, of_rank] : *by_rank) {
-      auto result = rank_of(rank, of_rank);
-      if (!result) return result.error();
-      job.ranks.push_back(*std::move(result));
-    }
     if (Status status = add_samples(job); !status) return status.error();
+    const bool keep = units_.units.size() <= options_.most_kept;
+    job.files = RankFiles(std::move(units_.units), *by_rank, parts_, unit_of_);
+    for (const auto& [rank, of_rank] : *by_rank) {
+      auto read = rank_of(rank, of_rank, job.files, keep);
+      if (!read) return read.error();
+      job.ranks.push_back(*std::move(read->result));
+      if (read->outline) job.outlines.emplace(rank, *std::move(read->outline));
+      if (read->trace) job.traces.emplace(rank, std::move(read->trace));
+    }
     if (job.ranks.empty())
       for (InputPart& p : parts_) p.source.rank = 0;
     job.sources = sources_of(std::move(parts_), units_, left_out);
@@ -160,13 +171,18 @@ class Assembly {
   }
 
  private:
-  Result<RankResult> rank_of(int rank, const std::vector<size_t>& of_rank) {
+  Result<UnitOutcome> rank_of(int rank, const std::vector<size_t>& of_rank, const RankFiles& files, bool keep) {
     UnitOutcome& first = outcomes_[unit_of_[of_rank.front()]];
     if (first.result && read_together(of_rank)) {
       first.result->renumber(rank);
-      return *std::move(first.result);
+      return std::move(first);
     }
-    return read_again(rank, of_rank);
+    // The rank's files lay apart, or together with another's.
+    auto trace = files.read(rank);
+    if (!trace) return trace.error();
+    UnitOutcome again;
+    if (Status status = reduce(*std::move(trace), rank, options_, keep, again); !status) return status.error();
+    return again;
   }
 
   // Whether the parts are all traces of one unit.
@@ -176,20 +192,6 @@ class Assembly {
     for (size_t i = 0; i < parts_.size(); ++i) traces += unit_of_[i] == unit && !parts_[i].only_samples;
     return traces == of_rank.size() &&
            std::all_of(of_rank.begin(), of_rank.end(), [&](size_t i) { return unit_of_[i] == unit; });
-  }
-
-  // The rank's files lay apart, or together with another's.
-  Result<RankResult> read_again(int rank, const std::vector<size_t>& of_rank) {
-    std::map<size_t, Trace> by_place;
-    for (const size_t i : of_rank) {
-      if (by_place.contains(parts_[i].place)) continue;
-      auto read = read_unit(units_.units[unit_of_[i]], {});
-      if (!read) return read.error();
-      for (ReadPart& r : read->parts) by_place[r.part.place] = std::move(r.trace);
-    }
-    std::vector<Trace> windows;
-    for (const size_t i : of_rank) windows.push_back(std::move(by_place[parts_[i].place]));
-    return reduce(std::move(windows), rank, options_);
   }
 
   Status add_samples(JobRead& job) {
@@ -210,7 +212,7 @@ class Assembly {
     return ok();
   }
 
-  const InputUnits& units_;
+  InputUnits units_;
   std::vector<UnitOutcome> outcomes_;
   const JobOptions& options_;
   std::vector<InputPart> parts_;
@@ -262,7 +264,7 @@ Result<std::optional<JobRead>> read_job(const JobOptions& options, const Process
   for (auto& [unit, outcome] : outcomes) in_order[unit] = std::move(outcome);
   if (units->units.size() > 1) progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   progress.stage = "analysing";
-  auto job = Assembly(*units, std::move(in_order), options).job();
+  auto job = Assembly(*std::move(units), std::move(in_order), options).job();
   if (!job) return job.error();
   return std::optional<JobRead>(*std::move(job));
 }

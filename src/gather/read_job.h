@@ -2,6 +2,7 @@
 // with events.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,10 @@ struct JobOptions {
   std::vector<std::string> paths;
   AnalysisOptions analysis;
   Thresholds thresholds;
+  /// For who shows events instead of a report: results then have the digest alone, and beside them is what this says.
+  std::function<RankOutline(const Facts&)> outline = {};
+  /// With no more units than this (see InputUnit) traces are kept.
+  size_t most_kept = 0;
 };
 
 /// With several processes each reads its share, and only process 0 gets the job; elsewhere the result is empty. The

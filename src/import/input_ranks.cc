@@ -85,6 +85,14 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
 
 }  // namespace
 
+std::string left_out_text(const std::vector<std::string>& left_out) {
+  constexpr size_t kMostNamed = 5;
+  std::string text = std::to_string(left_out.size());
+  for (size_t i = 0; i < left_out.size() && i < kMostNamed; ++i) text += "; " + left_out[i];
+  if (left_out.size() > kMostNamed) text += fmt::format("; and {} more", left_out.size() - kMostNamed);
+  return text;
+}
+
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts) {
   assign_ranks(parts);
   std::map<int, std::vector<size_t>> by_rank;
@@ -102,8 +110,7 @@ std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUni
   std::sort(parts.begin(), parts.end(), [](const InputPart& a, const InputPart& b) { return a.place < b.place; });
   if (!left_out.empty() && !parts.empty())
     parts.front().source.issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(left_out.size()),
-                                           fmt::format("files beside it that were left out: {}; the first: {}",
-                                                       left_out.size(), left_out.front())});
+                                           "files beside it that were left out: " + left_out_text(left_out)});
   std::vector<InputSource> sources;
   for (InputPart& p : parts) {
     for (InputSource& source : p.beside) source.rank = p.source.rank;

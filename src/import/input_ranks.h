@@ -14,6 +14,9 @@ namespace profgpu {
 /// successive windows of it.
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts);
 
+/// "2; a.json: an empty file; b.json: not a trace": how many, and the first ones with why.
+std::string left_out_text(const std::vector<std::string>& left_out);
+
 /// All files, in the order of the paths, with what was left out said in an issue of the first.
 std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUnits& units,
                                     const std::vector<std::string>& left_out);

@@ -33,8 +33,7 @@ RankTrace rank_of_samples(Trace trace, SampleLog samples) {
 }  // namespace
 
 Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<std::string>& left_out) {
-  return {fmt::format("{}: no trace in it (files: {}; the first: {})", paths.front(), left_out.size(),
-                      left_out.empty() ? "none" : left_out.front()),
+  return {fmt::format("{}: no trace in it (files: {})", paths.front(), left_out_text(left_out)),
           "`profgpu formats` lists what it reads"};
 }
 

@@ -95,9 +95,7 @@ class PathWalk {
     if (call == kNone) return "";
     const uint32_t rank = lanes_.calls[call].rank;
     const RankDigest& r = ranks_[rank];
-    const CollectiveKind& kind = r.kind(r.calls.calls[call - lanes_.ranks[rank].first_call]);
-    const std::string known = kind.described ? kind.name : collective_name(kind.name);
-    return known.empty() ? kind.name : known;
+    return r.call_name(r.calls.calls[call - lanes_.ranks[rank].first_call]);
   }
 
   std::span<const RankDigest> ranks_;
@@ -145,7 +143,7 @@ Table segments_table(const std::vector<PathSegment>& segments) {
 
 StepPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes, size_t place) {
   const JobStep& step = lanes.job_steps[place];
-  return {step.index, step.time.length(), PathWalk(ranks, lanes, step).walk()};
+  return {step.index, step.time.start, step.time.length(), PathWalk(ranks, lanes, step).walk()};
 }
 
 CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes) {
@@ -155,8 +153,8 @@ CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& la
     StepPath step = critical_path(ranks, lanes, i);
     path.duration_ns = saturated_add(path.duration_ns, step.duration_ns);
     for (const PathSegment& s : step.segments) {
-      path.by_kind[static_cast<size_t>(s.kind)] += s.length_ns();
-      by_rank[s.rank] += s.length_ns();
+      for (int64_t* sum : {&path.by_kind[static_cast<size_t>(s.kind)], &by_rank[s.rank]})
+        *sum = saturated_add(*sum, s.length_ns());
     }
     if (step.duration_ns > path.longest.duration_ns) path.longest = std::move(step);
   }
@@ -177,6 +175,7 @@ Value critical_path_value(const CriticalPath& path) {
   const std::vector<PathSegment>& segments = path.longest.segments;
   Record longest;
   longest.add("step", path.longest.step)
+      .add("start_ns", path.longest.start_ns)
       .add("duration_ns", path.longest.duration_ns)
       .add("segments", segments_table(segments))
       .add("segments_left_out", segments.size() - std::min(segments.size(), kMostSegments));

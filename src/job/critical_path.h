@@ -26,7 +26,7 @@ struct PathSegment {
 /// Of one step. Segments are in order of time, touch each other, and add up to the step's duration.
 struct StepPath {
   int64_t step = 0;              ///< its number
-  int64_t duration_ns = 0;       ///< JobStep::time
+  int64_t start_ns = 0, duration_ns = 0;   ///< JobStep::time
   std::vector<PathSegment> segments;
 };
 

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include "base/saturated.h"
 #include "job/notes.h"
 #include "job/slipped_calls.h"
 #include "job/stated_clocks.h"
 
 namespace profgpu {
 namespace {
+
+constexpr int kMostRanks = 1 << 20;   // a file may state any number
 
 // What the meetings say of each rank's calls.
 std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
@@ -19,7 +22,7 @@ std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<c
       const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
       const int64_t arrival = clocks[c.rank].aligned(call.start_ns), end = clocks[c.rank].aligned(call.end_ns);
       met[ranks[c.rank].rank].calls.push_back(
-          {call.activity, std::min(m.last_ns, end) - arrival, m.transfer_ns(), m.whole_group,
+          {call.activity, saturated_sub(std::min(m.last_ns, end), arrival), m.transfer_ns(), m.whole_group,
            ranks[m.latest].rank, &m - all.data()});
     }
   for (auto& [rank, calls] : met)
@@ -47,34 +50,69 @@ std::vector<RankClock> clocks_of(std::span<const RankDigest> ranks, const Matche
   return align_clocks(ranks, with_pairs(ranks, met));
 }
 
+// Ranks that the job says it has, where all that they say can be true.
+void find_missing_ranks(std::span<const RankDigest> ranks, Job& job) {
+  int world = 0;
+  for (const RankDigest& r : ranks) world = std::max(world, r.world_size.value_or(0));
+  if (world > kMostRanks || ranks.empty() || world <= ranks.back().rank) return;
+  job.world_size = world;
+  auto next = job.ranks.begin();
+  for (int rank = 0; rank < world; ++rank) {
+    if (next != job.ranks.end() && *next == rank) ++next;
+    else job.missing_ranks.push_back(rank);
+  }
+}
+
+// The mean over measured steps that end before a hang holds them up; over all of them if none does.
+int64_t mean_step_ns(const RankDigest& rank, const RankClock& clock, int64_t hang_ns) {
+  int64_t sum = 0, count = 0;
+  for (const DigestStep& s : rank.steps)
+    if (s.measured && clock.aligned(s.interval().end) <= hang_ns) sum = saturated_add(sum, s.duration_ns), ++count;
+  return count > 0 ? sum / count : rank.mean_step_ns();
+}
+
+// Sets how long steps take; the mean over the ranks.
+double average_steps(std::span<const RankDigest> ranks, Job& job) {
+  int64_t hang_ns = INT64_MAX;   // on the first rank's clock
+  for (const MissingCalls& m : job.missing)
+    if (m.never_arrived()) hang_ns = std::min(hang_ns, m.first_ns);
+  double mean = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int64_t own = mean_step_ns(ranks[i], job.clocks[i], hang_ns);
+    job.step_mean_ns[ranks[i].rank] = own;
+    mean += static_cast<double>(own) / static_cast<double>(ranks.size());
+  }
+  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
+  if (mean > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean;
+  return mean;
+}
+
 }  // namespace
 
 Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   Job job;
-  double mean_step = 0;
   for (const RankDigest& r : ranks) {
     job.ranks.push_back(r.rank);
     job.wait_ns[r.rank] = 0;
     job.step_mean_ns[r.rank] = r.mean_step_ns();
-    mean_step += static_cast<double>(r.mean_step_ns()) / static_cast<double>(ranks.size());
   }
+  find_missing_ranks(ranks, job);
   if (ranks.size() < 2) return job;
-  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
-  if (mean_step > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean_step;
   MatchedCalls met = matched_calls(ranks);
   if (std::optional<MatchedCalls> again = matched_by_time(ranks, met, align_clocks(ranks, met, true)))
     met = *std::move(again);
   job.clocks = clocks_of(ranks, met);
   std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
+  job.missing = missing_calls(ranks, met, job.clocks);
+  const double mean_step = average_steps(ranks, job);
   const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
   const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
   job.stragglers = stragglers(ranks, job.clocks, met, all, waits, mean_step, samples);
   job.met_calls = met_calls(ranks, job.clocks, all);
-  job.traffic = traffic(ranks, met, job.clocks, all);
+  job.traffic = traffic(ranks, job.clocks, all);
   job.pairs = pairs(ranks, job.clocks);
-  job.missing = missing_calls(ranks, met, job.clocks);
   job.notes = job_notes(ranks, met, job.clocks);
   std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));
   job.parallelism = parallelism_of(ranks);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,7 +22,9 @@ namespace profgpu {
 
 struct Job {
   std::vector<int> ranks;
-  std::map<int, int64_t> step_mean_ns;   ///< measured steps
+  std::optional<int> world_size;         ///< ranks that the job says it has; none: unknown, or less than are here
+  std::vector<int> missing_ranks;        ///< of these, those that are not here
+  std::map<int, int64_t> step_mean_ns;   ///< measured steps, up to where the job hangs
   double step_spread_pct = 0;            ///< 100 (longest - shortest) / mean of the means
   std::vector<Straggler> stragglers;     ///< latest first, from 5 % of the step
   std::vector<RankClock> clocks;         ///< in the order of ranks

@@ -1,11 +1,14 @@
 #include "job/job_record.h"
 
+#include <algorithm>
 #include <string>
 
 #include "job/communication_record.h"
 
 namespace profgpu {
 namespace {
+
+constexpr size_t kMostMissing = 1024;   // of a world of many thousands somebody has but a few ranks
 
 template <class T>
 List list_of(const std::vector<T>& values) {
@@ -37,7 +40,10 @@ Value cluster_value(const Job& job) {
     clocks.rows.push_back({c.rank, c.offset_ns, c.error_ns, c.method, c.drift_ppm, c.stated_error_ns,
                            c.agrees ? Value(*c.agrees) : Value()});
   Record cluster;
+  const auto listed = static_cast<int64_t>(std::min(job.missing_ranks.size(), kMostMissing));
   cluster.add("ranks", job.ranks.size())
+      .add("world_size", job.world_size)
+      .add("missing_ranks", job.world_size ? Value(List(job.missing_ranks.begin(), job.missing_ranks.begin() + listed)) : Value())
       .add("step_mean_ns_by_rank", mean)
       .add("step_spread_pct", job.step_spread_pct)
       .add("stragglers", stragglers)

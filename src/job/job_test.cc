@@ -54,6 +54,34 @@ class JobTest : public testing::Test {
   std::vector<std::unique_ptr<Facts>> facts_;
 };
 
+TEST_F(JobTest, RanksThatAreNotInHandAreNamed) {
+  for (const int r : {0, 1}) add({.arrivals = {100 + r}}, {500});
+  std::vector<RankDigest> ranks;
+  for (size_t i = 0; i < 2; ++i) ranks.push_back(rank_digest(static_cast<int>(3 * i), Facts(traces_[i], {})));   // 0 and 3
+  EXPECT_EQ(analyse_job(ranks).world_size, std::nullopt);
+  ranks[1].world_size = 5;
+  EXPECT_EQ(analyse_job(ranks).world_size, 5);
+  EXPECT_EQ(analyse_job(ranks).missing_ranks, (std::vector<int>{1, 2, 4}));
+  for (const int impossible : {3, -1, INT32_MAX}) {
+    ranks[1].world_size = impossible;
+    EXPECT_EQ(analyse_job(ranks).world_size, std::nullopt) << impossible;
+    EXPECT_TRUE(analyse_job(ranks).missing_ranks.empty()) << impossible;
+  }
+}
+
+TEST_F(JobTest, TimesAtTheEndsOfTheirRangeStayNumbers) {
+  for (const int64_t skew : {INT64_MAX / 4 - 5'000, -INT64_MAX / 4 + 5'000}) {
+    traces_.clear(), facts_.clear();
+    for (const int r : {0, 1}) {
+      add({.skew = r == 0 ? skew : -skew, .arrivals = {200, 500, 300, 400}}, {500, 500, 500, 500});
+      if (skew > 0) traces_.back().base_time_ns = r == 0 ? INT64_MAX / 4 : 0;
+    }
+    const Job job = run();
+    EXPECT_EQ(job.step_mean_ns, (std::map<int, int64_t>{{0, 1000}, {1, 1000}}));
+    for (const auto& [rank, ns] : job.wait_ns) EXPECT_GE(ns, 0) << rank;
+  }
+}
+
 TEST_F(JobTest, TheRankThatArrivesLastIsTheStraggler) {
   const std::vector<int64_t> last = {500, 500, 500, 500};
   add({.arrivals = {200, 200, 200, 200}}, last);

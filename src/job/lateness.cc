@@ -45,7 +45,7 @@ class Court {
     for (size_t i = 0; i < meetings_.size(); ++i) accuse(i);
     for (size_t r = 0; r < ranks_.size(); ++r) {
       Blame& b = blame_[r];
-      b.persistent = static_cast<double>(b.shared_ns) >= threshold_[r] && 2 * b.shared_ns >= b.heard_ns && b.heard_ns > 0;
+      b.persistent = static_cast<double>(b.shared_ns) >= threshold_[r] && b.shared_ns >= saturated_sub(b.heard_ns, b.shared_ns) && b.heard_ns > 0;
       b.candidate = b.persistent || static_cast<double>(b.most_ns) >= threshold_[r];
     }
     for (size_t i = 0; i < meetings_.size(); ++i) witness(i);
@@ -115,11 +115,11 @@ class Court {
         if (r != m.latest) {
           const int64_t wait = stalled(i, k, m.last_ns);
           counted_to[r] = m.last_ns;
-          total_ns[r] += wait;
+          total_ns[r] = saturated_add(total_ns[r], wait);
           longest = std::max(longest, wait);
         }
       }
-      blame_[m.latest].most_ns += longest;
+      blame_[m.latest].most_ns = saturated_add(blame_[m.latest].most_ns, longest);
     }
   }
 
@@ -139,15 +139,18 @@ class Court {
     const int64_t heard = waits(*std::max_element(middle, order_.end()));
     for (auto late = middle + 1; late != order_.end(); ++late) {
       if (saturated_sub(late->first, usual_ns) < heard / 2) continue;
-      if (const int64_t ns = waits(*late); ns > 0 && 2 * ns >= heard) each(late->second, ns);
+      if (const int64_t ns = waits(*late); ns > 0 && ns >= heard - ns) each(late->second, ns);
     }
     return heard;
   }
 
   void accuse(size_t meeting) {
     const std::span<const RankCall> calls = meetings_[meeting]->calls;
-    const int64_t heard = each_late(meeting, [&](uint32_t k, int64_t ns) { blame_[calls[k].rank].shared_ns += ns; });
-    for (const RankCall& c : calls) blame_[c.rank].heard_ns += heard;
+    const int64_t heard = each_late(meeting, [&](uint32_t k, int64_t ns) {
+      int64_t& shared = blame_[calls[k].rank].shared_ns;
+      shared = saturated_add(shared, ns);
+    });
+    for (const RankCall& c : calls) blame_[c.rank].heard_ns = saturated_add(blame_[c.rank].heard_ns, heard);
   }
 
   void witness(size_t meeting) {
@@ -174,8 +177,8 @@ class Court {
     const size_t stride = (calls.size() + kMostWitnesses - 1) / kMostWitnesses;
     for (size_t k = 0; k < calls.size(); k += stride) {
       if (is_late_[k]) continue;
-      blame_[accused.rank].waits[pair_of(calls[k].rank, call(accused).step_place)] +=
-          held_against(meeting, late, k, stalled(meeting, k, to));
+      int64_t& waited = blame_[accused.rank].waits[pair_of(calls[k].rank, call(accused).step_place)];
+      waited = saturated_add(waited, held_against(meeting, late, k, stalled(meeting, k, to)));
     }
   }
 
@@ -185,7 +188,8 @@ class Court {
     std::map<uint32_t, int64_t> by_witness;
     std::map<uint32_t, std::vector<int64_t>> by_step;
     for (const auto& [key, ns] : blame_[rank].waits) {
-      by_witness[static_cast<uint32_t>(key >> 32)] += ns;
+      int64_t& sum = by_witness[static_cast<uint32_t>(key >> 32)];
+      sum = saturated_add(sum, ns);
       by_step[static_cast<uint32_t>(key)].push_back(ns);
     }
     std::vector<int64_t> totals;
@@ -215,9 +219,9 @@ class Court {
 }  // namespace
 
 int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from, int64_t to) {
-  const int64_t shift = clock.aligned(call.start_ns) - call.start_ns;
-  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(from - shift, call.start_ns),
-                      std::min(to - shift, call.end_ns)};
+  const int64_t shift = saturated_sub(clock.aligned(call.start_ns), call.start_ns);
+  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(saturated_sub(from, shift), call.start_ns),
+                      std::min(saturated_sub(to, shift), call.end_ns)};
   if (wait.end <= wait.start) return 0;
   int64_t ns = wait.length();
   for (const Interval& compute : cover(rank, call))

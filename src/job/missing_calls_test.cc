@@ -76,6 +76,10 @@ TEST(MissingCallsTest, ARankThatNeverArrivesHangsTheOthers) {
     EXPECT_EQ(all[0].step, 9);
     EXPECT_EQ(all[0].others, 2);
     EXPECT_EQ(all[0].first_ns, 950 * kMs);
+    // The step that hangs is none that tells how long a step takes.
+    HandJob hung = job;
+    for (RankDigest& r : hung.ranks) r.steps.back().duration_ns += 4'000 * kMs;
+    for (const auto& [rank, ns] : analyse_job(hung.ranks).step_mean_ns) EXPECT_EQ(ns, 100 * kMs) << rank;
     // If the others go on, they did not wait for it.
     job.cover(0, 0, 9'000 * kMs);
     EXPECT_TRUE(missing(job).empty());

@@ -5,6 +5,7 @@
 #include "analyse/devices.h"
 #include "analyse/memory.h"
 #include "analyse/steps.h"
+#include "base/saturated.h"
 
 namespace profgpu {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 std::vector<DigestStep> steps_of(const Steps& steps, int64_t base_ns) {
   std::vector<DigestStep> out;
   out.reserve(steps.steps.size());
-  for (const Step& s : steps.steps) out.push_back({s.index, s.start_ns + base_ns, s.duration_ns, false});
+  for (const Step& s : steps.steps) out.push_back({s.index, saturated_add(s.start_ns, base_ns), s.duration_ns, false});
   for (const Step* s : steps.measured()) out[static_cast<size_t>(s - steps.steps.data())].measured = true;
   return out;
 }
@@ -25,13 +26,23 @@ int64_t RankDigest::measured_steps() const {
 
 int64_t RankDigest::measured_wall_ns() const {
   int64_t sum = 0;
-  for (const DigestStep& s : steps) sum += s.measured ? s.duration_ns : 0;
+  for (const DigestStep& s : steps)
+    if (s.measured) sum = saturated_add(sum, s.duration_ns);
   return sum;
 }
 
 int64_t RankDigest::mean_step_ns() const {
   const int64_t n = measured_steps();
   return n > 0 ? measured_wall_ns() / n : 0;
+}
+
+std::string RankDigest::call_name(const CollectiveCall& call) const {
+  if (kind(call).described) return kind(call).name;
+  const auto place = static_cast<size_t>(&call - calls.calls.data());
+  if (place < sites.calls.size() && sites.calls[place].op != CollectiveOp::kUnknown)
+    return std::string(collective_op_name(sites.calls[place].op));
+  const std::string term = collective_name(kind(call).name);
+  return term.empty() ? kind(call).name : term;
 }
 
 RankDigest calls_digest(int rank, const Facts& facts) {

@@ -47,6 +47,8 @@ struct RankDigest {
   /// Of a measured step; 0 with none.
   [[nodiscard]] int64_t mean_step_ns() const;
   [[nodiscard]] const CollectiveKind& kind(const CollectiveCall& call) const { return calls.kinds[call.kind]; }
+  /// nccl-tests' term for a call of `calls`: as recorded, else as the program's ranges or its kernel's name have it.
+  [[nodiscard]] std::string call_name(const CollectiveCall& call) const;
 };
 
 RankDigest rank_digest(int rank, const Facts& facts);

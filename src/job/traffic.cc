@@ -69,16 +69,16 @@ std::optional<double> Traffic::link_pct() const {
   return 100.0 * *busbw_gbps / *link_gbps;
 }
 
-std::vector<Traffic> traffic(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                             std::span<const RankClock> clocks, std::span<const Meeting> all) {
-  std::map<std::tuple<std::string_view, int64_t, std::optional<bool>, int64_t>, Sums> classes;
+std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                             std::span<const Meeting> all) {
+  std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, Sums> classes;
   for (const Meeting& m : all) {
     const RankDigest& rank = ranks[m.calls.front().rank];
     const CollectiveCall& call = rank.calls.calls[m.calls.front().call];
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(call.message_bytes, 0));
     const int64_t from = call.message_bytes < 0 ? -1 : static_cast<int64_t>(std::bit_floor(bytes));
     add(ranks, clocks, m, call.message_bytes,
-        classes[{met.kinds[met.kind[m.collective]].name, rank.kind(call).group_size, spans_hosts(ranks, m), from}]);
+        classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(ranks, m), from}]);
   }
   std::vector<Traffic> out;
   for (auto& [key, sums] : classes) {

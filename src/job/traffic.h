@@ -30,7 +30,7 @@ struct Traffic {
 };
 
 /// By name, group size, hosts, size. O(n log n) in calls.
-std::vector<Traffic> traffic(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                             std::span<const RankClock> clocks, std::span<const Meeting> all);
+std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                             std::span<const Meeting> all);
 
 }  // namespace profgpu

@@ -189,8 +189,7 @@ ClusterPart longest_step_part(const Record& path) {
   std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) {
     return all->at(a, "duration_ns").number() > all->at(b, "duration_ns").number();
   });
-  // With some left out, the first here may not be the step's first.
-  const int64_t* first = longest->at("segments_left_out").number() > 0 ? nullptr : all->at(0, "start_ns").integer();
+  const int64_t* first = longest->at("start_ns").integer();
   for (const size_t i : rows) {
     const int64_t* start = all->at(i, "start_ns").integer();
     const std::string_view kind = text_at(*all, i, "kind");

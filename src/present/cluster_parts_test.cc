@@ -107,6 +107,20 @@ TEST(RankOverviews, BeginWithLateRanksThenLongSteps) {
   EXPECT_EQ(order(with("step_mean_ns_by_rank", means)), (std::vector{2, 3, 1, 0}));
 }
 
+TEST(RankOverviews, TheFirstScreenLooksIntoAWholeRankWithADevice) {
+  Report report = with("stragglers", Table{});
+  EXPECT_EQ(rank_in_focus(report)->rank, 0);
+  for (const char* kind : {"truncated", "dropped"}) {
+    Report damaged = report;
+    damaged.inputs.push_back({.path = "r0", .format = "", .summary = "", .rank = 0, .issues = {{kind, 1, Severity::kWarning, "cut"}}});
+    EXPECT_EQ(rank_in_focus(damaged)->rank, 1) << kind;
+  }
+  report.ranks[0].sections.clear();
+  EXPECT_EQ(rank_in_focus(report)->rank, 1);
+  for (RankReport& rank : report.ranks) rank.sections.clear();
+  EXPECT_EQ(rank_in_focus(report)->rank, 0) << "none is better";
+}
+
 TEST(RankOverviews, AFindingThatNamesItsRanksIsNotNamedTwice) {
   Finding finding;
   finding.ranks = {2};

@@ -63,7 +63,9 @@ std::string hidden_text(const Report& report, const Table& ways) {
 }
 
 std::string title_of(const Report& report) {
-  std::string title = plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
+  const auto here = static_cast<int64_t>(report.ranks.size());
+  const auto all = static_cast<int64_t>(cluster_field(report, "world_size").number());
+  std::string title = all > here ? format_count(here) + " of " + plural(all, "rank", "ranks") : plural(here, "rank", "ranks");
   std::vector<std::string_view> hosts;
   for (const RankReport& rank : report.ranks)
     if (!rank.host.empty()) hosts.push_back(rank.host);

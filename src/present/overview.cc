@@ -1,6 +1,7 @@
 #include "present/overview.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -114,6 +115,16 @@ RankOverview rank_overview(const Cluster& cluster, const RankReport& rank) {
   return out;
 }
 
+// Whether all of a rank's records could be read.
+bool is_whole(const Report& report, int rank) {
+  constexpr std::array<std::string_view, 4> kLost = {"truncated", "damaged", "out_of_range", "dropped"};
+  return std::none_of(report.inputs.begin(), report.inputs.end(), [&](const InputFile& file) {
+    return file.rank == rank && std::any_of(file.issues.begin(), file.issues.end(), [&](const Issue& issue) {
+      return std::find(kLost.begin(), kLost.end(), issue.kind) != kLost.end();
+    });
+  });
+}
+
 }  // namespace
 
 const Table* table_of(const RankReport& rank, std::string_view section) {
@@ -141,9 +152,11 @@ std::string_view text_at(const Table& table, size_t row, std::string_view column
 const RankReport* rank_in_focus(const Report& report) {
   if (report.ranks.empty()) return nullptr;
   const std::vector<RankOverview> ranks = rank_overviews(report);
-  for (const RankReport& rank : report.ranks)
-    if (!ranks.empty() && rank.rank == ranks.front().rank) return &rank;
-  return &report.ranks.front();
+  const auto found = std::find_if(ranks.begin(), ranks.end(), [&](const RankOverview& r) {
+    return r.straggler || (r.busy_pct && is_whole(report, r.rank));
+  });
+  const int rank = ranks.empty() ? report.ranks.front().rank : found != ranks.end() ? found->rank : ranks.front().rank;
+  return &*std::find_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) { return r.rank == rank; });
 }
 
 std::string folder_of_inputs(const Report& report) {

@@ -46,8 +46,8 @@ struct RankOverview {
   std::optional<StragglerOverview> straggler;
 };
 
-/// The rank that the first screen looks into: the latest straggler, else the one with the longest steps, else the
-/// first. Null if there is none.
+/// The rank that the first screen looks into: the latest straggler, else of those with device activity and whole records
+/// the one with the longest steps, else the first. Null if there is none.
 const RankReport* rank_in_focus(const Report& report);
 
 /// What several files are called together: the folder that all of them lie in, or "". Not for one or two of them.

@@ -122,6 +122,10 @@ void PackWriter::head(const PageData& page) {
   number("events", page.events);
   number("events_kept", page.events_kept);
   if (page.host_least_ns > 0) number("host_least_ns", page.host_least_ns);
+  if (page.without_events.empty()) return;
+  json_.key("without_events"), json_.open('[', Layout::kInline);
+  for (const int rank : page.without_events) json_.element(), json_.integer(rank);
+  json_.close(']');
 }
 
 void PackWriter::names(const PageData& page) {

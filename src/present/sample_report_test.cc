@@ -157,7 +157,7 @@ Record path_record(const char* call) {
                        {{2, "data_loading", kEpoch, 30'000'000, Value()},
                         {2, "compute", kEpoch + 30'000'000, 140'000'000, Value()},
                         {0, "communication", kEpoch + 170'000'000, 9'000'000, call}}};
-  longest.add("step", 4).add("duration_ns", 179'000'000).add("segments", segments).add("segments_left_out", 0);
+  longest.add("step", 4).add("start_ns", kEpoch).add("duration_ns", 179'000'000).add("segments", segments).add("segments_left_out", 0);
   path.add("steps", 5).add("duration_ns", 880'000'000);
   path.add("by_kind", Table{{"kind", "total_ns", "pct"},
                             {{"compute", 700'000'000, 79.5}, {"communication", 180'000'000, 20.5}}});

@@ -135,6 +135,7 @@ struct PageData {
   std::vector<PageArgs> args;                ///< args[0] is empty
   std::vector<PageTrack> tracks;
   std::vector<PageRank> ranks;               ///< in the order of Report::ranks
+  std::vector<int> without_events;           ///< ranks of which the page has nothing beyond the report
   std::vector<PageSeries> samples;
   std::vector<PageReason> reasons;
 };

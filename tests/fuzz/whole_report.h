@@ -51,7 +51,7 @@ inline void export_all(const Facts& facts) {
   if (!facts.trace().samples.empty()) run.samples = &facts.trace().samples;
   for (const Exporter* exporter : exporters()) {
     if (exporter->write == nullptr) continue;
-    const std::vector<std::string> tables = exporter->tables != nullptr ? exporter->tables(run) : std::vector<std::string>{""};
+    const std::vector<std::string> tables = exporter->tables != nullptr ? *exporter->tables(run) : std::vector<std::string>{""};
     for (const std::string& table : tables)
       for (const Weight weight : {Weight::kHost, Weight::kDevice}) {
         ByteWriter out(nowhere);

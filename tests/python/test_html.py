@@ -65,6 +65,8 @@ def test_findings_are_text_and_nothing_is_fetched(profgpu, simulate, tmp_path):
     (('--html', 'x.html', '--html-steps', '7:3'), b'--html-steps takes'),
     (('--html', 'x.html', '--html-steps', '1,,2'), b'--html-steps takes'),
     (('--html', 'x.html', '--html-steps', '-1'), b'--html-steps takes'),
+    (('--html-ranks', '3'), b'goes with --html'),
+    (('--html', 'x.html', '--html-ranks', '3,x'), b'--html-ranks takes'),
     (('--format', 'html', '--section', 'ops'), b'exclude each other'),
 ])
 def test_usage(profgpu, simulate, tmp_path, words, said):
@@ -216,6 +218,27 @@ def test_ranks_stand_on_one_clock(page, simulate):
         ends.append([starts[i] + lengths[i] for i in outer])
     assert len(ends[0]) == len(ends[1]) > 0
     assert max(abs(a - b) for a, b in zip(*ends)) < 100_000   # the clocks are 3 ms apart
+
+
+def test_a_page_of_many_ranks_has_the_events_of_some(page, simulate, profgpu, tmp_path):
+    trace = simulate('--ranks', '10', '--steps', '3', '--layers', '1')
+    result = profgpu('analyze', trace, '--html', tmp_path / 'some.html')
+    data = PageData((tmp_path / 'some.html').read_bytes())
+    lacking = data.header['without_events']
+    assert len(lacking) == 2 and b'--html-ranks' in result.stderr
+    assert [r['rank'] for r in data.header['ranks']] == [r['rank'] for r in data.header['report']['ranks']] == list(range(10))
+    assert {t['rank'] for t in data.header['tracks']} == set(range(10)) - set(lacking)
+    assert all((r['flame'] == []) == (r['rank'] in lacking) for r in data.header['ranks'])
+    chosen = page(trace, '--html-ranks', f'{lacking[0]},{lacking[1]}')
+    assert {t['rank'] for t in chosen.header['tracks']} == set(lacking)
+    everything = page(trace, '--html-ranks', 'all')
+    assert 'without_events' not in everything.header and {t['rank'] for t in everything.header['tracks']} == set(range(10))
+    # A rank that was read again is as one that was kept.
+    for rank in lacking:
+        ours, theirs = ([t for t in p.header['tracks'] if t['rank'] == rank and 'start' in t] for p in (chosen, everything))
+        assert [(t['title'], t['events']) for t in ours] == [(t['title'], t['events']) for t in theirs]
+    none = profgpu('analyze', trace, '--html', tmp_path / 'none.html', '--html-ranks', '77')
+    assert none.returncode == 1 and b'there is no rank 77' in none.stderr and not (tmp_path / 'none.html').exists()
 
 
 def samples_beside(trace, tmp_path, clocks):

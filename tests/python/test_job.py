@@ -152,6 +152,7 @@ def test_damaged_empty_and_foreign_files(job, same):
     assert any('ends' in i['text'] or 'cut' in i['text'] or 'truncated' in i['kind'] for i in issues(document, 'rank-1.json'))
     (left_out,) = [i for i in issues(document, 'rank-0.json') if i['kind'] == 'other']
     assert left_out['severity'] == 'warning' and left_out['text'].startswith('files beside it that were left out: 5; ')
+    assert all(name in left_out['text'] for name in ('rank-2.json', 'rank-3.json', 'notes.txt', 'config.json', 'broken.json.gz'))
 
 
 def test_a_folder_of_nothing_readable(tmp_path, same):
@@ -202,6 +203,7 @@ def test_missing_ranks(job, same):
     document = same(folder)
     assert ranks(document) == [0, 2, 3]
     assert {rank['world_size'] for rank in document['ranks']} == {4}
+    assert document['cluster']['world_size'] == 4 and document['cluster']['missing_ranks'] == [1]
     for rank in document['ranks']:
         assert all(row['busbw_gbps'] is None for row in rank['collectives'] if row['group_size'] == 4)
 

@@ -49,6 +49,7 @@ class Pack implements PageData {
   readonly samples;
   readonly reasons;
   readonly host_least_ns;
+  readonly without_events;
   private readonly columns_: [number, number, number][];
   private readonly decoded_ = new Map<string, Numbers>();
 
@@ -72,6 +73,7 @@ class Pack implements PageData {
     this.samples = header.samples;
     this.reasons = header.reasons;
     this.host_least_ns = header.host_least_ns;
+    this.without_events = header.without_events;
     this.columns_ = header.columns;
   }
 

@@ -34,6 +34,7 @@ export interface Header {
   samples: SampleSeries[];
   reasons: ClockReason[];
   host_least_ns: number;
+  without_events: number[];
   columns: [number, number, number][];
 }
 
@@ -82,6 +83,7 @@ export function checkedHeader(json: unknown, damage: string[]): Header {
       .filter((s) => s !== undefined),
     reasons: objects(json.reasons).map((r) => ({ bit: number(r.bit), words: text(r.words) })),
     host_least_ns: number(json.host_least_ns),
+    without_events: list(json.without_events).map(number),
     columns,
   };
 }

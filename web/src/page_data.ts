@@ -136,6 +136,8 @@ export interface PageData {
   reasons: ClockReason[];
   /** Within `kept`, host ranges that are shorter and launch nothing were left out. */
   host_least_ns: number;
+  /** Ranks of the report whose events are in no track, tree or other part of the page. */
+  without_events: number[];
   /** A column's numbers, decoded at the first call. Shorter than the header says where the pack is damaged. */
   column(index: ColumnIndex | undefined, encoding?: Encoding): Numbers;
   /** What of the pack could not be read, as sentences; grows while columns are decoded. */

@@ -8,7 +8,7 @@ import { count, duration, percent } from './quantity';
 import { colour, isDark } from './theme';
 import { hideTip, showTip } from './tooltip';
 import type { FlameTree, PageData } from '../page_data';
-import type { Context, View } from './view';
+import { withoutEvents, type Context, type View } from './view';
 
 const kRow = 20;
 const kLeastPixels = 0.7;
@@ -211,7 +211,7 @@ export const flame: View = {
   id: 'flame',
   title: 'Flame graph',
   of_rank: true,
-  absent: (context) => (treesOf(context).length > 0 ? null
+  absent: (context) => withoutEvents(context) ?? (treesOf(context).length > 0 ? null
     : 'The trace holds no operators of the host. Record them with ProfilerActivity.CPU; with_stack=True adds Python frames.'),
   mount(root, context) {
     const { data, analysis, rank } = context;

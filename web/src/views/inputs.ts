@@ -1,7 +1,7 @@
 // What was read, what is wrong with it, and what the report therefore lacks.
 
 import { element, shown } from './dom';
-import { severityMark } from './finding_list';
+import { rangesOf, severityMark } from './finding_list';
 import { bytes, count, duration, kUnknown, percent } from './quantity';
 import type { Input, Issue } from './report';
 import { DataTable } from './table';
@@ -48,9 +48,12 @@ function machine(context: Context): HTMLElement {
 function keptNote(context: Context): string {
   const { data } = context;
   const short = data.host_least_ns > 0 ? ` Host ranges shorter than ${duration(data.host_least_ns)} that launched nothing were left out.` : '';
-  if (data.events === data.events_kept) return `The timeline holds all ${count(data.events)} events.${short}`;
+  const lacking = data.without_events;
+  const ranks = lacking.length > 0
+    ? ` Of rank${lacking.length > 1 ? 's' : ''} ${rangesOf(lacking)} the page has no events, only the report; --html-ranks chooses.` : '';
+  if (data.events === data.events_kept) return `The timeline holds all ${count(data.events)} events.${short}${ranks}`;
   const windows = data.kept.map(([start, end]) => `${duration(start)} to ${duration(end)}`).slice(0, 8).join(', ');
-  return `The timeline holds ${count(data.events_kept)} of ${count(data.events)} events in full (${windows}); of the others, how busy each track was.${short} --html-steps chooses.`;
+  return `The timeline holds ${count(data.events_kept)} of ${count(data.events)} events in full (${windows}); of the others, how busy each track was.${short} --html-steps chooses.${ranks}`;
 }
 
 export function inputsView(missing: (context: Context) => { title: string; reason: string }[]): View {

@@ -5,7 +5,7 @@ import { bytes, count, duration, kUnknown, percent } from './quantity';
 import { seriesPlot, zoomTools, type Line } from './series_plot';
 import { DataTable } from './table';
 import type { MemoryOverTime } from '../page_data';
-import type { Context, View } from './view';
+import { withoutEvents, type Context, type View } from './view';
 
 type Held = MemoryOverTime['held'][number];
 
@@ -82,7 +82,7 @@ export const memory: View = {
   id: 'memory',
   title: 'Memory',
   of_rank: true,
-  absent: (context) => (known(context) ? null
+  absent: (context) => withoutEvents(context) ?? (known(context) ? null
     : 'The trace holds no allocations of device memory. Record them with profile(profile_memory=True), or take a snapshot with torch.cuda.memory._record_memory_history().'),
   mount(root, context) {
     const { data, rank } = context;

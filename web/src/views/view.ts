@@ -20,6 +20,12 @@ export interface Context {
   choose_rank(index: number): void;
 }
 
+/** Why nothing is known of the chosen rank but its report; null where its events are on the page. */
+export function withoutEvents({ data, rank }: Context): string | null {
+  return data.without_events.includes(rank.rank)
+    ? `The page has no events of rank ${rank.rank}. --html-ranks ${rank.rank} puts them on one; profgpu merge, into a timeline.` : null;
+}
+
 export interface View {
   id: string;
   title: string;
