@@ -65,7 +65,7 @@ class StepSum {
   double squares_ = 0;
 };
 
-void add_makeup(const Facts& facts, const std::vector<bool>& counts, Measured& m) {
+void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSteps& m) {
   const std::vector<StateInterval> states = device_states(facts);
   std::array<StepSum, kPhases> phases;
   std::array<StepSum, DeviceState::kCount> of_state;
@@ -105,7 +105,7 @@ struct WorkHash {
   }
 };
 
-void add_work(const Facts& facts, Measured& m) {
+void add_work(const Facts& facts, MeasuredSteps& m) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
   const Ops& ops = facts.get<Ops>();
@@ -161,7 +161,7 @@ Table collective_table(const Facts& facts) {
   return t;
 }
 
-Table work_table(const Facts& facts, const Measured& m) {
+Table work_table(const Facts& facts, const MeasuredSteps& m) {
   const Trace& trace = facts.trace();
   const Kernels& kernels = facts.get<Kernels>();
   const auto text = [&](StringId id) { return id.valid() ? Value(trace.strings[id]) : Value(); };
@@ -178,7 +178,7 @@ Table work_table(const Facts& facts, const Measured& m) {
 }
 
 Value show_measured(const Facts& facts) {
-  const Measured& m = facts.get<Measured>();
+  const MeasuredSteps& m = facts.get<MeasuredSteps>();
   Table makeup, phases, states;
   makeup.columns = {"phase", "state", "total_ns"};
   phases.columns = states.columns = {"name", "total_ns", "step_stddev_ns"};
@@ -208,9 +208,9 @@ std::string device_state_name(int state) {
   return "idle: " + std::string(idle_cause_name(static_cast<IdleCause>(state - DeviceState::kFirstIdle)));
 }
 
-Measured Measured::compute(const Facts& facts) {
+MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   const Steps& steps = facts.get<Steps>();
-  Measured m;
+  MeasuredSteps m;
   const std::vector<const Step*> measured = steps.measured();
   m.steps = static_cast<int64_t>(measured.size());
   m.wall_ns = steps.measured_wall_ns();

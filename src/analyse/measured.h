@@ -31,14 +31,14 @@ struct MeasuredWork {
   Varying time;
 };
 
-struct Measured {
+struct MeasuredSteps {
   int64_t steps = 0;
   int64_t wall_ns = 0;
   std::array<std::array<int64_t, DeviceState::kCount>, kPhases> makeup_ns{};  ///< adds up to wall_ns exactly
   std::array<Varying, kPhases> phases;
   std::array<Varying, DeviceState::kCount> states;
   std::vector<MeasuredWork> work;  ///< longest first, then name, op, shapes
-  static Measured compute(const Facts& facts);
+  static MeasuredSteps compute(const Facts& facts);
 };
 
 }  // namespace profgpu

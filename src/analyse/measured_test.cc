@@ -16,7 +16,7 @@
 namespace profgpu {
 namespace {
 
-int64_t sum(const Measured& m) {
+int64_t sum(const MeasuredSteps& m) {
   int64_t all = 0;
   for (const auto& phase : m.makeup_ns) all = std::accumulate(phase.begin(), phase.end(), all);
   return all;
@@ -32,7 +32,7 @@ TEST(Measured, MakeupAddsUpToTheWallTimeOfTheMeasuredSteps) {
     const auto imported = import_file(file, {});
     if (!imported) continue;
     const Facts facts(imported->trace, {});
-    const Measured& m = facts.get<Measured>();
+    const MeasuredSteps& m = facts.get<MeasuredSteps>();
     EXPECT_EQ(m.wall_ns, facts.get<Steps>().measured_wall_ns()) << file;
     EXPECT_EQ(sum(m), m.wall_ns) << file;
     for (size_t p = 0; p < kPhases; ++p)
