@@ -59,6 +59,7 @@ class RankRowsTest : public testing::Test {
       const MetCalls& met = job_.met_calls.at(rank);
       run.ranks.emplace_back(rank, RankOutline::of(whole_[static_cast<size_t>(rank)]->facts, part), met, [this, rank, &met] {
         auto events = read(rank);
+        ++reads_;
         if (events) (*events)->facts.know(met);
         return events;
       });
@@ -81,6 +82,7 @@ class RankRowsTest : public testing::Test {
   fs::path folder_;
   std::vector<std::unique_ptr<TraceFacts>> whole_;
   Job job_;
+  mutable int reads_ = 0;
 };
 
 TEST_F(RankRowsTest, ReadWhenNeededTheyGiveTheSameBytes) {
@@ -105,6 +107,17 @@ TEST_F(RankRowsTest, AnOutlineIsEnoughForWhatComesBeforeTheEvents) {
     EXPECT_GT(host, 0);
     EXPECT_GT(run.ranks[i].outline().events, host);
   }
+}
+
+TEST_F(RankRowsTest, EachIsReadInItsTurnAndDropped) {
+  const RunRows run = read_when_needed(RankRows::kAllTime);
+  int seen = 0;
+  EXPECT_TRUE(run.each_rank([&](const RankRows&) { EXPECT_EQ(reads_, ++seen); }));
+  EXPECT_EQ(seen, kRanks);
+  EXPECT_TRUE(run.ranks.front().load());
+  EXPECT_EQ(reads_, kRanks + 1) << "it was dropped";
+  EXPECT_TRUE(run.ranks.front().load());
+  EXPECT_EQ(reads_, kRanks + 1);
 }
 
 TEST_F(RankRowsTest, AFileThatIsGoneIsAnError) {

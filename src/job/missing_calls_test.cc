@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "job/job.h"
 #include "job/members.h"
 #include "tests/support/hand_job.h"
 

@@ -42,6 +42,14 @@ TEST(JobOverview, NamesTheKindOfJob) {
   EXPECT_EQ(job_overview(sample_report()).title, "");
 }
 
+TEST(JobOverview, SaysHowManyRanksAreNotHere) {
+  Report report = healthy();
+  Record cluster = *report.cluster.record();
+  cluster.add("world_size", 64);
+  report.cluster = cluster;
+  EXPECT_EQ(job_overview(report).title.substr(0, 24), "4 of 64 ranks on 2 hosts");
+}
+
 TEST(JobOverview, NamesGroupsAndTheBubble) {
   Record bubble;
   bubble.add("bubble_pct", 51.25);
@@ -113,10 +121,10 @@ TEST(RankOverviews, TheFirstScreenLooksIntoAWholeRankWithADevice) {
   for (const char* kind : {"truncated", "dropped"}) {
     Report damaged = report;
     damaged.inputs.push_back({.path = "r0", .format = "", .summary = "", .rank = 0, .issues = {{kind, 1, Severity::kWarning, "cut"}}});
-    EXPECT_EQ(rank_in_focus(damaged)->rank, 1) << kind;
+    EXPECT_EQ(rank_in_focus(damaged)->rank, 2) << kind << ": rank 1 is damaged too";
   }
   report.ranks[0].sections.clear();
-  EXPECT_EQ(rank_in_focus(report)->rank, 1);
+  EXPECT_EQ(rank_in_focus(report)->rank, 2);
   for (RankReport& rank : report.ranks) rank.sections.clear();
   EXPECT_EQ(rank_in_focus(report)->rank, 0) << "none is better";
 }

@@ -208,6 +208,14 @@ def test_missing_ranks(job, same):
         assert all(row['busbw_gbps'] is None for row in rank['collectives'] if row['group_size'] == 4)
 
 
+def test_a_kernel_for_anything_is_called_what_the_program_called(simulate, same):
+    """NCCL's kernel for an all-to-all is named SendRecv."""
+    document = same(simulate('--ranks', '4', '--strategy', 'ep', '--group', '2', '--layers', '2', '--steps', '3', '--no-collective-args'))
+    assert {row['name'] for row in document['cluster']['collectives']} == {'all_reduce', 'all_to_all'}
+    for rank in document['ranks']:
+        assert {row['name'] for row in rank['collectives']} == {'all_reduce', 'all_to_all'}
+
+
 def test_ranks_of_different_steps(simulate, same, tmp_path):
     for rank, first in ((0, '5'), (1, '6'), (2, '100')):
         shutil.copy(simulate('--steps', '4', '--layers', '2', '--ranks', '3', '--only-rank', str(rank), '--first-step', first),

@@ -268,7 +268,7 @@ def durations(rank):
 # What can go wrong
 
 @pytest.mark.parametrize('words, code, says', [
-    (('--ranks', '9'), 1, 'there is no rank 9\n  hint: ranks that were read: 0-3'),
+    (('--ranks', '9'), 1, 'there is no rank 9\n  hint: those that were read: 0–3'),
     (('--ranks', '0,4-7'), 1, 'there is no rank 4-7'),
     (('--ranks', 'all'), 2, '--ranks takes a list such as 0,3,8-11, not "all"'),
     (('--ranks', ''), 2, '--ranks takes a list'),
