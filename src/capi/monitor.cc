@@ -191,7 +191,11 @@ std::vector<MonitorSummary> Monitor::summary() const {
   std::vector<MonitorSummary> out;
   for (const TelemetryCollector& c : impl_->collectors) out.push_back(public_summary(c.summary()));
   if (impl_->sampler)
-    for (const DeviceTrouble& t : impl_->sampler->troubles()) out[impl_->position(t.device)].notes.push_back(t.message);
+    for (const DeviceTrouble& t : impl_->sampler->troubles()) {
+      MonitorSummary& device = out[impl_->position(t.device)];
+      device.notes.push_back(t.message);
+      device.troubles.push_back(t.message);
+    }
   return out;
 }
 
