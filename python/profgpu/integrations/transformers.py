@@ -1,0 +1,37 @@
+"""A callback for Transformers: ``Trainer(..., callbacks=[ProfgpuCallback()])``."""
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+from transformers import TrainerCallback
+
+from .loop import Loop, default_monitor
+
+
+class ProfgpuCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
+    """Marks steps and optimizers, and adds ``profgpu/...`` to what the Trainer logs."""
+
+    def __init__(self, monitor: Any = True) -> None:
+        self.loop = Loop(default_monitor(monitor))
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.loop.start()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.loop.begin("step", state.global_step)
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.loop.begin("optimizer")
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.loop.end("optimizer")
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.loop.end("step")
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Optional[Dict[str, Any]] = None, **kwargs: Any) -> None:
+        if logs is not None:
+            logs.update(self.loop.metrics())
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.loop.stop()
