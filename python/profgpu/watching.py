@@ -161,8 +161,9 @@ class Watch:
                     watch._end("data_loading")
                 yield batch
 
-        loader.__class__ = type(kind.__name__, (kind,), {"__iter__": iterate, "__module__": kind.__module__})
-        self._undo.append(lambda: setattr(loader, "__class__", kind))
+        set_class = object.__dict__["__class__"].__set__  # a class may show another one than it is, as Accelerate's does
+        set_class(loader, type(kind.__name__, (kind,), {"__iter__": iterate, "__module__": kind.__module__}))
+        self._undo.append(lambda: set_class(loader, kind))
 
 
 _NOTHING = ranges._NOTHING
