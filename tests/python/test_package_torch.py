@@ -431,7 +431,15 @@ def test_transformers(tmp_path):
     arguments = transformers.TrainingArguments(output_dir=str(tmp_path), use_cpu=True, logging_steps=2, report_to=[],
                                                per_device_train_batch_size=1, max_steps=4, save_strategy='no',
                                                disable_tqdm=True)
-    trainer = transformers.Trainer(model=Net(), args=arguments, train_dataset=data, callbacks=[ProfgpuCallback(None)])
+    class Tracker(transformers.TrainerCallback):
+        seen = []
+
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            self.seen.append(dict(logs))
+
+    trainer = transformers.Trainer(model=Net(), args=arguments, train_dataset=data, callbacks=[Tracker])
+    ProfgpuCallback(None).attach(trainer)
     trainer.train()
+    assert 'profgpu/step_s' in Tracker.seen[0]
     logged = [entry for entry in trainer.state.log_history if 'profgpu/step_s' in entry]
     assert len(logged) >= 2 and logged[0]['profgpu/optimizer_s'] > 0
