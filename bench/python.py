@@ -22,6 +22,7 @@ import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import machine  # noqa: E402
+from end_to_end import summary  # noqa: E402
 from sampler import DEVICES, ROOT, bench_python  # noqa: E402
 
 RATES = (10, 100, 1000)
@@ -142,8 +143,8 @@ def analyze_round(build, python, environment):
     return {'command_s': command, 'process_s': time.perf_counter() - begin, **inside}
 
 
-def medians(rounds):
-    return {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
+def summaries(rounds):
+    return {key: summary([r[key] for r in rounds]) for key in rounds[0]}
 
 
 def main():
@@ -160,16 +161,17 @@ def main():
         environment = environment_of(build, folder)
         for rate in RATES:
             rounds = [monitor_round(rate, options.window, environment) for _ in range(options.rounds)]
-            result['monitor'][str(rate)] = {name: medians([r[name] for r in rounds]) for name in rounds[0]}
-            for name, r in result['monitor'][str(rate)].items():
+            result['monitor'][str(rate)] = {name: summaries([r[name] for r in rounds]) for name in rounds[0]}
+            for name, figures in result['monitor'][str(rate)].items():
+                r = {key: value['median'] for key, value in figures.items()}
                 print(f'{rate:5d} Hz  {name:12}  {r["cpu_us_per_sample"]:7.0f} us/sample  {r["peak_bytes"] / 1e6:5.1f} MB  '
                       f'jitter {r["jitter_median_us"]:6.0f} us, p95 {r["jitter_p95_us"]:6.0f} us  {r["samples_per_s"]:6.1f} samples/s')
         replay = os.path.join(ROOT, 'examples', 'replay.jsonl')
         result['ranges'] = json.loads(run([python, '-c', RANGES, replay], environment))
         for name, r in result['ranges'].items():
             print(f'{name:15}  step {r["step_ns"]:7.0f} ns   phase {r["phase_ns"]:7.0f} ns')
-        result['analyze'] = medians([analyze_round(build, python, environment) for _ in range(options.rounds)])
-        print('  '.join(f'{key} {value * 1e3:.1f} ms' for key, value in result['analyze'].items()))
+        result['analyze'] = summaries([analyze_round(build, python, environment) for _ in range(options.rounds)])
+        print('  '.join(f'{key} {value["median"] * 1e3:.1f} ms' for key, value in result['analyze'].items()))
     machine.write_result(build, 'python', result)
 
 

@@ -403,3 +403,12 @@ def _filled(values: List[float], scale: float) -> List[Optional[float]]:
             last = value / scale
         filled.append(last)
     return filled
+
+
+def __getattr__(name: str) -> Any:
+    """The package that this one replaces has these here, too."""
+    if name in ("MultiRunResult", "ProfiledResult", "RunStats", "gpu_profile", "profile_repeats"):
+        from . import repeats
+
+        return getattr(repeats, name)
+    raise AttributeError("module 'profgpu.monitor' has no attribute %r" % name)

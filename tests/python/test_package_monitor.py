@@ -37,6 +37,8 @@ def test_names_and_parameters():
         report=True, return_profile=False, repeats=1, warmup_runs=0)
     assert all(p.kind is p.KEYWORD_ONLY for p in given.values())
     given = inspect.signature(profgpu.profile_repeats).parameters
+    from profgpu.monitor import gpu_profile
+    assert gpu_profile is profgpu.gpu_profile
     assert [n for n in given][:3] == ['fn', 'repeats', 'warmup_runs'] and given['repeats'].default == 5
 
 
