@@ -155,9 +155,50 @@ def _sparkline(trace: List[Optional[float]]) -> str:
     return "".join(" " if x is None else _BLOCKS[min(top, max(0, round(x / 100 * top)))] for x in trace)
 
 
-def _free(handle: int, pid: int) -> None:
-    if os.getpid() == pid:  # a forked child has the memory, but not the threads
-        _library.library().profgpu_monitor_free(handle)
+class Owned:
+    """A profgpu_monitor, and whether it runs. Freed when its owner goes."""
+
+    def __init__(self, owner: object, handle: int) -> None:
+        self.handle = handle
+        self.pid = os.getpid()
+        self._running = False
+        weakref.finalize(owner, self._free)
+
+    @property
+    def here(self) -> bool:
+        """A forked child has the memory, but not the threads: the monitor is its parent's."""
+        return os.getpid() == self.pid
+
+    def start(self) -> None:
+        if self.here and not self._running:
+            self._running = True
+            _library.library().profgpu_monitor_start(self.handle)
+            ranges.monitor_started()
+
+    def stop(self) -> None:
+        if self.here and self._running:
+            self._running = False
+            ranges.monitor_stopped()
+            _library.library().profgpu_monitor_stop(self.handle)
+
+    def problem(self) -> str:
+        text: str = _library.library().profgpu_monitor_problem(self.handle).text()
+        return text
+
+    def devices(self) -> List[Dict[str, Any]]:
+        """What it says of each device so far."""
+        if not self.here:
+            return []
+        devices: List[Dict[str, Any]] = json.loads(_library.take_text(_library.library().profgpu_monitor_summary(self.handle)))
+        return devices
+
+    def samples(self) -> Table:
+        return Table(_library.library().profgpu_monitor_samples(self.handle))
+
+    def _free(self) -> None:
+        if self.here:
+            self.stop()
+            _library.library().profgpu_monitor_free(self.handle)
 
 
 def open_monitor(
@@ -234,12 +275,9 @@ class GpuMonitor:
         self.max_samples = int(max_samples)
         #: None until the monitor has stopped
         self.summary: Optional[GpuSummary] = None
-        self._handle = open_monitor(
-            [str(device)], self.interval_s, self.backend, self.warmup_s, self.max_samples if store_samples else 0
-        )
-        self._pid = os.getpid()
-        self._closed = weakref.finalize(self, _free, self._handle, self._pid)
-        self._problem: str = _library.library().profgpu_monitor_problem(self._handle).text()
+        kept = self.max_samples if store_samples else 0
+        self._owned = Owned(self, open_monitor([str(device)], self.interval_s, self.backend, self.warmup_s, kept))
+        self._problem = self._owned.problem()
         self._running = False
         self._started = self._stopped = 0.0
         if self._problem and self.strict and self.backend != "none":
@@ -249,10 +287,8 @@ class GpuMonitor:
         self._sync()
         self._started = time.perf_counter()
         self.summary = None
-        if not self._running and self._pid == os.getpid():
-            self._running = True
-            _library.library().profgpu_monitor_start(self._handle)
-            ranges.monitor_started()
+        self._running = True
+        self._owned.start()
         return self
 
     start = __enter__
@@ -274,18 +310,16 @@ class GpuMonitor:
 
     def mark(self, name: str) -> None:
         """From now on is phase ``name``, until the next mark, the next range, or the end."""
-        if self._pid == os.getpid():
-            _library.library().profgpu_monitor_mark(self._handle, _library.given(name))
+        if self._owned.here:
+            _library.library().profgpu_monitor_mark(self._owned.handle, _library.given(name))
 
     def stop(self) -> GpuSummary:
         """Stops and returns the summary; again, the same summary."""
         if not self._running and self.summary is not None:
             return self.summary
         self._stopped = time.perf_counter()
-        if self._running and self._pid == os.getpid():
-            self._running = False
-            ranges.monitor_stopped()
-            _library.library().profgpu_monitor_stop(self._handle)
+        self._running = False
+        self._owned.stop()
         self.summary = self._summarize(self._stopped)
         troubles = self.summary.details.get("troubles")
         if self.strict and troubles:
@@ -314,14 +348,11 @@ class GpuMonitor:
 
     def table(self) -> Table:
         """The stored samples with every metric that the device has, as columns. See ``Table``."""
-        return Table(_library.library().profgpu_monitor_samples(self._handle))
+        return self._owned.samples()
 
     def _details(self) -> Dict[str, Any]:
-        if self._pid != os.getpid():
-            return {}
-        devices = json.loads(_library.take_text(_library.library().profgpu_monitor_summary(self._handle)))
-        details: Dict[str, Any] = devices[0] if devices else {}
-        return details
+        devices = self._owned.devices()
+        return devices[0] if devices else {}
 
     def _notes(self, details: Dict[str, Any]) -> str:
         notes = [self._problem] if self._problem else []

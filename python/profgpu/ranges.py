@@ -9,12 +9,13 @@ profiler, and NVTX where Nsight Systems has set it up. Where nothing listens a r
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
 import sys
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Type, TypeVar, Union
+from typing import Any, Callable, ContextManager, List, Optional, Type, TypeVar
 
 from . import _library
 
@@ -27,6 +28,7 @@ _nvtx_wanted = bool(os.environ.get("NVTX_INJECTION64_PATH")) and not _recorded
 _native = _recorded  # the library has somebody to tell
 _steps = itertools.count()
 _torch_profiles: Optional[Callable[[], bool]] = None  # whether PyTorch's profiler runs; None: no PyTorch yet
+_is_compiling: Optional[Callable[[], bool]] = None  # torch.compile traces it as a constant, and so finds no range
 
 
 def monitor_started() -> None:
@@ -51,28 +53,30 @@ if hasattr(os, "register_at_fork"):
 
 def _find_torch() -> bool:
     """Whether PyTorch's profiler runs, asked for the first time since PyTorch was imported."""
-    global _torch_profiles
-    autograd = getattr(sys.modules.get("torch"), "autograd", None)
-    enabled = getattr(autograd, "_profiler_enabled", None)
+    global _torch_profiles, _is_compiling
+    torch = sys.modules.get("torch")
+    enabled = getattr(getattr(torch, "autograd", None), "_profiler_enabled", None)
     if enabled is None:
         return False
+    _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
     _torch_profiles = enabled
     return bool(enabled())
 
 
-class _Nothing:
-    """What a range is where nothing listens."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: Any) -> None:
-        return None
+def _listened() -> bool:
+    """Whether a range has somebody to tell."""
+    if _is_compiling is not None and _is_compiling():
+        return False
+    if _native or _nvtx_wanted:
+        return True
+    return _torch_profiles() if _torch_profiles is not None else "torch" in sys.modules and _find_torch()
 
 
-_NOTHING = _Nothing()
+_find_torch()  # where it is imported already
+
+
+# What a range is where nothing listens: torch.compile knows what it is.
+NOTHING: ContextManager[None] = contextlib.nullcontext()
 
 
 class Range:
@@ -128,19 +132,19 @@ def _open_nvtx(name: str, opened: List[Callable[[], None]]) -> None:
         opened.append(torch.cuda.nvtx.range_pop)
 
 
-def phase(name: str) -> Union[Range, _Nothing]:
+def phase(name: str) -> ContextManager[Any]:
     """``with phase("forward"):``. Reports know data_loading, forward, backward, optimizer and checkpoint; others are shown
     by their name."""
-    if _native or _nvtx_wanted or (_torch_profiles() if _torch_profiles is not None else "torch" in sys.modules and _find_torch()):
+    if _listened():
         return Range(name)
-    return _NOTHING
+    return NOTHING
 
 
-def step(number: Optional[int] = None) -> Union[Range, _Nothing]:
+def step(number: Optional[int] = None) -> ContextManager[Any]:
     """``with step():`` around one step of the training loop. Without a number, steps are counted from 0."""
-    if _native or _nvtx_wanted or (_torch_profiles() if _torch_profiles is not None else "torch" in sys.modules and _find_torch()):
+    if _listened():
         return Range("step", next(_steps) if number is None else number)
-    return _NOTHING
+    return NOTHING
 
 
 class annotate:
@@ -155,7 +159,7 @@ class annotate:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._open: List[Union[Range, _Nothing]] = []
+        self._open: List[ContextManager[Any]] = []
 
     def __enter__(self) -> annotate:
         opened = phase(self.name)

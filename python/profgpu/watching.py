@@ -72,7 +72,7 @@ class Watch:
                 self._end_step()
             if self._step_start is None:
                 self._begin_step()
-        opened = _NOTHING if _hook_is_on() else ranges.phase(phase)
+        opened = ranges.NOTHING if _hook_is_on() else ranges.phase(phase)
         opened.__enter__()
         self._open.append((phase, time.perf_counter(), opened))
 
@@ -90,7 +90,7 @@ class Watch:
             self._stepped = True
 
     def _begin_step(self) -> None:
-        self._step = _NOTHING if _hook_is_on() else ranges.step(self.steps)
+        self._step = ranges.NOTHING if _hook_is_on() else ranges.step(self.steps)
         self._step.__enter__()
         self._step_start = time.perf_counter()
 
@@ -164,9 +164,6 @@ class Watch:
         set_class = object.__dict__["__class__"].__set__  # a class may show another one than it is, as Accelerate's does
         set_class(loader, type(kind.__name__, (kind,), {"__iter__": iterate, "__module__": kind.__module__}))
         self._undo.append(lambda: set_class(loader, kind))
-
-
-_NOTHING = ranges._NOTHING
 
 
 def _hook_is_on() -> bool:

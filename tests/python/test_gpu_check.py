@@ -109,7 +109,7 @@ def test_a_load_that_fails(stage, tmp_path):
     broken = tmp_path / 'profgpu'
     broken.write_text(f'#!/bin/sh\n[ "$1" = run ] && exit 3\nexec {PROGRAM} "$@"\n')
     broken.chmod(0o755)
-    result = gpu_check('--seconds', 2, '--out', tmp_path / 'out', 'devices', env=stage() | {'PROFGPU': str(broken)})
+    result = gpu_check('--seconds', 2, '--out', tmp_path / 'out', env=stage() | {'PROFGPU': str(broken)})
     assert result.returncode == 1 and 'load: profgpu run ended with 3' in result.stdout
 
 

@@ -146,6 +146,16 @@ def test_a_range_costs_little_when_nothing_listens():
     assert each(lambda: profgpu.phase('forward')) < 2e-6
 
 
+def test_compiled_code_is_compiled_whole():
+    @torch.compile(backend='eager', fullgraph=True)
+    def forward(x):
+        with profgpu.step(), profgpu.phase('forward'):
+            return x * 2
+
+    with profgpu.GpuMonitor(backend=REPLAY, interval_s=0.01):
+        assert forward(torch.ones(2)).tolist() == [2, 2]
+
+
 RECORDED = """
 import torch, profgpu, time
 assert profgpu.is_recorded()

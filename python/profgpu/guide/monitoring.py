@@ -2,15 +2,12 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
-import weakref
 from typing import Any, Dict, List, Optional
 
-from .. import _library, ranges
-from ..monitor import _free, check_backend, open_monitor
-from ..tables import Table
+from .. import _library
+from ..monitor import Owned, check_backend, open_monitor
 
 _KEPT = 4096  # samples of all devices: enough for the last one of each
 
@@ -42,13 +39,12 @@ class GPUMonitor:
     """
 
     def __init__(self, interval_s: float = 0.2, backend: str = "auto") -> None:
-        self._handle = open_monitor([], interval_s, check_backend(backend), 0.0, _KEPT)
-        self._closed = weakref.finalize(self, _free, self._handle, os.getpid())
+        self._owned = Owned(self, open_monitor([], interval_s, check_backend(backend), 0.0, _KEPT))
         self._running = False
         self._log: Optional[threading.Thread] = None
         self._log_ends = threading.Event()
         #: why no GPU is watched; empty: some are
-        self.problem: str = _library.library().profgpu_monitor_problem(self._handle).text()
+        self.problem = self._owned.problem()
 
     def __enter__(self) -> GPUMonitor:
         self.start()
@@ -58,26 +54,18 @@ class GPUMonitor:
         self.stop()
 
     def start(self) -> None:
-        if not self._running:
-            self._running = True
-            _library.library().profgpu_monitor_start(self._handle)
-            ranges.monitor_started()
+        self._running = True
+        self._owned.start()
 
     def stop(self) -> None:
-        if self._running:
-            self._running = False
-            ranges.monitor_stopped()
-            _library.library().profgpu_monitor_stop(self._handle)
-
-    def _devices(self) -> List[Dict[str, Any]]:
-        devices: List[Dict[str, Any]] = json.loads(_library.take_text(_library.library().profgpu_monitor_summary(self._handle)))
-        return devices
+        self._running = False
+        self._owned.stop()
 
     @property
     def summary(self) -> Summary:
         """So far: ``duration_s`` and, of each GPU, its means, peaks and energy; what is not known is left out."""
         gpus = []
-        for d in self._devices():
+        for d in self._owned.devices():
             metrics = d["metrics"]
             gpu: Dict[str, Any] = {"gpu_id": d["device"], "name": d["name"]}
             for metric, name, scale in _METRICS:
@@ -88,8 +76,8 @@ class GPUMonitor:
                 if d.get(name, "") != "":
                     gpu[name] = d[name]
             gpus.append(gpu)
-        summary = Summary(duration_s=max((d["duration_s"] for d in self._devices()), default=0.0), gpus=gpus)
-        said = _library.take_text(_library.library().profgpu_monitor_summary_text(self._handle))
+        summary = Summary(duration_s=max((d["duration_s"] for d in self._owned.devices()), default=0.0), gpus=gpus)
+        said = _library.take_text(_library.library().profgpu_monitor_summary_text(self._owned.handle))
         summary.text = said or "no GPU is watched: " + (self.problem or "the monitor has not started")
         return summary
 
@@ -101,11 +89,11 @@ class GPUMonitor:
         was_running = self._running
         self.start()
         try:
-            devices, latest = self._devices(), self._latest()
+            devices, latest = self._owned.devices(), self._latest()
             until = time.monotonic() + 2
             while not self.problem and len(latest) < len(devices) and time.monotonic() < until:
                 time.sleep(0.005)
-                devices, latest = self._devices(), self._latest()
+                devices, latest = self._owned.devices(), self._latest()
         finally:
             if not was_running:
                 self.stop()
@@ -122,7 +110,7 @@ class GPUMonitor:
 
     def _latest(self) -> Dict[int, Dict[str, float]]:
         """By place of the device: the last value of each metric."""
-        table = Table(_library.library().profgpu_monitor_samples(self._handle))
+        table = self._owned.samples()
         latest: Dict[int, Dict[str, float]] = {}
         names = [metric for metric, _, _ in _METRICS if metric in table]
         for row in zip(table.to_list("device"), *[table.to_list(name) for name in names]):
