@@ -45,19 +45,6 @@ class Option(ctypes.Structure):
     _fields_ = [("name", Given), ("value", Given)]
 
 
-class Finding(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", ctypes.c_size_t),
-        ("rule", Borrowed),
-        ("what", Borrowed),
-        ("why", Borrowed),
-        ("severity", ctypes.c_int32),
-        ("has_cost", ctypes.c_int32),
-        ("cost_ns", ctypes.c_int64),
-        ("cost_pct", ctypes.c_double),
-    ]
-
-
 class Column(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_size_t),
