@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
 
-.PHONY: help demo check check-all program release dev fuzz bench deb install clean
+.PHONY: help demo check check-all program release dev fuzz bench deb wheel install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
@@ -14,6 +14,7 @@ help:
 	@echo 'make check-all  and the second compiler, the thread sanitizer and fuzzing (FUZZ_SECONDS each)'
 	@echo 'make bench      run the benchmarks'
 	@echo 'make deb        write a Debian package'
+	@echo 'make wheel      write the Python wheel'
 	@echo 'make install    install under PREFIX ($(PREFIX))'
 
 demo: program
@@ -66,6 +67,10 @@ bench:
 
 deb: program
 	cd build/release && cpack -G DEB
+
+wheel:
+	scripts/install check
+	$(PYTHON) -m build --wheel --no-isolation --outdir build/dist .
 
 install: program
 	cmake --install build/release --prefix $(PREFIX)

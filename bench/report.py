@@ -280,6 +280,30 @@ def job_lines(r):
     return lines
 
 
+def python_lines(r):
+    m = r['machine']
+    yield from ['', '## The Python package', '',
+                'Over the stand-in for the driver\'s library, each in a process of its own, in turns: `GpuMonitor`, which keeps every sample, and a loop in '
+                'a Python thread that makes eight calls of nvidia-ml-py a sample. Jitter is how far the time between two samples is from the interval. '
+                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of {r["window_s"]:.0f} s.', '',
+                '| Hz | | processor µs a sample | samples/s | peak resident MB | jitter µs | jitter µs, 95th percentile |',
+                '| ---: | --- | --- | --- | --- | --- | --- |']
+    for rate, both in r['monitor'].items():
+        for name, x in both.items():
+            peak = {k: v / 1e6 for k, v in x['peak_bytes'].items()}
+            yield (f'| {rate} | {name} | {spread(x["cpu_us_per_sample"], "%.0f")} | {spread(x["samples_per_s"], "%.1f")} | {spread(peak, "%.1f")} | '
+                   f'{spread(x["jitter_median_us"], "%.0f")} | {spread(x["jitter_p95_us"], "%.0f")} |')
+    yield from ['', '| ranges | `step()` ns | `phase()` ns |', '| --- | ---: | ---: |']
+    words = {'off': 'nothing listens', 'torch imported': 'nothing listens, PyTorch imported', 'monitor': 'a monitor runs',
+             'torch.profiler': 'PyTorch\'s profiler runs'}
+    for name, x in r['ranges'].items():
+        yield f'| {words[name]} | {x["step_ns"]:.0f} | {x["phase_ns"]:.0f} |'
+    a = {key: {k: v * 1e3 for k, v in x.items()} for key, x in r['analyze'].items()}
+    yield from ['', f'The example trace: `profgpu.analyze` {spread(a["analyze_s"], "%.0f")} ms in a running interpreter, importing the package '
+                f'{spread(a["import_s"], "%.0f")} ms, both with Python\'s start {spread(a["process_s"], "%.0f")} ms; `profgpu analyze --json` '
+                f'{spread(a["command_s"], "%.0f")} ms.']
+
+
 def main():
     build = sys.argv[1]
     result, peers, sampler = load(build, 'end_to_end'), load(build, 'peers'), load(build, 'sampler')
@@ -315,6 +339,8 @@ def main():
         lines += export_lines(export)
     if job := load(build, 'job'):
         lines += job_lines(job)
+    if python := load(build, 'python'):
+        lines += python_lines(python)
     lines += leaf_lines(build)
     with open(DOCUMENT, 'w') as f:
         f.write('\n'.join(lines) + '\n')

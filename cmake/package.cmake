@@ -36,6 +36,14 @@ install(DIRECTORY include/profgpu DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPON
 install(EXPORT profgpu NAMESPACE profgpu:: FILE profgpuConfig.cmake DESTINATION ${package} COMPONENT library)
 install(FILES ${CMAKE_BINARY_DIR}/profgpuConfigVersion.cmake DESTINATION ${package} COMPONENT library)
 
+# What the Python wheel holds beside the package (pyproject.toml): a folder in which everything finds the rest.
+install(TARGETS profgpu RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
+install(FILES $<TARGET_FILE:profgpu_library> DESTINATION lib RENAME libprofgpu.so   # a wheel has no links
+        COMPONENT wheel EXCLUDE_FROM_ALL)
+install(TARGETS profgpu_inject LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
+install(FILES src/inject/python/sitecustomize.py src/inject/python/profgpu_phases.py
+        DESTINATION share/profgpu/python-hook COMPONENT wheel EXCLUDE_FROM_ALL)
+
 # Two packages: the program, which needs nothing but glibc, and the library with its headers.
 set(CPACK_GENERATOR DEB)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

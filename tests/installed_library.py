@@ -35,6 +35,19 @@ def check_config(build):
         f.write(text)
 
 
+def check_c(folder, found):
+    """A project in C alone."""
+    os.mkdir(folder)
+    with open(os.path.join(folder, 'CMakeLists.txt'), 'w', encoding='utf-8') as f:
+        f.write('cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(profgpu REQUIRED)\n'
+                'add_executable(user user.c)\ntarget_link_libraries(user PRIVATE profgpu::profgpu)\n')
+    with open(os.path.join(folder, 'user.c'), 'w', encoding='utf-8') as f:
+        f.write('#include <profgpu/c.h>\nint main(void) { return profgpu_c_version() != PROFGPU_C_VERSION; }\n')
+    run('cmake', '-S', folder, '-B', folder + '-build', found)
+    run('cmake', '--build', folder + '-build')
+    run(os.path.join(folder + '-build', 'user'))
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
@@ -43,6 +56,7 @@ def main():
         found = f'-DCMAKE_PREFIX_PATH={prefix}'
         check_config(user)
         run('cmake', '-S', user, '-B', user + '-build', found)
+        check_c(os.path.join(folder, 'c'), found)
         run('cmake', '-S', 'examples', '-B', example, '-DCMAKE_BUILD_TYPE=Release', found)
         run('cmake', '--build', example)
         library, = [os.path.join(path, name) for path, _, names in os.walk(prefix) for name in names

@@ -72,7 +72,8 @@ struct PROFGPU_API MonitorSummary {
   std::map<std::string, double> throttle_pct;               ///< share of the time, by reason ("sw_power_cap")
   std::optional<double> memory_growth_bytes_per_s;          ///< slope of a line through the memory in use
   std::vector<double> trace;                                ///< utilization in 40 equal parts of the time; NaN: unknown
-  std::vector<std::string> notes;                           ///< what was missing: a device that stopped answering ...
+  std::vector<std::string> notes;                           ///< what was missing
+  std::vector<std::string> troubles;                        ///< of the notes: since when the device does not answer
 
   /// A few lines for a person, the last without a line break.
   [[nodiscard]] std::string text() const;

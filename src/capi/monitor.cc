@@ -53,6 +53,20 @@ MonitorSummary public_summary(const DeviceTelemetry& t) {
   return out;
 }
 
+/// A sample as it is kept: a name for each value would take more than the values.
+struct KeptSample {
+  double t_s;
+  int64_t time_ns;
+  size_t device;
+  std::vector<Sample> values;
+};
+
+MonitorSample public_sample(const KeptSample& kept) {
+  MonitorSample sample{kept.t_s, kept.time_ns, kept.device, {}};
+  for (const Sample& s : kept.values) sample.values[std::string(metric_info(s.metric).name)] = s.value;
+  return sample;
+}
+
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] Monitor::Impl {
@@ -76,7 +90,7 @@ struct [[gnu::visibility("hidden")]] Monitor::Impl {
   bool running = false;
   std::vector<TelemetryCollector> collectors;
   std::vector<PhaseTotals> phases;
-  std::deque<MonitorSample> kept;
+  std::deque<KeptSample> kept;
 };
 
 void Monitor::Impl::open() {
@@ -127,20 +141,19 @@ void Monitor::Impl::begin(std::shared_ptr<Sampler> fresh) {
 
 void Monitor::Impl::take(const Reading& reading) {
   const size_t i = position(reading.device);
-  MonitorSample sample;
+  KeptSample sample;
   {
     std::lock_guard lock(mutex);
     collectors[i].add(reading);
     phases[i].add(reading);
     if (options.keep_samples == 0 && !options.on_tick) return;
-    sample = {seconds(reading.time_ns - started_ns), reading.time_ns, i, {}};
-    for (const Sample& s : reading.samples) sample.values[std::string(metric_info(s.metric).name)] = s.value;
+    sample = {seconds(reading.time_ns - started_ns), reading.time_ns, i, {reading.samples.begin(), reading.samples.end()}};
     if (options.keep_samples > 0) {
       kept.push_back(sample);
       if (kept.size() > options.keep_samples) kept.pop_front();
     }
   }
-  if (options.on_tick) options.on_tick(sample);
+  if (options.on_tick) options.on_tick(public_sample(sample));
 }
 
 Monitor::Monitor(MonitorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
@@ -191,7 +204,11 @@ std::vector<MonitorSummary> Monitor::summary() const {
   std::vector<MonitorSummary> out;
   for (const TelemetryCollector& c : impl_->collectors) out.push_back(public_summary(c.summary()));
   if (impl_->sampler)
-    for (const DeviceTrouble& t : impl_->sampler->troubles()) out[impl_->position(t.device)].notes.push_back(t.message);
+    for (const DeviceTrouble& t : impl_->sampler->troubles()) {
+      MonitorSummary& device = out[impl_->position(t.device)];
+      device.notes.push_back(t.message);
+      device.troubles.push_back(t.message);
+    }
   return out;
 }
 
@@ -210,7 +227,9 @@ std::vector<MonitorPhase> Monitor::phases() const {
 
 std::vector<MonitorSample> Monitor::samples() const {
   std::lock_guard lock(impl_->mutex);
-  return {impl_->kept.begin(), impl_->kept.end()};
+  std::vector<MonitorSample> out;
+  for (const KeptSample& kept : impl_->kept) out.push_back(public_sample(kept));
+  return out;
 }
 
 std::string MonitorSummary::text() const {

@@ -2,10 +2,15 @@
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# The Python package, from its folder; PROFGPU_LIBRARY names the library under it.
+os.environ.setdefault('PROFGPU_LIBRARY', os.path.join(ROOT, 'build', 'release', 'libprofgpu.so'))
+sys.path.insert(0, os.path.join(ROOT, 'python'))
 
 
 def program(variable, name):
@@ -13,6 +18,13 @@ def program(variable, name):
     if not os.access(path, os.X_OK):
         pytest.skip(f'{name} is not built: {path}')
     return os.path.abspath(path)
+
+
+@pytest.fixture(scope='session')
+def package():
+    """The Python package has its library."""
+    if not os.path.exists(os.environ['PROFGPU_LIBRARY']):
+        pytest.skip('libprofgpu.so is not built: ' + os.environ['PROFGPU_LIBRARY'])
 
 
 @pytest.fixture(scope='session')

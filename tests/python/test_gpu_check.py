@@ -81,9 +81,24 @@ def test_all_is_well(stage, tmp_path):
     assert '**Simulated' in text and '| power_w |' in text and ROOT not in text
 
 
+def test_the_package(stage, tmp_path):
+    library = os.environ['PROFGPU_LIBRARY']
+    if not os.path.exists(library):
+        pytest.skip('libprofgpu.so is not built: ' + library)
+    for more, code in (({}, 0), (dict(power_w=400), 1)):
+        result = gpu_check('--seconds', 4, '--out', tmp_path / 'out', 'package', env=stage(**more) | {'PROFGPU_LIBRARY': library})
+        checks = {c['name']: c for c in json.loads((tmp_path / 'out' / 'gpu-package.json').read_text())['checks']}
+        assert checks['GpuMonitor']['samples'] >= 20 and checks['GpuMonitor']['nvidia_smi'] >= 3
+        assert checks['quick_benchmark']['ok'] is None and checks['ranges']['said']
+        if checks['ranges']['ok']:   # a bound on time, on a machine that may be busy
+            assert result.returncode == code, result.stdout + result.stderr
+        assert checks['GpuMonitor']['ok'] is (code == 0), checks
+    assert 'power_mean_w is 600.0, nvidia-smi says 400.0' in checks['GpuMonitor']['said']
+
+
 def test_fields_that_are_off(stage, tmp_path):
     off = {'temperature_c': 85, 'memory_used_bytes': 9589934592, 'power_limit_w': 650}
-    result = gpu_check('--seconds', 2, '--out', tmp_path / 'out', env=stage(**off, fan_speed_pct=40))
+    result = gpu_check('--seconds', 2, '--out', tmp_path / 'out', 'devices', env=stage(**off, fan_speed_pct=40))
     assert result.returncode == 1
     said, = [line for line in result.stdout.splitlines() if line.startswith('FAILED')]
     assert all(f'{metric} of device 0: 0.0 % of' in said for metric in off)

@@ -45,7 +45,8 @@ class Steps:
         self.stepped.clear()
         self.waited = self.again = False
         number, self.number = self.number, self.number + 1
-        library.profgpu_step(number)
+        if not program_marks_steps:
+            library.profgpu_step(number)
 
     def before(self, phase):
         if phase is BACKWARD:
@@ -77,6 +78,7 @@ class Steps:
 
 library = None      # None: off
 is_recording = False
+program_marks_steps = False  # by profgpu.step()
 is_compiling = None
 in_backward = None  # torch's number of the backward that this thread works for, or -1
 worker = None       # torch's module of DataLoader workers

@@ -1,0 +1,98 @@
+"""profgpu: why GPU work is slow, from within the script that does it.
+
+    import profgpu
+
+    with profgpu.GpuMonitor() as mon:            # what the GPU did meanwhile
+        train()
+    print(mon.summary.format())
+
+    report = profgpu.analyze("trace.json.gz")    # where the time of a trace goes
+    print(report)
+
+docs/python.md has all of it. Importing this imports nothing but the standard library; the native library is opened by
+the first call that needs it, and torch only by functions that work on its objects.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List
+
+from ._library import ProfgpuError
+from .monitor import GpuBackendError, GpuMonitor, GpuSample, GpuSummary
+from .ranges import annotate, is_recorded, mark, phase, step
+from .repeats import MultiRunResult, ProfiledResult, RunStats, gpu_profile, profile_repeats
+from .report import Finding, Report, analyze
+from .tables import Table
+
+if TYPE_CHECKING:
+    from . import guide
+    from .recording import Recording, load_ipython_extension, record
+    from .timing import Comparison, Crossover, Timing, benchmark, compare, crossover
+    from .watching import Watch, watch
+
+__version__ = "0.1.0"
+
+# Loaded when they are first used, so that a script which only watches a GPU pays for no more than that.
+_LATER: Dict[str, str] = {
+    "Comparison": "timing",
+    "Crossover": "timing",
+    "Recording": "recording",
+    "Timing": "timing",
+    "Watch": "watching",
+    "benchmark": "timing",
+    "compare": "timing",
+    "crossover": "timing",
+    "guide": "guide",
+    "load_ipython_extension": "recording",
+    "record": "recording",
+    "watch": "watching",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError("module 'profgpu' has no attribute %r" % name)
+    import importlib
+
+    module = importlib.import_module("." + _LATER[name], __name__)
+    value = module if name == _LATER[name] else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted([*globals(), *_LATER])
+
+
+__all__ = [
+    "Comparison",
+    "Crossover",
+    "Finding",
+    "GpuBackendError",
+    "GpuMonitor",
+    "GpuSample",
+    "GpuSummary",
+    "MultiRunResult",
+    "ProfgpuError",
+    "ProfiledResult",
+    "Recording",
+    "Report",
+    "RunStats",
+    "Table",
+    "Timing",
+    "Watch",
+    "analyze",
+    "annotate",
+    "benchmark",
+    "compare",
+    "crossover",
+    "gpu_profile",
+    "guide",
+    "is_recorded",
+    "load_ipython_extension",
+    "mark",
+    "phase",
+    "profile_repeats",
+    "record",
+    "step",
+    "watch",
+]

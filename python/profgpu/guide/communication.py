@@ -1,0 +1,164 @@
+"""Communication of data-parallel training: what a step waits for it, and how fast collectives are."""
+from __future__ import annotations
+
+import contextlib
+import statistics
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+from .. import _library
+from ..timing import Clock, cuda_in_use, synchronize
+from .clocks import device_of, loss_of
+
+_BUCKET_BYTES = 25 << 20  # of DistributedDataParallel
+
+
+@contextlib.contextmanager
+def _as_before(model: Any) -> Iterator[None]:
+    """What a pass changes besides its outputs is put back: gradients, buffers, random numbers."""
+    import torch
+
+    parameters = list(model.parameters())
+    gradients = [p.grad for p in parameters]
+    buffers = [b.clone() for b in model.buffers()]
+    torch_now = cuda_in_use()
+    devices = [torch_now.cuda.current_device()] if torch_now is not None else []
+    for p in parameters:
+        p.grad = None
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        with torch.no_grad():
+            for buffer, kept in zip(model.buffers(), buffers):
+                buffer.copy_(kept)
+        for p, gradient in zip(parameters, gradients):
+            p.grad = gradient
+
+
+def _pass(model: Any, batch: Any) -> Any:
+    loss = loss_of(model(batch))
+    loss = loss if loss.dim() == 0 else loss.sum()
+    loss.backward()
+    return loss
+
+
+class CommTimer:
+    """What communication adds to the steps of a model with ``no_sync`` (DistributedDataParallel, FSDP).
+
+    profile_step() makes each pass twice: once without communication, whose effects are undone, and then the real one. The
+    difference is the communication that the backward does not hide. All ranks have to call it.
+    """
+
+    def __init__(self) -> None:
+        self.comm_time = 0.0  #: seconds of all steps so far
+        self.compute_time = 0.0
+        self.steps = 0
+
+    def profile_step(self, model: Any, batch: Any) -> Any:
+        """Forward and backward of the batch; returns the loss. Its first call is a warm-up, and not counted."""
+        clock, loss = Clock(), []
+        alone = 0.0
+        if hasattr(model, "no_sync"):
+            with _as_before(model), model.no_sync():
+                synchronize()
+                alone = clock.time(lambda: _pass(model, batch))
+        synchronize()
+        whole = clock.time(lambda: loss.append(_pass(model, batch)))
+        self.steps += 1
+        if self.steps > 1:
+            self.compute_time += alone if alone else whole
+            self.comm_time += max(0.0, whole - alone) if alone else 0.0
+        return loss[0]
+
+    def get_summary(self) -> Dict[str, float]:
+        steps = max(1, self.steps - 1)
+        whole = self.compute_time + self.comm_time
+        return {
+            "compute_ms": self.compute_time / steps * 1e3,
+            "comm_ms": self.comm_time / steps * 1e3,
+            "comm_pct": self.comm_time / whole * 100 if whole else 0.0,
+        }
+
+
+def _all_reduce_s(model: Any, iterations: int) -> float:
+    """Seconds that reducing gradients of the model's size takes by itself, in buckets as DistributedDataParallel makes."""
+    import torch
+    import torch.distributed as dist
+
+    size = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    device = device_of(model)
+    buckets = [torch.zeros(max(1, min(_BUCKET_BYTES, size - at) // 4), device=device) for at in range(0, size, _BUCKET_BYTES)]
+
+    def reduce() -> None:
+        for bucket in buckets:
+            dist.all_reduce(bucket)
+
+    reduce()
+    clock = Clock()
+    return statistics.median(clock.time(reduce) for _ in range(iterations))
+
+
+class OverlapProfiler:
+    """How much of the communication the backward hides, of a model with ``no_sync``. All ranks have to call profile()."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def profile(self, batch: Any, num_iterations: int = 10, warmup: int = 3) -> Dict[str, Optional[float]]:
+        """Medians in ms. ``comm_overhead_ms`` is what steps take longer for communication; ``comm_total_ms`` what it takes by
+        itself; ``overlap_efficiency_pct`` the share that is hidden, None where there is none to hide."""
+        times: Dict[str, List[float]] = {"alone": [], "whole": []}
+        clock: Optional[Clock] = None
+        silent: Callable[[], Any] = getattr(self.model, "no_sync", contextlib.nullcontext)
+        with _as_before(self.model):
+            for number in range(warmup + num_iterations):
+                clock = clock or (Clock() if number else None)  # the first pass may make the CUDA context
+                for name in ("alone", "whole") if number % 2 else ("whole", "alone"):
+                    with silent() if name == "alone" else contextlib.nullcontext():
+                        took = (clock or Clock()).time(lambda: _pass(self.model, batch))
+                    if number >= warmup:
+                        times[name].append(took)
+        alone, whole = (statistics.median(times[name]) for name in ("alone", "whole"))
+        exposed = max(0.0, whole - alone)
+        total = _all_reduce_s(self.model, num_iterations) if hasattr(self.model, "no_sync") else 0.0
+        return {
+            "compute_only_ms": alone * 1e3,
+            "with_comm_ms": whole * 1e3,
+            "comm_overhead_ms": exposed * 1e3,
+            "comm_total_ms": total * 1e3,
+            "overlap_efficiency_pct": max(0.0, 1 - exposed / total) * 100 if total else None,
+        }
+
+
+def profile_collective_ops(
+    sizes: Sequence[int] = (1 << 10, 1 << 20, 100 << 20), iterations: int = 10, warmup: int = 5, device: Any = None
+) -> Dict[str, float]:
+    """Times all_reduce and all_gather of tensors of ``sizes`` bytes on all ranks of torch.distributed.
+
+    By name, as ``all_reduce_1024KB``: the median in ms; with ``_busbw_gbps`` the bus bandwidth, as nccl-tests defines it.
+    """
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        raise _library.ProfgpuError("torch.distributed is not initialised", "dist.init_process_group(...), under torchrun")
+    ranks = dist.get_world_size()
+    device = device or ("cuda" if dist.get_backend() == "nccl" else "cpu")
+    results: Dict[str, float] = {}
+    for size in sizes:
+        tensor = torch.zeros(max(1, size // 4), device=device)
+        gathered = [torch.empty_like(tensor) for _ in range(ranks)]
+        operations: Dict[str, Callable[[], Any]] = {
+            "all_reduce": lambda t=tensor: dist.all_reduce(t),  # type: ignore[misc]
+            "all_gather": lambda t=tensor, g=gathered: dist.all_gather(g, t),  # type: ignore[misc]
+        }
+        for name, run in operations.items():
+            for _ in range(warmup):
+                run()
+            clock = Clock()
+            took = statistics.median(clock.time(run) for _ in range(iterations))
+            key = "%s_%dKB" % (name, size // 1024)
+            moved_bytes = 2 * (ranks - 1) / ranks * size if name == "all_reduce" else (ranks - 1) * size
+            results[key] = took * 1e3
+            results[key + "_busbw_gbps"] = moved_bytes / max(took, 1e-12) / 1e9
+    return results

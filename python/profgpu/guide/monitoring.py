@@ -1,0 +1,148 @@
+"""GPUMonitor: every GPU of the process, as the guide's two classes of that name have it."""
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any, Dict, List, Optional
+
+from .. import _library
+from ..monitor import Owned, check_backend, open_monitor
+
+_KEPT = 4096  # samples of all devices: enough for the last one of each
+
+# The guide's names: metric, name in get_metrics(), what is divided by.
+_METRICS = (
+    ("utilization_pct", "gpu_util_pct", 1.0),
+    ("memory_utilization_pct", "memory_util_pct", 1.0),
+    ("memory_used_bytes", "memory_used_gb", 1e9),
+    ("power_w", "power_w", 1.0),
+    ("temperature_c", "temperature_c", 1.0),
+)
+
+
+class Summary(Dict[str, Any]):
+    """A dict that prints as a few lines a GPU."""
+
+    text = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class GPUMonitor:
+    """Watches all GPUs that the process can see: as a context manager, or for a log.
+
+        with GPUMonitor() as monitor:
+            train()
+        print(monitor.get_summary())
+    """
+
+    def __init__(self, interval_s: float = 0.2, backend: str = "auto") -> None:
+        self._owned = Owned(self, open_monitor([], interval_s, check_backend(backend), 0.0, _KEPT))
+        self._running = False
+        self._log: Optional[threading.Thread] = None
+        self._log_ends = threading.Event()
+        #: why no GPU is watched; empty: some are
+        self.problem = self._owned.problem()
+
+    def __enter__(self) -> GPUMonitor:
+        self.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._running = True
+        self._owned.start()
+
+    def stop(self) -> None:
+        self._running = False
+        self._owned.stop()
+
+    @property
+    def summary(self) -> Summary:
+        """So far: ``duration_s`` and, of each GPU, its means, peaks and energy; what is not known is left out."""
+        gpus = []
+        for d in self._owned.devices():
+            metrics = d["metrics"]
+            gpu: Dict[str, Any] = {"gpu_id": d["device"], "name": d["name"]}
+            for metric, name, scale in _METRICS:
+                for what in ("mean", "max"):
+                    if what in metrics.get(metric, {}):
+                        gpu["%s_%s" % (name, what)] = metrics[metric][what] / scale
+            for name in ("energy_j", "energy_method", "busy_s", "idle_pct"):
+                if d.get(name, "") != "":
+                    gpu[name] = d[name]
+            gpus.append(gpu)
+        summary = Summary(duration_s=max((d["duration_s"] for d in self._owned.devices()), default=0.0), gpus=gpus)
+        said = _library.take_text(_library.library().profgpu_monitor_summary_text(self._owned.handle))
+        summary.text = said or "no GPU is watched: " + (self.problem or "the monitor has not started")
+        return summary
+
+    def get_summary(self) -> Summary:
+        return self.summary
+
+    def get_metrics(self) -> List[Dict[str, Any]]:
+        """What each GPU says now, as the guide names it. What a GPU cannot say is None."""
+        was_running = self._running
+        self.start()
+        try:
+            devices, latest = self._owned.devices(), self._latest()
+            until = time.monotonic() + 2
+            while not self.problem and len(latest) < len(devices) and time.monotonic() < until:
+                time.sleep(0.005)
+                devices, latest = self._owned.devices(), self._latest()
+        finally:
+            if not was_running:
+                self.stop()
+        return [self._now(d, latest.get(place, {})) for place, d in enumerate(devices)]
+
+    @staticmethod
+    def _now(device: Dict[str, Any], latest: Dict[str, float]) -> Dict[str, Any]:
+        total = device["constants"].get("memory_total_bytes")
+        now: Dict[str, Any] = {"gpu_id": int(device["device"]) if device["device"].isdigit() else device["device"]}
+        for metric, name, scale in _METRICS:
+            now[name] = latest[metric] / scale if metric in latest else None
+        now["memory_total_gb"] = total / 1e9 if total is not None else None
+        return now
+
+    def _latest(self) -> Dict[int, Dict[str, float]]:
+        """By place of the device: the last value of each metric."""
+        table = self._owned.samples()
+        latest: Dict[int, Dict[str, float]] = {}
+        names = [metric for metric, _, _ in _METRICS if metric in table]
+        for row in zip(table.to_list("device"), *[table.to_list(name) for name in names]):
+            device = latest.setdefault(row[0], {})
+            device.update({name: value for name, value in zip(names, row[1:]) if value == value})
+        return latest
+
+    def start_logging(self, interval_sec: float = 1.0, output_file: str = "gpu_metrics.jsonl") -> None:
+        """A line of JSON a GPU every ``interval_sec``, until stop_logging()."""
+        if self._log is not None:
+            raise RuntimeError("a log is being written already")
+        self.start()
+        file = open(output_file, "w", encoding="utf-8")
+        self._log_ends.clear()
+
+        def write() -> None:
+            due = time.monotonic()
+            with file:
+                while True:
+                    now = time.time()
+                    file.writelines(json.dumps({**metrics, "timestamp": now}) + "\n" for metrics in self.get_metrics())
+                    file.flush()
+                    due = max(due + interval_sec, time.monotonic())
+                    if self._log_ends.wait(due - time.monotonic()):
+                        return
+
+        self._log = threading.Thread(target=write, name="profgpu log", daemon=True)
+        self._log.start()
+
+    def stop_logging(self) -> None:
+        if self._log is not None:
+            self._log_ends.set()
+            self._log.join()
+            self._log = None
+            self.stop()

@@ -1,0 +1,104 @@
+"""profile_deepspeed_training(): a DeepSpeed run with the time of each of its phases."""
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from typing import Any, Dict, Iterable, List
+
+from .. import ranges
+from ..timing import synchronize
+from .clocks import PhaseTimes, loss_of, moved
+
+
+def profile_deepspeed_training(
+    model: Any,
+    train_dataloader: Iterable[Any],
+    ds_config: Dict[str, Any],
+    num_steps: int = 50,
+    output_dir: str = "./ds_profile",
+    report: bool = True,
+) -> Dict[str, List[float]]:
+    """Trains ``num_steps`` steps with deepspeed.initialize(model, ds_config); seconds of each step and phase.
+
+    Keys: forward, backward, step, total, throughput (samples/s of all ranks). Rank 0 writes the means without the warm-up to
+    ``output_dir/deepspeed_profile_report.json``.
+    """
+    import deepspeed
+
+    engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=ds_config)
+    engine.train()
+    times, totals = PhaseTimes(), []
+    for number, batch in enumerate(train_dataloader):
+        if number >= num_steps:
+            break
+        synchronize()
+        begin = time.perf_counter()
+        with ranges.step(number):
+            with times.phase("forward"):
+                loss = loss_of(engine(moved(batch, engine.device)))
+            with times.phase("backward"):
+                engine.backward(loss)
+            with times.phase("step"):
+                engine.step()
+            synchronize()
+        totals.append(time.perf_counter() - begin)
+    samples = ds_config.get("train_micro_batch_size_per_gpu", 1) * _world_size()
+    timings = {name: list(values) for name, values in times.seconds().items()}
+    timings["total"], timings["throughput"] = totals, [samples / t for t in totals]
+    if _rank() == 0 and totals:
+        _write(_report(timings, ds_config), output_dir, report)
+    return timings
+
+
+def _distributed() -> Any:
+    import torch.distributed as dist
+
+    return dist if dist.is_available() and dist.is_initialized() else None
+
+
+def _rank() -> int:
+    dist = _distributed()
+    return dist.get_rank() if dist else 0
+
+
+def _world_size() -> int:
+    dist = _distributed()
+    return dist.get_world_size() if dist else 1
+
+
+def _report(timings: Dict[str, List[float]], config: Dict[str, Any]) -> Dict[str, Any]:
+    steps = len(timings["total"])
+    warmup = min(5, steps // 4)
+
+    def stats(values: List[float], scale: float) -> Dict[str, float]:
+        kept = [v * scale for v in values[warmup:]]
+        std = statistics.stdev(kept) if len(kept) > 1 else 0.0
+        return {"mean": statistics.fmean(kept), "std": std, "min": min(kept), "max": max(kept)}
+
+    phases = [name for name in ("forward", "backward", "step") if name in timings]
+    whole = statistics.fmean(timings["total"][warmup:])
+    return {
+        "config": {
+            "zero_stage": config.get("zero_optimization", {}).get("stage", 0),
+            "fp16": config.get("fp16", {}).get("enabled", False),
+            "bf16": config.get("bf16", {}).get("enabled", False),
+            "batch_size": config.get("train_micro_batch_size_per_gpu", 1),
+        },
+        "timing_ms": {name: stats(timings[name], 1e3) for name in (*phases, "total")},
+        "throughput": stats(timings["throughput"], 1.0),
+        "breakdown_pct": {name: statistics.fmean(timings[name][warmup:]) / whole * 100 for name in phases},
+        "num_steps": steps,
+        "warmup_steps": warmup,
+    }
+
+
+def _write(report: Dict[str, Any], folder: str, say: bool) -> None:
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "deepspeed_profile_report.json"), "w", encoding="utf-8") as file:
+        json.dump(report, file, indent=2)
+    if say:
+        for name, stats in report["timing_ms"].items():
+            print("%-10s %8.2f ms ± %.2f" % (name, stats["mean"], stats["std"]))
+        print("throughput %8.1f samples/s" % report["throughput"]["mean"])

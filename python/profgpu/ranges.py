@@ -1,0 +1,194 @@
+"""Steps and phases of a training loop, as the program names them.
+
+    with profgpu.step():
+        with profgpu.phase("forward"):
+            ...
+
+They reach whatever listens: the recorder of ``profgpu run --trace``, monitors that this thread started, PyTorch's
+profiler, and NVTX where Nsight Systems has set it up. Where nothing listens a range is one shared object that does nothing.
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import sys
+from types import TracebackType
+from typing import Any, Callable, ContextManager, List, Optional, Type, TypeVar
+
+from . import _library
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_monitors = 0  # running, in this process
+_recorded = bool(os.environ.get("PROFGPU_RECORD") and os.environ.get("PROFGPU_INJECT"))
+# Our recorder takes NVTX ranges, too; they would be there twice.
+_nvtx_wanted = bool(os.environ.get("NVTX_INJECTION64_PATH")) and not _recorded
+_native = _recorded  # the library has somebody to tell
+_steps = itertools.count()
+_torch_profiles: Optional[Callable[[], bool]] = None  # whether PyTorch's profiler runs; None: no PyTorch yet
+_is_compiling: Optional[Callable[[], bool]] = None  # torch.compile traces it as a constant, and so finds no range
+
+
+def monitor_started() -> None:
+    global _monitors, _native
+    _monitors, _native = _monitors + 1, True
+
+
+def monitor_stopped() -> None:
+    global _monitors, _native
+    _monitors -= 1
+    _native = _recorded or _monitors > 0
+
+
+def _after_fork() -> None:
+    global _monitors, _native
+    _monitors, _native = 0, _recorded
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _find_torch() -> bool:
+    """Whether PyTorch's profiler runs, asked for the first time since PyTorch was imported."""
+    global _torch_profiles, _is_compiling
+    torch = sys.modules.get("torch")
+    enabled = getattr(getattr(torch, "autograd", None), "_profiler_enabled", None)
+    if enabled is None:
+        return False
+    _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    _torch_profiles = enabled
+    return bool(enabled())
+
+
+def _listened() -> bool:
+    """Whether a range has somebody to tell."""
+    if _is_compiling is not None and _is_compiling():
+        return False
+    if _native or _nvtx_wanted:
+        return True
+    return _torch_profiles() if _torch_profiles is not None else "torch" in sys.modules and _find_torch()
+
+
+_find_torch()  # where it is imported already
+
+
+# What a range is where nothing listens: torch.compile knows what it is.
+NOTHING: ContextManager[None] = contextlib.nullcontext()
+
+
+class Range:
+    """A named part of the program, from ``with`` to its end."""
+
+    __slots__ = ("_name", "_step", "_opened")
+
+    def __init__(self, name: str, step: Optional[int] = None) -> None:
+        self._name = name
+        self._step = step
+        self._opened: List[Callable[[], None]] = []
+
+    def __enter__(self) -> Range:
+        name = self._name if self._step is None else "ProfilerStep#%d" % self._step
+        if _native:
+            lib = _library.library()
+            if self._step is None:
+                lib.profgpu_range_push(_library.given(name))
+            else:
+                _take_over_steps()
+                lib.profgpu_step_push(self._step)
+            self._opened.append(lib.profgpu_range_pop)
+        if _nvtx_wanted:
+            _open_nvtx(name, self._opened)
+        if _torch_profiles is not None and _torch_profiles():
+            record = sys.modules["torch"].autograd.profiler.record_function(name)
+            record.__enter__()
+            self._opened.append(lambda: record.__exit__(None, None, None))
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
+    ) -> None:
+        while self._opened:
+            self._opened.pop()()
+
+
+def _take_over_steps() -> None:
+    """Under `profgpu run --trace` the hook counts steps, too; the program knows better."""
+    hook: Any = sys.modules.get("profgpu_phases")
+    if hook is not None:
+        hook.program_marks_steps = True
+
+
+def _open_nvtx(name: str, opened: List[Callable[[], None]]) -> None:
+    nvtx: Any = sys.modules.get("nvtx")
+    torch: Any = sys.modules.get("torch")
+    if nvtx is not None:
+        nvtx.push_range(name)
+        opened.append(nvtx.pop_range)
+    elif torch is not None and torch.cuda.is_available():
+        torch.cuda.nvtx.range_push(name)
+        opened.append(torch.cuda.nvtx.range_pop)
+
+
+def phase(name: str) -> ContextManager[Any]:
+    """``with phase("forward"):``. Reports know data_loading, forward, backward, optimizer and checkpoint; others are shown
+    by their name."""
+    if _listened():
+        return Range(name)
+    return NOTHING
+
+
+def step(number: Optional[int] = None) -> ContextManager[Any]:
+    """``with step():`` around one step of the training loop. Without a number, steps are counted from 0."""
+    if _listened():
+        return Range("step", next(_steps) if number is None else number)
+    return NOTHING
+
+
+class annotate:
+    """A range as context manager or decorator.
+
+    >>> @annotate("tokenize")
+    ... def tokenize(text):
+    ...     return text.split()
+    >>> tokenize("a b")
+    ['a', 'b']
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._open: List[ContextManager[Any]] = []
+
+    def __enter__(self) -> annotate:
+        opened = phase(self.name)
+        opened.__enter__()
+        self._open.append(opened)
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
+    ) -> None:
+        self._open.pop().__exit__(kind, error, traceback)
+
+    def __call__(self, function: _F) -> _F:
+        name = self.name
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with phase(name):
+                return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+
+def mark(name: str) -> None:
+    """An instant in the recording."""
+    if _recorded:
+        _library.library().profgpu_range_mark(_library.given(name))
+
+
+def is_recorded() -> bool:
+    """Whether ``profgpu run --trace`` records this process."""
+    return _recorded and bool(_library.library().profgpu_is_recorded())

@@ -1,0 +1,191 @@
+"""gpu_profile and profile_repeats: a function under GpuMonitor, once or several times."""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import statistics
+from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+
+from .monitor import NAN, GpuMonitor, GpuSummary
+
+Report = Union[bool, Callable[[Any], Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProfiledResult:
+    """What a function returned, and what the GPU did meanwhile."""
+
+    value: Any
+    gpu: GpuSummary
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStats:
+    """One number over several runs: those where it is known. ``std`` is the sample's, NaN for fewer than two."""
+
+    mean: float
+    std: float
+    min: float
+    max: float
+    values: Tuple[float, ...]
+
+    @staticmethod
+    def of(values: Sequence[float]) -> RunStats:
+        known = [x for x in values if not math.isnan(x)]
+        if not known:
+            return RunStats(NAN, NAN, NAN, NAN, tuple(values))
+        std = statistics.stdev(known) if len(known) > 1 else NAN
+        return RunStats(statistics.fmean(known), std, min(known), max(known), tuple(values))
+
+    def format(self, unit: str = "", digits: int = 1) -> str:
+        """``87.3% ± 1.2%  (range 85.6%-89.1%)``"""
+
+        def text(x: float) -> str:
+            return "n/a" if math.isnan(x) else "%.*f%s" % (digits, x, unit)
+
+        return "%s ± %s  (range %s-%s)" % (text(self.mean), text(self.std), text(self.min), text(self.max))
+
+
+@dataclasses.dataclass(frozen=True)
+class MultiRunResult:
+    """Several runs: what the last one returned, each run's summary, and the numbers that are asked for most."""
+
+    value: Any
+    runs: Tuple[GpuSummary, ...]
+    duration: RunStats
+    util_gpu: RunStats
+    power: RunStats
+    energy: RunStats
+    peak_memory: RunStats
+    peak_temp: RunStats
+
+    @staticmethod
+    def from_runs(runs: Sequence[GpuSummary], value: Any) -> MultiRunResult:
+        def of(field: str) -> RunStats:
+            return RunStats.of([getattr(run, field) for run in runs])
+
+        return MultiRunResult(
+            value=value,
+            runs=tuple(runs),
+            duration=of("duration_s"),
+            util_gpu=of("util_gpu_mean"),
+            power=of("power_mean_w"),
+            energy=of("energy_j"),
+            peak_memory=of("mem_used_max_mb"),
+            peak_temp=of("temp_max_c"),
+        )
+
+    def stats_for(self, field: str) -> RunStats:
+        """Of any number that GpuSummary has."""
+        return RunStats.of([getattr(run, field) for run in self.runs])
+
+    def format(self) -> str:
+        if not self.runs:
+            return "(no runs)"
+        lines = [
+            "=== Multi-Run GPU Profile (%d runs) ===" % len(self.runs),
+            "[GPU %s] %s" % (self.runs[0].device, self.runs[0].name),
+            "  duration:  " + self.duration.format("s", 3),
+            "  util.gpu:  " + self.util_gpu.format("%", 1),
+            "  power:     " + self.power.format(" W", 1),
+            "  energy:    " + self.energy.format(" J", 1),
+            "  peak mem:  " + self.peak_memory.format(" MB", 0),
+            "  peak temp: " + self.peak_temp.format(" °C", 0),
+            "",
+            "--- Per-Run util.gpu mean ---",
+        ]
+        for number, run in enumerate(self.runs, 1):
+            busy = "n/a" if math.isnan(run.util_gpu_mean) else "%.1f%%" % run.util_gpu_mean
+            lines.append("  run %d: %s  (%.3fs)" % (number, busy, run.duration_s))
+        return "\n".join(lines)
+
+
+def _check(repeats: int, warmup_runs: int) -> None:
+    if repeats < 1:
+        raise ValueError("repeats must be >= 1")
+    if warmup_runs < 0:
+        raise ValueError("warmup_runs must be >= 0")
+
+
+def _say(report: Report, result: Any) -> None:
+    if report is True:
+        print(result.format())
+    elif callable(report):
+        report(result)
+
+
+def _run(monitor: Callable[[], GpuMonitor], fn: Callable[[], Any], repeats: int, warmup_runs: int) -> MultiRunResult:
+    summaries: List[GpuSummary] = []
+    value: Any = None
+    for number in range(warmup_runs + repeats):
+        with monitor() as mon:
+            value = fn()
+        if number >= warmup_runs and mon.summary is not None:
+            summaries.append(mon.summary)
+    return MultiRunResult.from_runs(summaries, value)
+
+
+def gpu_profile(
+    *,
+    device: Union[int, str] = 0,
+    interval_s: float = 0.2,
+    backend: str = "auto",
+    strict: bool = False,
+    sync_fn: Optional[Callable[[], Any]] = None,
+    warmup_s: float = 0.0,
+    store_samples: bool = False,
+    report: Report = True,
+    return_profile: bool = False,
+    repeats: int = 1,
+    warmup_runs: int = 0,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: every call of the function is watched, and reported.
+
+    ``report``: True prints, False says nothing, a function is called with the summary. With ``return_profile`` a call
+    returns a ProfiledResult. With ``repeats`` above 1 a call runs the function ``warmup_runs + repeats`` times, and the
+    result is a MultiRunResult. What the first seven arguments mean, GpuMonitor says.
+    """
+    _check(repeats, warmup_runs)
+
+    def monitor() -> GpuMonitor:
+        return GpuMonitor(device, interval_s, backend, strict, sync_fn, warmup_s, store_samples)
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = _run(monitor, lambda: fn(*args, **kwargs), repeats, warmup_runs if repeats > 1 else 0)
+            shown: Any = result if repeats > 1 else result.runs[0]
+            _say(report, shown)
+            if not return_profile:
+                return result.value
+            return result if repeats > 1 else ProfiledResult(result.value, result.runs[0])
+
+        return call
+
+    return decorate
+
+
+def profile_repeats(
+    fn: Callable[[], Any],
+    *,
+    repeats: int = 5,
+    warmup_runs: int = 0,
+    device: Union[int, str] = 0,
+    interval_s: float = 0.2,
+    backend: str = "auto",
+    strict: bool = False,
+    sync_fn: Optional[Callable[[], Any]] = None,
+    warmup_s: float = 0.0,
+    store_samples: bool = False,
+    report: Report = True,
+) -> MultiRunResult:
+    """Runs ``fn`` ``warmup_runs + repeats`` times, each under a GpuMonitor, and compares the last ``repeats``."""
+    _check(repeats, warmup_runs)
+
+    def monitor() -> GpuMonitor:
+        return GpuMonitor(device, interval_s, backend, strict, sync_fn, warmup_s, store_samples)
+
+    result = _run(monitor, fn, repeats, warmup_runs)
+    _say(report, result)
+    return result

@@ -1,0 +1,67 @@
+// What the files behind <profgpu/c.h> share: text to and from it, its errors, and tables.
+#pragma once
+
+#include <profgpu/c.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "capi/column_values.h"
+#include "cli/command.h"
+
+struct profgpu_error {
+  profgpu::Error error;
+};
+
+struct profgpu_text {
+  std::string text;
+};
+
+/// Columns by number, laid out when they are asked for. It may be asked by several threads.
+struct profgpu_table {
+  profgpu_table() = default;
+  profgpu_table(const profgpu_table&) = delete;
+  profgpu_table& operator=(const profgpu_table&) = delete;
+  virtual ~profgpu_table() = default;
+  [[nodiscard]] virtual size_t rows() const = 0;
+  [[nodiscard]] virtual size_t columns() const = 0;
+  /// Name, unit and meaning.
+  [[nodiscard]] virtual profgpu_column described(size_t column) const = 0;
+  virtual const profgpu::ColumnValues& values(size_t column) = 0;
+};
+
+namespace profgpu {
+
+inline std::string_view view(profgpu_string s) { return {s.data, s.size}; }
+/// Of text that ends in a zero.
+inline profgpu_string borrowed(std::string_view s) { return {s.data(), s.size()}; }
+
+inline void give(profgpu_error** out, Error error) {
+  if (out != nullptr) *out = new profgpu_error{std::move(error)};
+}
+
+inline std::vector<std::string> texts(const profgpu_string* items, size_t count) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < count; ++i) out.emplace_back(view(items[i]));
+  return out;
+}
+
+/// What the caller's structure has room for.
+template <class Struct>
+void write_struct(Struct* out, Struct value) {
+  value.struct_size = std::min(out->struct_size, sizeof value);
+  std::memcpy(out, &value, value.struct_size);
+}
+
+/// As if they had been typed; an error where one is not of `known`.
+Result<Arguments> arguments_of(const profgpu_option* options, size_t count, const std::vector<std::string_view>& known);
+
+/// A table whose columns are all there already.
+std::unique_ptr<profgpu_table> finished_table(std::vector<std::string> names, std::vector<ColumnValues> columns);
+
+}  // namespace profgpu

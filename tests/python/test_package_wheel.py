@@ -1,0 +1,83 @@
+"""The wheel: what pyproject.toml and the install rules make of the built library, in clean virtual environments."""
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from package_script import ROOT, TRACE
+
+pytestmark = pytest.mark.usefixtures('package')
+
+# Stands for the project's CMakeLists.txt, which would compile everything once more: installs what is built already.
+INSTALLS_WHAT_IS_BUILT = '''
+cmake_minimum_required(VERSION 3.25)
+project(profgpu LANGUAGES NONE)
+foreach(target profgpu profgpu_library profgpu_inject)
+  add_custom_target(${target})
+endforeach()
+install(CODE "execute_process(COMMAND ${CMAKE_COMMAND} --install %s --component wheel --prefix ${CMAKE_INSTALL_PREFIX}
+                              COMMAND_ERROR_IS_FATAL ANY)" COMPONENT wheel)
+'''
+
+
+def run(*words, **more):
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=200, **more)
+    assert done.returncode == 0, f'{words}:\n{done.stdout}{done.stderr}'
+    return done.stdout
+
+
+@pytest.fixture(scope='module')
+def wheel(package, tmp_path_factory):
+    pytest.importorskip('scikit_build_core')
+    pytest.importorskip('build')
+    build = os.path.dirname(os.path.abspath(os.environ['PROFGPU_LIBRARY']))
+    if not os.path.exists(os.path.join(build, 'cmake_install.cmake')):
+        pytest.skip('no build folder: ' + build)
+    folder = tmp_path_factory.mktemp('wheel')
+    (folder / 'CMakeLists.txt').write_text(INSTALLS_WHAT_IS_BUILT % build)
+    run(sys.executable, '-m', 'build', '--wheel', '--no-isolation', '-o', folder / 'dist',
+        '-C', f'cmake.source-dir={folder}', '-C', f'build-dir={folder}/build', ROOT)
+    made, = (folder / 'dist').iterdir()
+    return made
+
+
+def test_one_wheel_for_every_python(wheel):
+    assert wheel.name.endswith('-py3-none-linux_x86_64.whl')
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if name.startswith('profgpu/')}
+        metadata = archive.read(next(n for n in archive.namelist() if n.endswith('METADATA'))).decode()
+    assert {'profgpu/py.typed', 'profgpu/guide/loops.py', 'profgpu/core/bin/profgpu', 'profgpu/core/lib/libprofgpu.so',
+            'profgpu/core/lib/profgpu/libprofgpu-inject.so',
+            'profgpu/core/share/profgpu/python-hook/sitecustomize.py'} <= names
+    assert not [n for n in names if n.endswith(('.pyc', '.a', '.h', '.gz'))]
+    assert 'Requires-Python: >=3.8' in metadata and 'Requires-Dist' not in metadata
+
+
+SCRIPT = f'''
+import sys, profgpu
+report = profgpu.analyze({TRACE!r})
+assert report.findings and len(report.table("activity")) > 100
+with profgpu.GpuMonitor(backend="none") as m:
+    pass
+import profgpu.guide
+print(profgpu.__file__)
+'''
+
+
+def test_a_clean_environment(wheel, tmp_path):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(('PROFGPU', 'PYTHON'))}
+    run(sys.executable, '-m', 'venv', tmp_path / 'venv')
+    python = tmp_path / 'venv' / 'bin' / 'python'
+    run(python, '-m', 'pip', 'install', '--no-index', '--quiet', wheel, env=environment)
+    assert str(tmp_path) in run(python, '-c', SCRIPT, env=environment, cwd=tmp_path)
+    version = run(tmp_path / 'venv' / 'bin' / 'profgpu', '--version', env=environment)
+    assert version == run(python, '-m', 'profgpu', '--version', env=environment) and version.startswith('profgpu ')
+    # The program finds the recorder and the hook beside it.
+    recorded = subprocess.run([tmp_path / 'venv' / 'bin' / 'profgpu', 'run', '--trace', '-o', tmp_path / 'out', '--',
+                               python, '-c', 'import profgpu\nwith profgpu.step(), profgpu.phase("x"): pass'],
+                              env=environment, capture_output=True, text=True, timeout=60)
+    assert recorded.returncode == 0 and 'not beside profgpu' not in recorded.stderr, recorded.stderr
+    said = run(python, '-c', f'import profgpu; print(profgpu.analyze({str(tmp_path / "out")!r}).query('
+                             '"select name from annotations").to_list("name"))', env=environment)
+    assert "'x'" in said and 'ProfilerStep#0' in said
