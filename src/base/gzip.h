@@ -6,8 +6,8 @@
 
 namespace profgpu {
 
-/// In memory, in one piece.
-std::string gzipped(std::string_view bytes);
+/// In memory, in one piece. `level`: 1 takes a third of 6's time.
+std::string gzipped(std::string_view bytes, int level = 6);
 
 /// Base 64 with padding, on one line.
 std::string base64(std::string_view bytes);

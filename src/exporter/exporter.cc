@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 constexpr int64_t kPageHolds_ns = 1 * kSecond;       // while no reading comes
 constexpr int64_t kPageHoldsAlways_ns = 20 * kMs;    // a thousand requests at once get one page
+constexpr int kGzipLevel = 1;                        // of a page that lives for one scrape
 constexpr int64_t kWatchEvery_ns = 1 * kSecond, kJobsEvery_ns = 5 * kSecond;
 
 SamplerOptions sampling_of(const ExporterOptions& options) {
@@ -101,7 +102,7 @@ HttpReply Exporter::metrics(const HttpRequest& request, const HttpFigures& figur
   HttpReply reply;
   reply.content_type = content_type(format);
   reply.gzipped = takes_gzip(request.accept_encoding);
-  if (reply.gzipped && !page.gzipped) page.gzipped = std::make_shared<const std::string>(gzipped(*page.plain));
+  if (reply.gzipped && !page.gzipped) page.gzipped = std::make_shared<const std::string>(gzipped(*page.plain, kGzipLevel));
   reply.body = reply.gzipped ? page.gzipped : page.plain;
   return reply;
 }

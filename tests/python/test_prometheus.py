@@ -112,12 +112,13 @@ def test_own_names_are_clean():
         e.kill()
 
 
-def test_prometheus_reads_either_format(scraped):
+def test_prometheus_asks_for_openmetrics(scraped):
     _, ask = scraped
     target = ask('', 'targets')['activeTargets'][0]
     assert target['health'] == 'up' and target['lastError'] == ''
-    kinds = {e['type'] for e in ask('', 'metadata')['profgpu_energy_joules_total']}   # only under this name with OpenMetrics
-    assert kinds == {'counter'}
+    # Under its name without "_total", as OpenMetrics has it.
+    assert {e['type'] for e in ask('', 'metadata')['profgpu_energy_joules']} == {'counter'}
+    assert {e['type'] for e in ask('', 'metadata')['DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION']} == {'unknown'}
 
 
 # The queries of Grafana's dashboard 12239, "NVIDIA DCGM Exporter Dashboard", as it has them.
