@@ -27,7 +27,7 @@ profgpu_dependency(crypt crypt.h libcrypt.a crypt)
 find_path(boost_INCLUDE boost/beast.hpp REQUIRED)
 add_library(dep_beast INTERFACE)
 target_include_directories(dep_beast SYSTEM INTERFACE ${boost_INCLUDE})
-target_link_libraries(dep_beast INTERFACE dep_ssl dep_crypto ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(dep_beast INTERFACE Threads::Threads)
 
 # fmt: headers only from the package; src/base/fmt.cc compiles the functions once.
 find_path(fmt_INCLUDE fmt/format-inl.h REQUIRED)

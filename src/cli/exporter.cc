@@ -11,6 +11,7 @@
 #include "cli/device_opening.h"
 #include "cli/exporter_options.h"
 #include "cli/output.h"
+#include "live/recording_environment.h"
 
 namespace profgpu {
 namespace {
@@ -49,7 +50,7 @@ Outcome exporter(const Arguments& arguments) {
   if (!command) return Outcome::usage(command.error());
   raise_descriptor_limit();
   // Before the driver is asked, which may take long: whoever has a port that is in use should hear it at once.
-  auto server = HttpServer::open(command->listen, command->web);
+  auto server = HttpServer::open(command->listen, command->web, own_program());
   if (!server) return Outcome::failed(server.error());
   bool stuck = false;
   auto devices = open_in_time(command->devices, stuck);

@@ -43,8 +43,9 @@ class HttpServer {
   using Handler = std::function<HttpReply(const HttpRequest&)>;
 
   /// Listens from now on: "127.0.0.1:9400", "localhost:9400" (all its addresses), "[::1]:9400", ":9400" (everywhere);
-  /// port 0 is any free one. Nothing is answered before run().
-  static Result<std::unique_ptr<HttpServer>> open(const std::string& listen, WebConfig config, HttpLimits limits = {});
+  /// port 0 is any free one. Nothing is answered before run(). `program`: our own file, beside which libprofgpu-tls.so lies.
+  static Result<std::unique_ptr<HttpServer>> open(const std::string& listen, WebConfig config, const std::string& program,
+                                                  HttpLimits limits = {});
   virtual ~HttpServer() = default;
 
   /// Where, as people type it: "http://127.0.0.1:9400".
@@ -55,5 +56,10 @@ class HttpServer {
   virtual void stop() = 0;
   [[nodiscard]] virtual HttpFigures figures() const = 0;
 };
+
+/// What libprofgpu-tls.so exports, for config.tls; null: `problem` says why. Both are of one version and one compiler.
+using OpenHttps = HttpServer* (*)(const char* version, const std::string& listen, const WebConfig& config, const HttpLimits& limits,
+                                  Error& problem);
+constexpr const char* kOpenHttpsSymbol = "profgpu_open_https";
 
 }  // namespace profgpu

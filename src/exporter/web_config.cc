@@ -1,35 +1,19 @@
 #include "exporter/web_config.h"
 
-#include <crypt.h>
 #include <fmt/format.h>
-#include <openssl/evp.h>
-#include <sys/random.h>
 #include <yaml.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 
 #include "collect/system_files.h"
 
-// libcrypt's salts, which nobody makes here, ask for it; glibc has it from 2.36 on, and the program is to run with 2.34.
-extern "C" void arc4random_buf(void* bytes, size_t size) noexcept {
-  for (auto* at = static_cast<char*>(bytes); size > 0;) {
-    const ssize_t got = getrandom(at, size, 0);
-    if (got <= 0) std::abort();
-    at += got;
-    size -= static_cast<size_t>(got);
-  }
-}
-
 namespace profgpu {
 namespace {
 
 constexpr size_t kMostBytes = 1 << 20;
-constexpr size_t kMostRemembered = 128;
 
 // A document of libyaml, and how to walk it.
 class Yaml {
@@ -173,40 +157,6 @@ Status check(const WebConfig& config) {
   return ok();
 }
 
-// "user:password" of "Basic dXNlcjpwYXNzd29yZA=="
-std::optional<std::pair<std::string, std::string>> user_of(std::string_view authorization) {
-  constexpr std::string_view kBasic = "basic ";
-  if (authorization.size() < kBasic.size() || authorization.size() > 1024 ||
-      ::strncasecmp(authorization.data(), kBasic.data(), kBasic.size()) != 0)
-    return std::nullopt;
-  const std::string coded(without_blanks(authorization.substr(kBasic.size())));
-  std::string text(coded.size() + 3, '\0');
-  const int length = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                     reinterpret_cast<const unsigned char*>(coded.data()), static_cast<int>(coded.size()));
-  if (length < 0) return std::nullopt;
-  const size_t padding = coded.ends_with("==") ? 2 : coded.ends_with('=') ? 1 : 0;
-  text.resize(std::max<size_t>(static_cast<size_t>(length), padding) - padding);
-  const size_t colon = text.find(':');
-  if (colon == text.npos || text.find('\0') != text.npos) return std::nullopt;
-  return std::pair(text.substr(0, colon), text.substr(colon + 1));
-}
-
-bool matches(const std::string& password, const char* hash) {
-  const auto data = std::make_unique<crypt_data>();   // 32 KiB
-  const char* made = ::crypt_r(password.c_str(), hash, data.get());
-  if (!made || std::strlen(made) != std::strlen(hash)) return false;
-  unsigned difference = 0;   // in a time that does not depend on where they differ
-  for (size_t i = 0; made[i]; ++i) difference |= static_cast<unsigned>(made[i] ^ hash[i]);
-  return difference == 0;
-}
-
-std::string digest(std::string_view text) {
-  unsigned char out[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), out, &size, EVP_sha256(), nullptr);
-  return {reinterpret_cast<char*>(out), size};
-}
-
 std::string beside(const std::string& path, const std::string& name) {
   if (name.empty() || name.front() == '/') return name;
   const size_t slash = path.rfind('/');
@@ -233,25 +183,6 @@ Result<WebConfig> read_web_config(const std::string& path) {
   if (!read) return read.error().within(path);
   for (std::string* file : {&config.cert_file, &config.key_file, &config.client_ca_file}) *file = beside(path, *file);
   return config;
-}
-
-bool Credentials::known(std::string_view authorization) const {
-  const std::string key = digest(authorization);
-  std::lock_guard lock(mutex_);
-  return right_.contains(key);
-}
-
-bool Credentials::check(std::string_view authorization) {
-  const auto given = user_of(authorization);
-  if (!given) return false;
-  const auto user = users_.find(given->first);
-  // Also for who is not there, so that the time tells nothing.
-  const bool right = matches(given->second, (user == users_.end() ? users_.begin() : user)->second.c_str());
-  if (!right || user == users_.end()) return false;
-  std::lock_guard lock(mutex_);
-  if (right_.size() >= kMostRemembered) right_.clear();
-  right_.insert(digest(authorization));
-  return true;
 }
 
 }  // namespace profgpu

@@ -4,10 +4,7 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,21 +26,5 @@ struct WebConfig {
 
 /// Relative paths in it are taken from its folder. The error names the setting.
 Result<WebConfig> read_web_config(const std::string& path);
-
-/// Who may read. Checking a password takes a tenth of a second by design, so those that were right are remembered.
-class Credentials {
- public:
-  explicit Credentials(std::map<std::string, std::string> users) : users_(std::move(users)) {}
-  [[nodiscard]] bool needed() const { return !users_.empty(); }
-  /// `authorization`: the header's value. Quick; false if it was never found right.
-  [[nodiscard]] bool known(std::string_view authorization) const;
-  /// Slow. For any thread.
-  bool check(std::string_view authorization);
-
- private:
-  const std::map<std::string, std::string> users_;
-  mutable std::mutex mutex_;
-  std::set<std::string> right_;   // SHA-256 of headers
-};
 
 }  // namespace profgpu

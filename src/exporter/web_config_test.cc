@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "exporter/credentials.h"
+
 namespace profgpu {
 namespace {
 
