@@ -48,12 +48,14 @@ struct Shared {
   WebConfig config;
   Credentials credentials;
   HttpServer::Handler handler;
-  asio::thread_pool checker{1};              ///< passwords are checked here, since that takes long
+  std::optional<asio::thread_pool> checker;  ///< passwords are checked here, since that takes long
   int checks = 0;
   std::list<std::weak_ptr<Session>> sessions;
   std::atomic<int64_t> connections{0}, refused{0};
 
-  explicit Shared(HttpLimits l, WebConfig c) : limits(l), config(std::move(c)), credentials(config.users) {}
+  explicit Shared(HttpLimits l, WebConfig c) : limits(l), config(std::move(c)), credentials(config.users) {
+    if (credentials.needed()) checker.emplace(1);
+  }
 };
 
 /// One connection. Stream is a tcp_stream, or TLS over one.
@@ -120,7 +122,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
     if (authorization().empty()) return refuse(401, "a name and a password are needed\n");
     if (shared_.checks >= kMostChecks) return refuse(503, "too many passwords are being checked\n");
     ++shared_.checks;
-    asio::post(shared_.checker, [self = this->shared_from_this(), given = std::string(authorization())] {
+    asio::post(*shared_.checker, [self = this->shared_from_this(), given = std::string(authorization())] {
       const bool right = self->shared_.credentials.check(given);
       asio::post(self->stream_.get_executor(), [self, right] {
         --self->shared_.checks;
@@ -200,10 +202,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
 class Server : public HttpServer {
  public:
   Server(WebConfig config, HttpLimits limits) : shared_(limits, std::move(config)) {}
-  ~Server() override {
-    shared_.checker.stop();
-    shared_.checker.join();
-  }
+  ~Server() override { shared_.checker.reset(); }   // what waits in it holds connections of io_
 
   Status listen(const std::string& where);
   [[nodiscard]] std::string url() const override { return url_; }

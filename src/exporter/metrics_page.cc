@@ -115,7 +115,7 @@ void Page::per_device(std::string_view name, SeriesType type, std::string_view h
 
 void Page::add_health() {
   per_device("profgpu_device_up", kGauge, "1: the device answers; 0: it is lost or hangs, and its values are left out",
-             [](const ShownDevice& d) { return d.up ? 1.0 : 0.0; }, false);
+             [](const ShownDevice& d) { return d.good_at_ns || !d.trouble.empty() ? std::optional(d.up ? 1.0 : 0.0) : std::nullopt; }, false);
   per_device("profgpu_device_last_success_timestamp_seconds", kGauge, "when the device last answered",
              [](const ShownDevice& d) { return d.good_at_ns ? std::optional(static_cast<double>(d.good_at_ns) * kNs) : std::nullopt; },
              false);

@@ -1,6 +1,7 @@
 // libprofgpu-tls.so: the HTTP server over TLS. The program opens it where TLS is asked for, and links no OpenSSL.
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/stat.h>
 
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/ssl.hpp>
@@ -11,6 +12,8 @@ namespace profgpu {
 namespace {
 
 namespace ssl = boost::asio::ssl;
+
+constexpr std::chrono::seconds kLookEvery{2};
 
 std::string words_of_openssl() {
   char text[256];
@@ -57,15 +60,44 @@ Status set_up_tls(const WebConfig& config, SSL_CTX* tls) {
 class TlsServer final : public serving::Server {
  public:
   using Server::Server;
-  Status secure(const WebConfig& config) { return set_up_tls(config, context_.native_handle()); }
+  Status secure(const WebConfig& config) {
+    config_ = config;
+    changed_ = changes();
+    return set_up_tls(config_, context_.native_handle());
+  }
 
  private:
+  // When the files were last changed: certificates are renewed while we run.
+  [[nodiscard]] std::vector<int64_t> changes() const {
+    std::vector<int64_t> all;
+    for (const std::string& path : {config_.cert_file, config_.key_file, config_.client_ca_file}) {
+      struct stat s{};
+      if (path.empty() || ::stat(path.c_str(), &s) != 0) continue;
+      all.push_back(int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec);
+    }
+    return all;
+  }
+  // Files that do not fit together, since one of them was not written yet, are tried again; till then the old ones serve.
+  void renew() {
+    if (serving::Clock::now() - looked_ < kLookEvery) return;
+    looked_ = serving::Clock::now();
+    const std::vector<int64_t> now = changes();
+    if (now == changed_) return;
+    ssl::context fresh(ssl::context::tls_server);
+    if (!set_up_tls(config_, fresh.native_handle())) return;
+    context_ = std::move(fresh);
+    changed_ = now;
+  }
   std::shared_ptr<serving::Session> session_of(serving::Shared& shared, serving::tcp::socket socket) override {
+    renew();
     using Stream = boost::beast::ssl_stream<boost::beast::tcp_stream>;
     return std::make_shared<serving::Connection<Stream>>(shared, std::move(socket), context_);
   }
 
+  WebConfig config_;
   ssl::context context_{ssl::context::tls_server};
+  std::vector<int64_t> changed_;   // of the files that context_ was made of
+  serving::Clock::time_point looked_ = serving::Clock::now();
 };
 
 }  // namespace

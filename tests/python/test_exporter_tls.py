@@ -1,5 +1,8 @@
 """profgpu exporter --web.config.file: TLS and basic authentication, asked by curl."""
+import os
+import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -66,6 +69,25 @@ def test_tls(exporter, keys):
     assert curl(e.url.replace('https', 'http') + '/health')[1] == 0            # no plain text on that port
     assert curl(e.url + '/health', *trusted)[:2] == (0, 200)
     assert e.end()[0] == 0
+
+
+def test_a_renewed_certificate(exporter, keys, tmp_path):
+    for name in ('server.crt', 'server.key', 'ca.crt'):
+        shutil.copy(keys / name, tmp_path)
+    e = exporter(f'tls_server_config:\n  cert_file: {tmp_path}/server.crt\n  key_file: {tmp_path}/server.key\n')
+    kept = ('--cacert', tmp_path / 'ca.crt')
+    assert curl(e.url + '/health', *kept)[:2] == (0, 200)
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', 'new.key', '-out', 'new.crt', '-days', '30', '-subj',
+                    '/CN=localhost', '-addext', 'subjectAltName=IP:127.0.0.1'], cwd=tmp_path, check=True, capture_output=True)
+    os.replace(tmp_path / 'new.key', tmp_path / 'server.key')   # for a moment it is not the certificate's
+    time.sleep(2.5)
+    assert curl(e.url + '/health', *kept)[:2] == (0, 200)
+    shutil.copy(tmp_path / 'new.crt', tmp_path / 'server.crt')
+    end = time.monotonic() + 15
+    while curl(e.url + '/health', '--cacert', tmp_path / 'new.crt')[0] != 0:
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    assert curl(e.url + '/health', *kept)[0] == 60
 
 
 def test_only_the_newest_tls(exporter, keys):
