@@ -1,5 +1,5 @@
 // profgpu exporter: what devices do, for Prometheus to fetch.
-#include "exporter/exporter.h"
+#include "exporter/metrics_service.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -27,7 +27,7 @@ void raise_descriptor_limit() {
 }
 
 Outcome serve(const ExporterCommand& command, OpenDevices devices, HttpServer& server) {
-  ExporterOptions options;
+  MetricsServiceOptions options;
   options.interval_ns = command.devices.interval_ns;
   options.devices = devices.devices;
   options.host = command.host;
@@ -35,13 +35,13 @@ Outcome serve(const ExporterCommand& command, OpenDevices devices, HttpServer& s
   options.counters = command.counters;
   options.job_mapping = command.job_mapping;
   const size_t count = options.devices.size();
-  Exporter exporter(devices.backend, std::move(options), say);
-  exporter.start();
+  MetricsService service(devices.backend, std::move(options), say);
+  service.start();
   say(fmt::format("{} device{} at {}/metrics, read every {:g} s", count, count == 1 ? "" : "s", server.url(),
                   static_cast<double>(command.devices.interval_ns) * 1e-9));
-  server.run([&](const HttpRequest& request) { return exporter.answer(request, server.figures()); });
-  exporter.stop();
-  if (exporter.any_stuck()) leave_stuck("exporter", {});
+  server.run([&](const HttpRequest& request) { return service.answer(request, server.figures()); });
+  service.stop();
+  if (service.any_stuck()) leave_stuck("exporter", {});
   return {};
 }
 
@@ -77,41 +77,43 @@ const Command kExporter{
     .name = "exporter",
     .summary = "what GPUs do, for Prometheus to fetch; in the place of dcgm-exporter",
     .positional = "",
-    .groups =
-        {exporter_device_flags(),
-         {"Where",
-          {{.name = "--listen",
-            .value = "ADDRESS:PORT",
-            .help = "where to answer; :9400 is every interface (default 127.0.0.1:9400)"},
-           {.name = "--web.config.file",
-            .value = "FILE",
-            .help = "TLS and passwords, in the form of Prometheus' exporter-toolkit",
-            .takes_path = true}}},
-         {"What",
-          {{.name = "--dcgm-names",
-            .value = "WHICH",
-            .help = "DCGM's names beside ours: as ever, those of DCGM 4.6, or none (default classic)",
-            .choices = {"classic", "4.6", "off"}},
-           {.name = "--collectors",
-            .short_name = "-f",
-            .value = "FILE",
-            .help = "dcgm-exporter's counters file: which of DCGM's fields are shown",
-            .takes_path = true},
-           {.name = "--hpc-job-mapping-dir",
-            .value = "FOLDER",
-            .help = "files named 0, 1 ... with the jobs on each GPU (default: Slurm's, by the processes)",
-            .takes_path = true},
-           {.name = "--no-hostname", .help = "series have no label for the host"}}}},
+    .groups = {exporter_device_flags(),
+               {"Where",
+                {{.name = "--listen",
+                  .value = "ADDRESS:PORT",
+                  .help = "where to answer; :9400 is every interface (default 127.0.0.1:9400)"},
+                 {.name = "--web.config.file",
+                  .value = "FILE",
+                  .help = "TLS and passwords, in the form of Prometheus' exporter-toolkit",
+                  .takes_path = true}}},
+               {"What",
+                {{.name = "--dcgm-names",
+                  .value = "WHICH",
+                  .help = "DCGM's names beside ours: as ever, those of DCGM 4.6, or none (default classic)",
+                  .choices = {"classic", "4.6", "off"}},
+                 {.name = "--collectors",
+                  .short_name = "-f",
+                  .value = "FILE",
+                  .help = "dcgm-exporter's counters file: which of DCGM's fields are shown",
+                  .takes_path = true},
+                 {.name = "--hpc-job-mapping-dir",
+                  .value = "FOLDER",
+                  .help = "files named 0, 1 ... with the jobs on each GPU (default: Slurm's, by the processes)",
+                  .takes_path = true},
+                 {.name = "--no-hostname", .help = "series have no label for the host"}}}},
     .examples = {{"profgpu exporter", "at http://127.0.0.1:9400/metrics, until Ctrl-C"},
-                 {"profgpu exporter --listen :9400 --web.config.file web.yml", "for other machines, with TLS and a password"},
-                 {"profgpu exporter --backend replay:examples/replay.jsonl", "a recording again and again, without a GPU"},
+                 {"profgpu exporter --listen :9400 --web.config.file web.yml",
+                  "for other machines, with TLS and a password"},
+                 {"profgpu exporter --backend replay:examples/replay.jsonl",
+                  "a recording again and again, without a GPU"},
                  {"profgpu exporter --dcgm-names off -i 0.1", "our own names only, read ten times a second"}},
-    .notes = "Devices are read in the background; a request never waits for a driver. A device that is lost or hangs has "
-             "profgpu_device_up 0 and no values, the others go on. Pages: /metrics (Prometheus text, or OpenMetrics where "
-             "asked for), /health (503 when no device answers), /-/ready, and / for people. dcgm-exporter's variables "
-             "count where no flag says otherwise: DCGM_EXPORTER_LISTEN, _INTERVAL, _COLLECTORS, _DEVICES_STR, "
-             "_NO_HOSTNAME, _WEB_CONFIG_FILE, DCGM_HPC_JOB_MAPPING_DIR, NODE_NAME. Exit status: 0 after SIGTERM or "
-             "Ctrl-C, 1 no device or no such address, 2 usage.",
+    .notes =
+        "Devices are read in the background; a request never waits for a driver. A device that is lost or hangs has "
+        "profgpu_device_up 0 and no values, the others go on. Pages: /metrics (Prometheus text, or OpenMetrics where "
+        "asked for), /health (503 when no device answers), /-/ready, and / for people. dcgm-exporter's variables "
+        "count where no flag says otherwise: DCGM_EXPORTER_LISTEN, _INTERVAL, _COLLECTORS, _DEVICES_STR, "
+        "_NO_HOSTNAME, _WEB_CONFIG_FILE, DCGM_HPC_JOB_MAPPING_DIR, NODE_NAME. Exit status: 0 after SIGTERM or "
+        "Ctrl-C, 1 no device or no such address, 2 usage.",
     .run = exporter,
 };
 

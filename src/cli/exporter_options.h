@@ -19,14 +19,14 @@ struct ExporterCommand {
   DcgmCounters counters;
   std::string job_mapping;
   WebConfig web;
-  std::vector<std::string> notes;   ///< for people, one line each
+  std::vector<std::string> notes;  ///< for people, one line each
 };
 
-using Variables = std::map<std::string, std::string>;
+using EnvironmentVariables = std::map<std::string, std::string>;
 /// Those of our environment that may concern the exporter.
-Variables exporter_variables();
+EnvironmentVariables exporter_variables();
 
 /// A flag counts for more than a variable. The error is a usage error.
-Result<ExporterCommand> exporter_command(const Arguments& arguments, const Variables& variables);
+Result<ExporterCommand> exporter_command(const Arguments& arguments, const EnvironmentVariables& variables);
 
 }  // namespace profgpu

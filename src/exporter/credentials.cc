@@ -10,7 +10,8 @@
 
 #include "base/gzip.h"
 
-// libcrypt's salts, which nobody makes here, ask for it; glibc has it from 2.36 on, and the program is to run with 2.34.
+// libcrypt's salts, which nobody makes here, ask for it; glibc has it from 2.36 on, and the program is to run
+// with 2.34.
 extern "C" void arc4random_buf(void* bytes, size_t size) noexcept {
   for (auto* at = static_cast<char*>(bytes); size > 0;) {
     const ssize_t got = getrandom(at, size, 0);
@@ -50,7 +51,7 @@ bool same(std::string_view a, std::string_view b) {
 }
 
 bool matches(const std::string& password, const std::string& hash) {
-  const auto data = std::make_unique<crypt_data>();   // 32 KiB
+  const auto data = std::make_unique<crypt_data>();  // 32 KiB
   const char* made = ::crypt_r(password.c_str(), hash.c_str(), data.get());
   return made && same(made, hash);
 }

@@ -23,7 +23,7 @@ class Credentials {
  private:
   const std::map<std::string, std::string> users_;
   mutable std::mutex mutex_;
-  std::vector<std::string> right_;   // headers
+  std::vector<std::string> right_;  // headers
 };
 
 }  // namespace profgpu

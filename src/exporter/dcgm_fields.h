@@ -11,28 +11,29 @@
 #include <vector>
 
 #include "base/result.h"
-#include "exporter/device_state.h"
+#include "exporter/device_tally.h"
 #include "exporter/exposition.h"
 
 namespace profgpu {
 
 enum class DcgmNames : uint8_t {
-  kClassic,   ///< DCGM_FI_DEV_GPU_TEMP
-  kNew,       ///< DCGM_FI_DEV_GPU_TEMP_CELSIUS: the names that DCGM 4.6 brought
+  kClassic,  ///< DCGM_FI_DEV_GPU_TEMP
+  kNew,      ///< DCGM_FI_DEV_GPU_TEMP_CELSIUS: the names that DCGM 4.6 brought
   kOff,
 };
 
 struct DcgmField {
   enum class Form : uint8_t {
-    kWhole,        ///< a metric × scale, cut to a whole number
-    kReal,         ///< a metric × scale, six decimals
-    kRate,         ///< what the metric says in bytes per second, or else its counter's growth
-    kNvlinkRate,   ///< growth of both directions' counters in thousands of KiB per second, cut; DCGM calls that a counter
-    kXid,          ///< the last code, 0 if there was none
-    kUsedRatio,    ///< used memory of what is not reserved
+    kWhole,       ///< a metric × scale, cut to a whole number
+    kReal,        ///< a metric × scale, six decimals
+    kRate,        ///< what the metric says in bytes per second, or else its counter's growth
+    kNvlinkRate,  ///< growth of both directions' counters in thousands of KiB per second, cut; DCGM calls that a
+                  ///< counter
+    kXid,         ///< the last code, 0 if there was none
+    kUsedRatio,   ///< used memory of what is not reserved
   };
-  std::string_view name, new_name;   ///< the same where DCGM 4.6 has no other
-  bool by_default;                   ///< in dcgm-exporter's default counters
+  std::string_view name, new_name;  ///< the same where DCGM 4.6 has no other
+  bool by_default;                  ///< in dcgm-exporter's default counters
   SeriesType type;
   std::string_view help;
   Metric metric;
@@ -46,7 +47,7 @@ const std::vector<DcgmField>& dcgm_fields();
 const DcgmField* find_dcgm_field(std::string_view name);
 
 /// The number as dcgm-exporter prints it; nullopt where the device does not say it.
-std::optional<std::string> dcgm_text(const DcgmField& field, const DeviceState& state, int64_t now_ns);
+std::optional<std::string> dcgm_text(const DcgmField& field, const DeviceTally& tally, int64_t now_ns);
 
 /// One line of a counters file: what is shown, and in which words.
 struct DcgmCounter {
@@ -57,8 +58,8 @@ struct DcgmCounter {
 
 struct DcgmCounters {
   std::vector<DcgmCounter> counters;
-  bool driver_label = false;            ///< DCGM_FI_DRIVER_VERSION is a label of every series
-  std::vector<std::string> left_out;    ///< fields of the file that we cannot measure
+  bool driver_label = false;          ///< DCGM_FI_DRIVER_VERSION is a label of every series
+  std::vector<std::string> left_out;  ///< fields of the file that we cannot measure
 };
 DcgmCounters default_dcgm_counters();
 /// The text of a counters file: `FIELD, type, help` a line, `#` begins a comment. The error names the line.

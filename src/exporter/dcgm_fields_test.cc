@@ -10,11 +10,11 @@ namespace {
 constexpr int64_t kSecond = 1'000'000'000, kNow = 1'767'225'600 * kSecond;
 
 std::string text_of(std::string_view name, const std::vector<Sample>& samples) {
-  DeviceState state(DeviceInfo{}, kSecond);
+  DeviceTally tally(DeviceInfo{}, kSecond);
   Reading reading;
   reading.samples = samples;
-  state.add(reading);
-  return dcgm_text(*find_dcgm_field(name), state, kNow).value_or("absent");
+  tally.add(reading);
+  return dcgm_text(*find_dcgm_field(name), tally, kNow).value_or("absent");
 }
 
 TEST(DcgmFields, NamesAreUniqueInEitherSet) {
@@ -36,26 +36,28 @@ TEST(DcgmFields, NumbersAsDcgmExporterPrintsThem) {
   EXPECT_EQ(text_of("DCGM_FI_DEV_XID_ERRORS", {}), "absent");
   EXPECT_EQ(text_of("DCGM_FI_DEV_XID_ERRORS", {{kNow, Metric::kXidErrors, 0}}), "0");
   EXPECT_EQ(text_of("DCGM_FI_DEV_XID_ERRORS", {{kNow, Metric::kXidErrors, 1}, {kNow, Metric::kXidLast, 79}}), "79");
-  EXPECT_EQ(text_of("DCGM_FI_DEV_FB_USED_PERCENT",
-                    {{kNow, Metric::kMemoryUsed, 45}, {kNow, Metric::kMemoryTotal, 100}, {kNow, Metric::kMemoryReserved, 10}}),
+  EXPECT_EQ(text_of("DCGM_FI_DEV_FB_USED_PERCENT", {{kNow, Metric::kMemoryUsed, 45},
+                                                    {kNow, Metric::kMemoryTotal, 100},
+                                                    {kNow, Metric::kMemoryReserved, 10}}),
             "0.500000");
 }
 
 TEST(DcgmFields, NvlinkIsARateInThousandsOfKiB) {
-  DeviceState state(DeviceInfo{}, kSecond);
+  DeviceTally tally(DeviceInfo{}, kSecond);
   for (const int64_t s : {0, 1}) {
     Reading reading;
     const int64_t at = kNow - (1 - s) * kSecond;
     reading.samples = {{at, Metric::kNvlinkTx, s * 2e9 * 1.024}, {at, Metric::kNvlinkRx, s * 1e9 * 1.024}};
-    state.add(reading);
+    tally.add(reading);
   }
-  EXPECT_EQ(dcgm_text(*find_dcgm_field("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"), state, kNow), "3000");
+  EXPECT_EQ(dcgm_text(*find_dcgm_field("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"), tally, kNow), "3000");
 }
 
 TEST(DcgmCounters, ReadsACountersFile) {
-  const auto counters = parse_dcgm_counters("# Format\r\n\n DCGM_FI_DEV_GPU_TEMP ,  gauge, Ours, with a comma.\n"
-                                            "DCGM_FI_DEV_GPU_TEMP, gauge, again\n\"DCGM_FI_DEV_BOARD_POWER_WATTS\",gauge,\"a \"\"word\"\"\"\n"
-                                            "DCGM_FI_DEV_VGPU_LICENSE_STATUS, gauge, vGPU License status\nDCGM_FI_DRIVER_VERSION, label, Driver Version");
+  const auto counters = parse_dcgm_counters(
+      "# Format\r\n\n DCGM_FI_DEV_GPU_TEMP ,  gauge, Ours, with a comma.\n"
+      "DCGM_FI_DEV_GPU_TEMP, gauge, again\n\"DCGM_FI_DEV_BOARD_POWER_WATTS\",gauge,\"a \"\"word\"\"\"\n"
+      "DCGM_FI_DEV_VGPU_LICENSE_STATUS, gauge, vGPU License status\nDCGM_FI_DRIVER_VERSION, label, Driver Version");
   ASSERT_TRUE(counters);
   ASSERT_EQ(counters->counters.size(), 2U);
   EXPECT_EQ(counters->counters[0].field->name, "DCGM_FI_DEV_GPU_TEMP");
@@ -67,7 +69,8 @@ TEST(DcgmCounters, ReadsACountersFile) {
 }
 
 TEST(DcgmCounters, ErrorsNameTheLine) {
-  EXPECT_EQ(parse_dcgm_counters("# x\nDCGM_FI_DEV_GPU_TEMP\n").error().message, "line 2: \"DCGM_FI_DEV_GPU_TEMP\" is not FIELD, type, help");
+  EXPECT_EQ(parse_dcgm_counters("# x\nDCGM_FI_DEV_GPU_TEMP\n").error().message,
+            "line 2: \"DCGM_FI_DEV_GPU_TEMP\" is not FIELD, type, help");
   EXPECT_EQ(parse_dcgm_counters("A, number, b\n").error().message, "line 1: \"number\" is no type");
   EXPECT_EQ(parse_dcgm_counters("# nothing\n").error().message, "it names no field");
 }

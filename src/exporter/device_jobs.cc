@@ -9,8 +9,8 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostJobs = 64;          // of one device: each is a copy of its series
-constexpr size_t kLongestJob = 256;       // bytes of its name
+constexpr size_t kMostJobs = 64;     // of one device: each is a copy of its series
+constexpr size_t kLongestJob = 256;  // bytes of its name
 
 }  // namespace
 
@@ -20,7 +20,8 @@ std::vector<std::string> DeviceJobs::look(const DeviceInfo& info, const std::vec
     if (!job.empty() && job.size() <= kLongestJob && jobs.size() < kMostJobs) jobs.emplace(job);
   };
   if (!mapping_.empty()) {
-    const std::string name = info.gpu_instance ? fmt::format("{}.{}", info.index, *info.gpu_instance) : std::to_string(info.index);
+    const std::string name =
+        info.gpu_instance ? fmt::format("{}.{}", info.index, *info.gpu_instance) : std::to_string(info.index);
     const std::string text = file_text(mapping_ + "/" + name).value_or("");
     for (const std::string_view line : pieces_of(text, '\n')) add(without_blanks(line));
   } else {

@@ -76,9 +76,9 @@ std::string label(std::string_view name, std::string_view value) {
 std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  constexpr double kWhole = 9007199254740992;   // 2^53
+  constexpr double kWhole = 9007199254740992;  // 2^53
   if (value == std::floor(value) && std::fabs(value) < kWhole) return fmt::format("{}", static_cast<int64_t>(value));
-  return fmt::format("{:.15g}", value);   // 7 % is 0.07, not 0.07000000000000001
+  return fmt::format("{:.15g}", value);  // 7 % is 0.07, not 0.07000000000000001
 }
 
 }  // namespace profgpu

@@ -33,7 +33,7 @@ class Exposition {
   ExpositionFormat format_;
   std::string page_, name_, help_;
   SeriesType type_ = SeriesType::kGauge;
-  bool begun_ = false;   // its header is on the page
+  bool begun_ = false;  // its header is on the page
 };
 
 /// name="value", with what the formats forbid in values escaped, and bytes that are no UTF-8 replaced.

@@ -68,9 +68,10 @@ TEST(Negotiation, OpenMetricsOnlyWhereItIsLiked) {
   EXPECT_EQ(wanted_format(""), kPrometheus);
   EXPECT_EQ(wanted_format("*/*"), kPrometheus);
   EXPECT_EQ(wanted_format("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"), kPrometheus);
-  EXPECT_EQ(wanted_format("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
-                          "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),
-            kOpenMetrics);
+  EXPECT_EQ(
+      wanted_format("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+                    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),
+      kOpenMetrics);
   EXPECT_EQ(wanted_format("Application/OpenMetrics-Text; q=0.5, text/plain; q=0.9"), kPrometheus);
   EXPECT_EQ(wanted_format("application/openmetrics-text;q=0"), kPrometheus);
   EXPECT_EQ(wanted_format(";;,,q=,text/plain;q=x"), kPrometheus);

@@ -29,13 +29,13 @@ std::vector<std::string> places(const std::string& program) {
 }
 
 // OpenSSL is six megabytes with 24,000 relocations, which every start of the program would pay for.
-Result<std::unique_ptr<HttpServer>> open_https(const std::string& listen, const WebConfig& config, const std::string& program,
-                                               const HttpLimits& limits) {
+Result<std::unique_ptr<HttpServer>> open_https(const std::string& listen, const WebConfig& config,
+                                               const std::string& program, const HttpLimits& limits) {
   auto library = DynLib::open_first(places(program));
   if (!library) return Error{"TLS: " + library.error().message, "it comes with the program; PROFGPU_TLS may name it"};
   const auto open = library->symbol<OpenHttps>(kOpenHttpsSymbol);
   if (!open) return Error{"TLS: " + library->path() + " is of another version than the program"};
-  library->leak();   // OpenSSL ends with the program
+  library->leak();  // OpenSSL ends with the program
   Error problem;
   std::unique_ptr<HttpServer> server(open(kVersion, listen, config, limits, problem));
   if (!server) return problem;
@@ -44,8 +44,8 @@ Result<std::unique_ptr<HttpServer>> open_https(const std::string& listen, const 
 
 }  // namespace
 
-Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& listen, WebConfig config, const std::string& program,
-                                                     HttpLimits limits) {
+Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& listen, WebConfig config,
+                                                     const std::string& program, HttpLimits limits) {
   if (config.tls) return open_https(listen, config, program, limits);
   auto server = std::make_unique<PlainServer>(std::move(config), limits);
   if (Status s = server->listen(listen); !s) return s.error();

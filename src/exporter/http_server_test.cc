@@ -75,8 +75,9 @@ class Serving {
 TEST(HttpServer, AnswersExactly) {
   const Serving serving;
   EXPECT_EQ(serving.ask("GET /a?b HTTP/1.0\r\n\r\n"),
-            "HTTP/1.0 200 OK\r\nServer: profgpu/" + std::string(kVersion) + "\r\nContent-Type: text/plain; charset=utf-8\r\nVary: Accept, Accept-Encoding\r\n"
-            "X-Content-Type-Options: nosniff\r\nContent-Length: 8\r\n\r\npath /a\n");
+            "HTTP/1.0 200 OK\r\nServer: profgpu/" + std::string(kVersion) +
+                "\r\nContent-Type: text/plain; charset=utf-8\r\nVary: Accept, Accept-Encoding\r\n"
+                "X-Content-Type-Options: nosniff\r\nContent-Length: 8\r\n\r\npath /a\n");
   const std::string head = serving.ask("HEAD /a HTTP/1.1\r\nConnection: close\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("Content-Length: 8\r\n\r\n")) << head;
   EXPECT_TRUE(serving.ask("GET /missing HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 Not Found\r\n"));
@@ -122,7 +123,7 @@ TEST(HttpServer, WhoIsSilentMakesRoom) {
   EXPECT_TRUE(serving.ask("GET /a HTTP/1.0\r\n\r\n").ends_with("path /a\n"));
   EXPECT_GE(serving.figures().refused, 1);
   EXPECT_LE(serving.figures().connections, 3);
-  EXPECT_EQ(Serving::rest(silent[0]), "");   // the first that came had to go
+  EXPECT_EQ(Serving::rest(silent[0]), "");  // the first that came had to go
   ::close(silent[1]);
   ::close(silent[2]);
 }
@@ -148,7 +149,8 @@ TEST(HttpServer, ErrorsSayWhatToDo) {
   EXPECT_EQ(second.error().hint, "is another exporter running? --listen takes another port");
   WebConfig tls;
   tls.tls = true;
-  EXPECT_NE(HttpServer::open("127.0.0.1:0", tls, "/nowhere/profgpu").error().message.find("libprofgpu-tls.so"), std::string::npos);
+  EXPECT_NE(HttpServer::open("127.0.0.1:0", tls, "/nowhere/profgpu").error().message.find("libprofgpu-tls.so"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The server over plain connections or TLS: all of it but what is TLS. Only for the two files that make one of it: Boost takes
-// half a minute to compile.
+// The server over plain connections or TLS: all of it but what is TLS. Only for the two files that make one of it:
+// Boost takes half a minute to compile.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,14 +33,14 @@ using Clock = std::chrono::steady_clock;
 
 // Who was silent for this long gives way to who has just come.
 constexpr std::chrono::milliseconds kGrace{1000}, kTryAgain{50};
-constexpr int kMostChecks = 8;   // passwords that wait to be checked
+constexpr int kMostChecks = 8;  // passwords that wait to be checked
 
 class Session {
  public:
   virtual ~Session() = default;
   virtual void start() = 0;
   virtual void close() = 0;
-  Clock::time_point active = Clock::now();   ///< when it last went on
+  Clock::time_point active = Clock::now();  ///< when it last went on
 };
 
 struct Shared {
@@ -97,17 +97,19 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
   }
 
   void on_header(Code error) {
-    if (error == http::error::header_limit || error == http::error::buffer_overflow) return refuse(431, "the header is too long\n");
-    if (error && error.category() == make_error_code(http::error::bad_version).category() && error != http::error::end_of_stream &&
-        error != http::error::partial_message)
+    if (error == http::error::header_limit || error == http::error::buffer_overflow)
+      return refuse(431, "the header is too long\n");
+    if (error && error.category() == make_error_code(http::error::bad_version).category() &&
+        error != http::error::end_of_stream && error != http::error::partial_message)
       return refuse(400, "this is no HTTP request\n");
     if (error == http::error::end_of_stream) return shut_down();
-    if (error) return;   // the time is over, or the client has left
+    if (error) return;  // the time is over, or the client has left
     const auto& request = parser_->get();
     // What follows a body that nobody reads would be taken for a request.
     if (request.has_content_length() || parser_->chunked())
       if (parser_->content_length().value_or(1) != 0) return refuse(413, "a request has no body here\n");
-    if (request.method() != http::verb::get && request.method() != http::verb::head) return refuse(405, "GET and HEAD are answered\n");
+    if (request.method() != http::verb::get && request.method() != http::verb::head)
+      return refuse(405, "GET and HEAD are answered\n");
     if (shared_.credentials.needed() && !shared_.credentials.known(authorization())) return check_password();
     answer();
   }
@@ -134,11 +136,14 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
   void answer() {
     const auto target = parser_->get().target();
     const std::string_view whole(target.data(), target.size());
-    HttpRequest request{whole.substr(0, whole.find('?')), header(http::field::accept), header(http::field::accept_encoding)};
+    HttpRequest request{whole.substr(0, whole.find('?')), header(http::field::accept),
+                        header(http::field::accept_encoding)};
     send(shared_.handler(request), parser_->get().keep_alive());
   }
 
-  void refuse(unsigned status, const char* text) { send({status, "text/plain; charset=utf-8", std::make_shared<const std::string>(text), false}, false); }
+  void refuse(unsigned status, const char* text) {
+    send({status, "text/plain; charset=utf-8", std::make_shared<const std::string>(text), false}, false);
+  }
 
   void send(HttpReply reply, bool keep_alive) {
     const auto& request = parser_->get();
@@ -202,7 +207,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
 class Server : public HttpServer {
  public:
   Server(WebConfig config, HttpLimits limits) : shared_(limits, std::move(config)) {}
-  ~Server() override { shared_.checker.reset(); }   // what waits in it holds connections of io_
+  ~Server() override { shared_.checker.reset(); }  // what waits in it holds connections of io_
 
   Status listen(const std::string& where);
   [[nodiscard]] std::string url() const override { return url_; }
@@ -225,7 +230,7 @@ class Server : public HttpServer {
   bool make_room();
   void welcome(tcp::socket socket);
 
-  Shared shared_;            // before io_, whose end destroys connections that use it
+  Shared shared_;  // before io_, whose end destroys connections that use it
   asio::io_context io_{1};
   std::list<Door> doors_;
   std::string url_;
@@ -246,7 +251,9 @@ inline Status Server::listen_on(const tcp::endpoint& endpoint) {
   if (error == asio::error::address_in_use) hint = "is another exporter running? --listen takes another port";
   if (error == asio::error::access_denied) hint = "ports below 1024 are for root";
   if (error.value() == EADDRNOTAVAIL) hint = "no interface of this machine has that address";
-  return Error{fmt::format("{}:{} cannot be listened on: {}", endpoint.address().to_string(), endpoint.port(), error.message()), hint};
+  return Error{
+      fmt::format("{}:{} cannot be listened on: {}", endpoint.address().to_string(), endpoint.port(), error.message()),
+      hint};
 }
 
 // "[::1]:9400" → "::1", "9400"; an empty address is everywhere.
@@ -275,15 +282,19 @@ inline Status Server::listen(const std::string& where) {
   std::vector<tcp::endpoint> endpoints;
   if (host.empty()) {
     if (listen_on({tcp::v6(), port})) {
-      url_ = fmt::format("{}://0.0.0.0:{}", shared_.config.tls ? "https" : "http", doors_.back().acceptor.local_endpoint().port());
+      url_ = fmt::format("{}://0.0.0.0:{}", shared_.config.tls ? "https" : "http",
+                         doors_.back().acceptor.local_endpoint().port());
       return ok();
     }
-    endpoints = {{tcp::v4(), port}};   // a machine without IPv6
+    endpoints = {{tcp::v4(), port}};  // a machine without IPv6
   } else {
     Code error;
     tcp::resolver resolver(io_);
-    for (const auto& found : resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error)) endpoints.push_back(found.endpoint());
-    if (error) return Error{fmt::format("{} is no address: {}", host, error.message()), "127.0.0.1:9400, or :9400 for all interfaces"};
+    for (const auto& found : resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error))
+      endpoints.push_back(found.endpoint());
+    if (error)
+      return Error{fmt::format("{} is no address: {}", host, error.message()),
+                   "127.0.0.1:9400, or :9400 for all interfaces"};
   }
   Status problem = ok();
   for (tcp::endpoint endpoint : endpoints) {
@@ -293,7 +304,8 @@ inline Status Server::listen(const std::string& where) {
   // A name may have an address that this machine lacks: localhost without IPv6.
   if (doors_.empty()) return problem;
   const auto local = doors_.front().acceptor.local_endpoint();
-  const std::string shown = local.address().is_v6() ? "[" + local.address().to_string() + "]" : local.address().to_string();
+  const std::string shown =
+      local.address().is_v6() ? "[" + local.address().to_string() + "]" : local.address().to_string();
   url_ = fmt::format("{}://{}:{}", shared_.config.tls ? "https" : "http", shown, local.port());
   return ok();
 }
@@ -324,7 +336,7 @@ inline void Server::accept(Door& door) {
   if (!make_room()) return later(door);
   door.acceptor.async_accept([this, &door](Code error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (error) return later(door);   // no file descriptors left, or the client has already gone
+    if (error) return later(door);  // no file descriptors left, or the client has already gone
     welcome(std::move(socket));
     accept(door);
   });

@@ -16,7 +16,8 @@ double liking(std::string_view list, std::string_view name) {
     const auto parts = pieces_of(entry, ';');
     if (parts.empty()) continue;
     std::string own(without_blanks(parts[0]));
-    std::transform(own.begin(), own.end(), own.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+    std::transform(own.begin(), own.end(), own.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     if (own != name) continue;
     double q = 1;
     for (const std::string_view p : parts)
@@ -30,7 +31,8 @@ double liking(std::string_view list, std::string_view name) {
 
 ExpositionFormat wanted_format(std::string_view accept) {
   const double open = liking(accept, "application/openmetrics-text");
-  return open > 0 && open >= liking(accept, "text/plain") ? ExpositionFormat::kOpenMetrics : ExpositionFormat::kPrometheus;
+  return open > 0 && open >= liking(accept, "text/plain") ? ExpositionFormat::kOpenMetrics
+                                                          : ExpositionFormat::kPrometheus;
 }
 
 bool takes_gzip(std::string_view accept_encoding) { return liking(accept_encoding, "gzip") > 0; }

@@ -52,8 +52,9 @@ int line_of(const yaml_node_t* node) { return static_cast<int>(node->start_mark.
 // Calls `each(key, value node)` for a mapping.
 template <class Each>
 Status for_each_key(Yaml& yaml, yaml_node_t* node, Each each) {
-  if (node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0) return ok();   // `http_server_config:` alone
-  if (node->type != YAML_MAPPING_NODE) return Error{fmt::format("line {}: keys with values are expected", line_of(node))};
+  if (node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0) return ok();  // `http_server_config:` alone
+  if (node->type != YAML_MAPPING_NODE)
+    return Error{fmt::format("line {}: keys with values are expected", line_of(node))};
   for (auto* pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; ++pair) {
     const auto key = text_of(yaml.node(pair->key));
     yaml_node_t* value = yaml.node(pair->value);
@@ -73,7 +74,8 @@ Status expect_text(const yaml_node_t* node, std::string& out) {
 Status read_version(const yaml_node_t* node, int& version) {
   std::string text;
   if (Status s = expect_text(node, text); !s) return s;
-  static const std::pair<std::string_view, int> kVersions[] = {{"TLS10", 0x0301}, {"TLS11", 0x0302}, {"TLS12", 0x0303}, {"TLS13", 0x0304}};
+  static const std::pair<std::string_view, int> kVersions[] = {
+      {"TLS10", 0x0301}, {"TLS11", 0x0302}, {"TLS12", 0x0303}, {"TLS13", 0x0304}};
   for (const auto& [name, number] : kVersions)
     if (text == name) {
       version = number;
@@ -87,8 +89,13 @@ Status read_client_auth(const yaml_node_t* node, ClientCertificates& wanted) {
   if (Status s = expect_text(node, text); !s) return s;
   using enum ClientCertificates;
   static const std::pair<std::string_view, ClientCertificates> kTypes[] = {
-      {"", kNone}, {"NoClientCert", kNone}, {"RequestClientCert", kRequested}, {"RequireAnyClientCert", kRequired},
-      {"RequireClientCert", kRequired}, {"VerifyClientCertIfGiven", kVerifiedIfGiven}, {"RequireAndVerifyClientCert", kVerified}};
+      {"", kNone},
+      {"NoClientCert", kNone},
+      {"RequestClientCert", kRequested},
+      {"RequireAnyClientCert", kRequired},
+      {"RequireClientCert", kRequired},
+      {"VerifyClientCertIfGiven", kVerifiedIfGiven},
+      {"RequireAndVerifyClientCert", kVerified}};
   for (const auto& [name, type] : kTypes)
     if (text == name) {
       wanted = type;
@@ -106,8 +113,9 @@ Status read_tls(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
     if (key == "client_auth_type") return read_client_auth(value, config.client_certificates);
     if (key == "min_version") return read_version(value, config.min_version);
     if (key == "max_version") return read_version(value, config.max_version);
-    if (key == "prefer_server_cipher_suites") return ok();   // without effect in the toolkit too
-    return Error{"there is no such setting here", "cert_file, key_file, client_ca_file, client_auth_type, min_version, max_version"};
+    if (key == "prefer_server_cipher_suites") return ok();  // without effect in the toolkit too
+    return Error{"there is no such setting here",
+                 "cert_file, key_file, client_ca_file, client_auth_type, min_version, max_version"};
   });
 }
 
@@ -121,8 +129,9 @@ Status read_http(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
     return for_each_key(yaml, value, [&](const std::string& name, yaml_node_t* text) -> Status {
       std::string content;
       if (Status s = expect_text(text, content); !s) return s;
-      static const std::string_view kNames[] = {"Content-Security-Policy", "X-Frame-Options", "X-Content-Type-Options",
-                                                "X-XSS-Protection", "Strict-Transport-Security", "Access-Control-Allow-Origin"};
+      static const std::string_view kNames[] = {"Content-Security-Policy",   "X-Frame-Options",
+                                                "X-Content-Type-Options",    "X-XSS-Protection",
+                                                "Strict-Transport-Security", "Access-Control-Allow-Origin"};
       bool known = false;
       for (const std::string_view n : kNames) known = known || n == name;
       if (!known || content.find_first_of("\r\n") != content.npos) return Error{"this header cannot be set"};
@@ -138,7 +147,7 @@ Status read_users(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
     if (Status s = expect_text(value, hash); !s) return s;
     if (hash.size() != 60 || !hash.starts_with("$2") || user.empty())
       return Error{"a bcrypt hash is expected, not a password", "`htpasswd -nBC 10 \"\"` makes one"};
-    if (hash.starts_with("$2y")) hash[2] = 'b';   // two names of one thing
+    if (hash.starts_with("$2y")) hash[2] = 'b';  // two names of one thing
     config.users[user] = hash;
     return ok();
   });
@@ -150,10 +159,13 @@ Status check(const WebConfig& config) {
   if (config.key_file.empty()) return Error{"key_file is missing"};
   const bool verifies = config.client_certificates == ClientCertificates::kVerified ||
                         config.client_certificates == ClientCertificates::kVerifiedIfGiven;
-  if (verifies && config.client_ca_file.empty()) return Error{"client_ca_file is missing: client_auth_type wants certificates verified"};
+  if (verifies && config.client_ca_file.empty())
+    return Error{"client_ca_file is missing: client_auth_type wants certificates verified"};
   if (!verifies && !config.client_ca_file.empty())
-    return Error{"client_ca_file is set, and client_auth_type verifies nothing", "client_auth_type: RequireAndVerifyClientCert"};
-  if (config.max_version != 0 && config.max_version < config.min_version) return Error{"max_version is below min_version"};
+    return Error{"client_ca_file is set, and client_auth_type verifies nothing",
+                 "client_auth_type: RequireAndVerifyClientCert"};
+  if (config.max_version != 0 && config.max_version < config.min_version)
+    return Error{"max_version is below min_version"};
   return ok();
 }
 
@@ -172,7 +184,7 @@ Result<WebConfig> read_web_config(const std::string& path) {
   if (!yaml) return yaml.error().within(path);
   WebConfig config;
   yaml_node_t* root = (*yaml)->root();
-  if (!root) return config;   // an empty file asks for nothing
+  if (!root) return config;  // an empty file asks for nothing
   Status read = for_each_key(**yaml, root, [&](const std::string& key, yaml_node_t* value) -> Status {
     if (key == "tls_server_config") return read_tls(**yaml, value, config);
     if (key == "http_server_config") return read_http(**yaml, value, config);

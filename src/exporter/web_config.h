@@ -18,10 +18,10 @@ struct WebConfig {
   bool tls = false;
   std::string cert_file, key_file, client_ca_file;
   ClientCertificates client_certificates = ClientCertificates::kNone;
-  int min_version = 0x0303, max_version = 0;             ///< as TLS numbers them, 0x0303 is 1.2; 0: the newest
-  std::vector<std::pair<std::string, std::string>> headers;   ///< that every answer has
-  std::map<std::string, std::string> users;              ///< name to bcrypt hash; empty: everybody may read
-  std::vector<std::string> notes;                        ///< settings that have no effect here
+  int min_version = 0x0303, max_version = 0;                 ///< as TLS numbers them, 0x0303 is 1.2; 0: the newest
+  std::vector<std::pair<std::string, std::string>> headers;  ///< that every answer has
+  std::map<std::string, std::string> users;                  ///< name to bcrypt hash; empty: everybody may read
+  std::vector<std::string> notes;                            ///< settings that have no effect here
 };
 
 /// Relative paths in it are taken from its folder. The error names the setting.

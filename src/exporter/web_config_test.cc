@@ -31,7 +31,8 @@ TEST(WebConfig, ReadsTheToolkitsForm) {
   const auto config = config_of(
       "tls_server_config:\n  cert_file: server.crt\n  key_file: /keys/server.key\n  min_version: TLS13\n"
       "http_server_config:\n  http2: false\n  headers:\n    X-Frame-Options: deny\n"
-      "basic_auth_users:\n  alice: " + std::string(kHash) + "\n");
+      "basic_auth_users:\n  alice: " +
+      std::string(kHash) + "\n");
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_TRUE(config->tls);
   EXPECT_EQ(config->cert_file, testing::TempDir() + "server.crt");
@@ -57,8 +58,9 @@ TEST(WebConfig, ErrorsNameTheSetting) {
             "line 2: tls_server_config: line 4: min_version: \"SSL3\" is no version");
   EXPECT_EQ(problem_of("basic_auth_users:\n  alice: secret\n"),
             "line 2: basic_auth_users: line 2: alice: a bcrypt hash is expected, not a password");
-  EXPECT_EQ(problem_of("tls_server_config:\n  cert_file: a\n  key_file: b\n  client_auth_type: RequireAndVerifyClientCert\n"),
-            "client_ca_file is missing: client_auth_type wants certificates verified");
+  EXPECT_EQ(
+      problem_of("tls_server_config:\n  cert_file: a\n  key_file: b\n  client_auth_type: RequireAndVerifyClientCert\n"),
+      "client_ca_file is missing: client_auth_type wants certificates verified");
   EXPECT_NE(problem_of("a: [\n").find("line "), std::string::npos);
   EXPECT_NE(problem_of("- a\n- b\n"), "none");
   EXPECT_NE(problem_of(std::string("\0\1\2", 3)), "none");
@@ -66,13 +68,15 @@ TEST(WebConfig, ErrorsNameTheSetting) {
 
 TEST(Credentials, ChecksAndRemembers) {
   Credentials who(std::map<std::string, std::string>{{"alice", kHash}});
-  const std::string right = "Basic YWxpY2U6c2VjcmV0", wrong = "Basic YWxpY2U6U2VjcmV0", nobody = "Basic Ym9iOnNlY3JldA==";
+  const std::string right = "Basic YWxpY2U6c2VjcmV0", wrong = "Basic YWxpY2U6U2VjcmV0",
+                    nobody = "Basic Ym9iOnNlY3JldA==";
   EXPECT_FALSE(who.known(right));
   EXPECT_TRUE(who.check(right));
   EXPECT_TRUE(who.known(right));
   EXPECT_TRUE(who.check("basic   YWxpY2U6c2VjcmV0"));
-  for (const std::string& bad : {wrong, nobody, std::string("Basic ????"), std::string("Basic "), std::string("Bearer x"),
-                                 std::string("Basic YWxpY2U="), std::string(5000, 'A'), std::string()}) {
+  for (const std::string& bad :
+       {wrong, nobody, std::string("Basic ????"), std::string("Basic "), std::string("Bearer x"),
+        std::string("Basic YWxpY2U="), std::string(5000, 'A'), std::string()}) {
     EXPECT_FALSE(who.check(bad)) << bad;
     EXPECT_FALSE(who.known(bad)) << bad;
   }

@@ -26,11 +26,16 @@ std::string words_of_openssl() {
 
 int verify_mode(ClientCertificates wanted) {
   switch (wanted) {
-    case ClientCertificates::kNone: return SSL_VERIFY_NONE;
-    case ClientCertificates::kRequested: return SSL_VERIFY_PEER;
-    case ClientCertificates::kRequired: return SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
-    case ClientCertificates::kVerifiedIfGiven: return SSL_VERIFY_PEER;
-    case ClientCertificates::kVerified: return SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+    case ClientCertificates::kNone:
+      return SSL_VERIFY_NONE;
+    case ClientCertificates::kRequested:
+      return SSL_VERIFY_PEER;
+    case ClientCertificates::kRequired:
+      return SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
+    case ClientCertificates::kVerifiedIfGiven:
+      return SSL_VERIFY_PEER;
+    case ClientCertificates::kVerified:
+      return SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
   }
   return SSL_VERIFY_NONE;
 }
@@ -48,8 +53,10 @@ Status set_up_tls(const WebConfig& config, SSL_CTX* tls) {
   if (SSL_CTX_use_PrivateKey_file(tls, config.key_file.c_str(), SSL_FILETYPE_PEM) != 1)
     return Error{fmt::format("key_file {}: {}", config.key_file, words_of_openssl())};
   if (SSL_CTX_check_private_key(tls) != 1) return Error{"key_file is not the key of cert_file"};
-  const bool any = config.client_certificates == ClientCertificates::kRequested || config.client_certificates == ClientCertificates::kRequired;
-  SSL_CTX_set_verify(tls, verify_mode(config.client_certificates), any ? +[](int, X509_STORE_CTX*) { return 1; } : nullptr);
+  const bool any = config.client_certificates == ClientCertificates::kRequested ||
+                   config.client_certificates == ClientCertificates::kRequired;
+  SSL_CTX_set_verify(tls, verify_mode(config.client_certificates),
+                     any ? +[](int, X509_STORE_CTX*) { return 1; } : nullptr);
   if (config.client_ca_file.empty()) return ok();
   if (SSL_CTX_load_verify_file(tls, config.client_ca_file.c_str()) != 1)
     return Error{fmt::format("client_ca_file {}: {}", config.client_ca_file, words_of_openssl())};
@@ -77,7 +84,8 @@ class TlsServer final : public serving::Server {
     }
     return all;
   }
-  // Files that do not fit together, since one of them was not written yet, are tried again; till then the old ones serve.
+  // Files that do not fit together, since one of them was not written yet, are tried again; till then the old ones
+  // serve.
   void renew() {
     if (serving::Clock::now() - looked_ < kLookEvery) return;
     looked_ = serving::Clock::now();
@@ -96,7 +104,7 @@ class TlsServer final : public serving::Server {
 
   WebConfig config_;
   ssl::context context_{ssl::context::tls_server};
-  std::vector<int64_t> changed_;   // of the files that context_ was made of
+  std::vector<int64_t> changed_;  // of the files that context_ was made of
   serving::Clock::time_point looked_ = serving::Clock::now();
 };
 

@@ -38,9 +38,19 @@ ecc_uncorrected 0
 remapped_failed 0
 process 4711 C memory=4000000000
 device 1
-xid 79 6
-lost 6
+xid 79 8
+lost 8
 '''
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(('127.0.0.1', 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
 
 
 @pytest.fixture(scope='module')
@@ -49,17 +59,14 @@ def scraped(tmp_path_factory):
     folder = tmp_path_factory.mktemp('prometheus')
     (folder / 'scenario.txt').write_text(SCENARIO)
     env = {'PROFGPU_NVML_LIBRARY': STUB, 'PROFGPU_NVML_SCENARIO': str(folder / 'scenario.txt'), 'NODE_NAME': 'node1'}
-    exporter = Exporter('--backend', 'nvml', '-i', '0.2', env=env)
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        port = s.getsockname()[1]
+    port, exporter_port = free_ports(2)
     (folder / 'fast.rules.yml').write_text(re.sub(r'for: \d+[ms]', 'for: 1s', open(RULES).read()).replace('[1m]', '[5s]'))
     (folder / 'prometheus.yml').write_text(f'''
 global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
 rule_files: [fast.rules.yml]
 scrape_configs:
   - job_name: profgpu
-    static_configs: [{{targets: ['127.0.0.1:{exporter.port}']}}]
+    static_configs: [{{targets: ['127.0.0.1:{exporter_port}']}}]
 ''')
     log = open(folder / 'log', 'w')
     prometheus = subprocess.Popen(['prometheus', f'--config.file={folder}/prometheus.yml', f'--storage.tsdb.path={folder}/data',
@@ -84,13 +91,18 @@ scrape_configs:
             time.sleep(0.3)
 
     ask.wait_for = wait_for
+    exporter = None
     try:
+        # First, so that it sees the devices before one is lost.
+        wait_for('up')
+        exporter = Exporter('--backend', 'nvml', '-i', '0.2', env=env, port=exporter_port)
         wait_for('count_over_time(profgpu_device_up[10s]) >= 4')
         yield exporter, ask
     finally:
         prometheus.terminate()
         prometheus.wait()
-        exporter.kill()
+        if exporter:
+            exporter.kill()
 
 
 def check_metrics(text):

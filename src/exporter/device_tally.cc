@@ -1,4 +1,4 @@
-#include "exporter/device_state.h"
+#include "exporter/device_tally.h"
 
 #include <algorithm>
 
@@ -24,10 +24,10 @@ void Integral::add(int64_t time_ns, double value, int64_t longest_ns) {
   last_ns = time_ns;
 }
 
-DeviceState::DeviceState(const DeviceInfo& info, int64_t interval_ns)
+DeviceTally::DeviceTally(const DeviceInfo& info, int64_t interval_ns)
     : interval_ns_(interval_ns), constants_(info.constants), reasons_(clock_reasons().size()) {}
 
-void DeviceState::add(const Reading& reading) {
+void DeviceTally::add(const Reading& reading) {
   for (const Sample& s : reading.samples) {
     Newest& n = newest_[static_cast<size_t>(s.metric)];
     integrate(s);
@@ -40,7 +40,7 @@ void DeviceState::add(const Reading& reading) {
   if (reading.has_processes) processes_ = reading.processes;
 }
 
-void DeviceState::integrate(const Sample& s) {
+void DeviceTally::integrate(const Sample& s) {
   const int64_t longest_ns = std::max(kLongestGap_ns, 3 * interval_ns_);
   if (s.metric == Metric::kUtilization) busy_.add(s.time_ns, s.value, longest_ns);
   if (s.metric == Metric::kPower) power_.add(s.time_ns, s.value, longest_ns);
@@ -55,7 +55,7 @@ void DeviceState::integrate(const Sample& s) {
 }
 
 // A log that is replayed has the last code in every row, so events count only as far as the count grew.
-void DeviceState::count_xids(const Reading& reading) {
+void DeviceTally::count_xids(const Reading& reading) {
   const auto count = std::find_if(reading.samples.begin(), reading.samples.end(),
                                   [](const Sample& s) { return s.metric == Metric::kXidErrors; });
   if (count == reading.samples.end()) return;
@@ -63,7 +63,8 @@ void DeviceState::count_xids(const Reading& reading) {
   std::vector<const Sample*> events;
   for (const Sample& s : reading.samples)
     if (s.metric == Metric::kXidLast && s.time_ns > last_xid_ns_) events.push_back(&s);
-  int64_t grown = std::max<int64_t>(static_cast<int64_t>(newest_[static_cast<size_t>(Metric::kXidErrors)].value) - xids_counted_, 0);
+  int64_t grown = std::max<int64_t>(
+      static_cast<int64_t>(newest_[static_cast<size_t>(Metric::kXidErrors)].value) - xids_counted_, 0);
   xids_counted_ += grown;
   for (auto e = events.rbegin(); e != events.rend(); ++e) {
     last_xid_ns_ = std::max(last_xid_ns_, (*e)->time_ns);
@@ -75,11 +76,11 @@ void DeviceState::count_xids(const Reading& reading) {
   if (grown > 0) (*xids_)[-1] += grown;
 }
 
-bool DeviceState::fresh(const Newest& newest, int64_t now_ns) const {
+bool DeviceTally::fresh(const Newest& newest, int64_t now_ns) const {
   return newest.time_ns != 0 && now_ns - newest.time_ns <= kHolds_ns + 3 * interval_ns_;
 }
 
-std::optional<double> DeviceState::value(Metric metric, int64_t now_ns) const {
+std::optional<double> DeviceTally::value(Metric metric, int64_t now_ns) const {
   const Newest& n = newest_[static_cast<size_t>(metric)];
   const bool holds = metric_info(metric).kind == MetricKind::kConstant || metric == Metric::kXidLast;
   if (holds ? n.time_ns != 0 : fresh(n, now_ns)) return n.value;
@@ -88,31 +89,32 @@ std::optional<double> DeviceState::value(Metric metric, int64_t now_ns) const {
   return std::nullopt;
 }
 
-std::optional<double> DeviceState::per_second(Metric counter, int64_t now_ns) const {
+std::optional<double> DeviceTally::per_second(Metric counter, int64_t now_ns) const {
   const Newest& n = newest_[static_cast<size_t>(counter)];
   if (!fresh(n, now_ns) || n.before_ns == 0 || n.value < n.before) return std::nullopt;
   return (n.value - n.before) / (static_cast<double>(n.time_ns - n.before_ns) * kNs);
 }
 
-DeviceStates::DeviceStates(const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices, int64_t interval_ns)
+DeviceTallies::DeviceTallies(const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices,
+                             int64_t interval_ns)
     : devices_(devices) {
-  for (const uint32_t d : devices) states_.emplace_back(infos[d], interval_ns);
+  for (const uint32_t d : devices) tallies_.emplace_back(infos[d], interval_ns);
 }
 
-void DeviceStates::add(const Reading& reading) {
+void DeviceTallies::add(const Reading& reading) {
   std::lock_guard lock(mutex_);
   const auto at = std::find(devices_.begin(), devices_.end(), reading.device);
   if (at == devices_.end()) return;
-  states_[static_cast<size_t>(at - devices_.begin())].add(reading);
+  tallies_[static_cast<size_t>(at - devices_.begin())].add(reading);
   ++readings_;
 }
 
-std::vector<DeviceState> DeviceStates::copy() const {
+std::vector<DeviceTally> DeviceTallies::copy() const {
   std::lock_guard lock(mutex_);
-  return states_;
+  return tallies_;
 }
 
-int64_t DeviceStates::readings() const {
+int64_t DeviceTallies::readings() const {
   std::lock_guard lock(mutex_);
   return readings_;
 }

@@ -16,19 +16,19 @@ namespace profgpu {
 
 /// The integral over time of what samples say, each of which holds since the one before it.
 struct Integral {
-  double sum = 0;          ///< value × seconds
-  double seconds = 0;      ///< that are covered
-  int64_t last_ns = 0;     ///< Unix time of the last sample; 0: none yet
+  double sum = 0;       ///< value × seconds
+  double seconds = 0;   ///< that are covered
+  int64_t last_ns = 0;  ///< Unix time of the last sample; 0: none yet
 
-  /// A sample that is not newer than the last says nothing. After a gap of more than `longest_ns` it says nothing of the
-  /// time before it.
+  /// A sample that is not newer than the last says nothing. After a gap of more than `longest_ns` it says nothing of
+  /// the time before it.
   void add(int64_t time_ns, double value, int64_t longest_ns);
 };
 
-class DeviceState {
+class DeviceTally {
  public:
   /// `interval_ns`: how often it will be read.
-  DeviceState(const DeviceInfo& info, int64_t interval_ns);
+  DeviceTally(const DeviceInfo& info, int64_t interval_ns);
 
   void add(const Reading& reading);
 
@@ -48,8 +48,8 @@ class DeviceState {
   /// Seconds in which clocks were lowered for each of clock_reasons(), in that order.
   [[nodiscard]] const std::vector<Integral>& reasons() const { return reasons_; }
 
-  /// Xid errors by code since the start; code -1: the driver's count grew and no event told which. Nullopt: not reported
-  /// for this device.
+  /// Xid errors by code since the start; code -1: the driver's count grew and no event told which. Nullopt: not
+  /// reported for this device.
   [[nodiscard]] const std::optional<std::map<int64_t, int64_t>>& xids() const { return xids_; }
   /// Of the last reading that asked for processes.
   [[nodiscard]] const std::vector<ProcessSample>& processes() const { return processes_; }
@@ -57,7 +57,7 @@ class DeviceState {
  private:
   struct Newest {
     double value = 0, before = 0;
-    int64_t time_ns = 0, before_ns = 0;   // Unix time; 0: none
+    int64_t time_ns = 0, before_ns = 0;  // Unix time; 0: none
   };
   void integrate(const Sample& sample);
   void count_xids(const Reading& reading);
@@ -73,22 +73,23 @@ class DeviceState {
   std::vector<ProcessSample> processes_;
 };
 
-/// The states of all devices: written by the sampler, copied by whoever shows them. Neither waits for more than a copy.
-class DeviceStates {
+/// The tallies of all devices: written by the sampler, copied by whoever shows them. Neither waits for more than a
+/// copy.
+class DeviceTallies {
  public:
   /// `devices`: positions among `infos`.
-  DeviceStates(const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices, int64_t interval_ns);
+  DeviceTallies(const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices, int64_t interval_ns);
 
   void add(const Reading& reading);
   /// In the order of `devices`.
-  [[nodiscard]] std::vector<DeviceState> copy() const;
+  [[nodiscard]] std::vector<DeviceTally> copy() const;
   /// Readings so far.
   [[nodiscard]] int64_t readings() const;
 
  private:
   mutable std::mutex mutex_;
   std::vector<uint32_t> devices_;
-  std::vector<DeviceState> states_;
+  std::vector<DeviceTally> tallies_;
   int64_t readings_ = 0;
 };
 

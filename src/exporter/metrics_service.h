@@ -1,5 +1,5 @@
-// The exporter without its server: samples devices in the background and answers requests from what is known by then. No
-// request reaches a driver or waits for one.
+// The exporter without its server: samples devices in the background and answers requests from what is known by then.
+// No request reaches a driver or waits for one.
 #pragma once
 
 #include <array>
@@ -14,28 +14,29 @@
 
 #include "collect/sampler.h"
 #include "exporter/device_jobs.h"
-#include "exporter/device_state.h"
+#include "exporter/device_tally.h"
 #include "exporter/http_server.h"
 #include "exporter/metrics_page.h"
 
 namespace profgpu {
 
-struct ExporterOptions {
+struct MetricsServiceOptions {
   int64_t interval_ns = 1'000'000'000;
-  std::vector<uint32_t> devices;              ///< positions
-  std::string host;                           ///< for the label; empty: none
+  std::vector<uint32_t> devices;  ///< positions
+  std::string host;               ///< for the label; empty: none
   DcgmNames names = DcgmNames::kClassic;
   DcgmCounters counters;
-  std::string job_mapping;                    ///< see DeviceJobs
+  std::string job_mapping;  ///< see DeviceJobs
 };
 
-class Exporter {
+class MetricsService {
  public:
   /// `tell` gets one line whenever a device gets into trouble or out of it, on a thread of ours.
-  Exporter(std::shared_ptr<Backend> backend, ExporterOptions options, std::function<void(const std::string&)> tell);
-  ~Exporter();
-  Exporter(const Exporter&) = delete;
-  Exporter& operator=(const Exporter&) = delete;
+  MetricsService(std::shared_ptr<Backend> backend, MetricsServiceOptions options,
+                 std::function<void(const std::string&)> tell);
+  ~MetricsService();
+  MetricsService(const MetricsService&) = delete;
+  MetricsService& operator=(const MetricsService&) = delete;
 
   void start();
   /// A driver that hangs is left behind; any_stuck() is then true and the program should leave by std::_Exit.
@@ -48,31 +49,31 @@ class Exporter {
  private:
   struct CachedPage {
     std::shared_ptr<const std::string> plain, gzipped;
-    int64_t readings = -1, made_ns = 0;   // monotonic
+    int64_t readings = -1, made_ns = 0;  // monotonic
   };
   HttpReply metrics(const HttpRequest& request, const HttpFigures& figures);
   HttpReply health() const;
   HttpReply readiness() const;
-  [[nodiscard]] PageInput page_input(const HttpFigures& figures) const;
+  [[nodiscard]] MetricsPageInput page_input(const HttpFigures& figures) const;
   [[nodiscard]] bool is_up(const DeviceHealth& health) const;
   void watch();
   void tell_changes(std::vector<std::string>& told);
   void look_for_jobs();
 
   std::shared_ptr<Backend> backend_;
-  const ExporterOptions options_;
+  const MetricsServiceOptions options_;
   const std::function<void(const std::string&)> tell_;
-  DeviceStates states_;
+  DeviceTallies tallies_;
   Sampler sampler_;
   DeviceJobs device_jobs_;
   const int64_t start_ns_;
   int64_t scrapes_ = 0;
-  std::array<CachedPage, 2> pages_;      // by ExpositionFormat
+  std::array<CachedPage, 2> pages_;  // by ExpositionFormat
 
-  mutable std::mutex mutex_;             // all below
+  mutable std::mutex mutex_;  // all below
   std::condition_variable changed_;
   bool stopping_ = false;
-  std::vector<std::vector<std::string>> jobs_;   // by device
+  std::vector<std::vector<std::string>> jobs_;  // by device
   std::thread watcher_;
 };
 
