@@ -304,6 +304,21 @@ def python_lines(r):
                 f'{spread(a["command_s"], "%.0f")} ms.']
 
 
+def exporter_lines(e):
+    m = e['machine']
+    yield from ['', '## The exporter', '',
+                f'With the same stand-in, read once a second (fifty times while scrapes are timed, so that a page is made for each). On {m["date"]}, load before: {m["load_before"]:.1f}. {e["scrapes"]} scrapes of each '
+                'kind on a connection of their own, from connecting to the last byte, by a client in Python. Requests a second are those of '
+                f'{e["clients"]} clients in Python on connections that stay open; memory is what was resident after them, without the stand-in. '
+                'Processor time is that of sampling, with nobody asking.', '',
+                '| devices | page | scrape p50 ms | p99 ms | gzip p50 ms | p99 ms | requests/s | resident MB | one core |',
+                '| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |']
+    for r in e['counts']:
+        yield (f'| {r["devices"]} | {r["plain"]["bytes"] / 1e3:.0f} kB | {r["plain"]["p50_ms"]:.2f} | {r["plain"]["p99_ms"]:.2f} | '
+               f'{r["gzip"]["p50_ms"]:.2f} | {r["gzip"]["p99_ms"]:.2f} | {r["requests_per_s"]:.0f} | {r["own_bytes"] / 1e6:.1f} | '
+               f'{r["sampling_cpu_pct"]:.2f} % |')
+
+
 def main():
     build = sys.argv[1]
     result, peers, sampler = load(build, 'end_to_end'), load(build, 'peers'), load(build, 'sampler')
@@ -327,6 +342,8 @@ def main():
         lines += peers_lines(peers)
     if sampler:
         lines += sampler_lines(sampler)
+    if exporter := load(build, 'exporter'):
+        lines += exporter_lines(exporter)
     if recorder := load(build, 'recorder'):
         lines += recorder_lines(recorder)
     if inject := load(build, 'inject'):

@@ -19,6 +19,15 @@ profgpu_dependency(zlib zlib.h libz.a z)
 profgpu_dependency(deflate libdeflate.h libdeflate.a deflate)
 profgpu_dependency(zstd zstd.h libzstd.a zstd)
 profgpu_dependency(sqlite sqlite3.h libsqlite3.a sqlite3)   # the history of runs, SQL over traces, SQLite files
+# HTTP, TLS, its settings' YAML and bcrypt, for `profgpu exporter`.
+profgpu_dependency(ssl openssl/ssl.h libssl.a ssl)
+profgpu_dependency(crypto openssl/evp.h libcrypto.a crypto)
+profgpu_dependency(yaml yaml.h libyaml.a yaml)
+profgpu_dependency(crypt crypt.h libcrypt.a crypt)
+find_path(boost_INCLUDE boost/beast.hpp REQUIRED)
+add_library(dep_beast INTERFACE)
+target_include_directories(dep_beast SYSTEM INTERFACE ${boost_INCLUDE})
+target_link_libraries(dep_beast INTERFACE Threads::Threads)
 
 # fmt: headers only from the package; src/base/fmt.cc compiles the functions once.
 find_path(fmt_INCLUDE fmt/format-inl.h REQUIRED)

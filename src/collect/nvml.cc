@@ -63,12 +63,14 @@ class NvmlBackend : public Backend {
   }
 
   // Counted since the watch began: 0 is a fact once it has.
-  void add_xids(Reading& reading) const {
+  void add_xids(Reading& reading) {
     if (found_[reading.device].place.parent) return;
+    const auto events = xids_.take_events(reading.device);   // first, so that the count has all of them
     const auto seen = xids_.seen(reading.device);
     if (seen.state != nvml::kSuccess) return;
     reading.add(Metric::kXidErrors, static_cast<double>(seen.count));
-    if (seen.count > 0) reading.add(Metric::kXidLast, static_cast<double>(seen.last), seen.last_ns);
+    for (const auto& e : events) reading.add(Metric::kXidLast, static_cast<double>(e.code), e.time_ns);
+    if (events.empty() && seen.count > 0) reading.add(Metric::kXidLast, static_cast<double>(seen.last), seen.last_ns);
   }
 
   // In this order, since each uses those before it to its end.

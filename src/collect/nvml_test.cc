@@ -277,6 +277,13 @@ TEST_F(Nvml, TheLastReadingKnowsAnErrorOfJustNow) {
   const Reading r = read_all();
   EXPECT_EQ(value(r, Metric::kXidErrors), 2.0);
   EXPECT_EQ(value(r, Metric::kXidLast), 43.0);
+  const auto events = all(r, Metric::kXidLast);
+  ASSERT_EQ(events.size(), 2u) << "each is told";
+  EXPECT_EQ(events[0].value, 31.0);
+  EXPECT_LT(events[0].time_ns, events[1].time_ns);
+  const auto later = all(read_all(), Metric::kXidLast);
+  ASSERT_EQ(later.size(), 1u) << "and the last one again";
+  EXPECT_EQ(later[0].time_ns, events[1].time_ns);
 }
 
 TEST_F(Nvml, AWatchThatHangsHoldsOneReadingForAShortWhile) {

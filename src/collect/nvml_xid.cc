@@ -1,5 +1,6 @@
 #include "collect/nvml_xid.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -19,6 +20,7 @@ XidWatch::XidWatch(std::shared_ptr<Library> library, std::vector<Device> devices
   state_->library = std::move(library);
   state_->devices = std::move(devices);
   state_->seen.resize(state_->devices.size());
+  state_->events.resize(state_->devices.size());
   const Api& api = state_->library->api;
   if (api.event_create && api.event_register && api.event_wait && api.event_free) return;
   for (Seen& s : state_->seen) s.state = kFunctionNotFound;
@@ -60,6 +62,11 @@ XidWatch::Seen XidWatch::seen(size_t device) const {
   return state_->seen[device];
 }
 
+std::vector<XidWatch::Event> XidWatch::take_events(size_t device) {
+  std::lock_guard lock(state_->lock);
+  return std::exchange(state_->events[device], {});
+}
+
 EventSet XidWatch::enrol(State& state) {
   Library& library = *state.library;
   EventSet set = nullptr;
@@ -81,7 +88,11 @@ void XidWatch::take(State& state, const EventData& event) {
     if (state.devices[i] != event.device) continue;
     ++state.seen[i].count;
     state.seen[i].last = static_cast<int64_t>(event.data);
-    state.seen[i].last_ns = unix_ns();
+    // The clock may step back; two events never have one time.
+    state.seen[i].last_ns = std::max(unix_ns(), state.seen[i].last_ns + 1);
+    std::vector<Event>& events = state.events[i];
+    if (events.size() == kMostEvents) events.erase(events.begin());
+    events.push_back({state.seen[i].last, state.seen[i].last_ns});
   }
 }
 

@@ -36,6 +36,13 @@ class XidWatch {
   /// Of the device at that position of those given.
   [[nodiscard]] Seen seen(size_t device) const;
 
+  struct Event {
+    int64_t code = 0, time_ns = 0;
+  };
+  /// Events of that device since the call before, oldest first; of very many the newest kMostEvents.
+  std::vector<Event> take_events(size_t device);
+  static constexpr size_t kMostEvents = 64;
+
  private:
   struct State {
     std::shared_ptr<Library> library;
@@ -43,6 +50,7 @@ class XidWatch {
     std::mutex lock;               // all below
     std::condition_variable changed;
     std::vector<Seen> seen;
+    std::vector<std::vector<Event>> events;   // that nobody took yet, by device
     bool stopping = false, ended = false;
     int64_t asked = 0, looked = -1; ///< refreshes wanted and done; looked is -1 until the devices are enrolled
     bool silent = false;           ///< the driver did not answer one in time: the next need not wait too

@@ -55,6 +55,8 @@ struct Sampler::State : std::enable_shared_from_this<State> {
     bool read_once = false;
     int64_t processes_at_ns = 0;   // monotonic
     int64_t good_at_ns = 0;        // Unix time of the last good reading's end
+    int64_t errors = 0;
+    std::string trouble;           // that it has now
   };
   struct Worker {
     std::vector<size_t> devices;               // into State::devices; changed only under `crew`
@@ -69,7 +71,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
       : backend(std::move(b)), options(std::move(o)), consumer(std::move(c)) {
     if (options.devices.empty())
       for (uint32_t i = 0; i < backend->devices().size(); ++i) options.devices.push_back(i);
-    for (uint32_t d : options.devices) devices.push_back({.position = d});
+    for (uint32_t d : options.devices) devices.emplace_back().position = d;
   }
 
   void employ(std::vector<size_t> which);
@@ -201,6 +203,7 @@ void Sampler::State::hand_over(Device& device, const Reading& reading, const Sta
       device.good_at_ns = unix_ns();
       end_trouble(device);
     } else {
+      ++device.errors;
       note_trouble(device, status.error().message);
     }
   }
@@ -210,15 +213,19 @@ void Sampler::State::hand_over(Device& device, const Reading& reading, const Sta
 }
 
 void Sampler::State::note_trouble(Device& device, const std::string& message) {   // under `crew`
+  device.trouble = message;
   for (DeviceTrouble& t : troubles)
     if (t.device == device.position && !t.over) {
       t.message = message;
       return;
     }
-  troubles.push_back({device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), message, false});
+  if (troubles.size() < kMostTroubles)
+    troubles.push_back({device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), message, false});
 }
 
 void Sampler::State::end_trouble(Device& device) {   // under `crew`
+  if (device.trouble.empty()) return;
+  device.trouble.clear();
   for (DeviceTrouble& t : troubles)
     if (t.device == device.position) t.over = true;
 }
@@ -233,7 +240,9 @@ void Sampler::State::watch() {
     for (size_t i = 0; i < workers.size() && !stopping; ++i) {
       const int64_t since = workers[i]->reading_since_ns.load(std::memory_order_acquire);
       if (since == 0 || now - since < options.deadline_ns) continue;
-      note_trouble(devices[workers[i]->reading.load(std::memory_order_relaxed)], "does not answer");
+      Device& silent = devices[workers[i]->reading.load(std::memory_order_relaxed)];
+      silent.errors += silent.trouble.empty();
+      note_trouble(silent, "does not answer");
       if (!workers[i]->relieved.load() && workers[i]->devices.size() > 1) relieve(*workers[i]);
     }
   }
@@ -317,6 +326,13 @@ SamplerStatistics Sampler::statistics() const {
 std::vector<DeviceTrouble> Sampler::troubles() const {
   std::lock_guard lock(state_->crew);
   return state_->troubles;
+}
+
+std::vector<DeviceHealth> Sampler::health() const {
+  std::lock_guard lock(state_->crew);
+  std::vector<DeviceHealth> out;
+  for (const State::Device& d : state_->devices) out.push_back({d.position, d.good_at_ns, d.errors, d.trouble});
+  return out;
 }
 
 }  // namespace profgpu

@@ -48,6 +48,14 @@ struct DeviceTrouble {
   bool over = false;              ///< it answered again later
 };
 
+/// How a device answers, as far as the sampler knows.
+struct DeviceHealth {
+  uint32_t device = 0;
+  int64_t good_at_ns = 0;         ///< Unix time of the last good reading's end; 0: none yet
+  int64_t errors = 0;             ///< readings that failed, and times that it fell silent
+  std::string trouble;            ///< "GPU is lost"; "does not answer"; empty: the last reading was good, or is the first
+};
+
 class Sampler {
  public:
   /// Called for each reading, by the workers, never by two at once. Must be quick: it is part of the tick.
@@ -66,7 +74,12 @@ class Sampler {
   void stop();
   [[nodiscard]] bool any_stuck() const;
   [[nodiscard]] SamplerStatistics statistics() const;
+  /// In order of their beginning; no more are kept than kMostTroubles.
   [[nodiscard]] std::vector<DeviceTrouble> troubles() const;
+  /// Of every device that is sampled. Never waits for a driver.
+  [[nodiscard]] std::vector<DeviceHealth> health() const;
+
+  static constexpr size_t kMostTroubles = 4096;
 
  private:
   struct State;

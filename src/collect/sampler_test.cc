@@ -141,11 +141,21 @@ TEST(Sampler, AHungDeviceDoesNotStopTheOthers) {
   EXPECT_EQ(troubles[0].message, "does not answer");
   EXPECT_GT(troubles[0].since_ns, 0);
   EXPECT_FALSE(troubles[0].over);
+  auto health = sampler.health();
+  ASSERT_EQ(health.size(), 4u);
+  EXPECT_EQ(health[1].trouble, "does not answer");
+  EXPECT_EQ(health[1].errors, 1);
+  EXPECT_EQ(health[1].good_at_ns, 0);
+  EXPECT_EQ(health[3].trouble, "");
+  EXPECT_EQ(health[3].errors, 0);
+  EXPECT_GT(health[3].good_at_ns, 0);
   // It comes back: the worker that waited for it goes on with it.
   backend->release();
   for (int i = 0; i < 400 && counts.of(1) < 3; ++i) wait_ms(10);
   EXPECT_GE(counts.of(1), 3);
   EXPECT_TRUE(sampler.troubles()[0].over);
+  EXPECT_EQ(sampler.health()[1].trouble, "");
+  EXPECT_GT(sampler.health()[1].good_at_ns, 0);
   sampler.stop();
   EXPECT_FALSE(sampler.any_stuck());
 }
@@ -183,6 +193,8 @@ TEST(Sampler, ALostDeviceIsReportedWithTheTime) {
   ASSERT_EQ(troubles.size(), 1u);
   EXPECT_EQ(troubles[0].message, "GPU is lost");
   EXPECT_LE(troubles[0].since_ns, unix_ns());
+  EXPECT_GE(sampler.health()[0].errors, 4);
+  EXPECT_EQ(sampler.health()[0].trouble, "GPU is lost");
 }
 
 TEST(Sampler, TheEndsTakeAsLongAsTheyMay) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,8 @@ struct XidMeaning {
   std::string_view what, advice;
 };
 const XidMeaning* find_xid(int code);
+/// Those whose meaning is known, by code.
+std::span<const XidMeaning> known_xids();
 
 /// The version of the NVIDIA kernel module that is loaded; empty: none.
 std::string kernel_module_version(const SystemRoots& roots);

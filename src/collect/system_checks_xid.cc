@@ -134,6 +134,8 @@ const XidMeaning* find_xid(int code) {
   return it == kXids.end() ? nullptr : &*it;
 }
 
+std::span<const XidMeaning> known_xids() { return kXids; }
+
 void check_kernel_log(const SystemRoots& roots, SystemChecks& checks) {
   std::string log;
   if (const int error = read_log(roots.dev + "/kmsg", log); error != 0) {

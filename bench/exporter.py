@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""What `profgpu exporter` costs: the time of a scrape, memory, requests a second, processor time.
+
+  bench/exporter.py BUILD [--scrapes N] [--seconds S]
+
+The driver is our stand-in (tests/stubs/nvml). A scrape is a request on a connection of its own, from connecting to the last byte; the
+devices are read fifty times a second meanwhile, so that a page is made for each. Requests a second are those of 8 processes with connections that stay open. Writes BUILD/results/exporter.json; bench/report.py makes
+docs/performance.md of it.
+"""
+import argparse
+import http.client
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import machine  # noqa: E402
+from sampler import DEVICES, processor_ns, resident_bytes  # noqa: E402
+
+COUNTS = (8, 16)
+CLIENTS = 8
+
+
+def start(build, folder, count, interval):
+    scenario = os.path.join(folder, 'scenario.txt')
+    with open(scenario, 'w') as f:
+        f.write(f'driver 550.54.15\ndevice 0..{count - 1}\n{DEVICES}')
+    stub = os.path.join(build, 'tests', 'stubs')
+    env = dict(os.environ, PROFGPU_NVML_LIBRARY=os.path.join(stub, 'libnvidia-ml.so.1'), PROFGPU_NVML_SCENARIO=scenario, LD_LIBRARY_PATH=stub)
+    process = subprocess.Popen([os.path.join(build, 'profgpu'), 'exporter', '--backend', 'nvml', '--listen', '127.0.0.1:0', '-i', str(interval)], env=env,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    line = process.stderr.readline()
+    port = int(line.split('http://127.0.0.1:')[1].split('/')[0])
+    time.sleep(3)
+    return process, port
+
+
+def scrape(port, headers):
+    begun = time.perf_counter()
+    connection = http.client.HTTPConnection('127.0.0.1', port, timeout=30)
+    connection.request('GET', '/metrics', headers=headers)
+    size = len(connection.getresponse().read())
+    connection.close()
+    return time.perf_counter() - begun, size
+
+
+def scrape_times(port, scrapes, headers):
+    times = []
+    for _ in range(scrapes):
+        time.sleep(0.05)
+        seconds, size = scrape(port, headers)
+        times.append(seconds * 1e3)
+    times.sort()
+    return {'p50_ms': times[len(times) // 2], 'p99_ms': times[min(len(times) * 99 // 100, len(times) - 1)], 'most_ms': times[-1], 'bytes': size}
+
+
+def hammer(port, seconds, queue):
+    connection = http.client.HTTPConnection('127.0.0.1', port, timeout=30)
+    end, done = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        connection.request('GET', '/metrics')
+        reply = connection.getresponse()
+        reply.read()
+        assert reply.status == 200
+        done += 1
+    queue.put(done)
+
+
+def requests_per_second(port, seconds):
+    queue = multiprocessing.Queue()
+    clients = [multiprocessing.Process(target=hammer, args=(port, seconds, queue)) for _ in range(CLIENTS)]
+    for c in clients:
+        c.start()
+    total = sum(queue.get() for _ in clients)
+    for c in clients:
+        c.join()
+    return total / seconds
+
+
+class Running:
+    """An exporter with so many devices, ended in the end."""
+
+    def __init__(self, *how):
+        self.folder = tempfile.TemporaryDirectory()
+        self.process, self.port = start(how[0], self.folder.name, *how[1:])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=20)
+        self.folder.cleanup()
+
+
+def measure(build, count, scrapes, seconds):
+    result = {'devices': count}
+    with Running(build, count, 0.02) as e:
+        result['plain'] = scrape_times(e.port, scrapes, {})
+        result['gzip'] = scrape_times(e.port, scrapes, {'Accept-Encoding': 'gzip'})
+    with Running(build, count, 1) as e:
+        before, begun = processor_ns(e.process.pid), time.monotonic()
+        time.sleep(seconds)
+        result['sampling_cpu_pct'] = (processor_ns(e.process.pid) - before) / (time.monotonic() - begun) / 1e7
+        result['requests_per_s'] = requests_per_second(e.port, seconds)
+        result['resident_bytes'], result['own_bytes'] = resident_bytes(e.process.pid)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('build')
+    parser.add_argument('--scrapes', type=int, default=500)
+    parser.add_argument('--seconds', type=float, default=10)
+    a = parser.parse_args()
+    out = {'machine': machine.description(a.build), 'scrapes': a.scrapes, 'clients': CLIENTS,
+           'counts': [measure(a.build, count, a.scrapes, a.seconds) for count in COUNTS]}
+    for row in out['counts']:
+        print(json.dumps(row))
+    os.makedirs(os.path.join(a.build, 'results'), exist_ok=True)
+    with open(os.path.join(a.build, 'results', 'exporter.json'), 'w') as f:
+        json.dump(out, f, indent=1)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,96 @@
+// What is known of a device now, from all its readings since the start: the newest value of each metric, and counters
+// that samples are added up in, so that whoever looks seldom misses nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trace/sample.h"
+
+namespace profgpu {
+
+/// The integral over time of what samples say, each of which holds since the one before it.
+struct Integral {
+  double sum = 0;       ///< value × seconds
+  double seconds = 0;   ///< that are covered
+  int64_t last_ns = 0;  ///< Unix time of the last sample; 0: none yet
+
+  /// A sample that is not newer than the last says nothing. After a gap of more than `longest_ns` it says nothing of
+  /// the time before it.
+  void add(int64_t time_ns, double value, int64_t longest_ns);
+};
+
+class DeviceTally {
+ public:
+  /// `interval_ns`: how often it will be read.
+  DeviceTally(const DeviceInfo& info, int64_t interval_ns);
+
+  void add(const Reading& reading);
+
+  /// The newest sample, or the constant; nullopt once it is too old to be true.
+  [[nodiscard]] std::optional<double> value(Metric metric, int64_t now_ns) const;
+  /// Whether the device ever said it.
+  [[nodiscard]] bool said(Metric metric) const { return newest_[static_cast<size_t>(metric)].time_ns != 0; }
+  /// What a counter grew by in a second, between its last two samples; in its own unit.
+  [[nodiscard]] std::optional<double> per_second(Metric counter, int64_t now_ns) const;
+
+  /// Percent × seconds of Metric::kUtilization.
+  [[nodiscard]] const Integral& busy() const { return busy_; }
+  /// For devices whose driver does not count: joules from power, bytes from rates.
+  [[nodiscard]] const Integral& power() const { return power_; }
+  [[nodiscard]] const Integral& pcie_tx() const { return pcie_tx_; }
+  [[nodiscard]] const Integral& pcie_rx() const { return pcie_rx_; }
+  /// Seconds in which clocks were lowered for each of clock_reasons(), in that order.
+  [[nodiscard]] const std::vector<Integral>& reasons() const { return reasons_; }
+
+  /// Xid errors by code since the start; code -1: the driver's count grew and no event told which. Nullopt: not
+  /// reported for this device.
+  [[nodiscard]] const std::optional<std::map<int64_t, int64_t>>& xids() const { return xids_; }
+  /// Of the last reading that asked for processes.
+  [[nodiscard]] const std::vector<ProcessSample>& processes() const { return processes_; }
+
+ private:
+  struct Newest {
+    double value = 0, before = 0;
+    int64_t time_ns = 0, before_ns = 0;  // Unix time; 0: none
+  };
+  void integrate(const Sample& sample);
+  void count_xids(const Reading& reading);
+  [[nodiscard]] bool fresh(const Newest& newest, int64_t now_ns) const;
+
+  int64_t interval_ns_;
+  std::array<Newest, kMetricCount> newest_{};
+  std::vector<std::pair<Metric, double>> constants_;
+  Integral busy_, power_, pcie_tx_, pcie_rx_;
+  std::vector<Integral> reasons_;
+  std::optional<std::map<int64_t, int64_t>> xids_;
+  int64_t xids_counted_ = 0, last_xid_ns_ = 0;
+  std::vector<ProcessSample> processes_;
+};
+
+/// The tallies of all devices: written by the sampler, copied by whoever shows them. Neither waits for more than a
+/// copy.
+class DeviceTallies {
+ public:
+  /// `devices`: positions among `infos`.
+  DeviceTallies(const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices, int64_t interval_ns);
+
+  void add(const Reading& reading);
+  /// In the order of `devices`.
+  [[nodiscard]] std::vector<DeviceTally> copy() const;
+  /// Readings so far.
+  [[nodiscard]] int64_t readings() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<uint32_t> devices_;
+  std::vector<DeviceTally> tallies_;
+  int64_t readings_ = 0;
+};
+
+}  // namespace profgpu

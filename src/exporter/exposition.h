@@ -1,0 +1,44 @@
+// The text formats that Prometheus reads: its own, version 0.0.4, and OpenMetrics 1.0.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace profgpu {
+
+enum class ExpositionFormat : uint8_t { kPrometheus, kOpenMetrics };
+/// As in the header Content-Type.
+std::string_view content_type(ExpositionFormat format);
+
+enum class SeriesType : uint8_t { kGauge, kCounter };
+
+/// Writes one family after the other. A family without a sample leaves no trace.
+class Exposition {
+ public:
+  explicit Exposition(ExpositionFormat format) : format_(format) {}
+
+  /// `name` with "_total" where counters have it. OpenMetrics knows no other counters; there such are of unknown type.
+  void family(std::string_view name, SeriesType type, std::string_view help);
+  /// `labels`: pairs as label() makes them, with commas between. `text`: the number.
+  void sample(std::string_view labels, std::string_view text);
+  void sample(std::string_view labels, double value);
+
+  /// The whole page; the writer is empty afterwards.
+  std::string take();
+
+ private:
+  void begin_family();
+
+  ExpositionFormat format_;
+  std::string page_, name_, help_;
+  SeriesType type_ = SeriesType::kGauge;
+  bool begun_ = false;  // its header is on the page
+};
+
+/// name="value", with what the formats forbid in values escaped, and bytes that are no UTF-8 replaced.
+std::string label(std::string_view name, std::string_view value);
+/// Shortest text of a number: whole numbers without a point.
+std::string number_text(double value);
+
+}  // namespace profgpu

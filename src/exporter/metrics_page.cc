@@ -1,0 +1,269 @@
+#include "exporter/metrics_page.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+
+#include "base/version.h"
+#include "collect/system_checks.h"
+#include "collect/system_files.h"
+
+namespace profgpu {
+namespace {
+
+constexpr SeriesType kGauge = SeriesType::kGauge, kCounter = SeriesType::kCounter;
+constexpr double kNs = 1e-9;
+
+std::string joined(std::initializer_list<std::string> labels) {
+  std::string out;
+  for (const std::string& l : labels)
+    if (!l.empty()) out += (out.empty() ? "" : ",") + l;
+  return out;
+}
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return out;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// In dcgm-exporter's order.
+std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
+  const DeviceInfo& i = *d.info;
+  return joined({label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper(i.pci_bus_id)),
+                 label("device", lower(i.vendor) + device_number(i)), label("modelName", i.name),
+                 i.mig_profile.empty() ? "" : label("GPU_I_PROFILE", i.mig_profile),
+                 i.gpu_instance ? label("GPU_I_ID", std::to_string(*i.gpu_instance)) : "",
+                 input.host.empty() ? "" : label("Hostname", input.host),
+                 input.counters->driver_label && !i.driver_version.empty()
+                     ? label("DCGM_FI_DRIVER_VERSION", i.driver_version)
+                     : ""});
+}
+
+std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
+  const DeviceInfo& i = *d.info;
+  return joined({label("gpu", device_number(i)), label("uuid", i.uuid), label("model", i.name),
+                 i.mig_profile.empty() ? "" : label("mig_profile", i.mig_profile),
+                 i.gpu_instance ? label("mig_instance", std::to_string(*i.gpu_instance)) : "",
+                 input.host.empty() ? "" : label("host", input.host)});
+}
+
+class Page {
+ public:
+  Page(const MetricsPageInput& input, ExpositionFormat format) : input_(input), out_(format) {
+    for (const ShownDevice& d : input.devices) labels_.push_back(own_labels(input, d));
+  }
+
+  void add_dcgm();
+  void add_health();
+  void add_metrics();
+  void add_sums();
+  void add_xids();
+  void add_self();
+  std::string take() { return out_.take(); }
+
+ private:
+  using Number = std::function<std::optional<double>(const ShownDevice&)>;
+  void per_device(std::string_view name, SeriesType type, std::string_view help, const Number& number,
+                  bool only_up = true);
+  void reasons();
+
+  const MetricsPageInput& input_;
+  Exposition out_;
+  std::vector<std::string> labels_;  // by device
+};
+
+void Page::add_dcgm() {
+  if (input_.names == DcgmNames::kOff) return;
+  std::vector<std::vector<std::string>> labels;  // by device, once per job
+  for (const ShownDevice& d : input_.devices) {
+    const std::string base = dcgm_labels(input_, d);
+    labels.emplace_back();
+    for (const std::string& job : d.jobs) labels.back().push_back(joined({base, label("hpc_job", job)}));
+    if (d.jobs.empty()) labels.back().push_back(base);
+  }
+  for (const DcgmCounter& c : input_.counters->counters) {
+    out_.family(input_.names == DcgmNames::kClassic ? c.field->name : c.field->new_name, c.type, c.help);
+    for (size_t i = 0; i < input_.devices.size(); ++i) {
+      const ShownDevice& d = input_.devices[i];
+      const auto text = d.up ? dcgm_text(*c.field, d.tally, input_.now_ns) : std::nullopt;
+      if (!text) continue;
+      std::string more;
+      if (c.field->form == DcgmField::Form::kXid) {
+        const XidMeaning* known = find_xid(std::atoi(text->c_str()));
+        more = "," + label("err_code", *text) + "," +
+               label("err_msg", *text == "0" ? "No Error"
+                                : known      ? known->what
+                                             : "unknown");
+      }
+      for (const std::string& l : labels[i]) out_.sample(l + more, *text);
+    }
+  }
+}
+
+void Page::per_device(std::string_view name, SeriesType type, std::string_view help, const Number& number,
+                      bool only_up) {
+  out_.family(name, type, help);
+  for (size_t i = 0; i < input_.devices.size(); ++i) {
+    if (only_up && !input_.devices[i].up) continue;
+    if (const auto n = number(input_.devices[i])) out_.sample(labels_[i], *n);
+  }
+}
+
+void Page::add_health() {
+  per_device(
+      "profgpu_device_up", kGauge, "1: the device answers; 0: it is lost or hangs, and its values are left out",
+      [](const ShownDevice& d) {
+        return d.good_at_ns || !d.trouble.empty() ? std::optional(d.up ? 1.0 : 0.0) : std::nullopt;
+      },
+      false);
+  per_device(
+      "profgpu_device_last_success_timestamp_seconds", kGauge, "when the device last answered",
+      [](const ShownDevice& d) {
+        return d.good_at_ns ? std::optional(static_cast<double>(d.good_at_ns) * kNs) : std::nullopt;
+      },
+      false);
+  per_device(
+      "profgpu_device_errors_total", kCounter, "readings that failed, and times that the device fell silent",
+      [](const ShownDevice& d) { return static_cast<double>(d.errors); }, false);
+  out_.family("profgpu_device_info", kGauge, "what does not change of a device; always 1");
+  for (size_t i = 0; i < input_.devices.size(); ++i) {
+    const DeviceInfo& info = *input_.devices[i].info;
+    out_.sample(joined({labels_[i], label("vendor", info.vendor), label("pci_bus_id", info.pci_bus_id),
+                        label("driver_version", info.driver_version),
+                        info.numa_node ? label("numa_node", std::to_string(*info.numa_node)) : ""}),
+                1);
+  }
+  out_.family("profgpu_device_job_info", kGauge, "jobs of a batch system that are on the device; always 1");
+  for (size_t i = 0; i < input_.devices.size(); ++i)
+    for (const std::string& job : input_.devices[i].jobs) out_.sample(joined({labels_[i], label("hpc_job", job)}), 1);
+  per_device("profgpu_device_processes", kGauge, "processes on the device",
+             [](const ShownDevice& d) { return static_cast<double>(d.tally.processes().size()); });
+}
+
+void Page::add_metrics() {
+  for (const MetricInfo& m : metrics()) {
+    if (m.metric == Metric::kXidErrors || m.metric == Metric::kXidLast) continue;  // add_xids() tells more
+    const auto number = [&](const ShownDevice& d) -> std::optional<double> {
+      const auto value = d.tally.value(m.metric, input_.now_ns);
+      if (value) return *value * m.prometheus_scale;
+      if (d.tally.said(m.metric)) return std::nullopt;
+      const Integral* sum = m.metric == Metric::kEnergy   ? &d.tally.power()
+                            : m.metric == Metric::kPcieTx ? &d.tally.pcie_tx()
+                            : m.metric == Metric::kPcieRx ? &d.tally.pcie_rx()
+                                                          : nullptr;
+      return sum && sum->last_ns != 0 ? std::optional(sum->sum) : std::nullopt;
+    };
+    per_device(m.prometheus, m.kind == MetricKind::kCounter ? kCounter : kGauge, m.help, number);
+  }
+}
+
+void Page::reasons() {
+  out_.family("profgpu_clock_reason_seconds_total", kCounter,
+              "time in which clocks were lowered, by reason, from samples of the reasons in force");
+  for (size_t i = 0; i < input_.devices.size(); ++i) {
+    const ShownDevice& d = input_.devices[i];
+    if (!d.up) continue;
+    for (size_t r = 0; r < d.tally.reasons().size(); ++r)
+      if (d.tally.reasons()[r].last_ns != 0)
+        out_.sample(joined({labels_[i], label("reason", clock_reasons()[r].name)}), d.tally.reasons()[r].sum);
+  }
+}
+
+void Page::add_sums() {
+  const auto known = [](const Integral& sum, double scale) {
+    return sum.last_ns ? std::optional(sum.sum * scale) : std::nullopt;
+  };
+  per_device("profgpu_busy_seconds_total", kCounter,
+             "time that at least one kernel ran, added up from all the driver's samples",
+             [&](const ShownDevice& d) { return known(d.tally.busy(), 0.01); });
+  per_device("profgpu_watched_seconds_total", kCounter, "time that profgpu_busy_seconds_total covers",
+             [](const ShownDevice& d) {
+               return d.tally.busy().last_ns ? std::optional(d.tally.busy().seconds) : std::nullopt;
+             });
+  reasons();
+}
+
+// Codes that are known begin at 0, so that increase() sees the first. Also of lost devices: that is what they are
+// about.
+void Page::add_xids() {
+  out_.family("profgpu_xid_errors_total", kCounter,
+              "errors that the driver reported (Xid) since the exporter began, by code");
+  for (size_t i = 0; i < input_.devices.size(); ++i) {
+    if (!input_.devices[i].tally.xids()) continue;
+    std::map<int64_t, int64_t> counts = *input_.devices[i].tally.xids();
+    for (const XidMeaning& x : known_xids()) counts.try_emplace(x.code, 0);
+    for (const auto& [code, count] : counts)
+      out_.sample(joined({labels_[i], label("xid", code < 0 ? "unknown" : std::to_string(code))}),
+                  static_cast<double>(count));
+  }
+}
+
+double own_cpu_seconds() {
+  rusage use{};
+  ::getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+// The second number of /proc/self/statm, in pages.
+std::optional<double> own_resident_bytes() {
+  const std::string text = file_text("/proc/self/statm", 256).value_or("");
+  const size_t blank = text.find(' ');
+  if (blank == text.npos) return std::nullopt;
+  return std::strtod(text.c_str() + blank, nullptr) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+void Page::add_self() {
+  const ServiceFigures& f = input_.figures;
+  const auto one = [&](std::string_view name, SeriesType type, std::string_view help, double value,
+                       std::string_view labels = {}) {
+    out_.family(name, type, help);
+    out_.sample(labels, value);
+  };
+  one("profgpu_exporter_build_info", kGauge, "the exporter's version; always 1", 1, label("version", kVersion));
+  one("profgpu_exporter_readings_total", kCounter, "readings taken, over all devices", static_cast<double>(f.ticks));
+  one("profgpu_exporter_late_readings_total", kCounter, "readings that began over half an interval late",
+      static_cast<double>(f.late_ticks));
+  one("profgpu_exporter_missed_readings_total", kCounter, "readings that were due and never taken",
+      static_cast<double>(f.missed_ticks));
+  one("profgpu_exporter_driver_calls_total", kCounter, "calls of the driver, or files read",
+      static_cast<double>(f.driver_calls));
+  one("profgpu_exporter_scrapes_total", kCounter, "requests for this page", static_cast<double>(f.scrapes));
+  one("profgpu_exporter_connections", kGauge, "connections that are open", static_cast<double>(f.connections));
+  one("profgpu_exporter_refused_connections_total", kCounter, "connections that were closed for want of room or time",
+      static_cast<double>(f.refused));
+  one("process_cpu_seconds_total", kCounter, "processor time of the exporter", own_cpu_seconds());
+  if (const auto bytes = own_resident_bytes())
+    one("process_resident_memory_bytes", kGauge, "memory of the exporter", *bytes);
+  one("process_start_time_seconds", kGauge, "when the exporter began", static_cast<double>(f.start_ns) * kNs);
+}
+
+}  // namespace
+
+std::string device_number(const DeviceInfo& info) { return std::to_string(info.index); }
+
+std::string metrics_page(const MetricsPageInput& input, ExpositionFormat format) {
+  Page page(input, format);
+  page.add_dcgm();
+  page.add_health();
+  page.add_metrics();
+  page.add_sums();
+  page.add_xids();
+  page.add_self();
+  return page.take();
+}
+
+}  // namespace profgpu

@@ -1,0 +1,180 @@
+#include "exporter/metrics_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/gzip.h"
+#include "exporter/negotiation.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
+constexpr int64_t kPageHolds_ns = 1 * kSecond;     // while no reading comes
+constexpr int64_t kPageHoldsAlways_ns = 20 * kMs;  // a thousand requests at once get one page
+constexpr int kGzipLevel = 1;                      // of a page that lives for one scrape
+constexpr int64_t kWatchEvery_ns = 1 * kSecond, kJobsEvery_ns = 5 * kSecond;
+
+SamplerOptions sampling_of(const MetricsServiceOptions& options) {
+  SamplerOptions sampling;
+  sampling.interval_ns = options.interval_ns;
+  sampling.process_interval_ns = std::max(options.interval_ns, 5 * kSecond);
+  sampling.devices = options.devices;
+  sampling.ends_ns = 1 * kSecond;
+  return sampling;
+}
+
+HttpReply text_reply(unsigned status, std::string text) {
+  HttpReply reply;
+  reply.status = status;
+  reply.body = std::make_shared<const std::string>(std::move(text));
+  return reply;
+}
+
+}  // namespace
+
+MetricsService::MetricsService(std::shared_ptr<Backend> backend, MetricsServiceOptions options,
+                               std::function<void(const std::string&)> tell)
+    : backend_(std::move(backend)),
+      options_(std::move(options)),
+      tell_(std::move(tell)),
+      tallies_(backend_->devices(), options_.devices, options_.interval_ns),
+      sampler_(backend_, sampling_of(options_), [this](const Reading& r) { tallies_.add(r); }),
+      device_jobs_(options_.job_mapping),
+      start_ns_(unix_ns()),
+      jobs_(options_.devices.size()) {}
+
+MetricsService::~MetricsService() { stop(); }
+
+void MetricsService::start() {
+  sampler_.start();
+  watcher_ = std::thread([this] { watch(); });
+}
+
+void MetricsService::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (watcher_.joinable()) watcher_.join();
+  sampler_.stop();
+}
+
+bool MetricsService::is_up(const DeviceHealth& health) const {
+  const int64_t age_ns = unix_ns() - health.good_at_ns;
+  return health.trouble.empty() && health.good_at_ns != 0 && age_ns <= 10 * kSecond + 3 * options_.interval_ns;
+}
+
+MetricsPageInput MetricsService::page_input(const HttpFigures& figures) const {
+  MetricsPageInput input;
+  input.host = options_.host;
+  input.names = options_.names;
+  input.counters = &options_.counters;
+  input.now_ns = unix_ns();
+  std::vector<DeviceTally> tallies = tallies_.copy();
+  const std::vector<DeviceHealth> health = sampler_.health();
+  {
+    std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < tallies.size(); ++i) {
+      const DeviceHealth& h = health[i];
+      input.devices.push_back({&backend_->devices()[options_.devices[i]], std::move(tallies[i]), is_up(h), h.good_at_ns,
+                               h.errors, h.trouble, jobs_[i]});
+    }
+  }
+  const SamplerStatistics s = sampler_.statistics();
+  input.figures = {start_ns_, s.ticks,  s.late_ticks,        s.missed_ticks,
+                   s.calls,   scrapes_, figures.connections, figures.refused};
+  return input;
+}
+
+HttpReply MetricsService::metrics(const HttpRequest& request, const HttpFigures& figures) {
+  ++scrapes_;
+  const ExpositionFormat format = wanted_format(request.accept);
+  CachedPage& page = pages_[static_cast<size_t>(format)];
+  const int64_t now = monotonic_ns(), age_ns = now - page.made_ns, readings = tallies_.readings();
+  if (!page.plain || age_ns > (readings == page.readings ? kPageHolds_ns : kPageHoldsAlways_ns)) {
+    page.plain = std::make_shared<const std::string>(metrics_page(page_input(figures), format));
+    page.gzipped.reset();
+    page.readings = readings;
+    page.made_ns = now;
+  }
+  HttpReply reply;
+  reply.content_type = content_type(format);
+  reply.gzipped = takes_gzip(request.accept_encoding);
+  if (reply.gzipped && !page.gzipped)
+    page.gzipped = std::make_shared<const std::string>(gzipped(*page.plain, kGzipLevel));
+  reply.body = reply.gzipped ? page.gzipped : page.plain;
+  return reply;
+}
+
+HttpReply MetricsService::health() const {
+  bool any = false;
+  std::string text;
+  for (const DeviceHealth& h : sampler_.health()) {
+    const bool up = is_up(h);
+    any = any || up;
+    const std::string trouble = h.trouble.empty() ? "has not answered yet" : h.trouble;
+    if (!up) text += fmt::format("GPU {}: {}\n", backend_->devices()[h.device].label(), trouble);
+  }
+  return text_reply(any ? 200 : 503, (any ? "OK\n" : "KO\n") + text);
+}
+
+HttpReply MetricsService::readiness() const {
+  const std::vector<DeviceHealth> health = sampler_.health();
+  const bool ready = std::all_of(health.begin(), health.end(),
+                                 [](const DeviceHealth& h) { return h.good_at_ns != 0 || !h.trouble.empty(); });
+  return text_reply(ready ? 200 : 503, ready ? "ready\n" : "not every device has been read yet\n");
+}
+
+HttpReply MetricsService::answer(const HttpRequest& request, const HttpFigures& figures) {
+  if (request.path == "/metrics") return metrics(request, figures);
+  if (request.path == "/health" || request.path == "/-/healthy") return health();
+  if (request.path == "/-/ready") return readiness();
+  if (request.path != "/") return text_reply(404, "there is no such page: /metrics, /health, /-/ready, /\n");
+  HttpReply reply = text_reply(200, status_page(page_input(figures)));
+  reply.content_type = "text/html; charset=utf-8";
+  return reply;
+}
+
+void MetricsService::watch() {
+  std::vector<std::string> told(options_.devices.size());
+  int64_t jobs_at_ns = 0;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    tell_changes(told);
+    if (const int64_t now = monotonic_ns(); jobs_at_ns == 0 || now - jobs_at_ns >= kJobsEvery_ns) {
+      look_for_jobs();
+      jobs_at_ns = now;
+    }
+    lock.lock();
+    changed_.wait_for(lock, std::chrono::nanoseconds(kWatchEvery_ns), [this] { return stopping_; });
+  }
+}
+
+void MetricsService::tell_changes(std::vector<std::string>& told) {
+  const std::vector<DeviceHealth> health = sampler_.health();
+  for (size_t i = 0; i < health.size(); ++i) {
+    if (health[i].trouble == told[i]) continue;
+    const std::string name = backend_->devices()[health[i].device].label();
+    tell_(health[i].trouble.empty() ? fmt::format("GPU {} answers again", name)
+                                    : fmt::format("GPU {}: {}", name, health[i].trouble));
+    told[i] = health[i].trouble;
+  }
+}
+
+// The pids of a replay are of another machine.
+void MetricsService::look_for_jobs() {
+  if (options_.job_mapping.empty() && backend_->name() == "replay") return;
+  const std::vector<DeviceTally> tallies = tallies_.copy();
+  for (size_t i = 0; i < tallies.size(); ++i) {
+    auto jobs = device_jobs_.look(backend_->devices()[options_.devices[i]], tallies[i].processes());
+    std::lock_guard lock(mutex_);
+    jobs_[i] = std::move(jobs);
+  }
+}
+
+}  // namespace profgpu

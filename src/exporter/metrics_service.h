@@ -1,0 +1,80 @@
+// The exporter without its server: samples devices in the background and answers requests from what is known by then.
+// No request reaches a driver or waits for one.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collect/sampler.h"
+#include "exporter/device_jobs.h"
+#include "exporter/device_tally.h"
+#include "exporter/http_server.h"
+#include "exporter/metrics_page.h"
+
+namespace profgpu {
+
+struct MetricsServiceOptions {
+  int64_t interval_ns = 1'000'000'000;
+  std::vector<uint32_t> devices;  ///< positions
+  std::string host;               ///< for the label; empty: none
+  DcgmNames names = DcgmNames::kClassic;
+  DcgmCounters counters;
+  std::string job_mapping;  ///< see DeviceJobs
+};
+
+class MetricsService {
+ public:
+  /// `tell` gets one line whenever a device gets into trouble or out of it, on a thread of ours.
+  MetricsService(std::shared_ptr<Backend> backend, MetricsServiceOptions options,
+                 std::function<void(const std::string&)> tell);
+  ~MetricsService();
+  MetricsService(const MetricsService&) = delete;
+  MetricsService& operator=(const MetricsService&) = delete;
+
+  void start();
+  /// A driver that hangs is left behind; any_stuck() is then true and the program should leave by std::_Exit.
+  void stop();
+  [[nodiscard]] bool any_stuck() const { return sampler_.any_stuck(); }
+
+  /// For one thread.
+  HttpReply answer(const HttpRequest& request, const HttpFigures& figures);
+
+ private:
+  struct CachedPage {
+    std::shared_ptr<const std::string> plain, gzipped;
+    int64_t readings = -1, made_ns = 0;  // monotonic
+  };
+  HttpReply metrics(const HttpRequest& request, const HttpFigures& figures);
+  HttpReply health() const;
+  HttpReply readiness() const;
+  [[nodiscard]] MetricsPageInput page_input(const HttpFigures& figures) const;
+  [[nodiscard]] bool is_up(const DeviceHealth& health) const;
+  void watch();
+  void tell_changes(std::vector<std::string>& told);
+  void look_for_jobs();
+
+  std::shared_ptr<Backend> backend_;
+  const MetricsServiceOptions options_;
+  const std::function<void(const std::string&)> tell_;
+  DeviceTallies tallies_;
+  Sampler sampler_;
+  DeviceJobs device_jobs_;
+  const int64_t start_ns_;
+  int64_t scrapes_ = 0;
+  std::array<CachedPage, 2> pages_;  // by ExpositionFormat
+
+  mutable std::mutex mutex_;  // all below
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::vector<std::vector<std::string>> jobs_;  // by device
+  std::thread watcher_;
+};
+
+}  // namespace profgpu
