@@ -10,6 +10,7 @@ endfunction()
 
 profgpu_check(includes ${PROFGPU_PYTHON} scripts/check-includes)
 profgpu_check(sizes ${PROFGPU_PYTHON} scripts/check-sizes)
+profgpu_check(types ${PROFGPU_PYTHON} scripts/check-types)
 profgpu_check(docs ${PROFGPU_PYTHON} scripts/check-docs)
 profgpu_check(golden_coverage ${PROFGPU_PYTHON} scripts/check-golden)
 profgpu_check(golden ${PROFGPU_PYTHON} scripts/golden)

@@ -15,7 +15,7 @@ namespace {
 
 struct StateInterval {
   Interval time;
-  int state = DeviceState::kOutside;
+  int state = StepState::kOutside;
 };
 
 // Disjoint, in order of time; what lies between them is outside.
@@ -27,11 +27,11 @@ std::vector<StateInterval> device_states(const Facts& facts) {
   const auto add = [&](const Intervals& time, int state) {
     for (const Interval& i : time) all.push_back({i, state});
   };
-  add(d.compute, DeviceState::kCompute);
-  add(d.exposed_communication, DeviceState::kCommunication);
-  add(subtract(d.memory, unite(d.compute, d.communication)), DeviceState::kMemory);
+  add(d.compute, StepState::kCompute);
+  add(d.exposed_communication, StepState::kCommunication);
+  add(subtract(d.memory, unite(d.compute, d.communication)), StepState::kMemory);
   for (const Gap& g : facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].gaps)
-    all.push_back({{g.start_ns, g.end_ns}, DeviceState::kFirstIdle + static_cast<int>(g.cause)});
+    all.push_back({{g.start_ns, g.end_ns}, StepState::kFirstIdle + static_cast<int>(g.cause)});
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
   return all;
 }
@@ -68,7 +68,7 @@ class StepSum {
 void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSteps& m) {
   const std::vector<StateInterval> states = device_states(facts);
   std::array<StepSum, kPhases> phases;
-  std::array<StepSum, DeviceState::kCount> of_state;
+  std::array<StepSum, StepState::kCount> of_state;
   const auto take = [&](const PhaseSegment& s, int state, int64_t ns) {
     if (ns == 0) return;
     m.makeup_ns[static_cast<size_t>(s.phase)][static_cast<size_t>(state)] += ns;
@@ -85,7 +85,7 @@ void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSte
       take(s, states[i].state, ns);
       outside -= ns;
     }
-    take(s, DeviceState::kOutside, outside);
+    take(s, StepState::kOutside, outside);
   }
   for (size_t p = 0; p < kPhases; ++p) m.phases[p] = phases[p].over(m.steps);
   for (size_t i = 0; i < of_state.size(); ++i) m.states[i] = of_state[i].over(m.steps);
@@ -204,8 +204,8 @@ Value show_measured(const Facts& facts) {
 
 std::string device_state_name(int state) {
   constexpr std::string_view kNames[] = {"compute", "communication", "memory", "outside"};
-  if (state < DeviceState::kFirstIdle) return std::string(kNames[state]);
-  return "idle: " + std::string(idle_cause_name(static_cast<IdleCause>(state - DeviceState::kFirstIdle)));
+  if (state < StepState::kFirstIdle) return std::string(kNames[state]);
+  return "idle: " + std::string(idle_cause_name(static_cast<IdleCause>(state - StepState::kFirstIdle)));
 }
 
 MeasuredSteps MeasuredSteps::compute(const Facts& facts) {

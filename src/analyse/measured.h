@@ -8,7 +8,7 @@
 namespace profgpu {
 
 /// What the rank's busiest device does at an instant: a kind of work, the cause of a gap, or neither.
-struct DeviceState {
+struct StepState {
   enum : uint8_t { kCompute, kCommunication, kMemory, kOutside, kFirstIdle };
   static constexpr int kCount = kFirstIdle + kIdleCauses;
 };
@@ -34,9 +34,9 @@ struct MeasuredWork {
 struct MeasuredSteps {
   int64_t steps = 0;
   int64_t wall_ns = 0;
-  std::array<std::array<int64_t, DeviceState::kCount>, kPhases> makeup_ns{};  ///< adds up to wall_ns exactly
+  std::array<std::array<int64_t, StepState::kCount>, kPhases> makeup_ns{};  ///< adds up to wall_ns exactly
   std::array<Varying, kPhases> phases;
-  std::array<Varying, DeviceState::kCount> states;
+  std::array<Varying, StepState::kCount> states;
   std::vector<MeasuredWork> work;  ///< longest first, then name, op, shapes
   static MeasuredSteps compute(const Facts& facts);
 };
