@@ -33,7 +33,7 @@ Result<AnalyzeOptions> read_options(const profgpu_option* options, size_t count,
 
 Result<Report> analyzed(std::vector<std::string> paths, const profgpu_option* options, size_t count) {
   if (paths.empty()) return Error{"a path is needed"};
-  auto read = read_options(options, count, {"--steps", "--step-pattern", "--samples", "--threshold", "--format", "--html-steps"},
+  auto read = read_options(options, count, {"--steps", "--step-pattern", "--samples", "--threshold", "--format", "--html-steps", "--html-ranks"},
                            std::move(paths));
   if (!read) return read.error();
   Progress progress;
