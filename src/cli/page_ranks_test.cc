@@ -21,11 +21,11 @@ TEST(PageRanks, OfALargeOneAreTheUnusualBesideOthers) {
   Job job;
   for (const int rank : numbers(100)) job.step_mean_ns[rank] = rank == 70 ? 9 : rank == 60 ? 1 : 5;
   EXPECT_EQ(*page_ranks(numbers(100), &job, {}), (std::vector<int>{0, 1, 2, 3, 4, 5, 60, 70}));
-  job.missing.push_back({.rank = 50});
-  for (const int rank : {90, 80}) job.stragglers.push_back({.rank = rank});
+  job.missing.emplace_back().rank = 50;
+  for (const int rank : {90, 80}) job.stragglers.emplace_back().rank = rank;
   EXPECT_EQ(*page_ranks(numbers(100), &job, {}), (std::vector<int>{0, 1, 2, 50, 60, 70, 80, 90}));
   // Many late ones leave room for those that wait.
-  for (int rank = 20; rank < 40; ++rank) job.stragglers.push_back({.rank = rank});
+  for (int rank = 20; rank < 40; ++rank) job.stragglers.emplace_back().rank = rank;
   EXPECT_EQ(*page_ranks(numbers(100), &job, {}), (std::vector<int>{0, 1, 2, 20, 21, 60, 80, 90}));
 }
 

@@ -129,7 +129,7 @@ TEST(RunSession, WritesSamplesAsTheyCome) {
   CommandRunner runner(false);
   auto backend = std::make_shared<Steady>();
   {
-    auto samples = SampleOutput::open(path, backend->devices());
+    auto samples = SampleOutput::open(path, backend->devices(), "node-a");
     ASSERT_TRUE(samples);
     RunSessionOptions options = options_for(backend, "sleep 0.2");
     options.samples = samples->get();
@@ -140,7 +140,8 @@ TEST(RunSession, WritesSamplesAsTheyCome) {
   SampleFileIssues issues;
   auto log = read_sample_file(path, issues);
   ASSERT_TRUE(log) << log.error().message;
-  EXPECT_EQ(log->devices.size(), 2u);
+  ASSERT_EQ(log->devices.size(), 2u);
+  EXPECT_EQ(log->devices[0].host, "node-a");
   EXPECT_EQ(log->marks.size(), 2u);
   EXPECT_EQ(issues.damaged_rows, 0);
 }
@@ -150,7 +151,7 @@ TEST(SampleOutput, SaysOnceThatADiskIsFull) {
   const std::string link = testing::TempDir() + "/full_" + std::to_string(::getpid()) + ".csv";
   ::unlink(link.c_str());
   ASSERT_EQ(::symlink("/dev/full", link.c_str()), 0);
-  auto samples = SampleOutput::open(link, backend->devices());
+  auto samples = SampleOutput::open(link, backend->devices(), "node-a");
   ASSERT_TRUE(samples);
   CommandRunner runner(false);
   RunSessionOptions options = options_for(backend, "sleep 0.2; exit 2");
@@ -162,8 +163,8 @@ TEST(SampleOutput, SaysOnceThatADiskIsFull) {
   };
   EXPECT_EQ(run_session(runner, options).last.exit_code, 2);
   EXPECT_EQ(warnings, 1);
-  EXPECT_FALSE(SampleOutput::open("/no/such/folder/x.csv", {}));
-  EXPECT_FALSE(SampleOutput::open("/tmp/x.txt", {}));
+  EXPECT_FALSE(SampleOutput::open("/no/such/folder/x.csv", {}, "node-a"));
+  EXPECT_FALSE(SampleOutput::open("/tmp/x.txt", {}, "node-a"));
 }
 
 }  // namespace
