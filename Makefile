@@ -6,6 +6,10 @@ FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
 
+# What one checkout has compiled serves another one.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
 .PHONY: help demo check check-all program release dev fuzz bench deb wheel install clean
 
 help:
