@@ -29,9 +29,14 @@ void name_rows(const RankDigest& rank, std::vector<CollectiveRow>& rows) {
   std::vector<std::string> names(rows.size());
   std::vector<bool> alike(rows.size(), true);
   for (const CollectiveCall& c : rank.calls.calls) {
-    const std::string name = rank.call_name(c);
-    alike[c.row] = alike[c.row] && !rank.kind(c).described && (names[c.row].empty() || names[c.row] == name);
-    names[c.row] = name;
+    if (c.row >= rows.size() || !alike[c.row]) continue;
+    if (rank.kind(c).described) {
+      alike[c.row] = false;
+      continue;
+    }
+    std::string name = rank.call_name(c);
+    alike[c.row] = names[c.row].empty() || names[c.row] == name;
+    names[c.row] = std::move(name);
   }
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!alike[i] || names[i].empty() || names[i] == rows[i].name) continue;
