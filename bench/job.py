@@ -164,7 +164,7 @@ def scale_row(bench, ranks, rank_bytes, runs):
         events = sum(d['events'] for d in json.load(f)['devices'])
     text = sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
     command = [bench.profgpu, 'analyze', '--json', '--no-progress', folder]
-    mpi = mpi_command(bench, folder) if ranks <= 64 else None
+    mpi = mpi_command(bench, folder)
     alone, together, same = [], [], True
     for i in range(runs + 1):
         one, output = measured(command)

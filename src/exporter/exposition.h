@@ -16,7 +16,8 @@ enum class SeriesType : uint8_t { kGauge, kCounter };
 /// Writes one family after the other. A family without a sample leaves no trace.
 class Exposition {
  public:
-  explicit Exposition(ExpositionFormat format) : format_(format) {}
+  /// `room`: about how long the page gets.
+  Exposition(ExpositionFormat format, size_t room) : format_(format) { page_.reserve(room); }
 
   /// `name` with "_total" where counters have it. OpenMetrics knows no other counters; there such are of unknown type.
   void family(std::string_view name, SeriesType type, std::string_view help);

@@ -10,7 +10,7 @@ namespace profgpu {
 namespace {
 
 std::string page_in(ExpositionFormat format) {
-  Exposition out(format);
+  Exposition out(format, 0);
   out.family("profgpu_x_total", SeriesType::kCounter, "with \"quotes\" and \\");
   out.sample(label("a", "1"), 7);
   out.sample("", 0.07);

@@ -60,7 +60,7 @@ std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
 
 class Page {
  public:
-  Page(const MetricsPageInput& input, ExpositionFormat format) : input_(input), out_(format) {
+  Page(const MetricsPageInput& input, ExpositionFormat format, size_t room) : input_(input), out_(format, room) {
     for (const ShownDevice& d : input.devices) labels_.push_back(own_labels(input, d));
   }
 
@@ -255,8 +255,8 @@ void Page::add_self() {
 
 std::string device_number(const DeviceInfo& info) { return std::to_string(info.index); }
 
-std::string metrics_page(const MetricsPageInput& input, ExpositionFormat format) {
-  Page page(input, format);
+std::string metrics_page(const MetricsPageInput& input, ExpositionFormat format, size_t room) {
+  Page page(input, format, room);
   page.add_dcgm();
   page.add_health();
   page.add_metrics();

@@ -40,7 +40,8 @@ struct MetricsPageInput {
   int64_t now_ns = 0;  ///< Unix time
 };
 
-std::string metrics_page(const MetricsPageInput& input, ExpositionFormat format);
+/// `room`: about how long the page gets.
+std::string metrics_page(const MetricsPageInput& input, ExpositionFormat format, size_t room = 0);
 /// A page for people, without scripts and without links to elsewhere.
 std::string status_page(const MetricsPageInput& input);
 

@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 constexpr int64_t kPageHolds_ns = 1 * kSecond;     // while no reading comes
 constexpr int64_t kPageHoldsAlways_ns = 20 * kMs;  // a thousand requests at once get one page
+constexpr size_t kPageGrows = 4096;               // from one to the next, in bytes
 constexpr int kGzipLevel = 1;                      // of a page that lives for one scrape
 constexpr int64_t kWatchEvery_ns = 1 * kSecond, kJobsEvery_ns = 5 * kSecond;
 
@@ -96,7 +97,10 @@ HttpReply MetricsService::metrics(const HttpRequest& request, const HttpFigures&
   CachedPage& page = pages_[static_cast<size_t>(format)];
   const int64_t now = monotonic_ns(), age_ns = now - page.made_ns, readings = tallies_.readings();
   if (!page.plain || age_ns > (readings == page.readings ? kPageHolds_ns : kPageHoldsAlways_ns)) {
-    page.plain = std::make_shared<const std::string>(metrics_page(page_input(figures), format));
+    // Into the memory of the last one, where nobody reads that any more.
+    const size_t room = page.plain ? page.plain->size() + kPageGrows : 0;
+    page.plain.reset();
+    page.plain = std::make_shared<const std::string>(metrics_page(page_input(figures), format, room));
     page.gzipped.reset();
     page.readings = readings;
     page.made_ns = now;

@@ -42,7 +42,8 @@ Result<std::unique_ptr<MpiProcesses>> MpiProcesses::begin(const std::string& pro
   library->leak();   // MPI's threads may outlive main()
   mpi->processes_.place = here.place;
   mpi->processes_.count = here.count;
-  mpi->processes_.on_host = here.on_host;
+  mpi->processes_.hosts.assign(here.hosts, here.hosts + here.count);
+  mpi->processes_.taken = here.taken;
   MpiProcesses* self = mpi.get();
   mpi->processes_.gather = [self](const std::string& mine) { return self->gathered(mine); };
   return mpi;

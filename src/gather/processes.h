@@ -1,6 +1,7 @@
 // The processes that read one job together.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,7 +12,8 @@ namespace profgpu {
 struct Processes {
   int place = 0;   ///< of this one; 0 puts the job together
   int count = 1;
-  int on_host = 1; ///< of them on this host: they share its cores
+  std::vector<int> hosts{0};   ///< of each process; those of one host share its cores
+  uint64_t* taken = nullptr;   ///< how many of their host's units the processes there have taken; null: nobody shares them
   /// What each process gives, in their order; on process 0 alone, elsewhere nothing.
   std::function<std::vector<std::string>(const std::string& mine)> gather =
       [](const std::string& mine) { return std::vector{mine}; };

@@ -27,25 +27,34 @@ std::vector<size_t> by_size(const std::vector<InputUnit>& units) {
   return order;
 }
 
-/// The units of one process: each goes to whoever has least so far.
+/// The units that the processes of this one's host read, in the order in which they are taken: each goes to the host
+/// that has least for each of its processes so far.
 std::vector<size_t> share_of(const Processes& processes, const std::vector<InputUnit>& units) {
-  std::vector<int64_t> load(static_cast<size_t>(processes.count));
-  std::vector<size_t> mine;
-  for (const size_t i : by_size(units)) {
-    const auto least = std::min_element(load.begin(), load.end());
-    *least += units[i].bytes + 1;   // empty files are shared out too
-    if (least - load.begin() == processes.place) mine.push_back(i);
+  std::map<int, double> load;
+  std::map<int, int> on;
+  for (const int host : processes.hosts) {
+    load[host] = 0;
+    ++on[host];
   }
-  return mine;
+  const int here = processes.hosts[static_cast<size_t>(processes.place)];
+  std::vector<size_t> ours;
+  for (const size_t i : by_size(units)) {
+    const auto least = std::min_element(load.begin(), load.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    least->second += static_cast<double>(units[i].bytes + 1) / on[least->first];   // empty files are shared out too
+    if (least->first == here) ours.push_back(i);
+  }
+  return ours;
 }
 
 /// Bytes that several units have come so far, as one figure.
 class UnitProgress {
  public:
-  UnitProgress(Progress& progress, const std::vector<InputUnit>& units, const std::vector<size_t>& mine) : progress_(progress) {
+  /// `sharing` processes read them, each about as much of them as the others.
+  UnitProgress(Progress& progress, const std::vector<InputUnit>& units, const std::vector<size_t>& ours, int64_t sharing)
+      : progress_(progress) {
     int64_t total = 0;
-    for (const size_t i : mine) total += units[i].bytes;
-    progress.total_bytes = total;
+    for (const size_t i : ours) total += units[i].bytes;
+    progress.total_bytes = total / sharing;
     progress.done_bytes = 0;
   }
   /// For one unit; successive files of it start again.
@@ -106,24 +115,31 @@ UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const
   return out;
 }
 
-/// Outcomes of this process's units.
-std::vector<std::pair<size_t, UnitOutcome>> read_share(std::vector<InputUnit>& units, const std::vector<size_t>& mine,
-                                                       const JobOptions& options, int on_host, Progress& progress) {
-  std::vector<std::pair<size_t, UnitOutcome>> outcomes(mine.size());
-  UnitProgress bytes(progress, units, mine);
+/// Outcomes of the units that this process took of its host's.
+std::vector<std::pair<size_t, UnitOutcome>> read_share(std::vector<InputUnit>& units, const Processes& processes,
+                                                       const JobOptions& options, Progress& progress) {
+  const std::vector<size_t> ours = share_of(processes, units);
+  const auto on_host = static_cast<size_t>(std::count(processes.hosts.begin(), processes.hosts.end(),
+                                                      processes.hosts[static_cast<size_t>(processes.place)]));
+  std::vector<std::pair<size_t, UnitOutcome>> outcomes;
+  std::mutex outcomes_mutex;
+  UnitProgress bytes(progress, units, ours, static_cast<int64_t>(on_host));
   // A launcher may have bound the process to some of them; then there are no more to share.
   const size_t seen = std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 64);
-  const size_t cores = std::clamp<size_t>(seen / static_cast<size_t>(std::max(on_host, 1)), 1, 16);
-  const size_t workers = std::clamp<size_t>(mine.size(), 1, cores);
-  std::atomic<size_t> next{0};
+  const size_t cores = std::clamp<size_t>(seen / on_host, 1, 16);
+  const size_t workers = std::clamp<size_t>(ours.size(), 1, cores);
+  uint64_t own = 0;
+  std::atomic_ref<uint64_t> taken(processes.taken != nullptr ? *processes.taken : own);
   const auto work = [&] {
-    for (size_t i = next++; i < mine.size(); i = next++) {
+    for (size_t i = taken++; i < ours.size(); i = taken++) {
       ImportOptions import;
       // The last ones share the cores that the others have left.
-      import.threads = static_cast<int>(std::max<size_t>(1, cores / std::min(workers, mine.size() - i)));
+      import.threads = static_cast<int>(std::max<size_t>(1, cores / std::min(workers, ours.size() - i)));
       import.progress = bytes.of_unit();
-      outcomes[i] = {mine[i], read_outcome(units[mine[i]], options, import, units.size() <= options.most_kept, progress)};
-      units[mine[i]].opened.clear();
+      UnitOutcome outcome = read_outcome(units[ours[i]], options, import, units.size() <= options.most_kept, progress);
+      units[ours[i]].opened.clear();
+      const std::lock_guard lock(outcomes_mutex);
+      outcomes.emplace_back(ours[i], std::move(outcome));
     }
   };
   std::vector<std::thread> threads;
@@ -244,7 +260,7 @@ Result<std::optional<JobRead>> read_job(const JobOptions& options, const Process
   const auto begin = std::chrono::steady_clock::now();
   auto units = find_units(options.paths, {});
   std::vector<std::pair<size_t, UnitOutcome>> outcomes;
-  if (units) outcomes = read_share(units->units, share_of(processes, units->units), options, processes.on_host, progress);
+  if (units) outcomes = read_share(units->units, processes, options, progress);
   if (processes.count > 1) {
     // Who found nothing takes part as well: the others wait for it.
     ShareRead mine;

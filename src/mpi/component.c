@@ -1,14 +1,33 @@
 #include "component.h"
 
 #include <mpi.h>
+#include <stdlib.h>
 
 /* Counts are int in MPI before 4.0: larger messages go in pieces. */
 static const uint64_t kPiece = UINT64_C(1) << 30;
 
 static struct profgpu_mpi here;
+static MPI_Win shared = MPI_WIN_NULL;
 static int ours; /* this component started MPI */
 
 static int size_of_piece(uint64_t left) { return (int)(left < kPiece ? left : kPiece); }
+
+/* The number that the processes of a host share, or NULL on all of them. */
+static uint64_t* shared_number(MPI_Comm host, int place_on_host) {
+  uint64_t* number = NULL;
+  MPI_Comm_set_errhandler(host, MPI_ERRORS_RETURN);
+  int there = MPI_Win_allocate_shared(place_on_host == 0 ? sizeof *number : 0, sizeof *number, MPI_INFO_NULL, host,
+                                      &number, &shared) == MPI_SUCCESS;
+  if (there) {
+    MPI_Aint size;
+    int unit;
+    MPI_Win_shared_query(shared, 0, &size, &unit, &number);
+    if (place_on_host == 0) *number = 0;
+  }
+  /* Also the barrier before anybody takes. */
+  MPI_Allreduce(MPI_IN_PLACE, &there, 1, MPI_INT, MPI_MIN, host);
+  return there ? number : NULL;
+}
 
 int profgpu_mpi_begin(struct profgpu_mpi* mpi) {
   int started = 0;
@@ -25,7 +44,20 @@ int profgpu_mpi_begin(struct profgpu_mpi* mpi) {
   here.version = PROFGPU_MPI_VERSION;
   MPI_Comm_rank(MPI_COMM_WORLD, &here.place);
   MPI_Comm_size(MPI_COMM_WORLD, &here.count);
-  MPI_Comm_size(host, &here.on_host);
+  int place_on_host;
+  MPI_Comm_rank(host, &place_on_host);
+  here.taken = shared_number(host, place_on_host);
+  int32_t first = here.place;
+  if (here.taken != NULL) {
+    MPI_Bcast(&first, 1, MPI_INT32_T, 0, host);
+  } else {
+    static uint64_t alone;
+    here.taken = &alone;
+  }
+  int32_t* hosts = malloc((size_t)here.count * sizeof *hosts);
+  if (hosts == NULL) return MPI_ERR_NO_MEM;
+  MPI_Allgather(&first, 1, MPI_INT32_T, hosts, 1, MPI_INT32_T, MPI_COMM_WORLD);
+  here.hosts = hosts;
   MPI_Comm_free(&host);
   *mpi = here;
   return 0;
@@ -48,6 +80,7 @@ void profgpu_mpi_gather(const char* mine, char* const* theirs, const uint64_t* s
 }
 
 void profgpu_mpi_end(void) {
+  if (shared != MPI_WIN_NULL) MPI_Win_free(&shared);
   if (ours) MPI_Finalize();
   ours = 0;
 }
