@@ -37,6 +37,7 @@ struct AnalyzeOptions {
   bool quiet = false;
   bool progress = true;                                   ///< may draw, if standard error is a terminal
 
+  [[nodiscard]] bool chooses_steps() const { return first_step != 0 || end_step != INT64_MAX; }
   [[nodiscard]] bool wants_page() const { return !html.empty() || format == "html"; }
 };
 

@@ -46,7 +46,11 @@ Result<std::string> saved_document(const std::string& path) {
 Result<std::string> run_document(const std::string& path, const AnalyzeOptions& how, Progress& progress) {
   if (!is_folder(path)) {
     auto saved = saved_document(path);
-    if (!saved || !saved->empty()) return saved;
+    if (!saved) return saved.error();
+    if (!saved->empty() && how.chooses_steps())
+      return Error{path + ": --steps cannot choose from a saved analysis",
+                   "give the trace itself, or save one of these steps: profgpu analyze --json --steps A:B -o FILE TRACE"};
+    if (!saved->empty()) return saved;
   }
   AnalyzeOptions options = how;
   options.paths = {path};

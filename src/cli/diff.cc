@@ -29,7 +29,7 @@ Result<DiffOptions> diff_options(const Arguments& arguments) {
   if (options.paths.size() + !options.baseline.empty() < 2)
     return Error{"two runs are needed", "profgpu diff before.json after.json"};
   Arguments analysis;
-  for (const char* flag : {"--format", "--output", "--top", "--step-pattern", "--width", "--color", "--quiet", "--no-progress", "--json"})
+  for (const char* flag : {"--format", "--output", "--top", "--steps", "--step-pattern", "--width", "--color", "--quiet", "--no-progress", "--json"})
     if (arguments.has(flag)) analysis.add(flag, arguments.values(flag));
   analysis.positional = options.paths;
   auto read = analyze_options(analysis);
@@ -122,7 +122,9 @@ const Command kDiff{
            {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write it to FILE", .takes_path = true},
            {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"}}},
          {"What to look at",
-          {{.name = "--step-pattern", .value = "REGEX",
+          {{.name = "--steps", .value = "A:B",
+            .help = "steps A up to B - 1 only, of every run; not of saved analyses, which have their steps already"},
+           {.name = "--step-pattern", .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
            {.name = "--baseline", .value = "NAME", .help = "the run before is what `profgpu baseline save NAME` kept"},
            history_file_flag()}},

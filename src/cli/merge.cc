@@ -30,7 +30,7 @@ struct MergeCommand {
   const Exporter* exporter = nullptr;
   std::optional<RankRanges> ranks;   ///< none: all
   [[nodiscard]] std::optional<std::pair<int64_t, int64_t>> steps() const {
-    if (analysis.first_step == 0 && analysis.end_step == INT64_MAX) return std::nullopt;
+    if (!analysis.chooses_steps()) return std::nullopt;
     return std::pair(analysis.first_step, analysis.end_step);
   }
 };

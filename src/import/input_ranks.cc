@@ -76,9 +76,13 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
     const InputPart &a = parts[of_rank[i]], &b = parts[of_rank[i + 1]];
     const std::string why = not_successive(a.window, b.window);
     if (why.empty()) continue;
+    // A copy, renamed or compressed, holds just what the other one holds.
+    const bool copied = a.window.extent.start == b.window.extent.start && a.window.extent.end == b.window.extent.end &&
+                        a.window.processes == b.window.processes;
     return Error{fmt::format("{} and {}: both say they are rank {}, but they are not successive windows of it: {}",
                              a.source.path, b.source.path, rank, why),
-                 "give one run at a time; files of different runs can be compared with each other, not joined"};
+                 copied ? "one seems to be a copy of the other: leave one of them out"
+                        : "give one run at a time; files of different runs can be compared with each other, not joined"};
   }
   return ok();
 }

@@ -180,6 +180,17 @@ TEST_F(JobTest, BaseTimesAreAdded) {
   EXPECT_EQ(run().clocks[1].offset_ns, 0);
 }
 
+TEST_F(JobTest, ATraceThatLostItsBaseTimeIsNamed) {
+  const std::vector<int64_t> last = {500, 500};
+  add({.arrivals = {200, 200}}, last);
+  add({.host = "", .arrivals = last}, last);
+  EXPECT_TRUE(run().notes.empty());
+  traces_[0].base_time_ns = 1'700'000'000'000'000'000;
+  const Job job = run();
+  ASSERT_EQ(job.notes.size(), 1u);
+  EXPECT_TRUE(job.notes[0].starts_with("rank 1: not in Unix time")) << job.notes[0];
+}
+
 TEST_F(JobTest, RanksOfOneHostShareAClock) {
   const std::vector<int64_t> last = {500, 500};
   add({.host = "a", .arrivals = {200, 200}, .ranks = "x"}, last);

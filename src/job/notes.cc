@@ -7,6 +7,19 @@
 #include "report/quantity.h"
 
 namespace profgpu {
+namespace {
+
+// Ranks whose files count times from some moment of their own, where others have Unix time.
+std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
+  constexpr int64_t kLeastUnix_ns = 1'000'000'000'000'000'000;   // September 2001
+  std::vector<int> without;
+  for (const RankDigest& r : ranks)
+    if (r.extent.start < kLeastUnix_ns) without.push_back(r.rank);
+  return without.size() < ranks.size() ? without : std::vector<int>();
+}
+
+}  // namespace
+
 std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const MatchedCalls& met,
                                    std::span<const RankClock> clocks) {
   std::vector<bool> met_any(ranks.size());
@@ -33,6 +46,10 @@ std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const Matc
     notes.push_back(fmt::format("{}: neither a collective nor a step ties the clock to rank {}'s; times are as the "
                                 "files have them",
                                 ranks_text(unknown), ranks.front().rank));
+  if (const std::vector<int> baseless = without_unix_time(ranks); !baseless.empty())
+    notes.push_back(fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
+                                "older than it); the offset says so, not that the host's clock is wrong",
+                                ranks_text(baseless)));
   if (!apart.empty())
     notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",
                                 ranks_text(apart)));

@@ -159,6 +159,15 @@ def test_baseline_and_history(profgpu, simulated, tmp_path):
     assert missing.returncode == 1 and 'did you mean main' in missing.stderr
 
 
+def test_chosen_steps_only(profgpu, simulated, tmp_path):
+    run, saved = simulated('--steps', 10), tmp_path / 'saved.json'
+    document = diff(profgpu, run, run, '--steps', '2:6')
+    assert 1 < document['steps_a'] == document['steps_b'] <= 4
+    assert profgpu('analyze', run, '--json', '-o', saved).returncode == 0
+    refused = profgpu('diff', saved, run, '--steps', '2:6', text=True)
+    assert refused.returncode == 1 and 'saved.json: --steps cannot choose' in refused.stderr
+
+
 def test_many_jobs_save_at_once(profgpu, simulated, tmp_path):
     saved = tmp_path / 'a.json'
     assert profgpu('analyze', simulated('--steps', 10), '--json', '-o', saved).returncode == 0

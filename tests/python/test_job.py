@@ -193,8 +193,8 @@ def test_ranks_told_by_names_alone(job, same):
 def test_a_rank_that_is_there_twice(job, same):
     folder = job('--ranks', '3')
     shutil.copy(folder / 'rank-1.json', folder / 'again.json')
-    (message, *_) = same(folder, counts=(2,), code=1)
-    assert 'again.json' in message and 'rank-1.json' in message and 'rank 1' in message
+    (message, hint, *_) = same(folder, counts=(2,), code=1)
+    assert 'again.json' in message and 'rank-1.json' in message and 'rank 1' in message and 'copy' in hint
 
 
 def test_missing_ranks(job, same):
