@@ -300,13 +300,15 @@ class Engine(torch.nn.Module):
     def forward(self, batch): return self.module(batch).sum()
     def backward(self, loss): loss.backward()
     def step(self): self.optimizer.step(); self.optimizer.zero_grad()
+    def is_gradient_accumulation_boundary(self): return True
+    def train_micro_batch_size_per_gpu(self): return 3
 fake = types.ModuleType("deepspeed")
 fake.initialize = lambda model, model_parameters, config: (Engine(model), None, None, None)
 sys.modules["deepspeed"] = fake
 from profgpu.guide import profile_deepspeed_training, profile_zero_stage
 model = torch.nn.Linear(4, 2)
 out = sys.argv[1] if len(sys.argv) > 1 else OUT
-t = profile_deepspeed_training(model, [torch.ones(1, 4)] * 20, {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 3}, 12, out)
+t = profile_deepspeed_training(model, [torch.ones(1, 4)] * 20, {"zero_optimization": {"stage": 2}}, 12, out)
 assert {len(v) for v in t.values()} == {12} and set(t) == {"forward", "backward", "step", "total", "throughput"}
 assert all(f + b + s <= w for f, b, s, w in zip(t["forward"], t["backward"], t["step"], t["total"]))
 report = json.load(open(out + "/deepspeed_profile_report.json"))
