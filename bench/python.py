@@ -73,9 +73,9 @@ times = [t for t, _ in samples if 0.2 <= t <= 0.2 + window]
 ''' + TAIL
 RANGES = '''
 import json, sys, time, profgpu
-def ns(make, n=20000):
+def ns(make, n=1000):
     best = []
-    for _ in range(15):
+    for _ in range(200):
         begin = time.perf_counter_ns()
         for _ in range(n):
             with make(): pass
@@ -84,12 +84,12 @@ def ns(make, n=20000):
 phase = lambda: profgpu.phase("forward")
 out = {"off": {"step_ns": ns(profgpu.step), "phase_ns": ns(phase)}}
 with profgpu.GpuMonitor(backend="replay:%s,loop" % sys.argv[1]):
-    out["monitor"] = {"step_ns": ns(profgpu.step, 2000), "phase_ns": ns(phase, 2000)}
+    out["monitor"] = {"step_ns": ns(profgpu.step, 200), "phase_ns": ns(phase, 200)}
 try:
     import torch
     out["torch imported"] = {"step_ns": ns(profgpu.step), "phase_ns": ns(phase)}
     with torch.profiler.profile():
-        out["torch.profiler"] = {"step_ns": ns(profgpu.step, 500), "phase_ns": ns(phase, 500)}
+        out["torch.profiler"] = {"step_ns": ns(profgpu.step, 50), "phase_ns": ns(phase, 50)}
 except ImportError:
     pass
 print(json.dumps(out))
