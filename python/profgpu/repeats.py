@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import inspect
 import math
-import statistics
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from .monitor import NAN, GpuMonitor, GpuSummary
@@ -37,8 +36,10 @@ class RunStats:
         known = [x for x in values if not math.isnan(x)]
         if not known:
             return RunStats(NAN, NAN, NAN, NAN, tuple(values))
-        std = statistics.stdev(known) if len(known) > 1 else NAN
-        return RunStats(statistics.fmean(known), std, min(known), max(known), tuple(values))
+        mean, std = math.fsum(known) / len(known), NAN
+        if len(known) > 1:
+            std = math.sqrt(math.fsum((x - mean) ** 2 for x in known) / (len(known) - 1))
+        return RunStats(mean, std, min(known), max(known), tuple(values))
 
     def format(self, unit: str = "", digits: int = 1) -> str:
         """``87.3% ± 1.2%  (range 85.6%-89.1%)``"""
@@ -243,6 +244,8 @@ def profile_repeats(
 ) -> MultiRunResult:
     """Runs ``fn`` ``warmup_runs + repeats`` times, each under a GpuMonitor, and compares the last ``repeats``."""
     _check(repeats, warmup_runs)
+    if inspect.iscoroutinefunction(fn):
+        raise ValueError("nothing here awaits a coroutine: decorate it with gpu_profile(repeats=%d)" % max(2, repeats))
 
     def monitor() -> GpuMonitor:
         return GpuMonitor(device, interval_s, backend, strict, sync_fn, warmup_s, store_samples)

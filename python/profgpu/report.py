@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import os
 import threading
@@ -179,6 +178,8 @@ class Report:
         return "<Report: %s>" % self.verdict
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = "".join(
             "<tr><td>%s</td><td style='text-align:left'>%s</td><td style='text-align:left'>%s</td><td style='white-space:nowrap'>%s</td></tr>"
             % tuple(

@@ -55,6 +55,15 @@ def test_a_coroutine_is_watched_until_it_is_done(capsys):
     asyncio.run(cancelled())
 
 
+def test_who_does_not_await_says_so():
+    async def work():
+        pass
+
+    for call in (profgpu.benchmark, lambda fn: profgpu.compare(fn, fn), profgpu.profile_repeats):
+        with pytest.raises(ValueError, match='await'):
+            call(work)
+
+
 def test_a_generator_is_watched_until_it_ends_or_is_closed():
     shown = []
 
