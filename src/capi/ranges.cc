@@ -99,8 +99,10 @@ void mark_monitors(bool popped) {
     if (f.thread != std::this_thread::get_id()) continue;
     if (open_ranges.empty())
       f.monitor->mark(kBetween);
+    else if (popped)
+      f.monitor->go_on(open_ranges.back());
     else
-      popped ? f.monitor->go_on(open_ranges.back()) : f.monitor->mark(open_ranges.back());
+      f.monitor->mark(open_ranges.back());
   }
 }
 

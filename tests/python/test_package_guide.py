@@ -125,6 +125,19 @@ def test_loader(workers):
     assert stats['first_load_ms'] >= 39, 'with the start of the workers'
 
 
+def test_a_model_without_ranks(parts):
+    model, loader, _ = parts
+    inputs = next(iter(loader))[0]
+    timer = guide.CommTimer()
+    for _ in range(3):
+        assert timer.profile_step(model, inputs).requires_grad
+    assert timer.comm_time == 0 and timer.get_summary()['comm_pct'] == 0 and timer.compute_time > 0
+    gradients = [p.grad.clone() for p in model.parameters()]
+    found = guide.OverlapProfiler(model).profile(inputs, num_iterations=2)
+    assert found['overlap_efficiency_pct'] is None and found['comm_total_ms'] == 0 and found['with_comm_ms'] > 0
+    assert all(torch.equal(p.grad, gradient) for p, gradient in zip(model.parameters(), gradients))
+
+
 def test_memory(parts):
     model, loader, _ = parts
     rows = guide.memory_timeline(model, [(x, y) for x, y in loader], num_steps=2)

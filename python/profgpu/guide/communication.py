@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from .. import _library
@@ -37,9 +38,9 @@ def _as_before(model: Any) -> Iterator[None]:
 
 def _is_sharded(model: Any) -> bool:
     """Whether it is an FSDP module, of the first or the second kind."""
-    from torch.distributed.fsdp import FullyShardedDataParallel
-
-    return isinstance(model, FullyShardedDataParallel) or hasattr(model, "set_requires_gradient_sync")
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # else nobody has made one
+    is_first = fsdp is not None and isinstance(model, fsdp.FullyShardedDataParallel)
+    return is_first or hasattr(model, "set_requires_gradient_sync")
 
 
 def _can_be_silent(model: Any) -> bool:
