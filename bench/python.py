@@ -73,9 +73,9 @@ times = [t for t, _ in samples if 0.2 <= t <= 0.2 + window]
 ''' + TAIL
 RANGES = '''
 import json, sys, time, profgpu
-def ns(make, n=20000):
+def ns(make, n=1000):
     best = []
-    for _ in range(15):
+    for _ in range(200):
         begin = time.perf_counter_ns()
         for _ in range(n):
             with make(): pass
@@ -84,12 +84,12 @@ def ns(make, n=20000):
 phase = lambda: profgpu.phase("forward")
 out = {"off": {"step_ns": ns(profgpu.step), "phase_ns": ns(phase)}}
 with profgpu.GpuMonitor(backend="replay:%s,loop" % sys.argv[1]):
-    out["monitor"] = {"step_ns": ns(profgpu.step, 2000), "phase_ns": ns(phase, 2000)}
+    out["monitor"] = {"step_ns": ns(profgpu.step, 200), "phase_ns": ns(phase, 200)}
 try:
     import torch
     out["torch imported"] = {"step_ns": ns(profgpu.step), "phase_ns": ns(phase)}
     with torch.profiler.profile():
-        out["torch.profiler"] = {"step_ns": ns(profgpu.step, 500), "phase_ns": ns(phase, 500)}
+        out["torch.profiler"] = {"step_ns": ns(profgpu.step, 50), "phase_ns": ns(phase, 50)}
 except ImportError:
     pass
 print(json.dumps(out))
@@ -133,6 +133,12 @@ def monitor_round(rate, window, environment):
     return found
 
 
+def ratios(found):
+    """How many times ours the Python loop takes, in one round."""
+    ours, theirs = found['profgpu'], found['python loop']
+    return {key: theirs[key] / max(ours[key], 1e-9) for key in ('cpu_us_per_sample', 'peak_bytes', 'jitter_median_us', 'jitter_p95_us')}
+
+
 def analyze_round(build, python, environment):
     import time
     begin = time.perf_counter()
@@ -140,7 +146,7 @@ def analyze_round(build, python, environment):
     command = time.perf_counter() - begin
     begin = time.perf_counter()
     inside = json.loads(run([python, '-c', ANALYZE, TRACE], environment))
-    return {'command_s': command, 'process_s': time.perf_counter() - begin, **inside}
+    return {'command_s': command, 'process_s': time.perf_counter() - begin, **inside, 'ratio_to_command': inside['analyze_s'] / command}
 
 
 def summaries(rounds):
@@ -156,7 +162,7 @@ def main():
     build = os.path.abspath(options.build)
     torch_python = os.path.join(ROOT, 'build', 'venv', 'bin', 'python')
     python = torch_python if os.access(torch_python, os.X_OK) else sys.executable
-    result = {'machine': machine.description(build), 'rounds': options.rounds, 'window_s': options.window, 'monitor': {}}
+    result = {'machine': machine.description(build), 'rounds': options.rounds, 'window_s': options.window, 'monitor': {}, 'ratios': {}}
     with tempfile.TemporaryDirectory() as folder:
         environment = environment_of(build, folder)
         for rate in RATES:
@@ -166,12 +172,16 @@ def main():
                 r = {key: value['median'] for key, value in figures.items()}
                 print(f'{rate:5d} Hz  {name:12}  {r["cpu_us_per_sample"]:7.0f} us/sample  {r["peak_bytes"] / 1e6:5.1f} MB  '
                       f'jitter {r["jitter_median_us"]:6.0f} us, p95 {r["jitter_p95_us"]:6.0f} us  {r["samples_per_s"]:6.1f} samples/s')
+            result['ratios'][str(rate)] = r = summaries([ratios(found) for found in rounds])
+            print(f'{rate:5d} Hz  the loop takes {r["cpu_us_per_sample"]["median"]:.2f} times the processor time, {r["peak_bytes"]["median"]:.2f} times '
+                  f'the memory, {r["jitter_median_us"]["median"]:.2f} times the jitter (p95 {r["jitter_p95_us"]["median"]:.2f})')
         replay = os.path.join(ROOT, 'examples', 'replay.jsonl')
         result['ranges'] = json.loads(run([python, '-c', RANGES, replay], environment))
         for name, r in result['ranges'].items():
             print(f'{name:15}  step {r["step_ns"]:7.0f} ns   phase {r["phase_ns"]:7.0f} ns')
         result['analyze'] = summaries([analyze_round(build, python, environment) for _ in range(options.rounds)])
-        print('  '.join(f'{key} {value["median"] * 1e3:.1f} ms' for key, value in result['analyze'].items()))
+        print('  '.join(f'{key} {value["median"] * 1e3:.1f} ms' for key, value in result['analyze'].items() if key.endswith('_s'))
+              + f'  analyze / command {result["analyze"]["ratio_to_command"]["median"]:.2f}')
     machine.write_result(build, 'python', result)
 
 

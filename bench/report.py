@@ -293,15 +293,18 @@ def python_lines(r):
             peak = {k: v / 1e6 for k, v in x['peak_bytes'].items()}
             yield (f'| {rate} | {name} | {spread(x["cpu_us_per_sample"], "%.0f")} | {spread(x["samples_per_s"], "%.1f")} | {spread(peak, "%.1f")} | '
                    f'{spread(x["jitter_median_us"], "%.0f")} | {spread(x["jitter_p95_us"], "%.0f")} |')
+    yield from ['', '| Hz | the loop\'s processor time, times ours | memory | jitter | jitter, 95th percentile |', '| ---: | --- | --- | --- | --- |']
+    for rate, x in r['ratios'].items():
+        yield f'| {rate} | ' + ' | '.join(spread(x[key], '%.2f') for key in ('cpu_us_per_sample', 'peak_bytes', 'jitter_median_us', 'jitter_p95_us')) + ' |'
     yield from ['', '| ranges | `step()` ns | `phase()` ns |', '| --- | ---: | ---: |']
     words = {'off': 'nothing listens', 'torch imported': 'nothing listens, PyTorch imported', 'monitor': 'a monitor runs',
              'torch.profiler': 'PyTorch\'s profiler runs'}
     for name, x in r['ranges'].items():
         yield f'| {words[name]} | {x["step_ns"]:.0f} | {x["phase_ns"]:.0f} |'
-    a = {key: {k: v * 1e3 for k, v in x.items()} for key, x in r['analyze'].items()}
+    a = {key: {k: v * 1e3 for k, v in x.items()} for key, x in r['analyze'].items() if key.endswith('_s')}
     yield from ['', f'The example trace: `profgpu.analyze` {spread(a["analyze_s"], "%.0f")} ms in a running interpreter, importing the package '
                 f'{spread(a["import_s"], "%.0f")} ms, both with Python\'s start {spread(a["process_s"], "%.0f")} ms; `profgpu analyze --json` '
-                f'{spread(a["command_s"], "%.0f")} ms.']
+                f'{spread(a["command_s"], "%.0f")} ms. `analyze` takes {spread(r["analyze"]["ratio_to_command"], "%.2f")} of the command\'s time.']
 
 
 def exporter_lines(e):

@@ -126,6 +126,8 @@ class PROFGPU_API Monitor {
   void start();
   /// From now on is phase `name`, until the next mark or stop(). Does nothing before start().
   void mark(const std::string& name);
+  /// The same, of a phase that goes on after one within it: not counted as another.
+  void go_on(const std::string& name);
   /// Takes one last sample of each device that answers. Idempotent. Waits two seconds at most for a driver that hangs;
   /// the thread that hangs in it is left behind.
   void stop();

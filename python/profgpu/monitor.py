@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -156,13 +157,15 @@ def _sparkline(trace: List[Optional[float]]) -> str:
 
 
 class Owned:
-    """A profgpu_monitor, and whether it runs. Freed when its owner goes."""
+    """A profgpu_monitor, and whether it runs. Freed when its owner goes. ``make`` opens it, in a forked child again."""
 
-    def __init__(self, owner: object, handle: int) -> None:
-        self.handle = handle
-        self.pid = os.getpid()
-        self._running = False
+    def __init__(self, owner: object, make: Callable[[], int]) -> None:
+        self._make = make
+        self._open()
         weakref.finalize(owner, self._free)
+
+    def _open(self) -> None:
+        self.handle, self.pid, self._running = self._make(), os.getpid(), False
 
     @property
     def here(self) -> bool:
@@ -170,15 +173,17 @@ class Owned:
         return os.getpid() == self.pid
 
     def start(self) -> None:
-        if self.here and not self._running:
+        if not self.here:
+            self._open()
+        if not self._running:
             self._running = True
             _library.library().profgpu_monitor_start(self.handle)
-            ranges.monitor_started()
+            ranges.monitor_started(self.handle)
 
     def stop(self) -> None:
         if self.here and self._running:
             self._running = False
-            ranges.monitor_stopped()
+            ranges.monitor_stopped(self.handle)
             _library.library().profgpu_monitor_stop(self.handle)
 
     def problem(self) -> str:
@@ -192,7 +197,13 @@ class Owned:
         devices: List[Dict[str, Any]] = json.loads(_library.take_text(_library.library().profgpu_monitor_summary(self.handle)))
         return devices
 
+    def text(self) -> str:
+        """The same as lines for a person."""
+        return _library.take_text(_library.library().profgpu_monitor_summary_text(self.handle)) if self.here else ""
+
     def samples(self) -> Table:
+        if not self.here:
+            raise _library.ProfgpuError("the monitor's samples are with the process that started it")
         return Table(_library.library().profgpu_monitor_samples(self.handle))
 
     def _free(self) -> None:
@@ -276,12 +287,13 @@ class GpuMonitor:
         #: None until the monitor has stopped
         self.summary: Optional[GpuSummary] = None
         kept = self.max_samples if store_samples else 0
-        self._owned = Owned(self, open_monitor([str(device)], self.interval_s, self.backend, self.warmup_s, kept))
-        self._problem = self._owned.problem()
+        make = functools.partial(open_monitor, [str(device)], self.interval_s, self.backend, self.warmup_s, kept)
+        self._owned = Owned(self, make)
         self._running = False
         self._started = self._stopped = 0.0
-        if self._problem and self.strict and self.backend != "none":
-            raise GpuBackendError("no GPU can be watched: " + self._problem)
+        problem = self._owned.problem()
+        if problem and self.strict and self.backend != "none":
+            raise GpuBackendError("no GPU can be watched: " + problem)
 
     def __enter__(self) -> GpuMonitor:
         self._sync()
@@ -296,12 +308,14 @@ class GpuMonitor:
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
     ) -> None:
-        self._sync()
         try:
-            self.stop()
-        except GpuBackendError:
-            if kind is None:  # else the block's own error is what went wrong
-                raise
+            self._sync()
+        finally:
+            try:
+                self.stop()
+            except GpuBackendError:
+                if kind is None:  # else the block's own error is what went wrong
+                    raise
 
     def _sync(self) -> None:
         if self.sync_fn is not None:
@@ -355,7 +369,8 @@ class GpuMonitor:
         return devices[0] if devices else {}
 
     def _notes(self, details: Dict[str, Any]) -> str:
-        notes = [self._problem] if self._problem else []
+        problem = self._owned.problem()
+        notes = [problem] if problem else []
         if self.warmup_s > 0:
             notes.append("warmup ignored: first %.2fs" % self.warmup_s)
         if self.interval_s < _LEAST_INTERVAL_S:

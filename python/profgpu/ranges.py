@@ -11,40 +11,41 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import os
 import sys
+import threading
+import types
 from types import TracebackType
-from typing import Any, Callable, ContextManager, List, Optional, Type, TypeVar
+from typing import Any, Callable, ContextManager, Generator, List, Optional, Set, Type, TypeVar
 
 from . import _library
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_monitors = 0  # running, in this process
 _recorded = bool(os.environ.get("PROFGPU_RECORD") and os.environ.get("PROFGPU_INJECT"))
 # Our recorder takes NVTX ranges, too; they would be there twice.
 _nvtx_wanted = bool(os.environ.get("NVTX_INJECTION64_PATH")) and not _recorded
-_native = _recorded  # the library has somebody to tell
+_RECORDER = 0
+# Whom the library has to tell: the recorder, and the monitors that run in this process, by id. A set, because threads and the
+# garbage collector change it, at any moment.
+_native: Set[int] = {_RECORDER} if _recorded else set()
 _steps = itertools.count()
 _torch_profiles: Optional[Callable[[], bool]] = None  # whether PyTorch's profiler runs; None: no PyTorch yet
 _is_compiling: Optional[Callable[[], bool]] = None  # torch.compile traces it as a constant, and so finds no range
 
 
-def monitor_started() -> None:
-    global _monitors, _native
-    _monitors, _native = _monitors + 1, True
+def monitor_started(monitor: int) -> None:
+    _native.add(monitor)
 
 
-def monitor_stopped() -> None:
-    global _monitors, _native
-    _monitors -= 1
-    _native = _recorded or _monitors > 0
+def monitor_stopped(monitor: int) -> None:
+    _native.discard(monitor)
 
 
 def _after_fork() -> None:
-    global _monitors, _native
-    _monitors, _native = 0, _recorded
+    _native.intersection_update({_RECORDER})
 
 
 if hasattr(os, "register_at_fork"):
@@ -150,6 +151,8 @@ def step(number: Optional[int] = None) -> ContextManager[Any]:
 class annotate:
     """A range as context manager or decorator.
 
+    Of a coroutine or a generator the range is open while it runs, and not while it waits for others.
+
     >>> @annotate("tokenize")
     ... def tokenize(text):
     ...     return text.split()
@@ -159,28 +162,81 @@ class annotate:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._open: List[ContextManager[Any]] = []
+        self._open = _Open()
 
     def __enter__(self) -> annotate:
         opened = phase(self.name)
         opened.__enter__()
-        self._open.append(opened)
+        self._open.ranges.append(opened)
         return self
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]
     ) -> None:
-        self._open.pop().__exit__(kind, error, traceback)
+        self._open.ranges.pop().__exit__(kind, error, traceback)
 
     def __call__(self, function: _F) -> _F:
-        name = self.name
+        return _annotated(function, self.name)  # type: ignore[no-any-return]
 
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+
+class _Open(threading.local):
+    """A thread's own: several may be within the same annotate."""
+
+    def __init__(self) -> None:
+        self.ranges: List[ContextManager[Any]] = []
+
+
+def _annotated(function: Callable[..., Any], name: str) -> Any:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with phase(name):
+            return function(*args, **kwargs)
+
+    @functools.wraps(function)
+    async def wait(*args: Any, **kwargs: Any) -> Any:
+        return await _awaited(function(*args, **kwargs), name)
+
+    @functools.wraps(function)
+    def generate(*args: Any, **kwargs: Any) -> Any:
+        return (yield from _resumed(function(*args, **kwargs), name))
+
+    @functools.wraps(function)
+    async def generate_async(*args: Any, **kwargs: Any) -> Any:
+        items, sent = function(*args, **kwargs), None
+        try:
+            while True:
+                sent = yield await _awaited(items.asend(sent), name)
+        except StopAsyncIteration:
+            pass
+        finally:
+            await items.aclose()
+
+    if inspect.iscoroutinefunction(function):
+        return wait
+    if inspect.isasyncgenfunction(function):
+        return generate_async
+    return generate if inspect.isgeneratorfunction(function) else call
+
+
+def _resumed(running: Any, name: str) -> Generator[Any, Any, Any]:
+    """Runs a generator, or what an await waits for, to its end."""
+    resume, value = running.send, None
+    while True:
+        try:
             with phase(name):
-                return function(*args, **kwargs)
+                item = resume(value)
+        except StopIteration as end:
+            return end.value
+        try:
+            resume, value = running.send, (yield item)
+        except GeneratorExit:
+            running.close()
+            raise
+        except BaseException as error:
+            resume, value = running.throw, error
 
-        return call  # type: ignore[return-value]
+
+_awaited = types.coroutine(_resumed)
 
 
 def mark(name: str) -> None:

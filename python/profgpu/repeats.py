@@ -1,10 +1,11 @@
 """gpu_profile and profile_repeats: a function under GpuMonitor, once or several times."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import inspect
 import math
-import statistics
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
 
 from .monitor import NAN, GpuMonitor, GpuSummary
@@ -35,8 +36,10 @@ class RunStats:
         known = [x for x in values if not math.isnan(x)]
         if not known:
             return RunStats(NAN, NAN, NAN, NAN, tuple(values))
-        std = statistics.stdev(known) if len(known) > 1 else NAN
-        return RunStats(statistics.fmean(known), std, min(known), max(known), tuple(values))
+        mean, std = math.fsum(known) / len(known), NAN
+        if len(known) > 1:
+            std = math.sqrt(math.fsum((x - mean) ** 2 for x in known) / (len(known) - 1))
+        return RunStats(mean, std, min(known), max(known), tuple(values))
 
     def format(self, unit: str = "", digits: int = 1) -> str:
         """``87.3% ± 1.2%  (range 85.6%-89.1%)``"""
@@ -118,12 +121,21 @@ def _say(report: Report, result: Any) -> None:
 def _run(monitor: Callable[[], GpuMonitor], fn: Callable[[], Any], repeats: int, warmup_runs: int) -> MultiRunResult:
     summaries: List[GpuSummary] = []
     value: Any = None
-    for number in range(warmup_runs + repeats):
+    for _ in range(warmup_runs + repeats):
         with monitor() as mon:
             value = fn()
-        if number >= warmup_runs and mon.summary is not None:
-            summaries.append(mon.summary)
-    return MultiRunResult.from_runs(summaries, value)
+        summaries.append(mon.stop())
+    return MultiRunResult.from_runs(summaries[warmup_runs:], value)
+
+
+async def _wait(monitor: Callable[[], GpuMonitor], fn: Callable[[], Any], repeats: int, warmup_runs: int) -> MultiRunResult:
+    summaries: List[GpuSummary] = []
+    value: Any = None
+    for _ in range(warmup_runs + repeats):
+        with monitor() as mon:
+            value = await fn()
+        summaries.append(mon.stop())
+    return MultiRunResult.from_runs(summaries[warmup_runs:], value)
 
 
 def gpu_profile(
@@ -140,7 +152,10 @@ def gpu_profile(
     repeats: int = 1,
     warmup_runs: int = 0,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: every call of the function is watched, and reported.
+    """Decorator: every call of the function is watched until it has returned, and reported.
+
+    A coroutine is watched until it is done, a generator from its first item until it ends or is closed. Generators run once:
+    ``repeats`` is not for them, and ``return_profile`` replaces the value of a ``yield from``, which asynchronous ones have not.
 
     ``report``: True prints, False says nothing, a function is called with the summary. With ``return_profile`` a call
     returns a ProfiledResult. With ``repeats`` above 1 a call runs the function ``warmup_runs + repeats`` times, and the
@@ -151,19 +166,66 @@ def gpu_profile(
     def monitor() -> GpuMonitor:
         return GpuMonitor(device, interval_s, backend, strict, sync_fn, warmup_s, store_samples)
 
+    warmup_runs = warmup_runs if repeats > 1 else 0
+
+    def finish(result: MultiRunResult) -> Any:
+        shown: Any = result if repeats > 1 else result.runs[0]
+        _say(report, shown)
+        if not return_profile:
+            return result.value
+        return result if repeats > 1 else ProfiledResult(result.value, result.runs[0])
+
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            if repeats > 1:
+                raise ValueError("a generator runs once: repeats must be 1")
+            if return_profile and inspect.isasyncgenfunction(fn):
+                raise ValueError("an asynchronous generator returns nothing: pass a function as report")
+            return _watched_generator(fn, monitor, finish)
+
         @functools.wraps(fn)
         def call(*args: Any, **kwargs: Any) -> Any:
-            result = _run(monitor, lambda: fn(*args, **kwargs), repeats, warmup_runs if repeats > 1 else 0)
-            shown: Any = result if repeats > 1 else result.runs[0]
-            _say(report, shown)
-            if not return_profile:
-                return result.value
-            return result if repeats > 1 else ProfiledResult(result.value, result.runs[0])
+            return finish(_run(monitor, lambda: fn(*args, **kwargs), repeats, warmup_runs))
 
-        return call
+        @functools.wraps(fn)
+        async def wait(*args: Any, **kwargs: Any) -> Any:
+            return finish(await _wait(monitor, lambda: fn(*args, **kwargs), repeats, warmup_runs))
+
+        return wait if inspect.iscoroutinefunction(fn) else call
 
     return decorate
+
+
+def _watched_generator(
+    fn: Callable[..., Any], monitor: Callable[[], GpuMonitor], finish: Callable[[MultiRunResult], Any]
+) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def generate(*args: Any, **kwargs: Any) -> Any:
+        mon, value = monitor(), None
+        try:
+            with mon:
+                value = yield from fn(*args, **kwargs)
+        except GeneratorExit:  # whoever asks has had enough
+            finish(MultiRunResult.from_runs([mon.stop()], None))
+            raise
+        return finish(MultiRunResult.from_runs([mon.stop()], value))
+
+    @functools.wraps(fn)
+    async def generate_async(*args: Any, **kwargs: Any) -> Any:
+        mon, items, sent = monitor(), fn(*args, **kwargs), None
+        try:
+            with mon, contextlib.suppress(StopAsyncIteration):
+                try:
+                    while True:
+                        sent = yield await items.asend(sent)
+                finally:
+                    await items.aclose()
+        except GeneratorExit:
+            finish(MultiRunResult.from_runs([mon.stop()], None))
+            raise
+        finish(MultiRunResult.from_runs([mon.stop()], None))
+
+    return generate_async if inspect.isasyncgenfunction(fn) else generate
 
 
 def profile_repeats(
@@ -182,6 +244,8 @@ def profile_repeats(
 ) -> MultiRunResult:
     """Runs ``fn`` ``warmup_runs + repeats`` times, each under a GpuMonitor, and compares the last ``repeats``."""
     _check(repeats, warmup_runs)
+    if inspect.iscoroutinefunction(fn):
+        raise ValueError("nothing here awaits a coroutine: decorate it with gpu_profile(repeats=%d)" % max(2, repeats))
 
     def monitor() -> GpuMonitor:
         return GpuMonitor(device, interval_s, backend, strict, sync_fn, warmup_s, store_samples)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html
 import json
 import os
 import threading
@@ -179,15 +178,18 @@ class Report:
         return "<Report: %s>" % self.verdict
 
     def _repr_html_(self) -> str:
+        import html
+
         rows = "".join(
-            "<tr><td>%s</td><td style='text-align:left'>%s</td><td style='text-align:left'>%s</td><td>%s</td></tr>"
+            "<tr><td>%s</td><td style='text-align:left'>%s</td><td style='text-align:left'>%s</td><td style='white-space:nowrap'>%s</td></tr>"
             % tuple(
                 html.escape(text)
                 for text in (f.severity, f.what, f.fix[0] if f.fix else "", "" if f.cost_pct is None else "%.1f %%" % f.cost_pct)
             )
             for f in self.findings
         )
-        head = "<tr><th></th><th>what</th><th>what to change</th><th>cost</th></tr>"
+        left = "<th style='text-align:left'>%s</th>"
+        head = "<tr><th></th>%s%s<th>cost</th></tr>" % (left % "what", left % "what to change")
         table = "<table>%s%s</table>" % (head, rows) if rows else "<p>Nothing was found that costs time.</p>"
         return "<p><b>%s</b></p>%s" % (html.escape(self.verdict), table)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
 import math
 import statistics
 import sys
@@ -178,7 +179,10 @@ class _Subject:
 
     def __init__(self, call: Callable[[], Any], sync: Sync, warmup: int, flush: bool) -> None:
         begin = time.perf_counter()
-        call()
+        result = call()
+        if inspect.iscoroutine(result):
+            result.close()
+            raise ValueError("a coroutine does nothing until it is awaited: time lambda: asyncio.run(fn())")
         synchronize(sync)
         self.first_call_s = time.perf_counter() - begin
         for _ in range(warmup):

@@ -28,6 +28,7 @@ class Watch:
         self._spent: Dict[str, float] = {}
         self._window = window
         self._past: List[Dict[str, float]] = []
+        self._closed = False
         #: steps that have ended
         self.steps = 0
         if model is not None:
@@ -45,6 +46,7 @@ class Watch:
 
     def close(self) -> None:
         """Takes every hook out. What is open ends."""
+        self._closed = True  # a hook that lies under one that was set later stays, and is deaf
         while self._undo:
             self._undo.pop()()
         while self._open:
@@ -65,7 +67,7 @@ class Watch:
 
     # A loop runs on one thread; what others do (a prefetcher, a validation) is not a part of its steps.
     def _begin(self, phase: str) -> None:
-        if threading.get_ident() != self._thread or any(name == phase for name, _, _ in self._open):
+        if self._closed or threading.get_ident() != self._thread or any(name == phase for name, _, _ in self._open):
             return
         if phase in ("data_loading", "forward") and not self._open:
             if self._stepped:

@@ -75,6 +75,7 @@ struct [[gnu::visibility("hidden")]] Monitor::Impl {
   void open();
   void begin(std::shared_ptr<Sampler> fresh);
   void take(const Reading& reading);
+  void mark(const std::string& name, bool goes_on);
   [[nodiscard]] size_t position(uint32_t device) const;
 
   MonitorOptions options;
@@ -181,12 +182,15 @@ void Monitor::start() {
   i.sampler->start();
 }
 
-void Monitor::mark(const std::string& name) {
-  std::lock_guard lock(impl_->mutex);
-  if (!impl_->running) return;
+void Monitor::Impl::mark(const std::string& name, bool goes_on) {
+  std::lock_guard lock(mutex);
+  if (!running) return;
   const int64_t now = unix_ns();
-  for (PhaseTotals& p : impl_->phases) p.mark(now, name);
+  for (PhaseTotals& p : phases) p.mark(now, name, goes_on);
 }
+
+void Monitor::mark(const std::string& name) { impl_->mark(name, false); }
+void Monitor::go_on(const std::string& name) { impl_->mark(name, true); }
 
 void Monitor::stop() {
   Impl& i = *impl_;

@@ -20,10 +20,11 @@ class PhaseTotals {
     std::optional<double> energy_j, memory_max_bytes;
   };
 
-  void mark(int64_t time_ns, const std::string& name) {
+  /// A phase that goes on after another one within it is not counted again.
+  void mark(int64_t time_ns, const std::string& name, bool goes_on = false) {
     close(time_ns);
     phase_ = &totals_[name];
-    ++phase_->count;
+    if (!goes_on) ++phase_->count;
     begun_ns_ = time_ns;
   }
   void add(const Reading& reading) {

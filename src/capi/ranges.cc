@@ -91,18 +91,26 @@ constexpr const char* kBetween = "other";
 
 thread_local std::vector<std::string> open_ranges;
 
-void mark_monitors() {
+// `popped`: the range that is the innermost one now was open before.
+void mark_monitors(bool popped) {
   if (followed_count.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(followed_mutex());
-  for (const Followed& f : followed())
-    if (f.thread == std::this_thread::get_id()) f.monitor->mark(open_ranges.empty() ? kBetween : open_ranges.back());
+  for (const Followed& f : followed()) {
+    if (f.thread != std::this_thread::get_id()) continue;
+    if (open_ranges.empty())
+      f.monitor->mark(kBetween);
+    else if (popped)
+      f.monitor->go_on(open_ranges.back());
+    else
+      f.monitor->mark(open_ranges.back());
+  }
 }
 
 // `phase`: what monitors call it.
 void push(const std::string& name, std::string phase) {
   if (const Recorder* r = recorder()) r->push(name.c_str());
   open_ranges.push_back(std::move(phase));
-  mark_monitors();
+  mark_monitors(false);
 }
 
 }  // namespace
@@ -134,7 +142,7 @@ void profgpu_range_pop(void) {
   if (open_ranges.empty()) return;
   if (const Recorder* r = recorder()) r->pop();
   open_ranges.pop_back();
-  mark_monitors();
+  mark_monitors(true);
 }
 
 void profgpu_step_push(int64_t number) { push("ProfilerStep#" + std::to_string(number), "step"); }

@@ -92,7 +92,8 @@ std::string command_help(const Command& command) {
 std::string overview_help() {
   std::string out =
       "profgpu says why GPU work is slow, and what to change.\n\n"
-      "Usage: profgpu COMMAND [OPTION]... [ARGUMENT]...\n\nCommands\n";
+      "Usage: profgpu COMMAND [OPTION]... [ARGUMENT]...\n"
+      "       profgpu [OPTION]... -- PROGRAM...   is short for profgpu run\n\nCommands\n";
   for (const Command* c : commands())
     if (!c->hidden) out += entry(std::string(c->name), c->summary);
   out += "\nOptions\n";

@@ -8,6 +8,7 @@
 #include "cli/command_line.h"
 #include "cli/help.h"
 #include "cli/output.h"
+#include "cli/run_launch.h"
 #include "cli/suggestion.h"
 
 namespace profgpu {
@@ -46,6 +47,12 @@ ExitCode run_command(const Command& command, const std::vector<std::string>& wor
   return outcome.code;
 }
 
+// `[OPTION]... [--] PROGRAM...` is `run` without its name: so the Python package of this name takes its words.
+bool is_command_line(const Command& run, const std::vector<std::string>& words) {
+  const size_t end = own_words(run, words);
+  return end < words.size() && (words[end] == "--" || names_program(words[end]));
+}
+
 }  // namespace
 
 ExitCode run_program(const std::vector<std::string>& words) {
@@ -56,8 +63,8 @@ ExitCode run_program(const std::vector<std::string>& words) {
   const std::string& first = words.front();
   if (first == "--help" || first == "-h") return say(overview_help());
   if (first == "--version" || first == "-V") return say(fmt::format("profgpu {}\n", kVersion));
-  if (first == "--") return run_command(*find_command("run"), words);
   if (const Command* command = find_command(first)) return run_command(*command, {words.begin() + 1, words.end()});
+  if (const Command& run = *find_command("run"); is_command_line(run, words)) return run_command(run, words);
   print_error("", unknown_command(first));
   return ExitCode::kUsage;
 }

@@ -201,8 +201,8 @@ const Command kRun{
     .summary = "run a command and say what the GPUs did meanwhile",
     .positional = "COMMAND...",
     .positional_help =
-        "the command and its arguments; the words from here on are its own. `profgpu -- COMMAND` is short for "
-        "`profgpu run -- COMMAND`",
+        "the command and its arguments; the words from here on are its own. `profgpu [OPTION]... -- COMMAND` is short for "
+        "`profgpu run [OPTION]... -- COMMAND`",
     .groups = run_flags(),
     .examples = {{"profgpu -- python train.py", "how busy the GPUs were, what held them back, what it cost"},
                  {"profgpu run --samples run.jsonl -- torchrun --nproc-per-node 8 train.py", "and keep the samples"},

@@ -1,9 +1,11 @@
 #include "cli/run_launch.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "base/decimal.h"
 
@@ -29,12 +31,17 @@ int number_from(std::initializer_list<const char*> names, int otherwise) {
   return otherwise;
 }
 
+bool is_executable(const std::string& path) {
+  struct stat s{};
+  return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
 bool in_path(const std::string& program) {
   const char* path = std::getenv("PATH");
   std::string rest = path ? path : "/usr/bin:/bin";
   for (size_t at = 0; at <= rest.size();) {
     const size_t end = std::min(rest.find(':', at), rest.size());
-    if (::access((rest.substr(at, end - at) + "/" + program).c_str(), X_OK) == 0) return true;
+    if (is_executable(rest.substr(at, end - at) + "/" + program)) return true;
     at = end + 1;
   }
   return false;
@@ -71,6 +78,17 @@ std::string chosen_mode(const LaunchOptions& o, size_t devices) {
 }
 
 }  // namespace
+
+bool names_program(const std::string& word) {
+  if (word.empty()) return false;
+  if (word.find('/') == std::string::npos) return in_path(word);
+  if (!is_executable(word)) return false;
+  // On some file systems every file may be executed, a trace too.
+  char begin[4] = {};
+  std::ifstream(word, std::ios::binary).read(begin, sizeof begin);
+  const std::string_view read(begin, sizeof begin);
+  return read.starts_with("#!") || read == "\x7f" "ELF";
+}
 
 FlagGroup launch_flags() {
   return {"Starting a PyTorch script (COMMAND is the script and its arguments)",

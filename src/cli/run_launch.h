@@ -18,6 +18,9 @@ struct LaunchOptions {
   int master_port = 29500;    ///< torchrun's own default
 };
 
+/// Whether a word can be run as it stands: a program in PATH, or the path of a script with `#!` or of a binary.
+bool names_program(const std::string& word);
+
 FlagGroup launch_flags();
 /// The error is a usage error.
 Result<LaunchOptions> launch_options(const Arguments& arguments);

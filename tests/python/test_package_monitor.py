@@ -224,6 +224,25 @@ def test_gpu_monitor_of_the_guide(tmp_path):
     assert 'no GPU' in str(GPUMonitor(backend='none').get_summary()) and GPUMonitor(backend='none').get_metrics() == []
 
 
+def test_a_loop_of_callbacks():
+    from profgpu.integrations.loop import Loop
+    loop = Loop(monitor())
+    loop.start()
+    for number in range(4):
+        loop.begin('step', number)
+        loop.begin('forward')
+        time.sleep(0.02)
+        if number != 2:  # a batch that raised: what was open ends with its step
+            loop.end('forward')
+        loop.end('step')
+    loop.end('never begun')
+    metrics = loop.metrics()
+    loop.stop()
+    assert metrics['profgpu/step_s'] >= metrics['profgpu/forward_s'] >= 0.02 and metrics['profgpu/gpu/util_gpu_mean'] >= 0
+    assert {name: loop.monitor.summary.phases[name]['count'] for name in ('step', 'forward')} == {'step': 4, 'forward': 4}
+    assert 'profgpu/step_s' not in loop.metrics(), 'of the steps since the last call'
+
+
 @pytest.fixture
 def stand_in():
     """stand_in(scenario, script): what it prints on a machine with such devices."""

@@ -300,13 +300,15 @@ class Engine(torch.nn.Module):
     def forward(self, batch): return self.module(batch).sum()
     def backward(self, loss): loss.backward()
     def step(self): self.optimizer.step(); self.optimizer.zero_grad()
+    def is_gradient_accumulation_boundary(self): return True
+    def train_micro_batch_size_per_gpu(self): return 3
 fake = types.ModuleType("deepspeed")
 fake.initialize = lambda model, model_parameters, config: (Engine(model), None, None, None)
 sys.modules["deepspeed"] = fake
 from profgpu.guide import profile_deepspeed_training, profile_zero_stage
 model = torch.nn.Linear(4, 2)
 out = sys.argv[1] if len(sys.argv) > 1 else OUT
-t = profile_deepspeed_training(model, [torch.ones(1, 4)] * 20, {"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": 3}, 12, out)
+t = profile_deepspeed_training(model, [torch.ones(1, 4)] * 20, {"zero_optimization": {"stage": 2}}, 12, out)
 assert {len(v) for v in t.values()} == {12} and set(t) == {"forward", "backward", "step", "total", "throughput"}
 assert all(f + b + s <= w for f, b, s, w in zip(t["forward"], t["backward"], t["step"], t["total"]))
 report = json.load(open(out + "/deepspeed_profile_report.json"))
@@ -326,8 +328,65 @@ print("fine")
 
 
 def test_deepspeed_by_a_stand_in(tmp_path):
-    """DeepSpeed itself needs a compiler and minutes; the stand-in has the calls that its engine has."""
+    """Where DeepSpeed is not installed: the stand-in has the calls that its engine has."""
     assert run_script('OUT = %r\n' % str(tmp_path) + DEEPSPEED).rstrip().endswith('fine')
+
+
+REAL_DEEPSPEED = f"""
+import json, os, torch, types, profgpu
+import deepspeed
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # it would be compiled, which takes two minutes; gloo does
+from profgpu.guide import profile_deepspeed_training, profile_zero_stage
+from profgpu.integrations.deepspeed import watch_engine
+deepspeed.init_distributed("gloo")
+def net():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
+class Net(torch.nn.Module):
+    def __init__(self): super().__init__(); self.net = net()
+    def forward(self, x): return types.SimpleNamespace(loss=self.net(x).square().mean())
+def config(stage):
+    return {{"train_batch_size": 16, "gradient_accumulation_steps": 2, "zero_optimization": {{"stage": stage}},
+            "optimizer": {{"type": "Adam", "params": {{"lr": 1e-3, "torch_adam": True}}}}}}
+batch = torch.randn(4, 16)
+t = profile_deepspeed_training(Net(), [batch] * 20, config(2), num_steps=8, output_dir=OUT)
+assert {{len(v) for v in t.values()}} == {{8}} and all(f + b + s <= w for f, b, s, w in zip(t["forward"], t["backward"], t["step"], t["total"]))
+assert abs(t["throughput"][0] * t["total"][0] - 8) < 1e-6, "four samples a pass on each of two ranks, which only the engine knows"
+if torch.distributed.get_rank() == 0:
+    report = json.load(open(OUT + "/deepspeed_profile_report.json"))
+    assert report["config"]["batch_size"] == 4 and report["config"]["zero_stage"] == 2 and sum(report["breakdown_pct"].values()) <= 100
+for stage in (1, 3):
+    model = Net()
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config(stage))
+    before = profile_zero_stage(engine, batch, stage)
+    assert set(before) == {{"ZeRO-%d_%s" % (stage, p) for p in ("forward", "backward", "step")}} and all(p["ms"] > 0 for p in before.values())
+    profile_zero_stage(engine, batch, stage)
+    with profgpu.GpuMonitor(backend={REPLAY!r}, interval_s=0.01) as mon:
+        watched = watch_engine(engine)
+        for _ in range(6):
+            engine.backward(engine(batch).loss); engine.step()
+        watched.close()
+    phases = {{name: p["count"] for name, p in mon.summary.phases.items()}}
+    assert (phases["step"], phases["forward"], phases["backward"], phases["optimizer"]) == (3, 6, 6, 6), phases
+    m = watched.metrics()
+    assert m["profgpu/step_s"] >= m["profgpu/forward_s"] + m["profgpu/backward_s"] + m["profgpu/optimizer_s"] > 0
+if torch.distributed.get_rank() == 0: print("fine")
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_deepspeed(tmp_path):
+    pytest.importorskip('deepspeed')
+    done = torchrun(tmp_path, 'OUT = %r\n' % str(tmp_path) + REAL_DEEPSPEED, DS_ACCELERATOR='cpu')
+    assert done.returncode == 0 and 'fine' in done.stdout, done.stdout[-2000:] + done.stderr[-3000:]
+
+
+def torchrun(folder, text, **variables):
+    script = folder / 'ranks.py'
+    script.write_text(text)
+    return subprocess.run([sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc_per_node=2', str(script)],
+                          capture_output=True, text=True, timeout=200,
+                          env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, 'python'), OMP_NUM_THREADS='1', **variables))
 
 
 TORCHRUN = """
@@ -362,11 +421,7 @@ dist.destroy_process_group()
 
 
 def test_two_ranks(tmp_path):
-    script = tmp_path / 'ranks.py'
-    script.write_text(TORCHRUN)
-    done = subprocess.run([sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc_per_node=2', str(script)],
-                          capture_output=True, text=True, timeout=200,
-                          env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, 'python'), OMP_NUM_THREADS='1'))
+    done = torchrun(tmp_path, TORCHRUN)
     assert done.returncode == 0 and 'fine' in done.stdout, done.stdout + done.stderr[-3000:]
 
 

@@ -1,11 +1,13 @@
 """The wheel: what pyproject.toml and the install rules make of the built library, in clean virtual environments."""
+import glob
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
 
 import pytest
-from package_script import ROOT, TRACE
+from package_script import REPLAY, ROOT, TRACE
 
 pytestmark = pytest.mark.usefixtures('package')
 
@@ -81,3 +83,33 @@ def test_a_clean_environment(wheel, tmp_path):
     said = run(python, '-c', f'import profgpu; print(profgpu.analyze({str(tmp_path / "out")!r}).query('
                              '"select name from annotations").to_list("name"))', env=environment)
     assert "'x'" in said and 'ProfilerStep#0' in said
+
+
+EVERYWHERE = """
+import asyncio, profgpu, profgpu.guide, profgpu.recording, profgpu.timing, profgpu.watching, profgpu.integrations.deepspeed
+assert profgpu.analyze(%r).metrics() and profgpu.benchmark(sorted, [2, 1], repeats=3, min_time=0.001)
+@profgpu.gpu_profile(backend="none", report=False, return_profile=True)
+async def wait():
+    return [item async for item in items()]
+@profgpu.annotate("items")
+async def items():
+    yield 1
+with profgpu.GpuMonitor(backend=%r, interval_s=0.01, store_samples=True) as mon, profgpu.step():
+    assert asyncio.run(wait()).value == [1]
+assert mon.samples and "items" in mon.summary.phases
+""" % (TRACE, REPLAY)
+
+
+def test_every_python_that_is_here(wheel, tmp_path):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    (tmp_path / 'profgpu' / 'core' / 'bin' / 'profgpu').chmod(0o755)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(('PROFGPU', 'PYTHON'))}
+    environment['PYTHONPATH'] = str(tmp_path)
+    found = ['python3.%d' % minor for minor in range(8, 16)]
+    found += glob.glob(os.path.expanduser('~/.pyenv/versions/3.*/bin/python'))
+    for python in filter(shutil.which, found):
+        # A name in PATH may stand for an interpreter that is not there.
+        asked = subprocess.run([python, '-c', 'import sys; sys.exit(sys.version_info < (3, 8))'], capture_output=True)
+        if asked.returncode == 0:
+            run(python, '-W', 'error', '-c', EVERYWHERE, env=environment, cwd=tmp_path)

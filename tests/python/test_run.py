@@ -139,6 +139,33 @@ def test_words_behind_the_command_are_its_own():
     assert b'Usage: profgpu run' in run('run', '--help', '--', 'true').stdout
 
 
+def test_options_without_the_name_of_the_command(stage, tmp_path):
+    """The words of the Python package of this name: options, then the command, with or without `--`."""
+    env = stage()
+    for words in (['--device', '0', '--interval', '0.1', '--backend', 'auto', '--warmup', '0.0', '--torch-sync', '--'],
+                  ['--device', '0', '--interval', '0.05'], ['--backend', 'nvml', '--strict', '--'], ['--'], [],
+                  ['--repeats', '2', '--warmup-runs', '1'], ['--backend', 'none']):
+        r = run(*words, 'sh', '-c', 'echo ran; exit 3', env=env)
+        assert r.returncode == 3 and r.stdout.startswith(b'ran\n'), (words, r.stderr)
+    r = run('--json', '--device', '0', '--interval', '0.05', '--', 'sleep', '0.3', env=env)
+    assert list(document(r)['devices'][0])[:30] == THIRTY and document(r)['devices'][0]['n_samples'] > 2
+    script = tmp_path / 'job'
+    script.write_text('#!/bin/sh\nexit 4\n')
+    script.chmod(0o755)
+    assert run('--backend', 'none', script).returncode == run(script).returncode == 4
+    # What is no program is what it was: an executable trace, a word that is none of ours.
+    trace = tmp_path / 'trace.json'
+    trace.write_text('{"traceEvents": []}')
+    trace.chmod(0o755)
+    for words, said in (([trace], b'profgpu analyze'), (['--top', '3', trace], b'unknown option --top'), (['anlyze'], b'did you mean'),
+                        (['--device', '0'], b'unknown option'), ([tmp_path], b'is not a command')):
+        r = run(*words)
+        assert r.returncode == 2 and said in r.stderr, (words, r.stderr)
+    done = subprocess.run([PYTHON, '-m', 'profgpu', '--device', '0', '--', 'sh', '-c', 'exit 6'], timeout=60, capture_output=True,
+                          env=dict(env, PYTHONPATH=os.path.join(ROOT, 'python'), PROFGPU=PROGRAM))
+    assert done.returncode == 6, done.stderr
+
+
 def test_streams_are_untouched():
     junk = bytes(range(256)) * 4000
     r = plain('-q', '--', 'cat', input=junk, stdin=None)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from .. import _library
@@ -35,6 +36,33 @@ def _as_before(model: Any) -> Iterator[None]:
             p.grad = gradient
 
 
+def _is_sharded(model: Any) -> bool:
+    """Whether it is an FSDP module, of the first or the second kind."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # else nobody has made one
+    is_first = fsdp is not None and isinstance(model, fsdp.FullyShardedDataParallel)
+    return is_first or hasattr(model, "set_requires_gradient_sync")
+
+
+def _can_be_silent(model: Any) -> bool:
+    return hasattr(model, "no_sync") or hasattr(model, "set_requires_gradient_sync")
+
+
+@contextlib.contextmanager
+def _silent(model: Any) -> Iterator[None]:
+    """Passes leave gradients as each rank has them."""
+    if hasattr(model, "no_sync"):
+        with model.no_sync():
+            yield
+    elif hasattr(model, "set_requires_gradient_sync"):  # FSDP2
+        model.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            model.set_requires_gradient_sync(True)
+    else:
+        yield
+
+
 def _pass(model: Any, batch: Any) -> Any:
     loss = loss_of(model(batch))
     loss = loss if loss.dim() == 0 else loss.sum()
@@ -43,10 +71,11 @@ def _pass(model: Any, batch: Any) -> Any:
 
 
 class CommTimer:
-    """What communication adds to the steps of a model with ``no_sync`` (DistributedDataParallel, FSDP).
+    """What the communication of gradients adds to the steps of a DistributedDataParallel or FSDP model.
 
     profile_step() makes each pass twice: once without communication, whose effects are undone, and then the real one. The
-    difference is the communication that the backward does not hide. All ranks have to call it.
+    difference is the communication that the backward does not hide. All ranks have to call it. FSDP gathers parameters in
+    both passes: that counts as computation here.
     """
 
     def __init__(self) -> None:
@@ -58,10 +87,12 @@ class CommTimer:
         """Forward and backward of the batch; returns the loss. Its first call is a warm-up, and not counted."""
         clock, loss = Clock(), []
         alone = 0.0
-        if hasattr(model, "no_sync"):
-            with _as_before(model), model.no_sync():
-                synchronize()
-                alone = clock.time(lambda: _pass(model, batch))
+        if _can_be_silent(model):
+            with _as_before(model):
+                with _silent(model):
+                    synchronize()
+                    alone = clock.time(lambda: _pass(model, batch))
+                _settle(model, batch)
         synchronize()
         whole = clock.time(lambda: loss.append(_pass(model, batch)))
         self.steps += 1
@@ -80,18 +111,31 @@ class CommTimer:
         }
 
 
-def _all_reduce_s(model: Any, iterations: int) -> float:
-    """Seconds that reducing gradients of the model's size takes by itself, in buckets as DistributedDataParallel makes."""
+def _settle(model: Any, batch: Any) -> None:
+    """FSDP keeps gradients of silent passes apart, until the next pass that communicates takes them in: this one."""
+    if _is_sharded(model):
+        _pass(model, batch)
+
+
+def _reduction_s(model: Any, iterations: int) -> float:
+    """Seconds that reducing gradients of the model's size takes by itself, in buckets as DistributedDataParallel makes: to all
+    ranks, or of an FSDP model to a shard each."""
     import torch
     import torch.distributed as dist
 
-    size = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    device = device_of(model)
-    buckets = [torch.zeros(max(1, min(_BUCKET_BYTES, size - at) // 4), device=device) for at in range(0, size, _BUCKET_BYTES)]
+    ranks, sharded = dist.get_world_size(), _is_sharded(model)
+    own = [p.to_local() if hasattr(p, "to_local") else p for p in model.parameters() if p.requires_grad]
+    size = sum(p.numel() * p.element_size() for p in own) * (ranks if sharded else 1)
+    numbers = [max(1, min(_BUCKET_BYTES, size - at) // 4 // ranks) * ranks for at in range(0, size, _BUCKET_BYTES)]
+    buckets = [torch.zeros(n, device=device_of(model)) for n in numbers]
+    shards = [bucket[: bucket.numel() // ranks].clone() for bucket in buckets]
 
     def reduce() -> None:
-        for bucket in buckets:
-            dist.all_reduce(bucket)
+        for bucket, shard in zip(buckets, shards):
+            if sharded:
+                dist.reduce_scatter_tensor(shard, bucket)
+            else:
+                dist.all_reduce(bucket)
 
     reduce()
     clock = Clock()
@@ -99,28 +143,32 @@ def _all_reduce_s(model: Any, iterations: int) -> float:
 
 
 class OverlapProfiler:
-    """How much of the communication the backward hides, of a model with ``no_sync``. All ranks have to call profile()."""
+    """How much of the communication of gradients the backward hides, of a DistributedDataParallel or FSDP model. All ranks have
+    to call profile()."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self.compute_only_time = 0.0  #: seconds a pass, as profile() found last
+        self.with_comm_time = 0.0
 
     def profile(self, batch: Any, num_iterations: int = 10, warmup: int = 3) -> Dict[str, Optional[float]]:
         """Medians in ms. ``comm_overhead_ms`` is what steps take longer for communication; ``comm_total_ms`` what it takes by
         itself; ``overlap_efficiency_pct`` the share that is hidden, None where there is none to hide."""
         times: Dict[str, List[float]] = {"alone": [], "whole": []}
         clock: Optional[Clock] = None
-        silent: Callable[[], Any] = getattr(self.model, "no_sync", contextlib.nullcontext)
         with _as_before(self.model):
             for number in range(warmup + num_iterations):
                 clock = clock or (Clock() if number else None)  # the first pass may make the CUDA context
                 for name in ("alone", "whole") if number % 2 else ("whole", "alone"):
-                    with silent() if name == "alone" else contextlib.nullcontext():
+                    with _silent(self.model) if name == "alone" else contextlib.nullcontext():
                         took = (clock or Clock()).time(lambda: _pass(self.model, batch))
                     if number >= warmup:
                         times[name].append(took)
+            _settle(self.model, batch)
         alone, whole = (statistics.median(times[name]) for name in ("alone", "whole"))
+        self.compute_only_time, self.with_comm_time = alone, whole
         exposed = max(0.0, whole - alone)
-        total = _all_reduce_s(self.model, num_iterations) if hasattr(self.model, "no_sync") else 0.0
+        total = _reduction_s(self.model, num_iterations) if _can_be_silent(self.model) else 0.0
         return {
             "compute_only_ms": alone * 1e3,
             "with_comm_ms": whole * 1e3,

@@ -176,6 +176,7 @@ class ProfiledDataLoader:
         self.dataloader = dataloader
         self.device = device
         self._times = PhaseTimes()
+        self._epochs: List[int] = []  # where each begins in load_times
 
     @property
     def load_times(self) -> List[float]:
@@ -189,11 +190,14 @@ class ProfiledDataLoader:
         import torch
 
         device = self.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        batches = iter(self.dataloader)
+        self._epochs.append(len(self.load_times))
+        batches: Optional[Iterator[Any]] = None
         while True:
             begin = time.perf_counter()
             with ranges.phase("data_loading"):
                 try:
+                    if batches is None:
+                        batches = iter(self.dataloader)
                     batch = next(batches)
                 except StopIteration:
                     return
@@ -206,17 +210,20 @@ class ProfiledDataLoader:
         return len(self.dataloader)  # type: ignore[arg-type]
 
     def get_stats(self) -> Dict[str, float]:
-        """Means in ms; 0 before the first batch. The first wait starts the workers, and is ``first_load_ms``."""
+        """Means in ms; 0 before the first batch. An epoch's first wait starts the workers: those are ``first_load_ms``."""
 
         def mean_ms(values: List[float]) -> float:
             return statistics.fmean(values) * 1e3 if values else 0.0
 
-        loads = self.load_times
+        loads, first = self.load_times, set(self._epochs)
         return {
-            "avg_load_ms": mean_ms(loads[1:] or loads),
-            "first_load_ms": loads[0] * 1e3 if loads else 0.0,
+            "avg_load_ms": mean_ms([load for number, load in enumerate(loads) if number not in first] or loads),
+            "first_load_ms": mean_ms([load for number, load in enumerate(loads) if number in first]),
             "avg_transfer_ms": mean_ms(self.transfer_times),
         }
+
+
+_PIPELINE = ("data_loading", "preprocessing", "forward", "backward", "optimizer", "checkpoint", "total_step")
 
 
 class PipelineProfiler:
@@ -229,7 +236,7 @@ class PipelineProfiler:
     @property
     def timings(self) -> Dict[str, List[float]]:
         """Seconds of each phase, in order."""
-        return self._times.seconds()
+        return {**{name: [] for name in _PIPELINE}, **self._times.seconds()}
 
     def phase(self, name: str) -> ContextManager[Any]:
         """``with profiler.phase("checkpoint"):`` for what profile_epoch() does not do itself."""
@@ -279,20 +286,20 @@ class PipelineProfiler:
     def generate_report(self) -> Dict[str, Dict[str, float]]:
         """By phase: mean in ms and share of all time, in which total_step is not a phase. "other" is the steps' rest."""
         timings = self.timings
-        steps = sum(timings.get("total_step", []))
-        phases = {name: sum(times) for name, times in timings.items() if name != "total_step"}
+        steps = sum(timings["total_step"])
+        phases = {name: sum(times) for name, times in timings.items() if times and name != "total_step"}
         within = sum(time for name, time in phases.items() if name != "checkpoint")
         whole = max(steps, within) + phases.get("checkpoint", 0.0)
         if steps > within:
             phases["other"] = steps - within
         report = {
             name: {
-                "avg_ms": total / max(1, len(timings.get(name, timings.get("total_step", [])))) * 1e3,
+                "avg_ms": total / max(1, len(timings.get(name, timings["total_step"]))) * 1e3,
                 "percentage": total / whole * 100 if whole else 0.0,
             }
             for name, total in phases.items()
         }
-        if timings.get("total_step"):
+        if timings["total_step"]:
             report["total_step"] = {"avg_ms": steps / len(timings["total_step"]) * 1e3, "percentage": steps / whole * 100}
         return report
 

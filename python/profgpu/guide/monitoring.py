@@ -1,12 +1,12 @@
 """GPUMonitor: every GPU of the process, as the guide's two classes of that name have it."""
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from .. import _library
 from ..monitor import Owned, check_backend, open_monitor
 
 _KEPT = 4096  # samples of all devices: enough for the last one of each
@@ -39,7 +39,7 @@ class GPUMonitor:
     """
 
     def __init__(self, interval_s: float = 0.2, backend: str = "auto") -> None:
-        self._owned = Owned(self, open_monitor([], interval_s, check_backend(backend), 0.0, _KEPT))
+        self._owned = Owned(self, functools.partial(open_monitor, [], interval_s, check_backend(backend), 0.0, _KEPT))
         self._running = False
         self._log: Optional[threading.Thread] = None
         self._log_ends = threading.Event()
@@ -77,8 +77,7 @@ class GPUMonitor:
                     gpu[name] = d[name]
             gpus.append(gpu)
         summary = Summary(duration_s=max((d["duration_s"] for d in self._owned.devices()), default=0.0), gpus=gpus)
-        said = _library.take_text(_library.library().profgpu_monitor_summary_text(self._owned.handle))
-        summary.text = said or "no GPU is watched: " + (self.problem or "the monitor has not started")
+        summary.text = self._owned.text() or "no GPU is watched: " + (self.problem or "the monitor has not started")
         return summary
 
     def get_summary(self) -> Summary:

@@ -44,11 +44,11 @@ def profile_deepspeed_training(
                 engine.step()
             synchronize()
         totals.append(time.perf_counter() - begin)
-    samples = ds_config.get("train_micro_batch_size_per_gpu", 1) * _world_size()
+    samples = engine.train_micro_batch_size_per_gpu() * _world_size()  # the engine knows what the config leaves out
     timings = {name: list(values) for name, values in times.seconds().items()}
     timings["total"], timings["throughput"] = totals, [samples / t for t in totals]
     if _rank() == 0 and totals:
-        _write(_report(timings, ds_config), output_dir, report)
+        _write(_report(timings, ds_config, samples // _world_size()), output_dir, report)
     return timings
 
 
@@ -68,7 +68,7 @@ def _world_size() -> int:
     return dist.get_world_size() if dist else 1
 
 
-def _report(timings: Dict[str, List[float]], config: Dict[str, Any]) -> Dict[str, Any]:
+def _report(timings: Dict[str, List[float]], config: Dict[str, Any], batch_size: int) -> Dict[str, Any]:
     steps = len(timings["total"])
     warmup = min(5, steps // 4)
 
@@ -84,7 +84,7 @@ def _report(timings: Dict[str, List[float]], config: Dict[str, Any]) -> Dict[str
             "zero_stage": config.get("zero_optimization", {}).get("stage", 0),
             "fp16": config.get("fp16", {}).get("enabled", False),
             "bf16": config.get("bf16", {}).get("enabled", False),
-            "batch_size": config.get("train_micro_batch_size_per_gpu", 1),
+            "batch_size": batch_size,
         },
         "timing_ms": {name: stats(timings[name], 1e3) for name in (*phases, "total")},
         "throughput": stats(timings["throughput"], 1.0),

@@ -7,7 +7,8 @@ from .loop import Loop
 
 
 class EngineWatch(Loop):
-    """Marks an engine's forward, backward and step, and the steps that they make, until ``close()``."""
+    """Marks an engine's forward, backward and step, and the steps that they make, until ``close()``. While gradients
+    accumulate, the engine's ``step()`` ends none."""
 
     def __init__(self, engine: Any) -> None:
         super().__init__(None)
@@ -22,12 +23,13 @@ class EngineWatch(Loop):
         def call(*args: Any, **kwargs: Any) -> Any:
             if phase == "forward" and not any(name == "step" for name, _, _ in self._open):
                 self.begin("step", self._count)
+            ends_step = phase == "optimizer" and self._engine.is_gradient_accumulation_boundary()
             self.begin(phase)
             try:
                 return original(*args, **kwargs)
             finally:
                 self.end(phase)
-                if phase == "optimizer":
+                if ends_step:
                     self.end("step")
                     self._count += 1
 
