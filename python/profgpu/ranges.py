@@ -52,25 +52,24 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _find_torch() -> bool:
-    """Whether PyTorch's profiler runs, asked for the first time since PyTorch was imported."""
+def _find_torch() -> None:
+    """How to ask PyTorch, once it is imported."""
     global _torch_profiles, _is_compiling
     torch = sys.modules.get("torch")
     enabled = getattr(getattr(torch, "autograd", None), "_profiler_enabled", None)
     if enabled is None:
-        return False
+        return
     _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
     _torch_profiles = enabled
-    return bool(enabled())
 
 
 def _listened() -> bool:
     """Whether a range has somebody to tell."""
+    if _torch_profiles is None and "torch" in sys.modules:
+        _find_torch()
     if _is_compiling is not None and _is_compiling():
         return False
-    if _native or _nvtx_wanted:
-        return True
-    return _torch_profiles() if _torch_profiles is not None else "torch" in sys.modules and _find_torch()
+    return bool(_native) or _nvtx_wanted or (_torch_profiles is not None and _torch_profiles())
 
 
 _find_torch()  # where it is imported already
