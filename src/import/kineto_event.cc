@@ -70,14 +70,19 @@ bool number_text(JsonReader& reader, string_view& out) {
   return reader.scalar(out);
 }
 
+// Values lie in a window, whose padding follows them.
+std::optional<int64_t> padded_number(string_view text) {
+  return text.empty() ? std::nullopt : padded_scaled_decimal(text, 0);
+}
+
 uint32_t id32(string_view text) {
-  const auto value = whole_number(text);
+  const auto value = padded_number(text);
   return value && *value > 0 ? static_cast<uint32_t>(*value) : 0;
 }
 
 template <class T>
 T number_or(string_view text, T otherwise) {
-  const auto value = whole_number(text);
+  const auto value = padded_number(text);
   if (!value || *value < static_cast<int64_t>(std::numeric_limits<T>::min())) return otherwise;
   if constexpr (sizeof(T) < 8)
     if (*value > static_cast<int64_t>(std::numeric_limits<T>::max())) return otherwise;
@@ -113,12 +118,12 @@ struct KinetoEvents::Arguments {
   int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
 };
 
+// Categories take turns: a launch, its kernel, the flow between them.
 EventClass KinetoEvents::classify(string_view category) {
-  if (category != last_category_) {
-    last_category_ = category;
-    last_class_ = event_class(category);
-  }
-  return last_class_;
+  if (category.empty()) return EventClass::kUnknown;
+  KnownCategory& known = categories_[(category.size() + static_cast<unsigned char>(category.front()) * 5U) % categories_.size()];
+  if (category != known.name) known = {std::string(category), event_class(category)};
+  return known.event_class;
 }
 
 bool KinetoEvents::read(JsonReader& reader) {
@@ -281,8 +286,8 @@ void KinetoEvents::add(const Fields& f, Arguments& a) {
     ++shard_.issues[TraceIssueKind::kUnknownRows];
     return;
   }
-  const auto start = nanoseconds_from_micros(f.time);
-  const auto duration = f.duration.empty() ? std::optional<int64_t>(0) : nanoseconds_from_micros(f.duration);
+  const auto start = padded_scaled_decimal(f.time, 3);
+  const auto duration = f.duration.empty() ? std::optional<int64_t>(0) : padded_scaled_decimal(f.duration, 3);
   // Within these, differences of times and sums of durations cannot overflow: the year 2043 in Unix time, 13 days.
   constexpr int64_t kLatest = INT64_MAX / 4, kLongest = int64_t{1} << 50;
   const bool in_range = start && duration && *start < kLatest && *start > -kLatest && *duration < kLongest;
@@ -339,7 +344,7 @@ void KinetoEvents::add_host(const Fields& f, const Arguments& a, int64_t start, 
 }
 
 void KinetoEvents::add_activity(const Fields& f, const Arguments& a, int64_t start, int64_t duration) {
-  const auto device = whole_number(a.device.empty() ? f.pid : a.device);
+  const auto device = padded_number(a.device.empty() ? f.pid : a.device);
   if (!device || *device < INT32_MIN || *device > INT32_MAX) {
     ++shard_.issues[TraceIssueKind::kOutOfRange];
     return;
@@ -428,7 +433,7 @@ StringId KinetoEvents::text(const JsonString& token) {
 }
 
 StringId KinetoEvents::raw_text(string_view raw) {
-  const bool ascii = std::all_of(raw.begin(), raw.end(), [](char c) { return (c & 0x80) == 0; });
+  const bool ascii = find(raw.data(), raw.data() + raw.size(), [](const TextBlock& b) { return b.high(); }) == raw.data() + raw.size();
   if (ascii) return shard_.strings.intern(unquoted(raw));
   return text({raw, false, true});
 }

@@ -1,6 +1,7 @@
 // One trace event of Kineto's JSON, from text to rows of a Shard.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -47,8 +48,11 @@ class KinetoEvents {
   EventClass classify(std::string_view category);
 
   Shard& shard_;
-  std::string last_category_;
-  EventClass last_class_ = EventClass::kUnknown;
+  struct KnownCategory {
+    std::string name;
+    EventClass event_class = EventClass::kUnknown;
+  };
+  std::array<KnownCategory, 32> categories_;   // by length and first letter: the latest of each
 };
 
 }  // namespace profgpu
