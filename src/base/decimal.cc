@@ -79,7 +79,7 @@ struct Digits {
 };
 
 // The digits that eight bytes begin with. Neighbours are joined in pairs, pairs in fours, fours in eight.
-Digits digits_at(const char* p) {
+inline Digits digits_at(const char* p) {
   uint64_t v;
   std::memcpy(&v, p, 8);
   if constexpr (std::endian::native == std::endian::big) v = __builtin_bswap64(v);

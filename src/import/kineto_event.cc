@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <vector>
 
 #include "base/decimal.h"
 
@@ -101,6 +102,7 @@ EventClass event_class(string_view category) {
 }
 
 struct KinetoEvents::Fields {
+  Fields() {}   // stores member by member: as a constant of zeros it would be a `rep stos`, which starts slowly
   char phase = 0;
   EventClass event_class = EventClass::kUnknown;
   bool has_category = false;
@@ -116,6 +118,9 @@ struct KinetoEvents::Arguments {
   string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
   JsonString collective, dtype, group, group_description, ranks, name;
   int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
+  std::vector<const Argument*> given;   // since forget(): most of what is here is of other classes of events
+
+  void forget();
 };
 
 // Categories take turns: a launch, its kernel, the flow between them.
@@ -128,7 +133,8 @@ EventClass KinetoEvents::classify(string_view category) {
 
 bool KinetoEvents::read(JsonReader& reader) {
   Fields f;
-  Arguments a;
+  Arguments& a = *arguments_;
+  a.forget();
   bool read_now = false;
   const bool ok = read_object(reader, [&](string_view key) {
     switch (key.size()) {
@@ -174,7 +180,7 @@ bool KinetoEvents::read(JsonReader& reader) {
     // The text was scanned already, so it ends where it should; what follows it is a delimiter.
     JsonReader again(f.arguments.data(), f.arguments.data() + f.arguments.size() + 1);
     const EventClass c = f.phase == 'i' || f.phase == 'I' || f.phase == 'M' ? EventClass::kInstant : f.event_class;
-    if (!read_arguments(again, c, a)) a = {};
+    if (!read_arguments(again, c, a)) a.forget();
   }
   add(f, a);
   return true;
@@ -188,6 +194,20 @@ struct KinetoEvents::Argument {
   JsonString Arguments::*text = nullptr;
   int32_t (Arguments::*triple)[3] = nullptr;
 };
+
+KinetoEvents::KinetoEvents(Shard& shard) : shard_(shard), arguments_(std::make_unique<Arguments>()) {}
+
+KinetoEvents::~KinetoEvents() = default;
+
+void KinetoEvents::Arguments::forget() {
+  for (const Argument* a : given) {
+    if (a->number != nullptr) this->*a->number = {};
+    if (a->raw != nullptr) this->*a->raw = {};
+    if (a->text != nullptr) this->*a->text = {};
+    if (a->triple != nullptr) std::fill_n(this->*a->triple, 3, 0);
+  }
+  given.clear();
+}
 
 /// The keys that are wanted of a class of events, found by their length and first letter.
 class KinetoEvents::ArgumentTable {
@@ -250,6 +270,7 @@ const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
 }
 
 bool KinetoEvents::read_argument(JsonReader& reader, const Argument& known, EventClass c, Arguments& a) {
+  a.given.push_back(&known);
   if (known.number != nullptr) return number_text(reader, a.*known.number);
   if (known.raw != nullptr) return reader.raw_value(a.*known.raw);
   if (known.text != nullptr) {
