@@ -119,10 +119,11 @@ std::optional<int64_t> padded_scaled_decimal(std::string_view text, int scale) {
   if (text.empty() || scale < 0 || scale > 3) return scaled_decimal(text, scale);
   const bool negative = text.front() == '-';
   const char* p = text.data() + negative;
-  Digits digits = digits_at(p);
+  const char* const end = text.data() + text.size();
+  Digits digits = digits_at(p);   // which may go on behind the text: then p is past the end
   int64_t value = digits.value;
   p += digits.count;
-  if (digits.count == 8) {
+  if (digits.count == 8 && p < end) {
     digits = digits_at(p);
     value = value * kPowers[digits.count] + digits.value;
     p += digits.count;
@@ -131,14 +132,14 @@ std::optional<int64_t> padded_scaled_decimal(std::string_view text, int scale) {
   }
   if (value > kLargestWhole[scale]) return scaled_decimal(text, scale);
   int missing = scale;
-  if (p < text.data() + text.size() && *p == '.') {
+  if (p < end && *p == '.') {
     digits = digits_at(p + 1);
     missing -= digits.count;
     if (missing < 0) return scaled_decimal(text, scale);
     value = value * kPowers[digits.count] + digits.value;
     p += 1 + digits.count;
   }
-  if (p != text.data() + text.size()) return scaled_decimal(text, scale);
+  if (p != end) return scaled_decimal(text, scale);
   value *= kPowers[missing];
   return negative ? -value : value;
 }

@@ -121,6 +121,7 @@ class GzipSource final : public CompressedSource {
  private:
   size_t inflate_some(char* out, size_t size) override {
     if (text_.empty()) read_on();
+    if (text_.empty()) return 0;
     const size_t n = std::min(size, text_.size());
     std::memcpy(out, text_.data(), n);
     text_.remove_prefix(n);
