@@ -69,34 +69,41 @@ std::optional<int64_t> slow_scaled(std::string_view text, int scale) {
   return p.negative ? -value : value;
 }
 
-// The value of the next eight bytes if all are digits, moving `p` past them; else 0. Neighbours are joined in pairs,
-// pairs in fours, fours in eight.
-int64_t eight_digits(const char*& p, const char* end) {
-  if (end - p < 8 || std::endian::native != std::endian::little) return 0;
+constexpr int64_t kPowers[] = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
+// Whole parts whose nanoseconds fit, by scale.
+constexpr int64_t kLargestWhole[] = {INT64_MAX, 900'000'000'000'000'000, 90'000'000'000'000'000, 9'000'000'000'000'000};
+
+struct Digits {
+  int count;
+  int64_t value;
+};
+
+// The digits that eight bytes begin with. Neighbours are joined in pairs, pairs in fours, fours in eight.
+inline Digits digits_at(const char* p) {
   uint64_t v;
   std::memcpy(&v, p, 8);
-  constexpr uint64_t kZeros = 0x3030303030303030, kHighHalves = 0xF0F0F0F0F0F0F0F0;
-  if ((v & kHighHalves) != kZeros || ((v + 0x0606060606060606) & kHighHalves) != kZeros) return 0;
-  v -= kZeros;
+  if constexpr (std::endian::native == std::endian::big) v = __builtin_bswap64(v);
+  v ^= 0x3030303030303030;   // digits are their value now, all else more than nine
+  const uint64_t others = (((v & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | v) & 0x8080808080808080;
+  if ((others & 0x80) != 0) return {0, 0};
+  const int count = others == 0 ? 8 : __builtin_ctzll(others) / 8;
+  v <<= 64 - 8 * count;   // as if zeros came before them
   v = (v * 10 + (v >> 8)) & 0x00FF00FF00FF00FF;
   v = (v * 100 + (v >> 16)) & 0x0000FFFF0000FFFF;
   v = (v * 10000 + (v >> 32)) & 0xFFFFFFFF;
-  p += 8;
-  return static_cast<int64_t>(v);
+  return {count, static_cast<int64_t>(v)};
 }
 
 }  // namespace
 
 std::optional<int64_t> scaled_decimal(std::string_view text, int scale) {
   // Fast path: microseconds and less, a whole part whose nanoseconds fit, and a fraction that needs no rounding.
-  constexpr int64_t kLargestWhole[] = {INT64_MAX, 900'000'000'000'000'000, 90'000'000'000'000'000,
-                                       9'000'000'000'000'000};   // by scale
   const char* p = text.data();
   const char* end = p + text.size();
   const bool negative = p < end && *p == '-';
   p += negative;
   const char* first = p;
-  int64_t value = eight_digits(p, end);
+  int64_t value = 0;
   while (p < end && is_digit(*p) && p - first < 18) value = value * 10 + (*p++ - '0');
   if (p == first || scale < 0 || scale > 3 || value > kLargestWhole[scale]) return slow_scaled(text, scale);
   int missing = scale;
@@ -104,7 +111,36 @@ std::optional<int64_t> scaled_decimal(std::string_view text, int scale) {
     for (++p; p < end && is_digit(*p) && missing > 0; --missing) value = value * 10 + (*p++ - '0');
   }
   if (p != end) return slow_scaled(text, scale);
-  for (; missing > 0; --missing) value *= 10;
+  value *= kPowers[missing];
+  return negative ? -value : value;
+}
+
+std::optional<int64_t> padded_scaled_decimal(std::string_view text, int scale) {
+  if (text.empty() || scale < 0 || scale > 3) return scaled_decimal(text, scale);
+  const bool negative = text.front() == '-';
+  const char* p = text.data() + negative;
+  const char* const end = text.data() + text.size();
+  Digits digits = digits_at(p);   // which may go on behind the text: then p is past the end
+  int64_t value = digits.value;
+  p += digits.count;
+  if (digits.count == 8 && p < end) {
+    digits = digits_at(p);
+    value = value * kPowers[digits.count] + digits.value;
+    p += digits.count;
+  } else if (digits.count == 0) {
+    return scaled_decimal(text, scale);
+  }
+  if (value > kLargestWhole[scale]) return scaled_decimal(text, scale);
+  int missing = scale;
+  if (p < end && *p == '.') {
+    digits = digits_at(p + 1);
+    missing -= digits.count;
+    if (missing < 0) return scaled_decimal(text, scale);
+    value = value * kPowers[digits.count] + digits.value;
+    p += 1 + digits.count;
+  }
+  if (p != end) return scaled_decimal(text, scale);
+  value *= kPowers[missing];
   return negative ? -value : value;
 }
 

@@ -11,8 +11,9 @@ namespace profgpu {
 /// fraction and an exponent; nullopt for anything else and for results that do not fit int64_t.
 std::optional<int64_t> scaled_decimal(std::string_view text, int scale);
 
-/// Microseconds as trace files write them, to nanoseconds.
-inline std::optional<int64_t> nanoseconds_from_micros(std::string_view text) { return scaled_decimal(text, 3); }
+/// The same, for text that eight readable bytes follow: digits are taken eight at a time, however many there are.
+std::optional<int64_t> padded_scaled_decimal(std::string_view text, int scale);
+
 inline std::optional<int64_t> whole_number(std::string_view text) { return scaled_decimal(text, 0); }
 /// A floating-point number; nullopt if the text is none or not finite.
 std::optional<double> real_number(std::string_view text);

@@ -57,6 +57,13 @@ bool JsonReader::long_string(JsonString& token) {
   }
 }
 
+bool JsonReader::long_key(std::string_view& key) {
+  JsonString token;
+  if (!string(token) || !take(':')) return false;
+  key = token.raw;
+  return true;
+}
+
 bool JsonReader::skip_value(int depth) {
   const char c = peek();
   if (c == '"') {
@@ -68,27 +75,43 @@ bool JsonReader::skip_value(int depth) {
     return scalar(ignored);
   }
   if (depth >= kJsonMaxDepth) return false;
-  if (c == '[' && skip_plain_array()) return true;
+  if (c == '[' && skip_flat_array()) return true;
   if (c == '{') return read_object(*this, [&](std::string_view) { return skip_value(depth + 1); });
   return read_array(*this, [&] { return skip_value(depth + 1); });
 }
 
-// Shapes and strides: arrays of arrays of numbers. Only brackets matter; commas are not checked.
-bool JsonReader::skip_plain_array() {
+// Shapes, strides, types and values: arrays of numbers and strings, or of such arrays. Only brackets and strings matter;
+// commas are checked beside strings, where one quote too few would make text of what is none.
+bool JsonReader::skip_flat_array() {
   constexpr int kDeepest = 8;
   int depth = 0;
-  for (const char* p = at_;; ++p) {
-    p = find(p, end_, [](const TextBlock& b) { return b.bracket() | b.is('"'); });
-    if (p >= end_) return false;
-    if (*p == '[') {
-      if (++depth > kDeepest) return false;
-    } else if (*p != ']') {
-      return false;
-    } else if (--depth == 0) {
-      at_ = p + 1;
-      return true;
+  bool in_string = false;
+  const char* next = at_;   // what lies before it in a string is escaped
+  for (const char* from = at_; from < end_; from += TextBlock::kBytes) {
+    const TextBlock block(from);
+    unsigned hits = TextBlock::bits(block.bracket() | block.is('"') | block.is('\\'));
+    for (; hits != 0; hits &= hits - 1) {
+      const char* p = from + __builtin_ctz(hits);
+      if (p >= end_) return false;
+      if (in_string) {
+        if (*p == '\\' && p >= next) next = p + 2;
+        if (*p != '"' || p < next) continue;
+        if (p[1] != ',' && p[1] != ']') return false;
+        in_string = false;
+      } else if (*p == '[') {
+        if (++depth > kDeepest) return false;
+      } else if (*p == '"') {
+        if (p[-1] != '[' && p[-1] != ',' && !(p[-1] == ' ' && p[-2] == ',')) return false;
+        in_string = true;
+      } else if (*p != ']') {
+        return false;
+      } else if (--depth == 0) {
+        at_ = p + 1;
+        return true;
+      }
     }
   }
+  return false;
 }
 
 std::string unescaped(const JsonString& token, int64_t& replaced) {

@@ -36,7 +36,9 @@ class JsonReader {
 
   /// The next byte that is not white space, or 0 at the end of the text. Does not consume it.
   char peek() {
-    while (at_ < end_ && static_cast<unsigned char>(*at_) <= ' ' && is_space(*at_)) ++at_;
+    // Mostly none, one blank, or a line's end and what the next line is indented by.
+    if (at_ < end_ && is_space(*at_) && ++at_ < end_ && is_space(*at_))
+      at_ = find(at_, end_, [](const TextBlock& b) { return b.ink(); });
     if (at_ < end_) return *at_;
     cut_ = true;
     return 0;
@@ -62,12 +64,25 @@ class JsonReader {
     at_ = to + 1;
     return true;
   }
-  /// A number, literal or anything else up to the next delimiter, as text.
+  /// The raw key of an object's member, and the colon after it.
+  bool key(std::string_view& key) {
+    if (peek() != '"') return false;
+    const char* from = at_ + 1;
+    const TextBlock block(from);
+    const unsigned hits = TextBlock::bits(block.is('"') | block.is('\\'));
+    if (hits == 0) return long_key(key);
+    const char* to = from + __builtin_ctz(hits);
+    if (to + 1 >= end_ || to[0] != '"' || to[1] != ':') return long_key(key);
+    key = {from, static_cast<size_t>(to - from)};
+    at_ = to + 2;
+    return true;
+  }
+  /// A number, literal or anything else up to the next delimiter or control character, as text.
   bool scalar(std::string_view& token) {
     peek();
     const char* from = at_;
     at_ = find(from, end_, [](const TextBlock& b) {
-      return b.is(',') | b.is(':') | b.is('"') | b.bracket() | b.is(' ') | b.is('\n') | b.is('\r') | b.is('\t');
+      return b.up_to(' ') | b.is('"') | b.is(',') | b.is(':') | b.bracket();
     });
     if (at_ >= end_) return cut();
     token = {from, static_cast<size_t>(at_ - from)};
@@ -84,11 +99,14 @@ class JsonReader {
   }
 
  private:
-  static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+  static bool is_space(char c) {
+    return static_cast<unsigned char>(c) <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');
+  }
   bool long_string(JsonString& token);
+  bool long_key(std::string_view& key);
   bool skip_value(int depth);
-  /// Consumes an array that holds neither strings nor objects; else false, and the reader stays where it is.
-  bool skip_plain_array();
+  /// Consumes an array that holds no objects; else false, and the reader stays where it is.
+  bool skip_flat_array();
   bool cut() {
     cut_ = true;
     return false;
@@ -106,8 +124,8 @@ bool read_object(JsonReader& reader, Field&& field) {
   if (!reader.take('{')) return false;
   if (reader.take('}')) return true;
   for (;;) {
-    JsonString key;
-    if (!reader.string(key) || !reader.take(':') || !field(key.raw)) return false;
+    std::string_view key;
+    if (!reader.key(key) || !field(key)) return false;
     if (reader.take(',')) continue;
     return reader.take('}');
   }

@@ -81,6 +81,20 @@ TEST(JsonReader, Unescapes) {
   EXPECT_EQ(replaced, 5);
 }
 
+TEST(JsonReader, SkipsArraysOfStringsAndNumbersAsOneValue) {
+  for (size_t n = 0; n < 40; ++n)
+    for (const char* array : {R"(["", ""])", R"(["[16, 1]", "a\\", "\"]", "{"])", R"([["a","b"] , [1, 2, []], "c"])",
+                              R"([ "a" , "b" ])", R"([{"a": "]"}, "b"])"}) {
+      const Padded text(std::string(n, ' ') + array + "!");
+      JsonReader reader = text.reader();
+      std::string_view raw;
+      EXPECT_TRUE(reader.raw_value(raw)) << array;
+      EXPECT_EQ(raw, array);
+      EXPECT_EQ(reader.peek(), '!') << array;
+    }
+  for (const char* bad : {R"(["a" "b"] )", R"(["a"" , "b"] )", R"(["a, "b"] )", R"(["a" 2] )", R"([1 "a"] )"}) EXPECT_FALSE(accepts(bad)) << bad;
+}
+
 // Whatever simdjson takes we take; what we do not check (literals, escapes) we may take as well.
 TEST(JsonReader, AgreesWithSimdjsonOnMutatedText) {
   const std::string seed =

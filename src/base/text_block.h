@@ -28,6 +28,12 @@ class TextBlock {
     return _mm_cmpeq_epi8(folded, _mm_set1_epi8('{')) | _mm_cmpeq_epi8(folded, _mm_set1_epi8('}'));
   }
   [[nodiscard]] __m128i high() const { return bytes_; }
+  /// Any up to `c`, as unsigned numbers.
+  [[nodiscard]] __m128i up_to(char c) const { return _mm_cmpeq_epi8(_mm_min_epu8(bytes_, _mm_set1_epi8(c)), bytes_); }
+  /// None of a blank, tab, line feed and carriage return: JSON's white space.
+  [[nodiscard]] __m128i ink() const {
+    return _mm_cmpeq_epi8(is(' ') | is('\t') | is('\n') | is('\r'), _mm_setzero_si128());
+  }
   static unsigned bits(__m128i answer) { return static_cast<unsigned>(_mm_movemask_epi8(answer)); }
 
  private:
@@ -42,6 +48,8 @@ class TextBlock {
   [[nodiscard]] unsigned is(char c) const { return byte_ == c; }
   [[nodiscard]] unsigned bracket() const { return (byte_ | 0x20) == '{' || (byte_ | 0x20) == '}'; }
   [[nodiscard]] unsigned high() const { return (byte_ & 0x80) != 0; }
+  [[nodiscard]] unsigned up_to(char c) const { return static_cast<unsigned char>(byte_) <= static_cast<unsigned char>(c); }
+  [[nodiscard]] unsigned ink() const { return byte_ != ' ' && byte_ != '\t' && byte_ != '\n' && byte_ != '\r'; }
   static unsigned bits(unsigned answer) { return answer; }
 
  private:

@@ -4,13 +4,14 @@
 #include <libdeflate.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
+
+#include "base/inflate.h"
 
 namespace profgpu {
 namespace {
@@ -74,97 +75,138 @@ class CompressedSource : public TextSource {
 
   size_t read(char* buffer, size_t size) override {
     size_t got = 0;
-    while (got < size && end_ == End::kOpen) {
-      if (used_ == filled_) refill();
-      got += inflate_some(buffer + got, size - got);
-    }
+    while (got < size && end_ == End::kOpen) got += inflate_some(buffer + got, size - got);
     return got;
   }
 
  protected:
-  // Inflates from input_[used_, filled_); with no input left (filled_ == 0) sets end_.
+  // Inflates from input_[used_, filled_); where nothing is left of the input sets end_.
   virtual size_t inflate_some(char* out, size_t size) = 0;
 
-  void finish(End end, std::string problem) {
+  void finish(End end, std::string problem = {}) {
     end_ = end;
     problem_ = std::move(problem);
   }
+  void finish_damaged() { finish(End::kDamaged, "has damaged compressed data"); }
   // The file is at its end: complete if nothing is pending, else cut short.
   void finish_input(bool pending) {
     if (file_->error() != 0) return finish(End::kUnreadable, std::strerror(file_->error()));
     if (pending) return finish(End::kTruncated, "ends in the middle of its compressed data");
-    finish(End::kComplete, "");
+    finish(End::kComplete);
+  }
+
+  [[nodiscard]] size_t input_left() const { return filled_ - used_; }
+  // Reads more of the file behind what is left of the input.
+  void refill() {
+    std::memmove(input_.data(), input_.data() + used_, input_left());
+    filled_ -= used_;
+    used_ = 0;
+    const size_t room = input_.size() - filled_, got = file_->read(input_.data() + filled_, room);
+    input_over_ = got < room;
+    filled_ += got;
+    file_bytes_read_ += static_cast<int64_t>(got);
   }
 
   std::unique_ptr<FileBytes> file_;
   std::vector<char> input_;
   size_t used_ = 0, filled_ = 0;
-
- private:
-  void refill() {
-    filled_ = file_->read(input_.data(), input_.size());
-    used_ = 0;
-    file_bytes_read_ += static_cast<int64_t>(filled_);
-  }
+  bool input_over_ = false;
 };
 
-/// Inflated by zlib, which needs no more memory than a window; checked by libdeflate, because a quarter of zlib's time
-/// would go into the checksum.
+/// RFC 1952: members one after the other, each with a header, deflated text, its checksum and its length.
 class GzipSource final : public CompressedSource {
  public:
-  GzipSource(std::unique_ptr<FileBytes> file, int64_t size) : CompressedSource(std::move(file), size) {
-    ready_ = inflateInit2(&stream_, 15 + 16) == Z_OK && inflateValidate(&stream_, 0) == Z_OK;
-  }
-  ~GzipSource() override { inflateEnd(&stream_); }
+  using CompressedSource::CompressedSource;
 
  private:
   size_t inflate_some(char* out, size_t size) override {
-    if (!ready_) {
-      finish(End::kDamaged, "zlib could not be started");
-      return 0;
-    }
-    if (filled_ == 0) {
-      finish_input(in_member_);
-      return 0;
-    }
-    stream_.next_in = reinterpret_cast<Bytef*>(input_.data() + used_);
-    stream_.avail_in = static_cast<uInt>(filled_ - used_);
-    stream_.next_out = reinterpret_cast<Bytef*>(out);
-    stream_.avail_out = static_cast<uInt>(std::min<size_t>(size, 1u << 30));
-    const uInt room = stream_.avail_out;
-    const int rc = ::inflate(&stream_, Z_NO_FLUSH);
-    keep_trailer(filled_ - stream_.avail_in);
-    checksum_ = libdeflate_crc32(checksum_, out, room - stream_.avail_out);
-    in_member_ = true;
-    if (rc == Z_STREAM_END) {
-      if (trailer_ != (uint64_t{stream_.total_out} << 32 | checksum_))
-        finish(End::kDamaged, "has damaged compressed data");
-      in_member_ = false;  // another member may follow
-      inflateReset(&stream_);
-      checksum_ = 0;
-      members_++;
-    } else if (rc != Z_OK && rc != Z_BUF_ERROR) {
-      if (members_ > 0 && stream_.total_out == 0) {
-        finish(End::kComplete, "");  // padding after the last member, which gzip ignores too
-      } else {
-        finish(End::kDamaged, "has damaged compressed data");
-      }
-    }
-    return room - stream_.avail_out;
+    if (text_.empty()) read_on();
+    if (text_.empty()) return 0;
+    const size_t n = std::min(size, text_.size());
+    std::memcpy(out, text_.data(), n);
+    text_.remove_prefix(n);
+    return n;
   }
 
-  // Moves on to `used`, remembering the eight bytes before it: at the end of a member, its checksum and length.
-  void keep_trailer(size_t used) {
-    for (size_t i = std::max(used_, used - std::min<size_t>(used, 8)); i < used; ++i)
-      trailer_ = trailer_ >> 8 | uint64_t{static_cast<unsigned char>(input_[i])} << 56;
-    used_ = used;
+  // Until its part has given text, or is over. What is wrong is said once all text before it has been delivered.
+  void read_on() {
+    switch (part_) {
+      case Part::kHeader: return begin_member();
+      case Part::kText: return inflate_text();
+      case Part::kTrailer: return end_member();
+      case Part::kCut: return finish_input(true);
+      case Part::kDamaged: return finish_damaged();
+    }
   }
 
-  z_stream stream_{};
-  uint64_t trailer_ = 0;
-  uint32_t checksum_ = 0;
-  bool ready_ = false;
-  bool in_member_ = false;
+  // The next byte, or -1 where the file is at its end.
+  int next() {
+    if (input_left() == 0) refill();
+    if (input_left() == 0) part_ = Part::kCut;
+    return input_left() == 0 ? -1 : static_cast<unsigned char>(input_[used_++]);
+  }
+
+  // What follows the last member may be padding, which gzip ignores too.
+  void begin_member() {
+    if (input_left() == 0) refill();
+    if (input_left() == 0) return finish_input(false);
+    part_ = Part::kText;
+    inflater_.reset();
+    checksum_ = length_ = 0;
+    if (!skip_header()) part_ = Part::kDamaged;
+    if (part_ == Part::kDamaged && members_ > 0) finish(End::kComplete);
+  }
+
+  // RFC 1952, 2.3. False: it is none.
+  bool skip_header() {
+    constexpr int kHeaderChecksum = 2, kExtra = 4, kName = 8, kComment = 16, kReserved = 0xE0;
+    for (const int byte : {0x1F, 0x8B, 8})
+      if (const int c = next(); c != byte) return c < 0;
+    const int flags = next();
+    if (flags < 0) return true;
+    if ((flags & kReserved) != 0) return false;
+    for (int i = 0; i < 6; ++i) next();   // time, compression, system
+    if ((flags & kExtra) != 0) {
+      const int low = next(), high = next();
+      for (int i = 0; i < low + high * 256; ++i) next();
+    }
+    for (const int text : {kName, kComment})
+      while ((flags & text) != 0 && next() > 0) {}
+    if ((flags & kHeaderChecksum) != 0) next(), next();
+    return true;
+  }
+
+  void inflate_text() {
+    if (!input_over_ && input_left() < Inflater::kLookahead) refill();
+    const auto* input = reinterpret_cast<const uint8_t*>(input_.data());
+    const uint8_t* at = input + used_;
+    switch (inflater_.inflate(at, input + filled_, input_over_)) {
+      case Inflater::State::kMoreInput:
+      case Inflater::State::kMoreRoom: break;
+      case Inflater::State::kEnd: part_ = Part::kTrailer; break;
+      case Inflater::State::kTruncated: part_ = Part::kCut; break;
+      case Inflater::State::kDamaged: part_ = Part::kDamaged; break;
+    }
+    used_ = static_cast<size_t>(at - input);
+    text_ = inflater_.text();
+    checksum_ = libdeflate_crc32(checksum_, text_.data(), text_.size());
+    length_ += static_cast<uint32_t>(text_.size());
+    if (part_ == Part::kDamaged && members_ > 0 && length_ == 0) finish(End::kComplete);
+  }
+
+  void end_member() {
+    part_ = Part::kHeader;
+    uint64_t trailer = 0;
+    for (int i = 0; i < 64; i += 8) trailer |= static_cast<uint64_t>(next() & 0xFF) << i;
+    if (part_ == Part::kHeader && trailer != (uint64_t{length_} << 32 | checksum_)) part_ = Part::kDamaged;
+    ++members_;
+  }
+
+  enum class Part { kHeader, kText, kTrailer, kCut, kDamaged };
+  Inflater inflater_;
+  Part part_ = Part::kHeader;
+  std::string_view text_;   // inflated, but not delivered
+  uint32_t checksum_ = 0, length_ = 0;   // of the member's text so far
   int members_ = 0;
 };
 
@@ -176,7 +218,8 @@ class ZstdSource final : public CompressedSource {
 
  private:
   size_t inflate_some(char* out, size_t size) override {
-    if (filled_ == 0) {
+    if (input_left() == 0) refill();
+    if (input_left() == 0) {
       finish_input(in_frame_);
       return 0;
     }
@@ -184,7 +227,7 @@ class ZstdSource final : public CompressedSource {
     ZSTD_outBuffer result{out, size, 0};
     const size_t rc = ZSTD_decompressStream(stream_, &result, &in);
     used_ = in.pos;
-    if (ZSTD_isError(rc) != 0) finish(End::kDamaged, "has damaged compressed data");
+    if (ZSTD_isError(rc) != 0) finish_damaged();
     in_frame_ = rc != 0;
     return result.pos;
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <vector>
 
 #include "base/decimal.h"
 
@@ -70,14 +71,19 @@ bool number_text(JsonReader& reader, string_view& out) {
   return reader.scalar(out);
 }
 
+// Values lie in a window, whose padding follows them.
+std::optional<int64_t> padded_number(string_view text) {
+  return text.empty() ? std::nullopt : padded_scaled_decimal(text, 0);
+}
+
 uint32_t id32(string_view text) {
-  const auto value = whole_number(text);
+  const auto value = padded_number(text);
   return value && *value > 0 ? static_cast<uint32_t>(*value) : 0;
 }
 
 template <class T>
 T number_or(string_view text, T otherwise) {
-  const auto value = whole_number(text);
+  const auto value = padded_number(text);
   if (!value || *value < static_cast<int64_t>(std::numeric_limits<T>::min())) return otherwise;
   if constexpr (sizeof(T) < 8)
     if (*value > static_cast<int64_t>(std::numeric_limits<T>::max())) return otherwise;
@@ -96,6 +102,7 @@ EventClass event_class(string_view category) {
 }
 
 struct KinetoEvents::Fields {
+  Fields() {}   // stores member by member: as a constant of zeros it would be a `rep stos`, which starts slowly
   char phase = 0;
   EventClass event_class = EventClass::kUnknown;
   bool has_category = false;
@@ -111,19 +118,23 @@ struct KinetoEvents::Arguments {
   string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
   JsonString collective, dtype, group, group_description, ranks, name;
   int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
+  std::vector<const Argument*> given;   // since forget(): most of what is here is of other classes of events
+
+  void forget();
 };
 
+// Categories take turns: a launch, its kernel, the flow between them.
 EventClass KinetoEvents::classify(string_view category) {
-  if (category != last_category_) {
-    last_category_ = category;
-    last_class_ = event_class(category);
-  }
-  return last_class_;
+  if (category.empty()) return EventClass::kUnknown;
+  KnownCategory& known = categories_[(category.size() + static_cast<unsigned char>(category.front()) * 5U) % categories_.size()];
+  if (category != known.name) known = {std::string(category), event_class(category)};
+  return known.event_class;
 }
 
 bool KinetoEvents::read(JsonReader& reader) {
   Fields f;
-  Arguments a;
+  Arguments& a = *arguments_;
+  a.forget();
   bool read_now = false;
   const bool ok = read_object(reader, [&](string_view key) {
     switch (key.size()) {
@@ -169,7 +180,7 @@ bool KinetoEvents::read(JsonReader& reader) {
     // The text was scanned already, so it ends where it should; what follows it is a delimiter.
     JsonReader again(f.arguments.data(), f.arguments.data() + f.arguments.size() + 1);
     const EventClass c = f.phase == 'i' || f.phase == 'I' || f.phase == 'M' ? EventClass::kInstant : f.event_class;
-    if (!read_arguments(again, c, a)) a = {};
+    if (!read_arguments(again, c, a)) a.forget();
   }
   add(f, a);
   return true;
@@ -183,6 +194,20 @@ struct KinetoEvents::Argument {
   JsonString Arguments::*text = nullptr;
   int32_t (Arguments::*triple)[3] = nullptr;
 };
+
+KinetoEvents::KinetoEvents(Shard& shard) : shard_(shard), arguments_(std::make_unique<Arguments>()) {}
+
+KinetoEvents::~KinetoEvents() = default;
+
+void KinetoEvents::Arguments::forget() {
+  for (const Argument* a : given) {
+    if (a->number != nullptr) this->*a->number = {};
+    if (a->raw != nullptr) this->*a->raw = {};
+    if (a->text != nullptr) this->*a->text = {};
+    if (a->triple != nullptr) std::fill_n(this->*a->triple, 3, 0);
+  }
+  given.clear();
+}
 
 /// The keys that are wanted of a class of events, found by their length and first letter.
 class KinetoEvents::ArgumentTable {
@@ -245,6 +270,7 @@ const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
 }
 
 bool KinetoEvents::read_argument(JsonReader& reader, const Argument& known, EventClass c, Arguments& a) {
+  a.given.push_back(&known);
   if (known.number != nullptr) return number_text(reader, a.*known.number);
   if (known.raw != nullptr) return reader.raw_value(a.*known.raw);
   if (known.text != nullptr) {
@@ -281,8 +307,8 @@ void KinetoEvents::add(const Fields& f, Arguments& a) {
     ++shard_.issues[TraceIssueKind::kUnknownRows];
     return;
   }
-  const auto start = nanoseconds_from_micros(f.time);
-  const auto duration = f.duration.empty() ? std::optional<int64_t>(0) : nanoseconds_from_micros(f.duration);
+  const auto start = padded_scaled_decimal(f.time, 3);
+  const auto duration = f.duration.empty() ? std::optional<int64_t>(0) : padded_scaled_decimal(f.duration, 3);
   // Within these, differences of times and sums of durations cannot overflow: the year 2043 in Unix time, 13 days.
   constexpr int64_t kLatest = INT64_MAX / 4, kLongest = int64_t{1} << 50;
   const bool in_range = start && duration && *start < kLatest && *start > -kLatest && *duration < kLongest;
@@ -339,7 +365,7 @@ void KinetoEvents::add_host(const Fields& f, const Arguments& a, int64_t start, 
 }
 
 void KinetoEvents::add_activity(const Fields& f, const Arguments& a, int64_t start, int64_t duration) {
-  const auto device = whole_number(a.device.empty() ? f.pid : a.device);
+  const auto device = padded_number(a.device.empty() ? f.pid : a.device);
   if (!device || *device < INT32_MIN || *device > INT32_MAX) {
     ++shard_.issues[TraceIssueKind::kOutOfRange];
     return;
@@ -428,7 +454,7 @@ StringId KinetoEvents::text(const JsonString& token) {
 }
 
 StringId KinetoEvents::raw_text(string_view raw) {
-  const bool ascii = std::all_of(raw.begin(), raw.end(), [](char c) { return (c & 0x80) == 0; });
+  const bool ascii = find(raw.data(), raw.data() + raw.size(), [](const TextBlock& b) { return b.high(); }) == raw.data() + raw.size();
   if (ascii) return shard_.strings.intern(unquoted(raw));
   return text({raw, false, true});
 }

@@ -1,7 +1,9 @@
 // One trace event of Kineto's JSON, from text to rows of a Shard.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -20,7 +22,8 @@ EventClass event_class(std::string_view category);
 /// Reads events into one shard; keeps what it has learnt of strings between them. One per importing thread.
 class KinetoEvents {
  public:
-  explicit KinetoEvents(Shard& shard) : shard_(shard) {}
+  explicit KinetoEvents(Shard& shard);
+  ~KinetoEvents();
 
   /// Reads the event object at the reader's place. False: malformed or cut (reader.at_end() tells); nothing was added.
   bool read(JsonReader& reader);
@@ -47,8 +50,12 @@ class KinetoEvents {
   EventClass classify(std::string_view category);
 
   Shard& shard_;
-  std::string last_category_;
-  EventClass last_class_ = EventClass::kUnknown;
+  std::unique_ptr<Arguments> arguments_;   // of the event being read
+  struct KnownCategory {
+    std::string name;
+    EventClass event_class = EventClass::kUnknown;
+  };
+  std::array<KnownCategory, 32> categories_;   // by length and first letter: the latest of each
 };
 
 }  // namespace profgpu

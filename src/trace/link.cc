@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "trace/radix_sort.h"
+#include "trace/side_by_side.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -189,15 +190,17 @@ void find_window(Trace& trace) {
 
 }  // namespace
 
-void link(Trace& trace, const std::vector<FlowEnd>& flows) {
-  link_launches(trace);
-  if (flows.empty()) {
-    link_backward_by_sequence(trace);
-  } else {
-    link_backward(trace, flows);
-  }
+void link(Trace& trace, std::vector<FlowEnd> flows, int threads) {
+  const auto backward = [&] {
+    if (flows.empty()) {
+      link_backward_by_sequence(trace);
+    } else {
+      link_backward(trace, std::move(flows));
+    }
+    find_window(trace);
+  };
+  side_by_side(threads, [&] { link_launches(trace); }, backward);
   join_collectives(trace);
-  find_window(trace);
 }
 
 }  // namespace profgpu

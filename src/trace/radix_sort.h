@@ -1,4 +1,5 @@
-// Stable radix sort of rows by a 64-bit key. Budget: 4 ns a row and pass; as many 11-bit passes as the keys differ in.
+// Stable sort of rows by a 64-bit key. Budget: 4 ns a row and pass; where the keys are a few sorted runs, passes that merge
+// them, else as many of 11 bits as the keys differ in.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +15,36 @@ struct SortKey {
   uint32_t row;
 };
 
+/// Merges the sorted runs that `keys` is made of: files have events by time, but calls after ops. False, and nothing is
+/// done, where the runs are many.
+inline bool merge_runs(std::vector<SortKey>& keys) {
+  constexpr size_t kMostRuns = 8;
+  const auto by_key = [](const SortKey& a, const SortKey& b) { return a.key < b.key; };
+  std::vector<size_t> bounds = {0};
+  while (bounds.back() < keys.size()) {
+    if (bounds.size() > kMostRuns) return false;
+    const auto end = std::is_sorted_until(keys.begin() + static_cast<int64_t>(bounds.back()), keys.end(), by_key);
+    bounds.push_back(static_cast<size_t>(end - keys.begin()));
+  }
+  std::vector<SortKey> other;
+  while (bounds.size() > 2) {
+    other.resize(keys.size());
+    std::vector<size_t> joined = {0};
+    for (size_t i = 0; i + 1 < bounds.size(); i += 2) {
+      const size_t end = bounds[std::min(i + 2, bounds.size() - 1)];
+      std::merge(keys.data() + bounds[i], keys.data() + bounds[i + 1], keys.data() + bounds[i + 1], keys.data() + end,
+                 other.data() + bounds[i], by_key);
+      joined.push_back(end);
+    }
+    keys.swap(other);
+    bounds = std::move(joined);
+  }
+  return true;
+}
+
 inline void radix_sort(std::vector<SortKey>& keys) {
   const auto by_key = [](const SortKey& a, const SortKey& b) { return a.key < b.key; };
-  if (std::is_sorted(keys.begin(), keys.end(), by_key)) return;
+  if (merge_runs(keys)) return;
   if (keys.size() < 512) {
     std::stable_sort(keys.begin(), keys.end(), by_key);
     return;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
-#include <thread>
 
 #include "trace/radix_sort.h"
+#include "trace/side_by_side.h"
 
 namespace profgpu {
 namespace {
@@ -235,19 +235,6 @@ void nest(Trace& trace) {
   }
 }
 
-// Runs both, side by side where there are threads for it.
-template <class A, class B>
-void both(int threads, A&& a, B&& b) {
-  if (threads < 2) {
-    a();
-    b();
-    return;
-  }
-  std::thread other(b);
-  a();
-  other.join();
-}
-
 void build_host(const Rows& rows, Trace& trace, int threads) {
   const std::vector<uint32_t> order = sorted_host(rows, trace);
   HostTable& h = trace.host;
@@ -266,7 +253,7 @@ void build_host(const Rows& rows, Trace& trace, int threads) {
       return args == UINT32_MAX ? OpArgsId() : OpArgsId(rows.op_args_base[Rows::shard_of(p)] + args);
     });
   };
-  both(threads, times, others);
+  side_by_side(threads, times, others);
   for (size_t i = 0; i < order.size(); ++i) {
     const auto& described = rows.shards[Rows::shard_of(order[i])].host_collectives;
     if (described.empty()) continue;
@@ -325,7 +312,7 @@ void build_activity(const Rows& rows, Trace& trace) {
 }  // namespace
 
 // In link.cc: joins launches to activity, forward to backward, and the two sides of a collective.
-void link(Trace& trace, const std::vector<FlowEnd>& flows);
+void link(Trace& trace, std::vector<FlowEnd> flows, int threads);
 
 std::map<TraceIssueKind, int64_t> TraceBuilder::issue_counts() const {
   std::map<TraceIssueKind, int64_t> all;
@@ -354,9 +341,9 @@ Trace TraceBuilder::finish(int threads) {
     for (Shard& shard : shards_) shard.activity.clear();
     sort_small_tables(trace_);
   };
-  both(threads, [&] { build_host(rows, trace_, threads); }, activity);
+  side_by_side(threads, [&] { build_host(rows, trace_, threads); }, activity);
   shards_.clear();
-  link(trace_, flows);
+  link(trace_, std::move(flows), threads);
   return std::move(trace_);
 }
 
