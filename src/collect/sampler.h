@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "collect/backend.h"
+#include "collect/device_health.h"
 
 namespace profgpu {
 
@@ -46,14 +47,6 @@ struct DeviceTrouble {
   int64_t since_ns = 0;           ///< Unix time of the last good reading's end, or of the start
   std::string message;            ///< "GPU is lost"; "does not answer"
   bool over = false;              ///< it answered again later
-};
-
-/// How a device answers, as far as the sampler knows.
-struct DeviceHealth {
-  uint32_t device = 0;
-  int64_t good_at_ns = 0;         ///< Unix time of the last good reading's end; 0: none yet
-  int64_t errors = 0;             ///< readings that failed, and times that it fell silent
-  std::string trouble;            ///< "GPU is lost"; "does not answer"; empty: the last reading was good, or is the first
 };
 
 class Sampler {
