@@ -25,6 +25,7 @@ Placement placement_of(std::string_view cgroup);
 
 struct HostProcess {
   int64_t pid = 0;                     ///< as asked for
+  int64_t parent = 0;                  ///< the parent's number in the /proc at hand; 0: not known
   int64_t visible_pid = 0;             ///< its number in the /proc at hand; 0: not known there
   bool inferred = false;               ///< visible_pid is a conclusion, not what the kernel says
   std::string unknown;                 ///< why nothing is known: "pid of the host, outside this container"
@@ -40,7 +41,14 @@ struct HostProcess {
 
   /// A program's name for people: the command without its folders, else comm, else empty.
   [[nodiscard]] std::string command() const;
+  /// All words of it, else comm, else empty.
+  [[nodiscard]] std::string command_line() const;
+  /// "docker 3f2a…, pod 1b2c3d4e, job 4711.0, rank 3/8": what is known of it.
+  [[nodiscard]] std::string place() const;
 };
+
+/// This machine's name; empty if it has none.
+std::string host_name();
 
 /// Looks processes up, and remembers what the next look needs. For one thread.
 class HostProcesses {

@@ -32,6 +32,7 @@ struct LiveDevice {
   std::string trouble;              ///< "GPU is lost"; empty if it is well
   int64_t since_ns = 0;             ///< Unix time of the last good answer; 0: none yet
   int64_t time_ns = 0;              ///< Unix time of the newest reading; 0: none yet
+  std::array<int64_t, kMetricCount> read_ns = {};   ///< Unix time of the reading that each value is from
   NewestValues values = {};         ///< constants of `info` are not repeated here
   bool has_processes = false;       ///< they are known, even if there are none
   std::vector<LiveProcess> processes;
@@ -54,6 +55,8 @@ struct LiveView {
   int64_t time_ns = 0;              ///< Unix time at which this was so
   std::vector<LiveHost> hosts;      ///< at least one
   std::vector<LiveDevice> devices;  ///< by host; a position means the same device in all views of a source
+  /// Parents of processes on devices that are on no device themselves: torchrun, srun's step, a shell. Of this machine.
+  std::vector<HostProcess> parents;
   /// What else is to be said, a line each, most important first: steps and phases of a job that is watched.
   std::vector<std::string> lines;
   bool ended = false;               ///< no more will come
