@@ -201,7 +201,18 @@ HostProcess HostProcesses::look(int64_t pid, std::string_view holders_of, bool a
     return process;
   }
   resolve(process, holders_of, alone);
-  if (process.visible_pid == 0) return process;
+  if (process.visible_pid != 0) read(process);
+  return process;
+}
+
+HostProcess HostProcesses::look_here(int64_t visible_pid) {
+  HostProcess process;
+  process.pid = process.visible_pid = visible_pid;
+  read(process);
+  return process;
+}
+
+void HostProcesses::read(HostProcess& process) {
   const std::string folder = fmt::format("{}/{}", root_, process.visible_pid);
   read_stat(process, folder);
   read_status(process, folder);
@@ -212,7 +223,6 @@ HostProcess HostProcesses::look(int64_t pid, std::string_view holders_of, bool a
     process.visible_pid = 0;
     process.unknown = "ended while we looked";
   }
-  return process;
 }
 
 std::string HostProcess::command_line() const {

@@ -59,6 +59,8 @@ class HostProcesses {
   /// `holders_of`: what such a process has open ("/dev/nvidia-uvm"); used where the driver's numbers are another
   /// namespace's. `alone`: the driver names no other process.
   HostProcess look(int64_t pid, std::string_view holders_of = {}, bool alone = false);
+  /// The process with that number in the /proc at hand.
+  HostProcess look_here(int64_t visible_pid);
   /// Whether our process numbers are the host's own.
   [[nodiscard]] bool sees_host() const { return sees_host_; }
 
@@ -71,6 +73,7 @@ class HostProcesses {
   int64_t only_holder(std::string_view path) const;
   [[nodiscard]] bool holds(const std::string& folder, std::string_view path) const;
   void resolve(HostProcess& process, std::string_view holders_of, bool alone) const;
+  void read(HostProcess& process);
   void read_stat(HostProcess& process, const std::string& folder);
   void read_status(HostProcess& process, const std::string& folder);
 

@@ -125,7 +125,7 @@ void LocalSource::State::look_once(HostProcesses& processes) {
   for (const auto& [pid, process] : found)
     if (process.parent > 1 && !shown.contains(process.parent) && above.size() < kMostParents) above.insert(process.parent);
   std::vector<HostProcess> up;
-  for (const int64_t pid : above) up.push_back(processes.look(pid));
+  for (const int64_t pid : above) up.push_back(processes.look_here(pid));
   const std::lock_guard lock(mutex);
   known = std::move(found);
   parents = std::move(up);
