@@ -150,7 +150,7 @@ void LocalSource::State::look_on() {
 
 void LocalSource::State::ask_topology() {
   std::vector<std::vector<Link>> links = backend->topology();
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   if (links.size() == slots.size())
     for (const uint32_t i : options.devices) {
       topology.emplace_back();
@@ -159,6 +159,8 @@ void LocalSource::State::ask_topology() {
     }
   asking = false;
   changed.notify_all();
+  lock.unlock();
+  if (news) news();
 }
 
 namespace {

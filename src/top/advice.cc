@@ -115,7 +115,11 @@ void DeviceAdvice::add_idle() const {
       fmt::format("`profgpu attach {}` shows what it waits for; k ends it", p->sample.pid));
 }
 
-int order(Health verdict) { return verdict == Health::kProblem ? 0 : verdict == Health::kWarning ? 1 : 2; }
+// A device that does not answer says so where its figures would be: what cannot be seen there comes first.
+int order(const LiveView& view, const Advice& advice) {
+  if (view.devices[advice.device].state != DeviceState::kOk) return 1;
+  return advice.verdict == Health::kProblem ? 0 : advice.verdict == Health::kWarning ? 2 : 3;
+}
 
 }  // namespace
 
@@ -123,7 +127,7 @@ std::vector<Advice> advice_on(const LiveView& view, const Histories& histories) 
   std::vector<Advice> all;
   for (size_t i = 0; i < view.devices.size(); ++i) DeviceAdvice(view, i, histories.device(i), all).examine();
   std::stable_sort(all.begin(), all.end(),
-                   [](const Advice& a, const Advice& b) { return order(a.verdict) < order(b.verdict); });
+                   [&](const Advice& a, const Advice& b) { return order(view, a) < order(view, b); });
   return all;
 }
 

@@ -14,7 +14,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kTitle = 15, kValue = 22;   // cells before a curve
+constexpr int kTitle = 15, kValue = 25;   // cells before a curve
 constexpr int kMostCurveRows = 4;
 constexpr int kMostAdvice = 3;
 
@@ -109,7 +109,7 @@ void DeviceFacts::pcie() {
   part(text, "lanes", of(Metric::kPcieWidth, Metric::kPcieWidthMax, ""));
   part(text, "packets sent again", Metric::kPcieReplays, "");
   part(text, "NVLink errors", Metric::kNvlinkErrors, "");
-  line("links", text);
+  line("PCIe", text);
 }
 
 void DeviceFacts::errors() {

@@ -15,7 +15,7 @@ namespace profgpu {
 namespace {
 
 constexpr int kMostLabel = 24;
-constexpr int kMostChart = 5;        // rows of a device's curves below its line
+constexpr int kMostChart = 10;       // rows of a device's curves below its line
 constexpr int kFewChart = 2;         // fewer say nothing
 constexpr int64_t kSaySince_ns = 1'000'000'000;
 
@@ -42,7 +42,16 @@ bool one_name(const LiveView& view) {
   return std::all_of(view.devices.begin(), view.devices.end(), [&](const auto& d) { return name_of(d) == name_of(view.devices[0]); });
 }
 
-DeviceCells cells_for(const LiveView& view, int width, bool curves) {
+// Whether the columns of rates have anything to say: in a frame that is printed nothing is known of most.
+bool has_links(const TopModel& model, bool printed) {
+  const LiveView& view = model.view();
+  for (size_t i = 0; i < view.devices.size(); ++i)
+    if (model.histories().device(i).latest(Track::kPcieRx)) return true;
+  return !printed && (any_has(view, Metric::kPcieRx) || any_has(view, Metric::kPcieRxRate));
+}
+
+DeviceCells cells_for(const TopModel& model, int width, bool curves, bool printed) {
+  const LiveView& view = model.view();
   DeviceCells cells;
   int name = 0;
   for (size_t i = 0; i < view.devices.size(); ++i) {
@@ -56,14 +65,14 @@ DeviceCells cells_for(const LiveView& view, int width, bool curves) {
     return fits;
   };
   constexpr int kGraphs = 26;   // what bars and curve should keep
-  cells.links = want(kLinks, kGraphs + 10);
+  cells.links = has_links(model, printed) && want(kLinks, kGraphs + 10);
   cells.held = want(kHeld, kGraphs + 10);
   if (!one_name(view) && want(name, kGraphs)) cells.name = name;
   cells.fan = any_has(view, Metric::kFanSpeed) && want(kFan, kGraphs + 10);
-  left = std::clamp(left - (curves ? kGap + 1 : 1), 0, 120);
+  left = std::max(left - (curves ? kGap + 2 : 2), 0);   // between them
   cells.curve = curves && left >= 12 ? std::min(left * 2 / 5, 60) : 0;
-  cells.bar = std::min((left - cells.curve) / 2, 24);
-  cells.memory = std::min(left - cells.curve - cells.bar, 24);
+  cells.bar = std::min((left - cells.curve) / 2, 40);
+  cells.memory = std::min(left - cells.curve - cells.bar, 40);
   if (cells.bar < 3) cells.bar = cells.memory = 0;
   return cells;
 }
@@ -147,12 +156,12 @@ void add_figures(Line& line, const LiveDevice& d, const DeviceHistory& history, 
   if (c.fan) line.skip(kGap).add(padded_left(rounded(d.value(Metric::kFanSpeed), " %"), kFan));
 }
 
-Line device_line(const TopModel& model, size_t i, const DeviceCells& c) {
+Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool printed) {
   const LiveDevice& d = model.view().devices[i];
   const DeviceHistory& history = model.histories().device(i);
   const auto& advice = model.advice();
   const auto mine = std::find_if(advice.begin(), advice.end(), [&](const Advice& a) { return a.device == i; });
-  const bool chosen = model.device() == i && model.view().devices.size() > 1;
+  const bool chosen = !printed && model.device() == i && model.view().devices.size() > 1;
   Line line;
   line.add(padded_left(truncated(sanitised(device_text(model.view(), i)), c.label), c.label), chosen ? Style::kStrong : Style::kNote);
   const bool bad = mine != advice.end() && mine->verdict == Health::kProblem;
@@ -230,13 +239,13 @@ void add_devices(Frame& frame, const TopModel& model, int width, int rows) {
   const auto count = static_cast<int>(model.view().devices.size());
   const int lines = rows > 0 ? rows : count;
   const int chart = count > 0 && lines / count > kFewChart ? std::min(lines / count - 1, kMostChart) : 0;
-  const DeviceCells cells = cells_for(model.view(), width, rows > 0 && chart == 0);
+  const DeviceCells cells = cells_for(model, width, rows > 0 && chart == 0, rows == 0);
   add_heading(frame, cells);
   const bool cut = count > lines;
   const auto [first, end] = window(static_cast<size_t>(count), model.device(), static_cast<size_t>(std::max(cut ? lines - 1 : lines, 0)));
   for (size_t i = first; i < end; ++i) {
     frame.hits.push_back({frame.next(), 0, width, Hit::What::kDevice, i});
-    frame.add(device_line(model, i, cells));
+    frame.add(device_line(model, i, cells, rows == 0));
     if (chart > 0) add_chart(frame, model.histories().device(i), cells, width, chart);
   }
   if (cut) frame.add(Line(fmt::format("{} more: ← → chooses", count - static_cast<int>(end - first)), Style::kFaint));

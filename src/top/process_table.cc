@@ -123,7 +123,8 @@ Line process_line(const TopModel& model, const ProcessEntry& e, const TableLayou
     const int width = layout.of(c.column);
     if (width == 0) continue;
     const std::string text = truncated(sanitised(cell_text(model, e, c.column)), width);
-    const bool faint = e.parent || text == kUnknownText;
+    // What a silent device said last may no longer be so.
+    const bool faint = e.parent || text == kUnknownText || model.view().devices[e.device].state != DeviceState::kOk;
     line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain).skip(kGap);
     if (c.column != ProcessColumn::kSm || layout.curve == 0) continue;
     const ProcessHistory* history = e.process ? model.histories().process(e.key()) : nullptr;

@@ -72,10 +72,10 @@ struct KeyHint {
 const std::vector<KeyHint>& overview_keys() {
   using Kind = KeyPress::Kind;
   static const std::vector<KeyHint> kKeys = {
-      {"h", "help", {Kind::kCharacter, 'h'}},   {"q", "quit", {Kind::kCharacter, 'q'}},  {"Enter", "device", {Kind::kEnter}},
-      {"/", "filter", {Kind::kCharacter, '/'}}, {"k", "signal", {Kind::kCharacter, 'k'}}, {"n", "nice", {Kind::kCharacter, 'n'}},
-      {"t", "tree", {Kind::kCharacter, 't'}},   {">", "sort", {Kind::kCharacter, '>'}},  {"u", "users", {Kind::kCharacter, 'u'}},
-      {"l", "links", {Kind::kCharacter, 'l'}},
+      {"h", "help", {Kind::kCharacter, 'h'}},   {"q", "quit", {Kind::kCharacter, 'q'}},   {"d", "device", {Kind::kCharacter, 'd'}},
+      {"/", "filter", {Kind::kCharacter, '/'}}, {"k", "signal", {Kind::kCharacter, 'k'}}, {"t", "tree", {Kind::kCharacter, 't'}},
+      {">", "sort", {Kind::kCharacter, '>'}},   {"u", "users", {Kind::kCharacter, 'u'}},  {"l", "links", {Kind::kCharacter, 'l'}},
+      {"n", "nice", {Kind::kCharacter, 'n'}},
   };
   return kKeys;
 }
@@ -91,6 +91,7 @@ const std::vector<KeyHint>& page_keys() {
 void add_keys(Frame& frame, const TopModel& model, int width) {
   Line line;
   const int y = frame.next();
+  if (!model.order().filter.empty()) line.add("filter: " + truncated(sanitised(model.order().filter), width / 3), Style::kWarn).skip(2);
   for (const KeyHint& hint : model.page() == TopPage::kOverview ? overview_keys() : page_keys()) {
     const int from = line.width();
     if (from + display_width(hint.key) + 1 + display_width(hint.says) > width) break;
@@ -98,7 +99,6 @@ void add_keys(Frame& frame, const TopModel& model, int width) {
     frame.hits.push_back({y, from, line.width(), Hit::What::kKey, 0, {}, {}, hint.press});
     line.skip(2);
   }
-  if (!model.order().filter.empty()) line.add("filter: " + model.order().filter, Style::kWarn);
   frame.add(std::move(line));
 }
 
@@ -138,10 +138,11 @@ void add_overview(Frame& frame, const TopModel& model, int width, int rows) {
   const auto devices = static_cast<int>(model.view().devices.size());
   const int all_advice = static_cast<int>(model.advice().size()), all_lines = static_cast<int>(model.view().lines.size());
   // Two headings, and a line that keeps devices and processes apart.
-  const int advice = printed ? all_advice : std::min({all_advice, kMostAdvice, std::max(rows / 12, 1)});
-  const int lines = std::min(all_lines, printed ? all_lines : kMostLines);
-  const int free = rows - 2 - lines - std::max(advice, 1);
   const auto processes = static_cast<int>(model.processes().size());
+  const int lines = std::min(all_lines, printed ? all_lines : kMostLines);
+  const int spare = rows - 2 - lines - devices - processes;
+  const int advice = printed ? all_advice : std::min({all_advice, kMostAdvice, std::max({rows / 12, spare, 1})});
+  const int free = rows - 2 - lines - std::max(advice, 1);
   const int least_processes = std::min(std::max(processes, 1), std::max(free / 3, 3));
   const int device_rows = printed ? 0 : std::max(std::min(useful_device_rows(model), free - least_processes), std::min(devices, 1));
   add_devices(frame, model, width, device_rows);
