@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -40,6 +41,9 @@ struct SamplerStatistics {
   int64_t jitter_p50_ns = 0, jitter_p99_ns = 0, jitter_max_ns = 0;  ///< wake-up behind schedule
   int64_t first_reading_ns = 0;   ///< from start() to the first reading's end
 };
+
+/// The trouble of a device that is silent.
+constexpr std::string_view kDoesNotAnswer = "does not answer";
 
 /// A device that does not answer, or answered with an error.
 struct DeviceTrouble {
