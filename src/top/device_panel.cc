@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "present/bars.h"
 #include "report/quantity.h"
@@ -122,8 +123,9 @@ void add_bar(Line& line, const std::optional<double>& share, int cells, Style st
 void add_heading(Frame& frame, const DeviceCells& c) {
   Line line;
   line.add(padded_right("GPU", c.label + kMark + 1));
+  bool first = true;
   const auto title = [&](std::string_view text, int cells) {
-    line.add(padded_right(truncated(text, std::max(cells, 0)), cells)).skip(kGap);
+    line.skip(std::exchange(first, false) ? 0 : kGap).add(padded_right(truncated(text, std::max(cells, 0)), cells));
   };
   if (c.name > 0) title("name", c.name);
   title("utilization", (c.bar > 0 ? c.bar + 1 : 0) + kPercent + (c.curve > 0 ? c.curve + kGap : 0));

@@ -41,6 +41,10 @@ std::map<std::string, UserSum> users_of(const LiveView& view) {
 
 std::string devices_list(const LiveView& view, const std::set<size_t>& devices) {
   std::string text;
+  std::vector<int> indices;
+  for (const size_t i : devices)
+    if (device_text(view, i) == std::to_string(view.devices[i].info->index)) indices.push_back(static_cast<int>(view.devices[i].info->index));
+  if (indices.size() == devices.size()) return number_ranges(indices);
   for (const size_t i : devices) text += (text.empty() ? "" : ", ") + device_text(view, i);
   return text;
 }

@@ -44,7 +44,7 @@ struct TableLayout {
 
 TableLayout layout_for(const TopModel& model, int width, bool curves) {
   TableLayout out;
-  int left = width - kLeastCommand;
+  int left = width - kLeastCommand - kGap;   // nothing stands behind the command
   for (const TableColumn& c : kColumns) out.width[static_cast<size_t>(c.column)] = c.width;
   int& device = out.width[static_cast<size_t>(ProcessColumn::kDevice)];
   for (size_t i = 0; i < model.view().devices.size(); ++i)
@@ -63,7 +63,7 @@ TableLayout layout_for(const TopModel& model, int width, bool curves) {
     if (sum() > left) out.width[static_cast<size_t>(c)] = 0;
   left -= sum();
   if (curves && left >= 34) out.curve = std::min(20, left - 20), left -= out.curve + kGap;
-  out.width[static_cast<size_t>(ProcessColumn::kCommand)] = std::max(left + kLeastCommand, 1);
+  out.width[static_cast<size_t>(ProcessColumn::kCommand)] = std::max(left + kLeastCommand + kGap, 1);
   return out;
 }
 
@@ -81,6 +81,12 @@ std::string bytes_text(const std::optional<int64_t>& bytes) {
   return bytes ? format_bytes(static_cast<double>(*bytes)) : std::string(kUnknownText);
 }
 
+// The folders of a program say little, and the screen is narrow.
+std::string without_folders(std::string words) {
+  const size_t slash = words.rfind('/', words.find(' '));
+  return slash == words.npos || slash + 1 == words.size() ? words : words.substr(slash + 1);
+}
+
 std::string cell_text(const TopModel& model, const ProcessEntry& e, ProcessColumn column) {
   const HostProcess& host = e.parent ? *e.parent : e.process->host;
   const std::string unknown(kUnknownText);
@@ -95,7 +101,7 @@ std::string cell_text(const TopModel& model, const ProcessEntry& e, ProcessColum
     case ProcessColumn::kTime: return host.start_ns ? running_time(model.view().time_ns - *host.start_ns) : unknown;
     case ProcessColumn::kPlace: return host.place();
     case ProcessColumn::kCommand: {
-      const std::string words = command_text(e);
+      const std::string words = without_folders(command_text(e));
       return (e.depth > 0 ? std::string(2 * static_cast<size_t>(e.depth - 1), ' ') + "└ " : "") + (words.empty() ? host.unknown : words);
     }
   }
@@ -111,7 +117,7 @@ void add_heading(Frame& frame, const TopModel& model, const TableLayout& layout)
     std::string title(c.title);
     if (order.column == c.column) title = truncated(title, width - 1) + (order.descending ? "▼" : "▲");
     frame.hits.push_back({frame.next(), line.width(), line.width() + width, Hit::What::kColumn, 0, {}, c.column});
-    line.add(c.right ? padded_left(title, width) : padded_right(title, width)).skip(kGap);
+    line.add(c.right ? padded_left(title, width) : padded_right(title, width)).skip(c.column == ProcessColumn::kCommand ? 0 : kGap);
     if (c.column == ProcessColumn::kSm && layout.curve > 0) line.add(padded_right("", layout.curve)).skip(kGap);
   }
   frame.add(std::move(line), true);
@@ -125,6 +131,7 @@ Line process_line(const TopModel& model, const ProcessEntry& e, const TableLayou
     const std::string text = truncated(sanitised(cell_text(model, e, c.column)), width);
     // What a silent device said last may no longer be so.
     const bool faint = e.parent || text == kUnknownText || model.view().devices[e.device].state != DeviceState::kOk;
+    if (c.column == ProcessColumn::kCommand) return line.add(text, faint ? Style::kFaint : Style::kPlain), line;
     line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain).skip(kGap);
     if (c.column != ProcessColumn::kSm || layout.curve == 0) continue;
     const ProcessHistory* history = e.process ? model.histories().process(e.key()) : nullptr;

@@ -166,7 +166,7 @@ void add_overview(Frame& frame, const TopModel& model, int width, int rows) {
 Frame top_frame(const TopModel& model, int width, int height) {
   Frame frame;
   if (height > 0 && (width < kLeastWidth || height < kLeastHeight)) {
-    frame.add(Line(truncated("profgpu top: too small", width)));
+    frame.add(Line(truncated("too small", width)));
     return frame;
   }
   add_title(frame, model, width);
