@@ -17,19 +17,24 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "collect/host_process.h"
+#include "collect/system_files.h"
 #include "live/local_source.h"
+#include "live/recording_environment.h"
+#include "live/remote_source.h"
 #include "top/session.h"
 
 namespace profgpu {
 namespace {
 
 constexpr int64_t kProcesses_ns = 1'000'000'000;     // asking for them costs more than all the rest
+constexpr size_t kMostRemote = 256;                  // a thread each
 constexpr int64_t kOnce_ns = 200'000'000, kOnceDeadline_ns = 2'500'000'000;
 
 struct TopCommand {
   DeviceOptions devices;
   bool once = false;
   std::string record;
+  std::vector<HttpUrl> remote;   // exporters of other machines; empty: this one's devices
   SessionOptions session;
   Colour colour = Colour::kAuto;
 };
@@ -44,6 +49,19 @@ constexpr OrderName kOrders[] = {
     {"user", ProcessColumn::kUser},         {"gpu", ProcessColumn::kDevice}, {"command", ProcessColumn::kCommand},
 };
 
+Status read_remote(const Arguments& arguments, TopCommand& command) {
+  for (const std::string& list : arguments.values("--remote"))
+    for (const std::string_view host : pieces_of(list, ',')) {
+      auto address = remote_address(host);
+      if (!address) return address.error().within("--remote");
+      command.remote.push_back(*std::move(address));
+    }
+  if (command.remote.size() > kMostRemote) return Error{fmt::format("--remote: {} hosts are more than {}", command.remote.size(), kMostRemote)};
+  for (const std::string_view flag : {"--device", "--backend", "--record"})
+    if (!command.remote.empty() && arguments.has(flag)) return Error{fmt::format("{} is for the devices of this machine", flag), "leave out one of it and --remote"};
+  return ok();
+}
+
 Result<TopCommand> top_command(const Arguments& arguments) {
   TopCommand command;
   auto devices = device_options(arguments, 1'000'000'000);
@@ -55,6 +73,7 @@ Result<TopCommand> top_command(const Arguments& arguments) {
   command.record = arguments.value("--record");
   command.once = arguments.has("--once");
   if (command.once && !command.record.empty()) return Error{"--record is for more than --once", "`profgpu log` records without a screen"};
+  if (Status s = read_remote(arguments, command); !s) return s.error();
   ProcessOrder& order = command.session.order;
   const std::string sort = arguments.value("--sort", "gpu-memory");
   for (const OrderName& o : kOrders)
@@ -95,20 +114,25 @@ class Recording {
 };
 
 // One frame as text, when each device has said what it can, or has been given time enough.
-Outcome show_once(const TopCommand& command, LocalSource& source) {
+Outcome show_once(const TopCommand& command, LiveSource& source) {
   source.start([] {});
   const int64_t until = monotonic_ns() + kOnceDeadline_ns;
   while (!source.complete() && monotonic_ns() < until) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   TopModel model(command.devices.interval_ns, command.session.order);
-  model.take(source.view());
+  LiveView view = source.view();
+  Error nothing{"no host has said anything of a GPU", "`curl HOST:9400/metrics` shows what there is"};
+  for (const LiveHost& host : view.hosts) nothing.message += fmt::format("; {}: {}", host.name, host.trouble);
+  const bool empty = view.devices.empty();
+  model.take(std::move(view));
   const int width = output_width();
   auto written = write_stdout(frame_text(top_frame(model, width, 0), width, output_colour(command.colour)));
-  const Outcome outcome = written ? Outcome{} : Outcome::failed(written.error());
+  Outcome outcome = written ? Outcome{} : Outcome::failed(written.error());
+  if (empty) outcome = Outcome::failed(nothing);
   if (source.stop()) leave_stuck("top", outcome);
   return outcome;
 }
 
-Outcome watch(const TopCommand& command, LocalSource& source, const Recording* recording) {
+Outcome watch(const TopCommand& command, LiveSource& source, const Recording* recording) {
   SessionOptions session = command.session;
   if (recording)
     session.notice = [&] {
@@ -131,9 +155,19 @@ bool terminal_can_draw() {
   return stdout_is_terminal() && ::isatty(STDIN_FILENO) == 1 && term && *term && std::string_view(term) != "dumb";
 }
 
+Outcome show(const TopCommand& command, LiveSource& source, const Recording* recording) {
+  if (!command.once && terminal_can_draw()) return watch(command, source, recording);
+  if (!command.once && stdout_is_terminal()) print_message("profgpu: top: this terminal cannot be drawn on: one look, as with --once");
+  return show_once(command, source);
+}
+
 Outcome top(const Arguments& arguments) {
   auto command = top_command(arguments);
   if (!command) return Outcome::usage(command.error());
+  if (!command->remote.empty()) {
+    RemoteSource source({command->remote, command->devices.interval_ns, own_program()});
+    return show(*command, source, nullptr);
+  }
   bool stuck = false;
   auto open = open_in_time(command->devices, stuck);
   if (stuck) leave_stuck("top", Outcome::failed(open.error()));
@@ -152,9 +186,7 @@ Outcome top(const Arguments& arguments) {
     options.recorder = [recording](const Reading& reading) { recording->add(reading); };
   }
   LocalSource source(open->backend, std::move(options));
-  if (!once) return watch(*command, source, recording.get());
-  if (!command->once && stdout_is_terminal()) print_message("profgpu: top: this terminal cannot be drawn on: one look, as with --once");
-  return show_once(*command, source);
+  return show(*command, source, recording.get());
 }
 
 FlagGroup top_device_flags() {
@@ -174,6 +206,12 @@ const Command kTop{
     .summary = "GPUs and their processes on one screen, and what holds them back",
     .positional = "",
     .groups = {top_device_flags(),
+               {"Other machines",
+                {{.name = "--remote",
+                  .value = "HOST[:PORT]",
+                  .help = "what `profgpu exporter` or dcgm-exporter says there, at :9400/metrics or at a whole address; several with commas "
+                          "or again",
+                  .repeatable = true}}},
                {"Processes",
                 {{.name = "--sort",
                   .value = "COLUMN",
@@ -195,6 +233,7 @@ const Command kTop{
     .examples = {{"profgpu top", "all GPUs, once a second; h shows the keys, q leaves"},
                  {"profgpu top -i 0.1 --device 0", "one GPU, ten times a second"},
                  {"profgpu top --filter alice --sort sm", "one user's processes, the busiest first"},
+                 {"profgpu top --remote node1,node2", "GPUs of other machines, as their exporters say"},
                  {"profgpu top --record night.jsonl", "and watch it again: profgpu top --backend replay:night.jsonl"}},
     .notes =
         "Between devices and processes stands what should be said of them, worst first, with what to do: clocks held back by "

@@ -77,6 +77,8 @@ class LiveSource {
   virtual LiveView view() = 0;
   /// What does not change, where it is known by now.
   virtual LiveTopology topology() { return {}; }
+  /// Whether a view now has all that a first view will have.
+  [[nodiscard]] virtual bool complete() const = 0;
   /// Ends. True: a thread hangs in a driver, so that the program should leave with std::_Exit.
   virtual bool stop() = 0;
   /// Between views, as far as the source can tell.

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "collect/selection.h"
+#include "live/recorded_jobs.h"
 #include "live/run_session_processes.h"
 #include "trace/sample_row.h"
 
@@ -43,7 +44,7 @@ struct LocalSource::State {
   void record(const Reading& reading);
   [[nodiscard]] bool all_fresh(int64_t now) const;
   void look_on();
-  void look_once(HostProcesses& processes);
+  void look_once(HostProcesses& processes, RecordedJobs& jobs);
   void ask_topology();
 
   const std::shared_ptr<Backend> backend;
@@ -60,6 +61,7 @@ struct LocalSource::State {
   std::vector<Slot> slots;    // by the backend's positions
   std::map<int64_t, HostProcess> known;
   std::vector<HostProcess> parents;
+  std::vector<std::string> job_lines;
   LiveTopology topology;
   int64_t rounds = 0;         // of looking up
   bool due = false, stopping = false, looking = false, asking = false, asked = false;
@@ -107,7 +109,7 @@ void LocalSource::State::record(const Reading& reading) {
   options.recorder(annotated);
 }
 
-void LocalSource::State::look_once(HostProcesses& processes) {
+void LocalSource::State::look_once(HostProcesses& processes, RecordedJobs& jobs) {
   std::map<int64_t, std::string_view> wanted;   // pid to what holds its device
   {
     const std::lock_guard lock(mutex);
@@ -126,21 +128,24 @@ void LocalSource::State::look_once(HostProcesses& processes) {
     if (process.parent > 1 && !shown.contains(process.parent) && above.size() < kMostParents) above.insert(process.parent);
   std::vector<HostProcess> up;
   for (const int64_t pid : above) up.push_back(processes.look_here(pid));
+  std::vector<std::string> lines = jobs.look({shown.begin(), shown.end()});
   const std::lock_guard lock(mutex);
   known = std::move(found);
   parents = std::move(up);
+  job_lines = std::move(lines);
   ++rounds;
 }
 
 void LocalSource::State::look_on() {
   HostProcesses processes;
+  RecordedJobs jobs;
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return due || stopping; });
     if (stopping) break;
     due = false;
     lock.unlock();
-    if (!recorded) look_once(processes);
+    if (!recorded) look_once(processes, jobs);
     if (news) news();
     lock.lock();
   }
@@ -241,6 +246,7 @@ LiveView LocalSource::view() {
     }
   }
   view.parents = s.parents;
+  view.lines = s.job_lines;
   return view;
 }
 

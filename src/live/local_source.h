@@ -32,7 +32,7 @@ class LocalSource final : public LiveSource {
   [[nodiscard]] int64_t interval_ns() const override { return options_.interval_ns; }
 
   /// Whether each device has answered, or been given up, and its processes have been looked up twice.
-  [[nodiscard]] bool complete() const;
+  [[nodiscard]] bool complete() const override;
 
  private:
   struct State;

@@ -61,7 +61,6 @@ AlertWatch::AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInf
 
 void AlertWatch::add(const Reading& reading) {
   std::lock_guard lock(mutex_);
-  ++readings_;
   for (DeviceState& device : devices_) {
     if (device.position != reading.device) continue;
     device.tally.add(reading);
@@ -152,11 +151,6 @@ std::vector<AlertNotice> AlertWatch::look(int64_t now_ns, const std::vector<Devi
   }
   std::stable_sort(notices.begin(), notices.end(), [](const auto& a, const auto& b) { return a.severity > b.severity; });
   return notices;
-}
-
-int64_t AlertWatch::readings() const {
-  std::lock_guard lock(mutex_);
-  return readings_;
 }
 
 }  // namespace profgpu

@@ -23,7 +23,6 @@ class AlertWatch {
   /// What was raised or cleared by now, the graver first. While a device does not answer, nothing is known of it but that, and
   /// what counters grew by before. A condition of which nothing is known neither raises an alert nor clears it.
   std::vector<AlertNotice> look(int64_t now_ns, const std::vector<DeviceHealth>& health);
-  [[nodiscard]] int64_t readings() const;
 
  private:
   struct RuleState {
@@ -52,9 +51,8 @@ class AlertWatch {
 
   const std::vector<AlertRule> rules_;
   const int64_t interval_ns_;
-  mutable std::mutex mutex_;            // all below
+  std::mutex mutex_;                    // of devices_
   std::vector<DeviceState> devices_;
-  int64_t readings_ = 0;
 };
 
 }  // namespace profgpu
