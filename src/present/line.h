@@ -24,7 +24,9 @@ class Line {
   struct Span {
     std::string text;
     Style style;
+    friend bool operator==(const Span&, const Span&) = default;
   };
+  friend bool operator==(const Line&, const Line&) = default;
   [[nodiscard]] int width() const { return width_; }
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
   void append_to(std::string& out, int width, bool colour) const;

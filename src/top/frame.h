@@ -36,6 +36,7 @@ struct Hit {
 struct FrameLine {
   Line line;
   bool reversed = false;        ///< dark on light, over the whole width
+  friend bool operator==(const FrameLine&, const FrameLine&) = default;
 };
 
 struct Frame {

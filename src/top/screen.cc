@@ -126,6 +126,8 @@ int Screen::height() const { return ::getmaxy(::stdscr); }
 
 void Screen::draw_line(int y, const FrameLine& line) {
   int x = 0;
+  ::move(y, 0);
+  ::clrtoeol();
   const attr_t reverse = line.reversed ? A_REVERSE : A_NORMAL;
   for (const Line::Span& span : line.line.spans()) {
     const StyleLook& look = look_of(span.style);
@@ -142,9 +144,14 @@ void Screen::draw_line(int y, const FrameLine& line) {
 }
 
 void Screen::draw(const Frame& frame) {
-  ::erase();
-  const int rows = std::min(height(), frame.next());
-  for (int y = 0; y < rows; ++y) draw_line(y, frame.lines[static_cast<size_t>(y)]);
+  // Most lines stay as they are from one frame to the next.
+  drawn_.resize(static_cast<size_t>(std::max(height(), 0)));
+  for (size_t y = 0; y < drawn_.size(); ++y) {
+    FrameLine line = y < frame.lines.size() ? frame.lines[y] : FrameLine{};
+    if (line == drawn_[y]) continue;
+    draw_line(static_cast<int>(y), line);
+    drawn_[y] = std::move(line);
+  }
   const bool typing = frame.cursor_y >= 0;
   ::curs_set(typing ? 1 : 0);
   if (typing) ::move(frame.cursor_y, frame.cursor_x);
@@ -171,6 +178,8 @@ void Screen::resize() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
     ::resizeterm(size.ws_row, size.ws_col);
+  ::erase();
+  forget();
 }
 
 void Screen::suspend() { ::endwin(); }

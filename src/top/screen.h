@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "top/frame.h"
@@ -38,9 +39,11 @@ class Screen {
   explicit Screen(ScreenOptions options);
   void set_up_styles();
   void draw_line(int y, const FrameLine& line);
+  void forget() { drawn_.clear(); }
 
   ScreenOptions options_;
   bool ascii_ = false;   // the locale knows no other letters
+  std::vector<FrameLine> drawn_;   // what stands on the screen, by row
 };
 
 }  // namespace profgpu
