@@ -25,6 +25,7 @@ import machine  # noqa: E402
 from sampler import DEVICES, processor_ns, resident_bytes  # noqa: E402
 
 COUNTS = (8, 16)
+CROWDS = (64, 256, 512)   # the exporter keeps 256
 CLIENTS = 8
 
 
@@ -86,6 +87,33 @@ def requests_per_second(port, seconds):
     return total / seconds
 
 
+def crowd_member(port, count, seconds, queue):
+    """Holds so many connections and asks over each in turn; one that was closed is opened anew."""
+    connections = [http.client.HTTPConnection('127.0.0.1', port, timeout=30) for _ in range(count)]
+    end, answered, closed = time.monotonic() + seconds, 0, 0
+    while time.monotonic() < end:
+        for c in connections:
+            try:
+                c.request('GET', '/metrics')
+                answered += c.getresponse().read()[:1] == b'#'
+            except (OSError, http.client.HTTPException):
+                closed += 1
+                c.close()
+    queue.put((answered, closed))
+
+
+def crowd(port, connections, seconds):
+    """With more connections than the exporter keeps, those that were silent longest are closed: what that leaves of requests a second."""
+    queue = multiprocessing.Queue()
+    clients = [multiprocessing.Process(target=crowd_member, args=(port, connections // CLIENTS, seconds, queue)) for _ in range(CLIENTS)]
+    for c in clients:
+        c.start()
+    results = [queue.get() for _ in clients]
+    for c in clients:
+        c.join()
+    return {'connections': connections, 'requests_per_s': sum(a for a, _ in results) / seconds, 'closed_per_s': sum(c for _, c in results) / seconds}
+
+
 class Running:
     """An exporter with so many devices, ended in the end."""
 
@@ -113,6 +141,7 @@ def measure(build, count, scrapes, seconds):
         time.sleep(seconds)
         result['sampling_cpu_pct'] = (processor_ns(e.process.pid) - before) / (time.monotonic() - begun) / 1e7
         result['requests_per_s'] = requests_per_second(e.port, seconds)
+        result['crowds'] = [crowd(e.port, connections, seconds) for connections in CROWDS]
         result['resident_bytes'], result['own_bytes'] = resident_bytes(e.process.pid)
     return result
 

@@ -320,6 +320,25 @@ def exporter_lines(e):
         yield (f'| {r["devices"]} | {r["plain"]["bytes"] / 1e3:.0f} kB | {r["plain"]["p50_ms"]:.2f} | {r["plain"]["p99_ms"]:.2f} | '
                f'{r["gzip"]["p50_ms"]:.2f} | {r["gzip"]["p99_ms"]:.2f} | {r["health"]["p50_ms"]:.2f} | {r["health"]["p99_ms"]:.2f} | {r["requests_per_s"]:.0f} | {r["own_bytes"] / 1e6:.1f} | '
                f'{r["sampling_cpu_pct"]:.2f} % |')
+    if 'crowds' not in e['counts'][0]:
+        return
+    yield from ['', 'More connections than it keeps (256): those that were silent longest are closed, by a crowd of clients that each open theirs anew.', '',
+                '| devices | connections | requests/s | closed/s |', '| ---: | ---: | ---: | ---: |']
+    for r in e['counts']:
+        for c in r['crowds']:
+            yield f'| {r["devices"]} | {c["connections"]} | {c["requests_per_s"]:.0f} | {c["closed_per_s"]:.1f} |'
+
+
+def day_lines(d):
+    m = d['machine']
+    yield from ['', '## A day of samples', '',
+                f'`examples/replay.jsonl` goes round at {d["speed"]} times its speed, read every {d["interval_s"] * 1e3:g} ms; the exporter is scraped ten times a second, '
+                f'the monitor writes its log. Memory is what was resident, the replayed log among it, {d["settled_s"]} s after the start, at most since then, and at the end. '
+                f'On {m["date"]}, load before: {m["load_before"]:.1f}.', '',
+                '| program | seconds | readings | settled MB | most MB | at the end MB | one core |', '| --- | ---: | ---: | ---: | ---: | ---: | ---: |']
+    for r in d['programs']:
+        yield (f'| {r["program"]} | {r["seconds"]:.0f} | {r["readings"]} | {r["settled_bytes"] / 1e6:.2f} | {r["most_bytes"] / 1e6:.2f} | {r["last_bytes"] / 1e6:.2f} | '
+               f'{r["cpu_pct"]:.1f} % |')
 
 
 def main():
@@ -347,6 +366,8 @@ def main():
         lines += sampler_lines(sampler)
     if exporter := load(build, 'exporter'):
         lines += exporter_lines(exporter)
+    if day := load(build, 'day'):
+        lines += day_lines(day)
     if recorder := load(build, 'recorder'):
         lines += recorder_lines(recorder)
     if inject := load(build, 'inject'):

@@ -25,7 +25,7 @@ install(CODE "
   endif()
   file(INSTALL \"${share}/_profgpu\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${zsh}\")")
 install(FILES deploy/profgpu.rules.yml deploy/grafana-dashboard.json deploy/kubernetes.yml DESTINATION share/profgpu)
-install(FILES deploy/profgpu-exporter.service DESTINATION lib/systemd/system)
+install(FILES deploy/profgpu-exporter.service deploy/profgpu-monitor.service DESTINATION lib/systemd/system)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

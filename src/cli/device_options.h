@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/duration_text.h"
 #include "base/result.h"
 #include "cli/command.h"
 #include "collect/backend.h"
@@ -27,10 +28,6 @@ struct DeviceOptions {
 FlagGroup device_flags(bool with_interval, std::string_view default_interval);
 /// The error is a usage error.
 Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default_interval_ns);
-
-/// Nanoseconds of "0.2", "0.2s", "200ms", "500us", "2m", "1h"; a bare number counts seconds. Nullopt: no duration of 0
-/// or more.
-std::optional<int64_t> duration_ns(std::string_view text);
 
 struct OpenDevices {
   std::shared_ptr<Backend> backend;  ///< null: none

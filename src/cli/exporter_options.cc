@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/decimal.h"
+#include "collect/host_process.h"
 #include "collect/system_files.h"
 
 namespace profgpu {
@@ -106,8 +107,7 @@ void loop_replay(std::string& backend) {
 
 std::string host_name(const EnvironmentVariables& variables) {
   if (const std::string node = variable(variables, "NODE_NAME"); !node.empty()) return node;
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+  return profgpu::host_name();
 }
 
 }  // namespace

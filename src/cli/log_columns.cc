@@ -58,7 +58,8 @@ bool can_be_asked(Kind kind) {
     case Kind::kMigProfile:
     case Kind::kNumaNode:
     case Kind::kProcesses:
-    case Kind::kMark: return false;
+    case Kind::kMark:
+    case Kind::kAlert: return false;
     default: return true;
   }
 }

@@ -126,4 +126,9 @@ Status LogFile::write(std::string_view row) {
   return ok();
 }
 
+Status LogFile::sync() {
+  if (!regular_ || ::fdatasync(fd_) == 0) return ok();
+  return failed(options_.path, "cannot be written to its disk: ", errno);
+}
+
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-// The file that `profgpu log` appends to: whole rows, each by one write, so that whoever is killed or runs out of disk
+// The file that `profgpu log` and `profgpu monitor` append to: whole rows, each by one write, so that whoever is killed or runs out of disk
 // leaves a file that can be read.
 #pragma once
 
@@ -32,6 +32,8 @@ class LogFile {
   /// FILE becomes FILE.1, that becomes FILE.2, and a new FILE begins with the header.
   Status rotate();
   Status write(std::string_view row);
+  /// Until what was written is on the disk. Pipes and the like have nothing to be synced.
+  Status sync();
   /// The reader of a pipe has left: not an error, but the end.
   [[nodiscard]] bool reader_left() const { return reader_left_; }
   [[nodiscard]] const std::string& path() const { return options_.path; }

@@ -145,21 +145,9 @@ void add_notes(Lines& lines, const StatView& view) {
     lines.push_back(Line("? ", Style::kWarn).add(fmt::format("{}: {}", pids, why), Style::kFaint));
 }
 
-std::string where(const HostProcess& p) {
-  std::string text;
-  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (!p.placement.container.empty()) add(p.placement.container_runtime + " " + p.placement.container);
-  if (!p.placement.pod.empty()) add("pod " + p.placement.pod.substr(0, 8));
-  if (!p.placement.slurm_job.empty())
-    add("job " + p.placement.slurm_job + (p.placement.slurm_step.empty() ? "" : "." + p.placement.slurm_step));
-  if (p.rank) add(fmt::format("rank {}{}", *p.rank, p.world_size ? fmt::format("/{}", *p.world_size) : ""));
-  return text;
-}
-
 std::string command_line(const StatProcess& p) {
-  std::string text;
-  for (const std::string& argument : p.host.arguments) text += (text.empty() ? "" : " ") + argument;
-  return text.empty() ? p.sample.name : text;
+  const std::string known = p.host.command_line();
+  return known.empty() ? p.sample.name : known;
 }
 
 Lines process_table(const StatView& view, int width) {
@@ -184,7 +172,7 @@ Lines process_table(const StatView& view, int width) {
                     {h.threads ? std::to_string(*h.threads) : std::string(kUnknownText)},
                     {age ? format_duration(*age) : std::string(kUnknownText)},
                     {h.user},
-                    {where(h)},
+                    {h.place()},
                     {command_line(p)}});
     }
   return grid.empty() ? Lines{} : grid.lines(width);

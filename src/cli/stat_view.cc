@@ -1,7 +1,6 @@
 #include "cli/stat_view.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,28 +10,13 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "collect/selection.h"
+#include "live/run_session_processes.h"
 
 namespace profgpu {
 namespace {
 
 constexpr std::chrono::milliseconds kProcessorWindow{100};
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
-  return name.data();
-}
-
-std::string common_driver(const std::vector<DeviceInfo>& devices, const std::vector<uint32_t>& chosen) {
-  std::set<std::string> versions;
-  for (const uint32_t d : chosen) versions.insert(devices[d].driver_version);
-  return versions.size() == 1 ? *versions.begin() : "";
-}
-
-// What programs that compute on a device of this vendor have open, and tools that only watch have not.
-std::string_view holders_of(std::string_view vendor) {
-  return vendor == "NVIDIA" ? "/dev/nvidia-uvm" : vendor == "AMD" ? "/dev/kfd" : "";
-}
 
 std::string strftime_of(int64_t unix_ns, const char* format) {
   const auto seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
@@ -66,7 +50,7 @@ void StatSource::look_up(StatView& view) {
     for (const StatProcess& process : device.processes)
       if (!known.contains(process.sample.pid))
         known[process.sample.pid] =
-            host_processes_.look(process.sample.pid, holders_of(device.info->vendor), pids.size() == 1);
+            host_processes_.look(process.sample.pid, compute_file(device.info->vendor), pids.size() == 1);
   for (StatDevice& device : view.devices)
     for (StatProcess& process : device.processes) process.host = known[process.sample.pid];
 }

@@ -172,6 +172,7 @@ void HostProcesses::read_stat(HostProcess& process, const std::string& folder) {
   const std::vector<std::string_view> fields = pieces_of(std::string_view(text).substr(close + 1), ' ');
   const auto user = number_at(fields, 11), system = number_at(fields, 12), start = number_at(fields, 19);
   process.threads = number_at(fields, 17);
+  process.parent = number_at(fields, 1).value_or(0);
   if (!user || !system || !start) return;
   const int64_t tick_ns = 1'000'000'000 / std::max<int64_t>(1, ::sysconf(_SC_CLK_TCK));
   if (boot_unix_ns_ != 0) process.start_ns = boot_unix_ns_ + *start * tick_ns;
@@ -200,7 +201,18 @@ HostProcess HostProcesses::look(int64_t pid, std::string_view holders_of, bool a
     return process;
   }
   resolve(process, holders_of, alone);
-  if (process.visible_pid == 0) return process;
+  if (process.visible_pid != 0) read(process);
+  return process;
+}
+
+HostProcess HostProcesses::look_here(int64_t visible_pid) {
+  HostProcess process;
+  process.pid = process.visible_pid = visible_pid;
+  read(process);
+  return process;
+}
+
+void HostProcesses::read(HostProcess& process) {
   const std::string folder = fmt::format("{}/{}", root_, process.visible_pid);
   read_stat(process, folder);
   read_status(process, folder);
@@ -211,7 +223,28 @@ HostProcess HostProcesses::look(int64_t pid, std::string_view holders_of, bool a
     process.visible_pid = 0;
     process.unknown = "ended while we looked";
   }
-  return process;
+}
+
+std::string HostProcess::command_line() const {
+  std::string text;
+  for (const std::string& argument : arguments) text += (text.empty() ? "" : " ") + argument;
+  return text.empty() ? comm : text;
+}
+
+std::string HostProcess::place() const {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (!placement.container.empty()) add(placement.container_runtime + " " + placement.container);
+  if (!placement.pod.empty()) add("pod " + placement.pod.substr(0, 8));
+  if (!placement.slurm_job.empty())
+    add("job " + placement.slurm_job + (placement.slurm_step.empty() ? "" : "." + placement.slurm_step));
+  if (rank) add(fmt::format("rank {}{}", *rank, world_size ? fmt::format("/{}", *world_size) : ""));
+  return text;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 }  // namespace profgpu

@@ -25,6 +25,7 @@ Placement placement_of(std::string_view cgroup);
 
 struct HostProcess {
   int64_t pid = 0;                     ///< as asked for
+  int64_t parent = 0;                  ///< the parent's number in the /proc at hand; 0: not known
   int64_t visible_pid = 0;             ///< its number in the /proc at hand; 0: not known there
   bool inferred = false;               ///< visible_pid is a conclusion, not what the kernel says
   std::string unknown;                 ///< why nothing is known: "pid of the host, outside this container"
@@ -40,7 +41,14 @@ struct HostProcess {
 
   /// A program's name for people: the command without its folders, else comm, else empty.
   [[nodiscard]] std::string command() const;
+  /// All words of it, else comm, else empty.
+  [[nodiscard]] std::string command_line() const;
+  /// "docker 3f2a…, pod 1b2c3d4e, job 4711.0, rank 3/8": what is known of it.
+  [[nodiscard]] std::string place() const;
 };
+
+/// This machine's name; empty if it has none.
+std::string host_name();
 
 /// Looks processes up, and remembers what the next look needs. For one thread.
 class HostProcesses {
@@ -51,6 +59,8 @@ class HostProcesses {
   /// `holders_of`: what such a process has open ("/dev/nvidia-uvm"); used where the driver's numbers are another
   /// namespace's. `alone`: the driver names no other process.
   HostProcess look(int64_t pid, std::string_view holders_of = {}, bool alone = false);
+  /// The process with that number in the /proc at hand.
+  HostProcess look_here(int64_t visible_pid);
   /// Whether our process numbers are the host's own.
   [[nodiscard]] bool sees_host() const { return sees_host_; }
 
@@ -63,6 +73,7 @@ class HostProcesses {
   int64_t only_holder(std::string_view path) const;
   [[nodiscard]] bool holds(const std::string& folder, std::string_view path) const;
   void resolve(HostProcess& process, std::string_view holders_of, bool alone) const;
+  void read(HostProcess& process);
   void read_stat(HostProcess& process, const std::string& folder);
   void read_status(HostProcess& process, const std::string& folder);
 

@@ -81,7 +81,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   [[nodiscard]] ReadRequest request_of(const Device& device, int64_t until_ns, bool last) const;
   Status read_device(Device& device, Reading& reading, const ReadRequest& request);
   void hand_over(Device& device, const Reading& reading, const Status& status);
-  void note_trouble(Device& device, const std::string& message);
+  void note_trouble(Device& device, std::string_view message);
   void end_trouble(Device& device);
   void watch();
   void relieve(Worker& worker);
@@ -212,7 +212,7 @@ void Sampler::State::hand_over(Device& device, const Reading& reading, const Sta
   if (!closed) consumer(reading);
 }
 
-void Sampler::State::note_trouble(Device& device, const std::string& message) {   // under `crew`
+void Sampler::State::note_trouble(Device& device, std::string_view message) {   // under `crew`
   device.trouble = message;
   for (DeviceTrouble& t : troubles)
     if (t.device == device.position && !t.over) {
@@ -220,7 +220,7 @@ void Sampler::State::note_trouble(Device& device, const std::string& message) { 
       return;
     }
   if (troubles.size() < kMostTroubles)
-    troubles.push_back({device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), message, false});
+    troubles.push_back({device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), std::string(message), false});
 }
 
 void Sampler::State::end_trouble(Device& device) {   // under `crew`
@@ -242,7 +242,7 @@ void Sampler::State::watch() {
       if (since == 0 || now - since < options.deadline_ns) continue;
       Device& silent = devices[workers[i]->reading.load(std::memory_order_relaxed)];
       silent.errors += silent.trouble.empty();
-      note_trouble(silent, "does not answer");
+      note_trouble(silent, kDoesNotAnswer);
       if (!workers[i]->relieved.load() && workers[i]->devices.size() > 1) relieve(*workers[i]);
     }
   }
@@ -297,7 +297,7 @@ void Sampler::stop() {
         continue;
       }
       s.stuck = true;
-      if (w->reading_since_ns.load() != 0) s.note_trouble(s.devices[w->reading.load()], "does not answer");
+      if (w->reading_since_ns.load() != 0) s.note_trouble(s.devices[w->reading.load()], kDoesNotAnswer);
       w->thread.detach();
     }
     s.statistics.calls = s.backend->calls() - s.calls_before;

@@ -11,10 +11,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "collect/backend.h"
+#include "collect/device_health.h"
 
 namespace profgpu {
 
@@ -40,20 +42,15 @@ struct SamplerStatistics {
   int64_t first_reading_ns = 0;   ///< from start() to the first reading's end
 };
 
+/// The trouble of a device that is silent.
+constexpr std::string_view kDoesNotAnswer = "does not answer";
+
 /// A device that does not answer, or answered with an error.
 struct DeviceTrouble {
   uint32_t device = 0;
   int64_t since_ns = 0;           ///< Unix time of the last good reading's end, or of the start
   std::string message;            ///< "GPU is lost"; "does not answer"
   bool over = false;              ///< it answered again later
-};
-
-/// How a device answers, as far as the sampler knows.
-struct DeviceHealth {
-  uint32_t device = 0;
-  int64_t good_at_ns = 0;         ///< Unix time of the last good reading's end; 0: none yet
-  int64_t errors = 0;             ///< readings that failed, and times that it fell silent
-  std::string trouble;            ///< "GPU is lost"; "does not answer"; empty: the last reading was good, or is the first
 };
 
 class Sampler {

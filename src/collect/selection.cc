@@ -170,4 +170,13 @@ Result<Selection> select_devices(const Devices& devices, const std::vector<std::
   return out;
 }
 
+std::string common_driver(const std::vector<DeviceInfo>& devices, const std::vector<uint32_t>& chosen) {
+  std::string version;
+  for (const uint32_t d : chosen) {
+    if (d != chosen.front() && devices[d].driver_version != version) return "";
+    version = devices[d].driver_version;
+  }
+  return version;
+}
+
 }  // namespace profgpu

@@ -20,4 +20,7 @@ struct Selection {
 /// An unknown one is an error that lists what there is.
 Result<Selection> select_devices(const std::vector<DeviceInfo>& devices, const std::vector<std::string>& words);
 
+/// The version of the chosen devices' driver; empty if they do not have the same.
+std::string common_driver(const std::vector<DeviceInfo>& devices, const std::vector<uint32_t>& chosen);
+
 }  // namespace profgpu

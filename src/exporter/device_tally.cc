@@ -37,7 +37,9 @@ void DeviceTally::add(const Reading& reading) {
     n.time_ns = s.time_ns;
   }
   count_xids(reading);
-  if (reading.has_processes) processes_ = reading.processes;
+  if (!reading.has_processes) return;
+  has_processes_ = true;
+  processes_ = reading.processes;
 }
 
 void DeviceTally::integrate(const Sample& s) {

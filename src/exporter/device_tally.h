@@ -51,6 +51,7 @@ class DeviceTally {
   /// Xid errors by code since the start; code -1: the driver's count grew and no event told which. Nullopt: not
   /// reported for this device.
   [[nodiscard]] const std::optional<std::map<int64_t, int64_t>>& xids() const { return xids_; }
+  [[nodiscard]] bool has_processes() const { return has_processes_; }
   /// Of the last reading that asked for processes.
   [[nodiscard]] const std::vector<ProcessSample>& processes() const { return processes_; }
 
@@ -70,6 +71,7 @@ class DeviceTally {
   std::vector<Integral> reasons_;
   std::optional<std::map<int64_t, int64_t>> xids_;
   int64_t xids_counted_ = 0, last_xid_ns_ = 0;
+  bool has_processes_ = false;
   std::vector<ProcessSample> processes_;
 };
 

@@ -64,11 +64,6 @@ void MetricsService::stop() {
   sampler_.stop();
 }
 
-bool MetricsService::is_up(const DeviceHealth& health) const {
-  const int64_t age_ns = unix_ns() - health.good_at_ns;
-  return health.trouble.empty() && health.good_at_ns != 0 && age_ns <= 10 * kSecond + 3 * options_.interval_ns;
-}
-
 MetricsPageInput MetricsService::page_input(const HttpFigures& figures) const {
   MetricsPageInput input;
   input.host = options_.host;
@@ -81,7 +76,7 @@ MetricsPageInput MetricsService::page_input(const HttpFigures& figures) const {
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < tallies.size(); ++i) {
       const DeviceHealth& h = health[i];
-      input.devices.push_back({&backend_->devices()[options_.devices[i]], std::move(tallies[i]), is_up(h), h.good_at_ns,
+      input.devices.push_back({&backend_->devices()[options_.devices[i]], std::move(tallies[i]), h.answers(input.now_ns, options_.interval_ns), h.good_at_ns,
                                h.errors, h.trouble, jobs_[i]});
     }
   }
@@ -118,7 +113,7 @@ HttpReply MetricsService::health() const {
   bool any = false;
   std::string text;
   for (const DeviceHealth& h : sampler_.health()) {
-    const bool up = is_up(h);
+    const bool up = h.answers(unix_ns(), options_.interval_ns);
     any = any || up;
     const std::string trouble = h.trouble.empty() ? "has not answered yet" : h.trouble;
     if (!up) text += fmt::format("GPU {}: {}\n", backend_->devices()[h.device].label(), trouble);
@@ -144,29 +139,18 @@ HttpReply MetricsService::answer(const HttpRequest& request, const HttpFigures& 
 }
 
 void MetricsService::watch() {
-  std::vector<std::string> told(options_.devices.size());
+  std::vector<std::string> told;
   int64_t jobs_at_ns = 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
-    tell_changes(told);
+    for (const std::string& line : health_changes(sampler_.health(), backend_->devices(), told)) tell_(line);
     if (const int64_t now = monotonic_ns(); jobs_at_ns == 0 || now - jobs_at_ns >= kJobsEvery_ns) {
       look_for_jobs();
       jobs_at_ns = now;
     }
     lock.lock();
     changed_.wait_for(lock, std::chrono::nanoseconds(kWatchEvery_ns), [this] { return stopping_; });
-  }
-}
-
-void MetricsService::tell_changes(std::vector<std::string>& told) {
-  const std::vector<DeviceHealth> health = sampler_.health();
-  for (size_t i = 0; i < health.size(); ++i) {
-    if (health[i].trouble == told[i]) continue;
-    const std::string name = backend_->devices()[health[i].device].label();
-    tell_(health[i].trouble.empty() ? fmt::format("GPU {} answers again", name)
-                                    : fmt::format("GPU {}: {}", name, health[i].trouble));
-    told[i] = health[i].trouble;
   }
 }
 

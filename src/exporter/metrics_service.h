@@ -55,9 +55,7 @@ class MetricsService {
   HttpReply health() const;
   HttpReply readiness() const;
   [[nodiscard]] MetricsPageInput page_input(const HttpFigures& figures) const;
-  [[nodiscard]] bool is_up(const DeviceHealth& health) const;
   void watch();
-  void tell_changes(std::vector<std::string>& told);
   void look_for_jobs();
 
   std::shared_ptr<Backend> backend_;

@@ -118,6 +118,20 @@ class FileReader {
   RecordingFile& file_;
 };
 
+// `file` has its path and its bytes.
+Result<RecordingFile> decoded(RecordingFile file) {
+  // Views of the bytes must stay where they are when the file moves: short strings do not, so it is never short.
+  file.bytes.reserve(64);
+  ChunkReader reader(file.bytes.data(), file.bytes.size());
+  if (Status status = check_state(file.path, reader, file.bytes.size()); !status) return status.error();
+  FileReader rows(file);
+  for (ChunkView chunk; reader.next(chunk);) file.bad_chunks += !rows.take(chunk);
+  file.damaged_places = reader.damaged_places();
+  file.damaged_bytes = reader.damaged_bytes();
+  file.torn_bytes = reader.torn_bytes();
+  return file;
+}
+
 }  // namespace
 
 std::string RecordingFile::property(const std::string& key) const {
@@ -149,17 +163,16 @@ Result<RecordingFile> open_recording(const std::string& path) {
   file.path = path;
   auto bytes = whole_file(path, file);
   if (!bytes) return bytes.error();
-  // Views of it must stay where they are when the file moves: short strings do not, so it is never short.
   file.bytes = *std::move(bytes);
-  file.bytes.reserve(64);
-  ChunkReader reader(file.bytes.data(), file.bytes.size());
-  if (Status status = check_state(path, reader, file.bytes.size()); !status) return status.error();
-  FileReader rows(file);
-  for (ChunkView chunk; reader.next(chunk);) file.bad_chunks += !rows.take(chunk);
-  file.damaged_places = reader.damaged_places();
-  file.damaged_bytes = reader.damaged_bytes();
-  file.torn_bytes = reader.torn_bytes();
-  return file;
+  return decoded(std::move(file));
+}
+
+Result<RecordingFile> recording_of(std::string bytes, const std::string& path) {
+  RecordingFile file;
+  file.path = path;
+  file.file_bytes = static_cast<int64_t>(bytes.size());
+  file.bytes = std::move(bytes);
+  return decoded(std::move(file));
 }
 
 }  // namespace profgpu

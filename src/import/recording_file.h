@@ -83,5 +83,7 @@ struct RecordingFile {
 bool is_recording(std::string_view head);
 
 Result<RecordingFile> open_recording(const std::string& path);
+/// The same of bytes in memory; `path` is for messages.
+Result<RecordingFile> recording_of(std::string bytes, const std::string& path);
 
 }  // namespace profgpu

@@ -153,6 +153,14 @@ Result<std::unique_ptr<RecordingControl>> RecordingControl::open(int64_t pid, co
 
 RecordingControl::~RecordingControl() { ::munmap(page_, sizeof(wire::ControlPage)); }
 
+std::string RecordingControl::recording_path() const {
+  const std::string ending = fmt::format("-{}.pgt", inner_pid(pid_, proc_));
+  for (const std::string& place : {fmt::format("{}/{}/root{}", proc_, pid_, folder_), folder_})
+    for (const std::string& name : folder_names(place))
+      if (name.ends_with(ending)) return place + "/" + name;
+  return "";
+}
+
 RecorderStatus RecordingControl::status() const {
   RecorderStatus out;
   out.state = static_cast<wire::RecorderState>(word(page_->state));

@@ -33,6 +33,8 @@ class RecordingControl {
   Status order(wire::ControlOrder order, int64_t timeout_ns);
   /// The recording's folder, as the process sees it.
   [[nodiscard]] const std::string& folder() const { return folder_; }
+  /// The recording itself, as we see it; empty: it is not there.
+  [[nodiscard]] std::string recording_path() const;
 
  private:
   RecordingControl(int64_t pid, std::string proc, std::string folder, wire::ControlPage* page)

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "collect/sampler.h"
 
 namespace profgpu {
 
@@ -129,7 +130,7 @@ std::vector<DeviceLook> Snapshots::take() {
     const std::lock_guard lock(eye->mutex);
     DeviceLook look = eye->look;
     look.state = eye->asked ? DeviceState::kNotAnswering : eye->failed ? DeviceState::kError : DeviceState::kOk;
-    look.message = eye->asked ? "does not answer" : eye->message;
+    look.message = eye->asked ? std::string(kDoesNotAnswer) : eye->message;
     look.since_ns = eye->good_ns;
     looks.push_back(std::move(look));
   }

@@ -21,14 +21,17 @@ class Line {
   /// Blanks up to `column`, at least one if there is text already.
   Line& to_column(int column);
 
-  [[nodiscard]] int width() const { return width_; }
-  void append_to(std::string& out, int width, bool colour) const;
-
- private:
   struct Span {
     std::string text;
     Style style;
+    friend bool operator==(const Span&, const Span&) = default;
   };
+  friend bool operator==(const Line&, const Line&) = default;
+  [[nodiscard]] int width() const { return width_; }
+  [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
+  void append_to(std::string& out, int width, bool colour) const;
+
+ private:
   std::vector<Span> spans_;
   int width_ = 0;
 };

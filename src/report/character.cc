@@ -96,7 +96,8 @@ bool contains(std::span<const Range> ranges, uint32_t c) {
 }  // namespace
 
 int char_width(uint32_t c) {
-  if (c < 0x300) return 1;
+  // Most text, and the lines, blocks and bars that screens are drawn with.
+  if (c < 0x300 || (c >= 0x2500 && c < 0x25B0)) return 1;
   if (contains(kZeroWidth, c)) return 0;
   return contains(kWide, c) ? 2 : 1;
 }

@@ -43,6 +43,7 @@ constexpr Name kNames[] = {
     {"pci.bus_id", kPciBusId},   {"gpu_bus_id", kPciBusId},    {"vendor", kVendor},
     {"driver_version", kDriverVersion}, {"mig_profile", kMigProfile}, {"numa_node", kNumaNode},
     {"processes", kProcesses},   {"mark", kMark},              {"host", kHost},
+    {"alert", kAlert},
 };
 
 constexpr std::string_view kAbsent[] = {"", "null", "N/A", "ERR!", "nan", "NaN"};

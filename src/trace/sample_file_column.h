@@ -11,7 +11,7 @@ namespace profgpu {
 struct SampleColumn {
   enum class Kind {
     kUnknown, kTime, kUnixNs, kDevice, kName, kUuid, kPciBusId, kVendor, kDriverVersion, kMigProfile, kHost, kNumaNode,
-    kProcesses, kMark, kMetric,
+    kProcesses, kMark, kAlert, kMetric,
   };
   Kind kind = Kind::kUnknown;
   const MetricInfo* metric = nullptr;

@@ -27,7 +27,7 @@ using Kind = SampleColumn::Kind;
 /// One line to one row.
 class RowReader {
  public:
-  enum class Outcome { kRow, kHeader, kDamaged };
+  enum class Outcome { kRow, kHeader, kAlert, kDamaged };
   explicit RowReader(SampleFileIssues& issues) : issues_(issues) {}
 
   /// `line` has no line feed and is followed by kJsonPadding readable bytes. After kRow, row() has what it says; partly()
@@ -54,6 +54,7 @@ class RowReader {
   SampleFileIssues& issues_;
   SampleFileRow row_;
   bool partly_ = false, timeless_ = false;
+  bool alert_ = false;                     // the row says what `profgpu monitor` made of others
   TimestampReader timestamps_;
   std::vector<SampleColumn> header_;
   std::vector<std::string_view> fields_;
@@ -104,6 +105,7 @@ void RowReader::set(const SampleColumn& column, std::string_view text) {
       return;
     }
     case Kind::kProcesses:
+    case Kind::kAlert:
     case Kind::kUnknown: return;
   }
 }
@@ -221,6 +223,7 @@ bool RowReader::read_value(JsonReader& reader, const SampleColumn& column) {
   }
   if (next == '[' && column.kind == Kind::kProcesses) return read_processes(reader);
   if (next == '[' || next == '{') {
+    alert_ |= column.kind == Kind::kAlert;
     partly_ |= column.kind == Kind::kMetric;
     return reader.skip_value();
   }
@@ -232,7 +235,7 @@ bool RowReader::read_value(JsonReader& reader, const SampleColumn& column) {
 
 RowReader::Outcome RowReader::read_json(std::string_view line) {
   row_.clear();
-  partly_ = false;
+  partly_ = alert_ = false;
   next_key_ = 0;
   JsonReader reader(line.data(), line.data() + line.size());
   const bool whole = read_object(reader, [&](std::string_view key) {
@@ -240,6 +243,7 @@ RowReader::Outcome RowReader::read_json(std::string_view line) {
     return read_value(reader, column);
   });
   if (!whole || reader.peek() != 0 || !row_.time_ns) return Outcome::kDamaged;
+  if (alert_) return Outcome::kAlert;
   // An object that only has a time is some other tool's.
   const bool ours = !row_.mark.empty() || !row_.device.empty() || !row_.values.empty() || row_.has_processes;
   return ours ? Outcome::kRow : Outcome::kDamaged;
@@ -274,6 +278,7 @@ void FileReader::take_line(std::string_view line, bool whole) {
   const bool cut = !whole && line.front() != '{';
   const auto outcome = rows_.read(line);
   header_ |= outcome == RowReader::Outcome::kHeader;
+  if (outcome == RowReader::Outcome::kAlert) return;
   const bool taken = outcome == RowReader::Outcome::kRow && !cut && builder_.add(rows_.row());
   if (!whole && !taken) {
     issues_.torn = true;

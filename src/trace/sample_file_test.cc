@@ -221,6 +221,16 @@ TEST_F(SampleFileTest, LogsAreJoinedByHostAndDevice) {
   EXPECT_EQ(joined_samples({log("", "", 1, 1), log("", "", 2, 2)}).devices.size(), 1u);
 }
 
+TEST_F(SampleFileTest, AlertsBetweenTheRowsArePassedOver) {
+  const std::string alert = "{\"time_ns\":1800000000500000000,\"device\":0,\"alert\":{\"name\":\"hot\",\"value\":91}}\n";
+  const std::string row = "{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":100}\n";
+  const SampleLog log = good(alert + row + alert + alert);
+  EXPECT_EQ(log.ticks, 1);
+  EXPECT_EQ(issues_.damaged_rows, 0);
+  EXPECT_TRUE(issues_.unknown.empty());
+  EXPECT_TRUE(looks_like_samples(alert));
+}
+
 TEST_F(SampleFileTest, CsvHasEveryColumnAndReadsBack) {
   SampleWriter writer(SampleFormat::kCsv, {h100(0)}, {Metric::kUtilization, Metric::kMemoryTotal, Metric::kPower});
   EXPECT_EQ(writer.header(), "time_ns,device,name,uuid,host,utilization_pct,memory_total_bytes,power_w\n");

@@ -122,6 +122,18 @@ def test_a_replay_goes_round_and_counters_grow(exporter):
     assert all(after[k] > before[k] for k in before)
 
 
+def test_memory_stays_flat(exporter):
+    # As many readings as in two hours; bench/day.py has a day of them.
+    e = exporter('--backend', REPLAY + ',speed=1000', '-i', '0.001')
+    course = []
+    for _ in range(70):
+        time.sleep(0.1)
+        e.page()
+        course.append(e.resident_kb())
+    assert e.values('profgpu_exporter_readings_total')[0] > 5000
+    assert max(course[20:]) - course[20] < 512, course
+
+
 def test_bursts_between_scrapes_are_counted(exporter, stage):
     # A tenth of each second at 100 %: a scrape that reads the newest value sees 0 or 100.
     e = exporter('-i', '1', scenario=stage('device 0\nutilization square 0 100 1.0 0.1\nring utilization 0.02 200\npower 100\n'))

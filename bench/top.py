@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""What `profgpu top` costs, beside nvitop and gpustat: time to the first frame, processor time, memory.
+
+  bench/top.py BUILD [--rounds N] [--window S]
+
+The driver is our stand-in (tests/stubs/nvml) with eight devices, for all alike. Each program runs in a terminal of 120 × 40 cells that this script keeps (a pty,
+which answers nothing). The first frame is there when the screen has the last device's memory on it; processor time and memory are those of the process, over a
+window that begins two seconds after its start. nvitop and gpustat come from PyPI into build/venv-bench, where they are installed; nvitop's shortest interval is
+0.25 s, gpustat's 0.1 s. Writes BUILD/results/top.json; bench/report.py makes docs/performance.md of it.
+"""
+import argparse
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import statistics
+import struct
+import sys
+import tempfile
+import termios
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import machine  # noqa: E402
+from sampler import DEVICES, processor_ns, resident_bytes  # noqa: E402
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+VENV = os.path.join(ROOT, 'build', 'venv-bench')
+COUNT = 8
+ROWS, COLUMNS = 40, 120
+ESCAPE = re.compile(rb'\x1b(\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78])')
+
+
+class OnTerminal:
+    """A program on a pty. What it writes is kept, so that it never waits for a reader."""
+
+    def __init__(self, words, env):
+        self.begun = time.monotonic()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(words[0], words, env)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', ROWS, COLUMNS, 0, 0))
+        self.text = b''
+
+    def read(self, seconds):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if select.select([self.fd], [], [], left)[0]:
+                try:
+                    self.text += os.read(self.fd, 1 << 16)
+                except OSError:
+                    return
+                yield
+
+    def first_frame_ms(self, is_there):
+        for _ in self.read(20):
+            if is_there(ESCAPE.sub(b' ', self.text)):
+                return (time.monotonic() - self.begun) * 1e3
+        raise SystemExit(f'no frame came: {self.text[-2000:]!r}')
+
+    def run(self, seconds):
+        for _ in self.read(seconds):
+            self.text = b''
+
+    def end(self):
+        os.kill(self.pid, signal.SIGTERM)
+        end = time.monotonic() + 5
+        while time.monotonic() < end:
+            self.run(0.05)
+            if os.waitpid(self.pid, os.WNOHANG)[0]:
+                break
+        else:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def programs(build):
+    """{name: (words for an interval, intervals)}"""
+    ours = os.path.join(build, 'profgpu')
+    out = {'profgpu top': (lambda s: [ours, 'top', '--backend', 'nvml', '-i', str(s)], (1, 0.1))}
+    for name, words, intervals in (('nvitop', lambda s: ['-m', 'full', '--interval', str(s)], (1, 0.25)),
+                                   ('gpustat', lambda s: ['-i', str(s), '--force-color'], (1, 0.1))):
+        path = os.path.join(VENV, 'bin', name)
+        if os.access(path, os.X_OK):
+            out[name] = (lambda s, path=path, words=words: [path, *words(s)], intervals)
+        else:
+            print(f'{name} is not in {VENV}: left out ({VENV}/bin/pip install {name})', file=sys.stderr)
+    return out
+
+
+def devices_there(text):
+    """Each of them has shown its memory, whatever it is called."""
+    return len(re.findall(rb'[0-9.]+ ?(?:MiB|GiB)? ?/ ?[0-9.]+ ?(?:GiB|MiB|MB|GB)', text)) >= COUNT
+
+
+def measure(words, env, window):
+    program = OnTerminal(words, env)
+    try:
+        result = {'first_frame_ms': program.first_frame_ms(devices_there)}
+        program.run(2)
+        before, begun = processor_ns(program.pid), time.monotonic()
+        program.run(window)
+        result['cpu_pct'] = (processor_ns(program.pid) - before) / (time.monotonic() - begun) / 1e7
+        result['resident_bytes'], result['own_bytes'] = resident_bytes(program.pid)
+        return result
+    finally:
+        program.end()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('build')
+    parser.add_argument('--rounds', type=int, default=5)
+    parser.add_argument('--window', type=float, default=10)
+    a = parser.parse_args()
+    out = {'machine': machine.description(a.build), 'devices': COUNT, 'rows': ROWS, 'columns': COLUMNS, 'programs': {}}
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = os.path.join(folder, 'scenario.txt')
+        with open(scenario, 'w') as f:
+            f.write(f'driver 550.54.15\ndevice 0..{COUNT - 1}\n{DEVICES}')
+        stub = os.path.join(a.build, 'tests', 'stubs')
+        env = dict(os.environ, PROFGPU_NVML_LIBRARY=os.path.join(stub, 'libnvidia-ml.so.1'), PROFGPU_NVML_SCENARIO=scenario, LD_LIBRARY_PATH=stub,
+                   TERM='xterm-256color', LC_ALL='C.UTF-8')
+        runs = {}
+        for _ in range(a.rounds):   # one after the other, so that what the machine does meanwhile meets all of them
+            for name, (words, intervals) in programs(a.build).items():
+                for interval in intervals:
+                    runs.setdefault(name, {}).setdefault(str(interval), []).append(measure(words(interval), env, a.window))
+    for name, intervals in runs.items():
+        out['programs'][name] = {i: {key: statistics.median(r[key] for r in rows) for key in rows[0]} for i, rows in intervals.items()}
+        for i, row in out['programs'][name].items():
+            print(f'{name:12} every {i:>4} s: first frame {row["first_frame_ms"]:7.1f} ms, processor {row["cpu_pct"]:5.2f} %, '
+                  f'memory {row["resident_bytes"] / 1e6:5.1f} MB ({row["own_bytes"] / 1e6:.1f} its own)')
+    os.makedirs(os.path.join(a.build, 'results'), exist_ok=True)
+    with open(os.path.join(a.build, 'results', 'top.json'), 'w') as f:
+        json.dump(out, f, indent=1)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,122 @@
+#include "cli/monitor_options.h"
+
+#include <fmt/format.h>
+
+#include "base/decimal.h"
+#include "cli/size_text.h"
+#include "collect/system_files.h"
+#include "trace/sample_file.h"
+
+namespace profgpu {
+namespace {
+
+constexpr double kSmallestFile = 4096;
+constexpr int64_t kSecond = 1'000'000'000, kDefaultSync_ns = 10 * kSecond;
+constexpr int64_t kShortestAction_ns = kSecond / 10, kLongestAction_ns = 3600 * kSecond;
+constexpr size_t kMostAlertBytes = 1 << 20, kMostAlerts = 1000;
+
+Result<int64_t> time_of(const Arguments& arguments, std::string_view flag, int64_t otherwise, int64_t least, int64_t most) {
+  if (!arguments.has(flag)) return otherwise;
+  const std::string text = arguments.value(flag);
+  const auto ns = duration_ns(text);
+  if (!ns || *ns < least || *ns > most)
+    return Error{fmt::format("{} takes a time, not \"{}\"", flag, text), fmt::format("seconds, or a number with a unit: {} 10, {} 5m", flag, flag)};
+  return *ns;
+}
+
+Status read_log(const Arguments& arguments, MonitorCommand& command) {
+  command.output = arguments.value("--output");
+  for (const std::string_view flag : {"--rotate", "--keep", "--sync"})
+    if (arguments.has(flag) && command.output.empty()) return Error{fmt::format("{} is for a log", flag), "name its file with --output"};
+  if (arguments.has("--output") && command.output.empty()) return Error{"--output is empty", "name a .jsonl file"};
+  if (auto format = sample_format_of(command.output); !command.output.empty() && (!format || *format == SampleFormat::kCsv) &&
+                                                      !command.output.starts_with("/dev/"))
+    return Error{command.output + ": logs with alerts in them are JSON lines", "name it .jsonl"};
+  const auto size = size_bytes(arguments.value("--rotate", "100MB"));
+  if (!size || *size < kSmallestFile || *size > 1e18)
+    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")), "for example --rotate 100MB"};
+  command.rotate_bytes = static_cast<int64_t>(*size);
+  const auto keep = whole_number(arguments.value("--keep", "9"));
+  if (!keep || *keep < 0 || *keep > 1'000'000)
+    return Error{fmt::format("--keep takes a whole number from 0 to 1000000, not \"{}\"", arguments.value("--keep"))};
+  command.keep = *keep;
+  auto sync = time_of(arguments, "--sync", kDefaultSync_ns, 0, 3600 * kSecond);
+  if (!sync) return sync.error();
+  command.sync_ns = *sync;
+  return ok();
+}
+
+Status read_alerts(const Arguments& arguments, MonitorCommand& command) {
+  std::vector<std::string> asked;
+  for (const std::string& path : arguments.values("--alerts")) {
+    const auto text = file_text(path, kMostAlertBytes);
+    if (!text) return Error{path + ": cannot be read", "a file with an alert in each line, as --alert takes them"};
+    for (const std::string_view line : pieces_of(*text, '\n'))
+      if (const auto alert = without_blanks(line); !alert.empty() && alert.front() != '#') asked.emplace_back(alert);
+  }
+  for (const std::string& alert : arguments.values("--alert")) asked.push_back(alert);
+  if (asked.size() > kMostAlerts) return Error{fmt::format("{} alerts are more than {}", asked.size(), kMostAlerts)};
+  auto alerts = alerts_in_force(arguments.has("--only-own-alerts") ? std::vector<AlertRule>() : shipped_alerts(), asked);
+  if (!alerts) return alerts.error();
+  command.alerts = *std::move(alerts);
+  return ok();
+}
+
+Status read_actions(const Arguments& arguments, MonitorCommand& command) {
+  command.on_alert = arguments.value("--on-alert");
+  if (arguments.has("--on-alert") && command.on_alert.empty()) return Error{"--on-alert is empty", "a command as for the shell"};
+  command.syslog = arguments.has("--syslog");
+  if (arguments.has("--webhook")) {
+    auto url = parse_http_url(arguments.value("--webhook"));
+    if (!url) return url.error().within("--webhook");
+    command.webhook = *std::move(url);
+  }
+  auto limit = time_of(arguments, "--action-limit", 30 * kSecond, kShortestAction_ns, kLongestAction_ns);
+  if (!limit) return limit.error();
+  command.action_limit = std::chrono::milliseconds(*limit / 1'000'000);
+  command.test = arguments.has("--test-alert");
+  if (command.test && command.on_alert.empty() && !command.webhook && !command.syslog)
+    return Error{"--test-alert has nothing to test", "give --on-alert, --webhook or --syslog as well"};
+  return ok();
+}
+
+std::string conditions_table(const std::vector<AlertRule>& alerts) {
+  std::string out;
+  for (const AlertRule& rule : alerts) {
+    out += fmt::format("  {}: {}\n", rule.name, rule.condition);
+    if (!rule.advice.empty()) out += fmt::format("      {}\n", rule.advice);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<MonitorCommand> monitor_command(const Arguments& arguments) {
+  MonitorCommand command;
+  auto devices = device_options(arguments, kSecond);
+  if (!devices) return devices.error();
+  command.devices = *std::move(devices);
+  if (command.devices.device.empty()) command.devices.device = {"all"};
+  if (arguments.has("--duration")) {
+    auto duration = time_of(arguments, "--duration", 0, 1, 9'000'000'000 * kSecond);
+    if (!duration) return duration.error();
+    command.duration_ns = *duration;
+  }
+  for (const auto read : {read_log, read_alerts, read_actions})
+    if (Status s = read(arguments, command); !s) return s.error();
+  return command;
+}
+
+std::string alert_help(const std::vector<AlertRule>& alerts) {
+  std::string out = "Alerts in force:\n" + conditions_table(alerts) + "\nWhat they can look at, beside every metric that `profgpu log --help-query` lists:\n";
+  for (const AlertFigureInfo& f : alert_figures()) out += fmt::format("  {:<18} {:<4} {}\n", f.name, f.unit, f.help);
+  out += fmt::format("  {:<23} {}\n  {:<23} {}\n", "mean(METRIC, TIME)", "its mean over that time, once half of it is known",
+                     "increase(METRIC, TIME)", "what a counter grew by in that time");
+  return out +
+         "\nHow they are written:\n"
+         "  NAME: METRIC > LEVEL [until LEVEL] [and METRIC < LEVEL ...] [for TIME] [clear after TIME] [severity info|warning|critical]\n"
+         "  NAME: off\n"
+         "\nNext: profgpu monitor --alert 'hot: temperature_c > 85 until 80 for 2m' --on-alert 'logger \"$PROFGPU_ALERT_SUMMARY\"' --test-alert\n";
+}
+
+}  // namespace profgpu

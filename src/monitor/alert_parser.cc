@@ -1,0 +1,255 @@
+// The words of an alert to a rule.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/decimal.h"
+#include "base/duration_text.h"
+#include "monitor/alert_rule.h"
+#include "trace/sample_file_column.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kLongestName = 64, kLongestText = 4096;
+constexpr int64_t kSecond = 1'000'000'000, kShortestWindow_ns = kSecond, kLongestTime_ns = 30 * 86'400 * kSecond;
+// An alert that comes and goes is one alert.
+constexpr int64_t kMostDefaultClear_ns = 60 * kSecond;
+constexpr std::string_view kForm = "NAME: METRIC > LEVEL [until LEVEL] [and ...] [for 5m] [clear after 1m] [severity warning]";
+
+using Over = AlertCondition::Over;
+using Comparison = AlertCondition::Comparison;
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (size_t i = 0; i < text.size();) {
+    const size_t from = i;
+    if (is_blank(text[i])) {
+      ++i;
+      continue;
+    }
+    if (text[i] == '(' || text[i] == ')' || text[i] == ',') {
+      ++i;
+    } else if (text[i] == '<' || text[i] == '>' || text[i] == '=') {
+      while (i < text.size() && (text[i] == '<' || text[i] == '>' || text[i] == '=')) ++i;
+    } else {
+      while (i < text.size() && !is_blank(text[i]) && std::string_view("(),<>=").find(text[i]) == std::string_view::npos) ++i;
+    }
+    words.push_back(text.substr(from, i - from));
+  }
+  return words;
+}
+
+std::optional<Comparison> comparison_of(std::string_view word) {
+  if (word == ">") return Comparison::kAbove;
+  if (word == ">=") return Comparison::kAtLeast;
+  if (word == "<") return Comparison::kBelow;
+  if (word == "<=") return Comparison::kAtMost;
+  return std::nullopt;
+}
+
+std::optional<AlertSeverity> severity_of(std::string_view word) {
+  for (const AlertSeverity s : {AlertSeverity::kInfo, AlertSeverity::kWarning, AlertSeverity::kCritical})
+    if (word == severity_word(s)) return s;
+  return std::nullopt;
+}
+
+class AlertParser {
+ public:
+  AlertParser(std::string_view name, std::string_view text) : words_(words_of(text)) {
+    rule_.name = name;
+    rule_.condition = trimmed(text);
+  }
+  Result<AlertRule> parse();
+
+ private:
+  struct Named {
+    AlertQuantity quantity;
+    double scale = 1;         // of its levels, where they state no unit
+  };
+
+  [[nodiscard]] std::string_view peek() const { return at_ < words_.size() ? words_[at_] : std::string_view(); }
+  bool take(std::string_view word) {
+    const bool there = peek() == word;
+    at_ += there;
+    return there;
+  }
+  std::string_view next() { return at_ < words_.size() ? words_[at_++] : std::string_view(); }
+  [[nodiscard]] Error wrong(const std::string& what, std::string_view hint = kForm) const {
+    return {fmt::format("alert {}: {}", rule_.name, what), std::string(hint)};
+  }
+  [[nodiscard]] Error wanted(std::string_view what, std::string_view word) const {
+    return wrong(fmt::format("{} is wanted, not {}", what, word.empty() ? "the end" : "\"" + std::string(word) + "\""));
+  }
+
+  Status condition();
+  Status quantity(AlertCondition& c);
+  Status named(std::string_view name);
+  Status level(std::string_view what, double& to);
+  Status time(std::string_view what, int64_t shortest_ns, int64_t& to);
+  Status clause();
+
+  AlertRule rule_;
+  Named named_;
+  std::vector<std::string_view> words_;
+  size_t at_ = 0;
+  bool clear_given_ = false;
+};
+
+Status AlertParser::named(std::string_view name) {
+  const SampleColumn column = sample_column(name);
+  if (column.kind == SampleColumn::Kind::kMetric) {
+    named_ = {{column.metric, {}}, column.scale};
+    return ok();
+  }
+  for (const AlertFigureInfo& f : alert_figures())
+    if (name == f.name) {
+      named_ = {{nullptr, f.figure}, 1};
+      return ok();
+    }
+  if (name.empty() || comparison_of(name)) return wanted("a metric", name);
+  return wrong(fmt::format("there is no metric \"{}\"", name), "`profgpu monitor --help-alerts` lists what alerts can look at");
+}
+
+Status AlertParser::quantity(AlertCondition& c) {
+  const std::string_view word = next();
+  const bool mean = word == "mean", function = (mean || word == "increase") && peek() == "(";
+  if (Status s = named(function ? (++at_, next()) : word); !s) return s;
+  c.quantity = named_.quantity;
+  if (!function) return ok();
+  c.over = mean ? Over::kMean : Over::kIncrease;
+  if (!take(",")) return wanted(fmt::format("a comma and a time, as in {}({}, 5m),", word, c.quantity.name()), peek());
+  if (Status s = time(word, kShortestWindow_ns, c.window_ns); !s) return s;
+  if (!take(")")) return wanted("\")\"", peek());
+  const bool up = !c.quantity.metric && c.quantity.figure == AlertFigure::kUp;
+  if (up) return wrong(fmt::format("up has no {}", word), "up < 1 for 1m");
+  const bool counter = c.quantity.metric ? c.quantity.metric->kind == MetricKind::kCounter : c.quantity.begins_at_zero();
+  if (counter == mean)
+    return wrong(fmt::format("{} {} a counter", c.quantity.name(), counter ? "is" : "is not"),
+                 fmt::format("{}({}, TIME)", counter ? "increase" : "mean", c.quantity.name()));
+  return ok();
+}
+
+Status AlertParser::level(std::string_view what, double& to) {
+  const std::string_view word = next();
+  std::optional<double> number;
+  if (named_.quantity.metric) {
+    number = word.empty() ? std::nullopt : sample_cell(word, {SampleColumn::Kind::kMetric, named_.quantity.metric, named_.scale}).number;
+  } else {
+    std::string_view bare = word;
+    for (const std::string_view unit : {"%", "°C", "C"})
+      if (bare.ends_with(unit) && named_.quantity.unit().ends_with(unit)) bare.remove_suffix(unit.size());
+    number = real_number(bare);
+  }
+  if (!number) {
+    const std::string unit(named_.quantity.unit());
+    return wanted(fmt::format("a number{} behind \"{}\"", unit.empty() ? "" : " in " + unit, what), word);
+  }
+  to = *number;
+  return ok();
+}
+
+Status AlertParser::time(std::string_view what, int64_t shortest_ns, int64_t& to) {
+  const std::string_view word = next();
+  const auto ns = word.empty() ? std::nullopt : duration_ns(word);
+  if (!ns || *ns < shortest_ns || *ns > kLongestTime_ns)
+    return wanted(fmt::format("a time up to 30 days behind \"{}\"{}", what, shortest_ns > 0 ? " (1s or more)" : ""), word);
+  to = *ns;
+  return ok();
+}
+
+Status AlertParser::condition() {
+  AlertCondition c;
+  if (Status s = quantity(c); !s) return s;
+  const auto comparison = comparison_of(peek());
+  if (!comparison) return wanted(fmt::format("> >= < or <= behind {}", c.quantity.name()), peek());
+  c.comparison = *comparison;
+  const std::string_view word = next();
+  if (Status s = level(word, c.raise); !s) return s;
+  c.until = c.raise;
+  if (take("until")) {
+    if (Status s = level("until", c.until); !s) return s;
+    const bool above = c.comparison == Comparison::kAbove || c.comparison == Comparison::kAtLeast;
+    if (above ? c.until > c.raise : c.until < c.raise)
+      return wrong(fmt::format("until {} is beyond {} {}: it would be cleared at once", c.until, word, c.raise));
+  }
+  rule_.conditions.push_back(c);
+  return ok();
+}
+
+Status AlertParser::clause() {
+  const std::string_view word = next();
+  if (word == "for") return time(word, 0, rule_.hold_ns);
+  if (word == "clear") {
+    if (!take("after")) return wanted("\"after\" behind \"clear\"", peek());
+    clear_given_ = true;
+    return time("clear after", 0, rule_.clear_after_ns);
+  }
+  if (word != "severity") return wanted("and, for, clear after or severity", word);
+  const std::string_view severity = next();
+  const auto s = severity_of(severity);
+  if (!s) return wanted("info, warning or critical", severity);
+  rule_.severity = *s;
+  return ok();
+}
+
+Result<AlertRule> AlertParser::parse() {
+  if (words_.size() == 1 && peek() == "off") return rule_;
+  do {
+    if (Status s = condition(); !s) return s.error();
+  } while (take("and"));
+  while (at_ < words_.size())
+    if (Status s = clause(); !s) return s.error();
+  if (!clear_given_) rule_.clear_after_ns = std::min(rule_.hold_ns, kMostDefaultClear_ns);
+  return rule_;
+}
+
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  });
+}
+
+}  // namespace
+
+std::string_view severity_word(AlertSeverity severity) {
+  constexpr std::string_view kWords[] = {"info", "warning", "critical"};
+  return kWords[static_cast<size_t>(severity)];
+}
+
+bool AlertCondition::holds(double value, bool raised) const {
+  const double level = raised ? until : raise;
+  switch (comparison) {
+    case Comparison::kAbove: return value > level;
+    case Comparison::kAtLeast: return value >= level;
+    case Comparison::kBelow: return value < level;
+    case Comparison::kAtMost: return value <= level;
+  }
+  return false;
+}
+
+Result<AlertRule> parse_alert(std::string_view text) {
+  const size_t colon = text.find(':');
+  const std::string_view name = trimmed(text.substr(0, colon));
+  if (colon == text.npos || !is_name(name) || text.size() > kLongestText)
+    return Error{fmt::format("an alert begins with its name and a colon, not \"{}\"", text.substr(0, 40)), std::string(kForm)};
+  return AlertParser(name, text.substr(colon + 1)).parse();
+}
+
+Result<std::vector<AlertRule>> alerts_in_force(std::vector<AlertRule> rules, const std::vector<std::string>& asked) {
+  for (const std::string& text : asked) {
+    auto rule = parse_alert(text);
+    if (!rule) return rule.error();
+    const auto same = std::find_if(rules.begin(), rules.end(), [&](const AlertRule& r) { return r.name == rule->name; });
+    if (rule->conditions.empty() && same == rules.end())
+      return Error{fmt::format("there is no alert {} to be switched off", rule->name), "`profgpu monitor --help-alerts` lists them"};
+    if (rule->conditions.empty()) rules.erase(same);
+    else if (same != rules.end()) rule->advice = same->advice, *same = *std::move(rule);
+    else rules.push_back(*std::move(rule));
+  }
+  return rules;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,63 @@
+// Frame: one screenful as styled text, and what a click on it means. No terminal in it, so that tests can read it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "present/line.h"
+#include "top/history.h"
+#include "top/process_list.h"
+
+namespace profgpu {
+
+/// What the user does.
+struct KeyPress {
+  enum class Kind : uint8_t {
+    kCharacter, kUp, kDown, kLeft, kRight, kPageUp, kPageDown, kHome, kEnd, kEnter, kEscape, kBackspace,
+    kClick, kWheelUp, kWheelDown,
+  };
+  Kind kind = Kind::kCharacter;
+  uint32_t character = 0;       ///< code point
+  int x = 0, y = 0;             ///< cell of a click
+};
+
+/// What a click on some cells of a line means.
+struct Hit {
+  enum class What : uint8_t { kDevice, kProcess, kColumn, kKey };
+  int y = 0, from = 0, to = 0;  ///< cells [from, to)
+  What what = What::kDevice;
+  size_t device = 0;
+  ProcessKey process = {};
+  ProcessColumn column = {};
+  KeyPress key = {};
+};
+
+struct FrameLine {
+  Line line;
+  bool reversed = false;        ///< dark on light, over the whole width
+  friend bool operator==(const FrameLine&, const FrameLine&) = default;
+};
+
+struct Frame {
+  std::vector<FrameLine> lines;
+  std::vector<Hit> hits;
+  int cursor_x = -1, cursor_y = -1;   ///< where text is typed; -1: nowhere
+
+  void add(Line line, bool reversed = false) { lines.push_back({std::move(line), reversed}); }
+  /// The line that is added next.
+  [[nodiscard]] int next() const { return static_cast<int>(lines.size()); }
+  [[nodiscard]] const Hit* hit(int x, int y) const {
+    for (const Hit& h : hits)
+      if (h.y == y && x >= h.from && x < h.to) return &h;
+    return nullptr;
+  }
+};
+
+/// The frame as lines of text of at most `width` cells.
+std::string frame_text(const Frame& frame, int width, bool colour);
+
+/// The same in letters that every terminal has: bars of "#", curves of ".:-=+*#", "?" for what has no likeness.
+std::string ascii_text(std::string_view text);
+
+}  // namespace profgpu

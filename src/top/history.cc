@@ -1,0 +1,148 @@
+#include "top/history.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace profgpu {
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+// A counter that is read in turns with others keeps its rate so long.
+constexpr int64_t kRateHolds_ns = 10'000'000'000;
+
+double or_unknown(const std::optional<double>& x) { return x.value_or(kUnknown); }
+
+constexpr uint32_t bits(std::initializer_list<ClockReason> reasons) {
+  uint32_t out = 0;
+  for (const ClockReason r : reasons) out |= static_cast<uint32_t>(r);
+  return out;
+}
+
+}  // namespace
+
+void Curve::add(double value) {
+  if (points_.size() < kMostPoints) {
+    points_.push_back(static_cast<float>(value));
+    return;
+  }
+  points_[end_] = static_cast<float>(value);
+  end_ = (end_ + 1) % kMostPoints;
+}
+
+std::optional<double> Curve::latest() const {
+  if (points_.empty() || std::isnan(back(0))) return std::nullopt;
+  return back(0);
+}
+
+// What a counter grew by in a second; NaN until it was read twice, and after it went back.
+double DeviceHistory::rate(const LiveDevice& device, Metric metric) {
+  const auto& value = device.values[static_cast<size_t>(metric)];
+  const int64_t at = device.read_ns[static_cast<size_t>(metric)];
+  if (!value) return kUnknown;
+  Counter& counter = counters_[metric];
+  if (counter.at_ns != 0 && at > counter.at_ns) {
+    const double grown = *value - counter.value;
+    counter.rate = grown >= 0 ? grown * 1e9 / static_cast<double>(at - counter.at_ns) : kUnknown;
+  }
+  if (at != counter.at_ns) counter.value = *value, counter.at_ns = at;
+  return device.time_ns - at < kRateHolds_ns ? counter.rate : kUnknown;
+}
+
+// By the device's own counters of nanoseconds, else by what it says at the moment.
+double DeviceHistory::held(const LiveDevice& device, std::initializer_list<Metric> counters, uint32_t reasons) {
+  double pct = kUnknown;
+  for (const Metric m : counters)
+    if (const double r = rate(device, m); !std::isnan(r)) pct = std::max(std::isnan(pct) ? 0 : pct, std::min(r * 1e-7, 100.0));
+  const auto now = device.value(Metric::kClockEventReasons);
+  if (std::isnan(pct) && now && *now >= 0 && *now < 4e9) pct = (static_cast<uint32_t>(*now) & reasons) != 0 ? 100 : 0;
+  return pct;
+}
+
+void DeviceHistory::take(const LiveDevice& device, int64_t now_ns, int64_t interval_ns) {
+  const bool silent = device.state != DeviceState::kOk;
+  const int64_t time = silent ? now_ns : device.time_ns;
+  if (time <= newest_ns_ || (silent && time - newest_ns_ < interval_ns)) return;
+  newest_ns_ = time;
+  times_[points_++ % times_.size()] = time;
+  if (silent) {
+    for (Curve& curve : curves_) curve.add(kUnknown);
+    return;
+  }
+  const auto share = [&](Metric part, Metric all) {
+    const auto p = device.value(part), a = device.value(all);
+    return p && a && *a > 0 ? 100 * *p / *a : kUnknown;
+  };
+  const auto first = [&](Metric a, Metric b) { return or_unknown(device.value(a) ? device.value(a) : device.value(b)); };
+  const auto speed = [&](Metric counter, Metric gauge) {
+    const double r = rate(device, counter);
+    return std::isnan(r) ? or_unknown(device.value(gauge)) : r;
+  };
+  const auto link = [&](Metric a, Metric b) {
+    const double r = rate(device, a);
+    return std::isnan(r) ? rate(device, b) : r;
+  };
+  add(Track::kUtilization, first(Metric::kUtilization, Metric::kGraphicsActive));
+  add(Track::kMemory, share(Metric::kMemoryUsed, Metric::kMemoryTotal));
+  add(Track::kPower, first(Metric::kPower, Metric::kPowerInstant));
+  add(Track::kTemperature, or_unknown(device.value(Metric::kTemperature)));
+  add(Track::kSmClock, first(Metric::kSmClock, Metric::kGraphicsClock));
+  add(Track::kMemoryClock, or_unknown(device.value(Metric::kMemoryClock)));
+  add(Track::kPcieTx, speed(Metric::kPcieTx, Metric::kPcieTxRate));
+  add(Track::kPcieRx, speed(Metric::kPcieRx, Metric::kPcieRxRate));
+  add(Track::kLinkTx, link(Metric::kNvlinkTx, Metric::kXgmiTx));
+  add(Track::kLinkRx, link(Metric::kNvlinkRx, Metric::kXgmiRx));
+  add(Track::kHeldByPower, held(device, {Metric::kThrottlePower, Metric::kThrottleHwPowerBrake},
+                                bits({ClockReason::kSwPowerCap, ClockReason::kHwPowerBrake})));
+  add(Track::kHeldByHeat, held(device, {Metric::kThrottleSwThermal, Metric::kThrottleHwThermal, Metric::kThrottleThermal},
+                               bits({ClockReason::kSwThermal, ClockReason::kHwThermal})));
+  add(Track::kHeldByOther, held(device, {Metric::kThrottleSyncBoost, Metric::kThrottleBoardLimit, Metric::kThrottleReliability},
+                                bits({ClockReason::kSyncBoost, ClockReason::kHwSlowdown})));
+  add(Track::kSmActive, or_unknown(device.value(Metric::kSmActive)));
+  add(Track::kSmOccupancy, or_unknown(device.value(Metric::kSmOccupancy)));
+  add(Track::kTensorActive, or_unknown(device.value(Metric::kTensorActive)));
+  add(Track::kDramActive, or_unknown(device.value(Metric::kDramActive)));
+}
+
+std::optional<double> DeviceHistory::mean(Track track, int64_t span_ns) const {
+  const Curve& values = curve(track);
+  double sum = 0;
+  int64_t n = 0, oldest = newest_ns_;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const int64_t at = times_[(points_ - 1 - i) % times_.size()];
+    if (at <= newest_ns_ - span_ns) break;
+    oldest = at;
+    if (const float v = values.back(i); !std::isnan(v)) sum += v, ++n;
+  }
+  if (n == 0 || newest_ns_ - oldest < span_ns / 3) return std::nullopt;
+  return sum / static_cast<double>(n);
+}
+
+const ProcessHistory* Histories::process(const ProcessKey& key) const {
+  const auto it = processes_.find(key);
+  return it == processes_.end() ? nullptr : &it->second;
+}
+
+void Histories::take(const LiveView& view, int64_t interval_ns) {
+  devices_.resize(view.devices.size());
+  taken_ns_.resize(view.devices.size());
+  std::map<ProcessKey, ProcessHistory> kept;
+  for (size_t i = 0; i < view.devices.size(); ++i) {
+    const LiveDevice& device = view.devices[i];
+    devices_[i].take(device, view.time_ns, interval_ns);
+    const bool newer = device.time_ns > taken_ns_[i];
+    taken_ns_[i] = device.time_ns;
+    for (const LiveProcess& p : device.processes) {
+      if (kept.size() >= kMostProcesses) break;
+      const ProcessKey key{i, p.sample.pid};
+      const auto known = processes_.find(key);
+      ProcessHistory& history = kept[key];
+      if (known != processes_.end()) history = std::move(known->second);
+      if (!newer) continue;
+      history.memory.add(p.sample.memory_bytes ? static_cast<double>(*p.sample.memory_bytes) : kUnknown);
+      history.utilization.add(or_unknown(p.sample.utilization_pct));
+    }
+  }
+  processes_ = std::move(kept);
+}
+
+}  // namespace profgpu

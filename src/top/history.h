@@ -1,0 +1,92 @@
+// What a device and its processes did in the last minutes, for curves and means. One point a view with a new reading.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "live/live_view.h"
+
+namespace profgpu {
+
+/// What is remembered. Percent, watts, °C, MHz, bytes a second.
+enum class Track : uint8_t {
+  kUtilization, kMemory, kPower, kTemperature, kSmClock, kMemoryClock,
+  kPcieTx, kPcieRx, kLinkTx, kLinkRx,                   // links: NVLink or XGMI
+  kHeldByPower, kHeldByHeat, kHeldByOther,              // percent of the time that clocks were held back
+  kSmActive, kSmOccupancy, kTensorActive, kDramActive,
+};
+constexpr size_t kTrackCount = static_cast<size_t>(Track::kDramActive) + 1;
+
+/// The last points of one thing, at most kMostPoints; NaN where it was not known.
+class Curve {
+ public:
+  static constexpr size_t kMostPoints = 512;
+  void add(double value);
+  [[nodiscard]] size_t size() const { return points_.size(); }
+  /// The n-th point from the newest, which is 0.
+  [[nodiscard]] float back(size_t n) const { return points_[(end_ + points_.size() - 1 - n) % points_.size()]; }
+  /// The newest that is known; nullopt if the newest point is not.
+  [[nodiscard]] std::optional<double> latest() const;
+
+ private:
+  std::vector<float> points_;   // a ring once it is full; end_ is then the oldest
+  size_t end_ = 0;
+};
+
+class DeviceHistory {
+ public:
+  /// `interval_ns`: how far apart points are expected. A device that is in trouble gets gaps.
+  void take(const LiveDevice& device, int64_t now_ns, int64_t interval_ns);
+  [[nodiscard]] const Curve& curve(Track track) const { return curves_[static_cast<size_t>(track)]; }
+  [[nodiscard]] std::optional<double> latest(Track track) const { return curve(track).latest(); }
+  /// Mean over the last `span_ns`; nullopt if there is not a third of it yet.
+  [[nodiscard]] std::optional<double> mean(Track track, int64_t span_ns) const;
+
+ private:
+  struct Counter {
+    double value = 0;
+    int64_t at_ns = 0;
+    double rate = std::nan("");   // a second
+  };
+  double rate(const LiveDevice& device, Metric metric);
+  double held(const LiveDevice& device, std::initializer_list<Metric> counters, uint32_t reasons);
+  void add(Track track, double value) { curves_[static_cast<size_t>(track)].add(value); }
+
+  std::array<Curve, kTrackCount> curves_;
+  std::array<int64_t, Curve::kMostPoints> times_ = {};
+  size_t points_ = 0;             // ever added
+  int64_t newest_ns_ = 0;
+  std::map<Metric, Counter> counters_;
+};
+
+struct ProcessHistory {
+  Curve memory, utilization;      // bytes, percent
+};
+
+/// A process on a device.
+struct ProcessKey {
+  size_t device = 0;              ///< position in the view
+  int64_t pid = 0;                ///< as the driver numbers it
+  friend auto operator<=>(const ProcessKey&, const ProcessKey&) = default;
+};
+
+class Histories {
+ public:
+  void take(const LiveView& view, int64_t interval_ns);
+  [[nodiscard]] const DeviceHistory& device(size_t i) const { return devices_[i]; }
+  /// Null: not seen.
+  [[nodiscard]] const ProcessHistory* process(const ProcessKey& key) const;
+
+ private:
+  static constexpr size_t kMostProcesses = 2048;
+  std::vector<DeviceHistory> devices_;
+  std::vector<int64_t> taken_ns_;   // of each device the time of the newest processes
+  std::map<ProcessKey, ProcessHistory> processes_;
+};
+
+}  // namespace profgpu

@@ -1,0 +1,29 @@
+// The screen of `profgpu top` while it is watched: views in, keys in, frames out, signals obeyed.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "live/live_view.h"
+#include "top/model.h"
+#include "top/screen.h"
+
+namespace profgpu {
+
+struct SessionOptions {
+  ScreenOptions screen;
+  ProcessOrder order;
+  /// A line to be shown above the processes, such as why a recording stopped; empty: none.
+  std::function<std::string()> notice = {};
+};
+
+struct SessionEnd {
+  int signal = 0;        ///< that ended it; 0: the user left
+  bool silent = false;   ///< a device did not answer at the end: do not wait for it
+};
+
+/// Runs until the user leaves or a signal comes. The terminal is then as it was. `source` was not started yet and is left running.
+Result<SessionEnd> run_session(LiveSource& source, const SessionOptions& options);
+
+}  // namespace profgpu

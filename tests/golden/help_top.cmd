@@ -1,0 +1,1 @@
+"$PROFGPU" top --help
