@@ -174,7 +174,7 @@ FlagGroup monitor_device_flags() {
 extern const Command kMonitor;
 const Command kMonitor{
     .name = "monitor",
-    .summary = "watch GPUs as a service: a rotating log, and alerts to a command, a webhook or syslog",
+    .summary = "a log and alerts for machines without Prometheus, as a service",
     .positional = "",
     .groups =
         {monitor_device_flags(),
