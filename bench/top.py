@@ -98,7 +98,7 @@ def programs(build):
 
 def devices_there(text):
     """Each of them has shown its memory, whatever it is called."""
-    return len(re.findall(rb'[0-9.]+ ?(?:MiB|GiB)? ?/ ?[0-9.]+ ?(?:GiB|MiB|MB|GB)', text)) >= COUNT
+    return len(re.findall(rb'[0-9.]+ *(?:MiB|GiB)? */ *[0-9.]+ *(?:GiB|MiB|MB|GB)', text)) >= COUNT
 
 
 def measure(words, env, window):
