@@ -19,6 +19,7 @@ constexpr std::string_view kFirstNamespace = "pid:[4026531836]";
 constexpr size_t kMostText = 256 << 10;   // of a command line or an environment
 constexpr size_t kMostArguments = 4096;
 constexpr size_t kMostLooks = 65536;
+constexpr int64_t kInnerHolds_ns = 500'000'000;
 
 std::string link_target(const std::string& path) {
   std::array<char, 512> buffer{};
@@ -114,21 +115,27 @@ bool HostProcesses::holds(const std::string& folder, std::string_view path) cons
   return false;
 }
 
-// A process of a namespace inside ours: the kernel lists its numbers from the outermost that we may see to its own.
-int64_t HostProcesses::find_by_namespace(int64_t pid) const {
-  int64_t found = 0;
-  for (const std::string& name : folder_names(root_)) {
-    const auto outer = whole_number(name);
-    if (!outer) continue;
-    const std::string status = file_text(fmt::format("{}/{}/status", root_, name)).value_or("");
-    const std::vector<std::string_view> numbers = pieces_of(line_value(status, "NSpid"), '\t');
-    for (size_t i = 1; i < numbers.size(); ++i)
-      if (whole_number(numbers[i]) == pid) {
-        if (found != 0) return 0;  // two namespaces use the number: nobody can tell which is meant
-        found = *outer;
-      }
+// A process of a namespace inside ours: the kernel lists its numbers from the outermost that we may see to its own. All
+// processes are looked at for it, which takes milliseconds where there are many, so one look answers for a while.
+int64_t HostProcesses::find_by_namespace(int64_t pid) {
+  const int64_t now = monotonic_ns();
+  if (inner_at_ns_ == 0 || now - inner_at_ns_ > kInnerHolds_ns) {
+    inner_at_ns_ = now;
+    inner_.clear();
+    for (const std::string& name : folder_names(root_)) {
+      const auto outer = whole_number(name);
+      if (!outer) continue;
+      const std::string status = file_text(fmt::format("{}/{}/status", root_, name)).value_or("");
+      const std::vector<std::string_view> numbers = pieces_of(line_value(status, "NSpid"), '\t');
+      for (size_t i = 1; i < numbers.size(); ++i)
+        if (const auto inner = whole_number(numbers[i])) {
+          const auto [it, first] = inner_.emplace(*inner, *outer);
+          if (!first) it->second = 0;  // two namespaces use the number: nobody can tell which is meant
+        }
+    }
   }
-  return found;
+  const auto it = inner_.find(pid);
+  return it == inner_.end() ? 0 : it->second;
 }
 
 int64_t HostProcesses::only_holder(std::string_view path) const {
@@ -142,7 +149,7 @@ int64_t HostProcesses::only_holder(std::string_view path) const {
   return found;
 }
 
-void HostProcesses::resolve(HostProcess& process, std::string_view holders_of, bool alone) const {
+void HostProcesses::resolve(HostProcess& process, std::string_view holders_of, bool alone) {
   const std::string folder = fmt::format("{}/{}", root_, process.pid);
   const bool exists = file_text(folder + "/stat", 1).has_value();
   if (sees_host_) {

@@ -69,10 +69,10 @@ class HostProcesses {
     int64_t start_ticks = 0, cpu_ticks = 0, at_ns = 0;
   };
   std::string user_name(int64_t uid);
-  int64_t find_by_namespace(int64_t pid) const;
+  int64_t find_by_namespace(int64_t pid);
   int64_t only_holder(std::string_view path) const;
   [[nodiscard]] bool holds(const std::string& folder, std::string_view path) const;
-  void resolve(HostProcess& process, std::string_view holders_of, bool alone) const;
+  void resolve(HostProcess& process, std::string_view holders_of, bool alone);
   void read(HostProcess& process);
   void read_stat(HostProcess& process, const std::string& folder);
   void read_status(HostProcess& process, const std::string& folder);
@@ -82,6 +82,8 @@ class HostProcesses {
   int64_t boot_unix_ns_ = 0;
   std::map<int64_t, std::string> users_;
   std::map<int64_t, Look> looks_;
+  std::map<int64_t, int64_t> inner_;   // numbers in namespaces inside ours to ours, as of inner_at_ns_
+  int64_t inner_at_ns_ = 0;            // monotonic
 };
 
 }  // namespace profgpu

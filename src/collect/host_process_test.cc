@@ -130,8 +130,18 @@ TEST_F(ProcTree, NamespacesInsideOursAreSearched) {
   process(900, "python", 1, 5000, "900\t17");
   HostProcesses processes(root_);
   EXPECT_EQ(processes.look(17).visible_pid, 900);
+  EXPECT_EQ(processes.look(18).visible_pid, 0);
   process(901, "python", 1, 5000, "901\t17");
-  EXPECT_EQ(processes.look(17).visible_pid, 0) << "two namespaces use 17";
+  EXPECT_EQ(HostProcesses(root_).look(17).visible_pid, 0) << "two namespaces use 17";
+}
+
+TEST_F(ProcTree, AProcessHereIsReadWhateverItsNumberMeansElsewhere) {
+  process(900, "python", 1, 5000, "900\t17");
+  const HostProcess found = HostProcesses(root_).look_here(900);
+  EXPECT_EQ(found.visible_pid, 900);
+  EXPECT_EQ(found.comm, "python");
+  EXPECT_EQ(found.parent, 1);
+  EXPECT_EQ(HostProcesses(root_).look_here(17).visible_pid, 0);
 }
 
 TEST_F(ProcTree, TheHostsProcIsUsedWhereItIsMounted) {

@@ -42,6 +42,12 @@ struct LiveDevice {
     const auto& newest = values[static_cast<size_t>(metric)];
     return newest ? newest : info->constant(metric);
   }
+  /// Time that it was busy; of a MIG instance, of which drivers do not say it, what its counters of activity say.
+  [[nodiscard]] std::optional<double> busy_pct() const {
+    for (const Metric m : {Metric::kUtilization, Metric::kGraphicsActive, Metric::kSmActive})
+      if (const auto pct = value(m)) return pct;
+    return std::nullopt;
+  }
 };
 
 struct LiveHost {

@@ -87,11 +87,6 @@ std::optional<double> ratio(const std::optional<double>& part, const std::option
   return part && all && *all > 0 ? std::optional(*part / *all) : std::nullopt;
 }
 
-std::optional<double> utilization(const LiveDevice& d) {
-  const auto busy = d.value(Metric::kUtilization);
-  return busy ? busy : d.value(Metric::kGraphicsActive);
-}
-
 std::optional<double> power_now(const LiveDevice& d) {
   const auto watts = d.value(Metric::kPower);
   return watts ? watts : d.value(Metric::kPowerInstant);
@@ -99,6 +94,7 @@ std::optional<double> power_now(const LiveDevice& d) {
 
 std::string power_pair(const LiveDevice& d) {
   const auto limit = d.value(Metric::kPowerLimit);
+  if (!limit && !power_now(d)) return std::string(kUnknownText);
   return rounded(power_now(d), "") + (limit ? "/" + rounded(limit, " W") : " W");
 }
 
@@ -172,7 +168,7 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
   if (c.name > 0) line.add(padded_right(truncated(sanitised(name_of(d)), c.name), c.name)).skip(kGap);
   if (d.state != DeviceState::kOk) return line.add(trouble_text(d, model.view().time_ns), Style::kStrongBad), line;
   if (d.time_ns == 0) return line.add("has not answered yet", Style::kFaint), line;
-  const auto busy = utilization(d);
+  const auto busy = d.busy_pct();
   add_bar(line, ratio(busy, 100), c.bar, Style::kGood);
   line.add(padded_left(rounded(busy, " %"), kPercent), !busy || *busy < 5 ? Style::kFaint : Style::kPlain).skip(kGap);
   if (c.curve > 0) line.add(graph(history.curve(Track::kUtilization), 100, 1, c.curve).front(), Style::kGood).skip(kGap);

@@ -81,7 +81,7 @@ void DeviceHistory::take(const LiveDevice& device, int64_t now_ns, int64_t inter
     const double r = rate(device, a);
     return std::isnan(r) ? rate(device, b) : r;
   };
-  add(Track::kUtilization, first(Metric::kUtilization, Metric::kGraphicsActive));
+  add(Track::kUtilization, or_unknown(device.busy_pct()));
   add(Track::kMemory, share(Metric::kMemoryUsed, Metric::kMemoryTotal));
   add(Track::kPower, first(Metric::kPower, Metric::kPowerInstant));
   add(Track::kTemperature, or_unknown(device.value(Metric::kTemperature)));

@@ -113,6 +113,11 @@ NVML_EXPORT Return nvmlDeviceGetName(Device d, char* out, uint32_t size) {
   NVML_ENTER(d);
   return put(name_of(*gpu_of(d)), out, size);
 }
+NVML_EXPORT Return nvmlDeviceGetIndex(Device d, uint32_t* index) {   // what gpustat calls
+  NVML_ENTER(d);
+  *index = static_cast<uint32_t>(gpu_of(d)->index);
+  return kSuccess;
+}
 NVML_EXPORT Return nvmlDeviceGetUUID(Device d, char* out, uint32_t size) {
   NVML_ENTER(d);
   return put(uuid_of(*gpu_of(d)), out, size);
