@@ -13,8 +13,8 @@ constexpr std::chrono::seconds kOpening{30};
 
 }  // namespace
 
-FlagGroup shown_device_flags() {
-  FlagGroup group = device_flags(false, "");
+FlagGroup shown_device_flags(bool with_interval) {
+  FlagGroup group = device_flags(with_interval, "1");
   std::erase_if(group.flags, [](const Flag& flag) { return flag.name == "--strict"; });
   for (Flag& flag : group.flags)
     if (flag.name == "--device")

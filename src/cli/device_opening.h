@@ -8,7 +8,7 @@
 namespace profgpu {
 
 /// device_flags() for commands that show all devices unless told otherwise, and fail where there is none.
-FlagGroup shown_device_flags();
+FlagGroup shown_device_flags(bool with_interval = false);
 /// open_devices() with a deadline of half a minute: a driver that starts many devices takes long, one that hangs for
 /// ever. After a deadline that has passed the program should leave by std::_Exit; `stuck` is then true.
 Result<OpenDevices> open_in_time(const DeviceOptions& options, bool& stuck);

@@ -61,15 +61,6 @@ Outcome exporter(const Arguments& arguments) {
   return serve(*command, *std::move(devices), **server);
 }
 
-FlagGroup exporter_device_flags() {
-  FlagGroup group = shown_device_flags();
-  group.flags.push_back({.name = "--interval",
-                         .short_name = "-i",
-                         .value = "TIME",
-                         .help = "time between samples in seconds, or with a unit: 0.5, 100ms (default 1)"});
-  return group;
-}
-
 }  // namespace
 
 extern const Command kExporter;
@@ -77,7 +68,7 @@ const Command kExporter{
     .name = "exporter",
     .summary = "what GPUs do, for Prometheus to fetch; in the place of dcgm-exporter",
     .positional = "",
-    .groups = {exporter_device_flags(),
+    .groups = {shown_device_flags(true),
                {"Where",
                 {{.name = "--listen",
                   .value = "ADDRESS:PORT",

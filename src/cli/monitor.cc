@@ -160,11 +160,7 @@ Outcome monitor(const Arguments& arguments) {
 }
 
 FlagGroup monitor_device_flags() {
-  FlagGroup group = shown_device_flags();
-  group.flags.push_back({.name = "--interval",
-                         .short_name = "-i",
-                         .value = "TIME",
-                         .help = "time between samples in seconds, or with a unit: 0.5, 100ms (default 1)"});
+  FlagGroup group = shown_device_flags(true);
   group.flags.push_back({.name = "--duration", .value = "TIME", .help = "end after this long (default: at SIGTERM or Ctrl-C)"});
   return group;
 }

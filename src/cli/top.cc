@@ -189,15 +189,6 @@ Outcome top(const Arguments& arguments) {
   return show(*command, source, recording.get());
 }
 
-FlagGroup top_device_flags() {
-  FlagGroup group = shown_device_flags();
-  group.flags.push_back({.name = "--interval",
-                         .short_name = "-i",
-                         .value = "TIME",
-                         .help = "time between samples in seconds, or with a unit: 0.5, 100ms (default 1)"});
-  return group;
-}
-
 }  // namespace
 
 extern const Command kTop;
@@ -205,7 +196,7 @@ const Command kTop{
     .name = "top",
     .summary = "GPUs and their processes on one screen, and what holds them back",
     .positional = "",
-    .groups = {top_device_flags(),
+    .groups = {shown_device_flags(true),
                {"Other machines",
                 {{.name = "--remote",
                   .value = "HOST[:PORT]",

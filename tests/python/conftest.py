@@ -140,3 +140,13 @@ def check_rank(rank):
 @pytest.fixture(scope='session')
 def check():
     return check_document
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """stage(text) -> path of a scenario for the stand-in library"""
+    def write(text):
+        path = tmp_path / 'scenario.txt'
+        path.write_text(text)
+        return path
+    return write

@@ -35,16 +35,6 @@ def exporter():
         one.kill()
 
 
-@pytest.fixture
-def stage(tmp_path):
-    """stage(text) -> path of a scenario for the stand-in library"""
-    def write(text):
-        path = tmp_path / 'scenario.txt'
-        path.write_text(text)
-        return path
-    return write
-
-
 def test_classic_names_and_labels(exporter):
     e = exporter(env={'NODE_NAME': 'node1'})
     text = e.page()

@@ -79,16 +79,6 @@ def monitor():
 
 
 @pytest.fixture
-def stage(tmp_path):
-    """stage(text) -> path of a scenario for the stand-in library"""
-    def write(text):
-        path = tmp_path / 'scenario.txt'
-        path.write_text(text)
-        return path
-    return write
-
-
-@pytest.fixture
 def receiver():
     """receiver(answers=(500, ...), tls=context) -> a real HTTP server; .posts has what came. After `answers` it answers 200."""
     servers = []
