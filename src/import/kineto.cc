@@ -237,8 +237,10 @@ void KinetoReader::end_of_events(const WindowResult& result, const Window& windo
 }
 
 void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const {
-  const std::string extent = fmt::format("after {:.1f} MB of text ({} events)",
-                                         static_cast<double>(reading_.text_bytes) / 1e6, trace.events);
+  const bool small = reading_.text_bytes < 1'000'000;
+  const std::string extent = fmt::format("after {:.1f} {} of text ({} events)",
+                                         static_cast<double>(reading_.text_bytes) / (small ? 1e3 : 1e6),
+                                         small ? "kB" : "MB", trace.events);
   using End = TextSource::End;
   const End end = source_->end();
   if (end == End::kTruncated || end == End::kDamaged || end == End::kUnreadable) {
