@@ -148,7 +148,7 @@ const Command kAnalyze{
          {"In scripts",
           {{.name = "--fail-on", .value = "SEVERITY", .help = "exit 3 if a finding is at least this severe",
             .choices = {"info", "warning", "critical"}},
-           {.name = "--quiet", .help = "no messages and no progress bar; errors are still said"},
+           {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
            {.name = "--no-progress", .help = "no progress bar"}}},
          {"Screen",
           {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},

@@ -133,7 +133,7 @@ const Command kDiff{
             .help = "exit 3 if the change passes a limit and is real: 'step_time > +3%', 'peak_memory > +5%', "
                     "'phase:backward > +5%', 'kernel:NAME > +10%', 'finding:RULE'; may be repeated",
             .repeatable = true},
-           {.name = "--quiet", .help = "no messages and no progress bar; errors are still said"},
+           {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
            {.name = "--no-progress", .help = "no progress bar"}}},
          {"Screen",
           {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},

@@ -163,7 +163,7 @@ const Command kExport{
            {.name = "--step-pattern", .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
          {"Screen",
-          {{.name = "--quiet", .help = "no messages and no progress bar; errors are still said"},
+          {{.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
            {.name = "--no-progress", .help = "no progress bar"}}}},
     .examples = {{"profgpu export trace.json.gz --to perfetto", "a timeline, with steps, phases and idle causes"},
                  {"profgpu export run7/ --to sqlite -o run7.sqlite", "all ranks; also for scripts that query Nsight's exports"},

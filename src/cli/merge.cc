@@ -163,7 +163,7 @@ const Command kMerge{
            {.name = "--step-pattern", .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
          {"Screen",
-          {{.name = "--quiet", .help = "no messages and no progress bar; errors are still said"},
+          {{.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
            {.name = "--no-progress", .help = "no progress bar"}}}},
     .examples = {{"profgpu merge run7/ -o run7.pftrace", "all ranks, for Perfetto"},
                  {"profgpu merge run7/ --ranks 0,3 --steps 10:12 -o late.pftrace",

@@ -170,7 +170,7 @@ const Command kQuery{
            {.name = "--json", .help = "rows as JSON, same as --format json"},
            {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write them to FILE", .takes_path = true},
            {.name = "--verbose", .short_name = "-v", .help = "long names in full, in tables"},
-           {.name = "--quiet", .help = "no messages and no progress bar; errors are still said"},
+           {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
            {.name = "--no-progress", .help = "no progress bar"}}}},
     .examples = {{"profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 5\"",
                   "the five longest kernels"},

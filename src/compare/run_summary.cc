@@ -208,7 +208,9 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   if (schema != "profgpu.analysis.v1")
     return Error{schema.empty() ? "not an analysis that profgpu saved"
                                 : "a document of schema " + schema + ", which this profgpu does not compare",
-                 "give a trace, a recording, a sample log or the output of `profgpu analyze --json`"};
+                 schema.starts_with("profgpu.analysis.")
+                     ? "another version of profgpu wrote it: compare with that one, or analyse the run again"
+                     : "give a trace, a recording, a sample log or the output of `profgpu analyze --json`"};
   RunSummary run;
   run.label = std::move(label);
   Reader reader(run);

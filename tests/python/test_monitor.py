@@ -1,4 +1,5 @@
 """profgpu monitor: alerts of the stand-in driver that rise and clear, commands, webhooks and syslog, and a log that survives what befalls it."""
+import contextlib
 import http.server
 import json
 import os
@@ -121,10 +122,11 @@ def alerts_of(path):
 
 def children_of(pid):
     """Process numbers, zombies among them."""
-    found = []
+    found = set()
     for thread in os.listdir(f'/proc/{pid}/task'):
-        with open(f'/proc/{pid}/task/{thread}/children') as f:
-            found += map(int, f.read().split())
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):   # a thread that has just ended
+            with open(f'/proc/{pid}/task/{thread}/children') as f:
+                found.update(map(int, f.read().split()))
     return found
 
 
@@ -231,7 +233,7 @@ def test_a_command_that_hangs_or_fails(monitor, stage):
     assert not [pid for pid in seen if os.path.exists(f'/proc/{pid}')]
     m = monitor('-i', '0.1', '--only-own-alerts', '--alert', 'busy: utilization_pct >= 0', '--on-alert', 'exit 9', scenario=stage('device 0\nutilization 50\n'))
     m.wait_until_it_says('ended with status 9')
-    m.wait_for(lambda: children_of(m.process.pid) == [])
+    m.wait_for(lambda: not children_of(m.process.pid))
     assert m.end() == 0
 
 
