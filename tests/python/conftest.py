@@ -11,6 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # The Python package, from its folder; PROFGPU_LIBRARY names the library under it.
 os.environ.setdefault('PROFGPU_LIBRARY', os.path.join(ROOT, 'build', 'release', 'libprofgpu.so'))
 sys.path.insert(0, os.path.join(ROOT, 'python'))
+for name in ('LINES', 'COLUMNS'):   # side by side, pytest's processes have the size of its terminal in them
+    os.environ.pop(name, None)
 
 
 def program(variable, name):

@@ -59,7 +59,7 @@ def restored(session):
 @pytest.mark.parametrize('width,height', [(80, 24), (120, 40), (200, 60)])
 def test_sizes(terminal, width, height):
     t = terminal(width, height, scenario=EIGHT)
-    text = t.wait(lambda s: s.count('/79.6 GiB') == 8)
+    text = t.wait(lambda s: s.count('/79.6 GiB') == 8 and 'h help' in s)
     lines = text.split('\n')
     assert len(lines[0]) <= width and '8 × NVIDIA H100 80GB HBM3' in lines[0] and 'driver 550.54.15' in lines[0]
     assert lines[1].startswith('GPU utilization')
