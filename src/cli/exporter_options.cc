@@ -103,7 +103,8 @@ void note_the_rest(const EnvironmentVariables& variables, ExporterCommand& comma
 }
 
 Status read_kubernetes(const Arguments& arguments, const EnvironmentVariables& variables, ExporterCommand& command) {
-  command.shared_pods = arguments.has("--kubernetes-virtual-gpus") || says_yes(variable(variables, "KUBERNETES_VIRTUAL_GPUS"));
+  command.shared_pods =
+      arguments.has("--kubernetes-virtual-gpus") || says_yes(variable(variables, "KUBERNETES_VIRTUAL_GPUS"));
   if (!arguments.has("--kubernetes") && !says_yes(variable(variables, "DCGM_EXPORTER_KUBERNETES"))) return ok();
   const std::string named =
       asked(arguments, "--pod-resources-kubelet-socket", variables, "DCGM_POD_RESOURCES_KUBELET_SOCKET");
@@ -133,7 +134,8 @@ EnvironmentVariables exporter_variables() {
     const size_t equals = text.find('=');
     if (equals == text.npos) continue;
     const std::string_view name = text.substr(0, equals);
-    if (name.starts_with("DCGM_") || name == "NODE_NAME" || name == "KUBERNETES_VIRTUAL_GPUS" || name == "NVIDIA_RESOURCE_NAMES")
+    if (name.starts_with("DCGM_") || name == "NODE_NAME" || name == "KUBERNETES_VIRTUAL_GPUS" ||
+        name == "NVIDIA_RESOURCE_NAMES")
       out.emplace(name, text.substr(equals + 1));
   }
   return out;

@@ -50,7 +50,8 @@ class Exchange {
     const int64_t end_ns = monotonic_ns() + call_.limit.count() * kMs;
     while (!closed_) {
       if (stop.stop_requested()) return Error{"not waited for"};
-      if (monotonic_ns() >= end_ns) return Error{fmt::format("does not answer within {:g} s", static_cast<double>(call_.limit.count()) * 1e-3)};
+      if (monotonic_ns() >= end_ns)
+        return Error{fmt::format("does not answer within {:g} s", static_cast<double>(call_.limit.count()) * 1e-3)};
       if (Status s = go_on(); !s) return s.error();
     }
     return answer();
@@ -193,7 +194,10 @@ Status Exchange::go_on() {
 Result<std::string> Exchange::answer() {
   if (http2_error_ != 0) return Error{fmt::format("breaks off: {}", nghttp2_http2_strerror(http2_error_))};
   if (http_status_ != "200") return Error{fmt::format("answers with HTTP status {}", plain(http_status_))};
-  if (status_ != "0") return Error{fmt::format("answers with gRPC status {}{}{}", status_.empty() ? "none" : plain(status_), status_text_.empty() ? "" : ": ", status_text_)};
+  if (status_ != "0") {
+    const std::string status = status_.empty() ? "none" : plain(status_);
+    return Error{fmt::format("answers with gRPC status {}{}{}", status, status_text_.empty() ? "" : ": ", status_text_)};
+  }
   if (body_.size() < kPrefixBytes) return Error{"answers without a message"};
   if (body_[0] != 0) return Error{"answers compressed, which was not asked for"};
   uint32_t size = 0;

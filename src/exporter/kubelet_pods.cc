@@ -54,7 +54,7 @@ KubeletPods::KubeletPods(std::string socket, const std::vector<DeviceInfo>& devi
                          std::function<void(const std::string&)> tell)
     : socket_(std::move(socket)),
       resources_(devices, SystemRoots::from_environment().sys),
-      interval_ns_(std::clamp(interval_ns, kShortest_ns / kReadingsBetween, kLongest_ns / kReadingsBetween) * kReadingsBetween),
+      interval_ns_(std::clamp(interval_ns * kReadingsBetween, kShortest_ns, kLongest_ns)),
       tell_(std::move(tell)) {}
 
 void KubeletPods::start() {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/protobuf_reader.h"
 #include "collect/drm_card.h"
@@ -81,7 +80,8 @@ void PodResources::add(const Grant& grant, PodsByDevice& pods) const {
     }
   if (id.starts_with("card")) id = id.substr(0, id.find('-'));  // Intel's "card0-0" says so of whole ones too
   const auto [from, to] = positions_.equal_range(id);
-  if (from == to || std::max({grant.name_space.size(), grant.pod.size(), grant.container.size(), share.size()}) > kLongestName) return;
+  const size_t longest = std::max({grant.name_space.size(), grant.pod.size(), grant.container.size(), share.size()});
+  if (from == to || longest > kLongestName) return;
   const PodContainer container{std::string(grant.name_space), std::string(grant.pod), std::string(grant.container),
                                std::string(share)};
   for (auto at = from; at != to; ++at) {
