@@ -4,10 +4,16 @@
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 
+# profgpu_dependency(NAME HEADER LIBRARY...): an error if it is not there; with OPTIONAL before the header, no target then.
 function(profgpu_dependency name header)
+  cmake_parse_arguments(ARG OPTIONAL "" "" ${header} ${ARGN})
+  list(POP_FRONT ARG_UNPARSED_ARGUMENTS header)
   find_path(${name}_INCLUDE ${header})
-  find_library(${name}_LIBRARY NAMES ${ARGN})
+  find_library(${name}_LIBRARY NAMES ${ARG_UNPARSED_ARGUMENTS})
   if(NOT ${name}_INCLUDE OR NOT ${name}_LIBRARY)
+    if(ARG_OPTIONAL)
+      return()
+    endif()
     message(FATAL_ERROR "${name} is not installed (scripts/install check brings it)")
   endif()
   add_library(dep_${name} INTERFACE)
@@ -24,6 +30,8 @@ profgpu_dependency(ssl openssl/ssl.h libssl.a ssl)
 profgpu_dependency(crypto openssl/evp.h libcrypto.a crypto)
 profgpu_dependency(yaml yaml.h libyaml.a yaml)
 profgpu_dependency(crypt crypt.h libcrypt.a crypt)
+# HTTP/2, for the pods that `profgpu exporter --kubernetes` asks of the kubelet.
+profgpu_dependency(nghttp2 OPTIONAL nghttp2/nghttp2.h libnghttp2.a nghttp2)
 # The screen of `profgpu top`.
 profgpu_dependency(tinfo term.h libtinfo.a tinfo)
 profgpu_dependency(ncursesw ncursesw/curses.h libncursesw.a ncursesw)

@@ -34,6 +34,8 @@ Outcome serve(const ExporterCommand& command, OpenDevices devices, HttpServer& s
   options.names = command.names;
   options.counters = command.counters;
   options.job_mapping = command.job_mapping;
+  options.kubelet_socket = command.kubelet_socket;
+  options.shared_pods = command.shared_pods;
   const size_t count = options.devices.size();
   MetricsService service(devices.backend, std::move(options), say);
   service.start();
@@ -91,7 +93,24 @@ const Command kExporter{
                   .value = "FOLDER",
                   .help = "files named 0, 1 ... with the jobs on each GPU (default: Slurm's, by the processes)",
                   .takes_path = true},
-                 {.name = "--no-hostname", .help = "series have no label for the host"}}}},
+                 {.name = "--no-hostname", .help = "series have no label for the host"}}},
+               {"Kubernetes",
+                {{.name = "--kubernetes",
+                  .short_name = "-k",
+                  .help = "series have labels of the pods that were given the devices; the kubelet is asked"},
+                 {.name = "--pod-resources-kubelet-socket",
+                  .value = "PATH",
+                  .help = "its socket (default /var/lib/kubelet/pod-resources/kubelet.sock)",
+                  .takes_path = true},
+                 {.name = "--kubernetes-virtual-gpus",
+                  .help = "shared devices: a copy of DCGM's series for each container, not for the first alone"},
+                 {.name = "--kubernetes-gpu-id-type",
+                  .value = "TYPE",
+                  .help = "taken for dcgm-exporter's sake: both are always understood",
+                  .choices = {"uid", "device-name"}},
+                 {.name = "--nvidia-resource-names",
+                  .value = "NAMES",
+                  .help = "taken for dcgm-exporter's sake: ids say enough, whatever the resource is called"}}}},
     .examples = {{"profgpu exporter", "at http://127.0.0.1:9400/metrics, until Ctrl-C"},
                  {"profgpu exporter --listen :9400 --web.config.file web.yml",
                   "for other machines, with TLS and a password"},
@@ -103,7 +122,8 @@ const Command kExporter{
         "profgpu_device_up 0 and no values, the others go on. Pages: /metrics (Prometheus text, or OpenMetrics where "
         "asked for), /health (503 when no device answers), /-/ready, and / for people. dcgm-exporter's variables "
         "count where no flag says otherwise: DCGM_EXPORTER_LISTEN, _INTERVAL, _COLLECTORS, _DEVICES_STR, "
-        "_NO_HOSTNAME, _WEB_CONFIG_FILE, DCGM_HPC_JOB_MAPPING_DIR, NODE_NAME. Exit status: 0 after SIGTERM or "
+        "_NO_HOSTNAME, _WEB_CONFIG_FILE, _KUBERNETES, DCGM_POD_RESOURCES_KUBELET_SOCKET, KUBERNETES_VIRTUAL_GPUS, "
+        "DCGM_HPC_JOB_MAPPING_DIR, NODE_NAME. Exit status: 0 after SIGTERM or "
         "Ctrl-C, 1 no device or no such address, 2 usage.",
     .run = exporter,
 };

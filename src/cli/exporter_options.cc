@@ -9,6 +9,7 @@
 #include "base/decimal.h"
 #include "collect/host_process.h"
 #include "collect/system_files.h"
+#include "exporter/grpc_call.h"
 
 namespace profgpu {
 namespace {
@@ -88,7 +89,10 @@ void note_the_rest(const EnvironmentVariables& variables, ExporterCommand& comma
   static const std::string_view kUsed[] = {"DCGM_EXPORTER_LISTEN",      "DCGM_EXPORTER_INTERVAL",
                                            "DCGM_EXPORTER_COLLECTORS",  "DCGM_EXPORTER_DEVICES_STR",
                                            "DCGM_EXPORTER_NO_HOSTNAME", "DCGM_EXPORTER_WEB_CONFIG_FILE",
-                                           "DCGM_HPC_JOB_MAPPING_DIR",  "NODE_NAME"};
+                                           "DCGM_HPC_JOB_MAPPING_DIR",  "NODE_NAME",
+                                           "DCGM_EXPORTER_KUBERNETES",  "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE",
+                                           "NVIDIA_RESOURCE_NAMES",     "DCGM_POD_RESOURCES_KUBELET_SOCKET",
+                                           "KUBERNETES_VIRTUAL_GPUS"};
   std::vector<std::string> unused;
   for (const auto& [name, value] : variables) {
     bool used = value.empty() || value == "false" || value == "none" || value == "0";
@@ -96,8 +100,19 @@ void note_the_rest(const EnvironmentVariables& variables, ExporterCommand& comma
     if (!used) unused.push_back(name);
   }
   if (!unused.empty()) command.notes.push_back("without effect here: " + listed(unused));
-  if (says_yes(variable(variables, "DCGM_EXPORTER_KUBERNETES")))
-    command.notes.emplace_back("series have no labels for pods: the kubelet is not asked");
+}
+
+Status read_kubernetes(const Arguments& arguments, const EnvironmentVariables& variables, ExporterCommand& command) {
+  command.shared_pods =
+      arguments.has("--kubernetes-virtual-gpus") || says_yes(variable(variables, "KUBERNETES_VIRTUAL_GPUS"));
+  if (!arguments.has("--kubernetes") && !says_yes(variable(variables, "DCGM_EXPORTER_KUBERNETES"))) return ok();
+  const std::string named =
+      asked(arguments, "--pod-resources-kubelet-socket", variables, "DCGM_POD_RESOURCES_KUBELET_SOCKET");
+  command.kubelet_socket = named.empty() ? "/var/lib/kubelet/pod-resources/kubelet.sock" : named;
+  if (command.kubelet_socket.size() >= kLongestSocketPath)
+    return Error{fmt::format("the kubelet's socket has a path of {} bytes: sockets' paths are shorter than {}",
+                             command.kubelet_socket.size(), kLongestSocketPath)};
+  return ok();
 }
 
 // A replay that ends would leave an exporter with nothing to say.
@@ -117,8 +132,11 @@ EnvironmentVariables exporter_variables() {
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
-    if (equals != text.npos && (text.starts_with("DCGM_") || text.starts_with("NODE_NAME=")))
-      out.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (equals == text.npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (name.starts_with("DCGM_") || name == "NODE_NAME" || name == "KUBERNETES_VIRTUAL_GPUS" ||
+        name == "NVIDIA_RESOURCE_NAMES")
+      out.emplace(name, text.substr(equals + 1));
   }
   return out;
 }
@@ -136,7 +154,7 @@ Result<ExporterCommand> exporter_command(const Arguments& arguments, const Envir
   command.job_mapping = asked(arguments, "--hpc-job-mapping-dir", variables, "DCGM_HPC_JOB_MAPPING_DIR");
   if (!arguments.has("--no-hostname") && !says_yes(variable(variables, "DCGM_EXPORTER_NO_HOSTNAME")))
     command.host = host_name(variables);
-  for (const auto read : {read_interval, read_counters, read_devices})
+  for (const auto read : {read_interval, read_counters, read_devices, read_kubernetes})
     if (Status s = read(arguments, variables, command); !s) return s.error();
   if (const std::string web = asked(arguments, "--web.config.file", variables, "DCGM_EXPORTER_WEB_CONFIG_FILE");
       !web.empty()) {

@@ -18,6 +18,8 @@ struct ExporterCommand {
   DcgmNames names = DcgmNames::kClassic;
   DcgmCounters counters;
   std::string job_mapping;
+  std::string kubelet_socket;  ///< empty: pods are not asked for
+  bool shared_pods = false;
   WebConfig web;
   std::vector<std::string> notes;  ///< for people, one line each
 };

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/byte_writer.h"
+#include "base/protobuf_writer.h"
 #include "export/data_table.h"
-#include "export/protobuf_writer.h"
 #include "trace/string_pool.h"
 
 namespace profgpu {

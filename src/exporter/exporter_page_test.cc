@@ -34,7 +34,7 @@ DeviceInfo h100() {
   return d;
 }
 
-std::string page_of(DcgmNames names, bool up = true) {
+std::string page_of(DcgmNames names, bool up = true, const std::vector<PodContainer>& pods = {}, bool shared = false) {
   static const DeviceInfo kInfo = h100();
   const DcgmCounters counters = default_dcgm_counters();
   DeviceTally tally(kInfo, 1'000'000'000);
@@ -55,7 +55,9 @@ std::string page_of(DcgmNames names, bool up = true) {
   input.names = names;
   input.counters = &counters;
   input.now_ns = kNow;
-  input.devices.push_back({&kInfo, tally, up, kNow, 0, up ? "" : "GPU is lost", {"4711"}});
+  input.devices.push_back({&kInfo, tally, up, kNow, 0, up ? "" : "GPU is lost", {"4711"}, pods});
+  input.kubelet = {true, kNow};
+  input.shared_pods = shared;
   return metrics_page(input, ExpositionFormat::kPrometheus);
 }
 
@@ -98,6 +100,28 @@ TEST(ExporterPage, ALostDeviceIsNoDeviceThatIsIdle) {
   const ExporterDevice d = only_device(page_of(DcgmNames::kClassic, false));
   EXPECT_FALSE(d.up);
   EXPECT_FALSE(of(d, Metric::kUtilization));
+}
+
+TEST(ExporterPage, ContainersAreLabelsOfDcgmsSeries) {
+  const std::vector<PodContainer> pods = {{"team", "a\"b", "main", "0"}, {"team", "c", "main", ""}};
+  const auto count = [](const std::string& text, const std::string& piece) {
+    size_t n = 0;
+    for (size_t at = text.find(piece); at != text.npos; at = text.find(piece, at + 1)) ++n;
+    return n;
+  };
+  const std::string power = "\nDCGM_FI_DEV_POWER_USAGE{";
+  const std::string one = page_of(DcgmNames::kClassic, true, pods), each = page_of(DcgmNames::kClassic, true, pods, true);
+  EXPECT_EQ(count(one, power), 1U);
+  EXPECT_NE(one.find(R"(590.48.01",container="main",namespace="team",pod="a\"b",hpc_job="4711"} 123.456)"), one.npos) << one;
+  EXPECT_EQ(count(each, power), 2U);
+  EXPECT_NE(each.find(R"(pod="a\"b",vgpu="0",hpc_job="4711"} 123.456)"), each.npos) << each;
+  EXPECT_NE(each.find(R"(pod="c",hpc_job="4711"} 123.456)"), each.npos) << each;
+  EXPECT_EQ(count(one, "\nprofgpu_device_pod_info{"), 2U);
+  EXPECT_EQ(count(one, "\nprofgpu_kubelet_up 1\n"), 1U);
+  EXPECT_EQ(only_device(each).jobs, std::vector<std::string>{"4711"});
+  EXPECT_DOUBLE_EQ(of(only_device(each), Metric::kPower).value(), 123.456);
+  // Many containers and many jobs have bounds together.
+  EXPECT_EQ(count(page_of(DcgmNames::kClassic, true, std::vector<PodContainer>(100, pods[1]), true), power), 64U);
 }
 
 TEST(ExporterPage, DcgmExportersOwn) {

@@ -17,6 +17,7 @@ namespace {
 
 constexpr SeriesType kGauge = SeriesType::kGauge, kCounter = SeriesType::kCounter;
 constexpr double kNs = 1e-9;
+constexpr size_t kMostCopies = 64;  // of a device's series
 
 std::string joined(std::initializer_list<std::string> labels) {
   std::string out;
@@ -58,6 +59,32 @@ std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
                  input.host.empty() ? "" : label("host", input.host)});
 }
 
+std::string pod_labels(const PodContainer& c) {
+  return joined({label("container", c.container), label("namespace", c.name_space), label("pod", c.pod)});
+}
+
+// Of all the series of one device: dcgm-exporter has a copy for each job, and for each container where devices are
+// shared, else one container's. Which one is the same every time: the first by name.
+std::vector<std::string> dcgm_copies(const MetricsPageInput& input, const ShownDevice& d) {
+  std::vector<std::string> copies{dcgm_labels(input, d)};
+  const auto multiply = [&](const std::vector<std::string>& labels) {
+    if (labels.empty()) return;
+    std::vector<std::string> more;
+    for (const std::string& copy : copies)
+      for (const std::string& l : labels)
+        if (more.size() < kMostCopies) more.push_back(joined({copy, l}));
+    copies = std::move(more);
+  };
+  std::vector<std::string> pods, jobs;
+  for (const PodContainer& c : d.pods)
+    if (input.shared_pods || pods.empty())
+      pods.push_back(joined({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
+  for (const std::string& job : d.jobs) jobs.push_back(label("hpc_job", job));
+  multiply(pods);
+  multiply(jobs);
+  return copies;
+}
+
 class Page {
  public:
   Page(const MetricsPageInput& input, ExpositionFormat format, size_t room) : input_(input), out_(format, room) {
@@ -85,13 +112,8 @@ class Page {
 
 void Page::add_dcgm() {
   if (input_.names == DcgmNames::kOff) return;
-  std::vector<std::vector<std::string>> labels;  // by device, once per job
-  for (const ShownDevice& d : input_.devices) {
-    const std::string base = dcgm_labels(input_, d);
-    labels.emplace_back();
-    for (const std::string& job : d.jobs) labels.back().push_back(joined({base, label("hpc_job", job)}));
-    if (d.jobs.empty()) labels.back().push_back(base);
-  }
+  std::vector<std::vector<std::string>> labels;  // by device
+  for (const ShownDevice& d : input_.devices) labels.push_back(dcgm_copies(input_, d));
   for (const DcgmCounter& c : input_.counters->counters) {
     out_.family(input_.names == DcgmNames::kClassic ? c.field->name : c.field->new_name, c.type, c.help);
     for (size_t i = 0; i < input_.devices.size(); ++i) {
@@ -147,6 +169,10 @@ void Page::add_health() {
   out_.family("profgpu_device_job_info", kGauge, "jobs of a batch system that are on the device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
     for (const std::string& job : input_.devices[i].jobs) out_.sample(joined({labels_[i], label("hpc_job", job)}), 1);
+  out_.family("profgpu_device_pod_info", kGauge, "containers that were given the device, as the kubelet says; always 1");
+  for (size_t i = 0; i < input_.devices.size(); ++i)
+    for (const PodContainer& c : input_.devices[i].pods)
+      out_.sample(joined({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
   per_device("profgpu_device_processes", kGauge, "processes on the device",
              [](const ShownDevice& d) { return static_cast<double>(d.tally.processes().size()); });
 }
@@ -246,6 +272,13 @@ void Page::add_self() {
   one("profgpu_exporter_refused_connections_total", kCounter, "connections that were closed for want of room or time",
       static_cast<double>(f.refused));
   one("process_cpu_seconds_total", kCounter, "processor time of the exporter", own_cpu_seconds());
+  if (input_.kubelet) {
+    one("profgpu_kubelet_up", kGauge, "1: the kubelet says which pods are on devices; 0: it does not, or has no socket",
+        input_.kubelet->up ? 1 : 0);
+    if (input_.kubelet->good_at_ns)
+      one("profgpu_kubelet_last_success_timestamp_seconds", kGauge, "when the kubelet last answered",
+          static_cast<double>(input_.kubelet->good_at_ns) * kNs);
+  }
   if (const auto bytes = own_resident_bytes())
     one("process_resident_memory_bytes", kGauge, "memory of the exporter", *bytes);
   one("process_start_time_seconds", kGauge, "when the exporter began", static_cast<double>(f.start_ns) * kNs);

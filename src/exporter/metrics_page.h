@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "exporter/dcgm_fields.h"
 #include "exporter/device_tally.h"
 #include "exporter/exposition.h"
+#include "exporter/pod_resources.h"
 
 namespace profgpu {
 
@@ -21,6 +23,7 @@ struct ShownDevice {
   int64_t errors = 0;
   std::string trouble;            ///< "GPU is lost"; empty: none
   std::vector<std::string> jobs;  ///< of a batch system, on the device now
+  std::vector<PodContainer> pods;  ///< Kubernetes', that were given the device
 };
 
 /// What the exporter says of itself.
@@ -31,12 +34,20 @@ struct ServiceFigures {
   int64_t connections = 0, refused = 0;  ///< open now; turned away since the start
 };
 
+/// How the kubelet does that pods are asked of.
+struct ShownKubelet {
+  bool up = false;
+  int64_t good_at_ns = 0;  ///< Unix time of its last answer; 0: none yet
+};
+
 struct MetricsPageInput {
   std::vector<ShownDevice> devices;
   std::string host;  ///< empty: no label for it
   DcgmNames names = DcgmNames::kClassic;
   const DcgmCounters* counters = nullptr;
   ServiceFigures figures;
+  std::optional<ShownKubelet> kubelet;  ///< nullopt: not asked
+  bool shared_pods = false;             ///< a copy of DCGM's series for each container, not for the first alone
   int64_t now_ns = 0;  ///< Unix time
 };
 

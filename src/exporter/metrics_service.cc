@@ -45,13 +45,17 @@ MetricsService::MetricsService(std::shared_ptr<Backend> backend, MetricsServiceO
       sampler_(backend_, sampling_of(options_), [this](const Reading& r) { tallies_.add(r); }),
       device_jobs_(options_.job_mapping),
       start_ns_(unix_ns()),
-      jobs_(options_.devices.size()) {}
+      jobs_(options_.devices.size()) {
+  if (!options_.kubelet_socket.empty())
+    kubelet_.emplace(options_.kubelet_socket, backend_->devices(), options_.interval_ns, tell_);
+}
 
 MetricsService::~MetricsService() { stop(); }
 
 void MetricsService::start() {
   sampler_.start();
   watcher_ = std::thread([this] { watch(); });
+  if (kubelet_) kubelet_->start();
 }
 
 void MetricsService::stop() {
@@ -61,6 +65,7 @@ void MetricsService::stop() {
     changed_.notify_all();
   }
   if (watcher_.joinable()) watcher_.join();
+  if (kubelet_) kubelet_->stop();
   sampler_.stop();
 }
 
@@ -77,8 +82,15 @@ MetricsPageInput MetricsService::page_input(const HttpFigures& figures) const {
     for (size_t i = 0; i < tallies.size(); ++i) {
       const DeviceHealth& h = health[i];
       input.devices.push_back({&backend_->devices()[options_.devices[i]], std::move(tallies[i]), h.answers(input.now_ns, options_.interval_ns), h.good_at_ns,
-                               h.errors, h.trouble, jobs_[i]});
+                               h.errors, h.trouble, jobs_[i], {}});
     }
+  }
+  if (kubelet_) {
+    const KubeletAnswers answers = kubelet_->answers();
+    input.kubelet = {answers.up(), answers.good_at_ns()};
+    input.shared_pods = options_.shared_pods;
+    if (const PodsByDevice* pods = answers.pods(input.now_ns))
+      for (size_t i = 0; i < input.devices.size(); ++i) input.devices[i].pods = (*pods)[options_.devices[i]];
   }
   const SamplerStatistics s = sampler_.statistics();
   input.figures = {start_ns_, s.ticks,  s.late_ticks,        s.missed_ticks,
@@ -118,6 +130,8 @@ HttpReply MetricsService::health() const {
     const std::string trouble = h.trouble.empty() ? "has not answered yet" : h.trouble;
     if (!up) text += fmt::format("GPU {}: {}\n", backend_->devices()[h.device].label(), trouble);
   }
+  const std::string trouble = kubelet_ ? kubelet_->answers().trouble(unix_ns()) : "";
+  if (!trouble.empty()) text += "kubelet: " + trouble + "\n";
   return text_reply(any ? 200 : 503, (any ? "OK\n" : "KO\n") + text);
 }
 

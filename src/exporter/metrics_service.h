@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "exporter/device_jobs.h"
 #include "exporter/device_tally.h"
 #include "exporter/http_server.h"
+#include "exporter/kubelet_pods.h"
 #include "exporter/metrics_page.h"
 
 namespace profgpu {
@@ -26,7 +28,9 @@ struct MetricsServiceOptions {
   std::string host;               ///< for the label; empty: none
   DcgmNames names = DcgmNames::kClassic;
   DcgmCounters counters;
-  std::string job_mapping;  ///< see DeviceJobs
+  std::string job_mapping;     ///< see DeviceJobs
+  std::string kubelet_socket;  ///< empty: the kubelet is not asked for pods
+  bool shared_pods = false;    ///< see MetricsPageInput
 };
 
 class MetricsService {
@@ -64,6 +68,7 @@ class MetricsService {
   DeviceTallies tallies_;
   Sampler sampler_;
   DeviceJobs device_jobs_;
+  std::optional<KubeletPods> kubelet_;
   const int64_t start_ns_;
   int64_t scrapes_ = 0;
   std::array<CachedPage, 2> pages_;  // by ExpositionFormat

@@ -46,6 +46,7 @@ std::string row(const ShownDevice& d, int64_t now_ns) {
   const auto value = [&](Metric m) { return d.up ? d.tally.value(m, now_ns) : std::nullopt; };
   std::string jobs;
   for (const std::string& job : d.jobs) jobs += (jobs.empty() ? "" : ", ") + job;
+  for (const PodContainer& c : d.pods) jobs += (jobs.empty() ? "" : ", ") + c.name_space + "/" + c.pod;
   const std::string condition = d.up ? "answers" : d.trouble.empty() ? "has not answered yet" : d.trouble;
   constexpr double kGiB = 1.0 / (1 << 30);
   return fmt::format("<tr><td>{}</td><td>{}</td>{}{}{}{}{}<td>{}</td><td{}>{}</td></tr>\n", html(d.info->label()),
@@ -66,7 +67,7 @@ std::string status_page(const MetricsPageInput& input) {
       "<p>{}version {} · <a href=/metrics>/metrics</a> · <a href=/health>/health</a> · <a "
       "href=/-/ready>/-/ready</a></p>\n"
       "<table><tr><th>GPU</th><th>model</th><th>busy</th><th>memory</th><th>of</th><th>power</th><th>temperature</th>"
-      "<th>jobs</th><th>state</th></tr>\n{}</table>\n</body></html>\n",
+      "<th>jobs, pods</th><th>state</th></tr>\n{}</table>\n</body></html>\n",
       kStyle, input.host.empty() ? "" : html(input.host) + " · ", kVersion, rows);
 }
 

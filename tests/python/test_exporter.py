@@ -236,7 +236,7 @@ def test_dcgm_exporters_settings(exporter, tmp_path):
     counters.write_text('# a site\'s own\nDCGM_FI_DEV_GPU_TEMP, gauge, How hot\nDCGM_FI_DEV_FB_TOTAL, gauge, All of it\n'
                         'DCGM_FI_DEV_VGPU_LICENSE_STATUS, gauge, vGPU License status\n')
     e = exporter('--listen', '127.0.0.1:0', env={'DCGM_EXPORTER_INTERVAL': '500', 'DCGM_EXPORTER_COLLECTORS': str(counters),
-                                                'DCGM_EXPORTER_LISTEN': '127.0.0.1:1', 'DCGM_EXPORTER_KUBERNETES': 'true',
+                                                'DCGM_EXPORTER_LISTEN': '127.0.0.1:1', 'DCGM_EXPORTER_USE_OLD_NAMESPACE': 'true',
                                                 'DCGM_EXPORTER_NO_HOSTNAME': 'true', 'DCGM_EXPORTER_DEVICES_STR': 'g:1'})
     text = e.page()
     dcgm = {(n, h['gpu']) for n, h, _ in samples(text) if n.startswith('DCGM_')}
@@ -245,7 +245,7 @@ def test_dcgm_exporters_settings(exporter, tmp_path):
     told = ''.join(e.error)
     assert 'read every 0.5 s' in told
     assert f'{counters}: not measured and left out: DCGM_FI_DEV_VGPU_LICENSE_STATUS\n' in told
-    assert 'without effect here: DCGM_EXPORTER_KUBERNETES\n' in told and 'no labels for pods' in told
+    assert 'without effect here: DCGM_EXPORTER_USE_OLD_NAMESPACE\n' in told
     # The file of dcgm-exporter's image, where there is none.
     other = exporter(env={'DCGM_EXPORTER_COLLECTORS': '/etc/dcgm-exporter/default-counters.csv'})
     assert 'default counters are shown' in ''.join(other.error) and 'DCGM_FI_DEV_SM_CLOCK{' in other.page()

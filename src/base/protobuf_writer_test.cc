@@ -1,4 +1,4 @@
-#include "export/protobuf_writer.h"
+#include "base/protobuf_writer.h"
 
 #include <gtest/gtest.h>
 
