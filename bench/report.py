@@ -110,6 +110,28 @@ def sampler_verdicts(s):
     yield f'| `profgpu -- true` adds under 15 ms | {most:.1f} ms | {"met" if most < 15 else "missed"} |'
 
 
+def top_verdicts(t):
+    """Rows of the table of targets."""
+    ours = t['programs']['profgpu top']
+    for value, target, unit, text in (
+            (max(r['first_frame_ms'] for r in ours.values()), 10, ' ms', f'`profgpu top`: first frame with {t["devices"]} devices within 10 ms'),
+            (ours['0.1']['cpu_pct'], 1.3, ' %', f'`profgpu top`: {t["devices"]} devices ten times a second in 1.3 % of a core'),
+            (max(r['own_bytes'] for r in ours.values()) / 1e6, 6, ' MB', '`profgpu top`: under 6 MB resident')):
+        yield f'| {text} | {value:.{2 if unit == " %" else 1}f}{unit} | {"met" if value <= target else "missed"} |'
+
+
+def top_lines(t):
+    m = t['machine']
+    yield from ['', '## The screen', '',
+                f'`profgpu top`, nvitop and gpustat in turns, each in a terminal of {t["columns"]} × {t["rows"]} cells with {t["devices"]} devices of the same stand-in. '
+                'The first frame is there when the screen has the memory of each device; processor time and memory are of the window from two seconds after it. '
+                f'The shortest interval of nvitop is 0.25 s. On {m["date"]}, load before: {m["load_before"]:.1f}.', '',
+                '| program | every s | first frame ms | one core | resident MB | without the stand-in MB |', '| --- | ---: | ---: | ---: | ---: | ---: |']
+    for name, intervals in t['programs'].items():
+        for interval, r in intervals.items():
+            yield (f'| {name} | {interval} | {r["first_frame_ms"]:.1f} | {r["cpu_pct"]:.2f} % | {r["resident_bytes"] / 1e6:.1f} | {r["own_bytes"] / 1e6:.1f} |')
+
+
 def call_words(delay):
     return 'instant calls' if delay in ('', 'instant') else 'calls of 50 µs'
 
@@ -343,11 +365,11 @@ def day_lines(d):
 
 def main():
     build = sys.argv[1]
-    result, peers, sampler = load(build, 'end_to_end'), load(build, 'peers'), load(build, 'sampler')
+    result, peers, sampler, top = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top'))
     if result is None:
         raise SystemExit('run bench/end_to_end.py first')
     lines = ['# Performance', '', '`make bench` measures all of this again and writes this page; nothing in it is written by hand.', '',
-             machine_lines(result['machine']), '', '## Targets', '', *verdicts(result, peers), *(sampler_verdicts(sampler) if sampler else ()), '', '## Whole runs', '',
+             machine_lines(result['machine']), '', '## Targets', '', *verdicts(result, peers), *(sampler_verdicts(sampler) if sampler else ()), *(top_verdicts(top) if top else ()), '', '## Whole runs', '',
              'Simulated training traces, from the start of the process to the report on standard output, files in the page cache. The walk is '
              '`bench/bare_walk.cc`: simdjson visits every event and key of the same text on one core, keeps nothing, and the loading of the '
              'text is not counted; profgpu reads, links, analyses, diagnoses and prints. Median (least–most) of '
@@ -364,6 +386,8 @@ def main():
         lines += peers_lines(peers)
     if sampler:
         lines += sampler_lines(sampler)
+    if top:
+        lines += top_lines(top)
     if exporter := load(build, 'exporter'):
         lines += exporter_lines(exporter)
     if day := load(build, 'day'):

@@ -4,13 +4,12 @@
   bench/top.py BUILD [--rounds N] [--window S]
 
 The driver is our stand-in (tests/stubs/nvml) with eight devices, for all alike. Each program runs in a terminal of 120 × 40 cells that this script keeps (a pty,
-which answers nothing). The first frame is there when the screen has the last device's memory on it; processor time and memory are those of the process, over a
+which answers where its cursor is and no other question). The first frame is there when the screen has the last device's memory on it; processor time and memory are those of the process, over a
 window that begins two seconds after its start. nvitop and gpustat come from PyPI into build/venv-bench, where they are installed; nvitop's shortest interval is
 0.25 s, gpustat's 0.1 s. A program that cannot show the stand-in's devices is named and left out. Writes BUILD/results/top.json; bench/report.py makes docs/performance.md of it.
 """
 import argparse
 import fcntl
-import json
 import os
 import pty
 import re
@@ -34,6 +33,10 @@ ROWS, COLUMNS = 40, 120
 ESCAPE = re.compile(rb'\x1b(\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78])')
 
 
+# What every terminal answers; gpustat's library waits for it.
+WHERE_IS_CURSOR, CURSOR_IS = b'\x1b[6n', b'\x1b[1;1R'
+
+
 class NoFrame(Exception):
     """A program that cannot show the stand-in's devices."""
 
@@ -54,9 +57,11 @@ class OnTerminal:
         while (left := end - time.monotonic()) > 0:
             if select.select([self.fd], [], [], left)[0]:
                 try:
-                    self.text += os.read(self.fd, 1 << 16)
+                    text = os.read(self.fd, 1 << 16)
                 except OSError:
                     return
+                self.text += text
+                os.write(self.fd, CURSOR_IS * text.count(WHERE_IS_CURSOR))
                 yield
 
     def first_frame_ms(self, is_there):
@@ -142,9 +147,7 @@ def main():
         for i, row in out['programs'][name].items():
             print(f'{name:12} every {i:>4} s: first frame {row["first_frame_ms"]:7.1f} ms, processor {row["cpu_pct"]:5.2f} %, '
                   f'memory {row["resident_bytes"] / 1e6:5.1f} MB ({row["own_bytes"] / 1e6:.1f} its own)')
-    os.makedirs(os.path.join(a.build, 'results'), exist_ok=True)
-    with open(os.path.join(a.build, 'results', 'top.json'), 'w') as f:
-        json.dump(out, f, indent=1)
+    machine.write_result(a.build, 'top', out)
 
 
 if __name__ == '__main__':

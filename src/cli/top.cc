@@ -140,7 +140,10 @@ Outcome watch(const TopCommand& command, LiveSource& source, const Recording* re
       return status ? "" : "nothing is recorded any more: " + status.error().message;
     };
   const auto end = run_session(source, session);
-  if (!end) return Outcome::failed(end.error());
+  if (!end) {
+    if (source.stop()) leave_stuck("top", Outcome::failed(end.error()));
+    return Outcome::failed(end.error());
+  }
   Outcome outcome;
   if (end->signal != 0 && end->signal != SIGINT) outcome.code = static_cast<ExitCode>(128 + end->signal);
   if (recording && !recording->status()) outcome = Outcome::failed(recording->status().error());

@@ -19,7 +19,8 @@ constexpr std::string_view kFirstNamespace = "pid:[4026531836]";
 constexpr size_t kMostText = 256 << 10;   // of a command line or an environment
 constexpr size_t kMostArguments = 4096;
 constexpr size_t kMostLooks = 65536;
-constexpr int64_t kInnerHolds_ns = 500'000'000;
+constexpr int64_t kInnerHolds_ns = 500'000'000, kInnerHoldsMost_ns = 10'000'000'000;
+constexpr int64_t kPausePerSearch = 500;   // times what it took
 
 std::string link_target(const std::string& path) {
   std::array<char, 512> buffer{};
@@ -116,11 +117,11 @@ bool HostProcesses::holds(const std::string& folder, std::string_view path) cons
 }
 
 // A process of a namespace inside ours: the kernel lists its numbers from the outermost that we may see to its own. All
-// processes are looked at for it, which takes milliseconds where there are many, so one look answers for a while.
+// processes are looked at for it, which takes milliseconds where there are many, so one look answers for a while: in a container
+// whose driver names processes of the host nothing is ever found.
 int64_t HostProcesses::find_by_namespace(int64_t pid) {
   const int64_t now = monotonic_ns();
-  if (inner_at_ns_ == 0 || now - inner_at_ns_ > kInnerHolds_ns) {
-    inner_at_ns_ = now;
+  if (now >= inner_until_ns_) {
     inner_.clear();
     for (const std::string& name : folder_names(root_)) {
       const auto outer = whole_number(name);
@@ -133,6 +134,8 @@ int64_t HostProcesses::find_by_namespace(int64_t pid) {
           if (!first) it->second = 0;  // two namespaces use the number: nobody can tell which is meant
         }
     }
+    const int64_t done = monotonic_ns();
+    inner_until_ns_ = done + std::clamp(kPausePerSearch * (done - now), kInnerHolds_ns, kInnerHoldsMost_ns);
   }
   const auto it = inner_.find(pid);
   return it == inner_.end() ? 0 : it->second;

@@ -82,8 +82,8 @@ class HostProcesses {
   int64_t boot_unix_ns_ = 0;
   std::map<int64_t, std::string> users_;
   std::map<int64_t, Look> looks_;
-  std::map<int64_t, int64_t> inner_;   // numbers in namespaces inside ours to ours, as of inner_at_ns_
-  int64_t inner_at_ns_ = 0;            // monotonic
+  std::map<int64_t, int64_t> inner_;   // numbers in namespaces inside ours to ours
+  int64_t inner_until_ns_ = 0;         // monotonic; so long they are believed
 };
 
 }  // namespace profgpu

@@ -12,12 +12,14 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "collect/system_files.h"
 
 namespace profgpu::nvml {
 namespace {
 
 constexpr uint32_t kMostDevices = 256, kMostInstances = 64, kMostAtOnce = 16;
+constexpr int64_t kWorthThreadsNs = 1'000'000;
 
 std::string text_of(Library& library, GetText call, Device device) {
   std::array<char, 96> text{};
@@ -118,16 +120,20 @@ Found gpu_at(Library& library, uint32_t index) {
   return f;
 }
 
-// Several devices at once: each has some twenty calls to answer, most of which wait for that device alone.
+// Several devices at once: each has some twenty calls to answer, most of which wait for that device alone. Where they take
+// less time than threads would, one after the other.
 std::vector<Found> all_gpus(Library& library, uint32_t count) {
   std::vector<Found> gpus(count);
-  std::atomic<uint32_t> next{0};
+  const int64_t begun_ns = monotonic_ns();
+  gpus[0] = gpu_at(library, 0);
+  const bool quick = (monotonic_ns() - begun_ns) * (count - 1) < kWorthThreadsNs;
+  std::atomic<uint32_t> next{1};
   const auto take = [&] {
     for (uint32_t i = next++; i < count; i = next++) gpus[i] = gpu_at(library, i);
   };
   std::vector<std::thread> others;
   try {
-    while (others.size() + 1 < std::min(count, kMostAtOnce)) others.emplace_back(take);
+    while (!quick && others.size() + 2 < std::min(count, kMostAtOnce + 1)) others.emplace_back(take);
   } catch (const std::system_error&) {   // no more threads to be had
   }
   take();

@@ -8,7 +8,7 @@
 namespace profgpu::nvml {
 namespace {
 
-constexpr uint32_t kRoom = 128;          // processes a device before the buffers grow
+constexpr uint32_t kRoom = 16;           // processes a device before the buffers grow
 constexpr uint32_t kMostRows = 1 << 14;
 // The driver averages a process's use over up to this long; a process without a row for longer has done nothing.
 constexpr int64_t kUseHoldsNs = 2'500'000'000;

@@ -38,6 +38,7 @@ struct LocalSource::State {
   State(std::shared_ptr<Backend> b, const LocalSourceOptions& o) : backend(std::move(b)), options(o) {
     slots.resize(backend->devices().size());
     recorded = backend->name() == "replay";   // its processes are another machine's
+    here = host_name();
   }
 
   void take(const Reading& reading);
@@ -50,6 +51,7 @@ struct LocalSource::State {
   const std::shared_ptr<Backend> backend;
   const LocalSourceOptions options;
   bool recorded = false;
+  std::string here;           // this machine's name
   std::function<void()> news;
 
   // The sampler's, one at a time.
@@ -210,9 +212,8 @@ LiveView LocalSource::bare_view() const {
   LiveView view;
   view.time_ns = unix_ns();
   const auto& infos = state_->backend->devices();
-  const std::string here = host_name();
   for (const uint32_t d : options_.devices) {
-    const std::string& name = state_->recorded && !infos[d].host.empty() ? infos[d].host : here;
+    const std::string& name = state_->recorded && !infos[d].host.empty() ? infos[d].host : state_->here;
     LiveDevice device;
     device.info = std::shared_ptr<const DeviceInfo>(state_->backend, &infos[d]);
     while (device.host < view.hosts.size() && view.hosts[device.host].name != name) ++device.host;

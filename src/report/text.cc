@@ -20,6 +20,22 @@ void append_written_out(std::string& out, uint32_t c) {
 
 bool is_plain(char c) { return c >= 0x20 && c < 0x7F; }
 
+// Bytes at the start of `text` that are printable ASCII, or what bars, curves and frames are drawn with (U+2500 to U+25BF): a
+// cell a character, and harmless. `cells` is how many.
+size_t plain_prefix(std::string_view text, int& cells) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const auto is_block = [&](size_t i) {
+    return text.size() - i >= 3 && byte(i) == 0xE2 && byte(i + 1) >= 0x94 && byte(i + 1) <= 0x96 && (byte(i + 2) & 0xC0) == 0x80;
+  };
+  size_t at = 0;
+  for (cells = 0; at < text.size(); ++cells) {
+    const size_t bytes = is_plain(text[at]) ? 1 : is_block(at) ? 3 : 0;
+    if (bytes == 0) break;
+    at += bytes;
+  }
+  return at;
+}
+
 // Bytes of the longest beginning that takes at most `width` cells.
 size_t prefix_bytes(std::string_view s, int width) {
   size_t at = 0;
@@ -68,7 +84,8 @@ void wrap_paragraph(std::string_view text, int width, std::vector<std::string>& 
 }  // namespace
 
 std::string sanitised(std::string_view text) {
-  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
+  int cells = 0;
+  if (plain_prefix(text, cells) == text.size()) return std::string(text);
   std::string out;
   out.reserve(text.size() + 16);
   int marks = 0;
@@ -90,8 +107,8 @@ std::string sanitised(std::string_view text) {
 }
 
 int display_width(std::string_view text) {
-  if (std::all_of(text.begin(), text.end(), is_plain)) return static_cast<int>(text.size());
   int width = 0;
+  text.remove_prefix(plain_prefix(text, width));
   while (!text.empty()) {
     const Character c = first_character(text);
     width += char_width(c.code_point);

@@ -14,6 +14,13 @@ TEST(Sanitised, LeavesOrdinaryTextAlone) {
     EXPECT_EQ(sanitised(text), text);
 }
 
+TEST(Sanitised, LeavesWhatScreensAreDrawnWithAlone) {
+  EXPECT_EQ(sanitised("─│█▏▇◿"), "─│█▏▇◿");
+  EXPECT_EQ(display_width("a─│█▏▇世"), 8);
+  EXPECT_EQ(sanitised("█\xE2\x96"), "█\uFFFD\uFFFD");
+  EXPECT_EQ(sanitised("\xE2\x96z"), "\uFFFD\uFFFDz");
+}
+
 TEST(Sanitised, WritesOutWhatTerminalsObey) {
   EXPECT_EQ(sanitised("\x1b[31mred"), "\\x1b[31mred");
   EXPECT_EQ(sanitised("a\tb\nc"), "a b c");

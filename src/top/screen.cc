@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "report/text.h"
+#include "top/cells.h"
 
 namespace profgpu {
 namespace {
@@ -101,12 +102,16 @@ Result<std::unique_ptr<Screen>> Screen::open(ScreenOptions options) {
   ::keypad(::stdscr, TRUE);
   ::nodelay(::stdscr, TRUE);
   ::set_escdelay(kEscapeDelay_ms);
+  ::typeahead(-1);   // no looking for keys in the middle of a frame
   ::curs_set(0);
   screen->set_up_styles();
   if (options.mouse) {
     ::mouseinterval(0);
     ::mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, nullptr);
   }
+  // Until the screen was given back once, ncurses 6.4 writes out each move of the cursor by itself: a hundred writes a frame.
+  ::endwin();
+  ::refresh();
   return screen;
 }
 
@@ -125,22 +130,24 @@ int Screen::width() const { return ::getmaxx(::stdscr); }
 int Screen::height() const { return ::getmaxy(::stdscr); }
 
 void Screen::draw_line(int y, const FrameLine& line) {
-  int x = 0;
-  ::move(y, 0);
-  ::clrtoeol();
   const attr_t reverse = line.reversed ? A_REVERSE : A_NORMAL;
-  for (const Line::Span& span : line.line.spans()) {
-    const StyleLook& look = look_of(span.style);
-    const std::string text = truncated(ascii_ ? ascii_text(span.text) : span.text, width() - x);
+  for (const CellRun& run : changed_cells(drawn_[static_cast<size_t>(y)], line, width())) {
+    const StyleLook& look = look_of(run.style);
     const bool coloured = options_.colour && look.colour >= 0 && !line.reversed;
     ::attr_set(look.attributes | reverse, static_cast<short>(coloured ? look.colour + 1 : 0), nullptr);
-    ::mvaddstr(y, x, text.c_str());
-    x += display_width(text);
-    if (x >= width()) break;
+    ::mvaddstr(y, run.x, run.text.c_str());
   }
-  ::attr_set(reverse, 0, nullptr);
-  if (line.reversed && x < width()) ::mvhline(y, x, ' ' | static_cast<chtype>(A_REVERSE), width() - x);
   ::attr_set(A_NORMAL, 0, nullptr);
+}
+
+FrameLine Screen::fitted(const FrameLine& line) const {
+  FrameLine out{{}, line.reversed};
+  for (const Line::Span& span : line.line.spans()) {
+    const int left = width() - out.line.width();
+    if (left <= 0) break;
+    out.line.add(truncated(ascii_ ? ascii_text(span.text) : span.text, left), span.style);
+  }
+  return out;
 }
 
 void Screen::draw(const Frame& frame) {
@@ -148,6 +155,7 @@ void Screen::draw(const Frame& frame) {
   drawn_.resize(static_cast<size_t>(std::max(height(), 0)));
   for (size_t y = 0; y < drawn_.size(); ++y) {
     FrameLine line = y < frame.lines.size() ? frame.lines[y] : FrameLine{};
+    if (ascii_ || line.line.width() > width()) line = fitted(line);
     if (line == drawn_[y]) continue;
     draw_line(static_cast<int>(y), line);
     drawn_[y] = std::move(line);

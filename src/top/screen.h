@@ -39,6 +39,7 @@ class Screen {
   explicit Screen(ScreenOptions options);
   void set_up_styles();
   void draw_line(int y, const FrameLine& line);
+  [[nodiscard]] FrameLine fitted(const FrameLine& line) const;
   void forget() { drawn_.clear(); }
 
   ScreenOptions options_;

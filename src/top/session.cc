@@ -143,7 +143,6 @@ bool Session::obey_signals() {
 }
 
 SessionEnd Session::run() {
-  source_.start(wake);
   const int64_t refresh_ns = std::clamp(source_.interval_ns() * 5 / 4, kShortestRefresh_ns, kLongestRefresh_ns);
   take();
   stale_ = false;   // not a frame without figures, if they come soon
@@ -172,6 +171,7 @@ SessionEnd Session::run() {
 Result<SessionEnd> run_session(LiveSource& source, const SessionOptions& options) {
   if (wake_fd < 0) wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_fd < 0) return Error{"no more files can be opened"};
+  source.start(wake);   // first, since its first answers take as long as the terminal
   auto screen = Screen::open(options.screen);
   if (!screen) return screen.error();
   // After the screen, which has handlers of its own for some of them.
