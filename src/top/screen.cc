@@ -92,6 +92,9 @@ Screen::Screen(ScreenOptions options) : options_(options) {}
 Result<std::unique_ptr<Screen>> Screen::open(ScreenOptions options) {
   std::unique_ptr<Screen> screen(new Screen(options));
   screen->ascii_ = !locale_is_utf8();
+  // The terminal knows its size; LINES and COLUMNS in the environment may be those of another one.
+  ::use_env(FALSE);
+  ::use_tioctl(TRUE);
   if (::newterm(nullptr, stdout, stdin) == nullptr) {
     const char* term = std::getenv("TERM");
     return Error{"the terminal \"" + sanitised(term ? term : "") + "\" is not known here", "try TERM=xterm, or --once"};
