@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -18,7 +19,7 @@ using Layouts = std::map<std::pair<std::string_view, uint64_t>, PayloadLayout>;
 
 constexpr size_t kMostSchemas = 4096, kMostFields = 256;
 constexpr int kMostShown = 256;          // values of one event
-constexpr size_t kLongestText = 16 << 10;
+constexpr size_t kLongestName = 200, kLongestText = 16 << 10;   // bytes
 constexpr int kHighest = 8, kCircle = std::numeric_limits<int>::max() / 2;
 
 // NVTX_PAYLOAD_ENTRY_FLAG_*.
@@ -76,7 +77,7 @@ class EventPayloads {
   [[nodiscard]] Taken length(const Structure& in, const PayloadField& f) const;
   [[nodiscard]] size_t align_of(const PayloadField& f) const;
   [[nodiscard]] std::string name_of(const Structure& in, const PayloadField& f) const {
-    const std::string_view name = file_.strings[f.name];
+    const std::string_view name = file_.strings[f.name].substr(0, kLongestName);
     return in.prefix + (name.empty() ? "field " + std::to_string(f.place) : std::string(name));
   }
   void say(const std::string& name, const std::string& json) {
@@ -85,8 +86,9 @@ class EventPayloads {
       return;
     }
     ++shown_;
+    const int uses = ++uses_[name];
     if (!out_.members.empty()) out_.members += ", ";
-    append_json_quoted(out_.members, name);
+    append_json_quoted(out_.members, uses == 1 ? name : fmt::format("{} ({})", name, uses));
     out_.members += ": " + json;
   }
   Taken leave_out(Taken taken) { return ++left_out_, taken; }
@@ -95,12 +97,15 @@ class EventPayloads {
   const Layouts& layouts_;
   PayloadText& out_;
   std::string_view domain_;
-  int shown_ = 0, looks_ = 0;
+  std::map<std::string, int> uses_;   // of a name
+  int shown_ = 0;
+  int64_t looks_ = 0;                 // at fields, that are left
   int64_t left_out_ = 0;
 };
 
 void EventPayloads::add(const wire::PayloadRef& payload) {
   domain_ = file_.strings[payload.domain];
+  looks_ = 2 * int64_t{payload.length} + 16;
   const std::string_view data(payload.text, payload.length);
   if (payload.schema == kPayloadReferenced) return;
   if (payload.schema == kPayloadRaw) return say("payload", payload_bytes(data));
@@ -126,8 +131,8 @@ EventPayloads::Taken EventPayloads::structure(const PayloadLayout& layout, std::
   Structure in{layout, data, prefix, {}};
   Taken next = 0;
   for (const PayloadField& f : layout.fields) {
-    // Fields of no bytes would let a few schemas ask for much work.
-    if (++looks_ > 4 * kMostShown) return leave_out(std::nullopt);
+    // A field has a byte at least; others would let a few schemas ask for much work.
+    if (--looks_ < 0) return leave_out(std::nullopt);
     const size_t align = layout.schema.pack > 0 ? std::min<size_t>(align_of(f), layout.schema.pack) : align_of(f);
     Taken begin = next ? Taken((*next + align - 1) / align * align) : std::nullopt;
     if (f.offset > 0 || f.place == 0) begin = f.offset;
@@ -267,7 +272,8 @@ PayloadDecoder::PayloadDecoder(const RecordingFile& file) : file_(file) {
     std::stable_sort(layout.fields.begin(), layout.fields.end(),
                      [](const PayloadField& a, const PayloadField& b) { return a.place < b.place; });
   for (auto& [key, layout] : layouts_) measure(layout);
-  for (const wire::PayloadRef& p : file.payloads) of_event_[p.event].push_back(&p);
+  for (const wire::PayloadRef& p : file.payloads) by_event_.emplace_back(p.event, &p);
+  std::stable_sort(by_event_.begin(), by_event_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 
 PayloadText PayloadDecoder::of(const wire::RangeEvent& event) {
@@ -276,10 +282,12 @@ PayloadText PayloadDecoder::of(const wire::RangeEvent& event) {
     out.members = fmt::format("\"payload\": {}", static_cast<int64_t>(event.payload));
   if (event.payload_type == wire::PayloadType::kDouble)
     out.members = fmt::format("\"payload\": {}", payload_double(event.payload));
-  const auto it = event.payload_type == wire::PayloadType::kExtended ? of_event_.find(event.payload) : of_event_.end();
-  if (it == of_event_.end()) return out;
+  if (event.payload_type != wire::PayloadType::kExtended) return out;
   EventPayloads payloads(file_, layouts_, out);
-  for (const wire::PayloadRef* p : it->second) payloads.add(*p);
+  auto it = std::lower_bound(by_event_.begin(), by_event_.end(), event.payload,
+                             [](const auto& payload, uint64_t number) { return payload.first < number; });
+  for (; it != by_event_.end() && it->first == event.payload && it->second != nullptr; ++it)
+    payloads.add(*std::exchange(it->second, nullptr));
   left_out_ += payloads.left_out();
   return out;
 }

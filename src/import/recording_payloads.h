@@ -3,7 +3,6 @@
 
 #include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,7 +28,8 @@ struct PayloadLayout {
 class PayloadDecoder {
  public:
   explicit PayloadDecoder(const RecordingFile& file);
-  /// What the event carries: a number, or rows of payloads.
+  /// What the event carries: a number, or rows of payloads. These belong to one event and are told once, so that time is
+  /// bounded by the file's size.
   PayloadText of(const wire::RangeEvent& event);
   /// Fields and payloads that could not be shown.
   [[nodiscard]] int64_t left_out() const { return left_out_; }
@@ -39,7 +39,7 @@ class PayloadDecoder {
 
   const RecordingFile& file_;
   std::map<std::pair<std::string_view, uint64_t>, PayloadLayout> layouts_;       // by domain and number
-  std::unordered_map<uint64_t, std::vector<const wire::PayloadRef*>> of_event_;
+  std::vector<std::pair<uint64_t, const wire::PayloadRef*>> by_event_;   // null: shown
   int64_t left_out_ = 0;
 };
 

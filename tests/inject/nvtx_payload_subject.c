@@ -4,6 +4,7 @@
 #include <nvtx3/nvToolsExtPayload.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -197,7 +198,7 @@ int main(int argc, char** argv) {
     const pid_t child = fork();
     if (child == 0) {
       all_reduce("AllReduce of the child", 512, 1);
-      _Exit(0);
+      exit(0);
     }
     waitpid(child, NULL, 0);
   }
