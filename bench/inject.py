@@ -47,6 +47,8 @@ def main():
     every = range(arguments.rounds)
     for threads in (1, 2, 8):
         result['event_ns'][threads] = summary([run(arguments.build, 'events', threads, 500_000)['ns'] for _ in every])
+    payloads = [run(arguments.build, 'payloads', 500_000)['ns'] for _ in every]
+    result['payload_event_ns'] = summary(payloads)
     floods = [run(arguments.build, 'flood', 2, 20_000_000, options='flush_ms=250,memory_mb=256') for _ in every]
     result['flood'] = {'made_per_s': summary([f['made'] / f['seconds'] for f in floods]),
                        'recorded_per_s': summary([f['recorded'] / f['seconds'] for f in floods]),

@@ -1,5 +1,6 @@
 // What the recorder costs where no GPU is:
 //   range_events LIBRARY events THREADS COUNT   ns of one range event, in batches that the recorder's queue holds
+//   range_events LIBRARY payloads COUNT         the same where every other event has 16 bytes of payload
 //   range_events LIBRARY flood THREADS COUNT    as many as the threads can make, so that some are dropped
 //   range_events LIBRARY spawn COUNT            wall time of a process that does nothing: bare, with the environment set,
 //                                               with the library preloaded
@@ -18,6 +19,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "inject/nvtx_types.h"
 
 namespace {
 
@@ -82,6 +85,41 @@ void measure_events(long thread_count, long count) {
   printf("\"ns\": %.1f}\n", median(costs));
 }
 
+// As NCCL hands over the size and the reduction of a call.
+void measure_payloads(const char* path, long count) {
+  namespace nvtx = profgpu::inject::nvtx;
+  constexpr long kBatch = 8192;
+  constexpr uint64_t kSchema = nvtx::kFirstStaticSchema + 5;
+  intptr_t slots[16] = {};
+  nvtx::Segment segment{0, 16, slots};
+  nvtx::ModuleInfo info{3, sizeof info, nvtx::kPayloadModule, 0x104, 1, &segment, nullptr, nullptr};
+  const auto attach = reinterpret_cast<int (*)(nvtx::ModuleInfo*)>(
+      dlsym(dlopen(path, RTLD_NOW), "InitializeInjectionNvtxExtension"));
+  if (attach == nullptr || attach(&info) != 1) exit(2);
+  using Add = uint64_t (*)(const void*, const nvtx::SchemaAttributes*);
+  const auto add = reinterpret_cast<Add>(slots[nvtx::kSchemaRegister]);
+  using Call = int (*)(const void*, const nvtx::PayloadData*, size_t);
+  const auto begin = reinterpret_cast<Call>(slots[nvtx::kRangePushPayload]);
+  const auto end = reinterpret_cast<Call>(slots[nvtx::kRangePopPayload]);
+  const nvtx::SchemaEntry fields[2] = {{0, 22, "Message size [bytes]", nullptr, 0, 0, nullptr, nullptr},
+                                       {0, 5, "Reduction operation", nullptr, 0, 8, nullptr, nullptr}};
+  const nvtx::SchemaAttributes schema{1 << 2 | 1 << 4 | 1 << 5 | 1 << 8, nullptr, 1, 0, fields, 2, 0, 0, kSchema, nullptr};
+  if (add(nullptr, &schema) != kSchema) exit(2);
+  const uint64_t said[2] = {1 << 20, 0};
+  const nvtx::PayloadData data{kSchema, sizeof said, said};
+  std::vector<double> costs;
+  for (long done = 0; done < count; done += kBatch) {
+    const int64_t before = now_ns();
+    for (long i = 0; i < kBatch / 2; ++i) {
+      begin(nullptr, &data, 1);
+      end(nullptr, nullptr, 0);
+    }
+    costs.push_back(static_cast<double>(now_ns() - before) / kBatch);
+    usleep(30'000);
+  }
+  printf("\"ns\": %.1f}\n", median(costs));
+}
+
 void flood(long thread_count, long count) {
   const int64_t before = now_ns();
   on_threads(thread_count, [=] { make(count / thread_count); });
@@ -133,5 +171,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   start(argv[1]);
-  what == "events" ? measure_events(first, second) : flood(first, second);
+  if (what == "events") measure_events(first, second);
+  if (what == "payloads") measure_payloads(argv[1], first);
+  if (what == "flood") flood(first, second);
 }

@@ -237,7 +237,7 @@ void Timeline::add_thread(size_t place) {
     if (!writer.add(event(host.start_ns[i], host.end_ns(HostId(size_t{i})), PageCategory::of(host.kind[i])), wanted)) continue;
     host_number_[i] = number + 1;
     t.name.push_back(name(host.name[i]));
-    t.args.push_back(args_.of(host.args[i]));
+    t.args.push_back(args_.of(HostId(i)));
   }
   writer.finish();
 }

@@ -75,6 +75,12 @@ uint32_t TimelineArgs::of(OpArgsId id) {
   return known = add(std::move(args));
 }
 
+uint32_t TimelineArgs::of(HostId row) {
+  const StringId said = trace_.arguments(row);
+  if (!said.valid()) return of(trace_.host.args[row.value]);
+  return add({{"arguments", shortened(trace_.strings[said])}});
+}
+
 uint32_t TimelineArgs::of(const Collective& call) {
   PageArgs args;
   const auto text = [&](const char* key, StringId id) {

@@ -16,7 +16,7 @@ class TimelineArgs {
   TimelineArgs(const Trace& trace, PageData& page);
 
   uint32_t of(ActivityArgsId id);
-  uint32_t of(OpArgsId id);
+  uint32_t of(HostId row);
   uint32_t of(const Collective& call);
 
  private:
@@ -24,6 +24,7 @@ class TimelineArgs {
   static constexpr size_t kMost = 50'000;
 
   uint32_t add(PageArgs args);
+  uint32_t of(OpArgsId id);
 
   const Trace& trace_;
   PageData& page_;

@@ -196,6 +196,7 @@ class ChromeRank {
       e.number("External id", all.link[h.value]);
     }
     if (all.args[h.value].valid()) operator_arguments(e, trace_.op_args[all.args[h.value].value]);
+    if (const StringId text = trace_.arguments(h); text.valid()) e.raw("arguments", trace_.strings[text]);
     if (const auto c = of_host_.find(h.value); c != of_host_.end()) collective(e, *c->second);
     e.end(out_);
   }

@@ -65,7 +65,9 @@ const DataTable kHostData{
           [](const From& f, size_t i, size_t) -> Datum {
             const OpArgs* a = op_args(f, i);
             return a != nullptr && a->flops > 0 ? Datum(a->flops) : Datum();
-          }}},
+          }},
+         {"arguments", Kind::kText, "of annotations: what the program said with them, as JSON",
+          [](const From& f, size_t i, size_t) { return text_or_null(f, f.trace().arguments(HostId(i))); }}},
     .rows = [](const From& f) { return f.trace().host.size(); },
     .sorted = "start_ns",
     .key = "thread_id",

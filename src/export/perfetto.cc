@@ -173,6 +173,8 @@ class PerfettoRank {
       slice.arguments.push_back({"sequence", args.sequence >= 0 ? Datum(args.sequence) : Datum()});
       slice.arguments.push_back({"flops", above_zero(static_cast<int64_t>(args.flops))});
     }
+    if (const StringId text = trace_.arguments(h); text.valid())
+      slice.arguments.push_back({"arguments", trace_.strings[text]});
     if (std::binary_search(trace_.launching.begin(), trace_.launching.end(), h)) slice.flows.push_back(flow_base_ + h.value);
     if (const auto link = forward_of_.find(h.value); link != forward_of_.end())
       slice.flows.push_back(flow_base_ + (uint64_t{1} << 33) + link->second);

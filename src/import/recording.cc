@@ -251,6 +251,8 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   };
   say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: ");
   say(TraceIssueKind::kOutOfRange, "records left out because their time is out of range: ");
+  say(TraceIssueKind::kUnknownRows,
+      "fields of NVTX payloads left out because they do not fit their schema or are of a kind that is not shown: ");
   say(TraceIssueKind::kDamaged, "chunks of rows left out because their content is damaged: ");
   return trace;
 }

@@ -83,6 +83,10 @@ class FileReader {
       case ChunkKind::kQueues: return put_by_id(chunk, file_.queues, most);
       case ChunkKind::kLaunchShapes: return put_by_id(chunk, file_.shapes, most);
       case ChunkKind::kDevices: return append(chunk, file_.devices);
+      case ChunkKind::kPayloadSchemas: return put_by_id(chunk, file_.schemas, most);
+      case ChunkKind::kPayloadFields: return append(chunk, file_.schema_fields);
+      case ChunkKind::kPayloads:
+        return count(chunk), read_payloads(chunk, [&](const PayloadRef& p) { file_.payloads.push_back(p); });
       case ChunkKind::kRangeEvents: return count(chunk), append(chunk, file_.range_events);
       case ChunkKind::kCollectives: return count(chunk), append(chunk, file_.collectives);
       case ChunkKind::kThreadSamples: return count(chunk), append(chunk, file_.thread_samples);

@@ -59,6 +59,9 @@ struct RecordingFile {
   std::vector<wire::ClockSync> syncs;
   std::vector<wire::RangeEvent> range_events;
   std::vector<wire::CollectiveRow> collectives;
+  ById<wire::PayloadSchema> schemas;
+  std::vector<wire::PayloadField> schema_fields;
+  std::vector<wire::PayloadRef> payloads;  ///< texts lie in `bytes`
   std::vector<wire::ThreadSample> thread_samples;
   std::vector<wire::Drop> drops;
   std::vector<wire::Window> windows;

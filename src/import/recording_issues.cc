@@ -26,6 +26,9 @@ std::string_view rows_name(uint16_t kind) {
     case K::kCollectives: return "collectives";
     case K::kThreadSamples: return "thread samples";
     case K::kStrings: return "names";
+    case K::kPayloadSchemas: return "layouts of NVTX payloads";
+    case K::kPayloadFields: return "fields of layouts of NVTX payloads";
+    case K::kPayloads: return "NVTX payloads";
     default: return "device records";
   }
 }

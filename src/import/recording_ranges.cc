@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "import/recording_payloads.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
@@ -20,14 +21,18 @@ class RangeWriter {
   RangeWriter(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard)
       : place_(place), windows_(windows), shard_(shard), threads_(*place.file, shard) {}
 
-  /// True if a row was added; it is the shard's last.
-  bool add(std::string_view name, Interval range, uint32_t thread) {
+  /// True if a row was added; it is the shard's last. `arguments`: members of a JSON object.
+  bool add(std::string_view name, Interval range, uint32_t thread, std::string_view arguments = {}) {
     if (!windows_.empty()) {
       const size_t w = first_ending_after(windows_, range.start);
       if (w == windows_.size() || (windows_[w].start > range.start && windows_[w].start >= range.end)) return false;
       range = {std::max(range.start, windows_[w].start), std::min(range.end, windows_[w].end)};
     }
-    return add_whole(name, range, thread);
+    if (!add_whole(name, range, thread)) return false;
+    if (!arguments.empty())
+      shard_.host_arguments.emplace_back(shard_.host.size() - 1,
+                                         shard_.strings.intern("{" + std::string(arguments) + "}"));
+    return true;
   }
   /// A step counts if it was recorded but for what opening the window took.
   void add_step(uint64_t number, Interval range, uint32_t thread) {
@@ -58,24 +63,25 @@ class RangeWriter {
 /// The ranges that are open on a process's threads, from one event to the next in order of time.
 class OpenRanges {
  public:
-  OpenRanges(const RecordingFile& file, RangeWriter& writer) : file_(file), writer_(writer) {}
+  OpenRanges(const RecordingFile& file, RangeWriter& writer) : file_(file), writer_(writer), payloads_(file) {}
 
+  /// The event stays where it is until finish().
   void take(const wire::RangeEvent& e, int64_t time) {
     last_ = std::max(last_, time);
     OfThread& thread = threads_[e.thread];
     if (!thread.step_known && file_.strings[e.domain] == kPhaseDomain && e.op != wire::RangeOp::kStep)
       thread.step_start = time, thread.step_known = true;
     switch (e.op) {
-      case wire::RangeOp::kPush: thread.stack.push_back({e.domain, e.name, time}); break;
+      case wire::RangeOp::kPush: thread.stack.push_back({&e, time}); break;
       case wire::RangeOp::kPop: pop(thread, e, time); break;
-      case wire::RangeOp::kStart: started_[e.range] = {{e.domain, e.name, time}, e.thread}; break;
+      case wire::RangeOp::kStart: started_[e.range] = {&e, time}; break;
       case wire::RangeOp::kEnd:
         if (const auto it = started_.find(e.range); it != started_.end()) {
-          close(it->second.first, time, it->second.second);
+          close(it->second, time, &e);
           started_.erase(it);
         }
         break;
-      case wire::RangeOp::kMark: close({e.domain, e.name, time}, time, e.thread); break;
+      case wire::RangeOp::kMark: close({&e, time}, time); break;
       case wire::RangeOp::kStep:
         if (thread.step_known) writer_.add_step(e.payload, {thread.step_start, time}, e.thread);
         thread.step_start = time, thread.step_known = true;
@@ -86,13 +92,15 @@ class OpenRanges {
   void finish(int64_t end) {
     end = std::max(end, last_);
     for (const auto& [id, thread] : threads_)
-      for (const Open& open : thread.stack) close(open, end, id);
-    for (const auto& [id, started] : started_) close(started.first, end, started.second);
+      for (const Open& open : thread.stack) close(open, end);
+    for (const auto& [id, started] : started_) close(started, end);
   }
+  /// Fields of payloads that could not be shown.
+  [[nodiscard]] int64_t left_out() const { return payloads_.left_out(); }
 
  private:
   struct Open {
-    uint32_t domain, name;
+    const wire::RangeEvent* event;
     int64_t start;
   };
   struct OfThread {
@@ -103,26 +111,36 @@ class OpenRanges {
 
   void pop(OfThread& thread, const wire::RangeEvent& e, int64_t time) {
     for (size_t i = thread.stack.size(); i-- > 0;) {
-      if (thread.stack[i].domain != e.domain) continue;
-      close(thread.stack[i], time, e.thread);
+      if (thread.stack[i].event->domain != e.domain) continue;
+      close(thread.stack[i], time, &e);
       thread.stack.erase(thread.stack.begin() + static_cast<int64_t>(i));
       return;
     }
   }
-  void close(const Open& open, int64_t end, uint32_t thread) {
-    const std::string_view domain = file_.strings[open.domain], name = file_.strings[open.name];
-    if (domain == kPhaseDomain)   // "checkpoint" alone would also be activation checkpointing
-      writer_.add(name == "checkpoint" ? "save_checkpoint" : name, {open.start, end}, thread);
-    else if (domain.empty())
-      writer_.add(name, {open.start, end}, thread);
-    else
-      writer_.add(std::string(domain) + ": " + std::string(name), {open.start, end}, thread);
+  // `closed_by`: may be null.
+  void close(const Open& open, int64_t end, const wire::RangeEvent* closed_by = nullptr) {
+    const wire::RangeEvent& e = *open.event;
+    const std::string_view domain = file_.strings[e.domain], name = file_.strings[e.name];
+    const Interval range{open.start, end};
+    if (domain == kPhaseDomain) {   // "checkpoint" alone would also be activation checkpointing
+      writer_.add(name == "checkpoint" ? "save_checkpoint" : name, range, e.thread);
+      return;
+    }
+    PayloadText said = payloads_.of(e);
+    if (closed_by != nullptr) {
+      const PayloadText more = payloads_.of(*closed_by);
+      said.members += (said.members.empty() || more.members.empty() ? "" : ", ") + more.members;
+      if (!more.message.empty()) said.message = more.message;
+    }
+    const std::string shown = said.message.empty() ? std::string(name) : said.message;
+    writer_.add(domain.empty() ? shown : std::string(domain) + ": " + shown, range, e.thread, said.members);
   }
 
   const RecordingFile& file_;
   RangeWriter& writer_;
+  PayloadDecoder payloads_;
   std::unordered_map<uint32_t, OfThread> threads_;
-  std::unordered_map<uint64_t, std::pair<Open, uint32_t>> started_;
+  std::unordered_map<uint64_t, Open> started_;
   int64_t last_ = INT64_MIN;
 };
 
@@ -191,6 +209,7 @@ void add_ranges(const ProcessPlace& place, const std::vector<Interval>& windows,
     }
   }
   ranges.finish(last_host_time(place));
+  shard.issues[TraceIssueKind::kUnknownRows] += ranges.left_out();
   shard.events += static_cast<int64_t>(events.size());
 }
 

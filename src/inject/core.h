@@ -36,6 +36,16 @@ struct WindowPlan {
   std::atomic<uint64_t> last_range;
 };
 
+/// As wire::PayloadRef, with its bytes in it.
+struct Payload {
+  uint64_t event;
+  uint64_t schema;
+  uint64_t size;
+  uint32_t domain;
+  uint32_t length;
+  char text[kMaxPayloadBytes];
+};
+
 inline constexpr size_t kScratchBytes = 2 << 20;
 
 struct Core {
@@ -52,9 +62,12 @@ struct Core {
   Names names;
   Threads threads;
   Log<wire::Property, 512> properties;
+  Log<wire::PayloadSchema, kMaxSchemas> schemas;
+  Log<wire::PayloadField, 8 * kMaxSchemas> schema_fields;
   DeviceTables device;
   Ring<wire::RangeEvent, 1u << 16> ranges;
   Ring<wire::CollectiveRow, 1u << 12> collectives;
+  Ring<Payload, 1u << 13> payloads;
   Ring<Remark, 1u << 9> remarks;
   std::atomic<uint64_t> drops[64][8];  ///< by ChunkKind and DropReason
   std::atomic<uint64_t> steps;
@@ -71,6 +84,7 @@ struct Core {
   union {
     wire::RangeEvent ranges[4096];
     wire::CollectiveRow collectives[1024];
+    Payload payloads[1024];
     Remark remarks[512];
   } taken;
   Name taken_names[1024];

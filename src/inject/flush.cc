@@ -84,6 +84,8 @@ void write_dictionaries(Core& core) {
   write_log(core, core.device.queues.log);
   write_log(core, core.device.shapes.log);
   write_log(core, core.device.devices);
+  write_log(core, core.schemas);
+  write_log(core, core.schema_fields);
   write_names(core);
 }
 
@@ -100,6 +102,14 @@ void write_device_rows(Core& core) {
     system_call(SYS_madvise, as_word(encoded.data), static_cast<long>(encoded.size & ~size_t{4095}), MADV_DONTNEED);
 }
 
+void write_chunk(Core& core, const Payload* rows, uint32_t count) {
+  write_out(core, core.scratch, wire::put_payload_chunk(rows, count, core.scratch));
+}
+template <class Row>
+void write_chunk(Core& core, const Row* rows, uint32_t count) {
+  write_rows(core, rows, count);
+}
+
 // Not more than a ring's length at a time: writers may be faster than the disk.
 template <class Row, uint32_t kRows, uint32_t kMost>
 void write_ring(Core& core, Ring<Row, kRows>& ring, Row (&rows)[kMost]) {
@@ -107,7 +117,7 @@ void write_ring(Core& core, Ring<Row, kRows>& ring, Row (&rows)[kMost]) {
     const uint32_t taken = ring.take(rows, kMost);
     if (taken == 0) return;
     write_dictionaries(core);
-    write_rows(core, rows, taken);
+    write_chunk(core, rows, taken);
     done += taken;
   }
 }
@@ -200,6 +210,7 @@ void flush(Core& core, bool at_end) {
   write_device_rows(core);
   write_ring(core, core.ranges, core.taken.ranges);
   write_ring(core, core.collectives, core.taken.collectives);
+  write_ring(core, core.payloads, core.taken.payloads);
   write_remarks(core);
   write_drops(core);
   if (core.rows_written != before || host_now() - core.synced_ns > kSyncNs) write_sync(core);

@@ -7,7 +7,7 @@
 #include <wchar.h>
 
 #include "inject/nvtx_handles.h"
-#include "inject/nvtx_types.h"
+#include "inject/nvtx_payloads.h"
 #include "inject/options.h"
 
 namespace profgpu::inject::nvtx {
@@ -59,7 +59,7 @@ uint32_t message(int32_t type, const void* text) {
   return type == kRegistered ? name_of(static_cast<const Handle*>(text)) : 0;
 }
 
-void set_payload(wire::RangeEvent& row, const EventAttributes& attributes) {
+void set_payload(wire::RangeEvent& row, const EventAttributes& attributes, const Handle* domain) {
   row.payload = attributes.payload;
   const auto low = static_cast<uint32_t>(attributes.payload);
   row.payload_type = wire::PayloadType::kInteger;
@@ -77,6 +77,10 @@ void set_payload(wire::RangeEvent& row, const EventAttributes& attributes) {
       row.payload_type = wire::PayloadType::kDouble;
       return;
     }
+    case kExtended: {
+      const auto* const data = reinterpret_cast<const PayloadData*>(attributes.payload);
+      return attach_payloads(row, domain, data, static_cast<size_t>(attributes.payloads));
+    }
     default: row.payload = 0; row.payload_type = wire::PayloadType::kNone;
   }
 }
@@ -92,14 +96,10 @@ void send(wire::RangeOp op, const Handle* domain, uint32_t name, const EventAttr
   if (attributes != nullptr && attributes->size >= sizeof *attributes) {
     row.category = attributes->category;
     row.name = message(attributes->message_type, attributes->message);
-    set_payload(row, *attributes);
+    set_payload(row, *attributes, domain);
   }
   post(row);
 }
-
-// Counts on in a forked child, so that no number of the parent comes back.
-std::atomic<uint64_t> last_range;
-uint64_t next_range() { return last_range.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 void mark(const char* text) {
   if (recording_here()) send(wire::RangeOp::kMark, nullptr, intern(text), nullptr, 0);
@@ -241,6 +241,8 @@ void attach(const CallbacksTable& callbacks) {
   fill(callbacks, kModuleCore2, core2, sizeof core2 / sizeof *core2);
 }
 
+}  // namespace
+
 bool is_wanted() {
   Options options;
   Text<256> not_understood;
@@ -248,7 +250,12 @@ bool is_wanted() {
   return options.nvtx;
 }
 
-}  // namespace
+// Counts on in a forked child, so that no number of the parent comes back.
+uint64_t next_range() {
+  static std::atomic<uint64_t> last_range;
+  return last_range.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 }  // namespace profgpu::inject::nvtx
 
 /// Called by every copy of NVTX at its first use. 0: that copy switches itself off for good.

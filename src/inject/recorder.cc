@@ -81,6 +81,27 @@ void post(const wire::CollectiveRow& row) {
     put(core->collectives, row, wire::ChunkKind::kCollectives);
 }
 
+void post(const wire::PayloadRef& row) {
+  Core* const core = recording_core();
+  if (core == nullptr) return;
+  Payload kept;
+  kept.event = row.event;
+  kept.schema = row.schema;
+  kept.size = row.size;
+  kept.domain = row.domain;
+  kept.length = row.length < kMaxPayloadBytes ? row.length : kMaxPayloadBytes;
+  memcpy(kept.text, row.text, kept.length);
+  put(core->payloads, kept, wire::ChunkKind::kPayloads);
+}
+
+void add_schema(const wire::PayloadSchema& schema, const wire::PayloadField* fields, uint32_t count) {
+  Core* const core = recording_core();
+  if (core == nullptr) return;
+  if (!core->schemas.add(schema)) drop(wire::ChunkKind::kPayloadSchemas, wire::DropReason::kRecorderFull, 1);
+  for (uint32_t i = 0; i < count; ++i)
+    if (!core->schema_fields.add(fields[i])) drop(wire::ChunkKind::kPayloadFields, wire::DropReason::kRecorderFull, 1);
+}
+
 void note(wire::Severity severity, const char* text) {
   remark(wire::ChunkKind::kNotes, static_cast<uint8_t>(severity), text);
 }

@@ -6,8 +6,8 @@
 // leaves another errno behind. Where nothing is recorded, every call returns at once.
 //
 // Which call may be made where:
-//   anywhere, signal handlers too (no lock, no allocation): recording, host_now, intern, thread_id, post, note, drop,
-//     property, window, set_state
+//   anywhere, signal handlers too (no lock, no allocation): recording, host_now, intern, thread_id, post, add_schema,
+//     note, drop, property, window, set_state
 //   on threads that collect for us, with a Collecting (a lock that the writing of the file never holds): append,
 //     queue_id, shape_id, add_device
 //   on any thread, not in signal handlers: start_recorder, set_source, open_window, close_window, wake_recorder
@@ -22,6 +22,10 @@ namespace profgpu::inject {
 
 /// Longer names are cut.
 inline constexpr size_t kMaxNameBytes = 32 << 10;
+/// Of one extended payload of NVTX; the rest is cut.
+inline constexpr uint32_t kMaxPayloadBytes = 256;
+/// Layouts of payloads, of all domains together.
+inline constexpr uint32_t kMaxSchemas = 512;
 
 enum class WindowKind : uint8_t { kAll, kCudaProfilerApi, kSteps, kRange, kTime, kManual };
 
@@ -65,6 +69,10 @@ void name_thread(uint32_t tid, uint32_t name);
 /// For rows of threads that any thread may be: bounded, and what does not fit is counted as a drop.
 void post(const wire::RangeEvent& row);
 void post(const wire::CollectiveRow& row);
+/// Bytes beyond kMaxPayloadBytes are cut; row.text is in the program's memory.
+void post(const wire::PayloadRef& row);
+/// A layout of payloads and its fields, which refer to it by `schema.id`.
+void add_schema(const wire::PayloadSchema& schema, const wire::PayloadField* fields, uint32_t count);
 
 /// A sentence in the file. At most some hundred between two flushes.
 void note(wire::Severity severity, const char* text);

@@ -121,6 +121,8 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
     c.activity = place.activity(c.activity);
     joined.collectives.push_back(c);
   }
+  for (const RangeArguments& a : w.range_arguments)
+    joined.range_arguments.push_back({place.host(a.host), place.string(a.text)});
   for (MemoryEvent m : w.memory) {
     m.time_ns += place.shift_ns;
     if (m.thread.valid()) m.thread = ThreadId(place.threads[m.thread.value]);
@@ -204,6 +206,8 @@ Trace joined_windows(std::vector<Trace> windows) {
   rebuild_launches(joined);
   std::stable_sort(joined.thread_samples.begin(), joined.thread_samples.end(),
                    [](const ThreadSample& x, const ThreadSample& y) { return x.thread < y.thread; });
+  std::sort(joined.range_arguments.begin(), joined.range_arguments.end(),
+            [](const RangeArguments& x, const RangeArguments& y) { return x.host < y.host; });
   return joined;
 }
 

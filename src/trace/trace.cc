@@ -1,5 +1,7 @@
 #include "trace/trace.h"
 
+#include <algorithm>
+
 namespace profgpu {
 
 std::string_view trace_issue_name(TraceIssueKind kind) {
@@ -47,6 +49,12 @@ size_t bytes_of(const Columns&... columns) {
 }
 }  // namespace
 
+StringId Trace::arguments(HostId h) const {
+  const auto it = std::lower_bound(range_arguments.begin(), range_arguments.end(), h,
+                                   [](const RangeArguments& a, HostId row) { return a.host < row; });
+  return it != range_arguments.end() && it->host == h ? it->text : StringId();
+}
+
 size_t Trace::memory_bytes() const {
   return strings.memory_bytes() +
          bytes_of(host.start_ns, host.duration_ns, host.name, host.thread, host.kind, host.parent, host.link,
@@ -54,7 +62,7 @@ size_t Trace::memory_bytes() const {
          bytes_of(activity.start_ns, activity.duration_ns, activity.name, activity.queue, activity.kind,
                   activity.launch, activity.args, activity.correlation) +
          bytes_of(op_args, activity_args, syncs, collectives, memory, counters, thread_samples, backward_links,
-                  launching, launched_first, launched);
+                  range_arguments, launching, launched_first, launched);
 }
 
 }  // namespace profgpu

@@ -149,6 +149,12 @@ struct Collective {
   int32_t source = -1, destination = -1;   ///< ranks of a pair, as the group numbers them; -1: not recorded
 };
 
+/// What a range's author says of it, as the text of a JSON object.
+struct RangeArguments {
+  HostId host;
+  StringId text;
+};
+
 /// One allocator event ("[memory]").
 struct MemoryEvent {
   int64_t time_ns = 0;
@@ -247,6 +253,7 @@ class Trace {
   std::vector<CounterValue> counters;
   std::vector<ThreadSample> thread_samples;  ///< by thread, then time
   std::vector<BackwardLink> backward_links;
+  std::vector<RangeArguments> range_arguments;  ///< by host
   std::vector<DeviceProperties> devices;
   Distributed distributed;
   std::string host_name;
@@ -263,6 +270,8 @@ class Trace {
   [[nodiscard]] bool only_samples() const { return host.size() + activity.size() == 0 && !samples.empty(); }
   [[nodiscard]] std::string_view name(HostId h) const { return strings[host.name[h.value]]; }
   [[nodiscard]] std::string_view name(ActivityId a) const { return strings[activity.name[a.value]]; }
+  /// Invalid: the range has none.
+  [[nodiscard]] StringId arguments(HostId h) const;
   [[nodiscard]] int32_t device_of(ActivityId a) const { return queues[activity.queue[a.value]].device; }
   /// Device ids with activity, ascending, and the rows of ActivityTable that each has.
   struct DeviceRows {

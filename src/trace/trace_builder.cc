@@ -235,6 +235,14 @@ void nest(Trace& trace) {
   }
 }
 
+// What belongs to a row, of pairs that ascend by row; null if nothing does.
+template <class T>
+const T* found(const std::vector<std::pair<size_t, T>>& of_rows, size_t row) {
+  const auto it = std::lower_bound(of_rows.begin(), of_rows.end(), row,
+                                   [](const auto& pair, size_t wanted) { return pair.first < wanted; });
+  return it != of_rows.end() && it->first == row ? &it->second : nullptr;
+}
+
 void build_host(const Rows& rows, Trace& trace, int threads) {
   const std::vector<uint32_t> order = sorted_host(rows, trace);
   HostTable& h = trace.host;
@@ -255,11 +263,11 @@ void build_host(const Rows& rows, Trace& trace, int threads) {
   };
   side_by_side(threads, times, others);
   for (size_t i = 0; i < order.size(); ++i) {
-    const auto& described = rows.shards[Rows::shard_of(order[i])].host_collectives;
-    if (described.empty()) continue;
-    const auto it = std::lower_bound(described.begin(), described.end(), std::pair(Rows::row_of(order[i]), 0U));
-    if (it != described.end() && it->first == Rows::row_of(order[i]))
-      trace.collectives[rows.collectives_base[Rows::shard_of(order[i])] + it->second].host = HostId(i);
+    const size_t s = Rows::shard_of(order[i]), row = Rows::row_of(order[i]);
+    if (const uint32_t* call = found(rows.shards[s].host_collectives, row))
+      trace.collectives[rows.collectives_base[s] + *call].host = HostId(i);
+    if (const StringId* text = found(rows.shards[s].host_arguments, row))
+      trace.range_arguments.push_back({HostId(i), mapped(rows.strings[s], *text)});
   }
 }
 

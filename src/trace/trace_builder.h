@@ -58,6 +58,7 @@ class Shard {
   std::vector<SyncRow> syncs;
   std::vector<Collective> collectives;       ///< host and activity are set by finish()
   std::vector<std::pair<size_t, uint32_t>> host_collectives;  ///< host row, collective; ascending
+  std::vector<std::pair<size_t, StringId>> host_arguments;    ///< host row, JSON object; ascending
   Blocks<MemoryEvent> memory;                ///< thread: of the shard
   std::vector<CounterValue> counters;
   std::vector<ThreadSample> thread_samples;  ///< thread: of the shard

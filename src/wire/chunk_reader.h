@@ -9,6 +9,7 @@
 
 #include "wire/crc32c.h"
 #include "wire/format.h"
+#include "wire/rows.h"
 #include "wire/varint.h"
 
 namespace profgpu::wire {
@@ -259,28 +260,50 @@ bool read_rows(const ChunkView& chunk, Row* rows) {
   return reader.good();
 }
 
+// Rows of so many numbers, the last of which is how many bytes of the last column are the row's.
+template <size_t kNumbers, typename Take>
+bool read_text_rows(const ChunkView& chunk, Take take) {
+  const uint32_t count = chunk.rows();
+  const uint8_t* const end = chunk.body + chunk.length;
+  ColumnCursor numbers[kNumbers];
+  Column column;
+  const uint8_t* at = count > 0 ? chunk.body + sizeof(BodyHeader) : nullptr;
+  for (size_t c = 0; c < kNumbers && at != nullptr; ++c)
+    if (at = take_column(at, end, column); at != nullptr) numbers[c] = ColumnCursor(column);
+  if (at != nullptr) at = take_column(at, end, column);
+  if (at == nullptr || column.encoding != Encoding::kBytes) return false;
+  const uint8_t* from = column.begin;
+  for (uint32_t i = 0; i < count; ++i) {
+    uint64_t row[kNumbers];
+    for (size_t c = 0; c < kNumbers; ++c)
+      if (!numbers[c].next(row[c])) return false;
+    const uint64_t length = row[kNumbers - 1];
+    if (length > static_cast<uint64_t>(column.end - from) || !take(row, reinterpret_cast<const char*>(from)))
+      return false;
+    from += length;
+  }
+  return true;
+}
+
 /// Calls name(id, text, length) for each name of a chunk of kStrings; `text` lies in the file's bytes. False: damaged;
 /// what came before the damage was told.
 template <typename Name>
 bool read_strings(const ChunkView& chunk, Name name) {
-  const uint32_t count = chunk.rows();
-  const uint8_t* const end = chunk.body + chunk.length;
-  Column ids, lengths, text;
-  const uint8_t* at = count > 0 ? take_column(chunk.body + sizeof(BodyHeader), end, ids) : nullptr;
-  if (at != nullptr) at = take_column(at, end, lengths);
-  if (at != nullptr) at = take_column(at, end, text);
-  if (at == nullptr || text.encoding != Encoding::kBytes) return false;
-  ColumnCursor id_of(ids), length_of(lengths);
-  const uint8_t* from = text.begin;
-  for (uint32_t i = 0; i < count; ++i) {
-    uint64_t id = 0, length = 0;
-    if (!id_of.next(id) || !length_of.next(length) || id > UINT32_MAX ||
-        length > static_cast<uint64_t>(text.end - from))
-      return false;
-    name(static_cast<uint32_t>(id), reinterpret_cast<const char*>(from), static_cast<size_t>(length));
-    from += length;
-  }
-  return true;
+  return read_text_rows<2>(chunk, [&](const uint64_t (&row)[2], const char* text) {
+    if (row[0] > UINT32_MAX) return false;
+    name(static_cast<uint32_t>(row[0]), text, static_cast<size_t>(row[1]));
+    return true;
+  });
+}
+
+/// Calls payload(PayloadRef) for each payload of a chunk of kPayloads, likewise.
+template <typename Payload>
+bool read_payloads(const ChunkView& chunk, Payload payload) {
+  return read_text_rows<5>(chunk, [&](const uint64_t (&row)[5], const char* text) {
+    if (row[1] > UINT32_MAX) return false;
+    payload(PayloadRef{row[0], static_cast<uint32_t>(row[1]), row[2], row[3], static_cast<uint32_t>(row[4]), text});
+    return true;
+  });
 }
 
 }  // namespace profgpu::wire

@@ -198,6 +198,24 @@ TEST(Chunks, names_come_back) {
   EXPECT_EQ(names[2], (std::pair<uint32_t, std::string>(7, std::string("a\0b\xff\xfe\xfd", 6))));
 }
 
+TEST(Chunks, payloads_come_back) {
+  const PayloadRef payloads[] = {
+      {1, 7, 1u << 24, 3, 3, "a\0b"}, {1, 7, ~uint64_t{0}, ~uint64_t{0}, 0, ""}, {9, 0, 5, 400, 2, "xy"}};
+  std::string bytes(max_payload_chunk_bytes(3, 5), '\0');
+  bytes.resize(put_payload_chunk(payloads, 3, reinterpret_cast<uint8_t*>(bytes.data())));
+  const std::string file = header() + bytes;
+  const ChunkView chunk = walk(file).chunks.at(0);
+  EXPECT_EQ(chunk.kind, ChunkKind::kPayloads);
+  size_t i = 0;
+  ASSERT_TRUE(read_payloads(chunk, [&](const PayloadRef& p) {
+    const PayloadRef& wanted = payloads[i++];
+    EXPECT_EQ(std::tie(p.event, p.domain, p.schema, p.size),
+              std::tie(wanted.event, wanted.domain, wanted.schema, wanted.size));
+    EXPECT_EQ(std::string(p.text, p.length), std::string(wanted.text, wanted.length));
+  }));
+  EXPECT_EQ(i, 3U);
+}
+
 TEST(Chunks, a_file_cut_anywhere_gives_the_whole_chunks_before_the_cut) {
   const Sample sample;
   for (size_t size = 0; size < sample.file.size(); ++size) {

@@ -143,24 +143,49 @@ inline size_t max_string_chunk_bytes(size_t strings, size_t text_bytes) {
          text_bytes;
 }
 
-/// A chunk of names: columns id (delta), length (plain), text (bytes, one after the other).
-inline size_t put_string_chunk(const StringRef* strings, size_t count, uint8_t* out) {
+/// A chunk of rows that end in bytes: the columns that `columns` writes, then `text` of `length` of all, one after the
+/// other.
+template <typename Row, typename Columns>
+size_t put_text_chunk(ChunkKind kind, const Row* rows, size_t count, uint8_t* out, Columns columns) {
   uint8_t* const body = out + sizeof(ChunkHeader);
-  ColumnWriter<StringRef> writer(strings, count, body + sizeof(BodyHeader));
-  writer.delta(&StringRef::id);
-  writer.plain(&StringRef::length);
+  ColumnWriter<Row> writer(rows, count, body + sizeof(BodyHeader));
+  columns(writer);
   uint8_t* end = writer.end();
   uint64_t bytes = 0;
-  for (size_t i = 0; i < count; ++i) bytes += strings[i].length;
+  for (size_t i = 0; i < count; ++i) bytes += rows[i].length;
   *end++ = static_cast<uint8_t>(Encoding::kBytes);
   end = put_varint(end, bytes);
   for (size_t i = 0; i < count; ++i) {
-    __builtin_memcpy(end, strings[i].text, strings[i].length);
-    end += strings[i].length;
+    __builtin_memcpy(end, rows[i].text, rows[i].length);
+    end += rows[i].length;
   }
   const BodyHeader header{static_cast<uint32_t>(count), 0, 0, 0};
   __builtin_memcpy(body, &header, sizeof header);
-  return seal_chunk(out, ChunkKind::kStrings, static_cast<size_t>(end - body));
+  return seal_chunk(out, kind, static_cast<size_t>(end - body));
+}
+
+/// A chunk of names: columns id (delta), length (plain), text (bytes).
+inline size_t put_string_chunk(const StringRef* strings, size_t count, uint8_t* out) {
+  return put_text_chunk(ChunkKind::kStrings, strings, count, out, [](ColumnWriter<StringRef>& writer) {
+    writer.delta(&StringRef::id);
+    writer.plain(&StringRef::length);
+  });
+}
+
+/// A chunk of payloads. `Row` has PayloadRef's members.
+template <typename Row>
+size_t put_payload_chunk(const Row* rows, size_t count, uint8_t* out) {
+  return put_text_chunk(ChunkKind::kPayloads, rows, count, out, [](ColumnWriter<Row>& writer) {
+    writer.delta(&Row::event);
+    writer.plain(&Row::domain);
+    writer.plain(&Row::schema);
+    writer.plain(&Row::size);
+    writer.plain(&Row::length);
+  });
+}
+inline size_t max_payload_chunk_bytes(size_t payloads, size_t text_bytes) {
+  return sizeof(ChunkHeader) + sizeof(BodyHeader) + 6 * (1 + kMaxVarintBytes) + 5 * (payloads + 1) * kMaxVarintBytes +
+         text_bytes;
 }
 
 }  // namespace profgpu::wire

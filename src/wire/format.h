@@ -47,6 +47,8 @@ enum class ChunkKind : uint16_t {
   kQueues = 6,
   kLaunchShapes = 7,
   kDevices = 8,
+  kPayloadSchemas = 9,
+  kPayloadFields = 10,
   kKernels = 16,
   kCopies = 17,
   kSets = 18,
@@ -59,6 +61,7 @@ enum class ChunkKind : uint16_t {
   kRangeEvents = 25,
   kCollectives = 26,
   kThreadSamples = 27,
+  kPayloads = 28,
   kDrops = 32,
   kWindows = 33,
   kNotes = 34,
@@ -83,7 +86,7 @@ enum class Encoding : uint8_t {
   kPlain = 1,     ///< a varint a row: the value, none negative
   kZigzag = 2,    ///< a varint a row: the zigzag value
   kDelta = 3,     ///< a varint a row: the zigzag difference to the row before; before the first row: 0
-  kBytes = 4,     ///< bytes as they are (text of kStrings)
+  kBytes = 4,     ///< bytes as they are (text of kStrings, kPayloads)
 };
 
 }  // namespace profgpu::wire

@@ -101,6 +101,57 @@ struct DeviceRow {
   }
 };
 
+enum class SchemaKind : uint8_t {
+  kStatic = 1,       ///< fields at places that never change
+  kDynamic = 2,      ///< places depend on lengths in the data
+  kUnion = 3,        ///< one of its fields; another field of the schema around it says which
+  kOwnUnion = 4,     ///< one of its fields; it says itself which
+  kEnumeration = 5,  ///< names of numbers; a field's `offset` is the number
+};
+
+/// How NVTX's extended payloads are laid out. Numbers of fields mean what NVTX 3.2's header says of them.
+struct PayloadSchema {
+  static constexpr ChunkKind kKind = ChunkKind::kPayloadSchemas;
+  uint32_t id = 0;
+  uint32_t domain = 0;   ///< string; schema numbers are a domain's own
+  uint64_t schema = 0;   ///< the number by which payloads and fields name it
+  uint32_t name = 0;     ///< string
+  SchemaKind kind = SchemaKind::kStatic;
+  uint64_t size = 0;     ///< bytes; 0: follows from the fields
+  uint64_t pack = 0;     ///< largest alignment of a field; 0: its natural one
+  template <typename V>
+  static void columns(V& v) {
+    v.delta(&PayloadSchema::id);
+    v.plain(&PayloadSchema::domain);
+    v.plain(&PayloadSchema::schema);
+    v.plain(&PayloadSchema::name);
+    v.plain(&PayloadSchema::kind);
+    v.plain(&PayloadSchema::size);
+    v.plain(&PayloadSchema::pack);
+  }
+};
+
+struct PayloadField {
+  static constexpr ChunkKind kKind = ChunkKind::kPayloadFields;
+  uint32_t of = 0;       ///< id of the schema
+  uint32_t place = 0;    ///< among its fields, from 0
+  uint32_t name = 0;     ///< string
+  uint64_t flags = 0;    ///< NVTX_PAYLOAD_ENTRY_FLAG_*; of enumerations: 1 where the number is one bit of several
+  uint64_t type = 0;     ///< NVTX_PAYLOAD_ENTRY_TYPE_*, or the number of another schema
+  uint64_t detail = 0;   ///< length of an array or text, or the place of the field that has it
+  uint64_t offset = 0;   ///< bytes; 0 of others than the first: behind the one before
+  template <typename V>
+  static void columns(V& v) {
+    v.delta(&PayloadField::of);
+    v.plain(&PayloadField::place);
+    v.plain(&PayloadField::name);
+    v.plain(&PayloadField::flags);
+    v.plain(&PayloadField::type);
+    v.plain(&PayloadField::detail);
+    v.plain(&PayloadField::offset);
+  }
+};
+
 /// Device clock.
 struct Kernel {
   static constexpr ChunkKind kKind = ChunkKind::kKernels;
@@ -301,7 +352,7 @@ enum class RangeOp : uint8_t {
   kMark = 5,   ///< an instant
   kStep = 6,   ///< a training step ends here and the next begins; `payload` is its number, from 0
 };
-enum class PayloadType : uint8_t { kNone = 0, kInteger = 1, kDouble = 2 };
+enum class PayloadType : uint8_t { kNone = 0, kInteger = 1, kDouble = 2, kExtended = 3 };
 
 /// Host clock. What the program says of itself: NVTX, and the phases that the Python hook marks.
 struct RangeEvent {
@@ -314,7 +365,7 @@ struct RangeEvent {
   RangeOp op = RangeOp::kMark;
   PayloadType payload_type = PayloadType::kNone;
   uint64_t range = 0;
-  uint64_t payload = 0;  ///< bits
+  uint64_t payload = 0;  ///< bits; kExtended: number of the event in rows of kPayloads
   template <typename V>
   static void columns(V& v) {
     v.time(&RangeEvent::time_ns);
@@ -327,6 +378,16 @@ struct RangeEvent {
     v.delta(&RangeEvent::range);
     v.plain(&RangeEvent::payload);
   }
+};
+
+/// Data that an event carries beside its attributes, as a row of kPayloads has it. An event may have several.
+struct PayloadRef {
+  uint64_t event = 0;    ///< RangeEvent::payload
+  uint32_t domain = 0;   ///< string, as the event has it
+  uint64_t schema = 0;   ///< of that domain, or one of NVTX's types
+  uint64_t size = 0;     ///< bytes that the program gave; 2^64 - 1: it did not say
+  uint32_t length = 0;   ///< bytes that were kept, the first ones
+  const char* text = nullptr;
 };
 
 /// Host clock but for `device_*`. One collective or point-to-point call of this rank, from NCCL's profiler interface.

@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <nvtx3/nvtx3.hpp>
+#if __has_include(<nvtx3/nvToolsExtPayload.h>)
+#include <nvtx3/nvToolsExtPayload.h>
+#endif
 
 #include "inject/nvtx_types.h"
 
@@ -28,6 +31,24 @@ static_assert(int{ours::kInitialize} == NVTX_CBID_CORE2_Initialize);
 static_assert(int{ours::kDomainRegisterStringA} == NVTX_CBID_CORE2_DomainRegisterStringA);
 static_assert(int{ours::kModuleCore2} == NVTX_CB_MODULE_CORE2 && ours::kCallbacksTable == NVTX_ETID_CALLBACKS);
 static_assert(sizeof(ours::CallbacksTable) == sizeof(NvtxExportTableCallbacks));
+
+#ifdef NVTX_PAYLOAD_ENTRY_FLAGS_V1
+static_assert(sizeof(ours::PayloadData) == sizeof(nvtxPayloadData_t));
+static_assert(sizeof(ours::SchemaEntry) == sizeof(nvtxPayloadSchemaEntry_t));
+static_assert(offsetof(ours::SchemaEntry, offset) == offsetof(nvtxPayloadSchemaEntry_t, offset));
+static_assert(sizeof(ours::SchemaAttributes) == sizeof(nvtxPayloadSchemaAttr_t));
+static_assert(offsetof(ours::SchemaAttributes, schema) == offsetof(nvtxPayloadSchemaAttr_t, schemaId));
+static_assert(sizeof(ours::EnumEntry) == sizeof(nvtxPayloadEnum_t));
+static_assert(sizeof(ours::EnumAttributes) == sizeof(nvtxPayloadEnumAttr_t));
+static_assert(offsetof(ours::EnumAttributes, schema) == offsetof(nvtxPayloadEnumAttr_t, schemaId));
+static_assert(sizeof(ours::ModuleInfo) == sizeof(nvtxExtModuleInfo_t));
+static_assert(sizeof(ours::Segment) == sizeof(nvtxExtModuleSegment_t));
+static_assert(offsetof(ours::ModuleInfo, segments) == offsetof(nvtxExtModuleInfo_t, segments));
+static_assert(int{ours::kExtended} == NVTX_PAYLOAD_TYPE_EXT && ours::kPayloadModule == NVTX_EXT_PAYLOAD_MODULEID);
+static_assert(int{ours::kRangeEndPayload} == NVTX3EXT_CBID_nvtxRangeEndPayload);
+static_assert(ours::kFirstStaticSchema == NVTX_PAYLOAD_SCHEMA_ID_STATIC_START);
+static_assert(ours::kFirstDynamicSchema == NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START);
+#endif
 
 namespace {
 struct Domain {

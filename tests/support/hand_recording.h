@@ -89,6 +89,14 @@ class HandRecording {
     const uint32_t text = string(name), of = string(domain);
     return add(wire::RangeEvent{time_ns, thread, text, of, 0, op, wire::PayloadType::kNone, range, payload});
   }
+  /// Of `event`, which is a range event's payload.
+  HandRecording& payload(uint64_t event, std::string_view domain, uint64_t schema, std::string_view data) {
+    const auto length = static_cast<uint32_t>(data.size());
+    const wire::PayloadRef row{event, string(domain), schema, length, length, data.data()};
+    std::string chunk(wire::max_payload_chunk_bytes(1, data.size()), '\0');
+    chunk.resize(wire::put_payload_chunk(&row, 1, reinterpret_cast<uint8_t*>(chunk.data())));
+    return raw(chunk);
+  }
   HandRecording& end() {
     uint8_t chunk[sizeof(wire::ChunkHeader)];
     bytes_.append(reinterpret_cast<const char*>(chunk), wire::seal_chunk(chunk, wire::ChunkKind::kEnd, 0));

@@ -39,6 +39,10 @@ const RowNames& names_of(ChunkKind kind) {
       {ChunkKind::kDevices,
        {"device",
         {"id", "name$", "uuid$", "pci$", "memory_bytes", "compute_major", "compute_minor", "multiprocessors"}}},
+      {ChunkKind::kPayloadSchemas,
+       {"payload_schema", {"id", "domain$", "schema", "name$", "schema_kind", "size", "pack"}}},
+      {ChunkKind::kPayloadFields,
+       {"payload_field", {"of", "place", "name$", "flags", "type", "detail", "offset"}}},
       {ChunkKind::kKernels,
        {"kernel", {"start_ns", "duration_ns", "name$", "queue#", "correlation", "shape", "graph", "graph_node"}}},
       {ChunkKind::kCopies,
@@ -149,6 +153,16 @@ bool dump_strings(const ChunkView& chunk, Known& known) {
       chunk, [&](uint32_t id, const char* text, size_t length) { known.strings[id].assign(text, length); });
 }
 
+bool dump_payloads(const ChunkView& chunk, const Known& known) {
+  return read_payloads(chunk, [&](const PayloadRef& p) {
+    const auto domain = known.strings.find(p.domain);
+    std::string hex;
+    for (uint32_t i = 0; i < p.length; ++i) hex += fmt::format("{:02x}", static_cast<unsigned char>(p.text[i]));
+    say(fmt::format(R"({{"kind":"payload","event":{},"domain":{},"schema":{},"size":{},"bytes":"{}"}})", p.event,
+                    domain == known.strings.end() ? "null" : json_quoted(domain->second), p.schema, p.size, hex));
+  });
+}
+
 bool dump_chunk(const ChunkView& chunk, Known& known) {
   switch (chunk.kind) {
     case ChunkKind::kEnd: return std::puts("{\"kind\":\"end\"}"), true;
@@ -159,6 +173,9 @@ bool dump_chunk(const ChunkView& chunk, Known& known) {
     case ChunkKind::kQueues: return dump_rows<QueueRow>(chunk, known);
     case ChunkKind::kLaunchShapes: return dump_rows<LaunchShape>(chunk, known);
     case ChunkKind::kDevices: return dump_rows<DeviceRow>(chunk, known);
+    case ChunkKind::kPayloadSchemas: return dump_rows<PayloadSchema>(chunk, known);
+    case ChunkKind::kPayloadFields: return dump_rows<PayloadField>(chunk, known);
+    case ChunkKind::kPayloads: return dump_payloads(chunk, known);
     case ChunkKind::kKernels: return dump_rows<Kernel>(chunk, known);
     case ChunkKind::kCopies: return dump_rows<Copy>(chunk, known);
     case ChunkKind::kSets: return dump_rows<Set>(chunk, known);

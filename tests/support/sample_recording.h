@@ -97,6 +97,14 @@ inline HandRecording sample_recording(const SampleLoop& loop) {
   r.add(wire::GraphLaunch{device + 2 * kUs, 9 * kUs, stream, ++correlation, 3});
   r.add(wire::ExternalId{correlation, 1, 99}).add(wire::Overhead{kDevice + host, 20 * kUs, 1 << 16, main});
   r.add(wire::Allocation{kDevice + host, 0x7f0000000000, 1 << 30, stream, ++correlation, 1, 3});
+  const uint32_t nccl_domain = r.string("NCCL"), call_name = r.string("ncclAllReduce");
+  const uint32_t size = r.string("Message size [bytes]");
+  constexpr uint64_t kSchema = (1 << 24) + 5, kSize = 22;   // NVTX_PAYLOAD_ENTRY_TYPE_SIZE
+  r.add(wire::PayloadSchema{1, nccl_domain, kSchema, 0, wire::SchemaKind::kStatic, 8, 0});
+  r.add(wire::PayloadField{1, 0, size, 0, kSize, 0, 0});
+  r.add(wire::RangeEvent{host, main, call_name, nccl_domain, 0, wire::RangeOp::kMark, wire::PayloadType::kExtended, 0,
+                         1});
+  r.payload(1, "NCCL", kSchema, std::string_view("\0\0\100\0\0\0\0\0", 8));
   r.add(wire::Drop{host, 16, wire::DropReason::kCupti, 2});
   r.note(wire::Severity::kInfo, "CUPTI 12.4 of the process itself");
   r.sync(host, kUnix + host, kDevice + host).window(wire::WindowEvent::kClose, host + 50 * kUs, "end").end();
