@@ -168,13 +168,11 @@ class Reader {
 
 // Of the devices that were used: their sum or mean, and energy a step from mean power.
 void read_telemetry(const Value& devices, RunSummary& run) {
-  int64_t used = 0;
   std::map<std::string, std::pair<double, int64_t>> mean;
   double power = 0;
   bool power_known = false;
   for (const Record* d : rows_of(devices)) {
     if (!is_true(d->at("used"))) continue;
-    ++used;
     for (const auto& [field, name] : {std::pair{"util_gpu_mean", "utilization_pct"}, {"mem_used_max_mb", "memory_used_mib"},
                                       {"temp_mean_c", "temperature_c"}, {"sm_clock_mean_mhz", "sm_clock_mhz"}}) {
       if (!is_number(d->at(field))) continue;

@@ -85,7 +85,7 @@ class Writer {
     } else if constexpr (IsId<T>::value) {
       varint(x.value);
     } else {
-      each_member(x, [this](const auto& member) { put(member); });
+      each_member(x, [this](const auto& member) { this->put(member); });
     }
   }
   void put(const std::string& s) {
@@ -164,7 +164,7 @@ class Reader {
     } else if constexpr (IsId<T>::value) {
       x.value = static_cast<decltype(x.value)>(varint());
     } else {
-      each_member(x, [this](auto& member) { get(member); });
+      each_member(x, [this](auto& member) { this->get(member); });
     }
   }
   void get(std::string& s) { s = take(varint()); }

@@ -18,8 +18,8 @@ constexpr std::string_view kPhaseDomain = "profgpu";
 /// Writes ranges, cut to the windows in which the device was recorded.
 class RangeWriter {
  public:
-  RangeWriter(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard)
-      : place_(place), windows_(windows), shard_(shard), threads_(*place.file, shard) {}
+  RangeWriter(const RecordingFile& file, const std::vector<Interval>& windows, Shard& shard)
+      : windows_(windows), shard_(shard), threads_(file, shard) {}
 
   /// True if a row was added; it is the shard's last. `arguments`: members of a JSON object.
   bool add(std::string_view name, Interval range, uint32_t thread, std::string_view arguments = {}) {
@@ -54,7 +54,6 @@ class RangeWriter {
     return true;
   }
 
-  const ProcessPlace& place_;
   const std::vector<Interval>& windows_;
   Shard& shard_;
   ThreadsOfShard threads_;
@@ -198,7 +197,7 @@ void add_ranges(const ProcessPlace& place, const std::vector<Interval>& windows,
   std::vector<wire::RangeEvent> events = place.file->range_events;
   std::stable_sort(events.begin(), events.end(),
                    [](const wire::RangeEvent& a, const wire::RangeEvent& b) { return a.time_ns < b.time_ns; });
-  RangeWriter writer(place, windows, shard);
+  RangeWriter writer(*place.file, windows, shard);
   OpenRanges ranges(*place.file, writer);
   for (const wire::RangeEvent& e : events) {
     const int64_t time = place.time(e.time_ns);
@@ -214,7 +213,7 @@ void add_ranges(const ProcessPlace& place, const std::vector<Interval>& windows,
 }
 
 void add_collectives(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard) {
-  RangeWriter writer(place, windows, shard);
+  RangeWriter writer(*place.file, windows, shard);
   for (const wire::CollectiveRow& row : place.file->collectives) {
     ++shard.events;
     const int64_t start = place.time(row.start_ns);

@@ -133,8 +133,8 @@ class Court {
     const auto middle = order_.begin() + static_cast<int64_t>((order_.size() - 1) / 2);
     std::nth_element(order_.begin(), middle, order_.end());
     const auto [usual_ns, usual] = *middle;
-    const auto waits = [&, usual = usual](const std::pair<int64_t, uint32_t>& late) {
-      return held_against(meeting, late.second, usual, stalled(meeting, usual, late.first));
+    const auto waits = [&, against = usual](const std::pair<int64_t, uint32_t>& late) {
+      return held_against(meeting, late.second, against, stalled(meeting, against, late.first));
     };
     const int64_t heard = waits(*std::max_element(middle, order_.end()));
     for (auto late = middle + 1; late != order_.end(); ++late) {
