@@ -19,8 +19,8 @@ int users = 0;
 // Never destroyed: a thread that hangs in one of them may still come back, even after the end of main.
 std::deque<Scenario>& scenarios = *new std::deque<Scenario>;
 std::atomic<Scenario*> playing{nullptr};
-double began = 0;
-uint64_t began_unix_us = 0;
+std::atomic<double> began = 0;
+std::atomic<uint64_t> began_unix_us = 0;
 
 double clock_seconds(clockid_t clock) {
   timespec t{};
