@@ -112,6 +112,9 @@ Status read_kubernetes(const Arguments& arguments, const EnvironmentVariables& v
   if (command.kubelet_socket.size() >= kLongestSocketPath)
     return Error{fmt::format("the kubelet's socket has a path of {} bytes: sockets' paths are shorter than {}",
                              command.kubelet_socket.size(), kLongestSocketPath)};
+  if (::access(command.kubelet_socket.c_str(), F_OK) != 0)
+    command.notes.push_back(fmt::format("{}: {}; series have no labels of pods until it is there", command.kubelet_socket,
+                                        std::strerror(errno)));
   return ok();
 }
 
