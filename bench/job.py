@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import machine  # noqa: E402
@@ -193,13 +194,30 @@ def one_core(bench, row_ranks, rank_bytes, runs):
     return summary(measured(command)[0]['wall_s'] for _ in range(runs))
 
 
+def halves(bench, row_ranks, rank_bytes, runs):
+    """Two processes that know nothing of each other, a core and every second rank each: what the machine gives two at once."""
+    folder = os.path.join(bench.build, 'traces', f'job-{row_ranks}-{rank_bytes}')
+    files = sorted(os.path.join(folder, name) for name in os.listdir(folder))
+    walls = []
+    for _ in range(runs):
+        start = time.monotonic()
+        both = [subprocess.Popen(['taskset', '-c', str(core), bench.profgpu, 'analyze', '--json', '--no-progress', *files[core::2]],
+                                 stdout=subprocess.DEVNULL) for core in (0, 1)]
+        if any(process.wait() for process in both):
+            raise RuntimeError('profgpu failed')
+        walls.append(time.monotonic() - start)
+    return summary(walls)
+
+
 def scale(bench, ranks, rank_bytes, runs):
     rows = []
     for n in ranks:
         row = scale_row(bench, n, rank_bytes, runs)
         if 'mpi' in row:
             row['mpi']['one_core_s'] = one_core(bench, n, rank_bytes, runs)
+            row['mpi']['halves_s'] = halves(bench, n, rank_bytes, runs)
             row['mpi']['efficiency'] = row['mpi']['one_core_s']['median'] / (2 * row['mpi']['wall_s']['median'])
+            row['mpi']['limit'] = row['mpi']['one_core_s']['median'] / (2 * row['mpi']['halves_s']['median'])
         rows.append(row)
     return {'rank_bytes': rank_bytes, 'rows': rows}
 

@@ -286,12 +286,12 @@ def job_lines(r):
         lines += ['', f'Healthy jobs: {sum(h["runs"] for h in healthy)} (' + ', '.join(dict.fromkeys(h['strategy'] for h in healthy)) + '; '
                   + ', '.join(str(n) for n in dict.fromkeys(h['ranks'] for h in healthy)) + f' ranks), {sum(h["alarms"] for h in healthy)} with a straggler named.']
     if scale := r.get('scale'):
-        lines += ['', f'`profgpu analyze FOLDER --json` of ranks of {scale["rank_bytes"]}B of text each, files in the page cache.', '',
-                  '| ranks | events | text | wall s | ns an event | peak memory | two MPI processes s | one on one core s | efficiency | same bytes |',
-                  '| ---: | ---: | ---: | --- | ---: | ---: | --- | --- | ---: | --- |']
+        lines += ['', f'`profgpu analyze FOLDER --json` of ranks of {scale["rank_bytes"]}B of text each, files in the page cache. Limit: the same efficiency of two processes without MPI, a core and half the ranks each.', '',
+                  '| ranks | events | text | wall s | ns an event | peak memory | two MPI processes s | one on one core s | efficiency | limit | same bytes |',
+                  '| ---: | ---: | ---: | --- | ---: | ---: | --- | --- | ---: | ---: | --- |']
         for row in scale['rows']:
             mpi = row.get('mpi')
-            tail = (f'{spread(mpi["wall_s"], "%.2f")} | {spread(mpi["one_core_s"], "%.2f")} | {mpi["efficiency"]:.2f} | {"yes" if mpi["same_bytes"] else "no"}' if mpi else '| | |')
+            tail = (f'{spread(mpi["wall_s"], "%.2f")} | {spread(mpi["one_core_s"], "%.2f")} | {mpi["efficiency"]:.2f} | {mpi["limit"]:.2f} | {"yes" if mpi["same_bytes"] else "no"}' if mpi else '| | | |')
             lines.append(f'| {row["ranks"]} | {row["events"]:,} | {row["text_bytes"] / 1e6:.0f} MB | {spread(row["wall_s"], "%.2f")} | {row["ns_an_event"]:.0f} | '
                          f'{row["peak_bytes"] / 1e6:.0f} MB | {tail} |')
     if pair := r.get('pair'):

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "import/recording_nccl.h"
 #include "import/recording_payloads.h"
 #include "trace/intervals.h"
 
@@ -33,6 +34,11 @@ class RangeWriter {
       shard_.host_arguments.emplace_back(shard_.host.size() - 1,
                                          shard_.strings.intern("{" + std::string(arguments) + "}"));
     return true;
+  }
+  /// The row that was added last is a call of NCCL.
+  void describe_last(const NcclCall& call) {
+    shard_.host_collectives.emplace_back(shard_.host.size() - 1, static_cast<uint32_t>(shard_.collectives.size()));
+    shard_.collectives.push_back(collective_of(call, shard_.strings));
   }
   /// A step counts if it was recorded but for what opening the window took.
   void add_step(uint64_t number, Interval range, uint32_t thread) {
@@ -132,12 +138,17 @@ class OpenRanges {
       if (!more.message.empty()) said.message = more.message;
     }
     const std::string shown = said.message.empty() ? std::string(name) : said.message;
-    writer_.add(domain.empty() ? shown : std::string(domain) + ": " + shown, range, e.thread, said.members);
+    const bool added =
+        writer_.add(domain.empty() ? shown : std::string(domain) + ": " + shown, range, e.thread, said.members);
+    // NCCL's profiler plugin knows more of each call.
+    if (domain != kNcclDomain || !file_.collectives.empty()) return;
+    if (const auto call = nccl_.call_of(name, said.members); call && added) writer_.describe_last(*call);
   }
 
   const RecordingFile& file_;
   RangeWriter& writer_;
   PayloadDecoder payloads_;
+  NcclRanges nccl_;
   std::unordered_map<uint32_t, OfThread> threads_;
   std::unordered_map<uint64_t, Open> started_;
   int64_t last_ = INT64_MIN;
@@ -153,36 +164,6 @@ int64_t last_host_time(const ProcessPlace& place) {
   }
   for (const wire::ClockSync& s : place.file->syncs) last = std::max(last, place.time(s.host_ns));
   return last;
-}
-
-// "float32" of NCCL's "ncclFloat32".
-std::string_view plain_type(std::string_view type) {
-  if (type.starts_with("nccl")) type.remove_prefix(4);
-  return type;
-}
-
-Collective collective_of(const wire::CollectiveRow& row, const RecordingFile& file, Shard& shard) {
-  Collective c;
-  const std::string_view function = file.strings[row.function];
-  c.name = shard.strings.intern(function);
-  c.dtype = shard.strings.intern(plain_type(file.strings[row.data_type]));
-  // Communicators may share a name; NCCL's hash tells them apart, and is the same on all ranks.
-  std::string group(file.strings[row.communicator_name]);
-  if (!group.empty()) group += ' ';
-  c.group = shard.strings.intern(group + fmt::format("{:x}", row.communicator));
-  c.group_size = static_cast<int32_t>(std::min<uint32_t>(row.ranks, INT32_MAX));
-  c.sequence = row.sequence <= INT64_MAX ? static_cast<int64_t>(row.sequence) : -1;
-  // NCCL's count is what one rank gives or takes; the larger side of these is a part for each rank.
-  const auto count = row.count <= INT64_MAX ? static_cast<int64_t>(row.count) : int64_t{-1};
-  int64_t all = -1;
-  if (count < 0 || __builtin_mul_overflow(count, std::max<int64_t>(c.group_size, 1), &all)) all = -1;
-  const bool takes_all = function == "AllGather" || function == "AlltoAll" || function == "Gather";
-  const bool gives_all = function == "ReduceScatter" || function == "AlltoAll" || function == "Scatter";
-  c.in_elements = function == "Recv" ? -1 : gives_all ? all : count;
-  c.out_elements = function == "Send" ? -1 : takes_all ? all : count;
-  const bool pair = function == "Send" || function == "Recv";
-  if (pair) c.sequence = -1;
-  return c;
 }
 
 bool may_be(std::string_view kernel, std::string_view function) {
@@ -223,8 +204,7 @@ void add_collectives(const ProcessPlace& place, const std::vector<Interval>& win
     }
     const std::string name = "nccl:" + std::string(place.file->strings[row.function]);
     if (!writer.add(name, {start, start + row.duration_ns}, row.thread)) continue;
-    shard.host_collectives.emplace_back(shard.host.size() - 1, static_cast<uint32_t>(shard.collectives.size()));
-    shard.collectives.push_back(collective_of(row, *place.file, shard));
+    writer.describe_last(nccl_call(row, *place.file));
   }
 }
 

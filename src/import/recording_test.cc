@@ -257,6 +257,99 @@ TEST_F(Recording, collectives_launched_by_another_thread_are_matched_in_order) {
   }
 }
 
+TEST_F(Recording, a_pair_names_the_other_and_its_own_place) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  const auto pair = [&](const char* function, int64_t at, int32_t peer) {
+    wire::CollectiveRow c;
+    c.start_ns = at, c.duration_ns = kMs, c.communicator = 0xabcd, c.rank = 1, c.ranks = 4, c.root_or_peer = peer;
+    c.function = r.string(function), c.data_type = r.string("ncclInt8"), c.count = 64, c.thread = main;
+    r.add(c);
+  };
+  pair("Send", 10 * kMs, 2);
+  pair("Recv", 20 * kMs, 0);
+  r.kernel("ncclDevKernel_SendRecv", main, kDevice + 11 * kMs, kDevice + 12 * kMs, kMs);
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 2U);
+  EXPECT_EQ(std::tie(t.collectives[0].destination, t.collectives[0].source), std::pair(2, -1));
+  EXPECT_EQ(std::tie(t.collectives[1].destination, t.collectives[1].source), std::pair(-1, 0));
+  EXPECT_EQ(t.collectives[0].group_rank, 1);
+}
+
+/// Ranges as NCCL gives them: a communicator, and what runs over it.
+class NcclByRanges : public Recording {
+ protected:
+  static constexpr uint64_t kCommunicator = 0xfedcba9876543210;
+  static constexpr uint64_t kMade = 100, kCall = 101, kOldCall = 102, kPair = 103;
+
+  NcclByRanges() {
+    const auto schema = [&](uint32_t id, uint64_t number, const std::vector<std::pair<const char*, uint64_t>>& fields) {
+      r.add(wire::PayloadSchema{id, r.string("NCCL"), number, 0, wire::SchemaKind::kStatic, 0, 0});
+      std::vector<wire::PayloadField> rows;
+      for (uint32_t i = 0; i < fields.size(); ++i)
+        rows.push_back({id, i, r.string(fields[i].first), 0, fields[i].second, 0, 0});
+      r.add(rows);
+    };
+    const std::pair hash("NCCL communicator ID", kUint64), bytes("Message size [bytes]", kUint64);
+    schema(1, kMade, {hash, {"No. of ranks", kInt32}, {"Rank", kInt32}});
+    schema(2, kCall, {hash, bytes});
+    schema(3, kOldCall, {bytes});
+    schema(4, kPair, {hash, bytes, {"Peer rank", kInt32}});
+  }
+  void call(const char* name, int64_t at, uint64_t schema, const std::vector<uint64_t>& longs,
+            const std::vector<int32_t>& ints = {}) {
+    std::string data(reinterpret_cast<const char*>(longs.data()), longs.size() * sizeof(uint64_t));
+    data.append(reinterpret_cast<const char*>(ints.data()), ints.size() * sizeof(int32_t));
+    r.payload(++events, "NCCL", schema, data);
+    const uint32_t text = r.string(name), domain = r.string("NCCL");
+    r.add(wire::RangeEvent{at, main, text, domain, 0, RangeOp::kPush, wire::PayloadType::kExtended, 0, events});
+    r.range(RangeOp::kPop, at + kMs, main, "", "NCCL");
+  }
+  void communicator() { call("ncclCommInitRank", 2 * kMs, kMade, {kCommunicator}, {8, 3}); }
+
+  static constexpr uint64_t kInt32 = 15, kUint64 = 18;
+  HandRecording r = begun();
+  uint32_t main = r.thread(100, 100);
+  uint64_t events = 0;
+};
+
+TEST_F(NcclByRanges, are_collectives_with_their_size_and_communicator) {
+  communicator();
+  call("ncclAllGather", 10 * kMs, kCall, {kCommunicator, 4096});
+  r.kernel("ncclDevKernel_AllGather_RING_LL", main, kDevice + 10 * kMs, kDevice + 12 * kMs, kMs);
+  call("ncclSend", 20 * kMs, kPair, {kCommunicator, 64}, {5});
+  call("ncclGroupEnd", 30 * kMs, kCall, {kCommunicator, 1});
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 2U);
+  const Collective& gather = t.collectives[0];
+  EXPECT_TRUE(gather.activity.valid());
+  EXPECT_EQ(t.strings[gather.name], "AllGather");
+  EXPECT_EQ(t.strings[gather.group], "fedcba9876543210");
+  EXPECT_EQ(std::tie(gather.group_size, gather.group_rank), std::pair(8, 3));
+  EXPECT_EQ(std::tie(gather.in_elements, gather.out_elements), std::pair(int64_t{4096}, int64_t{8 * 4096}));
+  EXPECT_EQ(t.collectives[1].destination, 5);
+}
+
+TEST_F(NcclByRanges, without_a_communicator_have_their_size) {
+  call("ncclAllReduce", 10 * kMs, kOldCall, {4096});
+  call("ncclReduceScatter", 20 * kMs, kOldCall, {64});
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 2U);
+  EXPECT_EQ(t.collectives[0].in_elements, 4096);
+  EXPECT_EQ(std::tie(t.collectives[1].in_elements, t.collectives[1].out_elements), std::pair(int64_t{-1}, int64_t{64}));
+  EXPECT_EQ(t.strings[t.collectives[0].group], "");
+}
+
+TEST_F(NcclByRanges, are_ranges_only_where_the_plugin_recorded_the_calls) {
+  communicator();
+  call("ncclAllGather", 10 * kMs, kCall, {kCommunicator, 4096});
+  wire::CollectiveRow c;
+  c.start_ns = 10 * kMs, c.duration_ns = kMs, c.ranks = 8, c.function = r.string("AllGather"), c.thread = main;
+  const Trace t = read(r.add(c).end());
+  ASSERT_EQ(t.collectives.size(), 1U);
+  EXPECT_EQ(t.name(t.collectives[0].host), "nccl:AllGather");
+}
+
 TEST_F(Recording, what_the_recorder_says_is_said) {
   HandRecording r = begun();
   r.kernel("k", r.thread(100, 100), kDevice, kDevice + kMs, kMs);
