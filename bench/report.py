@@ -52,9 +52,6 @@ def growth(sizes):
 
 def verdicts(result, peers):
     sizes = {s['megabytes']: s for s in result['sizes']}
-    yield '| target | measured | |'
-    yield '| --- | --- | --- |'
-
     def row(text, value, shown, met):
         return f'| {text} | {shown} | {"met" if met else "missed"} |'
 
@@ -90,7 +87,8 @@ def peers_lines(peers):
         yield (f'| {form} | {spread(p["hta"]["total_s"], "%.2f")} | {p["hta"]["parse_s"]["median"]:.2f} | {p["hta"]["peak_bytes"] / 1e6:.0f} MB | '
                f'{spread(p["profgpu"]["wall_s"], "%.3f")} | {p["profgpu"]["peak_bytes"] / 1e6:.0f} MB | {p["times"]:.0f} | {p["times_of_best"]:.0f} |')
     yield ''
-    yield f'Version {peers["plain"]["hta"]["version"]}, {peers["text_bytes"] / 1e6:.1f} MB of text, {peers["runs"]} runs of it and three times as many of profgpu.'
+    m = peers['machine']
+    yield f'On {m["date"]}, load before: {m["load_before"]:.1f}. Version {peers["plain"]["hta"]["version"]}, {peers["text_bytes"] / 1e6:.1f} MB of text, {peers["runs"]} runs of it and three times as many of profgpu.'
     for form in ('plain', 'gzip'):
         for name, why in peers[form]['hta']['failed'].items():
             yield f'Its {name} breakdown failed on the {form} file ({why}), so its time lacks that.'
@@ -192,7 +190,7 @@ def recorder_lines(r):
 
 def inject_lines(r):
     m, flood = r['machine'], r['flood']
-    yield from ['', '### Where no GPU is', '',
+    yield from ['', '## Recording without a GPU', '',
                 f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of `bench/inject.py`.', '',
                 '| | |', '| --- | --- |']
     for threads, ns in r['event_ns'].items():
@@ -206,15 +204,17 @@ def inject_lines(r):
 
 
 def leaf_lines(build):
-    rows = []
+    rows, day = [], ''
     for path in sorted(glob.glob(result_path(build, 'leaf_*'))):
         with open(path) as f:
-            for b in json.load(f)['benchmarks']:
+            result = json.load(f)
+            day = result['context']['date'][:10]
+            for b in result['benchmarks']:
                 rate = (f'{b["bytes_per_second"] / 1e6:,.0f} MB/s' if 'bytes_per_second' in b
                         else f'{1e9 / b["items_per_second"]:.1f} ns an item' if 'items_per_second' in b else '')
                 rows.append(f'| {os.path.basename(path)[5:-5]} | {b["name"].replace("/real_time", "")} | {rate} |')
     if rows:
-        yield from ['', '## Hot leaves', '', '| leaf | benchmark | |', '| --- | --- | ---: |', *rows]
+        yield from ['', '## Hot leaves', '', f'On {day}.', '', '| leaf | benchmark | |', '| --- | --- | ---: |', *rows]
 
 
 def page_lines(r):
@@ -233,7 +233,7 @@ def page_lines(r):
 
 def frame_lines(r):
     lines = ['', '## The timeline of the page', '',
-             f'Load before: {r["load_before"]:.1f}. `bench/page_frames.mjs`: made-up packs with every event kept, in headless Chromium without a GPU (it '
+             f'On {r["date"]}, load before: {r["load_before"]:.1f}. `bench/page_frames.mjs`: made-up packs with every event kept, in headless Chromium without a GPU (it '
              'paints on the processor), 1280 × 800 pixels, 60 frames a second at the most (16.7 ms). First picture: from opening the file. '
              f'{r["frames"]} frames a row; median, and in 95 of 100 frames at most.', '',
              '| events | pack | first picture | all detail | move | frame ms | of 95 % | our script ms | of 95 % |',
@@ -363,52 +363,61 @@ def day_lines(d):
                f'{r["cpu_pct"]:.1f} % |')
 
 
+def whole_runs_lines(result):
+    sizes = result['sizes']
+    yield from ['', '## Whole runs', '', machine_lines(result['machine']), '',
+                'Simulated training traces, from the start of the process to the report on standard output, files in the page cache. The walk is '
+                '`bench/bare_walk.cc`: simdjson visits every event and key of the same text on one core, keeps nothing, and the loading of the '
+                'text is not counted; profgpu reads, links, analyses, diagnoses and prints. Median (least–most) of '
+                f'{sizes[0]["runs"]} alternating runs.', '', *sizes_table(sizes), '', growth(sizes), '',
+                '| text | walk MB/s | bytes an event | ' + ' | '.join(f'{k} %' for k in sizes[0]['stage_pct']) + ' |',
+                '| ---: | --- | ---: |' + ' ---: |' * len(sizes[0]['stage_pct'])]
+    # In a small trace the pieces that are being read when the last is asked for would count as linking.
+    for s in [s for s in sizes if s['megabytes'] >= 50]:
+        yield (f'| {s["text_bytes"] / 1e6:.1f} MB | {spread(s["walk_mb_s"], "%.0f")} | {s["bytes_per_event"]:.1f} | '
+               + ' | '.join(f'{v:.0f}' for v in s['stage_pct'].values()) + ' |')
+    yield from ['', f'`profgpu --help`: {spread(result["start_up_ms"], "%.1f")} ms over 100 runs.']
+
+
+SECTIONS = (('end_to_end', whole_runs_lines), ('peers', peers_lines), ('sampler', sampler_lines), ('top', top_lines), ('exporter', exporter_lines),
+            ('day', day_lines), ('recorder', recorder_lines), ('inject', inject_lines), ('page', page_lines), ('page_frames', frame_lines),
+            ('export', export_lines), ('job', job_lines), ('python', python_lines))
+
+
+def sections_of(page):
+    """By heading, in order; what stands before the first is left out."""
+    return {part.split('\n', 1)[0]: '## ' + part.rstrip('\n') for part in ('\n' + page).split('\n## ')[1:]}
+
+
+def targets(build, old):
+    """Rows of what was measured now; of the rest those of before."""
+    end_to_end, peers, sampler, top = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top'))
+    rows = {}
+    for line in [*old.split('\n')[4:], *(verdicts(end_to_end, peers) if end_to_end else ()), *(sampler_verdicts(sampler) if sampler else ()),
+                 *(top_verdicts(top) if top else ())]:
+        rows[line.split('|')[1]] = line
+    return '\n'.join(['## Targets', '', '| target | measured | |', '| --- | --- | --- |', *rows.values()])
+
+
 def main():
     build = sys.argv[1]
-    result, peers, sampler, top = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top'))
-    if result is None:
-        raise SystemExit('run bench/end_to_end.py first')
-    lines = ['# Performance', '', '`make bench` measures all of this again and writes this page; nothing in it is written by hand.', '',
-             machine_lines(result['machine']), '', '## Targets', '', *verdicts(result, peers), *(sampler_verdicts(sampler) if sampler else ()), *(top_verdicts(top) if top else ()), '', '## Whole runs', '',
-             'Simulated training traces, from the start of the process to the report on standard output, files in the page cache. The walk is '
-             '`bench/bare_walk.cc`: simdjson visits every event and key of the same text on one core, keeps nothing, and the loading of the '
-             'text is not counted; profgpu reads, links, analyses, diagnoses and prints. Median (least–most) of '
-             f'{result["sizes"][0]["runs"]} alternating runs.', '', *sizes_table(result['sizes']), '', growth(result['sizes']), '',
-             '| text | walk MB/s | bytes an event | ' + ' | '.join(f'{k} %' for k in result['sizes'][0]['stage_pct']) + ' |',
-             '| ---: | --- | ---: |' + ' ---: |' * len(result['sizes'][0]['stage_pct'])]
-    # In a small trace the pieces that are being read when the last is asked for would count as linking.
-    for s in [s for s in result['sizes'] if s['megabytes'] >= 50]:
-        lines.append(f'| {s["text_bytes"] / 1e6:.1f} MB | {spread(s["walk_mb_s"], "%.0f")} | {s["bytes_per_event"]:.1f} | '
-                     + ' | '.join(f'{v:.0f}' for v in s['stage_pct'].values()) + ' |')
-    u = result['start_up_ms']
-    lines += ['', f'`profgpu --help`: {spread(u, "%.1f")} ms over 100 runs.']
-    if peers:
-        lines += peers_lines(peers)
-    if sampler:
-        lines += sampler_lines(sampler)
-    if top:
-        lines += top_lines(top)
-    if exporter := load(build, 'exporter'):
-        lines += exporter_lines(exporter)
-    if day := load(build, 'day'):
-        lines += day_lines(day)
-    if recorder := load(build, 'recorder'):
-        lines += recorder_lines(recorder)
-    if inject := load(build, 'inject'):
-        lines += inject_lines(inject)
-    if page := load(build, 'page'):
-        lines += page_lines(page)
-    if frames := load(build, 'page_frames'):
-        lines += frame_lines(frames)
-    if export := load(build, 'export'):
-        lines += export_lines(export)
-    if job := load(build, 'job'):
-        lines += job_lines(job)
-    if python := load(build, 'python'):
-        lines += python_lines(python)
-    lines += leaf_lines(build)
+    with open(DOCUMENT) as f:
+        old = sections_of(f.read())
+    # A part that was not measured now stays as it was; each says when that was.
+    new = {}
+    for name, lines in SECTIONS:
+        if result := load(build, name):
+            new |= sections_of('\n'.join(lines(result)))
+    new |= sections_of('\n'.join(leaf_lines(build)))
+    headings = ['Whole runs', 'Beside HolisticTraceAnalysis', 'Sampling devices', 'The screen', 'The exporter', 'A day of samples', 'Recording',
+                'Recording without a GPU', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Jobs of many ranks', 'The Python package', 'Hot leaves']
+    unknown = set(new) - set(headings)
+    if unknown:
+        raise SystemExit(f'no place for {", ".join(unknown)}')
+    parts = ['# Performance', '`make bench` measures all of this again and writes this page; nothing in it is written by hand.',
+             targets(build, old.get('Targets', '')), *(new.get(h) or old[h] for h in headings if h in new or h in old)]
     with open(DOCUMENT, 'w') as f:
-        f.write('\n'.join(lines) + '\n')
+        f.write('\n\n'.join(parts) + '\n')
     print('wrote docs/performance.md')
 
 
