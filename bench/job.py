@@ -9,6 +9,7 @@ What `profgpu analyze FOLDER` says of simulated jobs beside what was planted in 
 Parts that are not run keep what results/job.json has of them.
 """
 import argparse
+import glob
 import json
 import os
 import shutil
@@ -105,11 +106,13 @@ def straggler_run(bench, fault, excess, ranks, seed, folder):
     late = seed % ranks
     if fault == 'straggler-host' and ranks >= 8:
         options += ['--hosts', ranks // 2, '--clock-error-ns', 5_000_000]
+    elif ranks > 8:
+        options += ['--hosts', ranks // 8]   # a host has eight devices
     if fault == 'straggler-link':
         # Where all ranks share one group, all wait alike: a link is slow only beside others.
         options += ['--strategy', 'tp', '--group', 2]
     truth = bench.simulate(folder, *options, '--fault', fault, '--excess', excess, '--slow-rank', late)
-    samples = [folder + '.samples.jsonl'] if fault == 'straggler-clocks' else []
+    samples = glob.glob(folder + '.samples*.jsonl')
     planted = {s['rank'] for s in truth['stragglers']}
     # A link has two ends, and which of them is the slow one shows only where one is in several slow groups.
     affected = planted | {late ^ 1} if fault == 'straggler-link' else planted
