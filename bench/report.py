@@ -205,6 +205,26 @@ def inject_lines(r):
                 f'| the same, library preloaded too | {spread(r["preloaded_us"], "%.0f")} µs |']
 
 
+def switch_lines(r):
+    m = r['machine']
+    names = {'pipe_one': 'a byte to another process and back, on one processor', 'pipe_two': 'the same, on two processors',
+             'threads': 'a thread begun and ended'}
+    yield from ['', '### Context switches', '',
+                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of `bench/switches.py`, in turns: '
+                'bare, with samples of threads alone (`--no-perf-events`), with switches.', '',
+                '| µs each | bare | sampled | with switches | our own processor time for all | lost | file bytes |',
+                '| --- | --- | --- | --- | ---: | ---: | ---: |']
+    for name, work in r['work'].items():
+        ns = [spread({k: v / 1000 for k, v in work['ns'][mode].items()}, '%.2f') for mode in ('bare', 'sampled', 'switches')]
+        yield (f'| {names[name]}, {work["count"]:,} times | {" | ".join(ns)} | {work["said"]["cpu_ns"] / 1e6:.0f} ms | '
+               f'{work["said"]["lost_switches"]} | {work["said"]["file_bytes"]} |')
+    yield from ['', 'Each thread has an event for each processor, and a switch walks past all of them. More processors than there are, '
+                'simulated by as many events:', '', '| processors | byte and back, µs | thread, µs |', '| ---: | --- | --- |']
+    for processors, ns in r['processors'].items():
+        of = [spread({k: v / 1000 for k, v in ns[name].items()}, '%.2f') for name in ('pipe_one', 'threads')]
+        yield f'| {processors} | {" | ".join(of)} |'
+
+
 def leaf_lines(build):
     rows = []
     for path in sorted(glob.glob(result_path(build, 'leaf_*'))):
@@ -396,6 +416,8 @@ def main():
         lines += recorder_lines(recorder)
     if inject := load(build, 'inject'):
         lines += inject_lines(inject)
+    if switches := load(build, 'switches'):
+        lines += switch_lines(switches)
     if page := load(build, 'page'):
         lines += page_lines(page)
     if frames := load(build, 'page_frames'):
