@@ -157,6 +157,7 @@ class Collector {
       k.description = trace_.strings[c->group_description];
       k.members = trace_.strings[c->ranks];
       k.group_size = c->group_size;
+      k.group_rank = c->group_rank;
     }
     // Names that mean the same are one kind.
     const auto known = std::find(out_.kinds.begin(), out_.kinds.end(), k);

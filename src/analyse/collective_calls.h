@@ -17,6 +17,7 @@ struct CollectiveKind {
   std::string members;       ///< "[0, 1]"; may be empty
   std::string name;          ///< nccl-tests' term; the kernel's name where nothing else is recorded
   int32_t group_size = 0;    ///< 0: unknown
+  int32_t group_rank = -1;   ///< the rank's own place in the group; -1: not recorded
   bool described = false;    ///< recorded with arguments; else the kernel is all that is known
 
   /// Whether one rank hands something to one other: send, recv. A kernel named SendRecv may be an all-to-all: only

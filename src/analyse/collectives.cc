@@ -58,7 +58,7 @@ std::optional<int64_t> message_bytes(const Collective& c, string_view name, stri
   if (name == "recv") elements = c.out_elements;
   // The whole is n parts where only the part was recorded.
   const bool part_only = (name == "all_gather" && c.out_elements < 0) || (name == "reduce_scatter" && c.in_elements < 0);
-  if (part_only && elements > 0 && __builtin_mul_overflow(elements, int64_t{std::max(c.group_size, 1)}, &elements))
+  if (part_only && (c.group_size <= 0 || __builtin_mul_overflow(elements, int64_t{c.group_size}, &elements)))
     return std::nullopt;
   int64_t bytes = 0;
   if (elements < 0 || __builtin_mul_overflow(elements, static_cast<int64_t>(element_bytes), &bytes)) return std::nullopt;

@@ -18,6 +18,7 @@ class HandRank {
   struct Group {
     std::string name = "0", description = {}, members = {};
     int32_t size = 8;
+    int32_t own = -1;
   };
   struct Call {
     const char* name;
@@ -42,6 +43,7 @@ class HandRank {
     CollectiveKind kind;
     kind.group = c.group.name, kind.description = c.group.description, kind.members = c.group.members;
     kind.group_size = c.group.size;
+    kind.group_rank = c.group.own;
     kind.name = c.name;
     kind.described = c.group.size > 0;
     CollectiveCall out;
@@ -315,6 +317,25 @@ TEST(Parallelism, TwoPipelinesInOneGroup) {
   EXPECT_EQ(all[0].pipeline->stages, 2);
   ASSERT_EQ(all[0].pipeline->by_stage.size(), 2u);
   EXPECT_EQ(all[0].pipeline->by_stage[1].ranks, (std::vector<int>{2, 3}));
+}
+
+TEST(Parallelism, AGroupThatOnlySaysEachOnesPlaceInIt) {
+  std::vector<HandRank> ranks;   // a recording's communicator of every second rank, handing on from last to first
+  for (int r = 1; r < 8; r += 2) {
+    HandRank rank(r);
+    rank.d.world_size = 8;
+    const int32_t own = 3 - r / 2;
+    const Group every_second{.size = 4, .own = own};
+    if (own > 0) rank.call({"recv", every_second, kX, kMiB, 1'000, 1'000, 0, 0, own - 1});
+    if (own < 3) rank.call({"send", every_second, kX, kMiB, 2'000, 1'000, 0, 0, own + 1});
+    ranks.push_back(std::move(rank));
+  }
+  const auto all = ways(ranks);
+  ASSERT_EQ(kinds(all), "pipeline_parallel:4");
+  EXPECT_EQ(all[0].pipeline->stages, 4);
+  ASSERT_EQ(all[0].pipeline->by_stage.size(), 4u);
+  EXPECT_EQ(all[0].pipeline->by_stage[0].ranks, std::vector<int>{7});
+  EXPECT_EQ(all[0].pipeline->by_stage[3].ranks, std::vector<int>{1});
 }
 
 TEST(Parallelism, RingsAreNoPipelines) {

@@ -49,21 +49,20 @@ struct Place {
 };
 
 /// Place of a rank in a group; -1: unknown.
-int32_t place_in(const RankDigest& rank, const GroupUse& group, const std::vector<int>& members) {
+int32_t place_in(const RankDigest& rank, const CollectiveKind& kind, const GroupUse& group,
+                 const std::vector<int>& members) {
+  if (kind.group_rank >= 0) return kind.group_rank;
   const auto it = std::find(members.begin(), members.end(), rank.rank);
   if (it != members.end()) return static_cast<int32_t>(it - members.begin());
   const bool everybody = members.empty() && (group.size == 0 || rank.world_size == group.size);
   return everybody ? rank.rank : -1;
 }
 
-std::vector<Place> places_of(std::span<const RankDigest> ranks, const PairUses& pairs, uint32_t g,
-                             const GroupUse& group) {
+std::vector<Place> places_of(const PairUses& pairs, uint32_t g) {
   std::vector<Place> places;
-  const std::vector<int> members = member_ranks(group.members);
-  for (uint32_t r = 0; r < ranks.size(); ++r) {
-    if (!pairs[r].contains(g)) continue;
-    if (const int32_t place = place_in(ranks[r], group, members); place >= 0) places.push_back({r, place});
-  }
+  for (uint32_t r = 0; r < pairs.size(); ++r)
+    if (const auto use = pairs[r].find(g); use != pairs[r].end() && use->second.own >= 0)
+      places.push_back({r, use->second.own});
   return places;
 }
 
@@ -74,9 +73,8 @@ struct Staged {
 };
 
 // Ranks of a pipeline have ascending numbers, whichever way the framework lays out its mesh.
-std::optional<Staged> staged(std::span<const RankDigest> ranks, const PairUses& pairs, uint32_t g,
-                             const GroupUse& group, bool one_pipeline) {
-  const std::vector<Place> places = places_of(ranks, pairs, g, group);
+std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& group, bool one_pipeline) {
+  const std::vector<Place> places = places_of(pairs, g);
   Staged out;
   if (one_pipeline && group.size > 0 && !places.empty()) {
     for (const Place& p : places) out.stage_of[p.rank] = p.in_group;
@@ -134,10 +132,11 @@ PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses) {
       const GroupUse& group = uses.groups[g];
       const auto [at, fresh] = members.try_emplace(g);
       if (fresh) at->second = member_ranks(group.members);
+      const auto [used, first] = out[r].try_emplace(g);
+      PairUse& use = used->second;
+      if (first) use.own = place_in(ranks[r], ranks[r].kind(call), group, at->second);
       int32_t peer = call.peer;
-      if (peer < 0 && group.size == 2)   // there is only one other
-        if (const int32_t own = place_in(ranks[r], group, at->second); own >= 0) peer = 1 - std::min(own, 1);
-      PairUse& use = out[r][g];
+      if (peer < 0 && group.size == 2 && use.own >= 0) peer = 1 - std::min(use.own, 1);   // there is only one other
       const auto part = static_cast<size_t>(step_part(ranks[r], i));
       if (op == CollectiveOp::kSend) ++use.sends[peer], ++use.sent[part];
       else ++use.receives[peer], ++use.received[part];
@@ -172,7 +171,7 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   for (const auto& [r, ns] : alone_ns) out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
   std::map<int64_t, Stage> stages;
   for (const auto& [g, one_pipeline] : groups) {
-    const auto found = staged(ranks, pairs, g, uses.groups[g], one_pipeline);
+    const auto found = staged(pairs, g, uses.groups[g], one_pipeline);
     if (!found) continue;
     out.stages = std::max(out.stages.value_or(0), found->stages);
     for (const auto& [r, stage] : found->stage_of) {

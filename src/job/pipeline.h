@@ -14,6 +14,7 @@ namespace profgpu {
 
 /// What one rank sends and receives within one group, in measured steps. By peer, as the group numbers it; -1: unknown.
 struct PairUse {
+  int32_t own = -1;                     ///< place in the group; -1: unknown
   std::map<int32_t, int64_t> sends, receives;
   std::array<int64_t, kStepParts> sent{}, received{};   ///< by part of the step
 };

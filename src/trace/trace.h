@@ -145,6 +145,7 @@ struct Collective {
   int64_t in_elements = -1;
   int64_t out_elements = -1;
   int32_t group_size = 0;
+  int32_t group_rank = -1;   ///< the rank's own place in the group; -1: not recorded
   int64_t sequence = -1; ///< `Seq`; -1: not recorded
   int32_t source = -1, destination = -1;   ///< ranks of a pair, as the group numbers them; -1: not recorded
 };
