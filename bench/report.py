@@ -203,6 +203,26 @@ def inject_lines(r):
                 f'| the same, library preloaded too | {spread(r["preloaded_us"], "%.0f")} µs |']
 
 
+def switch_lines(r):
+    m = r['machine']
+    names = {'pipe_one': 'a byte to another process and back, on one processor', 'pipe_two': 'the same, on two processors',
+             'threads': 'a thread begun and ended'}
+    yield from ['', '## Context switches', '',
+                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of `bench/switches.py`, in turns: '
+                'bare, with samples of threads alone (`--no-perf-events`), with switches.', '',
+                '| µs each | bare | sampled | with switches | our own processor time for all | lost | file bytes |',
+                '| --- | --- | --- | --- | ---: | ---: | ---: |']
+    for name, work in r['work'].items():
+        ns = [spread({k: v / 1000 for k, v in work['ns'][mode].items()}, '%.2f') for mode in ('bare', 'sampled', 'switches')]
+        yield (f'| {names[name]}, {work["count"]:,} times | {" | ".join(ns)} | {work["said"]["cpu_ns"] / 1e6:.0f} ms | '
+               f'{work["said"]["lost_switches"]} | {work["said"]["file_bytes"]} |')
+    yield from ['', 'Each thread has an event for each processor, and a switch walks past all of them. More processors than there are, '
+                'simulated by as many events:', '', '| processors | byte and back, µs | thread, µs |', '| ---: | --- | --- |']
+    for processors, ns in r['processors'].items():
+        of = [spread({k: v / 1000 for k, v in ns[name].items()}, '%.2f') for name in ('pipe_one', 'threads')]
+        yield f'| {processors} | {" | ".join(of)} |'
+
+
 def leaf_lines(build):
     rows, day = [], ''
     for path in sorted(glob.glob(result_path(build, 'leaf_*'))):
@@ -380,7 +400,7 @@ def whole_runs_lines(result):
 
 
 SECTIONS = (('end_to_end', whole_runs_lines), ('peers', peers_lines), ('sampler', sampler_lines), ('top', top_lines), ('exporter', exporter_lines),
-            ('day', day_lines), ('recorder', recorder_lines), ('inject', inject_lines), ('page', page_lines), ('page_frames', frame_lines),
+            ('day', day_lines), ('recorder', recorder_lines), ('inject', inject_lines), ('switches', switch_lines), ('page', page_lines), ('page_frames', frame_lines),
             ('export', export_lines), ('job', job_lines), ('python', python_lines))
 
 
@@ -410,7 +430,7 @@ def main():
             new |= sections_of('\n'.join(lines(result)))
     new |= sections_of('\n'.join(leaf_lines(build)))
     headings = ['Whole runs', 'Beside HolisticTraceAnalysis', 'Sampling devices', 'The screen', 'The exporter', 'A day of samples', 'Recording',
-                'Recording without a GPU', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Jobs of many ranks', 'The Python package', 'Hot leaves']
+                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Jobs of many ranks', 'The Python package', 'Hot leaves']
     unknown = set(new) - set(headings)
     if unknown:
         raise SystemExit(f'no place for {", ".join(unknown)}')

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "analyse/analysis.h"
+#include "base/saturated.h"
 
 namespace profgpu {
 namespace {
@@ -12,25 +14,67 @@ namespace {
 int64_t passed(uint64_t before, uint64_t after) {
   return after > before ? static_cast<int64_t>(std::min<uint64_t>(after - before, INT64_MAX)) : 0;
 }
+// Of those that may not be known: a thread that has no record of it yet was not off a processor yet.
+int64_t passed(int64_t before, int64_t after) {
+  return passed(static_cast<uint64_t>(std::max<int64_t>(before, 0)), static_cast<uint64_t>(std::max<int64_t>(after, 0)));
+}
 
-ThreadTime time_of(const ThreadSample* first, const ThreadSample* end) {
-  ThreadTime t;
-  t.thread = first->thread;
-  t.samples = end - first;
-  t.observed_ns = (end - 1)->time_ns - first->time_ns;
-  std::map<int32_t, int64_t> calls;
-  for (const ThreadSample* s = first; s != end; ++s) {
-    if (s != first) {
-      t.user_ns = std::min<int64_t>(t.user_ns + passed((s - 1)->user_ns, s->user_ns), t.observed_ns);
-      t.system_ns =
-          std::min<int64_t>(t.system_ns + passed((s - 1)->system_ns, s->system_ns), t.observed_ns - t.user_ns);
-      t.waited_ns = std::min<int64_t>(t.waited_ns + passed((s - 1)->waited_ns, s->waited_ns), t.observed_ns);
-    }
-    if (s->state == 'R') continue;
-    ++t.blocked_samples;
-    ++calls[s->system_call];
+using Samples = std::span<const ThreadSample>;
+using Waits = std::span<const ThreadWait>;
+
+// Who blocked waits for a processor once it may go on: that is no part of what it was blocked for.
+int64_t blocked_by_switches(const Samples& samples, int64_t waited_ns) {
+  int64_t blocked = 0, preempted = 0;
+  for (size_t i = 1; i < samples.size(); ++i) {
+    blocked = saturated_add(blocked, passed(samples[i - 1].blocked_ns, samples[i].blocked_ns));
+    preempted = saturated_add(preempted, passed(samples[i - 1].preempted_ns, samples[i].preempted_ns));
   }
-  for (const auto& [number, samples] : calls) t.calls.push_back({number, samples});
+  return blocked - std::max<int64_t>(waited_ns - preempted, 0);
+}
+
+void add_times(const Samples& samples, ThreadTime& t) {
+  t.observed_ns = samples.back().time_ns - samples.front().time_ns;
+  const auto add = [](int64_t& sum, int64_t more, int64_t most) { sum = std::min(saturated_add(sum, more), most); };
+  for (size_t i = 1; i < samples.size(); ++i) {
+    const ThreadSample &before = samples[i - 1], &s = samples[i];
+    add(t.user_ns, passed(before.user_ns, s.user_ns), t.observed_ns - t.system_ns);
+    add(t.system_ns, passed(before.system_ns, s.system_ns), t.observed_ns - t.user_ns);
+    add(t.waited_ns, passed(before.waited_ns, s.waited_ns), t.observed_ns);
+  }
+  const int64_t off_ns = t.observed_ns - t.user_ns - t.system_ns;
+  t.from_switches = samples.back().blocked_ns >= 0;
+  t.blocked_ns = t.from_switches ? std::clamp<int64_t>(blocked_by_switches(samples, t.waited_ns), 0, off_ns)
+                                 : std::max<int64_t>(off_ns - t.waited_ns, 0);
+  if (t.from_switches) t.waits = std::max<int64_t>(samples.back().waits - std::max<int64_t>(samples.front().waits, 0), 0);
+}
+
+// A wait is in one system call: the first look into it tells which.
+int32_t call_of(const Samples& samples, const ThreadWait& wait) {
+  const auto look = std::lower_bound(samples.begin(), samples.end(), wait.start_ns,
+                                     [](const ThreadSample& s, int64_t time_ns) { return s.time_ns < time_ns; });
+  const bool within = look != samples.end() && look->time_ns < wait.start_ns + wait.duration_ns;
+  return within ? look->system_call : -1;
+}
+
+ThreadTime time_of(const Samples& samples, const Waits& waits, std::vector<int32_t>& wait_calls) {
+  ThreadTime t;
+  t.thread = samples.front().thread;
+  t.samples = static_cast<int64_t>(samples.size());
+  add_times(samples, t);
+  std::map<int32_t, ThreadTime::Call> calls;
+  for (const ThreadSample& s : samples)
+    if (s.state != 'R') ++calls[s.system_call].samples;
+  for (const ThreadWait& w : waits) {
+    wait_calls.push_back(call_of(samples, w));
+    ThreadTime::Call& call = calls[wait_calls.back()];
+    ++call.long_waits;
+    call.long_waits_ns = saturated_add(call.long_waits_ns, w.duration_ns);
+    t.longest_wait_ns = std::max(t.longest_wait_ns, w.duration_ns);
+  }
+  for (auto& [number, call] : calls) {
+    call.number = number;
+    t.calls.push_back(call);
+  }
   std::stable_sort(t.calls.begin(), t.calls.end(), [](const auto& a, const auto& b) { return a.samples > b.samples; });
   return t;
 }
@@ -41,18 +85,20 @@ double percent(int64_t part, int64_t whole) {
 
 Value show(const Facts& facts) {
   const Trace& trace = facts.trace();
+  const auto known = [](int64_t n) { return n >= 0 ? Value(n) : Value(); };
   Table t;
-  t.columns = {"process", "thread",  "name",      "samples",     "observed_ns",
-               "cpu_ns",  "cpu_pct", "waited_ns", "blocked_pct", "blocked_in"};
+  t.columns = {"process",     "thread",     "name",       "samples",        "observed_ns", "cpu_ns",         "cpu_pct",
+               "waited_ns",   "blocked_ns", "blocked_pct", "blocked_source", "waits",       "longest_wait_ns", "blocked_in"};
   for (const ThreadTime& time : facts.get<ThreadTimes>().threads) {
     const Thread& thread = trace.threads[time.thread.value];
     Table calls;
-    calls.columns = {"call", "samples_pct"};
+    calls.columns = {"call", "samples_pct", "long_waits", "long_waits_ns"};
     for (const ThreadTime::Call& c : time.calls)
-      calls.rows.push_back({system_call_name(c.number), percent(c.samples, time.samples)});
+      calls.rows.push_back({system_call_name(c.number), percent(c.samples, time.samples), c.long_waits, c.long_waits_ns});
     t.rows.push_back({thread.process, thread.id, thread.name.empty() ? Value() : Value(thread.name), time.samples,
-                      time.observed_ns, time.user_ns + time.system_ns, time.cpu_pct(), time.waited_ns,
-                      time.blocked_pct(), calls});
+                      time.observed_ns, time.user_ns + time.system_ns, time.cpu_pct(), time.waited_ns, time.blocked_ns,
+                      time.blocked_pct(), time.from_switches ? "switches" : "proc", known(time.waits),
+                      known(time.longest_wait_ns), calls});
   }
   return t;
 }
@@ -60,7 +106,7 @@ Value show(const Facts& facts) {
 }  // namespace
 
 double ThreadTime::cpu_pct() const { return percent(user_ns + system_ns, observed_ns); }
-double ThreadTime::blocked_pct() const { return percent(blocked_samples, samples); }
+double ThreadTime::blocked_pct() const { return percent(blocked_ns, observed_ns); }
 
 std::string system_call_name(int32_t number) {
   static const std::map<int32_t, const char*> kNames = {
@@ -82,13 +128,22 @@ std::string system_call_name(int32_t number) {
 
 ThreadTimes ThreadTimes::compute(const Facts& facts) {
   const std::vector<ThreadSample>& samples = facts.trace().thread_samples;
+  const std::vector<ThreadWait>& waits = facts.trace().thread_waits;
   ThreadTimes all;
-  for (size_t i = 0; i < samples.size();) {
-    size_t j = i;
-    while (j < samples.size() && samples[j].thread == samples[i].thread) ++j;
-    all.threads.push_back(time_of(samples.data() + i, samples.data() + j));
+  const auto end_of = [](const auto& rows, size_t i, ThreadId thread) {
+    while (i < rows.size() && rows[i].thread == thread) ++i;
+    return i;
+  };
+  for (size_t i = 0, w = 0; i < samples.size();) {
+    const ThreadId thread = samples[i].thread;
+    // A file may hold waits of threads that it has no samples of.
+    for (; w < waits.size() && waits[w].thread < thread; ++w) all.wait_calls.push_back(-1);
+    const size_t j = end_of(samples, i, thread), v = end_of(waits, w, thread);
+    all.threads.push_back(time_of({samples.data() + i, j - i}, {waits.data() + w, v - w}, all.wait_calls));
     i = j;
+    w = v;
   }
+  all.wait_calls.resize(waits.size(), -1);
   std::stable_sort(all.threads.begin(), all.threads.end(), [](const ThreadTime& a, const ThreadTime& b) {
     return a.user_ns + a.system_ns > b.user_ns + b.system_ns;
   });
@@ -97,6 +152,6 @@ ThreadTimes ThreadTimes::compute(const Facts& facts) {
 
 extern const Analysis kThreadsSection;
 const Analysis kThreadsSection = {"threads", "Threads",
-                                  "processor time of each thread, and the system calls it waits in", show};
+                                  "processor time of each thread, how long it was blocked, and in which system calls", show};
 
 }  // namespace profgpu

@@ -1,4 +1,5 @@
-// What the threads of a process did on the processor, and in which system calls they waited, from samples of them.
+// What the threads of a process did on the processor, how long they were blocked and in which system calls, from samples
+// of them and from what context switches say.
 #pragma once
 
 #include "analyse/facts.h"
@@ -13,18 +14,23 @@ struct ThreadTime {
   int64_t user_ns = 0;           ///< processor time within
   int64_t system_ns = 0;
   int64_t waited_ns = 0;         ///< ready to run, but without a processor: there are too few of them
-  int64_t blocked_samples = 0;   ///< not running and not ready to run
+  int64_t blocked_ns = 0;        ///< neither running nor ready to run
+  bool from_switches = false;    ///< blocked_ns is what context switches say; else what the times above leave
+  int64_t waits = -1;            ///< how often it blocked; -1: not known
+  int64_t longest_wait_ns = -1;  ///< of its long waits; -1: none was recorded
   struct Call {
     int32_t number = -1;         ///< -1: not known in which
     int64_t samples = 0;
+    int64_t long_waits = 0, long_waits_ns = 0;   ///< that a sample fell into
   };
   std::vector<Call> calls;       ///< what it was blocked in, most often first
   [[nodiscard]] double cpu_pct() const;      ///< of the time observed; above 100 never
-  [[nodiscard]] double blocked_pct() const;  ///< of its samples
+  [[nodiscard]] double blocked_pct() const;  ///< likewise
 };
 
 struct ThreadTimes {
   std::vector<ThreadTime> threads;   ///< most processor time first
+  std::vector<int32_t> wait_calls;   ///< system call of each of Trace::thread_waits, as a sample saw it; -1: not known
   static ThreadTimes compute(const Facts& facts);
 };
 

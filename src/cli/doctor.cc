@@ -222,7 +222,7 @@ const Command kDoctor{
     .notes =
         "Looks at: every backend and why it is not there; driver and libraries and whether they fit; device files and "
         "rights; the container; PCIe, NVLink, memory errors, modes, clocks and limits of each device; Xid errors in "
-        "the kernel log; variables of CUDA, PyTorch and NCCL; clock, processor governor, limits, memory nodes, IOMMU. It "
+        "the kernel log; variables of CUDA, PyTorch and NCCL; clock, processor governor, limits, perf events, memory nodes, IOMMU. It "
         "changes nothing and takes at most five seconds, whatever hangs. Where it may not look it says so: as an "
         "administrator it sees more. PROFGPU_NVML_LIBRARY and PROFGPU_NVIDIA_SMI name a library and a program to use "
         "instead of those that are found. Exit status: 0 looked, also without any GPU; 1 with --strict where there is a "

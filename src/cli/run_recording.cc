@@ -102,7 +102,7 @@ Status RunRecording::start(const OpenDevices& open) {
   JsonText json;
   json.record(session_document(nullptr), Layout::kLines);
   if (auto status = write_file(folder_.session, json.take() + "\n"); !status) return status;
-  host_->start();
+  host_->start(options_.perf_events);
   return ok();
 }
 
@@ -198,11 +198,15 @@ Record RunRecording::document() const {
   d.add("kernels", sum.kernels).add("copies", sum.copies).add("ranges", sum.ranges);
   d.add("collectives", sum.collectives).add("steps", sum.steps).add("bytes", sum.bytes);
   d.add("processes", std::move(table));
+  const std::string& switches = host_statistics_.no_switches;
   d.add("host_samples", Record()
                             .add("samples", host_statistics_.samples)
                             .add("threads", host_statistics_.threads)
                             .add("cpu_ns", host_statistics_.cpu_ns)
-                            .add("interval_ns", host_statistics_.interval_ns));
+                            .add("interval_ns", host_statistics_.interval_ns)
+                            .add("switches", switches.empty() ? "recorded" : switches)
+                            .add("waits", host_statistics_.waits)
+                            .add("lost_switches", host_statistics_.lost_switches));
   return d.add("problems", texts(problems()));
 }
 

@@ -22,6 +22,7 @@ struct TraceOptions {
   bool wanted = false;
   std::string options;      ///< PROFGPU_RECORD_OPTIONS
   bool python_hook = true, preload = false;
+  bool perf_events = true;
   bool torch_on_demand = false;  ///< also without `wanted`
 };
 

@@ -10,7 +10,7 @@ namespace profgpu {
 namespace {
 
 constexpr std::string_view kWindowFlags[] = {"--capture-range", "--steps", "--range", "--delay", "--duration"};
-constexpr std::string_view kOtherFlags[] = {"--graphs", "--no-python-hook", "--preload", "--flush"};
+constexpr std::string_view kOtherFlags[] = {"--graphs", "--no-python-hook", "--no-perf-events", "--preload", "--flush"};
 constexpr int64_t kMillion = 1'000'000;
 constexpr int64_t kShortestFlush_ns = 10 * kMillion, kLongestFlush_ns = 3600 * 1000 * kMillion;
 constexpr size_t kLongestRangeName = 255;
@@ -128,6 +128,7 @@ FlagGroup trace_flags() {
         .help = "CUDA graphs as one row a launch, or a row a node (default node)",
         .choices = {"graph", "node"}},
        {.name = "--no-python-hook", .help = "do not mark steps and phases of PyTorch programs"},
+       {.name = "--no-perf-events", .help = "do not ask the kernel for context switches: threads are sampled only"},
        {.name = "--preload", .help = "LD_PRELOAD the recorder too: for programs that use torch.profiler themselves"},
        {.name = "--flush", .value = "TIME", .help = "write what was recorded so often (default 250ms)"},
        {.name = "--torch-on-demand",
@@ -158,6 +159,7 @@ Result<TraceOptions> trace_options(const Arguments& arguments) {
     options.options += fmt::format(",flush_ms={}", *ns / kMillion);
   }
   options.python_hook = !arguments.has("--no-python-hook");
+  options.perf_events = !arguments.has("--no-perf-events");
   options.preload = arguments.has("--preload");
   return options;
 }

@@ -35,6 +35,7 @@ const std::vector<Probe>& machine_probes() {
       {"clock", "machine", check_clock},
       {"cpu_governor", "machine", check_governor},
       {"limits", "machine", check_limits},
+      {"perf_events", "machine", check_perf_events},
       {"numa", "machine", check_numa},
       {"iommu", "machine", check_iommu},
   };

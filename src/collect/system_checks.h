@@ -72,6 +72,7 @@ void check_system(const SystemRoots& roots, SystemChecks& checks);
 void check_clock(const SystemRoots& roots, SystemChecks& checks);
 void check_governor(const SystemRoots& roots, SystemChecks& checks);
 void check_limits(const SystemRoots& roots, SystemChecks& checks);
+void check_perf_events(const SystemRoots& roots, SystemChecks& checks);
 void check_numa(const SystemRoots& roots, SystemChecks& checks);
 void check_iommu(const SystemRoots& roots, SystemChecks& checks);
 

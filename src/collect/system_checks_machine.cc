@@ -1,13 +1,17 @@
-// The machine itself: kernel, clock, processors, limits, memory nodes, IOMMU.
+// The machine itself: kernel, clock, processors, limits, perf events, memory nodes, IOMMU.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/timex.h>
 #include <sys/utsname.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <set>
 
+#include "collect/switch_event.h"
 #include "collect/system_checks.h"
 
 namespace profgpu {
@@ -112,6 +116,17 @@ void check_limits(const SystemRoots& roots, SystemChecks& checks) {
        little ? "NCCL over InfiniBand locks its buffers: memlock unlimited in /etc/security/limits.conf, "
                 "docker run --ulimit memlock=-1"
               : ""});
+}
+
+void check_perf_events(const SystemRoots& roots, SystemChecks& checks) {
+  const int event = open_switch_event(0, 1);
+  if (event >= 0) {
+    ::close(event);
+    checks.push_back({"perf_events", "", kOk, "perf events of context switches may be used"});
+    return;
+  }
+  const Error why = switch_event_refusal(errno, roots);
+  checks.push_back({"perf_events", "", kUnknown, why.message + ": recordings sample threads only", why.hint});
 }
 
 void check_numa(const SystemRoots& roots, SystemChecks& checks) {

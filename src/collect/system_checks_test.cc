@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/clock.h"
+#include "collect/switch_event.h"
 
 namespace profgpu {
 namespace {
@@ -303,6 +304,23 @@ TEST_F(DeviceChecks, ClocksAndPower) {
   EXPECT_TRUE(find(run(), "power_limit", kOk));
   reading_.samples[1].value = 400;
   EXPECT_TRUE(find(run(), "power_limit", kWarning));
+}
+
+TEST_F(Machine, PerfEventsAndHowToHaveThem) {
+  // Whichever it is here, it is said and is no fault of the machine.
+  const SystemChecks checks = run(check_perf_events);
+  ASSERT_EQ(checks.size(), 1U);
+  EXPECT_LE(checks[0].verdict, kUnknown);
+  write("proc/sys/kernel/perf_event_paranoid", "4\n");
+  EXPECT_NE(switch_event_refusal(EACCES, roots_).message.find("paranoid is 4"), std::string::npos);
+  EXPECT_NE(switch_event_refusal(EACCES, roots_).hint.find("sysctl"), std::string::npos);
+  write("proc/sys/kernel/perf_event_paranoid", "2\n");
+  EXPECT_NE(switch_event_refusal(EPERM, roots_).hint.find("PERFMON"), std::string::npos) << "a container's doing";
+  write("proc/sys/kernel/perf_event_paranoid", "what\n");
+  EXPECT_NE(switch_event_refusal(EPERM, roots_).hint.find("PERFMON"), std::string::npos);
+  EXPECT_NE(switch_event_refusal(ENOSYS, roots_).message.find("kernel"), std::string::npos);
+  EXPECT_NE(switch_event_refusal(EMFILE, roots_).hint.find("ulimit -n"), std::string::npos);
+  EXPECT_NE(switch_event_refusal(ENOMEM, roots_).hint.find("ulimit -l"), std::string::npos);
 }
 
 }  // namespace

@@ -255,7 +255,11 @@ const DataTable kThreadTimeData{
          {"cpu_ns", Kind::kInteger, "processor time within", section_cell},
          {"cpu_pct", Kind::kReal, "of the time observed", section_cell},
          {"waited_ns", Kind::kInteger, "ready to run, but without a processor", section_cell},
-         {"blocked_pct", Kind::kReal, "of the looks, in which it was not running and not ready to run", section_cell}},
+         {"blocked_ns", Kind::kInteger, "neither running nor ready to run", section_cell},
+         {"blocked_pct", Kind::kReal, "of the time observed", section_cell},
+         {"blocked_source", Kind::kText, "switches: what context switches say; proc: what the times above leave of the time observed", section_cell},
+         {"waits", Kind::kInteger, "how often it blocked, where context switches say", section_cell},
+         {"longest_wait_ns", Kind::kInteger, "the longest of its rows of thread_waits", section_cell}},
     .rows = section_rows,
     .section = "threads",
 };

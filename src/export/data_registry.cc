@@ -2,7 +2,7 @@
 
 namespace profgpu {
 
-extern const DataTable kHostData, kThreadData, kThreadSampleData, kBackwardData;
+extern const DataTable kHostData, kThreadData, kThreadSampleData, kThreadWaitData, kBackwardData;
 extern const DataTable kActivityData, kStreamData, kSyncData, kCollectiveCallData, kMemoryEventData, kCounterData;
 extern const DataTable kDeviceData, kStepData, kPhaseData, kPhaseSegmentData, kIdleData, kGapData, kKernelNameData,
     kOpNameData, kLaunchData, kCollectiveData, kMemoryData, kThreadTimeData;
@@ -14,9 +14,9 @@ const std::vector<const DataTable*>& data_tables() {
       &kActivityData,   &kHostData,        &kThreadData,   &kStreamData,         &kKernelNameData,   &kOpNameData,
       &kDeviceData,     &kGapData,         &kIdleData,     &kStepData,           &kPhaseData,        &kPhaseSegmentData,
       &kLaunchData,     &kCollectiveData,  &kCollectiveCallData, &kStragglerData, &kMemoryData,      &kMemoryEventData,
-      &kCounterData,    &kSyncData,        &kBackwardData, &kThreadTimeData,     &kThreadSampleData, &kRankData,
-      &kWindowData,     &kMetadataData,    &kDevicePropertyData, &kIssueData,    &kSampleData,       &kSampleDeviceData,
-      &kSampleProcessData, &kMarkData};
+      &kCounterData,    &kSyncData,        &kBackwardData, &kThreadTimeData,     &kThreadSampleData, &kThreadWaitData,
+      &kRankData,       &kWindowData,      &kMetadataData, &kDevicePropertyData, &kIssueData,        &kSampleData,
+      &kSampleDeviceData, &kSampleProcessData, &kMarkData};
   return all;
 }
 

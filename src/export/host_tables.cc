@@ -1,4 +1,5 @@
 // What ran on the host.
+#include "analyse/threads.h"
 #include "export/data_table.h"
 
 namespace profgpu {
@@ -24,9 +25,21 @@ Datum link_of(const From& f, size_t row, bool call) {
   return h.link[row] != 0 && h.is_call(HostId(row)) == call ? Datum(h.link[row]) : Datum();
 }
 
+Datum known(int64_t n) { return n >= 0 ? Datum(n) : Datum(); }
+
+std::vector<Stretch> threads_of_waits(const From& f) {
+  const std::vector<ThreadWait>& waits = f.trace().thread_waits;
+  std::vector<Stretch> all;
+  for (size_t i = 0; i < waits.size(); ++i) {
+    if (i == 0 || waits[i].thread != waits[i - 1].thread) all.push_back({i, i, waits[i].thread.value});
+    all.back().end = i + 1;
+  }
+  return all;
+}
+
 }  // namespace
 
-extern const DataTable kHostData, kThreadData, kThreadSampleData, kBackwardData;
+extern const DataTable kHostData, kThreadData, kThreadSampleData, kThreadWaitData, kBackwardData;
 
 const DataTable kHostData{
     .name = "host",
@@ -119,8 +132,33 @@ const DataTable kThreadSampleData{
          {"system_ns", Kind::kInteger, "processor time of the kernel, since the thread's start",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].system_ns; }},
          {"waited_ns", Kind::kInteger, "ready to run, but without a processor, since the thread's start",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].waited_ns; }}},
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].waited_ns; }},
+         {"blocked_ns", Kind::kInteger, "off the processor since it blocked, until it had one again; by context switches",
+          [](const From& f, size_t i, size_t) { return known(f.trace().thread_samples[i].blocked_ns); }},
+         {"preempted_ns", Kind::kInteger, "off the processor since it had to give way; by context switches",
+          [](const From& f, size_t i, size_t) { return known(f.trace().thread_samples[i].preempted_ns); }},
+         {"waits", Kind::kInteger, "how often it blocked; by context switches",
+          [](const From& f, size_t i, size_t) { return known(f.trace().thread_samples[i].waits); }}},
     .rows = [](const From& f) { return f.trace().thread_samples.size(); },
+};
+
+const DataTable kThreadWaitData{
+    .name = "thread_waits",
+    .summary = "long waits of threads: each was blocked all the while",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"thread_id", Kind::kInteger, "row of threads",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_waits[i].thread.value; }},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_waits[i].start_ns; }},
+         {"duration_ns", Kind::kInteger, "until it had a processor again",
+          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_waits[i].duration_ns; }},
+         {"system_call", Kind::kInteger, "number of the call that it was blocked in, of x86-64, where a sample saw it",
+          [](const From& f, size_t i, size_t) { return known(f.rank->facts().get<ThreadTimes>().wait_calls[i]); }}},
+    .rows = [](const From& f) { return f.trace().thread_waits.size(); },
+    .sorted = "start_ns",
+    .key = "thread_id",
+    .stretches = threads_of_waits,
 };
 
 const DataTable kBackwardData{

@@ -1,9 +1,10 @@
-// Perfetto's protobuf: host threads, streams with arrows from their launches, steps, phases, idle time by cause, memory, samples.
+// Perfetto's protobuf: host threads and when they were blocked, streams with arrows from their launches, steps, phases, idle time by cause, memory, samples.
 #include <algorithm>
 #include <map>
 
 #include "analyse/collective_calls.h"
 #include "analyse/steps.h"
+#include "analyse/threads.h"
 #include "export/collective_arrows.h"
 #include "export/exporter.h"
 #include "export/perfetto_packets.h"
@@ -152,13 +153,29 @@ class PerfettoRank {
   }
 
   void threads() {
-    for (size_t t = 0; t < trace_.threads.size(); ++t) {
+    const std::vector<ThreadWait>& waits = trace_.thread_waits;
+    for (size_t t = 0, w = 0; t < trace_.threads.size(); ++t) {
       const Thread& thread = trace_.threads[t];
-      if (thread.begin == thread.end) continue;
+      const size_t first = w;
+      while (w < waits.size() && waits[w].thread == ThreadId(t)) ++w;
+      if (thread.begin == thread.end && w == first) continue;
       const std::string name = thread.name.empty() ? "thread " + thread.id : thread.name;
-      PerfettoLanes lanes(packets_, packets_.thread(process(t), ids_.process(t), ids_.thread(t), name));
+      const Track track = packets_.thread(process(t), ids_.process(t), ids_.thread(t), name);
+      PerfettoLanes lanes(packets_, track);
       for (uint32_t h = thread.begin.value; h < thread.end.value && !packets_.failed(); ++h)
         if (rank_.shows(HostId(h))) host(HostId(h), lanes);
+      if (w > first) blocked(first, w, packets_.track("blocked", track));
+    }
+  }
+
+  // Long waits of one thread, by the system call.
+  void blocked(size_t first, size_t end, Track track) {
+    PerfettoLanes lanes(packets_, track);
+    const std::vector<int32_t>& calls = rank_.facts().get<ThreadTimes>().wait_calls;
+    for (size_t i = first; i < end && !packets_.failed(); ++i) {
+      const ThreadWait& w = trace_.thread_waits[i];
+      const std::string name = calls[i] < 0 ? "blocked" : system_call_name(calls[i]);
+      add(lanes, {w.start_ns, w.start_ns + w.duration_ns}, {"blocked", name, {}, {}});
     }
   }
 

@@ -41,6 +41,7 @@ int64_t first_host_time(const Process& p) {
   for (const wire::RangeEvent& e : p.file.range_events) see(e.time_ns);
   for (const wire::CollectiveRow& c : p.file.collectives) see(c.start_ns);
   for (const wire::ThreadSample& s : p.file.thread_samples) see(s.time_ns);
+  for (const wire::ThreadWait& w : p.file.thread_waits) see(w.start_ns);
   return first;
 }
 
@@ -238,7 +239,9 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
     Shard& shard = decoder.first_shard();
     add_ranges(p.place, windows, shard);
     add_collectives(p.place, windows, shard);
-    add_thread_samples(p.place, p.file.of_host() ? recording.pids : std::set<std::string>{}, shard);
+    const std::set<std::string> pids = p.file.of_host() ? recording.pids : std::set<std::string>{};
+    add_thread_samples(p.place, pids, shard);
+    add_thread_waits(p.place, pids, shard);
   }
   const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(threads);

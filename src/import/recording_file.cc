@@ -90,6 +90,7 @@ class FileReader {
       case ChunkKind::kRangeEvents: return count(chunk), append(chunk, file_.range_events);
       case ChunkKind::kCollectives: return count(chunk), append(chunk, file_.collectives);
       case ChunkKind::kThreadSamples: return count(chunk), append(chunk, file_.thread_samples);
+      case ChunkKind::kThreadWaits: return count(chunk), append(chunk, file_.thread_waits);
       case ChunkKind::kDrops: return append(chunk, file_.drops);
       case ChunkKind::kWindows: return append(chunk, file_.windows);
       case ChunkKind::kNotes: return append(chunk, file_.notes);

@@ -63,6 +63,7 @@ struct RecordingFile {
   std::vector<wire::PayloadField> schema_fields;
   std::vector<wire::PayloadRef> payloads;  ///< texts lie in `bytes`
   std::vector<wire::ThreadSample> thread_samples;
+  std::vector<wire::ThreadWait> thread_waits;
   std::vector<wire::Drop> drops;
   std::vector<wire::Window> windows;
   std::vector<wire::Note> notes;

@@ -25,6 +25,7 @@ std::string_view rows_name(uint16_t kind) {
     case K::kRangeEvents: return "range events";
     case K::kCollectives: return "collectives";
     case K::kThreadSamples: return "thread samples";
+    case K::kThreadWaits: return "waits of threads";
     case K::kStrings: return "names";
     case K::kPayloadSchemas: return "layouts of NVTX payloads";
     case K::kPayloadFields: return "fields of layouts of NVTX payloads";
@@ -39,6 +40,7 @@ std::string_view reason_text(wire::DropReason reason) {
     case wire::DropReason::kDiskFull: return "they could not be written (is the disk full?)";
     case wire::DropReason::kCupti: return "CUPTI dropped them";
     case wire::DropReason::kNamesFull: return "there were too many different names; their rows are without one";
+    case wire::DropReason::kRingFull: return "the kernel had no room for them";
   }
   return "the recorder does not say why";
 }

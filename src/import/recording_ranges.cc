@@ -218,9 +218,22 @@ void add_thread_samples(const ProcessPlace& place, const std::set<std::string>& 
       ++shard.issues[TraceIssueKind::kOutOfRange];
       continue;
     }
-    shard.thread_samples.push_back(
-        {time, ThreadId(threads(s.thread)), static_cast<char>(s.state), s.system_call, s.user_ns,
-         s.system_ns, s.waited_ns});
+    shard.thread_samples.push_back({time, ThreadId(threads(s.thread)), static_cast<char>(s.state), s.system_call,
+                                    s.user_ns, s.system_ns, s.waited_ns, s.blocked_ns, s.preempted_ns, s.waits});
+  }
+}
+
+void add_thread_waits(const ProcessPlace& place, const std::set<std::string>& pids, Shard& shard) {
+  ThreadsOfShard threads(*place.file, shard);
+  for (const wire::ThreadWait& w : place.file->thread_waits) {
+    if (!pids.empty() && !pids.contains(std::to_string(place.file->threads[w.thread].pid))) continue;
+    ++shard.events;
+    const int64_t start = place.time(w.start_ns);
+    if (start == INT64_MIN || w.duration_ns < 0 || w.duration_ns >= kLongestNs) {
+      ++shard.issues[start == INT64_MIN ? TraceIssueKind::kOutOfRange : TraceIssueKind::kNegativeDuration];
+      continue;
+    }
+    shard.thread_waits.push_back({start, w.duration_ns, ThreadId(threads(w.thread))});
   }
 }
 

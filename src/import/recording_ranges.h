@@ -16,6 +16,7 @@ void add_ranges(const ProcessPlace& place, const std::vector<Interval>& windows,
 void add_collectives(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard);
 /// Of these processes; empty: of all.
 void add_thread_samples(const ProcessPlace& place, const std::set<std::string>& pids, Shard& shard);
+void add_thread_waits(const ProcessPlace& place, const std::set<std::string>& pids, Shard& shard);
 
 /// For collectives whose enqueue encloses no launch: kernels of the same operation, in order. Only where none of the
 /// trace's collectives was found by its launch.

@@ -438,7 +438,8 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
   host.property("mode", "host").property("host", "node1").sync(0, kUnix, 0);
   for (int i = 0; i < 2; ++i)
     host.add(wire::ThreadSample{5 * kMs, host.thread(static_cast<uint32_t>(100 + i), 7, "before exec"), 'S', 232, 100,
-                                200});
+                                200})
+        .add(wire::ThreadWait{4 * kMs, (i + 2) * kMs, host.thread(static_cast<uint32_t>(100 + i), 7)});
   host.end().write(path("node1-host.pgt"));
   for (const char* name : {"session.json", "session-node2.json", "summary.json"}) {
     std::FILE* f = std::fopen(path(name).c_str(), "wb");
@@ -454,6 +455,11 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
     EXPECT_EQ(inputs->ranks[static_cast<size_t>(rank)].rank, rank);
     const Trace& t = inputs->ranks[static_cast<size_t>(rank)].trace;
     ASSERT_EQ(t.thread_samples.size(), 1U);
+    EXPECT_EQ(t.thread_samples[0].blocked_ns, -1);
+    ASSERT_EQ(t.thread_waits.size(), 1U);
+    EXPECT_EQ(t.thread_waits[0].duration_ns, (rank + 2) * kMs);
+    EXPECT_EQ(t.thread_samples[0].time_ns - t.thread_waits[0].start_ns, 1 * kMs);
+    EXPECT_EQ(t.thread_waits[0].thread, t.thread_samples[0].thread);
     ASSERT_TRUE(t.clock);
     EXPECT_TRUE(t.clock->synchronised);
     EXPECT_EQ(t.clock->error_ns, 900'000);
@@ -463,6 +469,25 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
   }
   for (const InputSource& s : inputs->sources)
     EXPECT_TRUE(s.issues.empty()) << s.path << ": " << s.issues.front().text;
+}
+
+TEST_F(Recording, waits_of_threads_that_cannot_be) {
+  HandRecording r = begun(100);
+  const uint32_t thread = r.thread(100, 100);
+  r.add(wire::ThreadSample{kMs, thread, 'S', 0, 1, 2, 3, 4, 5, 6});
+  r.add(std::vector<wire::ThreadWait>{{9 * kMs, kMs, thread}, {2 * kMs, kMs, thread}, {kMs, -1, thread}, {kMs, INT64_MAX, thread},
+                                      {INT64_MAX, kMs, thread}, {INT64_MIN, kMs, thread}, {3 * kMs, kMs, 99}});
+  r.add(wire::Drop{5 * kMs, 29, wire::DropReason::kRingFull, 7}).end();
+  const Trace t = read(r);
+  ASSERT_EQ(t.thread_waits.size(), 3U) << "one is of a thread without a name";
+  EXPECT_TRUE(std::is_sorted(t.thread_waits.begin(), t.thread_waits.end(), [](const ThreadWait& a, const ThreadWait& b) {
+    return a.thread != b.thread ? a.thread < b.thread : a.start_ns < b.start_ns;
+  }));
+  EXPECT_EQ(t.thread_samples[0].blocked_ns, 4);
+  EXPECT_EQ(t.thread_samples[0].waits, 6);
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNegativeDuration));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOutOfRange));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kDropped));
 }
 
 TEST_F(Recording, processes_without_a_rank) {

@@ -57,6 +57,8 @@ RankOutline RankOutline::of(const Facts& facts, std::optional<Interval> part) {
   if (!trace.memory.empty()) out.first_others_ns.push_back(trace.memory.front().time_ns);
   if (!trace.counters.empty()) out.first_others_ns.push_back(trace.counters.front().time_ns);
   if (!trace.syncs.empty()) out.first_others_ns.push_back(trace.syncs.front().start_ns);
+  if (!trace.thread_waits.empty())
+    out.first_others_ns.push_back(std::ranges::min(trace.thread_waits, {}, &ThreadWait::start_ns).start_ns);
   return out;
 }
 

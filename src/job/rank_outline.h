@@ -33,7 +33,7 @@ struct RankOutline {
   std::string host;                         ///< empty: unknown
   /// From the first to the last time of any range or activity that is shown; none: the trace is empty.
   std::optional<Interval> extent;
-  std::vector<int64_t> first_others_ns;     ///< first memory event, counter, wait; of a rank that is not cut
+  std::vector<int64_t> first_others_ns;     ///< first memory event, counter, wait, wait of a thread; of a rank that is not cut
   int64_t events = 0;                       ///< ranges and activities that are shown
   std::vector<ActivityId> calls;            ///< of a rank that is cut: kernels of collectives that are shown, ascending
 

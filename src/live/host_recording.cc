@@ -1,12 +1,13 @@
 #include "live/host_recording.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "base/clock.h"
@@ -39,7 +40,8 @@ struct Pace {
 
 }  // namespace
 
-HostRecording::HostRecording(int fd, std::string path) : fd_(fd), path_(std::move(path)), watch_(::getpid()) {}
+HostRecording::HostRecording(int fd, std::string path)
+    : fd_(fd), path_(std::move(path)), watch_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC)) {}
 
 Result<std::unique_ptr<HostRecording>> HostRecording::open(const std::string& path, const std::string& host) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -49,27 +51,35 @@ Result<std::unique_ptr<HostRecording>> HostRecording::open(const std::string& pa
   std::copy(std::begin(wire::kFileMagic), std::end(wire::kFileMagic), header.magic);
   header.version = wire::kFormatVersion;
   out->write(std::string(reinterpret_cast<const char*>(&header), sizeof header));
-  std::vector<wire::Property> properties;
-  for (const auto& [key, value] : {std::pair<std::string, std::string>{"mode", "host"},
-                                   {"host", host},
-                                   {"pid", std::to_string(::getpid())},
-                                   {"started_unix_ns", std::to_string(unix_ns())},
-                                   {"library_version", kVersion}})
-    properties.push_back({out->name_id(key), out->name_id(value)});
-  out->flush(false);
   std::string bytes;
-  out->append_rows(properties, bytes);
+  out->append_properties({{"mode", "host"},
+                          {"host", host},
+                          {"pid", std::to_string(::getpid())},
+                          {"started_unix_ns", std::to_string(unix_ns())},
+                          {"library_version", kVersion}},
+                         bytes);
   out->write(bytes);
+  out->flush(false);
   if (!out->statistics_.problem.empty()) return Error{out->statistics_.problem};
   return out;
 }
 
 HostRecording::~HostRecording() {
   if (thread_.joinable()) stop();
+  ::close(wake_);
   ::close(fd_);
 }
 
-void HostRecording::start() {
+void HostRecording::start(bool with_switches) {
+  statistics_.no_switches = "not asked for";
+  if (with_switches) {
+    auto opened = SwitchWatch::open();
+    statistics_.no_switches = opened ? "" : opened.error().message;
+    if (opened) switches_ = std::move(*opened);
+  }
+  std::string bytes;
+  append_properties({{"switches", switches_ ? "recorded" : statistics_.no_switches}}, bytes);
+  write(bytes);
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "host samples");
     run();
@@ -77,12 +87,11 @@ void HostRecording::start() {
 }
 
 HostRecording::Statistics HostRecording::stop() {
-  {
-    const std::lock_guard held(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
+  stopping_ = true;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
   if (thread_.joinable()) thread_.join();
+  switches_.reset();
   statistics_.threads = static_cast<int64_t>(ids_.size());
   return statistics_;
 }
@@ -90,9 +99,8 @@ HostRecording::Statistics HostRecording::stop() {
 void HostRecording::run() {
   Pace discovery, reading;
   int64_t flush_at_ns = monotonic_ns() + kFlush_ns;
-  std::unique_lock held(mutex_);
   while (!stopping_) {
-    held.unlock();
+    if (switches_) switches_->drain();   // so that looks are not taken for the cost of it
     discovery.when_due([&] { watch_.discover(); });
     reading.when_due([&] {
       watch_.read();
@@ -102,13 +110,21 @@ void HostRecording::run() {
       flush(false);
       flush_at_ns = monotonic_ns() + kFlush_ns;
     }
-    const int64_t left_ns = std::min({discovery.due_ns, reading.due_ns, flush_at_ns}) - monotonic_ns();
-    held.lock();
-    wake_.wait_for(held, std::chrono::nanoseconds(left_ns), [this] { return stopping_; });
+    await(std::min({discovery.due_ns, reading.due_ns, flush_at_ns}));
   }
   flush(true);
   statistics_.interval_ns = reading.interval_ns;
   statistics_.cpu_ns = thread_cpu_ns();
+}
+
+// Until then or the end; takes in context switches before there is no more room for them.
+void HostRecording::await(int64_t until_ns) {
+  std::vector<pollfd> all{{wake_, POLLIN, 0}};
+  if (switches_) all.insert(all.end(), switches_->to_poll().begin(), switches_->to_poll().end());
+  for (int64_t left_ns = until_ns - monotonic_ns(); left_ns > 0 && !stopping_; left_ns = until_ns - monotonic_ns()) {
+    const timespec most{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
+    if (::ppoll(all.data(), all.size(), &most, nullptr) > 0 && switches_) switches_->drain();
+  }
 }
 
 uint32_t HostRecording::name_id(const std::string& name) {
@@ -123,11 +139,17 @@ uint32_t HostRecording::name_id(const std::string& name) {
 
 void HostRecording::take() {
   statistics_.left_out = std::max(statistics_.left_out, watch_.left_out());
+  const int64_t now_ns = switches_ ? switches_->drain() : 0;
   for (WatchedThread& t : watch_.threads()) {
     const auto [it, added] = ids_.try_emplace({t.pid, t.tid}, static_cast<uint32_t>(ids_.size() + 1));
     if (added || t.name_is_new) new_threads_.push_back({it->second, t.pid, t.tid, name_id(t.name)});
     samples_.push_back({t.seen_ns, it->second, static_cast<uint8_t>(t.state), t.system_call, t.user_ns, t.system_ns,
                         t.waited_ns});
+    if (const auto totals = switches_ ? switches_->times().totals(t.tid, now_ns) : std::nullopt) {
+      samples_.back().blocked_ns = totals->blocked_ns;
+      samples_.back().preempted_ns = totals->preempted_ns;
+      samples_.back().waits = totals->waits;
+    }
   }
 }
 
@@ -139,20 +161,55 @@ void HostRecording::append_rows(const std::vector<Row>& rows, std::string& out) 
   out.resize(before + wire::put_chunk(rows.data(), rows.size(), reinterpret_cast<uint8_t*>(out.data()) + before));
 }
 
+void HostRecording::append_names(std::string& out) {
+  if (new_names_.empty()) return;
+  std::vector<wire::StringRef> strings;
+  size_t text_bytes = 0;
+  for (const auto& [id, name] : new_names_) {
+    strings.push_back({id, static_cast<uint32_t>(name.size()), name.data()});
+    text_bytes += name.size();
+  }
+  const size_t before = out.size();
+  out.resize(before + wire::max_string_chunk_bytes(strings.size(), text_bytes));
+  uint8_t* const chunk = reinterpret_cast<uint8_t*>(out.data()) + before;
+  out.resize(before + wire::put_string_chunk(strings.data(), strings.size(), chunk));
+  new_names_.clear();
+}
+
+void HostRecording::append_properties(const std::vector<std::pair<std::string, std::string>>& properties,
+                                      std::string& out) {
+  std::vector<wire::Property> rows;
+  for (const auto& [key, value] : properties) rows.push_back({name_id(key), name_id(value)});
+  append_names(out);
+  append_rows(rows, out);
+}
+
+// Waits of threads that were never sampled are left out: they came and went between two looks.
+void HostRecording::append_switches(bool at_end, std::string& out) {
+  const int64_t now_ns = switches_->drain();
+  SwitchTimes& times = switches_->times();
+  if (at_end) times.end_waits(now_ns);
+  std::vector<wire::ThreadWait> rows;
+  for (const LongWait& w : times.take_waits())
+    if (const auto it = ids_.find({w.pid, w.tid}); it != ids_.end()) rows.push_back({w.start_ns, w.duration_ns, it->second});
+  append_rows(rows, out);
+  statistics_.waits += static_cast<int64_t>(rows.size());
+  if (times.lost() > statistics_.lost_switches)
+    append_rows(std::vector<wire::Drop>{{now_ns, static_cast<uint16_t>(wire::ChunkKind::kThreadWaits),
+                                         wire::DropReason::kRingFull, times.lost() - statistics_.lost_switches}},
+                out);
+  statistics_.lost_switches = times.lost();
+  if (times.shortest_ns() == shortest_wait_ns_) return;
+  shortest_wait_ns_ = times.shortest_ns();
+  append_properties({{"shortest_wait_ns", std::to_string(shortest_wait_ns_)}}, out);
+}
+
 void HostRecording::flush(bool at_end) {
   std::string bytes;
-  if (!new_names_.empty()) {
-    std::vector<wire::StringRef> strings;
-    size_t text_bytes = 0;
-    for (const auto& [id, name] : new_names_) {
-      strings.push_back({id, static_cast<uint32_t>(name.size()), name.data()});
-      text_bytes += name.size();
-    }
-    bytes.resize(wire::max_string_chunk_bytes(strings.size(), text_bytes));
-    bytes.resize(wire::put_string_chunk(strings.data(), strings.size(), reinterpret_cast<uint8_t*>(bytes.data())));
-  }
+  append_names(bytes);
   append_rows(new_threads_, bytes);
   append_rows(samples_, bytes);
+  if (switches_) append_switches(at_end, bytes);
   statistics_.samples += static_cast<int64_t>(samples_.size());
   if (const int64_t now_ns = monotonic_ns(); at_end || synced_ns_ == 0 || now_ns - synced_ns_ > kSync_ns) {
     append_rows(std::vector<wire::ClockSync>{{now_ns, unix_ns(), 0}}, bytes);
@@ -162,7 +219,6 @@ void HostRecording::flush(bool at_end) {
     uint8_t end[sizeof(wire::ChunkHeader)];
     bytes.append(reinterpret_cast<const char*>(end), wire::seal_chunk(end, wire::ChunkKind::kEnd, 0));
   }
-  new_names_.clear();
   new_threads_.clear();
   samples_.clear();
   write(bytes);

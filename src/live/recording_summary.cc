@@ -30,6 +30,7 @@ std::string reason_name(DropReason reason) {
     case DropReason::kDiskFull: return "the file could not be written";
     case DropReason::kCupti: return "CUPTI dropped them";
     case DropReason::kNamesFull: return "too many different names";
+    case DropReason::kRingFull: return "the kernel's memory was full";
   }
   return "unknown reason";
 }

@@ -138,6 +138,11 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
     t.thread = ThreadId(place.threads[t.thread.value]);
     joined.thread_samples.push_back(t);
   }
+  for (ThreadWait t : w.thread_waits) {
+    t.start_ns += place.shift_ns;
+    t.thread = ThreadId(place.threads[t.thread.value]);
+    joined.thread_waits.push_back(t);
+  }
   for (const BackwardLink& b : w.backward_links)
     joined.backward_links.push_back({place.host(b.forward), place.host(b.backward)});
   for (const Interval& i : w.windows) joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
@@ -206,6 +211,8 @@ Trace joined_windows(std::vector<Trace> windows) {
   rebuild_launches(joined);
   std::stable_sort(joined.thread_samples.begin(), joined.thread_samples.end(),
                    [](const ThreadSample& x, const ThreadSample& y) { return x.thread < y.thread; });
+  std::stable_sort(joined.thread_waits.begin(), joined.thread_waits.end(),
+                   [](const ThreadWait& x, const ThreadWait& y) { return x.thread < y.thread; });
   std::sort(joined.range_arguments.begin(), joined.range_arguments.end(),
             [](const RangeArguments& x, const RangeArguments& y) { return x.host < y.host; });
   return joined;

@@ -190,6 +190,17 @@ struct ThreadSample {
   uint64_t user_ns = 0;       ///< processor time
   uint64_t system_ns = 0;
   uint64_t waited_ns = 0;     ///< ready to run, but without a processor
+  /// What context switches say; -1: not known.
+  int64_t blocked_ns = -1;    ///< off the processor since it blocked, until it had one again
+  int64_t preempted_ns = -1;  ///< off the processor since it had to give way
+  int64_t waits = -1;         ///< how often it blocked
+};
+
+/// A thread blocked, and had a processor again at the end.
+struct ThreadWait {
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  ThreadId thread;
 };
 
 struct DeviceProperties {
@@ -253,6 +264,7 @@ class Trace {
   std::vector<MemoryEvent> memory;
   std::vector<CounterValue> counters;
   std::vector<ThreadSample> thread_samples;  ///< by thread, then time
+  std::vector<ThreadWait> thread_waits;      ///< long ones, by thread, then start
   std::vector<BackwardLink> backward_links;
   std::vector<RangeArguments> range_arguments;  ///< by host
   std::vector<DeviceProperties> devices;

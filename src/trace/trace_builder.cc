@@ -139,6 +139,10 @@ void map_small_tables(Rows& rows, Trace& trace) {
       t.thread = ThreadId(rows.threads[s][t.thread.value]);
       trace.thread_samples.push_back(t);
     }
+    for (ThreadWait w : shard.thread_waits) {
+      w.thread = ThreadId(rows.threads[s][w.thread.value]);
+      trace.thread_waits.push_back(w);
+    }
     trace.events += shard.events;
   }
 }
@@ -146,6 +150,9 @@ void map_small_tables(Rows& rows, Trace& trace) {
 void sort_small_tables(Trace& trace) {
   std::sort(trace.thread_samples.begin(), trace.thread_samples.end(), [](const ThreadSample& a, const ThreadSample& b) {
     return std::tie(a.thread, a.time_ns, a.user_ns, a.system_ns) < std::tie(b.thread, b.time_ns, b.user_ns, b.system_ns);
+  });
+  std::sort(trace.thread_waits.begin(), trace.thread_waits.end(), [](const ThreadWait& a, const ThreadWait& b) {
+    return std::tie(a.thread, a.start_ns, a.duration_ns) < std::tie(b.thread, b.start_ns, b.duration_ns);
   });
   std::sort(trace.syncs.begin(), trace.syncs.end(), [](const SyncRow& a, const SyncRow& b) {
     return std::tie(a.start_ns, a.duration_ns, a.correlation) < std::tie(b.start_ns, b.duration_ns, b.correlation);

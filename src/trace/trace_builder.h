@@ -62,6 +62,7 @@ class Shard {
   Blocks<MemoryEvent> memory;                ///< thread: of the shard
   std::vector<CounterValue> counters;
   std::vector<ThreadSample> thread_samples;  ///< thread: of the shard
+  std::vector<ThreadWait> thread_waits;      ///< likewise
   Blocks<FlowEnd> flows;
   std::map<TraceIssueKind, int64_t> issues;
   int64_t events = 0;

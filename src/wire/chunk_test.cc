@@ -124,7 +124,7 @@ template <typename Row>
 class EveryRow : public testing::Test {};
 using AllRows = testing::Types<Property, ClockSync, ThreadRow, QueueRow, LaunchShape, DeviceRow, Kernel, Copy, Set, Call,
                                Sync, Overhead, Allocation, GraphLaunch, ExternalId, RangeEvent, CollectiveRow,
-                               ThreadSample, Drop, Window, Note>;
+                               ThreadSample, ThreadWait, Drop, Window, Note>;
 TYPED_TEST_SUITE(EveryRow, AllRows);
 
 TYPED_TEST(EveryRow, comes_back_as_it_was) {

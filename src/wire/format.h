@@ -62,6 +62,7 @@ enum class ChunkKind : uint16_t {
   kCollectives = 26,
   kThreadSamples = 27,
   kPayloads = 28,
+  kThreadWaits = 29,
   kDrops = 32,
   kWindows = 33,
   kNotes = 34,

@@ -439,6 +439,10 @@ struct ThreadSample {
   uint64_t user_ns = 0;      ///< processor time
   uint64_t system_ns = 0;
   uint64_t waited_ns = 0;    ///< ready to run, but without a processor
+  /// What context switches say, all or none of it; -1: not known.
+  int64_t blocked_ns = -1;   ///< off the processor since it blocked, until it had one again
+  int64_t preempted_ns = -1; ///< off the processor since it had to give way
+  int64_t waits = -1;        ///< how often it blocked
   template <typename V>
   static void columns(V& v) {
     v.time(&ThreadSample::time_ns);
@@ -448,6 +452,23 @@ struct ThreadSample {
     v.delta(&ThreadSample::user_ns);
     v.delta(&ThreadSample::system_ns);
     v.delta(&ThreadSample::waited_ns);
+    v.delta(&ThreadSample::blocked_ns);
+    v.delta(&ThreadSample::preempted_ns);
+    v.delta(&ThreadSample::waits);
+  }
+};
+
+/// Host clock. A thread blocked, and had a processor again at the end.
+struct ThreadWait {
+  static constexpr ChunkKind kKind = ChunkKind::kThreadWaits;
+  int64_t start_ns = 0;
+  int64_t duration_ns = 0;
+  uint32_t thread = 0;
+  template <typename V>
+  static void columns(V& v) {
+    v.time(&ThreadWait::start_ns);
+    v.plain(&ThreadWait::duration_ns);
+    v.plain(&ThreadWait::thread);
   }
 };
 
@@ -456,6 +477,7 @@ enum class DropReason : uint8_t {
   kDiskFull = 2,      ///< write() failed
   kCupti = 3,         ///< CUPTI dropped records itself
   kNamesFull = 4,     ///< too many different names; rows are kept with name 0
+  kRingFull = 5,      ///< the kernel's memory for records of context switches was full
 };
 
 /// Host clock. Rows that are missing since the drop row before.

@@ -28,9 +28,9 @@ def environment(**more):
     return {k: v for k, v in env.items() if v is not None}
 
 
-def record(*words, code=0, cwd=None, env=None, command=(SIM, '--kernels', '100')):
+def record(*words, code=0, cwd=None, env=None, command=(SIM, '--kernels', '100'), preexec_fn=None):
     r = subprocess.run([PROGRAM, 'run', '--backend', 'none', '--trace', *map(str, words), '--', *map(str, command)], cwd=cwd,
-                       env=env or environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+                       env=env or environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, preexec_fn=preexec_fn)
     assert r.returncode == code, r.stderr
     return r
 

@@ -69,7 +69,10 @@ const RowNames& names_of(ChunkKind kind) {
          "rank", "ranks", "sequence", "function$", "data_type$", "algorithm$", "protocol$", "count", "root_or_peer",
          "channels", "thread@"}}},
       {ChunkKind::kThreadSamples,
-       {"thread_sample", {"time_ns", "thread@", "state", "system_call", "user_ns", "system_ns", "waited_ns"}}},
+       {"thread_sample",
+        {"time_ns", "thread@", "state", "system_call", "user_ns", "system_ns", "waited_ns", "blocked_ns", "preempted_ns",
+         "waits"}}},
+      {ChunkKind::kThreadWaits, {"thread_wait", {"start_ns", "duration_ns", "thread@"}}},
       {ChunkKind::kDrops, {"drop", {"time_ns", "of", "reason", "count"}}},
       {ChunkKind::kWindows, {"window", {"time_ns", "event", "reason$"}}},
       {ChunkKind::kNotes, {"note", {"time_ns", "severity", "text$"}}},
@@ -188,6 +191,7 @@ bool dump_chunk(const ChunkView& chunk, Known& known) {
     case ChunkKind::kRangeEvents: return dump_rows<RangeEvent>(chunk, known);
     case ChunkKind::kCollectives: return dump_rows<CollectiveRow>(chunk, known);
     case ChunkKind::kThreadSamples: return dump_rows<ThreadSample>(chunk, known);
+    case ChunkKind::kThreadWaits: return dump_rows<wire::ThreadWait>(chunk, known);
     case ChunkKind::kDrops: return dump_rows<Drop>(chunk, known);
     case ChunkKind::kWindows: return dump_rows<wire::Window>(chunk, known);
     case ChunkKind::kNotes: return dump_rows<Note>(chunk, known);

@@ -90,7 +90,8 @@ inline HandRecording sample_recording(const SampleLoop& loop) {
       r.sync(host, kUnix + host, kDevice + host);
     }
     if (step % 8 == 0)
-      r.add(wire::ThreadSample{host, step % 16 == 0 ? main : loader, 'S', 202, static_cast<uint64_t>(host / 2), 0});
+      r.add(wire::ThreadSample{host, step % 16 == 0 ? main : loader, 'S', 202, static_cast<uint64_t>(host / 2), 0, 0,
+                               host / 4, host / 8, step});
   }
   flush();
   r.add(wire::Set{device, kUs, 4096, stream, ++correlation, 0, 3, 0, 0});
@@ -105,6 +106,7 @@ inline HandRecording sample_recording(const SampleLoop& loop) {
   r.add(wire::RangeEvent{host, main, call_name, nccl_domain, 0, wire::RangeOp::kMark, wire::PayloadType::kExtended, 0,
                          1});
   r.payload(1, "NCCL", kSchema, std::string_view("\0\0\100\0\0\0\0\0", 8));
+  r.add(wire::ThreadWait{host / 2, host / 4, loader});
   r.add(wire::Drop{host, 16, wire::DropReason::kCupti, 2});
   r.note(wire::Severity::kInfo, "CUPTI 12.4 of the process itself");
   r.sync(host, kUnix + host, kDevice + host).window(wire::WindowEvent::kClose, host + 50 * kUs, "end").end();

@@ -1,0 +1,19 @@
+// The kernel's event that tells when threads leave a processor and get one (perf_event_open(2)). Not allowed everywhere.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "collect/system_files.h"
+
+namespace profgpu {
+
+/// Opens the event for processor number `processor`: of all that the calling thread starts from now on, each from when it
+/// runs another program on. Its records carry TID and TIME (CLOCK_MONOTONIC). Whoever polls it is woken when that many
+/// bytes are in its ring. Returns a descriptor that programs do not get; -1: errno says why.
+int open_switch_event(int processor, uint32_t wakeup_bytes);
+
+/// Why there is no such event, for an errno of open_switch_event() or of mmap() on it, and how it may be had.
+Error switch_event_refusal(int error, const SystemRoots& roots);
+
+}  // namespace profgpu

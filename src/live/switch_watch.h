@@ -1,0 +1,47 @@
+// Context switches of all threads that the calling thread starts, from the kernel's rings, one a processor.
+//
+// Budget: 100 ns a switch, on a thread of the caller's.
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "live/switch_ring.h"
+#include "live/switch_times.h"
+
+namespace profgpu {
+
+class SwitchWatch {
+ public:
+  /// From now on, of what the calling thread starts. The error says why the kernel does not tell.
+  static Result<std::unique_ptr<SwitchWatch>> open();
+  ~SwitchWatch();
+  SwitchWatch(const SwitchWatch&) = delete;
+  SwitchWatch& operator=(const SwitchWatch&) = delete;
+
+  /// Takes in what happened until now, which is returned: CLOCK_MONOTONIC.
+  int64_t drain();
+  [[nodiscard]] SwitchTimes& times() { return times_; }
+  /// To wait for: one of them is readable when it is time to drain.
+  [[nodiscard]] const std::vector<pollfd>& to_poll() const { return to_poll_; }
+
+  /// Each thread has an event for each processor, and a switch walks all of them.
+  static constexpr size_t kMostProcessors = 256;
+
+ private:
+  SwitchWatch() = default;
+  [[nodiscard]] Status add(int processor, size_t ring_bytes);
+
+  std::vector<pollfd> to_poll_;
+  std::vector<std::pair<void*, size_t>> mapped_;
+  std::vector<SwitchRing> rings_;
+  SwitchTimes times_;
+};
+
+/// Takes records of all rings in the order of time, up to `until_ns`; later ones stay.
+void drain_in_order(std::vector<SwitchRing>& rings, int64_t until_ns, SwitchTimes& times);
+
+}  // namespace profgpu
