@@ -25,7 +25,8 @@ constexpr size_t kMostRing = 256 << 10, kLeastRing = 32 << 10, kAllRings = 16 <<
 // "0-3,8". A container may have its own idea of them, but not of those that it may run on.
 std::set<int> processors() {
   std::set<int> out;
-  for (const std::string_view range : pieces_of(file_line("/sys/devices/system/cpu/online"), ',')) {
+  const std::string online = file_line("/sys/devices/system/cpu/online");
+  for (const std::string_view range : pieces_of(online, ',')) {
     const size_t dash = range.find('-');
     const auto first = whole_number(range.substr(0, dash));
     const auto last = dash == range.npos ? first : whole_number(range.substr(dash + 1));
