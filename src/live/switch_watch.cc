@@ -84,18 +84,37 @@ Result<std::unique_ptr<SwitchWatch>> SwitchWatch::open() {
   std::unique_ptr<SwitchWatch> out(new SwitchWatch());
   for (const int processor : all)
     if (auto status = out->add(processor, ring_bytes); !status) return status.error();
+  out->budgets_.resize(out->rings_.size());
   return out;
 }
 
-SwitchWatch::~SwitchWatch() {
+bool SwitchBudget::allows(int64_t now_ns, uint64_t records) {
+  const int64_t passed_us = last_ns_ == 0 ? 0 : (now_ns - last_ns_) / 1000;
+  last_ns_ = now_ns;
+  ahead_ = std::max<int64_t>(ahead_ - passed_us * kMostASecond / 1'000'000, 0) + static_cast<int64_t>(records);
+  return ahead_ <= kMostAhead;
+}
+
+SwitchWatch::~SwitchWatch() { stop(); }
+
+void SwitchWatch::stop() {
   for (const auto& [at, bytes] : mapped_) ::munmap(at, bytes);
   for (const pollfd& p : to_poll_) ::close(p.fd);
+  mapped_.clear();
+  to_poll_.clear();
+  rings_.clear();
 }
 
 int64_t SwitchWatch::drain() {
   // All rings are looked at after this, so whatever a thread did until now is there, on whichever processors.
   const int64_t now_ns = monotonic_ns();
   drain_in_order(rings_, now_ns, times_);
+  bool allowed = true;
+  for (size_t i = 0; i < rings_.size(); ++i) allowed &= budgets_[i].allows(now_ns, rings_[i].popped());
+  if (!allowed) {
+    stop();
+    times_.interrupt();
+  }
   return now_ns;
 }
 

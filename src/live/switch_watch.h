@@ -14,6 +14,19 @@
 
 namespace profgpu {
 
+/// How many records a processor may make: each costs what it runs about a microsecond. What is too much is made up for
+/// by less later.
+class SwitchBudget {
+ public:
+  /// Takes in that so many were made since the last call. False: it was too many for too long.
+  bool allows(int64_t now_ns, uint64_t records);
+
+  static constexpr int64_t kMostASecond = 20'000, kMostAhead = 100'000;
+
+ private:
+  int64_t last_ns_ = 0, ahead_ = 0;
+};
+
 class SwitchWatch {
  public:
   /// From now on, of what the calling thread starts. The error says why the kernel does not tell.
@@ -22,8 +35,10 @@ class SwitchWatch {
   SwitchWatch(const SwitchWatch&) = delete;
   SwitchWatch& operator=(const SwitchWatch&) = delete;
 
-  /// Takes in what happened until now, which is returned: CLOCK_MONOTONIC.
+  /// Takes in what happened until now, which is returned: CLOCK_MONOTONIC. Ends the watch where switches are so frequent
+  /// that to record them costs the command over 2 %.
   int64_t drain();
+  [[nodiscard]] bool stopped() const { return rings_.empty(); }
   [[nodiscard]] SwitchTimes& times() { return times_; }
   /// To wait for: one of them is readable when it is time to drain.
   [[nodiscard]] const std::vector<pollfd>& to_poll() const { return to_poll_; }
@@ -34,10 +49,12 @@ class SwitchWatch {
  private:
   SwitchWatch() = default;
   [[nodiscard]] Status add(int processor, size_t ring_bytes);
+  void stop();
 
   std::vector<pollfd> to_poll_;
   std::vector<std::pair<void*, size_t>> mapped_;
   std::vector<SwitchRing> rings_;
+  std::vector<SwitchBudget> budgets_;   // of each ring
   SwitchTimes times_;
 };
 

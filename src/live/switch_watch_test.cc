@@ -53,6 +53,19 @@ TEST(SwitchWatch, a_thread_that_goes_from_processor_to_processor) {
   EXPECT_EQ(one.page.data_tail, one.page.data_head);
 }
 
+TEST(SwitchWatch, so_many_switches_that_they_cost_too_much) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  SwitchBudget steady, burst, much;
+  int64_t now_ns = 77 * kSecond;
+  for (int i = 0; i < 10'000; ++i, now_ns += kSecond / 20) {
+    EXPECT_TRUE(steady.allows(now_ns, SwitchBudget::kMostASecond / 20)) << i;
+    EXPECT_TRUE(burst.allows(now_ns, i % 200 == 0 ? SwitchBudget::kMostAhead : 0)) << "made up for in ten seconds";
+  }
+  int rounds = 0;
+  while (much.allows(now_ns, SwitchBudget::kMostASecond / 10)) ++rounds, now_ns += kSecond / 20;
+  EXPECT_NEAR(rounds, 100, 5) << "twice as many as it may be, for five seconds";
+}
+
 // The kernel may not allow it here: then what it says is a test of its own.
 class RealSwitches : public testing::Test {
  protected:
