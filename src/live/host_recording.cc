@@ -126,6 +126,8 @@ void HostRecording::await(int64_t until_ns) {
     if (::ppoll(all.data(), all.size(), &most, nullptr) <= 0 || !switches_) continue;
     switches_->drain();
     if (switches_->stopped()) return;   // there is less to wait for now
+    for (pollfd& p : all)
+      if ((p.revents & ~POLLIN) != 0) p.fd = -1;   // nothing comes from there any more
   }
 }
 

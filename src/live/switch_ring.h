@@ -17,7 +17,6 @@ struct SwitchRecord {
     kGot,        ///< a processor
     kBlocked,    ///< and left it
     kPreempted,  ///< and had to leave it
-    kRuns,       ///< as is seen by something else that it did
     kEnded,
     kLost,       ///< `lost` records before this one, of any thread
   };

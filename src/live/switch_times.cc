@@ -23,7 +23,7 @@ void SwitchTimes::take(const SwitchRecord& record) {
   if (thread.losses != losses_) thread.state = State::kUnknown;
   thread.losses = losses_;
   thread.pid = record.pid;
-  if (record.kind == SwitchRecord::kGot || record.kind == SwitchRecord::kRuns) {
+  if (record.kind == SwitchRecord::kGot) {
     end_absence(record.tid, thread, record.time_ns);
     thread.state = State::kRuns;
   } else {

@@ -84,15 +84,15 @@ Result<std::unique_ptr<SwitchWatch>> SwitchWatch::open() {
   std::unique_ptr<SwitchWatch> out(new SwitchWatch());
   for (const int processor : all)
     if (auto status = out->add(processor, ring_bytes); !status) return status.error();
-  out->budgets_.resize(out->rings_.size());
+  out->budgets_.assign(out->rings_.size(), SwitchBudget(out->rings_.size()));
   return out;
 }
 
 bool SwitchBudget::allows(int64_t now_ns, uint64_t records) {
-  const int64_t passed_us = last_ns_ == 0 ? 0 : (now_ns - last_ns_) / 1000;
+  const int64_t allowed_ns = last_ns_ == 0 ? 0 : (now_ns - last_ns_) / 50;
   last_ns_ = now_ns;
-  ahead_ = std::max<int64_t>(ahead_ - passed_us * kMostASecond / 1'000'000, 0) + static_cast<int64_t>(records);
-  return ahead_ <= kMostAhead;
+  ahead_ns_ = std::max<int64_t>(ahead_ns_ + static_cast<int64_t>(records) * cost_ns_ - allowed_ns, 0);
+  return ahead_ns_ <= kMostAhead_ns;
 }
 
 SwitchWatch::~SwitchWatch() { stop(); }
