@@ -2,7 +2,7 @@
 //
 //   switches pipe N one|two      N round trips of a byte between two processes, on one processor or one each
 //   switches threads N           N threads that are begun and end, one after the other
-//   switches processors K WORDS  the same with as many more events as K more processors would bring
+//   switches processors K WORDS  the same with as many events as K more processors would bring
 //
 // Prints {"ns": of one}.
 #include <fcntl.h>

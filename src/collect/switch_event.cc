@@ -22,9 +22,6 @@ int open_switch_event(int processor, uint32_t wakeup_bytes) {
   attr.sample_id_all = 1;
   attr.context_switch = 1;
   attr.task = 1;   // ends of threads
-  attr.comm = 1;   // the first record of a program
-  attr.disabled = 1;
-  attr.enable_on_exec = 1;
   attr.inherit = 1;
   attr.exclude_kernel = 1;   // with it, perf_event_paranoid 2 allows the event to everybody
   attr.exclude_hv = 1;

@@ -123,7 +123,11 @@ void HostRecording::await(int64_t until_ns) {
   if (switches_) all.insert(all.end(), switches_->to_poll().begin(), switches_->to_poll().end());
   for (int64_t left_ns = until_ns - monotonic_ns(); left_ns > 0 && !stopping_; left_ns = until_ns - monotonic_ns()) {
     const timespec most{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
-    if (::ppoll(all.data(), all.size(), &most, nullptr) > 0 && switches_) switches_->drain();
+    if (::ppoll(all.data(), all.size(), &most, nullptr) <= 0 || !switches_) continue;
+    switches_->drain();
+    if (switches_->stopped()) return;   // there is less to wait for now
+    for (pollfd& p : all)
+      if ((p.revents & ~POLLIN) != 0) p.fd = -1;   // nothing comes from there any more
   }
 }
 
@@ -199,6 +203,10 @@ void HostRecording::append_switches(bool at_end, std::string& out) {
                                          wire::DropReason::kRingFull, times.lost() - statistics_.lost_switches}},
                 out);
   statistics_.lost_switches = times.lost();
+  if (switches_->stopped() && statistics_.no_switches.empty()) {
+    statistics_.no_switches = "stopped: they were so frequent that recording them cost the command over 2 %";
+    append_properties({{"switches", statistics_.no_switches}}, out);
+  }
   if (times.shortest_ns() == shortest_wait_ns_) return;
   shortest_wait_ns_ = times.shortest_ns();
   append_properties({{"shortest_wait_ns", std::to_string(shortest_wait_ns_)}}, out);

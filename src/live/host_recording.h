@@ -29,7 +29,7 @@ class HostRecording {
     int64_t interval_ns = 0;      ///< between samples of one thread, at the end
     int64_t waits = 0;            ///< long ones
     uint64_t lost_switches = 0;   ///< records of them
-    std::string no_switches;      ///< why there are none; empty: they were recorded
+    std::string no_switches;      ///< why there are none, or not all of the time; empty: they were recorded
     std::string problem;          ///< why the file ends early
     size_t left_out = 0;          ///< threads, at the worst moment
   };

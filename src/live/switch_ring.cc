@@ -67,18 +67,17 @@ bool SwitchRing::read_one() {
   if (there > size_ || there < kHeader || header.size < kHeader || header.size > there || header.size % 8 != 0)
     return give_up(), true;
   const uint64_t begin = tail_ + kHeader;
-  const bool wanted = header.type == PERF_RECORD_SWITCH || header.type == PERF_RECORD_COMM ||
-                      header.type == PERF_RECORD_EXIT || header.type == PERF_RECORD_LOST;
+  const bool wanted =
+      header.type == PERF_RECORD_SWITCH || header.type == PERF_RECORD_EXIT || header.type == PERF_RECORD_LOST;
   if (wanted && header.size < least_bytes(header.type)) return give_up(), true;
   tail_ += header.size;
   if (!wanted) return false;
   const auto behind = at<Behind>(tail_ - sizeof(Behind));
-  front_ = {SwitchRecord::kRuns, behind.pid, behind.tid, static_cast<int64_t>(behind.time_ns), 0};
-  if (header.type == PERF_RECORD_SWITCH) {
-    const bool out = (header.misc & PERF_RECORD_MISC_SWITCH_OUT) != 0;
-    const bool preempted = (header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) != 0;
-    front_.kind = !out ? SwitchRecord::kGot : preempted ? SwitchRecord::kPreempted : SwitchRecord::kBlocked;
-  } else if (header.type == PERF_RECORD_EXIT) {
+  const bool out = (header.misc & PERF_RECORD_MISC_SWITCH_OUT) != 0;
+  const bool preempted = (header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) != 0;
+  const auto kind = !out ? SwitchRecord::kGot : preempted ? SwitchRecord::kPreempted : SwitchRecord::kBlocked;
+  front_ = {kind, behind.pid, behind.tid, static_cast<int64_t>(behind.time_ns), 0};
+  if (header.type == PERF_RECORD_EXIT) {
     // Who ends has no number any more in what is behind.
     const auto exit = at<Exit>(begin);
     front_.kind = SwitchRecord::kEnded;

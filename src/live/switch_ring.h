@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace profgpu {
 
@@ -16,7 +17,6 @@ struct SwitchRecord {
     kGot,        ///< a processor
     kBlocked,    ///< and left it
     kPreempted,  ///< and had to leave it
-    kRuns,       ///< as is seen by something else that it did
     kEnded,
     kLost,       ///< `lost` records before this one, of any thread
   };
@@ -35,7 +35,9 @@ class SwitchRing {
   void look();
   /// The oldest record that was there at the last look and was not taken yet; null: there is none.
   const SwitchRecord* front();
-  void pop() { full_ = false; }
+  void pop() { full_ = false, ++popped_; }
+  /// Records that were taken since the last call.
+  uint64_t popped() { return std::exchange(popped_, 0); }
   /// Gives the kernel the room of what was taken.
   void release();
 
@@ -50,6 +52,7 @@ class SwitchRing {
   uint64_t size_;
   uint64_t head_ = 0, tail_ = 0;   // bytes since the beginning; front_ lies before tail_
   uint64_t taken_ = 0;             // what the kernel may write over
+  uint64_t popped_ = 0;
   SwitchRecord front_;
   bool full_ = false;              // there is a front_
 };

@@ -7,8 +7,7 @@ namespace profgpu {
 void SwitchTimes::take(const SwitchRecord& record) {
   if (record.kind == SwitchRecord::kLost) {
     lost_ += record.lost;
-    ++losses_;
-    return;
+    return interrupt();
   }
   if (record.tid == 0 || record.tid == UINT32_MAX) return;   // nobody: the kernel's idle thread, one of another namespace
   if (record.kind == SwitchRecord::kEnded) {
@@ -17,19 +16,25 @@ void SwitchTimes::take(const SwitchRecord& record) {
   }
   if (threads_.size() >= kMostThreads && !threads_.contains(record.tid)) {
     ++lost_;
+    complete_ = false;
     return;
   }
   Thread& thread = threads_[record.tid];
   if (thread.losses != losses_) thread.state = State::kUnknown;
   thread.losses = losses_;
   thread.pid = record.pid;
-  if (record.kind == SwitchRecord::kGot || record.kind == SwitchRecord::kRuns) {
+  if (record.kind == SwitchRecord::kGot) {
     end_absence(record.tid, thread, record.time_ns);
     thread.state = State::kRuns;
   } else {
     thread.state = record.kind == SwitchRecord::kBlocked ? State::kBlocked : State::kPreempted;
     thread.since_ns = record.time_ns;
   }
+}
+
+void SwitchTimes::interrupt() {
+  ++losses_;
+  complete_ = false;
 }
 
 void SwitchTimes::end_absence(uint32_t tid, Thread& thread, int64_t now_ns) {
@@ -55,7 +60,7 @@ void SwitchTimes::keep_longest() {
 
 std::optional<SwitchTotals> SwitchTimes::totals(uint32_t tid, int64_t now_ns) const {
   const auto it = threads_.find(tid);
-  if (lost_ > 0 || it == threads_.end()) return std::nullopt;
+  if (!complete_ || it == threads_.end()) return std::nullopt;
   SwitchTotals totals = it->second.totals;
   const int64_t absent_ns = std::max<int64_t>(now_ns - it->second.since_ns, 0);
   if (it->second.state == State::kBlocked) totals.blocked_ns += absent_ns, ++totals.waits;

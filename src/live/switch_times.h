@@ -29,10 +29,12 @@ class SwitchTimes {
  public:
   /// Records in the order of their times.
   void take(const SwitchRecord& record);
-  /// Up to `now_ns`. None: the thread has no records, or some are lost, whoever's they were.
+  /// Up to `now_ns`. None: the thread has no records, or some are missing, whoever's they were.
   [[nodiscard]] std::optional<SwitchTotals> totals(uint32_t tid, int64_t now_ns) const;
   /// Waits since the last call of at least shortest_ns(), and no more of them than kMostWaits: the longest.
   std::vector<LongWait> take_waits();
+  /// What happens from now on is not told.
+  void interrupt();
   /// Takes in waits that are not over.
   void end_waits(int64_t now_ns);
   [[nodiscard]] int64_t shortest_ns() const { return shortest_ns_; }
@@ -57,6 +59,7 @@ class SwitchTimes {
   int64_t shortest_ns_ = kShortest_ns;
   uint64_t lost_ = 0;
   uint32_t losses_ = 0;     // how often some were lost: what a thread did before is not known to last
+  bool complete_ = true;    // none is missing
 };
 
 }  // namespace profgpu

@@ -72,6 +72,16 @@ TEST(SwitchTimes, a_loss_ends_sums_and_no_wait_spans_it) {
   EXPECT_TRUE(times.take_waits().empty()) << "8 may have run after the loss";
 }
 
+TEST(SwitchTimes, when_nothing_more_is_told_nothing_more_is_known) {
+  SwitchTimes times;
+  times.take(record(Kind::kBlocked, 7, 0));
+  times.interrupt();
+  EXPECT_FALSE(times.totals(7, 10 * kMs));
+  times.end_waits(50 * kMs);
+  EXPECT_TRUE(times.take_waits().empty());
+  EXPECT_EQ(times.lost(), 0U);
+}
+
 TEST(SwitchTimes, waits_that_are_not_over_end_with_the_recording) {
   SwitchTimes times;
   times.take(record(Kind::kBlocked, 7, 10 * kMs));

@@ -25,7 +25,8 @@ constexpr size_t kMostRing = 256 << 10, kLeastRing = 32 << 10, kAllRings = 16 <<
 // "0-3,8". A container may have its own idea of them, but not of those that it may run on.
 std::set<int> processors() {
   std::set<int> out;
-  for (const std::string_view range : pieces_of(file_line("/sys/devices/system/cpu/online"), ',')) {
+  const std::string online = file_line("/sys/devices/system/cpu/online");
+  for (const std::string_view range : pieces_of(online, ',')) {
     const size_t dash = range.find('-');
     const auto first = whole_number(range.substr(0, dash));
     const auto last = dash == range.npos ? first : whole_number(range.substr(dash + 1));
@@ -83,18 +84,37 @@ Result<std::unique_ptr<SwitchWatch>> SwitchWatch::open() {
   std::unique_ptr<SwitchWatch> out(new SwitchWatch());
   for (const int processor : all)
     if (auto status = out->add(processor, ring_bytes); !status) return status.error();
+  out->budgets_.assign(out->rings_.size(), SwitchBudget(out->rings_.size()));
   return out;
 }
 
-SwitchWatch::~SwitchWatch() {
+bool SwitchBudget::allows(int64_t now_ns, uint64_t records) {
+  const int64_t allowed_ns = last_ns_ == 0 ? 0 : (now_ns - last_ns_) / 50;
+  last_ns_ = now_ns;
+  ahead_ns_ = std::max<int64_t>(ahead_ns_ + static_cast<int64_t>(records) * cost_ns_ - allowed_ns, 0);
+  return ahead_ns_ <= kMostAhead_ns;
+}
+
+SwitchWatch::~SwitchWatch() { stop(); }
+
+void SwitchWatch::stop() {
   for (const auto& [at, bytes] : mapped_) ::munmap(at, bytes);
   for (const pollfd& p : to_poll_) ::close(p.fd);
+  mapped_.clear();
+  to_poll_.clear();
+  rings_.clear();
 }
 
 int64_t SwitchWatch::drain() {
   // All rings are looked at after this, so whatever a thread did until now is there, on whichever processors.
   const int64_t now_ns = monotonic_ns();
   drain_in_order(rings_, now_ns, times_);
+  bool allowed = true;
+  for (size_t i = 0; i < rings_.size(); ++i) allowed &= budgets_[i].allows(now_ns, rings_[i].popped());
+  if (!allowed) {
+    stop();
+    times_.interrupt();
+  }
   return now_ns;
 }
 
