@@ -35,7 +35,7 @@ struct Slot {
 
 // What the threads share.
 struct LocalSource::State {
-  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o) : backend(std::move(b)), options(o) {
+  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o) : backend(std::move(b)), options(o), interval_ns(o.interval_ns) {
     slots.resize(backend->devices().size());
     recorded = backend->name() == "replay";   // its processes are another machine's
     here = host_name();
@@ -60,6 +60,7 @@ struct LocalSource::State {
 
   mutable std::mutex mutex;   // all below
   std::condition_variable changed;
+  int64_t interval_ns;
   std::vector<Slot> slots;    // by the backend's positions
   std::map<int64_t, HostProcess> known;
   std::vector<HostProcess> parents;
@@ -72,7 +73,7 @@ struct LocalSource::State {
 // Under `mutex`. A device that has fallen behind is not waited for.
 bool LocalSource::State::all_fresh(int64_t now) const {
   return std::all_of(options.devices.begin(), options.devices.end(), [&](uint32_t d) {
-    return slots[d].fresh || (slots[d].at_ns != 0 && now - slots[d].at_ns > 2 * options.interval_ns + 100'000'000);
+    return slots[d].fresh || (slots[d].at_ns != 0 && now - slots[d].at_ns > 2 * interval_ns + 100'000'000);
   });
 }
 
@@ -195,6 +196,20 @@ void LocalSource::start(std::function<void()> news) {
   s.looking = true;
   std::thread([state = state_] { state->look_on(); }).detach();
   sampler_.start();
+}
+
+int64_t LocalSource::interval_ns() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->interval_ns;
+}
+
+void LocalSource::set_interval(int64_t interval_ns) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->interval_ns = interval_ns;
+  }
+  state_->backend->set_interval(interval_ns);
+  sampler_.set_interval(interval_ns);
 }
 
 // Asked for only once somebody wants to see it: of sixteen devices it takes hundreds of calls.

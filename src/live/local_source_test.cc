@@ -76,6 +76,18 @@ TEST(LocalSource, ShowsValuesProcessesAndLinks) {
   EXPECT_FALSE(source.stop());
 }
 
+TEST(LocalSource, TheIntervalChangesWhileItWaits) {
+  LocalSource source(std::make_shared<TwoDevices>(), {{0, 1}, 3'600'000'000'000, 20'000'000, {}});
+  std::atomic<int> news = 0;
+  source.start([&] { ++news; });
+  ASSERT_TRUE(comes_true([&] { return source.view().devices[1].time_ns != 0; }));
+  const int before = news;
+  source.set_interval(20'000'000);
+  EXPECT_EQ(source.interval_ns(), 20'000'000);
+  EXPECT_TRUE(comes_true([&] { return news > before + 5; }));
+  source.stop();
+}
+
 TEST(LocalSource, ADeviceThatHangsKeepsNothingFromTheOthers) {
   auto backend = std::make_shared<TwoDevices>();
   backend->hangs = true;

@@ -107,6 +107,13 @@ def test_keys(terminal, child):
     t.wait('choose a process')
     t.keys('h', '>')
     t.wait(lambda s: 'SM▼' in s)
+    assert ', every 1 s' in t.screen().split('\n')[0]
+    t.keys('+')
+    t.wait(', every 2 s')
+    t.keys('s')
+    t.wait('interval, in seconds or as 100ms:')
+    t.keys('50ms', 'Enter')
+    t.wait(', every 50 ms')
     # A click on a heading, as this terminal reports it.
     heading = next(i for i, line in enumerate(t.screen().split('\n')) if 'COMMAND' in line) + 1
     t.tmux('send-keys', '-l', '\x1b[M ' + chr(32 + 9) + chr(32 + heading))
