@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/decimal.h"
@@ -250,6 +251,22 @@ std::string HostProcess::place() const {
     add("job " + placement.slurm_job + (placement.slurm_step.empty() ? "" : "." + placement.slurm_step));
   if (rank) add(fmt::format("rank {}{}", *rank, world_size ? fmt::format("/{}", *world_size) : ""));
   return text;
+}
+
+std::shared_ptr<const ProcessOrigin> HostProcess::origin() const {
+  ProcessOrigin origin{user, placement, rank, world_size};
+  return origin == ProcessOrigin() ? nullptr : std::make_shared<const ProcessOrigin>(std::move(origin));
+}
+
+HostProcess recorded_process(const ProcessSample& sample) {
+  HostProcess process;
+  process.pid = sample.pid;
+  if (!sample.origin) return process;
+  process.user = sample.origin->user;
+  process.placement = sample.origin->placement;
+  process.rank = sample.origin->rank;
+  process.world_size = sample.origin->world_size;
+  return process;
 }
 
 std::string host_name() {

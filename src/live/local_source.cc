@@ -106,8 +106,12 @@ void LocalSource::State::record(const Reading& reading) {
   annotated = reading;
   {
     const std::lock_guard lock(mutex);
-    for (ProcessSample& p : annotated.processes)
-      if (const auto it = known.find(p.pid); it != known.end() && p.name.empty()) p.name = it->second.command_line();
+    for (ProcessSample& p : annotated.processes) {
+      const auto it = known.find(p.pid);
+      if (it == known.end()) continue;
+      if (p.name.empty()) p.name = it->second.command_line();
+      p.origin = it->second.origin();
+    }
   }
   options.recorder(annotated);
 }
@@ -258,7 +262,7 @@ LiveView LocalSource::view() {
     device.has_processes = slot.has_processes;
     for (const ProcessSample& p : slot.processes) {
       const auto it = s.known.find(p.pid);
-      device.processes.push_back({p, it == s.known.end() ? HostProcess{} : it->second});
+      device.processes.push_back({p, it == s.known.end() ? recorded_process(p) : it->second});
     }
   }
   view.parents = s.parents;
