@@ -79,6 +79,7 @@ class HostProcesses {
 
   std::string root_;
   bool sees_host_ = true;
+  std::string plain_namespace_;        // what processes with one number alone link to; empty: not known
   int64_t boot_unix_ns_ = 0;
   std::map<int64_t, std::string> users_;
   std::map<int64_t, Look> looks_;
