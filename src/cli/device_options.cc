@@ -4,13 +4,11 @@
 
 #include <algorithm>
 
+#include "collect/sampler.h"
 #include "collect/selection.h"
 
 namespace profgpu {
 namespace {
-
-constexpr int64_t kShortestInterval_ns = 1'000'000;             // a driver call takes a good part of it
-constexpr int64_t kLongestInterval_ns = 86'400'000'000'000;
 
 std::string_view first_sentence(std::string_view text) { return text.substr(0, text.find('\n')); }
 
@@ -46,7 +44,7 @@ Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default
   if (!arguments.has("--interval")) return options;
   const std::string text = arguments.value("--interval");
   const auto interval = duration_ns(text);
-  if (!interval || *interval < kShortestInterval_ns || *interval > kLongestInterval_ns)
+  if (!interval || *interval < kShortestSampling_ns || *interval > kLongestSampling_ns)
     return Error{fmt::format("--interval takes a time from 1ms to 24h, not \"{}\"", text),
                  "seconds, or a number with a unit: --interval 0.2, --interval 100ms"};
   options.interval_ns = *interval;

@@ -63,7 +63,7 @@ StatView StatSource::take(bool processor) {
   for (DeviceLook& look : snapshots_.take()) {
     StatDevice device;
     device.info = &open_.backend->devices()[look.device];
-    for (const ProcessSample& sample : look.reading.processes) device.processes.push_back({sample, {}});
+    for (const ProcessSample& sample : look.reading.processes) device.processes.push_back({sample, recorded_process(sample)});
     std::stable_sort(device.processes.begin(), device.processes.end(), [](const auto& a, const auto& b) {
       return a.sample.memory_bytes.value_or(0) > b.sample.memory_bytes.value_or(0);
     });

@@ -180,7 +180,6 @@ Outcome top(const Arguments& arguments) {
   if (once && !command->record.empty())
     return Outcome::failed({"--record needs a screen to show what it records", "`profgpu log -o " + command->record + "` records without one"});
   LocalSourceOptions options{open->devices, once ? kOnce_ns : command->devices.interval_ns, once ? kOnce_ns : kProcesses_ns, {}};
-  options.process_interval_ns = std::max(options.process_interval_ns, options.interval_ns);
   std::shared_ptr<Recording> recording;
   if (!command->record.empty()) {
     auto file = LogFile::open({.path = command->record, .header = ""});

@@ -47,6 +47,8 @@ class Backend {
   /// did not answer ("GPU is lost"); what was added before it stays valid. Allocates nothing in the steady state.
   virtual Status read(const ReadRequest& request, Reading& reading) = 0;
 
+  /// It will be asked so often from now on. By any thread.
+  virtual void set_interval(int64_t) {}
   /// Why a metric of a device is absent: "not supported by this device", "no permission"; empty if it is not.
   [[nodiscard]] virtual std::string why_absent(uint32_t device, Metric metric) const = 0;
   /// Driver calls (or files read) so far, over all devices.
@@ -61,7 +63,7 @@ class Backend {
 };
 
 struct BackendOptions {
-  int64_t interval_ns = 200'000'000;  ///< how often it will be asked; nvidia-smi's child is started with it
+  int64_t interval_ns = 200'000'000;  ///< how often it will be asked, to begin with; nvidia-smi's child is started with it
   std::string argument;               ///< what stands behind the colon of `replay:FILE`
 };
 

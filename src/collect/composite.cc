@@ -31,6 +31,9 @@ class Composite : public Backend {
     reading.device = ours;
     return status;
   }
+  void set_interval(int64_t interval_ns) override {
+    for (auto& part : parts_) part->set_interval(interval_ns);
+  }
   std::string why_absent(uint32_t device, Metric metric) const override {
     return where_[device].first->why_absent(where_[device].second, metric);
   }

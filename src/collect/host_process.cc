@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/decimal.h"
@@ -92,7 +93,9 @@ HostProcesses::HostProcesses(std::string proc_root)
   const std::string space = link_target(root_ + "/self/ns/pid");
   const std::string status = file_text(root_ + "/self/status").value_or("");
   // A /proc of an outer namespace (/host/proc) lists the numbers in both.
-  sees_host_ = space.empty() || space == kFirstNamespace || pieces_of(line_value(status, "NSpid"), '\t').size() > 1;
+  const bool outer = pieces_of(line_value(status, "NSpid"), '\t').size() > 1;
+  sees_host_ = space.empty() || space == kFirstNamespace || outer;
+  if (!outer) plain_namespace_ = space;
   const std::string stat = file_text(root_ + "/stat", 4 << 20).value_or("");
   for (const std::string_view line : pieces_of(stat, '\n'))
     if (line.starts_with("btime "))
@@ -117,8 +120,8 @@ bool HostProcesses::holds(const std::string& folder, std::string_view path) cons
 }
 
 // A process of a namespace inside ours: the kernel lists its numbers from the outermost that we may see to its own. All
-// processes are looked at for it, which takes milliseconds where there are many, so one look answers for a while: in a container
-// whose driver names processes of the host nothing is ever found.
+// processes are looked at for it, which takes milliseconds where many are in namespaces, so one look answers for a while: in a
+// container whose driver names processes of the host nothing is ever found.
 int64_t HostProcesses::find_by_namespace(int64_t pid) {
   const int64_t now = monotonic_ns();
   if (now >= inner_until_ns_) {
@@ -126,7 +129,10 @@ int64_t HostProcesses::find_by_namespace(int64_t pid) {
     for (const std::string& name : folder_names(root_)) {
       const auto outer = whole_number(name);
       if (!outer) continue;
-      const std::string status = file_text(fmt::format("{}/{}/status", root_, name)).value_or("");
+      const std::string folder = fmt::format("{}/{}", root_, name);
+      // Writing out a status costs the kernel several times as much.
+      if (!plain_namespace_.empty() && link_target(folder + "/ns/pid") == plain_namespace_) continue;
+      const std::string status = file_text(folder + "/status").value_or("");
       const std::vector<std::string_view> numbers = pieces_of(line_value(status, "NSpid"), '\t');
       for (size_t i = 1; i < numbers.size(); ++i)
         if (const auto inner = whole_number(numbers[i])) {
@@ -250,6 +256,22 @@ std::string HostProcess::place() const {
     add("job " + placement.slurm_job + (placement.slurm_step.empty() ? "" : "." + placement.slurm_step));
   if (rank) add(fmt::format("rank {}{}", *rank, world_size ? fmt::format("/{}", *world_size) : ""));
   return text;
+}
+
+std::shared_ptr<const ProcessOrigin> HostProcess::origin() const {
+  ProcessOrigin origin{user, placement, rank, world_size};
+  return origin == ProcessOrigin() ? nullptr : std::make_shared<const ProcessOrigin>(std::move(origin));
+}
+
+HostProcess recorded_process(const ProcessSample& sample) {
+  HostProcess process;
+  process.pid = sample.pid;
+  if (!sample.origin) return process;
+  process.user = sample.origin->user;
+  process.placement = sample.origin->placement;
+  process.rank = sample.origin->rank;
+  process.world_size = sample.origin->world_size;
+  return process;
 }
 
 std::string host_name() {

@@ -6,20 +6,16 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trace/sample.h"
+
 namespace profgpu {
 
-/// Who put the process where it is, by its control group.
-struct Placement {
-  std::string container_runtime;       ///< "docker", "containerd", "cri-o", "podman", "lxc"; empty: no container seen
-  std::string container;               ///< twelve digits of its id, or its name
-  std::string pod;                     ///< UID of the Kubernetes pod
-  std::string slurm_job, slurm_step;   ///< "4711"; "0", "batch", "extern"
-};
 /// From the text of /proc/PID/cgroup, version 1 or 2.
 Placement placement_of(std::string_view cgroup);
 
@@ -45,7 +41,11 @@ struct HostProcess {
   [[nodiscard]] std::string command_line() const;
   /// "docker 3f2a…, pod 1b2c3d4e, job 4711.0, rank 3/8": what is known of it.
   [[nodiscard]] std::string place() const;
+  /// What recordings keep of it; null if none of that is known.
+  [[nodiscard]] std::shared_ptr<const ProcessOrigin> origin() const;
 };
+/// What a recording says of a process; nothing by which it could be taken for one that runs here.
+HostProcess recorded_process(const ProcessSample& sample);
 
 /// This machine's name; empty if it has none.
 std::string host_name();
@@ -79,6 +79,7 @@ class HostProcesses {
 
   std::string root_;
   bool sees_host_ = true;
+  std::string plain_namespace_;        // what processes with one number alone link to; empty: not known
   int64_t boot_unix_ns_ = 0;
   std::map<int64_t, std::string> users_;
   std::map<int64_t, Look> looks_;

@@ -135,6 +135,19 @@ TEST_F(ProcTree, NamespacesInsideOursAreSearched) {
   EXPECT_EQ(HostProcesses(root_).look(17).visible_pid, 0) << "two namespaces use 17";
 }
 
+TEST_F(ProcTree, ProcessesOfTheNamespaceThatListsThemAreNotLookedInto) {
+  space("pid:[4026531836]");
+  process(900, "python", 1, 5000, "900\t17");
+  process(901, "python", 1, 5000, "901\t17");   // would make 17 ambiguous
+  for (const auto& [pid, target] : {std::pair{"900", "pid:[4026532561]"}, {"901", "pid:[4026531836]"}}) {
+    fs::create_directories(root_ / pid / "ns");
+    fs::create_symlink(target, root_ / pid / "ns/pid");
+  }
+  EXPECT_EQ(HostProcesses(root_).look(17).visible_pid, 900);
+  write("self/status", "NSpid:\t8000\t5\n");   // now it is an outer namespace that lists them
+  EXPECT_EQ(HostProcesses(root_).look(17).visible_pid, 0);
+}
+
 TEST_F(ProcTree, AProcessHereIsReadWhateverItsNumberMeansElsewhere) {
   process(900, "python", 1, 5000, "900\t17");
   const HostProcess found = HostProcesses(root_).look_here(900);

@@ -48,6 +48,12 @@ class NvidiaSmi final : public Backend {
     return rows.take(reading.device, reading);
   }
 
+  void set_interval(int64_t interval_ns) override {
+    const std::lock_guard lock(mutex_);
+    interval_ns_ = interval_ns;
+    if (stream_) stream_->set_interval(interval_ns);
+  }
+
   [[nodiscard]] std::string why_absent(uint32_t device, Metric metric) const override {
     const std::lock_guard lock(mutex_);
     const SmiDevice& d = inventory_.devices[device];
@@ -89,11 +95,11 @@ class NvidiaSmi final : public Backend {
   }
 
   const SmiInventory inventory_;
-  const int64_t interval_ns_;
+  int64_t interval_ns_;            // under mutex_
   const SmiTimes times_;
   std::vector<DeviceInfo> infos_;
   std::vector<char> said_first_;   // a device has one reader at a time; bytes, since different ones have several
-  mutable std::mutex mutex_;       // for stream_, which is set once
+  mutable std::mutex mutex_;       // stream_ is set once
   std::unique_ptr<SmiStream> stream_;
 };
 

@@ -45,7 +45,7 @@ std::string clock_time(int64_t unix_time_ns) {
 }  // namespace
 
 SmiStream::SmiStream(const SmiInventory& inventory, int64_t interval_ns, SmiTimes times)
-    : program_(inventory.program), fields_(inventory.fields), interval_ns_(interval_ns), times_(times) {
+    : program_(inventory.program), fields_(inventory.fields), times_(times), interval_ns_(interval_ns) {
   begun_ns_ = monotonic_ns(), begun_unix_ns_ = unix_ns();
   pause_ns_ = times_.first_pause_ns;
   for (const SmiDevice& d : inventory.devices) {
@@ -70,8 +70,18 @@ void SmiStream::wake() {
   [[maybe_unused]] const ssize_t written = ::write(wake_fd_, &one, sizeof one);
 }
 
+void SmiStream::set_interval(int64_t interval_ns) {
+  interval_ns_ = interval_ns;
+  {
+    const std::lock_guard lock(mutex_);
+    begun_ns_ = monotonic_ns();   // what was no silence by the old one is none by the new one either
+  }
+  wake();
+}
+
 void SmiStream::run() {
   while (!stopping_) {
+    end_if_outdated();
     start_if_due();
     wait_for_output();
     if (child_.running()) read_rows();
@@ -92,6 +102,13 @@ void SmiStream::wait_for_output() {
   }
 }
 
+// nvidia-smi keeps the interval that it was started with.
+void SmiStream::end_if_outdated() {
+  if (child_.fd() < 0 || child_interval_ns_ == interval_ns_) return;
+  child_.end();
+  next_start_ns_ = 0;
+}
+
 void SmiStream::start_if_due() {
   if (child_.fd() >= 0 || given_up_ || monotonic_ns() < next_start_ns_) return;
   // One that is stuck in the driver cannot be ended; a second one would hang beside it.
@@ -99,7 +116,8 @@ void SmiStream::start_if_due() {
   text_.clear();
   child_heard_ns_ = monotonic_ns();
   ++starts_;
-  if (auto started = child_.start(stream_command(program_, fields_, interval_ns_)); !started) {
+  child_interval_ns_ = interval_ns_;
+  if (auto started = child_.start(stream_command(program_, fields_, child_interval_ns_)); !started) {
     const std::lock_guard lock(mutex_);
     message_ = started.error().message;
     given_up_ = true;
@@ -184,7 +202,7 @@ void SmiStream::take_message(std::string_view line) {
 }
 
 void SmiStream::end_if_silent() {
-  const int64_t silence_ns = std::max(times_.silence_ns, 5 * interval_ns_);
+  const int64_t silence_ns = std::max(times_.silence_ns, 5 * interval_ns_.load());
   if (child_.fd() < 0 || monotonic_ns() - child_heard_ns_ < silence_ns) return;
   text_.clear();
   ended();
@@ -216,7 +234,7 @@ Status SmiStream::take(uint32_t index, Reading& reading) {
   const std::string said = message_.empty() ? "" : ": " + message_;
   if (given_up_) return Error{fmt::format("nvidia-smi ended {} times in a row{}", fruitless_, said)};
   const int64_t heard_ns = std::max(device.heard_ns, begun_ns_);
-  if (monotonic_ns() - heard_ns < std::max(times_.silence_ns, 5 * interval_ns_)) return ok();
+  if (monotonic_ns() - heard_ns < std::max(times_.silence_ns, 5 * interval_ns_.load())) return ok();
   const int64_t since_ns = device.heard_ns ? device.heard_unix_ns : begun_unix_ns_;
   return Error{fmt::format("nvidia-smi has not answered since {}{}", clock_time(since_ns), said)};
 }

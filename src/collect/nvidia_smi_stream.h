@@ -41,6 +41,8 @@ class SmiStream {
   SmiStream(const SmiStream&) = delete;
   SmiStream& operator=(const SmiStream&) = delete;
 
+  /// The child is started anew with it.
+  void set_interval(int64_t interval_ns);
   /// Moves what came for the device since the last call to `reading`.
   Status take(uint32_t device, Reading& reading);
   /// Asks for the processes, and hands over those that were asked for before. `wait_ns`: for the first answer at most.
@@ -68,6 +70,7 @@ class SmiStream {
   void run();
   void wait_for_output();
   void start_if_due();
+  void end_if_outdated();
   void read_rows();
   void ended();
   void take_lines();
@@ -82,11 +85,11 @@ class SmiStream {
 
   const std::string program_;
   const std::vector<SmiField> fields_;
-  const int64_t interval_ns_;
   const SmiTimes times_;
 
   // The thread's own.
   SmiChild child_;
+  int64_t child_interval_ns_ = 0;
   SmiChild process_child_;
   std::string text_, process_text_;
   std::vector<std::string_view> row_;
@@ -105,6 +108,7 @@ class SmiStream {
   std::condition_variable processes_came_;
   int64_t begun_ns_ = 0, begun_unix_ns_ = 0;
   std::atomic<bool> stopping_ = false;
+  std::atomic<int64_t> interval_ns_;
   std::atomic<int64_t> rows_ = 0, starts_ = 0;
   std::thread thread_;
 };

@@ -124,6 +124,15 @@ TEST_F(NvidiaSmiTest, FollowsDevicesWithOneChild) {
   EXPECT_EQ(starts().size(), 2u) << "one for the inventory, one for the loop";
 }
 
+TEST_F(NvidiaSmiTest, ANewIntervalStartsItAnew) {
+  const auto backend = open(3600 * kSecond);
+  ASSERT_TRUE(read_until(*backend, 0, [&] { return samples_[Metric::kPower].size() > 1; }));
+  backend->set_interval(kSecond / 50);
+  ASSERT_TRUE(read_until(*backend, 0, [&] { return samples_[Metric::kPower].size() > 8; }));
+  EXPECT_EQ(starts().size(), 3u);
+  EXPECT_EQ(error_, "");
+}
+
 TEST_F(NvidiaSmiTest, WhatTheInventoryHeardIsOfTheFirstReading) {
   const auto backend = open();
   Reading reading;

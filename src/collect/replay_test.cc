@@ -46,7 +46,7 @@ class ReplayTest : public testing::Test {
         r.add(Metric::kEnergy, 100.0 + 10 * i);
         if (i == 0) r.add(Metric::kPowerLimit, 700);
         r.has_processes = i % 5 == 0;
-        if (i == 0) r.processes.push_back({1234, 'C', 1000, {}, {}, {}, {}, "python"});
+        if (i == 0) r.processes.push_back({1234, 'C', 1000, {}, {}, {}, {}, "python", {}});
         file << writer.row(r);
       }
   }

@@ -68,7 +68,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   };
 
   State(std::shared_ptr<Backend> b, SamplerOptions o, Consumer c)
-      : backend(std::move(b)), options(std::move(o)), consumer(std::move(c)) {
+      : backend(std::move(b)), options(std::move(o)), consumer(std::move(c)), interval_ns(options.interval_ns) {
     if (options.devices.empty())
       for (uint32_t i = 0; i < backend->devices().size(); ++i) options.devices.push_back(i);
     for (uint32_t d : options.devices) devices.emplace_back().position = d;
@@ -76,7 +76,8 @@ struct Sampler::State : std::enable_shared_from_this<State> {
 
   void employ(std::vector<size_t> which);
   void work(Worker& worker);
-  bool wait_until(int64_t monotonic, bool& stopped);
+  [[nodiscard]] int64_t next_tick(int64_t after_ns) const { return zero_ns + ((after_ns - zero_ns) / interval_ns + 1) * interval_ns; }
+  bool wait_for_tick(std::unique_lock<std::mutex>& lock, int64_t& due);
   void tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last);
   [[nodiscard]] ReadRequest request_of(const Device& device, int64_t until_ns, bool last) const;
   Status read_device(Device& device, Reading& reading, const ReadRequest& request);
@@ -90,13 +91,16 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   SamplerOptions options;
   const Consumer consumer;
   std::vector<Device> devices;
-  int64_t started_ns = 0;    // monotonic; the schedule's zero
+  int64_t started_ns = 0;    // monotonic
   int64_t calls_before = 0;
 
   std::timed_mutex consuming;        // the consumer sees one reading at a time
   std::atomic<bool> closed{false};   // the consumer is called no more
   mutable std::mutex crew;   // everything below
   std::condition_variable changed;
+  int64_t zero_ns = 0;       // monotonic; the schedule has a tick there, and one each interval from there on
+  int64_t interval_ns;
+  int64_t interval_changes = 0;
   std::vector<std::unique_ptr<Worker>> workers;
   std::thread watchdog;
   bool stopping = false, stopped = false, stuck = false;
@@ -112,15 +116,16 @@ void Sampler::State::employ(std::vector<size_t> which) {   // under `crew`
   worker.thread = std::thread([self = shared_from_this(), &worker] { self->work(worker); });
 }
 
-// False if stopping came first.
-bool Sampler::State::wait_until(int64_t monotonic, bool& stop) {
-  // libstdc++'s steady clock is CLOCK_MONOTONIC.
-  const std::chrono::steady_clock::time_point when{std::chrono::nanoseconds(monotonic)};
-  std::unique_lock lock(crew);
-  while (!stopping && changed.wait_until(lock, when) != std::cv_status::timeout) {
+// Until `due`, or the tick that takes its place should the interval change. False if stopping came first.
+bool Sampler::State::wait_for_tick(std::unique_lock<std::mutex>& lock, int64_t& due) {
+  int64_t known_changes = interval_changes;
+  while (!stopping) {
+    if (known_changes != interval_changes) known_changes = interval_changes, due = next_tick(monotonic_ns());
+    // libstdc++'s steady clock is CLOCK_MONOTONIC.
+    const std::chrono::steady_clock::time_point when{std::chrono::nanoseconds(due)};
+    if (changed.wait_until(lock, when) == std::cv_status::timeout) break;
   }
-  stop = stopping;
-  return !stop;
+  return !stopping;
 }
 
 void Sampler::State::work(Worker& worker) {
@@ -137,17 +142,15 @@ void Sampler::State::work(Worker& worker) {
     const int64_t begun = monotonic_ns();
     tick(worker, mine, reading, false);
     const int64_t now = monotonic_ns();
-    const int64_t next = started_ns + ((now - started_ns) / options.interval_ns + 1) * options.interval_ns;
-    {
-      std::lock_guard lock(crew);
-      if (due != started_ns) jitter.add(begun - due);
-      statistics.late_ticks += begun - due > options.interval_ns / 2;
-      statistics.missed_ticks += std::max<int64_t>((next - due) / options.interval_ns - 1, 0);
-      statistics.busy_ns += now - begun;
-      if (statistics.first_reading_ns == 0) statistics.first_reading_ns = now - started_ns;
-    }
+    std::unique_lock lock(crew);
+    const int64_t next = next_tick(now);
+    if (due != started_ns) jitter.add(begun - due);
+    statistics.late_ticks += begun - due > interval_ns / 2;
+    statistics.missed_ticks += std::max<int64_t>((next - due) / interval_ns - 1, 0);
+    statistics.busy_ns += now - begun;
+    if (statistics.first_reading_ns == 0) statistics.first_reading_ns = now - started_ns;
     due = next;
-    wait_until(due, stop);
+    stop = !wait_for_tick(lock, due);
   }
   tick(worker, mine, reading, true);
   std::lock_guard lock(crew);
@@ -181,7 +184,9 @@ ReadRequest Sampler::State::request_of(const Device& device, int64_t until_ns, b
   request.everything = last || !device.read_once;
   request.until_ns = request.everything ? until_ns : 0;
   // A first reading that must not take long leaves processes to the next: none of the command's is there yet.
-  const bool due = device.read_once ? request.now_ns - device.processes_at_ns >= options.process_interval_ns : until_ns == 0;
+  // A tick that is a little early must not put them off by a whole tick.
+  const int64_t apart_ns = options.process_interval_ns - options.process_interval_ns / 20;
+  const bool due = device.read_once ? request.now_ns - device.processes_at_ns >= apart_ns : until_ns == 0;
   request.processes = options.process_interval_ns > 0 && (last || due);
   return request;
 }
@@ -266,12 +271,21 @@ void Sampler::start() {
   State& s = *state_;
   if (s.devices.empty() || s.started_ns != 0) return;
   std::lock_guard lock(s.crew);
-  s.started_ns = monotonic_ns();
+  s.started_ns = s.zero_ns = monotonic_ns();
   s.calls_before = s.backend->calls();
   std::vector<size_t> all(s.devices.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = i;
   s.employ(std::move(all));
   s.watchdog = std::thread([self = state_] { self->watch(); });
+}
+
+void Sampler::set_interval(int64_t interval_ns) {
+  State& s = *state_;
+  std::lock_guard lock(s.crew);
+  s.zero_ns = s.next_tick(monotonic_ns()) - s.interval_ns;   // the last one that was due
+  s.interval_ns = interval_ns;
+  ++s.interval_changes;
+  s.changed.notify_all();
 }
 
 void Sampler::stop() {

@@ -2,7 +2,8 @@
 //
 // One worker thread serves all devices in turn. When a device has not answered by the deadline, the others move to a new
 // worker and the old one keeps the silent device: a hung driver call never stops the rest. Ticks keep to the schedule
-// start + n × interval whatever a tick took; late ones are counted, missed ones are not made up.
+// start + n × interval whatever a tick took; late ones are counted, missed ones are not made up. A new interval counts from the last tick
+// of the old one.
 // Budget of a tick: what the backend's calls take, one clock reading and one wake-up for all devices; no allocation.
 #pragma once
 
@@ -19,6 +20,10 @@
 #include "collect/device_health.h"
 
 namespace profgpu {
+
+/// What intervals may be asked for.
+constexpr int64_t kShortestSampling_ns = 1'000'000;   // a driver call takes a good part of it
+constexpr int64_t kLongestSampling_ns = 86'400'000'000'000;
 
 struct SamplerOptions {
   int64_t interval_ns = 200'000'000;
@@ -65,6 +70,8 @@ class Sampler {
 
   /// The first reading begins at once, on the worker. Once only.
   void start();
+  /// Any time, by any thread. The next tick is no later than that from now.
+  void set_interval(int64_t interval_ns);
   /// Takes one last reading of everything from each device that answers, then ends the workers. Idempotent.
   /// A worker that is stuck in the driver, or in the consumer, is left behind; any_stuck() is then true and the program
   /// should leave with std::_Exit, since the driver may hold a lock for ever.

@@ -114,6 +114,27 @@ TEST(Sampler, KeepsToTheScheduleWhateverATickTakes) {
   EXPECT_LE(s.jitter_p50_ns, s.jitter_max_ns);
 }
 
+TEST(Sampler, TheIntervalChangesWhileItWaits) {
+  auto backend = std::make_shared<FakeBackend>(2);
+  Counts counts;
+  Sampler sampler(backend, {.interval_ns = 3600 * 1000 * kMs}, counts.consumer());
+  sampler.start();
+  for (int i = 0; i < 1000 && counts.of(1) == 0; ++i) wait_ms(5);
+  sampler.set_interval(10 * kMs);
+  for (int i = 0; i < 1000 && counts.of(1) < 6; ++i) wait_ms(5);
+  EXPECT_GE(counts.of(1), 6);
+  EXPECT_LT(sampler.statistics().missed_ticks, 10'000) << "those of the time before were none";
+  sampler.set_interval(3600 * 1000 * kMs);
+  bool quiet = false;
+  for (int i = 0; i < 50 && !quiet; ++i) {   // what had begun ends
+    const int before = counts.of(1);
+    wait_ms(200);
+    quiet = counts.of(1) == before;
+  }
+  EXPECT_TRUE(quiet);
+  sampler.stop();
+}
+
 TEST(Sampler, CountsTicksThatItCannotTake) {
   auto backend = std::make_shared<FakeBackend>(1);
   backend->delay_ns_ = 50 * kMs;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace {
 constexpr std::string_view kTotal = "_total";
 
 std::string escaped(std::string_view text, bool quotes) {
+  const auto plain = [&](char c) { return c != '\n' && c != '\\' && !(quotes && c == '"'); };
+  if (std::all_of(text.begin(), text.end(), plain)) return std::string(text);
   std::string out;
   for (const char c : text) {
     if (c == '\n') {
@@ -53,14 +56,23 @@ void Exposition::begin_family() {
   fmt::format_to(std::back_inserter(page_), "# HELP {} {}\n# TYPE {} {}\n", family, escaped(help_, open), family, type);
 }
 
-void Exposition::sample(std::string_view labels, std::string_view text) {
+void Exposition::append_name() {
   if (!begun_) begin_family();
   page_ += name_;
+}
+
+void Exposition::sample(std::string_view labels, std::string_view text) {
+  append_name();
   if (!labels.empty()) page_.append("{").append(labels).append("}");
   page_.append(" ").append(text).append("\n");
 }
 
 void Exposition::sample(std::string_view labels, double value) { sample(labels, number_text(value)); }
+
+void Exposition::sample(std::string_view labels, std::string_view more, double value) {
+  append_name();
+  page_.append("{").append(labels).append(",").append(more).append("} ").append(number_text(value)).append("\n");
+}
 
 std::string Exposition::take() {
   if (format_ == ExpositionFormat::kOpenMetrics) page_ += "# EOF\n";

@@ -24,12 +24,15 @@ class Exposition {
   /// `labels`: pairs as label() makes them, with commas between. `text`: the number.
   void sample(std::string_view labels, std::string_view text);
   void sample(std::string_view labels, double value);
+  /// `more`: one label after `labels`, of which there is at least one.
+  void sample(std::string_view labels, std::string_view more, double value);
 
   /// The whole page; the writer is empty afterwards.
   std::string take();
 
  private:
   void begin_family();
+  void append_name();
 
   ExpositionFormat format_;
   std::string page_, name_, help_;

@@ -202,7 +202,7 @@ void Page::reasons() {
     if (!d.up) continue;
     for (size_t r = 0; r < d.tally.reasons().size(); ++r)
       if (d.tally.reasons()[r].last_ns != 0)
-        out_.sample(joined({labels_[i], label("reason", clock_reasons()[r].name)}), d.tally.reasons()[r].sum);
+        out_.sample(labels_[i], label("reason", clock_reasons()[r].name), d.tally.reasons()[r].sum);
   }
 }
 
@@ -225,13 +225,17 @@ void Page::add_sums() {
 void Page::add_xids() {
   out_.family("profgpu_xid_errors_total", kCounter,
               "errors that the driver reported (Xid) since the exporter began, by code");
+  std::map<int64_t, std::string> known;
+  for (const XidMeaning& x : known_xids()) known.try_emplace(x.code, label("xid", std::to_string(x.code)));
   for (size_t i = 0; i < input_.devices.size(); ++i) {
-    if (!input_.devices[i].tally.xids()) continue;
-    std::map<int64_t, int64_t> counts = *input_.devices[i].tally.xids();
-    for (const XidMeaning& x : known_xids()) counts.try_emplace(x.code, 0);
-    for (const auto& [code, count] : counts)
-      out_.sample(joined({labels_[i], label("xid", code < 0 ? "unknown" : std::to_string(code))}),
-                  static_cast<double>(count));
+    const auto& counts = input_.devices[i].tally.xids();
+    if (!counts) continue;
+    for (const auto& [code, text] : known) {
+      const auto counted = counts->find(code);
+      out_.sample(labels_[i], text, counted == counts->end() ? 0 : static_cast<double>(counted->second));
+    }
+    for (const auto& [code, count] : *counts)
+      if (!known.contains(code)) out_.sample(labels_[i], label("xid", code < 0 ? "unknown" : std::to_string(code)), static_cast<double>(count));
   }
 }
 

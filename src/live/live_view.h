@@ -89,6 +89,7 @@ class LiveSource {
   virtual bool stop() = 0;
   /// Between views, as far as the source can tell.
   [[nodiscard]] virtual int64_t interval_ns() const = 0;
+  virtual void set_interval(int64_t interval_ns) = 0;
 };
 
 }  // namespace profgpu

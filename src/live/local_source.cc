@@ -35,7 +35,7 @@ struct Slot {
 
 // What the threads share.
 struct LocalSource::State {
-  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o) : backend(std::move(b)), options(o) {
+  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o) : backend(std::move(b)), options(o), interval_ns(o.interval_ns) {
     slots.resize(backend->devices().size());
     recorded = backend->name() == "replay";   // its processes are another machine's
     here = host_name();
@@ -60,6 +60,7 @@ struct LocalSource::State {
 
   mutable std::mutex mutex;   // all below
   std::condition_variable changed;
+  int64_t interval_ns;
   std::vector<Slot> slots;    // by the backend's positions
   std::map<int64_t, HostProcess> known;
   std::vector<HostProcess> parents;
@@ -72,7 +73,7 @@ struct LocalSource::State {
 // Under `mutex`. A device that has fallen behind is not waited for.
 bool LocalSource::State::all_fresh(int64_t now) const {
   return std::all_of(options.devices.begin(), options.devices.end(), [&](uint32_t d) {
-    return slots[d].fresh || (slots[d].at_ns != 0 && now - slots[d].at_ns > 2 * options.interval_ns + 100'000'000);
+    return slots[d].fresh || (slots[d].at_ns != 0 && now - slots[d].at_ns > 2 * interval_ns + 100'000'000);
   });
 }
 
@@ -105,8 +106,12 @@ void LocalSource::State::record(const Reading& reading) {
   annotated = reading;
   {
     const std::lock_guard lock(mutex);
-    for (ProcessSample& p : annotated.processes)
-      if (const auto it = known.find(p.pid); it != known.end() && p.name.empty()) p.name = it->second.command_line();
+    for (ProcessSample& p : annotated.processes) {
+      const auto it = known.find(p.pid);
+      if (it == known.end()) continue;
+      if (p.name.empty()) p.name = it->second.command_line();
+      p.origin = it->second.origin();
+    }
   }
   options.recorder(annotated);
 }
@@ -197,6 +202,20 @@ void LocalSource::start(std::function<void()> news) {
   sampler_.start();
 }
 
+int64_t LocalSource::interval_ns() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->interval_ns;
+}
+
+void LocalSource::set_interval(int64_t interval_ns) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->interval_ns = interval_ns;
+  }
+  state_->backend->set_interval(interval_ns);
+  sampler_.set_interval(interval_ns);
+}
+
 // Asked for only once somebody wants to see it: of sixteen devices it takes hundreds of calls.
 LiveTopology LocalSource::topology() {
   const std::lock_guard lock(state_->mutex);
@@ -243,7 +262,7 @@ LiveView LocalSource::view() {
     device.has_processes = slot.has_processes;
     for (const ProcessSample& p : slot.processes) {
       const auto it = s.known.find(p.pid);
-      device.processes.push_back({p, it == s.known.end() ? HostProcess{} : it->second});
+      device.processes.push_back({p, it == s.known.end() ? recorded_process(p) : it->second});
     }
   }
   view.parents = s.parents;

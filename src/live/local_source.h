@@ -13,9 +13,9 @@ namespace profgpu {
 
 struct LocalSourceOptions {
   std::vector<uint32_t> devices;                ///< positions among the backend's
-  int64_t interval_ns = 1'000'000'000;
-  int64_t process_interval_ns = 1'000'000'000;  ///< how often processes are asked for and looked up
-  /// Gets each reading, with the commands of its processes where they are known. Called by the sampler's threads, one at a
+  int64_t interval_ns = 1'000'000'000;          ///< to begin with
+  int64_t process_interval_ns = 1'000'000'000;  ///< how often processes are asked for and looked up at most
+  /// Gets each reading, with commands and origins of its processes where they are known. Called by the sampler's threads, one at a
   /// time; must be quick.
   std::function<void(const Reading&)> recorder = {};
 };
@@ -29,7 +29,8 @@ class LocalSource final : public LiveSource {
   LiveView view() override;
   LiveTopology topology() override;
   bool stop() override;
-  [[nodiscard]] int64_t interval_ns() const override { return options_.interval_ns; }
+  [[nodiscard]] int64_t interval_ns() const override;
+  void set_interval(int64_t interval_ns) override;
 
   /// Whether each device has answered, or been given up, and its processes have been looked up twice.
   [[nodiscard]] bool complete() const override;

@@ -76,6 +76,18 @@ TEST(LocalSource, ShowsValuesProcessesAndLinks) {
   EXPECT_FALSE(source.stop());
 }
 
+TEST(LocalSource, TheIntervalChangesWhileItWaits) {
+  LocalSource source(std::make_shared<TwoDevices>(), {{0, 1}, 3'600'000'000'000, 20'000'000, {}});
+  std::atomic<int> news = 0;
+  source.start([&] { ++news; });
+  ASSERT_TRUE(comes_true([&] { return source.view().devices[1].time_ns != 0; }));
+  const int before = news;
+  source.set_interval(20'000'000);
+  EXPECT_EQ(source.interval_ns(), 20'000'000);
+  EXPECT_TRUE(comes_true([&] { return news > before + 5; }));
+  source.stop();
+}
+
 TEST(LocalSource, ADeviceThatHangsKeepsNothingFromTheOthers) {
   auto backend = std::make_shared<TwoDevices>();
   backend->hangs = true;
@@ -91,17 +103,18 @@ TEST(LocalSource, ADeviceThatHangsKeepsNothingFromTheOthers) {
 
 TEST(LocalSource, RecordsWhatProcessesRun) {
   std::mutex mutex;
-  std::string name;
+  std::string name, user;
   LocalSourceOptions options{{0, 1}, 20'000'000, 20'000'000, {}};
   options.recorder = [&](const Reading& r) {
     const std::lock_guard lock(mutex);
     if (!r.processes.empty() && !r.processes[0].name.empty()) name = r.processes[0].name;
+    if (!r.processes.empty() && r.processes[0].origin) user = r.processes[0].origin->user;
   };
   LocalSource source(std::make_shared<TwoDevices>(), options);
   source.start([] {});
   EXPECT_TRUE(comes_true([&] {
     const std::lock_guard lock(mutex);
-    return name.find("test_live") != std::string::npos;
+    return name.find("test_live") != std::string::npos && !user.empty();
   }));
   source.stop();
 }

@@ -66,7 +66,7 @@ struct RemoteSource::State {
     const ExporterDevice* said = nullptr;   // in the host's page; null: no longer on it
   };
 
-  explicit State(RemoteSourceOptions o) : options(std::move(o)), hosts(options.addresses.size()) {
+  explicit State(RemoteSourceOptions o) : options(std::move(o)), interval(options.interval_ns), hosts(options.addresses.size()) {
     for (size_t i = 0; i < hosts.size(); ++i) hosts[i].shown = options.addresses[i].host;
   }
   void ask_on(size_t which);
@@ -78,6 +78,7 @@ struct RemoteSource::State {
   std::function<void()> news;
   std::mutex mutex;                 // all below
   std::condition_variable changed;
+  std::chrono::nanoseconds interval;
   std::vector<Host> hosts;
   std::vector<Place> places;        // only grows: a position means the same device for ever
   bool settled = false;             // each host was tried
@@ -127,16 +128,15 @@ void RemoteSource::State::take(size_t which, Result<ExporterPage> page) {
 }
 
 void RemoteSource::State::ask_on(size_t which) {
-  const std::chrono::nanoseconds interval(options.interval_ns);
-  const auto limit = std::max(kShortestLimit, std::chrono::duration_cast<std::chrono::milliseconds>(interval));
   std::unique_lock lock(mutex);
   while (!stopping) {
+    const auto limit = std::max(kShortestLimit, std::chrono::duration_cast<std::chrono::milliseconds>(interval));
     lock.unlock();
     const auto begun = std::chrono::steady_clock::now();
     take(which, ask(options.addresses[which], limit, options.program));
     news();
     lock.lock();
-    changed.wait_until(lock, begun + interval, [&] { return stopping; });
+    while (!stopping && std::chrono::steady_clock::now() < begun + interval) changed.wait_until(lock, begun + interval);
   }
   --threads;
   changed.notify_all();
@@ -146,7 +146,16 @@ RemoteSource::RemoteSource(RemoteSourceOptions options) : state_(std::make_share
 
 RemoteSource::~RemoteSource() { stop(); }
 
-int64_t RemoteSource::interval_ns() const { return state_->options.interval_ns; }
+int64_t RemoteSource::interval_ns() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->interval.count();
+}
+
+void RemoteSource::set_interval(int64_t interval_ns) {
+  const std::lock_guard lock(state_->mutex);
+  state_->interval = std::chrono::nanoseconds(interval_ns);
+  state_->changed.notify_all();
+}
 
 void RemoteSource::start(std::function<void()> news) {
   state_->news = std::move(news);

@@ -36,6 +36,7 @@ class RemoteSource final : public LiveSource {
   [[nodiscard]] bool complete() const override;
   bool stop() override;
   [[nodiscard]] int64_t interval_ns() const override;
+  void set_interval(int64_t interval_ns) override;
 
  private:
   struct State;

@@ -125,6 +125,17 @@ TEST_F(RemoteSourceTest, TwoHosts) {
   EXPECT_FALSE(source_->stop());
 }
 
+TEST_F(RemoteSourceTest, TheIntervalChangesWhileItWaits) {
+  FakeExporter one(page("node1", 1, 100));
+  watch({one.url()});
+  wait_for([](const LiveView& v) { return v.devices.size() == 1; });
+  source_->set_interval(3600 * 1000 * kMs);
+  ::usleep(100'000);   // what was under way has come
+  one.say(page("node1", 1, 300));
+  source_->set_interval(20 * kMs);
+  wait_for([](const LiveView& v) { return power(v.devices[0]) == 300; });
+}
+
 TEST_F(RemoteSourceTest, AHostThatDiesAndComesBack) {
   FakeExporter one(page("node1", 1, 100)), two(page("node2", 1, 200));
   watch({one.url(), two.url()});

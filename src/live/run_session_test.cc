@@ -39,7 +39,8 @@ class Steady : public Backend {
                                    .memory_utilization_pct = {},
                                    .encoder_pct = {},
                                    .decoder_pct = {},
-                                   .name = ""});
+                                   .name = "",
+                                   .origin = {}});
     }
     return ok();
   }

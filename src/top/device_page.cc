@@ -147,18 +147,20 @@ Lines DeviceFacts::lines() {
 
 /// A curve of the device page.
 struct CurveRow {
-  Track track;
   std::string_view title;
   std::string value;
   double most;          ///< what fills it
+  std::vector<float> columns;
   Style style;
 };
 
-std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, int cells) {
+// `most` 0 below: the largest that is shown.
+std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, int64_t interval_ns, int cells) {
   std::vector<CurveRow> rows;
   const auto add = [&](Track track, std::string_view title, std::string value, double most, Style style) {
-    if (h.curve(track).size() > 0 && (h.latest(track) || largest(h.curve(track), cells) > 0))
-      rows.push_back({track, title, std::move(value), most, style});
+    std::vector<float> columns = h.columns(track, interval_ns, cells);
+    const double top = largest(columns);
+    if (h.latest(track) || top > 0) rows.push_back({title, std::move(value), most > 0 ? most : top, std::move(columns), style});
   };
   const auto percent = [&](Track track, std::string_view title, Style style) { add(track, title, rounded(h.latest(track), " %"), 100, style); };
   const auto limited = [&](Track track, std::string_view title, std::string_view unit, std::optional<double> limit, double otherwise) {
@@ -170,13 +172,13 @@ std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, in
     add(track, title, rounded(h.latest(track), " %") + (mean ? fmt::format(", 1 min {:.0f} %", *mean) : ""), 100, Style::kWarn);
   };
   const auto speed = [&](Track track, std::string_view title) {
-    const double most = largest(h.curve(track), cells);
-    add(track, title, speed_text(h.latest(track)) + (most > 0 ? ", top " + speed_text(most) : ""), most, Style::kPlain);
+    const double top = largest(h.columns(track, interval_ns, cells));
+    add(track, title, speed_text(h.latest(track)) + (top > 0 ? ", top " + speed_text(top) : ""), 0, Style::kPlain);
   };
   percent(Track::kUtilization, "busy", Style::kGood);
   percent(Track::kMemory, "memory", Style::kNote);
-  limited(Track::kPower, "power", " W", d.value(Metric::kPowerLimit), largest(h.curve(Track::kPower), cells));
-  limited(Track::kSmClock, "SM clock", " MHz", d.value(Metric::kSmClockMax), largest(h.curve(Track::kSmClock), cells));
+  limited(Track::kPower, "power", " W", d.value(Metric::kPowerLimit), 0);
+  limited(Track::kSmClock, "SM clock", " MHz", d.value(Metric::kSmClockMax), 0);
   limited(Track::kTemperature, "temperature", " °C", d.value(Metric::kTemperatureSlowdown), 100);
   held(Track::kHeldByPower, "held by power");
   held(Track::kHeldByHeat, "held by heat");
@@ -192,9 +194,10 @@ std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, in
   return rows;
 }
 
-void add_curves(Frame& frame, const LiveDevice& d, const DeviceHistory& h, int width, int rows) {
+void add_curves(Frame& frame, const TopModel& model, int width, int rows) {
   const int cells = std::max(width - kTitle - kValue - 2, 0);
-  std::vector<CurveRow> all = curve_rows(d, h, cells);
+  std::vector<CurveRow> all =
+      curve_rows(model.view().devices[model.device()], model.histories().device(model.device()), model.interval_ns(), cells);
   if (static_cast<int>(all.size()) > rows) all.resize(static_cast<size_t>(std::max(rows, 0)));
   if (all.empty()) return;
   // The first is what counts most: it has what is left over.
@@ -202,7 +205,7 @@ void add_curves(Frame& frame, const LiveDevice& d, const DeviceHistory& h, int w
   for (const CurveRow& row : all) {
     const int high = 1 + std::max(spare, 0);
     spare = 0;
-    const auto drawn = graph(h.curve(row.track), row.most, high, cells);
+    const auto drawn = graph(row.columns, row.most, high);
     for (size_t r = 0; r < drawn.size(); ++r) {
       Line line;
       line.add(padded_right(r == 0 ? std::string(row.title) : "", kTitle), Style::kNote);
@@ -231,7 +234,7 @@ void add_device_page(Frame& frame, const TopModel& model, int width, int rows) {
   for (Line& line : DeviceFacts(d).lines()) frame.add(std::move(line));
   const int processes = std::clamp(static_cast<int>(model.processes().size()), 1, std::max(rows / 4, 2));
   const int left = above + rows - frame.next() - processes - 1;
-  add_curves(frame, d, model.histories().device(model.device()), width, left);
+  add_curves(frame, model, width, left);
   add_processes(frame, model, width, std::max(above + rows - frame.next() - 1, 1));
 }
 

@@ -171,24 +171,24 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
   const auto busy = d.busy_pct();
   add_bar(line, ratio(busy, 100), c.bar, Style::kGood);
   line.add(padded_left(rounded(busy, " %"), kPercent), !busy || *busy < 5 ? Style::kFaint : Style::kPlain).skip(kGap);
-  if (c.curve > 0) line.add(graph(history.curve(Track::kUtilization), 100, 1, c.curve).front(), Style::kGood).skip(kGap);
+  if (c.curve > 0) line.add(graph(history.columns(Track::kUtilization, model.interval_ns(), c.curve), 100, 1).front(), Style::kGood).skip(kGap);
   add_figures(line, d, history, c);
   return line;
 }
 
 // Utilization and memory side by side, below the device's line.
-void add_chart(Frame& frame, const DeviceHistory& history, const DeviceCells& c, int width, int rows) {
+void add_chart(Frame& frame, const TopModel& model, size_t i, const DeviceCells& c, int width, int rows) {
   constexpr int kTitle = 6;
   const int indent = c.label + kMark + 1;
   const int half = (width - indent - kGap) / 2, cells = std::max(half - kTitle, 0);
-  const auto busy = graph(history.curve(Track::kUtilization), 100, rows, cells);
-  const auto memory = graph(history.curve(Track::kMemory), 100, rows, cells);
+  const auto drawn = [&](Track track) { return graph(model.histories().device(i).columns(track, model.interval_ns(), cells), 100, rows); };
+  const auto busy = drawn(Track::kUtilization), memory = drawn(Track::kMemory);
   for (int r = 0; r < rows; ++r) {
-    const auto i = static_cast<size_t>(r);
+    const auto row = static_cast<size_t>(r);
     const std::string_view busy_title = r == 0 ? "100 %" : r == 1 ? "busy" : "", memory_title = r == 0 ? "100 %" : r == 1 ? "mem" : "";
     Line line;
-    line.skip(indent).add(padded_right(std::string(busy_title), kTitle), Style::kFaint).add(busy[i], Style::kGood).skip(kGap);
-    line.add(padded_right(std::string(memory_title), kTitle), Style::kFaint).add(memory[i], Style::kNote);
+    line.skip(indent).add(padded_right(std::string(busy_title), kTitle), Style::kFaint).add(busy[row], Style::kGood).skip(kGap);
+    line.add(padded_right(std::string(memory_title), kTitle), Style::kFaint).add(memory[row], Style::kNote);
     frame.add(std::move(line));
   }
 }
@@ -244,7 +244,7 @@ void add_devices(Frame& frame, const TopModel& model, int width, int rows) {
   for (size_t i = first; i < end; ++i) {
     frame.hits.push_back({frame.next(), 0, width, Hit::What::kDevice, i});
     frame.add(device_line(model, i, cells, rows == 0));
-    if (chart > 0) add_chart(frame, model.histories().device(i), cells, width, chart);
+    if (chart > 0) add_chart(frame, model, i, cells, width, chart);
   }
   if (cut) frame.add(Line(fmt::format("{} more: ← → chooses", count - static_cast<int>(end - first)), Style::kFaint));
 }

@@ -1,17 +1,15 @@
-// Curves as a few rows of block characters, the newest point on the right.
+// Curves as a few rows of block characters.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "top/history.h"
-
 namespace profgpu {
 
-/// `rows` texts of `cells` cells each, the uppermost first, one column a point; `most` fills them. Blank where nothing is
-/// known; what is 0 has the lowest block.
-std::vector<std::string> graph(const Curve& curve, double most, int rows, int cells);
-/// The largest known of the newest `cells` points; 0 if there is none.
-double largest(const Curve& curve, int cells);
+/// `rows` texts, the uppermost first, of one cell for each of `columns`; `most` fills them. Blank where it is NaN; what is 0 has the
+/// lowest block.
+std::vector<std::string> graph(const std::vector<float>& columns, double most, int rows);
+/// The largest that is known; 0 if there is none.
+double largest(const std::vector<float>& columns);
 
 }  // namespace profgpu

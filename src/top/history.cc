@@ -9,6 +9,8 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 // A counter that is read in turns with others keeps its rate so long.
 constexpr int64_t kRateHolds_ns = 10'000'000'000;
+// A point that comes later than this, or so many intervals, says nothing of the time before it.
+constexpr int64_t kLate_ns = 2'000'000'000, kLateIntervals = 10;
 
 double or_unknown(const std::optional<double>& x) { return x.value_or(kUnknown); }
 
@@ -32,6 +34,40 @@ void Curve::add(double value) {
 std::optional<double> Curve::latest() const {
   if (points_.empty() || std::isnan(back(0))) return std::nullopt;
   return back(0);
+}
+
+std::vector<float> columns(const Curve& curve, const Curve& seconds, int64_t width_ns, int cells) {
+  std::vector<float> out(static_cast<size_t>(std::max(cells, 0)), std::nanf(""));
+  const double width = static_cast<double>(width_ns) * 1e-9;
+  double begin = 0, sum = 0, known = 0;   // begin and end: seconds before the newest, going back
+  size_t column = 0;
+  const auto finish = [&] {
+    if (known >= width / 2) out[out.size() - 1 - column] = static_cast<float>(sum / known);
+    sum = known = 0;
+    ++column;
+  };
+  for (size_t n = 0; n < curve.size() && column < out.size(); ++n) {
+    const double end = begin + static_cast<double>(seconds.back(n));
+    for (; column < out.size(); finish()) {
+      const auto left = static_cast<double>(column) * width, right = static_cast<double>(column + 1) * width;
+      const double part = std::min(end, right) - std::max(begin, left);
+      if (part > 0 && !std::isnan(curve.back(n))) sum += part * static_cast<double>(curve.back(n)), known += part;
+      if (end < right) break;
+    }
+    begin = end;
+  }
+  if (column < out.size()) finish();
+  return out;
+}
+
+Pace::Step Pace::step(int64_t time_ns, int64_t interval_ns) {
+  // The point before may be from when they were further apart.
+  const int64_t late_ns = std::max(kLateIntervals * std::max(interval_ns, interval_ns_), kLate_ns);
+  const int64_t since_ns = newest_ns_ == 0 ? interval_ns : time_ns - newest_ns_;
+  const int64_t known_ns = since_ns > late_ns ? interval_ns : since_ns;
+  newest_ns_ = time_ns;
+  interval_ns_ = interval_ns;
+  return {static_cast<double>(since_ns - known_ns) * 1e-9, static_cast<double>(known_ns) * 1e-9};
 }
 
 // What a counter grew by in a second; NaN until it was read twice, and after it went back.
@@ -58,16 +94,19 @@ double DeviceHistory::held(const LiveDevice& device, std::initializer_list<Metri
   return pct;
 }
 
+void DeviceHistory::add_unknown(double seconds) {
+  for (Curve& curve : curves_) curve.add(kUnknown);
+  seconds_.add(seconds);
+}
+
 void DeviceHistory::take(const LiveDevice& device, int64_t now_ns, int64_t interval_ns) {
   const bool silent = device.state != DeviceState::kOk;
   const int64_t time = silent ? now_ns : device.time_ns;
-  if (time <= newest_ns_ || (silent && time - newest_ns_ < interval_ns)) return;
-  newest_ns_ = time;
-  times_[points_++ % times_.size()] = time;
-  if (silent) {
-    for (Curve& curve : curves_) curve.add(kUnknown);
-    return;
-  }
+  if (time <= pace_.newest_ns() || (silent && time - pace_.newest_ns() < interval_ns)) return;
+  const Pace::Step step = pace_.step(time, interval_ns);
+  if (silent) return add_unknown(step.unknown_s + step.seconds);
+  if (step.unknown_s > 0) add_unknown(step.unknown_s);
+  seconds_.add(step.seconds);
   const auto share = [&](Metric part, Metric all) {
     const auto p = device.value(part), a = device.value(all);
     return p && a && *a > 0 ? 100 * *p / *a : kUnknown;
@@ -105,16 +144,14 @@ void DeviceHistory::take(const LiveDevice& device, int64_t now_ns, int64_t inter
 
 std::optional<double> DeviceHistory::mean(Track track, int64_t span_ns) const {
   const Curve& values = curve(track);
-  double sum = 0;
-  int64_t n = 0, oldest = newest_ns_;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const int64_t at = times_[(points_ - 1 - i) % times_.size()];
-    if (at <= newest_ns_ - span_ns) break;
-    oldest = at;
-    if (const float v = values.back(i); !std::isnan(v)) sum += v, ++n;
+  double sum = 0, known = 0, left = static_cast<double>(span_ns) * 1e-9;
+  const double enough = left / 3;
+  for (size_t i = 0; i < values.size() && left > 0; ++i) {
+    const double seconds = std::min(static_cast<double>(seconds_.back(i)), left);
+    left -= seconds;
+    if (const float v = values.back(i); !std::isnan(v)) sum += seconds * static_cast<double>(v), known += seconds;
   }
-  if (n == 0 || newest_ns_ - oldest < span_ns / 3) return std::nullopt;
-  return sum / static_cast<double>(n);
+  return known > 0 && known >= enough ? std::optional(sum / known) : std::nullopt;
 }
 
 const ProcessHistory* Histories::process(const ProcessKey& key) const {
@@ -124,13 +161,13 @@ const ProcessHistory* Histories::process(const ProcessKey& key) const {
 
 void Histories::take(const LiveView& view, int64_t interval_ns) {
   devices_.resize(view.devices.size());
-  taken_ns_.resize(view.devices.size());
+  paces_.resize(view.devices.size());
   std::map<ProcessKey, ProcessHistory> kept;
   for (size_t i = 0; i < view.devices.size(); ++i) {
     const LiveDevice& device = view.devices[i];
     devices_[i].take(device, view.time_ns, interval_ns);
-    const bool newer = device.time_ns > taken_ns_[i];
-    taken_ns_[i] = device.time_ns;
+    const bool newer = device.time_ns > paces_[i].newest_ns();
+    const Pace::Step step = newer ? paces_[i].step(device.time_ns, interval_ns) : Pace::Step();
     for (const LiveProcess& p : device.processes) {
       if (kept.size() >= kMostProcesses) break;
       const ProcessKey key{i, p.sample.pid};
@@ -138,8 +175,9 @@ void Histories::take(const LiveView& view, int64_t interval_ns) {
       ProcessHistory& history = kept[key];
       if (known != processes_.end()) history = std::move(known->second);
       if (!newer) continue;
-      history.memory.add(p.sample.memory_bytes ? static_cast<double>(*p.sample.memory_bytes) : kUnknown);
+      if (step.unknown_s > 0) history.utilization.add(kUnknown), history.seconds.add(step.unknown_s);
       history.utilization.add(or_unknown(p.sample.utilization_pct));
+      history.seconds.add(step.seconds);
     }
   }
   processes_ = std::move(kept);

@@ -1,4 +1,5 @@
-// What a device and its processes did in the last minutes, for curves and means. One point a view with a new reading.
+// What a device and its processes did in the last minutes, for curves and means. One point a view with a new reading, each of which
+// stands for the time since the one before: readings may come late, and at an interval that is changed meanwhile.
 #pragma once
 
 #include <array>
@@ -38,13 +39,36 @@ class Curve {
   size_t end_ = 0;
 };
 
+/// The newest `cells` stretches of `width_ns` each, the newest last: the mean over time of what is known of each, NaN where that is less
+/// than half of it. `seconds`: how long each point of `curve` stands for.
+std::vector<float> columns(const Curve& curve, const Curve& seconds, int64_t width_ns, int cells);
+
+/// Says of each point how long it stands for: the time since the one before it, or if that is too long ago an interval.
+class Pace {
+ public:
+  struct Step {
+    double unknown_s = 0;     ///< before it, of which nobody knows anything
+    double seconds = 0;
+  };
+  /// For the next point; `interval_ns`: how far apart points are expected from now on.
+  Step step(int64_t time_ns, int64_t interval_ns);
+  [[nodiscard]] int64_t newest_ns() const { return newest_ns_; }
+
+ private:
+  int64_t newest_ns_ = 0, interval_ns_ = 0;
+};
+
 class DeviceHistory {
  public:
   /// `interval_ns`: how far apart points are expected. A device that is in trouble gets gaps.
   void take(const LiveDevice& device, int64_t now_ns, int64_t interval_ns);
   [[nodiscard]] const Curve& curve(Track track) const { return curves_[static_cast<size_t>(track)]; }
   [[nodiscard]] std::optional<double> latest(Track track) const { return curve(track).latest(); }
-  /// Mean over the last `span_ns`; nullopt if there is not a third of it yet.
+  /// See columns(): one of the curves.
+  [[nodiscard]] std::vector<float> columns(Track track, int64_t width_ns, int cells) const {
+    return profgpu::columns(curve(track), seconds_, width_ns, cells);
+  }
+  /// Mean over the last `span_ns`, of the time of which it is known; nullopt if that is not a third of it yet.
   [[nodiscard]] std::optional<double> mean(Track track, int64_t span_ns) const;
 
  private:
@@ -56,16 +80,17 @@ class DeviceHistory {
   double rate(const LiveDevice& device, Metric metric);
   double held(const LiveDevice& device, std::initializer_list<Metric> counters, uint32_t reasons);
   void add(Track track, double value) { curves_[static_cast<size_t>(track)].add(value); }
+  void add_unknown(double seconds);
 
   std::array<Curve, kTrackCount> curves_;
-  std::array<int64_t, Curve::kMostPoints> times_ = {};
-  size_t points_ = 0;             // ever added
-  int64_t newest_ns_ = 0;
+  Curve seconds_;                 // that each point of them stands for
+  Pace pace_;
   std::map<Metric, Counter> counters_;
 };
 
 struct ProcessHistory {
-  Curve memory, utilization;      // bytes, percent
+  Curve utilization;              // percent
+  Curve seconds;                  // that each point of it stands for
 };
 
 /// A process on a device.
@@ -85,7 +110,7 @@ class Histories {
  private:
   static constexpr size_t kMostProcesses = 2048;
   std::vector<DeviceHistory> devices_;
-  std::vector<int64_t> taken_ns_;   // of each device the time of the newest processes
+  std::vector<Pace> paces_;         // of each device's processes
   std::map<ProcessKey, ProcessHistory> processes_;
 };
 

@@ -73,7 +73,64 @@ TEST(DeviceHistory, SilenceLeavesAGap) {
   }
   EXPECT_EQ(history.curve(Track::kUtilization).size(), 6u);
   EXPECT_FALSE(history.latest(Track::kUtilization));
-  EXPECT_EQ(graph(history.curve(Track::kUtilization), 100, 1, 6).front().substr(6), "    ");
+  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 6), 100, 1).front().substr(6), "    ");
+}
+
+// A device that was read at these times, in tenths of a second, and said this.
+DeviceHistory read_at(std::initializer_list<std::pair<int64_t, double>> readings, int64_t interval_ns) {
+  DeviceHistory history;
+  LiveDevice device = sample::view(1, 0).devices[0];
+  for (const auto& [tenths, pct] : readings) {
+    device.time_ns = kBegin_ns + tenths * kSecond_ns / 10;
+    device.values[static_cast<size_t>(Metric::kUtilization)] = pct;
+    history.take(device, 0, interval_ns);
+  }
+  return history;
+}
+
+TEST(DeviceHistory, MeansAreOverTimeAndNotOverReadings) {
+  const DeviceHistory history = read_at({{0, 0}, {100, 0}, {101, 100}, {102, 100}, {103, 100}}, kSecond_ns);
+  EXPECT_NEAR(*history.mean(Track::kUtilization, 3 * kSecond_ns), 10, 0.01);
+}
+
+TEST(DeviceHistory, WhatNobodyLookedAtIsNotKnown) {
+  const DeviceHistory history = read_at({{0, 50}, {10, 50}, {310, 50}}, kSecond_ns);
+  EXPECT_FALSE(history.mean(Track::kUtilization, 30 * kSecond_ns));
+  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 32), 100, 1).front(), "▄▄" + std::string(29, ' ') + "▄");
+}
+
+TEST(DeviceHistory, TheTimeBeforeAShorterIntervalIsKnown) {
+  DeviceHistory history;
+  LiveDevice device = sample::view(1, 0).devices[0];
+  for (const auto& [second, interval_ns] : {std::pair{10, 10 * kSecond_ns}, {20, 10 * kSecond_ns}, {26, kSecond_ns / 10}}) {
+    device.time_ns = kBegin_ns + second * kSecond_ns;
+    history.take(device, 0, interval_ns);
+  }
+  EXPECT_EQ(graph(history.columns(Track::kMemory, kSecond_ns, 26), 1, 1).front().find(' '), std::string::npos);
+}
+
+std::string drawn(const Curve& curve, const Curve& seconds, int64_t width_ns, int cells) {
+  return graph(columns(curve, seconds, width_ns, cells), 100, 1).front();
+}
+
+TEST(Columns, AreStretchesOfTimeWhateverTheReadingsDistance) {
+  Curve curve, seconds;
+  const auto add = [&](double value, double s) { curve.add(value), seconds.add(s); };
+  add(100, 1);
+  add(50, 1);
+  for (int i = 0; i < 10; ++i) add(i < 5 ? 0 : 100, 0.1);   // from here on ten times a second
+  EXPECT_EQ(drawn(curve, seconds, kSecond_ns, 4), " █▄▄");
+  EXPECT_EQ(drawn(curve, seconds, kSecond_ns / 10, 24), "████▄▄▄▄▄▄▄▄▄▄▁▁▁▁▁█████");
+}
+
+TEST(Columns, OfWhichLittleIsKnownAreBlank) {
+  Curve curve, seconds;
+  const auto add = [&](double value, double s) { curve.add(value), seconds.add(s); };
+  add(100, 1.6);
+  add(std::nan(""), 0.9);
+  add(100, 0.8);
+  EXPECT_EQ(drawn(curve, seconds, kSecond_ns, 4), " █ █");   // 0.3 s are known of each that is blank
+  EXPECT_EQ(columns(Curve(), Curve(), kSecond_ns, 0).size(), 0u);
 }
 
 TEST(Histories, ProcessesThatLeaveAreForgotten) {
@@ -89,12 +146,12 @@ TEST(Histories, ProcessesThatLeaveAreForgotten) {
 }
 
 TEST(Graph, FillsFromBelowWithTheNewestOnTheRight) {
-  Curve curve;
-  for (const double v : {0.0, 50.0, 100.0}) curve.add(v);
-  EXPECT_EQ(graph(curve, 100, 1, 4), (std::vector<std::string>{" ▁▄█"}));
-  EXPECT_EQ(graph(curve, 100, 2, 3), (std::vector<std::string>{"  █", "▁██"}));
-  EXPECT_EQ(graph(curve, 0, 1, 3), (std::vector<std::string>{"▁▁▁"}));
-  EXPECT_TRUE(graph(curve, 100, 0, 3).empty());
+  const std::vector<float> columns = {std::nanf(""), 0, 50, 100};
+  EXPECT_EQ(graph(columns, 100, 1), (std::vector<std::string>{" ▁▄█"}));
+  EXPECT_EQ(graph(columns, 100, 2), (std::vector<std::string>{"   █", " ▁██"}));
+  EXPECT_EQ(graph(columns, 0, 1), (std::vector<std::string>{" ▁▁▁"}));
+  EXPECT_TRUE(graph(columns, 100, 0).empty());
+  EXPECT_EQ(largest(columns), 100);
 }
 
 }  // namespace

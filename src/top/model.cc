@@ -6,7 +6,9 @@
 #include <csignal>
 
 #include "base/decimal.h"
+#include "base/duration_text.h"
 #include "base/utf8.h"
+#include "collect/sampler.h"
 
 namespace profgpu {
 namespace {
@@ -14,6 +16,18 @@ namespace {
 using Kind = KeyPress::Kind;
 constexpr int kPage = 10;             // rows
 constexpr size_t kLongestInput = 100; // bytes
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kIntervals_ns[] = {100 * kMs, 200 * kMs, 500 * kMs, 1000 * kMs, 2000 * kMs, 5000 * kMs, 10'000 * kMs};   // + and - go through
+
+// What a key does to text that is typed: one more letter, or one less.
+void edit(std::string& text, const KeyPress& key) {
+  if (key.kind == Kind::kBackspace) {
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();
+    if (!text.empty()) text.pop_back();
+  } else if (key.kind == Kind::kCharacter && !is_control(key.character) && text.size() < kLongestInput) {
+    append_utf8(text, key.character);
+  }
+}
 
 std::string process_text(int64_t pid, const std::string& command, const std::string& user) {
   return fmt::format("{} {}{}", pid, command.substr(0, 60), user.empty() ? "" : " of " + user);
@@ -141,6 +155,10 @@ bool TopModel::press_character(uint32_t c) {
     case ' ': paused_ = !paused_; break;
     case 'k': ask_about_process(Question::kSignal); break;
     case 'n': ask_about_process(Question::kNice); break;
+    case 's': question_ = Question::kInterval, typed_.clear(); break;
+    case '+':
+    case '=': step_interval(true); break;
+    case '-': step_interval(false); break;
     default: press_sort(c);
   }
   return true;
@@ -160,6 +178,13 @@ void TopModel::press_sort(uint32_t c) {
     case 'G': sort_by(ProcessColumn::kDevice); break;
     default: break;
   }
+}
+
+void TopModel::step_interval(bool longer) {
+  const auto begin = std::begin(kIntervals_ns), end = std::end(kIntervals_ns);
+  const auto to = longer ? std::upper_bound(begin, end, interval_ns_) : std::lower_bound(begin, end, interval_ns_);
+  if (to == (longer ? end : begin)) return say("s asks for any interval");
+  interval_ns_ = longer ? *to : to[-1];
 }
 
 void TopModel::ask_about_process(Question question) {
@@ -185,6 +210,7 @@ void TopModel::answer(const KeyPress& key) {
   }
   switch (question_) {
     case Question::kFilter: return answer_filter(key);
+    case Question::kInterval: return answer_interval(key);
     case Question::kNice: return answer_nice(key);
     case Question::kSignal:
       if (key.kind == Kind::kCharacter) answer_signal(key.character);
@@ -200,16 +226,21 @@ void TopModel::answer(const KeyPress& key) {
 }
 
 void TopModel::answer_filter(const KeyPress& key) {
-  if (key.kind == Kind::kEnter) {
-    question_ = Question::kNone;
-  } else if (key.kind == Kind::kBackspace) {
-    while (!typed_.empty() && (static_cast<unsigned char>(typed_.back()) & 0xC0) == 0x80) typed_.pop_back();
-    if (!typed_.empty()) typed_.pop_back();
-  } else if (key.kind == Kind::kCharacter && !is_control(key.character) && typed_.size() < kLongestInput) {
-    append_utf8(typed_, key.character);
-  }
+  if (key.kind == Kind::kEnter) question_ = Question::kNone;
+  edit(typed_, key);
   order_.filter = typed_;
   list();
+}
+
+void TopModel::answer_interval(const KeyPress& key) {
+  edit(typed_, key);
+  if (key.kind != Kind::kEnter) return;
+  question_ = Question::kNone;
+  if (typed_.empty()) return;
+  const auto interval = duration_ns(typed_);
+  if (!interval || *interval < kShortestSampling_ns || *interval > kLongestSampling_ns)
+    return say("an interval is from 1ms to 24h: 2, 0.5, 100ms");
+  interval_ns_ = *interval;
 }
 
 void TopModel::answer_nice(const KeyPress& key) {

@@ -15,7 +15,7 @@ namespace profgpu {
 
 enum class TopPage : uint8_t { kOverview, kDevice, kTopology, kUsers, kHelp };
 /// What the lowest line asks for.
-enum class Question : uint8_t { kNone, kFilter, kSignal, kNice, kSure };
+enum class Question : uint8_t { kNone, kFilter, kInterval, kSignal, kNice, kSure };
 
 /// What the user wants done to a process.
 struct ProcessCommand {
@@ -64,6 +64,7 @@ class TopModel {
   [[nodiscard]] const std::string& message() const { return message_; }
   [[nodiscard]] const ProcessCommand& command() const { return command_; }
   [[nodiscard]] bool paused() const { return paused_; }
+  /// Between samples, as the user wants it by now.
   [[nodiscard]] int64_t interval_ns() const { return interval_ns_; }
 
  private:
@@ -75,14 +76,16 @@ class TopModel {
   void next_column(int by);
   bool press_character(uint32_t c);
   void press_sort(uint32_t c);
+  void step_interval(bool longer);
   void answer(const KeyPress& key);
   void answer_filter(const KeyPress& key);
+  void answer_interval(const KeyPress& key);
   void answer_nice(const KeyPress& key);
   void answer_signal(uint32_t c);
   void ask_about_process(Question question);
   void escape();
 
-  const int64_t interval_ns_;
+  int64_t interval_ns_;
   ProcessOrder order_;
   LiveView view_;
   Histories histories_;
@@ -95,7 +98,7 @@ class TopModel {
   std::optional<ProcessKey> selected_;
   size_t selected_at_ = 0;              // where it was, should it go
   Question question_ = Question::kNone;
-  std::string typed_, message_;
+  std::string typed_, message_;         // typed_: the answer so far
   ProcessCommand command_;
   bool sure_ = false, paused_ = false;
 };

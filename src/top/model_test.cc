@@ -52,6 +52,37 @@ TEST(TopModel, FiltersAsTyped) {
   EXPECT_TRUE(pids(model).empty());
 }
 
+TEST(TopModel, TheIntervalGoesByStepsAndToAnyTime) {
+  TopModel model(sample::kSecond_ns);
+  type(model, "+");
+  EXPECT_EQ(model.interval_ns(), 2 * sample::kSecond_ns);
+  type(model, "=+++");
+  EXPECT_EQ(model.interval_ns(), 10 * sample::kSecond_ns);
+  EXPECT_FALSE(model.message().empty());
+  type(model, "-------");
+  EXPECT_EQ(model.interval_ns(), sample::kSecond_ns / 10);
+  type(model, "s25");
+  EXPECT_EQ(model.interval_ns(), sample::kSecond_ns / 10) << "not before Enter";
+  model.press({Kind::kBackspace});
+  type(model, "0ms");
+  model.press({Kind::kEnter});
+  EXPECT_EQ(model.interval_ns(), sample::kSecond_ns / 50);
+  type(model, "-");
+  EXPECT_EQ(model.interval_ns(), sample::kSecond_ns / 50) << "no step is shorter";
+  type(model, "+");
+  EXPECT_EQ(model.interval_ns(), sample::kSecond_ns / 10);
+  for (const std::string_view wrong : {"s0", "s", "sfast", "s25h", "s-1"}) {
+    type(model, wrong);
+    model.press({Kind::kEnter});
+    EXPECT_EQ(model.interval_ns(), sample::kSecond_ns / 10) << wrong;
+    EXPECT_EQ(model.message().empty(), wrong == "s") << wrong;
+    EXPECT_EQ(model.question(), Question::kNone);
+  }
+  type(model, "s3");
+  model.press({Kind::kEscape});
+  EXPECT_EQ(model.interval_ns(), sample::kSecond_ns / 10);
+}
+
 TEST(TopModel, TreeHasProcessesBelowWhatStartedThem) {
   TopModel model = watched(2);
   type(model, "t");

@@ -119,6 +119,7 @@ void add_help_page(Frame& frame, int rows) {
       {"M S C P T U G", "order by GPU memory, SM, CPU, pid, time, user, GPU"},
       {"k", "send a signal to the chosen process, after a question"},
       {"n", "change its nice value, after a question"},
+      {"+  -  s", "sample less often, more often; any interval"},
       {"space", "hold the screen; what happens meanwhile is in the curves"},
       {"q  Ctrl-C", "leave"},
       {"", ""},

@@ -135,7 +135,7 @@ Line process_line(const TopModel& model, const ProcessEntry& e, const TableLayou
     line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain).skip(kGap);
     if (c.column != ProcessColumn::kSm || layout.curve == 0) continue;
     const ProcessHistory* history = e.process ? model.histories().process(e.key()) : nullptr;
-    line.add(history ? graph(history->utilization, 100, 1, layout.curve).front() : padded_right("", layout.curve), Style::kGood);
+    line.add(history ? graph(columns(history->utilization, history->seconds, model.interval_ns(), layout.curve), 100, 1).front() : padded_right("", layout.curve), Style::kGood);
     line.skip(kGap);
   }
   return line;

@@ -65,6 +65,7 @@ class Session {
   void take();
   void draw();
   bool read_keys();
+  void keep_to_interval();
   bool obey_signals();
   void stop_for_a_while();
   void look_for_terminal(const pollfd& input);
@@ -121,7 +122,12 @@ bool Session::read_keys() {
     }
     if (model_.page() == TopPage::kTopology) model_.take(source_.topology());
   }
+  keep_to_interval();
   return true;
+}
+
+void Session::keep_to_interval() {
+  if (model_.interval_ns() != source_.interval_ns()) source_.set_interval(model_.interval_ns());
 }
 
 void Session::stop_for_a_while() {
@@ -143,7 +149,6 @@ bool Session::obey_signals() {
 }
 
 SessionEnd Session::run() {
-  const int64_t refresh_ns = std::clamp(source_.interval_ns() * 5 / 4, kShortestRefresh_ns, kLongestRefresh_ns);
   take();
   stale_ = false;   // not a frame without figures, if they come soon
   int64_t take_at = monotonic_ns() + kFirstFrame_ns, drawn_at = 0;
@@ -154,7 +159,7 @@ SessionEnd Session::run() {
     const int64_t now = monotonic_ns();
     if (now >= take_at || (news_ && now >= drawn_at + kBetweenFrames_ns)) {
       take();
-      take_at = now + refresh_ns;
+      take_at = now + std::clamp(model_.interval_ns() * 5 / 4, kShortestRefresh_ns, kLongestRefresh_ns);
     }
     if (!stale_) continue;
     draw();

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "report/quantity.h"
 #include "report/text.h"
 #include "top/device_panel.h"
 #include "top/model.h"
@@ -32,12 +31,13 @@ std::string devices_text(const LiveView& view) {
   return whole == 1 ? *name : fmt::format("{} × {}", whole, *name);
 }
 
-void add_title(Frame& frame, const TopModel& model, int width) {
+// `printed`: nothing will follow.
+void add_title(Frame& frame, const TopModel& model, int width, bool printed) {
   const LiveView& view = model.view();
   std::string right = day_time(view.time_ns);
-  if (model.interval_ns() != 1'000'000'000) right += ", every " + format_duration(static_cast<double>(model.interval_ns()));
-  if (view.ended) right = "the recording has ended";
   if (model.paused()) right = "paused (space)";
+  if (!printed) right += fmt::format(", every {:g} s", static_cast<double>(model.interval_ns()) * 1e-9);
+  if (view.ended && !model.paused()) right = "the recording has ended";
   Line line;
   if (view.hosts.size() == 1) {
     line.add(view.hosts[0].name, Style::kStrong).skip(2).add(devices_text(view));
@@ -75,7 +75,7 @@ const std::vector<KeyHint>& overview_keys() {
       {"h", "help", {Kind::kCharacter, 'h'}},   {"q", "quit", {Kind::kCharacter, 'q'}},   {"d", "device", {Kind::kCharacter, 'd'}},
       {"/", "filter", {Kind::kCharacter, '/'}}, {"k", "signal", {Kind::kCharacter, 'k'}}, {"t", "tree", {Kind::kCharacter, 't'}},
       {">", "sort", {Kind::kCharacter, '>'}},   {"u", "users", {Kind::kCharacter, 'u'}},  {"l", "links", {Kind::kCharacter, 'l'}},
-      {"n", "nice", {Kind::kCharacter, 'n'}},
+      {"n", "nice", {Kind::kCharacter, 'n'}},   {"s", "interval", {Kind::kCharacter, 's'}},
   };
   return kKeys;
 }
@@ -106,6 +106,7 @@ Line question_line(const TopModel& model) {
   const std::string& what = model.command().what;
   switch (model.question()) {
     case Question::kFilter: return Line("filter: ", Style::kStrong).add(model.typed());
+    case Question::kInterval: return Line("interval, in seconds or as 100ms: ", Style::kStrong).add(model.typed());
     case Question::kNice: return Line("nice value, -20 to 19, for " + what + ": ", Style::kStrong).add(model.typed());
     case Question::kSure: return Line(what + ": sure? ", Style::kWarn).add("y", Style::kStrong).add(" yes, anything else no");
     case Question::kSignal: {
@@ -125,7 +126,7 @@ void add_lowest_line(Frame& frame, const TopModel& model, int width) {
     return frame.add(Line(model.message(), Style::kWarn));
   }
   Line line = question_line(model);
-  if (model.question() == Question::kFilter || model.question() == Question::kNice) {
+  if (model.question() == Question::kFilter || model.question() == Question::kInterval || model.question() == Question::kNice) {
     frame.cursor_x = std::min(line.width(), width - 1);
     frame.cursor_y = frame.next();
   }
@@ -169,7 +170,7 @@ Frame top_frame(const TopModel& model, int width, int height) {
     frame.add(Line(truncated("too small", width)));
     return frame;
   }
-  add_title(frame, model, width);
+  add_title(frame, model, width, height == 0);
   add_host_troubles(frame, model.view());
   const int above = frame.next();
   const int rows = height > 0 ? height - above - 1 : 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,23 @@ struct Sample {
   double value = 0;        ///< in the unit of the metric; never a placeholder: what is unknown has no sample
 };
 
+/// Who put a process where it is, by its control group.
+struct Placement {
+  std::string container_runtime;            ///< "docker", "containerd", "cri-o", "podman", "lxc"; empty: no container seen
+  std::string container;                    ///< twelve digits of its id, or its name
+  std::string pod;                          ///< UID of the Kubernetes pod
+  std::string slurm_job, slurm_step;        ///< "4711"; "0", "batch", "extern"
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
+/// Whose a process is and what it is part of, as its machine knew it; what is not known is empty.
+struct ProcessOrigin {
+  std::string user;                         ///< name, or number where it has none
+  Placement placement;
+  std::optional<int64_t> rank, world_size;
+  friend bool operator==(const ProcessOrigin&, const ProcessOrigin&) = default;
+};
+
 /// What one process does on one device.
 struct ProcessSample {
   int64_t pid = 0;                          ///< as the driver numbers it: outside of containers
@@ -24,6 +42,7 @@ struct ProcessSample {
   std::optional<int64_t> memory_bytes;
   std::optional<double> utilization_pct, memory_utilization_pct, encoder_pct, decoder_pct;
   std::string name;                         ///< only where the source says it (nvidia-smi, a replay)
+  std::shared_ptr<const ProcessOrigin> origin;   ///< null: not known, as of all but recordings; shared by samples of one process
 };
 
 /// What does not change while a program runs.

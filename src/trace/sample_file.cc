@@ -22,11 +22,23 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.size() < 10 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+void append_origin(std::string& line, const ProcessOrigin& o) {
+  append_field(line, "user", o.user);
+  append_field(line, "container_runtime", o.placement.container_runtime);
+  append_field(line, "container", o.placement.container);
+  append_field(line, "pod", o.placement.pod);
+  append_field(line, "slurm_job", o.placement.slurm_job);
+  append_field(line, "slurm_step", o.placement.slurm_step);
+  if (o.rank) append_field(line, "rank", static_cast<double>(*o.rank));
+  if (o.world_size) append_field(line, "world_size", static_cast<double>(*o.world_size));
+}
+
 void append_process(std::string& line, const ProcessSample& p) {
   line += "{\"pid\":";
   append_number(line, static_cast<double>(p.pid));
   append_field(line, "type", std::string_view(&p.type, 1));
   append_field(line, "name", p.name);
+  if (p.origin) append_origin(line, *p.origin);
   if (p.memory_bytes) append_field(line, "memory_bytes", static_cast<double>(*p.memory_bytes));
   if (p.utilization_pct) append_field(line, "utilization_pct", *p.utilization_pct);
   if (p.memory_utilization_pct) append_field(line, "memory_utilization_pct", *p.memory_utilization_pct);

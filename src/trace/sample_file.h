@@ -1,7 +1,8 @@
 // Files of samples: JSON lines or CSV, one row a device a tick: time_ns (Unix), device, then metrics by our names.
 //
 // JSON lines: absent metrics are left out. A device's first row also carries its name, uuid, pci_bus_id, vendor,
-// driver_version, host and constants; rows at which processes were asked carry processes[]; marks are rows {time_ns, mark}, and
+// driver_version, host and constants; rows at which processes were asked carry processes[], in which a recording of `profgpu top` also
+// says their user, container_runtime, container, pod, slurm_job, slurm_step, rank and world_size; marks are rows {time_ns, mark}, and
 // alerts of `profgpu monitor` are rows with an object `alert`, which readers of samples pass over.
 // `device` is an index, "0:7" for a MIG instance, "AMD 0" where two vendors have a device 0.
 // CSV: one header row; an absent metric is an empty field; columns name, uuid and host in every row; processes and marks are

@@ -21,7 +21,7 @@ constexpr size_t kWindowBytes = 1 << 20;
 constexpr size_t kLongestLine = 16 << 20;
 constexpr int64_t kMostStrangeLines = 1000;   // before the first good one: then it is no file of samples
 constexpr int64_t kLatest_ns = 9'200'000'000'000'000'000;   // the year 2261
-constexpr size_t kMostUnknown = 20, kMostColumns = 4096;
+constexpr size_t kMostUnknown = 20, kMostColumns = 4096, kMostOrigins = 4096;
 using Kind = SampleColumn::Kind;
 
 /// One line to one row.
@@ -48,6 +48,7 @@ class RowReader {
   bool read_value(JsonReader& reader, const SampleColumn& column);
   bool read_processes(JsonReader& reader);
   bool read_process(JsonReader& reader, ProcessSample& process);
+  [[nodiscard]] std::shared_ptr<const ProcessOrigin> shared(int64_t pid, ProcessOrigin origin);
   void set(const SampleColumn& column, std::string_view text);
   void note_unknown(std::string_view name);
 
@@ -63,7 +64,19 @@ class RowReader {
   size_t next_key_ = 0;                    // rows mostly have the same keys in the same order
   std::unordered_map<std::string, size_t> key_index_;
   Key other_key_;
+  std::unordered_map<int64_t, std::shared_ptr<const ProcessOrigin>> origins_;   // by pid, as last seen
 };
+
+// Where a field of a process's origin goes; null: it is none.
+std::string* origin_text(ProcessOrigin& origin, std::string_view key) {
+  if (key == "user") return &origin.user;
+  if (key == "container_runtime") return &origin.placement.container_runtime;
+  if (key == "container") return &origin.placement.container;
+  if (key == "pod") return &origin.placement.pod;
+  if (key == "slurm_job") return &origin.placement.slurm_job;
+  if (key == "slurm_step") return &origin.placement.slurm_step;
+  return nullptr;
+}
 
 void RowReader::note_unknown(std::string_view name) {
   auto& all = issues_.unknown;
@@ -186,8 +199,18 @@ const SampleColumn& RowReader::column_of(std::string_view key) {
   return keys_.back().second;
 }
 
+// Every row repeats them.
+std::shared_ptr<const ProcessOrigin> RowReader::shared(int64_t pid, ProcessOrigin origin) {
+  if (origin == ProcessOrigin()) return nullptr;
+  if (origins_.size() > kMostOrigins) origins_.clear();
+  auto& known = origins_[pid];
+  if (!known || *known != origin) known = std::make_shared<const ProcessOrigin>(std::move(origin));
+  return known;
+}
+
 bool RowReader::read_process(JsonReader& reader, ProcessSample& p) {
-  return read_object(reader, [&](std::string_view key) {
+  ProcessOrigin origin;
+  const bool whole = read_object(reader, [&](std::string_view key) {
     std::string_view raw;
     if (!reader.raw_value(raw)) return false;
     const bool text = raw.front() == '"';
@@ -201,8 +224,13 @@ bool RowReader::read_process(JsonReader& reader, ProcessSample& p) {
     if (key == "memory_utilization_pct") p.memory_utilization_pct = number;
     if (key == "encoder_pct") p.encoder_pct = number;
     if (key == "decoder_pct") p.decoder_pct = number;
+    if (key == "rank") origin.rank = whole_number(raw);
+    if (key == "world_size") origin.world_size = whole_number(raw);
+    if (int64_t replaced = 0; std::string* to = text ? origin_text(origin, key) : nullptr) *to = unescaped({raw, true, true}, replaced);
     return true;
   });
+  p.origin = shared(p.pid, std::move(origin));
+  return whole;
 }
 
 bool RowReader::read_processes(JsonReader& reader) {

@@ -97,7 +97,7 @@ TEST_F(SampleFileTest, WhatIsWrittenAsJsonLinesReadsBack) {
     for (uint32_t d : {1u, 0u}) {
       Reading r = reading(d, kT0 + i * kStep, 10.5 * i);
       r.has_processes = i != 1;
-      if (i == 0) r.processes.push_back({4711, 'C', int64_t{1} << 35, 55.5, {}, {}, {}, "python \"x\"\n"});
+      if (i == 0) r.processes.push_back({4711, 'C', int64_t{1} << 35, 55.5, {}, {}, {}, "python \"x\"\n", {}});
       text += writer.row(r);
     }
   text += writer.mark(kT0 + kStep, "warm\u00e9");
@@ -132,6 +132,42 @@ TEST_F(SampleFileTest, WhatIsWrittenAsJsonLinesReadsBack) {
   EXPECT_EQ(log.first_ns, kT0);
   EXPECT_EQ(log.last_ns, kT0 + 2 * kStep);
   EXPECT_EQ(log.ticks, 6);
+}
+
+TEST_F(SampleFileTest, OriginsOfProcessesReadBack) {
+  SampleWriter writer(SampleFormat::kJsonLines, {h100(0)}, {});
+  ProcessOrigin origin;
+  origin.user = "al \"the\" ice";
+  origin.placement = {"docker", "3f2a00000001", "1b2c3d4e-0000", "815", "batch"};
+  origin.rank = 3;
+  std::string text;
+  for (int64_t tick = 0; tick < 3; ++tick) {
+    Reading r = reading(0, kT0 + tick * kStep, 50);
+    r.has_processes = true;
+    if (tick == 2) origin.user = "bob", origin.world_size = 8;   // the number was given anew
+    r.processes.emplace_back().pid = 4711;
+    r.processes.back().origin = std::make_shared<const ProcessOrigin>(origin);
+    r.processes.emplace_back().pid = 4712;
+    text += writer.row(r);
+  }
+  EXPECT_EQ(text.find("world_size"), text.rfind("world_size")) << "what is not known is left out";
+  const SampleLog log = good(text);
+  ASSERT_EQ(log.processes.size(), 6u);
+  ASSERT_TRUE(log.processes[0].process.origin && log.processes[4].process.origin);
+  EXPECT_EQ(*log.processes[4].process.origin, origin);
+  EXPECT_EQ(log.processes[0].process.origin->user, "al \"the\" ice");
+  EXPECT_FALSE(log.processes[0].process.origin->world_size);
+  EXPECT_EQ(log.processes[0].process.origin, log.processes[2].process.origin) << "kept once";
+  EXPECT_FALSE(log.processes[1].process.origin);
+}
+
+TEST_F(SampleFileTest, OddOriginsDoNoHarm) {
+  const SampleLog log = good("{\"time_ns\":1800000000000000000,\"device\":0,\"processes\":[{\"pid\":7,\"user\":12,\"rank\":\"x\",\"pod\":null,\"container\":{\"a\":[1]},"
+                             "\"slurm_job\":\"8\\u00e4\"},{\"user\":\"nobody\"}]}\n");
+  ASSERT_EQ(log.processes.size(), 2u);
+  ProcessOrigin only;
+  only.placement.slurm_job = "8ä";
+  EXPECT_EQ(*log.processes[0].process.origin, only);
 }
 
 TEST_F(SampleFileTest, RowsAreShortAndConstantsComeOnce) {

@@ -1,6 +1,7 @@
 """profgpu top in a real terminal: what it shows, its keys, devices that fail, processes that are ended, how it leaves."""
 import json
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -41,8 +42,9 @@ def terminal(tmp_path):
 
 @pytest.fixture
 def child():
-    """A process of this test that sleeps."""
-    process = subprocess.Popen(['sleep', '90'])
+    """A process of this test that sleeps, of a job."""
+    job = {'SLURM_JOB_ID': '815', 'SLURM_STEP_ID': '2', 'RANK': '3', 'WORLD_SIZE': '8'}
+    process = subprocess.Popen(['sleep', '90'], env={**os.environ, **job})
     yield process
     process.kill()
     process.wait()
@@ -107,6 +109,13 @@ def test_keys(terminal, child):
     t.wait('choose a process')
     t.keys('h', '>')
     t.wait(lambda s: 'SM▼' in s)
+    assert ', every 1 s' in t.screen().split('\n')[0]
+    t.keys('+')
+    t.wait(', every 2 s')
+    t.keys('s')
+    t.wait('interval, in seconds or as 100ms:')
+    t.keys('50ms', 'Enter')
+    t.wait(', every 0.05 s')
     # A click on a heading, as this terminal reports it.
     heading = next(i for i, line in enumerate(t.screen().split('\n')) if 'COMMAND' in line) + 1
     t.tmux('send-keys', '-l', '\x1b[M ' + chr(32 + 9) + chr(32 + heading))
@@ -175,17 +184,24 @@ def test_stop_and_continue(terminal):
 
 def test_a_recording_is_played_back(terminal, tmp_path, child):
     log = tmp_path / 'seen.jsonl'
-    t = terminal(100, 24, '-i', '0.1', '--record', log, scenario=EIGHT + f'device 1\nprocess {child.pid} C memory=2000000000 sm=20\n')
-    t.wait('sleep 90')
+    where = f'{pwd.getpwuid(os.getuid()).pw_name[:8]} .* job 815\\.2, rank 3/8 +sleep 90'
+    t = terminal(160, 24, '-i', '0.1', '--record', log, scenario=EIGHT + f'device 1\nprocess {child.pid} C memory=2000000000 sm=20\n')
+    t.wait(lambda s: re.search(where, s))
     time.sleep(2.5)
     t.keys('q')
     assert t.exit_code() == 0
     assert re.search(r'\d+ rows were written to', t.error.read_text())
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     assert {row['device'] for row in rows} == {str(i) for i in range(8)} or {row['device'] for row in rows} == set(range(8))
-    again = terminal(100, 24, '--backend', f'replay:{log}')
-    text = again.wait(lambda s: s.count('/79.6 GiB') == 8 and 'sleep 90' in s)
+    child.kill()
+    child.wait()
+    again = terminal(160, 24, '--backend', f'replay:{log}')
+    text = again.wait(lambda s: s.count('/79.6 GiB') == 8 and re.search(where, s))
     assert str(child.pid) in text
+    again.keys('/')
+    again.keys('job 815')
+    again.wait(lambda s: 'filter: job 815' in s and 'sleep 90' in s)
+    again.keys('Enter', 'Escape')
     again.keys('Down', 'k')
     again.wait('not of this machine')
     again.wait('the recording has ended')
