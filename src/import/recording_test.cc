@@ -271,8 +271,8 @@ TEST_F(Recording, a_pair_names_the_other_and_its_own_place) {
   r.kernel("ncclDevKernel_SendRecv", main, kDevice + 11 * kMs, kDevice + 12 * kMs, kMs);
   const Trace t = read(r.end());
   ASSERT_EQ(t.collectives.size(), 2U);
-  EXPECT_EQ(std::tie(t.collectives[0].destination, t.collectives[0].source), std::pair(2, -1));
-  EXPECT_EQ(std::tie(t.collectives[1].destination, t.collectives[1].source), std::pair(-1, 0));
+  EXPECT_EQ(std::pair(t.collectives[0].destination, t.collectives[0].source), std::pair(2, -1));
+  EXPECT_EQ(std::pair(t.collectives[1].destination, t.collectives[1].source), std::pair(-1, 0));
   EXPECT_EQ(t.collectives[0].group_rank, 1);
 }
 
@@ -325,8 +325,8 @@ TEST_F(NcclByRanges, are_collectives_with_their_size_and_communicator) {
   EXPECT_TRUE(gather.activity.valid());
   EXPECT_EQ(t.strings[gather.name], "AllGather");
   EXPECT_EQ(t.strings[gather.group], "fedcba9876543210");
-  EXPECT_EQ(std::tie(gather.group_size, gather.group_rank), std::pair(8, 3));
-  EXPECT_EQ(std::tie(gather.in_elements, gather.out_elements), std::pair(int64_t{4096}, int64_t{8 * 4096}));
+  EXPECT_EQ(std::pair(gather.group_size, gather.group_rank), std::pair(8, 3));
+  EXPECT_EQ(std::pair(gather.in_elements, gather.out_elements), std::pair(int64_t{4096}, int64_t{8 * 4096}));
   EXPECT_EQ(t.collectives[1].destination, 5);
 }
 
@@ -336,7 +336,7 @@ TEST_F(NcclByRanges, without_a_communicator_have_their_size) {
   const Trace t = read(r.end());
   ASSERT_EQ(t.collectives.size(), 2U);
   EXPECT_EQ(t.collectives[0].in_elements, 4096);
-  EXPECT_EQ(std::tie(t.collectives[1].in_elements, t.collectives[1].out_elements), std::pair(int64_t{-1}, int64_t{64}));
+  EXPECT_EQ(std::pair(t.collectives[1].in_elements, t.collectives[1].out_elements), std::pair(int64_t{-1}, int64_t{64}));
   EXPECT_EQ(t.strings[t.collectives[0].group], "");
 }
 
