@@ -1,6 +1,7 @@
 """Runs the built program and the simulator. PROFGPU and KINETO_SIM name them; else the release build's are taken."""
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,9 @@ os.environ.setdefault('PROFGPU_LIBRARY', os.path.join(ROOT, 'build', 'release', 
 sys.path.insert(0, os.path.join(ROOT, 'python'))
 for name in ('LINES', 'COLUMNS'):   # side by side, pytest's processes have the size of its terminal in them
     os.environ.pop(name, None)
+# A shell's background job ignores these, and so would every program that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def program(variable, name):
