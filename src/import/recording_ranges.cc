@@ -166,6 +166,13 @@ int64_t last_host_time(const ProcessPlace& place) {
   return last;
 }
 
+// Else it is counted what is wrong with the row's time.
+bool believed(int64_t start, int64_t duration_ns, Shard& shard) {
+  if (start == INT64_MIN) return ++shard.issues[TraceIssueKind::kOutOfRange], false;
+  if (duration_ns < 0 || duration_ns >= kLongestNs) return ++shard.issues[TraceIssueKind::kNegativeDuration], false;
+  return true;
+}
+
 bool may_be(std::string_view kernel, std::string_view function) {
   if (kernel.find("Generic") != kernel.npos) return true;
   if (function == "Send" || function == "Recv") return kernel.find("SendRecv") != kernel.npos;
@@ -198,10 +205,7 @@ void add_collectives(const ProcessPlace& place, const std::vector<Interval>& win
   for (const wire::CollectiveRow& row : place.file->collectives) {
     ++shard.events;
     const int64_t start = place.time(row.start_ns);
-    if (start == INT64_MIN || row.duration_ns < 0 || row.duration_ns >= kLongestNs) {
-      ++shard.issues[start == INT64_MIN ? TraceIssueKind::kOutOfRange : TraceIssueKind::kNegativeDuration];
-      continue;
-    }
+    if (!believed(start, row.duration_ns, shard)) continue;
     const std::string name = "nccl:" + std::string(place.file->strings[row.function]);
     if (!writer.add(name, {start, start + row.duration_ns}, row.thread)) continue;
     writer.describe_last(nccl_call(row, *place.file));
@@ -229,10 +233,7 @@ void add_thread_waits(const ProcessPlace& place, const std::set<std::string>& pi
     if (!pids.empty() && !pids.contains(std::to_string(place.file->threads[w.thread].pid))) continue;
     ++shard.events;
     const int64_t start = place.time(w.start_ns);
-    if (start == INT64_MIN || w.duration_ns < 0 || w.duration_ns >= kLongestNs) {
-      ++shard.issues[start == INT64_MIN ? TraceIssueKind::kOutOfRange : TraceIssueKind::kNegativeDuration];
-      continue;
-    }
+    if (!believed(start, w.duration_ns, shard)) continue;
     shard.thread_waits.push_back({start, w.duration_ns, ThreadId(threads(w.thread))});
   }
 }

@@ -40,6 +40,8 @@ std::set<int> processors() {
   return out;
 }
 
+Status refusal(int error) { return switch_event_refusal(error, SystemRoots::from_environment()); }
+
 }  // namespace
 
 void drain_in_order(std::vector<SwitchRing>& rings, int64_t until_ns, SwitchTimes& times) {
@@ -63,13 +65,12 @@ void drain_in_order(std::vector<SwitchRing>& rings, int64_t until_ns, SwitchTime
 }
 
 Status SwitchWatch::add(int processor, size_t ring_bytes) {
-  const SystemRoots roots = SystemRoots::from_environment();
   const int fd = open_switch_event(processor, static_cast<uint32_t>(ring_bytes / 2));
-  if (fd < 0) return errno == ENODEV ? ok() : Status(switch_event_refusal(errno, roots));
+  if (fd < 0) return errno == ENODEV ? ok() : refusal(errno);
   to_poll_.push_back({fd, POLLIN, 0});
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   void* const at = ::mmap(nullptr, page + ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) return switch_event_refusal(errno == EPERM ? ENOMEM : errno, roots);
+  if (at == MAP_FAILED) return refusal(errno == EPERM ? ENOMEM : errno);
   mapped_.emplace_back(at, page + ring_bytes);
   rings_.emplace_back(static_cast<perf_event_mmap_page*>(at), static_cast<const uint8_t*>(at) + page, ring_bytes);
   return ok();
