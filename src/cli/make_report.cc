@@ -3,24 +3,37 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <set>
+#include <string_view>
 
 #include "analyse/page.h"
 #include "cli/page_ranks.h"
+#include "cli/run_report.h"
 #include "gather/read_job.h"
 
 namespace profgpu {
 namespace {
 
+// Neither the device nor the host was recorded, but what threads did is known.
+bool has_only_threads(const Report& report) {
+  std::set<std::string_view> missing;
+  for (const InputFile& file : report.inputs)
+    for (const Issue& issue : file.issues) missing.insert(issue.kind);
+  return missing.contains("no_host_events") && missing.contains("no_device_activity") &&
+         report.ranks.front().section("threads") != nullptr;
+}
+
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> next;
   if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
   if (report.ranks.empty()) {
-    next.push_back("profgpu analyze TRACE --samples " + report.inputs.front().path);
+    next.push_back("profgpu analyze TRACE --samples " + shell_line({report.inputs.front().path}));
     return next;
   }
-  const std::string paths = options.paths.size() == 1 ? " " + options.paths.front() : " …";
+  const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";
   if (report.ranks.size() > 1) next.push_back("profgpu analyze" + paths + " --section cluster");
-  next.push_back("profgpu analyze" + paths + " --section kernels --top 30");
+  next.push_back("profgpu analyze" + paths +
+                 (has_only_threads(report) ? " --section threads" : " --section kernels --top 30"));
   if (!options.wants_page()) next.push_back("profgpu analyze" + paths + " --html report.html");
   return next;
 }

@@ -47,6 +47,8 @@ class RunRecording {
   Status finish(const RunSession& session);
   /// No process recorded anything. Known after finish().
   [[nodiscard]] bool is_empty() const { return summary_.processes.empty(); }
+  /// Of an empty one: how its threads ran can be told.
+  [[nodiscard]] bool has_threads() const { return host_statistics_.samples > 1; }
   /// Of the summary document.
   [[nodiscard]] Record document() const;
 

@@ -177,8 +177,12 @@ std::string shown_path(const std::string& path) {
 std::vector<std::string> next_commands(const RunOptions& options, const OpenDevices& open,
                                        const std::vector<Finding>& findings, const RunRecording* recording) {
   std::vector<std::string> next;
-  if (recording && recording->is_empty()) return {"profgpu doctor"};
-  if (recording) return {"profgpu analyze " + shell_line({shown_path(recording->folder().path)})};
+  if (recording) {
+    if (recording->is_empty()) next.emplace_back("profgpu doctor");
+    if (!recording->is_empty() || recording->has_threads())
+      next.push_back("profgpu analyze " + shell_line({shown_path(recording->folder().path)}));
+    return next;
+  }
   std::string command = shell_line(options.command);
   if (command.size() > kLongestShown || command.find('\n') != std::string::npos) command = "COMMAND";
   if (!open.backend && options.devices.backend != "none") return {"profgpu doctor"};

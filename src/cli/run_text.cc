@@ -187,10 +187,7 @@ std::string run_text(const RunReport& report, int width, bool colour) {
   append(lines, event_lines(d, width));
   append(lines, sampler_lines(d, width));
   append(lines, recording_lines(d, width));
-  Line head("Next: ", Style::kStrong);
-  std::string next;
-  for (const std::string& command : words_of(d.at("next"))) next += (next.empty() ? "" : "   ·   ") + command;
-  append(lines, wrapped_after(std::move(head), next, width, Style::kPlain, 4));
+  append(lines, next_lines(words_of(d.at("next")), width));
   return rendered(lines, width, colour);
 }
 

@@ -183,6 +183,14 @@ void split_windows(const Intervals& recorded, Trace& trace) {
     trace.windows[i].end = std::min(trace.windows[i].end, trace.windows[i + 1].start);
 }
 
+// A recording of threads alone is as long as they were sampled.
+void add_window_of_samples(Trace& trace) {
+  if (!trace.windows.empty() || trace.thread_samples.empty()) return;
+  Interval& window = trace.windows.emplace_back(Interval{INT64_MAX, INT64_MIN});
+  for (const ThreadSample& s : trace.thread_samples)
+    window = {std::min(window.start, s.time_ns), std::max(window.end, s.time_ns)};
+}
+
 void place_in_time(std::deque<Process>& processes, Trace& trace) {
   int64_t origin = INT64_MAX;
   const RecordingClock* clock = nullptr;
@@ -248,6 +256,11 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   if (from_start && windows.size() == 1) add_memory_totals(trace);
   match_collectives_in_order(trace);
   split_windows(windows, trace);
+  add_window_of_samples(trace);
+  if (recording.processes.empty())
+    trace.issues.push_back({TraceIssueKind::kOther, 1,
+                            "no process was recorded, only what threads did is known: the command used no CUDA, NVTX or "
+                            "NCCL and no loader or optimizer of PyTorch, or the recorder did not reach it"});
   const auto say = [&](TraceIssueKind kind, const char* text) {
     if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
       trace.issues.push_back({kind, it->second, text + std::to_string(it->second)});

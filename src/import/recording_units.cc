@@ -48,6 +48,7 @@ class FolderUnits {
   void add() {
     const size_t before = all_.units.size();
     for (const RecordingGroup& group : groups_) add_rank(group);
+    if (all_.units.empty()) add_threads_alone();
     for (size_t i = 0; i < files_.size(); ++i) {
       if (used_[i]) continue;
       const RecordingFile& file = *files_[i];
@@ -73,6 +74,15 @@ class FolderUnits {
     unit.rank = group.rank;
     for (const size_t i : order) take(i, unit);
     for (const size_t i : group.host_files) take(i, unit);
+  }
+  /// A command that never used what is recorded from within: what its threads did is still known, if
+  /// they were looked at more than once.
+  void add_threads_alone() {
+    InputUnit unit;
+    unit.recording = true;
+    for (size_t i = 0; i < files_.size(); ++i)
+      if (files_[i]->of_host() && files_[i]->rows > 1) take(i, unit);
+    if (!unit.files.empty()) all_.units.push_back(std::move(unit));
   }
   void take(size_t i, InputUnit& unit) {
     InputUnit::File& file = unit.files.emplace_back(names_[i]);
@@ -138,7 +148,8 @@ Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& opti
     const auto name = std::find_if(unit.files.begin(), unit.files.end(), [&](const auto& f) { return f.path == file.path; });
     if (name != unit.files.end() && name->counts) part.beside.push_back(source_of(file));
   }
-  if (recording.processes.empty()) return read;
+  const bool of_threads = std::all_of(unit.files.begin(), unit.files.end(), [](const auto& f) { return f.of_host; });
+  if (recording.processes.empty() && (recording.host_files.empty() || !of_threads)) return read;
   part.place = unit.files.front().place;
   part.recording = true;
   part.stated_rank = unit.rank;

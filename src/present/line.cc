@@ -46,9 +46,15 @@ Line& Line::add(const Line& other) {
 
 Line& Line::skip(int cells) { return cells > 0 ? add(std::string(static_cast<size_t>(cells), ' ')) : *this; }
 
+Line& Line::whole() {
+  whole_ = true;
+  return *this;
+}
+
 Line& Line::to_column(int column) { return skip(std::max(column - width_, width_ > 0 ? 1 : 0)); }
 
 void Line::append_to(std::string& out, int width, bool colour) const {
+  if (whole_) width = 0;
   size_t end = spans_.size();
   while (end > 0 && is_blank(spans_[end - 1].text)) --end;
   int left = width > 0 ? width : width_;
@@ -86,6 +92,20 @@ Lines wrapped_after(Line first, std::string_view text, int width, Style style, i
     }
   }
   if (out.empty()) out.push_back(std::move(first));
+  return out;
+}
+
+Lines next_lines(const std::vector<std::string>& commands, int width) {
+  if (commands.empty()) return {};
+  Lines out = {Line("Next: ", Style::kStrong).whole()};
+  const int indent = out.back().width();
+  for (const std::string& command : commands) {
+    const int cells = display_width(sanitised(command));
+    if (width > 0 && out.back().width() > indent && out.back().width() + 5 + cells > width)
+      out.push_back(Line().skip(indent).whole());
+    if (out.back().width() > indent) out.back().add("  ·  ", Style::kFaint);
+    out.back().add(command);
+  }
   return out;
 }
 

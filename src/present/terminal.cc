@@ -26,26 +26,6 @@ Lines verdict_lines(const Report& report, const PresentOptions& options) {
   return wrapped_after(Line(), report.verdict, std::min(options.width, kReadable), Style::kStrong, 5);
 }
 
-Lines next_lines(const Report& report, const PresentOptions& options) {
-  if (report.next.empty()) return {};
-  Line line("Next: ", Style::kStrong);
-  const int indent = line.width();
-  Lines out;
-  for (const std::string& command : report.next) {
-    const int cells = display_width(sanitised(command));
-    if (line.width() > indent && line.width() + 5 + cells > layout_width(options)) {
-      out.push_back(std::move(line));
-      line = Line().skip(indent);
-    }
-    if (line.width() > indent) line.add("  ·  ", Style::kFaint);
-    append(out, wrapped_after(std::move(line), command, options.width, Style::kPlain, 2));
-    line = std::move(out.back());
-    out.pop_back();
-  }
-  out.push_back(std::move(line));
-  return out;
-}
-
 Lines telemetry_lines(const Report& report, const PresentOptions& options) {
   if (report.telemetry.empty()) return {};
   return device_lines(report.telemetry, report.ranks.empty() ? "" : "samples while the trace was recorded",
@@ -65,7 +45,7 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
     parts.push_back(checklist_lines(report, options));
     parts.push_back(top_lines(report, options));
   }
-  parts.push_back(next_lines(report, options));
+  parts.push_back(next_lines(report.next, layout_width(options)));
   Lines out;
   for (Lines& part : parts) {
     out.emplace_back();

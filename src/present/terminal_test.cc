@@ -77,10 +77,20 @@ TEST(Terminal, NoLineIsWiderThanTheScreen) {
     for (const std::string& section : sections)
       for (int width = 60; width <= 200; width += section.empty() ? 1 : 14) {
         const std::string text = show(report, width, section);
-        for (const std::string_view line : lines_of(text))
+        // But for commands, which are there to be copied.
+        for (const std::string_view line : lines_of(text.substr(0, text.rfind("\nNext: "))))
           ASSERT_LE(display_width(line), width) << section << ": " << line;
       }
   }
+}
+
+TEST(Terminal, NextCommandsAreNeverCut) {
+  Report report = sample_report();
+  const std::string command = "profgpu analyze /data/" + std::string(90, 'x') + "/rank0.pt.trace.json.gz --section idle";
+  report.next = {"profgpu explain data-loading-bound", command, "profgpu rules", "profgpu formats"};
+  const std::string text = show(report, 80, "");
+  EXPECT_EQ(text.substr(text.rfind("\nNext: ")), "\nNext: profgpu explain data-loading-bound\n      " + command +
+                                                     "\n      profgpu rules  ·  profgpu formats\n");
 }
 
 TEST(Terminal, NothingInATraceReachesTheTerminal) {

@@ -262,6 +262,27 @@ def test_threads_of_all_processes_are_sampled(tmp_path):
     cost = document(tmp_path / 'x')['recording']['host_samples']
     assert cost['samples'] == len(host['thread_sample']) and cost['cpu_ns'] < 0.05 * 2e9
 
+    # Nothing was recorded from within, but how the threads ran can be told.
+    said = ' '.join(r.stderr.split())
+    assert 'no process was recorded' in said and said.endswith(f'Next: profgpu doctor · profgpu analyze {tmp_path}/x')
+    text = subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert 'only what threads did is known' in ' '.join(text.split()) and '--section threads' in text
+    report = json.loads(subprocess.run([PROGRAM, 'analyze', tmp_path / 'x', '--json'], capture_output=True, timeout=60,
+                                       check=True).stdout)
+    (rank,) = report['ranks']
+    threads = {(int(t['process']), int(t['thread'])): t for t in rank['threads']}
+    assert threads[(parent, parent)]['cpu_ns'] == run[-1] - run[0]
+    assert rank['steps'][0]['duration_ns'] == max(t['time_ns'] for t in host['thread_sample']) - min(
+        t['time_ns'] for t in host['thread_sample'])
+    assert report['findings'] == []
+
+
+def test_a_command_too_short_to_watch_leaves_nothing_to_analyse(tmp_path):
+    r = record('-o', tmp_path / 'x', command=('true',))
+    assert r.stderr.rstrip().endswith('Next: profgpu doctor')
+    r = subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 1 and 'no process was recorded' in r.stderr
+
 
 def test_mode_builds_the_launcher_s_command(tmp_path):
     (tmp_path / 'torchrun').write_text('#!/bin/sh\necho torchrun "$@"\n')
