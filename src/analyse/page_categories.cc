@@ -15,7 +15,7 @@ std::vector<std::string> page_category_names() {
   }
   for (uint8_t c = 0; c < kIdleCauses; ++c)
     names.push_back("idle:" + std::string(idle_cause_name(static_cast<IdleCause>(c))));
-  for (const char* name : {"step", "warmup", "sync", "collective", "wait"}) names.emplace_back(name);
+  for (const char* name : {"step", "warmup", "sync", "collective", "wait", "blocked"}) names.emplace_back(name);
   return names;
 }
 

@@ -24,6 +24,7 @@ struct PageCategory {
     kSync,
     kCollective,
     kWait,
+    kBlocked,
     kCount,
   };
   static uint8_t of(HostKind kind) { return static_cast<uint8_t>(kHost + static_cast<uint8_t>(kind)); }

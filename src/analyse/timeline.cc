@@ -15,6 +15,7 @@
 #include "analyse/page_categories.h"
 #include "analyse/phases.h"
 #include "analyse/steps.h"
+#include "analyse/threads.h"
 #include "analyse/timeline_args.h"
 
 namespace profgpu {
@@ -76,6 +77,7 @@ class Timeline {
   void add_counter(PageTrack t);
   void add_threads();
   void add_thread(size_t place);
+  void add_blocked(size_t place);
   void add_counters();
   void add_links(size_t first_track);
 
@@ -220,7 +222,10 @@ void Timeline::add_threads() {
     if ((a == first) != (b == first)) return a == first;
     return ranges(a) > ranges(b);
   });
-  for (const size_t place : order) add_thread(place);
+  for (const size_t place : order) {
+    add_thread(place);
+    add_blocked(place);
+  }
 }
 
 void Timeline::add_thread(size_t place) {
@@ -238,6 +243,23 @@ void Timeline::add_thread(size_t place) {
     host_number_[i] = number + 1;
     t.name.push_back(name(host.name[i]));
     t.args.push_back(args_.of(HostId(i)));
+  }
+  writer.finish();
+}
+
+// The long waits of a thread, by the system call.
+void Timeline::add_blocked(size_t place) {
+  const std::vector<ThreadWait>& waits = trace_.thread_waits;
+  const ThreadId id(place);
+  auto wait = std::ranges::lower_bound(waits, id, {}, &ThreadWait::thread);
+  if (wait == waits.end() || wait->thread != id) return;
+  const Thread& thread = trace_.threads[place];
+  const std::vector<int32_t>& calls = facts_.get<ThreadTimes>().wait_calls;
+  TrackWriter writer(page_, plan_.scale, track("process " + thread.process, thread_title(thread) + ": blocked", "sync"));
+  for (; wait != waits.end() && wait->thread == id; ++wait) {
+    if (!writer.add(event(wait->start_ns, wait->start_ns + wait->duration_ns, PageCategory::kBlocked))) continue;
+    const int32_t call = calls[static_cast<size_t>(wait - waits.begin())];
+    writer.track().name.push_back(page_.strings.of(call < 0 ? "blocked" : system_call_name(call)));
   }
   writer.finish();
 }

@@ -148,6 +148,29 @@ TEST(Timeline, OfCollectivesTheWaitingPartLiesInside) {
   EXPECT_EQ(data.args.at(track->args.at(0)).front(), (std::pair<std::string, std::string>{"type", "Float"}));
 }
 
+TEST(Timeline, LongWaitsOfAThreadLieBelowIt) {
+  TraceRows rows = two_steps();
+  Trace trace = rows.finish();
+  const ThreadId thread = trace.host.thread.front();
+  ThreadSample sample;
+  sample.thread = thread;
+  sample.time_ns = 1110;
+  sample.system_call = 202;
+  trace.thread_samples = {sample};
+  trace.thread_waits = {{1100, 30, thread}, {1150, 20, thread}};
+  const Page page(std::move(trace));
+  const PageTrack *waits = page.track("sync"), *ranges = page.track("thread");
+  ASSERT_TRUE(waits && ranges);
+  EXPECT_EQ(waits, ranges + 1);
+  EXPECT_EQ(waits->title, ranges->title + ": blocked");
+  EXPECT_EQ(waits->group, ranges->group);
+  EXPECT_EQ(waits->start_ns, (std::vector<int64_t>{100, 150}));
+  EXPECT_EQ(waits->duration_ns, (std::vector<int64_t>{30, 20}));
+  EXPECT_EQ(page.name(*waits, 0), "futex");
+  EXPECT_EQ(page.name(*waits, 1), "blocked");
+  EXPECT_EQ(page.category(*waits, 0), "blocked");
+}
+
 TEST(Timeline, ReducedClocksMarkComputeKernelsOnly) {
   TraceRows rows;
   rows.op("aten::mm", 0, 10).kernel("sgemm", 100, 50).copy("Memcpy HtoD", 200, 50);

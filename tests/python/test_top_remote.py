@@ -86,17 +86,13 @@ def test_a_job_that_is_being_recorded(tmp_path, profgpu):
         scenario = tmp_path / 'scenario.txt'
         scenario.write_text(f'device 0\nutilization 60\nprocess {pid} C memory=1e9\n')
         stub = dict(PROFGPU_NVML_LIBRARY=STUB, PROFGPU_NVML_SCENARIO=str(scenario))
-        text = ''
 
         def seen():
-            nonlocal text
             r = top(profgpu, '--backend', 'nvml', **stub)
             assert r.returncode == 0, r.stderr
-            text = r.stdout
-            return 'GPU idle' in text
+            return re.search(rf'pid {pid}: (\d+(\.\d+)? steps/s, )?step \d+; .*GPU idle \d+ %', r.stdout)
 
         until(seen)
-        assert re.search(rf'pid {pid}: (\d+(\.\d+)? steps/s, )?step \d+; .*GPU idle \d+ %', text), text
         t = TerminalSession(tmp_path, 140, 30, '-i', '0.2', scenario=scenario.read_text())
         try:
             # A step takes 20 ms of sleep and a little.

@@ -52,6 +52,7 @@ const kCategories: Readonly<Record<string, Category>> = {
   'sync': { title: 'synchronization', light: '#cc79a7', dark: '#d98cb8' },
   'collective': { title: 'collective', light: '#d55e00', dark: '#ee7a20' },
   'wait': { title: 'wait for other ranks', light: '#f3c9a0', dark: '#8a5a30' },
+  'blocked': { title: 'thread blocked', light: '#c9ced4', dark: '#56606c' },
 };
 
 /** What to show of a category; names it does not know keep their own text and are grey. */

@@ -39,7 +39,7 @@ const kFamilies: [string, string[]][] = [
       'memset',
     ],
   ],
-  ['Host', ['op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'sync']],
+  ['Host', ['op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'sync', 'blocked']],
   ['Phases', ['data_loading', 'forward', 'backward', 'checkpoint', 'other_phase']],
   ['Steps', ['step', 'warmup']],
   ['Collectives', ['collective', 'wait']],
