@@ -255,7 +255,8 @@ void Timeline::add_blocked(size_t place) {
   if (wait == waits.end() || wait->thread != id) return;
   const Thread& thread = trace_.threads[place];
   const std::vector<int32_t>& calls = facts_.get<ThreadTimes>().wait_calls;
-  TrackWriter writer(page_, plan_.scale, track("process " + thread.process, thread_title(thread) + ": blocked", "sync"));
+  std::string title = "blocked: " + (thread.name.empty() ? thread.id : fmt::format("{} ({})", thread.id, thread.name));
+  TrackWriter writer(page_, plan_.scale, track("process " + thread.process, std::move(title), "sync"));
   for (; wait != waits.end() && wait->thread == id; ++wait) {
     if (!writer.add(event(wait->start_ns, wait->start_ns + wait->duration_ns, PageCategory::kBlocked))) continue;
     const int32_t call = calls[static_cast<size_t>(wait - waits.begin())];

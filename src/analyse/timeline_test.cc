@@ -162,7 +162,7 @@ TEST(Timeline, LongWaitsOfAThreadLieBelowIt) {
   const PageTrack *waits = page.track("sync"), *ranges = page.track("thread");
   ASSERT_TRUE(waits && ranges);
   EXPECT_EQ(waits, ranges + 1);
-  EXPECT_EQ(waits->title, ranges->title + ": blocked");
+  EXPECT_EQ(waits->title, "blocked: " + page.trace.threads[thread.value].id);
   EXPECT_EQ(waits->group, ranges->group);
   EXPECT_EQ(waits->start_ns, (std::vector<int64_t>{100, 150}));
   EXPECT_EQ(waits->duration_ns, (std::vector<int64_t>{30, 20}));

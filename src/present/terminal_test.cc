@@ -78,7 +78,8 @@ TEST(Terminal, NoLineIsWiderThanTheScreen) {
       for (int width = 60; width <= 200; width += section.empty() ? 1 : 14) {
         const std::string text = show(report, width, section);
         // But for commands, which are there to be copied.
-        for (const std::string_view line : lines_of(text.substr(0, text.rfind("\nNext: "))))
+        const std::string_view before = std::string_view(text).substr(0, text.rfind("\nNext: "));
+        for (const std::string_view line : lines_of(before))
           ASSERT_LE(display_width(line), width) << section << ": " << line;
       }
   }
