@@ -3,6 +3,7 @@
 TRACE ?= examples/resnet-demo.json.gz
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 600
+SOAK_SECONDS ?= 300
 JOBS ?= $(shell nproc)
 PYTHON := build/venv/bin/python
 
@@ -10,12 +11,12 @@ PYTHON := build/venv/bin/python
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help demo check check-all program release dev fuzz bench deb wheel install clean
+.PHONY: help demo check check-all program release dev soak fuzz bench deb wheel install clean
 
 help:
 	@echo 'make demo       build the program and show a report of the example trace'
 	@echo 'make check      build with sanitizers and run every test'
-	@echo 'make check-all  and the second compiler, the thread sanitizer and fuzzing (FUZZ_SECONDS each)'
+	@echo 'make check-all  and the second compiler, the thread sanitizer, long runs (SOAK_SECONDS) and fuzzing (FUZZ_SECONDS each)'
 	@echo 'make bench      run the benchmarks'
 	@echo 'make deb        write a Debian package'
 	@echo 'make wheel      write the Python wheel'
@@ -54,7 +55,10 @@ check-all:
 	cmake --preset tsan > /dev/null
 	cmake --build --preset tsan -j $(JOBS)
 	ctest --preset tsan -LE checks -j $(JOBS)
-	$(MAKE) fuzz
+	$(MAKE) soak fuzz
+
+soak: release
+	SOAK_SECONDS=$(SOAK_SECONDS) $(PYTHON) -m pytest -q -p no:cacheprovider tests/soak/soak.py
 
 fuzz:
 	cmake --preset fuzz > /dev/null

@@ -10,6 +10,7 @@ often: they are counted first. Writes BUILD/results/sampler.json; bench/report.p
 """
 import argparse
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -64,7 +65,10 @@ class Stage:
         self.stub = os.path.join(build, 'tests', 'stubs')
         self.library = os.path.join(self.stub, 'libnvidia-ml.so.1')
         self.profgpu = os.path.join(build, 'profgpu')
-        self.python = bench_python()
+
+    @functools.cached_property
+    def python(self):
+        return bench_python()
 
     def environment(self, count, delay='', **more):
         path = os.path.join(self.folder, 'scenario.txt')

@@ -92,7 +92,7 @@ Value show(const Facts& facts) {
   for (const ThreadTime& time : facts.get<ThreadTimes>().threads) {
     const Thread& thread = trace.threads[time.thread.value];
     Table calls;
-    calls.columns = {"call", "samples_pct", "long_waits", "long_waits_ns"};
+    calls.columns = {"call", "samples_pct", "long_waits", "in_long_waits_ns"};
     for (const ThreadTime::Call& c : time.calls)
       calls.rows.push_back({system_call_name(c.number), percent(c.samples, time.samples), c.long_waits, c.long_waits_ns});
     t.rows.push_back({thread.process, thread.id, thread.name.empty() ? Value() : Value(thread.name), time.samples,

@@ -120,7 +120,7 @@ describe('what it shows', () => {
       assert.ok((await colouredPixels(page)) > 300, 'a folded rank shows nothing');
       assert.equal(await page.locator('.tl-level0').count(), 4);
       await rank.click();
-      assert.equal(await titles(), all);
+      await page.waitForFunction((n) => document.querySelectorAll('.tl-title:not([hidden])').length === n, all);
     }));
 });
 
