@@ -17,17 +17,20 @@ install(TARGETS profgpu RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${share}/profgpu.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${share}/profgpu.bash DESTINATION share/bash-completion/completions RENAME profgpu)
 install(FILES ${share}/profgpu.fish DESTINATION share/fish/vendor_completions.d)
-# zsh looks for what packages bring and for what an administrator installs in different folders.
+# What belongs into a package and what an administrator installs lie in different folders: zsh looks into both, and a
+# license that every system has is named there, not repeated.
 install(CODE "
   set(zsh site-functions)
+  set(copyright \"${CMAKE_SOURCE_DIR}/LICENSE\")
   if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\")
     set(zsh vendor-completions)
+    set(copyright \"${copyright}\")
   endif()
+  file(INSTALL \"\${copyright}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/doc/profgpu\" RENAME copyright)
   file(INSTALL \"${share}/_profgpu\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/share/zsh/\${zsh}\")")
 install(FILES deploy/profgpu.rules.yml deploy/grafana-dashboard.json deploy/kubernetes.yml DESTINATION share/profgpu)
 install(FILES deploy/profgpu-exporter.service deploy/profgpu-monitor.service DESTINATION lib/systemd/system)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
-install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md CHANGELOG.md ${third_party} DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The library, for find_package(profgpu).
 include(CMakePackageConfigHelpers)
@@ -37,6 +40,7 @@ install(TARGETS profgpu_library EXPORT profgpu DESTINATION ${CMAKE_INSTALL_LIBDI
 install(DIRECTORY include/profgpu DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library)
 install(EXPORT profgpu NAMESPACE profgpu:: FILE profgpuConfig.cmake DESTINATION ${package} COMPONENT library)
 install(FILES ${CMAKE_BINARY_DIR}/profgpuConfigVersion.cmake DESTINATION ${package} COMPONENT library)
+install(FILES ${copyright} ${third_party} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/libprofgpu-dev COMPONENT library)
 
 # What the Python wheel holds beside the package (pyproject.toml): a folder in which everything finds the rest.
 install(TARGETS profgpu RUNTIME DESTINATION bin COMPONENT wheel EXCLUDE_FROM_ALL)
@@ -45,6 +49,7 @@ install(FILES $<TARGET_FILE:profgpu_library> DESTINATION lib RENAME libprofgpu.s
 install(TARGETS profgpu_inject LIBRARY DESTINATION lib/profgpu COMPONENT wheel EXCLUDE_FROM_ALL)
 install(FILES src/inject/python/sitecustomize.py src/inject/python/profgpu_phases.py
         DESTINATION share/profgpu/python-hook COMPONENT wheel EXCLUDE_FROM_ALL)
+install(FILES LICENSE ${third_party} DESTINATION share/doc COMPONENT wheel EXCLUDE_FROM_ALL)
 
 # Two packages: the program, which needs nothing but glibc, and the library with its headers.
 set(CPACK_GENERATOR DEB)
@@ -54,7 +59,11 @@ set(CPACK_PACKAGE_NAME profgpu)
 set(CPACK_PACKAGE_VENDOR "the profgpu authors")
 set(CPACK_PACKAGE_CONTACT "the profgpu authors <profgpu@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "says why GPU work is slow, and what to change")
-set(CPACK_PACKAGE_DESCRIPTION "Reads what a profiler recorded of a job on GPUs, finds where the time goes,\n and says what it costs and what to change.")
+set(CPACK_DEBIAN_UNSPECIFIED_DESCRIPTION "Records or reads what a job did on its GPUs, from one GPU to many nodes, finds
+where the time goes, and says what that costs and what to change. Watches
+devices on a screen, logs them, and exports them for Prometheus.")
+set(CPACK_DEBIAN_LIBRARY_DESCRIPTION "The library under profgpu, with its headers for C and C++: opens traces and
+recordings, analyses them, and watches devices.")
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME profgpu)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_DEPENDS "libc6 (>= 2.34), libgcc-s1 (>= 4.2)")

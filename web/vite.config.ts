@@ -1,5 +1,6 @@
 // One file out of the page: script and style inside, and a policy that lets nothing else run or load.
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { defineConfig, type Plugin } from 'vite';
 import { viteSingleFile } from 'vite-plugin-singlefile';
 
@@ -22,6 +23,13 @@ function policy(html: string): string {
   ].join('; ');
 }
 
+// Whoever has a report has a copy of the library, and its licence wants to be with it.
+function notice(library: string): string {
+  const licence = readFileSync(new URL(`node_modules/${library}/LICENSE`, import.meta.url), 'utf8').trim();
+  if (licence.includes('--') || licence.includes('://')) throw new Error(`the licence of ${library} does not fit into a comment of the page`);
+  return `<!-- ${library}\n\n${licence} -->\n`;
+}
+
 // After the single-file plugin: the hash is of the script as it stands in the file.
 function contentSecurityPolicy(): Plugin {
   return {
@@ -38,7 +46,9 @@ function contentSecurityPolicy(): Plugin {
           for (const mark of ['title', 'report', 'data'])
             if (!html.includes(`<!--profgpu:${mark}-->`)) throw new Error(`the page lacks its mark for the ${mark}`);
           const meta = `<meta http-equiv="Content-Security-Policy" content="${policy(html)}">`;
-          file.source = html.replace('<meta charset="utf-8">', () => `<meta charset="utf-8">\n${meta}`);
+          file.source = html
+            .replace('<meta charset="utf-8">', () => `<meta charset="utf-8">\n${meta}`)
+            .replace('</body>', () => `${notice('uplot')}</body>`);
         }
       },
     },
