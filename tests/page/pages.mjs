@@ -30,6 +30,13 @@ export function analyzed(name, ...words) {
   return page;
 }
 
+/** The file that `profgpu export` writes. */
+export function exported(name, trace, ...words) {
+  const file = path(name);
+  execFileSync(kProgram, ['export', trace, ...words, '-o', file], { stdio: ['ignore', 'ignore', 'pipe'] });
+  return file;
+}
+
 export function simulated(name, ...options) {
   const trace = path(name);
   execFileSync(kSimulator, ['--no-truth', '--out', trace, ...options], { stdio: ['ignore', 'ignore', 'pipe'] });
