@@ -96,9 +96,9 @@ class EventText {
 
 class ChromeRank {
  public:
-  ChromeRank(const RunRows& run, const RankRows& rank, const CollectiveArrows& arrows, ByteWriter& out)
+  ChromeRank(const RunRows& run, const RankRows& rank, int64_t base_ns, const CollectiveArrows& arrows, ByteWriter& out)
       : rank_(rank), trace_(rank.trace()), ids_(run, rank), arrows_(arrows), out_(out), clock_(run.clock(rank)),
-        base_ns_(run.ranks.front().outline().base_time_ns), flow_base_(static_cast<uint64_t>(rank.rank()) << 32) {
+        base_ns_(base_ns), flow_base_(static_cast<uint64_t>(rank.rank()) << 32) {
     for (const Collective& c : trace_.collectives) {
       if (c.host.valid()) of_host_.emplace(c.host.value, &c);
       if (c.activity.valid()) of_activity_.emplace(c.activity.value, &c);
@@ -136,7 +136,7 @@ class ChromeRank {
     if (!ids_.among_several()) e.raw("pid", json_of(t.process)).raw("tid", json_of(t.id));
     else e.number("pid", ids_.process(thread)).number("tid", ids_.thread(thread));
   }
-  // Times of the file: on the job's clock, from the first rank's base on.
+  // Times of the file: on the job's clock, from the file's base on.
   [[nodiscard]] int64_t at(int64_t time_ns) const { return saturated_sub(clock_(time_ns), base_ns_); }
   EventText& span(EventText& e, Interval shown) {
     return e.micros("ts", at(shown.start)).micros("dur", saturated_sub(at(shown.end), at(shown.start)));
@@ -366,12 +366,17 @@ void write_origin(const RankRows& rank, bool of_job, ByteWriter& out) {
   write_distributed(rank, of_job, out);
 }
 
-// Times begin at the first rank's base.
-void write_head(const RunRows& run, ByteWriter& out) {
+// Where times begin. Viewers hold them as doubles of microseconds: with what a Unix time, or a base of months ago, leaves of
+// those, nanoseconds are lost, ranges do not nest any more, and Perfetto drops them. So a base is that of this run's first
+// event. Where a trace has none, its times are all that is known.
+int64_t base_of(const RunRows& run) {
+  return run.ranks.front().outline().base_time_ns > 0 ? std::max<int64_t>(span_of(run).start, 0) : 0;
+}
+
+void write_head(const RunRows& run, int64_t base_ns, ByteWriter& out) {
   out.put("{");
   if (run.ranks.size() == 1) write_origin(run.ranks.front(), run.job != nullptr, out);
   else write_ranks(run, out);
-  const int64_t base_ns = run.ranks.front().outline().base_time_ns;
   if (base_ns > 0) out.put(",\n\"baseTimeNanoseconds\": ").put_number(base_ns);
 }
 
@@ -380,11 +385,12 @@ Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   // A rank alone says more of itself.
   if (run.ranks.size() == 1)
     if (Status status = run.ranks.front().load(); !status) return status;
-  write_head(run, out);
+  const int64_t base_ns = base_of(run);
+  write_head(run, base_ns, out);
   // An event that says nothing, so that a comma stands before every other.
   out.put(",\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"profgpu\", \"pid\": 0, \"tid\": 0}");
   const CollectiveArrows arrows(run);
-  Status status = run.each_rank([&](const RankRows& rank) { ChromeRank(run, rank, arrows, out).write(); });
+  Status status = run.each_rank([&](const RankRows& rank) { ChromeRank(run, rank, base_ns, arrows, out).write(); });
   if (!status) return status;
   out.put("\n]}\n");
   return ok();

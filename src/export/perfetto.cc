@@ -237,19 +237,6 @@ class PerfettoRank {
   std::unordered_map<uint32_t, const CollectiveCall*> collective_of_;
 };
 
-// The first and last time of anything that is shown, in Unix time.
-Interval span_of(const RunRows& run) {
-  Interval all{INT64_MAX, INT64_MIN};
-  const auto add = [&](int64_t time) { all = {std::min(all.start, time), std::max(all.end, time)}; };
-  for (const RankRows& rank : run.ranks) {
-    const RunClock at = run.clock(rank);
-    if (const auto& extent = rank.outline().extent) add(at(extent->start)), add(at(extent->end));
-    for (const int64_t first_ns : rank.outline().first_others_ns) add(at(first_ns));
-  }
-  if (run.ranks.empty()) add(run.samples->first_ns), add(run.samples->last_ns);
-  return all.start <= all.end ? all : Interval{};
-}
-
 // Beside traces, those of their time.
 void write_samples(const RunRows& run, Interval span, PerfettoPackets& packets) {
   std::map<uint32_t, Track> groups;

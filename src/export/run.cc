@@ -9,6 +9,18 @@ constexpr std::string_view kNoClock = "none";
 
 }  // namespace
 
+Interval span_of(const RunRows& run) {
+  Interval all{INT64_MAX, INT64_MIN};
+  const auto add = [&](int64_t time) { all = {std::min(all.start, time), std::max(all.end, time)}; };
+  for (const RankRows& rank : run.ranks) {
+    const RunClock at = run.clock(rank);
+    if (const auto& extent = rank.outline().extent) add(at(rank.start_ns())), add(at(extent->end));
+    for (const int64_t first_ns : rank.outline().first_others_ns) add(at(first_ns));
+  }
+  if (run.ranks.empty()) add(run.samples->first_ns), add(run.samples->last_ns);
+  return all.start <= all.end ? all : Interval{};
+}
+
 std::string_view clock_note(const RankClock& clock) {
   if (clock.known()) return {};
   if (clock.method == "stated") return "not known: Unix time, as good as the hosts say theirs is";

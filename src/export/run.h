@@ -136,6 +136,9 @@ struct RunRows {
   mutable std::vector<size_t> sample_ends_;
 };
 
+/// The first and last time of anything that is shown, on the run's clock; of samples alone: theirs. Empty: there is nothing.
+Interval span_of(const RunRows& run);
+
 /// What to say of a rank's clock that collectives do not settle; empty: nothing.
 std::string_view clock_note(const RankClock& clock);
 

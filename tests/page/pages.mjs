@@ -37,6 +37,11 @@ export function exported(name, trace, ...words) {
   return file;
 }
 
+/** Rows of `profgpu query`, as objects. */
+export function queried(trace, sql) {
+  return JSON.parse(execFileSync(kProgram, ['query', trace, sql, '--format', 'json'], { stdio: ['ignore', 'pipe', 'pipe'] }));
+}
+
 export function simulated(name, ...options) {
   const trace = path(name);
   execFileSync(kSimulator, ['--no-truth', '--out', trace, ...options], { stdio: ['ignore', 'ignore', 'pipe'] });
