@@ -56,7 +56,8 @@ TEST(StepRatio, FivePercentAreSeenInTwentySteps) {
 
 TEST(StepRatio, SaysHowManyStepsWouldTell) {
   std::mt19937_64 random(4);
-  const StepRatio r = step_ratio(steps(random, 1e8, 0.05, 6), steps(random, 1.02e8, 0.05, 6));
+  const auto after = steps(random, 1.02e8, 0.05, 6), before = steps(random, 1e8, 0.05, 6);
+  const StepRatio r = step_ratio(before, after);
   ASSERT_EQ(r.change, Change::kNone);
   ASSERT_TRUE(r.steps_needed);
   EXPECT_GT(*r.steps_needed, 6);

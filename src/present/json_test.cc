@@ -104,7 +104,7 @@ TEST(JsonText, EscapesText) {
 }
 
 TEST(JsonText, WritesOneRowALine) {
-  const Table table{{"a", "b"}, {{1, Table{{"c"}, {{2}, {3}}}}, {List{4, "x"}}}};
+  const Table table{{"a", "b"}, {{1, Table{{"c"}, {{2}, {3}}}}, {Value(List{4, "x"})}}};
   EXPECT_EQ(json_of(table, Layout::kLines),
             "[\n  {\"a\": 1, \"b\": [{\"c\": 2}, {\"c\": 3}]},\n  {\"a\": [4, \"x\"], \"b\": null}\n]");
   EXPECT_EQ(json_of(Table{{"a"}, {}}, Layout::kLines), "[]");
