@@ -1,6 +1,6 @@
 // Chrome's JSON as PyTorch's profiler writes it: read back by us and by what reads the profiler's traces. A rank with one
-// profiler window comes back as it was, for what a trace holds; samples of devices, samples and waits of threads are left out. Several
-// ranks are for viewers: what reads the profiler's traces takes a file for one rank.
+// profiler window comes back as it was, for what a trace holds, with times that begin at its first event; samples of devices,
+// samples and waits of threads are left out. Several ranks are for viewers: what reads the profiler's traces takes a file for one rank.
 #include <charconv>
 
 #include "base/json_check.h"

@@ -46,10 +46,23 @@ def query(profgpu, path, sql):
     return json.loads(result.stdout)
 
 
+TIMES = ('start_ns', 'end_ns', 'time_ns', 'peak_ns')
+
+
+def from_start(value, start_ns):
+    """The same with its times of the trace counted from there."""
+    if isinstance(value, list):
+        return [from_start(v, start_ns) for v in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: v - start_ns if k in TIMES and v is not None else from_start(v, start_ns) for k, v in value.items()}
+
+
 def figures(document):
-    """What analyze says, without what names the file."""
+    """What analyze says, without what names the file, and with times from the first step on: an export begins its own at its first event."""
     for key in ('inputs', 'next'):
         del document[key]
+    document['ranks'] = [from_start(rank, rank['steps'][0]['start_ns']) for rank in document['ranks']]
     for rank in document['ranks']:
         rank['rank'] = 0
     for finding in document['findings']:
