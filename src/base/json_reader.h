@@ -28,6 +28,12 @@ struct JsonString {
 class JsonReader {
  public:
   JsonReader(const char* begin, const char* end) : at_(begin), end_(end) {}
+  /// Of all of `text`, to which the padding is appended.
+  static JsonReader over(std::string& text) {
+    const size_t size = text.size();
+    text.append(kJsonPadding, '\0');
+    return {text.data(), text.data() + size};
+  }
 
   [[nodiscard]] const char* position() const { return at_; }
   void seek(const char* position) { at_ = position, cut_ = false; }

@@ -51,9 +51,7 @@ bool read_header(JsonReader& reader, Trace& trace) {
 
 // Fields after the events: `, "traceName": ... }`. Reads what is whole; true if the object is closed.
 bool read_tail(std::string& text, bool object, Trace& trace) {
-  const size_t size = text.size();
-  text.append(kJsonPadding, ' ');
-  JsonReader reader(text.data(), text.data() + size);
+  JsonReader reader = JsonReader::over(text);
   if (!object) return true;
   for (;;) {
     if (reader.take('}')) return true;

@@ -25,13 +25,13 @@ std::string text_of(JsonReader& reader) {
 template <class Read>
 void unwrapped(string_view raw, Read&& read) {
   std::string text(raw);
-  for (int i = 0; i < 2 && !text.empty() && text.front() == '"'; ++i) {
-    text.append(kJsonPadding, ' ');
-    JsonReader reader(text.data(), text.data() + text.size());
+  // A number needs something behind it to be whole.
+  const auto reader_of_text = [&] { return JsonReader::over(text += ' '); };
+  for (int i = 0; i < 2 && text.starts_with('"'); ++i) {
+    JsonReader reader = reader_of_text();
     text = text_of(reader);
   }
-  text.append(kJsonPadding, ' ');
-  JsonReader reader(text.data(), text.data() + text.size());
+  JsonReader reader = reader_of_text();
   read(reader);
 }
 

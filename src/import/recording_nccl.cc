@@ -30,9 +30,7 @@ RangeFields fields_of(std::string_view arguments) {
                                                                           {"No. of ranks", &out.ranks},
                                                                           {"Peer rank", &out.peer}};
   std::string text = fmt::format("{{{}}}", arguments);
-  const size_t length = text.size();
-  text.append(kJsonPadding, '\0');
-  JsonReader reader(text.data(), text.data() + length);
+  JsonReader reader = JsonReader::over(text);
   read_object(reader, [&](std::string_view key) {
     std::string_view value;
     if (!reader.raw_value(value)) return false;

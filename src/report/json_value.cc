@@ -70,8 +70,8 @@ bool read_value(JsonReader& reader, int depth, Value& out) {
 }  // namespace
 
 Result<Value> value_from_json(const std::string& text) {
-  std::string padded = text + std::string(kJsonPadding, ' ');
-  JsonReader reader(padded.data(), padded.data() + text.size());
+  std::string padded = text;
+  JsonReader reader = JsonReader::over(padded);
   Value value;
   const bool good = read_value(reader, 0, value);
   if (good && reader.peek() == 0) return value;
