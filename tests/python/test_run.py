@@ -216,7 +216,8 @@ def test_closed_and_full_output():
 LISTENER = '''
 import os, signal, sys, time
 def got(number, frame):
-    print(signal.Signals(number).name, flush=True)
+    # The next one may come before print() is done, which does not take that.
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")
     if number == signal.SIGTERM: sys.exit(9)
 for s in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT, signal.SIGWINCH, signal.SIGTERM, signal.SIGCONT):
     signal.signal(s, got)
