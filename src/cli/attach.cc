@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
-#include "cli/run_report.h"
+#include "cli/shell_line.h"
 #include "live/recording_control.h"
 #include "present/json_text.h"
 #include "report/quantity.h"

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "cli/output.h"
-#include "cli/run_report.h"
+#include "cli/shell_line.h"
 #include "collect/system_files.h"
 #include "live/recording_control.h"
 #include "present/json_text.h"

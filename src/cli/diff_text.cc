@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/diff_view.h"
+#include "cli/shell_line.h"
 #include "present/markdown_text.h"
 #include "report/text.h"
 
@@ -75,7 +76,7 @@ std::string diff_terminal(const Diff& diff, int top, int width, bool colour) {
     append(lines, table_lines(table, width));
   }
   lines.emplace_back();
-  lines.push_back(Line("Next: ", Style::kStrong).add("profgpu analyze " + diff.runs.back().label));
+  append(lines, next_lines({"profgpu analyze " + shell_line({diff.runs.back().label})}, width));
   return rendered(lines, width, colour);
 }
 

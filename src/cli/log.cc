@@ -14,6 +14,7 @@
 #include "cli/log_file.h"
 #include "cli/log_options.h"
 #include "cli/output.h"
+#include "cli/shell_line.h"
 #include "cli/terminal.h"
 #include "collect/sampler.h"
 
@@ -159,7 +160,7 @@ Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
   if (log.rows() == 0 && troubles > 0 && stop_signal == 0)
     return Outcome::failed({"no device said anything", "`profgpu doctor` tells more"});
   if (!options.output.empty())
-    print_message(fmt::format("{} written to {}\nNext: profgpu analyze {}", rows, to, to));
+    print_message(fmt::format("{} written to {}\nNext: profgpu analyze {}", rows, to, shell_line({to})));
   else if (options.rows.format == LogFormat::kTable && stderr_is_terminal())
     print_message("Next: profgpu log -o gpu.csv   ·   profgpu stat   ·   profgpu log --help-query");
   if (stop_signal != 0 && options.bounded()) return {static_cast<ExitCode>(128 + stop_signal)};

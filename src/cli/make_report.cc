@@ -8,7 +8,7 @@
 
 #include "analyse/page.h"
 #include "cli/page_ranks.h"
-#include "cli/run_report.h"
+#include "cli/shell_line.h"
 #include "gather/read_job.h"
 
 namespace profgpu {

@@ -11,6 +11,7 @@
 #include "cli/monitor_alarms.h"
 #include "cli/monitor_log.h"
 #include "cli/output.h"
+#include "cli/shell_line.h"
 #include "collect/sampler.h"
 #include "live/recording_folder.h"
 #include "monitor/alert_watch.h"
@@ -108,7 +109,8 @@ Outcome MonitorService::end() {
   look();
   const bool posted = alarms_.finish();
   const bool written = !log_ || log_->close(kLastRows_ns);
-  if (log_) say_as_monitor(fmt::format("rows written to {}: {}\nNext: profgpu analyze {}", command_.output, log_->rows(), command_.output));
+  if (log_) say_as_monitor(fmt::format("rows written to {}: {}\nNext: profgpu analyze {}", command_.output, log_->rows(),
+                                     shell_line({command_.output})));
   Outcome outcome;
   if (!written) outcome = Outcome::failed({command_.output + ": its disk does not answer; the last rows may be missing"});
   if (!posted || !written || sampler_.any_stuck()) leave_stuck("monitor", outcome);

@@ -17,6 +17,7 @@
 #include "cli/run_options.h"
 #include "cli/run_recording.h"
 #include "cli/run_report.h"
+#include "cli/shell_line.h"
 #include "live/run_session.h"
 #include "present/json_text.h"
 

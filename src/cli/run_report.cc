@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "analyse/telemetry_record.h"
+#include "cli/shell_line.h"
 #include "diagnose/rule.h"
 #include "report/quantity.h"
 
@@ -197,22 +198,6 @@ std::vector<std::string> next_commands(const RunOptions& options, const OpenDevi
 }
 
 }  // namespace
-
-std::string shell_line(const std::vector<std::string>& words) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  std::string line;
-  for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
-    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += '\'';
-  }
-  return line;
-}
 
 RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSession& session,
                      const std::vector<std::string>& notes, const RunRecording* recording) {

@@ -24,7 +24,4 @@ RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSess
 /// The document for a person, with escape sequences where `colour`.
 std::string run_text(const RunReport& report, int width, bool colour);
 
-/// The words as a shell would take them.
-std::string shell_line(const std::vector<std::string>& words);
-
 }  // namespace profgpu

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/run_report.h"
+#include "cli/shell_line.h"
 #include "present/device_fields.h"
 #include "present/device_lines.h"
 #include "present/first_screen.h"
