@@ -1,6 +1,7 @@
 #include "import/recording_units.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "import/recording.h"
@@ -45,14 +46,24 @@ class FolderUnits {
     keep_ = keep;
   }
 
-  void add() {
-    const size_t before = all_.units.size();
+  void add_ranks() {
     for (const RecordingGroup& group : groups_) add_rank(group);
-    if (all_.units.empty()) add_threads_alone();
+  }
+  /// A command that never used what is recorded from within: what its threads did is still known, if they were looked at
+  /// more than once.
+  void add_threads() {
+    InputUnit unit;
+    unit.recording = true;
+    for (size_t i = 0; i < files_.size(); ++i)
+      if (files_[i]->of_host() && files_[i]->rows > 1) take(i, unit);
+    if (!unit.files.empty()) all_.units.push_back(std::move(unit));
+  }
+  /// Files that are in no unit.
+  void add_rest() {
+    const bool none = std::none_of(used_.begin(), used_.end(), [](bool used) { return used; });
     for (size_t i = 0; i < files_.size(); ++i) {
       if (used_[i]) continue;
       const RecordingFile& file = *files_[i];
-      const bool none = all_.units.size() == before;
       if (file.rows > 0 && none)
         all_.left_out.push_back(file.path + ": samples of threads, but no process was recorded");
       else if (file.rows > 0 || (file.notes.empty() && !none))
@@ -74,15 +85,6 @@ class FolderUnits {
     unit.rank = group.rank;
     for (const size_t i : order) take(i, unit);
     for (const size_t i : group.host_files) take(i, unit);
-  }
-  /// A command that never used what is recorded from within: what its threads did is still known, if
-  /// they were looked at more than once.
-  void add_threads_alone() {
-    InputUnit unit;
-    unit.recording = true;
-    for (size_t i = 0; i < files_.size(); ++i)
-      if (files_[i]->of_host() && files_[i]->rows > 1) take(i, unit);
-    if (!unit.files.empty()) all_.units.push_back(std::move(unit));
   }
   void take(size_t i, InputUnit& unit) {
     InputUnit::File& file = unit.files.emplace_back(names_[i]);
@@ -121,7 +123,13 @@ Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOpt
     const bool large = done > kKeptBytes && file->device_rows > 0;
     folder.files.push_back(large ? without_rows(*std::move(file)) : *std::move(file));
   }
-  for (auto& [path, folder] : by_folder) FolderUnits(std::move(folder), done <= kKeptBytes, all).add();
+  std::deque<FolderUnits> folders;
+  for (auto& [path, folder] : by_folder) folders.emplace_back(std::move(folder), done <= kKeptBytes, all);
+  for (FolderUnits& f : folders) f.add_ranks();
+  // Beside ranks, traces or samples they would pass for a rank.
+  if (all.units.empty())
+    for (FolderUnits& f : folders) f.add_threads();
+  for (FolderUnits& f : folders) f.add_rest();
   return ok();
 }
 

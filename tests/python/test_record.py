@@ -276,6 +276,13 @@ def test_threads_of_all_processes_are_sampled(tmp_path):
         t['time_ns'] for t in host['thread_sample'])
     assert report['findings'] == []
 
+    # Beside a rank it is none.
+    record('-o', tmp_path / 'y')
+    report = json.loads(subprocess.run([PROGRAM, 'analyze', tmp_path / 'x', tmp_path / 'y', '--json'], capture_output=True, timeout=60,
+                                       check=True).stdout)
+    (rank,) = report['ranks']
+    assert sum(k['count'] for k in rank['kernels'] if k['kind'] == 'compute') == 100
+
 
 def test_a_command_too_short_to_watch_leaves_nothing_to_analyse(tmp_path):
     r = record('-o', tmp_path / 'x', command=('true',))
