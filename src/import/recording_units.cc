@@ -49,13 +49,13 @@ class FolderUnits {
   void add_ranks() {
     for (const RecordingGroup& group : groups_) add_rank(group);
   }
-  /// A command that never used what is recorded from within: what its threads did is still known, if they were looked at
+  /// A command that never used what is recorded from within: what its threads did is still known, if they were seen
   /// more than once.
   void add_threads() {
     InputUnit unit;
     unit.recording = true;
     for (size_t i = 0; i < files_.size(); ++i)
-      if (files_[i]->of_host() && files_[i]->rows > 1) take(i, unit);
+      if (files_[i]->of_host() && files_[i]->thread_samples.size() > 1) take(i, unit);
     if (!unit.files.empty()) all_.units.push_back(std::move(unit));
   }
   /// Files that are in no unit.

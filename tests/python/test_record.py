@@ -284,11 +284,13 @@ def test_threads_of_all_processes_are_sampled(tmp_path):
     assert sum(k['count'] for k in rank['kernels'] if k['kind'] == 'compute') == 100
 
 
-def test_a_command_too_short_to_watch_leaves_nothing_to_analyse(tmp_path):
+def test_what_is_suggested_of_a_short_command_works(tmp_path):
+    """Nearly always it is over before it is looked at twice."""
     r = record('-o', tmp_path / 'x', command=('true',))
-    assert r.stderr.rstrip().endswith('Next: profgpu doctor')
+    suggested = 'profgpu analyze' in r.stderr
+    assert 'Next: profgpu doctor' in r.stderr
     r = subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], capture_output=True, text=True, timeout=60)
-    assert r.returncode == 1 and 'no process was recorded' in r.stderr
+    assert (r.returncode == 0) == suggested and 'no process was recorded' in ' '.join((r.stdout + r.stderr).split())
 
 
 def test_mode_builds_the_launcher_s_command(tmp_path):
