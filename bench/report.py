@@ -164,7 +164,7 @@ def sampler_lines(s):
     for f in s['first_sample']:
         yield f'| `profgpu log`, from its start to its first row | {f["devices"]} | {call_words(f["delay"])} | {spread(f["ms"], "%.1f")} |'
     for a in s['added']:
-        words = call_words(a['delay']) + (' that sleep' if a['delay'] else '') if a['devices'] else ''
+        words = call_words(a['delay']) + (' that wait' if a['delay'] else '') if a['devices'] else ''
         yield f'| `profgpu -- true` longer than `true` | {a["devices"] or "none"} | {words} | {spread(a["ms"], "%.1f")} |'
     k = s['soak']
     yield from ['', f'Eight devices at 100 Hz for {k["seconds"]:.0f} s: {k["ticks"]:,} ticks, {k["missed_ticks"]} missed, {k["late_ticks"]} late by over half '

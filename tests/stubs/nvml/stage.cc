@@ -1,12 +1,12 @@
 #include "stage.h"
 
-#include <ctime>
-#include <unistd.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <mutex>
 
@@ -32,6 +32,13 @@ void wait_seconds(double s) {
   timespec t{static_cast<time_t>(s), static_cast<long>((s - static_cast<double>(static_cast<time_t>(s))) * 1e9)};
   while (nanosleep(&t, &t) != 0) {
   }
+}
+
+// So long, to the microsecond, and others may run meanwhile: a sleep alone may be hundreds of microseconds late.
+void wait_us(int64_t us) {
+  const double until = clock_seconds(CLOCK_MONOTONIC) + static_cast<double>(us) / 1e6;
+  if (us > 2000) wait_seconds(static_cast<double>(us - 1000) / 1e6);
+  while (clock_seconds(CLOCK_MONOTONIC) < until) sched_yield();
 }
 
 void write_log() {
@@ -86,7 +93,7 @@ Return enter(CallCount& count, Gpu* gpu, bool needs_device) {
     while (clock_seconds(CLOCK_MONOTONIC) < until) {
     }
   } else if (s->delay_us > 0) {
-    usleep(static_cast<useconds_t>(s->delay_us));
+    wait_us(s->delay_us);
   }
   for (const std::string& m : s->missing)
     if (m == count.name) return kFunctionNotFound;
