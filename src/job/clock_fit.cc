@@ -13,6 +13,7 @@ constexpr size_t kLeastForDrift = 8;       // encounters
 constexpr uint64_t kDense_ns = 40'000;   // ends within it are as good as equal: ranks leave microseconds apart
 constexpr size_t kLeastForSpread = 4;      // encounters whose spread says something of the error
 constexpr double kSigmas = 4;   // standard errors: how clear a drift has to be, and what the error allows for
+constexpr double kSlowExit_ns = 20'000;    // what a sender may take to leave, when its receiver has
 constexpr double kUnseenDrift = 100e-6;    // of clocks with too few encounters to tell
 
 int64_t whole(double ns) { return std::llround(std::clamp(ns, -9e18, 9e18)); }
@@ -36,6 +37,7 @@ struct Point {
   double x = 0, y = 0;
   double low = 0, high = 0;    // y lies between, since no rank leaves a collective before all have arrived
   int64_t known_error_ns = 0;
+  std::optional<bool> receives;
 };
 
 struct Line {
@@ -121,7 +123,7 @@ std::vector<Point> points_near(const std::vector<Encounter>& encounters, int64_t
       return static_cast<double>(saturated_sub(saturated_sub(known, own), guess));
     };
     points.push_back({x, off(e.known.end, e.own.end), off(e.known.start, e.own.end), off(e.known.end, e.own.start),
-                      e.known_error_ns});
+                      e.known_error_ns, e.receives});
   }
   std::sort(points.begin(), points.end(),
             [](const Point& a, const Point& b) { return a.x != b.x ? a.x < b.x : a.y < b.y; });
@@ -146,6 +148,26 @@ double error_of(const Line& line, const std::vector<Point>& points, double x, bo
   return error + known + (ends_together ? 0 : longest);
 }
 
+/// What lies between two bounds.
+struct Range {
+  double low = -INFINITY, high = INFINITY;
+  [[nodiscard]] bool bounded() const { return low <= high && std::isfinite(low) && std::isfinite(high); }
+};
+
+// What is to be added to the line at x, since a receive ends no sooner than its send.
+Range message_bounds(const Line& line, const std::vector<Point>& points, double x) {
+  const double drift = std::min(kMostDrift, kSigmas * line.slope_error());
+  Range range;
+  for (const Point& p : points) {
+    if (!p.receives) continue;
+    const double rest = p.y - line(p.x);
+    const double slack = kSlowExit_ns + static_cast<double>(p.known_error_ns) + drift * std::abs(p.x - x);
+    if (*p.receives) range.low = std::max(range.low, rest - slack);
+    else range.high = std::min(range.high, rest + slack);
+  }
+  return range;
+}
+
 }  // namespace
 
 std::optional<ClockFit> fit_clock(const std::vector<Encounter>& encounters, int64_t at_ns, bool ends_together) {
@@ -166,11 +188,15 @@ std::optional<ClockFit> fit_clock(const std::vector<Encounter>& encounters, int6
     line = fitted(kept, false);
   }
   const auto x = static_cast<double>(saturated_sub(at_ns, origin_ns));
-  ClockFit fit;
-  fit.offset_ns = saturated_add(guess, whole(line(x)));
-  fit.drift_ppm = line.slope * 1e6;
-  fit.error_ns = std::max<int64_t>(1, whole(error_of(line, kept, x, ends_together)));
-  return fit;
+  double y = line(x), error = error_of(line, kept, x, ends_together);
+  if (const Range range = message_bounds(line, kept, x); range.bounded()) {
+    const double shift = std::clamp(0.0, range.low, range.high);
+    y += shift;
+    error = std::min(error, std::max(range.high - shift, shift - range.low));
+  }
+  return ClockFit{.offset_ns = saturated_add(guess, whole(y)),
+                  .drift_ppm = line.slope * 1e6,
+                  .error_ns = std::max<int64_t>(1, whole(error))};
 }
 
 }  // namespace profgpu

@@ -9,11 +9,12 @@
 
 namespace profgpu {
 
-/// One collective as ranks with known clocks and one without have it.
+/// One collective, or one message, as ranks with known clocks and one without have it.
 struct Encounter {
   Interval known;               ///< on the first rank's clock
   Interval own;                 ///< on the clock that is looked for
   int64_t known_error_ns = 0;   ///< of `known`
+  std::optional<bool> receives = std::nullopt;   ///< of a message: whether the own side received it
 };
 
 struct ClockFit {
@@ -30,7 +31,8 @@ constexpr double kMostDrift = 200e-6;
 ///
 /// The error is what systematic differences of ends may hide (half the spread of the middle half) and four standard
 /// errors of the fit; of fewer than eight encounters twice the whole spread; of fewer than four what follows from no
-/// rank leaving before all have arrived; where ranks may leave early, the calls' length on top. O(n log n).
+/// rank leaving before all have arrived; where ranks may leave early, the calls' length on top, unless messages in both
+/// directions hold the offset closer: no receive ends before its send has. O(n log n).
 std::optional<ClockFit> fit_clock(const std::vector<Encounter>& encounters, int64_t at_ns, bool ends_together);
 
 }  // namespace profgpu

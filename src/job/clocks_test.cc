@@ -232,6 +232,48 @@ TEST(ClocksTest, TheOrderOfRanksChangesNothing) {
   }
 }
 
+/// Messages there and back, a step's each 10 ms; the receiver is there `early` before the sender or `late` after it. Own
+/// clock: `off` behind, and slower by `drift_ppm`.
+std::vector<Encounter> messages(int count, int64_t off, double drift_ppm, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto uniform = [&](int64_t from, int64_t to) { return std::uniform_int_distribution<int64_t>(from, to)(random); };
+  std::vector<Encounter> all;
+  for (int i = 0; i < count; ++i) {
+    const int64_t sent = i * 10 * kMs + uniform(0, kMs), took = uniform(100'000, 3 * kMs);
+    const Interval send{sent, sent + took};
+    // A late receiver finds all of it there already.
+    const int64_t came = sent + uniform(-5 * kMs, 5 * kMs);
+    const Interval receive{came, std::max(send.end, came) + uniform(-5'000, 30'000)};
+    const auto own = [&](Interval t) {
+      const auto shown = [&](int64_t at) { return at - off - std::llround(drift_ppm * 1e-6 * static_cast<double>(at)); };
+      return Interval{shown(t.start), shown(t.end)};
+    };
+    const bool receives = i % 2 == 0;
+    all.push_back(receives ? Encounter{send, own(receive), 0, true} : Encounter{receive, own(send), 0, false});
+  }
+  return all;
+}
+
+TEST(ClockFitTest, MessagesBothWaysHoldTheOffset) {
+  for (uint64_t seed = 1; seed <= 50; ++seed)
+    for (const double drift : {0.0, 40.0}) {
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", drift " << drift);
+      const std::vector<Encounter> all = messages(100, kHour, drift, seed);
+      const int64_t at = all[50].own.end;
+      const auto fit = fit_clock(all, at, false);
+      ASSERT_TRUE(fit);
+      const int64_t truth = kHour + std::llround(drift * 1e-6 * static_cast<double>(at + kHour));
+      EXPECT_LE(std::abs(fit->offset_ns - truth), fit->error_ns);
+      EXPECT_LE(fit->error_ns, 200'000);   // messages of up to 3 ms, arrivals up to 5 ms apart
+    }
+}
+
+TEST(ClockFitTest, MessagesOneWayBoundOneSide) {
+  std::vector<Encounter> all = messages(100, kHour, 0, 1);
+  std::erase_if(all, [](const Encounter& e) { return !*e.receives; });
+  EXPECT_GT(fit_clock(all, all[25].own.end, false)->error_ns, kMs);
+}
+
 TEST(ClockFitTest, OfTwoEncountersArrivalsBoundTheError) {
   const auto fit = fit_clock({{{0, 1000}, {500, 1100}}, {{5000, 6000}, {5400, 6100}}}, 3000, true);
   ASSERT_TRUE(fit);
