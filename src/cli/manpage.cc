@@ -64,6 +64,7 @@ constexpr Entry kEnvironment[] = {
      "the devices that are meant where --device is not given"},
     {"PROFGPU_NVML_LIBRARY", "NVIDIA's management library, instead of libnvidia-ml.so.1 where the loader finds it"},
     {"PROFGPU_NVIDIA_SMI", "the nvidia-smi program, instead of the first on the PATH"},
+    {"PROFGPU_LEVEL_ZERO_LIBRARY", "the loader of Intel's Level Zero, instead of libze_loader.so.1"},
     {"PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT, PROFGPU_DEV_ROOT",
      "folders to read instead of /proc, /sys and /dev: where a container has the host's elsewhere"},
     {"NO_COLOR", "if set and not empty, no colours"},

@@ -1,15 +1,20 @@
-// The backend for Intel devices: sysfs, sensors and fdinfo of the drivers xe and i915.
+// The backend for Intel devices: sysfs, sensors and fdinfo of the drivers xe and i915; where Level Zero is installed, what that counts.
 #include <fmt/format.h>
 
+#include <atomic>
 #include <deque>
 
 #include "collect/backend.h"
 #include "collect/drm_clients.h"
 #include "collect/intel_card.h"
+#include "collect/level_zero.h"
 #include "collect/system_files.h"
 
 namespace profgpu {
 namespace {
+
+/// Who watches for longer than this wants Level Zero; a short command need not pay for it.
+constexpr int64_t kWorthLevelZero_ns = 500'000'000;
 
 class Intel final : public Backend {
  public:
@@ -26,20 +31,31 @@ class Intel final : public Backend {
   [[nodiscard]] std::string_view name() const override { return "intel"; }
   [[nodiscard]] const std::vector<DeviceInfo>& devices() const override { return infos_; }
   Status read(const ReadRequest& request, Reading& reading) override {
-    return cards_[reading.device].read(request, clients_, reading);
+    int64_t none = 0;
+    first_ns_.compare_exchange_strong(none, request.now_ns);
+    if (request.now_ns - first_ns_ >= kWorthLevelZero_ns) level_zero_.start();
+    IntelCard& card = cards_[reading.device];
+    return card.read(request, clients_, level_zero_.device(card.pci()), reading);
   }
   [[nodiscard]] std::string why_absent(uint32_t device, Metric metric) const override {
-    return cards_[device].why_absent(metric);
+    const IntelCard& card = cards_[device];
+    const LevelZeroDevice* counters = level_zero_.device(card.pci());
+    if (counters && counters->says(metric)) return "";
+    std::string why = card.why_absent(metric);
+    const bool seen_by_all = metric == Metric::kUtilization || metric == Metric::kMemoryUsed || metric == Metric::kMemoryFree;
+    if (seen_by_all && card.hidden() && !counters) why += ", and " + level_zero_.why();
+    return why;
   }
   [[nodiscard]] int64_t calls() const override {
     int64_t sum = 0;
     for (const IntelCard& c : cards_) sum += c.calls();
-    return sum;
+    return sum + level_zero_.calls();
   }
   std::vector<Fact> system_facts() override {
     const std::string loader = find_library("libze_loader.so.1");
     return {{"driver_version", infos_.front().driver_version, ""},
-            {"level_zero", loader, loader.empty() ? "libze_loader.so.1 is not installed; not needed" : ""}};
+            {"level_zero", loader, loader.empty() ? "libze_loader.so.1 is not installed; needed for memory bandwidth, PCIe traffic, "
+                                                    "and what other users' processes do" : ""}};
   }
   std::vector<Fact> device_facts(uint32_t device) override { return cards_[device].facts(); }
 
@@ -48,6 +64,8 @@ class Intel final : public Backend {
   std::deque<IntelCard> cards_;
   std::vector<DeviceInfo> infos_;
   DrmClients clients_;
+  std::atomic<int64_t> first_ns_{0};   ///< monotonic, of the first reading
+  LevelZero level_zero_;
 };
 
 Result<std::unique_ptr<Backend>> open(const BackendOptions&) {

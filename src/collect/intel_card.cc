@@ -14,6 +14,8 @@ constexpr double kMicro = 1e-6, kMilli = 1e-3;
 /// The energy counter moves every millisecond or so: shorter differences say little about power.
 constexpr int64_t kShortestPower_ns = 10'000'000;
 constexpr int64_t kReasonsGap_ns = 500'000'000;
+/// Level Zero's calls may take milliseconds.
+constexpr int64_t kCountersGap_ns = 500'000'000;
 /// Of an Arc the kernel sees the end behind the card's own switch: always one lane of the first generation.
 constexpr const char* kHiddenLink = "the switch on the card hides the link to the slot";
 
@@ -87,14 +89,18 @@ void IntelCard::add_sensor_files() {
              kMilli);
 }
 
-Status IntelCard::read(const ReadRequest& request, DrmClients& clients, Reading& reading) {
+Status IntelCard::read(const ReadRequest& request, DrmClients& clients, LevelZeroDevice* counters, Reading& reading) {
   if (::access(vendor_file_.c_str(), F_OK) != 0)
     return Error{fmt::format("the device is gone: {} is no longer in sysfs", card_.name)};
   const size_t begin = reading.samples.size();
   files_.read(request, reading);
   add_power(request, begin, reading);
   add_clock_reasons(request, reading);
-  add_use(request, clients, reading);
+  if (counters && (request.everything || request.now_ns - counters_ns_ >= kCountersGap_ns)) {
+    counters_ns_ = request.now_ns;
+    counters->read(reading);
+  }
+  add_use(request, clients, counters, reading);
   return ok();
 }
 
@@ -126,7 +132,9 @@ void IntelCard::add_clock_reasons(const ReadRequest& request, Reading& reading) 
   reading.add(Metric::kClockEventReasons, bits);
 }
 
-void IntelCard::add_use(const ReadRequest& request, DrmClients& clients, Reading& reading) {
+void IntelCard::add_use(const ReadRequest& request, DrmClients& clients, const LevelZeroDevice* counters,
+                        Reading& reading) {
+  const auto counted = [&](Metric metric) { return counters && counters->says(metric); };
   if (auto use = clients.use_of(card_.pci, request.now_ns, use_.time_ns)) {
     use_ = std::move(*use);
     new_processes_ = true;
@@ -136,13 +144,13 @@ void IntelCard::add_use(const ReadRequest& request, DrmClients& clients, Reading
       if (runs_kernels(engine)) busiest_pct = std::max(busiest_pct, pct), any = true;
     // No engine in sight means idle only where nothing is out of sight.
     const bool known = use_.compared && (any || use_.complete);
-    if (known) reading.add(Metric::kUtilization, busiest_pct);
+    if (known && !counted(Metric::kUtilization)) reading.add(Metric::kUtilization, busiest_pct);
     use_state_ = known ? Use::kKnown : use_.compared ? Use::kHidden : Use::kOneLook;
     const auto total = info_.constant(Metric::kMemoryTotal);
-    const bool memory_known = use_.memory_bytes || (use_.complete && total);
+    const bool memory_known = !counted(Metric::kMemoryUsed) && (use_.memory_bytes || (use_.complete && total));
     const double used = static_cast<double>(use_.memory_bytes.value_or(0));
     if (memory_known) reading.add(Metric::kMemoryUsed, used);
-    if (use_.complete && total && used <= *total) reading.add(Metric::kMemoryFree, *total - used);
+    if (memory_known && use_.complete && total && used <= *total) reading.add(Metric::kMemoryFree, *total - used);
   }
   if (!request.processes || !new_processes_) return;
   new_processes_ = false;

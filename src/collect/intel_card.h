@@ -12,6 +12,7 @@
 #include "collect/drm_card.h"
 #include "collect/drm_clients.h"
 #include "collect/drm_file.h"
+#include "collect/level_zero.h"
 
 namespace profgpu {
 
@@ -20,8 +21,12 @@ class IntelCard {
   IntelCard(DrmCard card, uint32_t index, const std::string& sys);
 
   [[nodiscard]] const DeviceInfo& info() const { return info_; }
-  Status read(const ReadRequest& request, DrmClients& clients, Reading& reading);
+  /// `counters`: what Level Zero says of this card; null: nothing.
+  Status read(const ReadRequest& request, DrmClients& clients, LevelZeroDevice* counters, Reading& reading);
   [[nodiscard]] std::string why_absent(Metric metric) const;
+  /// Some processes on the device are out of sight.
+  [[nodiscard]] bool hidden() const { return use_state_ == Use::kHidden; }
+  [[nodiscard]] const std::string& pci() const { return card_.pci; }
   [[nodiscard]] int64_t calls() const { return files_.calls(); }
   [[nodiscard]] std::vector<Fact> facts() const;
 
@@ -30,7 +35,7 @@ class IntelCard {
   void add_sensor_files();
   void add_power(const ReadRequest& request, size_t begin, Reading& reading);
   void add_clock_reasons(const ReadRequest& request, Reading& reading);
-  void add_use(const ReadRequest& request, DrmClients& clients, Reading& reading);
+  void add_use(const ReadRequest& request, DrmClients& clients, const LevelZeroDevice* counters, Reading& reading);
 
   const DrmCard card_;
   const std::string vendor_file_;
@@ -41,7 +46,7 @@ class IntelCard {
   std::optional<DrmFile> throttled_; ///< whether any reason holds
   std::deque<DrmFile> reasons_;
   std::vector<ClockReason> reason_bits_;   ///< as many
-  int64_t reasons_ns_ = 0;
+  int64_t reasons_ns_ = 0, counters_ns_ = 0;
   double energy_j_ = 0;              ///< at energy_ns_
   int64_t energy_ns_ = 0;            ///< 0: not read yet
   DrmUse use_;
