@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analyse/devices.h"
 #include "analyse/replay.h"
 #include "tests/support/hand_trace.h"
 
@@ -108,9 +109,31 @@ TEST(Replay, TakesOutDataLoading) {
   Removal loading;
   loading.host_time = {{0, 40000}, {100000, 140000}, {200000, 240000}};
   EXPECT_EQ(replay.saved_by(loading), 120000);
-  // Two gaps of 50 us lie between kernels; the first load is before the device's span.
-  EXPECT_EQ(replay.saved_by_cause(IdleCause::kDataLoading), 100000);
-  EXPECT_EQ(replay.saved_by_cause(IdleCause::kHostBound), 0);
+  // Two gaps of 50 us lie between kernels; the first load is before the device's span, and idle time all the same.
+  EXPECT_EQ(replay.saved_by_cause(IdleCause::kDataLoading, 0), 120000);
+  EXPECT_EQ(replay.saved_by_cause(IdleCause::kHostBound, 0), 0);
+}
+
+TEST(Idle, WhatTakesNoTimeEndsNoGap) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).kernel("mark", 50, 55, 120, 120).kernel("b", 190, 195, 200, 250);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const DeviceIdle& idle = facts.get<Idle>().devices.at(0);
+  ASSERT_EQ(idle.gaps.size(), 1U);
+  EXPECT_EQ(idle.gaps[0].length(), 100000);
+  EXPECT_EQ(idle.gaps[0].cause, IdleCause::kHostBound);
+}
+
+TEST(Idle, TheSpanEndsWithWhatTakesNoTime) {
+  HandTrace t;
+  t.kernel("first", 0, 5, 10, 10).kernel("a", 1, 6, 30, 100).kernel("last", 50, 55, 120, 120);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const DeviceIdle& idle = facts.get<Idle>().devices.at(0);
+  int64_t sum = 0;
+  for (const int64_t ns : idle.total_ns) sum += ns;
+  EXPECT_EQ(sum, facts.get<Devices>().devices.at(0).idle_ns);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyse/statistics.h"
+#include "analyse/steps.h"
 
 namespace profgpu {
 namespace {
@@ -32,6 +33,7 @@ void finish(Bucket& b, int64_t kernel_total) {
 Kernels Kernels::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
+  const Intervals warmup = facts.get<Steps>().warmup_time();
   Kernels all;
   all.category.resize(trace.strings.size(), KernelCategory::kOther);
   all.tensor_cores.resize(trace.strings.size());
@@ -60,6 +62,9 @@ Kernels Kernels::compute(const Facts& facts) {
         b.row.tensor_cores = all.tensor_cores[name.value];
       }
       buckets[at].durations.push_back(trace.activity.duration_ns[i]);
+      const HostId launch = trace.activity.launch[i];
+      const int64_t asked_ns = launch.valid() ? trace.host.start_ns[launch.value] : trace.activity.start_ns[i];
+      if (!contains(warmup, asked_ns)) buckets[at].row.steady_ns += trace.activity.duration_ns[i];
       kernel_total += trace.activity.duration_ns[i];
     }
     for (Bucket& b : buckets) {

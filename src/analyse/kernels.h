@@ -27,6 +27,7 @@ struct KernelRow {
   int64_t count = 0, total_ns = 0, min_ns = 0, max_ns = 0;
   double mean_ns = 0, median_ns = 0, p95_ns = 0, stddev_ns = 0;
   double kernel_pct = 0;     ///< of the sum of all kernels' durations on the device
+  int64_t steady_ns = 0;     ///< of total_ns, what no warm-up step launched
 };
 
 struct Kernels {

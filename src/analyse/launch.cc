@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyse/statistics.h"
+#include "analyse/steps.h"
 
 namespace profgpu {
 namespace {
@@ -62,6 +63,7 @@ Launch Launch::compute(const Facts& facts) {
   std::vector<int64_t> latencies;
   latencies.reserve(trace.launching.size());
   GraphLaunches is_graph(trace);
+  const Intervals warmup = facts.get<Steps>().warmup_time();
   int64_t kernels = 0;
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const HostId call = trace.launching[c];
@@ -70,9 +72,12 @@ Launch Launch::compute(const Facts& facts) {
     // A launch that owns several activities replays a graph, whatever it is called.
     if (end - first > 1 || is_graph(call)) continue;
     if (trace.activity.kind[trace.launched[first].value] != ActivityKind::kKernel) continue;
+    const bool is_short = trace.activity.duration_ns[trace.launched[first].value] < trace.host.duration_ns[call.value];
+    const bool steady = !contains(warmup, trace.host.start_ns[call.value]);
     ++kernels;
-    result.short_kernels +=
-        trace.activity.duration_ns[trace.launched[first].value] < trace.host.duration_ns[call.value];
+    result.short_kernels += is_short;
+    result.steady_kernels += steady;
+    result.steady_short_kernels += steady && is_short;
   }
   if (!latencies.empty()) {
     std::sort(latencies.begin(), latencies.end());

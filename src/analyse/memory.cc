@@ -73,15 +73,21 @@ std::vector<MemoryPoint> thinned(const std::vector<MemoryEvent>& events) {
   return points;
 }
 
+// cudaMalloc and kin wait for the device; what asks a pool on a stream, or for memory of the host, does not.
+bool waits_for_device(std::string_view allocation) {
+  return allocation.find("Async") == allocation.npos && allocation.find("Host") == allocation.npos;
+}
+
 void count_allocator_calls(const Facts& facts, Memory& memory) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
-  std::vector<int64_t> times;
-  for (uint32_t i = 0; i < trace.host.size(); ++i)
-    if (trace.host.is_call(HostId(i)) && names.call[trace.host.name[i].value] == CallKind::kMemory)
-      times.push_back(trace.host.start_ns[i]);
+  std::vector<int64_t> times;   // of those that wait
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kMemory) continue;
+    ++memory.allocator_calls;
+    if (waits_for_device(trace.name(HostId(i)))) times.push_back(trace.host.start_ns[i]);
+  }
   std::sort(times.begin(), times.end());
-  memory.allocator_calls = static_cast<int64_t>(times.size());
   for (const Step* step : facts.get<Steps>().measured()) {
     const auto it = std::lower_bound(times.begin(), times.end(), step->start_ns);
     memory.steps_with_allocator_calls += it != times.end() && *it < step->interval().end;
@@ -126,12 +132,17 @@ Memory Memory::compute(const Facts& facts) {
   std::map<int32_t, std::vector<MemoryEvent>> by_device;
   for (const MemoryEvent& m : trace.memory)
     if (is_device_memory(m)) by_device[m.device].push_back(m);
-  int64_t most = -1;
+  // By share of its capacity, or by bytes where that is not known of all.
+  const bool shares = std::all_of(by_device.begin(), by_device.end(),
+                                  [&](const auto& d) { return trace.properties(std::max(d.first, 0)).memory_bytes > 0; });
+  double most = -1;
   const std::vector<MemoryEvent>* chosen = nullptr;
   for (const auto& [device, events] : by_device) {
     int64_t peak = 0;
     for (const MemoryEvent& m : events) peak = std::max({peak, m.total_allocated, m.total_reserved});
-    if (peak > most) most = peak, chosen = &events, memory.device = device;
+    double fullness = static_cast<double>(peak);
+    if (shares) fullness /= static_cast<double>(trace.properties(std::max(device, 0)).memory_bytes);
+    if (fullness > most) most = fullness, chosen = &events, memory.device = device;
   }
   int32_t device = memory.device;
   if (device < 0 && !trace.device_rows.empty()) device = trace.device_rows.front().device;

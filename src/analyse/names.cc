@@ -98,7 +98,8 @@ constexpr string_view kSynchronize[] = {
     "hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize", "hipMemcpy", "hipMemcpyWithStream",
     "hipMemcpyDtoH", "hipMemcpyHtoD",
     "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2",
-    "Context Sync", "Stream Sync", "Event Sync"};
+    "urQueueFinish", "urEventWait", "zeCommandQueueSynchronize", "zeCommandListHostSynchronize", "zeEventHostSynchronize",
+    "zeFenceHostSynchronize", "Context Sync", "Stream Sync", "Event Sync"};
 constexpr string_view kMemory[] = {
     "cudaMalloc", "cudaFree", "cudaMallocAsync", "cudaFreeAsync", "cudaMallocHost", "cudaFreeHost", "cudaHostAlloc",
     "cudaMallocManaged", "cudaMalloc3D", "cudaMallocPitch", "cudaHostRegister", "cudaHostUnregister",
@@ -107,11 +108,15 @@ constexpr string_view kMemory[] = {
     "cuMemAlloc_v2", "cuMemFree_v2", "cuMemAllocAsync", "cuMemFreeAsync", "cuMemCreate", "cuMemMap", "cuMemUnmap",
     "cuMemRelease", "cuMemAddressReserve", "cuMemSetAccess"};
 
-// Calls are recorded with version suffixes: cudaMemcpyAsync_v3020, cudaMalloc_v3020.
-string_view without_version(string_view name) {
+// Calls are recorded with suffixes of their version and of the default stream they mean: cudaMemcpyAsync_v3020,
+// cudaStreamSynchronize_ptsz_v7000, hipStreamSynchronize_spt.
+string_view without_suffixes(string_view name) {
   const size_t at = name.rfind("_v");
   const bool versioned = at != name.npos && name.size() - at == 6 && std::isdigit(static_cast<unsigned char>(name[at + 2]));
-  return versioned ? name.substr(0, at) : name;
+  if (versioned) name = name.substr(0, at);
+  for (const string_view stream : {"_ptsz", "_ptds", "_spt"})
+    if (name.ends_with(stream)) return name.substr(0, name.size() - stream.size());
+  return name;
 }
 
 template <size_t N>
@@ -156,7 +161,7 @@ bool is_communication_kernel(string_view name) {
 }
 
 CallKind call_kind(string_view name) {
-  const string_view plain = without_version(name);
+  const string_view plain = without_suffixes(name);
   if (listed(kSynchronize, plain)) return CallKind::kSynchronize;
   if (listed(kMemory, plain)) return CallKind::kMemory;
   return is_launch(plain) ? CallKind::kLaunch : CallKind::kOther;

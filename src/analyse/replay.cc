@@ -1,6 +1,7 @@
 #include "analyse/replay.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "analyse/devices.h"
 #include "analyse/names.h"
@@ -18,6 +19,8 @@ constexpr int64_t kNextOnStreamNs = 1'000;
 constexpr int64_t kWaitCallNs = 5'000;
 // A start later than this after launch and stream is taken to wait for another stream.
 constexpr int64_t kUnexplainedNs = 10'000;
+// What another stream's end may take to release it: this at most, and a quarter of the wait.
+constexpr int64_t kReleaseNs = 100'000;
 constexpr uint32_t kNoRow = UINT32_MAX;
 constexpr int64_t kNever = INT64_MIN / 2;   // far enough from INT64_MIN to subtract from
 
@@ -48,6 +51,13 @@ struct Wait {
 struct Run {
   int64_t start, end;           // of the host
   int64_t device_end;           // last end of an activity that was launched in it
+  // It takes until its work is done on the device too: the host may have run ahead of it.
+  [[nodiscard]] Interval whole() const { return {start, std::max(end, device_end)}; }
+  // Of the steps' wall time, for some of the whole.
+  [[nodiscard]] int64_t share(int64_t ns) const {
+    const int64_t all = whole().length();
+    return all == end - start ? ns : std::llround(static_cast<double>(ns) * static_cast<double>(end - start) / static_cast<double>(all));
+  }
 };
 
 }  // namespace
@@ -79,8 +89,9 @@ std::vector<Start> find_starts(const Trace& trace) {
       if (s.launch != kNoRow) launched = trace.host.start_ns[trace.launching[s.launch].value];
       if (launched > start) s.launch = kNoRow, launched = kNever;  // clocks that disagree
       if (start - std::max(ready, launched) > kUnexplainedNs) {
-        // The latest end on another stream that is close enough to have released it.
-        int64_t latest = start - kUnexplainedNs;
+        // The latest end on another stream that can have released it: soon before, as waits go that it ended.
+        const int64_t waited = start - std::max(ready, launched);
+        int64_t latest = start - std::max(kUnexplainedNs, std::min(kReleaseNs, waited / 4));
         for (size_t q = 0; q < last.size(); ++q) {
           if (q == a.queue[i] || last[q] == kNoRow || trace.queues[q].device != rows.device) continue;
           const int64_t end = a.end_ns(ActivityId(last[q]));
@@ -220,7 +231,8 @@ class Player {
     };
     const bool unexplained = std::max({s.launch_delay, s.before_delay}) > kUnexplainedNs;
     const bool shorten = (removal_.dependency_waits && unexplained) || (removal_.launch_latency && !unexplained);
-    if (s.launch != kNoRow) after(launched_[s.launch], s.launch_delay, shorten, kLaunchNs);
+    const bool in_time = i < removal_.in_time.size() && removal_.in_time[i];
+    if (s.launch != kNoRow && !in_time) after(launched_[s.launch], s.launch_delay, shorten, kLaunchNs);
     if (s.before != kNoRow) after(ended_[s.before], s.before_delay, shorten, removal_.launch_latency ? 0 : kNextOnStreamNs);
     if (s.other != kNoRow && !removal_.dependency_waits) after(ended_[s.other], s.other_delay, false, 0);
     if (start == INT64_MIN) start = recorded - earlier_;
@@ -263,14 +275,19 @@ Intervals allocation_time(const Facts& facts) {
   return merged(std::move(calls));
 }
 
-// The host's part of the gaps of one cause: from the gap's start to the launch that ended it.
-Intervals late_launches(const Trace& trace, const DeviceIdle& idle, IdleCause cause) {
-  Intervals parts;
-  for (const Gap& gap : idle.gaps) {
-    if (gap.cause != cause || !gap.launch.valid()) continue;
-    parts.push_back({gap.start_ns, std::min(gap.end_ns, trace.host.start_ns[gap.launch.value])});
-  }
-  return merged(std::move(parts));
+// Gaps of one cause, in time order.
+Intervals gaps_of(const DeviceIdle& idle, IdleCause cause) {
+  Intervals gaps;
+  for (const Gap& gap : idle.gaps)
+    if (gap.cause == cause) gaps.push_back({gap.start_ns, gap.end_ns});
+  return merged(std::move(gaps));
+}
+
+std::vector<bool> activities_after(const Trace& trace, const DeviceIdle& idle, IdleCause cause) {
+  std::vector<bool> after(trace.activity.size());
+  for (const Gap& gap : idle.gaps)
+    if (gap.cause == cause) after[gap.after.value] = true;
+  return after;
 }
 
 }  // namespace
@@ -298,40 +315,46 @@ int64_t Replay::saved_by(const Removal& removal) const {
     for (; at < model_->events.size() && model_->events[at].time < run.end; ++at) player.play(model_->events[at]);
     const int64_t host_end = player.host_at(run.end);
     for (; at < model_->events.size() && model_->events[at].time < run.device_end; ++at) player.play(model_->events[at]);
-    // A run takes until its work is done on the device too: the host may have run ahead of it.
-    const int64_t recorded = std::max(run.end, run.device_end) - run.start;
+    const int64_t recorded = run.whole().length();
     const int64_t taken = std::max(host_end, player.device_end()) - start;
-    saved += std::clamp<int64_t>(recorded - taken, 0, run.end - run.start);
+    saved += run.share(std::clamp<int64_t>(recorded - taken, 0, recorded));
   }
   return std::min(saved, facts_->get<Steps>().measured_wall_ns());
 }
 
-int64_t Replay::saved_by_cause(IdleCause cause) const {
-  const Devices& devices = facts_->get<Devices>();
-  if (devices.busiest < 0) return 0;
-  const DeviceIdle& idle = facts_->get<Idle>().devices[static_cast<size_t>(devices.busiest)];
-  const int64_t most = idle.measured_ns[static_cast<size_t>(cause)];
-  if (most == 0) return 0;
+int64_t Replay::of_runs(const Intervals& time) const {
+  int64_t ns = 0;
+  for (const Run& run : model_->runs) ns += run.share(overlap_length(time, run.whole()));
+  return ns;
+}
+
+int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
+  const Phases& phases = facts_->get<Phases>();
+  const DeviceIdle& idle = facts_->get<Idle>().devices[device];
+  Intervals idle_time = gaps_of(idle, cause);
   Removal removal;
   switch (cause) {
     case IdleCause::kUnknown: return 0;
     case IdleCause::kLaunchLatency: removal.launch_latency = true; break;
     case IdleCause::kDependency: removal.dependency_waits = true; break;
-    case IdleCause::kCheckpoint: removal.host_time = facts_->get<Phases>().checkpoint; break;
-    case IdleCause::kDataLoading: removal.host_time = facts_->get<Phases>().data_loading; break;
+    case IdleCause::kCheckpoint: removal.host_time = phases.checkpoint; break;
+    case IdleCause::kDataLoading: removal.host_time = phases.data_loading; break;
     case IdleCause::kMemoryAllocation: removal.host_time = allocation_time(*facts_); break;
     case IdleCause::kSynchronization: removal.synchronization = true; break;
-    case IdleCause::kHostBound: removal.host_time = late_launches(facts_->trace(), idle, cause); break;
+    case IdleCause::kHostBound:
+      removal.host_time = idle_time;
+      removal.in_time = activities_after(facts_->trace(), idle, cause);
+      break;
   }
-  return std::min(most, saved_by(removal));
+  if (cause == IdleCause::kCheckpoint || cause == IdleCause::kDataLoading)
+    idle_time = unite(idle_time, subtract(removal.host_time, facts_->get<Devices>().devices[device].spans));
+  const int64_t most = of_runs(idle_time);
+  return most == 0 ? 0 : std::min(most, saved_by(removal));
 }
 
-int64_t Replay::saved_by_communication() const {
+int64_t Replay::saved_by_communication(size_t device) const {
   const Devices& devices = facts_->get<Devices>();
-  if (devices.busiest < 0) return 0;
-  const DeviceTime& d = devices.devices[static_cast<size_t>(devices.busiest)];
-  int64_t most = 0;
-  for (const Step* step : facts_->get<Steps>().measured()) most += overlap_length(d.exposed_communication, step->interval());
+  const int64_t most = of_runs(devices.devices[device].exposed_communication);
   if (most == 0) return 0;
   Removal removal;
   removal.activity.resize(devices.kind.size());

@@ -34,7 +34,12 @@ class Pattern {
 };
 
 constexpr const char* kProfilerStep = "^ProfilerStep#[0-9]+$";
-constexpr const char* kLikeStep = "^(train(ing)?[ _-]?)?(step|iter|iteration|batch)[ _#:-]*[0-9]+$";
+// "step_12", "iteration 12", "global_step=12", "epoch 0 step 12", "[train step 12/500]".
+constexpr const char* kLikeStep =
+    "^[[( #]*(epoch[ _#:=-]*[0-9]+[ _,:/-]*)?((train(ing)?|global)[ _-]?)?(step|iter|iteration|batch)[ _#:=-]*[0-9]+"
+    "( ?/ ?[0-9]+)?[]) #]*$";
+// How much the ends of ranges that follow each other may overlap, since times are rounded.
+constexpr int64_t kRounding_ns = 1'000;
 
 std::vector<bool> matching_strings(const Trace& trace, const char* pattern) {
   const Pattern regex(pattern);
@@ -53,7 +58,8 @@ std::vector<HostId> ranges(const Trace& trace, const std::vector<bool>& named) {
   for (uint32_t i = 0; i < h.size(); ++i) {
     if (!named[h.name[i].value] || (h.kind[i] != HostKind::kAnnotation && h.kind[i] != HostKind::kOp)) continue;
     std::vector<HostId>& found = by_thread[h.thread[i].value];
-    if (found.empty() || h.start_ns[i] >= h.end_ns(found.back())) found.emplace_back(i);
+    const int64_t before = found.empty() ? INT64_MIN : h.end_ns(found.back());
+    if (h.start_ns[i] >= before || (h.start_ns[i] >= before - kRounding_ns && h.end_ns(HostId(i)) > before)) found.emplace_back(i);
   }
   std::vector<HostId> best;
   for (auto& [thread, found] : by_thread)
@@ -69,7 +75,16 @@ std::vector<HostId> step_ranges(const Facts& facts) {
   return found.empty() ? ranges(trace, matching_strings(trace, kLikeStep)) : found;
 }
 
+// Of "[step 12/500]", "[step 12".
+std::string_view without_total(std::string_view name) {
+  name = name.substr(0, name.find_last_not_of(" #])") + 1);
+  const size_t slash = name.rfind('/');
+  const bool total = slash != name.npos && name.find_first_not_of("0123456789 ", slash + 1) == name.npos;
+  return total ? name.substr(0, name.find_last_not_of(" /", slash) + 1) : name;
+}
+
 std::optional<int64_t> number_at_end(std::string_view name) {
+  name = without_total(name);
   size_t at = name.size();
   while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') --at;
   int64_t value = 0;
@@ -141,6 +156,14 @@ std::vector<const Step*> Steps::measured() const {
   if (out.empty())
     for (const Step& s : steps) out.push_back(&s);
   return out;
+}
+
+Intervals Steps::warmup_time() const {
+  Intervals time;
+  if (measured().size() == steps.size()) return time;
+  for (const Step& s : steps)
+    if (s.warmup) time.push_back(s.interval());
+  return merged(std::move(time));
 }
 
 int64_t Steps::measured_wall_ns() const {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "analyse/facts.h"
-#include "trace/trace.h"
+#include "trace/intervals.h"
 
 namespace profgpu {
 
@@ -28,6 +28,8 @@ struct Steps {
   [[nodiscard]] std::vector<const Step*> measured() const;
   [[nodiscard]] int64_t measured_wall_ns() const;
   [[nodiscard]] int64_t total_wall_ns() const;
+  /// Of the steps that averages are not over.
+  [[nodiscard]] Intervals warmup_time() const;
   static Steps compute(const Facts& facts);
 };
 

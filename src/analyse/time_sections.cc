@@ -23,7 +23,7 @@ Value show_devices(const Facts& facts) {
   for (const DeviceTime& d : facts.get<Devices>().devices) {
     t.rows.push_back({d.id, d.name.empty() ? Value() : Value(d.name), d.span_ns, d.busy_ns, d.idle_ns, d.compute_ns,
                       d.communication_ns, d.memory_ns, d.exposed_communication_ns, d.exposed_memory_ns,
-                      d.communication_ns > 0 ? Value(d.overlap_pct()) : Value(), d.utilization_pct()});
+                      d.communication_ns > 0 ? Value(d.overlap_pct()) : Value(), d.span_ns > 0 ? Value(d.utilization_pct()) : Value()});
   }
   return t;
 }

@@ -260,7 +260,9 @@ Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
   head.resize(static_cast<size_t>(n));
   const int64_t size = info.st_size;
   const bool gzip = head.starts_with("\x1f\x8b");
-  const bool zstd = head.starts_with("\x28\xb5\x2f\xfd");
+  // A frame, or one to be skipped before it, as pzstd writes them.
+  const bool skippable = head.size() == 4 && (head[0] & 0xF0) == 0x50 && head.substr(1) == "\x2a\x4d\x18";
+  const bool zstd = skippable || head.starts_with("\x28\xb5\x2f\xfd");
   auto file = std::make_unique<FileBytes>(fd, std::move(head));
   std::unique_ptr<TextSource> source;
   if (gzip) {

@@ -27,7 +27,13 @@ Mark mark_of(GateVerdict verdict) {
 Lines title_lines(const Diff& diff, int width) {
   std::string title = diff.runs.front().label;
   for (size_t i = 1; i < diff.runs.size(); ++i) title += "  →  " + diff.runs[i].label;
-  return {Line(truncated(sanitised(title), width), Style::kFaint)};
+  if (display_width(sanitised(title)) <= width) return {Line(sanitised(title), Style::kFaint)};
+  Lines lines;
+  for (const auto& run : diff.runs) {
+    const std::string arrow = lines.empty() ? "" : "→ ";
+    lines.emplace_back(arrow + truncated_front(sanitised(run.label), width - display_width(arrow)), Style::kFaint);
+  }
+  return lines;
 }
 
 Lines table_lines(const DiffTable& table, int width) {

@@ -24,7 +24,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
            "equal batch shapes (pad or bucket), and no torch.cuda.empty_cache() in the loop"};
   f.evidence.push_back(fmt::format("{} allocation calls in the trace", memory.allocator_calls));
-  set_cost(f, m, m.replay().saved_by_cause(IdleCause::kMemoryAllocation));
+  set_cost(f, m, m.saved_by_cause(IdleCause::kMemoryAllocation));
   return f;
 }
 

@@ -33,7 +33,7 @@ std::vector<Check> measured_checks(const Evidence& evidence) {
   const bool several = evidence.ranks.size() > 1;
   std::vector<Check> list;
   list.push_back(measured_check("gpu-utilization", "Is the GPU busy over 80 % of the time?", "GPU busy",
-                                worst(evidence, true, [](const RankMeasure& m) { return m.utilization_pct; }), 80, true));
+                                worst(evidence, true, [](const RankMeasure& m) { return m.least_utilization_pct; }), 80, true));
   list.push_back(measured_check(
       "data-loading", "Is data loading under 10 % of the step?", "data loading",
       worst(evidence, false, [](const RankMeasure& m) { return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)]; }),

@@ -16,7 +16,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
            "save less often, to local NVMe first; sharded checkpoints instead of rank 0 alone"};
   const Intervals& saves = m.facts().get<Phases>().checkpoint;
   f.evidence.push_back(fmt::format("{} saves in the measured steps", intersect(saves, m.measured_time()).size()));
-  if (m.has_device()) set_cost(f, m, m.replay().saved_by_cause(IdleCause::kCheckpoint));
+  if (m.has_device()) set_cost(f, m, m.saved_by_cause(IdleCause::kCheckpoint));
   return f;
 }
 

@@ -5,8 +5,14 @@
 namespace profgpu {
 namespace {
 
-// The device idles for it: at least this share of its span is lost to data loading.
 constexpr double kFeltPct = 1;
+
+// The device idles for it: in gaps, or before its first activity and after its last if that is not the odd step among
+// many in which loading is hidden.
+bool is_felt(const Measured& m) {
+  if (m.idle_pct(IdleCause::kDataLoading) >= kFeltPct) return true;
+  return m.idle_wall_pct(IdleCause::kDataLoading) >= kFeltPct && 2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
+}
 
 struct Loader {
   std::string range;        // the longest data-loading range's name
@@ -33,7 +39,7 @@ Loader loader_of(const Measured& m) {
 
 std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.critical = 25}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device() || m.idle_pct(IdleCause::kDataLoading) < kFeltPct) return std::nullopt;
+    if (!m.has_device() || !is_felt(m)) return std::nullopt;
     return m.phase_pct(Phase::kDataLoading);
   });
   if (!hit) return std::nullopt;
@@ -51,12 +57,12 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
     f.fix = {"DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)",
              "batch.to(device, non_blocking=True), so that the copy overlaps with compute"};
   }
-  f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of its span for it.",
-                      percent_text(*f.value), m.device_label(), percent_text(m.idle_pct(IdleCause::kDataLoading)));
+  f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them for it.", percent_text(*f.value),
+                      m.device_label(), percent_text(m.idle_wall_pct(IdleCause::kDataLoading)));
   f.evidence.push_back(fmt::format("seen in {} of {} steps; longest wait {} in {}",
                                    steps_with_gaps(m, IdleCause::kDataLoading), m.steps(),
                                    duration_text(static_cast<double>(loader.longest_ns)), shortened(loader.range, 90)));
-  set_cost(f, m, m.replay().saved_by_cause(IdleCause::kDataLoading));
+  set_cost(f, m, m.saved_by_cause(IdleCause::kDataLoading));
   return f;
 }
 
@@ -72,7 +78,7 @@ const Rule kDataLoadingBound = {
     "do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
     "Value: share of the measured steps' wall time in data-loading ranges on the step's thread "
     "(enumerate(DataLoader)#….__next__ and the like). Fires only if the device idles for it. Cost: the trace is replayed "
-    "with that host time taken out; at most the idle time that data loading caused.",
+    "with that host time taken out; at most the idle time that data loading caused, before the device's first activity too.",
     {"DataLoader(…, num_workers=N): start with 4 a GPU and raise it until the wait is gone or the CPU is full",
      "DataLoader(…, persistent_workers=True): workers are not started anew every epoch",
      "DataLoader(…, prefetch_factor=4): more batches ready when one takes long",

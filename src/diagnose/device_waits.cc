@@ -22,7 +22,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   if (const Gap* gap = longest_gap(m, IdleCause::kDependency))
     f.evidence.push_back(fmt::format("longest {} before {}", duration_text(static_cast<double>(gap->length())),
                                      shortened(m.trace().name(gap->after))));
-  set_cost(f, m, m.replay().saved_by_cause(IdleCause::kDependency));
+  set_cost(f, m, m.saved_by_cause(IdleCause::kDependency));
   return f;
 }
 

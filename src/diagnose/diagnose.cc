@@ -13,6 +13,24 @@ bool dearer(const Finding& a, const Finding& b) {
   return a.severity > b.severity;
 }
 
+// A device that has this little of the busiest one's compute, or was in use for less than half of its span, is none that
+// the program works on.
+constexpr int64_t kLeastPart = 100;
+
+// Places in Devices, the busiest first; a single 0 where there is none.
+std::vector<size_t> judged_devices(const Facts& facts) {
+  const Devices& all = facts.get<Devices>();
+  if (all.busiest < 0) return {0};
+  std::vector<size_t> places = {static_cast<size_t>(all.busiest)};
+  const DeviceTime& busiest = all.devices[places.front()];
+  for (size_t i = 0; i < all.devices.size(); ++i) {
+    const DeviceTime& d = all.devices[i];
+    const bool works = d.compute_ns > busiest.compute_ns / kLeastPart && d.span_ns > busiest.span_ns / 2;
+    if (i != places.front() && works) places.push_back(i);
+  }
+  return places;
+}
+
 // The worst rank's finding stands for all ranks that have one.
 std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence) {
   std::optional<Finding> worst;
@@ -29,12 +47,16 @@ std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence
   return worst;
 }
 
+// Of so few steps, what the first spends before the device's first activity is a good part.
+constexpr int64_t kFewSteps = 3;
+
 // All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
 // for. What is over goes off the cheapest.
 void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
   if (evidence.ranks.size() != 1 || !evidence.has_device_activity()) return;
   const RankMeasure& m = evidence.ranks.front().measure;
   int64_t left = m.waiting_ns;
+  if (m.steps <= kFewSteps && !findings.empty()) left = std::max(left, findings.front().cost_ns.value_or(0));
   for (Finding& f : findings) {
     if (!f.cost_ns) continue;
     set_cost(f, m, std::min(*f.cost_ns, left));
@@ -114,11 +136,23 @@ const RankMeasure* Evidence::measure(int rank) const {
 }
 
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
-  const Measured measured(rank.rank, *rank.facts);
-  RankDiagnosis said{rank_measure(measured), {}};
-  for (const Rule* rule : rules())
-    if (rule->checks.rank != nullptr)
-      if (auto finding = rule->checks.rank(*rule, {measured, thresholds})) said.findings.push_back(*std::move(finding));
+  std::vector<Measured> devices;
+  for (const size_t place : judged_devices(*rank.facts)) devices.emplace_back(rank.rank, *rank.facts, place);
+  RankDiagnosis said{rank_measure(devices.front()), {}};
+  for (const Measured& m : devices) {
+    if (!m.has_device()) continue;
+    said.measure.least_utilization_pct = std::min(said.measure.least_utilization_pct, m.utilization_pct());
+    said.measure.waiting_ns = std::max(said.measure.waiting_ns, m.waiting_ns());
+  }
+  for (const Rule* rule : rules()) {
+    if (rule->checks.rank == nullptr) continue;
+    std::optional<Finding> worst;
+    for (const Measured& m : devices) {
+      auto finding = rule->checks.rank(*rule, {m, thresholds});
+      if (finding && (!worst || rule->beyond(*finding->value, *worst->value))) worst = std::move(finding);
+    }
+    if (worst) said.findings.push_back(*std::move(worst));
+  }
   return said;
 }
 

@@ -8,15 +8,15 @@ namespace {
 
 struct Top {
   const KernelRow* row = nullptr;
-  int64_t compute_ns = 0;   // sum of all compute kernels' durations
+  int64_t compute_ns = 0;   // sum of all compute kernels' durations, warm-up steps aside
 };
 
 Top top_of(const Measured& m) {
   Top top;
   for (const KernelRow& k : m.facts().get<Kernels>().rows) {
     if (k.device != m.device().id || k.kind != WorkKind::kCompute) continue;
-    top.compute_ns += k.total_ns;
-    if (top.row == nullptr || k.total_ns > top.row->total_ns) top.row = &k;
+    top.compute_ns += k.steady_ns;
+    if (top.row == nullptr || k.steady_ns > top.row->steady_ns) top.row = &k;
   }
   return top;
 }
@@ -26,7 +26,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
     if (!m.has_device()) return std::nullopt;
     const Top top = top_of(m);
     if (top.row == nullptr || top.compute_ns == 0) return std::nullopt;
-    return 100.0 * static_cast<double>(top.row->total_ns) / static_cast<double>(top.compute_ns);
+    return 100.0 * static_cast<double>(top.row->steady_ns) / static_cast<double>(top.compute_ns);
   });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;

@@ -49,7 +49,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
            "no torch.cuda.synchronize() and no print(tensor) in the loop",
            "avoid ops whose result size is data: nonzero, masked_select, unique, tensor.tolist(), if tensor:"};
   f.evidence = waiting_ops(m);
-  set_cost(f, m, m.replay().saved_by_cause(IdleCause::kSynchronization));
+  set_cost(f, m, m.saved_by_cause(IdleCause::kSynchronization));
   return f;
 }
 

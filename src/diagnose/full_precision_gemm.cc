@@ -14,10 +14,11 @@ bool is_amd(const DeviceProperties& d) {
   return d.name.find("AMD") != std::string::npos || d.name.find("Instinct") != std::string::npos;
 }
 
-// Volta and newer; Instinct MI100 and newer (their names say MI, or the trace's kernels use matrix instructions).
+// Volta and newer, but for Turing's GTX 16; Instinct MI100 and newer (their names say MI, or the trace's kernels use matrix
+// instructions).
 bool has_tensor_cores(const DeviceProperties& d) {
   if (is_amd(d)) return d.name.find("MI") != std::string::npos;
-  return d.compute_major >= 7;
+  return d.compute_major >= 7 && d.name.find("GTX 16") == std::string::npos;
 }
 
 struct Share {
@@ -29,10 +30,10 @@ Share share_of(const Measured& m) {
   Share s;
   for (const KernelRow& k : m.facts().get<Kernels>().rows) {
     if (k.device != m.device().id || k.kind != WorkKind::kCompute || !is_matrix_work(k.category)) continue;
-    s.matrix_ns += k.total_ns;
+    s.matrix_ns += k.steady_ns;
     if (k.tensor_cores) continue;
-    s.without_ns += k.total_ns;
-    if (s.longest == nullptr || k.total_ns > s.longest->total_ns) s.longest = &k;
+    s.without_ns += k.steady_ns;
+    if (s.longest == nullptr || k.steady_ns > s.longest->steady_ns) s.longest = &k;
   }
   return s;
 }

@@ -24,7 +24,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
                                    duration_text(launch.median_latency_ns.value_or(0))));
   for (std::string& where : waited_in(m, IdleCause::kHostBound)) f.evidence.push_back("host was in " + where);
-  set_cost(f, m, m.replay().saved_by_cause(IdleCause::kHostBound));
+  set_cost(f, m, m.saved_by_cause(IdleCause::kHostBound));
   return f;
 }
 
@@ -39,7 +39,7 @@ const Rule kHostBoundLaunches = {
     "The device finishes what it was given before the host has launched more. Eager PyTorch spends 5 to 20 µs of Python "
     "and dispatcher time an operator; kernels shorter than that leave the device idle.",
     "Value: idle time of cause host_bound as a share of the device's span. Cost: the trace is replayed with the host "
-    "time in those gaps taken out; at most that idle time.",
+    "time in those gaps taken out and what ends them launched in time; at most that idle time.",
     {"torch.compile(model): fewer, larger kernels and less Python between them",
      "torch.compile(model, mode=\"reduce-overhead\") or CUDA graphs (torch.cuda.graph, make_graphed_callables)",
      "larger batch or sequence, gradient accumulation with a larger micro-batch",

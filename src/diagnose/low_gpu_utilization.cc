@@ -30,7 +30,7 @@ std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence)
 
 std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.critical = 50}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device()) return std::nullopt;
+    if (!m.has_device() || m.device().span_ns == 0) return std::nullopt;
     return m.utilization_pct();
   });
   if (!hit) return std::nullopt;

@@ -14,7 +14,7 @@ double percent(int64_t part, int64_t whole) {
 
 }  // namespace
 
-Measured::Measured(int rank, const Facts& facts) : rank_(rank), facts_(facts) {
+Measured::Measured(int rank, const Facts& facts, size_t place) : rank_(rank), facts_(facts), device_(place) {
   const Steps& steps = facts.get<Steps>();
   for (const Step* s : steps.measured()) {
     measured_.push_back(s->interval());
@@ -27,14 +27,9 @@ Measured::Measured(int rank, const Facts& facts) : rank_(rank), facts_(facts) {
                   (has_device() && 2 * total_length(intersect(device().spans, measured_)) < wall_ns_);
 }
 
-const DeviceTime& Measured::device() const {
-  const Devices& d = facts_.get<Devices>();
-  return d.devices[static_cast<size_t>(d.busiest)];
-}
+const DeviceTime& Measured::device() const { return facts_.get<Devices>().devices[device_]; }
 
-const DeviceIdle& Measured::idle() const {
-  return facts_.get<Idle>().devices[static_cast<size_t>(facts_.get<Devices>().busiest)];
-}
+const DeviceIdle& Measured::idle() const { return facts_.get<Idle>().devices[device_]; }
 
 std::string Measured::device_label() const { return fmt::format("GPU {}", device().id); }
 
@@ -45,6 +40,22 @@ int64_t Measured::span_ns() const {
 double Measured::idle_pct(IdleCause cause) const {
   const auto c = static_cast<size_t>(cause);
   return percent(all_measured_ ? idle().total_ns[c] : idle().measured_ns[c], span_ns());
+}
+
+Intervals Measured::idle_around(IdleCause cause) const {
+  const Phases& phases = facts_.get<Phases>();
+  const bool loads = cause == IdleCause::kDataLoading;
+  if (!loads && cause != IdleCause::kCheckpoint) return {};
+  return subtract(intersect(loads ? phases.data_loading : phases.checkpoint, measured_), device().spans);
+}
+
+double Measured::idle_wall_pct(IdleCause cause) const {
+  return wall_pct(idle().measured_ns[static_cast<size_t>(cause)] + total_length(idle_around(cause)));
+}
+
+int64_t Measured::waiting_ns() const {
+  const DeviceTime& d = device();
+  return d.idle_ns + d.exposed_communication_ns + d.exposed_memory_ns;
 }
 
 IdleCause Measured::largest_idle_cause() const {
@@ -67,10 +78,7 @@ double Measured::phase_pct(Phase phase) const {
 
 double Measured::wall_pct(int64_t ns) const { return percent(ns, wall_ns_); }
 
-bool Measured::in_measured_step(int64_t time) const {
-  const size_t i = first_ending_after(measured_, time);
-  return i < measured_.size() && measured_[i].start <= time;
-}
+bool Measured::in_measured_step(int64_t time) const { return contains(measured_, time); }
 
 Finding finding_of(const Rule& rule, double value, double threshold, Limits limits) {
   Finding f;
@@ -151,8 +159,9 @@ const Gap* longest_gap(const Measured& measured, IdleCause cause) {
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
   int64_t count = 0;
   const auto& gaps = measured.idle().gaps;
+  const Intervals around = measured.idle_around(cause);
   for (const Step* step : measured.facts().get<Steps>().measured()) {
-    count += std::any_of(gaps.begin(), gaps.end(), [&](const Gap& g) {
+    count += overlap_length(around, step->interval()) > 0 || std::any_of(gaps.begin(), gaps.end(), [&](const Gap& g) {
       return g.cause == cause && g.start_ns < step->interval().end && g.end_ns > step->start_ns;
     });
   }

@@ -15,27 +15,38 @@
 
 namespace profgpu {
 
-/// One rank as a rule sees it.
+/// One rank as a rule sees it, with one of its devices.
 class Measured {
  public:
-  Measured(int rank, const Facts& facts);
+  /// `place`: of the device in Devices; ignored where there is none.
+  Measured(int rank, const Facts& facts, size_t place);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] const Facts& facts() const { return facts_; }
   [[nodiscard]] const Trace& trace() const { return facts_.trace(); }
   [[nodiscard]] const Replay& replay() const { return facts_.get<Replay>(); }
   [[nodiscard]] bool has_device() const { return !facts_.get<Devices>().devices.empty(); }
-  /// The busiest device and its idle time; only with has_device().
+  /// The device that is looked at, and its idle time; only with has_device().
   [[nodiscard]] const DeviceTime& device() const;
   [[nodiscard]] const DeviceIdle& idle() const;
   [[nodiscard]] int64_t wall_ns() const { return wall_ns_; }
   [[nodiscard]] int64_t steps() const { return steps_; }
   /// "GPU 0"
   [[nodiscard]] std::string device_label() const;
+  [[nodiscard]] size_t device_place() const { return device_; }
 
   /// Percent of the device's span, as the idle section shows it; where there are warm-up steps, of the part of the span
   /// within the other steps.
   [[nodiscard]] double idle_pct(IdleCause cause) const;
+  /// The steps' time of data loading or a checkpoint before the device's first activity and after its last: no gap, but
+  /// idle. Empty for other causes.
+  [[nodiscard]] Intervals idle_around(IdleCause cause) const;
+  /// Idle time of a cause within the measured steps, that around the device's activity too, of their wall time.
+  [[nodiscard]] double idle_wall_pct(IdleCause cause) const;
+  /// Idle or exposed time: what all causes of waiting together can cost.
+  [[nodiscard]] int64_t waiting_ns() const;
+  /// What the steps would not have taken without the cause on this device.
+  [[nodiscard]] int64_t saved_by_cause(IdleCause cause) const { return replay().saved_by_cause(cause, device_); }
   [[nodiscard]] IdleCause largest_idle_cause() const;
   [[nodiscard]] double utilization_pct() const;
   [[nodiscard]] double exposed_communication_pct() const;
@@ -49,6 +60,7 @@ class Measured {
   [[nodiscard]] int64_t span_ns() const;
   int rank_;
   const Facts& facts_;
+  size_t device_;
   Intervals measured_;
   int64_t wall_ns_ = 0, steps_ = 0;
   bool all_measured_ = true;   // shares of the span are of all of it
@@ -87,7 +99,7 @@ std::string shortened(std::string_view text, size_t longest = 72);
 std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most = 3);
 /// Longest gap of a cause, within measured steps where there is one.
 const Gap* longest_gap(const Measured& measured, IdleCause cause);
-/// How many of the measured steps have a gap of the cause.
+/// How many of the measured steps idle for the cause.
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
 
 }  // namespace profgpu

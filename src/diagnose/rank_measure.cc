@@ -52,7 +52,7 @@ void measure_device(const Measured& m, RankMeasure& out) {
   out.device_label = m.device_label();
   out.device_name = device.name;
   out.span_ns = device.span_ns;
-  out.waiting_ns = device.idle_ns + device.exposed_communication_ns + device.exposed_memory_ns;
+  out.waiting_ns = m.waiting_ns();
   out.utilization_pct = m.utilization_pct();
   out.exposed_communication_pct = m.exposed_communication_pct();
   out.busy_wall_pct = m.wall_pct(total_length(intersect(device.busy, m.measured_time())));

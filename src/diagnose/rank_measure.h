@@ -26,6 +26,7 @@ struct RankMeasure {
   int64_t span_ns = 0;                   ///< the whole of it
   int64_t waiting_ns = 0;                ///< idle or exposed, over the whole span: what all causes together can cost
   double utilization_pct = 0, exposed_communication_pct = 0;
+  double least_utilization_pct = 100;    ///< of all devices that the rank works on
   double busy_wall_pct = 0;              ///< busy time within the measured steps, of wall_ns
   std::array<double, kIdleCauses> idle_pct{};
   IdleCause largest_idle_cause = IdleCause::kUnknown;

@@ -12,7 +12,9 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kIdlePct) return std::nullopt;
-    return m.facts().get<Launch>().short_kernel_pct;
+    const Launch& launch = m.facts().get<Launch>();
+    if (launch.steady_kernels == 0) return std::nullopt;
+    return 100.0 * static_cast<double>(launch.steady_short_kernels) / static_cast<double>(launch.steady_kernels);
   });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;
@@ -24,13 +26,13 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fusion and CUDA graphs",
            "torch.cuda.make_graphed_callables(model, sample)   # one launch replays hundreds of kernels",
            "larger batches: the same launches, longer kernels"};
-  f.evidence.push_back(fmt::format("{} short kernels of {} launches", launch.short_kernels, launch.launches));
+  f.evidence.push_back(fmt::format("{} short kernels of {}", launch.steady_short_kernels, launch.steady_kernels));
   // Time lost to late launches belongs to host-bound-launches where that fires.
   const Rule* host_bound = find_rule("host-bound-launches");
   const bool taken = host_bound != nullptr && m.idle_pct(IdleCause::kHostBound) >
                                                   evidence.thresholds.of(*host_bound);
-  int64_t cost = m.replay().saved_by_cause(IdleCause::kLaunchLatency);
-  if (!taken) cost += m.replay().saved_by_cause(IdleCause::kHostBound);
+  int64_t cost = m.saved_by_cause(IdleCause::kLaunchLatency);
+  if (!taken) cost += m.saved_by_cause(IdleCause::kHostBound);
   if (cost > 0) set_cost(f, m, cost);
   return f;
 }

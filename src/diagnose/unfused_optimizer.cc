@@ -44,8 +44,8 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   f.what = fmt::format("{:.0f} small kernels a step in the optimizer", kernels);
   f.why = fmt::format("The optimizer takes {} of the step, launched parameter by parameter.", percent_text(*f.value));
   const bool known = name == "SGD" || name == "Adam" || name == "AdamW" || name == "Adagrad";
-  f.fix = {fmt::format("torch.optim.{}(…, fused=True)", known ? name : "AdamW"),
-           "foreach=True where there is no fused version"};
+  if (known) f.fix = {fmt::format("torch.optim.{}(…, fused=True)", name), "foreach=True where there is no fused version"};
+  else f.fix = {"foreach=True, where the optimizer takes it", "torch.compile around optimizer.step()"};
   return f;
 }
 

@@ -139,7 +139,8 @@ WindowFacts window_facts(const Trace& trace) {
 }
 
 int rank_in_name(std::string_view path) {
-  const std::string_view name = path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1);
+  std::string name(path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1));
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (const std::string_view word : {"rank", "worker", "r"}) {
     for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
       if (at > 0 && is_letter(name[at - 1])) continue;
@@ -148,7 +149,7 @@ int rank_in_name(std::string_view path) {
       size_t end = i;
       while (end < name.size() && is_digit(name[end])) ++end;
       if (end == i || end - i > 6 || (end < name.size() && is_letter(name[end]))) continue;
-      return std::atoi(std::string(name.substr(i, end - i)).c_str());
+      return std::atoi(name.substr(i, end - i).c_str());
     }
   }
   return -1;

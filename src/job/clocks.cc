@@ -200,7 +200,7 @@ class Clocks {
           differences.push_back(saturated_sub(same->second, s.start_ns));
       if (differences.empty()) continue;
       const auto [least, most] = std::minmax_element(differences.begin(), differences.end());
-      clocks[r].error_ns = std::max<int64_t>(1, saturated_sub(*most, *least) / 2);
+      if (differences.size() > 1) clocks[r].error_ns = std::max<int64_t>(1, saturated_sub(*most, *least) / 2);
       clocks[r].offset_ns = upper_median(std::move(differences));
       clocks[r].method = "steps";
     }

@@ -11,6 +11,7 @@ namespace {
 constexpr int kSideBySide = 100;  // narrower screens have no room for two panels
 constexpr int kLongestBar = 40;   // beyond that the eye loses the line
 constexpr int kShortestBar = 8;
+constexpr int kShortestStacked = 4;
 constexpr int kIndent = 2;
 constexpr int kBetween = 2;       // label to bar, bar to value
 constexpr int kGap = 4;           // panel to panel
@@ -69,7 +70,9 @@ Lines stacked(const std::vector<const Panel*>& panels, int width) {
     const Columns c = columns_of(*panel);
     columns = {std::max(columns.label, c.label), std::max(columns.value, c.value)};
   }
-  const int cells = std::clamp(width - columns.around_bar(), kShortestBar, kLongestBar);
+  // Figures before bars where there is no room for both.
+  const int room = width - columns.around_bar();
+  const int cells = room < kShortestStacked ? 0 : std::min(room, kLongestBar);
   Lines out;
   for (const Panel* panel : panels) {
     append(out, {Line()});

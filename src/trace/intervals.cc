@@ -58,6 +58,11 @@ Intervals subtract(const Intervals& a, const Intervals& b) {
   return out;
 }
 
+bool contains(const Intervals& a, int64_t time) {
+  const size_t i = first_ending_after(a, time);
+  return i < a.size() && a[i].start <= time;
+}
+
 size_t first_ending_after(const Intervals& a, int64_t time) {
   const auto it = std::partition_point(a.begin(), a.end(), [&](const Interval& i) { return i.end <= time; });
   return static_cast<size_t>(it - a.begin());

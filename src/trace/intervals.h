@@ -20,6 +20,8 @@ Intervals clipped(const Intervals& a, Interval window);
 int64_t total_length(const Intervals& a);
 /// Length of the part of `a` within `window`, without building it.
 int64_t overlap_length(const Intervals& a, Interval window);
+/// Whether one of them holds the instant; logarithmic.
+bool contains(const Intervals& a, int64_t time);
 /// Index of the first interval that ends after `time`; a.size() if none does.
 size_t first_ending_after(const Intervals& a, int64_t time);
 

@@ -21,7 +21,7 @@ bool is_clean(const Intervals& a) {
   return true;
 }
 
-bool contains(const Intervals& a, int64_t time) {
+bool in_some(const Intervals& a, int64_t time) {
   for (const Interval& i : a)
     if (i.start <= time && time < i.end) return true;
   return false;
@@ -38,7 +38,7 @@ TEST(IntervalProperties, MergedAreDisjointAndCoverTheSame) {
     const Intervals m = merged(raw);
     RC_ASSERT(is_clean(m));
     RC_ASSERT(merged(m) == m);
-    for (int t = -45; t < 60; ++t) RC_ASSERT(contains(raw, t) == contains(m, t));
+    for (int t = -45; t < 60; ++t) RC_ASSERT(in_some(raw, t) == in_some(m, t));
   });
 }
 
@@ -48,9 +48,10 @@ TEST(IntervalProperties, OperationsAreThoseOfSets) {
     const Intervals u = unite(a, b), i = intersect(a, b), d = subtract(a, b);
     RC_ASSERT((is_clean(u) && is_clean(i) && is_clean(d)));
     for (int t = -45; t < 60; ++t) {
-      RC_ASSERT(contains(u, t) == (contains(a, t) || contains(b, t)));
-      RC_ASSERT(contains(i, t) == (contains(a, t) && contains(b, t)));
-      RC_ASSERT(contains(d, t) == (contains(a, t) && !contains(b, t)));
+      RC_ASSERT(contains(a, t) == in_some(a, t));
+      RC_ASSERT(in_some(u, t) == (in_some(a, t) || in_some(b, t)));
+      RC_ASSERT(in_some(i, t) == (in_some(a, t) && in_some(b, t)));
+      RC_ASSERT(in_some(d, t) == (in_some(a, t) && !in_some(b, t)));
     }
   });
 }
