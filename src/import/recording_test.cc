@@ -364,6 +364,14 @@ TEST_F(Recording, what_the_recorder_says_is_said) {
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kTruncated, "the recording has no end"));
 }
 
+TEST_F(Recording, of_ranges_alone_has_an_end_too) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.range(RangeOp::kPush, kMs, main, "decode").range(RangeOp::kPop, 2 * kMs, main);
+  EXPECT_TRUE(has_issue(read(r).issues, TraceIssueKind::kTruncated, "the recording has no end"));
+  EXPECT_FALSE(has_issue(read(r.end()).issues, TraceIssueKind::kTruncated));
+}
+
 TEST_F(Recording, an_empty_one_says_why) {
   HandRecording r = begun();
   r.note(wire::Severity::kWarning, "no GPU: cuInit was never called").end();
