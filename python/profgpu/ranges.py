@@ -63,11 +63,16 @@ def _find_torch() -> None:
     _torch_profiles = enabled
 
 
-def _listened() -> bool:
-    """Whether a range has somebody to tell."""
+def is_compiling() -> bool:
+    """Whether torch.compile traces the caller."""
     if _torch_profiles is None and "torch" in sys.modules:
         _find_torch()
-    if _is_compiling is not None and _is_compiling():
+    return _is_compiling is not None and _is_compiling()
+
+
+def _listened() -> bool:
+    """Whether a range has somebody to tell."""
+    if is_compiling():
         return False
     return bool(_native) or _nvtx_wanted or (_torch_profiles is not None and _torch_profiles())
 

@@ -1,6 +1,9 @@
 """The package with PyTorch (CPU): watch(), record(), the guide's helpers, callbacks, torchrun, and the recorder."""
+import copy
+import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -84,6 +87,72 @@ def test_watch_of_gradients_that_accumulate_and_of_errors():
             optimizer.step()
         other = model(torch.zeros(1, 4))
     assert watched.steps == 3 and other.shape == (1, 2) and profgpu.watch().metrics() == {}
+
+
+def test_what_is_watched_can_be_saved_copied_scripted_and_compiled():
+    model, optimizer, loader = parts(4)
+    with profgpu.watch(model, optimizer, loader) as watched:
+        torch.save(model, io.BytesIO())
+        for thing in (model, optimizer, loader):
+            pickle.dumps(thing)
+        copied = copy.deepcopy(model)
+        assert type(loader) is torch.utils.data.DataLoader and type(copied) is Model
+        torch._dynamo.reset()
+        whole = torch.nn.Linear(4, 2)
+        with profgpu.watch(whole):
+            torch.jit.script(whole)
+            torch.export.export(whole, (torch.ones(1, 4),))
+            torch.compile(whole, backend='eager', fullgraph=True)(torch.ones(1, 4))
+        compiled = torch.compile(whole, backend='eager', fullgraph=True)
+        other = torch.optim.SGD(whole.parameters(), lr=0.1)
+        with profgpu.watch(compiled, other) as of_compiled:
+            train(compiled, other, [(torch.ones(1, 4), torch.ones(1, 2))] * 3)
+        assert of_compiled.metrics()['profgpu/forward_s'] > 0 and of_compiled.steps == 3
+        assert not torch._dynamo.utils.counters['graph_break']
+        copied(torch.zeros(1, 4))
+        assert 'forward' not in watched._spent, 'a copy is not watched'
+        train(model, optimizer, loader)
+    assert watched.steps == 4
+
+
+def test_watches_that_close_in_the_order_in_which_they_opened():
+    model, optimizer, loader = parts(3)
+    replaced = lambda: (torch.autograd.backward, Model.__call__, type(loader).__iter__)
+    before = replaced()
+    first, second = (profgpu.watch(model, optimizer, loader) for _ in range(2))
+    train(model, optimizer, loader)
+    first.close()
+    train(model, optimizer, loader)
+    second.close()
+    assert (first.steps, second.steps) == (3, 6) and replaced() == before and '__call__' not in vars(Model)
+
+
+@pytest.mark.parametrize('wrong, said', [
+    (dict(loader=[1]), 'loader: .*not list'), (dict(optimizer='x'), 'optimizer: .*not str'), (dict(model=5), 'model: .*not int')])
+def test_watch_of_what_cannot_be_watched_leaves_nothing(wrong, said):
+    model, optimizer, loader = parts()
+    backward = torch.autograd.backward
+    with pytest.raises(TypeError, match=said):
+        profgpu.watch(**{'model': model, 'optimizer': optimizer, 'loader': loader, **wrong})
+    assert torch.autograd.backward is backward and '__call__' not in vars(Model)
+    assert not optimizer._optimizer_step_pre_hooks and '__iter__' in vars(type(loader)) and not hasattr(type(loader).__iter__, '__watched__')
+
+
+def test_a_wait_after_an_error_is_a_wait():
+    model, optimizer, loader = parts(4, 0.02)
+    forward = model.forward
+    with profgpu.watch(model, optimizer, loader) as watched:
+        for number, (inputs, _) in enumerate(loader):
+            model.forward = None if number == 1 else forward  # cannot be called
+            optimizer.param_groups[0]['lr'] = None if number == 2 else 0.1  # neither
+            try:
+                model(inputs).sum().backward()
+                optimizer.step()
+            except TypeError:
+                pass
+    m = watched.metrics()
+    assert watched.steps == 2 and m['profgpu/data_loading_s'] > 0.035
+    assert m['profgpu/forward_s'] < 0.015 and m['profgpu/optimizer_s'] < 0.015
 
 
 def test_record_has_steps_and_phases():
