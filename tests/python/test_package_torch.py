@@ -181,6 +181,36 @@ def test_record_has_steps_and_phases():
     assert not os.path.exists(folder)
 
 
+NESTED = """
+import html, profgpu, torch
+with profgpu.record() as outer:
+    torch.ones(3)
+    try:
+        with profgpu.record():
+            pass
+    except profgpu.ProfgpuError as error:
+        print(error.message)
+assert outer.report.verdict
+with profgpu.record() as outer:
+    with torch.profiler.profile() as inner:
+        torch.ones(3)
+assert len(inner.key_averages())
+with profgpu.record() as empty:
+    pass
+for recording in (outer, empty):
+    try:
+        recording.report
+    except profgpu.ProfgpuError as error:
+        print(error.message)
+        assert html.escape(error.message) in recording._repr_html_()
+"""
+
+
+def test_a_profiler_within_another_and_a_block_without_pytorch():
+    within, no_trace, empty = [line for line in run_script(NESTED).splitlines() if not line.startswith('USDT')]
+    assert 'runs already' in within and 'another' in no_trace and 'no operation of PyTorch' in empty
+
+
 MAGIC = f"""
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
@@ -190,6 +220,8 @@ result = shell.run_cell_magic("profgpu", "--backend {REPLAY} --interval 0.01", "
 assert shell.user_ns["x"][0, 0] == 8
 assert result.gpu.n_samples > 2 and result.report.ops is not None and "<" in result._repr_html_() and "[GPU 0]" in str(result)
 assert shell.run_cell_magic("profgpu", "--no-trace --backend none", "1/0") is None
+nothing = shell.run_cell_magic("profgpu", "--backend {REPLAY} --interval 0.01", "time.sleep(0.1)")
+assert "[GPU 0]" in repr(nothing) and "no operation of PyTorch" in repr(nothing) and "no operation" in nothing._repr_html_()
 print("fine")
 """
 
