@@ -174,7 +174,7 @@ class _Replaced:
         self.own: Any = vars(owner).get(name)  # None: inherited
         self._watched: List[Tuple[Watch, Callable[[], Any]]] = []
         self._function: Any = functools.wraps(getattr(owner, name))(make(self))
-        self._function.__watched__ = self
+        setattr(self._function, "__watched__", self)
         _leave_to_interpreter(self._function)
         setattr(owner, name, self._function)
 
@@ -184,10 +184,10 @@ class _Replaced:
 
     def add(self, watch: Watch, watched: Any = None) -> Callable[[], None]:
         """Returns what takes it out."""
-        try:
-            entry = (watch, weakref.ref(watched))  # it need not outlive its owner
-        except TypeError:
-            entry = (watch, lambda: watched)
+        refer: Callable[[], Any] = lambda: watched
+        with contextlib.suppress(TypeError):
+            refer = weakref.ref(watched)  # it need not outlive its owner
+        entry = (watch, refer)
         self._watched = [other for other in self._watched if watched is None or other[1]() is not None] + [entry]
 
         def remove() -> None:
