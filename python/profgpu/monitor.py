@@ -47,7 +47,8 @@ class GpuSummary:
     """Statistics over the watched time, weighted by time. What was never observed is NaN.
 
     The fields up to ``notes`` are the Python package's that this one replaces. ``energy_j`` and ``busy_time_est_s`` are
-    estimates there, the mean times the time; what follows ``notes`` has the measured ones beside them.
+    estimates there, the mean times the time; what follows ``notes`` has the measured ones beside them, which are what
+    ``profgpu run --json`` has under the names of the estimates.
     """
 
     device: Union[int, str]
