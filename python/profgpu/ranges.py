@@ -206,10 +206,17 @@ def _annotated(function: Callable[..., Any], name: str) -> Any:
 
     @functools.wraps(function)
     async def generate_async(*args: Any, **kwargs: Any) -> Any:
-        items, sent = function(*args, **kwargs), None
+        items = function(*args, **kwargs)
+        resume, value = items.asend, None
         try:
             while True:
-                sent = yield await _awaited(items.asend(sent), name)
+                item = await _awaited(resume(value), name)
+                try:
+                    resume, value = items.asend, (yield item)
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    resume, value = items.athrow, error
         except StopAsyncIteration:
             pass
         finally:

@@ -1,5 +1,6 @@
 """Monitors and ranges where programs do more than one thing: threads, coroutines, generators, forks, signals, exits."""
 import asyncio
+import contextlib
 import gc
 import inspect
 import multiprocessing
@@ -113,6 +114,32 @@ def test_an_asynchronous_generator():
     assert len(shown) == 2 and shown[0].duration_s >= 0.09 and shown[1].duration_s >= 0.06
     with pytest.raises(ValueError, match='asynchronous'):
         profiled(return_profile=True)(items)
+
+
+@pytest.mark.parametrize('decorated', [profgpu.annotate('items'), profiled()])
+def test_an_asynchronous_generator_gets_what_is_thrown(decorated):
+    seen = []
+
+    @contextlib.asynccontextmanager
+    @decorated
+    async def resource():
+        try:
+            yield 'open'
+        except KeyError:
+            seen.append('caught')
+        finally:
+            seen.append('closed')
+
+    async def use():
+        async with resource() as state:
+            seen.append(state)
+            raise KeyError
+        async with resource():
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        asyncio.run(use())
+    assert seen == ['open', 'caught', 'closed', 'closed']
 
 
 def test_annotated_functions_are_ranges_while_they_run():
