@@ -74,7 +74,10 @@ class MonitorOptions(ctypes.Structure):
 
 
 def given(text: str) -> Given:
-    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "replace")
     return Given(data, len(data))
 
 

@@ -89,9 +89,10 @@ class Range:
 
     __slots__ = ("_name", "_step", "_opened")
 
-    def __init__(self, name: str, step: Optional[int] = None) -> None:
-        self._name = name
-        self._step = step
+    def __init__(self, name: Any, step: Any = None) -> None:
+        # No matter what a program names it by: it must not fail just where something listens.
+        self._name = str(name)
+        self._step = None if step is None else _number(step)
         self._opened: List[Callable[[], None]] = []
 
     def __enter__(self) -> Range:
@@ -117,6 +118,13 @@ class Range:
     ) -> None:
         while self._opened:
             self._opened.pop()()
+
+
+def _number(step: Any) -> int:
+    try:
+        return int(step)
+    except (TypeError, ValueError):
+        return next(_steps)
 
 
 def _take_over_steps() -> None:
@@ -253,7 +261,7 @@ _awaited = types.coroutine(_resumed)
 def mark(name: str) -> None:
     """An instant in the recording."""
     if _recorded:
-        _library.library().profgpu_range_mark(_library.given(name))
+        _library.library().profgpu_range_mark(_library.given(str(name)))
 
 
 def is_recorded() -> bool:

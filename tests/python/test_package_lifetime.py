@@ -175,6 +175,16 @@ def test_annotated_functions_are_ranges_while_they_run():
     assert 0.06 <= phases['generator']['duration_s'] < 0.15 and phases['items']['duration_s'] >= 0.06
 
 
+@pytest.mark.parametrize('name', [3, None, b'x', '\ud800'])
+def test_whatever_names_a_range_is_no_error_where_something_listens(name):
+    with monitor() as mon:
+        for opened in (profgpu.phase(name), profgpu.annotate(name), profgpu.step(name)):
+            with opened:
+                pass
+        profgpu.mark(name)
+    assert {'step'} < set(mon.summary.phases)
+
+
 # Threads
 
 def test_a_monitor_has_the_phases_of_its_own_thread():
