@@ -173,6 +173,8 @@ class annotate:
     """
 
     def __init__(self, name: str) -> None:
+        if callable(name):
+            raise TypeError('annotate("name") takes a name, and decorates then')
         self.name = name
         self._open = _Open()
 
@@ -188,6 +190,8 @@ class annotate:
         self._open.ranges.pop().__exit__(kind, error, traceback)
 
     def __call__(self, function: _F) -> _F:
+        if isinstance(function, type) or not callable(function):
+            raise TypeError("annotate: a function, not %r; of a class, its methods, below @classmethod" % function)
         return _annotated(function, self.name)  # type: ignore[no-any-return]
 
 

@@ -185,6 +185,17 @@ def test_whatever_names_a_range_is_no_error_where_something_listens(name):
     assert {'step'} < set(mon.summary.phases)
 
 
+def test_what_cannot_be_annotated():
+    class Model:
+        pass
+
+    for wrong in (Model, classmethod(lambda cls: 1), 5):
+        with pytest.raises(TypeError, match='a function, not'):
+            profgpu.annotate('name')(wrong)
+    with pytest.raises(TypeError, match='takes a name'):
+        profgpu.annotate(lambda: 1)
+
+
 # Threads
 
 def test_a_monitor_has_the_phases_of_its_own_thread():
