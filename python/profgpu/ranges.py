@@ -191,7 +191,7 @@ class annotate:
 
     def __call__(self, function: _F) -> _F:
         if isinstance(function, type) or not callable(function):
-            raise TypeError("annotate: a function, not %r; of a class, its methods, below @classmethod" % function)
+            raise TypeError("annotate: a function, not %r; of a class, its methods, below @classmethod" % (function,))
         return _annotated(function, self.name)  # type: ignore[no-any-return]
 
 

@@ -350,6 +350,19 @@ def test_training_profiler_and_profile_training():
     assert summary['steps'] == 4 and 10 <= summary['data_loading_ms'] < 30
 
 
+def test_a_phase_that_few_steps_have():
+    from profgpu.guide import TrainingProfiler
+    profiler = TrainingProfiler(warmup=3)
+    for number in range(13):
+        with profiler.step():
+            with profiler.phase('forward'):
+                pass
+            if number in (1, 6, 11):
+                with profiler.phase('checkpoint'):
+                    time.sleep(0.5 if number == 1 else 0.05)
+    assert 10 <= profiler.summary['checkpoint_ms'] < 15, 'two of 50 ms, in ten steps'
+
+
 def test_wrappers_of_the_profiler(tmp_path):
     from profgpu.guide import NVTXAnnotator, ProfilerWrapper, get_profiler_context
     model, optimizer, loader = parts(8)
