@@ -64,6 +64,13 @@ def test_who_does_not_await_says_so():
         with pytest.raises(ValueError, match='await'):
             call(work)
 
+    def items():
+        yield
+
+    for call in (profgpu.benchmark, lambda fn: profgpu.compare(fn, fn)):
+        with pytest.raises(ValueError, match='iterated'):
+            call(items)
+
 
 def test_a_generator_is_watched_until_it_ends_or_is_closed():
     shown = []
