@@ -311,6 +311,20 @@ def test_quick_benchmark_and_auto_profile(capsys):
     assert capsys.readouterr().out.count('step: ') == 1
 
 
+def test_auto_profile_of_what_does_nothing_when_it_is_called():
+    from profgpu.guide import auto_profile
+
+    async def coroutine():
+        pass
+
+    def generator():
+        yield
+
+    for function in (coroutine, generator):
+        with pytest.raises(ValueError, match='none of its work'):
+            auto_profile()(function)
+
+
 def test_the_loader_is_timed_where_it_waits():
     from profgpu.guide import ProfiledDataLoader
     loader = ProfiledDataLoader(torch.utils.data.DataLoader(Slow(6, 0.01), batch_size=1))
@@ -348,6 +362,14 @@ def test_training_profiler_and_profile_training():
     model, optimizer, loader = parts(5, 0.01)
     summary = profile_training(lambda batch: model(batch[0]).sum().backward(), loader, num_steps=10, warmup=1, device='cpu')
     assert summary['steps'] == 4 and 10 <= summary['data_loading_ms'] < 30
+
+
+@pytest.mark.parametrize('num_steps', [3, 10])
+def test_profile_training_makes_no_step_without_a_batch(num_steps):
+    from profgpu.guide import profile_training
+    with profgpu.GpuMonitor(backend=REPLAY, interval_s=0.01) as mon:
+        profile_training(lambda batch: time.sleep(0.02), parts(4)[2], num_steps=num_steps, warmup=1)
+    assert mon.summary.phases['step']['count'] == 4
 
 
 def test_a_phase_that_few_steps_have():

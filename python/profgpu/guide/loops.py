@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import json
 import os
 import statistics
@@ -24,6 +25,8 @@ def auto_profile(
     """
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise ValueError("a call of a coroutine or generator function does none of its work: decorate what it calls")
         times: List[float] = []
         calls = [0]
         first = [0.0]
@@ -383,7 +386,10 @@ def profile_training(
     """
     profiler = TrainingProfiler(warmup)
     batches = iter(dataloader)
-    for _ in range(warmup + num_steps):
+    most = warmup + num_steps
+    with contextlib.suppress(Exception):  # what listens hears of a step when it begins: not one more than there are batches
+        most = min(most, len(dataloader))  # type: ignore[arg-type]
+    for _ in range(most):
         try:
             with profiler.step():
                 with profiler.phase("data_loading"):
