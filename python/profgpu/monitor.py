@@ -332,7 +332,8 @@ class GpuMonitor:
         """Stops and returns the summary; again, the same summary."""
         if not self._running and self.summary is not None:
             return self.summary
-        self._stopped = time.perf_counter()
+        if self._running:
+            self._stopped = time.perf_counter()
         self._running = False
         self._owned.stop()
         self.summary = self._summarize(self._stopped)

@@ -92,6 +92,11 @@ def test_it_watches():
     assert mon.table()['power_w'] is not None
 
 
+def test_stopped_before_it_was_started():
+    s = monitor().stop()
+    assert s.duration_s == 0 and s.n_samples == 0
+
+
 def test_it_can_be_entered_again_and_beside_others():
     with monitor() as outer:
         inner = monitor()
