@@ -219,6 +219,7 @@ def test_gpu_monitor_of_the_guide(tmp_path):
                            'temperature_c'}
     assert 80 < now[0]['memory_total_gb'] < 90 and now[0]['power_w'] > 0
     summary = mon.get_summary()
+    assert [gpu['gpu_id'] for gpu in summary['gpus']] == [0, 1]
     assert summary == mon.summary and len(summary['gpus']) == 2 and 'busy' in str(summary)
     log = tmp_path / 'log.jsonl'
     other = GPUMonitor(0.01, REPLAY)
