@@ -119,6 +119,11 @@ Status RunRecording::finish(const RunSession& session) {
   return write_file(folder_.session, json.take() + "\n");
 }
 
+bool RunRecording::is_empty() const {
+  const auto& all = summary_.processes;
+  return std::none_of(all.begin(), all.end(), [](const RecordedProcess& p) { return p.events > 0; });
+}
+
 Record RunRecording::session_document(const RunSession* session) const {
   utsname system{};
   ::uname(&system);

@@ -45,8 +45,8 @@ class RunRecording {
   void cancel();
   /// Ends our files, reads what the processes recorded.
   Status finish(const RunSession& session);
-  /// No process recorded anything. Known after finish().
-  [[nodiscard]] bool is_empty() const { return summary_.processes.empty(); }
+  /// No process recorded anything that happened. Known after finish().
+  [[nodiscard]] bool is_empty() const;
   /// Of an empty one: how its threads ran can be told.
   [[nodiscard]] bool has_threads() const { return host_statistics_.samples > 1; }
   /// Of the summary document.

@@ -293,6 +293,13 @@ def test_what_is_suggested_of_a_short_command_works(tmp_path):
     assert (r.returncode == 0) == suggested and 'no process was recorded' in ' '.join((r.stdout + r.stderr).split())
 
 
+def test_what_is_suggested_where_cuda_could_not_be_recorded_works(tmp_path):
+    r = record('-o', tmp_path / 'x', env=environment(CUDA_SIM='error_all=999'), command=(SIM, '--kernels', '5'))
+    assert len(processes(tmp_path / 'x')) == 1 and 'Next: profgpu doctor' in r.stderr
+    if 'profgpu analyze' in r.stderr:  # threads were seen twice
+        subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], capture_output=True, timeout=60, check=True)
+
+
 def test_mode_builds_the_launcher_s_command(tmp_path):
     (tmp_path / 'torchrun').write_text('#!/bin/sh\necho torchrun "$@"\n')
     (tmp_path / 'torchrun').chmod(0o755)
