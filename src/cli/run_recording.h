@@ -21,6 +21,7 @@ namespace profgpu {
 struct TraceOptions {
   bool wanted = false;
   std::string options;      ///< PROFGPU_RECORD_OPTIONS
+  std::string window;       ///< the flags that choose what is recorded, as typed; empty: all of the run
   bool python_hook = true, preload = false;
   bool perf_events = true;
   bool torch_on_demand = false;  ///< also without `wanted`

@@ -233,7 +233,7 @@ def test_only_some_steps(tmp_path):
     assert document(tmp_path / 'x')['recording']['kernels'] == 6
     record('-o', tmp_path / 'y', '--steps', '50:60', command=(SIM, '--kernels', '5', '--steps', '10'))
     (problem,) = document(tmp_path / 'y')['recording']['problems']
-    assert 'never recorded' in problem and '10 steps were seen' in problem
+    assert 'never recorded' in problem and '10 steps were seen' in problem and 'what --steps 50:60 asks for' in problem
 
 
 def test_threads_of_all_processes_are_sampled(tmp_path):
