@@ -435,6 +435,9 @@ TEST_F(Recording, that_is_there_twice_is_refused) {
   const auto inputs = read_inputs({folder_}, {});
   ASSERT_FALSE(inputs);
   EXPECT_NE(inputs.error().hint.find("a copy of the other"), std::string::npos);
+  std::filesystem::remove(path("renamed.pgt"));
+  EXPECT_FALSE(read_inputs({folder_, path("node1-100.pgt")}, {}));
+  EXPECT_TRUE(read_inputs({folder_}, {}));
 }
 
 TEST_F(Recording, processes_of_a_rank_become_one_trace) {

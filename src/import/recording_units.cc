@@ -112,7 +112,8 @@ class Copies {
     if (started.empty() && file.syncs.empty()) return ok();
     const int64_t begun = file.syncs.empty() ? 0 : file.syncs.front().unix_ns;
     const auto [it, fresh] = path_of_.try_emplace({file.property("host"), file.pid(), started, begun, file.of_host()}, file.path);
-    if (fresh || it->second == file.path) return ok();
+    if (fresh) return ok();
+    if (it->second == file.path) return Error{file.path + ": given twice", "name it once, or its folder alone"};
     return Error{it->second + " and " + file.path + ": both are recordings of one process, from the same moment on",
                  "one seems to be a copy of the other: leave one of them out"};
   }
