@@ -15,7 +15,8 @@
  *
  * Errors: a function that can fail takes `profgpu_error** error` last, which may be NULL. It returns NULL where it
  * failed, and then *error is a new object for the caller to free; else *error is left as it was. Nothing is printed and
- * nothing ends the process. Where memory runs out the process ends, as with C++'s std::bad_alloc.
+ * nothing ends the process. An object or structure that is needed and is NULL is such an error; a function that cannot say
+ * so does nothing and returns nothing. Where memory runs out the process ends, as with C++'s std::bad_alloc.
  *
  * Ownership: an object that a function returns is the caller's, who gives it back with the function profgpu_..._free
  * of its kind, in any order. Each of these takes NULL, too.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 C_VERSION = 1
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -74,7 +74,10 @@ class MonitorOptions(ctypes.Structure):
 
 
 def given(text: str) -> Given:
-    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        data = text.encode("utf-8", "replace")
     return Given(data, len(data))
 
 
@@ -200,8 +203,14 @@ def option_array(options: Options) -> Any:
     return (Option * len(options))(*[Option(given(name), given(value)) for name, value in options])
 
 
-def input_arguments(paths: Union[Path, Sequence[Path]], options: Options) -> List[Any]:
+def path_list(paths: Union[Path, Iterable[Path]]) -> List[str]:
+    try:
+        return [os.fsdecode(path) for path in ([paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths)]
+    except TypeError:
+        raise TypeError("a path or several of them, not %r" % (paths,)) from None
+
+
+def input_arguments(paths: Sequence[str], options: Options) -> List[Any]:
     """Paths and options as profgpu_analyze() and profgpu_open() take them."""
-    several: Sequence[Path] = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    names = [given(os.fspath(path)) for path in several]
+    names = [given(path) for path in paths]
     return [(Given * len(names))(*names), len(names), option_array(options), len(options)]

@@ -47,7 +47,8 @@ class GpuSummary:
     """Statistics over the watched time, weighted by time. What was never observed is NaN.
 
     The fields up to ``notes`` are the Python package's that this one replaces. ``energy_j`` and ``busy_time_est_s`` are
-    estimates there, the mean times the time; what follows ``notes`` has the measured ones beside them.
+    estimates there, the mean times the time; what follows ``notes`` has the measured ones beside them, which are what
+    ``profgpu run --json`` has under the names of the estimates.
     """
 
     device: Union[int, str]
@@ -331,7 +332,8 @@ class GpuMonitor:
         """Stops and returns the summary; again, the same summary."""
         if not self._running and self.summary is not None:
             return self.summary
-        self._stopped = time.perf_counter()
+        if self._running:
+            self._stopped = time.perf_counter()
         self._running = False
         self._owned.stop()
         self.summary = self._summarize(self._stopped)

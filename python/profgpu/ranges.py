@@ -63,11 +63,16 @@ def _find_torch() -> None:
     _torch_profiles = enabled
 
 
-def _listened() -> bool:
-    """Whether a range has somebody to tell."""
+def is_compiling() -> bool:
+    """Whether torch.compile traces the caller."""
     if _torch_profiles is None and "torch" in sys.modules:
         _find_torch()
-    if _is_compiling is not None and _is_compiling():
+    return _is_compiling is not None and _is_compiling()
+
+
+def _listened() -> bool:
+    """Whether a range has somebody to tell."""
+    if is_compiling():
         return False
     return bool(_native) or _nvtx_wanted or (_torch_profiles is not None and _torch_profiles())
 
@@ -84,9 +89,10 @@ class Range:
 
     __slots__ = ("_name", "_step", "_opened")
 
-    def __init__(self, name: str, step: Optional[int] = None) -> None:
-        self._name = name
-        self._step = step
+    def __init__(self, name: Any, step: Any = None) -> None:
+        # No matter what a program names it by: it must not fail just where something listens.
+        self._name = str(name)
+        self._step = None if step is None else _number(step)
         self._opened: List[Callable[[], None]] = []
 
     def __enter__(self) -> Range:
@@ -112,6 +118,13 @@ class Range:
     ) -> None:
         while self._opened:
             self._opened.pop()()
+
+
+def _number(step: Any) -> int:
+    try:
+        return int(step)
+    except (TypeError, ValueError):
+        return next(_steps)
 
 
 def _take_over_steps() -> None:
@@ -160,6 +173,8 @@ class annotate:
     """
 
     def __init__(self, name: str) -> None:
+        if callable(name):
+            raise TypeError('annotate("name") takes a name, and decorates then')
         self.name = name
         self._open = _Open()
 
@@ -175,6 +190,8 @@ class annotate:
         self._open.ranges.pop().__exit__(kind, error, traceback)
 
     def __call__(self, function: _F) -> _F:
+        if isinstance(function, type) or not callable(function):
+            raise TypeError("annotate: a function, not %r; of a class, its methods, below @classmethod" % (function,))
         return _annotated(function, self.name)  # type: ignore[no-any-return]
 
 
@@ -201,10 +218,17 @@ def _annotated(function: Callable[..., Any], name: str) -> Any:
 
     @functools.wraps(function)
     async def generate_async(*args: Any, **kwargs: Any) -> Any:
-        items, sent = function(*args, **kwargs), None
+        items = function(*args, **kwargs)
+        resume, value = items.asend, None
         try:
             while True:
-                sent = yield await _awaited(items.asend(sent), name)
+                item = await _awaited(resume(value), name)
+                try:
+                    resume, value = items.asend, (yield item)
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    resume, value = items.athrow, error
         except StopAsyncIteration:
             pass
         finally:
@@ -241,7 +265,7 @@ _awaited = types.coroutine(_resumed)
 def mark(name: str) -> None:
     """An instant in the recording."""
     if _recorded:
-        _library.library().profgpu_range_mark(_library.given(name))
+        _library.library().profgpu_range_mark(_library.given(str(name)))
 
 
 def is_recorded() -> bool:

@@ -1,6 +1,7 @@
 """record(): a trace of a block of code, and its report; and %%profgpu for notebooks."""
 from __future__ import annotations
 
+import html
 import os
 import shlex
 import sys
@@ -26,6 +27,7 @@ class Recording:
         self._profile: Any = None
         self._report: Optional[Report] = None
         self._done = False
+        self._interrupted = False
 
     def __enter__(self) -> Recording:
         try:
@@ -34,25 +36,49 @@ class Recording:
             raise _library.ProfgpuError(
                 "record() needs PyTorch, whose profiler it uses", "`profgpu run --trace -- COMMAND` records any program"
             ) from None
+        if torch.autograd._profiler_enabled():
+            raise _library.ProfgpuError(
+                "PyTorch's profiler runs already, and only one can", "end it first, or watch without a trace: profgpu.GpuMonitor"
+            )
         self._profile = torch.profiler.profile(**{"record_shapes": True, **self._options})
         self._profile.__enter__()
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        import torch
+
+        # One that was started in the block and has ended has taken the trace with it: to export it would end the process.
+        recording = self._profile.current_action.name.startswith("RECORD")
+        self._interrupted = recording and not torch.autograd._profiler_enabled()
         self._profile.__exit__(kind, error, traceback)
-        self._profile.export_chrome_trace(self.path)
+        if not self._interrupted:
+            self._profile.export_chrome_trace(self.path)
         self._profile, self._done = None, True
 
     @property
     def report(self) -> Report:
         if not self._done:
             raise _library.ProfgpuError("there is no report before the block has ended")
+        if self._interrupted:
+            raise _library.ProfgpuError(
+                "there is no trace: another of PyTorch's profilers ran within the block, and only one can", "leave one of them out"
+            )
         if self._report is None:
-            self._report = analyze(self.path, _keep=self._folder)
+            try:
+                self._report = analyze(self.path, _keep=self._folder)
+            except _library.ProfgpuError as error:
+                if "none of its events" not in error.message:
+                    raise
+                raise _library.ProfgpuError("there is nothing to report: the block called no operation of PyTorch") from None
         return self._report
 
     def _repr_html_(self) -> str:
-        return self.report._repr_html_() if self._done else "<p>recording</p>"
+        if not self._done:
+            return "<p>recording</p>"
+        try:
+            return self.report._repr_html_()
+        except _library.ProfgpuError as error:
+            return "<p>%s</p>" % html.escape(error.message)
 
 
 def record(path: Optional[_library.Path] = None, **profile: Any) -> Recording:
@@ -63,17 +89,18 @@ def record(path: Optional[_library.Path] = None, **profile: Any) -> Recording:
 class CellResult:
     """What %%profgpu shows below a cell: what the GPU did, and where PyTorch's time went."""
 
-    def __init__(self, gpu: Optional[GpuSummary], report: Optional[Report]) -> None:
+    def __init__(self, gpu: Optional[GpuSummary], report: Optional[Report], note: str = "") -> None:
         self.gpu = gpu
         self.report = report
+        self.note = note  # why there is no report
 
-    def __str__(self) -> str:
-        parts = [self.gpu.format() if self.gpu else "", str(self.report) if self.report else ""]
+    def __repr__(self) -> str:
+        parts = [self.gpu.format() if self.gpu else "", str(self.report) if self.report else self.note]
         return "\n\n".join(p for p in parts if p)
 
     def _repr_html_(self) -> str:
-        parts = [self.report._repr_html_() if self.report else "", self.gpu._repr_html_() if self.gpu else ""]
-        return "".join(parts)
+        note = "<p>%s</p>" % html.escape(self.note) if self.note else ""
+        return (self.report._repr_html_() if self.report else note) + (self.gpu._repr_html_() if self.gpu else "")
 
 
 _FLAGS: Dict[str, bool] = {"--no-trace": False, "--interval": True, "--backend": True, "--html": True}
@@ -102,10 +129,15 @@ def cell_magic(shell: Any, line: str, cell: str) -> Optional[CellResult]:
             outcome = shell.run_cell(cell)
     if not outcome.success:  # the shell has shown the error
         return None
-    if trace is not None and "--html" in flags:
-        trace.report.to_html(flags["--html"])
+    report, note = None, ""
+    try:
+        report = trace.report if trace is not None else None
+    except _library.ProfgpuError as error:
+        note = error.message
+    if report is not None and "--html" in flags:
+        report.to_html(flags["--html"])
     watched = monitor.summary if monitor.summary is not None and monitor.summary.n_samples else None
-    return CellResult(watched, trace.report if trace is not None else None)
+    return CellResult(watched, report, note)
 
 
 def load_ipython_extension(shell: Any) -> None:

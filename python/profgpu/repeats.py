@@ -212,12 +212,19 @@ def _watched_generator(
 
     @functools.wraps(fn)
     async def generate_async(*args: Any, **kwargs: Any) -> Any:
-        mon, items, sent = monitor(), fn(*args, **kwargs), None
+        mon, items = monitor(), fn(*args, **kwargs)
+        resume, value = items.asend, None
         try:
             with mon, contextlib.suppress(StopAsyncIteration):
                 try:
                     while True:
-                        sent = yield await items.asend(sent)
+                        item = await resume(value)
+                        try:
+                            resume, value = items.asend, (yield item)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:
+                            resume, value = items.athrow, error
                 finally:
                     await items.aclose()
         except GeneratorExit:

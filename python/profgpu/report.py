@@ -6,12 +6,12 @@ import json
 import os
 import threading
 import weakref
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _library
 from .tables import Table, frame_of
 
-Paths = Union[_library.Path, Sequence[_library.Path]]
+Paths = Union[_library.Path, Iterable[_library.Path]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Report:
     event. ``print(report)`` is what the command shows.
     """
 
-    def __init__(self, handle: int, paths: Paths, options: List[Tuple[str, str]], keep: Any = None) -> None:
+    def __init__(self, handle: int, paths: Sequence[str], options: List[Tuple[str, str]], keep: Any = None) -> None:
         lib = _library.library()
         self._handle = handle
         self._free = weakref.finalize(self, lib.profgpu_report_free, handle)
@@ -201,7 +201,7 @@ def _written(handle: int, form: str, options: Dict[str, Any]) -> str:
     return _library.take_text(_library.checked(lib.profgpu_report_write, handle, _library.given(form), array, len(given)))
 
 
-def _analyzed(paths: Paths, options: List[Tuple[str, str]]) -> int:
+def _analyzed(paths: Sequence[str], options: List[Tuple[str, str]]) -> int:
     return _library.checked(_library.library().profgpu_analyze, *_library.input_arguments(paths, options))
 
 
@@ -229,4 +229,5 @@ def analyze(
         options.append(("step-pattern", step_pattern))
     options += [("samples", os.fspath(path)) for path in samples]
     options += [("threshold", "%s=%r" % (rule, float(value))) for rule, value in (thresholds or {}).items()]
-    return Report(_analyzed(paths, options), paths, options, _keep)
+    several = _library.path_list(paths)
+    return Report(_analyzed(several, options), several, options, _keep)

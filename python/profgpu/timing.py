@@ -183,6 +183,8 @@ class _Subject:
         if inspect.iscoroutine(result):
             result.close()
             raise ValueError("a coroutine does nothing until it is awaited: time lambda: asyncio.run(fn())")
+        if inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise ValueError("a generator does nothing until it is iterated: time lambda: list(fn())")
         synchronize(sync)
         self.first_call_s = time.perf_counter() - begin
         for _ in range(warmup):

@@ -1,10 +1,13 @@
 """watch(): the steps and phases of a training loop, without a change to the loop."""
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+import weakref
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from . import ranges
 
@@ -31,12 +34,16 @@ class Watch:
         self._closed = False
         #: steps that have ended
         self.steps = 0
-        if model is not None:
-            self._hook_model(model)
-        if optimizer is not None:
-            self._hook_optimizer(optimizer)
-        if loader is not None:
-            self._hook_loader(loader)
+        try:
+            if model is not None:
+                self._hook_model(model)
+            if optimizer is not None:
+                self._hook_optimizer(optimizer)
+            if loader is not None:
+                self._hook_loader(loader)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Watch:
         return self
@@ -50,7 +57,7 @@ class Watch:
         while self._undo:
             self._undo.pop()()
         while self._open:
-            self._end(self._open[-1][0])
+            self._leave(self._open[-1][0])
         self._end_step()
 
     def metrics(self, prefix: str = "profgpu/") -> Dict[str, float]:
@@ -67,7 +74,11 @@ class Watch:
 
     # A loop runs on one thread; what others do (a prefetcher, a validation) is not a part of its steps.
     def _begin(self, phase: str) -> None:
-        if self._closed or threading.get_ident() != self._thread or any(name == phase for name, _, _ in self._open):
+        if self._closed or ranges.is_compiling() or threading.get_ident() != self._thread:
+            return
+        if phase in ("data_loading", "optimizer"):
+            self._leave("optimizer")  # its last step raised
+        if any(name == phase for name, _, _ in self._open):
             return
         if phase in ("data_loading", "forward") and not self._open:
             if self._stepped:
@@ -79,8 +90,14 @@ class Watch:
         self._open.append((phase, time.perf_counter(), opened))
 
     def _end(self, phase: str) -> None:
-        if threading.get_ident() != self._thread or not any(name == phase for name, _, _ in self._open):
+        if ranges.is_compiling() or threading.get_ident() != self._thread:
             return
+        if self._leave(phase) and phase == "optimizer":
+            self._stepped = True
+
+    def _leave(self, phase: str) -> bool:
+        if not any(name == phase for name, _, _ in self._open):
+            return False
         while self._open:  # what an exception left open within it ends with it
             name, start, opened = self._open.pop()
             opened.__exit__(None, None, None)
@@ -88,8 +105,7 @@ class Watch:
                 self._spent[name] = self._spent.get(name, 0.0) + time.perf_counter() - start
             if name == phase:
                 break
-        if phase == "optimizer":
-            self._stepped = True
+        return True
 
     def _begin_step(self) -> None:
         self._step = ranges.NOTHING if _hook_is_on() else ranges.step(self.steps)
@@ -106,66 +122,153 @@ class Watch:
         self._step_start, self._stepped, self._spent = None, False, {}
 
     def _hook_model(self, model: Any) -> None:
-        self._undo.append(model.register_forward_pre_hook(lambda *_: self._begin("forward")).remove)
-        self._undo.append(model.register_forward_hook(lambda *_: self._end("forward")).remove)
-        autograd = sys.modules["torch"].autograd
-        original = autograd.backward  # Tensor.backward calls it by this name
-
-        def backward(*args: Any, **kwargs: Any) -> Any:
-            self._begin("backward")
-            try:
-                return original(*args, **kwargs)
-            finally:
-                self._end("backward")
-
-        autograd.backward = backward
-
-        def restore() -> None:
-            if autograd.backward is backward:
-                autograd.backward = original
-
-        self._undo.append(restore)
+        torch: Any = sys.modules.get("torch")
+        if torch is None or not isinstance(model, torch.nn.Module):
+            raise TypeError("model: a torch.nn.Module, not %s" % type(model).__name__)
+        self._undo.append(_Replaced.of(type(model), "__call__", _watched_call).add(self, model))
+        self._undo.append(_Replaced.of(torch.autograd, "backward", _watched_backward).add(self))  # Tensor.backward's, too
 
     def _hook_optimizer(self, optimizer: Any) -> None:
         if hasattr(optimizer, "register_step_pre_hook"):
             self._undo.append(optimizer.register_step_pre_hook(lambda *_: self._begin("optimizer")).remove)
             self._undo.append(optimizer.register_step_post_hook(lambda *_: self._end("optimizer")).remove)
             return
-        original = optimizer.step  # torch 1
+        original = getattr(optimizer, "step", None)  # torch 1
+        if not callable(original):
+            raise TypeError("optimizer: a torch.optim.Optimizer, not %s" % type(optimizer).__name__)
 
         def step(*args: Any, **kwargs: Any) -> Any:
-            self._begin("optimizer")
-            try:
+            with self._phase("optimizer"):
                 return original(*args, **kwargs)
-            finally:
-                self._end("optimizer")
 
         optimizer.step = step
         self._undo.append(lambda: optimizer.__dict__.pop("step", None))
 
     def _hook_loader(self, loader: Any) -> None:
-        # `for` looks up __iter__ on the class: this one loader gets a class of its own.
-        watch, kind = self, type(loader)
+        kind = type(loader)
+        try:
+            self._undo.append(_Replaced.of(kind, "__iter__", _watched_iteration).add(self, loader))
+        except (AttributeError, TypeError):
+            raise TypeError(
+                "loader: a torch.utils.data.DataLoader or an object of a class of your own that can be iterated, not %s; "
+                'or mark the waits with profgpu.phase("data_loading")' % kind.__name__
+            ) from None
 
-        def iterate(this: Any) -> Any:
-            watch._begin("data_loading")
+    @contextlib.contextmanager
+    def _phase(self, phase: str) -> Iterator[None]:
+        self._begin(phase)
+        try:
+            yield
+        finally:
+            self._end(phase)
+
+
+class _Replaced:
+    """A method of a class in the place of its own, while any object is watched, for those objects.
+
+    An object's own hooks or class would go with it where it is copied, saved, scripted or compiled.
+    """
+
+    def __init__(self, owner: Any, name: str, make: Callable[[_Replaced], Callable[..., Any]]) -> None:
+        self.owner, self.name = owner, name
+        self.own: Any = vars(owner).get(name)  # None: inherited
+        self._watched: List[Tuple[Watch, Callable[[], Any]]] = []
+        self._function: Any = functools.wraps(getattr(owner, name))(make(self))
+        setattr(self._function, "__watched__", self)
+        _leave_to_interpreter(self._function)
+        setattr(owner, name, self._function)
+
+    @staticmethod
+    def of(owner: Any, name: str, make: Callable[[_Replaced], Callable[..., Any]]) -> _Replaced:
+        return getattr(getattr(owner, name), "__watched__", None) or _Replaced(owner, name, make)
+
+    def add(self, watch: Watch, watched: Any = None) -> Callable[[], None]:
+        """Returns what takes it out."""
+        refer: Callable[[], Any] = lambda: watched
+        with contextlib.suppress(TypeError):
+            refer = weakref.ref(watched)  # it need not outlive its owner
+        entry = (watch, refer)
+        self._watched = [other for other in self._watched if watched is None or other[1]() is not None] + [entry]
+
+        def remove() -> None:
+            self._watched = [other for other in self._watched if other is not entry]
+            if not self._watched and vars(self.owner).get(self.name) is self._function:
+                if self.own is None:
+                    delattr(self.owner, self.name)
+                else:
+                    setattr(self.owner, self.name, self.own)
+
+        return remove
+
+    def watches(self, watched: Any = None) -> List[Watch]:
+        return [watch for watch, refer in self._watched if refer() is watched]
+
+    def original(self, this: Any) -> Any:
+        """Looked up anew, as others may have replaced what is inherited."""
+        if self.own is not None:
+            return self.own.__get__(this)
+        return getattr(super(self.owner, this), self.name)
+
+
+def _phases(watches: List[Watch], phase: str) -> contextlib.ExitStack:
+    stack = contextlib.ExitStack()
+    for watch in watches:
+        stack.enter_context(watch._phase(phase))
+    return stack
+
+
+def _watched_call(place: _Replaced) -> Callable[..., Any]:
+    def call(this: Any, *args: Any, **kwargs: Any) -> Any:
+        if ranges.is_compiling():
+            return place.original(this)(*args, **kwargs)
+        watches = place.watches(this)
+        if not watches:
+            return place.original(this)(*args, **kwargs)
+        with _phases(watches, "forward"):
+            return place.original(this)(*args, **kwargs)
+
+    return call
+
+
+def _watched_backward(place: _Replaced) -> Callable[..., Any]:
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if ranges.is_compiling():
+            return place.own(*args, **kwargs)
+        with _phases(place.watches(), "backward"):
+            return place.own(*args, **kwargs)
+
+    return backward
+
+
+def _watched_iteration(place: _Replaced) -> Callable[..., Any]:
+    def iterate(this: Any) -> Any:
+        watches = place.watches(this)
+        return _batches(watches, place.original(this)) if watches else place.original(this)()
+
+    return iterate
+
+
+def _batches(watches: List[Watch], begin: Callable[[], Any]) -> Iterator[Any]:
+    with _phases(watches, "data_loading"):
+        batches = begin()
+    while True:
+        with _phases(watches, "data_loading"):
             try:
-                batches = kind.__iter__(this)
-            finally:
-                watch._end("data_loading")
-            while True:
-                watch._begin("data_loading")
-                try:
-                    batch = next(batches)
-                except StopIteration:
-                    return
-                finally:
-                    watch._end("data_loading")
-                yield batch
+                batch = next(batches)
+            except StopIteration:
+                return
+        yield batch
 
-        set_class = object.__dict__["__class__"].__set__  # a class may show another one than it is, as Accelerate's does
-        set_class(loader, type(kind.__name__, (kind,), {"__iter__": iterate, "__module__": kind.__module__}))
-        self._undo.append(lambda: set_class(loader, kind))
+
+def _leave_to_interpreter(function: Any) -> None:
+    """torch.compile shall not compile its frame where it is called from code that is not traced."""
+    native: Any = getattr(sys.modules.get("torch"), "_C", None)
+    frames: Any = getattr(getattr(native, "_dynamo", None), "eval_frame", None)
+    if hasattr(frames, "skip_code"):
+        frames.skip_code(function.__code__)
+    elif hasattr(frames, "set_code_exec_strategy"):
+        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+        frames.set_code_exec_strategy(function.__code__, strategy)
 
 
 def _hook_is_on() -> bool:
@@ -178,6 +281,6 @@ def watch(model: Any = None, optimizer: Any = None, loader: Any = None, *, windo
     """Marks steps and phases of a loop in one line: ``watch(model, optimizer, loader)``.
 
     Any of the three may be left out. ``model`` is a torch.nn.Module, ``optimizer`` a torch.optim.Optimizer, ``loader``
-    anything that can be iterated and whose class can be derived from, as a DataLoader.
+    a DataLoader or an object of a class of your own that can be iterated.
     """
     return Watch(model, optimizer, loader, window)

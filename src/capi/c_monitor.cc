@@ -147,21 +147,28 @@ profgpu_monitor* profgpu_monitor_open(const profgpu_monitor_options* options) {
   return new profgpu_monitor{Monitor(options_of(options))};
 }
 
-profgpu_string profgpu_monitor_problem(const profgpu_monitor* monitor) { return borrowed(monitor->monitor.problem()); }
+profgpu_string profgpu_monitor_problem(const profgpu_monitor* monitor) {
+  return borrowed(monitor != nullptr ? std::string_view(monitor->monitor.problem()) : "there is no monitor");
+}
 
 void profgpu_monitor_start(profgpu_monitor* monitor) {
+  if (monitor == nullptr) return;
   monitor->monitor.start();
   follow_ranges(monitor->monitor);
 }
 
-void profgpu_monitor_mark(profgpu_monitor* monitor, profgpu_string name) { monitor->monitor.mark(std::string(view(name))); }
+void profgpu_monitor_mark(profgpu_monitor* monitor, profgpu_string name) {
+  if (monitor != nullptr) monitor->monitor.mark(std::string(view(name)));
+}
 
 void profgpu_monitor_stop(profgpu_monitor* monitor) {
+  if (monitor == nullptr) return;
   unfollow_ranges(monitor->monitor);
   monitor->monitor.stop();
 }
 
 profgpu_text* profgpu_monitor_summary(const profgpu_monitor* monitor) {
+  if (monitor == nullptr) return nullptr;
   const std::vector<MonitorSummary> devices = monitor->monitor.summary();
   const std::vector<MonitorPhase> phases = monitor->monitor.phases();
   JsonText json;
@@ -172,13 +179,14 @@ profgpu_text* profgpu_monitor_summary(const profgpu_monitor* monitor) {
 }
 
 profgpu_text* profgpu_monitor_summary_text(const profgpu_monitor* monitor) {
+  if (monitor == nullptr) return nullptr;
   std::string text;
   for (const MonitorSummary& device : monitor->monitor.summary()) text += (text.empty() ? "" : "\n") + device.text();
   return new profgpu_text{std::move(text)};
 }
 
 profgpu_table* profgpu_monitor_samples(const profgpu_monitor* monitor) {
-  return table_of(monitor->monitor.samples()).release();
+  return monitor != nullptr ? table_of(monitor->monitor.samples()).release() : nullptr;
 }
 
 void profgpu_monitor_free(profgpu_monitor* monitor) {

@@ -163,18 +163,18 @@ profgpu_string profgpu_table_name(size_t index) {
 }
 
 profgpu_table* profgpu_run_table(profgpu_run* run, profgpu_string name, profgpu_error** error) {
-  return given(table_of(run->run, std::string(view(name))), error);
+  return given(run != nullptr ? table_of(run->run, std::string(view(name))) : missing("run"), error);
 }
 
 profgpu_table* profgpu_run_query(profgpu_run* run, profgpu_string sql, profgpu_error** error) {
-  return given(answer(*run->run, std::string(view(sql))), error);
+  return given(run != nullptr ? answer(*run->run, std::string(view(sql))) : missing("run"), error);
 }
 
-size_t profgpu_table_rows(const profgpu_table* table) { return table->rows(); }
-size_t profgpu_table_columns(const profgpu_table* table) { return table->columns(); }
+size_t profgpu_table_rows(const profgpu_table* table) { return table != nullptr ? table->rows() : 0; }
+size_t profgpu_table_columns(const profgpu_table* table) { return table != nullptr ? table->columns() : 0; }
 
 int profgpu_table_column(profgpu_table* table, size_t index, profgpu_column* column) {
-  if (index >= table->columns()) return 0;
+  if (column == nullptr || index >= profgpu_table_columns(table)) return 0;
   profgpu_column out = table->described(index);
   if (column->struct_size > offsetof(profgpu_column, data)) table->values(index).describe(out);
   write_struct(column, out);

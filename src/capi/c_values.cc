@@ -7,6 +7,7 @@ namespace profgpu {
 
 Result<Arguments> arguments_of(const profgpu_option* options, size_t count, const std::vector<std::string_view>& known) {
   Arguments arguments;
+  if (options == nullptr) count = 0;
   for (const std::string_view name : known) {
     std::vector<std::string> values;
     for (size_t i = 0; i < count; ++i)
@@ -32,10 +33,16 @@ extern "C" {
 uint32_t profgpu_c_version(void) { return PROFGPU_C_VERSION; }
 profgpu_string profgpu_version(void) { return borrowed(kVersion); }
 
-profgpu_string profgpu_error_message(const profgpu_error* error) { return borrowed(error->error.message); }
-profgpu_string profgpu_error_hint(const profgpu_error* error) { return borrowed(error->error.hint); }
+profgpu_string profgpu_error_message(const profgpu_error* error) {
+  return error != nullptr ? borrowed(error->error.message) : profgpu_string{};
+}
+profgpu_string profgpu_error_hint(const profgpu_error* error) {
+  return error != nullptr ? borrowed(error->error.hint) : profgpu_string{};
+}
 void profgpu_error_free(profgpu_error* error) { delete error; }
 
-profgpu_string profgpu_text_view(const profgpu_text* text) { return borrowed(text->text); }
+profgpu_string profgpu_text_view(const profgpu_text* text) {
+  return text != nullptr ? borrowed(text->text) : profgpu_string{};
+}
 void profgpu_text_free(profgpu_text* text) { delete text; }
 }

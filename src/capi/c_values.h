@@ -37,17 +37,19 @@ struct profgpu_table {
 
 namespace profgpu {
 
-inline std::string_view view(profgpu_string s) { return {s.data, s.size}; }
+inline std::string_view view(profgpu_string s) { return s.data == nullptr ? std::string_view() : std::string_view(s.data, s.size); }
 /// Of text that ends in a zero.
 inline profgpu_string borrowed(std::string_view s) { return {s.data(), s.size()}; }
 
 inline void give(profgpu_error** out, Error error) {
   if (out != nullptr) *out = new profgpu_error{std::move(error)};
 }
+/// Of a function that was given no object to work on.
+inline Error missing(std::string_view what) { return {"a " + std::string(what) + " is needed, not NULL"}; }
 
 inline std::vector<std::string> texts(const profgpu_string* items, size_t count) {
   std::vector<std::string> out;
-  for (size_t i = 0; i < count; ++i) out.emplace_back(view(items[i]));
+  for (size_t i = 0; items != nullptr && i < count; ++i) out.emplace_back(view(items[i]));
   return out;
 }
 

@@ -75,9 +75,15 @@ bool is_whole(const std::string& path) {
   return end.ends_with("}");
 }
 
+// Programs in a container say their numbers there.
+bool none_left(const std::vector<int64_t>& told, int64_t pid) {
+  const std::string inner = fmt::format("/proc/{}/root/proc", pid);
+  return std::none_of(told.begin(), told.end(), [&](int64_t p) { return check_process(p) || check_process(p, inner); });
+}
+
 // `daemon`: null where another program delivers.
-std::vector<std::string> wait_for_traces(const std::string& folder, const std::vector<int64_t>& pids, KinetoDaemon* daemon,
-                                         int64_t timeout_ns) {
+std::vector<std::string> wait_for_traces(const std::string& folder, const std::vector<int64_t>& pids, int64_t pid,
+                                         KinetoDaemon* daemon, int64_t timeout_ns) {
   std::vector<std::string> found;
   const timespec moment{0, 100'000'000};
   for (const int64_t until_ns = monotonic_ns() + timeout_ns; found.size() < pids.size() && monotonic_ns() < until_ns;) {
@@ -90,8 +96,7 @@ std::vector<std::string> wait_for_traces(const std::string& folder, const std::v
       if (!name.ends_with(".json") || std::find(found.begin(), found.end(), path) != found.end()) continue;
       if (is_whole(path)) found.push_back(path);
     }
-    const bool any_left = std::any_of(pids.begin(), pids.end(), [](int64_t p) { return bool(check_process(p)); });
-    if (!any_left) break;
+    if (none_left(pids, pid)) break;
   }
   return found;
 }
@@ -116,7 +121,17 @@ Result<std::vector<std::string>> moved(const std::vector<std::string>& files, co
   return out;
 }
 
+// `profgpu run` puts it into the environment, and this one came from `profgpu run` without it.
+Status check_on_demand(const TorchAttachOptions& options) {
+  const int64_t pid = options.request.pid;
+  if (options.timeout_ns > 0 || variable_of(pid, "PROFGPU_RUN").empty() || !variable_of(pid, "KINETO_USE_DAEMON").empty())
+    return ok();
+  return Error{fmt::format("process {} was started without --torch-on-demand: its PyTorch does not ask for orders", pid),
+               "profgpu run --trace --torch-on-demand -- COMMAND; --timeout 30 waits for one that was made to ask by itself"};
+}
+
 Error nobody_asked(int64_t pid, int64_t waited_ns) {
+  if (!check_process(pid)) return {fmt::format("process {} ended before it asked for orders", pid)};
   Error error{fmt::format("process {} did not ask for orders within {} s", pid, waited_ns / kSecond_ns), ""};
   if (variable_of(pid, "KINETO_USE_DAEMON").empty())
     error.hint = "PyTorch asks only where it was started with it: profgpu run --torch-on-demand -- COMMAND";
@@ -129,7 +144,11 @@ Result<std::vector<int64_t>> deliver(const TorchAttachOptions& options, const To
                                      KinetoDaemon* daemon) {
   if (!daemon) return deliver_through_dynolog(request);
   const int64_t waits_ns = options.timeout_ns > 0 ? options.timeout_ns : kAsks_ns;
-  auto told = daemon->deliver(request, waits_ns);
+  std::vector<int64_t> told;
+  int64_t left_ns = waits_ns;
+  for (const int64_t until_ns = monotonic_ns() + waits_ns; told.empty() && left_ns > 0 && check_process(request.pid);
+       left_ns = until_ns - monotonic_ns())
+    told = daemon->deliver(request, std::min(left_ns, kSecond_ns));
   if (told.empty()) return nobody_asked(request.pid, waits_ns);
   return told;
 }
@@ -164,6 +183,7 @@ Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& 
 Outcome attach_torch(const TorchAttachOptions& options) {
   TorchTraceRequest request = options.request;
   if (auto status = check_process(request.pid); !status) return Outcome::failed(status.error());
+  if (auto status = check_on_demand(options); !status) return Outcome::failed(status.error());
   const auto daemon = KinetoDaemon::listen();
   if (!daemon) return Outcome::failed(daemon.error());
   auto folder = make_folder(request.pid);
@@ -182,7 +202,11 @@ Outcome attach_torch(const TorchAttachOptions& options) {
                               told->size() == 1 ? "program was" : "programs were"));
   const int64_t takes_ns = request.steps > 0 ? kSteps_ns : request.duration_ms * 1'000'000 + kWrites_ns;
   const int64_t waits_ns = options.timeout_ns > 0 ? options.timeout_ns : kGetsReady_ns + takes_ns;
-  auto files = wait_for_traces(folder->outer, *told, daemon->get(), waits_ns);
+  auto files = wait_for_traces(folder->outer, *told, request.pid, daemon->get(), waits_ns);
+  if (files.empty() && none_left(*told, request.pid)) {
+    fs::remove_all(folder->outer, error);
+    return Outcome::failed({told->size() == 1 ? "the program ended before its trace came" : "the programs ended before a trace came"});
+  }
   if (files.empty())
     return Outcome::failed({fmt::format("no trace came within {} s", waits_ns / kSecond_ns),
                             request.steps > 0 ? "PyTorch counts steps of its optimizers only: --duration takes any program"

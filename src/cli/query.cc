@@ -84,7 +84,8 @@ std::string suggestion(const std::string& message, const std::string& sql, SqlDa
   std::vector<std::string> names;
   for (const DataView& v : data_views()) names.emplace_back(v.name);
   for (const DataTable* t : data_tables()) names.emplace_back(t->name);
-  if (std::string table = after("no such table: "); !table.empty()) return nearest(lower(table), names);
+  if (std::string table = after("no such table: "); !table.empty())
+    return lower(table) == "ranges" ? "host" : nearest(lower(table), names);   // ranges are what that table is of
   std::string column = after("no such column: ");
   if (column.empty()) return {};
   column = column.substr(column.rfind('.') + 1);

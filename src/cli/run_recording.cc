@@ -119,6 +119,11 @@ Status RunRecording::finish(const RunSession& session) {
   return write_file(folder_.session, json.take() + "\n");
 }
 
+bool RunRecording::is_empty() const {
+  const auto& all = summary_.processes;
+  return std::none_of(all.begin(), all.end(), [](const RecordedProcess& p) { return p.events > 0; });
+}
+
 Record RunRecording::session_document(const RunSession* session) const {
   utsname system{};
   ::uname(&system);
@@ -176,8 +181,8 @@ std::vector<std::string> RunRecording::problems() const {
     out.emplace_back(
         "no process was recorded: none used CUDA, NVTX or NCCL, nor a loader or optimizer of PyTorch (in a Python that "
         "reads PYTHONPATH); or the environment did not reach them (sudo, ssh, docker, srun --export=NONE)");
-  else if (kernels == 0 && windows == 0 && options_.options.starts_with("window=all") == false && notes.empty())
-    out.push_back(fmt::format("the device was never recorded: {} did not come; {} seen", options_.options.substr(7),
+  else if (kernels == 0 && windows == 0 && !options_.window.empty() && notes.empty())
+    out.push_back(fmt::format("the device was never recorded: what {} asks for did not come; {} seen", options_.window,
                               counted(steps, "step was", "steps were")));
   else if (kernels == 0 && notes.empty())
     out.emplace_back("no kernel was recorded: no process used CUDA");

@@ -21,6 +21,7 @@ namespace profgpu {
 struct TraceOptions {
   bool wanted = false;
   std::string options;      ///< PROFGPU_RECORD_OPTIONS
+  std::string window;       ///< the flags that choose what is recorded, as typed; empty: all of the run
   bool python_hook = true, preload = false;
   bool perf_events = true;
   bool torch_on_demand = false;  ///< also without `wanted`
@@ -45,8 +46,8 @@ class RunRecording {
   void cancel();
   /// Ends our files, reads what the processes recorded.
   Status finish(const RunSession& session);
-  /// No process recorded anything. Known after finish().
-  [[nodiscard]] bool is_empty() const { return summary_.processes.empty(); }
+  /// No process recorded anything that happened. Known after finish().
+  [[nodiscard]] bool is_empty() const;
   /// Of an empty one: how its threads ran can be told.
   [[nodiscard]] bool has_threads() const { return host_statistics_.samples > 1; }
   /// Of the summary document.

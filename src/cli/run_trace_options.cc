@@ -5,6 +5,7 @@
 
 #include "base/decimal.h"
 #include "cli/run_recording.h"
+#include "cli/shell_line.h"
 
 namespace profgpu {
 namespace {
@@ -97,6 +98,13 @@ Result<std::string> window(const Arguments& arguments) {
   return std::string("all");
 }
 
+std::vector<std::string> window_words(const Arguments& arguments) {
+  std::vector<std::string> words;
+  for (const std::string_view flag : kWindowFlags)
+    if (arguments.has(flag)) words.insert(words.end(), {std::string(flag), arguments.value(flag)});
+  return words;
+}
+
 Status check_without_trace(const Arguments& arguments) {
   for (const auto& flags : {std::span<const std::string_view>(kWindowFlags), std::span<const std::string_view>(kOtherFlags)})
     for (const std::string_view flag : flags)
@@ -150,6 +158,7 @@ Result<TraceOptions> trace_options(const Arguments& arguments) {
   auto when = window(arguments);
   if (!when) return when.error();
   options.options = "window=" + *when;
+  options.window = shell_line(window_words(arguments));
   if (arguments.has("--graphs")) options.options += ",graphs=" + arguments.value("--graphs");
   if (arguments.has("--flush")) {
     const std::string text = arguments.value("--flush");

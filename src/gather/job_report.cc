@@ -74,6 +74,12 @@ void show_telemetry(const std::vector<DeviceTelemetry>& telemetry, Report& repor
   for (const DeviceTelemetry& t : telemetry) report.telemetry.push_back(telemetry_record(t));
 }
 
+std::string why_none_within(const SampleLog& samples, const Interval& job) {
+  const std::string text = "no sample lies within the time of the traces: ";
+  if (samples.first_ns <= job.start && samples.last_ns >= job.end) return text + "it is shorter than the time between two samples";
+  return text + "another run, another host's clock, or a run that was over before the next sample";
+}
+
 // Samples beside traces count on the ranks' hosts, while the traces were recorded.
 void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
   if (read.samples.empty()) return;
@@ -93,7 +99,7 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
       file.issues.push_back({"samples_elsewhere", 1, Severity::kWarning, "samples of " + host + " are left out: no rank ran on it"});
     if (evidence.telemetry.empty() && !samples.log.empty())
       file.issues.push_back({"samples_elsewhere", read.samples.ticks, Severity::kWarning,
-                             "no sample lies within the time of the traces: another run, or another host's clock"});
+                             why_none_within(samples.log, job)});
     return;   // the logs are one by now
   }
 }

@@ -29,8 +29,39 @@ bool same_process(const WindowFacts& a, const WindowFacts& b) {
   return !a.processes.empty() && a.processes == b.processes && not_successive(in_order ? a : b, in_order ? b : a).empty();
 }
 
-// As recorded, else as named, else that of another window of the same process, else the next that is free.
+// Recordings, and PyTorch's traces that their processes wrote meanwhile: what is one rank.
+using Links = std::map<const InputPart*, std::vector<InputPart*>>;
+
+Links traces_of_recordings(std::vector<InputPart>& parts) {
+  std::map<std::pair<std::string, std::string>, std::vector<InputPart*>> recordings;   // by host and pid
+  for (InputPart& p : parts)
+    for (const std::string& pid : p.window.processes)
+      if (p.recording && !p.window.host.empty()) recordings[{p.window.host, pid}].push_back(&p);
+  Links links;
+  for (InputPart& trace : parts) {
+    std::set<InputPart*> found;
+    for (const std::string& pid : trace.window.processes)
+      if (const auto it = recordings.find({trace.window.host, pid}); !trace.recording && it != recordings.end())
+        for (InputPart* r : it->second)
+          if (r->window.extent.start < trace.window.extent.end && trace.window.extent.start < r->window.extent.end)
+            found.insert(r);
+    if (found.size() != 1) continue;
+    links[*found.begin()].push_back(&trace);
+    links[&trace].push_back(*found.begin());
+  }
+  return links;
+}
+
+void give_rank(InputPart& part, int rank, const Links& links) {
+  part.source.rank = rank;
+  if (const auto it = links.find(&part); it != links.end())
+    for (InputPart* linked : it->second)
+      if (linked->source.rank == kNoRank) give_rank(*linked, rank, links);
+}
+
+// As recorded, else as named, else that of what the same process wrote, else the next that is free.
 void assign_ranks(std::vector<InputPart>& parts) {
+  const Links links = traces_of_recordings(parts);
   std::set<int> taken;
   std::vector<InputPart*> unnamed;
   for (InputPart& p : parts) {
@@ -43,16 +74,19 @@ void assign_ranks(std::vector<InputPart>& parts) {
     if (p.source.rank >= 0) taken.insert(p.source.rank);
     else unnamed.push_back(&p);
   }
+  for (InputPart& p : parts)
+    if (p.source.rank != kNoRank) give_rank(p, p.source.rank, links);
   int next = 0;
   std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
   for (InputPart* p : unnamed) {
     auto& others = by_process[p->window.processes];
     for (size_t i = 0; i < others.size() && p->source.rank < 0; ++i)
-      if (same_process(others[i]->window, p->window)) p->source.rank = others[i]->source.rank;
+      if (same_process(others[i]->window, p->window)) give_rank(*p, others[i]->source.rank, links);
     others.push_back(p);
     if (p->source.rank >= 0) continue;
     while (taken.contains(next)) ++next;
-    taken.insert(p->source.rank = next);
+    taken.insert(next);
+    give_rank(*p, next, links);
   }
 }
 

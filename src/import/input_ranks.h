@@ -9,8 +9,8 @@
 namespace profgpu {
 
 /// Parts of each rank, in order of time, by place in `parts`; parts that stand for no rank are in none. Sets the parts'
-/// ranks: as recorded, else as the file is named, else that of another window of the same process, else the next that is
-/// free. A PyTorch trace is taken before a recording of the same rank. The error: two parts claim one rank but are not
+/// ranks: as recorded, else as the file is named, else that of another window of the same process or of its recording,
+/// else the next that is free. A PyTorch trace is taken before a recording of the same rank. The error: two parts claim one rank but are not
 /// successive windows of it.
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts);
 

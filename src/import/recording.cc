@@ -260,7 +260,8 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   if (recording.processes.empty())
     trace.issues.push_back({TraceIssueKind::kOther, 1,
                             "no process was recorded, only what threads did is known: the command used no CUDA, NVTX or "
-                            "NCCL and no loader or optimizer of PyTorch, or the recorder did not reach it"});
+                            "NCCL and no loader or optimizer of PyTorch, or was killed as soon as it did, or the recorder "
+                            "did not reach it"});
   const auto say = [&](TraceIssueKind kind, const char* text) {
     if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
       trace.issues.push_back({kind, it->second, text + std::to_string(it->second)});

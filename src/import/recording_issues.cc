@@ -91,9 +91,9 @@ void add_clock(const RecordingFile& file, std::vector<TraceIssue>& issues) {
 std::vector<TraceIssue> recording_issues(const RecordingFile& file) {
   std::vector<TraceIssue> issues;
   if (!file.cut_off.empty()) issues.push_back({TraceIssueKind::kTruncated, 1, file.path + " " + file.cut_off});
-  // Workers of a data loader always leave without an end; nothing of theirs is missed by it.
-  if (file.torn_bytes > 0 || (!file.ended && file.device_rows > 0)) {
-    std::string text = "the recording has no end: its process was killed, or still runs";
+  // Nothing is missed where nothing was recorded.
+  if (file.torn_bytes > 0 || (!file.ended && !file.of_host() && file.rows > 0)) {
+    std::string text = "the recording has no end: its process was killed, or still runs, or its disk was full";
     if (file.torn_bytes > 0)
       text += fmt::format("; {} bytes of a chunk that was not finished were left out", file.torn_bytes);
     issues.push_back({TraceIssueKind::kTruncated, 1, text});

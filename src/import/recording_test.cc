@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "import/inputs.h"
 #include "import/recording.h"
@@ -364,6 +365,14 @@ TEST_F(Recording, what_the_recorder_says_is_said) {
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kTruncated, "the recording has no end"));
 }
 
+TEST_F(Recording, of_ranges_alone_has_an_end_too) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.range(RangeOp::kPush, kMs, main, "decode").range(RangeOp::kPop, 2 * kMs, main);
+  EXPECT_TRUE(has_issue(read(r).issues, TraceIssueKind::kTruncated, "the recording has no end"));
+  EXPECT_FALSE(has_issue(read(r.end()).issues, TraceIssueKind::kTruncated));
+}
+
 TEST_F(Recording, an_empty_one_says_why) {
   HandRecording r = begun();
   r.note(wire::Severity::kWarning, "no GPU: cuInit was never called").end();
@@ -400,6 +409,35 @@ TEST_F(Recording, times_and_numbers_beyond_reason_are_left_out_and_counted) {
   EXPECT_EQ(t.activity.size(), 2U);
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNegativeDuration));
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOutOfRange));
+}
+
+TEST_F(Recording, of_a_process_stands_back_behind_the_trace_that_it_wrote_meanwhile) {
+  const auto write = [&](uint32_t pid) {
+    HandRecording r = begun(pid);
+    r.kernel("k", r.thread(pid, pid), kDevice, kDevice + kMs, kMs).kernel("k", 1, kDevice + 9 * kMs, kDevice + 10 * kMs, kMs);
+    r.end().write(path("node1-" + std::to_string(pid) + ".pgt"));
+  };
+  write(100), write(101);
+  std::ofstream(path("trace_101.json")) << R"({"host_name": "node1", "baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 101, "tid": 101, "ts": 4000, "dur": 1000}]})";
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  ASSERT_EQ(inputs->ranks.size(), 2U);
+  EXPECT_EQ(inputs->sources[0].rank, inputs->sources[2].rank);   // the trace, and the recording of process 101
+  EXPECT_TRUE(has_issue(inputs->sources[0].issues, TraceIssueKind::kNote, "not analysed"));
+}
+
+TEST_F(Recording, that_is_there_twice_is_refused) {
+  HandRecording r = begun();
+  r.kernel("k", r.thread(100, 100), kDevice, kDevice + kMs, kMs).end();
+  r.write(path("node1-100.pgt"));
+  r.write(path("renamed.pgt"));
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_FALSE(inputs);
+  EXPECT_NE(inputs.error().hint.find("a copy of the other"), std::string::npos);
+  std::filesystem::remove(path("renamed.pgt"));
+  EXPECT_FALSE(read_inputs({folder_, path("node1-100.pgt")}, {}));
+  EXPECT_TRUE(read_inputs({folder_}, {}));
 }
 
 TEST_F(Recording, processes_of_a_rank_become_one_trace) {

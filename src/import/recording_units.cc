@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <tuple>
 
 #include "import/recording.h"
 
@@ -103,10 +104,29 @@ class FolderUnits {
   bool keep_ = true;
 };
 
+/// Tells a file that holds what another one holds, renamed or compressed.
+class Copies {
+ public:
+  Status add(const RecordingFile& file) {
+    const std::string started = file.property("started_unix_ns");
+    if (started.empty() && file.syncs.empty()) return ok();
+    const int64_t begun = file.syncs.empty() ? 0 : file.syncs.front().unix_ns;
+    const auto [it, fresh] = path_of_.try_emplace({file.property("host"), file.pid(), started, begun, file.of_host()}, file.path);
+    if (fresh) return ok();
+    if (it->second == file.path) return Error{file.path + ": given twice", "name it once, or its folder alone"};
+    return Error{it->second + " and " + file.path + ": both are recordings of one process, from the same moment on",
+                 "one seems to be a copy of the other: leave one of them out"};
+  }
+
+ private:
+  std::map<std::tuple<std::string, std::string, std::string, int64_t, bool>, std::string> path_of_;
+};
+
 }  // namespace
 
 Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOptions& options, InputUnits& all) {
   std::map<std::string, Folder> by_folder;
+  Copies copies;
   int64_t done = 0;
   for (const InputUnit::File& name : names) {
     auto file = open_recording(name.path);
@@ -116,6 +136,7 @@ Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOpt
       continue;
     }
     if (name.named && file->rows == 0) return empty_recording(*file);
+    if (Status status = copies.add(*file); !status) return status.error();
     done += file->file_bytes;
     if (options.progress) options.progress(done, done);
     Folder& folder = by_folder[folder_of(name.path)];

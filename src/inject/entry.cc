@@ -31,6 +31,7 @@ PROFGPU_EXPORT void profgpu_mark(const char* name) { inject::post_phase(wire::Ra
 PROFGPU_EXPORT void profgpu_step(long number) {
   inject::post_phase(wire::RangeOp::kStep, nullptr, static_cast<uint64_t>(number));
 }
+PROFGPU_EXPORT void profgpu_end(void) { inject::end_recorder(); }
 PROFGPU_EXPORT void profgpu_property(const char* key, const char* value) {
   if (key != nullptr && value != nullptr && inject::recording_here()) inject::property(key, value);
 }

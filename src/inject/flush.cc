@@ -153,6 +153,13 @@ void write_drops(Core& core) {
     }
 }
 
+bool has_unwritten_drops(const Core& core) {
+  for (const auto& reasons : core.drops)
+    for (const auto& count : reasons)
+      if (count.load(std::memory_order_relaxed) > 0) return true;
+  return false;
+}
+
 int64_t clock_ns(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
@@ -220,7 +227,9 @@ void flush(Core& core, bool at_end) {
 void write_end(Core& core) {
   const Locked held(core.flushing);
   if (core.phase.load(std::memory_order_relaxed) == Phase::kFailed) return;
-  core.file.append(core.scratch, wire::seal_chunk(core.scratch, wire::ChunkKind::kEnd, 0));
+  // An end says that nothing is missing but what the file says.
+  if (!has_unwritten_drops(core))
+    core.file.append(core.scratch, wire::seal_chunk(core.scratch, wire::ChunkKind::kEnd, 0));
   core.state.store(static_cast<uint32_t>(wire::RecorderState::kEnded), std::memory_order_relaxed);
   show_state(core);
 }

@@ -10,7 +10,7 @@
 //     note, drop, property, window, set_state
 //   on threads that collect for us, with a Collecting (a lock that the writing of the file never holds): append,
 //     queue_id, shape_id, add_device
-//   on any thread, not in signal handlers: start_recorder, set_source, open_window, close_window, wake_recorder
+//   on any thread, not in signal handlers: start_recorder, end_recorder, set_source, open_window, close_window, wake_recorder
 #pragma once
 
 #include <atomic>
@@ -47,6 +47,8 @@ struct Options {
 /// "cuda", "nvtx", "nccl", "python"; all who did stand in the property `recorded_by`. True while recording.
 bool start_recorder(const char* who);
 bool recording();
+/// What comes at the exit of the process, for one that runs no exit handlers. Nothing is recorded after it.
+void end_recorder();
 /// The same, and starts the recorder of a forked child whose parent had started one: for entries that a program calls.
 bool recording_here();
 /// Valid once start_recorder() was true.

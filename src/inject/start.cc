@@ -69,23 +69,6 @@ void flush_as_guest(Core& core, bool at_end) {
 // Gives up on a thread of ours that does not answer: a process must be able to end.
 constexpr int64_t kExitWaitNs = 10'000'000'000;
 
-void at_exit() {
-  Core* const core = recording_core();
-  Phase expected = Phase::kRecording;
-  if (core == nullptr || core->pid != process_id()) return;
-  if (!core->phase.compare_exchange_strong(expected, Phase::kEnding)) return;
-  if (core->has_thread.load() == 0) {
-    flush_as_guest(*core, true);
-  } else if (kernel_thread_id() != core->own_thread) {
-    core->wake_word.fetch_add(1);
-    wake_all(&core->wake_word);
-    const int64_t until = host_now() + kExitWaitNs;
-    for (int64_t now = host_now(); core->has_ended.load() == 0 && now < until; now = host_now())
-      wait_on(&core->has_ended, 0, until - now);
-  }
-  core->phase = Phase::kEnded;
-}
-
 void* run(void* argument) {
   Core& core = *static_cast<Core*>(argument);
   core.own_thread = kernel_thread_id();
@@ -171,8 +154,8 @@ bool start(Core& core, const char* folder, const Options& options, const char* c
   }
   start_windows(core);
   if (inherited.has_handlers.exchange(1) == 0) {
-    atexit(at_exit);
-    at_quick_exit(at_exit);
+    atexit(end_recorder);
+    at_quick_exit(end_recorder);
     pthread_atfork(nullptr, nullptr, in_child);
   }
   start_thread(core);
@@ -225,6 +208,23 @@ bool start_recorder(const char* who) {
   if (Core* const core = recording_core(); started && core != nullptr) add_recorded_by(*core, who);
   errno = saved_errno;
   return started;
+}
+
+void end_recorder() {
+  Core* const core = recording_core();
+  Phase expected = Phase::kRecording;
+  if (core == nullptr || core->pid != process_id()) return;
+  if (!core->phase.compare_exchange_strong(expected, Phase::kEnding)) return;
+  if (core->has_thread.load() == 0) {
+    flush_as_guest(*core, true);
+  } else if (kernel_thread_id() != core->own_thread) {
+    core->wake_word.fetch_add(1);
+    wake_all(&core->wake_word);
+    const int64_t until = host_now() + kExitWaitNs;
+    for (int64_t now = host_now(); core->has_ended.load() == 0 && now < until; now = host_now())
+      wait_on(&core->has_ended, 0, until - now);
+  }
+  core->phase = Phase::kEnded;
 }
 
 bool recording_here() {

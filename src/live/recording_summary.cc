@@ -35,12 +35,17 @@ std::string reason_name(DropReason reason) {
   return "unknown reason";
 }
 
+bool is_of_events(ChunkKind kind) {
+  return kind >= ChunkKind::kKernels && kind != ChunkKind::kDrops && kind != ChunkKind::kWindows && kind != ChunkKind::kNotes;
+}
+
 class Reader {
  public:
   explicit Reader(RecordedProcess& process) : p_(process) {}
 
   void take(const ChunkView& chunk) {
     const int64_t rows = chunk.rows();
+    p_.events += is_of_events(chunk.kind) ? rows : 0;
     switch (chunk.kind) {
       case ChunkKind::kEnd: p_.ended = true; break;
       case ChunkKind::kStrings:

@@ -17,6 +17,7 @@ struct RecordedProcess {
   int64_t pid = 0, rank = -1;
   std::string run;                    ///< the `profgpu run` that started it; empty: it does not say
   int64_t kernels = 0, copies = 0, calls = 0, ranges = 0, collectives = 0, steps = 0;
+  int64_t events = 0;                 ///< rows of any kind that a report is made of
   int64_t windows = 0;                ///< that were opened
   std::map<std::string, int64_t> dropped;  ///< rows by reason
   std::vector<std::string> notes;     ///< what it could not record, and why

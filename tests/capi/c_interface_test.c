@@ -67,12 +67,40 @@ static void test_errors(void) {
   error = NULL;
   CHECK(profgpu_analyze(&trace, 1, bad, 1, &error) == NULL && holds(profgpu_error_message(error), "backwards"));
   profgpu_error_free(error);
+  bad[0].name = text_of("format");
+  bad[0].value = text_of("pdf");
+  error = NULL;
+  CHECK(profgpu_analyze(&trace, 1, bad, 1, &error) == NULL && holds(profgpu_error_hint(error), "markdown"));
+  profgpu_error_free(error);
   profgpu_error_free(NULL);
   profgpu_text_free(NULL);
   profgpu_report_free(NULL);
   profgpu_run_free(NULL);
   profgpu_table_free(NULL);
   profgpu_monitor_free(NULL);
+}
+
+/* A mistake of the caller's is an error, and no crash. */
+static void test_nothing(void) {
+  const profgpu_string nothing = {NULL, 5};
+  profgpu_error* error = NULL;
+  CHECK(profgpu_analyze(NULL, 1, NULL, 1, NULL) == NULL && profgpu_open(&nothing, 1, NULL, 0, NULL) == NULL);
+  CHECK(profgpu_report_write(NULL, text_of("json"), NULL, 0, &error) == NULL && holds(profgpu_error_message(error), "report"));
+  profgpu_error_free(error);
+  CHECK(profgpu_run_table(NULL, text_of("host"), &error) == NULL && holds(profgpu_error_message(error), "run"));
+  profgpu_error_free(error);
+  CHECK(profgpu_run_query(NULL, text_of("select 1"), NULL) == NULL);
+  CHECK(profgpu_report_findings(NULL) == 0 && profgpu_report_finding(NULL, 0, NULL) == 0);
+  CHECK(profgpu_table_rows(NULL) == 0 && profgpu_table_columns(NULL) == 0 && profgpu_table_column(NULL, 0, NULL) == 0);
+  CHECK(profgpu_error_message(NULL).size == 0 && profgpu_error_hint(NULL).size == 0 && profgpu_text_view(NULL).size == 0);
+  profgpu_monitor_start(NULL);
+  profgpu_monitor_mark(NULL, nothing);
+  profgpu_monitor_stop(NULL);
+  CHECK(profgpu_monitor_problem(NULL).size > 0 && profgpu_monitor_summary(NULL) == NULL);
+  CHECK(profgpu_monitor_summary_text(NULL) == NULL && profgpu_monitor_samples(NULL) == NULL);
+  profgpu_range_push(nothing);
+  profgpu_range_mark(nothing);
+  profgpu_range_pop();
 }
 
 static void test_findings(const profgpu_report* report, profgpu_string json) {
@@ -117,6 +145,11 @@ static void test_report(void) {
   CHECK(html != NULL && holds(profgpu_text_view(html), "<!doctype html>"));
   profgpu_text_free(html);
   CHECK(profgpu_report_write(report, text_of("pdf"), NULL, 0, &error) == NULL && error != NULL);
+  profgpu_error_free(error);
+  profgpu_option section;
+  section.name = text_of("section");
+  section.value = text_of("kernelz");
+  CHECK(profgpu_report_write(report, text_of("terminal"), &section, 1, &error) == NULL && holds(profgpu_error_hint(error), "kernels"));
   profgpu_error_free(error);
   profgpu_report_free(report);
 }
@@ -276,6 +309,7 @@ int main(void) {
   unsetenv("PROFGPU_RECORD");
   test_versions();
   test_errors();
+  test_nothing();
   test_report();
   test_tables();
   test_monitor();

@@ -235,6 +235,19 @@ def test_a_disk_that_is_full_from_the_start(small_disk):
     subject(small_disk, 'plain', 10)
 
 
+def test_a_disk_that_stays_full(small_disk):
+    process = start(small_disk, 'disk_fills', 100_000, options='flush_ms=10')
+    assert process.stdout.readline() == b'full\n'
+    with pytest.raises(OSError), open(small_disk / 'ballast', 'wb', buffering=0) as f:
+        while True:
+            f.write(b'x' * 16)
+    process.communicate(b'go\n', timeout=30)
+    recorded = recording(small_disk)
+    assert process.returncode == 0 and recorded['read'][0]['torn_bytes'] == 0
+    said = len(events(recorded, MARK)) + recorded.dropped(DISK_FULL)  # a drop may still fit into the file's last page
+    assert recorded.ended == (said == 100_001)
+
+
 def test_folders_that_cannot_be_written(tmp_path):
     blocked = tmp_path / 'file'
     blocked.write_text('')

@@ -204,6 +204,31 @@ def test_torch_that_does_not_ask(tmp_path):
     assert 'there is no process' in attach(2**22 + 5, 'torch', code=1).stderr
 
 
+def folders_of_traces():
+    return {n for n in os.listdir('/tmp') if n.startswith('profgpu-torch-')}
+
+
+def test_torch_of_a_program_that_ends_first():
+    before, begun = folders_of_traces(), time.monotonic()
+    with started(sys.executable, '-c', CLIENT.replace("with open(path, 'w')", 'sys.exit()\n        with open(path)')) as p:
+        assert 'ended before its trace came' in attach(p.pid, 'torch', code=1).stderr
+    with started('sleep', '2') as p:
+        assert 'ended before it asked' in attach(p.pid, 'torch', code=1).stderr
+    assert time.monotonic() - begun < 20 and folders_of_traces() <= before
+
+
+def test_torch_of_a_program_that_was_not_started_for_it(tmp_path):
+    run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'x', '--', 'sleep', '30'], env=environment())
+    until(lambda: children(run.pid))
+    begun = time.monotonic()
+    try:
+        r = attach(children(run.pid)[0], 'torch', code=1)
+    finally:
+        run.terminate()
+        run.wait()
+    assert 'started without --torch-on-demand' in r.stderr and time.monotonic() - begun < 10
+
+
 def test_torch_through_a_dynolog_daemon(tmp_path):
     """One that has the socket already: asked on its port, as its own command line tool does."""
     taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -251,6 +251,11 @@ def test_samples_beside(job, same):
     document = same(folder)
     assert ranks(document) == [0, 1]
     assert [source['format'] for source in document['inputs'] if source['rank'] is None]
+    for times, why in (((-HOUR_NS, HOUR_NS), 'shorter than the time between two samples'), ((-HOUR_NS, 1 - HOUR_NS), 'another run')):
+        rows = [f'{start_ns + time},0,50' for time in times]
+        (folder / 'samples.csv').write_text('\n'.join(['time_ns,device,utilization_pct', *rows]) + '\n')
+        (issue,) = [i for source in same(folder)['inputs'] for i in source['issues'] if i['kind'] == 'samples_elsewhere']
+        assert why in issue['text']
 
 
 def test_samples_of_two_hosts(simulate, same, tmp_path):

@@ -79,6 +79,13 @@ def test_bad_input_is_an_error(content, tmp_path):
         profgpu.analyze([tmp_path / 'nothere.json'])
     with pytest.raises(profgpu.ProfgpuError):
         profgpu.analyze([])
+    for wrong in (5, [TRACE, 5]):
+        with pytest.raises(TypeError, match='a path or several'):
+            profgpu.analyze(wrong)
+
+
+def test_paths_that_can_be_gone_through_once():
+    assert len(profgpu.analyze(path for path in [TRACE]).table('host'))
 
 
 def test_tables_share_memory(report):

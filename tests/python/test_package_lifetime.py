@@ -1,5 +1,6 @@
 """Monitors and ranges where programs do more than one thing: threads, coroutines, generators, forks, signals, exits."""
 import asyncio
+import contextlib
 import gc
 import inspect
 import multiprocessing
@@ -63,6 +64,13 @@ def test_who_does_not_await_says_so():
         with pytest.raises(ValueError, match='await'):
             call(work)
 
+    def items():
+        yield
+
+    for call in (profgpu.benchmark, lambda fn: profgpu.compare(fn, fn)):
+        with pytest.raises(ValueError, match='iterated'):
+            call(items)
+
 
 def test_a_generator_is_watched_until_it_ends_or_is_closed():
     shown = []
@@ -115,6 +123,32 @@ def test_an_asynchronous_generator():
         profiled(return_profile=True)(items)
 
 
+@pytest.mark.parametrize('decorated', [profgpu.annotate('items'), profiled()])
+def test_an_asynchronous_generator_gets_what_is_thrown(decorated):
+    seen = []
+
+    @contextlib.asynccontextmanager
+    @decorated
+    async def resource():
+        try:
+            yield 'open'
+        except KeyError:
+            seen.append('caught')
+        finally:
+            seen.append('closed')
+
+    async def use():
+        async with resource() as state:
+            seen.append(state)
+            raise KeyError
+        async with resource():
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        asyncio.run(use())
+    assert seen == ['open', 'caught', 'closed', 'closed']
+
+
 def test_annotated_functions_are_ranges_while_they_run():
     @profgpu.annotate('coroutine')
     async def wait(name):
@@ -146,6 +180,27 @@ def test_annotated_functions_are_ranges_while_they_run():
     phases = mon.summary.phases
     assert 0.04 <= phases['coroutine']['duration_s'] < 0.1, 'without what it waited for'
     assert 0.06 <= phases['generator']['duration_s'] < 0.15 and phases['items']['duration_s'] >= 0.06
+
+
+@pytest.mark.parametrize('name', [3, None, b'x', '\ud800'])
+def test_whatever_names_a_range_is_no_error_where_something_listens(name):
+    with monitor() as mon:
+        for opened in (profgpu.phase(name), profgpu.annotate(name), profgpu.step(name)):
+            with opened:
+                pass
+        profgpu.mark(name)
+    assert {'step'} < set(mon.summary.phases)
+
+
+def test_what_cannot_be_annotated():
+    class Model:
+        pass
+
+    for wrong in (Model, classmethod(lambda cls: 1), 5):
+        with pytest.raises(TypeError, match='a function, not'):
+            profgpu.annotate('name')(wrong)
+    with pytest.raises(TypeError, match='takes a name'):
+        profgpu.annotate(lambda: 1)
 
 
 # Threads

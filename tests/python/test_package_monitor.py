@@ -92,6 +92,11 @@ def test_it_watches():
     assert mon.table()['power_w'] is not None
 
 
+def test_stopped_before_it_was_started():
+    s = monitor().stop()
+    assert s.duration_s == 0 and s.n_samples == 0
+
+
 def test_it_can_be_entered_again_and_beside_others():
     with monitor() as outer:
         inner = monitor()
@@ -214,6 +219,7 @@ def test_gpu_monitor_of_the_guide(tmp_path):
                            'temperature_c'}
     assert 80 < now[0]['memory_total_gb'] < 90 and now[0]['power_w'] > 0
     summary = mon.get_summary()
+    assert [gpu['gpu_id'] for gpu in summary['gpus']] == [0, 1]
     assert summary == mon.summary and len(summary['gpus']) == 2 and 'busy' in str(summary)
     log = tmp_path / 'log.jsonl'
     other = GPUMonitor(0.01, REPLAY)

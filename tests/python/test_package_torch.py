@@ -1,6 +1,9 @@
 """The package with PyTorch (CPU): watch(), record(), the guide's helpers, callbacks, torchrun, and the recorder."""
+import copy
+import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -86,6 +89,72 @@ def test_watch_of_gradients_that_accumulate_and_of_errors():
     assert watched.steps == 3 and other.shape == (1, 2) and profgpu.watch().metrics() == {}
 
 
+def test_what_is_watched_can_be_saved_copied_scripted_and_compiled():
+    model, optimizer, loader = parts(4)
+    with profgpu.watch(model, optimizer, loader) as watched:
+        torch.save(model, io.BytesIO())
+        for thing in (model, optimizer, loader):
+            pickle.dumps(thing)
+        copied = copy.deepcopy(model)
+        assert type(loader) is torch.utils.data.DataLoader and type(copied) is Model
+        torch._dynamo.reset()
+        whole = torch.nn.Linear(4, 2)
+        with profgpu.watch(whole):
+            torch.jit.script(whole)
+            torch.export.export(whole, (torch.ones(1, 4),))
+            torch.compile(whole, backend='eager', fullgraph=True)(torch.ones(1, 4))
+        compiled = torch.compile(whole, backend='eager', fullgraph=True)
+        other = torch.optim.SGD(whole.parameters(), lr=0.1)
+        with profgpu.watch(compiled, other) as of_compiled:
+            train(compiled, other, [(torch.ones(1, 4), torch.ones(1, 2))] * 3)
+        assert of_compiled.metrics()['profgpu/forward_s'] > 0 and of_compiled.steps == 3
+        assert not torch._dynamo.utils.counters['graph_break']
+        copied(torch.zeros(1, 4))
+        assert 'forward' not in watched._spent, 'a copy is not watched'
+        train(model, optimizer, loader)
+    assert watched.steps == 4
+
+
+def test_watches_that_close_in_the_order_in_which_they_opened():
+    model, optimizer, loader = parts(3)
+    replaced = lambda: (torch.autograd.backward, Model.__call__, type(loader).__iter__)
+    before = replaced()
+    first, second = (profgpu.watch(model, optimizer, loader) for _ in range(2))
+    train(model, optimizer, loader)
+    first.close()
+    train(model, optimizer, loader)
+    second.close()
+    assert (first.steps, second.steps) == (3, 6) and replaced() == before and '__call__' not in vars(Model)
+
+
+@pytest.mark.parametrize('wrong, said', [
+    (dict(loader=[1]), 'loader: .*not list'), (dict(optimizer='x'), 'optimizer: .*not str'), (dict(model=5), 'model: .*not int')])
+def test_watch_of_what_cannot_be_watched_leaves_nothing(wrong, said):
+    model, optimizer, loader = parts()
+    backward = torch.autograd.backward
+    with pytest.raises(TypeError, match=said):
+        profgpu.watch(**{'model': model, 'optimizer': optimizer, 'loader': loader, **wrong})
+    assert torch.autograd.backward is backward and '__call__' not in vars(Model)
+    assert not optimizer._optimizer_step_pre_hooks and '__iter__' in vars(type(loader)) and not hasattr(type(loader).__iter__, '__watched__')
+
+
+def test_a_wait_after_an_error_is_a_wait():
+    model, optimizer, loader = parts(4, 0.02)
+    forward = model.forward
+    with profgpu.watch(model, optimizer, loader) as watched:
+        for number, (inputs, _) in enumerate(loader):
+            model.forward = None if number == 1 else forward  # cannot be called
+            optimizer.param_groups[0]['lr'] = None if number == 2 else 0.1  # neither
+            try:
+                model(inputs).sum().backward()
+                optimizer.step()
+            except TypeError:
+                pass
+    m = watched.metrics()
+    assert watched.steps == 2 and m['profgpu/data_loading_s'] > 0.035
+    assert m['profgpu/forward_s'] < 0.015 and m['profgpu/optimizer_s'] < 0.015
+
+
 def test_record_has_steps_and_phases():
     model, optimizer, loader = parts(5, 0.005)
     with profgpu.record() as rec:
@@ -112,6 +181,36 @@ def test_record_has_steps_and_phases():
     assert not os.path.exists(folder)
 
 
+NESTED = """
+import html, profgpu, torch
+with profgpu.record() as outer:
+    torch.ones(3)
+    try:
+        with profgpu.record():
+            pass
+    except profgpu.ProfgpuError as error:
+        print(error.message)
+assert outer.report.verdict
+with profgpu.record() as outer:
+    with torch.profiler.profile() as inner:
+        torch.ones(3)
+assert len(inner.key_averages())
+with profgpu.record() as empty:
+    pass
+for recording in (outer, empty):
+    try:
+        recording.report
+    except profgpu.ProfgpuError as error:
+        print(error.message)
+        assert html.escape(error.message) in recording._repr_html_()
+"""
+
+
+def test_a_profiler_within_another_and_a_block_without_pytorch():
+    within, no_trace, empty = [line for line in run_script(NESTED).splitlines() if not line.startswith('USDT')]
+    assert 'runs already' in within and 'another' in no_trace and 'no operation of PyTorch' in empty
+
+
 MAGIC = f"""
 from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell.instance()
@@ -121,6 +220,8 @@ result = shell.run_cell_magic("profgpu", "--backend {REPLAY} --interval 0.01", "
 assert shell.user_ns["x"][0, 0] == 8
 assert result.gpu.n_samples > 2 and result.report.ops is not None and "<" in result._repr_html_() and "[GPU 0]" in str(result)
 assert shell.run_cell_magic("profgpu", "--no-trace --backend none", "1/0") is None
+nothing = shell.run_cell_magic("profgpu", "--backend {REPLAY} --interval 0.01", "time.sleep(0.1)")
+assert "[GPU 0]" in repr(nothing) and "no operation of PyTorch" in repr(nothing) and "no operation" in nothing._repr_html_()
 print("fine")
 """
 
@@ -210,6 +311,20 @@ def test_quick_benchmark_and_auto_profile(capsys):
     assert capsys.readouterr().out.count('step: ') == 1
 
 
+def test_auto_profile_of_what_does_nothing_when_it_is_called():
+    from profgpu.guide import auto_profile
+
+    async def coroutine():
+        pass
+
+    def generator():
+        yield
+
+    for function in (coroutine, generator):
+        with pytest.raises(ValueError, match='none of its work'):
+            auto_profile()(function)
+
+
 def test_the_loader_is_timed_where_it_waits():
     from profgpu.guide import ProfiledDataLoader
     loader = ProfiledDataLoader(torch.utils.data.DataLoader(Slow(6, 0.01), batch_size=1))
@@ -247,6 +362,27 @@ def test_training_profiler_and_profile_training():
     model, optimizer, loader = parts(5, 0.01)
     summary = profile_training(lambda batch: model(batch[0]).sum().backward(), loader, num_steps=10, warmup=1, device='cpu')
     assert summary['steps'] == 4 and 10 <= summary['data_loading_ms'] < 30
+
+
+@pytest.mark.parametrize('num_steps', [3, 10])
+def test_profile_training_makes_no_step_without_a_batch(num_steps):
+    from profgpu.guide import profile_training
+    with profgpu.GpuMonitor(backend=REPLAY, interval_s=0.01) as mon:
+        profile_training(lambda batch: time.sleep(0.02), parts(4)[2], num_steps=num_steps, warmup=1)
+    assert mon.summary.phases['step']['count'] == 4
+
+
+def test_a_phase_that_few_steps_have():
+    from profgpu.guide import TrainingProfiler
+    profiler = TrainingProfiler(warmup=3)
+    for number in range(13):
+        with profiler.step():
+            with profiler.phase('forward'):
+                pass
+            if number in (1, 6, 11):
+                with profiler.phase('checkpoint'):
+                    time.sleep(0.5 if number == 1 else 0.05)
+    assert 10 <= profiler.summary['checkpoint_ms'] < 15, 'two of 50 ms, in ten steps'
 
 
 def test_wrappers_of_the_profiler(tmp_path):

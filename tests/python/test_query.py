@@ -119,6 +119,7 @@ def test_tables_are_listed_without_a_trace(profgpu, ask):
     ('select dur from kernels', 'no such column: dur', 'did you mean duration_ns?'),
     ('select naem from host', 'no such column: naem', 'did you mean name?'),
     ('select * from kernel', 'no such table: kernel', 'did you mean kernels?'),
+    ('select * from ranges', 'no such table: ranges', 'did you mean host?'),
     ('selec 1', 'syntax error', '--tables'),
     ('select 1; select 2', 'one query at a time', ''),
     ('', 'empty', ''),

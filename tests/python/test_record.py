@@ -233,7 +233,7 @@ def test_only_some_steps(tmp_path):
     assert document(tmp_path / 'x')['recording']['kernels'] == 6
     record('-o', tmp_path / 'y', '--steps', '50:60', command=(SIM, '--kernels', '5', '--steps', '10'))
     (problem,) = document(tmp_path / 'y')['recording']['problems']
-    assert 'never recorded' in problem and '10 steps were seen' in problem
+    assert 'never recorded' in problem and '10 steps were seen' in problem and 'what --steps 50:60 asks for' in problem
 
 
 def test_threads_of_all_processes_are_sampled(tmp_path):
@@ -291,6 +291,13 @@ def test_what_is_suggested_of_a_short_command_works(tmp_path):
     assert 'Next: profgpu doctor' in r.stderr
     r = subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], capture_output=True, text=True, timeout=60)
     assert (r.returncode == 0) == suggested and 'no process was recorded' in ' '.join((r.stdout + r.stderr).split())
+
+
+def test_what_is_suggested_where_cuda_could_not_be_recorded_works(tmp_path):
+    r = record('-o', tmp_path / 'x', env=environment(CUDA_SIM='error_all=999'), command=(SIM, '--kernels', '5'))
+    assert len(processes(tmp_path / 'x')) == 1 and 'Next: profgpu doctor' in r.stderr
+    if 'profgpu analyze' in r.stderr:  # threads were seen twice
+        subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], capture_output=True, timeout=60, check=True)
 
 
 def test_mode_builds_the_launcher_s_command(tmp_path):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import json
 import os
 import statistics
@@ -24,6 +25,8 @@ def auto_profile(
     """
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise ValueError("a call of a coroutine or generator function does none of its work: decorate what it calls")
         times: List[float] = []
         calls = [0]
         first = [0.0]
@@ -330,6 +333,7 @@ class TrainingProfiler:
         self._times = PhaseTimes()
         self._steps: List[float] = []
         self._samples: List[int] = []
+        self._warm: Dict[str, int] = {}  # how many times of each phase the warm-up has
 
     @contextlib.contextmanager
     def step(self, batch_size: int = 0) -> Iterator[None]:
@@ -340,6 +344,8 @@ class TrainingProfiler:
             synchronize()
         self._steps.append(time.perf_counter() - begin)
         self._samples.append(batch_size)
+        if len(self._steps) == self.warmup:
+            self._warm = {name: len(times) for name, times in self._times.seconds().items()}
 
     def phase(self, name: str) -> ContextManager[Any]:
         return self._times.phase(name, on_host=name in ("data_loading", "checkpoint"))
@@ -360,9 +366,7 @@ class TrainingProfiler:
         if any(self._samples[skip:]):
             flat["samples_per_s"] = sum(self._samples[skip:]) / sum(steps)
         for name, times in self._times.seconds().items():
-            per_step = max(1, round(len(times) / len(self._steps)))
-            kept = times[skip * per_step :] or times
-            flat[name + "_ms"] = sum(kept) / len(steps) * 1e3
+            flat[name + "_ms"] = sum(times[self._warm.get(name, 0) if skip else 0 :]) / len(steps) * 1e3
         return flat
 
     def get_summary(self) -> Dict[str, float]:
@@ -382,7 +386,10 @@ def profile_training(
     """
     profiler = TrainingProfiler(warmup)
     batches = iter(dataloader)
-    for _ in range(warmup + num_steps):
+    most = warmup + num_steps
+    with contextlib.suppress(Exception):  # what listens hears of a step when it begins: not one more than there are batches
+        most = min(most, len(dataloader))  # type: ignore[arg-type]
+    for _ in range(most):
         try:
             with profiler.step():
                 with profiler.phase("data_loading"):

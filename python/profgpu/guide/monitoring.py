@@ -5,7 +5,7 @@ import functools
 import json
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from ..monitor import Owned, check_backend, open_monitor
 
@@ -19,6 +19,11 @@ _METRICS = (
     ("power_w", "power_w", 1.0),
     ("temperature_c", "temperature_c", 1.0),
 )
+
+
+def _gpu_id(device: Dict[str, Any]) -> Union[int, str]:
+    name: str = device["device"]
+    return int(name) if name.isdigit() else name
 
 
 class Summary(Dict[str, Any]):
@@ -67,7 +72,7 @@ class GPUMonitor:
         gpus = []
         for d in self._owned.devices():
             metrics = d["metrics"]
-            gpu: Dict[str, Any] = {"gpu_id": d["device"], "name": d["name"]}
+            gpu: Dict[str, Any] = {"gpu_id": _gpu_id(d), "name": d["name"]}
             for metric, name, scale in _METRICS:
                 for what in ("mean", "max"):
                     if what in metrics.get(metric, {}):
@@ -101,7 +106,7 @@ class GPUMonitor:
     @staticmethod
     def _now(device: Dict[str, Any], latest: Dict[str, float]) -> Dict[str, Any]:
         total = device["constants"].get("memory_total_bytes")
-        now: Dict[str, Any] = {"gpu_id": int(device["device"]) if device["device"].isdigit() else device["device"]}
+        now: Dict[str, Any] = {"gpu_id": _gpu_id(device)}
         for metric, name, scale in _METRICS:
             now[name] = latest[metric] / scale if metric in latest else None
         now["memory_total_gb"] = total / 1e9 if total is not None else None

@@ -1,8 +1,8 @@
 """Python's site module imports this at start-up, because `profgpu run` puts its folder in front of PYTHONPATH.
 
-It arranges that profgpu_phases.py is loaded when PyTorch has been, and does nothing else: no module but sys is imported
-here, and any version of Python may read it. Then it makes way for the sitecustomize that would have been imported
-without it.
+It arranges that profgpu_phases.py is loaded when PyTorch has been and that os._exit() loses nothing of the recording, and
+does nothing else: no module but sys and os, which the interpreter has imported by then, is imported here, and any
+version of Python may read it. Then it makes way for the sitecustomize that would have been imported without it.
 """
 import sys
 
@@ -62,8 +62,27 @@ def _mark(module):
         pass
 
 
+def _write_before_exit():
+    """os._exit(), by which forked children of multiprocessing leave, too, runs no exit handler of the recorder's."""
+    import os
+    leave, path = os._exit, os.environ['PROFGPU_INJECT']
+
+    def _exit(status):
+        try:
+            phases, ctypes = sys.modules.get('profgpu_phases'), sys.modules.get('ctypes')
+            if phases is not None:
+                phases.end_last_step()
+            if ctypes is not None:
+                ctypes.CDLL(path, os.RTLD_NOLOAD).profgpu_end()  # OSError: nothing was recorded here.
+        except BaseException:
+            pass
+        leave(status)
+
+    os._exit = _exit
+
+
 def _is_wanted():
-    from os import environ  # The interpreter has imported it by now.
+    from os import environ
     # Another copy may be here already: `profgpu run` within `profgpu run`.
     return (sys.version_info >= (3, 8) and environ.get('PROFGPU_RECORD') and environ.get('PROFGPU_INJECT')
             and environ.get('PROFGPU_PYTHON_HOOK') != '0'
@@ -73,6 +92,7 @@ def _is_wanted():
 try:
     if _is_wanted():
         sys.meta_path.insert(0, ProfgpuFinder())
+        _write_before_exit()
 except Exception:
     pass
 
