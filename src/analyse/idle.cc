@@ -99,8 +99,6 @@ std::vector<Gap> gaps_of(const Trace& trace, const DeviceTime& d) {
     const Interval part = trace.activity.interval(ActivityId(i));
     const bool new_span = span + 1 < d.spans.size() && part.start >= d.spans[span + 1].start;
     span += new_span;
-    // What takes no time ends no gap, but for the span's own end.
-    if (last.valid() && !new_span && part.length() == 0 && part.end != d.spans[span].end) continue;
     if (last.valid() && !new_span && part.start > busy_until) {
       gaps.push_back({busy_until, part.start, IdleCause::kUnknown, last, ActivityId(i), trace.activity.launch[i], {}});
     }

@@ -114,17 +114,6 @@ TEST(Replay, TakesOutDataLoading) {
   EXPECT_EQ(replay.saved_by_cause(IdleCause::kHostBound, 0), 0);
 }
 
-TEST(Idle, WhatTakesNoTimeEndsNoGap) {
-  HandTrace t;
-  t.kernel("a", 0, 5, 10, 100).kernel("mark", 50, 55, 120, 120).kernel("b", 190, 195, 200, 250);
-  const Trace trace = t.build();
-  const Facts facts(trace, {});
-  const DeviceIdle& idle = facts.get<Idle>().devices.at(0);
-  ASSERT_EQ(idle.gaps.size(), 1U);
-  EXPECT_EQ(idle.gaps[0].length(), 100000);
-  EXPECT_EQ(idle.gaps[0].cause, IdleCause::kHostBound);
-}
-
 TEST(Idle, TheSpanEndsWithWhatTakesNoTime) {
   HandTrace t;
   t.kernel("first", 0, 5, 10, 10).kernel("a", 1, 6, 30, 100).kernel("last", 50, 55, 120, 120);

@@ -72,8 +72,8 @@ Quality Quality::compute(const Facts& facts) {
                                   steps.estimated * 100)});
   else if (!steps.annotated)
     issues.push_back({TraceIssueKind::kNoSteps, 1,
-                      "no steps are marked (call prof.step() once a step, or give --step-pattern): the whole trace "
-                      "counts as one"});
+                      fmt::format("no steps are marked ({} once a step, or give --step-pattern): the whole trace counts as one",
+                                  trace.recorded ? "with profgpu.step():" : "call prof.step()")});
   overruns(trace, issues);
   missing_activity(facts, issues);
   int64_t count = 0, time = 0, all = 0;

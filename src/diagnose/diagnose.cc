@@ -47,16 +47,12 @@ std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence
   return worst;
 }
 
-// Of so few steps, what the first spends before the device's first activity is a good part.
-constexpr int64_t kFewSteps = 3;
-
 // All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
 // for. What is over goes off the cheapest.
 void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
   if (evidence.ranks.size() != 1 || !evidence.has_device_activity()) return;
   const RankMeasure& m = evidence.ranks.front().measure;
   int64_t left = m.waiting_ns;
-  if (m.steps <= kFewSteps && !findings.empty()) left = std::max(left, findings.front().cost_ns.value_or(0));
   for (Finding& f : findings) {
     if (!f.cost_ns) continue;
     set_cost(f, m, std::min(*f.cost_ns, left));

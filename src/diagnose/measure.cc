@@ -55,7 +55,8 @@ double Measured::idle_wall_pct(IdleCause cause) const {
 
 int64_t Measured::waiting_ns() const {
   const DeviceTime& d = device();
-  return d.idle_ns + d.exposed_communication_ns + d.exposed_memory_ns;
+  return d.idle_ns + d.exposed_communication_ns + d.exposed_memory_ns +
+         total_length(idle_around(IdleCause::kDataLoading)) + total_length(idle_around(IdleCause::kCheckpoint));
 }
 
 IdleCause Measured::largest_idle_cause() const {

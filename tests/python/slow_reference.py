@@ -183,7 +183,7 @@ def devices(windows):
         out[device] = dict(total)
         overlap = total['communication_ns'] - total['exposed_communication_ns']
         out[device]['overlap_pct'] = 100 * overlap / total['communication_ns'] if total['communication_ns'] else None
-        out[device]['utilization_pct'] = 100 * total['busy_ns'] / total['span_ns'] if total['span_ns'] else 0
+        out[device]['utilization_pct'] = 100 * total['busy_ns'] / total['span_ns'] if total['span_ns'] else None
     return out
 
 
