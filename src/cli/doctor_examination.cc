@@ -15,9 +15,9 @@ namespace profgpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kOpening{2500}, kFacts{4500};  // from the start
+constexpr std::chrono::milliseconds kOpening{4000}, kFacts{6000};  // from the start
 constexpr int64_t kLook_ns = 1'000'000'000;
-constexpr std::string_view kSilence = "did not answer within 2.5 s";
+constexpr std::string_view kSilence = "did not answer within 4 s";
 constexpr std::string_view kSilenceHint =
     "without persistence mode the first call after a while takes seconds: try again; a driver that hangs needs a "
     "reboot";

@@ -24,8 +24,8 @@
 namespace profgpu {
 namespace {
 
-// Drivers take seconds to wake many devices. One that hangs must not keep the command from running for ever.
-constexpr int64_t kLongestOpening_ns = 30'000'000'000;
+// Drivers take seconds to wake many devices. One that hangs must not keep the command from running for long.
+constexpr int64_t kLongestOpening_ns = 10'000'000'000;
 
 struct Opening {
   Opening() : done(::eventfd(0, EFD_CLOEXEC)) {}

@@ -120,7 +120,11 @@ Error not_initialised(Return code) {
   }
 }
 
+std::atomic<bool> left_behind{false};
+
 }  // namespace
+
+bool driver_left_behind() { return left_behind; }
 
 std::string words_of(Return code) {
   switch (code) {
@@ -132,7 +136,7 @@ std::string words_of(Return code) {
     case kNotFound: return "no data at present";
     case kInsufficientSize: return "the driver wants more room than it says";
     case kDriverNotLoaded: return "the driver is not loaded";
-    case kTimeout: return "the driver did not answer in time";
+    case kTimeout: return "does not answer";
     case kLibraryNotFound: return "a library of the driver is missing";
     case kFunctionNotFound: return "this driver has no call for it";
     case kGpuIsLost: return "GPU is lost";
@@ -162,6 +166,7 @@ Library::~Library() {
 }
 
 void Library::abandon() {
+  left_behind = true;
   initialised_ = false;
   library_.leak();
 }
