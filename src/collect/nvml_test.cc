@@ -182,6 +182,20 @@ TEST_F(Nvml, NothingOfTheBuffersIsLostForWantOfTimeAtTheBeginning) {
   for (const Sample& s : r.samples) EXPECT_GE(s.time_ns, first.time_ns - 1000) << metric_info(s.metric).name;
 }
 
+TEST_F(Nvml, TheLastReadingHasThePowerToItsEnd) {
+  open("delay_us 500\ndevice 0\npower steps 0.3 100 600\n");
+  const int64_t begun = monotonic_ns();
+  Reading first;
+  first.time_ns = unix_ns();
+  ASSERT_TRUE(backend->read({.now_ns = begun, .everything = true, .until_ns = begun + 1}, first));
+  pause_ms(550);
+  Reading last;
+  last.time_ns = unix_ns();
+  ASSERT_TRUE(backend->read({.now_ns = monotonic_ns(), .everything = true, .until_ns = begun + 1}, last));
+  EXPECT_GE(all(last, Metric::kPower).size(), 4U) << "one each 0.1 s";
+  EXPECT_EQ(value(last, Metric::kPower), 600.0);
+}
+
 TEST_F(Nvml, FastTicksKeepThePeriods) {
   open("device 0\n");
   int64_t now = kSecond;
