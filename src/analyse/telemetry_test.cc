@@ -109,6 +109,48 @@ TEST(Telemetry, EnergyWithoutACounterIsIntegratedAndSaysSo) {
   EXPECT_NE(t.energy_note.find("100 % of the time"), std::string::npos) << t.energy_note;
 }
 
+TEST(Telemetry, CounterAndPowerAreComparedOverOneTime) {
+  TelemetryCollector steady({}, kTick), off({}, kTick);
+  for (int64_t i = 0; i <= 10; ++i) {
+    const auto j = 80.0 * static_cast<double>(i);
+    steady.add(reading(i, {{Metric::kEnergy, j}}));
+    off.add(reading(i, {{Metric::kEnergy, j}}));
+    if (i > 7) continue;   // the sensor's buffer was read last then
+    steady.add(reading(i, {{Metric::kPower, 400}}));
+    off.add(reading(i, {{Metric::kPower, 300}}));
+  }
+  EXPECT_EQ(steady.summary().energy_note, "");
+  EXPECT_EQ(off.summary().energy_note, "the counter and the integrated power differ by 25 %");
+}
+
+TEST(Telemetry, ALostDeviceIsBusyForNoLongerThanItWasSeen) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i <= 100; ++i) {
+    Reading r = reading(i, {{Metric::kXidErrors, 1}});
+    if (i <= 20) r.add(Metric::kUtilization, 50), r.add(Metric::kEnergy, 20.0 * static_cast<double>(i));
+    c.add(r);
+  }
+  const DeviceTelemetry t = c.summary();
+  EXPECT_EQ(t.duration_ns(), 100 * kTick);
+  EXPECT_NEAR(static_cast<double>(*t.busy_ns), 0.5 * 21 * kTick, 1);
+  EXPECT_NEAR(*t.energy_per_busy_second_j(), 200, 1e-6);
+}
+
+TEST(Telemetry, ACounterThatHasNotMovedYetIsNoEnergy) {
+  TelemetryCollector counter({}, kTick), both({}, kTick), long_still({}, kTick);
+  for (int64_t i = 0; i <= 1; ++i) {
+    counter.add(reading(i, {{Metric::kEnergy, 1000}}));
+    both.add(reading(i, {{Metric::kEnergy, 1000}, {Metric::kPower, 70}}));
+  }
+  EXPECT_FALSE(counter.summary().energy_j);
+  EXPECT_EQ(both.summary().energy_method, "integrated");
+  EXPECT_NEAR(*both.summary().energy_j, 14, 1e-9);
+  EXPECT_FALSE(both.summary().grown.contains(Metric::kEnergy));
+  for (int64_t i = 0; i <= 10; ++i) long_still.add(reading(i, {{Metric::kEnergy, 1000}, {Metric::kPower, 0}}));
+  EXPECT_EQ(long_still.summary().energy_method, "counter");
+  EXPECT_EQ(long_still.summary().energy_j, 0);
+}
+
 TEST(Telemetry, CountersThatGoBackLoseNothingAndInventNothing) {
   TelemetryCollector c({}, kTick);
   const double values[] = {1000, 1100, 1200, 50, 150, 149, 250};   // a reset, then a step back of one
