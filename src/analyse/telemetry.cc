@@ -137,6 +137,7 @@ struct TelemetryCollector::Impl {
   std::map<uint32_t, double> reason_ns;   // time that each bit of the clock event reasons was set
   double reasons_watched_ns = 0;
   std::map<int64_t, ProcessTelemetry> processes;
+  std::map<int64_t, SeriesStatistics> process_utilization;
 };
 
 void TelemetryCollector::Impl::begin(int64_t time_ns) {
@@ -195,7 +196,9 @@ void TelemetryCollector::Impl::add_process(const ProcessSample& p, int64_t time_
   t.process.name = name;
   t.last_ns = time_ns;
   if (p.memory_bytes) t.memory_peak_bytes = std::max(t.memory_peak_bytes.value_or(0), *p.memory_bytes);
-  if (p.utilization_pct) t.utilization_max_pct = std::max(t.utilization_max_pct.value_or(0), *p.utilization_pct);
+  if (!p.utilization_pct) return;
+  t.utilization_max_pct = std::max(t.utilization_max_pct.value_or(0), *p.utilization_pct);
+  process_utilization.try_emplace(p.pid, interval_ns).first->second.add(time_ns, *p.utilization_pct);
 }
 
 void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
@@ -362,7 +365,11 @@ DeviceTelemetry TelemetryCollector::summary() const {
   i.show_energy(out);
   i.show_throttle(out);
   i.show_course(out);
-  for (const auto& [pid, p] : i.processes) out.processes.push_back(p);
+  for (const auto& [pid, p] : i.processes) {
+    out.processes.push_back(p);
+    if (const auto it = i.process_utilization.find(pid); it != i.process_utilization.end())
+      out.processes.back().utilization_mean_pct = it->second.summary().mean;
+  }
   std::stable_sort(out.processes.begin(), out.processes.end(), [](const ProcessTelemetry& a, const ProcessTelemetry& b) {
     return a.memory_peak_bytes.value_or(-1) > b.memory_peak_bytes.value_or(-1);
   });

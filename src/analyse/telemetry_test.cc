@@ -151,6 +151,24 @@ TEST(Telemetry, ACounterThatHasNotMovedYetIsNoEnergy) {
   EXPECT_EQ(long_still.summary().energy_j, 0);
 }
 
+TEST(Telemetry, AProcessHasItsMeanUtilization) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i < 8; ++i) {
+    Reading r = reading(i, {{Metric::kUtilization, 50}});
+    r.has_processes = true;
+    ProcessSample busy, silent;
+    busy.pid = 7, silent.pid = 8;
+    busy.utilization_pct = i % 2 ? 80.0 : 20.0;
+    r.processes = {busy, silent};
+    c.add(r);
+  }
+  const DeviceTelemetry t = c.summary();
+  ASSERT_EQ(t.processes.size(), 2u);
+  EXPECT_NEAR(*t.processes[0].utilization_mean_pct, 50, 1e-9);
+  EXPECT_EQ(t.processes[0].utilization_max_pct, 80);
+  EXPECT_FALSE(t.processes[1].utilization_mean_pct);
+}
+
 TEST(Telemetry, CountersThatGoBackLoseNothingAndInventNothing) {
   TelemetryCollector c({}, kTick);
   const double values[] = {1000, 1100, 1200, 50, 150, 149, 250};   // a reset, then a step back of one
