@@ -9,6 +9,7 @@
 #include "analyse/series_statistics.h"
 #include "analyse/statistics.h"
 #include "analyse/time_bins.h"
+#include "trace/sample_row.h"
 
 namespace profgpu {
 namespace {
@@ -379,16 +380,22 @@ DeviceTelemetry TelemetryCollector::summary() const {
 namespace {
 
 // Distinct times of a device's rows, in order.
-std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
+std::vector<int64_t> row_times(const SampleLog& log, uint32_t device, bool buffered) {
   std::vector<int64_t> times;
   for (const SampleSeries& s : log.series)
-    if (s.device == device) {
+    if (s.device == device && (buffered || !may_have_own_rows(s.metric))) {
       const auto middle = static_cast<ptrdiff_t>(times.size());
       times.insert(times.end(), s.time_ns.begin(), s.time_ns.end());
       std::inplace_merge(times.begin(), times.begin() + middle, times.end());
       times.erase(std::unique(times.begin(), times.end()), times.end());
     }
   return times;
+}
+
+// Ticks say more than what drivers buffer; a log of little else has that alone.
+std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
+  std::vector<int64_t> ticks = row_times(log, device, false);
+  return ticks.size() > 1 ? ticks : row_times(log, device, true);
 }
 
 }  // namespace

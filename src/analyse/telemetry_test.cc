@@ -276,6 +276,22 @@ TEST(Telemetry, ALogGivesWhatTheReadingsGave) {
   EXPECT_EQ(*t.utilization_p95, *u.utilization_p95);
 }
 
+TEST(Telemetry, RowsBetweenTheTicksAreNoTicks) {
+  SampleLog log;
+  log.devices.resize(1);
+  SampleSeries often, ticks;
+  often.metric = Metric::kUtilization, ticks.metric = Metric::kTemperature;
+  for (int64_t i = 0; i < 100; ++i) {
+    often.time_ns.push_back(kStart + i * kTick / 5), often.value.push_back(static_cast<double>(i % 10) * 10);
+    if (i % 5 == 0) ticks.time_ns.push_back(kStart + i * kTick / 5), ticks.value.push_back(40);
+  }
+  log.series = {often, ticks};
+  const DeviceTelemetry t = summarise(log).at(0);
+  EXPECT_EQ(t.ticks, 20);
+  EXPECT_EQ(t.interval_ns, kTick);
+  EXPECT_EQ(t.find(Metric::kUtilization)->samples, 100);
+}
+
 TEST(TimeBins, WidenKeepsTheSums) {
   TimeBins bins(0, 1);
   for (int64_t t = 0; t < 100'000; t += 10) bins.add(t, t + 10, t < 50'000 ? 1 : 3);

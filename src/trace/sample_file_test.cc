@@ -88,6 +88,25 @@ Reading reading(uint32_t device, int64_t time, double utilization) {
   return r;
 }
 
+TEST_F(SampleFileTest, WhatADriverKeptHasRowsOfItsOwnTimes) {
+  Reading r;
+  r.time_ns = kT0 + kStep;
+  for (int64_t i = 0; i < 3; ++i) r.add(Metric::kUtilization, i < 2 ? 0 : 100, kT0 + i * kStep / 4);
+  r.add(Metric::kPower, 300, kT0 + kStep / 4);
+  r.add(Metric::kTemperature, 40, kT0 + kStep / 2);   // a driver's own clock
+  for (const auto format : {SampleFormat::kJsonLines, SampleFormat::kCsv}) {
+    SampleWriter writer(format, {h100(0)}, {Metric::kUtilization, Metric::kPower, Metric::kTemperature});
+    const SampleLog log = good(writer.header() + std::string(writer.rows(r)));
+    ASSERT_EQ(log.series.size(), 3u);
+    EXPECT_EQ(log.ticks, 4);
+    const SampleSeries& utilization = log.series[0];
+    EXPECT_EQ(utilization.time_ns, (std::vector{kT0, kT0 + kStep / 4, kT0 + kStep / 2}));
+    EXPECT_EQ(utilization.value, (std::vector{0.0, 0.0, 100.0}));
+    for (const SampleSeries& s : log.series)
+      EXPECT_TRUE(s.metric != Metric::kTemperature || s.time_ns == std::vector{r.time_ns});
+  }
+}
+
 TEST_F(SampleFileTest, WhatIsWrittenAsJsonLinesReadsBack) {
   const std::vector<DeviceInfo> devices = {h100(0), h100(1)};
   SampleWriter writer(SampleFormat::kJsonLines, devices, {});
