@@ -88,6 +88,22 @@ Reading reading(uint32_t device, int64_t time, double utilization) {
   return r;
 }
 
+TEST_F(SampleFileTest, WhatNoDeviceCanBeIsDamage) {
+  const std::string row = "{\"time_ns\":1800000000000000000,\"device\":";
+  std::string text = row + "0,\"utilization_pct\":50,\"temperature_margin_c\":-3,\"fan_speed_pct\":104}\n";
+  for (const char* bad : {"-1,\"utilization_pct\":5}", "4294967297,\"utilization_pct\":5}", "0,\"utilization_pct\":250}",
+                          "0,\"utilization_pct\":-50}", "0,\"power_w\":-1}"})
+    text += row + bad + "\n";
+  const SampleLog log = good(text);
+  EXPECT_EQ(issues_.damaged_rows, 5);
+  EXPECT_EQ(issues_.first_damaged_line, 2);
+  ASSERT_EQ(log.devices.size(), 1u);
+  for (const SampleSeries& s : log.series) EXPECT_EQ(s.value.size(), 1u) << metric_info(s.metric).name;
+  EXPECT_EQ(log.series.size(), 3u);
+  (void)good("time_ns,device,utilization_pct\n1800000000000000000,-1,5\n1800000000000000000,0,5\n");
+  EXPECT_EQ(issues_.damaged_rows, 1);
+}
+
 TEST_F(SampleFileTest, WhatADriverKeptHasRowsOfItsOwnTimes) {
   Reading r;
   r.time_ns = kT0 + kStep;
