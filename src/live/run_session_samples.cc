@@ -53,7 +53,7 @@ void SampleOutput::add(const Reading& reading) {
   if (!problem_.empty()) return;
   const std::string_view rows = writer_.rows(reading);
   write(rows);
-  rows_ += std::count(rows.begin(), rows.end(), '\n');
+  if (problem_.empty()) rows_ += std::count(rows.begin(), rows.end(), '\n');
 }
 
 void SampleOutput::mark(int64_t time_ns, std::string_view name) {
