@@ -16,7 +16,7 @@ namespace profgpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kOpening{4000}, kFacts{6000};  // from the start
+constexpr std::chrono::milliseconds kOpening{4000}, kFacts{5500};  // from the start
 constexpr int64_t kLook_ns = 1'000'000'000;
 constexpr std::string_view kSilence = "did not answer within 4 s";
 constexpr std::string_view kSilenceHint =

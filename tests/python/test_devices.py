@@ -267,7 +267,7 @@ def test_doctor_finds_what_is_wrong(profgpu, on):
 def test_doctor_of_a_device_that_hangs(profgpu, on):
     begin = time.monotonic()
     answer = document(profgpu('doctor', '--json', env=on('device 0..1\ndevice 1\nhang nvmlDeviceGetFieldValues 0\n')))
-    assert time.monotonic() - begin < 6
+    assert time.monotonic() - begin < 7
     answers = [c for c in answer['checks'] if c['id'] == 'answers']
     assert [c['device'] for c in answers] == ['1'] and answers[0]['detail'] == 'does not answer'
 
