@@ -40,12 +40,14 @@ std::optional<Held> SeriesStatistics::add(int64_t time_ns, double value) {
       distances_[distance_count_++] = distance;
       typical_ns_ = 0;
     }
-    const int64_t longest = kLongestHold * std::max(typical_ns(), interval_ns_);
+    const int64_t longest = longest_hold_ns();
     before = Held{last_, last_ns_, last_ns_ + std::min(distance, longest)};
     moments_.add(last_, before->ns());
     if (distance <= longest) {
       area_ += (last_ + value) / 2 * static_cast<double>(distance) / 1e9;
       area_ns_ += distance;
+    } else {
+      gaps_ns_ += distance - longest;
     }
   } else {
     first_ = min_ = max_ = value;
@@ -56,6 +58,13 @@ std::optional<Held> SeriesStatistics::add(int64_t time_ns, double value) {
   min_ = std::min(min_, value);
   max_ = std::max(max_, value);
   return before;
+}
+
+int64_t SeriesStatistics::longest_hold_ns() const { return kLongestHold * std::max(typical_ns(), interval_ns_); }
+
+int64_t SeriesStatistics::unknown_ns(int64_t end_ns) const {
+  const int64_t since_last_ns = end_ns - last_ns_;
+  return gaps_ns_ + (since_last_ns > longest_hold_ns() ? since_last_ns - typical_ns() : 0);
 }
 
 std::optional<Held> SeriesStatistics::last() const {

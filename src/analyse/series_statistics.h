@@ -31,6 +31,8 @@ class SeriesStatistics {
   [[nodiscard]] double area() const { return area_; }
   /// The time that the area is of.
   [[nodiscard]] int64_t area_ns() const { return area_ns_; }
+  /// How much of the time until `end_ns` no value held: gaps that are too long, one at the end among them.
+  [[nodiscard]] int64_t unknown_ns(int64_t end_ns) const;
 
  private:
   struct Moments {
@@ -38,13 +40,14 @@ class SeriesStatistics {
     void add(double value, double w);
   };
   [[nodiscard]] int64_t typical_ns() const;
+  [[nodiscard]] int64_t longest_hold_ns() const;
 
   int64_t interval_ns_;
   Moments moments_;
   int64_t samples_ = 0, last_ns_ = 0;
   double first_ = 0, last_ = 0, min_ = 0, max_ = 0;
   double area_ = 0;
-  int64_t area_ns_ = 0;
+  int64_t area_ns_ = 0, gaps_ns_ = 0;
   std::array<int64_t, 33> distances_{};        // of the first samples
   size_t distance_count_ = 0;
   mutable int64_t typical_ns_ = 0;             // median of them

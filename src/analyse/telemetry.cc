@@ -9,6 +9,7 @@
 #include "analyse/series_statistics.h"
 #include "analyse/statistics.h"
 #include "analyse/time_bins.h"
+#include "trace/sample_row.h"
 
 namespace profgpu {
 namespace {
@@ -19,12 +20,14 @@ constexpr size_t kMostProcesses = 512;
 // What grows while a shorter job starts is not growth yet.
 constexpr int64_t kShortestGrowth_ns = 30'000'000'000;
 // Power sensors are read about ten times a second on every NVIDIA device since Volta.
-constexpr int64_t kPowerUpdate = 100'000'000;
+constexpr int64_t kShortestEnergy_ns = 10 * 100'000'000;
 
 // How much a counter grew. Going back is a reset (the driver was loaded again) or a wrap: what it shows since counts.
 class Growth {
  public:
-  void add(double value) {
+  void add(double value, int64_t time_ns) {
+    if (samples_ == 0) first_ns_ = time_ns;
+    last_ns_ = std::max(last_ns_, time_ns);
     if (last_) {
       if (value >= *last_) grown_ += value - *last_;
       else if (value < *last_ / 2) grown_ += value, went_back_ = true;
@@ -34,11 +37,12 @@ class Growth {
   }
   [[nodiscard]] std::optional<double> grown() const { return samples_ > 1 ? std::optional(grown_) : std::nullopt; }
   [[nodiscard]] bool went_back() const { return went_back_; }
+  [[nodiscard]] int64_t span_ns() const { return last_ns_ - first_ns_; }
 
  private:
   std::optional<double> last_;
   double grown_ = 0;
-  int64_t samples_ = 0;
+  int64_t samples_ = 0, first_ns_ = 0, last_ns_ = 0;
   bool went_back_ = false;
 };
 
@@ -81,6 +85,12 @@ std::optional<double> DeviceTelemetry::memory_peak_pct() const {
   return 100 * *used->max / *total;
 }
 
+std::optional<double> DeviceTelemetry::energy_per_busy_second_j() const {
+  if (!energy_j || energy_ns <= 0 || busy_ns.value_or(0) <= 0) return std::nullopt;
+  const double known_j = *energy_j * static_cast<double>(known_ns) / static_cast<double>(energy_ns);
+  return known_j * 1e9 / static_cast<double>(*busy_ns);
+}
+
 bool DeviceTelemetry::used() const {
   const SeriesSummary* utilization = find(Metric::kUtilization);
   return !processes.empty() || (utilization && utilization->max.value_or(0) > 0);
@@ -110,6 +120,8 @@ struct TelemetryCollector::Impl {
   void tick(int64_t time_ns);
   void show_series(DeviceTelemetry& out) const;
   void show_energy(DeviceTelemetry& out) const;
+  [[nodiscard]] const SeriesStatistics* power() const;
+  [[nodiscard]] std::string energy_note(const DeviceTelemetry& out) const;
   void show_throttle(DeviceTelemetry& out) const;
   void show_course(DeviceTelemetry& out) const;
   [[nodiscard]] std::optional<double> sampled_throttle_ns(ClockReason bit) const;
@@ -126,6 +138,7 @@ struct TelemetryCollector::Impl {
   std::map<uint32_t, double> reason_ns;   // time that each bit of the clock event reasons was set
   double reasons_watched_ns = 0;
   std::map<int64_t, ProcessTelemetry> processes;
+  std::map<int64_t, SeriesStatistics> process_utilization;
 };
 
 void TelemetryCollector::Impl::begin(int64_t time_ns) {
@@ -163,7 +176,7 @@ void TelemetryCollector::Impl::add_sample(const Sample& sample) {
     constants[sample.metric] = sample.value;
   } else if (sample.time_ns >= from_ns) {
     if (kind == MetricKind::kCounter) {
-      counters[sample.metric].add(sample.value);
+      counters[sample.metric].add(sample.value, sample.time_ns);
     } else {
       auto [it, is_new] = series.try_emplace(sample.metric, interval_ns);
       if (auto before = it->second.add(sample.time_ns, sample.value)) held(sample.metric, *before);
@@ -184,7 +197,9 @@ void TelemetryCollector::Impl::add_process(const ProcessSample& p, int64_t time_
   t.process.name = name;
   t.last_ns = time_ns;
   if (p.memory_bytes) t.memory_peak_bytes = std::max(t.memory_peak_bytes.value_or(0), *p.memory_bytes);
-  if (p.utilization_pct) t.utilization_max_pct = std::max(t.utilization_max_pct.value_or(0), *p.utilization_pct);
+  if (!p.utilization_pct) return;
+  t.utilization_max_pct = std::max(t.utilization_max_pct.value_or(0), *p.utilization_pct);
+  process_utilization.try_emplace(p.pid, interval_ns).first->second.add(time_ns, *p.utilization_pct);
 }
 
 void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
@@ -211,36 +226,61 @@ void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
   out.idle_gaps = gaps.gaps();
   // The mean of the time that was watched: the last sample may stand for more than that.
   const SeriesSummary* utilization_summary = out.find(Metric::kUtilization);
-  if (utilization_summary && utilization_summary->mean && out.duration_ns() > 0)
-    out.busy_ns = std::llround(*utilization_summary->mean / 100 * static_cast<double>(out.duration_ns()));
+  if (!utilization_summary || !utilization_summary->mean || out.duration_ns() <= 0) return;
+  out.known_ns = std::max<int64_t>(out.duration_ns() - series.at(Metric::kUtilization).unknown_ns(out.last_ns), 0);
+  if (out.known_ns > 0)
+    out.busy_ns = std::llround(*utilization_summary->mean / 100 * static_cast<double>(out.known_ns));
+}
+
+const SeriesStatistics* TelemetryCollector::Impl::power() const {
+  auto it = series.find(Metric::kPower);
+  if (it == series.end()) it = series.find(Metric::kPowerInstant);
+  return it == series.end() ? nullptr : &it->second;
+}
+
+// What the power can have added up to in a time of which its readings show a part: at least, and at most. When it changed
+// is known to one reading.
+std::pair<double, double> integrated_within(const SeriesStatistics& power, int64_t span_ns) {
+  const SeriesSummary s = power.summary();
+  const double rest_s = static_cast<double>(std::max<int64_t>(span_ns - power.area_ns(), 0)) / 1e9;
+  const double change_j = (*s.max - *s.min) * static_cast<double>(s.resolution_ns) / 1e9;
+  return {power.area() + *s.min * rest_s - change_j, power.area() + *s.max * rest_s + change_j};
 }
 
 void TelemetryCollector::Impl::show_energy(DeviceTelemetry& out) const {
-  if (auto it = out.grown.find(Metric::kEnergy); it != out.grown.end()) {
-    out.energy_j = it->second;
+  const SeriesStatistics* const watts = power();
+  // A counter that stands still while the device draws power has not had its next update yet.
+  const bool draws = watts && watts->summary().mean.value_or(0) > 0;
+  auto grown = out.grown.find(Metric::kEnergy);
+  if (grown != out.grown.end() && grown->second <= 0 && (draws || out.duration_ns() < kShortestEnergy_ns))
+    grown = (out.grown.erase(grown), out.grown.end());
+  if (watts && watts->area_ns() > 0) {
+    out.energy_j = out.energy_integrated_j = watts->area();
+    out.energy_ns = watts->area_ns();
+    out.energy_method = "integrated";
+  }
+  if (grown != out.grown.end()) {
+    out.energy_j = grown->second;
+    out.energy_ns = counters.at(Metric::kEnergy).span_ns();
     out.energy_method = "counter";
   }
-  auto power = series.find(Metric::kPower);
-  if (power == series.end()) power = series.find(Metric::kPowerInstant);
-  if (power != series.end() && power->second.area_ns() > 0) {
-    out.energy_integrated_j = power->second.area();
-    if (!out.energy_j) {
-      out.energy_j = out.energy_integrated_j;
-      out.energy_method = "integrated";
-    }
+  if (out.energy_j) out.energy_note = energy_note(out);
+}
+
+std::string TelemetryCollector::Impl::energy_note(const DeviceTelemetry& out) const {
+  if (device.parent) return "of the whole GPU, which other instances share";
+  if (out.duration_ns() < kShortestEnergy_ns)
+    return "too short for the power sensor, which is read about ten times a second";
+  if (!out.energy_integrated_j) return "";
+  if (out.energy_method == "counter") {
+    const auto [least, most] = integrated_within(*power(), out.energy_ns);
+    const double j = *out.energy_j;
+    const double pct = 100 * std::max({least - j, j - most, 0.0}) / std::max(j, 1e-9);
+    return pct > 5 ? fmt::format("the counter and the integrated power differ by {:.0f} %", pct) : "";
   }
-  if (!out.energy_j) return;
-  if (out.duration_ns() < 10 * kPowerUpdate) {
-    out.energy_note = "too short for the power sensor, which is read about ten times a second";
-  } else if (out.energy_method == "counter" && out.energy_integrated_j) {
-    const double pct = 100 * std::abs(*out.energy_integrated_j - *out.energy_j) / std::max(*out.energy_j, 1e-9);
-    if (pct > 5) out.energy_note = fmt::format("the counter and the integrated power differ by {:.0f} %", pct);
-  } else if (out.energy_method == "integrated") {
-    const double known = 100.0 * static_cast<double>(power->second.area_ns()) / static_cast<double>(out.duration_ns());
-    out.energy_note = fmt::format("integrated over {:.0f} % of the time from {} readings; sensors are within about 5 %",
-                                  std::min(known, 100.0), power->second.summary().samples);
-  }
-  if (device.parent) out.energy_note = "of the whole GPU, which other instances share";
+  const double known = 100.0 * static_cast<double>(out.energy_ns) / static_cast<double>(out.duration_ns());
+  return fmt::format("integrated over {:.0f} % of the time from {} readings; sensors are within about 5 %",
+                     std::min(known, 100.0), power()->summary().samples);
 }
 
 std::optional<double> TelemetryCollector::Impl::sampled_throttle_ns(ClockReason bit) const {
@@ -326,7 +366,11 @@ DeviceTelemetry TelemetryCollector::summary() const {
   i.show_energy(out);
   i.show_throttle(out);
   i.show_course(out);
-  for (const auto& [pid, p] : i.processes) out.processes.push_back(p);
+  for (const auto& [pid, p] : i.processes) {
+    out.processes.push_back(p);
+    if (const auto it = i.process_utilization.find(pid); it != i.process_utilization.end())
+      out.processes.back().utilization_mean_pct = it->second.summary().mean;
+  }
   std::stable_sort(out.processes.begin(), out.processes.end(), [](const ProcessTelemetry& a, const ProcessTelemetry& b) {
     return a.memory_peak_bytes.value_or(-1) > b.memory_peak_bytes.value_or(-1);
   });
@@ -336,16 +380,22 @@ DeviceTelemetry TelemetryCollector::summary() const {
 namespace {
 
 // Distinct times of a device's rows, in order.
-std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
+std::vector<int64_t> row_times(const SampleLog& log, uint32_t device, bool buffered) {
   std::vector<int64_t> times;
   for (const SampleSeries& s : log.series)
-    if (s.device == device) {
+    if (s.device == device && (buffered || !may_have_own_rows(s.metric))) {
       const auto middle = static_cast<ptrdiff_t>(times.size());
       times.insert(times.end(), s.time_ns.begin(), s.time_ns.end());
       std::inplace_merge(times.begin(), times.begin() + middle, times.end());
       times.erase(std::unique(times.begin(), times.end()), times.end());
     }
   return times;
+}
+
+// Ticks say more than what drivers buffer; a log of little else has that alone.
+std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
+  std::vector<int64_t> ticks = row_times(log, device, false);
+  return ticks.size() > 1 ? ticks : row_times(log, device, true);
 }
 
 }  // namespace

@@ -64,12 +64,16 @@ struct DeviceTelemetry {
   // Utilization in percent.
   std::optional<double> utilization_p5, utilization_p50, utilization_p95, utilization_p99;
   std::optional<double> idle_pct, active_pct;  ///< of the time: under 5 %, from 50 %
-  std::optional<int64_t> busy_ns;              ///< mean utilization times what was watched; unknown where that is no time
+  int64_t known_ns = 0;                        ///< time watched in which the utilization was known
+  std::optional<int64_t> busy_ns;              ///< mean utilization times known_ns; unknown where that is no time
   IdleGaps idle_gaps;
 
   std::optional<double> energy_j;
+  int64_t energy_ns = 0;                       ///< the time that it is of
   std::string energy_method;                   ///< "counter", "integrated"; empty: unknown
   std::optional<double> energy_integrated_j;   ///< beside the counter's where both are there
+  /// Energy for each second of work, of the time that both were known.
+  [[nodiscard]] std::optional<double> energy_per_busy_second_j() const;
   std::string energy_note;                     ///< "too short for the sensor", "counter and power differ by 7 %"; empty: none
 
   std::vector<ThrottleTime> throttle;          ///< longest first; what is never active is left out

@@ -72,9 +72,7 @@ void add_identity(Record& r, const DeviceTelemetry& t) {
 void add_energy(Record& r, const DeviceTelemetry& t) {
   r.add("energy_method", text_or_null(t.energy_method)).add("energy_integrated_j", t.energy_integrated_j);
   r.add("energy_note", text_or_null(t.energy_note));
-  const auto busy = busy_s(t);
-  r.add("energy_per_busy_second_j",
-        t.energy_j && busy && *busy > 0 ? std::optional(*t.energy_j / *busy) : std::nullopt);
+  r.add("energy_per_busy_second_j", t.energy_per_busy_second_j());
 }
 
 Value throttle_value(const DeviceTelemetry& t) {

@@ -109,6 +109,66 @@ TEST(Telemetry, EnergyWithoutACounterIsIntegratedAndSaysSo) {
   EXPECT_NE(t.energy_note.find("100 % of the time"), std::string::npos) << t.energy_note;
 }
 
+TEST(Telemetry, CounterAndPowerAreComparedOverOneTime) {
+  TelemetryCollector steady({}, kTick), off({}, kTick);
+  for (int64_t i = 0; i <= 10; ++i) {
+    const auto j = 80.0 * static_cast<double>(i);
+    steady.add(reading(i, {{Metric::kEnergy, j}}));
+    off.add(reading(i, {{Metric::kEnergy, j}}));
+    if (i > 7) continue;   // the sensor's buffer was read last then
+    steady.add(reading(i, {{Metric::kPower, 400}}));
+    off.add(reading(i, {{Metric::kPower, 300}}));
+  }
+  EXPECT_EQ(steady.summary().energy_note, "");
+  EXPECT_EQ(off.summary().energy_note, "the counter and the integrated power differ by 25 %");
+}
+
+TEST(Telemetry, ALostDeviceIsBusyForNoLongerThanItWasSeen) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i <= 100; ++i) {
+    Reading r = reading(i, {{Metric::kXidErrors, 1}});
+    if (i <= 20) r.add(Metric::kUtilization, 50), r.add(Metric::kEnergy, 20.0 * static_cast<double>(i));
+    c.add(r);
+  }
+  const DeviceTelemetry t = c.summary();
+  EXPECT_EQ(t.duration_ns(), 100 * kTick);
+  EXPECT_NEAR(static_cast<double>(*t.busy_ns), 0.5 * 21 * kTick, 1);
+  EXPECT_NEAR(*t.energy_per_busy_second_j(), 200, 1e-6);
+}
+
+TEST(Telemetry, ACounterThatHasNotMovedYetIsNoEnergy) {
+  TelemetryCollector counter({}, kTick), both({}, kTick), long_still({}, kTick);
+  for (int64_t i = 0; i <= 1; ++i) {
+    counter.add(reading(i, {{Metric::kEnergy, 1000}}));
+    both.add(reading(i, {{Metric::kEnergy, 1000}, {Metric::kPower, 70}}));
+  }
+  EXPECT_FALSE(counter.summary().energy_j);
+  EXPECT_EQ(both.summary().energy_method, "integrated");
+  EXPECT_NEAR(*both.summary().energy_j, 14, 1e-9);
+  EXPECT_FALSE(both.summary().grown.contains(Metric::kEnergy));
+  for (int64_t i = 0; i <= 10; ++i) long_still.add(reading(i, {{Metric::kEnergy, 1000}, {Metric::kPower, 0}}));
+  EXPECT_EQ(long_still.summary().energy_method, "counter");
+  EXPECT_EQ(long_still.summary().energy_j, 0);
+}
+
+TEST(Telemetry, AProcessHasItsMeanUtilization) {
+  TelemetryCollector c({}, kTick);
+  for (int64_t i = 0; i < 8; ++i) {
+    Reading r = reading(i, {{Metric::kUtilization, 50}});
+    r.has_processes = true;
+    ProcessSample busy, silent;
+    busy.pid = 7, silent.pid = 8;
+    busy.utilization_pct = i % 2 ? 80.0 : 20.0;
+    r.processes = {busy, silent};
+    c.add(r);
+  }
+  const DeviceTelemetry t = c.summary();
+  ASSERT_EQ(t.processes.size(), 2u);
+  EXPECT_NEAR(*t.processes[0].utilization_mean_pct, 50, 1e-9);
+  EXPECT_EQ(t.processes[0].utilization_max_pct, 80);
+  EXPECT_FALSE(t.processes[1].utilization_mean_pct);
+}
+
 TEST(Telemetry, CountersThatGoBackLoseNothingAndInventNothing) {
   TelemetryCollector c({}, kTick);
   const double values[] = {1000, 1100, 1200, 50, 150, 149, 250};   // a reset, then a step back of one
@@ -214,6 +274,22 @@ TEST(Telemetry, ALogGivesWhatTheReadingsGave) {
   EXPECT_EQ(t.interval_ns, kTick);
   EXPECT_EQ(*t.find(Metric::kUtilization)->mean, *u.find(Metric::kUtilization)->mean);
   EXPECT_EQ(*t.utilization_p95, *u.utilization_p95);
+}
+
+TEST(Telemetry, RowsBetweenTheTicksAreNoTicks) {
+  SampleLog log;
+  log.devices.resize(1);
+  SampleSeries often, ticks;
+  often.metric = Metric::kUtilization, ticks.metric = Metric::kTemperature;
+  for (int64_t i = 0; i < 100; ++i) {
+    often.time_ns.push_back(kStart + i * kTick / 5), often.value.push_back(static_cast<double>(i % 10) * 10);
+    if (i % 5 == 0) ticks.time_ns.push_back(kStart + i * kTick / 5), ticks.value.push_back(40);
+  }
+  log.series = {often, ticks};
+  const DeviceTelemetry t = summarise(log).at(0);
+  EXPECT_EQ(t.ticks, 20);
+  EXPECT_EQ(t.interval_ns, kTick);
+  EXPECT_EQ(t.find(Metric::kUtilization)->samples, 100);
 }
 
 TEST(TimeBins, WidenKeepsTheSums) {

@@ -39,6 +39,7 @@ Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default
   DeviceOptions options;
   options.device = arguments.values("--device");
   options.backend = arguments.value("--backend", "auto");
+  if (Status known = check_backend(options.backend); !known) return known.error();
   options.strict = arguments.has("--strict");
   options.interval_ns = default_interval_ns;
   if (!arguments.has("--interval")) return options;

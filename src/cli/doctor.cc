@@ -169,11 +169,6 @@ std::string doctor_json(const DoctorFindings& findings) {
 Outcome doctor(const Arguments& arguments) {
   auto options = device_options(arguments, 1'000'000'000);
   if (!options) return Outcome::usage(options.error());
-  const std::string name = options->backend.substr(0, options->backend.find(':'));
-  const auto& kinds = backend_kinds();
-  if (name != "auto" && name != "none" &&
-      std::none_of(kinds.begin(), kinds.end(), [&](const auto* k) { return k->name == name; }))
-    return Outcome::usage(open_backend(options->backend, {}).error());
   const DoctorFindings findings = examine(options->backend, options->device);
   const std::string colour = arguments.value("--color", "auto");
   const int width = output_width();
@@ -223,7 +218,7 @@ const Command kDoctor{
         "Looks at: every backend and why it is not there; driver and libraries and whether they fit; device files and "
         "rights; the container; PCIe, NVLink, memory errors, modes, clocks and limits of each device; Xid errors in "
         "the kernel log; variables of CUDA, PyTorch and NCCL; clock, processor governor, limits, perf events, memory nodes, IOMMU. It "
-        "changes nothing and takes at most five seconds, whatever hangs. Where it may not look it says so: as an "
+        "changes nothing and takes at most six seconds, whatever hangs. Where it may not look it says so: as an "
         "administrator it sees more. PROFGPU_NVML_LIBRARY and PROFGPU_NVIDIA_SMI name a library and a program to use "
         "instead of those that are found. Exit status: 0 looked, also without any GPU; 1 with --strict where there is a "
         "problem; 2 usage.",

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "collect/composite.h"
+#include "collect/nvml_library.h"
 #include "collect/pending.h"
 #include "collect/selection.h"
 #include "live/snapshot.h"
@@ -15,9 +16,9 @@ namespace profgpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kOpening{2500}, kFacts{4500};  // from the start
+constexpr std::chrono::milliseconds kOpening{4000}, kFacts{5500};  // from the start
 constexpr int64_t kLook_ns = 1'000'000'000;
-constexpr std::string_view kSilence = "did not answer within 2.5 s";
+constexpr std::string_view kSilence = "did not answer within 4 s";
 constexpr std::string_view kSilenceHint =
     "without persistence mode the first call after a while takes seconds: try again; a driver that hangs needs a "
     "reboot";
@@ -123,6 +124,15 @@ SystemCheck no_device_check(const std::vector<BackendFinding>& backends) {
           "below stands for each backend why it is not there"};
 }
 
+// What is installed and does not work; what is not installed is no problem of this machine.
+void add_backend_checks(const std::vector<BackendFinding>& backends, SystemChecks& checks) {
+  for (const BackendFinding& b : backends) {
+    const bool refuses = b.state == BackendFinding::kNotThere && b.name == "nvml" && nvml::installed();
+    if (b.state == BackendFinding::kSilent || refuses)
+      checks.push_back({"backend", "", Health::kProblem, fmt::format("{}: {}", b.name, b.detail), b.hint});
+  }
+}
+
 }  // namespace
 
 std::string_view backend_state_name(BackendFinding::State state) {
@@ -144,6 +154,7 @@ DoctorFindings examine(const std::string& backend, const std::vector<std::string
   DoctorFindings out;
   out.backends = std::move(opened.findings);
   out.stuck = opened.stuck;
+  add_backend_checks(out.backends, out.checks);
   if (!opened.backend) {
     out.checks.push_back(no_device_check(out.backends));
   } else if (auto selected =

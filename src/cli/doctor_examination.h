@@ -24,7 +24,7 @@ struct DoctorFindings {
   bool stuck = false;          ///< something has not come back: leave by std::_Exit
 };
 
-/// `backend`: "auto" tries all; else as --backend takes it. `words`: what --device gave. At most five seconds.
+/// `backend`: "auto" tries all; else as --backend takes it. `words`: what --device gave. At most six seconds.
 DoctorFindings examine(const std::string& backend, const std::vector<std::string>& words);
 
 }  // namespace profgpu

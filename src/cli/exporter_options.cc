@@ -10,6 +10,7 @@
 #include "collect/host_process.h"
 #include "collect/system_files.h"
 #include "exporter/grpc_call.h"
+#include "exporter/http_server.h"
 
 namespace profgpu {
 namespace {
@@ -150,8 +151,9 @@ Result<ExporterCommand> exporter_command(const Arguments& arguments, const Envir
   if (!devices) return devices.error();
   command.devices = *std::move(devices);
   loop_replay(command.devices.backend);
-  if (const std::string listen = asked(arguments, "--listen", variables, "DCGM_EXPORTER_LISTEN"); !listen.empty())
-    command.listen = listen;
+  const std::string listen = asked(arguments, "--listen", variables, "DCGM_EXPORTER_LISTEN");
+  if (!listen.empty() || arguments.has("--listen")) command.listen = listen;
+  if (Status s = HttpServer::check_address(command.listen); !s) return s.error();
   const std::string names = arguments.value("--dcgm-names", "classic");
   command.names = names == "off" ? DcgmNames::kOff : names == "4.6" ? DcgmNames::kNew : DcgmNames::kClassic;
   command.job_mapping = asked(arguments, "--hpc-job-mapping-dir", variables, "DCGM_HPC_JOB_MAPPING_DIR");

@@ -150,6 +150,17 @@ void follow(const LogOptions& options, Log& log, const Sampler& sampler, const B
   }
 }
 
+// Without times or without figures it is no log of samples.
+bool can_be_analysed(const LogRows::Options& rows) {
+  using Kind = SampleColumn::Kind;
+  bool time = rows.format == LogFormat::kJson, figures = !rows.queried;
+  for (const LogColumn& c : rows.columns) {
+    time |= c.what.kind == Kind::kTime || c.what.kind == Kind::kUnixNs;
+    figures |= c.what.kind == Kind::kMetric;
+  }
+  return time && figures;
+}
+
 Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
   const std::string to = options.output.empty() ? "standard output" : options.output;
   const std::string rows = fmt::format("{} row{} {}", log.rows(), log.rows() == 1 ? "" : "s", log.rows() == 1 ? "was" : "were");
@@ -160,7 +171,8 @@ Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
   if (log.rows() == 0 && troubles > 0 && stop_signal == 0)
     return Outcome::failed({"no device said anything", "`profgpu doctor` tells more"});
   if (!options.output.empty())
-    print_message(fmt::format("{} written to {}\nNext: profgpu analyze {}", rows, to, shell_line({to})));
+    print_message(fmt::format("{} written to {}", rows, to) +
+                  (log.rows() > 0 && can_be_analysed(options.rows) ? "\nNext: profgpu analyze " + shell_line({to}) : ""));
   else if (options.rows.format == LogFormat::kTable && stderr_is_terminal())
     print_message("Next: profgpu log -o gpu.csv   ·   profgpu stat   ·   profgpu log --help-query");
   if (stop_signal != 0 && options.bounded()) return {static_cast<ExitCode>(128 + stop_signal)};

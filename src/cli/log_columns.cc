@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "base/json_quoted.h"
@@ -64,8 +65,46 @@ bool can_be_asked(Kind kind) {
   }
 }
 
+// What nvidia-smi has and no metric is, or a part of one.
+constexpr Plain kOnlySmi[] = {
+    {"", "count", "how many devices there are"},
+    {"", "pci.bus", "the bus's number in hexadecimal"},
+    {"", "pcie.link.gen.gpumax", "as pcie.link.gen.max"},
+};
+
+struct SmiReason {
+  std::string_view name;
+  ClockReason bit;
+};
+constexpr SmiReason kSmiReasons[] = {
+    {"gpu_idle", ClockReason::kIdle},
+    {"applications_clocks_setting", ClockReason::kApplicationClocks},
+    {"sw_power_cap", ClockReason::kSwPowerCap},
+    {"hw_slowdown", ClockReason::kHwSlowdown},
+    {"sync_boost", ClockReason::kSyncBoost},
+    {"sw_thermal_slowdown", ClockReason::kSwThermal},
+    {"hw_thermal_slowdown", ClockReason::kHwThermal},
+    {"hw_power_brake_slowdown", ClockReason::kHwPowerBrake},
+};
+
+// The reason of "clocks_event_reasons.sw_power_cap"; null: the column is no single reason.
+const SmiReason* single_reason(std::string_view name) {
+  for (const std::string_view group : {"clocks_event_reasons.", "clocks_throttle_reasons."})
+    if (name.starts_with(group))
+      for (const SmiReason& r : kSmiReasons)
+        if (name.substr(group.size()) == r.name) return &r;
+  return nullptr;
+}
+
+bool is_only_smi(std::string_view name) { return name == "count" || name == "pci.bus"; }
+
+SampleColumn what_of(std::string_view name) {
+  if (single_reason(name)) return sample_column("clocks_event_reasons.active");
+  return sample_column(name == "pcie.link.gen.gpumax" ? "pcie.link.gen.max" : name);
+}
+
 LogColumn column_of(std::string_view name, std::optional<TimestampStyle> style) {
-  LogColumn c{std::string(name), sample_column(name), false, {}};
+  LogColumn c{std::string(name), what_of(name), false, {}};
   c.smi = c.what.kind == Kind::kMetric && name != c.what.metric->name;
   c.time = name == "time_ns" ? TimestampStyle::kUnixNs : style.value_or(TimestampStyle::kNvidiaSmi);
   return c;
@@ -75,6 +114,22 @@ std::string_view smi_unit(const MetricInfo& metric) {
   if (metric.unit == "B") return "MiB";
   if (metric.unit == "ns") return "us";
   return metric.unit == "°C" ? std::string_view() : metric.unit;   // nvidia-smi writes degrees without a unit
+}
+
+// As nvidia-smi writes them: power with two decimals, all else whole, MiB cut.
+std::string smi_number(const MetricInfo& metric, double value) {
+  value /= metric.smi_scale;
+  return fmt::format("{:.{}f}", metric.unit == "B" ? std::trunc(value) : value, metric.unit == "W" ? 2 : 0);
+}
+
+bool is_yes_or_no(Metric metric) {
+  return metric == Metric::kRemappedRowsFailed || metric == Metric::kRemappedRowsPending ||
+         metric == Metric::kRetiredPagesPending;
+}
+
+std::string upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
 }
 
 std::string bit_names(double bits) {
@@ -137,7 +192,7 @@ Result<std::vector<LogColumn>> log_columns(const std::string& query, std::option
       continue;
     }
     columns.push_back(column_of(name, style));
-    if (can_be_asked(columns.back().what.kind)) continue;
+    if (can_be_asked(columns.back().what.kind) || is_only_smi(name)) continue;
     const std::string near = name.empty() ? "" : nearest(name, all_names());
     return Error{name.empty() ? "--query: a field without a name" : "--query: there is no field \"" + name + "\"",
                  (near.empty() ? "" : "did you mean " + near + "? ") + "`profgpu log --help-query` lists all"};
@@ -162,6 +217,10 @@ std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<Times
 std::string log_column_help() {
   std::string out = fmt::format("{:<32} {:<46} {:<5} {}\n", "field", "nvidia-smi's name", "unit", "what it is");
   for (const Plain& p : kPlain) out += fmt::format("{:<32} {:<46} {:<5} {}\n", p.name, p.smi, "", p.help);
+  for (const Plain& p : kOnlySmi) out += fmt::format("{:<32} {:<46} {:<5} {}\n", p.name, p.smi, "", p.help);
+  for (const SmiReason& r : kSmiReasons)
+    out += fmt::format("{:<32} {:<46} {:<5} {}\n", "", "clocks_event_reasons." + std::string(r.name), "",
+                       "Active or Not Active; also clocks_throttle_reasons." + std::string(r.name));
   for (const MetricInfo& m : metrics()) {
     std::string smi(m.smi);
     if (!m.smi_alias.empty()) smi += ", " + std::string(m.smi_alias);
@@ -208,7 +267,7 @@ std::string LogRows::header() const {
       continue;
     }
     const std::string_view unit = c.smi && options_.units != LogUnits::kNone ? smi_unit(*c.what.metric) : "";
-    if (i > 0) line += ',';
+    if (i > 0) line += separator();
     line += unit.empty() ? c.name : fmt::format("{} [{}]", c.name, unit);
   }
   return line + "\n";
@@ -219,10 +278,13 @@ std::string LogRows::value_text(const LogColumn& c, double value) const {
   const bool table = options_.format == LogFormat::kTable;
   if (table && !c.smi && options_.units != LogUnits::kNone) return quantity_text(metric, value);
   if (c.smi && metric.metric == Metric::kPerformanceState) return fmt::format("P{:.0f}", value);
-  if (c.smi && metric.metric == Metric::kClockEventReasons)
+  if (c.smi && metric.metric == Metric::kClockEventReasons && !single_reason(c.name))
     return fmt::format("0x{:016x}", static_cast<uint64_t>(std::max(value, 0.0)));
+  if (const SmiReason* reason = single_reason(c.name))
+    return (static_cast<uint64_t>(std::max(value, 0.0)) & static_cast<uint64_t>(reason->bit)) ? "Active" : "Not Active";
+  if (c.smi && is_yes_or_no(metric.metric)) return value > 0 ? "Yes" : "No";
   std::string out;
-  append_number(out, c.smi ? std::round(value / metric.smi_scale * 100) / 100 : value);
+  c.smi ? void(out = smi_number(metric, value)) : append_number(out, value);
   const std::string_view unit = c.smi ? smi_unit(metric) : metric.unit;
   const bool with_unit = options_.units == LogUnits::kValues || (table && options_.units == LogUnits::kHeader);
   if (with_unit && !unit.empty()) out.append(" ").append(unit);
@@ -246,6 +308,9 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
       if (!value) value = device.constant(c.what.metric->metric);
       return value ? value_text(c, *value) : "";
     }
+    case Kind::kUnknown:
+      if (c.name == "count") return std::to_string(devices_.size());
+      return device.pci_bus_id.size() < 11 ? "" : "0x" + upper(device.pci_bus_id.substr(9, 2));
     default: return "";
   }
 }
@@ -289,8 +354,8 @@ std::string_view LogRows::row(const Reading& reading) {
       append_table_cell(line_, i, cell.empty() ? "-" : printable(cell));
       continue;
     }
-    if (i > 0) line_ += ',';
-    append_csv(line_, cell);
+    if (i > 0) line_ += separator();
+    append_csv(line_, cell.empty() && options_.columns[i].smi && options_.units == LogUnits::kValues ? "[N/A]" : cell);
   }
   return line_ += '\n';
 }

@@ -53,6 +53,8 @@ class LogRows {
   [[nodiscard]] std::string text(const LogColumn& column, const Reading& reading) const;
   [[nodiscard]] std::string value_text(const LogColumn& column, double value) const;
   void append_json(const Reading& reading);
+  /// nvidia-smi's, where its csv is asked for.
+  [[nodiscard]] std::string_view separator() const { return options_.units == LogUnits::kValues ? ", " : ","; }
   void append_table_cell(std::string& line, size_t column, std::string_view text) const;
 
   Options options_;

@@ -19,8 +19,9 @@ namespace {
 
 constexpr size_t kHeadBytes = 64 << 10;
 
-Error failed(const std::string& path, const char* what, int error) {
-  const char* hint = error == ENOSPC || error == EDQUOT ? "free some space, or bound the log: --rotate 100MB --keep 5" : "";
+Error failed(const std::string& path, const char* what, int error, bool rotates = true) {
+  const bool full = error == ENOSPC || error == EDQUOT;
+  const char* hint = !full ? "" : rotates ? "free some space, or bound the log: --rotate 100MB --keep 5" : "free some space";
   return {path + ": " + what + std::strerror(error), hint};
 }
 
@@ -62,6 +63,15 @@ Status LogFile::check_old(int64_t size) const {
   return Error{options_.path + ": exists and is not a log of samples", "name another file"};
 }
 
+// Whoever wrote it was killed at its first row, so there is no log yet.
+bool LogFile::is_torn_first_row(int64_t size) const {
+  constexpr std::string_view kJsonBegins = "{\"time";
+  const std::string text = bytes_at(options_.path, 0, kHeadBytes);
+  if (!regular_ || static_cast<int64_t>(text.size()) != size || text.find('\n') != text.npos) return false;
+  if (!options_.header.empty()) return options_.header.starts_with(text);
+  return std::string_view(text).substr(0, kJsonBegins.size()) == kJsonBegins.substr(0, text.size()) && !looks_like_samples(text);
+}
+
 Status LogFile::open_file() {
   if (options_.path.empty()) {
     fd_ = STDOUT_FILENO;
@@ -72,6 +82,7 @@ Status LogFile::open_file() {
   struct stat info{};
   regular_ = ::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);
   bytes_ = regular_ ? info.st_size : 0;
+  if (bytes_ > 0 && is_torn_first_row(bytes_) && ::ftruncate(fd_, 0) == 0) bytes_ = 0;
   if (bytes_ == 0) return options_.header.empty() ? ok() : write(options_.header);
   if (Status same = check_old(bytes_); !same) return same;
   return bytes_at(options_.path, bytes_ - 1, 1) == "\n" ? ok() : write("\n");
@@ -121,7 +132,7 @@ Status LogFile::write(std::string_view row) {
     if (regular_ && bytes_ > before && ::fstat(fd_, &info) == 0 && info.st_size == bytes_ && ::ftruncate(fd_, before) == 0)
       bytes_ = before;
     reader_left_ = error == EPIPE;
-    return failed(std::string(name), "cannot be written: ", error);
+    return failed(std::string(name), "cannot be written: ", error, !options_.path.empty());
   }
   return ok();
 }

@@ -21,7 +21,7 @@ class LogFile {
     /// Once true, no row waits any longer for whoever reads a pipe. Must outlive the file.
     const std::atomic<bool>* given_up = nullptr;
   };
-  /// Creates the file, or goes on with one that has the same columns; a torn last line of it is ended.
+  /// Creates the file, or goes on with one that has the same columns; a torn last line of it is ended, a torn only one cut.
   static Result<LogFile> open(Options options);
   LogFile(LogFile&& other) noexcept;
   LogFile& operator=(LogFile&&) = delete;
@@ -42,6 +42,7 @@ class LogFile {
   explicit LogFile(Options options) : options_(std::move(options)) {}
   Status open_file();
   Status check_old(int64_t size) const;
+  [[nodiscard]] bool is_torn_first_row(int64_t size) const;
   [[nodiscard]] bool wait_for_reader() const;
 
   Options options_;

@@ -1,8 +1,12 @@
 #include <malloc.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/program.h"
+#include "collect/nvml_library.h"
 
 int main(int argc, char** argv) {
   // Large blocks go back to the system when freed. Left to itself, glibc raises this bound at the first such block and
@@ -15,5 +19,8 @@ int main(int argc, char** argv) {
   profgpu::install_interrupt_handler();
   // argc is 0 if whoever started us gave no name.
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
-  return static_cast<int>(profgpu::run_program(words));
+  const auto code = static_cast<int>(profgpu::run_program(words));
+  if (!profgpu::nvml::driver_left_behind()) return code;
+  std::fflush(nullptr);
+  std::_Exit(code);
 }

@@ -115,8 +115,10 @@ std::vector<Candidate> candidates_of(const OpenDevices& open, const std::vector<
   const auto& devices = open.backend->devices();
   for (const DeviceLook& look : looks) {
     out.push_back(candidate_of(devices[look.device], look));
-    out.back().refused =
-        is_split(devices, look.device) ? "split into MIG instances" : why_refused(out.back(), look, options);
+    const bool one_of_several = options.count > 1 && devices[look.device].parent;
+    out.back().refused = is_split(devices, look.device) ? "split into MIG instances"
+                         : one_of_several               ? "a program can use one MIG instance alone"
+                                                        : why_refused(out.back(), look, options);
   }
   return out;
 }

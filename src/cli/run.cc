@@ -24,8 +24,8 @@
 namespace profgpu {
 namespace {
 
-// Drivers take seconds to wake many devices. One that hangs must not keep the command from running for ever.
-constexpr int64_t kLongestOpening_ns = 30'000'000'000;
+// Drivers take seconds to wake many devices. One that hangs must not keep the command from running for long.
+constexpr int64_t kLongestOpening_ns = 10'000'000'000;
 
 struct Opening {
   Opening() : done(::eventfd(0, EFD_CLOEXEC)) {}
@@ -76,6 +76,9 @@ std::vector<std::string> notes_of(const RunOptions& options, const OpenDevices& 
                                   const SampleOutput* samples) {
   std::vector<std::string> notes = open.notes;
   if (!open.backend && notes.empty()) notes.push_back("nothing was sampled: --backend " + options.devices.backend);
+  if (options.warmup_ns > 0 && open.backend && session.last.wall_ns <= options.warmup_ns)
+    notes.push_back(fmt::format("the warm-up of {:g} s is longer than the run: nothing of it counts",
+                                static_cast<double>(options.warmup_ns) / 1e9));
   if (session.replay_ended) notes.push_back("the replay ended before the command did");
   if (samples && !samples->problem().empty())
     notes.push_back(samples->problem());

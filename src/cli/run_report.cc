@@ -176,7 +176,8 @@ std::string shown_path(const std::string& path) {
 }
 
 std::vector<std::string> next_commands(const RunOptions& options, const OpenDevices& open,
-                                       const std::vector<Finding>& findings, const RunRecording* recording) {
+                                       const RunSession& session, const std::vector<Finding>& findings,
+                                       const RunRecording* recording) {
   std::vector<std::string> next;
   if (recording) {
     if (recording->is_empty()) next.emplace_back("profgpu doctor");
@@ -189,7 +190,7 @@ std::vector<std::string> next_commands(const RunOptions& options, const OpenDevi
   if (!open.backend && options.devices.backend != "none") return {"profgpu doctor"};
   if (!open.backend) return {"profgpu -- " + command};
   if (!findings.empty()) next.push_back("profgpu explain " + findings.front().rule);
-  if (!options.samples.empty() || !options.folder.empty())
+  if (session.sample_rows > 0)
     next.push_back("profgpu analyze " +
                    shell_line({options.samples.empty() ? options.folder + "/samples.jsonl" : options.samples}));
   else
@@ -221,7 +222,7 @@ RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSess
   d.add("sampler", sampler_value(session.sampler, options, !session.devices.empty()));
   d.add("troubles", troubles_value(session, open)).add("notes", texts(notes));
   d.add("recording", recording ? Value(recording->document()) : Value());
-  d.add("next", texts(next_commands(options, open, report.findings, recording)));
+  d.add("next", texts(next_commands(options, open, session, report.findings, recording)));
   if (!options.folder.empty()) report.summary_path = options.folder + "/summary.json";
   if (recording) report.summary_path = recording->folder().summary;
   return report;

@@ -77,6 +77,11 @@ TEST_F(StatScreen, OneLineADevice) {
       "[1] NVIDIA H100 80GB HBM3 |   –°C |   – % |         – W |     – /  80.0 GiB\n");
 }
 
+TEST_F(StatScreen, FiguresThatDoNotFitGoBelow) {
+  const std::string text = screen(40);
+  for (const char* figure : {"61°C", "98 %", "650 / 700 W", "60.0 /  80.0 GiB"}) EXPECT_NE(text.find(figure), text.npos) << text;
+}
+
 TEST_F(StatScreen, ALostDeviceSaysSoAndTheOthersStay) {
   view_.devices[1].look.state = DeviceState::kError;
   view_.devices[1].look.message = "GPU is lost";

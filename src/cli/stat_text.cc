@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "present/grid.h"
 #include "report/quantity.h"
@@ -207,8 +208,12 @@ Lines stat_lines(const StatView& view, const StatStyle& style, int width) {
       lines.push_back(std::move(line.add(" | ", Style::kFaint).add(trouble_line(d, view.time_ns))));
       continue;
     }
-    for (size_t c = 0; c < widths.size(); ++c)
-      line.add(" | ", Style::kFaint).add(padded_left(rows[i][c].text, widths[c]), rows[i][c].style);
+    for (size_t c = 0; c < widths.size(); ++c) {
+      const bool fits = width <= 0 || line.width() + 3 + widths[c] <= width;
+      if (fits) line.add(" | ", Style::kFaint);
+      else lines.push_back(std::exchange(line, Line().skip(label + 3)));   // half a figure is none
+      line.add(padded_left(rows[i][c].text, widths[c]), rows[i][c].style);
+    }
     add_processes(lines, std::move(line), d, style, width);
   }
   if (style.table) append(lines, {Line()}), append(lines, process_table(view, width));

@@ -87,6 +87,8 @@ struct Opened {
   std::shared_ptr<Backend> backend;   ///< null: none (also with --backend none)
   std::vector<Tried> tried;           ///< backends that were tried before and are not there
 };
+/// An error where `spec` is nothing that open_backend() takes.
+Status check_backend(const std::string& spec);
 /// `spec`: auto, none, or a backend's name with its argument ("replay:log.jsonl"). An error for a name that does not
 /// exist, and for a named backend that cannot be opened. With `auto`, machines that have devices of several vendors get
 /// one backend that shows them all.

@@ -11,7 +11,10 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -19,6 +22,8 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
+std::mutex children_lock;
+std::set<pid_t> children;
 /// Nothing that is asked of nvidia-smi prints more.
 constexpr size_t kMostOutput = 4 << 20;
 
@@ -75,6 +80,8 @@ Status SmiChild::start(const std::vector<std::string>& command) {
   }
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   pid_ = pid, fd_ = ends[0], exit_status_ = 0;
+  const std::lock_guard lock(children_lock);
+  children.insert(pid);
   return ok();
 }
 
@@ -96,7 +103,8 @@ bool SmiChild::reaped() {
   const pid_t got = ::waitpid(pid_, &status, WNOHANG);
   if (got == 0 || (got < 0 && errno == EINTR)) return false;
   if (got == pid_) exit_status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  pid_ = 0;
+  const std::lock_guard lock(children_lock);
+  children.erase(std::exchange(pid_, 0));
   return true;
 }
 
@@ -116,6 +124,11 @@ void SmiChild::end() {
   if (reaped_within(50 * kMillisecond)) return;
   ::kill(pid_, SIGKILL);
   reaped_within(50 * kMillisecond);
+}
+
+bool is_smi_child(pid_t pid) {
+  const std::lock_guard lock(children_lock);
+  return children.contains(pid);
 }
 
 Result<SmiOutput> run_smi(const std::vector<std::string>& command, int64_t timeout_ns) {

@@ -42,6 +42,9 @@ class SmiChild {
   int exit_status_ = 0;
 };
 
+/// Whether a child of ours with this number is one of those, and not yet reaped.
+bool is_smi_child(pid_t pid);
+
 struct SmiOutput {
   std::string text;
   int exit_status = 0;

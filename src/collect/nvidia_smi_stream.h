@@ -25,7 +25,7 @@
 namespace profgpu {
 
 struct SmiTimes {
-  int64_t query_ns = 15'000'000'000;  ///< for the first query: a driver without persistence mode takes seconds
+  int64_t query_ns = 8'000'000'000;  ///< for the first query: a driver without persistence mode takes seconds
   int64_t silence_ns = 5'000'000'000;            ///< no row for so long (or five intervals): it does not answer
   int64_t first_pause_ns = 200'000'000;          ///< before it is started again; doubled up to last_pause_ns
   int64_t last_pause_ns = 30'000'000'000;

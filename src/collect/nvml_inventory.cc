@@ -4,22 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cctype>
-#include <chrono>
-#include <future>
-#include <system_error>
-#include <thread>
 #include <utility>
 
-#include "base/clock.h"
 #include "collect/system_files.h"
 
 namespace profgpu::nvml {
 namespace {
 
-constexpr uint32_t kMostDevices = 256, kMostInstances = 64, kMostAtOnce = 16;
-constexpr int64_t kWorthThreadsNs = 1'000'000;
+constexpr uint32_t kMostInstances = 64;
 
 std::string text_of(Library& library, GetText call, Device device) {
   std::array<char, 96> text{};
@@ -120,27 +113,6 @@ Found gpu_at(Library& library, uint32_t index) {
   return f;
 }
 
-// Several devices at once: each has some twenty calls to answer, most of which wait for that device alone. Where they take
-// less time than threads would, one after the other.
-std::vector<Found> all_gpus(Library& library, uint32_t count) {
-  std::vector<Found> gpus(count);
-  const int64_t begun_ns = monotonic_ns();
-  gpus[0] = gpu_at(library, 0);
-  const bool quick = (monotonic_ns() - begun_ns) * (count - 1) < kWorthThreadsNs;
-  std::atomic<uint32_t> next{1};
-  const auto take = [&] {
-    for (uint32_t i = next++; i < count; i = next++) gpus[i] = gpu_at(library, i);
-  };
-  std::vector<std::thread> others;
-  try {
-    while (!quick && others.size() + 2 < std::min(count, kMostAtOnce + 1)) others.emplace_back(take);
-  } catch (const std::system_error&) {   // no more threads to be had
-  }
-  take();
-  for (std::thread& other : others) other.join();
-  return gpus;
-}
-
 // "NVIDIA H100 80GB HBM3 MIG 3g.40gb" says it; else slices and memory do.
 std::string profile_of(Library& library, Device device, const std::string& name) {
   const size_t at = name.rfind("MIG ");
@@ -152,8 +124,8 @@ std::string profile_of(Library& library, Device device, const std::string& name)
                                          : fmt::format("{}g.{}gb", a.gpu_slices, gib);
 }
 
-void add_instances(Library& library, std::vector<Found>& all, size_t parent) {
-  const Device gpu = all[parent].place.device;
+void add_instances(Library& library, std::vector<Found>& all) {
+  const Device gpu = all.front().place.device;
   uint32_t count = 0;
   if (library.call(library.api.mig_count, gpu, &count) != kSuccess) return;
   for (uint32_t i = 0; i < std::min(count, kMostInstances); ++i) {
@@ -161,9 +133,9 @@ void add_instances(Library& library, std::vector<Found>& all, size_t parent) {
     // Places without an instance answer NOT_FOUND.
     if (library.call(library.api.mig_handle, gpu, i, &f.place.device) != kSuccess) continue;
     f.place.parent = gpu;
-    f.info = all[parent].info;
+    f.info = all.front().info;
     f.info.constants.clear();
-    f.info.parent = static_cast<uint32_t>(parent);
+    f.info.parent = 0;
     f.info.uuid = text_of(library, library.api.uuid, f.place.device);
     f.info.mig_profile = profile_of(library, f.place.device, text_of(library, library.api.name, f.place.device));
     uint32_t id = 0;
@@ -186,42 +158,10 @@ std::string pci_bus_id(Library& library, Device device) {
   return fmt::format("{:08x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
 }
 
-Result<std::vector<Found>> find_devices(Library& library) {
-  uint32_t count = 0;
-  if (const Return code = library.call(library.api.count, &count); code != kSuccess)
-    return Error{"NVML does not count its devices: " + words_of(code)};
-  if (count == 0)
-    return Error{"the NVIDIA driver works but has no device",
-                 "in a container pass the devices in (--gpus all); else see lspci -d 10de: and dmesg | grep -i nvrm"};
-  std::vector<Found> all;
-  size_t broken = 0;
-  for (Found& gpu : all_gpus(library, std::min(count, kMostDevices))) {
-    all.push_back(std::move(gpu));
-    broken += all.back().broken == kNoPermission;
-    if (all.back().place.divided) add_instances(library, all, all.size() - 1);
-  }
-  if (broken == all.size())
-    return Error{"no permission to use any of the NVIDIA devices", "see who may open /dev/nvidia0 and so on"};
-  return all;
-}
-
-Result<Inventory> take_inventory(int64_t patience_ns) {
-  std::promise<Result<Inventory>> promise;
-  auto future = promise.get_future();
-  std::thread asking([promise = std::move(promise)]() mutable {
-    auto library = Library::open();
-    if (!library) return promise.set_value(library.error());
-    auto found = find_devices(**library);
-    if (!found) return promise.set_value(found.error());
-    promise.set_value(Inventory{std::move(*library), std::move(*found)});
-  });
-  if (future.wait_for(std::chrono::nanoseconds(patience_ns)) == std::future_status::timeout) {
-    asking.detach();
-    return Error{fmt::format("the NVIDIA driver has not answered for {} s", patience_ns / 1'000'000'000),
-                 "dmesg | grep -i -e nvrm -e xid may say why; a device that hangs needs a reset or a reboot"};
-  }
-  asking.join();
-  return future.get();
+std::vector<Found> find_device(Library& library, uint32_t index) {
+  std::vector<Found> found = {gpu_at(library, index)};
+  if (found.front().place.divided) add_instances(library, found);
+  return found;
 }
 
 }  // namespace profgpu::nvml

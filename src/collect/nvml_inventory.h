@@ -14,18 +14,19 @@ namespace profgpu::nvml {
 struct Found {
   DeviceInfo info;
   Reader::Place place;             ///< its device is null where the driver gave none
-  Return broken = kSuccess;        ///< why it gave none: kGpuIsLost
+  Return broken = kSuccess;        ///< why it gave none: kGpuIsLost, kTimeout
   std::vector<std::pair<Metric, Return>> unknown;  ///< constants that it does not tell, and why
 };
-/// GPUs in the driver's order, each followed by its MIG instances.
-Result<std::vector<Found>> find_devices(Library& library);
+/// A GPU, then its MIG instances, whose parent is its place here. May take for ever.
+std::vector<Found> find_device(Library& library, uint32_t index);
 
 struct Inventory {
   std::shared_ptr<Library> library;
   std::vector<Found> devices;
 };
-/// Opens the library and finds the devices; gives up after `patience_ns`, since a driver with a broken device may hang
-/// in either. What hangs is left behind on its thread.
+/// Opens the library and asks each device on its own: GPUs in the driver's order, each followed by its MIG instances. Gives
+/// up after `patience_ns` without a device; a device that is silent while no other has more to say is broken (kTimeout). What
+/// hangs is left behind on its thread.
 Result<Inventory> take_inventory(int64_t patience_ns);
 
 /// "00000000:0a:00.0"; empty: not known.

@@ -120,7 +120,11 @@ Error not_initialised(Return code) {
   }
 }
 
+std::atomic<bool> left_behind{false};
+
 }  // namespace
+
+bool driver_left_behind() { return left_behind; }
 
 std::string words_of(Return code) {
   switch (code) {
@@ -132,7 +136,7 @@ std::string words_of(Return code) {
     case kNotFound: return "no data at present";
     case kInsufficientSize: return "the driver wants more room than it says";
     case kDriverNotLoaded: return "the driver is not loaded";
-    case kTimeout: return "the driver did not answer in time";
+    case kTimeout: return "does not answer";
     case kLibraryNotFound: return "a library of the driver is missing";
     case kFunctionNotFound: return "this driver has no call for it";
     case kGpuIsLost: return "GPU is lost";
@@ -162,6 +166,7 @@ Library::~Library() {
 }
 
 void Library::abandon() {
+  left_behind = true;
   initialised_ = false;
   library_.leak();
 }
@@ -176,17 +181,27 @@ Status Library::initialise() {
   return ok();
 }
 
-Result<std::shared_ptr<Library>> Library::open() {
+namespace {
+
+Result<DynLib> open_driver_library() {
   const char* named = std::getenv("PROFGPU_NVML_LIBRARY");
   std::vector<std::string> names = {"libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1"};
   if (named && *named) names = {named};
   auto opened = DynLib::open_first(names);
-  if (!opened) {
-    Error error = opened.error().within("NVML cannot be opened");
-    error.hint = named && *named ? "PROFGPU_NVML_LIBRARY names this library"
-                                 : "it comes with the NVIDIA driver; in a container use --gpus all";
-    return error;
-  }
+  if (opened) return opened;
+  Error error = opened.error().within("NVML cannot be opened");
+  error.hint = named && *named ? "PROFGPU_NVML_LIBRARY names this library"
+                               : "it comes with the NVIDIA driver; in a container use --gpus all";
+  return error;
+}
+
+}  // namespace
+
+bool installed() { return static_cast<bool>(open_driver_library()); }
+
+Result<std::shared_ptr<Library>> Library::open() {
+  auto opened = open_driver_library();
+  if (!opened) return opened.error();
   std::shared_ptr<Library> library(new Library(std::move(*opened)));
   if (Status status = library->initialise(); !status) return status.error();
   return library;

@@ -11,7 +11,7 @@ constexpr int64_t kCallsPerTick = 3, kCallsPerSecond = 15;
 constexpr int64_t kMostSaved = 4;           // by ticks with little to do, for one that follows
 // The first turns, which a reading in full cannot do without, however short its time. Before anything else was read
 // they are counters alone: what they grow by is of the run, what the others say is of the time before it.
-constexpr size_t kIndispensable = 3, kCounters = 1;
+constexpr size_t kIndispensable = 4, kCounters = 1;
 constexpr int64_t kLongestEarning_ns = 60'000'000'000;
 constexpr int64_t kProcessesNs = 10'000'000'000;  // without a request for so long they get no turns
 constexpr int64_t kPowerRingHoldsNs = 2'500'000'000;

@@ -182,6 +182,20 @@ TEST_F(Nvml, NothingOfTheBuffersIsLostForWantOfTimeAtTheBeginning) {
   for (const Sample& s : r.samples) EXPECT_GE(s.time_ns, first.time_ns - 1000) << metric_info(s.metric).name;
 }
 
+TEST_F(Nvml, TheLastReadingHasThePowerToItsEnd) {
+  open("delay_us 500\ndevice 0\npower steps 0.3 100 600\n");
+  const int64_t begun = monotonic_ns();
+  Reading first;
+  first.time_ns = unix_ns();
+  ASSERT_TRUE(backend->read({.now_ns = begun, .everything = true, .until_ns = begun + 1}, first));
+  pause_ms(550);
+  Reading last;
+  last.time_ns = unix_ns();
+  ASSERT_TRUE(backend->read({.now_ns = monotonic_ns(), .everything = true, .until_ns = begun + 1}, last));
+  EXPECT_GE(all(last, Metric::kPower).size(), 4U) << "one each 0.1 s";
+  EXPECT_EQ(value(last, Metric::kPower), 600.0);
+}
+
 TEST_F(Nvml, FastTicksKeepThePeriods) {
   open("device 0\n");
   int64_t now = kSecond;
@@ -340,11 +354,29 @@ TEST_F(Nvml, ACallThatHangsHoldsUpItsOwnDeviceAlone) {
 
 TEST_F(Nvml, ADriverThatHangsFromTheBeginningIsGivenUp) {
   (void)try_open("device 0\n");
-  setenv("PROFGPU_NVML_SCENARIO", write("device 0..1\ndevice 1\nhang nvmlDeviceGetName 0 1\n").c_str(), 1);
+  setenv("PROFGPU_NVML_SCENARIO", write("device 0..1\nhang nvmlDeviceGetName 0 1\n").c_str(), 1);
   auto inventory = nvml::take_inventory(100'000'000);
   ASSERT_FALSE(inventory);
   EXPECT_NE(inventory.error().message.find("not answered"), std::string::npos);
   pause_ms(1200);   // its thread comes back and must find nothing amiss
+}
+
+TEST_F(Nvml, ADeviceThatHangsFromTheBeginningLeavesTheOthersToBeWatched) {
+  const int64_t begun_ns = monotonic_ns();
+  open("device 0..2\nutilization 50\ndevice 1\nhang any 0 4\ndevice 2\nmig_mode 1\nmig 1 0 3g.40gb 42949672960 1000\n");
+  EXPECT_LT(monotonic_ns() - begun_ns, 4 * kSecond);
+  ASSERT_EQ(backend->devices().size(), 4U);
+  EXPECT_EQ(backend->devices()[1].name, "NVIDIA GPU (does not answer)");
+  EXPECT_EQ(backend->devices()[1].index, 1U);
+  EXPECT_EQ(backend->devices()[3].parent, 2U);
+  EXPECT_TRUE(value(read_all(0), Metric::kPower));
+  Status status = ok();
+  read(1, {monotonic_ns(), true, true}, &status);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().message, "does not answer");
+  EXPECT_EQ(backend->why_absent(1, Metric::kPower), "does not answer");
+  backend.reset();
+  pause_ms(1500);   // its thread comes back and must find nothing amiss
 }
 
 TEST_F(Nvml, AWatchThatHangsIsLeftBehind) {

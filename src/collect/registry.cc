@@ -42,22 +42,38 @@ Opened open_automatically(const BackendOptions& options) {
 
 }  // namespace
 
-Result<Opened> open_backend(const std::string& spec, BackendOptions options) {
-  if (spec == "auto") return open_automatically(options);
-  if (spec == "none") return Opened{};
+namespace {
+
+Result<const BackendKind*> named_kind(const std::string& spec) {
   const size_t colon = spec.find(':');
   const std::string name = spec.substr(0, colon);
   for (const BackendKind* kind : backend_kinds()) {
     if (name != kind->name) continue;
-    if (colon != std::string::npos) options.argument = spec.substr(colon + 1);
     if (kind->automatic == (colon != std::string::npos))
       return Error{fmt::format("--backend {} {}", name, kind->automatic ? "takes no argument" : "needs a file"),
                    "backends: " + names()};
-    auto backend = kind->open(options);
-    if (!backend) return backend.error().within(name);
-    return Opened{std::move(*backend), {}};
+    return kind;
   }
   return Error{"there is no backend \"" + name + "\"", "backends: " + names()};
+}
+
+}  // namespace
+
+Status check_backend(const std::string& spec) {
+  if (spec == "auto" || spec == "none") return ok();
+  const auto kind = named_kind(spec);
+  return kind ? ok() : Status(kind.error());
+}
+
+Result<Opened> open_backend(const std::string& spec, BackendOptions options) {
+  if (spec == "auto") return open_automatically(options);
+  if (spec == "none") return Opened{};
+  const auto kind = named_kind(spec);
+  if (!kind) return kind.error();
+  if (const size_t colon = spec.find(':'); colon != std::string::npos) options.argument = spec.substr(colon + 1);
+  auto backend = (*kind)->open(options);
+  if (!backend) return backend.error().within(std::string((*kind)->name));
+  return Opened{std::move(*backend), {}};
 }
 
 }  // namespace profgpu

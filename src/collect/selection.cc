@@ -64,10 +64,22 @@ std::string list_of(const Devices& devices) {
   return out.empty() ? "there is no device" : "there are: " + out;
 }
 
+// "MIG-GPU-<UUID>/<GPU instance>/<compute instance>", as drivers before 470 named instances and CUDA still takes them.
+bool has_old_name(const Devices& devices, const DeviceInfo& d, std::string_view word) {
+  const std::vector<std::string> parts = split(word, '/');
+  if (!d.parent || !d.gpu_instance || parts.size() != 3 || !lower(parts[0]).starts_with("mig-gpu-")) return false;
+  return lower(parts[0]).substr(4) == lower(devices[*d.parent].uuid) && number(parts[1]) == d.gpu_instance &&
+         number(parts[2]) == d.compute_instance.value_or(0);
+}
+
+bool has_uuid(const Devices& devices, const DeviceInfo& d, std::string_view word) {
+  return (!d.uuid.empty() && lower(d.uuid).starts_with(lower(word))) || has_old_name(devices, d, word);
+}
+
 Result<std::vector<uint32_t>> by_uuid(const Devices& devices, const std::string& word) {
   std::vector<uint32_t> found;
   for (uint32_t i = 0; i < devices.size(); ++i)
-    if (lower(devices[i].uuid).starts_with(lower(word))) found.push_back(i);
+    if (has_uuid(devices, devices[i], word)) found.push_back(i);
   if (found.size() > 1) return Error{"\"" + word + "\" is the beginning of several devices' UUIDs", list_of(devices)};
   if (found.empty()) return Error{"no device has the UUID \"" + word + "\"", list_of(devices)};
   return found;
@@ -102,7 +114,7 @@ std::vector<uint32_t> visible(const Devices& devices, const std::vector<uint32_t
       if (*n < of_vendor.size()) hit = of_vendor[*n];
     } else {
       for (uint32_t i = 0; i < devices.size() && !hit; ++i)
-        if (!devices[i].uuid.empty() && lower(devices[i].uuid).starts_with(lower(word))) hit = i;
+        if (has_uuid(devices, devices[i], word)) hit = i;
     }
     if (!hit) break;
     if (std::find(out.begin(), out.end(), *hit) == out.end()) out.push_back(*hit);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cstdlib>
 
 namespace profgpu {
@@ -74,6 +76,19 @@ TEST_F(Selecting, TheCommandsOwnViewIsTheDefault) {
   EXPECT_EQ(of({}), V({1})) << "as CUDA does: nothing behind an invalid entry";
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   EXPECT_EQ(of({}), V({}));
+}
+
+TEST_F(Selecting, AnInstanceByItsOldName) {
+  auto devices = four();
+  const auto instance = std::find_if(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.parent.has_value(); });
+  ASSERT_NE(instance, devices.end());
+  instance->compute_instance = 0;
+  const auto at = static_cast<uint32_t>(instance - devices.begin());
+  const std::string name = "MIG-" + devices[*instance->parent].uuid + "/" + std::to_string(*instance->gpu_instance) + "/";
+  setenv("CUDA_VISIBLE_DEVICES", (name + "0").c_str(), 1);
+  EXPECT_EQ(select_devices(devices, {})->devices, V({at}));
+  EXPECT_EQ(select_devices(devices, {name + "0"})->devices, V({at}));
+  EXPECT_FALSE(select_devices(devices, {name + "1"}));
 }
 
 TEST_F(Selecting, EachVendorHasItsVariable) {

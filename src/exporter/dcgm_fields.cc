@@ -147,7 +147,8 @@ std::optional<double> number_of(const DcgmField& field, const DeviceTally& tally
       return tx && rx ? std::optional((*tx + *rx) / 1024 / 1000) : std::nullopt;
     }
     case kXid:
-      return value ? tally.value(Metric::kXidLast, now_ns).value_or(0) : std::optional<double>();
+      // Of a device that has gone silent too: that is what it is about.
+      return tally.said(Metric::kXidErrors) ? tally.value(Metric::kXidLast, now_ns).value_or(0) : std::optional<double>();
     case kUsedRatio: {
       const auto total = tally.value(Metric::kMemoryTotal, now_ns);
       const double room = total.value_or(0) - tally.value(Metric::kMemoryReserved, now_ns).value_or(0);
@@ -193,6 +194,12 @@ Status add_line(std::string_view line, DcgmCounters& out) {
 }  // namespace
 
 const std::vector<DcgmField>& dcgm_fields() { return kFields; }
+
+bool of_whole_gpu(Metric metric) {
+  return metric == Metric::kEnergy || metric == Metric::kPcieTx || metric == Metric::kPcieRx ||
+         metric == Metric::kPcieTxRate || metric == Metric::kPcieRxRate || metric == Metric::kNvlinkTx ||
+         metric == Metric::kNvlinkRx;
+}
 
 const DcgmField* find_dcgm_field(std::string_view name) {
   for (const DcgmField& f : kFields)

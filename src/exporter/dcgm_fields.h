@@ -46,6 +46,9 @@ const std::vector<DcgmField>& dcgm_fields();
 /// By either name; null: none that we can measure.
 const DcgmField* find_dcgm_field(std::string_view name);
 
+/// Measured of a GPU as a whole: its instances all say the same, and sums would count it once for each.
+bool of_whole_gpu(Metric metric);
+
 /// The number as dcgm-exporter prints it; nullopt where the device does not say it.
 std::optional<std::string> dcgm_text(const DcgmField& field, const DeviceTally& tally, int64_t now_ns);
 

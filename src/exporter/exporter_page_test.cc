@@ -61,6 +61,41 @@ std::string page_of(DcgmNames names, bool up = true, const std::vector<PodContai
   return metrics_page(input, ExpositionFormat::kPrometheus);
 }
 
+TEST(MetricsPage, WhatIsOfAWholeGpuIsThereOnce) {
+  DeviceInfo gpu = h100(), instance = h100();
+  gpu.index = instance.index = 0;
+  instance.parent = 0, instance.gpu_instance = 7, instance.uuid = "MIG-7", instance.mig_profile = "1g.10gb";
+  const DcgmCounters counters = default_dcgm_counters();
+  MetricsPageInput input;
+  input.counters = &counters;
+  input.now_ns = kNow;
+  for (const DeviceInfo* info : {&gpu, &instance}) {
+    DeviceTally tally(*info, 1'000'000'000);
+    Reading reading;
+    reading.time_ns = kNow;
+    for (const Metric m : {Metric::kEnergy, Metric::kPcieTxRate, Metric::kMemoryUsed}) reading.add(m, 5);
+    tally.add(reading);
+    input.devices.push_back({info, tally, true, kNow, 0, "", {}, {}});
+  }
+  const std::string page = metrics_page(input, ExpositionFormat::kPrometheus);
+  const auto series = [&](const std::string& name) {
+    size_t n = 0;
+    for (size_t at = 0; (at = page.find("\n" + name + "{", at)) != page.npos; ++at) ++n;
+    return n;
+  };
+  for (const char* name : {"profgpu_energy_joules_total", "profgpu_pcie_tx_bytes_total", "DCGM_FI_PROF_PCIE_TX_BYTES",
+                           "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"})
+    EXPECT_EQ(series(name), 1U) << name;
+  EXPECT_EQ(series("profgpu_memory_used_bytes"), 2U);
+}
+
+TEST(MetricsPage, TheXidOfALostDeviceStays) {
+  const std::string page = page_of(DcgmNames::kClassic, false);
+  EXPECT_NE(page.find("DCGM_FI_DEV_XID_ERRORS{"), page.npos);
+  EXPECT_NE(page.find("err_code=\"79\""), page.npos);
+  EXPECT_EQ(page.find("DCGM_FI_DEV_GPU_UTIL{"), page.npos);
+}
+
 ExporterDevice only_device(const std::string& text) {
   auto page = read_exporter_page(text);
   EXPECT_TRUE(page) << text;

@@ -28,6 +28,11 @@ Result<std::unique_ptr<HttpServer>> open_https(const std::string& listen, const 
 
 }  // namespace
 
+Status HttpServer::check_address(const std::string& listen) {
+  const auto address = serving::address_of(listen);
+  return address ? ok() : Status(address.error());
+}
+
 Result<std::unique_ptr<HttpServer>> HttpServer::open(const std::string& listen, WebConfig config,
                                                      const std::string& program, HttpLimits limits) {
   if (config.tls) return open_https(listen, config, program, limits);

@@ -47,6 +47,8 @@ class HttpServer {
   /// lies.
   static Result<std::unique_ptr<HttpServer>> open(const std::string& listen, WebConfig config,
                                                   const std::string& program, HttpLimits limits = {});
+  /// Whether open() can make anything of `listen`.
+  static Status check_address(const std::string& listen);
   virtual ~HttpServer() = default;
 
   /// Where, as people type it: "http://127.0.0.1:9400".

@@ -110,6 +110,8 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
       if (parser_->content_length().value_or(1) != 0) return refuse(413, "a request has no body here\n");
     if (request.method() != http::verb::get && request.method() != http::verb::head)
       return refuse(405, "GET and HEAD are answered\n");
+    if (request.version() == 11 && request.find(http::field::host) == request.end())
+      return refuse(400, "a request of HTTP/1.1 says its host\n");
     if (shared_.credentials.needed() && !shared_.credentials.known(authorization())) return check_password();
     answer();
   }
@@ -117,6 +119,13 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
   [[nodiscard]] std::string_view header(http::field field) const {
     const auto value = parser_->get()[field];
     return {value.data(), value.size()};
+  }
+  // Proxies ask for "http://host/metrics".
+  static std::string_view path_of(std::string_view target) {
+    const size_t scheme = target.find("://");
+    if (target.starts_with('/') || scheme == target.npos) return target;
+    const size_t path = target.find_first_of("/?", scheme + 3);
+    return path == target.npos || target[path] == '?' ? "/" : target.substr(path);
   }
   [[nodiscard]] std::string_view authorization() const { return header(http::field::authorization); }
 
@@ -135,7 +144,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
 
   void answer() {
     const auto target = parser_->get().target();
-    const std::string_view whole(target.data(), target.size());
+    const std::string_view whole = path_of({target.data(), target.size()});
     HttpRequest request{whole.substr(0, whole.find('?')), header(http::field::accept),
                         header(http::field::accept_encoding)};
     send(shared_.handler(request), parser_->get().keep_alive());

@@ -118,10 +118,12 @@ void Page::add_dcgm() {
     out_.family(input_.names == DcgmNames::kClassic ? c.field->name : c.field->new_name, c.type, c.help);
     for (size_t i = 0; i < input_.devices.size(); ++i) {
       const ShownDevice& d = input_.devices[i];
-      const auto text = d.up ? dcgm_text(*c.field, d.tally, input_.now_ns) : std::nullopt;
+      const bool xid = c.field->form == DcgmField::Form::kXid;
+      if ((!d.up && !xid) || (d.info->parent && of_whole_gpu(c.field->metric))) continue;
+      const auto text = dcgm_text(*c.field, d.tally, input_.now_ns);
       if (!text) continue;
       std::string more;
-      if (c.field->form == DcgmField::Form::kXid) {
+      if (xid) {
         const XidMeaning* known = find_xid(std::atoi(text->c_str()));
         more = "," + label("err_code", *text) + "," +
                label("err_msg", *text == "0" ? "No Error"
@@ -181,6 +183,7 @@ void Page::add_metrics() {
   for (const MetricInfo& m : metrics()) {
     if (m.metric == Metric::kXidErrors || m.metric == Metric::kXidLast) continue;  // add_xids() tells more
     const auto number = [&](const ShownDevice& d) -> std::optional<double> {
+      if (d.info->parent && of_whole_gpu(m.metric)) return std::nullopt;
       const auto value = d.tally.value(m.metric, input_.now_ns);
       if (value) return *value * m.prometheus_scale;
       if (d.tally.said(m.metric)) return std::nullopt;

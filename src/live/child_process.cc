@@ -12,14 +12,25 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/clock.h"
 
 namespace profgpu {
 namespace {
 
-constexpr int kPassedOn[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGUSR1,  SIGUSR2, SIGALRM,
-                             SIGTERM, SIGCONT, SIGTSTP, SIGWINCH, SIGXCPU};
+// Signals of our own: faults, what the terminal says of our output, children; and what nobody can hold.
+constexpr int kOwn[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+
+// All others are the command's.
+std::vector<int> passed_on() {
+  std::vector<int> out;
+  for (int s = 1; s <= SIGRTMAX; ++s) {
+    const bool of_the_c_library = s > SIGSYS && s < SIGRTMIN;
+    if (!of_the_c_library && std::find(std::begin(kOwn), std::end(kOwn), s) == std::end(kOwn)) out.push_back(s);
+  }
+  return out;
+}
 
 bool is_ignored(int signal) {
   struct sigaction action{};
@@ -103,7 +114,7 @@ bool asks_for_end(int signal) { return signal == SIGINT || signal == SIGTERM || 
 CommandRunner::CommandRunner(bool pipe_signal_ignored) : inherited_(open_descriptors()) {
   sigemptyset(&held_);
   // What nohup or a shell had us ignore stays ignored, by us and by the command.
-  for (const int s : kPassedOn)
+  for (const int s : passed_on())
     if (!is_ignored(s)) sigaddset(&held_, s);
   defaults_ = held_;
   if (!pipe_signal_ignored) sigaddset(&defaults_, SIGPIPE);
@@ -173,7 +184,9 @@ void CommandRunner::take(const siginfo_t& info, CommandEnd& end) {
   if (signal == SIGTSTP) stop_asked_ = true;
   // The kernel sends to the whole group that has the terminal, and the command is in it unless it left.
   const bool has_it = info.si_code > 0 ? ::getpgid(pid_) == ::getpgrp() : info.si_pid == pid_;
-  if (!has_it || signal == SIGCONT) ::kill(pid_, signal);
+  if (has_it && signal != SIGCONT) return;
+  if (info.si_code == SI_QUEUE) ::sigqueue(pid_, signal, info.si_value);
+  else ::kill(pid_, signal);
 }
 
 // Only for job control: a command that somebody has stopped from outside, to go on later, does not stop us.

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "collect/nvidia_smi_child.h"
 #include "live/run_session_processes.h"
 
 namespace profgpu {
@@ -79,6 +80,22 @@ TEST(CommandRunner, PassesSignalsOnAndNotesThatAnEndWasWanted) {
   EXPECT_FALSE(run(runner, "true").interrupted) << "the next run begins anew";
 }
 
+TEST(CommandRunner, PassesOnWhatFewSend) {
+  for (const int signal : {SIGPROF, SIGVTALRM, SIGIO, SIGPWR, SIGSYS, SIGSTKFLT, SIGABRT, SIGRTMIN + 3}) {
+    CommandRunner runner(false);
+    const std::string trap = "trap 'exit 44' " + std::to_string(signal);
+    ASSERT_FALSE(runner.start({"bash", "-c", trap + "; while :; do sleep 0.02; done"}));
+    std::thread sender([signal] {
+      ::usleep(200'000);
+      ::kill(::getpid(), signal);
+    });
+    const CommandEnd end = runner.wait();
+    sender.join();
+    EXPECT_EQ(end.exit_code, 44) << signal;
+    EXPECT_FALSE(end.interrupted) << signal;
+  }
+}
+
 TEST(CommandRunner, KeepsDescriptorsOpenedLaterToItself) {
   const int early = ::open("/dev/null", O_RDONLY);
   CommandRunner runner(false);
@@ -120,6 +137,19 @@ TEST(Processes, OfTheCommandAtAnyDistance) {
   ::kill(static_cast<pid_t>(pid), SIGKILL);
   ::waitpid(static_cast<pid_t>(pid), nullptr, 0);
   EXPECT_EQ(processes_left(), 0u);
+}
+
+TEST(Processes, TheBackendsOwnIsNotLeftByTheCommandWhateverItsName) {
+  SmiChild child;
+  ASSERT_TRUE(child.start({"/bin/sleep", "2"}));
+  EXPECT_EQ(processes_left(), 0u);
+  child.end();
+  const std::string program = temporary_file("nvidia-smi", "sleep 2 & setsid sleep 2\n", 0755);
+  CommandRunner runner(false);
+  run(runner, program + " >/dev/null 2>&1 & sleep 0.2");
+  EXPECT_GE(processes_left(), 2u) << "one that the command started counts";
+  while (::waitpid(-1, nullptr, 0) > 0) {
+  }
 }
 
 }  // namespace

@@ -147,6 +147,7 @@ RunSession run_session(CommandRunner& runner, const RunSessionOptions& options) 
     }
     if (watch) watch->finish(session);
   }
+  if (options.samples) session.sample_rows = options.samples->rows();
   session.processes_left = processes_left();
   return session;
 }

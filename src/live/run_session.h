@@ -44,6 +44,7 @@ struct RunSession {
   std::map<int64_t, WatchedProcess> processes;
   std::vector<DeviceTrouble> troubles;
   SamplerStatistics sampler;  ///< counts are sums over runs, jitter is the worst run's
+  int64_t sample_rows = 0;    ///< in the file of samples
   size_t processes_left = 0;  ///< that the command started and that still run
   bool replay_ended = false;  ///< before the command did
   bool stuck = false;         ///< a driver call has not come back: leave by std::_Exit

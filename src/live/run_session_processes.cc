@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/decimal.h"
+#include "collect/nvidia_smi_child.h"
 #include "collect/system_files.h"
 
 namespace profgpu {
@@ -87,8 +88,7 @@ size_t processes_left() {
     const auto text = pid ? file_text("/proc/" + name + "/stat") : std::nullopt;
     const auto stat = text ? parse_stat(*text) : std::nullopt;
     if (!stat || stat->state == 'Z') continue;
-    const bool of_backend = stat->parent == self && stat->session == *pid && stat->name == "nvidia-smi";
-    if (!of_backend) children[stat->parent].push_back(*pid);
+    if (!is_smi_child(static_cast<pid_t>(*pid))) children[stat->parent].push_back(*pid);
   }
   size_t count = 0;
   std::vector<int64_t> todo = children[self];

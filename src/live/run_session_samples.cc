@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -49,7 +50,10 @@ Result<std::unique_ptr<SampleOutput>> SampleOutput::open(const std::string& path
 }
 
 void SampleOutput::add(const Reading& reading) {
-  if (problem_.empty()) write(writer_.row(reading)), ++rows_;
+  if (!problem_.empty()) return;
+  const std::string_view rows = writer_.rows(reading);
+  write(rows);
+  if (problem_.empty()) rows_ += std::count(rows.begin(), rows.end(), '\n');
 }
 
 void SampleOutput::mark(int64_t time_ns, std::string_view name) {

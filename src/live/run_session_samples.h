@@ -25,6 +25,8 @@ class SampleOutput {
   void add(const Reading& reading);
   void mark(int64_t time_ns, std::string_view name);
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Rows in it.
+  [[nodiscard]] int64_t rows() const { return rows_; }
   /// Empty: all is well.
   [[nodiscard]] const std::string& problem() const { return problem_; }
 

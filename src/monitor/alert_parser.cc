@@ -95,6 +95,7 @@ class AlertParser {
   Named named_;
   std::vector<std::string_view> words_;
   size_t at_ = 0;
+  std::vector<std::string_view> clauses_;
   bool clear_given_ = false;
 };
 
@@ -181,6 +182,8 @@ Status AlertParser::condition() {
 
 Status AlertParser::clause() {
   const std::string_view word = next();
+  if (std::find(clauses_.begin(), clauses_.end(), word) != clauses_.end()) return wrong(fmt::format("\"{}\" stands there twice", word), "");
+  clauses_.push_back(word);
   if (word == "for") return time(word, 0, rule_.hold_ns);
   if (word == "clear") {
     if (!take("after")) return wanted("\"after\" behind \"clear\"", peek());

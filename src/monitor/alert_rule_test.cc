@@ -74,6 +74,7 @@ TEST(AlertRule, Mistakes) {
   EXPECT_EQ(error_of("a: power_w > 10 for"), "alert a: a time up to 30 days behind \"for\" is wanted, not the end");
   EXPECT_EQ(error_of("a: power_w > 10 for 40h40"), "alert a: a time up to 30 days behind \"for\" is wanted, not \"40h40\"");
   EXPECT_EQ(error_of("a: power_w > 10 or power_w < 5"), "alert a: and, for, clear after or severity is wanted, not \"or\"");
+  EXPECT_EQ(error_of("a: power_w > 10 for 1m for 2m"), "alert a: \"for\" stands there twice");
   EXPECT_EQ(error_of("a: power_w > 10 severity bad"), "alert a: info, warning or critical is wanted, not \"bad\"");
   EXPECT_EQ(error_of("a: mean(power_w) > 10"), "alert a: a comma and a time, as in mean(power_w, 5m), is wanted, not \")\"");
   EXPECT_EQ(error_of("a: mean(energy_j, 5m) > 10"), "alert a: energy_j is a counter");

@@ -21,7 +21,7 @@ constexpr int kMostAdvice = 3;
 /// What a device says of itself, in lines "title  words".
 class DeviceFacts {
  public:
-  explicit DeviceFacts(const LiveDevice& device) : device_(device) {}
+  DeviceFacts(const LiveDevice& device, int width) : device_(device), width_(width) {}
   Lines lines();
 
  private:
@@ -41,7 +41,7 @@ class DeviceFacts {
     if (value(metric)) part(text, name, rounded(value(metric), unit));
   }
   void line(std::string_view title, const std::string& text) {
-    if (!text.empty()) lines_.push_back(Line(padded_right(std::string(title), 10), Style::kNote).add(text));
+    if (!text.empty()) append(lines_, wrapped_after(Line(padded_right(std::string(title), 10), Style::kNote), text, width_));
   }
   void clocks();
   void power();
@@ -52,6 +52,7 @@ class DeviceFacts {
   void engines();
 
   const LiveDevice& device_;
+  const int width_;
   Lines lines_;
 };
 
@@ -231,7 +232,7 @@ void add_device_page(Frame& frame, const TopModel& model, int width, int rows) {
   int said = 0;
   for (const Advice& a : model.advice())
     if (a.device == model.device() && said++ < kMostAdvice) frame.add(advice_line(view, a, width));
-  for (Line& line : DeviceFacts(d).lines()) frame.add(std::move(line));
+  for (Line& line : DeviceFacts(d, width).lines()) frame.add(std::move(line));
   const int processes = std::clamp(static_cast<int>(model.processes().size()), 1, std::max(rows / 4, 2));
   const int left = above + rows - frame.next() - processes - 1;
   add_curves(frame, model, width, left);

@@ -107,15 +107,15 @@ void add_topology_page(Frame& frame, const TopModel& model, int width, int rows)
   add_lines(frame, lines, rows);
 }
 
-void add_help_page(Frame& frame, int rows) {
+void add_help_page(Frame& frame, int width, int rows) {
   static constexpr std::pair<std::string_view, std::string_view> kHelp[] = {
       {"↑ ↓  PgUp PgDn", "choose a process (also: a click, the wheel)"},
       {"← →", "choose a device"},
-      {"Enter d", "one device: clocks, limits, links, errors, activity over time; again: back"},
+      {"Enter d", "one device: clocks, limits, links, errors, curves; again: back"},
       {"u  l", "users; how devices are linked"},
-      {"/", "only processes with these letters in command, user, pid, place or \"gpu 3\"; Esc drops it"},
+      {"/", "only processes with these letters, or \"gpu 3\"; Esc drops it"},
       {"t", "processes below the programs that started them"},
-      {"<  >  r", "order by the column left or right of this one; the other way round"},
+      {"<  >  r", "order by the column left or right; the other way round"},
       {"M S C P T U G", "order by GPU memory, SM, CPU, pid, time, user, GPU"},
       {"k", "send a signal to the chosen process, after a question"},
       {"n", "change its nice value, after a question"},
@@ -123,16 +123,16 @@ void add_help_page(Frame& frame, int rows) {
       {"space", "hold the screen; what happens meanwhile is in the curves"},
       {"q  Ctrl-C", "leave"},
       {"", ""},
-      {"SM", "share of time that the process kept multiprocessors busy, as the driver says"},
-      {"clocks held", "share of time that a limit kept clocks down: power, heat, or others"},
+      {"SM", "time that its work was on multiprocessors, as the driver says"},
+      {"clocks held", "time that a limit kept clocks down: power, heat, or others"},
       {"↓ ↑", "what the device received and sent over PCIe"},
       {"–", "the device or driver does not say it"},
       {"!", "something is said of this device below, with what to do"},
   };
-  for (const auto& [key, says] : kHelp) {
-    if (rows-- <= 0) return;
-    frame.add(Line().skip(2).add(padded_right(std::string(key), 16), Style::kStrong).add(says));
-  }
+  Lines lines;
+  for (const auto& [key, says] : kHelp)
+    append(lines, wrapped_after(Line().skip(2).add(padded_right(std::string(key), 16), Style::kStrong), says, width));
+  add_lines(frame, lines, rows);
 }
 
 }  // namespace profgpu

@@ -179,7 +179,7 @@ Frame top_frame(const TopModel& model, int width, int height) {
     case TopPage::kDevice: add_device_page(frame, model, width, rows); break;
     case TopPage::kTopology: add_topology_page(frame, model, width, rows); break;
     case TopPage::kUsers: add_users_page(frame, model, width, rows); break;
-    case TopPage::kHelp: add_help_page(frame, rows); break;
+    case TopPage::kHelp: add_help_page(frame, width, rows); break;
   }
   if (height == 0) return frame;
   frame.lines.resize(static_cast<size_t>(height - 1));

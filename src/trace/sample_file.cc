@@ -96,7 +96,35 @@ std::string SampleWriter::header() const {
 
 std::string_view SampleWriter::row(const Reading& reading) {
   line_.clear();
-  if (reading.device >= devices_.size()) return line_;
+  append_row(reading);
+  return line_;
+}
+
+std::string_view SampleWriter::rows(const Reading& reading) {
+  line_.clear();
+  std::vector<Sample> own;
+  part_ = reading;
+  std::erase_if(part_.samples, [&](const Sample& s) {
+    const bool is_own = s.time_ns != reading.time_ns && may_have_own_rows(s.metric);
+    if (is_own) own.push_back(s);
+    return is_own;
+  });
+  Reading one;
+  one.device = reading.device;
+  std::stable_sort(own.begin(), own.end(), [](const Sample& a, const Sample& b) { return a.time_ns < b.time_ns; });
+  for (size_t i = 0; i < own.size(); ++i) {
+    one.time_ns = own[i].time_ns;
+    one.samples.push_back(own[i]);
+    if (i + 1 < own.size() && own[i + 1].time_ns == one.time_ns) continue;
+    append_row(one);
+    one.samples.clear();
+  }
+  if (!part_.samples.empty() || part_.has_processes) append_row(part_);
+  return line_;
+}
+
+void SampleWriter::append_row(const Reading& reading) {
+  if (reading.device >= devices_.size()) return;
   const DeviceInfo& device = devices_[reading.device];
   const std::string word = device_word(devices_, reading.device);
   row_.take(reading);
@@ -129,7 +157,7 @@ std::string_view SampleWriter::row(const Reading& reading) {
     }
     line_ += ']';
   }
-  return line_ += json ? "}\n" : "\n";
+  line_ += json ? "}\n" : "\n";
 }
 
 std::string_view SampleWriter::mark(int64_t time_ns, std::string_view name) {

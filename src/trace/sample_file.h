@@ -1,4 +1,5 @@
-// Files of samples: JSON lines or CSV, one row a device a tick: time_ns (Unix), device, then metrics by our names.
+// Files of samples: JSON lines or CSV, one row a device a tick: time_ns (Unix), device, then metrics by our names. What a
+// driver keeps with times of its own may have rows of those times beside them.
 //
 // JSON lines: absent metrics are left out. A device's first row also carries its name, uuid, pci_bus_id, vendor,
 // driver_version, host and constants; rows at which processes were asked carry processes[], in which a recording of `profgpu top` also
@@ -40,6 +41,8 @@ class SampleWriter {
   [[nodiscard]] std::string header() const;
   /// The row with its line feed, in a buffer that the next call reuses.
   std::string_view row(const Reading& reading);
+  /// The same without a mean: what may_have_own_rows() and has times of its own gets rows of those, before the reading's.
+  std::string_view rows(const Reading& reading);
   std::string_view mark(int64_t time_ns, std::string_view name);
 
  private:
@@ -47,7 +50,10 @@ class SampleWriter {
   std::vector<DeviceInfo> devices_;
   std::vector<Metric> columns_;
   std::vector<bool> introduced_;
+  void append_row(const Reading& reading);
+
   SampleRow row_;
+  Reading part_;
   std::string line_;
 };
 

@@ -58,6 +58,12 @@ constexpr Word kStates[] = {
     {"None", 0},   {"Reset", 1},      {"Reboot", 2}, {"Drain P2P", 3}, {"Drain and Reset", 4},
 };
 
+// Fans may turn faster than their 100 %, and margins fall below 0 °C.
+bool is_possible(double value, const MetricInfo& metric) {
+  if (metric.unit == "%" && metric.metric != Metric::kFanSpeed && value > 100.5) return false;
+  return value >= 0 || metric.unit == "°C" || metric.unit.empty();
+}
+
 SampleCell word_cell(std::string_view text, const SampleColumn& column) {
   if (std::find(std::begin(kAbsent), std::end(kAbsent), text) != std::end(kAbsent)) return {};
   // "[Not Supported]", "[GPU is lost]" and the like.
@@ -115,7 +121,7 @@ SampleCell sample_cell(std::string_view text, const SampleColumn& column) {
     scale = *stated;
   }
   value *= scale;
-  if (std::abs(value) > kLargest) return {std::nullopt, true};
+  if (std::abs(value) > kLargest || !is_possible(value, *column.metric)) return {std::nullopt, true};
   return {value, false};
 }
 

@@ -21,6 +21,7 @@ constexpr size_t kWindowBytes = 1 << 20;
 constexpr size_t kLongestLine = 16 << 20;
 constexpr int64_t kMostStrangeLines = 1000;   // before the first good one: then it is no file of samples
 constexpr int64_t kLatest_ns = 9'200'000'000'000'000'000;   // the year 2261
+constexpr int64_t kHighestIndex = 65535;
 constexpr size_t kMostUnknown = 20, kMostColumns = 4096, kMostOrigins = 4096;
 using Kind = SampleColumn::Kind;
 
@@ -55,6 +56,7 @@ class RowReader {
   SampleFileIssues& issues_;
   SampleFileRow row_;
   bool partly_ = false, timeless_ = false;
+  bool refused_ = false;                   // the row says no device that there can be
   bool alert_ = false;                     // the row says what `profgpu monitor` made of others
   TimestampReader timestamps_;
   std::vector<SampleColumn> header_;
@@ -78,6 +80,14 @@ std::string* origin_text(ProcessOrigin& origin, std::string_view key) {
   return nullptr;
 }
 
+// A number, and not that of a device.
+bool is_no_index(std::string_view text) {
+  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  if (digits.empty() || digits.find_first_not_of("0123456789") != digits.npos) return false;
+  const auto index = whole_number(text);
+  return !index || *index < 0 || *index > kHighestIndex;
+}
+
 void RowReader::note_unknown(std::string_view name) {
   auto& all = issues_.unknown;
   if (all.size() < kMostUnknown && std::find(all.begin(), all.end(), name) == all.end())
@@ -98,7 +108,9 @@ void RowReader::set(const SampleColumn& column, std::string_view text) {
       if (const auto time = timestamps_.read(text)) row_.time_ns = time;
       else partly_ = true;
       return;
-    case Kind::kDevice: return text_or_nothing(row_.device);
+    case Kind::kDevice:
+      refused_ |= is_no_index(text);
+      return text_or_nothing(row_.device);
     case Kind::kName: return text_or_nothing(row_.name);
     case Kind::kUuid: return text_or_nothing(row_.uuid);
     case Kind::kPciBusId: return text_or_nothing(row_.pci_bus_id);
@@ -172,12 +184,12 @@ bool RowReader::read_header() {
 
 RowReader::Outcome RowReader::read_csv(std::string_view line) {
   row_.clear();
-  partly_ = false;
+  partly_ = refused_ = false;
   if (!split(line)) return Outcome::kDamaged;
   if (header_.empty()) return read_header() ? Outcome::kHeader : Outcome::kDamaged;
   if (fields_.size() == header_.size()) {
     for (size_t i = 0; i < fields_.size(); ++i) set(header_[i], fields_[i]);
-    if (row_.time_ns) return Outcome::kRow;
+    if (row_.time_ns) return refused_ ? Outcome::kDamaged : Outcome::kRow;
   }
   // A file that was appended to begins anew.
   return read_header() ? Outcome::kHeader : Outcome::kDamaged;
@@ -263,14 +275,14 @@ bool RowReader::read_value(JsonReader& reader, const SampleColumn& column) {
 
 RowReader::Outcome RowReader::read_json(std::string_view line) {
   row_.clear();
-  partly_ = alert_ = false;
+  partly_ = alert_ = refused_ = false;
   next_key_ = 0;
   JsonReader reader(line.data(), line.data() + line.size());
   const bool whole = read_object(reader, [&](std::string_view key) {
     const SampleColumn column = column_of(key);
     return read_value(reader, column);
   });
-  if (!whole || reader.peek() != 0 || !row_.time_ns) return Outcome::kDamaged;
+  if (!whole || reader.peek() != 0 || !row_.time_ns || refused_) return Outcome::kDamaged;
   if (alert_) return Outcome::kAlert;
   // An object that only has a time is some other tool's.
   const bool ours = !row_.mark.empty() || !row_.device.empty() || !row_.values.empty() || row_.has_processes;

@@ -88,6 +88,41 @@ Reading reading(uint32_t device, int64_t time, double utilization) {
   return r;
 }
 
+TEST_F(SampleFileTest, WhatNoDeviceCanBeIsDamage) {
+  const std::string row = "{\"time_ns\":1800000000000000000,\"device\":";
+  std::string text = row + "0,\"utilization_pct\":50,\"temperature_margin_c\":-3,\"fan_speed_pct\":104}\n";
+  for (const char* bad : {"-1,\"utilization_pct\":5}", "4294967297,\"utilization_pct\":5}", "0,\"utilization_pct\":250}",
+                          "0,\"utilization_pct\":-50}", "0,\"power_w\":-1}"})
+    text += row + bad + "\n";
+  const SampleLog log = good(text);
+  EXPECT_EQ(issues_.damaged_rows, 5);
+  EXPECT_EQ(issues_.first_damaged_line, 2);
+  ASSERT_EQ(log.devices.size(), 1u);
+  for (const SampleSeries& s : log.series) EXPECT_EQ(s.value.size(), 1u) << metric_info(s.metric).name;
+  EXPECT_EQ(log.series.size(), 3u);
+  (void)good("time_ns,device,utilization_pct\n1800000000000000000,-1,5\n1800000000000000000,0,5\n");
+  EXPECT_EQ(issues_.damaged_rows, 1);
+}
+
+TEST_F(SampleFileTest, WhatADriverKeptHasRowsOfItsOwnTimes) {
+  Reading r;
+  r.time_ns = kT0 + kStep;
+  for (int64_t i = 0; i < 3; ++i) r.add(Metric::kUtilization, i < 2 ? 0 : 100, kT0 + i * kStep / 4);
+  r.add(Metric::kPower, 300, kT0 + kStep / 4);
+  r.add(Metric::kTemperature, 40, kT0 + kStep / 2);   // a driver's own clock
+  for (const auto format : {SampleFormat::kJsonLines, SampleFormat::kCsv}) {
+    SampleWriter writer(format, {h100(0)}, {Metric::kUtilization, Metric::kPower, Metric::kTemperature});
+    const SampleLog log = good(writer.header() + std::string(writer.rows(r)));
+    ASSERT_EQ(log.series.size(), 3u);
+    EXPECT_EQ(log.ticks, 4);
+    const SampleSeries& utilization = log.series[0];
+    EXPECT_EQ(utilization.time_ns, (std::vector{kT0, kT0 + kStep / 4, kT0 + kStep / 2}));
+    EXPECT_EQ(utilization.value, (std::vector{0.0, 0.0, 100.0}));
+    for (const SampleSeries& s : log.series)
+      EXPECT_TRUE(s.metric != Metric::kTemperature || s.time_ns == std::vector{r.time_ns});
+  }
+}
+
 TEST_F(SampleFileTest, WhatIsWrittenAsJsonLinesReadsBack) {
   const std::vector<DeviceInfo> devices = {h100(0), h100(1)};
   SampleWriter writer(SampleFormat::kJsonLines, devices, {});

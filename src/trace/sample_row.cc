@@ -42,6 +42,11 @@ void SampleRow::take(const Reading& reading) {
   }
 }
 
+bool may_have_own_rows(Metric metric) {
+  return metric == Metric::kUtilization || metric == Metric::kMemoryUtilization || metric == Metric::kPower ||
+         metric == Metric::kPowerInstant;
+}
+
 std::string device_word(const std::vector<DeviceInfo>& devices, uint32_t device) {
   const DeviceInfo& mine = devices[device];
   const std::string label = mine.label();

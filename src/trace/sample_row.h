@@ -24,6 +24,9 @@ class SampleRow {
   std::vector<Sample> sorted_;
 };
 
+/// Drivers keep its course between two readings: files may have rows of those times beside those of the ticks.
+bool may_have_own_rows(Metric metric);
+
 /// How a file names a device: "0", "0:7", "AMD 0" where another vendor's device has the same label, "node-b 0" where
 /// another host's has.
 std::string device_word(const std::vector<DeviceInfo>& devices, uint32_t device);

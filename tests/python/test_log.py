@@ -112,11 +112,45 @@ def test_nvidia_smis_names(log, profgpu, tmp_path):
     rest = 'NVIDIA H100 80GB HBM3 (synthetic),00000000:19:00.0,14{},1126{},128.22{},P0,34,0x0000000000000000'
     for text, units in ((bare, ('', '', '')), (none, ('', '', '')), (with_units, (' %', ' MiB', ' W'))):
         row = text.splitlines()[1]
-        assert re.match(r'\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3},0,', row)
-        assert row.split(',', 2)[2] == rest.format(*units)
+        assert re.match(r'\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, ?0, ?', row)
+        assert row.replace(', ', ',').split(',', 2)[2] == rest.format(*units)
+        assert (', ' in row) == (text is with_units)   # nvidia-smi's csv
         path = tmp_path / 'smi.csv'
         path.write_text(text)
         assert json.loads(profgpu('analyze', '--json', path).stdout)['inputs'][0]['events'] == 2
+
+
+def test_nvidia_smis_way_to_write_values(profgpu, tmp_path):
+    log = tmp_path / 'log.jsonl'
+    log.write_text(json.dumps({'time_ns': 1800000000000000000, 'device': 0, 'name': 'X', 'pci_bus_id': '00000000:1a:00.0',
+                               'memory_used_bytes': 32362.9 * 2**20, 'power_w': 627.4, 'throttle_power_ns': 1500.0,
+                               'remapped_rows_failed': 0, 'clock_event_reasons': 0x24, 'pcie_generation_max': 5}) + '\n')
+    fields = ['memory.used', 'power.draw', 'clocks_event_reasons_counters.sw_power_cap', 'remapped_rows.failure', 'fan.speed',
+              'clocks_event_reasons.sw_power_cap', 'clocks_throttle_reasons.hw_slowdown', 'count', 'pci.bus', 'pcie.link.gen.gpumax']
+    r = profgpu('log', '--backend', f'replay:{log}', '--count', '1', '--format', 'csv', '--units', '--query', ','.join(fields), text=True)
+    head, row = r.stdout.splitlines()
+    assert head.split(', ')[:2] == ['memory.used [MiB]', 'power.draw [W]']
+    assert row.split(', ') == ['32362 MiB', '627.40 W', '2 us', 'No', '[N/A]', 'Active', 'Not Active', '1', '0x1A', '5']
+
+
+def test_a_torn_first_row_is_no_log(log, tmp_path):
+    for name in ('a.jsonl', 'a.csv'):
+        whole = log('--count', 1, '-o', tmp_path / ('whole' + name))
+        assert whole.returncode == 0
+        text = (tmp_path / ('whole' + name)).read_text()
+        for cut in (1, 7, 40):
+            (tmp_path / name).write_text(text[:cut])
+            again = log('--count', 1, '-o', tmp_path / name)
+            assert again.returncode == 0, again.stderr
+            lines = (tmp_path / name).read_text().splitlines()
+            assert len(lines) == len(text.splitlines()) and lines[0][:8] == text[:8]
+    (tmp_path / 'notes.jsonl').write_text('{"mine": 1}')
+    assert log('--count', 1, '-o', tmp_path / 'notes.jsonl').returncode == 1
+
+
+def test_only_what_works_is_suggested(log, tmp_path):
+    assert 'Next: profgpu analyze' not in log('--count', 1, '--query', 'power.draw', '-o', tmp_path / 'a.csv').stderr
+    assert 'Next: profgpu analyze' in log('--count', 1, '--query', 'timestamp,power.draw', '-o', tmp_path / 'b.csv').stderr
 
 
 @pytest.mark.parametrize('style, pattern', [('iso', r'"?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"?'), ('epoch', r'\d+\.\d{6}'),
