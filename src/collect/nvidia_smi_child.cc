@@ -22,8 +22,17 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kMillisecond = 1'000'000;
-std::mutex children_lock;
-std::set<pid_t> children;
+
+struct Children {
+  std::mutex lock;
+  std::set<pid_t> pids;
+};
+// Never destroyed: a thread that reads one may outlive main.
+Children& children() {
+  static auto* const kAll = new Children;
+  return *kAll;
+}
+
 /// Nothing that is asked of nvidia-smi prints more.
 constexpr size_t kMostOutput = 4 << 20;
 
@@ -80,8 +89,8 @@ Status SmiChild::start(const std::vector<std::string>& command) {
   }
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   pid_ = pid, fd_ = ends[0], exit_status_ = 0;
-  const std::lock_guard lock(children_lock);
-  children.insert(pid);
+  const std::lock_guard lock(children().lock);
+  children().pids.insert(pid);
   return ok();
 }
 
@@ -103,8 +112,8 @@ bool SmiChild::reaped() {
   const pid_t got = ::waitpid(pid_, &status, WNOHANG);
   if (got == 0 || (got < 0 && errno == EINTR)) return false;
   if (got == pid_) exit_status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  const std::lock_guard lock(children_lock);
-  children.erase(std::exchange(pid_, 0));
+  const std::lock_guard lock(children().lock);
+  children().pids.erase(std::exchange(pid_, 0));
   return true;
 }
 
@@ -127,8 +136,8 @@ void SmiChild::end() {
 }
 
 bool is_smi_child(pid_t pid) {
-  const std::lock_guard lock(children_lock);
-  return children.contains(pid);
+  const std::lock_guard lock(children().lock);
+  return children().pids.contains(pid);
 }
 
 Result<SmiOutput> run_smi(const std::vector<std::string>& command, int64_t timeout_ns) {
