@@ -155,6 +155,7 @@ void HostRecording::take() {
       samples_.back().waits = totals->waits;
     }
   }
+  if (switches_) switches_->times().forget_ended();
 }
 
 template <class Row>

@@ -11,7 +11,10 @@ void SwitchTimes::take(const SwitchRecord& record) {
   }
   if (record.tid == 0 || record.tid == UINT32_MAX) return;   // nobody: the kernel's idle thread, one of another namespace
   if (record.kind == SwitchRecord::kEnded) {
-    threads_.erase(record.tid);
+    const auto thread = threads_.find(record.tid);
+    if (thread == threads_.end()) return;
+    if (ended_.size() < kMostThreads) ended_[record.tid] = thread->second.totals;
+    threads_.erase(thread);
     return;
   }
   if (threads_.size() >= kMostThreads && !threads_.contains(record.tid)) {
@@ -59,8 +62,12 @@ void SwitchTimes::keep_longest() {
 }
 
 std::optional<SwitchTotals> SwitchTimes::totals(uint32_t tid, int64_t now_ns) const {
+  if (!complete_) return std::nullopt;
   const auto it = threads_.find(tid);
-  if (!complete_ || it == threads_.end()) return std::nullopt;
+  if (it == threads_.end()) {
+    const auto ended = ended_.find(tid);
+    return ended == ended_.end() ? std::nullopt : std::optional(ended->second);
+  }
   SwitchTotals totals = it->second.totals;
   const int64_t absent_ns = std::max<int64_t>(now_ns - it->second.since_ns, 0);
   if (it->second.state == State::kBlocked) totals.blocked_ns += absent_ns, ++totals.waits;

@@ -33,6 +33,8 @@ class SwitchTimes {
   [[nodiscard]] std::optional<SwitchTotals> totals(uint32_t tid, int64_t now_ns) const;
   /// Waits since the last call of at least shortest_ns(), and no more of them than kMostWaits: the longest.
   std::vector<LongWait> take_waits();
+  /// After a look at all threads: those that have ended are told of no more.
+  void forget_ended() { ended_.clear(); }
   /// What happens from now on is not told.
   void interrupt();
   /// Takes in waits that are not over.
@@ -55,6 +57,7 @@ class SwitchTimes {
   void keep_longest();
 
   std::unordered_map<uint32_t, Thread> threads_;   // by tid
+  std::unordered_map<uint32_t, SwitchTotals> ended_;   // since the last look: /proc may still list them
   std::vector<LongWait> waits_;
   int64_t shortest_ns_ = kShortest_ns;
   uint64_t lost_ = 0;

@@ -45,6 +45,8 @@ TEST(SwitchTimes, a_number_that_is_given_again_begins_anew) {
   times.take(record(Kind::kBlocked, 7, 0));
   times.take(record(Kind::kGot, 7, 5 * kMs));
   times.take(record(Kind::kEnded, 7, 6 * kMs));
+  EXPECT_EQ(times.totals(7, 6 * kMs)->blocked_ns, 5 * kMs);   // the look that still finds it in /proc
+  times.forget_ended();
   EXPECT_FALSE(times.totals(7, 6 * kMs));
   times.take(record(Kind::kGot, 7, 60 * kMs));
   EXPECT_EQ(times.totals(7, 70 * kMs)->blocked_ns, 0);
