@@ -64,7 +64,6 @@ Launch Launch::compute(const Facts& facts) {
   latencies.reserve(trace.launching.size());
   GraphLaunches is_graph(trace);
   const Intervals warmup = facts.get<Steps>().warmup_time();
-  int64_t kernels = 0;
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const HostId call = trace.launching[c];
     const uint32_t first = trace.launched_first[c], end = trace.launched_first[c + 1];
@@ -74,7 +73,7 @@ Launch Launch::compute(const Facts& facts) {
     if (trace.activity.kind[trace.launched[first].value] != ActivityKind::kKernel) continue;
     const bool is_short = trace.activity.duration_ns[trace.launched[first].value] < trace.host.duration_ns[call.value];
     const bool steady = !contains(warmup, trace.host.start_ns[call.value]);
-    ++kernels;
+    ++result.kernels;
     result.short_kernels += is_short;
     result.steady_kernels += steady;
     result.steady_short_kernels += steady && is_short;
@@ -84,8 +83,8 @@ Launch Launch::compute(const Facts& facts) {
     result.median_latency_ns = percentile_of_sorted(latencies, 50);
     result.p95_latency_ns = percentile_of_sorted(latencies, 95);
   }
-  if (kernels > 0)
-    result.short_kernel_pct = 100.0 * static_cast<double>(result.short_kernels) / static_cast<double>(kernels);
+  if (result.kernels > 0)
+    result.short_kernel_pct = 100.0 * static_cast<double>(result.short_kernels) / static_cast<double>(result.kernels);
   result.median_queue_depth = percentile(queue_depths(trace), 50);
   return result;
 }

@@ -13,7 +13,8 @@ struct Launch {
   std::optional<double> p95_latency_ns;
   int64_t short_kernels = 0;                 ///< kernels shorter than their own launch call took
   std::optional<double> short_kernel_pct;    ///< of linked kernels outside graphs
-  int64_t steady_kernels = 0, steady_short_kernels = 0;   ///< linked ones outside graphs, warm-up steps aside
+  int64_t kernels = 0;                       ///< linked, outside graphs
+  int64_t steady_kernels = 0, steady_short_kernels = 0;   ///< of these, warm-up steps aside
   std::optional<double> median_queue_depth;  ///< activities launched and not yet ended, on the same device, at a launch
   static Launch compute(const Facts& facts);
 };

@@ -88,9 +88,8 @@ std::vector<Start> find_starts(const Trace& trace) {
       int64_t launched = kNever;
       if (s.launch != kNoRow) launched = trace.host.start_ns[trace.launching[s.launch].value];
       if (launched > start) s.launch = kNoRow, launched = kNever;  // clocks that disagree
-      if (start - std::max(ready, launched) > kUnexplainedNs) {
+      if (const int64_t waited = start - std::max(ready, launched); waited > kUnexplainedNs) {
         // The latest end on another stream that can have released it: soon before, as waits go that it ended.
-        const int64_t waited = start - std::max(ready, launched);
         int64_t latest = start - std::max(kUnexplainedNs, std::min(kReleaseNs, waited / 4));
         for (size_t q = 0; q < last.size(); ++q) {
           if (q == a.queue[i] || last[q] == kNoRow || trace.queues[q].device != rows.device) continue;

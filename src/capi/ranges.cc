@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/dyn_lib.h"
+#include "capi/c_values.h"
 
 namespace profgpu {
 namespace {
@@ -113,8 +114,6 @@ void push(const std::string& name, std::string phase) {
   mark_monitors(false);
 }
 
-std::string text_of(profgpu_string s) { return s.data != nullptr ? std::string(s.data, s.size) : std::string(); }
-
 }  // namespace
 
 void follow_ranges(Monitor& monitor) {
@@ -138,7 +137,7 @@ using namespace profgpu;
 
 extern "C" {
 
-void profgpu_range_push(profgpu_string name) { push(text_of(name), text_of(name)); }
+void profgpu_range_push(profgpu_string name) { push(std::string(view(name)), std::string(view(name))); }
 
 void profgpu_range_pop(void) {
   if (open_ranges.empty()) return;
@@ -150,7 +149,7 @@ void profgpu_range_pop(void) {
 void profgpu_step_push(int64_t number) { push("ProfilerStep#" + std::to_string(number), "step"); }
 
 void profgpu_range_mark(profgpu_string name) {
-  if (const Recorder* r = recorder()) r->mark(text_of(name).c_str());
+  if (const Recorder* r = recorder()) r->mark(std::string(view(name)).c_str());
 }
 
 int profgpu_is_recorded(void) { return recorder() != nullptr ? 1 : 0; }

@@ -6,7 +6,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/program.h"
-#include "collect/nvml_library.h"
+#include "collect/pending.h"
 
 int main(int argc, char** argv) {
   // Large blocks go back to the system when freed. Left to itself, glibc raises this bound at the first such block and
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   // argc is 0 if whoever started us gave no name.
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   const auto code = static_cast<int>(profgpu::run_program(words));
-  if (!profgpu::nvml::driver_left_behind()) return code;
+  if (!profgpu::left_in_driver) return code;
   std::fflush(nullptr);
   std::_Exit(code);
 }

@@ -56,6 +56,11 @@ Api api_of(const DynLib& library) {
   return a;
 }
 
+std::string loader_name() {
+  const char* named = std::getenv("PROFGPU_LEVEL_ZERO_LIBRARY");
+  return named && *named ? named : "libze_loader.so.1";
+}
+
 // Of what counts kernels, what tells most: all engines together, else all that compute, else each by itself.
 int rank_of(uint32_t group) {
   switch (group) {
@@ -160,63 +165,63 @@ void LevelZeroDevice::add_pcie(Reading& reading) {
   if (counts_replays_) add(reading, Metric::kPcieReplays, static_cast<double>(now.replays));
 }
 
-std::string level_zero_library() {
-  const char* named = std::getenv("PROFGPU_LEVEL_ZERO_LIBRARY");
-  return named && *named ? named : "libze_loader.so.1";
-}
-
-std::string LevelZero::open(State& state) {
-  auto library = DynLib::open(level_zero_library());
-  if (!library) return "the Level Zero loader is not there (" + level_zero_library() + ")";
-  state.api = api_of(*library);
+std::unique_ptr<LevelZero::Opened> LevelZero::open() {
+  auto opened = std::make_unique<Opened>();
+  auto library = DynLib::open(loader_name());
+  if (!library) {
+    opened->why = "the Level Zero loader is not there (" + loader_name() + ")";
+    return opened;
+  }
+  const Api& api = opened->api = api_of(*library);
   library->leak();   // drivers that it has loaded do not expect to be unloaded
-  const Api& api = state.api;
-  if (!api.init || !api.drivers || !api.devices || !api.pci) return "the Level Zero loader is too old: it has no zesInit";
-  if (const Return code = api.init(0); code != kSuccess) return "Level Zero cannot be used: " + words_of(code);
-  for (const Driver driver : handles<Driver>(api.drivers))
-    for (const Device device : handles<Device>(api.devices, driver))
-      state.devices.push_back(std::make_unique<LevelZeroDevice>(api, device));
-  return state.devices.empty() ? "Level Zero sees no device" : "";
+  if (!api.init || !api.drivers || !api.devices || !api.pci) {
+    opened->why = "the Level Zero loader is too old: it has no zesInit";
+  } else if (const Return code = api.init(0); code != kSuccess) {
+    opened->why = "Level Zero cannot be used: " + words_of(code);
+  } else {
+    for (const Driver driver : handles<Driver>(api.drivers))
+      for (const Device device : handles<Device>(api.devices, driver))
+        opened->devices.push_back(std::make_unique<LevelZeroDevice>(api, device));
+    if (opened->devices.empty()) opened->why = "Level Zero sees no device";
+  }
+  return opened;
 }
 
 void LevelZero::start() {
-  std::call_once(started_, [this] {
-    thread_ = std::thread([state = state_] {
-      std::string why = open(*state);
-      state->open.store(why.empty(), std::memory_order_release);
-      const std::lock_guard lock(state->lock);
-      state->why = std::move(why);
-      state->ended = true;
-      state->changed.notify_all();
-    });
-  });
+  const std::lock_guard lock(lock_);
+  if (!pending_) pending_.emplace(open);
 }
 
 LevelZero::~LevelZero() {
-  if (!thread_.joinable()) return;
-  std::unique_lock lock(state_->lock);
-  const bool ended = state_->changed.wait_for(lock, kPatience, [&] { return state_->ended; });
-  lock.unlock();
-  if (ended) thread_.join();
-  else thread_.detach();
+  if (!pending_ || opened()) return;
+  if (!pending_->await(std::chrono::steady_clock::now() + kPatience)) left_in_driver = true;
+}
+
+const LevelZero::Opened* LevelZero::opened() const {
+  if (pending_ && !opened_)
+    if (auto now = pending_->await({})) opened_ = *std::move(now);
+  return opened_.get();
 }
 
 LevelZeroDevice* LevelZero::device(const std::string& pci) const {
-  if (!state_->open.load(std::memory_order_acquire)) return nullptr;
-  for (const auto& d : state_->devices)
-    if (d->pci() == pci) return d.get();
+  const std::lock_guard lock(lock_);
+  if (const Opened* o = opened())
+    for (const auto& d : o->devices)
+      if (d->pci() == pci) return d.get();
   return nullptr;
 }
 
 std::string LevelZero::why() const {
-  const std::lock_guard lock(state_->lock);
-  return state_->why;
+  const std::lock_guard lock(lock_);
+  const Opened* o = opened();
+  return o ? o->why : "Level Zero was not asked yet";
 }
 
 int64_t LevelZero::calls() const {
+  const std::lock_guard lock(lock_);
   int64_t sum = 0;
-  if (state_->open.load(std::memory_order_acquire))
-    for (const auto& d : state_->devices) sum += d->calls();
+  if (const Opened* o = opened())
+    for (const auto& d : o->devices) sum += d->calls();
   return sum;
 }
 

@@ -4,16 +4,16 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/dyn_lib.h"
 #include "collect/level_zero_api.h"
+#include "collect/pending.h"
 #include "trace/sample.h"
 
 namespace profgpu {
@@ -65,13 +65,11 @@ class LevelZeroDevice {
 
 class LevelZero {
  public:
-  LevelZero() : state_(std::make_shared<State>()) {}
   /// Waits for an opening that is under way, but not for one that hangs.
   ~LevelZero();
-  LevelZero(const LevelZero&) = delete;
-  LevelZero& operator=(const LevelZero&) = delete;
 
-  /// Opens it on a thread of its own, since the device's driver takes a good part of a second for that and may hang. The first call does.
+  /// Opens it beside what else goes on, since the device's driver takes a good part of a second for that and may hang.
+  /// The first call does.
   void start();
   /// Null while it is not open, or knows no such device.
   [[nodiscard]] LevelZeroDevice* device(const std::string& pci) const;
@@ -80,23 +78,17 @@ class LevelZero {
   [[nodiscard]] int64_t calls() const;
 
  private:
-  struct State {
-    std::mutex lock;
-    std::condition_variable changed;
-    bool ended = false;
-    std::string why = "Level Zero was not asked yet";
+  struct Opened {
+    std::string why;   // empty: it is open
     level_zero::Api api;
     std::vector<std::unique_ptr<LevelZeroDevice>> devices;
-    std::atomic<bool> open{false};   // what stands above changes no more
   };
-  static std::string open(State& state);
+  static std::unique_ptr<Opened> open();
+  const Opened* opened() const;   // under lock_
 
-  std::shared_ptr<State> state_;
-  std::once_flag started_;
-  std::thread thread_;
+  mutable std::mutex lock_;
+  mutable std::optional<Pending<std::unique_ptr<Opened>>> pending_;
+  mutable std::unique_ptr<Opened> opened_;
 };
-
-/// PROFGPU_LEVEL_ZERO_LIBRARY where it is set, else the loader's usual name.
-std::string level_zero_library();
 
 }  // namespace profgpu

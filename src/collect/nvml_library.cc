@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "collect/pending.h"
+
 namespace profgpu::nvml {
 namespace {
 
@@ -120,11 +122,7 @@ Error not_initialised(Return code) {
   }
 }
 
-std::atomic<bool> left_behind{false};
-
 }  // namespace
-
-bool driver_left_behind() { return left_behind; }
 
 std::string words_of(Return code) {
   switch (code) {
@@ -166,7 +164,7 @@ Library::~Library() {
 }
 
 void Library::abandon() {
-  left_behind = true;
+  left_in_driver = true;
   initialised_ = false;
   library_.leak();
 }

@@ -47,8 +47,6 @@ class Library {
 
 /// There is such a library, whether or not it works.
 bool installed();
-/// A library was abandoned: the program should leave by std::_Exit, since the driver may hold a lock for ever.
-bool driver_left_behind();
 /// For people: "not supported by this device".
 std::string words_of(Return code);
 /// The device as a whole does not work: lost, or to be reset.

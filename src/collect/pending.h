@@ -1,6 +1,7 @@
 // Pending: what a thread of its own finds out, waited for until a deadline only. Drivers and network file systems hang.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -11,6 +12,9 @@
 #include <utility>
 
 namespace profgpu {
+
+/// A thread was left behind in a driver, which may hold a lock for ever: the program should leave by std::_Exit.
+inline std::atomic<bool> left_in_driver{false};
 
 template <class T>
 class Pending {

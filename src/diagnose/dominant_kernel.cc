@@ -8,15 +8,17 @@ namespace {
 
 struct Top {
   const KernelRow* row = nullptr;
-  int64_t compute_ns = 0;   // sum of all compute kernels' durations, warm-up steps aside
+  int64_t ns = 0;           // of it, as counted
+  int64_t compute_ns = 0;   // sum of all compute kernels' durations, likewise
 };
 
 Top top_of(const Measured& m) {
   Top top;
   for (const KernelRow& k : m.facts().get<Kernels>().rows) {
     if (k.device != m.device().id || k.kind != WorkKind::kCompute) continue;
-    top.compute_ns += k.steady_ns;
-    if (top.row == nullptr || k.steady_ns > top.row->steady_ns) top.row = &k;
+    const int64_t ns = m.counted(k.total_ns, k.steady_ns);
+    top.compute_ns += ns;
+    if (ns > top.ns) top.row = &k, top.ns = ns;
   }
   return top;
 }
@@ -25,8 +27,8 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     const Top top = top_of(m);
-    if (top.row == nullptr || top.compute_ns == 0) return std::nullopt;
-    return 100.0 * static_cast<double>(top.row->steady_ns) / static_cast<double>(top.compute_ns);
+    if (top.row == nullptr) return std::nullopt;
+    return 100.0 * static_cast<double>(top.ns) / static_cast<double>(top.compute_ns);
   });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;

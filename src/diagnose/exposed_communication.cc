@@ -136,7 +136,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i)
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
                                      duration_text(static_cast<double>(rows[i].exposed_ns))));
-  set_cost(f, m, m.replay().saved_by_communication(m.device_place()));
+  set_cost(f, m, m.saved_by_communication());
   return f;
 }
 

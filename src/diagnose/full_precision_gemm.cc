@@ -22,7 +22,7 @@ bool has_tensor_cores(const DeviceProperties& d) {
 }
 
 struct Share {
-  int64_t matrix_ns = 0, without_ns = 0;
+  int64_t matrix_ns = 0, without_ns = 0, longest_ns = 0;
   const KernelRow* longest = nullptr;
 };
 
@@ -30,10 +30,11 @@ Share share_of(const Measured& m) {
   Share s;
   for (const KernelRow& k : m.facts().get<Kernels>().rows) {
     if (k.device != m.device().id || k.kind != WorkKind::kCompute || !is_matrix_work(k.category)) continue;
-    s.matrix_ns += k.steady_ns;
+    const int64_t ns = m.counted(k.total_ns, k.steady_ns);
+    s.matrix_ns += ns;
     if (k.tensor_cores) continue;
-    s.without_ns += k.steady_ns;
-    if (s.longest == nullptr || k.steady_ns > s.longest->steady_ns) s.longest = &k;
+    s.without_ns += ns;
+    if (ns > s.longest_ns) s.longest = &k, s.longest_ns = ns;
   }
   return s;
 }

@@ -33,7 +33,6 @@ class Measured {
   [[nodiscard]] int64_t steps() const { return steps_; }
   /// "GPU 0"
   [[nodiscard]] std::string device_label() const;
-  [[nodiscard]] size_t device_place() const { return device_; }
 
   /// Percent of the device's span, as the idle section shows it; where there are warm-up steps, of the part of the span
   /// within the other steps.
@@ -47,6 +46,9 @@ class Measured {
   [[nodiscard]] int64_t waiting_ns() const;
   /// What the steps would not have taken without the cause on this device.
   [[nodiscard]] int64_t saved_by_cause(IdleCause cause) const { return replay().saved_by_cause(cause, device_); }
+  [[nodiscard]] int64_t saved_by_communication() const { return replay().saved_by_communication(device_); }
+  /// Of a kernel's time or count, what averages are over: all of it, or without warm-up steps.
+  [[nodiscard]] int64_t counted(int64_t all, int64_t steady) const { return all_measured_ ? all : steady; }
   [[nodiscard]] IdleCause largest_idle_cause() const;
   [[nodiscard]] double utilization_pct() const;
   [[nodiscard]] double exposed_communication_pct() const;

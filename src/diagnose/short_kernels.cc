@@ -8,25 +8,33 @@ namespace {
 
 constexpr double kIdlePct = 10;   // of span, host_bound and launch_latency together
 
+struct Share {
+  int64_t short_ones, all;
+};
+Share share_of(const Measured& m) {
+  const Launch& l = m.facts().get<Launch>();
+  return {m.counted(l.short_kernels, l.steady_short_kernels), m.counted(l.kernels, l.steady_kernels)};
+}
+
 std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kIdlePct) return std::nullopt;
-    const Launch& launch = m.facts().get<Launch>();
-    if (launch.steady_kernels == 0) return std::nullopt;
-    return 100.0 * static_cast<double>(launch.steady_short_kernels) / static_cast<double>(launch.steady_kernels);
+    const Share s = share_of(m);
+    if (s.all == 0) return std::nullopt;
+    return 100.0 * static_cast<double>(s.short_ones) / static_cast<double>(s.all);
   });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;
   const Measured& m = hit->worst;
-  const Launch& launch = m.facts().get<Launch>();
+  const Share share = share_of(m);
   f.what = "most kernels run for less time than their launch takes";
   f.why = fmt::format("{} of the kernels are shorter than the call that launched them, so the host cannot keep ahead.",
                       percent_text(*f.value));
   f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fusion and CUDA graphs",
            "torch.cuda.make_graphed_callables(model, sample)   # one launch replays hundreds of kernels",
            "larger batches: the same launches, longer kernels"};
-  f.evidence.push_back(fmt::format("{} short kernels of {}", launch.steady_short_kernels, launch.steady_kernels));
+  f.evidence.push_back(fmt::format("{} short kernels of {}", share.short_ones, share.all));
   // Time lost to late launches belongs to host-bound-launches where that fires.
   const Rule* host_bound = find_rule("host-bound-launches");
   const bool taken = host_bound != nullptr && m.idle_pct(IdleCause::kHostBound) >
