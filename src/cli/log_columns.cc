@@ -65,11 +65,10 @@ bool can_be_asked(Kind kind) {
   }
 }
 
-// What nvidia-smi has and no metric is, or a part of one.
+// What nvidia-smi has and no metric is.
 constexpr Plain kOnlySmi[] = {
     {"", "count", "how many devices there are"},
     {"", "pci.bus", "the bus's number in hexadecimal"},
-    {"", "pcie.link.gen.gpumax", "as pcie.link.gen.max"},
 };
 
 struct SmiReason {
@@ -96,11 +95,12 @@ const SmiReason* single_reason(std::string_view name) {
   return nullptr;
 }
 
-bool is_only_smi(std::string_view name) { return name == "count" || name == "pci.bus"; }
+bool is_only_smi(std::string_view name) {
+  return std::any_of(std::begin(kOnlySmi), std::end(kOnlySmi), [&](const Plain& p) { return p.smi == name; });
+}
 
 SampleColumn what_of(std::string_view name) {
-  if (single_reason(name)) return sample_column("clocks_event_reasons.active");
-  return sample_column(name == "pcie.link.gen.gpumax" ? "pcie.link.gen.max" : name);
+  return sample_column(single_reason(name) ? "clocks_event_reasons.active" : name);
 }
 
 LogColumn column_of(std::string_view name, std::optional<TimestampStyle> style) {

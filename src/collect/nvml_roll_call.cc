@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "collect/nvml_inventory.h"
+#include "collect/pending.h"
 
 namespace profgpu::nvml {
 namespace {
@@ -132,6 +133,7 @@ Result<Inventory> take_inventory(int64_t patience_ns) {
     employ_more(call, std::min(call->answers.size(), kMostAtOnce), threads);
   const bool answered = await_answers(*call, lock, deadline), complete = call->complete();
   call->next = call->answers.size();
+  if (!complete) left_in_driver = true;
   if (call->library && !complete) call->library->abandon();
   lock.unlock();
   for (std::thread& thread : threads) complete ? thread.join() : thread.detach();

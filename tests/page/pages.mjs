@@ -13,6 +13,7 @@ const { chromium } = createRequire(join(root, 'web', 'package.json'))('playwrigh
 const kProgram = process.env.PROFGPU ?? join(root, 'build/release/profgpu');
 const kSimulator = process.env.KINETO_SIM ?? join(root, 'build/release/kineto-sim');
 const kChromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
+const kSlowdown = Number(process.env.PAGE_SLOWDOWN ?? 0);
 const kFlags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync'];
 
@@ -86,7 +87,32 @@ export async function closeBrowser() {
   shared = undefined;
 }
 
-/** Opens a file. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
+/** Until the page has done what an input asked for: events that the browser queues, such as hashchange, come after the input's answer. */
+function settled(page) {
+  return page.evaluate(() => new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(next))))).catch(() => {});
+}
+
+function settling(target, names, pageOf) {
+  for (const name of names) {
+    const act = target[name];
+    target[name] = async function (...words) {
+      const answer = await act.apply(this, words);
+      await settled(pageOf(this));
+      return answer;
+    };
+  }
+}
+
+let settles = false;
+function settleAfterInput(page) {
+  settling(page.keyboard, ['press', 'type', 'up'], () => page);
+  settling(page.mouse, ['move', 'wheel', 'up', 'click'], () => page);
+  settling(page, ['goBack', 'emulateMedia'], () => page);
+  if (!settles) settling(Object.getPrototypeOf(page.locator('html')), ['click', 'fill', 'press', 'selectOption', 'focus'], (locator) => locator.page());
+  settles = true;
+}
+
+/** Opens a file. PAGE_SLOWDOWN=N makes the page run N times slower, as on a machine that stalls. `wrong` fills with everything that a report must not do: errors, console messages, requests. */
 export async function opened(file, { script = true, size = [1280, 800], theme = 'light', view = '', ready = true } = {}) {
   const context = await (await browser()).newContext({
     javaScriptEnabled: script, offline: true, colorScheme: theme, viewport: { width: size[0], height: size[1] },
@@ -106,6 +132,8 @@ export async function opened(file, { script = true, size = [1280, 800], theme = 
   });
   await page.goto(`file://${file}${view ? `#${view}` : ''}`);
   if (script && ready) await page.waitForSelector('html.ready', { timeout: 20000 });
+  if (script) settleAfterInput(page);
+  if (kSlowdown) await (await context.newCDPSession(page)).send('Emulation.setCPUThrottlingRate', { rate: kSlowdown });
   return { page, wrong, close: () => context.close() };
 }
 
