@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 
+#include "cli/device_facts.h"
 #include "collect/composite.h"
 #include "collect/nvml_library.h"
 #include "collect/pending.h"
@@ -89,16 +90,10 @@ OpenedBackends open_named(const std::string& spec, Clock::time_point deadline) {
   return out;
 }
 
-using AllFacts = std::vector<std::vector<Fact>>;
-
 // False: the driver did not come back.
 bool examine_devices(const std::shared_ptr<Backend>& backend, const std::vector<uint32_t>& which,
                      Clock::time_point deadline, SystemChecks& checks) {
-  Pending<AllFacts> pending([backend, which] {
-    AllFacts all;
-    for (const uint32_t d : which) all.push_back(backend->device_facts(d));
-    return all;
-  });
+  PendingFacts pending(backend, which);
   Snapshots snapshots(backend, which, {.processes = false, .deadline_ns = kLook_ns});
   const std::vector<DeviceLook> looks = snapshots.take();
   const auto facts = pending.await(deadline);
@@ -107,13 +102,14 @@ bool examine_devices(const std::shared_ptr<Backend>& backend, const std::vector<
     const SystemChecks found = device_checks({.info = &backend->devices()[look.device],
                                               .trouble = look.state == DeviceState::kOk ? "" : look.message,
                                               .reading = &look.reading,
-                                              .facts = facts ? &(*facts)[i] : nullptr});
+                                              .facts = facts[i] ? &*facts[i] : nullptr});
     checks.insert(checks.end(), found.begin(), found.end());
   }
-  if (!facts)
+  const bool told = std::find(facts.begin(), facts.end(), std::nullopt) == facts.end();
+  if (!told)
     checks.push_back({"facts", "", Health::kWarning, "the driver did not tell modes and links in time",
                       "`nvidia-smi -q` shows whether it hangs; persistence mode makes it faster"});
-  return facts && !snapshots.any_stuck();
+  return told && !snapshots.any_stuck();
 }
 
 SystemCheck no_device_check(const std::vector<BackendFinding>& backends) {

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "base/clock.h"
+#include "cli/device_facts.h"
 #include "cli/log_file.h"
 #include "cli/log_options.h"
 #include "cli/output.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr int kHeaderEvery = 40;                          // rows on the screen
 constexpr int64_t kGrace_ns = 2'000'000'000;              // for devices that lag behind --count
+constexpr std::chrono::seconds kFactsPatience{5};
 constexpr int64_t kLongestNap_ns = 500'000'000, kShortestNap_ns = 10'000'000;
 
 std::atomic<int> stop_signal{0};
@@ -134,6 +136,19 @@ void tell_troubles(const Sampler& sampler, const Backend& backend, size_t& told)
   for (; told < troubles.size(); ++told) print_message("profgpu: log: " + trouble_text(troubles[told], backend));
 }
 
+// Asked once: they do not change while a log runs.
+void take_facts(const OpenDevices& devices, LogRows::Options& rows) {
+  if (!has_facts(rows.columns)) return;
+  auto facts = PendingFacts(devices.backend, devices.devices).await(std::chrono::steady_clock::now() + kFactsPatience);
+  rows.facts.resize(devices.backend->devices().size());
+  for (size_t i = 0; i < facts.size(); ++i) {
+    const uint32_t d = devices.devices[i];
+    if (facts[i]) rows.facts[d] = *std::move(facts[i]);
+    else print_message(fmt::format("profgpu: log: GPU {}: its driver did not tell modes and versions within {} s; those fields stay "
+                                   "empty", device_word(devices.backend->devices(), d), kFactsPatience.count()));
+  }
+}
+
 // Returns when the log has ended, by whatever.
 void follow(const LogOptions& options, Log& log, const Sampler& sampler, const Backend& backend, size_t& told) {
   const int64_t begin = monotonic_ns();
@@ -216,6 +231,7 @@ Outcome log(const Arguments& arguments) {
   }
   for (const std::string& note : devices->notes)
     print_message("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every device)" : ""));
+  take_facts(*devices, options->rows);
   const LogRows rows(options->rows, devices->backend->devices());
   std::atomic<bool> closed = false;
   auto file = LogFile::open({options->output, rows.header(), options->rotate_bytes, options->keep, &closed});

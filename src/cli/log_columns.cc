@@ -42,17 +42,6 @@ constexpr Plain kPlain[] = {
     {"driver_version", "driver_version", "version of its driver"},
 };
 
-std::vector<std::string> all_names() {
-  std::vector<std::string> names = {"all"};
-  for (const Plain& p : kPlain)
-    for (const std::string_view n : {p.name, p.smi})
-      if (!n.empty()) names.emplace_back(n);
-  for (const MetricInfo& m : metrics())
-    for (const std::string_view n : {m.name, m.smi, m.smi_alias})
-      if (!n.empty()) names.emplace_back(n);
-  return names;
-}
-
 bool can_be_asked(Kind kind) {
   switch (kind) {
     case Kind::kUnknown:
@@ -70,6 +59,38 @@ constexpr Plain kOnlySmi[] = {
     {"", "count", "how many devices there are"},
     {"", "pci.bus", "the bus's number in hexadecimal"},
 };
+
+// What a device says once: its facts, by nvidia-smi's names.
+struct SmiFact {
+  std::string_view name, id, help;
+};
+constexpr SmiFact kSmiFacts[] = {
+    {"serial", "serial", "number on the board"},
+    {"vbios_version", "vbios_version", "version of the board's firmware"},
+    {"persistence_mode", "persistence_mode", "whether the driver stays loaded"},
+    {"compute_mode", "compute_mode", "how many processes may use it"},
+    {"ecc.mode.current", "ecc_mode", "whether memory errors are corrected"},
+    {"mig.mode.current", "mig_mode", "whether it is cut into instances"},
+};
+
+std::string_view fact_of(std::string_view name) {
+  for (const SmiFact& f : kSmiFacts)
+    if (f.name == name) return f.id;
+  return {};
+}
+
+// "enabled, disabled after a reset" as nvidia-smi says it: "Enabled"; "exclusive process": "Exclusive_Process".
+std::string smi_fact(const Fact& fact) {
+  if (!fact.id.ends_with("_mode")) return fact.value;
+  std::string out = fact.value.substr(0, fact.value.find(','));
+  bool first = true;
+  for (char& c : out) {
+    if (first) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    first = c == ' ';
+    if (first) c = '_';
+  }
+  return out;
+}
 
 struct SmiReason {
   std::string_view name;
@@ -99,13 +120,26 @@ bool is_only_smi(std::string_view name) {
   return std::any_of(std::begin(kOnlySmi), std::end(kOnlySmi), [&](const Plain& p) { return p.smi == name; });
 }
 
+std::vector<std::string> all_names() {
+  std::vector<std::string> names = {"all"};
+  for (const Plain& p : kPlain)
+    for (const std::string_view n : {p.name, p.smi})
+      if (!n.empty()) names.emplace_back(n);
+  for (const Plain& p : kOnlySmi) names.emplace_back(p.smi);
+  for (const SmiFact& f : kSmiFacts) names.emplace_back(f.name);
+  for (const MetricInfo& m : metrics())
+    for (const std::string_view n : {m.name, m.smi, m.smi_alias})
+      if (!n.empty()) names.emplace_back(n);
+  return names;
+}
+
 SampleColumn what_of(std::string_view name) {
   return sample_column(single_reason(name) ? "clocks_event_reasons.active" : name);
 }
 
 LogColumn column_of(std::string_view name, std::optional<TimestampStyle> style) {
-  LogColumn c{std::string(name), what_of(name), false, {}};
-  c.smi = c.what.kind == Kind::kMetric && name != c.what.metric->name;
+  LogColumn c{std::string(name), what_of(name), false, fact_of(name), {}};
+  c.smi = !c.fact.empty() || (c.what.kind == Kind::kMetric && name != c.what.metric->name);
   c.time = name == "time_ns" ? TimestampStyle::kUnixNs : style.value_or(TimestampStyle::kNvidiaSmi);
   return c;
 }
@@ -192,12 +226,16 @@ Result<std::vector<LogColumn>> log_columns(const std::string& query, std::option
       continue;
     }
     columns.push_back(column_of(name, style));
-    if (can_be_asked(columns.back().what.kind) || is_only_smi(name)) continue;
+    if (can_be_asked(columns.back().what.kind) || is_only_smi(name) || !columns.back().fact.empty()) continue;
     const std::string near = name.empty() ? "" : nearest(name, all_names());
     return Error{name.empty() ? "--query: a field without a name" : "--query: there is no field \"" + name + "\"",
                  (near.empty() ? "" : "did you mean " + near + "? ") + "`profgpu log --help-query` lists all"};
   }
   return columns;
+}
+
+bool has_facts(const std::vector<LogColumn>& columns) {
+  return std::any_of(columns.begin(), columns.end(), [](const LogColumn& c) { return !c.fact.empty(); });
 }
 
 std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style) {
@@ -218,6 +256,7 @@ std::string log_column_help() {
   std::string out = fmt::format("{:<32} {:<46} {:<5} {}\n", "field", "nvidia-smi's name", "unit", "what it is");
   for (const Plain& p : kPlain) out += fmt::format("{:<32} {:<46} {:<5} {}\n", p.name, p.smi, "", p.help);
   for (const Plain& p : kOnlySmi) out += fmt::format("{:<32} {:<46} {:<5} {}\n", p.name, p.smi, "", p.help);
+  for (const SmiFact& f : kSmiFacts) out += fmt::format("{:<32} {:<46} {:<5} {}\n", "", f.name, "", f.help);
   for (const SmiReason& r : kSmiReasons)
     out += fmt::format("{:<32} {:<46} {:<5} {}\n", "", "clocks_event_reasons." + std::string(r.name), "",
                        "Active or Not Active; also clocks_throttle_reasons." + std::string(r.name));
@@ -238,12 +277,9 @@ LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
   for (const LogColumn& c : options_.columns) {
     size_t width = std::max(cells(title(c)), c.what.kind == Kind::kDevice ? 4 : kNarrowest);
     if (is_time(c)) width = timestamp_text(0, c.time).size();
-    for (const DeviceInfo& d : devices_) {
-      if (c.what.kind == Kind::kName) width = std::max(width, cells(d.name));
-      if (c.what.kind == Kind::kUuid) width = std::max(width, d.uuid.size());
-      if (c.what.kind == Kind::kHost) width = std::max(width, cells(d.host));
-      if (c.what.kind == Kind::kPciBusId) width = std::max(width, d.pci_bus_id.size());
-    }
+    Reading reading;
+    for (; c.what.kind != Kind::kMetric && !is_time(c) && reading.device < devices_.size(); ++reading.device)
+      width = std::max(width, cells(text(c, reading)));
     widths_.push_back(width);
   }
 }
@@ -266,7 +302,8 @@ std::string LogRows::header() const {
       append_table_cell(line, i, title(c));
       continue;
     }
-    const std::string_view unit = c.smi && options_.units != LogUnits::kNone ? smi_unit(*c.what.metric) : "";
+    const bool united = c.smi && c.what.metric && options_.units != LogUnits::kNone;
+    const std::string_view unit = united ? smi_unit(*c.what.metric) : "";
     if (i > 0) line += separator();
     line += unit.empty() ? c.name : fmt::format("{} [{}]", c.name, unit);
   }
@@ -291,6 +328,13 @@ std::string LogRows::value_text(const LogColumn& c, double value) const {
   return out;
 }
 
+std::string LogRows::fact_text(std::string_view id, uint32_t device) const {
+  if (device >= options_.facts.size()) return "";
+  for (const Fact& f : options_.facts[device])
+    if (f.id == id) return smi_fact(f);
+  return "";
+}
+
 std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
   const DeviceInfo& device = devices_[reading.device];
   switch (c.what.kind) {
@@ -309,6 +353,7 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
       return value ? value_text(c, *value) : "";
     }
     case Kind::kUnknown:
+      if (!c.fact.empty()) return fact_text(c.fact, reading.device);
       if (c.name == "count") return std::to_string(devices_.size());
       return device.pci_bus_id.size() < 11 ? "" : "0x" + upper(device.pci_bus_id.substr(9, 2));
     default: return "";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "collect/backend.h"
 #include "trace/sample_file.h"
 #include "trace/sample_file_column.h"
 #include "trace/timestamp.h"
@@ -17,6 +18,7 @@ struct LogColumn {
   std::string name;          ///< as asked: "memory_used_bytes", "memory.used"
   SampleColumn what;
   bool smi = false;          ///< nvidia-smi's name, so its unit and its way to write values too
+  std::string_view fact;     ///< of the device, asked once: "vbios_version"; empty: none
   TimestampStyle time = TimestampStyle::kUnixNs;
 };
 
@@ -25,6 +27,8 @@ enum class LogUnits { kHeader, kValues, kNone };
 
 /// The columns of a comma-separated list of names; `style` is what --timestamps asks for. The error is a usage error.
 Result<std::vector<LogColumn>> log_columns(const std::string& query, std::optional<TimestampStyle> style);
+/// Whether a column wants a device's facts.
+bool has_facts(const std::vector<LogColumn>& columns);
 std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style);
 /// All names, for --help-query.
 std::string log_column_help();
@@ -39,6 +43,7 @@ class LogRows {
     LogUnits units = LogUnits::kHeader;
     std::optional<TimestampStyle> timestamps;
     std::string host;                          ///< of devices that do not state theirs
+    std::vector<std::vector<Fact>> facts;      ///< of each device, where has_facts()
   };
   LogRows(Options options, std::vector<DeviceInfo> devices);
 
@@ -51,6 +56,7 @@ class LogRows {
 
  private:
   [[nodiscard]] std::string text(const LogColumn& column, const Reading& reading) const;
+  [[nodiscard]] std::string fact_text(std::string_view id, uint32_t device) const;
   [[nodiscard]] std::string value_text(const LogColumn& column, double value) const;
   void append_json(const Reading& reading);
   /// nvidia-smi's, where its csv is asked for.

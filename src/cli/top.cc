@@ -88,7 +88,7 @@ Result<TopCommand> top_command(const Arguments& arguments) {
 class Recording {
  public:
   Recording(LogFile file, const std::vector<DeviceInfo>& devices)
-      : file_(std::move(file)), rows_({LogFormat::kJson, {}, false, LogUnits::kHeader, {}, host_name()}, devices) {}
+      : file_(std::move(file)), rows_({LogFormat::kJson, {}, false, LogUnits::kHeader, {}, host_name(), {}}, devices) {}
 
   void add(const Reading& reading) {
     const std::lock_guard lock(mutex_);

@@ -345,3 +345,23 @@ def test_full_disk_and_closed_output(profgpu, on, command):
 def test_unknown_devices(profgpu, on, command):
     result = profgpu(command, '--device', '7', env=on('two_h100'))
     assert result.returncode in (1, 2) and b'"7"' in result.stderr and b'NVIDIA H100' in result.stderr
+
+
+FACTS = 'index,serial,vbios_version,persistence_mode,compute_mode,ecc.mode.current,mig.mode.current'
+
+
+def test_what_a_device_says_once(profgpu, on):
+    said = profgpu('log', '--backend', 'nvml', '--device', 'all', '--count', '1', '--query', FACTS, '--units', '--format', 'csv',
+               text=True, env=on('device 0..1\ndevice 1\ncompute_mode 3\npersistence 0\necc_mode denied\n'))
+    head, *rows = said.stdout.splitlines()
+    assert head == FACTS.replace(',', ', ')
+    assert sorted(rows) == ['0, 1650023000000, 96.00.61.00.01, Enabled, Default, Enabled, Disabled',
+                            '1, 1650023000001, 96.00.61.00.01, Disabled, Exclusive_Process, [N/A], Disabled']
+
+
+def test_a_device_that_does_not_tell_its_modes(profgpu, on):
+    said = profgpu('log', '--backend', 'nvml', '--device', 'all', '--count', '1', '--query', FACTS, '--format', 'csv',
+               text=True, env=on('device 0..1\ndevice 1\nhang nvmlDeviceGetPersistenceMode 0\n'))
+    rows = sorted(said.stdout.splitlines()[1:])
+    assert rows == ['0,1650023000000,96.00.61.00.01,Enabled,Default,Enabled,Disabled', '1,,,,,,']
+    assert 'GPU 1: its driver did not tell' in said.stderr
