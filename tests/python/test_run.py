@@ -523,8 +523,8 @@ def test_hung_driver_does_not_hold_the_command(stage):
 
 def test_driver_that_hangs_while_it_is_opened(stage):
     process = subprocess.Popen([PROGRAM, '--', 'echo', 'ran'], env=stage(STEADY + 'hang nvmlDeviceGetName 0\n'),
-                               stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-    time.sleep(0.3)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    assert b'takes long to answer' in process.stderr.readline(), 'nobody waits for seconds without a word'
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=5)
