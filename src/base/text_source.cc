@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/inflate.h"
+#include "base/spool.h"
 
 namespace profgpu {
 namespace {
@@ -236,9 +237,8 @@ class ZstdSource final : public CompressedSource {
   bool in_frame_ = false;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
+Result<int> open_file(const std::string& path) {
+  if (is_pipe_path(path)) return open_spooled(path);
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const char* hint = errno == ENOENT ? "check the path" : errno == EACCES ? "check the file's permissions" : "";
@@ -248,8 +248,19 @@ Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
   ::fstat(fd, &info);
   if (S_ISDIR(info.st_mode) || S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) || S_ISCHR(info.st_mode)) {
     ::close(fd);
-    return Error{path + ": not a regular file"};
+    return Error{path + ": not a regular file", S_ISFIFO(info.st_mode) ? "name it -, and read it as standard input: profgpu … - < FILE" : ""};
   }
+  return fd;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TextSource>> open_text(const std::string& path) {
+  const auto opened = open_file(path);
+  if (!opened) return opened.error();
+  const int fd = *opened;
+  struct stat info {};
+  ::fstat(fd, &info);
   std::string head(4, '\0');
   const ssize_t n = ::read(fd, head.data(), head.size());
   if (n < 0) {

@@ -32,7 +32,7 @@ class TextSource {
   int64_t file_bytes_read_ = 0;
 };
 
-/// Opens a plain, gzip or zstd file; which one is told by its first bytes, not by its name.
+/// Opens a plain, gzip or zstd file; which one is told by its first bytes, not by its name. "-" is standard input.
 Result<std::unique_ptr<TextSource>> open_text(const std::string& path);
 
 }  // namespace profgpu

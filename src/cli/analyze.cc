@@ -116,7 +116,7 @@ const Command kAnalyze{
     .name = "analyze",
     .summary = "say where the time of a trace goes and what to change",
     .positional = "PATH...",
-    .positional_help = "trace files, folders of traces or files of samples; several ranks of one job are read together",
+    .positional_help = "trace files, folders of traces or files of samples; several ranks of one job are read together; - is standard input",
     .groups =
         {{"What to show",
           {{.name = "--json", .help = "the whole report as JSON, same as --format json"},

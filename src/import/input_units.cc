@@ -42,24 +42,42 @@ bool natural_less(const std::string& a, const std::string& b) {
 struct Listing {
   std::vector<std::string> files;
   bool folder = false;
+  std::vector<std::string> passed_over;        ///< what lies there and is no file
+  bool has_folders = false;
 };
 
+// Why an entry of a folder is not read.
+std::string what_is(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return path + ": " + std::strerror(errno);
+  return path + (S_ISDIR(info.st_mode) ? ": a folder, which is read where it is named itself" : ": not a regular file");
+}
+
+Error empty_folder(const std::string& path, const Listing& listing) {
+  if (!listing.has_folders) return {path + ": an empty folder"};
+  return {path + ": no files in it, only folders", "name those: " + path + (path.back() == '/' ? "*" : "/*")};
+}
+
 Result<Listing> listed(const std::string& path) {
+  if (path == "-") return Listing{{path}, false, {}, false};
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
     return Error{path + ": " + std::strerror(errno), errno == ENOENT ? "check the path" : ""};
-  if (!S_ISDIR(info.st_mode)) return Listing{{path}, false};
+  if (!S_ISDIR(info.st_mode)) return Listing{{path}, false, {}, false};
   DIR* dir = ::opendir(path.c_str());
   if (dir == nullptr) return Error{path + ": " + std::strerror(errno), "check the folder's permissions"};
-  Listing listing{{}, true};
+  Listing listing{{}, true, {}, false};
   while (const dirent* entry = ::readdir(dir)) {
     const std::string name = entry->d_name;
     if (name.front() == '.') continue;
     const std::string file = path + (path.back() == '/' ? "" : "/") + name;
-    if (::stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode)) listing.files.push_back(file);
+    const bool there = ::stat(file.c_str(), &info) == 0;
+    if (there && S_ISREG(info.st_mode)) listing.files.push_back(file);
+    else listing.passed_over.push_back(what_is(file)), listing.has_folders |= there && S_ISDIR(info.st_mode);
   }
   ::closedir(dir);
   std::sort(listing.files.begin(), listing.files.end(), natural_less);
+  std::sort(listing.passed_over.begin(), listing.passed_over.end(), natural_less);
   return listing;
 }
 
@@ -164,7 +182,8 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   for (const std::string& path : paths) {
     auto listing = listed(path);
     if (!listing) return listing.error();
-    if (listing->folder && listing->files.empty()) return Error{path + ": an empty folder"};
+    if (listing->folder && listing->files.empty()) return empty_folder(path, *listing);
+    std::move(listing->passed_over.begin(), listing->passed_over.end(), std::back_inserter(all.left_out));
     std::vector<Head> heads;
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), [](const Head& h) { return h.recording; });

@@ -291,13 +291,17 @@ def test_folder_with_other_files(simulate, outcome, check, tmp_path):
     assert code == 0
     check(document)
     assert [r['rank'] for r in document['ranks']] == [0, 1]
-    assert any('README.md' in i['text'] or 'left out' in i['text'] for s in document['inputs'] for i in s['issues'])
+    left_out, = [i['text'] for s in document['inputs'] for i in s['issues'] if 'left out' in i['text']]
+    assert left_out.startswith('files beside it that were left out: 8; ')
+    assert 'dangling.json: No such file' in left_out and 'nested: a folder' in left_out and 'pipe.json: not a regular file' in left_out
 
 
 def test_missing_and_unreadable(outcome, profgpu, tmp_path):
     assert outcome(str(tmp_path / 'nowhere.json'))[0] == 1
     (tmp_path / 'empty').mkdir()
     assert outcome(str(tmp_path / 'empty'))[0] == 1
+    (tmp_path / 'hosts' / 'a').mkdir(parents=True)
+    assert 'name those' in outcome(str(tmp_path / 'hosts'))[2]
     (tmp_path / 'logs').mkdir()
     (tmp_path / 'logs' / 'a.log').write_text('x')
     assert outcome(str(tmp_path / 'logs'))[0] == 1
@@ -316,12 +320,37 @@ def test_no_permission(outcome, tmp_path):
     assert 'ermission' in outcome(str(path))[2]
 
 
-def test_input_through_a_pipe(small):
-    path = program('PROFGPU', 'profgpu')
-    result = subprocess.run([path, 'analyze', '--json', '/dev/stdin'], input=small, capture_output=True, timeout=60)
-    assert result.returncode in (0, 1)
-    if result.returncode == 0:
-        assert json.loads(result.stdout)['inputs'][0]['events'] > 0
+@pytest.mark.parametrize('name', ['-', '/dev/stdin'])
+@pytest.mark.parametrize('form', ['pipe', 'gzip pipe', 'file'])
+def test_standard_input(name, form, small, tmp_path):
+    (tmp_path / 'trace.json').write_bytes(small)
+    command = [program('PROFGPU', 'profgpu'), 'analyze', '--json']
+    whole = subprocess.run([*command, tmp_path / 'trace.json'], capture_output=True, timeout=60, check=True).stdout
+    given = {'pipe': {'input': small}, 'gzip pipe': {'input': gzip.compress(small)},
+             'file': {'stdin': open(tmp_path / 'trace.json', 'rb')}}[form]
+    result = subprocess.run([*command, name], capture_output=True, timeout=60, **given)
+    assert result.returncode == 0, result.stderr
+    document, expected = json.loads(result.stdout), json.loads(whole)
+    assert document['inputs'][0].pop('path') == name
+    del expected['inputs'][0]['path'], expected['next'], document['next']
+    if form == 'gzip pipe':
+        del document['inputs'][0]['file_bytes'], expected['inputs'][0]['file_bytes']
+    assert document == expected
+
+
+def test_two_pipes(small, profgpu, tmp_path):
+    (tmp_path / 'trace.json').write_bytes(small)
+    result = subprocess.run(['bash', '-c', '"$0" diff --json <(cat "$1") <(cat "$1")', program('PROFGPU', 'profgpu'), tmp_path / 'trace.json'],
+                            capture_output=True, timeout=60)
+    assert result.returncode == 0 and json.loads(result.stdout)['schema'] == 'profgpu.diff.v1', result.stderr
+
+
+def test_nothing_piped_in(profgpu, tmp_path):
+    nothing = profgpu('analyze', '-')
+    assert nothing.returncode == 1 and b'-: ' in nothing.stderr and b'is empty' in nothing.stderr
+    os.mkfifo(tmp_path / 'named')
+    named = profgpu('analyze', tmp_path / 'named')
+    assert named.returncode == 1 and b'standard input' in named.stderr
 
 
 def test_what_a_trace_lacks_is_said(simulate, analyze, check):
