@@ -145,6 +145,15 @@ TEST_F(KinetoTest, DamageInTheMiddleCostsOnlyTheEventsAroundIt) {
   EXPECT_GE(issue(*trace, TraceIssueKind::kDamaged), 1);
 }
 
+TEST_F(KinetoTest, WhatIsNoEventCostsNoNeighbour) {
+  for (const char* other : {"null", "1", "\"x, {\"", "[1, {\"ph\": 2}]", "true", "nul"}) {
+    const auto trace = read(trace_of(events(3) + ", " + other + ", " + events(3)));
+    ASSERT_TRUE(trace) << other;
+    EXPECT_EQ(trace->events, 12) << other;
+    EXPECT_EQ(issue(*trace, TraceIssueKind::kDamaged), 1) << other;
+  }
+}
+
 TEST_F(KinetoTest, OddRecordsAreLeftOutAndCounted) {
   const auto event = [](const char* name, const char* ts, const char* dur, const char* device) {
     return std::string(R"({"ph":"X","cat":"kernel","name":")") + name + R"(","pid":0,"tid":7,"ts":)" + ts +

@@ -20,6 +20,15 @@ bool after_object(const char* begin, const char* at) {
   return p > begin && p[-1] == '}';
 }
 
+// Skips a whole value that is no event, as null. False: it is none, or its end cannot be told from damage.
+bool skip_other(JsonReader& reader, const char* end) {
+  JsonReader value(reader.position(), end);
+  if (!value.skip_value()) return false;
+  const char next = value.peek();
+  if (next == ',' || next == ']') reader.seek(value.position());
+  return next == ',' || next == ']';
+}
+
 }  // namespace
 
 bool looks_like_event(const char* at, const char* end) {
@@ -101,6 +110,10 @@ WindowResult parse_window(KinetoEvents& events, const Window& window, bool last)
         result.offset = offset;
         return result;
       }
+    }
+    if (c != '{' && skip_other(reader, window.end())) {
+      ++result.damaged;
+      continue;
     }
     // Something else, a damaged event, or one that the text ends in. The last is what a cut leaves, unless whole
     // events follow.
