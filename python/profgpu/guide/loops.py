@@ -342,7 +342,10 @@ class TrainingProfiler:
         with ranges.step():
             yield
             synchronize()
-        self._steps.append(time.perf_counter() - begin)
+        self._add_step(time.perf_counter() - begin, batch_size)
+
+    def _add_step(self, took: float, batch_size: int = 0) -> None:
+        self._steps.append(took)
         self._samples.append(batch_size)
         if len(self._steps) == self.warmup:
             self._warm = {name: len(times) for name, times in self._times.seconds().items()}
@@ -382,21 +385,32 @@ def profile_training(
 ) -> Dict[str, float]:
     """Runs ``train_step(batch)`` for ``warmup + num_steps`` batches; TrainingProfiler's summary of the last ``num_steps``.
 
-    Waiting for data is timed as data_loading. Where ``device`` is given, batches are moved there, within the step.
+    Waiting for data is timed as data_loading. Where ``device`` is given, batches are moved there, within the step. A step's
+    time has the wait for its own batch. What listens hears of a step when that batch has come, since there may be no more:
+    as a range, a step has the wait for the next one's.
     """
-    profiler = TrainingProfiler(warmup)
-    batches = iter(dataloader)
-    most = warmup + num_steps
-    with contextlib.suppress(Exception):  # what listens hears of a step when it begins: not one more than there are batches
-        most = min(most, len(dataloader))  # type: ignore[arg-type]
-    for _ in range(most):
-        try:
-            with profiler.step():
-                with profiler.phase("data_loading"):
-                    batch = next(batches)
-                train_step(batch if device is None else moved(batch, device))
-        except StopIteration:
-            # The wait that found no more data is no batch's.
-            profiler._times.seconds()["data_loading"].pop()
-            break
+    profiler, batches, most = TrainingProfiler(warmup), iter(dataloader), warmup + num_steps
+    synchronize()
+    wait, batch = _next_batch(batches) if most > 0 else (0.0, _NO_MORE)
+    while batch is not _NO_MORE:
+        profiler._times.add("data_loading", wait)
+        with ranges.step():
+            begin = time.perf_counter()
+            train_step(batch if device is None else moved(batch, device))
+            synchronize()
+            profiler._add_step(wait + time.perf_counter() - begin)
+            if len(profiler._steps) == most:
+                break
+            wait, batch = _next_batch(batches)
     return profiler.summary
+
+
+_NO_MORE = object()
+
+
+def _next_batch(batches: Iterator[Any]) -> Tuple[float, Any]:
+    """The wait in seconds, and the batch."""
+    begin = time.perf_counter()
+    with ranges.phase("data_loading"):
+        batch = next(batches, _NO_MORE)
+    return time.perf_counter() - begin, batch
