@@ -17,9 +17,9 @@ _PHASES = ("data_loading", "forward", "backward", "optimizer")
 class Watch:
     """Marks what a loop does with a model, an optimizer and a loader, until ``close()`` or the end of a ``with``.
 
-    A step ends where the loop next waits for data, or begins a forward, after the optimizer has stepped. ``metrics()``
+    A step ends where the loop next waits for data, or begins a forward, after the optimizer has stepped; with neither, where
+    the optimizer steps again. A forward without gradients begins none: validation between steps is in no step. ``metrics()``
     has the mean times of the last steps: on the host, so that a GPU that lags behind shows up where the loop waits for it.
-    A forward without gradients begins none: validation between steps is in no step.
 
     Whether there is another batch is known when it has come. So what listens hears of a step then: as a range, a step has
     the wait for the next step's batch, and not for its own.
@@ -89,15 +89,19 @@ class Watch:
             self._leave("optimizer")  # its last step raised
         if any(name == phase for name, _, _ in self._open):
             return False
-        if phase == "forward" and not self._open:
-            if self._stepped:
-                self._end_step()
-            if self._step_start is None and sys.modules["torch"].is_grad_enabled():
-                self._begin_step(time.perf_counter())
+        if not self._open and phase in ("forward", "optimizer"):
+            self._begin_without_data(phase)
         opened = ranges.NOTHING if _hook_is_on() else ranges.phase(phase)
         opened.__enter__()
         self._open.append((phase, time.perf_counter(), opened))
         return True
+
+    def _begin_without_data(self, phase: str) -> None:
+        # An optimizer may call its forward itself, or one that nobody sees. With data, it may step more than once in a step.
+        if self._stepped and (phase == "forward" or "data_loading" not in self._spent):
+            self._end_step()
+        if self._step_start is None and (phase == "optimizer" or sys.modules["torch"].is_grad_enabled()):
+            self._begin_step(time.perf_counter())
 
     def _before_optimizer(self, *_: Any) -> None:
         self._begin("optimizer")  # what a hook returns would be the step's arguments
