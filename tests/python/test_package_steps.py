@@ -143,6 +143,52 @@ def test_validation_is_in_no_step():
     assert watched.steps == 6 and m['profgpu/step_s'] < 0.03
 
 
+def test_an_optimizer_that_calls_the_forward_or_one_that_nobody_sees():
+    model, batch = Net(), torch.ones(1, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(batch).sum()
+        loss.backward()
+        return loss
+
+    with watching() as monitor, profgpu.watch(model, optimizer) as watched:
+        for _ in range(4):
+            optimizer.step(closure)
+    assert watched.steps == steps_seen(monitor) == 4 and watched.metrics()['profgpu/optimizer_s'] > 0
+    with profgpu.watch(optimizer=optimizer) as watched:
+        trained(model, optimizer, [batch] * 4)
+    assert watched.steps == 4
+    loader = Stream(3)
+    with profgpu.watch(model, optimizer, loader) as watched:
+        for batch in loader:
+            optimizer.step(closure)
+            optimizer.step(closure)
+    assert watched.steps == 3, 'two steps of the optimizer on one batch'
+
+
+def test_a_step_that_raises_is_none_and_nor_are_its_phases():
+    from profgpu.guide import TrainingProfiler
+    profiler = TrainingProfiler(warmup=1)
+    for number in range(6):
+        try:
+            with profiler.step(), profiler.phase('forward'):
+                time.sleep(0.2 if number in (0, 3) else 0.01)
+                assert number != 3
+        except AssertionError:
+            pass
+    assert profiler.summary['steps'] == 4 and 10 <= profiler.summary['forward_ms'] <= profiler.summary['step_ms'] < 50
+
+
+def test_no_batch_is_taken_that_no_step_is_made_of(capsys):
+    from profgpu.guide import find_memory_leaks, memory_timeline
+    batches = iter([(torch.ones(1, 4), torch.full((1,), number)) for number in range(12)])
+    assert len(memory_timeline(Net(), batches, 2)) == 10 and next(batches)[1] == 2
+    assert find_memory_leaks(Net(), batches, 2, warmup=5)['leak'] is None and next(batches)[1] == 10
+    assert 'too few steps' in capsys.readouterr().out
+
+
 # Compiled after watch()
 
 class OnGraphs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import json
 import os
 import statistics
@@ -150,8 +151,8 @@ class ProfilerWrapper:
 
 
 def get_profiler_context(enabled: bool = True, output_dir: str = "./profiling_results", **profile: Any) -> ContextManager[Any]:
-    """torch.profiler.profile over the whole block, with a trace in ``output_dir`` after it; a context that does nothing
-    where ``enabled`` is false. What it yields has ``step()`` either way."""
+    """torch.profiler.profile over the whole block, with a trace in ``output_dir`` after it, or one a cycle of a ``schedule``;
+    a context that does nothing where ``enabled`` is false. What it yields has ``step()`` either way."""
 
     class Nothing:
         def step(self) -> None:
@@ -161,9 +162,13 @@ def get_profiler_context(enabled: bool = True, output_dir: str = "./profiling_re
         return contextlib.nullcontext(Nothing())
     import torch
 
+    numbers = itertools.count()  # a schedule may record more than once
+
     def export(done: Any) -> None:
         os.makedirs(output_dir, exist_ok=True)
-        done.export_chrome_trace(os.path.join(output_dir, "rank%s.pt.trace.json.gz" % os.environ.get("RANK", "0")))
+        number = next(numbers)
+        name = "rank%s%s.pt.trace.json.gz" % (os.environ.get("RANK", "0"), ".%d" % number if number else "")
+        done.export_chrome_trace(os.path.join(output_dir, name))
 
     profiler: ContextManager[Any] = torch.profiler.profile(**{"record_shapes": True, "on_trace_ready": export, **profile})
     return profiler
@@ -338,17 +343,25 @@ class TrainingProfiler:
     @contextlib.contextmanager
     def step(self, batch_size: int = 0) -> Iterator[None]:
         synchronize()
-        begin = time.perf_counter()
-        with ranges.step():
-            yield
-            synchronize()
+        before, begin = self._counts(), time.perf_counter()
+        try:
+            with ranges.step():
+                yield
+                synchronize()
+        except BaseException:  # no step: its phases are none's either
+            for name, times in self._times.seconds().items():
+                del times[before.get(name, 0) :]
+            raise
         self._add_step(time.perf_counter() - begin, batch_size)
+
+    def _counts(self) -> Dict[str, int]:
+        return {name: len(times) for name, times in self._times.seconds().items()}
 
     def _add_step(self, took: float, batch_size: int = 0) -> None:
         self._steps.append(took)
         self._samples.append(batch_size)
         if len(self._steps) == self.warmup:
-            self._warm = {name: len(times) for name, times in self._times.seconds().items()}
+            self._warm = self._counts()
 
     def phase(self, name: str) -> ContextManager[Any]:
         return self._times.phase(name, on_host=name in ("data_loading", "checkpoint"))
