@@ -89,7 +89,7 @@ class Watch:
             self._leave("optimizer")  # its last step raised
         if any(name == phase for name, _, _ in self._open):
             return False
-        if not self._open and phase in ("forward", "optimizer"):
+        if not self._open and phase != "data_loading" and (self._stepped or self._step_start is None):
             self._begin_without_data(phase)
         opened = ranges.NOTHING if _hook_is_on() else ranges.phase(phase)
         opened.__enter__()
@@ -98,9 +98,9 @@ class Watch:
 
     def _begin_without_data(self, phase: str) -> None:
         # An optimizer may call its forward itself, or one that nobody sees. With data, it may step more than once in a step.
-        if self._stepped and (phase == "forward" or "data_loading" not in self._spent):
+        if self._stepped and (phase == "forward" or (phase == "optimizer" and "data_loading" not in self._spent)):
             self._end_step()
-        if self._step_start is None and (phase == "optimizer" or sys.modules["torch"].is_grad_enabled()):
+        if self._step_start is None and (phase != "forward" or sys.modules["torch"].is_grad_enabled()):
             self._begin_step(time.perf_counter())
 
     def _before_optimizer(self, *_: Any) -> None:
@@ -259,8 +259,9 @@ class _Replaced:
         self._restore()
         return [(watch, refer()) for watch, refer in taken]
 
-    def watches(self, *watched: Any) -> List[Watch]:
-        return [watch for watch, refer in self._watched if any(refer() is one for one in watched)]
+    def watches(self, watched: Any, within: Any = None) -> List[Watch]:
+        """Of the one or of the other."""
+        return [watch for watch, refer in self._watched if refer() is watched or (within is not None and refer() is within)]
 
     def original(self, this: Any) -> Any:
         """Looked up anew, as others may have replaced what is inherited."""
@@ -278,12 +279,21 @@ def _end_all(begun: List[Watch], phase: str) -> None:
         watch._end(phase)
 
 
-def _marked(place: _Replaced, phase: str, watched: Callable[[Any], Tuple[Any, ...]]) -> Callable[..., Any]:
-    """A method in the place of another, for calls of what is ``watched`` of their object."""
-
+def _watched_call(place: _Replaced) -> Callable[..., Any]:
     def begin(this: Any) -> List[Watch]:
-        return _begin_all(place.watches(*watched(this)), phase)
+        return _begin_all(place.watches(this), "forward")
 
+    return _marked_forward(place, begin)
+
+
+def _watched_compiled_call(place: _Replaced) -> Callable[..., Any]:
+    def begin(this: Any) -> List[Watch]:
+        return _begin_all(place.watches(this, this._orig_mod), "forward")
+
+    return _marked_forward(place, begin)
+
+
+def _marked_forward(place: _Replaced, begin: Callable[[Any], List[Watch]]) -> Callable[..., Any]:
     def call(this: Any, *args: Any, **kwargs: Any) -> Any:
         if ranges.is_compiling():
             return place.original(this)(*args, **kwargs)
@@ -293,18 +303,10 @@ def _marked(place: _Replaced, phase: str, watched: Callable[[Any], Tuple[Any, ..
         try:
             return place.original(this)(*args, **kwargs)
         finally:
-            _end_all(begun, phase)
+            _end_all(begun, "forward")
 
     _leave_to_interpreter(begin, all_below=True)
     return call
-
-
-def _watched_call(place: _Replaced) -> Callable[..., Any]:
-    return _marked(place, "forward", lambda this: (this,))
-
-
-def _watched_compiled_call(place: _Replaced) -> Callable[..., Any]:
-    return _marked(place, "forward", lambda this: (this, this._orig_mod))
 
 
 def _watched_compile(place: _Replaced) -> Callable[..., Any]:

@@ -157,9 +157,10 @@ def test_an_optimizer_that_calls_the_forward_or_one_that_nobody_sees():
         for _ in range(4):
             optimizer.step(closure)
     assert watched.steps == steps_seen(monitor) == 4 and watched.metrics()['profgpu/optimizer_s'] > 0
-    with profgpu.watch(optimizer=optimizer) as watched:
-        trained(model, optimizer, [batch] * 4)
-    assert watched.steps == 4
+    for model_seen in (None, Net()):
+        with profgpu.watch(model_seen, optimizer) as watched:
+            trained(model, optimizer, [batch] * 4)
+        assert watched.steps == 4 and ('profgpu/backward_s' in watched.metrics()) == (model_seen is not None)
     loader = Stream(3)
     with profgpu.watch(model, optimizer, loader) as watched:
         for batch in loader:
