@@ -137,10 +137,10 @@ def test_validation_is_in_no_step():
                 if number == 2:
                     break
             with torch.no_grad():
-                time.sleep(0.2)
+                time.sleep(0.6)
                 model(torch.ones(1, 4))
     m = watched.metrics()
-    assert watched.steps == 6 and m['profgpu/step_s'] < 0.03
+    assert watched.steps == 6 and m['profgpu/step_s'] < 0.08
 
 
 def test_an_optimizer_that_calls_the_forward_or_one_that_nobody_sees():
