@@ -21,6 +21,8 @@ class Recording:
     """
 
     def __init__(self, path: Optional[_library.Path] = None, **profile: Any) -> None:
+        if "schedule" in profile:
+            raise ValueError("record() records its whole block; guide.ProfilerWrapper records some of its steps")
         self._options = profile
         self._folder = tempfile.TemporaryDirectory(prefix="profgpu-") if path is None else None
         self.path = os.path.join(self._folder.name, "trace.json.gz") if self._folder else os.fspath(path or "")
@@ -82,7 +84,8 @@ class Recording:
 
 
 def record(path: Optional[_library.Path] = None, **profile: Any) -> Recording:
-    """``with record() as rec:`` and then ``rec.report``. Further arguments are torch.profiler.profile's."""
+    """``with record() as rec:`` and then ``rec.report``. Further arguments are torch.profiler.profile's, but for
+    ``schedule``."""
     return Recording(path, **profile)
 
 

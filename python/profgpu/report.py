@@ -110,15 +110,18 @@ class Report:
         copy: Dict[str, Any] = json.loads(self._write("json"))
         return copy
 
-    def to_json(self) -> str:
-        return self._write("json")
+    def to_json(self, path: Optional[_library.Path] = None) -> str:
+        return _saved(self._write("json"), path)
 
-    def to_text(self, *, section: str = "", top: int = 10, width: int = 100, color: bool = False) -> str:
+    def to_text(
+        self, path: Optional[_library.Path] = None, *, section: str = "", top: int = 10, width: int = 100, color: bool = False
+    ) -> str:
         """What the command shows in a terminal."""
-        return self._write("terminal", section=section, top=top, width=width, color="always" if color else "never")
+        text = self._write("terminal", section=section, top=top, width=width, color="always" if color else "never")
+        return _saved(text, path)
 
-    def to_markdown(self) -> str:
-        return self._write("markdown")
+    def to_markdown(self, path: Optional[_library.Path] = None) -> str:
+        return _saved(self._write("markdown"), path)
 
     def to_html(self, path: Optional[_library.Path] = None, *, steps: str = "") -> str:
         """The page with timeline, flame graph and tables; written to ``path``, if there is one. Reads the trace again.
@@ -131,10 +134,7 @@ class Report:
             page = _written(handle, "html", {})
         finally:
             _library.library().profgpu_report_free(handle)
-        if path is not None:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(page)
-        return page
+        return _saved(page, path)
 
     def _opened(self) -> int:
         with self._lock:
@@ -192,6 +192,14 @@ class Report:
         head = "<tr><th></th>%s%s<th>cost</th></tr>" % (left % "what", left % "what to change")
         table = "<table>%s%s</table>" % (head, rows) if rows else "<p>Nothing was found that costs time.</p>"
         return "<p><b>%s</b></p>%s" % (html.escape(self.verdict), table)
+
+
+def _saved(text: str, path: Optional[_library.Path]) -> str:
+    """The text, which is in the file too if there is a path."""
+    if path is not None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    return text
 
 
 def _written(handle: int, form: str, options: Dict[str, Any]) -> str:

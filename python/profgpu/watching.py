@@ -17,8 +17,12 @@ _PHASES = ("data_loading", "forward", "backward", "optimizer")
 class Watch:
     """Marks what a loop does with a model, an optimizer and a loader, until ``close()`` or the end of a ``with``.
 
-    A step ends where the loop next waits for data, or begins a forward, after the optimizer has stepped. ``metrics()``
+    A step ends where the loop next waits for data, or begins a forward, after the optimizer has stepped; with neither, where
+    the optimizer steps again. A forward without gradients begins none: validation between steps is in no step. ``metrics()``
     has the mean times of the last steps: on the host, so that a GPU that lags behind shows up where the loop waits for it.
+
+    Whether there is another batch is known when it has come. So what listens hears of a step then: as a range, a step has
+    the wait for the next step's batch, and not for its own.
     """
 
     def __init__(self, model: Any = None, optimizer: Any = None, loader: Any = None, window: int = 100) -> None:
@@ -29,6 +33,7 @@ class Watch:
         self._step_start: Optional[float] = None
         self._stepped = False
         self._spent: Dict[str, float] = {}
+        self._wait: Optional[Tuple[float, float]] = None  # for a batch that has not come: its start, its time so far
         self._window = window
         self._past: List[Dict[str, float]] = []
         self._closed = False
@@ -73,21 +78,33 @@ class Watch:
         return flat
 
     # A loop runs on one thread; what others do (a prefetcher, a validation) is not a part of its steps.
-    def _begin(self, phase: str) -> None:
-        if self._closed or ranges.is_compiling() or threading.get_ident() != self._thread:
-            return
+    def _is_deaf(self) -> bool:
+        return self._closed or ranges.is_compiling() or threading.get_ident() != self._thread
+
+    def _begin(self, phase: str) -> bool:
+        """Whether it has begun: one within its like does not, and does not end it."""
+        if self._is_deaf():
+            return False
         if phase in ("data_loading", "optimizer"):
             self._leave("optimizer")  # its last step raised
         if any(name == phase for name, _, _ in self._open):
-            return
-        if phase in ("data_loading", "forward") and not self._open:
-            if self._stepped:
-                self._end_step()
-            if self._step_start is None:
-                self._begin_step()
+            return False
+        if not self._open and phase != "data_loading" and (self._stepped or self._step_start is None):
+            self._begin_without_data(phase)
         opened = ranges.NOTHING if _hook_is_on() else ranges.phase(phase)
         opened.__enter__()
         self._open.append((phase, time.perf_counter(), opened))
+        return True
+
+    def _begin_without_data(self, phase: str) -> None:
+        # An optimizer may call its forward itself, or one that nobody sees. With data, it may step more than once in a step.
+        if self._stepped and (phase == "forward" or (phase == "optimizer" and "data_loading" not in self._spent)):
+            self._end_step()
+        if self._step_start is None and (phase != "forward" or sys.modules["torch"].is_grad_enabled()):
+            self._begin_step(time.perf_counter())
+
+    def _before_optimizer(self, *_: Any) -> None:
+        self._begin("optimizer")  # what a hook returns would be the step's arguments
 
     def _end(self, phase: str) -> None:
         if ranges.is_compiling() or threading.get_ident() != self._thread:
@@ -102,21 +119,47 @@ class Watch:
             name, start, opened = self._open.pop()
             opened.__exit__(None, None, None)
             if not self._open:  # a phase within another is the other's time
-                self._spent[name] = self._spent.get(name, 0.0) + time.perf_counter() - start
+                self._spend(name, start, time.perf_counter() - start)
             if name == phase:
                 break
         return True
 
-    def _begin_step(self) -> None:
+    def _spend(self, phase: str, start: float, took: float) -> None:
+        if phase == "data_loading":
+            self._wait = (start, took)
+        elif self._step_start is not None:
+            self._spent[phase] = self._spent.get(phase, 0.0) + took
+
+    def _batch_came(self) -> None:
+        if self._is_deaf() or self._open or self._wait is None:
+            return
+        (start, took), self._wait = self._wait, None
+        if self._stepped:
+            self._end_step(start)
+        if self._step_start is None:
+            self._begin_step(start)
+        self._spent["data_loading"] = self._spent.get("data_loading", 0.0) + took
+
+    def _data_ended(self) -> None:
+        """There is no more, or the loop wants no more."""
+        if self._is_deaf() or self._open:
+            return
+        start = self._wait[0] if self._wait is not None else None  # the wait that found nothing is no step's
+        self._wait = None
+        if self._stepped:
+            self._end_step(start)
+
+    def _begin_step(self, start: float) -> None:
         self._step = ranges.NOTHING if _hook_is_on() else ranges.step(self.steps)
         self._step.__enter__()
-        self._step_start = time.perf_counter()
+        self._step_start = start
 
-    def _end_step(self) -> None:
+    def _end_step(self, end: Optional[float] = None) -> None:
         if self._step_start is None:
             return
         if self._stepped:
-            self._past = [*self._past, {**self._spent, "step": time.perf_counter() - self._step_start}][-self._window :]
+            took = (time.perf_counter() if end is None else end) - self._step_start
+            self._past = [*self._past, {**self._spent, "step": took}][-self._window :]
             self.steps += 1
         self._step.__exit__(None, None, None)
         self._step_start, self._stepped, self._spent = None, False, {}
@@ -125,12 +168,22 @@ class Watch:
         torch: Any = sys.modules.get("torch")
         if torch is None or not isinstance(model, torch.nn.Module):
             raise TypeError("model: a torch.nn.Module, not %s" % type(model).__name__)
-        self._undo.append(_Replaced.of(type(model), "__call__", _watched_call).add(self, model))
         self._undo.append(_Replaced.of(torch.autograd, "backward", _watched_backward).add(self))  # Tensor.backward's, too
+        if not isinstance(model, _class_of_compiled() or ()):
+            self._undo.append(_Replaced.of(type(model), "__call__", _watched_call).add(self, model))
+        self._hook_compiled(model)
+
+    def _hook_compiled(self, model: Any) -> None:
+        """What torch.compile makes of the model calls it, or the code that it has compiled of it."""
+        torch, compiled = sys.modules["torch"], _class_of_compiled()
+        if compiled is not None:
+            self._undo.append(_Replaced.of(compiled, "__call__", _watched_compiled_call).add(self, model))
+        elif hasattr(torch, "compile"):  # which imports that class
+            self._undo.append(_Replaced.of(torch, "compile", _watched_compile).add(self, model))
 
     def _hook_optimizer(self, optimizer: Any) -> None:
         if hasattr(optimizer, "register_step_pre_hook"):
-            self._undo.append(optimizer.register_step_pre_hook(lambda *_: self._begin("optimizer")).remove)
+            self._undo.append(optimizer.register_step_pre_hook(self._before_optimizer).remove)
             self._undo.append(optimizer.register_step_post_hook(lambda *_: self._end("optimizer")).remove)
             return
         original = getattr(optimizer, "step", None)  # torch 1
@@ -138,8 +191,11 @@ class Watch:
             raise TypeError("optimizer: a torch.optim.Optimizer, not %s" % type(optimizer).__name__)
 
         def step(*args: Any, **kwargs: Any) -> Any:
-            with self._phase("optimizer"):
+            self._begin("optimizer")
+            try:
                 return original(*args, **kwargs)
+            finally:
+                self._end("optimizer")
 
         optimizer.step = step
         self._undo.append(lambda: optimizer.__dict__.pop("step", None))
@@ -153,14 +209,6 @@ class Watch:
                 "loader: a torch.utils.data.DataLoader or an object of a class of your own that can be iterated, not %s; "
                 'or mark the waits with profgpu.phase("data_loading")' % kind.__name__
             ) from None
-
-    @contextlib.contextmanager
-    def _phase(self, phase: str) -> Iterator[None]:
-        self._begin(phase)
-        try:
-            yield
-        finally:
-            self._end(phase)
 
 
 class _Replaced:
@@ -176,6 +224,8 @@ class _Replaced:
         self._function: Any = functools.wraps(getattr(owner, name))(make(self))
         setattr(self._function, "__watched__", self)
         _leave_to_interpreter(self._function)
+        for ours in (ranges.is_compiling, _begin_all, _end_all, _Replaced.original):
+            _leave_to_interpreter(ours, all_below=True)
         setattr(owner, name, self._function)
 
     @staticmethod
@@ -192,16 +242,26 @@ class _Replaced:
 
         def remove() -> None:
             self._watched = [other for other in self._watched if other is not entry]
-            if not self._watched and vars(self.owner).get(self.name) is self._function:
-                if self.own is None:
-                    delattr(self.owner, self.name)
-                else:
-                    setattr(self.owner, self.name, self.own)
+            self._restore()
 
         return remove
 
-    def watches(self, watched: Any = None) -> List[Watch]:
-        return [watch for watch, refer in self._watched if refer() is watched]
+    def _restore(self) -> None:
+        if not self._watched and vars(self.owner).get(self.name) is self._function:
+            if self.own is None:
+                delattr(self.owner, self.name)
+            else:
+                setattr(self.owner, self.name, self.own)
+
+    def take(self) -> List[Tuple[Watch, Any]]:
+        """All that are watched; from now on none is."""
+        taken, self._watched = self._watched, []
+        self._restore()
+        return [(watch, refer()) for watch, refer in taken]
+
+    def watches(self, watched: Any, within: Any = None) -> List[Watch]:
+        """Of the one or of the other."""
+        return [watch for watch, refer in self._watched if refer() is watched or (within is not None and refer() is within)]
 
     def original(self, this: Any) -> Any:
         """Looked up anew, as others may have replaced what is inherited."""
@@ -210,32 +270,65 @@ class _Replaced:
         return getattr(super(self.owner, this), self.name)
 
 
-def _phases(watches: List[Watch], phase: str) -> contextlib.ExitStack:
-    stack = contextlib.ExitStack()
-    for watch in watches:
-        stack.enter_context(watch._phase(phase))
-    return stack
+def _begin_all(watches: List[Watch], phase: str) -> List[Watch]:
+    return [watch for watch in watches if watch._begin(phase)]
+
+
+def _end_all(begun: List[Watch], phase: str) -> None:
+    for watch in reversed(begun):
+        watch._end(phase)
 
 
 def _watched_call(place: _Replaced) -> Callable[..., Any]:
+    def begin(this: Any) -> List[Watch]:
+        return _begin_all(place.watches(this), "forward")
+
+    return _marked_forward(place, begin)
+
+
+def _watched_compiled_call(place: _Replaced) -> Callable[..., Any]:
+    def begin(this: Any) -> List[Watch]:
+        return _begin_all(place.watches(this, this._orig_mod), "forward")
+
+    return _marked_forward(place, begin)
+
+
+def _marked_forward(place: _Replaced, begin: Callable[[Any], List[Watch]]) -> Callable[..., Any]:
     def call(this: Any, *args: Any, **kwargs: Any) -> Any:
         if ranges.is_compiling():
             return place.original(this)(*args, **kwargs)
-        watches = place.watches(this)
-        if not watches:
+        begun = begin(this)
+        if not begun:
             return place.original(this)(*args, **kwargs)
-        with _phases(watches, "forward"):
+        try:
             return place.original(this)(*args, **kwargs)
+        finally:
+            _end_all(begun, "forward")
 
+    _leave_to_interpreter(begin, all_below=True)
     return call
+
+
+def _watched_compile(place: _Replaced) -> Callable[..., Any]:
+    def compile(*args: Any, **kwargs: Any) -> Any:
+        made = place.own(*args, **kwargs)
+        for watch, model in place.take():
+            if model is not None:
+                watch._hook_compiled(model)
+        return made
+
+    return compile
 
 
 def _watched_backward(place: _Replaced) -> Callable[..., Any]:
     def backward(*args: Any, **kwargs: Any) -> Any:
         if ranges.is_compiling():
             return place.own(*args, **kwargs)
-        with _phases(place.watches(), "backward"):
+        begun = _begin_all(place.watches(None), "backward")
+        try:
             return place.own(*args, **kwargs)
+        finally:
+            _end_all(begun, "backward")
 
     return backward
 
@@ -249,26 +342,39 @@ def _watched_iteration(place: _Replaced) -> Callable[..., Any]:
 
 
 def _batches(watches: List[Watch], begin: Callable[[], Any]) -> Iterator[Any]:
-    with _phases(watches, "data_loading"):
-        batches = begin()
-    while True:
-        with _phases(watches, "data_loading"):
+    batches = None
+    try:
+        while True:
+            begun = _begin_all(watches, "data_loading")
             try:
+                batches = begin() if batches is None else batches
                 batch = next(batches)
             except StopIteration:
                 return
-        yield batch
+            finally:
+                _end_all(begun, "data_loading")
+            for watch in begun:
+                watch._batch_came()
+            yield batch
+    finally:
+        for watch in watches:
+            watch._data_ended()
 
 
-def _leave_to_interpreter(function: Any) -> None:
-    """torch.compile shall not compile its frame where it is called from code that is not traced."""
+def _class_of_compiled() -> Any:
+    """Of what torch.compile makes of a module; None: nothing has been compiled yet."""
+    return getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+
+
+def _leave_to_interpreter(function: Any, all_below: bool = False) -> None:
+    """torch.compile shall not compile its frame where it is called from code that is not traced, nor those of what it calls."""
     native: Any = getattr(sys.modules.get("torch"), "_C", None)
     frames: Any = getattr(getattr(native, "_dynamo", None), "eval_frame", None)
     if hasattr(frames, "skip_code"):
         frames.skip_code(function.__code__)
     elif hasattr(frames, "set_code_exec_strategy"):
-        strategy = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-        frames.set_code_exec_strategy(function.__code__, strategy)
+        below = frames._FrameAction.SKIP if all_below else frames._FrameAction.DEFAULT
+        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(frames._FrameAction.SKIP, below))
 
 
 def _hook_is_on() -> bool:

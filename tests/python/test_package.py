@@ -26,6 +26,13 @@ def test_a_report_is_the_commands(report, profgpu):
     assert report.to_markdown() == profgpu('analyze', '--format', 'markdown', TRACE).stdout.decode()
 
 
+@pytest.mark.parametrize('form', ['json', 'text', 'markdown', 'html'])
+def test_a_report_writes_itself_where_it_is_told(report, form, tmp_path):
+    write, path = getattr(report, 'to_' + form), tmp_path / 'report'
+    said = write(path)
+    assert path.read_text(encoding='utf-8') == said == write()
+
+
 def test_findings_and_sections(report):
     first = report.findings[0]
     assert first.rule == 'data-loading-bound' and first.severity in ('info', 'warning', 'critical')

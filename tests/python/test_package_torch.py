@@ -181,6 +181,11 @@ def test_record_has_steps_and_phases():
     assert not os.path.exists(folder)
 
 
+def test_record_has_no_schedule():
+    with pytest.raises(ValueError, match='whole block'):
+        profgpu.record(schedule=torch.profiler.schedule(wait=1, warmup=1, active=1))
+
+
 NESTED = """
 import html, profgpu, torch
 with profgpu.record() as outer:
@@ -401,6 +406,12 @@ def test_wrappers_of_the_profiler(tmp_path):
     with get_profiler_context(output_dir=str(tmp_path / 'b')):
         model(torch.zeros(1, 4))
     assert profgpu.analyze(tmp_path / 'b').to_dict()['ranks']
+    schedule = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
+    with get_profiler_context(output_dir=str(tmp_path / 'c'), schedule=schedule) as context:
+        for _ in range(9):
+            model(torch.zeros(1, 4))
+            context.step()
+    assert [s['index'] for s in profgpu.analyze(tmp_path / 'c').to_dict()['ranks'][0]['steps']] == [2, 3, 6, 7]
     with get_profiler_context(enabled=False) as nothing:
         nothing.step()
 

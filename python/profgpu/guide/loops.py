@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import json
 import os
 import statistics
@@ -150,8 +151,8 @@ class ProfilerWrapper:
 
 
 def get_profiler_context(enabled: bool = True, output_dir: str = "./profiling_results", **profile: Any) -> ContextManager[Any]:
-    """torch.profiler.profile over the whole block, with a trace in ``output_dir`` after it; a context that does nothing
-    where ``enabled`` is false. What it yields has ``step()`` either way."""
+    """torch.profiler.profile over the whole block, with a trace in ``output_dir`` after it, or one a cycle of a ``schedule``;
+    a context that does nothing where ``enabled`` is false. What it yields has ``step()`` either way."""
 
     class Nothing:
         def step(self) -> None:
@@ -161,9 +162,13 @@ def get_profiler_context(enabled: bool = True, output_dir: str = "./profiling_re
         return contextlib.nullcontext(Nothing())
     import torch
 
+    numbers = itertools.count()  # a schedule may record more than once
+
     def export(done: Any) -> None:
         os.makedirs(output_dir, exist_ok=True)
-        done.export_chrome_trace(os.path.join(output_dir, "rank%s.pt.trace.json.gz" % os.environ.get("RANK", "0")))
+        number = next(numbers)
+        name = "rank%s%s.pt.trace.json.gz" % (os.environ.get("RANK", "0"), ".%d" % number if number else "")
+        done.export_chrome_trace(os.path.join(output_dir, name))
 
     profiler: ContextManager[Any] = torch.profiler.profile(**{"record_shapes": True, "on_trace_ready": export, **profile})
     return profiler
@@ -338,14 +343,25 @@ class TrainingProfiler:
     @contextlib.contextmanager
     def step(self, batch_size: int = 0) -> Iterator[None]:
         synchronize()
-        begin = time.perf_counter()
-        with ranges.step():
-            yield
-            synchronize()
-        self._steps.append(time.perf_counter() - begin)
+        before, begin = self._counts(), time.perf_counter()
+        try:
+            with ranges.step():
+                yield
+                synchronize()
+        except BaseException:  # no step: its phases are none's either
+            for name, times in self._times.seconds().items():
+                del times[before.get(name, 0) :]
+            raise
+        self._add_step(time.perf_counter() - begin, batch_size)
+
+    def _counts(self) -> Dict[str, int]:
+        return {name: len(times) for name, times in self._times.seconds().items()}
+
+    def _add_step(self, took: float, batch_size: int = 0) -> None:
+        self._steps.append(took)
         self._samples.append(batch_size)
         if len(self._steps) == self.warmup:
-            self._warm = {name: len(times) for name, times in self._times.seconds().items()}
+            self._warm = self._counts()
 
     def phase(self, name: str) -> ContextManager[Any]:
         return self._times.phase(name, on_host=name in ("data_loading", "checkpoint"))
@@ -382,21 +398,32 @@ def profile_training(
 ) -> Dict[str, float]:
     """Runs ``train_step(batch)`` for ``warmup + num_steps`` batches; TrainingProfiler's summary of the last ``num_steps``.
 
-    Waiting for data is timed as data_loading. Where ``device`` is given, batches are moved there, within the step.
+    Waiting for data is timed as data_loading. Where ``device`` is given, batches are moved there, within the step. A step's
+    time has the wait for its own batch. What listens hears of a step when that batch has come, since there may be no more:
+    as a range, a step has the wait for the next one's.
     """
-    profiler = TrainingProfiler(warmup)
-    batches = iter(dataloader)
-    most = warmup + num_steps
-    with contextlib.suppress(Exception):  # what listens hears of a step when it begins: not one more than there are batches
-        most = min(most, len(dataloader))  # type: ignore[arg-type]
-    for _ in range(most):
-        try:
-            with profiler.step():
-                with profiler.phase("data_loading"):
-                    batch = next(batches)
-                train_step(batch if device is None else moved(batch, device))
-        except StopIteration:
-            # The wait that found no more data is no batch's.
-            profiler._times.seconds()["data_loading"].pop()
-            break
+    profiler, batches, most = TrainingProfiler(warmup), iter(dataloader), warmup + num_steps
+    synchronize()
+    wait, batch = _next_batch(batches) if most > 0 else (0.0, _NO_MORE)
+    while batch is not _NO_MORE:
+        profiler._times.add("data_loading", wait)
+        with ranges.step():
+            begin = time.perf_counter()
+            train_step(batch if device is None else moved(batch, device))
+            synchronize()
+            profiler._add_step(wait + time.perf_counter() - begin)
+            if len(profiler._steps) == most:
+                break
+            wait, batch = _next_batch(batches)
     return profiler.summary
+
+
+_NO_MORE = object()
+
+
+def _next_batch(batches: Iterator[Any]) -> Tuple[float, Any]:
+    """The wait in seconds, and the batch."""
+    begin = time.perf_counter()
+    with ranges.phase("data_loading"):
+        batch = next(batches, _NO_MORE)
+    return time.perf_counter() - begin, batch

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
 import resource
 import statistics
@@ -86,9 +87,7 @@ def memory_timeline(
         rows.append({"step": step, "phase": phase, **_memory_gb()})
         _reset_peak()
 
-    for step, batch in enumerate(dataloader):
-        if step >= num_steps:
-            break
+    for step, batch in enumerate(itertools.islice(dataloader, num_steps)):
         note(step, "start")
         inputs, labels = (moved(part, device) for part in batch)
         note(step, "after_transfer")
@@ -122,17 +121,16 @@ def find_memory_leaks(
 
     Growth per step is the median of the slopes between the first and the second half's steps, so that a single allocation
     is none. It is a leak where it would come to more than 1 MB in 100 steps (10 MB of a host process, whose memory is
-    coarser), and the last third uses more than the middle one. ``step_fn(batch)`` replaces the step of its own.
+    coarser), and the last third uses more than the middle one. ``leak`` is None where there are no three steps beyond the
+    warm-up. ``step_fn(batch)`` replaces the step of its own.
     """
     device, used = device_of(model), []
-    for step, batch in enumerate(dataloader):
-        if step >= warmup + num_steps:
-            break
+    for batch in itertools.islice(dataloader, warmup + num_steps):
         if step_fn is not None:
             step_fn(batch)
         else:
             first = batch[0] if isinstance(batch, (list, tuple)) else batch
-            model(moved(first, device)).sum().backward()
+            loss_of(model(moved(first, device))).sum().backward()
             if optimizer is not None:
                 optimizer.step()
             model.zero_grad()
@@ -145,16 +143,21 @@ def find_memory_leaks(
     per_step = statistics.median(slopes) * half / max(1, len(used) - half)
     limit = 0.01 if _cuda() is not None else 0.1
     grows = third > 0 and min(used[-third:]) > max(used[third : 2 * third]) - limit
-    found = {
-        "leak": per_step > limit and grows,
+    found: Dict[str, Any] = {
+        "leak": (per_step > limit and grows) if third else None,
         "growth_mb": used[-1] - used[0] if used else 0.0,
         "growth_mb_per_step": per_step,
         "steps": len(used),
     }
     if report:
-        verdict = "memory grows by %.3f MB a step" % per_step if found["leak"] else "memory does not grow with the steps"
-        print("%s (%d steps, %.2f MB from the first to the last)" % (verdict, len(used), found["growth_mb"]))
+        print("%s (%d steps, %.2f MB from the first to the last)" % (_verdict(found), len(used), found["growth_mb"]))
     return found
+
+
+def _verdict(found: Dict[str, Any]) -> str:
+    if found["leak"] is None:
+        return "too few steps after the warm-up to say whether memory grows"
+    return "memory grows by %.3f MB a step" % found["growth_mb_per_step"] if found["leak"] else "memory does not grow with the steps"
 
 
 @contextlib.contextmanager

@@ -1,6 +1,7 @@
 """profile_deepspeed_training(): a DeepSpeed run with the time of each of its phases."""
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import statistics
@@ -30,9 +31,7 @@ def profile_deepspeed_training(
     engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=ds_config)
     engine.train()
     times, totals = PhaseTimes(), []
-    for number, batch in enumerate(train_dataloader):
-        if number >= num_steps:
-            break
+    for number, batch in enumerate(itertools.islice(train_dataloader, num_steps)):
         synchronize()
         begin = time.perf_counter()
         with ranges.step(number):
