@@ -61,6 +61,24 @@ Result<std::optional<Report>> make_report_with_progress(const AnalyzeOptions& op
   return make_report(options, processes, progress);
 }
 
+Status check_outputs(const AnalyzeOptions& options, const std::vector<std::string>& inputs) {
+  for (const std::string& output : {options.output, options.html})
+    if (Status spared = spares(inputs, output); !spared) return spared;
+  return ok();
+}
+
+// What a folder held, and what a file is, is known only now.
+Status check_inputs(const AnalyzeOptions& options, const Report& report) {
+  std::vector<std::string> inputs;
+  for (const InputFile& input : report.inputs) {
+    inputs.push_back(input.path);
+    const bool as_samples = std::find(options.samples.begin(), options.samples.end(), input.path) != options.samples.end();
+    if (as_samples && input.format != "samples")
+      return Error{"--samples " + input.path + ": a " + input.summary + ", not samples of devices", "name it without --samples"};
+  }
+  return check_outputs(options, inputs);
+}
+
 // Beside the report, which names it as what to look at next.
 Status write_page(Report& report, const AnalyzeOptions& options) {
   if (options.html.empty()) return ok();
@@ -89,6 +107,7 @@ Outcome show(Report& report, const AnalyzeOptions& options, const Presenter& pre
 Outcome analyze(const Arguments& arguments) {
   auto options = analyze_options(arguments);
   if (!options) return Outcome::usage(options.error());
+  if (Status spared = check_outputs(*options, options->paths); !spared) return Outcome::usage(spared.error());
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Outcome::failed({"no presenter is called " + options->format});
 
@@ -105,6 +124,7 @@ Outcome analyze(const Arguments& arguments) {
   // What concerns all is said by one.
   if (!report) return processes.place == 0 ? Outcome::failed(report.error()) : Outcome{};
   if (!*report) return {};
+  if (Status checked = check_inputs(*options, **report); !checked) return Outcome::usage(checked.error());
   if (!options->quiet) say_without_events(**report);
   return show(**report, *options, *presenter, seconds_since(begin), static_cast<double>(progress.read_ns.load()) * 1e-9);
 }

@@ -133,7 +133,8 @@ Result<AnalyzeOptions> analyze_options(const Arguments& arguments) {
   AnalyzeOptions options;
   options.paths = arguments.positional;
   // Which files hold samples is seen in them.
-  for (const std::string& path : arguments.values("--samples")) options.paths.push_back(path);
+  options.samples = arguments.values("--samples");
+  options.paths.insert(options.paths.end(), options.samples.begin(), options.samples.end());
   options.format = arguments.has("--json") ? "json" : arguments.value("--format", "terminal");
   if (arguments.has("--json") && arguments.value("--format", "json") != "json")
     return Error{"--json and --format " + arguments.value("--format") + " exclude each other"};

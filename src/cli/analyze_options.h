@@ -18,6 +18,7 @@ namespace profgpu {
 
 struct AnalyzeOptions {
   std::vector<std::string> paths;                         ///< files or folders, as typed
+  std::vector<std::string> samples;                       ///< of those, the ones said to be samples of devices
   std::string format = "terminal";                        ///< a presenter's name
   std::string output;                                     ///< -o; empty: standard output
   std::string html;                                       ///< --html: the page, beside the report; empty: none

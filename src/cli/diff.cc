@@ -35,6 +35,7 @@ Result<DiffOptions> diff_options(const Arguments& arguments) {
   auto read = analyze_options(analysis);
   if (!read) return read.error();
   options.analysis = *read;
+  if (Status spared = spares(options.paths, options.analysis.output); !spared) return spared.error();
   for (const std::string& text : arguments.values("--fail-on")) {
     auto gate = parse_gate(text);
     if (!gate) return gate.error();

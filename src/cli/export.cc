@@ -87,12 +87,13 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
 }
 
 // Tables in a folder of traces would be read with them.
-bool replaces_input(const LoadedRun& run, const ExportCommand& c) {
-  if (!is_folder(c)) return is_input(run, c.analysis.output);
-  return std::any_of(run.read.sources.begin(), run.read.sources.end(), [&](const InputSource& s) {
-    std::error_code error;
-    return fs::equivalent(fs::absolute(s.path).parent_path(), c.analysis.output, error);
-  });
+Status check_output(const LoadedRun& run, const ExportCommand& c) {
+  const std::string& output = c.analysis.output;
+  if (!is_folder(c)) return spares(run, output);
+  for (const InputSource& s : run.read.sources)
+    if (std::error_code error; fs::equivalent(fs::absolute(s.path).parent_path(), output, error))
+      return Error{output + " is what is read; choose another name with -o"};
+  return ok();
 }
 
 Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
@@ -121,7 +122,7 @@ Outcome run_export(const Arguments& arguments) {
   auto run = load_run(command->analysis.paths, {.analysis = {command->analysis.step_pattern}, .all_at_once = is_folder(*command)},
                       progress);
   if (!run) return bar.reset(), Outcome::failed(run.error());
-  if (replaces_input(*run, *command)) return bar.reset(), Outcome::usage({output + " is what is read; choose another name with -o"});
+  if (Status spared = check_output(*run, *command); !spared) return bar.reset(), Outcome::usage(spared.error());
   const RunRows rows = run_rows(*run);
   progress.total_bytes = 0;
   progress.done_bytes = 0;

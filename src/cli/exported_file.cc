@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
+#include <vector>
 
 #include "cli/output.h"
 #include "cli/output_file.h"
@@ -17,11 +16,10 @@ const Exporter* find_exporter(std::string_view name) {
   return nullptr;
 }
 
-bool is_input(const LoadedRun& run, const std::string& path) {
-  return std::any_of(run.read.sources.begin(), run.read.sources.end(), [&](const InputSource& s) {
-    std::error_code error;
-    return std::filesystem::equivalent(s.path, path, error);
-  });
+Status spares(const LoadedRun& run, const std::string& path) {
+  std::vector<std::string> inputs;
+  for (const InputSource& s : run.read.sources) inputs.push_back(s.path);
+  return spares(inputs, path);
 }
 
 Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,

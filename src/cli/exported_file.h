@@ -13,8 +13,8 @@ namespace profgpu {
 /// Null: nothing is called so.
 const Exporter* find_exporter(std::string_view name);
 
-/// Whether a path is one of the files that the run was read from: writing it would be their end.
-bool is_input(const LoadedRun& run, const std::string& path);
+/// An error where a path is one of the files that the run was read from.
+Status spares(const LoadedRun& run, const std::string& path);
 
 /// What is called .gz is compressed, but where the format is written in place. The error names the path.
 Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,

@@ -124,7 +124,7 @@ Outcome run_merge(const Arguments& arguments) {
   if (!run) return Outcome::failed(run.error());
   if (run->only_samples()) return Outcome::failed(
         {"there are only samples of devices here, and no ranks", "`profgpu export` writes them in other formats"});
-  if (is_input(*run, output)) return Outcome::usage({output + " is what is read; choose another name with -o"});
+  if (Status spared = spares(*run, output); !spared) return Outcome::usage(spared.error());
   const auto merged = choose(*run, *command);
   if (!merged) return Outcome::failed(merged.error());
   if (!quiet) say_issues(*run), say_what_is_missing(*merged, estimated_bytes(merged->rows, *command));

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 
 #include "base/utf8.h"
 #include "cli/output_file.h"
@@ -44,6 +45,14 @@ Status write_stdout(std::string_view text) {
   const int error = write_all(STDOUT_FILENO, text);
   if (error == 0 || error == EPIPE) return ok();
   return cannot_write("standard output", error);
+}
+
+Status spares(const std::vector<std::string>& inputs, const std::string& path) {
+  std::error_code error;
+  for (const std::string& input : inputs)
+    if (!path.empty() && std::filesystem::equivalent(input, path, error) && std::filesystem::is_regular_file(path, error))
+      return Error{path + " is what is read; choose another name with -o"};
+  return ok();
 }
 
 Status write_file(const std::string& path, std::string_view text) {

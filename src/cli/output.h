@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -21,6 +22,9 @@ Status write_stdout(std::string_view text);
 /// Replaces the file at once when all is written, so that a failure leaves the old one. Anything that is not a
 /// regular file (a pipe, /dev/stdout) is written directly.
 Status write_file(const std::string& path, std::string_view text);
+
+/// An error where `path`, empty for none, is one of the files that are read: writing it would be their end.
+Status spares(const std::vector<std::string>& inputs, const std::string& path);
 
 /// "profgpu: COMMAND: message" and, below it, "  hint: ...".
 void print_error(std::string_view command, const Error& error);

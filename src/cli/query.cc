@@ -9,6 +9,7 @@
 
 #include "cli/analyze_options.h"
 #include "cli/command.h"
+#include "cli/exported_file.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/progress_bar.h"
@@ -141,6 +142,7 @@ Outcome query(const Arguments& arguments) {
   auto run = load_run(options->analysis.paths, {.analysis = {options->analysis.step_pattern}, .all_at_once = true}, progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
+  if (Status spared = spares(*run, options->analysis.output); !spared) return Outcome::usage(spared.error());
   if (!options->analysis.quiet) say_issues(*run);
   const RunRows rows = run_rows(*run);
   auto database = SqlDatabase::open(rows);

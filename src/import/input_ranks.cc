@@ -77,6 +77,7 @@ void assign_ranks(std::vector<InputPart>& parts) {
   for (InputPart& p : parts)
     if (p.source.rank != kNoRank) give_rank(p, p.source.rank, links);
   int next = 0;
+  std::vector<InputPart*> guessed;
   std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
   for (InputPart* p : unnamed) {
     auto& others = by_process[p->window.processes];
@@ -87,7 +88,12 @@ void assign_ranks(std::vector<InputPart>& parts) {
     while (taken.contains(next)) ++next;
     taken.insert(next);
     give_rank(*p, next, links);
+    guessed.push_back(p);
   }
+  if (taken.size() > 1)
+    for (InputPart* p : guessed)
+      p->source.issues.push_back({TraceIssueKind::kNote, 1,
+                                  fmt::format("it states no rank, and its name has none: taken as rank {}", p->source.rank)});
 }
 
 // A PyTorch trace says more than a recording of the same rank: the recording is left out.
@@ -113,10 +119,12 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
     // A copy, renamed or compressed, holds just what the other one holds.
     const bool copied = a.window.extent.start == b.window.extent.start && a.window.extent.end == b.window.extent.end &&
                         a.window.processes == b.window.processes;
-    return Error{fmt::format("{} and {}: both say they are rank {}, but they are not successive windows of it: {}",
-                             a.source.path, b.source.path, rank, why),
-                 copied ? "one seems to be a copy of the other: leave one of them out"
-                        : "give one run at a time; files of different runs can be compared with each other, not joined"};
+    const bool named = !a.stated_rank && !b.stated_rank;
+    return Error{fmt::format("{} and {}: both {} rank {}, but they are not successive windows of it: {}", a.source.path,
+                             b.source.path, named ? "have names of" : "say they are", rank, why),
+                 copied  ? "one seems to be a copy of the other: leave one of them out"
+                 : named ? "if each host counts its ranks from 0, name the files by the ranks of the whole job"
+                         : "give one run at a time; files of different runs can be compared with each other, not joined"};
   }
   return ok();
 }

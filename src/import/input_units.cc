@@ -113,6 +113,18 @@ Head head_of(const std::string& path) {
   return {is_recording(head), rank_in_head(head)};
 }
 
+// What is named twice, as by patterns that overlap, is read once.
+class Seen {
+ public:
+  bool again(const std::string& path) {
+    struct stat info {};
+    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && !files_.insert({info.st_dev, info.st_ino}).second;
+  }
+
+ private:
+  std::set<std::pair<dev_t, ino_t>> files_;
+};
+
 int64_t size_of(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
@@ -179,11 +191,13 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   std::vector<InputUnit::File> recordings;
   SessionClocks clocks;
   size_t place = 0;
+  Seen seen;
   for (const std::string& path : paths) {
     auto listing = listed(path);
     if (!listing) return listing.error();
     if (listing->folder && listing->files.empty()) return empty_folder(path, *listing);
     std::move(listing->passed_over.begin(), listing->passed_over.end(), std::back_inserter(all.left_out));
+    std::erase_if(listing->files, [&](const std::string& file) { return seen.again(file); });
     std::vector<Head> heads;
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), [](const Head& h) { return h.recording; });

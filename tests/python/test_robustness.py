@@ -424,3 +424,55 @@ def test_options(words, code, simulate, profgpu):
     assert code is None or result.returncode == code, result.stderr
     if result.returncode == 2:
         assert result.stderr.startswith(b'profgpu') and len(result.stderr) < 1000
+
+
+def test_what_is_read_is_not_written_over(small, profgpu, tmp_path):
+    trace = tmp_path / 'job' / 'trace.json'
+    trace.parent.mkdir()
+    trace.write_bytes(small)
+    os.symlink(trace, tmp_path / 'link')
+    for words in (['analyze', trace, '--html', trace], ['analyze', trace, '-o', tmp_path / 'link'], ['analyze', trace.parent, '--html', trace],
+                  ['query', trace, 'select 1', '-o', trace], ['diff', trace, trace, '-o', trace], ['export', trace, '--to', 'chrome', '-o', trace]):
+        refused = profgpu(*words)
+        assert refused.returncode == 2 and b'is what is read' in refused.stderr, words
+        assert trace.read_bytes() == small
+    for _ in range(2):
+        assert profgpu('analyze', '-q', trace.parent, '--html', trace.parent / 'report.html').returncode == 0
+
+
+def test_a_trace_is_no_samples(small, profgpu, tmp_path):
+    for name in ('a.json', 'b.json'):
+        (tmp_path / name).write_bytes(small)
+    refused = profgpu('analyze', tmp_path / 'a.json', '--samples', tmp_path / 'b.json')
+    assert refused.returncode == 2 and b'b.json: a PyTorch trace, not samples' in refused.stderr
+
+
+def test_a_file_named_twice_is_read_once(small, analyze, tmp_path):
+    (tmp_path / 'a.json').write_bytes(small)
+    os.symlink(tmp_path / 'a.json', tmp_path / 'b.json')
+    for words in ([tmp_path / 'a.json'] * 2, [tmp_path / 'a.json', tmp_path], [tmp_path]):
+        document = analyze(*words)
+        assert len(document['inputs']) == len(document['ranks']) == 1
+
+
+def test_a_rank_that_nobody_states_is_called_a_guess(simulate, analyze, tmp_path):
+    job = simulate('--ranks', '2', '--steps', '2', '--layers', '1')
+    for i, path in enumerate(sorted(job.glob('*rank*'))):
+        document = json.loads(path.read_bytes())
+        document.pop('distributedInfo')
+        (tmp_path / f'{"ab"[i]}.json').write_text(json.dumps(document))
+    inputs = analyze(tmp_path)['inputs']
+    assert [i['rank'] for i in inputs] == [0, 1]
+    assert all('taken as rank' in i['issues'][0]['text'] for i in inputs), inputs
+    assert analyze(tmp_path / 'a.json')['inputs'][0]['issues'] == []
+
+
+def test_names_that_count_the_ranks_of_each_host(simulate, profgpu, tmp_path):
+    job = simulate('--ranks', '2', '--steps', '2', '--layers', '1')
+    for i, path in enumerate(sorted(job.glob('*rank*'))):
+        document = json.loads(path.read_bytes())
+        document.pop('distributedInfo')
+        (tmp_path / str(i)).mkdir()
+        (tmp_path / str(i) / 'rank0.json').write_text(json.dumps(document))
+    refused = profgpu('analyze', tmp_path / '0', tmp_path / '1')
+    assert refused.returncode == 1 and b'have names of rank 0' in refused.stderr and b'whole job' in refused.stderr
