@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "report/quantity.h"
+
 namespace profgpu {
 namespace {
 
@@ -155,6 +157,8 @@ std::vector<std::string> comparison_notes(const RunSummary& before, const RunSum
       notes.push_back(run.label + " marks no steps: all of it counts as one");
     else if (run.steps_ns.size() == 1)
       notes.push_back(run.label + " has one measured step, so chance cannot be told from change");
+    if (!run.without_device.empty())
+      notes.push_back(run.label + ": left out for want of anything from a device: " + ranks_text(run.without_device));
   };
   say(before);
   say(after);

@@ -101,23 +101,17 @@ class Reader {
     steps_.push_back(measured.empty() ? std::move(all) : std::move(measured));
   }
 
-  // The job's step is the mean of its ranks' where all have it; else each rank's steps stand for themselves.
+  // The job's step is the mean of the ranks that have it: they run in step, so each more is no further step.
   void join_steps() {
-    const bool same = std::all_of(steps_.begin(), steps_.end(), [&](const auto& steps) {
-      return std::equal(steps.begin(), steps.end(), steps_.front().begin(), steps_.front().end(),
-                        [](const auto& a, const auto& b) { return a.first == b.first; });
-    });
-    if (steps_.empty()) return;
-    if (!same) {
-      for (const auto& rank : steps_)
-        for (const auto& [index, ns] : rank) run_.steps_ns.push_back(ns);
-      return;
-    }
-    for (const auto& [index, unused] : steps_.front()) {
-      double sum = 0;
-      for (const auto& rank : steps_) sum += static_cast<double>(rank.at(index));
-      run_.steps_ns.push_back(std::llround(sum / static_cast<double>(steps_.size())));
-    }
+    std::map<int64_t, std::pair<double, int64_t>> by_index;
+    for (const auto& rank : steps_)
+      for (const auto& [index, ns] : rank) {
+        auto& [sum, ranks] = by_index[index];
+        sum += static_cast<double>(ns);
+        ++ranks;
+      }
+    for (const auto& [index, step] : by_index)
+      run_.steps_ns.push_back(std::llround(step.first / static_cast<double>(step.second)));
   }
 
   void work(const Record& r) {
@@ -212,8 +206,16 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   RunSummary run;
   run.label = std::move(label);
   Reader reader(run);
-  for (const Record* rank : rows_of(d.at("ranks")))
+  const auto ranks = rows_of(d.at("ranks"));
+  const auto has_device = [](const Record* rank) { return !rows_of(rank->at("devices")).empty(); };
+  const bool any_device = std::any_of(ranks.begin(), ranks.end(), has_device);
+  for (const Record* rank : ranks) {
+    if (any_device && !has_device(rank)) {
+      run.without_device.push_back(static_cast<int>(whole_of(rank->at("rank"))));
+      continue;
+    }
     if (Status status = reader.rank(*rank); !status) return status.error();
+  }
   reader.finish();
   read_telemetry(d.at("telemetry"), run);
   read_findings(d, run);

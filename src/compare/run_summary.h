@@ -46,8 +46,9 @@ struct RunSummary {
   std::string label;                  ///< what the user called it
   std::vector<std::string> devices;   ///< different names
   int64_t ranks = 0;
+  std::vector<int> without_device;   ///< ranks left out: what their devices did is unknown, others' is known
   bool annotated = true;              ///< false: the trace marks no steps, and all of it counts as one
-  std::vector<int64_t> steps_ns;      ///< measured steps of the job: means over ranks where their steps agree
+  std::vector<int64_t> steps_ns;      ///< measured steps of the job: means over the ranks that have them
   int64_t step_count = 0;             ///< measured steps of all ranks
   int64_t wall_ns = 0;                ///< of those
   std::vector<StepMakeup> makeup;       ///< adds up to wall_ns

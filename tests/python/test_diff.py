@@ -3,6 +3,7 @@ import glob
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
@@ -79,6 +80,35 @@ def test_several_ranks_and_different_numbers_of_them(profgpu, simulate):
     document = diff(profgpu, simulate('--ranks', '2'), simulate('--ranks', '4'))
     assert [run['ranks'] for run in document['runs']] == [2, 4]
     assert any('2 and 4 ranks' in note for note in document['notes'])
+    adds_up(document)
+
+
+def without(job, folder, keep):
+    """A copy of a job whose last rank has only the events that `keep` wants."""
+    shutil.copytree(job, folder)
+    path = sorted(folder.glob('*rank*'))[-1]
+    document = json.loads(path.read_bytes())
+    document['traceEvents'] = [e for e in document['traceEvents'] if keep(e)]
+    path.write_text(json.dumps(document))
+    return folder
+
+
+def test_ranks_with_unequal_numbers_of_steps_add_no_steps(profgpu, simulate, tmp_path):
+    job = simulate('--ranks', '4', '--steps', '8', '--layers', '1')
+    begins = sorted(e['ts'] for e in json.loads(sorted(job.glob('*rank*'))[-1].read_bytes())['traceEvents']
+                    if str(e.get('name', '')).startswith('ProfilerStep#') and e.get('cat') != 'gpu_user_annotation')
+    short = without(job, tmp_path / 'short', lambda e: e.get('ts', 0) < begins[-1])
+    document = diff(profgpu, job, short)
+    assert (document['steps_a'], document['steps_b']) == (8, 8) and document['verdict'] == 'no_difference'
+    adds_up(document)
+
+
+def test_a_rank_without_anything_of_its_device_is_left_out(profgpu, simulate, tmp_path):
+    job = simulate('--ranks', '4', '--steps', '8', '--layers', '1')
+    blind = without(job, tmp_path / 'blind', lambda e: e.get('cat') not in ('kernel', 'gpu_memcpy', 'gpu_memset', 'gpu_user_annotation'))
+    document = diff(profgpu, job, blind, '--fail-on', 'device:compute > +5%', '--fail-on', 'device:compute > -5%')
+    assert document['verdict'] == 'no_difference' and document['gates'][0]['verdict'] == 'pass'
+    assert any(note.endswith('left out for want of anything from a device: rank 3') for note in document['notes'])
     adds_up(document)
 
 
