@@ -82,6 +82,8 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
   if (!read) return read.error();
   command.analysis = *read;
   if (auto status = check_table(command); !status) return status.error();
+  if (arguments.has("--weight") && command.exporter->name != "folded" && command.exporter->name != "speedscope")
+    return Error{fmt::format("--weight is for folded and speedscope, not for {}", command.exporter->name)};
   if (auto status = choose_output(command); !status) return status.error();
   return command;
 }
@@ -171,7 +173,7 @@ const Command kExport{
                  {"profgpu export trace.json.gz --to csv -o tables/", "every table"},
                  {"profgpu export trace.json.gz --to folded -o - | flamegraph.pl > flame.svg",
                   "a flame graph of the host; with --weight device, of the device"}},
-    .notes = "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON, as torch.profiler writes it), sqlite (docs/sqlite.md), "
+    .notes = "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON in torch.profiler's form, with the arguments that profgpu keeps), sqlite (docs/sqlite.md), "
              "csv, speedscope and folded (flame graphs).",
     .run = run_export,
 };

@@ -27,9 +27,9 @@ constexpr std::array<std::pair<string_view, EventClass>, 34> kCategories = {{
     {"user_instant_event", EventClass::kIgnored}, {"gpu_user_annotation", EventClass::kIgnored},
     {"Trace", EventClass::kIgnored}, {"ac2g", EventClass::kIgnored}, {"async", EventClass::kIgnored},
     {"async_cpu_to_gpu", EventClass::kIgnored}, {"async_gpu", EventClass::kIgnored},
-    {"cuda_profiler_range", EventClass::kIgnored}, {"cuda_event", EventClass::kIgnored},
+    {"cuda_profiler_range", EventClass::kCounters}, {"cuda_event", EventClass::kIgnored},
     {"fwdbwd", EventClass::kBackwardFlow}, {"forward_backward", EventClass::kBackwardFlow},
-    {"collective_comm", EventClass::kIgnored}, {"gpu_pm_counter", EventClass::kIgnored},
+    {"collective_comm", EventClass::kIgnored}, {"gpu_pm_counter", EventClass::kCounters},
 }};
 
 bool is_activity(EventClass c) {
@@ -303,6 +303,10 @@ bool KinetoEvents::read_arguments(JsonReader& reader, EventClass c, Arguments& a
 void KinetoEvents::add(const Fields& f, Arguments& a) {
   if (f.phase == 'M') return add_metadata(f, a);
   if (f.has_category && f.event_class == EventClass::kIgnored) return;
+  if (f.event_class == EventClass::kCounters) {
+    ++shard_.issues[TraceIssueKind::kNote];
+    return;
+  }
   if (f.phase == 'B' || f.phase == 'E' || (f.phase == 'X' && f.event_class == EventClass::kUnknown)) {
     ++shard_.issues[TraceIssueKind::kUnknownRows];
     return;

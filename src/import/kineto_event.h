@@ -14,7 +14,7 @@ namespace profgpu {
 
 /// What an event's category makes of it.
 enum class EventClass : uint8_t {
-  kUnknown, kIgnored, kOp, kAnnotation, kPython, kRuntime, kDriver, kOverhead, kKernel, kMemcpy, kMemset, kSync,
+  kUnknown, kIgnored, kCounters, kOp, kAnnotation, kPython, kRuntime, kDriver, kOverhead, kKernel, kMemcpy, kMemset, kSync,
   kInstant, kBackwardFlow,
 };
 EventClass event_class(std::string_view category);

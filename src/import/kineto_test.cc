@@ -162,13 +162,15 @@ TEST_F(KinetoTest, OddRecordsAreLeftOutAndCounted) {
   const auto trace = read(trace_of(event("good", "1", "2", "0") + event("negative", "1", "-2", "0") +
                                    event("far", "1e308", "2", "0") + event("device", "1", "2", "99999999999") +
                                    event("text", "\"soon\"", "2", "0") + event("quoted", "\"3.5\"", "2", "0") +
-                                   event("bytes\xff", "6", "2", "0") + R"({"ph":"X","cat":"martian","ts":1})"));
+                                   event("bytes\xff", "6", "2", "0") + R"({"ph":"X","cat":"martian","ts":1},)" +
+                                   R"({"ph":"X","cat":"cuda_profiler_range","name":"k","ts":1,"dur":2})"));
   ASSERT_TRUE(trace);
   EXPECT_EQ(trace->activity.size(), 3U);
   EXPECT_EQ(issue(*trace, TraceIssueKind::kNegativeDuration), 1);
   EXPECT_EQ(issue(*trace, TraceIssueKind::kOutOfRange), 3);
   EXPECT_EQ(issue(*trace, TraceIssueKind::kInvalidText), 1);
   EXPECT_EQ(issue(*trace, TraceIssueKind::kUnknownRows), 1);
+  EXPECT_EQ(issue(*trace, TraceIssueKind::kNote), 1) << "hardware counters";
   EXPECT_EQ(trace->name(ActivityId(size_t{2})), "bytes\uFFFD");
 }
 

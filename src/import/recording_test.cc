@@ -427,7 +427,7 @@ TEST_F(Recording, of_a_process_stands_back_behind_the_trace_that_it_wrote_meanwh
   EXPECT_TRUE(has_issue(inputs->sources[0].issues, TraceIssueKind::kNote, "not analysed"));
 }
 
-TEST_F(Recording, that_is_there_twice_is_refused) {
+TEST_F(Recording, that_is_there_twice_is_refused_and_named_twice_is_read_once) {
   HandRecording r = begun();
   r.kernel("k", r.thread(100, 100), kDevice, kDevice + kMs, kMs).end();
   r.write(path("node1-100.pgt"));
@@ -436,8 +436,9 @@ TEST_F(Recording, that_is_there_twice_is_refused) {
   ASSERT_FALSE(inputs);
   EXPECT_NE(inputs.error().hint.find("a copy of the other"), std::string::npos);
   std::filesystem::remove(path("renamed.pgt"));
-  EXPECT_FALSE(read_inputs({folder_, path("node1-100.pgt")}, {}));
-  EXPECT_TRUE(read_inputs({folder_}, {}));
+  const auto once = read_inputs({folder_, path("node1-100.pgt")}, {});
+  ASSERT_TRUE(once);
+  EXPECT_EQ(once->sources.size(), 1U);
 }
 
 TEST_F(Recording, processes_of_a_rank_become_one_trace) {

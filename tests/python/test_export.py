@@ -489,6 +489,7 @@ def test_a_name_of_our_own_replaces_nothing(profgpu, tmp_path):
     (('--to', 'csv', '-o', '-'), '--table'),
     (('--to', 'csv', '--table', 'kernel_by_name'), 'kernels_by_name'),
     (('--to', 'folded', '--table', 'host'), '--table is for csv'),
+    (('--to', 'perfetto', '--weight', 'device'), '--weight is for folded'),
 ])
 def test_usage(profgpu, words, says):
     result = profgpu('export', DEMO, *words, text=True)
