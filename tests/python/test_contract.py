@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 
@@ -224,3 +225,22 @@ def test_recorded_traces_equal_the_slow_reference(path, analyze, check):
     check(document)
     windows = [slow_reference.Window(slow_reference.load(path))]
     assert slow_reference.differences(document['ranks'][0], windows) == []
+
+
+def keys_of(value):
+    if isinstance(value, list):
+        return set().union(*map(keys_of, value))
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*map(keys_of, value.values()))
+
+
+@pytest.mark.parametrize('words', [('--strategy', 'ddp', '--fault', 'straggler-rank'), ('--strategy', 'fsdp'), ('--strategy', 'ep'),
+                                   ('--strategy', 'pp', '--missing', '1')], ids=lambda words: words[1])
+def test_every_key_of_a_job_is_documented(words, simulate, analyze):
+    cluster = analyze(simulate('--ranks', '4', '--steps', '4', '--layers', '4', *words))['cluster']
+    by_rank = cluster.pop('step_mean_ns_by_rank')
+    assert by_rank
+    with open(os.path.join(ROOT, 'docs', 'jobs.md')) as f:
+        text = f.read()
+    assert sorted(key for key in keys_of(cluster) if not re.search(rf'(`|## )[^`\n]*\b{key}\b', text)) == []
