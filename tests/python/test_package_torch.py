@@ -562,8 +562,8 @@ ops = profile_collective_ops(sizes=(1024, 1 << 20), iterations=3, warmup=1)
 assert set(ops) == {n + s + e for n in ("all_reduce", "all_gather") for s in ("_1KB", "_1024KB") for e in ("", "_busbw_gbps")}
 assert all(v > 0 for v in ops.values())
 dist.barrier()
-if dist.get_rank() == 0: print("fine")
-dist.destroy_process_group()
+if dist.get_rank() == 0: print("fine", flush=True)
+os._exit(0)   # PyTorch 2.13 aborts now and then when its threads meet the end of the interpreter
 """
 
 
