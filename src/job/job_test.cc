@@ -61,6 +61,12 @@ TEST_F(JobTest, RanksThatAreNotInHandAreNamed) {
   EXPECT_EQ(analyse_job(ranks).world_size, std::nullopt);
   ranks[1].world_size = 5;
   EXPECT_EQ(analyse_job(ranks).world_size, 5);
+  EXPECT_TRUE(analyse_job(ranks).notes.empty());
+  ranks[0].world_size = 4;
+  const Job job = analyse_job(ranks);
+  ASSERT_EQ(job.notes.size(), 1U);
+  EXPECT_NE(job.notes[0].find("worlds of different sizes"), std::string::npos) << job.notes[0];
+  ranks[0].world_size.reset();
   EXPECT_EQ(analyse_job(ranks).missing_ranks, (std::vector<int>{1, 2, 4}));
   for (const int impossible : {3, -1, INT32_MAX}) {
     ranks[1].world_size = impossible;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "report/quantity.h"
 
@@ -16,6 +17,17 @@ std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
   for (const RankDigest& r : ranks)
     if (r.extent.start < kLeastUnix_ns) without.push_back(r.rank);
   return without.size() < ranks.size() ? without : std::vector<int>();
+}
+
+// "… are stated: by rank 0 of 4, by ranks 1–3 of 16"; empty where all that state one agree.
+std::string different_worlds(std::span<const RankDigest> ranks) {
+  std::map<int, std::vector<int>> by_size;
+  for (const RankDigest& r : ranks)
+    if (r.world_size) by_size[*r.world_size].push_back(r.rank);
+  std::string text;
+  for (const auto& [size, of_size] : by_size)
+    text += fmt::format("{}{} of {}", text.empty() ? "worlds of different sizes are stated: by " : ", by ", ranks_text(of_size), size);
+  return by_size.size() > 1 ? text : std::string();
 }
 
 }  // namespace
@@ -50,6 +62,7 @@ std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const Matc
     notes.push_back(fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
                                 "older than it); the offset says so, not that the host's clock is wrong",
                                 ranks_text(baseless)));
+  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
   if (!apart.empty())
     notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",
                                 ranks_text(apart)));
