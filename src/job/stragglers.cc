@@ -157,9 +157,8 @@ std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector
   const std::vector<std::optional<SampledClock>> sampled = sampled_clocks(ranks, samples);
   std::vector<Straggler> out;
   for (const LateRank& l : waits.late) out.push_back(by_arrival(ranks, l, is_late, sampled, mean_step_ns));
-  const std::set<std::string> whole = late_hosts(ranks, is_late);
-  join_hosts(whole, out);
-  if (whole.empty() && hosts_waits) take_hosts_as_one(ranks, *hosts_waits, sampled, mean_step_ns, out);
+  join_hosts(late_hosts(ranks, is_late), out);
+  if (hosts_waits) take_hosts_as_one(ranks, *hosts_waits, sampled, mean_step_ns, out);
   for (const Straggler& s : out)
     for (size_t r = 0; r < ranks.size(); ++r)
       if (ranks[r].rank == s.rank) is_late[r] = true;
