@@ -63,41 +63,49 @@ void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
 /// A rule whose cause the job can be replayed without.
 struct JobCost {
   std::string_view rule, change;
-  std::string_view straggler;   ///< of a straggler with this cause: what it costs is said there
 };
-constexpr JobCost kJobCosts[] = {{"straggler-rank", "straggler_median", ""},
-                                 {"data-loading-bound", "input_free", "slow_input"},
-                                 {"host-bound-launches", "host_bound_free", "slow_host"},
-                                 {"exposed-communication", "communication_free", ""}};
+constexpr JobCost kJobCosts[] = {{"data-loading-bound", "input_free"},
+                                 {"host-bound-launches", "host_bound_free"},
+                                 {"exposed-communication", "communication_free"},
+                                 {"checkpoint-stall", "checkpoint_free"},
+                                 {"excessive-synchronization", "synchronization_free"},
+                                 {"allocator-churn", "allocation_free"},
+                                 {"device-waits", "dependency_free"},
+                                 {"short-kernels", "short_launches_free"},
+                                 {"pageable-copies", "copies_free"}};
 
-// All stragglers together, or the only one.
+// All stragglers together, or the only one, or all ranks by turns.
 const WhatIf* without_stragglers(const Job& job) {
-  const WhatIf* found = nullptr;
+  const WhatIf* found = find_what_if(job.what_if, "even_ranks");
   for (const WhatIf& w : job.what_if)
     if (w.change == "straggler_median" && (found == nullptr || w.ranks.size() > found->ranks.size())) found = &w;
   return found;
 }
 
+void set_job_cost(Finding& f, const RankMeasure& m, const WhatIf& change) {
+  const int64_t step_ns = change.step_ns + change.saved_ns_per_step;
+  f.cost_ns = change.saved_ns_per_step * m.steps;
+  f.cost_pct = step_ns > 0 ? 100.0 * static_cast<double>(change.saved_ns_per_step) / static_cast<double>(step_ns) : 0;
+}
+
 // What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
-// steps would take less.
+// steps would take less. What stragglers cost is said there; another cause costs at most what it would save on top.
 void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
   if (evidence.job == nullptr) return;
   const Job& job = *evidence.job;
-  const WhatIf* late = without_stragglers(job);
+  const auto measured = [&](const Finding& f) { return f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front()); };
+  const auto late = std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return f.rule == "straggler-rank"; });
+  if (const WhatIf* w = without_stragglers(job); late != findings.end() && w != nullptr && measured(*late) != nullptr)
+    set_job_cost(*late, *measured(*late), *w);
   for (const JobCost& known : kJobCosts) {
     const auto f = std::find_if(findings.begin(), findings.end(), [&](const Finding& x) { return x.rule == known.rule; });
-    const WhatIf* other = known.rule == "straggler-rank" ? late : find_what_if(job.what_if, known.change);
-    const RankMeasure* m = f == findings.end() || f->ranks.empty() ? nullptr : evidence.measure(f->ranks.front());
+    const RankMeasure* m = f == findings.end() ? nullptr : measured(*f);
+    const WhatIf* other = find_what_if(job.what_if, known.change);
     // With part of a group in hand the rank's own replay knows as much.
-    if (other == nullptr || m == nullptr || other->lower_bound) continue;
-    int64_t saved = other->saved_ns_per_step;
-    const bool twice = late != nullptr && !known.straggler.empty() &&
-                       std::any_of(job.stragglers.begin(), job.stragglers.end(), [&](const Straggler& s) { return s.kind == known.straggler; });
-    if (twice) saved = std::max<int64_t>(0, saved - late->saved_ns_per_step);
-    f->cost_ns = saved * m->steps;
-    f->cost_pct = other->step_ns + other->saved_ns_per_step > 0
-                      ? 100.0 * static_cast<double>(saved) / static_cast<double>(other->step_ns + other->saved_ns_per_step)
-                      : 0;
+    if (m == nullptr || (other != nullptr && other->lower_bound)) continue;
+    if (other != nullptr) set_job_cost(*f, *m, *other);
+    const WhatIf* on_top = late == findings.end() ? nullptr : find_what_if(job.what_if_on_top, known.change);
+    if (on_top != nullptr && f->cost_ns) set_cost(*f, *m, std::min(*f->cost_ns, on_top->saved_ns_per_step * m->steps));
   }
 }
 

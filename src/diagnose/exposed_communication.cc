@@ -140,7 +140,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   return f;
 }
 
-// Waiting for stragglers is theirs, that for a rank that never comes is no communication, and the job's ranks together tell better how the work is shared.
+// Waiting for whoever is late is no transfer, that for a rank that never comes is no communication, and the job's ranks together tell better how the work is shared.
 bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
   if (evidence.job == nullptr) {
     f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
@@ -152,7 +152,7 @@ bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Fi
     if (std::binary_search(way.ranks.begin(), way.ranks.end(), m.rank)) ways.push_back(way);
   if (!ways.empty()) f.fix = fixes(most_exposed(ways));
   const auto wait = evidence.job->wait_ns.find(m.rank);
-  if (evidence.job->stragglers.empty() || wait == evidence.job->wait_ns.end() || m.span_ns == 0) return true;
+  if (wait == evidence.job->wait_ns.end() || m.span_ns == 0) return true;
   f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.span_ns);
   f.severity = finding_of(rule, *f.value, *f.threshold, kLimits).severity;
   return rule.beyond(*f.value, *f.threshold);
@@ -169,7 +169,7 @@ const Rule kExposedCommunication = {
     "The device runs collectives and nothing else. Either there is too little compute to hide them behind, or they start "
     "too late, or they are slow.",
     "Value: time in which communication kernels run and no compute does, as a share of the device's span, less waiting "
-    "for stragglers where all ranks are given. Cost: the trace is replayed with communication taking no time; at most "
+    "for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking no time; at most "
     "the exposed time of the measured steps.",
     {"DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
      "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "diagnose/measure.h"
 #include "report/quantity.h"
 
@@ -81,12 +83,56 @@ std::string what(const Straggler& s) {
   const std::string whose = who(s) + (s.host.empty() ? "" : " on " + s.host);
   std::string cause(straggler_cause(s.kind));
   if (!one && cause.starts_with("its ")) cause.replace(0, 3, "their");
+  if (!one && cause.ends_with("with it take longer")) cause.replace(cause.size() - 14, 2, "them");
   if (s.kind == "slow_link") return whose + ": " + cause;
   return fmt::format("{} {} late at collectives: {}", whose, one ? "arrives" : "arrive", cause);
 }
 
+std::vector<std::string> advice(const LateByTurns& late) {
+  if (late.kind == "slow_host")
+    return {"Python's garbage collector on all ranks at once: gc.disable(), gc.collect() every N steps; gc.freeze() after the start",
+            "cores of its own for each rank, none shared with loaders: numactl, torchrun --numa-binding, OMP_NUM_THREADS",
+            "logging, metrics and callbacks in the same steps on all ranks, or in a thread"};
+  if (late.kind == "slow_input")
+    return {"samples of unequal cost: more workers and a larger prefetch_factor even them out",
+            "batches of equal cost on every rank: length-bucketed sampling",
+            "shards on local disk: a shared file system answers each rank at another time"};
+  if (late.kind == "checkpoint" || late.kind == "memory_allocation")
+    return {"save, and empty caches, in the same step on all ranks: others wait once then, not once for each",
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; batches of equal shape"};
+  if (late.kind == "late")
+    return {"what only some steps do, such as logging, evaluation and garbage collection (gc.disable(), gc.collect()): on all ranks in "
+            "the same step",
+            "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
+            "cores of its own for each rank: numactl, torchrun --numa-binding"};
+  return {"the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
+          "experts: a balance loss or a capacity limit; graphs and images: batches by cost, not by count",
+          "nvidia-smi -q -d CLOCK,PERFORMANCE,POWER: GPUs at their power limit slow down by turns; another process there"};
+}
+
+std::optional<Finding> by_turns(const Rule& rule, const LateByTurns& late, double threshold) {
+  if (late.wait_pct <= threshold) return std::nullopt;
+  Finding f = finding_of(rule, late.wait_pct, threshold, {.critical = 20});
+  for (const LateByTurns::Turns& t : late.ranks) f.ranks.push_back(t.rank);
+  std::sort(f.ranks.begin(), f.ranks.end());
+  std::string cause(straggler_cause(late.kind));
+  f.what = fmt::format("the late rank changes from step to step: {}", cause);
+  f.why = fmt::format("Every rank waits {} a step ({}) for another one: uneven work or jitter, not one slow device.",
+                      duration_text(static_cast<double>(late.wait_ns_per_step)), percent_text(late.wait_pct));
+  f.fix = advice(late);
+  std::string turns;
+  for (size_t i = 0; i < std::min(kFewSteps, late.ranks.size()); ++i)
+    turns += fmt::format("{}rank {} in {}", i > 0 ? ", " : "", late.ranks[i].rank, late.ranks[i].steps);
+  f.evidence.push_back(fmt::format("latest of {} steps: {}{}", late.steps_measured, turns,
+                                   late.ranks.size() > kFewSteps ? ", …" : ""));
+  f.evidence.insert(f.evidence.end(), late.evidence.begin(), late.evidence.end());
+  return f;
+}
+
 std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
-  if (evidence.job == nullptr || evidence.job->stragglers.empty()) return std::nullopt;
+  if (evidence.job == nullptr) return std::nullopt;
+  if (const auto& late = evidence.job->late_by_turns) return by_turns(rule, *late, evidence.thresholds.of(rule));
+  if (evidence.job->stragglers.empty()) return std::nullopt;
   const Straggler& worst = evidence.job->stragglers.front();
   const double threshold = evidence.thresholds.of(rule);
   if (worst.excess_pct <= threshold) return std::nullopt;
@@ -119,7 +165,8 @@ const Rule kStragglerRank = {
     "same kernels slower, lower clocks, slow input, other work, a slow host, a slow link.",
     "Value: time in which the other ranks (the median of them) wait for the latest one in collectives matched across "
     "ranks with no compute running, as a share of the mean step; of a slow link, exposed transfer beyond that of groups "
-    "like its own. Cost: that time over the measured steps.",
+    "like its own. Where the late rank changes from step to step, what each rank waits (the median), from 10 %. Cost: a "
+    "replay of the job with the late ranks like the others, with transfers as in groups alike, or with all ranks even.",
     {"uneven input: DistributedSampler, drop_last, bucketing by length, the same number of tokens a rank",
      "a slow loader on one host: its disk, its CPU, its num_workers",
      "clocks: nvidia-smi -q -d CLOCK,PERFORMANCE on that GPU; power and thermal limits",

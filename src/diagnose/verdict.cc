@@ -32,7 +32,7 @@ std::string late_ranks(const std::vector<int>& ranks) {
   return text + (ranks.size() > 1 ? " are" : " is");
 }
 
-std::string where(const Finding& f) {
+std::string where(const Finding& f, const Job* job) {
   const std::string value = f.value ? fmt::format("{:.0f} %", *f.value) : "";
   if (f.rule == "data-loading-bound") return fmt::format("The GPU waits for data: loading takes {} of each step.", value);
   if (f.rule == "host-bound-launches")
@@ -45,6 +45,10 @@ std::string where(const Finding& f) {
   if (f.rule == "exposed-communication")
     return fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
                        value);
+  if (f.rule == "straggler-rank" && job != nullptr && job->late_by_turns)
+    return fmt::format("In each step another rank is late and the others wait: {} of each step.", value);
+  if (f.rule == "straggler-rank" && job != nullptr && job->stragglers.front().kind == "slow_link")
+    return fmt::format("Transfers with {} take longer than others: {} of each step.", ranks_text(f.ranks), value);
   if (f.rule == "straggler-rank")
     return fmt::format("{} late and the others wait: {} of each step.", late_ranks(f.ranks), value);
   if (f.rule == "short-kernels")
@@ -117,7 +121,7 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Finding
   const auto dear = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity != Severity::kInfo && f.cost_pct.value_or(0) >= kWorthPct;
   });
-  if (dear != findings.end()) return where(*dear) + gain(*dear, named(*dear));
+  if (dear != findings.end()) return where(*dear, evidence.job) + gain(*dear, named(*dear));
   const auto other = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
     return f.severity != Severity::kInfo && f.rule != "low-gpu-utilization";
   });

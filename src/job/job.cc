@@ -109,7 +109,14 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
   const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
-  job.stragglers = stragglers(ranks, job.clocks, met, all, waits, mean_step, samples);
+  std::vector<SlowLink> links = slow_links(ranks, job.clocks, met, all);
+  job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(ranks, job.clocks, met, all, mean_step), mean_step, samples);
+  // All of them late, or none: it may be another one in each step.
+  if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
+    job.late_by_turns = late_by_turns(ranks, job.clocks, all, waits, mean_step, samples);
+  if (job.late_by_turns) job.stragglers.clear(), links.clear();
+  for (const SlowLink& link : links)
+    for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
   job.met_calls = met_calls(ranks, job.clocks, all);
   job.traffic = traffic(ranks, job.clocks, all);
   job.pairs = pairs(ranks, job.clocks);
@@ -120,7 +127,8 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   for (const Straggler& s : job.stragglers) late.push_back(s.rank);
   const JobLanes lanes = join_lanes(ranks, met, job.clocks, all);
   job.critical_path = critical_path(ranks, lanes);
-  job.what_if = what_if(ranks, lanes, late);
+  job.what_if = what_if(ranks, lanes, {late, links, job.late_by_turns.has_value()});
+  job.what_if_on_top = what_if_on_top(ranks, lanes, {late, links, job.late_by_turns.has_value()});
   return job;
 }
 

@@ -9,6 +9,7 @@
 
 #include "job/clocks.h"
 #include "job/critical_path.h"
+#include "job/late_by_turns.h"
 #include "job/meetings.h"
 #include "job/parallelism.h"
 #include "job/missing_calls.h"
@@ -27,8 +28,10 @@ struct Job {
   std::map<int, int64_t> step_mean_ns;   ///< measured steps, up to where the job hangs
   double step_spread_pct = 0;            ///< 100 (longest - shortest) / mean of the means
   std::vector<Straggler> stragglers;     ///< latest first, from 5 % of the step
+  std::optional<LateByTurns> late_by_turns;   ///< where no straggler is
   std::vector<RankClock> clocks;         ///< in the order of ranks
-  /// Exposed waiting for ranks that arrive later, per rank, over its measured steps.
+  /// Exposed waiting per rank, over its measured steps: for ranks that arrive later, and for transfers over a straggler's
+  /// slow link beyond those of groups alike.
   std::map<int, int64_t> wait_ns;
   std::map<int, MetCalls> met_calls;     ///< by rank
   std::vector<Traffic> traffic;          ///< collectives by name, group size, hosts, size
@@ -38,6 +41,7 @@ struct Job {
   std::vector<Parallelism> parallelism;  ///< how the work is shared, most exposed first
   CriticalPath critical_path;            ///< of the measured steps
   std::vector<WhatIf> what_if;           ///< what a step would take otherwise; see find_what_if
+  std::vector<WhatIf> what_if_on_top;    ///< once stragglers are like the others; empty without stragglers
 };
 
 /// `ranks` in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if there are.

@@ -21,7 +21,11 @@ class Joiner {
 
   JobLanes join(const MatchedCalls& met, std::span<const Meeting> all) {
     for (uint32_t r = 0; r < ranks_.size(); ++r) add_rank(r);
-    for (const Meeting& m : all) add_meeting(m.calls, m.whole_group, met.kinds[met.kind[m.collective]].ends_together);
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      const size_t before = out_.groups.size();
+      add_meeting(all[i].calls, all[i].whole_group, met.kinds[met.kind[all[i].collective]].ends_together);
+      if (out_.groups.size() > before) out_.groups.back().meeting = i;
+    }
     for (const Message& m : messages(ranks_, clocks_)) add_meeting(std::array{m.send, m.receive}, true, false);
     for (uint32_t c = 0; c < out_.calls.size(); ++c)
       if (out_.calls[c].point != kNone && out_.calls[c].group == kNone) add_group({&c, 1}, alone_is_whole(c));
@@ -87,7 +91,7 @@ class Joiner {
   }
 
   void add_group(std::span<const uint32_t> members, bool whole) {
-    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole};
+    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, kNone};
     for (const uint32_t c : members) {
       out_.members.push_back(c);
       out_.calls[c].group = static_cast<uint32_t>(out_.groups.size());

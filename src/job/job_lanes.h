@@ -46,6 +46,7 @@ struct JobLanes {
     uint32_t first = 0, end = 0; ///< members
     int64_t last_ns = INT64_MIN; ///< start of the last
     bool whole = false;          ///< all ranks of it are in hand
+    uint32_t meeting = kNone;    ///< place in the list of meetings; kNone: a message, or a call alone
   };
   struct Point {
     uint32_t of = kNone;         ///< calls, or steps

@@ -47,6 +47,7 @@ Value cluster_value(const Job& job) {
       .add("step_mean_ns_by_rank", mean)
       .add("step_spread_pct", job.step_spread_pct)
       .add("stragglers", stragglers)
+      .add("late_by_turns", late_by_turns_value(job.late_by_turns))
       .add("clocks", clocks)
       .add("critical_path", critical_path_value(job.critical_path))
       .add("what_if", what_if_table(job.what_if))

@@ -36,7 +36,7 @@ struct LanePart {
 /// The host's side of a step.
 struct LaneStep {
   int64_t host_ns = 0;       ///< it does not wait for the device: the step cannot take less
-  int64_t loading_ns = 0;    ///< of that, in data loading
+  int64_t loading_ns = 0, saving_ns = 0;   ///< of that, in data loading and in checkpoints
 };
 
 struct Lane {

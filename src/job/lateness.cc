@@ -22,17 +22,36 @@ struct Attendance {
   int64_t communicated_ns = 0;    // with no compute beside, in other groups since the last meeting of this one
 };
 
+/// By rank's place and kind of call: the group met, and always on one host.
+std::vector<std::vector<bool>> within_hosts(std::span<const RankDigest> ranks, std::span<const Meeting> all) {
+  std::vector<std::vector<bool>> within(ranks.size()), beyond(ranks.size());
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    within[r].resize(ranks[r].calls.kinds.size());
+    beyond[r].resize(ranks[r].calls.kinds.size());
+  }
+  for (const Meeting& m : all) {
+    const std::string& host = ranks[m.calls.front().rank].host;
+    const bool same = !host.empty() && std::all_of(m.calls.begin(), m.calls.end(), [&](const RankCall& c) { return ranks[c.rank].host == host; });
+    for (const RankCall& c : m.calls) (same ? within : beyond)[c.rank][ranks[c.rank].calls.calls[c.call].kind] = true;
+  }
+  for (size_t r = 0; r < ranks.size(); ++r)
+    for (size_t k = 0; k < within[r].size(); ++k) within[r][k] = within[r][k] && !beyond[r][k];
+  return within;
+}
+
 class Court {
  public:
+  /// `local`: by rank's place and kind of call, what stays within a host and counts for nothing; a host's ranks are then
+  /// one, and bear no witness against each other. Empty: each rank stands for itself.
   Court(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
-        std::span<const Meeting> all, double mean_step_ns)
-      : ranks_(ranks), clocks_(clocks), blame_(ranks.size()) {
+        std::span<const Meeting> all, double mean_step_ns, std::vector<std::vector<bool>> local = {})
+      : ranks_(ranks), clocks_(clocks), local_(std::move(local)), blame_(ranks.size()) {
     std::map<std::pair<std::string, std::string>, uint32_t> groups;
     std::vector<uint32_t> group_of_kind;
     for (const JobKind& k : met.kinds)
       group_of_kind.push_back(groups.try_emplace({k.group, k.members}, static_cast<uint32_t>(groups.size())).first->second);
     for (const Meeting& m : all)
-      if (m.measured) meetings_.push_back(&m), group_.push_back(group_of_kind[met.kind[m.collective]]);
+      if (m.measured && !is_local(m.calls.front())) meetings_.push_back(&m), group_.push_back(group_of_kind[met.kind[m.collective]]);
     for (const RankDigest& r : ranks)
       threshold_.push_back(
           std::max(1.0, mean_step_ns * kStragglerPct / 100 * static_cast<double>(std::max<int64_t>(r.measured_steps(), 1))));
@@ -64,6 +83,7 @@ class Court {
   };
 
   [[nodiscard]] const CollectiveCall& call(const RankCall& c) const { return ranks_[c.rank].calls.calls[c.call]; }
+  [[nodiscard]] bool is_local(const RankCall& c) const { return !local_.empty() && local_[c.rank][call(c).kind]; }
   [[nodiscard]] int64_t arrival(const RankCall& c) const { return clocks_[c.rank].aligned(call(c).start_ns); }
   [[nodiscard]] int64_t stalled(size_t meeting, size_t i, int64_t to) const {
     const RankCall& c = meetings_[meeting]->calls[i];
@@ -91,6 +111,7 @@ class Court {
     for (const uint32_t c : order) {
       int64_t& group = *of_kind[own.calls[c].kind];
       out[c] = all - group;
+      if (is_local({static_cast<uint32_t>(rank), c})) continue;
       all = saturated_add(all, own.calls[c].exposed_ns);
       group = saturated_add(group, own.calls[c].exposed_ns);
     }
@@ -176,7 +197,7 @@ class Court {
     const int64_t to = arrival(accused);
     const size_t stride = (calls.size() + kMostWitnesses - 1) / kMostWitnesses;
     for (size_t k = 0; k < calls.size(); k += stride) {
-      if (is_late_[k]) continue;
+      if (is_late_[k] || (!local_.empty() && ranks_[calls[k].rank].host == ranks_[accused.rank].host)) continue;
       int64_t& waited = blame_[accused.rank].waits[pair_of(calls[k].rank, call(accused).step_place)];
       waited = saturated_add(waited, held_against(meeting, late, k, stalled(meeting, k, to)));
     }
@@ -205,6 +226,7 @@ class Court {
 
   std::span<const RankDigest> ranks_;
   std::span<const RankClock> clocks_;
+  std::vector<std::vector<bool>> local_;
   std::vector<const Meeting*> meetings_;   // measured ones
   std::vector<uint32_t> group_;            // of each
   std::vector<size_t> first_;              // of each, in seats_
@@ -232,6 +254,18 @@ int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const Collect
 Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
                 std::span<const Meeting> all, double mean_step_ns) {
   return Court(ranks, clocks, met, all, mean_step_ns).hear();
+}
+
+std::optional<Waiting> waiting_for_hosts(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                         const MatchedCalls& met, std::span<const Meeting> all, double mean_step_ns) {
+  std::vector<std::vector<bool>> within = within_hosts(ranks, all);
+  size_t kinds = 0, local = 0;
+  for (const std::vector<bool>& of_rank : within) {
+    kinds += of_rank.size();
+    local += static_cast<size_t>(std::count(of_rank.begin(), of_rank.end(), true));
+  }
+  if (local == 0 || local == kinds) return std::nullopt;
+  return Court(ranks, clocks, met, all, mean_step_ns, std::move(within)).hear();
 }
 
 }  // namespace profgpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,5 +38,11 @@ int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const Collect
 /// one, since the last collective of this group, is not held against it. O(calls log calls).
 Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
                 std::span<const Meeting> all, double mean_step_ns);
+
+/// The same with the ranks of a host as one: what they wait for each other within it excuses none of them from being late
+/// elsewhere. A host whose ranks are slow alike holds each of them up, now by one and now by another. Nothing where no
+/// groups are within one host, and others beyond: there it is as waiting().
+std::optional<Waiting> waiting_for_hosts(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                         const MatchedCalls& met, std::span<const Meeting> all, double mean_step_ns);
 
 }  // namespace profgpu

@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "job/slow_link.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -96,12 +95,34 @@ void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all)
   }
 }
 
-void add_slow_links(std::span<const RankDigest> ranks, const std::vector<SlowLink>& links, const std::vector<bool>& is_late,
+// Hosts all of whose ranks are late if they count as one, for one and the same reason that is their own: not because one of
+// them holds the others up. Their rows, in place of what each rank is late by itself.
+void take_hosts_as_one(std::span<const RankDigest> ranks, const Waiting& waits, std::span<const std::optional<SampledClock>> clocks,
+                       double mean_step_ns, std::vector<Straggler>& all) {
+  std::vector<bool> is_late(ranks.size());
+  for (const LateRank& l : waits.late) is_late[l.rank] = true;
+  for (const std::string& host : late_hosts(ranks, is_late)) {
+    std::vector<Straggler> rows;
+    for (const LateRank& l : waits.late)
+      if (ranks[l.rank].host == host) rows.push_back(by_arrival(ranks, l, is_late, clocks, mean_step_ns));
+    const bool own = std::all_of(rows.begin(), rows.end(), [&](const Straggler& s) { return s.kind != "late" && s.kind == rows.front().kind; });
+    if (!own) continue;
+    join_hosts({host}, rows);
+    std::erase_if(all, [&](const Straggler& s) { return s.host == host; });
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+}
+
+void add_slow_links(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const std::vector<bool>& is_late,
                     double mean_step_ns, std::vector<Straggler>& out) {
+  for (SlowLink& link : links)
+    std::erase_if(link.ranks, [&](uint32_t r) {
+      return is_late[r] || row(ranks[r], link.excess_ns, mean_step_ns).excess_pct < kStragglerPct;
+    });
+  std::erase_if(links, [](const SlowLink& link) { return link.ranks.empty(); });
   for (const SlowLink& link : links)
     for (const uint32_t r : link.ranks) {
       Straggler s = row(ranks[r], link.excess_ns, mean_step_ns);
-      if (is_late[r] || s.excess_pct < kStragglerPct) continue;
       s.kind = "slow_link";
       if (link.ranks.size() > 1)
         for (const uint32_t other : link.ranks) s.together.push_back(ranks[other].rank);
@@ -129,16 +150,19 @@ std::string_view straggler_cause(std::string_view kind) {
   return "why is not known";
 }
 
-std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                  const MatchedCalls& met, std::span<const Meeting> all, const Waiting& waits,
-                                  double mean_step_ns, const SampleLog& samples) {
+std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
+                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns, const SampleLog& samples) {
   std::vector<bool> is_late(ranks.size());
   for (const LateRank& l : waits.late) is_late[l.rank] = true;
   const std::vector<std::optional<SampledClock>> sampled = sampled_clocks(ranks, samples);
   std::vector<Straggler> out;
   for (const LateRank& l : waits.late) out.push_back(by_arrival(ranks, l, is_late, sampled, mean_step_ns));
   join_hosts(late_hosts(ranks, is_late), out);
-  add_slow_links(ranks, slow_links(ranks, clocks, met, all), is_late, mean_step_ns, out);
+  if (hosts_waits) take_hosts_as_one(ranks, *hosts_waits, sampled, mean_step_ns, out);
+  for (const Straggler& s : out)
+    for (size_t r = 0; r < ranks.size(); ++r)
+      if (ranks[r].rank == s.rank) is_late[r] = true;
+  add_slow_links(ranks, links, is_late, mean_step_ns, out);
   std::sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
     return a.excess_ns_per_step != b.excess_ns_per_step ? a.excess_ns_per_step > b.excess_ns_per_step : a.rank < b.rank;
   });

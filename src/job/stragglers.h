@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job/lateness.h"
+#include "job/slow_link.h"
 #include "job/work_comparison.h"
 
 namespace profgpu {
@@ -33,10 +34,11 @@ struct Straggler {
 /// "the same kernels take longer on it"
 std::string_view straggler_cause(std::string_view kind);
 
-/// Latest first, from 5 % of the step. A host all of whose ranks are late, where another host's are not, is late as one.
+/// Latest first, from 5 % of the step. A host all of whose ranks are late, where another host's are not, is late as one;
+/// `hosts_waits`, with the ranks of a host as one, tell it where they hold each other up too.
 /// More than half of the ranks late at once is no straggler but a slow job: they do not wait for each other.
-std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                  const MatchedCalls& met, std::span<const Meeting> all, const Waiting& waits,
-                                  double mean_step_ns, const SampleLog& samples);
+/// Of `links` those that make stragglers are kept, with just the ranks that are not late besides.
+std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
+                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns, const SampleLog& samples);
 
 }  // namespace profgpu

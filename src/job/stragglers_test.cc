@@ -288,6 +288,89 @@ TEST_F(StragglersTest, ASlowLinkIsFoundWhereItsGroupsMeet) {
   EXPECT_TRUE(run({.ranks = 8, .ranks_per_host = 8, .exchanges = {all}}).stragglers.empty());
 }
 
+// Tensor parallel within a host, data parallel across two: only the group of 1 and 5 is slow, and the sound groups within
+// the hosts say nothing of the network.
+TEST_F(StragglersTest, ASlowLinkAcrossHostsIsNotClearedBySoundGroupsWithinThem) {
+  Exchange tensor{[](int rank) {
+    const int first = rank / 4 * 4;
+    return std::vector<int>{first, first + 1, first + 2, first + 3};
+  }};
+  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }, 0, [](const std::vector<int>& members) {
+    return members.front() == 1 ? int64_t{320'000} : int64_t{80'000};
+  }};
+  for (const int ranks_per_host : {4, 0}) {
+    const Job job = run({.ranks = 8, .ranks_per_host = ranks_per_host, .exchanges = {tensor, data}});
+    EXPECT_EQ(late_ranks(job), (std::vector<int>{1, 5}));
+    for (const Straggler& s : job.stragglers) {
+      EXPECT_EQ(s.kind, "slow_link");
+      EXPECT_EQ(s.together, (std::vector<int>{1, 5}));
+      EXPECT_EQ(s.excess_ns_per_step, 240'000);
+    }
+    EXPECT_GE(job.wait_ns.at(1), 6 * 240'000);
+  }
+}
+
+// A slow rank has slow groups within its host and beyond; others of these are cleared by sound groups of their own.
+TEST_F(StragglersTest, TwoSlowLinksAreToldApart) {
+  const auto slow = [](const std::vector<int>& members) {
+    const auto has = [&](int r) { return std::find(members.begin(), members.end(), r) != members.end(); };
+    return has(5) || has(9) ? int64_t{200'000} : int64_t{40'000};
+  };
+  Exchange tensor{[](int rank) {
+    const int first = rank / 4 * 4;
+    return std::vector<int>{first, first + 1, first + 2, first + 3};
+  }, 0, slow};
+  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4, rank % 4 + 8, rank % 4 + 12, rank % 4 + 16}; }, 0, slow};
+  const Job job = run({.ranks = 20, .ranks_per_host = 4, .exchanges = {data, tensor}});
+  EXPECT_EQ(late_ranks(job), (std::vector<int>{5, 9}));
+  for (const Straggler& s : job.stragglers) EXPECT_TRUE(s.together.empty());
+}
+
+// All ranks of a host launch late, each by another amount in each step, and hold each other up within it.
+TEST_F(StragglersTest, AHostIsLateAsOneThoughItsRanksWaitForEachOther) {
+  Exchange tensor{[](int rank) {
+    const int first = rank / 4 * 4;
+    return std::vector<int>{first, first + 1, first + 2, first + 3};
+  }};
+  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }};
+  const auto host = [](int rank, int step) { return Work{.host_ns = rank >= 4 ? 200'000 + (rank + step) % 4 * 60'000 : 0}; };
+  const Job job = run({.ranks = 8, .ranks_per_host = 4, .work = host, .exchanges = {tensor, data}});
+  EXPECT_EQ(late_ranks(job), (std::vector<int>{4, 5, 6, 7}));
+  for (const Straggler& s : job.stragglers) {
+    EXPECT_EQ(s.kind, "slow_host");
+    EXPECT_EQ(s.together, (std::vector<int>{4, 5, 6, 7}));
+    EXPECT_EQ(s.excess_ns_per_step, 380'000);
+  }
+  // Two slow GPUs of a host hold it up as well: they are named, the host is not.
+  const auto two = [](int rank, int step) {
+    return Work{.compute_ns = rank == 5 || rank == 7 ? 700'000 + (rank / 2 + step) % 2 * 100'000 : 500'000};
+  };
+  const Job gpus = run({.ranks = 8, .ranks_per_host = 4, .work = two, .exchanges = {tensor, data}});
+  for (const Straggler& s : gpus.stragglers) {
+    EXPECT_TRUE(s.rank == 5 || s.rank == 7) << s.rank;
+    EXPECT_EQ(s.kind, "slow_compute");
+  }
+}
+
+TEST_F(StragglersTest, LateByTurns) {
+  const auto turns = [](int rank, int step) { return Work{.compute_ns = step % 4 == rank ? 750'000 : 500'000}; };
+  const Job job = run({.steps = 8, .work = turns});
+  EXPECT_TRUE(job.stragglers.empty());
+  ASSERT_TRUE(job.late_by_turns);
+  EXPECT_EQ(job.late_by_turns->wait_ns_per_step, 250'000 * 6 / 8);
+  EXPECT_EQ(job.late_by_turns->kind, "slow_compute");
+  EXPECT_EQ(job.late_by_turns->steps_measured, 8);
+  ASSERT_EQ(job.late_by_turns->ranks.size(), 4U);
+  for (const LateByTurns::Turns& t : job.late_by_turns->ranks) EXPECT_EQ(t.steps, 2) << t.rank;
+  // One and the same rank, half of them, and arrivals that differ a little are no turns.
+  const auto one = [](int rank, int) { return Work{.compute_ns = rank == 1 ? 750'000 : 500'000}; };
+  const auto half = [](int rank, int) { return Work{.compute_ns = rank < 4 ? 750'000 : 500'000}; };
+  const auto little = [](int rank, int step) { return Work{.compute_ns = step % 4 == rank ? 530'000 : 500'000}; };
+  EXPECT_FALSE(run({.steps = 8, .work = one}).late_by_turns);
+  EXPECT_FALSE(run({.ranks = 8, .steps = 8, .work = half}).late_by_turns);
+  EXPECT_FALSE(run({.steps = 8, .work = little}).late_by_turns);
+}
+
 SampleLog clocks_of(int devices, int slow, double mhz) {
   SampleLog log;
   for (int d = 0; d < devices; ++d) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -15,8 +16,7 @@ namespace {
 
 struct Sums {
   int64_t calls = 0, whole_calls = 0, wait_ns = 0;
-  std::vector<int64_t> bytes, waits, transfers;
-  std::vector<double> gbps;
+  std::vector<int64_t> bytes, whole_bytes, waits, transfers;   // whole: of whole calls, as transfers
   uint32_t rank = 0;   // place of one of its ranks
 };
 
@@ -46,7 +46,12 @@ void add(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, c
   if (!m.whole_group || m.transfer_ns() <= 0) return;
   ++s.whole_calls;
   s.transfers.push_back(m.transfer_ns());
-  if (bytes > 0) s.gbps.push_back(static_cast<double>(bytes) / static_cast<double>(m.transfer_ns()));
+  if (bytes > 0) s.whole_bytes.push_back(bytes);
+}
+
+int64_t median(std::vector<int64_t> values) {
+  constexpr double kMost = 9e18;   // what a broken clock may give
+  return std::llround(std::min(percentile(std::move(values), 50).value_or(0), kMost));
 }
 
 Traffic traffic_of(std::span<const RankDigest> ranks, Sums& s) {
@@ -54,10 +59,12 @@ Traffic traffic_of(std::span<const RankDigest> ranks, Sums& s) {
   t.calls = s.calls;
   t.whole_calls = s.whole_calls;
   t.wait_ns = s.wait_ns;
-  t.median_wait_ns = upper_median(s.waits);
-  if (!s.bytes.empty()) t.message_bytes = upper_median(s.bytes);
-  if (!s.transfers.empty()) t.transfer_ns = upper_median(s.transfers);
-  if (!s.gbps.empty()) t.algbw_gbps = upper_median(s.gbps);
+  t.median_wait_ns = median(s.waits);
+  const std::vector<int64_t>& bytes = s.whole_bytes.empty() ? s.bytes : s.whole_bytes;
+  if (!bytes.empty()) t.message_bytes = median(bytes);
+  if (!s.transfers.empty()) t.transfer_ns = median(s.transfers);
+  if (!s.whole_bytes.empty() && *t.transfer_ns > 0)
+    t.algbw_gbps = static_cast<double>(*t.message_bytes) / static_cast<double>(*t.transfer_ns);
   t.link_gbps = link_rate_gbps(ranks[s.rank].device_name);
   return t;
 }

@@ -19,17 +19,17 @@ struct Traffic {
   int64_t size_from_bytes = -1;        ///< the class; -1: sizes unknown
   int64_t calls = 0;                   ///< collectives, of at least two ranks in hand
   int64_t whole_calls = 0;             ///< with all ranks of the group in hand
-  std::optional<int64_t> message_bytes;   ///< median
+  std::optional<int64_t> message_bytes;   ///< median of whole calls; of all where none is whole
   int64_t wait_ns = 0;                 ///< of all ranks together, from each one's arrival to the last
   int64_t median_wait_ns = 0;          ///< per rank and call
   std::optional<int64_t> transfer_ns;  ///< of whole calls: median from the last arrival to the end
-  std::optional<double> algbw_gbps, busbw_gbps;   ///< of whole calls: median
+  std::optional<double> algbw_gbps, busbw_gbps;   ///< message_bytes in transfer_ns
   std::optional<double> link_gbps;     ///< peak rate of the device's links to its peers, within a node
   [[nodiscard]] bool wait_is_lower_bound() const { return whole_calls < calls; }
   [[nodiscard]] std::optional<double> link_pct() const;   ///< busbw of link
 };
 
-/// By name, group size, hosts, size. O(n log n) in calls.
+/// By name, group size, hosts, size. Medians lie between the two values in the middle. O(n log n) in calls.
 std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
                              std::span<const Meeting> all);
 

@@ -48,6 +48,21 @@ TEST(TrafficTest, ClassesOfSizeHaveWaitsAndRates) {
   EXPECT_EQ(all[1].calls, 1);
 }
 
+// Half of the calls take four times as long: one row's time and rate say the same.
+TEST(TrafficTest, AMedianBetweenTwoValuesLiesInTheMiddle) {
+  HandJob job;
+  for (int r = 0; r < 2; ++r) job.add("a");
+  for (int i = 0; i < 16; ++i) {
+    const int64_t t = i * 10'000, transfer = i < 8 ? 800 : 3200;
+    job.call({.elements = 10'000, .message_bytes = 40'000, .number = i}, {{0, t, t + transfer}, {1, t, t + transfer}});
+  }
+  const std::vector<Traffic> all = traffic_of(job);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].transfer_ns, 2000);
+  EXPECT_DOUBLE_EQ(all[0].algbw_gbps.value(), 20);
+  EXPECT_DOUBLE_EQ(all[0].busbw_gbps.value(), 20);
+}
+
 TEST(TrafficTest, HalfAGroupGivesLowerBoundsAndTheNetworkHasNoKnownRate) {
   HandJob job;
   job.add("a"), job.add("b");

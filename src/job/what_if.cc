@@ -14,6 +14,22 @@ using Kinds = std::array<int64_t, kLaneTimes>;
 constexpr uint32_t kNone = JobLanes::kNone;
 constexpr auto kLoading = static_cast<size_t>(lane_time(IdleCause::kDataLoading));
 constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound));
+constexpr auto kSaving = static_cast<size_t>(lane_time(IdleCause::kCheckpoint));
+
+struct CauseChange {
+  std::string_view change;
+  LaneTime kind, also;
+};
+constexpr CauseChange cause_change(std::string_view change, IdleCause cause) { return {change, lane_time(cause), lane_time(cause)}; }
+constexpr CauseChange kCauseChanges[] = {
+    cause_change("input_free", IdleCause::kDataLoading),
+    cause_change("host_bound_free", IdleCause::kHostBound),
+    cause_change("checkpoint_free", IdleCause::kCheckpoint),
+    cause_change("synchronization_free", IdleCause::kSynchronization),
+    cause_change("allocation_free", IdleCause::kMemoryAllocation),
+    cause_change("dependency_free", IdleCause::kDependency),
+    {"short_launches_free", lane_time(IdleCause::kLaunchLatency), lane_time(IdleCause::kHostBound)},
+    {"copies_free", LaneTime::kCopy, LaneTime::kCopy}};
 
 // A step's own time on one rank, from one collective that it arrives at to the next, by kind.
 std::vector<Kinds> stretches(std::span<const RankDigest> ranks, const JobLanes& lanes, JobStep::Part part) {
@@ -40,10 +56,10 @@ struct Target {
 /// What ranks that are to be like the others would do instead.
 class Targets {
  public:
-  Targets(std::span<const RankDigest> ranks, const JobLanes& lanes, const std::vector<uint32_t>& changed)
-      : ranks_(ranks), lanes_(lanes), changed_(ranks.size()) {
-    for (const uint32_t r : changed) changed_[r] = true;
-    if (changed.empty()) return;
+  Targets(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change)
+      : ranks_(ranks), lanes_(lanes), even_(change.even), changed_(ranks.size(), change.even) {
+    for (const uint32_t r : change.like_others) changed_[r] = true;
+    if (change.like_others.empty() && !even_) return;
     for (const JobStep& step : lanes.job_steps) add(step);
   }
 
@@ -59,7 +75,7 @@ class Targets {
     std::vector<std::vector<Kinds>> others;
     std::vector<int64_t> host;
     for (const JobStep::Part& p : step.parts) {
-      if (changed_[p.rank]) continue;
+      if (changed_[p.rank] && !even_) continue;
       others.push_back(stretches(ranks_, lanes_, p));
       host.push_back(host_ns(p));
     }
@@ -108,6 +124,7 @@ class Targets {
 
   std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
+  bool even_;
   std::vector<bool> changed_;
   std::unordered_map<uint32_t, Target> of_step_;
 };
@@ -121,7 +138,7 @@ int64_t scaled(int64_t part, int64_t instead, int64_t whole) {
 class Player {
  public:
   Player(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change)
-      : ranks_(ranks), lanes_(lanes), change_(change), targets_(ranks, lanes, change.like_others), now_(ranks.size()),
+      : ranks_(ranks), lanes_(lanes), change_(change), targets_(ranks, lanes, change), now_(ranks.size()),
         target_(ranks.size()), stretch_(ranks.size()) {
     for (const bool gone : change.gone) some_gone_ |= gone;
     for (const JobLanes::Call& c : lanes.calls) {
@@ -142,6 +159,7 @@ class Player {
  private:
   void end_group(const JobLanes::Group& group) {
     const bool free = change_.free_transfers && group.whole;
+    const int64_t shorter = change_.shorter_ns.empty() ? 0 : change_.shorter_ns[&group - lanes_.groups.data()];
     starts_.clear();
     int64_t last = INT64_MIN;
     for (uint32_t m = group.first; m < group.end; ++m) {
@@ -155,6 +173,7 @@ class Player {
       const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
       int64_t after = saturated_sub(c.end_ns, c.together ? group.last_ns : c.start_ns);
       if (free) after = std::min<int64_t>(after, 0);
+      else if (shorter > 0) after = std::max(std::min<int64_t>(after, 0), saturated_sub(after, shorter));
       end_ns_[lanes_.members[m]] = saturated_add(c.together ? last : starts_[m - group.first], after);
     }
   }
@@ -199,6 +218,7 @@ class Player {
     const LaneStep& host = ranks_[rank].lane.steps[place];
     int64_t ns = target_[rank] != nullptr ? target_[rank]->host_ns : host.host_ns;
     if (change_.gone[kLoading]) ns -= host.loading_ns;
+    if (change_.gone[kSaving]) ns -= host.saving_ns;
     const JobLanes::Step& recorded = lanes_.steps[step];
     return std::clamp<int64_t>(ns, 0, std::max<int64_t>(saturated_sub(recorded.end_ns, recorded.begin_ns), 0));
   }
@@ -259,17 +279,21 @@ class Asker {
   Asker(std::span<const RankDigest> ranks, const JobLanes& lanes) : ranks_(ranks), lanes_(lanes) {
     for (const JobStep& s : lanes.job_steps) recorded_ns_ = saturated_add(recorded_ns_, s.time.length());
     for (const JobLanes::Group& g : lanes.groups) parts_missing_ |= !g.whole;
+    from_ns_ = recorded_ns_;
   }
 
-  void ask(const char* change_name, const JobChange& change) {
+  // What is saved counts from here on.
+  void begin_from(const JobChange& change) { from_ns_ = std::min(recorded_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change))); }
+
+  void ask(std::string_view change_name, const JobChange& change, std::vector<int> of_ranks = {}) {
     const auto steps = static_cast<int64_t>(lanes_.job_steps.size());
     WhatIf w;
     w.change = change_name;
-    for (const uint32_t r : change.like_others) w.ranks.push_back(ranks_[r].rank);
+    w.ranks = std::move(of_ranks);
     const int64_t otherwise = total_ns(lanes_, replayed(ranks_, lanes_, change));
-    const int64_t saved = std::max<int64_t>(0, saturated_sub(recorded_ns_, otherwise));
+    const int64_t saved = std::max<int64_t>(0, saturated_sub(from_ns_, otherwise));
     w.saved_ns_per_step = saved / steps;
-    w.step_ns = recorded_ns_ / steps - w.saved_ns_per_step;
+    w.step_ns = from_ns_ / steps - w.saved_ns_per_step;
     w.saved_pct = 100.0 * static_cast<double>(saved) / static_cast<double>(recorded_ns_);
     w.lower_bound = change.free_transfers && parts_missing_;
     answers.push_back(std::move(w));
@@ -279,9 +303,69 @@ class Asker {
  private:
   std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
-  int64_t recorded_ns_ = 0;
+  int64_t recorded_ns_ = 0, from_ns_ = 0;
   bool parts_missing_ = false;
 };
+
+/// Late ranks, and what makes them like the others.
+class Late {
+ public:
+  Late(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late) : by_turns(late.by_turns), lanes_(lanes) {
+    for (const int rank : late.ranks)
+      for (uint32_t r = 0; r < ranks.size(); ++r) {
+        if (ranks[r].rank != rank || !lanes.ranks[r].joined) continue;
+        names.push_back(rank);
+        places_.push_back(r);
+        links_.push_back(nullptr);
+        for (const SlowLink& link : late.links)
+          if (std::find(link.ranks.begin(), link.ranks.end(), r) != link.ranks.end()) links_.back() = &link;
+      }
+    for (uint32_t g = 0; g < lanes.groups.size() && !late.links.empty(); ++g)
+      if (lanes.groups[g].meeting != kNone) group_of_.emplace(lanes.groups[g].meeting, g);
+  }
+
+  // Places in `names`.
+  [[nodiscard]] JobChange like_others(size_t begin, size_t end) const {
+    JobChange change;
+    for (size_t i = begin; i < end; ++i) {
+      if (links_[i] == nullptr) change.like_others.push_back(places_[i]);
+      else shorten(*links_[i], change);
+    }
+    return change;
+  }
+  [[nodiscard]] JobChange like_others() const {
+    JobChange change = like_others(0, names.size());
+    change.even = by_turns;
+    return change;
+  }
+
+  std::vector<int> names;
+  bool by_turns;
+
+ private:
+  void shorten(const SlowLink& link, JobChange& change) const {
+    change.shorter_ns.resize(lanes_.groups.size());
+    for (const SlowLink::Transfer& t : link.transfers)
+      if (const auto group = group_of_.find(t.meeting); group != group_of_.end())
+        change.shorter_ns[group->second] = t.beyond_ns;
+  }
+
+  const JobLanes& lanes_;
+  std::vector<uint32_t> places_;
+  std::vector<const SlowLink*> links_;   // null: it is late by itself
+  std::unordered_map<uint32_t, uint32_t> group_of_;   // by meeting
+};
+
+JobChange without(std::string_view change_name, JobChange change) {
+  for (const CauseChange& c : kCauseChanges)
+    if (c.change == change_name) change.gone[static_cast<size_t>(c.kind)] = change.gone[static_cast<size_t>(c.also)] = true;
+  return change;
+}
+
+JobChange without_transfers(JobChange change) {
+  change.free_transfers = true;
+  return change;
+}
 
 }  // namespace
 
@@ -289,26 +373,27 @@ std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes
   return Player(ranks, lanes, change).play();
 }
 
-std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, std::span<const int> stragglers) {
+std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late_ranks) {
   if (lanes.job_steps.empty()) return {};
   Asker asker(ranks, lanes);
-  JobChange communication, input, host;
-  communication.free_transfers = true;
-  input.gone[kLoading] = true;
-  host.gone[kHostBound] = true;
-  asker.ask("communication_free", communication);
-  asker.ask("input_free", input);
-  asker.ask("host_bound_free", host);
-  JobChange all;
-  for (const int rank : stragglers)
-    for (uint32_t r = 0; r < ranks.size(); ++r)
-      if (ranks[r].rank == rank && lanes.ranks[r].joined) all.like_others.push_back(r);
-  if (all.like_others.size() > 1) asker.ask("straggler_median", all);
-  for (size_t i = 0; i < std::min(all.like_others.size(), kMostApart); ++i) {
-    JobChange one;
-    one.like_others = {all.like_others[i]};
-    asker.ask("straggler_median", one);
-  }
+  asker.ask("communication_free", without_transfers({}));
+  for (const char* change : {"input_free", "host_bound_free"}) asker.ask(change, without(change, {}));
+  const Late late(ranks, lanes, late_ranks);
+  if (late.names.size() > 1) asker.ask("straggler_median", late.like_others(), late.names);
+  for (size_t i = 0; i < std::min(late.names.size(), kMostApart); ++i)
+    asker.ask("straggler_median", late.like_others(i, i + 1), {late.names[i]});
+  if (late.by_turns) asker.ask("even_ranks", late.like_others());
+  return std::move(asker.answers);
+}
+
+std::vector<WhatIf> what_if_on_top(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late_ranks) {
+  const Late late(ranks, lanes, late_ranks);
+  if (lanes.job_steps.empty() || (late.names.empty() && !late.by_turns)) return {};
+  const JobChange like_others = late.like_others();
+  Asker asker(ranks, lanes);
+  asker.begin_from(like_others);
+  asker.ask("communication_free", without_transfers(like_others));
+  for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c.change, like_others));
   return std::move(asker.answers);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "job/job_lanes.h"
+#include "job/slow_link.h"
 #include "report/report.h"
 
 namespace profgpu {
@@ -23,13 +24,15 @@ struct JobChange {
   std::array<bool, kLaneTimes> gone{};   ///< own time of these kinds is not spent
   /// Ranks' places: from collective to collective their own time, kind by kind, is the others' median.
   std::vector<uint32_t> like_others;
+  bool even = false;                     ///< all ranks are: in each step the median over them
+  std::vector<int64_t> shorter_ns;       ///< by JobLanes::groups: their transfers take that much less; empty: all as they were
 };
 
 /// JobLanes::steps, as they would have been. O(points and calls).
 std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change);
 
 struct WhatIf {
-  std::string change;               ///< communication_free, input_free, host_bound_free, straggler_median
+  std::string change;               ///< communication_free, input_free, host_bound_free, straggler_median, even_ranks
   std::vector<int> ranks;           ///< whom it changes; empty: all
   int64_t step_ns = 0;              ///< mean over the job's measured steps
   int64_t saved_ns_per_step = 0;    ///< against the mean of the recorded ones
@@ -37,10 +40,22 @@ struct WhatIf {
   bool lower_bound = false;         ///< not all ranks of all collectives are in hand
 };
 
-/// Free communication, free input, launches in time, then `stragglers` (ranks) like the others: all together where
-/// there are several, then each apart, at most kMostApart of them. None without measured steps.
-std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, std::span<const int> stragglers);
+/// Ranks that others wait for, and those of them whose links are slow: these are like the others where transfers of their
+/// slow groups take what they take in groups alike.
+struct LateRanks {
+  std::span<const int> ranks;
+  std::span<const SlowLink> links = {};   ///< only of `ranks`
+  bool by_turns = false;                  ///< no such ranks, but each is late at times
+};
+
+/// Free communication, free input, launches in time, then late ranks like the others: all together where there are
+/// several, then each apart, at most kMostApart of them; or all ranks even. None without measured steps.
+std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late);
 constexpr size_t kMostApart = 8;
+
+/// What each cause of waiting would save on top once late ranks are like the others, so that no nanosecond is blamed on both.
+/// None where nobody is late.
+std::vector<WhatIf> what_if_on_top(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late);
 
 /// The row of a change of all ranks, or of just `rank`; null: there is none.
 const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank = -1);

@@ -59,7 +59,7 @@ class WhatIfTest : public testing::Test {
   }
 
   [[nodiscard]] const WhatIf* ask(std::string_view change, int rank = -1, const std::vector<int>& late = {}) {
-    answers = what_if(ranks, lanes, late);
+    answers = what_if(ranks, lanes, {late});
     return find_what_if(answers, change, rank);
   }
   void expect_nothing_changed() {
@@ -150,6 +150,37 @@ TEST_F(WhatIfTest, ARankThatMeetsNobodyIsLeftOut) {
   EXPECT_EQ(ask("communication_free")->saved_ns_per_step, kTransfer * 1000);
 }
 
+TEST_F(WhatIfTest, ASlowLinkLikeTheOthersHasTheirTransfers) {
+  run({{}, {.compute = 700}, {}}, 3);
+  SlowLink link;
+  link.ranks = {2};
+  for (uint32_t m = 0; m < meet.size(); ++m) link.transfers.push_back({m, 60'000});
+  const std::vector<int> late = {2};
+  const std::vector<WhatIf> all = what_if(ranks, lanes, {late, {&link, 1}});
+  EXPECT_EQ(find_what_if(all, "straggler_median", 2)->saved_ns_per_step, 60'000);
+  const std::vector<WhatIf> rest = what_if_on_top(ranks, lanes, {late, {&link, 1}});
+  EXPECT_EQ(find_what_if(rest, "communication_free")->saved_ns_per_step, kTransfer * 1000 - 60'000);
+}
+
+TEST_F(WhatIfTest, EvenRanksDoWhatTheirMedianDoes) {
+  run({{}, {.compute = 700}, {.compute = 420}, {}}, 4);
+  const std::vector<WhatIf> all = what_if(ranks, lanes, {.ranks = {}, .by_turns = true});
+  EXPECT_EQ(find_what_if(all, "even_ranks")->saved_ns_per_step, 300'000);
+  EXPECT_EQ(ask("even_ranks"), nullptr);
+}
+
+// What a straggler's own cause costs is blamed on nothing else; what all ranks do is what is left.
+TEST_F(WhatIfTest, OnTopOfStragglersACauseSavesWhatIsLeft) {
+  run({{.loading = 100}, {.loading = 300}, {.loading = 100}}, 3);
+  const std::vector<int> late = {1};
+  EXPECT_EQ(ask("input_free")->saved_ns_per_step, 300'000);
+  EXPECT_EQ(ask("straggler_median", 1, late)->saved_ns_per_step, 200'000);
+  const std::vector<WhatIf> rest = what_if_on_top(ranks, lanes, {late});
+  EXPECT_EQ(find_what_if(rest, "input_free")->saved_ns_per_step, 100'000);
+  EXPECT_EQ(find_what_if(rest, "checkpoint_free")->saved_ns_per_step, 0);
+  EXPECT_TRUE(what_if_on_top(ranks, lanes, {}).empty());
+}
+
 TEST_F(WhatIfTest, AStepNeverTakesLessThanItsHost) {
   run({{}, {.compute = 700}}, 2);
   for (RankDigest& r : ranks)
@@ -174,7 +205,7 @@ TEST_F(WhatIfTest, NoStepsGiveNoAnswers) {
     std::erase_if(r.lane.points, [](const LanePoint& p) { return p.what >= LanePoint::What::kStepEnd; });
   }
   lanes = join_lanes(ranks, met, clocks, meet);
-  EXPECT_TRUE(what_if(ranks, lanes, {}).empty());
+  EXPECT_TRUE(what_if(ranks, lanes, {}).empty() && what_if_on_top(ranks, lanes, {std::vector<int>{1}}).empty());
   EXPECT_TRUE(critical_path_value(critical_path(ranks, lanes)).is_null());
 }
 
@@ -195,7 +226,7 @@ TEST_F(WhatIfTest, ContradictionsEndAsRecorded) {
     for (const PathSegment& s : path.segments) sum += s.length_ns();
     EXPECT_EQ(sum, path.duration_ns);
   }
-  (void)what_if(ranks, lanes, std::vector<int>{1});
+  (void)what_if(ranks, lanes, {std::vector<int>{1}});
 }
 
 TEST_F(WhatIfTest, TimesAtTheEndsOfTheirRangeDoNotOverflow) {
@@ -210,7 +241,7 @@ TEST_F(WhatIfTest, TimesAtTheEndsOfTheirRangeDoNotOverflow) {
     ranks[0].lane.steps[1].host_ns = INT64_MAX;
     meet = meetings(ranks, met, clocks);
     lanes = join_lanes(ranks, met, clocks, meet);
-    (void)what_if(ranks, lanes, std::vector<int>{1});
+    (void)what_if(ranks, lanes, {std::vector<int>{1}});
     (void)critical_path(ranks, lanes);
     ranks = good;
   }

@@ -55,6 +55,21 @@ ClusterPart side_by_side_part(const Table& all, size_t row) {
   return part;
 }
 
+ClusterPart by_turns_part(const Value& value) {
+  const Record* late = value.record();
+  if (late == nullptr) return {};
+  ClusterPart part{"Late by turns: " + straggler_words(*late->at("kind").text()),
+                   {"in " + number_text(late->at("steps_measured")) + " steps others wait " +
+                    number_text(late->at("wait_ns_per_step"), Unit::kNanoseconds) + " a step (" +
+                    number_text(late->at("wait_pct"), Unit::kPercent) + ") for another rank each"},
+                   {{"rank", "steps_latest"}, {}}};
+  if (const List* evidence = late->at("evidence").list())
+    for (const Value& text : *evidence)
+      if (text.text()) part.sentences.push_back(*text.text());
+  if (const Table* ranks = late->at("ranks").table()) part.table.rows = ranks->rows;
+  return part;
+}
+
 // Ranks of one host share a clock: a row for all that do.
 ClusterPart clocks_part(const Report& report, const Table& clocks) {
   struct Row {
@@ -232,6 +247,7 @@ std::vector<ClusterPart> cluster_parts(const Report& report, size_t most) {
   std::vector<ClusterPart> all{ranks_part(report, most)};
   const size_t apart = most > 0 ? std::min(most, late.rows.size()) : late.rows.size();
   for (size_t i = 0; i < apart; ++i) all.push_back(side_by_side_part(late, i));
+  all.push_back(by_turns_part(cluster_field(report, "late_by_turns")));
   all.push_back(what_if_part(cluster_table(report, "what_if")));
   if (const Record* path = cluster_field(report, "critical_path").record()) {
     all.push_back(path_part(*path));

@@ -51,7 +51,9 @@ std::string way_text(const Table& ways, size_t row) {
 
 // Only where exposed communication is transfers: in a pipeline it is the bubble, with a late rank the waiting for it.
 std::string hidden_text(const Report& report, const Table& ways) {
-  if (never_arrived(cluster_table(report, "missing")) || !cluster_table(report, "stragglers").rows.empty()) return {};
+  if (never_arrived(cluster_table(report, "missing")) || !cluster_table(report, "stragglers").rows.empty() ||
+      !cluster_field(report, "late_by_turns").is_null())
+    return {};
   double communication = 0, exposed = 0;
   for (size_t i = 0; i < ways.rows.size(); ++i) {
     if (text_at(ways, i, "kind") == "pipeline_parallel") return {};
@@ -215,7 +217,8 @@ std::string parallelism_name(std::string_view kind, std::string_view sentence) {
 std::string change_words(std::string_view change, const List* ranks) {
   constexpr std::array kNames = {Words{"communication_free", "without transfers"},
                                  Words{"input_free", "with input always ready"},
-                                 Words{"host_bound_free", "with launches in time"}};
+                                 Words{"host_bound_free", "with launches in time"},
+                                 Words{"even_ranks", "with all ranks alike in each step"}};
   if (change == "straggler_median") return "with " + ranks_text(rank_numbers(ranks)) + " like the others";
   return words_of(change, kNames, "with " + words(change));
 }

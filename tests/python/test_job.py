@@ -234,6 +234,41 @@ def test_a_hang_is_a_finding(simulate, alone):
     assert alone('--json', '--fail-on', 'critical', simulate('--ranks', '4', '--steps', '6', '--layers', '2')).returncode == 0
 
 
+WAITING = ('straggler-rank', 'data-loading-bound', 'host-bound-launches', 'excessive-synchronization', 'exposed-communication', 'checkpoint-stall')
+
+
+def causes(document):
+    """Of waiting: rule to finding, dearest first."""
+    return {f['rule']: f for f in document['findings'] if f['rule'] in WAITING}
+
+
+SHARDED = ('--layers', '2', '--steps', '6', '--ranks', '8', '--hosts', '2', '--group', '4', '--strategy', 'tp')
+
+
+def test_a_slow_link_costs_what_its_transfers_take_longer(simulate, same):
+    document = same(simulate(*SHARDED, '--fault', 'straggler-link:2', '--slow-rank', '5'), counts=(2,))
+    assert [(s['rank'], s['kind']) for s in document['cluster']['stragglers']] == [(5, 'slow_link')]
+    straggler, found = document['cluster']['stragglers'][0], causes(document)
+    assert next(iter(found)) == 'straggler-rank' and 'link' in found['straggler-rank']['fix'][0]
+    assert found['straggler-rank']['cost_ns'] == pytest.approx(6 * straggler['excess_ns_per_step'], rel=0.1)
+    (like_others,) = [w for w in document['cluster']['what_if'] if w['change'] == 'straggler_median']
+    assert like_others['saved_ns_per_step'] == pytest.approx(straggler['excess_ns_per_step'], rel=0.1)
+    assert 'exposed-communication' not in found
+    assert document['verdict'].startswith('Transfers with rank 5 take longer')
+
+
+def test_a_slow_host_is_named_where_groups_share_its_ranks(simulate, same):
+    for options in (('--strategy', 'tp'), ('--strategy', 'tp', '--micro-batches', '4'), ('--strategy', 'ep', '--micro-batches', '4')):
+        document = same(simulate(*SHARDED, *options, '--fault', 'straggler-host:2', '--slow-rank', '5'), counts=(2,))
+        late = document['cluster']['stragglers']
+        assert sorted((s['rank'], s['kind'], s['host']) for s in late) == [(r, 'slow_host', 'node-1') for r in (4, 5, 6, 7)], options
+        assert all(s['together'] == [4, 5, 6, 7] for s in late)
+        found = causes(document)
+        assert next(iter(found)) == 'straggler-rank' and found['straggler-rank']['cost_pct'] > 15
+        # Most of the time of the ranks' hosts is what the straggler costs already.
+        assert sum(f['cost_pct'] for f in found.values()) < found['straggler-rank']['cost_pct'] + 2
+
+
 def test_clocks_an_hour_apart(job, same):
     document = same(job('--ranks', '3', '--clock-skew', str(HOUR_NS)))
     for clock in document['cluster']['clocks']:
