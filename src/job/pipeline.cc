@@ -49,9 +49,10 @@ struct Place {
 };
 
 /// Place of a rank in a group; -1: unknown.
-int32_t place_in(const RankDigest& rank, const CollectiveKind& kind, const GroupUse& group,
+int32_t place_in(const RankDigest& rank, const CollectiveCall& call, const GroupUse& group,
                  const std::vector<int>& members) {
-  if (kind.group_rank >= 0) return kind.group_rank;
+  if (const int32_t said = rank.kind(call).group_rank; said >= 0) return said;
+  if (const int32_t said = rank.site(call).own; said >= 0) return said;
   const auto it = std::find(members.begin(), members.end(), rank.rank);
   if (it != members.end()) return static_cast<int32_t>(it - members.begin());
   const bool everybody = members.empty() && (group.size == 0 || rank.world_size == group.size);
@@ -73,7 +74,8 @@ struct Staged {
 };
 
 // Ranks of a pipeline have ascending numbers, whichever way the framework lays out its mesh.
-std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& group, bool one_pipeline) {
+std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& group, bool one_pipeline,
+                             bool whole_job) {
   const std::vector<Place> places = places_of(pairs, g);
   Staged out;
   if (one_pipeline && group.size > 0 && !places.empty()) {
@@ -99,7 +101,8 @@ std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& 
     out.stages = std::max(out.stages, it->second.second);
   }
   // Without all the ranks of the group, neighbours of neighbours may be missing.
-  const bool all = group.size > 0 && (out.stages == group.size || static_cast<int64_t>(places.size()) == group.size);
+  const bool all = group.size > 0 ? out.stages == group.size || static_cast<int64_t>(places.size()) == group.size
+                                  : whole_job;
   if (out.stage_of.empty() || !all) return std::nullopt;
   return out;
 }
@@ -134,8 +137,8 @@ PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses) {
       if (fresh) at->second = member_ranks(group.members);
       const auto [used, first] = out[r].try_emplace(g);
       PairUse& use = used->second;
-      if (first) use.own = place_in(ranks[r], ranks[r].kind(call), group, at->second);
-      int32_t peer = call.peer;
+      if (first) use.own = place_in(ranks[r], call, group, at->second);
+      int32_t peer = ranks[r].kind(call).described ? call.peer : ranks[r].site(call).peer;
       if (peer < 0 && group.size == 2 && use.own >= 0) peer = 1 - std::min(use.own, 1);   // there is only one other
       const auto part = static_cast<size_t>(step_part(ranks[r], i));
       if (op == CollectiveOp::kSend) ++use.sends[peer], ++use.sent[part];
@@ -170,8 +173,9 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   };
   for (const auto& [r, ns] : alone_ns) out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
   std::map<int64_t, Stage> stages;
+  const bool whole_job = !ranks.empty() && ranks.front().world_size == static_cast<int>(ranks.size());
   for (const auto& [g, one_pipeline] : groups) {
-    const auto found = staged(pairs, g, uses.groups[g], one_pipeline);
+    const auto found = staged(pairs, g, uses.groups[g], one_pipeline, whole_job);
     if (!found) continue;
     out.stages = std::max(out.stages.value_or(0), found->stages);
     for (const auto& [r, stage] : found->stage_of) {

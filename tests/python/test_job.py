@@ -216,6 +216,18 @@ def test_a_kernel_for_anything_is_called_what_the_program_called(simulate, same)
         assert {row['name'] for row in rank['collectives']} == {'all_reduce', 'all_to_all'}
 
 
+@pytest.mark.parametrize('writer', [(), ('--gpu', 'mi300x', '--style', 'kineto-1.8')])
+@pytest.mark.parametrize('count', [2, 4])
+def test_stages_whose_kernels_carry_no_arguments(simulate, same, count, writer):
+    """Sends and receives are no collectives: an end of one may go before others come, and stages do different work."""
+    document = same(simulate('--ranks', str(count), '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6',
+                             '--clock-skew', '7000000', '--no-collective-args', *writer))
+    for clock in document['cluster']['clocks']:
+        assert abs(clock['offset_ns'] + clock['rank'] * 7_000_000) <= clock['error_ns'] < 1_000_000
+    assert document['cluster']['stragglers'] == []
+    assert len(document['cluster']['pairs']) == 2 * (count - 1)
+
+
 def test_ranks_of_different_steps(simulate, same, tmp_path):
     for rank, first in ((0, '5'), (1, '6'), (2, '100')):
         shutil.copy(simulate('--steps', '4', '--layers', '2', '--ranks', '3', '--only-rank', str(rank), '--first-step', first),
