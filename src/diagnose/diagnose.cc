@@ -78,6 +78,21 @@ const WhatIf* without_stragglers(const Job& job) {
   return found;
 }
 
+// Where ranks or records are missing, waiting looks like transfer: known as far as it makes no difference.
+bool known_well(const WhatIf& w) {
+  const int64_t step_ns = w.step_ns + w.saved_ns_per_step, open_ns = w.most_saved_ns_per_step - w.saved_ns_per_step;
+  return open_ns <= std::max(step_ns / 100, w.saved_ns_per_step / 4);
+}
+
+// What one rank spends in communication the job need not gain.
+void leave_open(const WhatIf* w, Finding& f) {
+  f.cost_ns.reset(), f.cost_pct.reset();
+  const std::string least = w == nullptr || w->saved_ns_per_step == 0
+                                ? "" : fmt::format("without transfers a step takes {} less at least; ",
+                                                   duration_text(static_cast<double>(w->saved_ns_per_step)));
+  f.evidence.push_back(least + "what is waiting for ranks or records that are not here is not known");
+}
+
 // What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
 // steps would take less.
 void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
@@ -88,8 +103,9 @@ void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
     const auto f = std::find_if(findings.begin(), findings.end(), [&](const Finding& x) { return x.rule == known.rule; });
     const WhatIf* other = known.rule == "straggler-rank" ? late : find_what_if(job.what_if, known.change);
     const RankMeasure* m = f == findings.end() || f->ranks.empty() ? nullptr : evidence.measure(f->ranks.front());
-    // With part of a group in hand the rank's own replay knows as much.
-    if (other == nullptr || m == nullptr || other->lower_bound) continue;
+    if (m == nullptr) continue;
+    if (other != nullptr ? !known_well(*other) : known.change == "communication_free") leave_open(other, *f);
+    if (other == nullptr || !known_well(*other)) continue;
     int64_t saved = other->saved_ns_per_step;
     const bool twice = late != nullptr && !known.straggler.empty() &&
                        std::any_of(job.stragglers.begin(), job.stragglers.end(), [&](const Straggler& s) { return s.kind == known.straggler; });

@@ -121,6 +121,21 @@ std::optional<double> micro_batches(std::span<const RankDigest> ranks, const Pai
   return median ? std::optional(*median / 1000) : std::nullopt;
 }
 
+// Percent of a step that is forward and backward passes: neither the bubble nor data loading, optimizer and the like.
+double passes_pct(const RankDigest& rank, double bubble_pct) {
+  double outside = 0, compute = 0, steps = 0;
+  for (size_t i = 0; i < std::min(rank.steps.size(), rank.work.steps.size()); ++i) {
+    if (!rank.steps[i].measured) continue;
+    for (const Phase p : {Phase::kDataLoading, Phase::kOptimizer, Phase::kCheckpoint, Phase::kOther})
+      outside += static_cast<double>(rank.work.steps[i].phase_ns[static_cast<size_t>(p)]);
+    compute += static_cast<double>(rank.work.steps[i].compute_ns);
+    ++steps;
+  }
+  const double step = static_cast<double>(rank.mean_step_ns());
+  const double rest = std::max(0.0, 100 - bubble_pct - (steps > 0 && step > 0 ? 100 * outside / steps / step : 0));
+  return compute > 0 && step > 0 ? std::min(rest, 100 * compute / steps / step) : rest;
+}
+
 }  // namespace
 
 PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses) {
@@ -171,7 +186,11 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
     const int64_t step = ranks[r].mean_step_ns();
     return step > 0 ? 100.0 * static_cast<double>(alone_ns.at(r)) / static_cast<double>(step) : 0.0;
   };
-  for (const auto& [r, ns] : alone_ns) out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
+  double passes = 0;
+  for (const auto& [r, ns] : alone_ns) {
+    out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
+    passes += passes_pct(ranks[r], pct(r)) / static_cast<double>(alone_ns.size());
+  }
   std::map<int64_t, Stage> stages;
   const bool whole_job = !ranks.empty() && ranks.front().world_size == static_cast<int>(ranks.size());
   for (const auto& [g, one_pipeline] : groups) {
@@ -198,8 +217,8 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   }
   out.micro_batches = micro_batches(ranks, pairs, groups);
   if (out.stages && out.micro_batches && *out.micro_batches > 0) {
-    const auto others = static_cast<double>(*out.stages - 1);
-    out.ideal_bubble_pct = 100 * others / (*out.micro_batches + others);
+    const double ideal = passes * static_cast<double>(*out.stages - 1) / *out.micro_batches;   // of the step as it is
+    if (const double step = 100 - out.bubble_pct + ideal; step > 0) out.ideal_bubble_pct = 100 * ideal / step;
   }
   return out;
 }
