@@ -88,6 +88,21 @@ void set_job_cost(Finding& f, const RankMeasure& m, const WhatIf& change) {
   f.cost_pct = step_ns > 0 ? 100.0 * static_cast<double>(change.saved_ns_per_step) / static_cast<double>(step_ns) : 0;
 }
 
+// Where ranks or records are missing, waiting looks like transfer: known as far as it makes no difference.
+bool known_well(const WhatIf& w) {
+  const int64_t step_ns = w.step_ns + w.saved_ns_per_step, open_ns = w.most_saved_ns_per_step - w.saved_ns_per_step;
+  return open_ns <= std::max(step_ns / 100, w.saved_ns_per_step / 4);
+}
+
+// What one rank spends in communication the job need not gain.
+void leave_open(const WhatIf* w, Finding& f) {
+  f.cost_ns.reset(), f.cost_pct.reset();
+  const std::string least = w == nullptr || w->saved_ns_per_step == 0
+                                ? "" : fmt::format("without transfers a step takes {} less at least; ",
+                                                   duration_text(static_cast<double>(w->saved_ns_per_step)));
+  f.evidence.push_back(least + "what is waiting for ranks or records that are not here is not known");
+}
+
 // What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
 // steps would take less. What stragglers cost is said there; another cause costs at most what it would save on top.
 void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
@@ -100,10 +115,11 @@ void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
   for (const JobCost& known : kJobCosts) {
     const auto f = std::find_if(findings.begin(), findings.end(), [&](const Finding& x) { return x.rule == known.rule; });
     const RankMeasure* m = f == findings.end() ? nullptr : measured(*f);
+    if (m == nullptr) continue;
     const WhatIf* other = find_what_if(job.what_if, known.change);
-    // With part of a group in hand the rank's own replay knows as much.
-    if (m == nullptr || (other != nullptr && other->lower_bound)) continue;
-    if (other != nullptr) set_job_cost(*f, *m, *other);
+    const bool known_cost = other != nullptr ? known_well(*other) : known.change != "communication_free";
+    if (!known_cost) leave_open(other, *f);
+    else if (other != nullptr) set_job_cost(*f, *m, *other);
     const WhatIf* on_top = late == findings.end() ? nullptr : find_what_if(job.what_if_on_top, known.change);
     if (on_top != nullptr && f->cost_ns) set_cost(*f, *m, std::min(*f->cost_ns, on_top->saved_ns_per_step * m->steps));
   }

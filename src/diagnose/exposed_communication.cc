@@ -5,6 +5,7 @@
 #include "analyse/collectives.h"
 #include "diagnose/measure.h"
 #include "job/parallelism.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
@@ -140,7 +141,28 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   return f;
 }
 
-// Waiting for whoever is late is no transfer, that for a rank that never comes is no communication, and the job's ranks together tell better how the work is shared.
+// Time in which the rank does nothing but send to other stages and receive, percent of a step.
+double bubble_pct(const std::vector<Parallelism>& ways, int rank) {
+  for (const Parallelism& way : ways) {
+    if (!way.pipeline) continue;
+    for (const Stage& s : way.pipeline->by_stage)
+      if (std::binary_search(s.ranks.begin(), s.ranks.end(), rank)) return s.bubble_pct;
+    return way.pipeline->bubble_pct;
+  }
+  return 0;
+}
+
+// Stages of a pipeline wait for each other, which faster transfers do not change.
+void judge_bubble(const Rule& rule, const Job& job, double bubble, Finding& f) {
+  if (bubble <= 0) return;
+  const WhatIf* free = find_what_if(job.what_if, "communication_free");
+  const double gained = std::max(*f.value - bubble, free != nullptr ? free->saved_pct : 0);
+  if (gained < *kLimits.critical) f.severity = Severity::kWarning;
+  if (!rule.beyond(gained, *f.threshold)) f.what = "stages of the pipeline wait for each other: communication that no compute hides";
+}
+
+// Waiting for whoever is late is no transfer, that for a rank that never comes is no communication, and the job's ranks
+// together tell better how the work is shared.
 bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
   if (evidence.job == nullptr) {
     f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
@@ -152,9 +174,15 @@ bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Fi
     if (std::binary_search(way.ranks.begin(), way.ranks.end(), m.rank)) ways.push_back(way);
   if (!ways.empty()) f.fix = fixes(most_exposed(ways));
   const auto wait = evidence.job->wait_ns.find(m.rank);
-  if (wait == evidence.job->wait_ns.end() || m.span_ns == 0) return true;
-  f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.span_ns);
-  f.severity = finding_of(rule, *f.value, *f.threshold, kLimits).severity;
+  if (wait != evidence.job->wait_ns.end() && m.span_ns > 0) {
+    f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.span_ns);
+    f.severity = finding_of(rule, *f.value, *f.threshold, kLimits).severity;
+  }
+  judge_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);
+  if (const std::vector<int>& missing = evidence.job->missing_ranks; !missing.empty())
+    f.fix.insert(f.fix.begin(), fmt::format("give the traces of all ranks: {} not here, and waiting for {} looks like this",
+                                            ranks_text(missing) + (missing.size() == 1 ? " is" : " are"),
+                                            missing.size() == 1 ? "it" : "them"));
   return rule.beyond(*f.value, *f.threshold);
 }
 
@@ -170,7 +198,8 @@ const Rule kExposedCommunication = {
     "too late, or they are slow.",
     "Value: time in which communication kernels run and no compute does, as a share of the device's span, less waiting "
     "for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking no time; at most "
-    "the exposed time of the measured steps.",
+    "the exposed time of the measured steps. Of a job, what its steps would take less, waiting of stages of a pipeline not "
+    "gained; none where ranks or records are missing that others may have waited for.",
     {"DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
      "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
      "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",

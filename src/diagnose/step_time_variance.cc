@@ -39,6 +39,11 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   return f;
 }
 
+// A step that hangs is no slow step.
+bool settle(const Rule&, const Evidence& evidence, const RankMeasure&, Finding&) {
+  return evidence.job == nullptr || first_hang(evidence.job->missing) == nullptr;
+}
+
 }  // namespace
 
 extern const Rule kStepTimeVariance;
@@ -57,6 +62,6 @@ const Rule kStepTimeVariance = {
      "cudnn.benchmark = True tries algorithms again for each new shape",
      "checkpoints and evaluation: less often, or asynchronously (torch.distributed.checkpoint.async_save)",
      "other jobs on the host: cores, disk, network"},
-    {.rank = check}};
+    {.rank = check, .settle = settle}};
 
 }  // namespace profgpu

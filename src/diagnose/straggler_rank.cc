@@ -30,7 +30,24 @@ std::string when(const Straggler& s) {
                             duration_text(static_cast<double>(s.worst_step_excess_ns)));
 }
 
-std::vector<std::string> advice(const Straggler& s) {
+// Ranks of tensor parallel groups share each batch.
+bool shares_batch(const std::vector<Parallelism>& ways, int rank) {
+  return std::any_of(ways.begin(), ways.end(), [&](const Parallelism& way) {
+    return way.kind == ParallelKind::kTensor && std::binary_search(way.ranks.begin(), way.ranks.end(), rank);
+  });
+}
+
+std::vector<std::string> uneven_advice(bool shares_batch) {
+  std::vector<std::string> all = {
+      "the same work for every rank: the same number of tokens, length-bucketed or packed batches, drop_last=True",
+      "evaluation, logging of tensors and sampling on all ranks in turn, or not within the step",
+      "experts, layers or tables spread by their cost"};
+  if (shares_batch)
+    all.front() = "tensor parallel ranks share one batch: heads, hidden sizes and the vocabulary that their number divides (pad them)";
+  return all;
+}
+
+std::vector<std::string> advice(const Straggler& s, const std::vector<Parallelism>& ways) {
   const std::string on = s.host.empty() ? fmt::format("of rank {}", s.rank) : "on " + s.host;
   if (s.kind == "slow_compute")
     return {fmt::format("look at that GPU's clocks while the job runs: profgpu log {}, and give the samples to analyze", on),
@@ -43,10 +60,7 @@ std::vector<std::string> advice(const Straggler& s) {
     return {fmt::format("the data loader {}: num_workers, prefetch_factor, persistent_workers=True, pin_memory=True", on),
             "its storage and CPU: shards on local disk, no other job there",
             "batches of equal cost on every rank: length-bucketed sampling"};
-  if (s.kind == "uneven_work")
-    return {"the same work for every rank: the same number of tokens, length-bucketed or packed batches, drop_last=True",
-            "evaluation, logging of tensors and sampling on all ranks in turn, or not within the step",
-            "experts, layers or tables spread by their cost"};
+  if (s.kind == "uneven_work") return uneven_advice(shares_batch(ways, s.rank));
   if (s.kind == "slow_host")
     return {fmt::format("CPU load, frequency governor and cgroup limits {}: pidstat, turbostat, cpu.max", on),
             "bind each rank to the cores and memory of its GPU's NUMA node: numactl, torchrun --numa-binding",
@@ -141,7 +155,7 @@ std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
     if (s.excess_pct > threshold) f.ranks.push_back(s.rank);
   f.what = what(worst);
   f.why = why(worst);
-  f.fix = advice(worst);
+  f.fix = advice(worst, evidence.job->parallelism);
   if (const std::string steps = when(worst); !steps.empty()) f.evidence.push_back(steps);
   for (size_t i = 1; i < worst.evidence.size(); ++i) f.evidence.push_back(worst.evidence[i]);
   for (const Straggler& s : evidence.job->stragglers)

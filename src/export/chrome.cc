@@ -388,7 +388,7 @@ Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   const int64_t base_ns = base_of(run);
   write_head(run, base_ns, out);
   // An event that says nothing, so that a comma stands before every other.
-  out.put(",\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"profgpu\", \"pid\": 0, \"tid\": 0}");
+  out.put(",\n\"traceEvents\": [\n{\"ph\": \"M\", \"name\": \"profgpu\", \"pid\": 0, \"tid\": 0, \"args\": {}}");
   const CollectiveArrows arrows(run);
   Status status = run.each_rank([&](const RankRows& rank) { ChromeRank(run, rank, base_ns, arrows, out).write(); });
   if (!status) return status;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <string>
 
 #include "analyse/collective_calls.h"
@@ -35,6 +36,19 @@ bool names_collective(string_view range) {
   return range.starts_with("nccl") || range.starts_with("c10d") || range.starts_with("_c10d");
 }
 
+// "nccl:send 0->1", "nccl:recv 1<-0": the own place in the group, then the other's.
+void read_places(string_view range, CallSite& site) {
+  const size_t space = range.rfind(' '), arrow = range.find_first_of("<-", space == range.npos ? range.size() : space);
+  if (arrow == range.npos || arrow + 2 > range.size()) return;
+  int32_t own = -1, peer = -1;
+  const auto is_number = [](string_view text, int32_t& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() && value >= 0;
+  };
+  if (is_number(range.substr(space + 1, arrow - space - 1), own) && is_number(range.substr(arrow + 2), peer))
+    site.own = own, site.peer = peer;
+}
+
 CallSite site_of(const Trace& trace, const CollectiveCall& call, const CollectiveKind& kind) {
   CallSite site;
   site.op = kind.described ? op_of(kind.name) : CollectiveOp::kUnknown;
@@ -43,6 +57,7 @@ CallSite site_of(const Trace& trace, const CollectiveCall& call, const Collectiv
     for (HostId at = trace.host.parent[launch.value]; at.valid(); at = trace.host.parent[at.value]) {
       const string_view name = trace.name(at);
       if (site.op == CollectiveOp::kUnknown && names_collective(name)) site.op = op_of(name);
+      if (!kind.described && site.peer < 0 && name.starts_with("nccl:")) read_places(name, site);
       if (name.find("AccumulateGrad") != name.npos) site.gradient_hook = true;
     }
   if (site.op == CollectiveOp::kUnknown && !kind.described) site.op = op_of_kernel(kind.name);

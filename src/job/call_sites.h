@@ -19,6 +19,8 @@ std::string_view collective_op_name(CollectiveOp op);
 struct CallSite {
   CollectiveOp op = CollectiveOp::kUnknown;
   bool gradient_hook = false;   ///< launched where autograd hands over a parameter's gradient
+  /// Of a bare send or receive, as its range has them ("nccl:send 0->1"): places in a group that nobody names; -1: unknown.
+  int32_t own = -1, peer = -1;
 };
 
 /// Libraries that show in the names of ranges, ops or Python frames.

@@ -104,9 +104,9 @@ class Clocks {
       const Anchor& a = anchors_[p.collective];
       if (a.depth < 0) continue;
       const CollectiveCall& own = ranks_[next].calls.calls[p.call];
-      const CollectiveKind& kind = ranks_[next].kind(own);
+      const std::optional receives = ranks_[next].call_name(own) == "recv";
       encounters.push_back({a.time(), {own.start_ns, own.end_ns}, a.error_sum / a.ranks,
-                            kind.is_pair() ? std::optional(kind.name == "recv") : std::nullopt});
+                            ranks_[next].may_be_pair(own) ? receives : std::nullopt});
       depths += a.depth;
     }
     tried_[next] = shared_[next];

@@ -43,7 +43,7 @@ std::vector<Identified> identified(std::span<const RankDigest> ranks, std::vecto
     const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
     for (uint32_t i = 0; i < calls.size(); ++i) {
       const CollectiveCall& c = calls[i];
-      if (!ranks[r].kind(c).is_pair()) all.push_back({kind[c.kind], c.elements, c.step, c.number, {r, i}});
+      if (!ranks[r].may_be_pair(c)) all.push_back({kind[c.kind], c.elements, c.step, c.number, {r, i}});
     }
   }
   std::sort(all.begin(), all.end(), [](const Identified& a, const Identified& b) { return a.order() < b.order(); });

@@ -39,8 +39,8 @@ struct MatchedCalls {
 };
 
 /// By group, name, size, step, and recorded number or order. Calls that share a number (coalesced ones, or a number
-/// that began again) are matched in their order if all ranks have as many. O(calls log calls). Send and receive are
-/// pairs, not groups, and left out.
+/// that began again) are matched in their order if all ranks have as many. O(calls log calls). What
+/// is or may be a send or a receive is of a pair, not a group, and left out.
 MatchedCalls matched_calls(std::span<const RankDigest> ranks);
 
 }  // namespace profgpu

@@ -38,7 +38,7 @@ std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const Matc
   for (const RankCall& c : met.calls) met_any[c.rank] = true;
   std::vector<int> strangers, by_steps, unknown, apart;
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].kind(c).is_pair(); };
+    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
     const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
     if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
     if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);

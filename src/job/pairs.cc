@@ -36,21 +36,31 @@ int peer_of(const CollectiveKind& kind, int own, int32_t peer, PlaceOf& members_
   return peer >= 0 && static_cast<size_t>(peer) < members.size() ? members[static_cast<size_t>(peer)] : -1;
 }
 
+// Bare sends and receives have their places from ranges, in groups that nobody names: ranks only if that fits all of them.
+bool places_are_ranks(std::span<const RankDigest> ranks) {
+  for (const RankDigest& rank : ranks)
+    for (const CallSite& site : rank.sites.calls)
+      if (site.own >= 0 && site.own != rank.rank) return false;
+  return true;
+}
+
 std::vector<End> ends(std::span<const RankDigest> ranks) {
   std::vector<End> all;
+  const bool bare_too = places_are_ranks(ranks);
   PlaceOf members_of;
   for (uint32_t r = 0; r < ranks.size(); ++r) {
     const RankDigest& rank = ranks[r];
     for (uint32_t i = 0; i < rank.calls.calls.size(); ++i) {
       const CollectiveCall& c = rank.calls.calls[i];
       const CollectiveKind& kind = rank.kind(c);
-      if (!kind.is_pair() || kind.name == "send_recv") continue;
-      const int peer = peer_of(kind, rank.rank, c.peer, members_of);
+      const std::string name = rank.call_name(c);
+      const bool receives = name == "recv";
+      if ((!receives && name != "send") || (!kind.described && !bare_too)) continue;
+      const int peer = kind.described ? peer_of(kind, rank.rank, c.peer, members_of) : rank.site(c).peer;
       if (peer < 0 || peer == rank.rank) continue;
-      const bool receives = kind.name == "recv";
       const int64_t step = rank.annotated && c.step_place < rank.steps.size() ? rank.steps[c.step_place].index : -1;
-      all.push_back({kind.group, kind.members, receives ? peer : rank.rank, receives ? rank.rank : peer, c.elements,
-                     step, 0, receives, r, i});
+      all.push_back({kind.group, kind.members, receives ? peer : rank.rank, receives ? rank.rank : peer,
+                     kind.described ? c.elements : -1, step, 0, receives, r, i});
     }
   }
   const auto start = [&](const End& e) { return ranks[e.rank].calls.calls[e.call].start_ns; };

@@ -27,8 +27,8 @@ struct Pair {
 
 /// By sender, receiver, group. A send and a receive are one message if group, sender and receiver agree, and their
 /// place among those of their size in the step, since numbers are counted by each rank for itself. Those that the
-/// clocks show not to be one are left out, and so are kernels named SendRecv without arguments, which may be any
-/// exchange.
+/// clocks show not to be one are left out, and so are kernels named SendRecv that no range calls a send or a receive: they
+/// may be any exchange.
 std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankClock> clocks);
 
 struct Message {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "job/job.h"
 #include "tests/support/hand_job.h"
 
 namespace profgpu {
@@ -64,6 +65,45 @@ TEST(PairsTest, OneEndOrUnknownClocksSayNothing) {
   EXPECT_TRUE(pairs(job.ranks, clocks).empty());
   job.ranks.pop_back();
   EXPECT_TRUE(pairs_of(job).empty());
+}
+
+/// Stages 0 and 1, one clock ahead, whose bare kernels are what ranges call them; each end waits for the other in turn.
+HandJob bare(int64_t ahead_ns, int32_t first_place = 0) {
+  HandJob job;
+  for (int r = 0; r < 2; ++r) job.add(r == 0 ? "a" : "b", {r == 0 ? 0 : ahead_ns, 0});
+  job.steps(10, 100'000);
+  const auto call = [&](int rank, int64_t from, int64_t to, CollectiveOp op, int step) {
+    job.call({.name = "ncclDevKernel_SendRecv(x)", .group = "", .elements = -1, .message_bytes = -1, .number = step, .step = step, .described = false},
+             {{rank, from, to}});
+    RankDigest& d = job.ranks[static_cast<size_t>(rank)];
+    d.sites.calls.push_back({.op = op, .own = first_place + rank, .peer = first_place + 1 - rank});
+  };
+  for (int i = 0; i < 10; ++i) {
+    const int64_t at = i * 100'000;
+    call(0, at + 20'000, at + 24'000, CollectiveOp::kSend, i);
+    call(1, at, at + 24'000, CollectiveOp::kRecv, i);
+    call(0, at + 30'000, at + 84'000, CollectiveOp::kRecv, i);
+    call(1, at + 80'000, at + 84'000, CollectiveOp::kSend, i);
+  }
+  return job;
+}
+
+TEST(PairsTest, BareKernelsAreWhatRangesCallThem) {
+  const Job job = analyse_job(bare(3'600'000'000'000).ranks);
+  EXPECT_LE(std::abs(job.clocks[1].offset_ns + 3'600'000'000'000), job.clocks[1].error_ns.value());
+  EXPECT_LT(job.clocks[1].error_ns.value(), 30'000);
+  EXPECT_TRUE(job.stragglers.empty());
+  ASSERT_EQ(job.pairs.size(), 2U);
+  EXPECT_EQ(job.pairs[0].calls, 10);
+}
+
+TEST(PairsTest, PlacesInAGroupThatNobodyNamesAreNotRanks) { EXPECT_TRUE(pairs_of(bare(0, 4)).empty()); }
+
+TEST(PairsTest, BareExchangesThatNobodyNamesMakeNobodyLate) {
+  HandJob unnamed = bare(0);
+  for (RankDigest& d : unnamed.ranks) d.sites.calls.clear();
+  EXPECT_EQ(matched_calls(unnamed.ranks).size(), 0U);
+  EXPECT_TRUE(analyse_job(unnamed.ranks).stragglers.empty());
 }
 
 }  // namespace

@@ -49,9 +49,10 @@ struct Place {
 };
 
 /// Place of a rank in a group; -1: unknown.
-int32_t place_in(const RankDigest& rank, const CollectiveKind& kind, const GroupUse& group,
+int32_t place_in(const RankDigest& rank, const CollectiveCall& call, const GroupUse& group,
                  const std::vector<int>& members) {
-  if (kind.group_rank >= 0) return kind.group_rank;
+  if (const int32_t said = rank.kind(call).group_rank; said >= 0) return said;
+  if (const int32_t said = rank.site(call).own; said >= 0) return said;
   const auto it = std::find(members.begin(), members.end(), rank.rank);
   if (it != members.end()) return static_cast<int32_t>(it - members.begin());
   const bool everybody = members.empty() && (group.size == 0 || rank.world_size == group.size);
@@ -73,7 +74,8 @@ struct Staged {
 };
 
 // Ranks of a pipeline have ascending numbers, whichever way the framework lays out its mesh.
-std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& group, bool one_pipeline) {
+std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& group, bool one_pipeline,
+                             bool whole_job) {
   const std::vector<Place> places = places_of(pairs, g);
   Staged out;
   if (one_pipeline && group.size > 0 && !places.empty()) {
@@ -99,7 +101,8 @@ std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& 
     out.stages = std::max(out.stages, it->second.second);
   }
   // Without all the ranks of the group, neighbours of neighbours may be missing.
-  const bool all = group.size > 0 && (out.stages == group.size || static_cast<int64_t>(places.size()) == group.size);
+  const bool all = group.size > 0 ? out.stages == group.size || static_cast<int64_t>(places.size()) == group.size
+                                  : whole_job;
   if (out.stage_of.empty() || !all) return std::nullopt;
   return out;
 }
@@ -118,6 +121,21 @@ std::optional<double> micro_batches(std::span<const RankDigest> ranks, const Pai
   return median ? std::optional(*median / 1000) : std::nullopt;
 }
 
+// Percent of a step that is forward and backward passes: neither the bubble nor data loading, optimizer and the like.
+double passes_pct(const RankDigest& rank, double bubble_pct) {
+  double outside = 0, compute = 0, steps = 0;
+  for (size_t i = 0; i < std::min(rank.steps.size(), rank.work.steps.size()); ++i) {
+    if (!rank.steps[i].measured) continue;
+    for (const Phase p : {Phase::kDataLoading, Phase::kOptimizer, Phase::kCheckpoint, Phase::kOther})
+      outside += static_cast<double>(rank.work.steps[i].phase_ns[static_cast<size_t>(p)]);
+    compute += static_cast<double>(rank.work.steps[i].compute_ns);
+    ++steps;
+  }
+  const double step = static_cast<double>(rank.mean_step_ns());
+  const double rest = std::max(0.0, 100 - bubble_pct - (steps > 0 && step > 0 ? 100 * outside / steps / step : 0));
+  return compute > 0 && step > 0 ? std::min(rest, 100 * compute / steps / step) : rest;
+}
+
 }  // namespace
 
 PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses) {
@@ -134,8 +152,8 @@ PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses) {
       if (fresh) at->second = member_ranks(group.members);
       const auto [used, first] = out[r].try_emplace(g);
       PairUse& use = used->second;
-      if (first) use.own = place_in(ranks[r], ranks[r].kind(call), group, at->second);
-      int32_t peer = call.peer;
+      if (first) use.own = place_in(ranks[r], call, group, at->second);
+      int32_t peer = ranks[r].kind(call).described ? call.peer : ranks[r].site(call).peer;
       if (peer < 0 && group.size == 2 && use.own >= 0) peer = 1 - std::min(use.own, 1);   // there is only one other
       const auto part = static_cast<size_t>(step_part(ranks[r], i));
       if (op == CollectiveOp::kSend) ++use.sends[peer], ++use.sent[part];
@@ -168,10 +186,15 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
     const int64_t step = ranks[r].mean_step_ns();
     return step > 0 ? 100.0 * static_cast<double>(alone_ns.at(r)) / static_cast<double>(step) : 0.0;
   };
-  for (const auto& [r, ns] : alone_ns) out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
+  double passes = 0;
+  for (const auto& [r, ns] : alone_ns) {
+    out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
+    passes += passes_pct(ranks[r], pct(r)) / static_cast<double>(alone_ns.size());
+  }
   std::map<int64_t, Stage> stages;
+  const bool whole_job = !ranks.empty() && ranks.front().world_size == static_cast<int>(ranks.size());
   for (const auto& [g, one_pipeline] : groups) {
-    const auto found = staged(pairs, g, uses.groups[g], one_pipeline);
+    const auto found = staged(pairs, g, uses.groups[g], one_pipeline, whole_job);
     if (!found) continue;
     out.stages = std::max(out.stages.value_or(0), found->stages);
     for (const auto& [r, stage] : found->stage_of) {
@@ -194,8 +217,8 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   }
   out.micro_batches = micro_batches(ranks, pairs, groups);
   if (out.stages && out.micro_batches && *out.micro_batches > 0) {
-    const auto others = static_cast<double>(*out.stages - 1);
-    out.ideal_bubble_pct = 100 * others / (*out.micro_batches + others);
+    const double ideal = passes * static_cast<double>(*out.stages - 1) / *out.micro_batches;   // of the step as it is
+    if (const double step = 100 - out.bubble_pct + ideal; step > 0) out.ideal_bubble_pct = 100 * ideal / step;
   }
   return out;
 }

@@ -38,7 +38,8 @@ struct Pipeline {
   std::optional<int64_t> stages;
   /// Sends of a rank to one neighbour a step; times its model chunks where schedules interleave them.
   std::optional<double> micro_batches;
-  std::optional<double> ideal_bubble_pct;  ///< 100 (p - 1) / (m + p - 1)
+  /// Of a step whose passes take what they take with (p - 1) / (m + p - 1) of bubble among them, the rest as it is.
+  std::optional<double> ideal_bubble_pct;
   double bubble_pct = 0;                   ///< mean over ranks
   std::vector<Stage> by_stage;             ///< where stages are known
 };

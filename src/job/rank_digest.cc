@@ -38,11 +38,22 @@ int64_t RankDigest::mean_step_ns() const {
 
 std::string RankDigest::call_name(const CollectiveCall& call) const {
   if (kind(call).described) return kind(call).name;
-  const auto place = static_cast<size_t>(&call - calls.calls.data());
-  if (place < sites.calls.size() && sites.calls[place].op != CollectiveOp::kUnknown)
-    return std::string(collective_op_name(sites.calls[place].op));
+  const CallSite& site = this->site(call);
+  if (site.op != CollectiveOp::kUnknown) return std::string(collective_op_name(site.op));
   const std::string term = collective_name(kind(call).name);
   return term.empty() ? kind(call).name : term;
+}
+
+const CallSite& RankDigest::site(const CollectiveCall& call) const {
+  static const CallSite kUnseen;
+  const auto place = static_cast<size_t>(&call - calls.calls.data());
+  return place < sites.calls.size() ? sites.calls[place] : kUnseen;
+}
+
+bool RankDigest::may_be_pair(const CollectiveCall& call) const {
+  if (kind(call).described) return kind(call).is_pair();
+  const std::string name = call_name(call);
+  return name == "send" || name == "recv" || name == "send_recv";
 }
 
 RankDigest calls_digest(int rank, const Facts& facts) {

@@ -47,8 +47,12 @@ struct RankDigest {
   /// Of a measured step; 0 with none.
   [[nodiscard]] int64_t mean_step_ns() const;
   [[nodiscard]] const CollectiveKind& kind(const CollectiveCall& call) const { return calls.kinds[call.kind]; }
+  /// What the program's ranges say of a call of `calls`.
+  [[nodiscard]] const CallSite& site(const CollectiveCall& call) const;
   /// nccl-tests' term for a call of `calls`: as recorded, else as the program's ranges or its kernel's name have it.
   [[nodiscard]] std::string call_name(const CollectiveCall& call) const;
+  /// Whether it hands something to one other rank, or may: a bare SendRecv kernel whose range does not say what it is.
+  [[nodiscard]] bool may_be_pair(const CollectiveCall& call) const;
 };
 
 RankDigest rank_digest(int rank, const Facts& facts);

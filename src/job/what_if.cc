@@ -158,7 +158,7 @@ class Player {
 
  private:
   void end_group(const JobLanes::Group& group) {
-    const bool free = change_.free_transfers && group.whole;
+    const bool free = change_.free_transfers && (group.whole || change_.free_parts);
     const int64_t shorter = change_.shorter_ns.empty() ? 0 : change_.shorter_ns[&group - lanes_.groups.data()];
     starts_.clear();
     int64_t last = INT64_MIN;
@@ -290,17 +290,25 @@ class Asker {
     WhatIf w;
     w.change = change_name;
     w.ranks = std::move(of_ranks);
-    const int64_t otherwise = total_ns(lanes_, replayed(ranks_, lanes_, change));
-    const int64_t saved = std::max<int64_t>(0, saturated_sub(from_ns_, otherwise));
-    w.saved_ns_per_step = saved / steps;
+    const int64_t saved = saved_ns(change);
+    w.saved_ns_per_step = w.most_saved_ns_per_step = saved / steps;
     w.step_ns = from_ns_ / steps - w.saved_ns_per_step;
     w.saved_pct = 100.0 * static_cast<double>(saved) / static_cast<double>(recorded_ns_);
     w.lower_bound = change.free_transfers && parts_missing_;
+    if (w.lower_bound) {
+      JobChange parts_too = change;
+      parts_too.free_parts = true;
+      w.most_saved_ns_per_step = std::max(w.saved_ns_per_step, saved_ns(parts_too) / steps);
+    }
     answers.push_back(std::move(w));
   }
   std::vector<WhatIf> answers;
 
  private:
+  [[nodiscard]] int64_t saved_ns(const JobChange& change) const {
+    return std::max<int64_t>(0, saturated_sub(from_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change))));
+  }
+
   std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
   int64_t recorded_ns_ = 0, from_ns_ = 0;

@@ -21,6 +21,7 @@ namespace profgpu {
 /// What is otherwise.
 struct JobChange {
   bool free_transfers = false;           ///< collectives end when the last rank has come
+  bool free_parts = false;               ///< and those of which not all ranks are in hand, when the last of these has come
   std::array<bool, kLaneTimes> gone{};   ///< own time of these kinds is not spent
   /// Ranks' places: from collective to collective their own time, kind by kind, is the others' median.
   std::vector<uint32_t> like_others;
@@ -38,6 +39,7 @@ struct WhatIf {
   int64_t saved_ns_per_step = 0;    ///< against the mean of the recorded ones
   double saved_pct = 0;             ///< of that
   bool lower_bound = false;         ///< not all ranks of all collectives are in hand
+  int64_t most_saved_ns_per_step = 0;   ///< were no other rank ever the last; saved_ns_per_step where that is exact
 };
 
 /// Ranks that others wait for, and those of them whose links are slow: these are like the others where transfers of their

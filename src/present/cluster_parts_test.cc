@@ -193,9 +193,9 @@ Collectives by size, all ranks together
 name        ranks  over     calls   message     wait  transfer     busbw
 all_reduce      4  network     25  24.0 MiB  1.77 ms    128 µs  346 GB/s
 
-Sends from rank to rank
+Sends from rank to rank, times of the mean call
 from  to  calls   message  receiver waits  sender waits  transfer      rate
-   0   2     20  16.0 MiB         13.2 ms          0 ns   1.08 ms  311 GB/s
+   0   2     20  16.0 MiB          660 µs          0 ns   54.0 µs  311 GB/s
 
 Clocks, against the first rank's
 ranks  host    is ahead  to within  drift ppm  aligned by

@@ -99,7 +99,7 @@ std::string device(const DeviceOverview& d) {
 std::string times(const Report& report) {
   const RankReport* rank = rank_in_focus(report);
   if (!rank) return {};
-  const StepOverview step = step_overview(*rank);
+  const StepOverview step = step_overview(report, *rank);
   const std::string whose = report.ranks.size() > 1 ? fmt::format(", rank {}", rank->rank) : "";
   std::string out = shares(step.title + whose, step.phases);
   for (const DeviceOverview& d : device_overviews(*rank)) out += device(d);

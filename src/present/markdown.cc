@@ -84,7 +84,7 @@ std::string device(const DeviceOverview& d) {
 std::string times(const Report& report) {
   const RankReport* rank = rank_in_focus(report);
   if (!rank) return {};
-  const StepOverview step = step_overview(*rank);
+  const StepOverview step = step_overview(report, *rank);
   const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank->rank) : "";
   std::string out = shares(step.title + whose, step.phases);
   const std::vector<DeviceOverview> devices = device_overviews(*rank);

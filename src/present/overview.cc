@@ -177,11 +177,24 @@ bool has_steps(const RankReport& rank) {
   return steps->rows.size() > 1 || !name || *name != "trace";
 }
 
-StepOverview step_overview(const RankReport& rank) {
+// The means of a job's ranks leave the step out in which it hangs; a rank's phases and devices have it.
+bool has_hanging_step(const Report& report, const RankReport& rank, double step_ns) {
+  const Table& missing = cluster_table(report, "missing");
+  const Record* means = cluster_field(report, "step_mean_ns_by_rank").record();
+  for (size_t i = 0; means && i < missing.rows.size(); ++i) {
+    if (text_at(missing, i, "kind") != "never_arrived") continue;
+    for (const auto& [of, ns] : means->fields)
+      if (of == std::to_string(rank.rank)) return step_ns > 1.01 * known(ns).value_or(step_ns);
+  }
+  return false;
+}
+
+StepOverview step_overview(const Report& report, const RankReport& rank) {
   const MeanStep mean = mean_step(rank);
   StepOverview out;
   const char* what = has_steps(rank) ? "A step" : "The whole trace";
   out.title = what + (mean.ns ? (has_steps(rank) ? " of " : ", ") + format_duration(*mean.ns) : std::string());
+  if (mean.ns && has_hanging_step(report, rank, *mean.ns)) out.title += " with the one that hangs";
   for (size_t i = 0; mean.phases && i < mean.phases->rows.size(); ++i) {
     const std::optional<double> pct = known(mean.phases->at(i, "wall_pct"));
     if (!pct || *pct < kVisiblePct) continue;

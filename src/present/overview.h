@@ -53,7 +53,7 @@ const RankReport* rank_in_focus(const Report& report);
 /// What several files are called together: the folder that all of them lie in, or "". Not for one or two of them.
 std::string folder_of_inputs(const Report& report);
 
-StepOverview step_overview(const RankReport& rank);
+StepOverview step_overview(const Report& report, const RankReport& rank);
 /// By id.
 std::vector<DeviceOverview> device_overviews(const RankReport& rank);
 /// Index of the busiest device, -1 if the rank has none.

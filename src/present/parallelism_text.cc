@@ -14,7 +14,10 @@ std::optional<double> known(const Record& detail, std::string_view field) {
   return value.is_null() ? std::nullopt : std::optional(value.number());
 }
 
-std::string counted(double count, const char* one) { return format_number(count) + " " + one + (count == 1 ? "" : "s"); }
+std::string counted(double count, const std::string& one, const std::string& many) {
+  return format_number(count) + " " + (count == 1 ? one : many);
+}
+std::string counted(double count, const std::string& one) { return counted(count, one, one + "s"); }
 
 std::string buckets_text(const Record& detail) {
   const auto count = known(detail, "buckets_per_step");
@@ -59,8 +62,8 @@ std::string pipeline_text(const Record& detail) {
   if (!bubble) return {};
   std::string text = format_value(detail.at("stages"), Unit::kNone) + " stages, bubble " + format_percent(*bubble) + " of a step";
   if (const auto ideal = known(detail, "ideal_bubble_pct"))
-    text += ", " + format_percent(*ideal) + " at best with " +
-            format_value(detail.at("micro_batches_per_step"), Unit::kNone) + " micro-batches";
+    text += ", " + format_percent(*ideal) + " in 1F1B with equal stages and " +
+            counted(known(detail, "micro_batches_per_step").value_or(0), "micro-batch", "micro-batches");
   return text;
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostDevices = 8;
 
 Panel step_panel(const Report& report, const RankReport& rank) {
-  const StepOverview step = step_overview(rank);
+  const StepOverview step = step_overview(report, rank);
   Panel panel{step.title, {}, {}};
   if (report.ranks.size() > 1) panel.title += ", rank " + std::to_string(rank.rank);
   for (const Share& phase : step.phases) {

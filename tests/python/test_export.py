@@ -101,6 +101,7 @@ def test_chrome_of_several_ranks_keeps_them_apart(export, simulate, profgpu):
     path = simulate('--ranks', '3', '--steps', '3', '--layers', '2')
     with open(export(path, 'chrome')) as f:
         events = json.load(f)['traceEvents']
+    assert all('args' in e for e in events if e['ph'] == 'M')
     kernels = [e for e in events if e.get('cat') == 'kernel']
     assert len(kernels) == query(profgpu, path, 'select count(*) n from kernels')[0]['n']
     assert len({e['pid'] for e in kernels}) == 3

@@ -216,6 +216,63 @@ def test_a_kernel_for_anything_is_called_what_the_program_called(simulate, same)
         assert {row['name'] for row in rank['collectives']} == {'all_reduce', 'all_to_all'}
 
 
+@pytest.mark.parametrize('writer', [(), ('--gpu', 'mi300x', '--style', 'kineto-1.8')])
+@pytest.mark.parametrize('count', [2, 4])
+def test_stages_whose_kernels_carry_no_arguments(simulate, same, count, writer):
+    """Sends and receives are no collectives: an end of one may go before others come, and stages do different work."""
+    document = same(simulate('--ranks', str(count), '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6',
+                             '--clock-skew', '7000000', '--no-collective-args', *writer))
+    for clock in document['cluster']['clocks']:
+        assert abs(clock['offset_ns'] + clock['rank'] * 7_000_000) <= clock['error_ns'] < 1_000_000
+    assert document['cluster']['stragglers'] == []
+    assert len(document['cluster']['pairs']) == 2 * (count - 1)
+
+
+PIPELINE = ('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6')
+
+
+def exposed(document):
+    (finding,) = [f for f in document['findings'] if f['rule'] == 'exposed-communication']
+    return finding
+
+
+def test_a_bubble_is_no_transfer(simulate, alone):
+    job = simulate(*PIPELINE)
+    document = json.loads(alone('--json', job).stdout)
+    (free,) = [w for w in document['cluster']['what_if'] if w['change'] == 'communication_free']
+    finding = exposed(document)
+    assert finding['severity'] == 'warning' and finding['value'] > 40
+    assert abs(finding['cost_pct'] - free['saved_pct']) < 0.1 and finding['cost_pct'] < 5
+    assert alone('--fail-on', 'critical', job).returncode == 0
+    (way,) = document['cluster']['parallelism']
+    assert way['detail']['ideal_bubble_pct'] <= way['detail']['bubble_pct']
+
+
+@pytest.mark.parametrize('words', [
+    (*PIPELINE, '--drop-kernels', '1', '--seed', '5'), (*PIPELINE, '--missing', '1'),
+    ('--strategy', 'tp', '--ranks', '4', '--layers', '2', '--steps', '6', '--fault', 'straggler-rank', '--excess', '20',
+     '--slow-rank', '1', '--missing', '1')])
+def test_waiting_for_what_is_not_here_is_no_transfer(simulate, alone, words):
+    document = json.loads(alone('--json', simulate(*words)).stdout)
+    finding = exposed(document)
+    assert finding['severity'] == 'warning'
+    if '--missing' in words:
+        assert finding['cost_ns'] is None
+    else:   # few records lack: the job's replay bounds it
+        assert finding['cost_pct'] is None or finding['cost_pct'] < 5
+    assert 'times as fast' not in document['verdict']
+    assert ('rank 1 is not here' in finding['fix'][0]) == ('--missing' in words)
+
+
+def test_one_micro_batch(simulate, alone):
+    text = alone(simulate('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '1', '--steps', '8'), '--section', 'cluster').stdout
+    text = ' '.join(text.split())
+    assert '1 micro-batch ' in text and 'times of the mean call' in text
+    document = json.loads(alone('--json', simulate('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '1', '--steps', '8')).stdout)
+    detail = document['cluster']['parallelism'][0]['detail']
+    assert 50 < detail['ideal_bubble_pct'] <= detail['bubble_pct']
+
+
 def test_ranks_of_different_steps(simulate, same, tmp_path):
     for rank, first in ((0, '5'), (1, '6'), (2, '100')):
         shutil.copy(simulate('--steps', '4', '--layers', '2', '--ranks', '3', '--only-rank', str(rank), '--first-step', first),
@@ -225,10 +282,12 @@ def test_ranks_of_different_steps(simulate, same, tmp_path):
 
 
 def test_a_hang_is_a_finding(simulate, alone):
-    job = simulate('--ranks', '4', '--steps', '6', '--layers', '2', '--hang-rank', '2')
+    job = simulate('--ranks', '4', '--steps', '8', '--layers', '2', '--hang-rank', '2')
     document = json.loads(alone('--json', job).stdout)
     assert document['verdict'].startswith('Rank 2 never arrives')
+    assert 'step-time-variance' not in {f['rule'] for f in document['findings']}
     (finding,) = [f for f in document['findings'] if f['rule'] == 'collective-hang']
+    assert 'with the one that hangs, rank' in alone(job).stdout
     assert finding['severity'] == 'critical' and finding['ranks'] == [2] and finding['value'] == 3 and finding['cost_ns'] is None
     assert alone('--json', '--fail-on', 'critical', job).returncode == 3
     assert alone('--json', '--fail-on', 'critical', simulate('--ranks', '4', '--steps', '6', '--layers', '2')).returncode == 0
