@@ -250,7 +250,7 @@ def test_a_bubble_is_no_transfer(simulate, alone):
 
 @pytest.mark.parametrize('words', [
     (*PIPELINE, '--drop-kernels', '1', '--seed', '5'), (*PIPELINE, '--missing', '1'),
-    ('--strategy', 'tp', '--ranks', '4', '--layers', '2', '--steps', '6', '--fault', 'straggler-rank', '--excess', '20',
+    ('--strategy', 'tp', '--ranks', '4', '--layers', '2', '--steps', '6', '--fault', 'straggler-rank', '--excess', '40',
      '--slow-rank', '1', '--missing', '1')])
 def test_waiting_for_what_is_not_here_is_no_transfer(simulate, alone, words):
     document = json.loads(alone('--json', simulate(*words)).stdout)
