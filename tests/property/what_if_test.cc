@@ -96,7 +96,8 @@ TEST(WhatIf, PredictsTheStepWithoutTheCause) {
         ASSERT_EQ(job.error, "");
         const bool straggler = std::string_view(change) == "straggler_median";
         const SimulatedLanes s(job);
-        const std::vector<WhatIf> answers = what_if(s.ranks, s.lanes, std::vector<int>{3});
+        const std::vector<int> late = {3};
+        const std::vector<WhatIf> answers = what_if(s.ranks, s.lanes, {.ranks = late});
         const WhatIf* w = find_what_if(answers, change, straggler ? 3 : -1);
         ASSERT_NE(w, nullptr) << fault;
         EXPECT_NEAR(w->saved_pct, share_saved(job.truth.actual, job.truth.without[0].second), 5)
