@@ -94,7 +94,7 @@ Status check_output(const LoadedRun& run, const ExportCommand& c) {
   if (!is_folder(c)) return spares(run, output);
   for (const InputSource& s : run.read.sources)
     if (std::error_code error; fs::equivalent(fs::absolute(s.path).parent_path(), output, error))
-      return Error{output + " is what is read; choose another name with -o"};
+      return Error{output + " is what is read", "choose another name for what is written"};
   return ok();
 }
 
@@ -173,8 +173,8 @@ const Command kExport{
                  {"profgpu export trace.json.gz --to csv -o tables/", "every table"},
                  {"profgpu export trace.json.gz --to folded -o - | flamegraph.pl > flame.svg",
                   "a flame graph of the host; with --weight device, of the device"}},
-    .notes = "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON in torch.profiler's form, with the arguments that profgpu keeps), sqlite (docs/sqlite.md), "
-             "csv, speedscope and folded (flame graphs).",
+    .notes = "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON in torch.profiler's form, with the arguments that "
+             "profgpu keeps), sqlite (docs/sqlite.md), csv, speedscope and folded (flame graphs).",
     .run = run_export,
 };
 

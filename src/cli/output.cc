@@ -51,7 +51,7 @@ Status spares(const std::vector<std::string>& inputs, const std::string& path) {
   std::error_code error;
   for (const std::string& input : inputs)
     if (!path.empty() && std::filesystem::equivalent(input, path, error) && std::filesystem::is_regular_file(path, error))
-      return Error{path + " is what is read; choose another name with -o"};
+      return Error{path + " is what is read", "choose another name for what is written"};
   return ok();
 }
 

@@ -127,8 +127,9 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   for (const Straggler& s : job.stragglers) late.push_back(s.rank);
   const JobLanes lanes = join_lanes(ranks, met, job.clocks, all);
   job.critical_path = critical_path(ranks, lanes);
-  job.what_if = what_if(ranks, lanes, {late, links, job.late_by_turns.has_value()});
-  job.what_if_on_top = what_if_on_top(ranks, lanes, {late, links, job.late_by_turns.has_value()});
+  const LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
+  job.what_if = what_if(ranks, lanes, late_ranks);
+  job.what_if_on_top = what_if_on_top(ranks, lanes, late_ranks);
   return job;
 }
 
