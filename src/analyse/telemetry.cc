@@ -15,6 +15,7 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kTraceColumns = 40, kGrowthParts = 32;
+constexpr size_t kMostWaiting = 256;
 // A node's worth; what a fork bomb leaves beyond it is not remembered one by one.
 constexpr size_t kMostProcesses = 512;
 // What grows while a shorter job starts is not growth yet.
@@ -111,9 +112,12 @@ std::optional<double> lasting_slope(const std::vector<std::pair<double, double>>
 
 struct TelemetryCollector::Impl {
   Impl(DeviceInfo d, int64_t interval, int64_t warmup)
-      : device(std::move(d)), interval_ns(interval), warmup_ns(warmup) {}
+      : device(std::move(d)), interval_ns(interval), warmup_ns(warmup) {
+    waiting.reserve(kMostWaiting);
+  }
 
   void add_sample(const Sample& sample);
+  void take_in();
   void add_process(const ProcessSample& process, int64_t time_ns);
   void held(Metric metric, const Held& h);
   void begin(int64_t time_ns);
@@ -129,6 +133,9 @@ struct TelemetryCollector::Impl {
   DeviceInfo device;
   int64_t interval_ns, warmup_ns;
   int64_t first_ns = 0, last_ns = 0, from_ns = 0, ticks = 0;
+  // Not yet in what follows. Each metric has its statistics in another place, which a tick after a pause would fetch from
+  // memory one by one; taken in many at a time they cost a fifth of that.
+  std::vector<Sample> waiting;
   std::map<Metric, SeriesStatistics> series;
   std::map<Metric, Growth> counters;
   std::map<Metric, double> constants;
@@ -182,6 +189,11 @@ void TelemetryCollector::Impl::add_sample(const Sample& sample) {
       if (auto before = it->second.add(sample.time_ns, sample.value)) held(sample.metric, *before);
     }
   }
+}
+
+void TelemetryCollector::Impl::take_in() {
+  for (const Sample& s : waiting) add_sample(s);
+  waiting.clear();
 }
 
 void TelemetryCollector::Impl::add_process(const ProcessSample& p, int64_t time_ns) {
@@ -347,12 +359,14 @@ TelemetryCollector& TelemetryCollector::operator=(TelemetryCollector&&) noexcept
 
 void TelemetryCollector::add(const Reading& reading) {
   impl_->tick(reading.time_ns);
-  for (const Sample& s : reading.samples) impl_->add_sample(s);
+  if (impl_->waiting.size() + reading.samples.size() > kMostWaiting) impl_->take_in();
+  impl_->waiting.insert(impl_->waiting.end(), reading.samples.begin(), reading.samples.end());
   if (reading.has_processes && reading.time_ns >= impl_->from_ns)
     for (const ProcessSample& p : reading.processes) impl_->add_process(p, reading.time_ns);
 }
 
 DeviceTelemetry TelemetryCollector::summary() const {
+  impl_->take_in();
   const Impl& i = *impl_;
   DeviceTelemetry out;
   out.device = i.device;

@@ -7,6 +7,7 @@
 namespace profgpu::nvml {
 namespace {
 
+constexpr double kMilli = 1e-3, kKiB = 1024;
 constexpr int64_t kSlowPeriodNs = 5'000'000'000;
 // A driver's time that is further from ours is of another clock.
 constexpr int64_t kPlausibleNs = 10'000'000'000;
@@ -28,91 +29,95 @@ std::optional<double> number_of(const FieldValue& f) {
 
 }  // namespace
 
-const std::vector<FieldBatch::Row>& FieldBatch::all_rows() {
-  constexpr double kMilli = 1e-3, kKiB = 1024;
-  static const std::vector<Row> kRows = {
-      {kPowerAverage, 0, Metric::kPower, kMilli, false},
-      {kPowerInstant, 0, Metric::kPowerInstant, kMilli, false},
-      {kTotalEnergy, 0, Metric::kEnergy, kMilli, false},
-      {kMemoryTemperature, 0, Metric::kMemoryTemperature, 1, false},
-      {nvml::kThrottlePower, 0, Metric::kThrottlePower, 1, false},
-      {nvml::kThrottleThermal, 0, Metric::kThrottleThermal, 1, false},
-      {nvml::kThrottleSyncBoost, 0, Metric::kThrottleSyncBoost, 1, false},
-      {nvml::kThrottleBoardLimit, 0, Metric::kThrottleBoardLimit, 1, false},
-      {nvml::kThrottleLowUtilization, 0, Metric::kThrottleLowUtilization, 1, false},
-      {nvml::kThrottleReliability, 0, Metric::kThrottleReliability, 1, false},
-      {nvml::kThrottleSwThermal, 0, Metric::kThrottleSwThermal, 1, false},
-      {nvml::kThrottleHwThermal, 0, Metric::kThrottleHwThermal, 1, false},
-      {nvml::kThrottleHwPowerBrake, 0, Metric::kThrottleHwPowerBrake, 1, false},
-      {kLinkDataTx, kAllLinks, Metric::kNvlinkTx, kKiB, false},
-      {kLinkDataRx, kAllLinks, Metric::kNvlinkRx, kKiB, false},
-      {kPcieTxBytes, 0, Metric::kPcieTx, 1, false},
-      {kPcieRxBytes, 0, Metric::kPcieRx, 1, false},
-      {kPcieReplay, 0, Metric::kPcieReplays, 1, true},
-      {kLinkReplay, 0, Metric::kNvlinkErrors, 1, true},
-      {kLinkRecovery, 0, Metric::kNvlinkErrors, 1, true},
-      {kLinkCrcFlit, 0, Metric::kNvlinkErrors, 1, true},
-      {kLinkCrcData, 0, Metric::kNvlinkErrors, 1, true},
-      {kEccSbeVolatile, 0, Metric::kEccCorrected, 1, true},
-      {kEccDbeVolatile, 0, Metric::kEccUncorrected, 1, true},
-      {kEccSbeLifetime, 0, Metric::kEccCorrectedTotal, 1, true},
-      {kEccDbeLifetime, 0, Metric::kEccUncorrectedTotal, 1, true},
-      {kRetiredSbe, 0, Metric::kRetiredPagesSingleBit, 1, true},
-      {kRetiredDbe, 0, Metric::kRetiredPagesDoubleBit, 1, true},
-      {kRetiredPending, 0, Metric::kRetiredPagesPending, 1, true},
-      {kRemappedCorrected, 0, Metric::kRemappedRowsCorrected, 1, true},
-      {kRemappedUncorrected, 0, Metric::kRemappedRowsUncorrected, 1, true},
-      {kRemappedPending, 0, Metric::kRemappedRowsPending, 1, true},
-      {kRemappedFailed, 0, Metric::kRemappedRowsFailed, 1, true},
-      {nvml::kRecoveryAction, 0, Metric::kRecoveryAction, 1, true},
-  };
-  return kRows;
-}
+constinit const std::array<FieldBatch::Row, FieldBatch::kRows> FieldBatch::kAllRows = {{
+    {kPowerAverage, 0, Metric::kPower, kMilli, false},
+    {kPowerInstant, 0, Metric::kPowerInstant, kMilli, false},
+    {kTotalEnergy, 0, Metric::kEnergy, kMilli, false},
+    {kMemoryTemperature, 0, Metric::kMemoryTemperature, 1, false},
+    {nvml::kThrottlePower, 0, Metric::kThrottlePower, 1, false},
+    {nvml::kThrottleThermal, 0, Metric::kThrottleThermal, 1, false},
+    {nvml::kThrottleSyncBoost, 0, Metric::kThrottleSyncBoost, 1, false},
+    {nvml::kThrottleBoardLimit, 0, Metric::kThrottleBoardLimit, 1, false},
+    {nvml::kThrottleLowUtilization, 0, Metric::kThrottleLowUtilization, 1, false},
+    {nvml::kThrottleReliability, 0, Metric::kThrottleReliability, 1, false},
+    {nvml::kThrottleSwThermal, 0, Metric::kThrottleSwThermal, 1, false},
+    {nvml::kThrottleHwThermal, 0, Metric::kThrottleHwThermal, 1, false},
+    {nvml::kThrottleHwPowerBrake, 0, Metric::kThrottleHwPowerBrake, 1, false},
+    {kLinkDataTx, kAllLinks, Metric::kNvlinkTx, kKiB, false},
+    {kLinkDataRx, kAllLinks, Metric::kNvlinkRx, kKiB, false},
+    {kPcieTxBytes, 0, Metric::kPcieTx, 1, false},
+    {kPcieRxBytes, 0, Metric::kPcieRx, 1, false},
+    {kPcieReplay, 0, Metric::kPcieReplays, 1, true},
+    {kLinkReplay, 0, Metric::kNvlinkErrors, 1, true},
+    {kLinkRecovery, 0, Metric::kNvlinkErrors, 1, true},
+    {kLinkCrcFlit, 0, Metric::kNvlinkErrors, 1, true},
+    {kLinkCrcData, 0, Metric::kNvlinkErrors, 1, true},
+    {kEccSbeVolatile, 0, Metric::kEccCorrected, 1, true},
+    {kEccDbeVolatile, 0, Metric::kEccUncorrected, 1, true},
+    {kEccSbeLifetime, 0, Metric::kEccCorrectedTotal, 1, true},
+    {kEccDbeLifetime, 0, Metric::kEccUncorrectedTotal, 1, true},
+    {kRetiredSbe, 0, Metric::kRetiredPagesSingleBit, 1, true},
+    {kRetiredDbe, 0, Metric::kRetiredPagesDoubleBit, 1, true},
+    {kRetiredPending, 0, Metric::kRetiredPagesPending, 1, true},
+    {kRemappedCorrected, 0, Metric::kRemappedRowsCorrected, 1, true},
+    {kRemappedUncorrected, 0, Metric::kRemappedRowsUncorrected, 1, true},
+    {kRemappedPending, 0, Metric::kRemappedRowsPending, 1, true},
+    {kRemappedFailed, 0, Metric::kRemappedRowsFailed, 1, true},
+    {nvml::kRecoveryAction, 0, Metric::kRecoveryAction, 1, true},
+}};
 
-FieldBatch::FieldBatch(DeviceCalls& calls) : calls_(calls), rows_(all_rows()) {
+FieldBatch::FieldBatch(DeviceCalls& calls) : calls_(calls) {
+  for (size_t i = 0; i < kRows; ++i) rows_[i] = static_cast<uint8_t>(i);
+  count_ = kRows;
+  quick_ = static_cast<uint8_t>(std::count_if(kAllRows.begin(), kAllRows.end(), [](const Row& r) { return !r.slow; }));
   // An instance has no power, links or health of its own.
-  if (calls.parent || !calls.library.api.fields) {
-    for (const Row& r : rows_) calls_.note(r.metric, calls.parent ? kNotSupported : kFunctionNotFound);
-    rows_.clear();
-  }
-  quick_ = static_cast<size_t>(std::count_if(rows_.begin(), rows_.end(), [](const Row& r) { return !r.slow; }));
-  values_.resize(rows_.size());
+  if (!calls.parent && calls.library.api.fields) return;
+  for (const Row& r : kAllRows) calls_.note(r.metric, calls.parent ? kNotSupported : kFunctionNotFound);
+  count_ = quick_ = 0;
 }
 
 bool FieldBatch::has(Metric metric) const {
-  return std::any_of(rows_.begin(), rows_.end(), [&](const Row& r) { return r.metric == metric; });
+  return std::any_of(rows_.begin(), rows_.begin() + count_, [&](uint8_t r) { return kAllRows[r].metric == metric; });
 }
 
 Return FieldBatch::read(int64_t now_ns, bool everything, bool power_elsewhere, Reading& reading) {
   const bool slow = everything || slow_at_ns_ == 0 || now_ns - slow_at_ns_ >= kSlowPeriodNs;
-  const size_t count = slow ? rows_.size() : quick_;
+  const size_t count = slow ? count_ : quick_;
   if (count == 0) return kSuccess;
+  // On the stack, where the device before this one has warmed the cache.
+  std::array<FieldValue, kRows> values;
   for (size_t i = 0; i < count; ++i) {
-    values_[i] = {};
-    values_[i].field = rows_[i].field;
-    values_[i].scope = rows_[i].scope;
+    values[i] = {};
+    values[i].field = kAllRows[rows_[i]].field;
+    values[i].scope = kAllRows[rows_[i]].scope;
   }
-  const Return code = calls_.call(calls_.library.api.fields, static_cast<int>(count), values_.data());
+  const Return code = calls_.call(calls_.library.api.fields, static_cast<int>(count), values.data());
   if (code != kSuccess) {
-    for (const Row& r : rows_) calls_.note(r.metric, code);
-    if (is_final(code)) rows_.clear(), quick_ = 0;
+    for (size_t i = 0; i < count_; ++i) calls_.note(kAllRows[rows_[i]].metric, code);
+    if (is_final(code)) count_ = quick_ = 0;
     return code;
   }
   if (slow) slow_at_ns_ = now_ns;
   link_errors_ = 0;
   any_link_errors_ = false;
   size_t kept = 0;
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const Return answer = i < count ? take(values_[i], rows_[i], power_elsewhere, reading) : kSuccess;
-    if (device_gone(answer)) return answer;
-    if (is_final(answer)) {
-      quick_ -= !rows_[i].slow;
+  Return gone = kSuccess;
+  for (size_t i = 0; i < count; ++i) {
+    const Row& row = kAllRows[rows_[i]];
+    const Return answer = gone == kSuccess ? take(values[i], row, power_elsewhere, reading) : kSuccess;
+    if (device_gone(answer)) {
+      gone = answer;
+    } else if (is_final(answer)) {
+      quick_ -= !row.slow;
       continue;
     }
-    if (kept != i) rows_[kept] = rows_[i];
-    ++kept;
+    rows_[kept++] = rows_[i];
   }
-  rows_.resize(kept, Row{});
+  if (kept < count) {
+    std::copy(rows_.begin() + count, rows_.begin() + count_, rows_.begin() + kept);
+    count_ -= static_cast<uint8_t>(count - kept);
+  }
+  if (gone != kSuccess) return gone;
   if (any_link_errors_) {
     calls_.note(Metric::kNvlinkErrors, kSuccess);
     reading.add(Metric::kNvlinkErrors, link_errors_);
@@ -120,7 +125,7 @@ Return FieldBatch::read(int64_t now_ns, bool everything, bool power_elsewhere, R
   return kSuccess;
 }
 
-Return FieldBatch::take(const FieldValue& f, Row& row, bool power_elsewhere, Reading& reading) {
+Return FieldBatch::take(const FieldValue& f, const Row& row, bool power_elsewhere, Reading& reading) {
   const auto code = static_cast<Return>(f.result);
   const auto value = code == kSuccess ? number_of(f) : std::nullopt;
   if (!value) {
@@ -141,19 +146,19 @@ Return FieldBatch::take(const FieldValue& f, Row& row, bool power_elsewhere, Rea
 
 // Power keeps the driver's time, so that asking faster than the sensor measures invents nothing. All else is stamped
 // with the tick: differences of counters must cover the time from tick to tick.
-void FieldBatch::add(Row& row, double value, int64_t driver_us, Reading& reading) {
+void FieldBatch::add(const Row& row, double value, int64_t driver_us, Reading& reading) {
   int64_t at = reading.time_ns;
   if (row.metric == Metric::kPower || row.metric == Metric::kPowerInstant) {
+    Last& last = row.metric == Metric::kPower ? power_ : power_instant_;
     const int64_t driver_ns = driver_us * 1000;
     const bool plausible = driver_us > 0 && driver_us < INT64_MAX / 1000 && std::llabs(driver_ns - at) < kPlausibleNs;
-    if (plausible && row.last_ns != 0) at = driver_ns;
-    if (at <= row.last_ns) {
-      if (value == row.last) return;
-      at = std::max(reading.time_ns, row.last_ns + 1);
+    if (plausible && last.time_ns != 0) at = driver_ns;
+    if (at <= last.time_ns) {
+      if (value == last.value) return;
+      at = std::max(reading.time_ns, last.time_ns + 1);
     }
+    last = {at, value};
   }
-  row.last_ns = at;
-  row.last = value;
   reading.add(row.metric, value, at);
 }
 

@@ -1,8 +1,8 @@
 // Field values: most of what a device says, in one driver call.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <vector>
 
 #include "collect/nvml_calls.h"
 #include "trace/sample.h"
@@ -24,18 +24,20 @@ class FieldBatch {
     Metric metric;
     double scale;                  ///< the driver's number times this is ours
     bool slow;                     ///< changes rarely: asked every few seconds
-    int64_t last_ns = 0;           ///< time of the last sample
-    double last = 0;
   };
-  static const std::vector<Row>& all_rows();
-  void prepare(bool slow);
-  Return take(const FieldValue& value, Row& row, bool power_elsewhere, Reading& reading);
-  void add(Row& row, double value, int64_t driver_us, Reading& reading);
+  struct Last {
+    int64_t time_ns = 0;           ///< 0: none yet
+    double value = 0;
+  };
+  static constexpr size_t kRows = 34;
+  static const std::array<Row, kRows> kAllRows;
+  Return take(const FieldValue& value, const Row& row, bool power_elsewhere, Reading& reading);
+  void add(const Row& row, double value, int64_t driver_us, Reading& reading);
 
   DeviceCalls& calls_;
-  std::vector<Row> rows_;          ///< quick ones first
-  size_t quick_ = 0;               ///< how many of them
-  std::vector<FieldValue> values_; ///< as many as rows
+  std::array<uint8_t, kRows> rows_{};  ///< those that the device has, into kAllRows, in its order: quick ones first
+  uint8_t count_ = 0, quick_ = 0;
+  Last power_, power_instant_;
   double link_errors_ = 0;
   bool any_link_errors_ = false;
   int64_t slow_at_ns_ = 0;

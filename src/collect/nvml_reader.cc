@@ -70,26 +70,33 @@ Return Reader::read_processes(const ReadRequest& request) {
   // Those of an instance would be there twice if they counted on its GPU too.
   if (!request.processes || calls_.divided) return kSuccess;
   processes_asked_ns_ = request.now_ns;
+  none_due_before_ns_ = 0;   // theirs may be
   const Return code = processes_.read_list(Processes::kCompute);
   processes_listed_ = code == kSuccess;
   return device_gone(code) ? code : kSuccess;
 }
 
-size_t Reader::most_overdue() const {
+// kTurns.size(): none.
+size_t Reader::most_overdue() {
+  if (now_ns_ < none_due_before_ns_) return kTurns.size();
   size_t best = kTurns.size();
   double most = 0;
+  int64_t next_ns = INT64_MAX;
   const bool processes = processes_asked_ns_ != 0 && now_ns_ - processes_asked_ns_ < kProcessesNs;
   for (size_t i = 0; i < kTurns.size(); ++i) {
     const TurnState& state = turns_[i];
     if (state.over || (kTurns[i].of_processes && !processes)) continue;
-    const double overdue = state.last_ns == 0 ? 1e9
-                                              : static_cast<double>(now_ns_ - state.last_ns) /
-                                                    static_cast<double>(kTurns[i].period_ns);
     // A tick that is a little early must not put a turn off by a whole tick.
-    if (overdue < 0.95 || overdue <= most) continue;
+    const int64_t due_ns = state.last_ns == 0 ? 0 : state.last_ns + kTurns[i].period_ns - kTurns[i].period_ns / 20;
+    next_ns = std::min(next_ns, due_ns);
+    if (due_ns > now_ns_) continue;
+    const double overdue =
+        state.last_ns == 0 ? 1e9 : static_cast<double>(now_ns_ - state.last_ns) / static_cast<double>(kTurns[i].period_ns);
+    if (overdue <= most) continue;
     most = overdue;
     best = i;
   }
+  none_due_before_ns_ = next_ns;
   return best;
 }
 

@@ -53,7 +53,7 @@ class Reader {
   Return read_processes(const ReadRequest& request);
   Return take_turns(const ReadRequest& request, int64_t begun, Reading& reading);
   Return take(size_t turn, Reading& reading);
-  [[nodiscard]] size_t most_overdue() const;
+  [[nodiscard]] size_t most_overdue();
   Return tell(Return code, Metric metric, double value, Reading& reading);
 
   Return ask_utilization(Reading& reading);
@@ -85,6 +85,7 @@ class Reader {
   Processes processes_;
   std::array<TurnState, 26> turns_;
   int64_t now_ns_ = 0;             ///< monotonic, of the reading at hand
+  int64_t none_due_before_ns_ = 0; ///< monotonic: no turn is
   int64_t credit_ = 0;             ///< calls that may be made
   int64_t read_ns_ = 0;            ///< monotonic, of the reading before; 0: none
   int64_t processes_asked_ns_ = 0; ///< 0: nobody asks for them

@@ -11,7 +11,7 @@ namespace {
 
 // The driver queues events, so that looking now and then loses none. Waiting inside the driver instead would make every
 // program that ends wait for it.
-constexpr auto kPause = std::chrono::milliseconds(500);
+constexpr auto kPause = std::chrono::seconds(1);
 constexpr auto kPatience = std::chrono::milliseconds(100);  // for a call that is under way
 
 }  // namespace

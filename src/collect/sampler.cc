@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/tick_timer.h"
 
 namespace profgpu {
 namespace {
@@ -64,6 +65,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
     std::atomic<size_t> reading{0};            // which of State::devices
     std::atomic<bool> relieved{false};         // the others were given to another worker
     bool finished = false;                     // under `crew`
+    TickTimer timer;
     std::thread thread;
   };
 
@@ -77,11 +79,12 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   void employ(std::vector<size_t> which);
   void work(Worker& worker);
   [[nodiscard]] int64_t next_tick(int64_t after_ns) const { return zero_ns + ((after_ns - zero_ns) / interval_ns + 1) * interval_ns; }
-  bool wait_for_tick(std::unique_lock<std::mutex>& lock, int64_t& due);
+  bool wait_for_tick(Worker& worker, int64_t& due);
+  void count_tick(int64_t due, int64_t begun, int64_t ended);
   void tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last);
-  [[nodiscard]] ReadRequest request_of(const Device& device, int64_t until_ns, bool last) const;
-  Status read_device(Device& device, Reading& reading, const ReadRequest& request);
-  void hand_over(Device& device, const Reading& reading, const Status& status);
+  [[nodiscard]] ReadRequest request_of(const Device& device, int64_t now_ns, int64_t until_ns, bool last) const;
+  void hand_over(Device& device, const Reading& reading, const Status& status, int64_t ended_unix_ns);
+  int64_t look_for_silent(int64_t now_ns);
   void note_trouble(Device& device, std::string_view message);
   void end_trouble(Device& device);
   void watch();
@@ -100,7 +103,6 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   std::condition_variable changed;
   int64_t zero_ns = 0;       // monotonic; the schedule has a tick there, and one each interval from there on
   int64_t interval_ns;
-  int64_t interval_changes = 0;
   std::vector<std::unique_ptr<Worker>> workers;
   std::thread watchdog;
   bool stopping = false, stopped = false, stuck = false;
@@ -113,19 +115,22 @@ void Sampler::State::employ(std::vector<size_t> which) {   // under `crew`
   workers.push_back(std::make_unique<Worker>());
   Worker& worker = *workers.back();
   worker.devices = std::move(which);
+  worker.timer.start(next_tick(monotonic_ns()), interval_ns);
   worker.thread = std::thread([self = shared_from_this(), &worker] { self->work(worker); });
 }
 
-// Until `due`, or the tick that takes its place should the interval change. False if stopping came first.
-bool Sampler::State::wait_for_tick(std::unique_lock<std::mutex>& lock, int64_t& due) {
-  int64_t known_changes = interval_changes;
-  while (!stopping) {
-    if (known_changes != interval_changes) known_changes = interval_changes, due = next_tick(monotonic_ns());
-    // libstdc++'s steady clock is CLOCK_MONOTONIC.
-    const std::chrono::steady_clock::time_point when{std::chrono::nanoseconds(due)};
-    if (changed.wait_until(lock, when) == std::cv_status::timeout) break;
+// Until the next tick. False if stopping came first.
+bool Sampler::State::wait_for_tick(Worker& worker, int64_t& due) {
+  const int64_t since = monotonic_ns();
+  for (;;) {
+    {
+      std::lock_guard lock(crew);
+      if (stopping) return false;
+      due = next_tick(std::max(since, zero_ns));   // of the interval as it is now
+      if (monotonic_ns() >= due) return true;
+    }
+    worker.timer.wait();
   }
-  return !stopping;
 }
 
 void Sampler::State::work(Worker& worker) {
@@ -138,20 +143,11 @@ void Sampler::State::work(Worker& worker) {
   Reading reading;
   reading.samples.reserve(4 * kMetricCount);
   int64_t due = started_ns;
-  for (bool stop = false; !stop;) {
+  do {
     const int64_t begun = monotonic_ns();
     tick(worker, mine, reading, false);
-    const int64_t now = monotonic_ns();
-    std::unique_lock lock(crew);
-    const int64_t next = next_tick(now);
-    if (due != started_ns) jitter.add(begun - due);
-    statistics.late_ticks += begun - due > interval_ns / 2;
-    statistics.missed_ticks += std::max<int64_t>((next - due) / interval_ns - 1, 0);
-    statistics.busy_ns += now - begun;
-    if (statistics.first_reading_ns == 0) statistics.first_reading_ns = now - started_ns;
-    due = next;
-    stop = !wait_for_tick(lock, due);
-  }
+    count_tick(due, begun, monotonic_ns());
+  } while (wait_for_tick(worker, due));
   tick(worker, mine, reading, true);
   std::lock_guard lock(crew);
   statistics.cpu_ns += thread_cpu_ns();
@@ -159,18 +155,33 @@ void Sampler::State::work(Worker& worker) {
   changed.notify_all();
 }
 
+void Sampler::State::count_tick(int64_t due, int64_t begun, int64_t ended) {
+  std::lock_guard lock(crew);
+  if (due != started_ns) jitter.add(begun - due);
+  statistics.late_ticks += begun - due > interval_ns / 2;
+  statistics.missed_ticks += std::max<int64_t>((next_tick(ended) - due) / interval_ns - 1, 0);
+  statistics.busy_ns += ended - begun;
+  if (statistics.first_reading_ns == 0) statistics.first_reading_ns = ended - started_ns;
+}
+
 void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last) {
-  const int64_t begun_ns = monotonic_ns();
+  const int64_t begun_ns = monotonic_ns(), to_unix_ns = unix_ns() - begun_ns;
   const int64_t for_all_ns = last ? std::max(options.ends_ns, (begun_ns - started_ns) / 100) : options.ends_ns;
   for (size_t i = 0; i < mine.size(); ++i) {
     Device& device = devices[mine[i]];
+    const int64_t now_ns = i == 0 ? begun_ns : monotonic_ns();
     const int64_t until_ns = begun_ns + for_all_ns * static_cast<int64_t>(i + 1) / static_cast<int64_t>(mine.size());
-    const ReadRequest request = request_of(device, options.ends_ns > 0 ? until_ns : 0, last);
+    const ReadRequest request = request_of(device, now_ns, options.ends_ns > 0 ? until_ns : 0, last);
+    if (request.processes) device.processes_at_ns = now_ns;
+    device.read_once = true;
+    reading.clear();
+    reading.device = device.position;
+    reading.time_ns = now_ns + to_unix_ns;
     worker.reading.store(mine[i], std::memory_order_relaxed);
-    worker.reading_since_ns.store(request.now_ns, std::memory_order_release);
-    const Status status = read_device(device, reading, request);
+    worker.reading_since_ns.store(now_ns, std::memory_order_release);
+    const Status status = backend->read(request, reading);
     worker.reading_since_ns.store(0, std::memory_order_release);
-    hand_over(device, reading, status);
+    hand_over(device, reading, status, monotonic_ns() + to_unix_ns);
     if (worker.relieved.load(std::memory_order_acquire)) {
       mine = {mine[i]};
       return;
@@ -178,9 +189,9 @@ void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& re
   }
 }
 
-ReadRequest Sampler::State::request_of(const Device& device, int64_t until_ns, bool last) const {
+ReadRequest Sampler::State::request_of(const Device& device, int64_t now_ns, int64_t until_ns, bool last) const {
   ReadRequest request;
-  request.now_ns = monotonic_ns();
+  request.now_ns = now_ns;
   request.everything = last || !device.read_once;
   request.until_ns = request.everything ? until_ns : 0;
   // A first reading that must not take long leaves processes to the next: none of the command's is there yet.
@@ -191,21 +202,12 @@ ReadRequest Sampler::State::request_of(const Device& device, int64_t until_ns, b
   return request;
 }
 
-Status Sampler::State::read_device(Device& device, Reading& reading, const ReadRequest& request) {
-  if (request.processes) device.processes_at_ns = request.now_ns;
-  device.read_once = true;
-  reading.clear();
-  reading.device = device.position;
-  reading.time_ns = unix_ns();
-  return backend->read(request, reading);
-}
-
-void Sampler::State::hand_over(Device& device, const Reading& reading, const Status& status) {
+void Sampler::State::hand_over(Device& device, const Reading& reading, const Status& status, int64_t ended_unix_ns) {
   {
     std::lock_guard lock(crew);
     ++statistics.ticks;
     if (status) {
-      device.good_at_ns = unix_ns();
+      device.good_at_ns = ended_unix_ns;
       end_trouble(device);
     } else {
       ++device.errors;
@@ -235,22 +237,31 @@ void Sampler::State::end_trouble(Device& device) {   // under `crew`
     if (t.device == device.position) t.over = true;
 }
 
-// Looks for workers that are stuck in a driver.
+// Looks for workers that are stuck in a driver, each when its call has lasted as long as it may.
 void Sampler::State::watch() {
-  const auto pause = std::chrono::nanoseconds(std::clamp<int64_t>(options.deadline_ns / 4, 10'000'000, 500'000'000));
   std::unique_lock lock(crew);
   while (!stopping) {
-    changed.wait_for(lock, pause);
-    const int64_t now = monotonic_ns();
-    for (size_t i = 0; i < workers.size() && !stopping; ++i) {
-      const int64_t since = workers[i]->reading_since_ns.load(std::memory_order_acquire);
-      if (since == 0 || now - since < options.deadline_ns) continue;
-      Device& silent = devices[workers[i]->reading.load(std::memory_order_relaxed)];
-      silent.errors += silent.trouble.empty();
-      note_trouble(silent, kDoesNotAnswer);
-      if (!workers[i]->relieved.load() && workers[i]->devices.size() > 1) relieve(*workers[i]);
-    }
+    const std::chrono::steady_clock::time_point when{std::chrono::nanoseconds(look_for_silent(monotonic_ns()))};
+    changed.wait_until(lock, when);
   }
+}
+
+// When to look again.
+int64_t Sampler::State::look_for_silent(int64_t now_ns) {   // under `crew`
+  int64_t next_ns = now_ns + options.deadline_ns;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const int64_t since = workers[i]->reading_since_ns.load(std::memory_order_acquire);
+    if (since == 0) continue;
+    if (now_ns - since < options.deadline_ns) {
+      next_ns = std::min(next_ns, since + options.deadline_ns);
+      continue;
+    }
+    Device& silent = devices[workers[i]->reading.load(std::memory_order_relaxed)];
+    silent.errors += silent.trouble.empty();
+    note_trouble(silent, kDoesNotAnswer);
+    if (!workers[i]->relieved.load() && workers[i]->devices.size() > 1) relieve(*workers[i]);
+  }
+  return next_ns;
 }
 
 void Sampler::State::relieve(Worker& worker) {   // under `crew`
@@ -284,8 +295,7 @@ void Sampler::set_interval(int64_t interval_ns) {
   std::lock_guard lock(s.crew);
   s.zero_ns = s.next_tick(monotonic_ns()) - s.interval_ns;   // the last one that was due
   s.interval_ns = interval_ns;
-  ++s.interval_changes;
-  s.changed.notify_all();
+  for (const auto& w : s.workers) w->timer.start(s.next_tick(monotonic_ns()), interval_ns);
 }
 
 void Sampler::stop() {
@@ -296,6 +306,7 @@ void Sampler::stop() {
     if (s.stopped) return;
     s.stopped = s.stopping = true;
     s.changed.notify_all();
+    for (const auto& w : s.workers) w->timer.wake();
     // Nobody waits longer than the deadline for the last readings of all devices.
     s.changed.wait_for(lock, std::chrono::nanoseconds(s.options.deadline_ns), [&] {
       return std::all_of(s.workers.begin(), s.workers.end(), [](const auto& w) { return w->finished; });
