@@ -205,7 +205,7 @@ def first_sample(stage, count, delay, runs):
     """From the start of the process to the first row on its standard output."""
     times = []
     for _ in range(runs):
-        environment = stage.environment(count, delay)
+        environment = stage.environment(count, DELAYS[delay])
         begin = time.perf_counter()
         process = subprocess.Popen([stage.profgpu, 'log', '--backend', 'nvml', '--format', 'json', '--count', '1'], env=environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -219,7 +219,7 @@ def first_sample(stage, count, delay, runs):
 def added(stage, count, delay, runs):
     """What `profgpu -- true` takes longer than `true`, in turns."""
     backend = 'nvml' if count else 'none'
-    environment = stage.environment(max(count, 1), delay)
+    environment = stage.environment(max(count, 1), DELAYS[delay])
     with_us = [stage.profgpu, 'run', '--backend', backend, '--', 'true']
     differences = []
     for _ in range(runs):
@@ -268,12 +268,12 @@ def main():
         stage = Stage(build, folder)
         result = {'machine': machine.description(build), 'rounds': options.rounds, 'window_s': options.window}
         result['added'] = [added(stage, count, delay, 10 * options.rounds)
-                           for count, delay in ((0, ''), (2, ''), (2, 'delay_us 50'), (16, ''), (16, 'delay_us 50'))]
+                           for count, delay in ((0, 'instant'), *((c, d) for c in (*COUNTS, 16) for d in DELAYS))]
         for a in result['added']:
-            print(f'profgpu -- true adds {a["ms"]["median"]:.1f} ms with {a["devices"]} devices ({a["delay"] or "instant"})', flush=True)
-        result['first_sample'] = [first_sample(stage, count, delay, 4 * options.rounds) for count in COUNTS for delay in ('', 'delay_us 50')]
+            print(f'profgpu -- true adds {a["ms"]["median"]:.1f} ms with {a["devices"]} devices ({a["delay"]})', flush=True)
+        result['first_sample'] = [first_sample(stage, count, delay, 4 * options.rounds) for count in COUNTS for delay in DELAYS]
         for f in result['first_sample']:
-            print(f'first sample after {f["ms"]["median"]:.1f} ms with {f["devices"]} devices ({f["delay"] or "instant"})', flush=True)
+            print(f'first sample after {f["ms"]["median"]:.1f} ms with {f["devices"]} devices ({f["delay"]})', flush=True)
         result['log_memory'] = [memory_of_log(stage, count) for count in COUNTS]
         result['costs'] = costs(stage, options.rounds, options.window)
         result['soak'] = soak(stage, options.soak)

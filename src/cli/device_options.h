@@ -21,6 +21,7 @@ struct DeviceOptions {
   std::string backend = "auto";
   bool strict = false;               ///< no device is an error, not a note
   int64_t interval_ns = 0;
+  bool constants_later = false;      ///< as in BackendOptions
 };
 
 /// --device, --backend, --strict and, where asked for, --interval. `default_interval`: as it stands in the help, "0.2";

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/decimal.h"
 #include "cli/size_text.h"
 #include "cli/terminal.h"
@@ -58,6 +60,14 @@ Status read_rotation(const Arguments& arguments, LogOptions& options) {
   return ok();
 }
 
+// The memory's size is always known at once.
+bool has_constants(const std::vector<LogColumn>& columns) {
+  return std::any_of(columns.begin(), columns.end(), [](const LogColumn& c) {
+    return c.what.kind == SampleColumn::Kind::kMetric && c.what.metric->kind == MetricKind::kConstant &&
+           c.what.metric->metric != Metric::kMemoryTotal;
+  });
+}
+
 Status read_rows(const Arguments& arguments, LogRows::Options& rows) {
   auto format = format_of(arguments);
   if (!format) return format.error();
@@ -96,6 +106,7 @@ Result<LogOptions> log_options(const Arguments& arguments) {
   options.output = arguments.value("--output");
   if (arguments.has("--output") && options.output.empty()) return Error{"--output is empty", "name a .csv or .jsonl file"};
   if (Status read = read_rows(arguments, options.rows); !read) return read.error();
+  options.devices.constants_later = !options.rows.queried || !has_constants(options.rows.columns);
   if (Status read = read_ends(arguments, options); !read) return read.error();
   if (Status read = read_rotation(arguments, options); !read) return read.error();
   return options;

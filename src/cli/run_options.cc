@@ -69,6 +69,7 @@ Result<RunOptions> run_options(const Arguments& arguments) {
   auto devices = device_options(arguments, kDefaultInterval_ns);
   if (!devices) return devices.error();
   options.devices = std::move(*devices);
+  options.devices.constants_later = true;
   if (auto status = read_runs(arguments, "--repeats", 1, options.repeats); !status) return status.error();
   if (auto status = read_runs(arguments, "--warmup-runs", 0, options.warmup_runs); !status) return status.error();
   if (auto status = read_warmup(arguments, options); !status) return status.error();

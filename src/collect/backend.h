@@ -22,6 +22,7 @@ struct ReadRequest {
   bool everything = false;   ///< no rotation: all that the device can say (first and last tick, one-shot commands)
   /// With `everything`, monotonic: what counts most is read first, and no further call is begun after this. 0: no limit.
   int64_t until_ns = 0;
+  int64_t tick_ns = INT64_MAX; ///< monotonic: when the reading of this device and others began; INT64_MAX: of it alone
 };
 
 /// How two devices, or a device and itself, are connected.
@@ -64,7 +65,9 @@ class Backend {
 
 struct BackendOptions {
   int64_t interval_ns = 200'000'000;  ///< how often it will be asked, to begin with; nvidia-smi's child is started with it
-  std::string argument;               ///< what stands behind the colon of `replay:FILE`
+  /// Limits and maxima, but for the memory's size, may come in readings instead of devices(), where that makes it open sooner.
+  bool constants_later = false;
+  std::string argument{};             ///< what stands behind the colon of `replay:FILE`
 };
 
 struct BackendKind {

@@ -32,7 +32,7 @@ class NvmlBackend : public Backend {
 
   Status read(const ReadRequest& request, Reading& reading) override {
     xids_.start();
-    if (request.everything) xids_.refresh();
+    if (request.everything) xids_.refresh(request.tick_ns);
     add_xids(reading);
     const auto& reader = readers_[reading.device];
     if (!reader) return Error{nvml::words_of(found_[reading.device].broken)};
@@ -81,8 +81,8 @@ class NvmlBackend : public Backend {
   nvml::XidWatch xids_;
 };
 
-Result<std::unique_ptr<Backend>> open_nvml(const BackendOptions&) {
-  auto inventory = nvml::take_inventory(kPatienceNs);
+Result<std::unique_ptr<Backend>> open_nvml(const BackendOptions& options) {
+  auto inventory = nvml::take_inventory(kPatienceNs, !options.constants_later);
   if (!inventory) return inventory.error();
   return std::unique_ptr<Backend>(
       std::make_unique<NvmlBackend>(std::move(inventory->library), std::move(inventory->devices)));

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <utility>
 
+#include "collect/nvml_constants.h"
 #include "collect/system_files.h"
 
 namespace profgpu::nvml {
@@ -33,65 +34,33 @@ std::optional<int32_t> numa_node(Library& library, Device device, const std::str
   return std::atoi(line.c_str());
 }
 
-class Constants {
- public:
-  Constants(Library& library, Found& found) : library_(library), found_(found) {}
-  void read() {
-    read_memory();
-    if (found_.place.parent) return;
-    read_power();
-    number(library_.api.pcie_generation_max, Metric::kPcieGenerationMax, 1);
-    number(library_.api.pcie_width_max, Metric::kPcieWidthMax, 1);
-    indexed(library_.api.threshold, kSlowdownThreshold, Metric::kTemperatureSlowdown);
-    indexed(library_.api.threshold, kShutdownThreshold, Metric::kTemperatureShutdown);
-    indexed(library_.api.clock_max, kGraphicsClock, Metric::kGraphicsClockMax);
-    indexed(library_.api.clock_max, kSmClock, Metric::kSmClockMax);
-    indexed(library_.api.clock_max, kMemoryClock, Metric::kMemoryClockMax);
-    indexed(library_.api.clock_max, kVideoClock, Metric::kVideoClockMax);
-  }
+void add(Found& found, Return code, Metric metric, double value) {
+  if (code == kSuccess) found.info.constants.emplace_back(metric, value);
+  else found.unknown.emplace_back(metric, code);
+}
 
- private:
-  void add(Return code, Metric metric, double value) {
-    if (code == kSuccess) found_.info.constants.emplace_back(metric, value);
-    else found_.unknown.emplace_back(metric, code);
+void add_memory(Library& library, Found& found) {
+  MemoryV2 m{version_word(sizeof m, 2), 0, 0, 0, 0};
+  Return code = library.call(library.api.memory_v2, found.place.device, &m);
+  if (code != kSuccess) {
+    Memory old{};
+    code = library.call(library.api.memory, found.place.device, &old);
+    m.total = old.total;
   }
-  void number(GetUint call, Metric metric, double scale) {
-    uint32_t value = 0;
-    const Return code = library_.call(call, found_.place.device, &value);
-    add(code, metric, value * scale);
-  }
-  void indexed(Return (*call)(Device, uint32_t, uint32_t*), uint32_t which, Metric metric) {
-    uint32_t value = 0;
-    const Return code = library_.call(call, found_.place.device, which, &value);
-    add(code, metric, value);
-  }
-  void read_memory() {
-    MemoryV2 m{version_word(sizeof m, 2), 0, 0, 0, 0};
-    Return code = library_.call(library_.api.memory_v2, found_.place.device, &m);
-    if (code != kSuccess) {
-      Memory old{};
-      code = library_.call(library_.api.memory, found_.place.device, &old);
-      m.total = old.total;
-    }
-    add(code, Metric::kMemoryTotal, static_cast<double>(m.total));
-    if (code == kSuccess) found_.place.memory_total = static_cast<double>(m.total);
-    Bar1Memory bar1{};
-    code = library_.call(library_.api.bar1, found_.place.device, &bar1);
-    add(code, Metric::kBar1Total, static_cast<double>(bar1.total));
-  }
-  void read_power() {
-    uint32_t low = 0, high = 0;
-    const Return code = library_.call(library_.api.power_range, found_.place.device, &low, &high);
-    add(code, Metric::kPowerLimitMin, low * 1e-3);
-    add(code, Metric::kPowerLimitMax, high * 1e-3);
-    number(library_.api.power_default, Metric::kPowerLimitDefault, 1e-3);
-  }
+  add(found, code, Metric::kMemoryTotal, static_cast<double>(m.total));
+  if (code == kSuccess) found.place.memory_total = static_cast<double>(m.total);
+}
 
-  Library& library_;
-  Found& found_;
-};
+void add_constants(Library& library, Found& found) {
+  for (const Constant& c : constants().first(found.place.parent ? 1 : constants().size())) {
+    std::array<double, 2> values{};
+    const Return code = c.ask(library, found.place.device, values);
+    add(found, code, c.metric, values[0]);
+    if (c.second) add(found, code, *c.second, values[1]);
+  }
+}
 
-Found gpu_at(Library& library, uint32_t index) {
+Found gpu_at(Library& library, uint32_t index, bool with_constants) {
   Found f;
   f.info.index = index;
   f.info.vendor = "NVIDIA";
@@ -109,7 +78,9 @@ Found gpu_at(Library& library, uint32_t index) {
   f.info.numa_node = numa_node(library, f.place.device, f.info.pci_bus_id);
   uint32_t mode = 0, pending = 0;
   f.place.divided = library.call(library.api.mig_mode, f.place.device, &mode, &pending) == kSuccess && mode == 1;
-  Constants(library, f).read();
+  add_memory(library, f);
+  if (with_constants) add_constants(library, f);
+  f.place.constants_wanted = !with_constants;
   return f;
 }
 
@@ -144,7 +115,8 @@ void add_instances(Library& library, std::vector<Found>& all) {
       f.place.gpu_instance = id;
     }
     if (library.call(library.api.compute_instance, f.place.device, &id) == kSuccess) f.info.compute_instance = id;
-    Constants(library, f).read();
+    add_memory(library, f);
+    add_constants(library, f);
     all.push_back(std::move(f));
   }
 }
@@ -158,8 +130,8 @@ std::string pci_bus_id(Library& library, Device device) {
   return fmt::format("{:08x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
 }
 
-std::vector<Found> find_device(Library& library, uint32_t index) {
-  std::vector<Found> found = {gpu_at(library, index)};
+std::vector<Found> find_device(Library& library, uint32_t index, bool with_constants) {
+  std::vector<Found> found = {gpu_at(library, index, with_constants)};
   if (found.front().place.divided) add_instances(library, found);
   return found;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "collect/nvml_constants.h"
 
 namespace profgpu::nvml {
 namespace {
@@ -12,6 +13,7 @@ constexpr int64_t kMostSaved = 4;           // by ticks with little to do, for o
 // The first turns, which a reading in full cannot do without, however short its time. Before anything else was read
 // they are counters alone: what they grow by is of the run, what the others say is of the time before it.
 constexpr size_t kIndispensable = 4, kCounters = 1;
+constexpr int64_t kMoment_ns = 10'000'000;  // what was read so shortly before still holds where time is short
 constexpr int64_t kLongestEarning_ns = 60'000'000'000;
 constexpr int64_t kProcessesNs = 10'000'000'000;  // without a request for so long they get no turns
 constexpr int64_t kPowerRingHoldsNs = 2'500'000'000;
@@ -36,10 +38,12 @@ Reader::Reader(Library& library, const Place& place)
       memory_ring_(calls_, kMemorySamples, Metric::kMemoryUtilization, 1),
       power_ring_(calls_, kPowerSamples, Metric::kPower, 1e-3),
       gpm_(calls_),
-      processes_(calls_, place.memory_total) {}
+      processes_(calls_, place.memory_total),
+      next_constant_(place.constants_wanted ? 0 : constants().size()) {}
 
 Status Reader::read(const ReadRequest& request, Reading& reading) {
   now_ns_ = request.now_ns;
+  until_ns_ = !request.everything ? 0 : request.until_ns == 0 ? INT64_MAX : request.until_ns;
   new_ = read_ns_ == 0;
   const int64_t since_ns = new_ ? 0 : std::clamp<int64_t>(now_ns_ - read_ns_, 0, kLongestEarning_ns);
   read_ns_ = now_ns_;
@@ -110,12 +114,12 @@ Return Reader::take_turns(const ReadRequest& request, int64_t begun, Reading& re
   }
   const size_t indispensable = !request.everything ? 0 : new_ ? kCounters : kIndispensable;
   for (size_t i = 0; i < indispensable; ++i)
-    if (!turns_[i].over)
+    if (!turns_[i].over && (turns_[i].last_ns == 0 || now_ns_ - turns_[i].last_ns >= kMoment_ns))
       if (const Return code = take(i, reading); code != kSuccess) return code;
   for (;;) {
     const size_t next = most_overdue();
     if (next == kTurns.size()) return kSuccess;
-    const bool over = request.everything ? monotonic_ns() >= request.until_ns
+    const bool over = request.everything ? monotonic_ns() >= until_ns_
                                          : calls_.made - begun + kTurns[next].calls > credit_;
     if (over) return kSuccess;
     if (const Return code = take(next, reading); code != kSuccess) return code;

@@ -29,6 +29,7 @@ class Reader {
     uint32_t gpu_instance = 0;
     bool divided = false;          ///< a GPU in MIG mode
     double memory_total = 0;
+    bool constants_wanted = false; ///< nobody has asked for them
   };
   Reader(Library& library, const Place& place);
 
@@ -44,7 +45,7 @@ class Reader {
     bool of_processes;
     Return (Reader::*ask)(Reading& reading);   ///< kSuccess also where there is nothing new
   };
-  static const std::array<Turn, 26> kTurns;
+  static const std::array<Turn, 27> kTurns;
   struct TurnState {
     int64_t last_ns = 0;           ///< 0: never
     bool over = false;             ///< the device has no answer, ever
@@ -74,6 +75,7 @@ class Reader {
   template <GetUint Api::*Function, Metric M>
   Return ask_number(Reading& reading);
   Return ask_gpm(Reading& reading);
+  Return ask_constants(Reading& reading);
   Return ask_graphics_processes(Reading& reading);
   Return ask_mps_processes(Reading& reading);
   Return ask_process_utilization(Reading& reading);
@@ -83,9 +85,11 @@ class Reader {
   Ring gpu_ring_, memory_ring_, power_ring_;
   Gpm gpm_;
   Processes processes_;
-  std::array<TurnState, 26> turns_;
+  std::array<TurnState, 27> turns_;
+  size_t next_constant_;           ///< place of the next to be asked for in constants()
   int64_t now_ns_ = 0;             ///< monotonic, of the reading at hand
   int64_t none_due_before_ns_ = 0; ///< monotonic: no turn is
+  int64_t until_ns_ = 0;           ///< monotonic: until then a reading of everything goes on; 0 in others
   int64_t credit_ = 0;             ///< calls that may be made
   int64_t read_ns_ = 0;            ///< monotonic, of the reading before; 0: none
   int64_t processes_asked_ns_ = 0; ///< 0: nobody asks for them

@@ -29,6 +29,7 @@ constexpr std::chrono::seconds kNextAnswer{3};
 struct RollCall {
   std::mutex lock;                          // everything below
   std::condition_variable changed;
+  bool with_constants = true;
   std::shared_ptr<Library> library;
   std::optional<Error> failed;
   std::vector<std::vector<Found>> answers;  // by index; empty: none yet
@@ -52,7 +53,7 @@ void ask_devices(RollCall& call) {
   while (call.next < call.answers.size()) {
     const size_t index = call.next++;
     lock.unlock();
-    auto answer = find_device(*call.library, static_cast<uint32_t>(index));
+    auto answer = find_device(*call.library, static_cast<uint32_t>(index), call.with_constants);
     lock.lock();
     call.answers[index] = std::move(answer);
     ++call.answered;
@@ -121,9 +122,10 @@ Result<std::vector<Found>> all_found(RollCall& call) {
 
 }  // namespace
 
-Result<Inventory> take_inventory(int64_t patience_ns) {
+Result<Inventory> take_inventory(int64_t patience_ns, bool with_constants) {
   const auto deadline = Clock::now() + std::chrono::nanoseconds(patience_ns);
   const auto call = std::make_shared<RollCall>();
+  call->with_constants = with_constants;
   std::vector<std::thread> threads;
   threads.emplace_back([call] { open_and_ask(*call); });
   std::unique_lock lock(call->lock);

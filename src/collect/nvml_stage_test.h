@@ -42,16 +42,16 @@ class NvmlStage : public ::testing::Test {
     std::ofstream(file_) << text;
     return file_;
   }
-  Result<std::unique_ptr<Backend>> try_open(const std::string& text) {
+  Result<std::unique_ptr<Backend>> try_open(const std::string& text, const BackendOptions& options = {}) {
     setenv("PROFGPU_NVML_SCENARIO", write(text).c_str(), 1);
     // Held here too, so that the count of calls outlives the backend.
     auto own = DynLib::open(path_);
     if (own) own_ = std::move(*own);
     if (const auto forget = own_.symbol<void (*)()>("profgpu_stub_reset")) forget();
-    return kNvml.open({});
+    return kNvml.open(options);
   }
-  void open(const std::string& text) {
-    auto opened = try_open(text);
+  void open(const std::string& text, const BackendOptions& options = {}) {
+    auto opened = try_open(text, options);
     ASSERT_TRUE(opened) << opened.error().message;
     backend = std::move(*opened);
   }

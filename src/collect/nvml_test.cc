@@ -352,10 +352,54 @@ TEST_F(Nvml, ACallThatHangsHoldsUpItsOwnDeviceAlone) {
   EXPECT_GT(took, 300'000'000);
 }
 
+TEST_F(Nvml, ConstantsMayComeInReadings) {
+  open("device 0\nutilization 50\n", {.constants_later = true});
+  const DeviceInfo& d = backend->devices()[0];
+  EXPECT_TRUE(d.constant(Metric::kMemoryTotal));
+  EXPECT_FALSE(d.constant(Metric::kSmClockMax));
+  EXPECT_EQ(backend->why_absent(0, Metric::kSmClockMax), "not read yet");
+  // One or two a tick, each once, while turns that come again and again go on.
+  std::map<Metric, int> seen;
+  const int64_t begun = monotonic_ns();
+  for (int i = 0; i < 300; ++i) {
+    const Reading r = read(0, {begun + i * kSecond / 10, false, false});
+    size_t constants = 0;
+    for (const Sample& s : r.samples)
+      if (metric_info(s.metric).kind == MetricKind::kConstant) ++seen[s.metric], ++constants;
+    EXPECT_LE(constants, 2U);
+  }
+  for (const Metric m : {Metric::kBar1Total, Metric::kSmClockMax, Metric::kTemperatureSlowdown, Metric::kPowerLimitMin,
+                         Metric::kPowerLimitMax, Metric::kVideoClockMax}) {
+    EXPECT_EQ(seen[m], 1) << metric_info(m).name;
+    EXPECT_EQ(backend->why_absent(0, m), "");
+  }
+}
+
+TEST_F(Nvml, AReadingOfEverythingHasTheConstantsToo) {
+  open("device 0\nutilization 50\n", {.constants_later = true});
+  const Reading r = read_all();
+  EXPECT_EQ(value(r, Metric::kSmClockMax), 1980.0);
+  EXPECT_EQ(value(r, Metric::kPowerLimitMax), 700.0);
+  EXPECT_FALSE(value(read_all(), Metric::kSmClockMax));
+}
+
+TEST_F(Nvml, OneLookForErrorsIsForAllDevicesOfATick) {
+  open("device 0..3\nutilization 50\n");
+  read_all();
+  pause_ms(50);   // its thread has enrolled them
+  const int64_t before = calls("nvmlEventSetWait_v2"), tick = monotonic_ns();
+  for (uint32_t d = 0; d < 4; ++d) {
+    ReadRequest request{monotonic_ns(), false, true};
+    request.tick_ns = tick;
+    read(d, request);
+  }
+  EXPECT_EQ(calls("nvmlEventSetWait_v2"), before + 1);
+}
+
 TEST_F(Nvml, ADriverThatHangsFromTheBeginningIsGivenUp) {
   (void)try_open("device 0\n");
   setenv("PROFGPU_NVML_SCENARIO", write("device 0..1\nhang nvmlDeviceGetName 0 1\n").c_str(), 1);
-  auto inventory = nvml::take_inventory(100'000'000);
+  auto inventory = nvml::take_inventory(100'000'000, true);
   ASSERT_FALSE(inventory);
   EXPECT_NE(inventory.error().message.find("not answered"), std::string::npos);
   pause_ms(1200);   // its thread comes back and must find nothing amiss

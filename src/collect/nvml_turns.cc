@@ -1,6 +1,8 @@
 // The calls that have turns, and how often each is due.
 #include <algorithm>
 
+#include "base/clock.h"
+#include "collect/nvml_constants.h"
 #include "collect/nvml_reader.h"
 
 namespace profgpu::nvml {
@@ -14,7 +16,7 @@ constexpr uint32_t kUnknownPstate = 32;
 // In the order of a reading of everything; what every run needs comes first. The periods ask for about 20 calls a second;
 // ticks of 0.2 s leave 9 or 10 besides the batch and processes, so that each turn comes about half as often as stated here;
 // up to 0.1 s and from 1 s on the periods are kept.
-constinit const std::array<Reader::Turn, 26> Reader::kTurns = {{
+constinit const std::array<Reader::Turn, 27> Reader::kTurns = {{
     {200 * kMs, 1, false, false, &Reader::ask_energy},
     {400 * kMs, 1, false, false, &Reader::ask_utilization},
     {200 * kMs, 1, true, false, &Reader::ask_memory},
@@ -38,6 +40,7 @@ constinit const std::array<Reader::Turn, 26> Reader::kTurns = {{
     {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::pcie_width, Metric::kPcieWidth>},
     {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::power_limit, Metric::kPowerLimit>},
     {10 * kSecond, 1, false, false, &Reader::ask_margin},
+    {100 * kMs, 1, false, false, &Reader::ask_constants},
     {5 * kSecond, 1, false, true, &Reader::ask_graphics_processes},
     {5 * kSecond, 1, false, true, &Reader::ask_mps_processes},
     {1 * kSecond, 1, false, true, &Reader::ask_process_utilization},
@@ -181,6 +184,22 @@ Return Reader::ask_gpm(Reading& reading) {
                            Metric::kPcieTxRate, Metric::kPcieRxRate})
       calls_.note(m, code);
   return code;
+}
+
+// One a tick, or all that a reading of everything has time for.
+Return Reader::ask_constants(Reading& reading) {
+  while (next_constant_ < constants().size()) {
+    const Constant& c = constants()[next_constant_];
+    std::array<double, 2> values{};
+    ++calls_.made;
+    const Return code = c.ask(calls_.library, calls_.device, values);
+    if (device_gone(code)) return code;
+    ++next_constant_;
+    tell(code, c.metric, values[0], reading);
+    if (c.second) tell(code, *c.second, values[1], reading);
+    if (monotonic_ns() >= until_ns_) return kSuccess;
+  }
+  return kNotSupported;   // nothing more, ever
 }
 
 Return Reader::ask_graphics_processes(Reading&) { return processes_.read_list(Processes::kGraphics); }

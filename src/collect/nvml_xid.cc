@@ -48,9 +48,10 @@ XidWatch::~XidWatch() {
   }
 }
 
-void XidWatch::refresh() {
+void XidWatch::refresh(int64_t since_ns) {
   std::unique_lock lock(state_->lock);
   if (state_->looked < 0 || state_->ended || state_->silent) return;
+  if (state_->looked_ns > since_ns) return;
   const int64_t wanted = ++state_->asked;
   state_->changed.notify_all();
   const auto answered = [&] { return state_->looked >= wanted || state_->ended; };
@@ -104,7 +105,7 @@ void XidWatch::watch(State& state) {
   while (set && !state.stopping) {
     state.changed.wait_for(lock, kPause, [&] { return state.stopping || state.asked > state.looked; });
     if (state.stopping) break;
-    const int64_t asked = state.asked;
+    const int64_t asked = state.asked, began_ns = monotonic_ns();
     lock.unlock();
     EventData event{};
     // Bounded, so that a device that reports without end leaves time for the end.
@@ -112,6 +113,7 @@ void XidWatch::watch(State& state) {
       take(state, event);
     lock.lock();
     state.looked = asked;
+    state.looked_ns = began_ns;
     state.silent = false;
     state.changed.notify_all();
   }

@@ -29,9 +29,9 @@ class XidWatch {
   XidWatch(const XidWatch&) = delete;
   XidWatch& operator=(const XidWatch&) = delete;
 
-  /// Looks now, and waits for that for a short while: an error often ends the program that caused it, and with it us.
-  /// Does nothing while the devices are still being enrolled.
-  void refresh();
+  /// Looks now if nobody has since `since_ns` (monotonic), and waits for that for a short while: an error often ends the
+  /// program that caused it, and with it us. Does nothing while the devices are still being enrolled.
+  void refresh(int64_t since_ns);
 
   /// Of the device at that position of those given.
   [[nodiscard]] Seen seen(size_t device) const;
@@ -53,6 +53,7 @@ class XidWatch {
     std::vector<std::vector<Event>> events;   // that nobody took yet, by device
     bool stopping = false, ended = false;
     int64_t asked = 0, looked = -1; ///< refreshes wanted and done; looked is -1 until the devices are enrolled
+    int64_t looked_ns = 0;          ///< monotonic: when the last look began
     bool silent = false;           ///< the driver did not answer one in time: the next need not wait too
   };
   static void watch(State& state);

@@ -82,7 +82,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
   bool wait_for_tick(Worker& worker, int64_t& due);
   void count_tick(int64_t due, int64_t begun, int64_t ended);
   void tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last);
-  [[nodiscard]] ReadRequest request_of(const Device& device, int64_t now_ns, int64_t until_ns, bool last) const;
+  [[nodiscard]] ReadRequest request_of(const Device& device, int64_t tick_ns, int64_t now_ns, int64_t until_ns, bool last) const;
   void hand_over(Device& device, const Reading& reading, const Status& status, int64_t ended_unix_ns);
   int64_t look_for_silent(int64_t now_ns);
   void note_trouble(Device& device, std::string_view message);
@@ -171,7 +171,7 @@ void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& re
     Device& device = devices[mine[i]];
     const int64_t now_ns = i == 0 ? begun_ns : monotonic_ns();
     const int64_t until_ns = begun_ns + for_all_ns * static_cast<int64_t>(i + 1) / static_cast<int64_t>(mine.size());
-    const ReadRequest request = request_of(device, now_ns, options.ends_ns > 0 ? until_ns : 0, last);
+    const ReadRequest request = request_of(device, begun_ns, now_ns, options.ends_ns > 0 ? until_ns : 0, last);
     if (request.processes) device.processes_at_ns = now_ns;
     device.read_once = true;
     reading.clear();
@@ -189,9 +189,10 @@ void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& re
   }
 }
 
-ReadRequest Sampler::State::request_of(const Device& device, int64_t now_ns, int64_t until_ns, bool last) const {
+ReadRequest Sampler::State::request_of(const Device& device, int64_t tick_ns, int64_t now_ns, int64_t until_ns, bool last) const {
   ReadRequest request;
   request.now_ns = now_ns;
+  request.tick_ns = tick_ns;
   request.everything = last || !device.read_once;
   request.until_ns = request.everything ? until_ns : 0;
   // A first reading that must not take long leaves processes to the next: none of the command's is there yet.

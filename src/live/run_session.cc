@@ -13,7 +13,7 @@ namespace {
 // How long the command waits for its devices' first readings, so that counters are read before it begins.
 constexpr int64_t kMostHeadStart_ns = 100'000'000;
 // What the readings before and after a short command may add to it, each.
-constexpr int64_t kEnds_ns = 3'000'000;
+constexpr int64_t kEnds_ns = 2'000'000;
 
 // Takes readings in, for one run and for all of them.
 class Watch {

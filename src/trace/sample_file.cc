@@ -147,6 +147,8 @@ void SampleWriter::append_row(const Reading& reading) {
     }
     line_ += ',';
     if (!value) value = device.constant(m);
+    else if (metric_info(m).kind == MetricKind::kConstant && !device.constant(m))
+      devices_[reading.device].constants.emplace_back(m, *value);
     if (value) append_number(line_, *value);
   }
   if (json && reading.has_processes) {
