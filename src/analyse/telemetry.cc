@@ -15,7 +15,7 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kTraceColumns = 40, kGrowthParts = 32;
-constexpr size_t kMostWaiting = 256;
+constexpr size_t kMostWaiting = 512;
 // A node's worth; what a fork bomb leaves beyond it is not remembered one by one.
 constexpr size_t kMostProcesses = 512;
 // What grows while a shorter job starts is not growth yet.

@@ -17,7 +17,7 @@ constexpr int64_t kPatienceNs = 60'000'000'000;
 class NvmlBackend : public Backend {
  public:
   NvmlBackend(std::shared_ptr<nvml::Library> library, std::vector<nvml::Found> found)
-      : library_(std::move(library)), found_(std::move(found)), xids_(library_, gpus_of(found_)) {
+      : library_(std::move(library)), found_(std::move(found)), xids_(library_, gpus_of(found_)), xids_known_(found_.size()) {
     for (const nvml::Found& f : found_) {
       devices_.push_back(f.info);
       readers_.push_back(f.place.device ? std::make_unique<nvml::Reader>(*library_, f.place) : nullptr);
@@ -65,8 +65,11 @@ class NvmlBackend : public Backend {
   // Counted since the watch began: 0 is a fact once it has.
   void add_xids(Reading& reading) {
     if (found_[reading.device].place.parent) return;
-    const auto events = xids_.take_events(reading.device);   // first, so that the count has all of them
-    const auto seen = xids_.seen(reading.device);
+    auto& [version, seen] = xids_known_[reading.device];
+    const uint32_t now = xids_.version();
+    const auto events = now == version ? std::vector<nvml::XidWatch::Event>()
+                                       : xids_.take_events(reading.device);   // first, so that the count has all of them
+    if (now != version) seen = xids_.seen(reading.device), version = now;
     if (seen.state != nvml::kSuccess) return;
     reading.add(Metric::kXidErrors, static_cast<double>(seen.count));
     for (const auto& e : events) reading.add(Metric::kXidLast, static_cast<double>(e.code), e.time_ns);
@@ -79,6 +82,11 @@ class NvmlBackend : public Backend {
   std::vector<DeviceInfo> devices_;
   std::vector<std::unique_ptr<nvml::Reader>> readers_;
   nvml::XidWatch xids_;
+  struct XidsKnown {
+    uint32_t version = 0;
+    nvml::XidWatch::Seen seen;
+  };
+  std::vector<XidsKnown> xids_known_;   // by device, at the reading before
 };
 
 Result<std::unique_ptr<Backend>> open_nvml(const BackendOptions& options) {

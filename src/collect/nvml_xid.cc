@@ -78,6 +78,7 @@ EventSet XidWatch::enrol(State& state) {
       code = state.devices[i] ? library.call(library.api.event_register, state.devices[i], kXidEvent, set) : kGpuIsLost;
     std::lock_guard lock(state.lock);
     state.seen[i].state = code;
+    state.version.fetch_add(1, std::memory_order_release);
   }
   return created == kSuccess ? set : nullptr;
 }
@@ -94,6 +95,7 @@ void XidWatch::take(State& state, const EventData& event) {
     std::vector<Event>& events = state.events[i];
     if (events.size() == kMostEvents) events.erase(events.begin());
     events.push_back({state.seen[i].last, state.seen[i].last_ns});
+    state.version.fetch_add(1, std::memory_order_release);
   }
 }
 

@@ -1,6 +1,7 @@
 // Xid events: errors that the driver reports about a device while we watch.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,8 @@ class XidWatch {
 
   /// Of the device at that position of those given.
   [[nodiscard]] Seen seen(size_t device) const;
+  /// Another number after anything that seen() and take_events() tell has changed, of any device. Takes no lock.
+  [[nodiscard]] uint32_t version() const { return state_->version.load(std::memory_order_acquire); }
 
   struct Event {
     int64_t code = 0, time_ns = 0;
@@ -47,6 +50,7 @@ class XidWatch {
   struct State {
     std::shared_ptr<Library> library;
     std::vector<Device> devices;
+    std::atomic<uint32_t> version{0};
     std::mutex lock;               // all below
     std::condition_variable changed;
     std::vector<Seen> seen;
