@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyse/devices.h"
 #include "analyse/names.h"
 #include "analyse/steps.h"
@@ -52,6 +54,12 @@ void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
                                 without, launches)});
 }
 
+const char* where_activity_may_be(const Trace& trace) {
+  const bool cut = std::any_of(trace.issues.begin(), trace.issues.end(),
+                               [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
+  return cut ? " (it may have been in the part that is cut off)" : trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)";
+}
+
 }  // namespace
 
 Quality Quality::compute(const Facts& facts) {
@@ -60,8 +68,7 @@ Quality Quality::compute(const Facts& facts) {
   auto& issues = quality.issues;
   if (trace.activity.size() == 0)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
-                      std::string("no GPU activity is in the file: device figures are missing") +
-                          (trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)")});
+                      std::string("no GPU activity is in the file: device figures are missing") + where_activity_may_be(trace)});
   if (trace.host.size() == 0)
     issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
   const Steps& steps = facts.get<Steps>();
