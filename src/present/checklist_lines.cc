@@ -1,4 +1,7 @@
 #include "present/first_screen.h"
+
+#include <algorithm>
+
 #include "present/wording.h"
 #include "report/text.h"
 
@@ -44,7 +47,9 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
   Lines out;
   for (const Check& check : report.checklist) {
     const Mark mark = mark_of(check, report);
-    const std::string name = sanitised(name_of(check));
+    std::string name = sanitised(name_of(check));
+    // On a narrow terminal the verdict stands without its limit.
+    if (indent + 2 + display_width(name) > layout_width(options)) name.resize(std::min(name.size(), name.rfind(" (")));
     const int cells = 2 + display_width(name);
     if (line.width() > indent && line.width() + kGap + cells > layout_width(options)) {
       out.push_back(std::move(line));

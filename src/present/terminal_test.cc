@@ -85,6 +85,14 @@ TEST(Terminal, NoLineIsWiderThanTheScreen) {
   }
 }
 
+TEST(Terminal, OnANarrowScreenTheChecklistLeavesOutLimits) {
+  Report report;
+  report.checklist.push_back({"memory-headroom", "", Verdict::kPass, 99.9, 10, "memory headroom 99.9 % (over 10)"});
+  EXPECT_NE(show(report, 60).find("memory headroom 99.9 % (over 10)"), std::string::npos);
+  const std::string text = show(report, 40);
+  EXPECT_NE(text.find("memory headroom 99.9 %\n"), std::string::npos) << text;
+}
+
 TEST(Terminal, NextCommandsAreNeverCut) {
   Report report = sample_report();
   const std::string command = "profgpu analyze /data/" + std::string(90, 'x') + "/rank0.pt.trace.json.gz --section idle";
