@@ -20,7 +20,7 @@ void declare(CLI::App& app, Slot& slot) {
   std::string names(slot.flag->name);
   if (!slot.flag->short_name.empty()) names += "," + std::string(slot.flag->short_name);
   if (slot.flag->value.empty()) {
-    slot.option = app.add_flag(names);
+    slot.option = app.add_flag(names)->disable_flag_override();   // "--json=FILE" is no "--json"
     return;
   }
   // One value each time the flag is given, and as many times as that is.
@@ -110,6 +110,8 @@ Result<Arguments> parse_arguments(const Command& command, const std::vector<std:
     app.parse(std::vector<std::string>(std::make_reverse_iterator(dashes), words.rend()));
   } catch (const CLI::ArgumentMismatch& e) {
     const std::string_view text = e.what();
+    if (const std::string name(text.substr(0, text.find(' '))); text.ends_with("flag override"))   // its name without dashes
+      return Error{(name.size() == 1 ? "-" : "--") + name + " takes no value", see_help(command)};
     return Error{std::string(text.substr(0, text.find(':'))) + " needs a value", see_help(command)};
   } catch (const CLI::ParseError& e) {
     return Error{e.what(), see_help(command)};
