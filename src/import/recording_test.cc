@@ -281,7 +281,7 @@ TEST_F(Recording, a_pair_names_the_other_and_its_own_place) {
 class NcclByRanges : public Recording {
  protected:
   static constexpr uint64_t kCommunicator = 0xfedcba9876543210;
-  static constexpr uint64_t kMade = 100, kCall = 101, kOldCall = 102, kPair = 103;
+  static constexpr uint64_t kMade = 1u << 24, kCall = kMade + 1, kOldCall = kMade + 2, kPair = kMade + 3;
 
   NcclByRanges() {
     const auto schema = [&](uint32_t id, uint64_t number, const std::vector<std::pair<const char*, uint64_t>>& fields) {
