@@ -29,6 +29,8 @@ constexpr int64_t kResumeAfterNs = 1'000'000'000;
 constexpr int64_t kAwayNs = 60'000'000'000;
 // CUPTI's buffers beyond our bound, as a part of it, from which recording pauses until they are back.
 constexpr size_t kPauseBeyondPart = 2;
+// Buffers that CUPTI holds, as a part of our bound, from which it is seen whether they become more and more.
+constexpr size_t kBehindPart = 4;
 
 struct Session {
   uint32_t generation;  // of the recorder that it belongs to
@@ -40,6 +42,8 @@ struct Session {
   std::atomic<int64_t> resume_at_ns;
   bool robbed;               // another profiler came without a word
   bool choked;               // paused until CUPTI's buffers are back
+  int64_t looked_ns;         // when it was looked at what CUPTI holds, at most once a flush interval
+  size_t held, held_before;  // buffers that it held then, and the time before
   bool refusals_told, second_told;
   int64_t clock_difference;  // of CUPTI's clock to the machine's, at the last look
   bool clock_known;
@@ -266,6 +270,18 @@ void watch_memory() {
   }
 }
 
+// CUPTI has ever more to hand out, and does so by itself as buffers are full. A flush would wait for all of it, and
+// nobody would see that memory runs out.
+bool falls_behind() {
+  const size_t held = session.buffers.taken() + session.buffers.beyond();
+  if (const int64_t now = host_now(); now - session.looked_ns >= options().flush_ns) {
+    session.looked_ns = now;
+    session.held_before = session.held;
+    session.held = held;
+  }
+  return !session.choked && held > session.held_before && held * kBehindPart > session.buffers.count();
+}
+
 void watch_libraries() {
   char other[300];
   if (session.second_told || mapped_libraries(session.library.path, other, sizeof other) == 0) return;
@@ -284,7 +300,7 @@ void flush(bool at_end) {
   }
   if (!session.registered) return;
   if (!at_end) watch_memory();  // first: a flush waits for all that there is
-  session.library.calls.ActivityFlushAll(at_end ? kFlushForced : 0);
+  if (at_end || !falls_behind()) session.library.calls.ActivityFlushAll(at_end ? kFlushForced : 0);
   if (at_end) return;
   add_seen_devices();
   watch_libraries();

@@ -210,9 +210,9 @@ def test_slow_delivery_keeps_the_bound(tmp_path, cupti):
     result = run(tmp_path, '--kernels', 1500000, cupti=cupti, sim='slow_us=20000', options='memory_mb=64')
     rows, dropped = counts(result.paths[0])
     assert result.returncode == 0 and dropped > 0 and rows['kernel'] > 0
-    # Before 12.9 it holds only as soon as our thread comes to pause what makes records: it may be waiting for CUPTI.
-    # Without any bound all 450 MB would be held.
-    assert result.truth['peak_kb'] / 1024 < (64 + 32 if cupti == 13 else 400)
+    # Before 12.9 it holds only as soon as our thread comes to pause what makes records: it may be waiting for what CUPTI
+    # had when it was behind by a quarter of the bound. Without any bound all 450 MB would be held.
+    assert result.truth['peak_kb'] / 1024 < (64 + 32 if cupti == 13 else 300)
     if cupti == 13:  # from 12.9 on a buffer may be refused: all is counted
         assert rows['kernel'] + rows['call'] + dropped >= 4_500_000
     else:  # there it may not: what makes records pauses, and the recording says so
