@@ -45,6 +45,7 @@ struct Session {
   int64_t looked_ns;         // when it was looked at what CUPTI holds, at most once a flush interval
   size_t held, held_before;  // buffers that it held then, and the time before
   bool refusals_told, second_told;
+  bool own_thread_ids;       // CUPTI's, which are not the kernel's
   int64_t clock_difference;  // of CUPTI's clock to the machine's, at the last look
   bool clock_known;
 };
@@ -106,8 +107,7 @@ bool configure() {
   uint8_t zeroed = 1;
   size_t size = sizeof zeroed;
   if (calls.ActivitySetAttribute != nullptr) calls.ActivitySetAttribute(kAttributeZeroedBuffers, &size, &zeroed);
-  if (calls.SetThreadIdType != nullptr && calls.SetThreadIdType(kThreadIdSystem) != kSuccess)
-    note(Severity::kWarning, "CUPTI does not give the kernel's numbers of threads; calls cannot be joined with ranges");
+  session.own_thread_ids = calls.SetThreadIdType != nullptr && calls.SetThreadIdType(kThreadIdSystem) != kSuccess;
   const Result result = calls.ActivityRegisterCallbacks(requested, completed);
   if (result != kSuccess) {
     char reason[200];
@@ -129,6 +129,8 @@ bool enable_all() {
     no_device(reason);
     return false;
   }
+  if (session.own_thread_ids && !session.refusals_told)
+    note(Severity::kWarning, "CUPTI does not give the kernel's numbers of threads; calls cannot be joined with ranges");
   session.refusals_told = true;
   session.enabled = true;
   return true;

@@ -122,6 +122,13 @@ def test_refusal_leaves_the_rest(tmp_path, sim, says):
     assert sum(1 for r in recording['range_event'] if r['op'] == 6) == 3
 
 
+@pytest.mark.parametrize('sim', ['driverless=1', 'error=cuptiActivityEnable:35'])
+def test_refusal_is_told_once(tmp_path, sim):
+    """Where nothing of a device is recorded, it does not matter what else would be missing."""
+    result = run(tmp_path, '--steps', 3, sim=sim)
+    assert len(result.recording.notes) == 1 and 'CUPTI refuses to record kernels' in result.recording.notes[0]
+
+
 def test_refused_kinds_are_named_once(tmp_path):
     result = run(tmp_path, *EVERYTHING, sim='refuse_kind=49')
     assert [n for n in result.recording.notes if 'allocations' in n] == ['CUPTI does not record allocations: error 27']
