@@ -204,6 +204,21 @@ def test_torch_that_does_not_ask(tmp_path):
     assert 'there is no process' in attach(2**22 + 5, 'torch', code=1).stderr
 
 
+def test_torch_hears_its_own_user_only():
+    """Any user may send to the socket, in the name of any process."""
+    if os.getuid() != 0 or not shutil.which('setpriv'):
+        pytest.skip('one other user is needed')
+    other = ['setpriv', '--reuid=65534', '--clear-groups']
+    with started(*other, 'sleep', '60') as victim:
+        until(lambda: os.stat(f'/proc/{victim.pid}').st_uid == 65534)
+        with started(sys.executable, '-c', CLIENT.replace('[os.getpid(), os.getppid()]', f'[{victim.pid}]')):
+            words = [PROGRAM, 'attach', str(victim.pid), 'torch', '--timeout', '2']
+            said = [subprocess.run([*who, *words], env=environment(), cwd='/', capture_output=True, text=True, timeout=60).stderr
+                    for who in (other, [])]
+    assert 'did not ask for orders' in said[0]
+    assert '1 program was told' in said[1], 'root hears all'
+
+
 def folders_of_traces():
     return {n for n in os.listdir('/tmp') if n.startswith('profgpu-torch-')}
 
