@@ -281,6 +281,28 @@ TRAINING = ('import time, torch\nmodel = torch.nn.Linear(8, 8)\noptimizer = torc
             '    model(torch.randn(4, 8)).sum().backward()\n    optimizer.step()\n    time.sleep(0.01)\n')
 
 
+def test_steps_of_real_pytorch_are_those_of_the_recording(tmp_path):
+    pytest.importorskip('torch')
+    run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'rec', '--torch-on-demand', '--',
+                            sys.executable, '-c', TRAINING], env=environment(), cwd=tmp_path)
+    try:
+        until((tmp_path / 'ready').exists, 90)
+        (pid,) = children(run.pid)
+        attach(pid, 'torch', '--steps', '5', '-o', tmp_path / 'rec')
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=30)
+    words = [PROGRAM, 'analyze', '--json', tmp_path / 'rec']
+    (rank,) = json.loads(subprocess.run(words, env=environment(), capture_output=True, timeout=60, check=True).stdout)['ranks']
+    numbers = [s['index'] for s in rank['steps']]
+    assert len(numbers) in (4, 5, 6) and all(s['name'] == f'ProfilerStep#{s["index"]}' for s in rank['steps'])
+    (recording,) = processes(tmp_path / 'rec').values()
+    ends = {r['payload']: r['time_ns'] for r in recording['range_event'] if r['op'] == 6}
+    between = [ends[b] - ends[a] for a, b in zip(numbers, numbers[1:])]
+    for step, took in zip(rank['steps'][1:-1], between):   # the first may have begun before the trace, the last is cut
+        assert abs(step['duration_ns'] - took) < 5e6
+
+
 def test_real_pytorch(tmp_path):
     pytest.importorskip('torch')
     run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--torch-on-demand', '--', sys.executable, '-c', TRAINING],

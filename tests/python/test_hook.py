@@ -219,8 +219,9 @@ print(json.dumps(seen))
 """
 
 
-def test_torch_compile_sees_the_same(tmp_path):
-    both = [subprocess.Popen([sys.executable, '-c', COMPILED], env=environment(folder), stdout=subprocess.PIPE,
+@pytest.mark.parametrize('more', [{}, {'KINETO_USE_DAEMON': '1'}])
+def test_torch_compile_sees_the_same(tmp_path, more):
+    both = [subprocess.Popen([sys.executable, '-c', COMPILED], env=environment(folder, **more), stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL) for folder in (None, tmp_path)]
     off, on = (json.loads(process.communicate(timeout=180)[0]) for process in both)
     assert off['graph break'][0]['graph_break'], 'the counters count nothing'
