@@ -81,13 +81,16 @@ class Steps:
 class TorchSteps:
     """The same steps in a trace that PyTorch is asked for while it runs: ranges with the name that its profiler gives them."""
 
-    def __init__(self, record_function, of_parent=None):
+    def __init__(self, record_function, profiles_itself, of_parent=None):
         self.record_function = record_function
+        self.profiles_itself = profiles_itself  # the program does, and its profiler marks its steps
         self.of_parent = of_parent  # Its range is kept: to end it would take locks of the profiler's.
         self.range = None
 
     def begin(self, number):
         self.end()
+        if self.profiles_itself():
+            return
         self.range = self.record_function('ProfilerStep#%d' % number)
         self.range.__enter__()
 
@@ -239,7 +242,7 @@ def forget():
     global thread, steps, is_recording, torch_steps
     thread, steps, is_recording = Thread(), Steps(), False
     if torch_steps is not None:
-        torch_steps = TorchSteps(torch_steps.record_function, torch_steps)
+        torch_steps = TorchSteps(torch_steps.record_function, torch_steps.profiles_itself, torch_steps)
 
 
 def wrapped(original, phase):
@@ -354,7 +357,7 @@ def mark_checkpoint(torch):
 def mark_torch_steps(torch):
     global torch_steps
     if os.environ.get('KINETO_USE_DAEMON'):
-        torch_steps = TorchSteps(torch.autograd.profiler.record_function)
+        torch_steps = TorchSteps(torch.autograd.profiler.record_function, torch.autograd._profiler_enabled)
 
 
 def mark_distributed_checkpoint(module):
