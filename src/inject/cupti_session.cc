@@ -303,9 +303,8 @@ void flush(bool at_end) {
   if (!session.registered) return;
   if (!at_end) watch_memory();  // first: a flush waits for all that there is
   if (at_end || !falls_behind()) session.library.calls.ActivityFlushAll(at_end ? kFlushForced : 0);
-  if (at_end) return;
   add_seen_devices();
-  watch_libraries();
+  if (!at_end) watch_libraries();
 }
 
 constexpr Source kSource{open, close, flush, device_clock};

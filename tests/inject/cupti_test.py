@@ -78,6 +78,12 @@ def test_shapes_and_queues_of_kernels(tmp_path, cupti):
         assert k['context'] == 1 and k['stream'] in (7, 8)
 
 
+def test_a_short_program_s_device_is_known(tmp_path):
+    for i in range(40):   # it may end before our thread has looked at it
+        recording = run(tmp_path / str(i), '--kernels', 10, options='flush_ms=10000').recording
+        assert [d['name'] for d in recording['device']] == ['Simulated GPU'] and recording.ended, i
+
+
 @EVERY
 def test_graphs_as_a_whole(tmp_path, cupti):
     result = run(tmp_path, *EVERYTHING, cupti=cupti, options='graphs=graph')
