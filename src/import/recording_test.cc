@@ -510,6 +510,14 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
     EXPECT_TRUE(s.issues.empty()) << s.path << ": " << s.issues.front().text;
 }
 
+TEST_F(Recording, a_command_that_ended_before_it_was_looked_at) {
+  HandRecording host;
+  host.property("mode", "host").property("host", "node1").sync(0, kUnix, 0).end().write(path("node1-host.pgt"));
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_FALSE(inputs);
+  EXPECT_NE(inputs.error().message.find("no process was recorded"), std::string::npos) << inputs.error().message;
+}
+
 TEST_F(Recording, waits_of_threads_that_cannot_be) {
   HandRecording r = begun(100);
   const uint32_t thread = r.thread(100, 100);
