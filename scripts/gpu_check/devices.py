@@ -126,9 +126,9 @@ def compare_fields(machine, ours, theirs):
 def energy_check(index, ours, begin_ns, end_ns):
     counter = within(ours.get((index, 'energy_j'), []), begin_ns, end_ns)
     power = within(ours.get((index, 'power_instant_w')) or ours.get((index, 'power_w'), []), begin_ns, end_ns)
+    power = within(power, counter[0][0], counter[-1][0]) if counter else []
     if len(counter) < 2 or len(power) < 2:
         return check('energy', None, 'there is no counter, or no power to hold it against')
-    power = within(power, counter[0][0], counter[-1][0])
     seconds = (power[-1][0] - power[0][0]) / 1e9
     integral = sum((b[0] - a[0]) / 1e9 * (a[1] + b[1]) / 2 for a, b in zip(power, power[1:]))
     counted = counter[-1][1] - counter[0][1]

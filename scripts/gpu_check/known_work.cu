@@ -1,8 +1,10 @@
 // Work of known counts and sizes, for comparison with a recording of it: kernels on several streams, copies, sets,
-// allocations, graphs, ranges. Prints what it did as one JSON object.
+// allocations, graphs, ranges. Prints what it did as one JSON object. Called with a number it launches so many kernels
+// that do nothing, and prints what a launch takes the host.
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -39,6 +41,7 @@ extern "C" __global__ void known_spin(unsigned long long ns) {
   do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
   while (now - begin < ns);
 }
+extern "C" __global__ void known_nothing() {}
 extern "C" __global__ void known_node(float* data) { data[threadIdx.x] += 1; }
 
 namespace {
@@ -77,9 +80,26 @@ void allocations() {
   }
 }
 
+// In batches that the device's queue has room for: it is never waited for while the clock runs.
+int launches(long count) {
+  constexpr int kBatch = 500;
+  using Clock = std::chrono::steady_clock;
+  Clock::duration taken{};
+  for (long batch = -2; batch < count / kBatch; ++batch) {   // the first two warm up
+    const Clock::time_point begin = Clock::now();
+    for (int i = 0; i < kBatch; ++i) known_nothing<<<1, 1>>>();
+    if (batch >= 0) taken += Clock::now() - begin;
+    CHECK(cudaDeviceSynchronize());
+  }
+  const double ns = std::chrono::duration<double, std::nano>(taken).count();
+  printf("{\"launches\": %ld, \"ns_a_launch\": %.1f}\n", count / kBatch * kBatch, ns / (count / kBatch * kBatch));
+  return 0;
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1) return launches(atol(argv[1]));
   float* data;
   char *device, *host;
   cudaStream_t streams[kStreams];
@@ -102,8 +122,8 @@ int main() {
   CHECK(cudaGetDeviceProperties(&properties, 0));
   printf("{\"device\": \"%s\", \"by_name\": {\"known_add\": %d, \"known_spin\": %d, \"known_node\": %d}, \"spin_ns\": %llu, "
          "\"copies\": {\"1\": %d, \"2\": %d, \"8\": %d}, \"copy_bytes\": %zu, \"sets\": %d, \"set_bytes\": %zu, "
-         "\"graph_launches\": %d, \"allocations\": %d, \"ranges\": %d}\n",
+         "\"graph_launches\": %d, \"allocations\": %d, \"ranges\": %d, \"streams\": %d}\n",
          properties.name, kLaunches, kSpins, kGraphLaunches * kGraphNodes, kSpinNs, kCopies, kCopies, kCopies, kCopyBytes, kSets,
-         kCopyBytes, kGraphLaunches, kAllocations + 2, HAVE_NVTX ? kRanges : 0);
+         kCopyBytes, kGraphLaunches, kAllocations + 2, HAVE_NVTX ? kRanges : 0, kStreams);
   return 0;
 }

@@ -10,7 +10,7 @@ CONSTANT, PLAIN, ZIGZAG, DELTA, BYTES = range(5)
 KINDS = {
     1: ('end', ()),
     3: ('property', ('key$', 'value$')),
-    16: ('kernel', ('start_ns', 'duration_ns', 'name$')),
+    16: ('kernel', ('start_ns', 'duration_ns', 'name$', 'queue', 'correlation')),
     17: ('copy', ('start_ns', 'duration_ns', 'bytes', 'queue', 'correlation', 'copy_kind')),
     18: ('set', ('start_ns', 'duration_ns', 'bytes')),
     19: ('call', ('start_ns', 'duration_ns', 'name$', 'thread', 'correlation', 'is_driver', 'result')),
@@ -85,6 +85,27 @@ def counts(path):
         if name == 'drop':
             dropped += sum(columns(body, rows, 4)[3])
     return rows_of, dropped
+
+
+def launches_without_kernel(path):
+    """(launching calls that went well, those of them that no kernel is of), without a dict a row: for millions of them."""
+    names, launched, ran = {}, {}, set()
+    for kind, count, body in chunks(path):
+        name = KINDS.get(kind, ('',))[0]
+        if kind == STRINGS:
+            ids, lengths, text = columns(body, count, 3)
+            at = 0
+            for number, length in zip(ids, lengths):
+                names[number] = text[at:at + length]
+                at += length
+        elif name == 'call':
+            _, _, called, _, correlations, _, results = columns(body, count, 7)
+            launched.update((c, n) for c, n, result in zip(correlations, called, results) if result == 0)
+        elif name == 'kernel':
+            ran.update(columns(body, count, 5)[4])
+    wanted = {number for number, text in names.items() if text.startswith((b'cudaLaunchKernel', b'cuLaunchKernel'))}
+    launches = {c for c, n in launched.items() if n in wanted}
+    return len(launches), len(launches - ran)
 
 
 def rows(path, *names):

@@ -78,9 +78,10 @@ Result<std::unique_ptr<SampleOutput>> open_samples(const RunOptions& options, co
 }
 
 std::vector<std::string> notes_of(const RunOptions& options, const OpenDevices& open, const RunSession& session,
-                                  const SampleOutput* samples) {
-  std::vector<std::string> notes = open.notes;
-  if (!open.backend && notes.empty()) notes.push_back("nothing was sampled: --backend " + options.devices.backend);
+                                  const SampleOutput* samples, const RunRecording* recording) {
+  const bool is_told = recording && recording->has_no_device();
+  std::vector<std::string> notes = is_told ? std::vector<std::string>() : open.notes;
+  if (!open.backend && open.notes.empty()) notes.push_back("nothing was sampled: --backend " + options.devices.backend);
   if (options.warmup_ns > 0 && open.backend && session.last.wall_ns <= options.warmup_ns)
     notes.push_back(fmt::format("the warm-up of {:g} s is longer than the run: nothing of it counts",
                                 static_cast<double>(options.warmup_ns) / 1e9));
@@ -168,7 +169,7 @@ Outcome watch_open(const RunOptions& options, const OpenDevices& open, CommandRu
   }
   Status written = recording ? recording->finish(session) : ok();
   const RunReport report =
-      run_report(options, open, session, notes_of(options, open, session, samples->get()), recording);
+      run_report(options, open, session, notes_of(options, open, session, samples->get(), recording), recording);
   if (Status results = write_results(report, options); written) written = results;
   if (written) written = strict_verdict(options, session);
   // What went wrong with us never hides how the command ended.

@@ -87,6 +87,7 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
 }
 
 Status RunRecording::start(const OpenDevices& open) {
+  none_was_found_ = !open.backend && !open.notes.empty();
   for (const uint32_t d : open.devices) {
     const DeviceInfo& device = open.backend->devices()[d];
     devices_.push_back(Record()
@@ -122,6 +123,13 @@ Status RunRecording::finish(const RunSession& session) {
 bool RunRecording::is_empty() const {
   const auto& all = summary_.processes;
   return std::none_of(all.begin(), all.end(), [](const RecordedProcess& p) { return p.events > 0; });
+}
+
+bool RunRecording::has_no_device() const {
+  const auto& all = summary_.processes;
+  return none_was_found_ && !all.empty() && std::none_of(all.begin(), all.end(), [](const RecordedProcess& p) {
+    return p.kernels > 0 || p.windows > 0 || !p.notes.empty();
+  });
 }
 
 Record RunRecording::session_document(const RunSession* session) const {
@@ -181,6 +189,8 @@ std::vector<std::string> RunRecording::problems() const {
     out.emplace_back(
         "no process was recorded: none used CUDA, NVTX or NCCL, nor a loader or optimizer of PyTorch (in a Python that "
         "reads PYTHONPATH); or the environment did not reach them (sudo, ssh, docker, srun --export=NONE)");
+  else if (has_no_device())
+    out.emplace_back("no kernel was recorded: no GPU is seen here (`profgpu doctor` tells more)");
   else if (kernels == 0 && windows == 0 && !options_.window.empty() && notes.empty())
     out.push_back(fmt::format("the device was never recorded: what {} asks for did not come; {} seen", options_.window,
                               counted(steps, "step was", "steps were")));

@@ -48,6 +48,8 @@ class RunRecording {
   Status finish(const RunSession& session);
   /// No process recorded anything that happened. Known after finish().
   [[nodiscard]] bool is_empty() const;
+  /// No kernel was recorded, as there is no device to be seen, which problems() says. Known after finish().
+  [[nodiscard]] bool has_no_device() const;
   /// Of an empty one: how its threads ran can be told.
   [[nodiscard]] bool has_threads() const { return host_statistics_.samples > 1; }
   /// Of the summary document.
@@ -65,6 +67,7 @@ class RunRecording {
   bool started_by_launcher_ = false;   ///< one of several of us
   CommandEnvironment environment_;
   std::vector<Record> devices_;
+  bool none_was_found_ = false;        ///< of the devices that were looked for
   std::unique_ptr<HostRecording> host_;
   HostRecording::Statistics host_statistics_;
   RecordingSummary summary_;

@@ -39,14 +39,9 @@ Type type_of(uint64_t number) {
     case 71: case 73: return {Form::kUnsigned, 4};          // process, thread
     case 72: case 74: return {Form::kUnsigned, 8};
     case 80: return {Form::kAddress, 8};                    // a registered string's handle
+    case kPayloadSelector: return {Form::kUnsigned, 1};     // as CUPTI's sample reads it
     default: return {};
   }
-}
-
-uint64_t unsigned_of(std::string_view bytes) {
-  uint64_t value = 0;
-  std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
-  return value;
 }
 
 template <class Float>
@@ -57,6 +52,12 @@ std::string float_text(std::string_view bytes) {
 }
 
 }  // namespace
+
+uint64_t payload_unsigned(std::string_view bytes) {
+  uint64_t value = 0;
+  std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
+  return value;
+}
 
 size_t payload_type_size(uint64_t type) { return type_of(type).bytes; }
 
@@ -73,7 +74,7 @@ std::string payload_bytes(std::string_view bytes) {
 }
 
 std::string payload_value(uint64_t type, std::string_view bytes) {
-  const uint64_t value = unsigned_of(bytes);
+  const uint64_t value = payload_unsigned(bytes);
   switch (type_of(type).form) {
     case Form::kSigned: {
       const unsigned unused = 64 - 8 * static_cast<unsigned>(bytes.size());
@@ -93,7 +94,7 @@ std::string payload_value(uint64_t type, std::string_view bytes) {
 std::optional<uint64_t> payload_count(uint64_t type, std::string_view bytes) {
   const Type t = type_of(type);
   if ((t.form != Form::kSigned && t.form != Form::kUnsigned) || bytes.size() < t.bytes) return std::nullopt;
-  const uint64_t value = unsigned_of(bytes.substr(0, t.bytes));
+  const uint64_t value = payload_unsigned(bytes.substr(0, t.bytes));
   if (t.form == Form::kSigned && (value >> (8 * t.bytes - 1)) != 0) return std::nullopt;
   return value;
 }

@@ -23,18 +23,20 @@ constexpr size_t kLongestName = 200, kLongestText = 16 << 10;   // bytes
 constexpr int kHighest = 8, kCircle = std::numeric_limits<int>::max() / 2;
 
 // NVTX_PAYLOAD_ENTRY_FLAG_*.
-constexpr uint64_t kElsewhere = 7 << 1;  // an address or an offset of the value
+constexpr uint64_t kElsewhere = 7 << 1;  // an address of the value, or an offset to it
 constexpr uint64_t kArrayShift = 4, kArrayMask = 7;
 enum Array : uint64_t { kNoArray = 0, kFixed = 1, kZeroTerminated = 2, kLengthInField = 3 };
 constexpr uint64_t kHidden = 1 << 9, kMessage = 1 << 10;
 constexpr size_t kAddressBytes = 8;
 
+bool is_union(const PayloadLayout& layout) {
+  return layout.schema.kind == SchemaKind::kUnion || layout.schema.kind == SchemaKind::kOwnUnion;
+}
+uint64_t array_of(const PayloadField& f) { return f.flags >> kArrayShift & kArrayMask; }
 bool is_text(uint64_t type) { return type == kPayloadText || type == kPayloadTextUtf8; }
 
 std::string enumerator(const RecordingFile& file, const PayloadLayout& names, std::string_view bytes) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes.size() && i < sizeof value; ++i)
-    value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  const uint64_t value = payload_unsigned(bytes);
   const uint64_t mask = bytes.size() >= sizeof value ? ~uint64_t{0} : (uint64_t{1} << (8 * bytes.size())) - 1;
   std::string flags;
   uint64_t rest = value;
@@ -70,17 +72,24 @@ class EventPayloads {
     const auto it = layouts_.find({domain_, number});
     return it != layouts_.end() && it->second.height <= kHighest ? &it->second : nullptr;
   }
-  Taken structure(const PayloadLayout& layout, std::string_view data, const std::string& prefix);
+  // `chosen`: of a union's fields, where what is around it says so.
+  Taken structure(const PayloadLayout& layout, std::string_view data, const std::string& prefix, Taken chosen = {});
+  Taken one_of(const PayloadLayout& layout, std::string_view data, const std::string& prefix, Taken chosen);
   Taken field(const Structure& in, const PayloadField& f, std::string_view data);
+  Taken address(const Structure& in, const PayloadField& f, std::string_view data);
   Taken text(const Structure& in, const PayloadField& f, std::string_view data);
-  Taken values(const Structure& in, const PayloadField& f, std::string_view data, const PayloadLayout* nested);
-  [[nodiscard]] Taken length(const Structure& in, const PayloadField& f) const;
+  Taken structures(const Structure& in, const PayloadField& f, std::string_view data, const PayloadLayout& nested);
+  Taken unshown_size(const PayloadLayout& layout, std::string_view data);
+  Taken values(const Structure& in, const PayloadField& f, std::string_view data, const PayloadLayout* enumeration);
+  [[nodiscard]] Taken number_of(uint64_t type, std::string_view bytes) const;
+  [[nodiscard]] Taken number_beside(const Structure& in, const PayloadField& f) const;
   [[nodiscard]] size_t align_of(const PayloadField& f) const;
   [[nodiscard]] std::string name_of(const Structure& in, const PayloadField& f) const {
     const std::string_view name = file_.strings[f.name].substr(0, kLongestName);
     return in.prefix + (name.empty() ? "field " + std::to_string(f.place) : std::string(name));
   }
   void say(const std::string& name, const std::string& json) {
+    if (unshown_ > 0) return;
     if (shown_ == kMostShown || out_.members.size() + name.size() + json.size() > kLongestText) {
       ++left_out_;
       return;
@@ -91,7 +100,7 @@ class EventPayloads {
     append_json_quoted(out_.members, uses == 1 ? name : fmt::format("{} ({})", name, uses));
     out_.members += ": " + json;
   }
-  Taken leave_out(Taken taken) { return ++left_out_, taken; }
+  Taken leave_out(Taken taken) { return left_out_ += unshown_ == 0, taken; }
 
   const RecordingFile& file_;
   const Layouts& layouts_;
@@ -99,13 +108,14 @@ class EventPayloads {
   std::string_view domain_;
   std::map<std::string, int> uses_;   // of a name
   int shown_ = 0;
+  int unshown_ = 0;                   // levels that are walked for their size alone
   int64_t looks_ = 0;                 // at fields, that are left
   int64_t left_out_ = 0;
 };
 
 void EventPayloads::add(const wire::PayloadRef& payload) {
   domain_ = file_.strings[payload.domain];
-  looks_ = 2 * int64_t{payload.length} + 16;
+  looks_ = 4 * int64_t{payload.length} + 16;
   const std::string_view data(payload.text, payload.length);
   if (payload.schema == kPayloadReferenced) return;
   if (payload.schema == kPayloadRaw) return say("payload", payload_bytes(data));
@@ -124,10 +134,8 @@ void EventPayloads::add(const wire::PayloadRef& payload) {
 }
 
 EventPayloads::Taken EventPayloads::structure(const PayloadLayout& layout, std::string_view data,
-                                              const std::string& prefix) {
-  const bool sized = layout.schema.size > 0;
-  if (layout.schema.kind == SchemaKind::kUnion || layout.schema.kind == SchemaKind::kOwnUnion)
-    return leave_out(sized ? Taken(layout.schema.size) : std::nullopt);
+                                              const std::string& prefix, Taken chosen) {
+  if (is_union(layout)) return one_of(layout, data, prefix, chosen);
   Structure in{layout, data, prefix, {}};
   Taken next = 0;
   for (const PayloadField& f : layout.fields) {
@@ -140,55 +148,135 @@ EventPayloads::Taken EventPayloads::structure(const PayloadLayout& layout, std::
     const Taken taken = in.begins.back() ? field(in, f, data.substr(*begin)) : leave_out(std::nullopt);
     next = taken && *taken <= data.size() - *begin ? Taken(*begin + *taken) : std::nullopt;
   }
-  if (sized) return layout.schema.size;
+  if (layout.schema.size > 0) return layout.schema.size;
   return next ? Taken((*next + layout.align - 1) / layout.align * layout.align) : std::nullopt;
 }
 
-EventPayloads::Taken EventPayloads::field(const Structure& in, const PayloadField& f, std::string_view data) {
-  if ((f.flags & kElsewhere) != 0) return leave_out(kAddressBytes);
-  if (is_text(f.type)) return text(in, f, data);
-  const PayloadLayout* const nested = payload_type_size(f.type) == 0 ? layout(f.type) : nullptr;
-  if (payload_type_size(f.type) == 0 && nested == nullptr) return leave_out(std::nullopt);
-  return values(in, f, data, nested);
+// The chosen field; all of them, where nothing says which it is.
+EventPayloads::Taken EventPayloads::one_of(const PayloadLayout& layout, std::string_view data,
+                                           const std::string& prefix, Taken chosen) {
+  const auto selects = [](const PayloadField& f) { return f.type == kPayloadSelector; };
+  const auto selector = std::find_if(layout.fields.begin(), layout.fields.end(), selects);
+  if (selector != layout.fields.end() && selector->offset < data.size())
+    chosen = number_of(selector->type, data.substr(selector->offset));
+  const auto is_shown = [&](const PayloadField& f) { return !selects(f) && (!chosen || f.place == *chosen); };
+  if (std::none_of(layout.fields.begin(), layout.fields.end(), is_shown)) leave_out(std::nullopt);
+  Structure in{layout, data, prefix, {}};
+  Taken bytes = 0;
+  for (const PayloadField& f : layout.fields) {
+    if (--looks_ < 0) return leave_out(std::nullopt);
+    const bool shown = is_shown(f);
+    unshown_ += shown ? 0 : 1;
+    in.begins.push_back(f.offset < data.size() ? Taken(f.offset) : std::nullopt);
+    const Taken taken = in.begins.back() ? field(in, f, data.substr(f.offset)) : leave_out(std::nullopt);
+    unshown_ -= shown ? 0 : 1;
+    const bool fits = taken && *taken <= data.size() - f.offset;
+    bytes = bytes && fits ? Taken(std::max<size_t>(*bytes, f.offset + *taken)) : std::nullopt;
+  }
+  if (layout.schema.size > 0) return layout.schema.size;
+  return bytes ? Taken((*bytes + layout.align - 1) / layout.align * layout.align) : std::nullopt;
 }
 
-EventPayloads::Taken EventPayloads::text(const Structure& in, const PayloadField& f, std::string_view data) {
-  const uint64_t array = f.flags >> kArrayShift & kArrayMask;
-  if (array == kNoArray && f.detail == 0) return leave_out(kAddressBytes);   // a pointer to characters
-  const size_t end = data.find('\0');
-  Taken taken = array == kZeroTerminated && end != data.npos ? Taken(end + 1) : std::nullopt;
-  if (array == kNoArray || array == kFixed) taken = f.detail;
-  if (array == kLengthInField) taken = length(in, f);
-  if (!taken || *taken > data.size()) return leave_out(std::nullopt);
-  const std::string_view value = data.substr(0, std::min(*taken, end));
-  if ((f.flags & kMessage) != 0)
-    out_.message = value;
-  else if ((f.flags & kHidden) == 0)
-    say(name_of(in, f), json_quoted(value));
+EventPayloads::Taken EventPayloads::field(const Structure& in, const PayloadField& f, std::string_view data) {
+  if ((f.flags & kElsewhere) != 0) return address(in, f, data);
+  if (is_text(f.type)) return text(in, f, data);
+  const bool basic = payload_type_size(f.type) > 0;
+  const PayloadLayout* const nested = basic ? nullptr : layout(f.type);
+  if (!basic && nested == nullptr) return leave_out(std::nullopt);
+  if (basic || nested->schema.kind == SchemaKind::kEnumeration) return values(in, f, data, nested);
+  const bool hidden = (f.flags & kHidden) != 0;
+  unshown_ += hidden ? 1 : 0;
+  const bool alone = array_of(f) == kNoArray, chosen_here = alone && nested->schema.kind == SchemaKind::kUnion;
+  const Taken taken = alone ? structure(*nested, data, name_of(in, f) + ".",
+                                        chosen_here ? number_beside(in, f) : std::nullopt)
+                            : structures(in, f, data, *nested);
+  unshown_ -= hidden ? 1 : 0;
   return taken;
 }
 
-// The number in the field of the same structure that has the length.
-EventPayloads::Taken EventPayloads::length(const Structure& in, const PayloadField& f) const {
-  for (size_t i = 0; i + 1 < in.begins.size(); ++i) {
+// What it leads to was not kept.
+EventPayloads::Taken EventPayloads::address(const Structure& in, const PayloadField& f, std::string_view data) {
+  if (data.size() < kAddressBytes) return leave_out(std::nullopt);
+  if ((f.flags & (kHidden | kMessage)) == 0)
+    say(name_of(in, f), payload_value(kPayloadAddress, data.substr(0, kAddressBytes)));
+  return kAddressBytes;
+}
+
+EventPayloads::Taken EventPayloads::text(const Structure& in, const PayloadField& f, std::string_view data) {
+  const uint64_t array = array_of(f);
+  if (array == kNoArray && f.detail == 0) return address(in, f, data);
+  const size_t end = data.find('\0');
+  Taken taken = array == kZeroTerminated && end != data.npos ? Taken(end + 1) : std::nullopt;
+  if (array == kNoArray || array == kFixed) taken = f.detail;
+  if (array == kLengthInField) taken = number_beside(in, f);
+  if (!taken || *taken > data.size()) return leave_out(std::nullopt);
+  const std::string_view value = data.substr(0, std::min(*taken, end));
+  if ((f.flags & kMessage) == 0) {
+    if ((f.flags & kHidden) == 0) say(name_of(in, f), json_quoted(value));
+  } else if (unshown_ == 0) {
+    out_.message = value;
+  }
+  return taken;
+}
+
+EventPayloads::Taken EventPayloads::number_of(uint64_t type, std::string_view bytes) const {
+  if (payload_type_size(type) > 0) return payload_count(type, bytes);
+  const PayloadLayout* const known = layout(type);
+  const size_t size = known != nullptr && known->schema.kind == SchemaKind::kEnumeration ? known->schema.size : 0;
+  if (size == 0 || size > sizeof(uint64_t) || size > bytes.size()) return std::nullopt;
+  return payload_unsigned(bytes.substr(0, size));
+}
+
+// The number in the field of the same structure that `f` says has its length, or which of its fields a union is.
+EventPayloads::Taken EventPayloads::number_beside(const Structure& in, const PayloadField& f) const {
+  for (size_t i = 0; i < in.layout.fields.size(); ++i) {
     const PayloadField& other = in.layout.fields[i];
-    if (other.place != f.detail || !in.begins[i] || (other.flags >> kArrayShift & kArrayMask) != kNoArray) continue;
-    return payload_count(other.type, in.data.substr(*in.begins[i]));
+    if (other.place != f.detail || &other == &f || array_of(other) != kNoArray || (other.flags & kElsewhere) != 0)
+      continue;
+    const Taken begin = i < in.begins.size() ? in.begins[i] : other.offset > 0 ? Taken(other.offset) : std::nullopt;
+    if (begin && *begin < in.data.size()) return number_of(other.type, in.data.substr(*begin));
   }
   return std::nullopt;
 }
 
-EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadField& f, std::string_view data,
-                                           const PayloadLayout* nested) {
-  const bool is_enumeration = nested != nullptr && nested->schema.kind == SchemaKind::kEnumeration;
+EventPayloads::Taken EventPayloads::unshown_size(const PayloadLayout& layout, std::string_view data) {
+  if (layout.schema.size > 0) return layout.schema.size;
+  ++unshown_;
+  const Taken taken = structure(layout, data, "");
+  --unshown_;
+  return taken;
+}
+
+// One after the other, as far as they are in the data.
+EventPayloads::Taken EventPayloads::structures(const Structure& in, const PayloadField& f, std::string_view data,
+                                               const PayloadLayout& nested) {
+  const uint64_t array = array_of(f);
+  Taken count = array == kZeroTerminated ? Taken(data.size() + 1) : std::nullopt;
+  if (array == kFixed) count = f.detail;
+  if (array == kLengthInField) count = number_beside(in, f);
+  if (!count) return leave_out(std::nullopt);
   const std::string name = name_of(in, f);
-  const uint64_t array = f.flags >> kArrayShift & kArrayMask;
-  if (nested != nullptr && !is_enumeration)
-    return array == kNoArray ? structure(*nested, data, name + ".") : leave_out(std::nullopt);
-  const size_t element = is_enumeration ? nested->schema.size : payload_type_size(f.type);
+  size_t at = 0;
+  for (size_t i = 0; i < *count; ++i) {
+    if (at >= data.size() || --looks_ < 0) return leave_out(std::nullopt);
+    const std::string_view rest = data.substr(at);
+    Taken taken = array == kZeroTerminated ? unshown_size(nested, rest) : std::nullopt;
+    if (taken && *taken <= rest.size() && rest.substr(0, *taken).find_first_not_of('\0') == rest.npos)
+      return at + *taken;
+    taken = structure(nested, rest, fmt::format("{}[{}].", name, i));
+    if (!taken || *taken == 0 || *taken > rest.size()) return i + 1 < *count ? leave_out(std::nullopt) : taken;
+    at += *taken;
+  }
+  return at;
+}
+
+EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadField& f, std::string_view data,
+                                           const PayloadLayout* enumeration) {
+  const uint64_t array = array_of(f);
+  const size_t element = enumeration != nullptr ? enumeration->schema.size : payload_type_size(f.type);
   Taken count = 1;
   if (array == kFixed) count = f.detail;
-  if (array == kLengthInField) count = length(in, f);
+  if (array == kLengthInField) count = number_beside(in, f);
   if (array == kZeroTerminated) {
     count = 0;
     while ((*count + 1) * element <= data.size() &&
@@ -199,10 +287,11 @@ EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadFie
   // A length that lies, or data that was cut.
   if (!count || element == 0 || *count > data.size() / element) return leave_out(std::nullopt);
   const size_t taken = (*count + (array == kZeroTerminated ? 1 : 0)) * element;
-  if ((f.flags & kHidden) != 0) return taken;
+  if ((f.flags & kHidden) != 0 || unshown_ > 0) return taken;
+  const std::string name = name_of(in, f);
   const auto one = [&](size_t i) {
     const std::string_view bytes = data.substr(i * element, element);
-    return is_enumeration ? enumerator(file_, *nested, bytes) : payload_value(f.type, bytes);
+    return enumeration != nullptr ? enumerator(file_, *enumeration, bytes) : payload_value(f.type, bytes);
   };
   if (array == kNoArray) {
     say(name, one(0));
@@ -220,7 +309,7 @@ EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadFie
 
 size_t EventPayloads::align_of(const PayloadField& f) const {
   if ((f.flags & kElsewhere) != 0) return kAddressBytes;
-  if (is_text(f.type)) return f.detail == 0 && (f.flags >> kArrayShift & kArrayMask) == kNoArray ? kAddressBytes : 1;
+  if (is_text(f.type)) return f.detail == 0 && array_of(f) == kNoArray ? kAddressBytes : 1;
   if (const size_t bytes = payload_type_size(f.type); bytes > 0) return bytes;
   const PayloadLayout* const nested = layout(f.type);
   return nested != nullptr ? nested->align : 1;

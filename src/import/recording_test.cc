@@ -281,7 +281,7 @@ TEST_F(Recording, a_pair_names_the_other_and_its_own_place) {
 class NcclByRanges : public Recording {
  protected:
   static constexpr uint64_t kCommunicator = 0xfedcba9876543210;
-  static constexpr uint64_t kMade = 100, kCall = 101, kOldCall = 102, kPair = 103;
+  static constexpr uint64_t kMade = 1u << 24, kCall = kMade + 1, kOldCall = kMade + 2, kPair = kMade + 3;
 
   NcclByRanges() {
     const auto schema = [&](uint32_t id, uint64_t number, const std::vector<std::pair<const char*, uint64_t>>& fields) {
@@ -508,6 +508,14 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
   }
   for (const InputSource& s : inputs->sources)
     EXPECT_TRUE(s.issues.empty()) << s.path << ": " << s.issues.front().text;
+}
+
+TEST_F(Recording, a_command_that_ended_before_it_was_looked_at) {
+  HandRecording host;
+  host.property("mode", "host").property("host", "node1").sync(0, kUnix, 0).end().write(path("node1-host.pgt"));
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_FALSE(inputs);
+  EXPECT_NE(inputs.error().message.find("no process was recorded"), std::string::npos) << inputs.error().message;
 }
 
 TEST_F(Recording, waits_of_threads_that_cannot_be) {

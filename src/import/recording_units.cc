@@ -65,8 +65,8 @@ class FolderUnits {
     for (size_t i = 0; i < files_.size(); ++i) {
       if (used_[i]) continue;
       const RecordingFile& file = *files_[i];
-      if (file.rows > 0 && none)
-        all_.left_out.push_back(file.path + ": samples of threads, but no process was recorded");
+      if (none && file.of_host())   // of a command that ended before it was looked at
+        all_.left_out.push_back(file.path + ": no process was recorded, and no thread was seen twice");
       else if (file.rows > 0 || (file.notes.empty() && !none))
         all_.others.push_back(source_of(file));
       else

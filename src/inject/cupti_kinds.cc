@@ -53,19 +53,24 @@ void disable_kinds(const Calls& calls) {
 }
 
 bool enable_kinds(const Calls& calls, bool whole_graphs, bool tell, char* reason, size_t size) {
+  Result refused[sizeof kWanted / sizeof *kWanted] = {};
   for (const WantedKind& w : kWanted) {
     if (w.kind == kGraphTrace && !whole_graphs) continue;
     const Result result = enable(calls, w.kind);
-    if (result == kSuccess) continue;
-    if (w.must) {
-      disable_kinds(calls);
-      snprintf(reason, size, "CUPTI refuses to record %s: error %d%s", w.what, result,
-               result == kInsufficientPrivileges ? " (the driver allows it to administrators only)" : "");
-      return false;
-    }
+    refused[&w - kWanted] = result;
+    if (result == kSuccess || !w.must) continue;
+    disable_kinds(calls);
+    snprintf(reason, size, "CUPTI refuses to record %s: error %d%s", w.what, result,
+             result == kInsufficientPrivileges ? " (the driver allows it to administrators only)" : "");
+    return false;
+  }
+  // Only now: where nothing is recorded, it does not matter what else would be missing.
+  for (const WantedKind& w : kWanted) {
+    const Result result = refused[&w - kWanted];
+    if (!tell || result == kSuccess) continue;
     char sentence[120];
     snprintf(sentence, sizeof sentence, "CUPTI does not record %s: error %d", w.what, result);
-    if (tell) note(wire::Severity::kWarning, sentence);
+    note(wire::Severity::kWarning, sentence);
   }
   return true;
 }

@@ -29,6 +29,8 @@ constexpr int64_t kResumeAfterNs = 1'000'000'000;
 constexpr int64_t kAwayNs = 60'000'000'000;
 // CUPTI's buffers beyond our bound, as a part of it, from which recording pauses until they are back.
 constexpr size_t kPauseBeyondPart = 2;
+// Buffers that CUPTI holds, as a part of our bound, from which it is seen whether they become more and more.
+constexpr size_t kBehindPart = 4;
 
 struct Session {
   uint32_t generation;  // of the recorder that it belongs to
@@ -40,7 +42,10 @@ struct Session {
   std::atomic<int64_t> resume_at_ns;
   bool robbed;               // another profiler came without a word
   bool choked;               // paused until CUPTI's buffers are back
+  int64_t looked_ns;         // when it was looked at what CUPTI holds, at most once a flush interval
+  size_t held, held_before;  // buffers that it held then, and the time before
   bool refusals_told, second_told;
+  bool own_thread_ids;       // CUPTI's, which are not the kernel's
   int64_t clock_difference;  // of CUPTI's clock to the machine's, at the last look
   bool clock_known;
 };
@@ -102,8 +107,7 @@ bool configure() {
   uint8_t zeroed = 1;
   size_t size = sizeof zeroed;
   if (calls.ActivitySetAttribute != nullptr) calls.ActivitySetAttribute(kAttributeZeroedBuffers, &size, &zeroed);
-  if (calls.SetThreadIdType != nullptr && calls.SetThreadIdType(kThreadIdSystem) != kSuccess)
-    note(Severity::kWarning, "CUPTI does not give the kernel's numbers of threads; calls cannot be joined with ranges");
+  session.own_thread_ids = calls.SetThreadIdType != nullptr && calls.SetThreadIdType(kThreadIdSystem) != kSuccess;
   const Result result = calls.ActivityRegisterCallbacks(requested, completed);
   if (result != kSuccess) {
     char reason[200];
@@ -125,6 +129,8 @@ bool enable_all() {
     no_device(reason);
     return false;
   }
+  if (session.own_thread_ids && !session.refusals_told)
+    note(Severity::kWarning, "CUPTI does not give the kernel's numbers of threads; calls cannot be joined with ranges");
   session.refusals_told = true;
   session.enabled = true;
   return true;
@@ -266,6 +272,18 @@ void watch_memory() {
   }
 }
 
+// CUPTI has ever more to hand out, and does so by itself as buffers are full. A flush would wait for all of it, and
+// nobody would see that memory runs out.
+bool falls_behind() {
+  const size_t held = session.buffers.taken() + session.buffers.beyond();
+  if (const int64_t now = host_now(); now - session.looked_ns >= options().flush_ns) {
+    session.looked_ns = now;
+    session.held_before = session.held;
+    session.held = held;
+  }
+  return !session.choked && held > session.held_before && held * kBehindPart > session.buffers.count();
+}
+
 void watch_libraries() {
   char other[300];
   if (session.second_told || mapped_libraries(session.library.path, other, sizeof other) == 0) return;
@@ -284,10 +302,9 @@ void flush(bool at_end) {
   }
   if (!session.registered) return;
   if (!at_end) watch_memory();  // first: a flush waits for all that there is
-  session.library.calls.ActivityFlushAll(at_end ? kFlushForced : 0);
-  if (at_end) return;
+  if (at_end || !falls_behind()) session.library.calls.ActivityFlushAll(at_end ? kFlushForced : 0);
   add_seen_devices();
-  watch_libraries();
+  if (!at_end) watch_libraries();
 }
 
 constexpr Source kSource{open, close, flush, device_clock};

@@ -1,16 +1,20 @@
-"""scripts/gpu-check's part `record`: dry, with the simulated device, and that its comparisons see what is wrong."""
+"""scripts/gpu-check's parts `record` and `recorded_training`: dry, with the simulated device, and that their comparisons see
+what is wrong."""
 import copy
+import json
 import os
+import subprocess
+import sys
 import types
 
 import pytest
-from recorded import BUILD, LIBRARY, need
-from gpu_check import record
+from recorded import BUILD, LIBRARY, STUBS, need, run
+from gpu_check import record, recorded_training, recording_file
 
 SAID = {'by_name': {'known_add': 2, 'known_spin': 1, 'known_node': 1}, 'spin_ns': 50000, 'copies': {'1': 1}, 'copy_bytes': 1234568,
-        'sets': 1, 'set_bytes': 1234568, 'graph_launches': 1, 'allocations': 1, 'ranges': 1}
-ROWS = {'kernel': [{'name': n, 'duration_ns': d} for n, d in (('known_add', 900), ('known_add', 950), ('known_spin', 51000),
-                                                              ('known_node', 700))],
+        'sets': 1, 'set_bytes': 1234568, 'graph_launches': 1, 'allocations': 1, 'ranges': 1, 'streams': 2}
+ROWS = {'kernel': [{'name': n, 'duration_ns': d, 'queue': q} for n, d, q in (
+            ('known_add', 900, 1), ('known_add', 950, 2), ('known_spin', 51000, 1), ('known_node', 700, 1))],
         'copy': [{'copy_kind': 1, 'bytes': 1234568}], 'set': [{'bytes': 1234568}], 'call': [{'name': 'cudaGraphLaunch'}],
         'allocation': [{'is_free': 0, 'bytes': 1 << 20}], 'range_event': [{'op': 1, 'name': 'known range'}], 'drop': [], 'note': []}
 
@@ -32,8 +36,9 @@ def test_all_is_well():
 
 
 @pytest.mark.parametrize('kind, row, name', [
-    ('kernel', {'name': 'known_add', 'duration_ns': 900}, 'kernels by name'),
-    ('kernel', {'name': 'known_spin', 'duration_ns': 49000}, 'durations of kernels of known length'),
+    ('kernel', {'name': 'known_add', 'duration_ns': 900, 'queue': 1}, 'kernels by name'),
+    ('kernel', {'name': 'known_add', 'duration_ns': 900, 'queue': 3}, 'kernels by stream'),
+    ('kernel', {'name': 'known_spin', 'duration_ns': 45000, 'queue': 1}, 'durations of kernels of known length'),
     ('copy', {'copy_kind': 1, 'bytes': 1234568}, 'copies by direction'),
     ('copy', {'copy_kind': 10, 'bytes': 1}, 'bytes of copies'),
     ('set', {'bytes': 1234568}, 'memory sets'),
@@ -50,11 +55,72 @@ def test_one_too_many_is_seen(kind, row, name):
 
 def test_kernels_of_two_recorders():
     rows = {'kernel': [{'name': 'a', 'duration_ns': 100}, {'name': 'b', 'duration_ns': 100}], 'drop': []}
-    assert not failed(record.compare_kernels('m', {'a': [1, 98], 'b': [1, 101]}, rows))
-    assert failed(record.compare_kernels('m', {'a': [2, 200]}, {**rows, 'kernel': rows['kernel'][:1]})) == [
+    assert not failed(recorded_training.compare_kernels('m', {'a': [1, 98], 'b': [1, 101]}, rows))
+    assert failed(recorded_training.compare_kernels('m', {'a': [2, 200]}, {**rows, 'kernel': rows['kernel'][:1]})) == [
         'm: as many kernels as torch.profiler', 'm: their time']
 
 
 def test_overhead_is_a_ratio_round_by_round():
     rates = {'bare': [10, 20], 'profgpu': [8, 20]}
-    assert record.ratios(rates, 'profgpu') == pytest.approx([25, 0])
+    assert recorded_training.ratios(rates, 'profgpu') == pytest.approx([25, 0])
+
+
+def test_launches_of_which_no_kernel_is(tmp_path):
+    result = run(tmp_path, '--kernels', 500, '--graphs', 2, '--copies', 3)
+    assert recording_file.launches_without_kernel(result.paths[0]) == (500, 0)
+    counted = recording_file.counts(result.paths[0])
+    assert not failed(recorded_training.compare_minute(10, counted, (500, 0), 10_000))
+    assert failed(recorded_training.compare_minute(10, (counted[0], 4), (500, 1), 10_000)) == [
+        'a minute of training: nothing dropped', 'a minute of training: each launch has its kernel']
+    # Kernels that CUPTI lost, and did not count.
+    result = run(tmp_path / 'less', '--kernels', 500, sim='drop_every=7')
+    launches, without = recording_file.launches_without_kernel(result.paths[0])
+    assert 400 < launches <= 500 and 20 < without < 150
+
+
+def test_training_turn_by_turn(tmp_path, monkeypatch):
+    """The loop over rounds, with a script in place of the training."""
+    said = {'steps_per_s': 5.0, 'kernels': {'a': [2, 200]}}
+    monkeypatch.setattr(recorded_training, 'run_json', lambda words: (dict(said), ''))
+    rows = {'kernel': [{'name': 'a', 'duration_ns': 100}] * 2, 'drop': []}
+    monkeypatch.setattr(recorded_training, 'recorded', lambda *_: ({'steps_per_s': 4.95}, rows, 1, ''))
+    checks, rates = recorded_training.train('m', 'library')
+    assert not failed(checks) and len(rates['m']['profgpu']) == len(rates['m']['bare']) == record.ROUNDS
+    monkeypatch.setattr(recorded_training, 'recorded', lambda *_: ({'steps_per_s': 4.0}, rows, 1, ''))
+    assert failed(recorded_training.train('m', 'library')[0]) == ['m: a step with profgpu takes longer by']
+    monkeypatch.setattr(recorded_training, 'recorded', lambda *_: (None, None, 0, 'it fell over'))
+    assert failed(recorded_training.train('m', 'library')[0]) == ['m: training profgpu']
+
+
+def test_one_command_each():
+    need(LIBRARY, os.path.join(BUILD, 'cuda-sim'))
+    env = {**os.environ, 'LD_LIBRARY_PATH': f'{STUBS}:{STUBS}/12', 'CUDA_SIM': 'driver=12050'}
+
+    def profgpu(*words, timeout=60):
+        return subprocess.run([os.path.join(BUILD, 'profgpu'), *words], env=env, capture_output=True, text=True, timeout=timeout)
+    machine = types.SimpleNamespace(profgpu=profgpu, profgpu_json=lambda *words: (json.loads(profgpu(*words).stdout), ''))
+    words = [os.path.join(BUILD, 'cuda-sim'), '--kernels', '50', '--steps', '10', '--step-kernels', '5']
+    assert record.one_command_each(machine, words, 10)['ok'] is True
+    assert record.one_command_each(machine, words, 11)['ok'] is False
+    assert record.one_command_each(machine, ['false'], 1)['ok'] is False
+
+
+def test_launch_cost(tmp_path):
+    program = tmp_path / 'known_work'
+    program.write_text('#!/bin/sh\n[ -n "$PROFGPU_RECORD" ] && echo \'{"ns_a_launch": 4500}\' || echo \'{"ns_a_launch": 3000}\'\n')
+    program.chmod(0o755)
+    cost = record.launch_cost(str(program), 'library')
+    assert cost['ok'] is True and '1500 ns' in cost['said']
+    program.write_text('#!/bin/sh\nexit 3\n')
+    assert record.launch_cost(str(program), 'library')['ok'] is False
+    assert record.built_program(str(tmp_path), '/nonexistent') == (str(program), None)
+
+
+def test_the_training_runs(tmp_path):
+    pytest.importorskip('torch')
+    words = [sys.executable, os.path.join(record.HERE, 'training.py'), '--device', 'cpu', '--small', '--steps', '2', '--warmup', '1']
+    for model in recorded_training.MODELS:
+        said, wrong = record.run_json([*words, model])
+        assert said and said['steps_per_s'] > 0, wrong
+    said, wrong = record.run_json([*words, 'transformer', '--profiler', 'torch'])
+    assert said and said['kernels'] == {}, wrong

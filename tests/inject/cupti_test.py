@@ -78,6 +78,12 @@ def test_shapes_and_queues_of_kernels(tmp_path, cupti):
         assert k['context'] == 1 and k['stream'] in (7, 8)
 
 
+def test_a_short_program_s_device_is_known(tmp_path):
+    for i in range(40):   # it may end before our thread has looked at it
+        recording = run(tmp_path / str(i), '--kernels', 10, options='flush_ms=10000').recording
+        assert [d['name'] for d in recording['device']] == ['Simulated GPU'] and recording.ended, i
+
+
 @EVERY
 def test_graphs_as_a_whole(tmp_path, cupti):
     result = run(tmp_path, *EVERYTHING, cupti=cupti, options='graphs=graph')
@@ -120,6 +126,13 @@ def test_refusal_leaves_the_rest(tmp_path, sim, says):
     assert not recording['kernel'] and not recording['window']
     # What the program says of itself is there all the same.
     assert sum(1 for r in recording['range_event'] if r['op'] == 6) == 3
+
+
+@pytest.mark.parametrize('sim', ['driverless=1', 'error=cuptiActivityEnable:35'])
+def test_refusal_is_told_once(tmp_path, sim):
+    """Where nothing of a device is recorded, it does not matter what else would be missing."""
+    result = run(tmp_path, '--steps', 3, sim=sim)
+    assert len(result.recording.notes) == 1 and 'CUPTI refuses to record kernels' in result.recording.notes[0]
 
 
 def test_refused_kinds_are_named_once(tmp_path):
@@ -210,9 +223,9 @@ def test_slow_delivery_keeps_the_bound(tmp_path, cupti):
     result = run(tmp_path, '--kernels', 1500000, cupti=cupti, sim='slow_us=20000', options='memory_mb=64')
     rows, dropped = counts(result.paths[0])
     assert result.returncode == 0 and dropped > 0 and rows['kernel'] > 0
-    # Before 12.9 it holds only as soon as our thread comes to pause what makes records: it may be waiting for CUPTI.
-    # Without any bound all 450 MB would be held.
-    assert result.truth['peak_kb'] / 1024 < (64 + 32 if cupti == 13 else 400)
+    # Before 12.9 it holds only as soon as our thread comes to pause what makes records: it may be waiting for what CUPTI
+    # had when it was behind by a quarter of the bound. Without any bound all 450 MB would be held.
+    assert result.truth['peak_kb'] / 1024 < (64 + 32 if cupti == 13 else 300)
     if cupti == 13:  # from 12.9 on a buffer may be refused: all is counted
         assert rows['kernel'] + rows['call'] + dropped >= 4_500_000
     else:  # there it may not: what makes records pauses, and the recording says so

@@ -312,7 +312,8 @@ def test_overflow_is_counted(tmp_path):
     subject(tmp_path, 'flood', 4_000_000, code=0)
     path, = tmp_path.glob('*.pgt')
     rows, dropped = counts(path)
-    assert rows['range_event'] + dropped == 4_000_000 and rows['range_event'] > 100_000
+    assert rows['range_event'] + dropped == 4_000_000
+    assert rows['range_event'] > 1 << 16, 'what there is room for at a time'
 
 
 def test_signal_handlers_call_in(tmp_path):

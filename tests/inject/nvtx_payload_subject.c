@@ -125,6 +125,56 @@ static void lengths(void) {
   push_one("lying length", id, "\377\377\377\377\7\0\10\0words", 14);
 }
 
+/* What a program may say of a tagged value: the tag beside the union, or in it. */
+struct point {
+  int16_t x;
+  int16_t y;
+};
+struct shapes {
+  uint8_t kind;
+  union {
+    int64_t whole;
+    double part;
+  } value;
+  struct point corners[2];
+  const char* name;
+};
+struct tagged {
+  uint8_t kind;
+  union {
+    int32_t whole;
+    float part;
+  } value;
+};
+
+static void unions_and_arrays(void) {
+  static const nvtxPayloadSchemaEntry_t members[] = {
+      {0, NVTX_PAYLOAD_ENTRY_TYPE_INT64, "whole", NULL, 0, 0, NULL, NULL},
+      {0, NVTX_PAYLOAD_ENTRY_TYPE_DOUBLE, "part", NULL, 0, 0, NULL, NULL}};
+  static const nvtxPayloadSchemaEntry_t of_point[] = {{0, NVTX_PAYLOAD_ENTRY_TYPE_INT16, "x", NULL, 0, 0, NULL, NULL},
+                                                      {0, NVTX_PAYLOAD_ENTRY_TYPE_INT16, "y", NULL, 0, 0, NULL, NULL}};
+  static const nvtxPayloadSchemaEntry_t own[] = {
+      {0, NVTX_PAYLOAD_ENTRY_TYPE_UNION_SELECTOR, "kind", NULL, 0, 0, NULL, NULL},
+      {0, NVTX_PAYLOAD_ENTRY_TYPE_INT32, "whole", NULL, 0, offsetof(struct tagged, value), NULL, NULL},
+      {0, NVTX_PAYLOAD_ENTRY_TYPE_FLOAT, "part", NULL, 0, offsetof(struct tagged, value), NULL, NULL}};
+  const uint64_t value = schema(NVTX_PAYLOAD_SCHEMA_TYPE_UNION, members, ENTRY_COUNT(members), 0);
+  const uint64_t point = schema(NVTX_PAYLOAD_SCHEMA_TYPE_STATIC, of_point, ENTRY_COUNT(of_point), 0);
+  const uint64_t tagged = schema(NVTX_PAYLOAD_SCHEMA_TYPE_UNION_WITH_INTERNAL_SELECTOR, own, ENTRY_COUNT(own), 0);
+  const nvtxPayloadSchemaEntry_t of_shapes[] = {
+      {0, NVTX_PAYLOAD_ENTRY_TYPE_UINT8, "kind", NULL, 0, 0, NULL, NULL},
+      {0, value, "value", NULL, 0, 0, NULL, NULL},
+      {NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_FIXED_SIZE, point, "corners", NULL, 2, 0, NULL, NULL},
+      {NVTX_PAYLOAD_ENTRY_FLAG_POINTER, NVTX_PAYLOAD_ENTRY_TYPE_CSTRING, "name", NULL, 0, 0, NULL, NULL}};
+  const nvtxPayloadSchemaEntry_t several[] = {
+      {NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_FIXED_SIZE, tagged, "values", NULL, 2, 0, NULL, NULL}};
+  const uint64_t shapes = schema(NVTX_PAYLOAD_SCHEMA_TYPE_STATIC, of_shapes, ENTRY_COUNT(of_shapes), 0);
+  const uint64_t values = schema(NVTX_PAYLOAD_SCHEMA_TYPE_STATIC, several, ENTRY_COUNT(several), 0);
+  struct shapes payload = {1, {.part = 0.25}, {{1, -2}, {3, 4}}, NULL};
+  const struct tagged two[2] = {{2, {.part = 1.5f}}, {1, {.whole = -9}}};
+  push_one("beside", shapes, &payload, sizeof payload);
+  push_one("within", values, two, sizeof two);
+}
+
 static void predefined(void) {
   static char big[1000];
   const double half = 0.5;
@@ -190,6 +240,7 @@ int main(int argc, char** argv) {
   as_nccl();
   structures();
   lengths();
+  unions_and_arrays();
   predefined();
   events_of_payloads();
   if (argc > 1 && strcmp(argv[1], "hostile") == 0) hostile();

@@ -204,6 +204,21 @@ def test_torch_that_does_not_ask(tmp_path):
     assert 'there is no process' in attach(2**22 + 5, 'torch', code=1).stderr
 
 
+def test_torch_hears_its_own_user_only():
+    """Any user may send to the socket, in the name of any process."""
+    if os.getuid() != 0 or not shutil.which('setpriv'):
+        pytest.skip('one other user is needed')
+    other = ['setpriv', '--reuid=65534', '--clear-groups']
+    with started(*other, 'sleep', '60') as victim:
+        until(lambda: os.stat(f'/proc/{victim.pid}').st_uid == 65534)
+        with started(sys.executable, '-c', CLIENT.replace('[os.getpid(), os.getppid()]', f'[{victim.pid}]')):
+            words = [PROGRAM, 'attach', str(victim.pid), 'torch', '--timeout', '2']
+            theirs, ours = [subprocess.run([*who, *words], env=environment(), cwd='/', capture_output=True, text=True, timeout=60)
+                            for who in (other, [])]
+    assert theirs.returncode == 1 and 'did not ask for orders' in theirs.stderr, theirs
+    assert '1 program was told' in ours.stderr, ours
+
+
 def folders_of_traces():
     return {n for n in os.listdir('/tmp') if n.startswith('profgpu-torch-')}
 
@@ -264,6 +279,28 @@ def test_torch_through_a_dynolog_daemon(tmp_path):
 TRAINING = ('import time, torch\nmodel = torch.nn.Linear(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n'
             'open("ready", "w").close()\nend = time.monotonic() + 90\nwhile time.monotonic() < end:\n'
             '    model(torch.randn(4, 8)).sum().backward()\n    optimizer.step()\n    time.sleep(0.01)\n')
+
+
+def test_steps_of_real_pytorch_are_those_of_the_recording(tmp_path):
+    pytest.importorskip('torch')
+    run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'rec', '--torch-on-demand', '--',
+                            sys.executable, '-c', TRAINING], env=environment(), cwd=tmp_path)
+    try:
+        until((tmp_path / 'ready').exists, 90)
+        (pid,) = children(run.pid)
+        attach(pid, 'torch', '--steps', '5', '-o', tmp_path / 'rec')
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=30)
+    words = [PROGRAM, 'analyze', '--json', tmp_path / 'rec']
+    (rank,) = json.loads(subprocess.run(words, env=environment(), capture_output=True, timeout=60, check=True).stdout)['ranks']
+    numbers = [s['index'] for s in rank['steps']]
+    assert len(numbers) in (4, 5, 6) and all(s['name'] == f'ProfilerStep#{s["index"]}' for s in rank['steps'])
+    (recording,) = processes(tmp_path / 'rec').values()
+    ends = {r['payload']: r['time_ns'] for r in recording['range_event'] if r['op'] == 6}
+    between = [ends[b] - ends[a] for a, b in zip(numbers, numbers[1:])]
+    for step, took in zip(rank['steps'][1:-1], between):   # the first may have begun before the trace, the last is cut
+        assert abs(step['duration_ns'] - took) < 5e6
 
 
 def test_real_pytorch(tmp_path):

@@ -158,6 +158,8 @@ def test_energy_against_power():
     assert devices.energy_check('0', {('0', 'energy_j'): [(0, 5), (10**9, 5)], ('0', 'power_w'): [(0, 5), (10**9, 5)]}, 0,
                                 10**11)['ok'] is False
     assert devices.energy_check('0', {}, 0, 1)['ok'] is None
+    beside = {('0', 'energy_j'): [(0, 0), (10**9, 100)], ('0', 'power_w'): [(10**9, 100), (2 * 10**9, 100)]}
+    assert devices.energy_check('0', beside, 0, 10**11)['ok'] is None
 
 
 def test_chip_counters():

@@ -219,8 +219,9 @@ print(json.dumps(seen))
 """
 
 
-def test_torch_compile_sees_the_same(tmp_path):
-    both = [subprocess.Popen([sys.executable, '-c', COMPILED], env=environment(folder), stdout=subprocess.PIPE,
+@pytest.mark.parametrize('more', [{}, {'KINETO_USE_DAEMON': '1'}])
+def test_torch_compile_sees_the_same(tmp_path, more):
+    both = [subprocess.Popen([sys.executable, '-c', COMPILED], env=environment(folder, **more), stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL) for folder in (None, tmp_path)]
     off, on = (json.loads(process.communicate(timeout=180)[0]) for process in both)
     assert off['graph break'][0]['graph_break'], 'the counters count nothing'
@@ -255,6 +256,28 @@ def test_torchrun(tmp_path):
     assert sorted(file.properties['rank'] for file in files) == ['0', '1'], 'the launcher writes no file'
     for file in files:
         assert list(loops(file)[''].values()) == ['DDFBO|DFBO|D']
+
+
+PROFILED = """
+import json, sys, torch
+from torch.utils.data import DataLoader, TensorDataset
+m = torch.nn.Linear(4, 2)
+o = torch.optim.SGD(m.parameters(), lr=0.1)
+every = torch.profiler.schedule(wait=0, warmup=0, active=20)
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=every) as p:
+    for x, in DataLoader(TensorDataset(torch.randn(40, 4)), batch_size=4):
+        m(x).sum().backward()
+        o.step()
+        p.step()
+p.export_chrome_trace(sys.argv[1])
+events = json.load(open(sys.argv[1]))['traceEvents']
+print(json.dumps(sorted(e['name'] for e in events if e.get('name', '').startswith('ProfilerStep#'))))
+"""
+
+
+def test_a_program_that_profiles_itself_has_its_own_steps(tmp_path):
+    result = run(tmp_path, '-c', PROFILED, tmp_path / 'trace.json', KINETO_USE_DAEMON='1')
+    assert json.loads(result.stdout.splitlines()[-1]) == sorted(f'ProfilerStep#{i}' for i in range(11))
 
 
 SPAWNED = """

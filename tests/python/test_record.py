@@ -236,6 +236,22 @@ def test_only_some_steps(tmp_path):
     assert 'never recorded' in problem and '10 steps were seen' in problem and 'what --steps 50:60 asks for' in problem
 
 
+def test_one_line_says_that_there_is_no_gpu(tmp_path):
+    cards = os.listdir('/sys/class/drm') if os.path.isdir('/sys/class/drm') else []
+    if any(name.startswith('card') for name in cards):
+        pytest.skip('a device of another vendor may be here')
+    need(os.path.join(BUILD, 'nvtx-c'))
+    env = environment(PROFGPU_NVML_LIBRARY='/nonexistent', PATH='/bin')
+    words = [PROGRAM, 'run', '--trace', '-o', tmp_path / 'x', '--', os.path.join(BUILD, 'nvtx-c')]
+    r = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    said = [line for line in r.stderr.splitlines() if line[0] in '!· ']
+    assert (r.returncode, said) == (0, ['! no kernel was recorded: no GPU is seen here (`profgpu doctor` tells more)']), r.stderr
+    # Where kernels were recorded all the same, it is told why nothing was sampled.
+    words[4:] = [tmp_path / 'y', '--', SIM, '--kernels', '10']
+    r = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60)
+    assert '10 kernels' in r.stderr and '· no device is watched' in r.stderr and '!' not in r.stderr
+
+
 def test_threads_of_all_processes_are_sampled(tmp_path):
     busy = ('import threading, time, os, subprocess\n'
             'child = subprocess.Popen(["sleep", "2"])\n'

@@ -47,6 +47,8 @@ class Steps:
         number, self.number = self.number, self.number + 1
         if not program_marks_steps:
             library.profgpu_step(number)
+            if torch_steps is not None:
+                torch_steps.begin(self.number)
 
     def before(self, phase):
         if phase is BACKWARD:
@@ -76,6 +78,28 @@ class Steps:
         self.again = False
 
 
+class TorchSteps:
+    """The same steps in a trace that PyTorch is asked for while it runs: ranges with the name that its profiler gives them."""
+
+    def __init__(self, record_function, profiles_itself, of_parent=None):
+        self.record_function = record_function
+        self.profiles_itself = profiles_itself  # the program does, and its profiler marks its steps
+        self.of_parent = of_parent  # Its range is kept: to end it would take locks of the profiler's.
+        self.range = None
+
+    def begin(self, number):
+        self.end()
+        if self.profiles_itself():
+            return
+        self.range = self.record_function('ProfilerStep#%d' % number)
+        self.range.__enter__()
+
+    def end(self):
+        if self.range is not None:
+            self.range.__exit__(None, None, None)
+            self.range = None
+
+
 library = None      # None: off
 is_recording = False
 program_marks_steps = False  # by profgpu.step()
@@ -86,6 +110,7 @@ torch_version = ''
 missing = []
 thread = Thread()
 steps = Steps()
+torch_steps = None  # None: nobody may ask for a trace
 
 
 def turn_off(error):
@@ -206,14 +231,18 @@ def end_last_step():
         return
     try:
         steps.end()
+        if torch_steps is not None:
+            torch_steps.end()
     except Exception as error:
         turn_off(error)
 
 
 def forget():
     """A forked child has stepped nowhere yet, and what was open is its parent's."""
-    global thread, steps, is_recording
+    global thread, steps, is_recording, torch_steps
     thread, steps, is_recording = Thread(), Steps(), False
+    if torch_steps is not None:
+        torch_steps = TorchSteps(torch_steps.record_function, torch_steps.profiles_itself, torch_steps)
 
 
 def wrapped(original, phase):
@@ -325,6 +354,12 @@ def mark_checkpoint(torch):
     torch.save = torch.serialization.save
 
 
+def mark_torch_steps(torch):
+    global torch_steps
+    if os.environ.get('KINETO_USE_DAEMON'):
+        torch_steps = TorchSteps(torch.autograd.profiler.record_function, torch.autograd._profiler_enabled)
+
+
 def mark_distributed_checkpoint(module):
     for name in ('save', 'async_save', 'save_state_dict'):
         if hasattr(module, name):
@@ -345,7 +380,7 @@ def prepare(torch):
     in_backward = getattr(torch._C, '_current_graph_task_id', None)
     for function in (enter, leave, close, start, turn_off, begin_optimizer, end_optimizer, before_optimizer,
                      after_optimizer, Steps.end, Steps.before, Steps.before_optimizer, Steps.after_optimizer,
-                     Thread.__init__):
+                     Thread.__init__, TorchSteps.__init__, TorchSteps.begin, TorchSteps.end):
         leave_to_interpreter(function)
     # PyDLL: what is called returns at once, so that giving up Python's lock would cost more than the call.
     library = ctypes.PyDLL(os.environ['PROFGPU_INJECT'])
@@ -360,7 +395,8 @@ def prepare(torch):
 
 
 AFTER_IMPORT = {
-    'torch': (mark_forward, mark_backward, mark_optimizer, mark_scaler, mark_data_loading, mark_checkpoint),
+    'torch': (mark_forward, mark_backward, mark_optimizer, mark_scaler, mark_data_loading, mark_checkpoint,
+              mark_torch_steps),
     'torch.distributed.checkpoint.state_dict_saver': (mark_distributed_checkpoint,),
     'safetensors.torch': (mark_safetensors,),
 }

@@ -58,6 +58,8 @@ uint32_t thread_number(uint32_t of_kernel) {
   return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pthread_self()));
 }
 
+constexpr int kUnknownError = 999;   // what NVIDIA's answers to most where there is no driver of its major
+
 // Where a scenario has error=FUNCTION:CODE, or error_all=CODE.
 int planted_error(const char* function) {
   if (const int64_t code = scenario("error_all", 0)) return static_cast<int>(code);
@@ -283,6 +285,7 @@ SIM_EXPORT int cuptiActivityRegisterCallbacks(BufferRequested requested, BufferC
 SIM_EXPORT int cuptiActivityEnable(uint32_t kind) {
   SIM_PLANTED("cuptiActivityEnable");
   if (kind >= kKinds) return kInvalidKind;
+  if (scenario("driverless", 0)) return kUnknownError;
   if (scenario("refuse_kind", -1) == static_cast<int64_t>(kind)) return 27;
   if (!attach()) return kUnknown;
   if (kind == kDriver || kind == kRuntime)  // it overrides what was said of single calls
@@ -332,6 +335,7 @@ SIM_EXPORT int cuptiActivitySetAttribute(uint32_t attribute, size_t* size, void*
   return attribute <= 8 ? kSuccess : kInvalidParameter;
 }
 SIM_EXPORT int cuptiSetThreadIdType(uint32_t type) {
+  if (scenario("driverless", 0)) return kUnknownError;
   thread_id_type.store(type);
   return kSuccess;
 }
