@@ -333,6 +333,45 @@ def test_clocks_an_hour_apart(job, same):
     for clock in document['cluster']['clocks']:
         assert abs(clock['offset_ns'] + clock['rank'] * HOUR_NS) <= clock['error_ns']
     assert {clock['method'] for clock in document['cluster']['clocks']} <= {'reference', 'collectives', 'same host'}
+    assert [note.partition(';')[0] for note in document['cluster']['notes']] == [
+        "rank 0: the clock is 60 min 00 s behind rank 1's", "rank 2: the clock is 60 min 00 s ahead of rank 1's"]
+    assert document['cluster']['other_runs'] == []
+
+
+OTHER_RUN = ('--steps', '8', '--step-noise', '10', '--ranks', '4')
+
+
+@pytest.mark.parametrize('stranger', (0, 2))
+def test_a_rank_of_another_run_is_left_out(simulate, same, alone, stranger):
+    folder = simulate(*SMALL, *OTHER_RUN, '--other-run', str(stranger))
+    document = same(folder)
+    assert ranks(document) == [rank for rank in range(4) if rank != stranger]
+    cluster = document['cluster']
+    assert [other['rank'] for other in cluster['other_runs']] == [stranger] and cluster['missing_ranks'] == [stranger]
+    assert cluster['notes'][0] == f"rank {stranger} is left out, since its file is of another run: {cluster['other_runs'][0]['why']}"
+    assert not cluster['missing'] and {clock['rank'] for clock in cluster['clocks']} == set(ranks(document))
+    (issue,) = issues(document, f'rank-{stranger}.json')
+    assert (issue['kind'], issue['severity'], issue['text']) == ('other_run', 'warning', cluster['notes'][0])
+    (source,) = [source for source in document['inputs'] if source['path'].endswith(f'rank-{stranger}.json')]
+    assert source['rank'] is None
+    assert f'rank {stranger} is left out, since its file is of another run' in ' '.join(alone(folder).stdout.split())
+
+
+def test_two_ranks_of_two_runs(simulate, same, alone):
+    folder = simulate(*SMALL, *OTHER_RUN[:4], '--ranks', '2', '--other-run', '1')
+    document = same(folder)
+    assert ranks(document) == [0] and document['cluster'] is None
+    assert [issue['kind'] for issue in issues(document, 'rank-1.json')] == ['other_run']
+    assert 'rank 1 is left out, since its file is of another run' in ' '.join(alone(folder).stdout.split())
+
+
+def test_a_world_of_another_size(job, same):
+    folder = job('--ranks', '4')
+    text = (folder / 'rank-1.json').read_text()
+    (folder / 'rank-1.json').write_text(text.replace('"world_size": 4', '"world_size": 16').replace('"world_size":4', '"world_size":16'))
+    document = same(folder)
+    assert ranks(document) == [0, 2, 3] and document['cluster']['world_size'] == 4
+    assert document['cluster']['other_runs'] == [{'rank': 1, 'why': 'it states a world of 16 ranks, most others one of 4'}]
 
 
 def test_samples_beside(job, same):
