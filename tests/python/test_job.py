@@ -508,6 +508,15 @@ def test_the_component_without_mpirun(alone, component, simulate):
     assert alone('--mpi', '--json', folder).stdout == alone('--json', folder).stdout
 
 
+@pytest.mark.parametrize('asked', ((), ('-x', 'OMPI_MCA_pml=^v')))
+def test_processes_of_one_host_look_for_no_network(simulate, together, asked):
+    done = together(2, simulate(*SMALL), wrapper=('-x', 'OMPI_MCA_pml_base_verbose=10', *asked))
+    if 'pml' not in done.stderr:
+        pytest.skip('not Open MPI, or one that says nothing of what it looks at')
+    found = {line.split()[-1] for line in done.stderr.splitlines() if 'found loaded component' in line}
+    assert done.returncode == 0 and (found == {'ob1'}) == (not asked), found
+
+
 def test_a_library_that_is_another(path, simulate, component):
     r = subprocess.run([path, 'analyze', '--mpi', simulate(*SMALL)], capture_output=True, text=True, timeout=60,
                        env=without_launcher(PROFGPU_MPI='libm.so.6'))
