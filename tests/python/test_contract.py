@@ -252,12 +252,12 @@ def report_keys():
     """(what the first table of docs/report-json.md names, what the second says of each section of a rank)."""
     with open(os.path.join(ROOT, 'docs', 'report-json.md')) as f:
         _, document, ranks = f.read().split('\n## ')
-    cells = [[re.findall(r'`([a-z_]+)`', cell) for cell in line.split(' | ')] for line in ranks.split('\n') if line.startswith('| ')][2:]
+    cells = [[re.findall(r'`([a-z0-9_]+)`', cell) for cell in line.split(' | ')] for line in ranks.split('\n') if line.startswith('| ')][2:]
     sections = {}
     for section, *named in cells:
         name = section[0] if section else name if sections else ''
         sections.setdefault(name, set()).update(*named)
-    return set(re.findall(r'`([a-z_]+)`', document)), sections
+    return set(re.findall(r'`([a-z0-9_]+)`', document)), sections
 
 
 @pytest.mark.parametrize('words', [('--ranks', '2', '--strategy', 'fsdp'), ('--fault', 'data-loading-bound')], ids=('a job', 'one rank'))
