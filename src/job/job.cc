@@ -5,6 +5,7 @@
 
 #include "base/saturated.h"
 #include "job/notes.h"
+#include "job/sampled_clocks.h"
 #include "job/slipped_calls.h"
 #include "job/stated_clocks.h"
 
@@ -121,6 +122,8 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   job.traffic = traffic(ranks, job.clocks, all);
   job.pairs = pairs(ranks, job.clocks);
   job.notes = job_notes(ranks, met, job.clocks);
+  std::vector<std::string> unclear = unclear_samples(ranks, samples);
+  std::move(unclear.begin(), unclear.end(), std::back_inserter(job.notes));
   std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));
   job.parallelism = parallelism_of(ranks);
   std::vector<int> late;
