@@ -8,6 +8,7 @@
 #include "job/sampled_clocks.h"
 #include "job/slipped_calls.h"
 #include "job/stated_clocks.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
@@ -112,9 +113,11 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
   std::vector<SlowLink> links = slow_links(ranks, job.clocks, met, all);
   job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(ranks, job.clocks, met, all, mean_step), mean_step, samples);
+  const std::vector<int> uncertain = drop_uncertain(job.clocks, job.stragglers);
   // All of them late, or none: it may be another one in each step.
   if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
     job.late_by_turns = late_by_turns(ranks, job.clocks, all, waits, mean_step, samples);
+  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(job.clocks, -1)) job.late_by_turns.reset();
   if (job.late_by_turns) job.stragglers.clear(), links.clear();
   for (const SlowLink& link : links)
     for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
@@ -122,6 +125,8 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   job.traffic = traffic(ranks, job.clocks, all);
   job.pairs = pairs(ranks, job.clocks);
   job.notes = job_notes(ranks, met, job.clocks);
+  if (!uncertain.empty())
+    job.notes.push_back(ranks_text(uncertain) + ": seems late, but by less than clocks are known to within, so it is not named");
   std::vector<std::string> unclear = unclear_samples(ranks, samples);
   std::move(unclear.begin(), unclear.end(), std::back_inserter(job.notes));
   std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));

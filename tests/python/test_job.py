@@ -231,6 +231,20 @@ def test_stages_whose_kernels_carry_no_arguments(simulate, same, count, writer):
 PIPELINE = ('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6')
 
 
+def test_nobody_is_named_for_less_than_clocks_are_known_to(simulate, alone, tmp_path):
+    """Sends and receives whose kernels and ranges do not say so look like collectives, and tell little of clocks."""
+    job = shutil.copytree(simulate('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6',
+                                   '--gpu', 'mi300x', '--no-collective-args'), tmp_path / 'job')
+    for path in job.glob('*.json'):
+        trace = json.loads(path.read_text())
+        trace['traceEvents'] = [e for e in trace['traceEvents'] if not e['name'].startswith(('nccl:', 'c10d::'))]
+        path.write_text(json.dumps(trace))
+    cluster = json.loads(alone('--json', job).stdout)['cluster']
+    assert max(clock['error_ns'] for clock in cluster['clocks']) > 5_000_000
+    assert cluster['stragglers'] == [] and cluster['late_by_turns'] is None
+    assert any('but by less than clocks are known to within' in note for note in cluster['notes']), cluster['notes']
+
+
 def exposed(document):
     (finding,) = [f for f in document['findings'] if f['rule'] == 'exposed-communication']
     return finding
