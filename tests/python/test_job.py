@@ -231,18 +231,35 @@ def test_stages_whose_kernels_carry_no_arguments(simulate, same, count, writer):
 PIPELINE = ('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6')
 
 
-def test_nobody_is_named_for_less_than_clocks_are_known_to(simulate, alone, tmp_path):
-    """Sends and receives whose kernels and ranges do not say so look like collectives, and tell little of clocks."""
-    job = shutil.copytree(simulate('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6',
-                                   '--gpu', 'mi300x', '--no-collective-args'), tmp_path / 'job')
-    for path in job.glob('*.json'):
-        trace = json.loads(path.read_text())
-        trace['traceEvents'] = [e for e in trace['traceEvents'] if not e['name'].startswith(('nccl:', 'c10d::'))]
-        path.write_text(json.dumps(trace))
-    cluster = json.loads(alone('--json', job).stdout)['cluster']
+@pytest.fixture
+def nameless(simulate, tmp_path):
+    """nameless(*options) -> a job whose kernels and ranges do not say what collectives they are."""
+
+    def make(*options):
+        job = shutil.copytree(simulate('--ranks', '4', '--layers', '4', '--steps', '6', '--gpu', 'mi300x', '--no-collective-args', *options),
+                              tmp_path / 'job')
+        for path in job.glob('*.json'):
+            trace = json.loads(path.read_text())
+            trace['traceEvents'] = [e for e in trace['traceEvents'] if not e['name'].startswith(('nccl:', 'c10d::'))]
+            path.write_text(json.dumps(trace))
+        return job
+
+    return make
+
+
+def test_nobody_is_named_for_less_than_clocks_are_known_to(nameless, alone):
+    """Sends and receives that do not say so look like collectives, and tell little of clocks."""
+    cluster = json.loads(alone('--json', nameless('--strategy', 'pp', '--micro-batches', '4')).stdout)['cluster']
     assert max(clock['error_ns'] for clock in cluster['clocks']) > 5_000_000
     assert cluster['stragglers'] == [] and cluster['late_by_turns'] is None
     assert any('but by less than clocks are known to within' in note for note in cluster['notes']), cluster['notes']
+
+
+@pytest.mark.parametrize('strategy', ('ddp', 'fsdp'))
+def test_a_straggler_of_collectives_without_names(nameless, alone, strategy):
+    cluster = json.loads(alone('--json', nameless('--strategy', strategy, '--fault', 'straggler-rank:3')).stdout)['cluster']
+    assert [(s['rank'], s['kind']) for s in cluster['stragglers']] == [(3, 'slow_compute')]
+    assert [way['kind'] for way in cluster['parallelism']] == [strategy]
 
 
 def exposed(document):
