@@ -122,7 +122,7 @@ Result<LoadedRun> loaded(std::vector<std::string> paths, const profgpu_option* o
   auto read = analyze_options(*arguments);
   if (!read) return read.error();
   Progress progress;
-  return load_run(read->paths, {.analysis = {read->step_pattern}, .all_at_once = true}, progress);
+  return load_run(read->paths, {.analysis = {read->step_pattern}, .most_kept = SIZE_MAX}, progress);
 }
 
 profgpu_table* given(Result<std::unique_ptr<profgpu_table>> table, profgpu_error** error) {

@@ -121,7 +121,7 @@ Outcome run_export(const Arguments& arguments) {
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, command->analysis.progress && stderr_is_terminal());
   // A folder goes through all ranks for each of its tables.
-  auto run = load_run(command->analysis.paths, {.analysis = {command->analysis.step_pattern}, .all_at_once = is_folder(*command)},
+  auto run = load_run(command->analysis.paths, {.analysis = {command->analysis.step_pattern}, .most_kept = is_folder(*command) ? SIZE_MAX : 1},
                       progress);
   if (!run) return bar.reset(), Outcome::failed(run.error());
   if (Status spared = check_output(*run, *command); !spared) return bar.reset(), Outcome::usage(spared.error());

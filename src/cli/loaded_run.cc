@@ -35,7 +35,7 @@ Result<std::unique_ptr<TraceFacts>> LoadedRun::read_again(int rank) const {
 }
 
 Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOptions& options, Progress& progress) {
-  JobOptions job{paths, options.analysis, {}, {}, options.all_at_once ? SIZE_MAX : 1};
+  JobOptions job{paths, options.analysis, {}, {}, options.most_kept, options.most_kept_bytes};
   job.outline = [&](const Facts& facts) {
     if (!options.shown_steps) return RankOutline::of(facts);
     return RankOutline::of(facts, part_of(facts.get<Steps>(), *options.shown_steps));

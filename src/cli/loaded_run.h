@@ -14,10 +14,14 @@
 
 namespace profgpu {
 
+/// Files of no more than this on disk are kept: that spares reading them again for who could do with one rank at a time.
+constexpr int64_t kFewBytes = 256 << 20;
+
 struct LoadOptions {
   AnalysisOptions analysis = {};
   std::optional<std::pair<int64_t, int64_t>> shown_steps = {};   ///< first, one past the last; none: all time
-  bool all_at_once = false;      ///< every trace is kept; else that of a single unit only
+  size_t most_kept = 1;          ///< files or recordings: of no more than these the traces are kept
+  int64_t most_kept_bytes = INT64_MAX;   ///< nor of more than this on disk
 };
 
 struct LoadedRun {

@@ -119,7 +119,10 @@ Outcome run_merge(const Arguments& arguments) {
   const bool quiet = command->analysis.quiet, shown = command->analysis.progress && stderr_is_terminal();
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, shown);
-  auto run = load_run(command->analysis.paths, {.analysis = {command->analysis.step_pattern}, .shown_steps = command->steps()}, progress);
+  auto run = load_run(command->analysis.paths,
+                      {.analysis = {command->analysis.step_pattern}, .shown_steps = command->steps(), .most_kept = SIZE_MAX,
+                       .most_kept_bytes = kFewBytes},
+                      progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
   if (run->only_samples()) return Outcome::failed(

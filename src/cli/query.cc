@@ -139,7 +139,8 @@ Outcome query(const Arguments& arguments) {
   }
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, options->analysis.progress && stderr_is_terminal());
-  auto run = load_run(options->analysis.paths, {.analysis = {options->analysis.step_pattern}, .all_at_once = true}, progress);
+  auto run = load_run(options->analysis.paths,
+                      {.analysis = {options->analysis.step_pattern}, .most_kept = SIZE_MAX, .most_kept_bytes = kFewBytes}, progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
   if (Status spared = spares(*run, options->analysis.output); !spared) return Outcome::usage(spared.error());

@@ -40,6 +40,7 @@ class RankRows {
   /// The error: they cannot be read again.
   [[nodiscard]] Status load() const;
   void drop() const;
+  [[nodiscard]] bool stays() const { return !read_; }
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] const RankOutline& outline() const { return outline_; }

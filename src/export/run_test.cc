@@ -10,6 +10,7 @@
 
 #include "analyse/steps.h"
 #include "export/exporter.h"
+#include "export/sql_database.h"
 #include "import/importer.h"
 #include "job/rank_digest.h"
 #include "tests/support/simulator.h"
@@ -128,6 +129,46 @@ TEST_F(RankRowsTest, AFileThatIsGoneIsAnError) {
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().message.find("1.json"), std::string::npos);
   EXPECT_EQ(seen, 1);
+}
+
+std::string answer(const RunRows& run, const std::string& sql) {
+  const auto database = SqlDatabase::open(run, 0);   // no room for a rank that is not read just now
+  SqlError error;
+  const auto rows = (*database)->query(sql, error);
+  if (!rows) return error.message;
+  std::string text;
+  auto more = rows->next();
+  for (; more && *more; more = rows->next())
+    for (const Datum& cell : rows->row())
+      text += cell.kind() == Datum::Kind::kText ? std::string(cell.text()) + '\t' : std::to_string(cell.kind() == Datum::Kind::kReal ? cell.real() : static_cast<double>(cell.integer())) + '\t';
+  return more ? text : more.error().message;
+}
+
+TEST_F(RankRowsTest, AQueryReadsRanksOneAfterAnother) {
+  const RunRows whole = there(RankRows::kAllTime);
+  for (const char* sql : {"SELECT rank, min(name), max(name), count(*), sum(duration_ns) FROM activity GROUP BY 1",
+                          "SELECT * FROM host WHERE id < 20", "SELECT name, total_ns FROM kernels_by_name ORDER BY 2 DESC, 1",
+                          "SELECT a.rank, h.name, count(*) FROM activity a JOIN host h ON h.rank = a.rank AND h.id = a.op_id GROUP BY 1, 2"}) {
+    reads_ = 0;
+    EXPECT_EQ(answer(read_when_needed(RankRows::kAllTime), sql), answer(whole, sql)) << sql;
+    EXPECT_EQ(reads_, kRanks) << sql;
+  }
+  reads_ = 0;
+  constexpr const char* kOne = "SELECT count(*) FROM activity WHERE rank = 2";
+  EXPECT_EQ(answer(read_when_needed(RankRows::kAllTime), kOne), answer(whole, kOne));
+  EXPECT_LE(reads_, 2) << "the first rank's, for a plan, and the one that is asked for";
+}
+
+TEST_F(RankRowsTest, RanksThatAQuerySetsBesideEachOtherStay) {
+  constexpr const char* kBeside = "SELECT count(*) FROM host a, host b WHERE a.id < 50 AND b.id < 5";
+  EXPECT_EQ(answer(read_when_needed(RankRows::kAllTime), kBeside), answer(there(RankRows::kAllTime), kBeside));
+  EXPECT_LE(reads_, ResidentRanks::kOftenRead * kRanks);
+}
+
+TEST_F(RankRowsTest, ARankThatIsGoneEndsAQuery) {
+  const RunRows run = read_when_needed(RankRows::kAllTime);
+  fs::remove(file(1));
+  EXPECT_NE(answer(run, "SELECT count(*) FROM activity").find("1.json"), std::string::npos);
 }
 
 }  // namespace

@@ -89,8 +89,8 @@ const std::vector<Datum>& SqlRows::row() {
   return row_;
 }
 
-Result<std::unique_ptr<SqlDatabase>> SqlDatabase::open(const RunRows& run) {
-  auto made = std::unique_ptr<SqlDatabase>(new SqlDatabase(run));
+Result<std::unique_ptr<SqlDatabase>> SqlDatabase::open(const RunRows& run, int64_t most_idle_events) {
+  auto made = std::unique_ptr<SqlDatabase>(new SqlDatabase(run, most_idle_events));
   sqlite3* db = nullptr;
   int code = ::sqlite3_open_v2(":memory:", &db, SQLITE_OPEN_READWRITE, nullptr);
   made->db_.reset(db);

@@ -43,8 +43,10 @@ struct SqlError {
 
 class SqlDatabase {
  public:
-  /// `run` must outlive it.
-  static Result<std::unique_ptr<SqlDatabase>> open(const RunRows& run);
+  /// `run` must outlive it. Ranks whose events are not there are read when a query gets to them, and dropped again where
+  /// there is no room for them (see ResidentRanks).
+  static Result<std::unique_ptr<SqlDatabase>> open(const RunRows& run,
+                                                   int64_t most_idle_events = ResidentRanks::kMostIdleEvents);
   SqlDatabase(const SqlDatabase&) = delete;
   SqlDatabase& operator=(const SqlDatabase&) = delete;
 
@@ -57,7 +59,7 @@ class SqlDatabase {
   struct Close {
     void operator()(sqlite3* db) const;
   };
-  explicit SqlDatabase(const RunRows& run) : tables_(run) {}
+  SqlDatabase(const RunRows& run, int64_t most_idle_events) : tables_(run, most_idle_events) {}
   VirtualTables tables_;
   std::unique_ptr<sqlite3, Close> db_;
 };

@@ -22,15 +22,25 @@ struct VTable {
 };
 
 struct Span {
-  const RowSource* from;
   size_t begin, end;
-  size_t first;   // row number of the source's first row
 };
+
+struct Wanted {
+  std::array<std::optional<int64_t>, kConstraints> value;
+  [[nodiscard]] bool matches(Constraint c, int64_t n) const { return !value[c] || *value[c] == n; }
+};
+
+constexpr size_t kNone = SIZE_MAX;
+constexpr int kPartBits = 40;   // of a row number: its place in the part below them, the part's above
 
 struct Cursor {
   sqlite3_vtab_cursor base;
+  Wanted wanted;
+  size_t part = kNone;   // that is pinned
+  bool at_end = true;
+  const RowSource* from = nullptr;
   std::vector<Span> spans;
-  size_t span, row;
+  size_t span = 0, row = 0;
 };
 
 VTable& table_of(sqlite3_vtab* t) { return *reinterpret_cast<VTable*>(t); }
@@ -74,6 +84,17 @@ int constraint_of(const VTable& t, const sqlite3_index_info::sqlite3_index_const
   return -1;
 }
 
+// Of ranks that are not there as many as of the first.
+double estimated_rows(VirtualTables::One& one) {
+  if (!one.table.section.empty() || one.size() == 0) return 1000;
+  if (!one.pin(0)) return 1000;
+  const size_t first = one.rows(0);
+  one.unpin(0);
+  double rows = 0;
+  for (size_t part = 0; part < one.size(); ++part) rows += static_cast<double>(one.there(part) ? one.rows(part) : first);
+  return rows;
+}
+
 // SQLite checks every row again, so a plan may find too many rows, never too few.
 int best_index(sqlite3_vtab* t, sqlite3_index_info* info) {
   const VTable& table = table_of(t);
@@ -92,10 +113,8 @@ int best_index(sqlite3_vtab* t, sqlite3_index_info* info) {
     info->idxNum |= 1 << kind;
   }
   // Sections are not computed for the sake of a plan; they are short.
-  VirtualTables::One& one = *table.one;
-  double rows = 1000;
-  if (one.table.section.empty()) one.make_rows(), rows = static_cast<double>(one.first.back());
-  const auto ranks = static_cast<double>(std::max<size_t>(one.run.ranks.size(), 1));
+  const auto ranks = static_cast<double>(std::max<size_t>(table.one->run.ranks.size(), 1));
+  double rows = estimated_rows(*table.one);
   if (info->idxNum & 1 << kRank) rows /= ranks;
   if (info->idxNum & 1 << kId) rows = info->idxNum & 1 << kRank ? 1 : ranks;
   if (info->idxNum & 1 << kRowid) rows = 1;
@@ -112,15 +131,17 @@ int open(sqlite3_vtab*, sqlite3_vtab_cursor** out) {
   *out = &made->base;
   return SQLITE_OK;
 }
+
+void leave_part(Cursor& cursor) {
+  if (cursor.part != kNone) table_of(cursor.base.pVtab).one->unpin(cursor.part);
+  cursor.part = kNone;
+}
+
 int close(sqlite3_vtab_cursor* c) {
+  leave_part(cursor_of(c));
   delete &cursor_of(c);
   return SQLITE_OK;
 }
-
-struct Wanted {
-  std::array<std::optional<int64_t>, kConstraints> value;
-  [[nodiscard]] bool matches(Constraint c, int64_t n) const { return !value[c] || *value[c] == n; }
-};
 
 // A number that rows can be compared with as a whole one. Anything else is left to SQLite.
 std::optional<int64_t> whole(sqlite3_value* value, Constraint kind) {
@@ -133,12 +154,12 @@ std::optional<int64_t> whole(sqlite3_value* value, Constraint kind) {
 }
 
 // Rows begin..end of `from` whose sorted column lies within the range.
-Span within(const VTable& t, const RowSource& from, size_t first, size_t begin, size_t end, const Wanted& wanted) {
+Span within(const VTable& t, const RowSource& from, Span rows, const Wanted& wanted) {
   const auto value = [&](size_t row) {
     return from.table.columns[static_cast<size_t>(t.sorted)].at(from, row, static_cast<size_t>(t.sorted)).integer();
   };
   const auto first_not_below = [&](int64_t bound) {
-    size_t low = begin, high = end;
+    size_t low = rows.begin, high = rows.end;
     while (low < high) {
       const size_t middle = low + (high - low) / 2;
       if (value(middle) < bound) low = middle + 1;
@@ -146,63 +167,88 @@ Span within(const VTable& t, const RowSource& from, size_t first, size_t begin, 
     }
     return low;
   };
-  if (wanted.value[kLower]) begin = first_not_below(*wanted.value[kLower]);
+  if (wanted.value[kLower]) rows.begin = first_not_below(*wanted.value[kLower]);
   if (wanted.value[kUpper] && *wanted.value[kUpper] < std::numeric_limits<int64_t>::max())
-    end = std::max(begin, first_not_below(*wanted.value[kUpper] + 1));
-  return {&from, begin, end, first};
+    rows.end = std::max(rows.begin, first_not_below(*wanted.value[kUpper] + 1));
+  return rows;
 }
 
-void find_spans(const VTable& t, const Wanted& wanted, std::vector<Span>& spans) {
-  const VirtualTables::One& one = *t.one;
-  for (size_t s = 0; s < one.rows->sources().size(); ++s) {
-    const RowSource& from = one.rows->sources()[s];
-    const size_t first = one.first[s], rows = one.first[s + 1] - first;
-    if (from.rank != nullptr && !wanted.matches(kRank, from.rank->rank())) continue;
-    size_t begin = 0, end = rows;
-    const auto only = [&](int64_t row) {
-      const bool there = row >= static_cast<int64_t>(begin) && row < static_cast<int64_t>(end);
-      begin = there ? static_cast<size_t>(row) : end;
-      end = there ? begin + 1 : end;
-    };
-    if (wanted.value[kId]) only(*wanted.value[kId]);
-    if (wanted.value[kRowid]) only(*wanted.value[kRowid] - static_cast<int64_t>(first));
-    const std::vector<Stretch> stretches =
-        from.table.stretches != nullptr ? from.table.stretches(from) : std::vector<Stretch>{{0, rows, 0}};
-    for (const Stretch& stretch : stretches) {
-      if (from.table.stretches != nullptr && !wanted.matches(kKey, stretch.key)) continue;
-      const size_t low = std::max(begin, stretch.begin), high = std::min(end, stretch.end);
-      if (low >= high) continue;
-      const Span span = within(t, from, first, low, high, wanted);
-      if (span.begin < span.end) spans.push_back(span);
-    }
+void find_spans(const VTable& t, Cursor& cursor) {
+  const RowSource& from = *cursor.from;
+  const Wanted& wanted = cursor.wanted;
+  const size_t rows = t.one->rows(cursor.part);
+  size_t begin = 0, end = rows;
+  const auto only = [&](int64_t row) {
+    const bool there = row >= static_cast<int64_t>(begin) && row < static_cast<int64_t>(end);
+    begin = there ? static_cast<size_t>(row) : end;
+    end = there ? begin + 1 : end;
+  };
+  if (wanted.value[kId]) only(*wanted.value[kId]);
+  if (wanted.value[kRowid]) only(*wanted.value[kRowid] & ((int64_t{1} << kPartBits) - 1));
+  const std::vector<Stretch> stretches =
+      from.table.stretches != nullptr ? from.table.stretches(from) : std::vector<Stretch>{{0, rows, 0}};
+  cursor.spans.clear();
+  for (const Stretch& stretch : stretches) {
+    if (from.table.stretches != nullptr && !wanted.matches(kKey, stretch.key)) continue;
+    const Span both{std::max(begin, stretch.begin), std::min(end, stretch.end)};
+    if (both.begin >= both.end) continue;
+    const Span span = within(t, from, both, wanted);
+    if (span.begin < span.end) cursor.spans.push_back(span);
   }
+}
+
+bool part_may_match(const VTable& t, size_t part, const Wanted& wanted) {
+  if (wanted.value[kRowid] && *wanted.value[kRowid] >> kPartBits != static_cast<int64_t>(part)) return false;
+  return t.one->table.of_run || wanted.matches(kRank, t.one->run.ranks[part].rank());
+}
+
+// To the first row of the first part from `part` on that has one.
+int go_to_part(Cursor& cursor, size_t part) {
+  const VTable& t = table_of(cursor.base.pVtab);
+  leave_part(cursor);
+  for (; part < t.one->size(); ++part) {
+    if (!part_may_match(t, part, cursor.wanted)) continue;
+    if (const Status there = t.one->pin(part); !there) {
+      cursor.at_end = true;
+      ::sqlite3_free(cursor.base.pVtab->zErrMsg);
+      cursor.base.pVtab->zErrMsg = ::sqlite3_mprintf("%s", there.error().message.c_str());
+      return SQLITE_ERROR;
+    }
+    cursor.part = part;
+    cursor.from = &t.one->source(part);
+    find_spans(t, cursor);
+    if (!cursor.spans.empty()) {
+      cursor.span = 0;
+      cursor.row = cursor.spans.front().begin;
+      return SQLITE_OK;
+    }
+    leave_part(cursor);
+  }
+  cursor.at_end = true;
+  return SQLITE_OK;
 }
 
 int filter(sqlite3_vtab_cursor* c, int plan, const char*, int, sqlite3_value** values) {
   Cursor& cursor = cursor_of(c);
-  const VTable& t = table_of(c->pVtab);
-  t.one->make_rows();
-  Wanted wanted;
+  cursor.wanted = {};
   for (int kind = 0, argument = 0; kind < kConstraints; ++kind)
-    if (plan & 1 << kind) wanted.value[static_cast<size_t>(kind)] = whole(values[argument++], static_cast<Constraint>(kind));
-  cursor.spans.clear();
-  find_spans(t, wanted, cursor.spans);
-  cursor.span = 0;
-  cursor.row = cursor.spans.empty() ? 0 : cursor.spans.front().begin;
-  return SQLITE_OK;
+    if (plan & 1 << kind) cursor.wanted.value[static_cast<size_t>(kind)] = whole(values[argument++], static_cast<Constraint>(kind));
+  cursor.at_end = false;
+  return go_to_part(cursor, 0);
 }
 
 int next(sqlite3_vtab_cursor* c) {
   Cursor& cursor = cursor_of(c);
-  if (++cursor.row == cursor.spans[cursor.span].end && ++cursor.span < cursor.spans.size())
-    cursor.row = cursor.spans[cursor.span].begin;
+  if (++cursor.row < cursor.spans[cursor.span].end) return SQLITE_OK;
+  if (++cursor.span == cursor.spans.size()) return go_to_part(cursor, cursor.part + 1);
+  cursor.row = cursor.spans[cursor.span].begin;
   return SQLITE_OK;
 }
-int at_end(sqlite3_vtab_cursor* c) { return cursor_of(c).span >= cursor_of(c).spans.size(); }
+int at_end(sqlite3_vtab_cursor* c) { return cursor_of(c).at_end; }
 
 int column(sqlite3_vtab_cursor* c, sqlite3_context* out, int column) {
   const Cursor& cursor = cursor_of(c);
-  const RowSource& from = *cursor.spans[cursor.span].from;
+  const RowSource& from = *cursor.from;
   const auto i = static_cast<size_t>(column);
   const Datum cell = from.table.columns[i].at(from, cursor.row, i);
   switch (cell.kind()) {
@@ -211,7 +257,7 @@ int column(sqlite3_vtab_cursor* c, sqlite3_context* out, int column) {
     case Datum::Kind::kReal: ::sqlite3_result_double(out, cell.real()); break;
     case Datum::Kind::kText:
       ::sqlite3_result_text64(out, cell.text().data() != nullptr ? cell.text().data() : "", cell.text().size(),
-                              SQLITE_STATIC, SQLITE_UTF8);
+                              from.rank != nullptr && !from.rank->stays() ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
       break;
   }
   return SQLITE_OK;
@@ -219,7 +265,7 @@ int column(sqlite3_vtab_cursor* c, sqlite3_context* out, int column) {
 
 int rowid(sqlite3_vtab_cursor* c, sqlite3_int64* out) {
   const Cursor& cursor = cursor_of(c);
-  *out = static_cast<sqlite3_int64>(cursor.spans[cursor.span].first + cursor.row);
+  *out = static_cast<sqlite3_int64>(cursor.part) << kPartBits | static_cast<sqlite3_int64>(cursor.row);
   return SQLITE_OK;
 }
 
@@ -243,16 +289,25 @@ const sqlite3_module& module() {
 
 }  // namespace
 
-void VirtualTables::One::make_rows() {
-  if (rows) return;
-  rows = std::make_unique<TableRows>(run, table);
-  first.assign(1, 0);
-  for (const RowSource& from : rows->sources()) first.push_back(first.back() + table.rows(from));
+const RowSource& VirtualTables::One::source(size_t part) {
+  parts.resize(size());
+  if (!parts[part]) parts[part] = table.of_run ? std::make_unique<TableRows>(run, table) : std::make_unique<TableRows>(run, table, run.ranks[part]);
+  return parts[part]->sources().front();
 }
+
+VirtualTables::VirtualTables(const RunRows& run, int64_t most_idle_events)
+    : run_(run),
+      ranks_(
+          run,
+          [this](size_t place) {
+            for (const std::unique_ptr<One>& one : tables_)
+              if (!one->table.of_run && place < one->parts.size()) one->parts[place].reset();
+          },
+          most_idle_events) {}
 
 int VirtualTables::make(sqlite3* db) {
   for (const DataTable* table : data_tables()) {
-    tables_.push_back(std::unique_ptr<One>(new One{run_, *table, nullptr, {}}));
+    tables_.push_back(std::unique_ptr<One>(new One{run_, ranks_, *table}));
     const std::string name(table->name), sql = "CREATE VIRTUAL TABLE " + name + " USING " + name;
     int code = ::sqlite3_create_module_v2(db, name.c_str(), &module(), tables_.back().get(), nullptr);
     if (code == SQLITE_OK) code = ::sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr);

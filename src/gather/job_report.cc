@@ -1,12 +1,15 @@
 #include "gather/job_report.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "analyse/analysis.h"
 #include "analyse/telemetry_record.h"
 #include "job/job.h"
 #include "job/job_record.h"
 #include "job/job_samples.h"
+#include "job/other_runs.h"
 
 namespace profgpu {
 namespace {
@@ -112,6 +115,35 @@ void add_samples(const SampleLog& samples, Report& report) {
   report.verdict = telemetry_verdict(telemetry, report.findings);
 }
 
+std::string left_out_text(const OtherRun& o) {
+  return "rank " + std::to_string(o.rank) + " is left out, since its file is of another run: " + o.why;
+}
+
+// Ranks of other runs are as if they were not there; their files say why.
+void leave_out(const std::vector<OtherRun>& others, std::vector<RankDigest>& digests, JobRead& read) {
+  std::map<int, std::string> texts;   // said of each once
+  for (const OtherRun& o : others) texts[o.rank] = left_out_text(o);
+  for (InputSource& source : read.sources) {
+    const auto text = texts.find(source.rank);
+    if (text == texts.end()) continue;
+    source.rank = InputSource::kNoRank;
+    if (!text->second.empty()) source.issues.push_back({TraceIssueKind::kOtherRun, 1, std::exchange(text->second, {})});
+  }
+  auto digest = digests.begin();
+  std::erase_if(read.ranks, [&](const RankResult&) { return texts.contains((digest++)->rank); });
+  std::erase_if(digests, [&](const RankDigest& d) { return texts.contains(d.rank); });
+  for (const OtherRun& o : others) read.outlines.erase(o.rank), read.traces.erase(o.rank);
+}
+
+std::vector<std::string> notes_of(const std::vector<OtherRun>& others) {
+  constexpr size_t kMostNamed = 3;
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < std::min(others.size(), kMostNamed); ++i) notes.push_back(left_out_text(others[i]));
+  if (others.size() > kMostNamed)
+    notes.push_back(std::to_string(others.size() - kMostNamed) + " more ranks are left out for such reasons: their inputs say why");
+  return notes;
+}
+
 }  // namespace
 
 void analyse_ranks(JobRead& read) {
@@ -119,9 +151,18 @@ void analyse_ranks(JobRead& read) {
   std::vector<RankDigest> digests;   // lent: they are large together
   digests.reserve(read.ranks.size());
   for (RankResult& r : read.ranks) digests.push_back(std::move(r.digest));
-  read.job = std::make_unique<const Job>(analyse_job(digests, read.samples));
+  std::vector<OtherRun> others = ranks_of_other_runs(digests);
+  leave_out(others, digests, read);
+  std::unique_ptr<Job> job;
+  if (digests.size() > 1) {
+    job = std::make_unique<Job>(analyse_job(digests, read.samples));
+    const std::vector<std::string> notes = notes_of(others);
+    job->notes.insert(job->notes.begin(), notes.begin(), notes.end());
+    job->other_runs = std::move(others);
+  }
   for (size_t i = 0; i < read.ranks.size(); ++i) read.ranks[i].digest = std::move(digests[i]);
-  add_rates(*read.job, read.ranks);
+  if (job) add_rates(*job, read.ranks);
+  read.job = std::move(job);
 }
 
 JobSamples samples_of_ranks(const JobRead& read) {
@@ -132,6 +173,7 @@ JobSamples samples_of_ranks(const JobRead& read) {
 }
 
 Report job_report(JobRead read, const Thresholds& thresholds) {
+  if (read.job == nullptr) analyse_ranks(read);
   Report report;
   for (const InputSource& source : read.sources) report.inputs.push_back(input_of(source));
   if (read.ranks.empty()) {
@@ -140,7 +182,6 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   }
   Evidence evidence;
   evidence.thresholds = thresholds;
-  if (read.job == nullptr) analyse_ranks(read);
   evidence.job = read.job.get();
   if (read.job) report.cluster = cluster_value(*read.job);
   add_telemetry(read, evidence, report);

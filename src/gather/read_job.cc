@@ -19,6 +19,12 @@
 namespace profgpu {
 namespace {
 
+bool keeps(const std::vector<InputUnit>& units, const JobOptions& options) {
+  int64_t bytes = 0;
+  for (const InputUnit& unit : units) bytes += unit.bytes;
+  return units.size() <= options.most_kept && bytes <= options.most_kept_bytes;
+}
+
 /// Largest first, so that no large one is left for the end.
 std::vector<size_t> by_size(const std::vector<InputUnit>& units) {
   std::vector<size_t> order(units.size());
@@ -130,13 +136,14 @@ std::vector<std::pair<size_t, UnitOutcome>> read_share(std::vector<InputUnit>& u
   const size_t workers = std::clamp<size_t>(ours.size(), 1, cores);
   uint64_t own = 0;
   std::atomic_ref<uint64_t> taken(processes.taken != nullptr ? *processes.taken : own);
+  const bool keep = keeps(units, options);
   const auto work = [&] {
     for (size_t i = taken++; i < ours.size(); i = taken++) {
       ImportOptions import;
       // The last ones share the cores that the others have left.
       import.threads = static_cast<int>(std::max<size_t>(1, cores / std::min(workers, ours.size() - i)));
       import.progress = bytes.of_unit();
-      UnitOutcome outcome = read_outcome(units[ours[i]], options, import, units.size() <= options.most_kept, progress);
+      UnitOutcome outcome = read_outcome(units[ours[i]], options, import, keep, progress);
       units[ours[i]].opened.clear();
       const std::lock_guard lock(outcomes_mutex);
       outcomes.emplace_back(ours[i], std::move(outcome));
@@ -171,7 +178,7 @@ class Assembly {
     if (!by_rank) return by_rank.error();
     JobRead job;
     if (Status status = add_samples(job); !status) return status.error();
-    const bool keep = units_.units.size() <= options_.most_kept;
+    const bool keep = keeps(units_.units, options_);
     job.files = RankFiles(std::move(units_.units), *by_rank, parts_, unit_of_);
     for (const auto& [rank, of_rank] : *by_rank) {
       auto read = rank_of(rank, of_rank, job.files, keep);

@@ -21,6 +21,7 @@ struct JobOptions {
   std::function<RankOutline(const Facts&)> outline = {};
   /// With no more units than this (see InputUnit) traces are kept.
   size_t most_kept = 0;
+  int64_t most_kept_bytes = INT64_MAX;   ///< nor with more than this on disk
 };
 
 /// With several processes each reads its share, and only process 0 gets the job; elsewhere the result is empty. The

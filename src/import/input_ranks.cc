@@ -8,7 +8,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kNoRank = -1;
+constexpr int kNoRank = InputSource::kNoRank;
 
 // Why `later` cannot be a later window of the process that wrote `earlier`; empty if it can.
 std::string not_successive(const WindowFacts& earlier, const WindowFacts& later) {

@@ -20,7 +20,8 @@ struct InputSource {
   std::string noun;
   int64_t file_bytes = 0;
   int64_t events = 0;
-  int rank = 0;                 ///< -1: of no rank (samples of devices, beside traces)
+  static constexpr int kNoRank = -1;
+  int rank = 0;                 ///< kNoRank: of none (samples of devices beside traces, files of another run)
   std::vector<TraceIssue> issues;
 };
 

@@ -117,6 +117,7 @@ class Clocks {
     clock.offset_ns = fit->offset_ns;
     clock.error_ns = fit->error_ns;
     clock.drift_ppm = fit->drift_ppm;
+    clock.loose = !together_;
     depth_[next] = static_cast<int32_t>(1 + depths / static_cast<int64_t>(encounters.size()));
     anchor(next);
     return true;
@@ -143,6 +144,7 @@ class Clocks {
     to.offset_ns = saturated_sub(from.aligned(to.at_ns), to.at_ns);
     to.error_ns = from.error_ns;
     to.drift_ppm = from.drift_ppm;
+    to.loose = from.loose;
     to.method = "same host";
   }
 

@@ -22,6 +22,7 @@ struct RankClock {
   std::string method;
   double drift_ppm = 0;            ///< change of the offset; 0 where it is too small to be seen
   int64_t at_ns = 0;               ///< own time for which the offset is stated
+  bool loose = false;              ///< from calls that some ranks may leave before others: ends do not say more than error_ns
   bool apart = false;              ///< other ranks with the same host name show another clock
   std::optional<int64_t> stated_error_ns = std::nullopt;  ///< what the host says that it is from Unix time at most
   std::optional<bool> agrees = std::nullopt;   ///< whether that can be so, beside the others' statements; see stated_clocks.h

@@ -55,6 +55,7 @@ class Judge {
     exchanges();
     shards();
     reductions();
+    nameless();
     // What else the group does belongs to what it is for, where that is one thing.
     std::vector<Op> rest;
     for (int op = 0; op < kCollectiveOps; ++op)
@@ -164,6 +165,18 @@ class Judge {
     if (all_.phased && weighty(sent) && at_least(sent, 4, of(Op::kAllReduce)))
       return claim(ParallelKind::kZero1, {Op::kAllReduce, Op::kBroadcast}, false);
     claim(ParallelKind::kDdp, {Op::kAllReduce, Op::kBroadcast}, all_.libraries.ddp || of_data);
+  }
+
+  // Kernels that do not say what they do, in a program that says what it is.
+  void nameless() {
+    const Count calls = of(Op::kUnknown);
+    const JobLibraries& names = all_.libraries;
+    if (!out_.empty() || calls.calls == 0 || all_.groups.size() > 1 || !all_.phased || !all_.trains) return;
+    if (names.deepspeed || names.megatron || names.torchrec || names.ddp == names.fsdp) return;
+    const bool forward = at_least(of(Op::kUnknown, StepPart::kForward), 10, calls);
+    const bool backward = at_least(of(Op::kUnknown, StepPart::kBackward), 3, calls);
+    if (names.ddp && backward && !forward) claim(ParallelKind::kDdp, {Op::kUnknown}, true);
+    if (names.fsdp && backward && forward) claim(ParallelKind::kFsdp, {Op::kUnknown}, true);
   }
 
   const GroupUse& group_;

@@ -5,8 +5,10 @@
 
 #include "base/saturated.h"
 #include "job/notes.h"
+#include "job/sampled_clocks.h"
 #include "job/slipped_calls.h"
 #include "job/stated_clocks.h"
+#include "report/quantity.h"
 
 namespace profgpu {
 namespace {
@@ -48,6 +50,27 @@ std::vector<RankClock> clocks_of(std::span<const RankDigest> ranks, const Matche
   std::vector<RankClock> clocks = align_clocks(ranks, met);
   if (std::all_of(clocks.begin(), clocks.end(), [](const RankClock& c) { return c.known(); })) return clocks;
   return align_clocks(ranks, with_pairs(ranks, met));
+}
+
+// Whether calls that ranks may leave early are left together all the same: collectives whose kernels do not say so.
+bool left_together(std::span<const RankDigest> ranks, const MatchedCalls& met, std::vector<RankClock> clocks) {
+  constexpr size_t kLeast = 8;
+  for (RankClock& c : clocks)
+    if (c.known()) c.error_ns = 0;
+  size_t all = 0, together = 0;
+  for (size_t i = 0; i < met.size(); ++i) {
+    if (met.kinds[met.kind[i]].ends_together) continue;
+    ++all;
+    together += meeting_of(ranks, met[i], true, clocks).has_value();
+  }
+  return all >= kLeast && 10 * together >= 9 * all;
+}
+
+// Clocks that say by how much what ranks wait for each other is uncertain.
+std::vector<RankClock> doubted(std::span<const RankDigest> ranks, const MatchedCalls& met, std::vector<RankClock> clocks) {
+  if (left_together(ranks, met, clocks))
+    for (RankClock& c : clocks) c.loose = false;
+  return clocks;
 }
 
 // Ranks that the job says it has, where all that they say can be true.
@@ -111,9 +134,12 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
   std::vector<SlowLink> links = slow_links(ranks, job.clocks, met, all);
   job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(ranks, job.clocks, met, all, mean_step), mean_step, samples);
+  const std::vector<RankClock> in_doubt = doubted(ranks, met, job.clocks);
+  const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
   // All of them late, or none: it may be another one in each step.
   if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
     job.late_by_turns = late_by_turns(ranks, job.clocks, all, waits, mean_step, samples);
+  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1)) job.late_by_turns.reset();
   if (job.late_by_turns) job.stragglers.clear(), links.clear();
   for (const SlowLink& link : links)
     for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
@@ -121,6 +147,10 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   job.traffic = traffic(ranks, job.clocks, all);
   job.pairs = pairs(ranks, job.clocks);
   job.notes = job_notes(ranks, met, job.clocks);
+  if (!uncertain.empty())
+    job.notes.push_back(ranks_text(uncertain) + ": seems late, but by less than clocks are known to within, so it is not named");
+  std::vector<std::string> unclear = unclear_samples(ranks, samples);
+  std::move(unclear.begin(), unclear.end(), std::back_inserter(job.notes));
   std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));
   job.parallelism = parallelism_of(ranks);
   std::vector<int> late;

@@ -13,6 +13,7 @@
 #include "job/meetings.h"
 #include "job/parallelism.h"
 #include "job/missing_calls.h"
+#include "job/other_runs.h"
 #include "job/pairs.h"
 #include "job/rank_digest.h"
 #include "job/stragglers.h"
@@ -37,6 +38,7 @@ struct Job {
   std::vector<Traffic> traffic;          ///< collectives by name, group size, hosts, size
   std::vector<Pair> pairs;               ///< point-to-point, by sender and receiver
   std::vector<MissingCalls> missing;     ///< collectives that a rank in hand lacks
+  std::vector<OtherRun> other_runs;      ///< ranks that are left out; in none of the rest
   std::vector<std::string> notes;        ///< what keeps ranks from being compared, one sentence each
   std::vector<Parallelism> parallelism;  ///< how the work is shared, most exposed first
   CriticalPath critical_path;            ///< of the measured steps

@@ -39,11 +39,15 @@ Value cluster_value(const Job& job) {
   for (const RankClock& c : job.clocks)
     clocks.rows.push_back({c.rank, c.offset_ns, c.error_ns, c.method, c.drift_ppm, c.stated_error_ns,
                            c.agrees ? Value(*c.agrees) : Value()});
+  Table other_runs;
+  other_runs.columns = {"rank", "why"};
+  for (const OtherRun& o : job.other_runs) other_runs.rows.push_back({o.rank, o.why});
   Record cluster;
   const auto listed = static_cast<int64_t>(std::min(job.missing_ranks.size(), kMostMissing));
   cluster.add("ranks", job.ranks.size())
       .add("world_size", job.world_size)
       .add("missing_ranks", job.world_size ? Value(List(job.missing_ranks.begin(), job.missing_ranks.begin() + listed)) : Value())
+      .add("other_runs", other_runs)
       .add("step_mean_ns_by_rank", mean)
       .add("step_spread_pct", job.step_spread_pct)
       .add("stragglers", stragglers)

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/saturated.h"
+#include "job/other_runs.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -12,11 +14,36 @@ namespace {
 
 // Ranks whose files count times from some moment of their own, where others have Unix time.
 std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
-  constexpr int64_t kLeastUnix_ns = 1'000'000'000'000'000'000;   // September 2001
   std::vector<int> without;
   for (const RankDigest& r : ranks)
-    if (r.extent.start < kLeastUnix_ns) without.push_back(r.rank);
+    if (!has_unix_time(r)) without.push_back(r.rank);
   return without.size() < ranks.size() ? without : std::vector<int>();
+}
+
+constexpr int64_t kWrongClock_ns = 1'000'000'000;   // hosts that keep time are nearer
+
+// Of hosts whose clocks are far from the rank's in the middle, one sentence each.
+std::vector<std::string> wrong_clocks(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
+  std::vector<std::pair<int64_t, int>> offsets;   // and whose they are
+  for (const RankClock& c : clocks)
+    if (c.known()) offsets.emplace_back(c.offset_ns, c.rank);
+  if (offsets.empty()) return {};
+  std::sort(offsets.begin(), offsets.end());
+  const auto [usual, of_rank] = offsets[(offsets.size() - 1) / 2];
+  std::map<std::pair<std::string, std::string>, std::vector<int>> by_words;   // host, how wrong
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const int64_t off = saturated_sub(clocks[r].offset_ns, usual), far = off < 0 ? saturated_sub(0, off) : off;
+    if (!clocks[r].known() || far < kWrongClock_ns || !has_unix_time(ranks[r])) continue;
+    by_words[{ranks[r].host, format_duration(static_cast<double>(far)) + (off < 0 ? " ahead of" : " behind")}].push_back(ranks[r].rank);
+  }
+  std::map<int, std::string> notes;   // by the first rank
+  for (const auto& [words, of_host] : by_words)
+    notes[of_host.front()] = fmt::format("{}{}: the clock is {} rank {}'s; collectives fit, so it is taken for a wrong clock and "
+                                         "corrected, not for another run",
+                                         ranks_text(of_host), words.first.empty() ? "" : " on " + words.first, words.second, of_rank);
+  std::vector<std::string> in_order;
+  for (auto& [rank, note] : notes) in_order.push_back(std::move(note));
+  return in_order;
 }
 
 // "… are stated: by rank 0 of 4, by ranks 1–3 of 16"; empty where all that state one agree.
@@ -62,6 +89,8 @@ std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const Matc
     notes.push_back(fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
                                 "older than it); the offset says so, not that the host's clock is wrong",
                                 ranks_text(baseless)));
+  const std::vector<std::string> wrong = wrong_clocks(ranks, clocks);
+  notes.insert(notes.end(), wrong.begin(), wrong.end());
   if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
   if (!apart.empty())
     notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",

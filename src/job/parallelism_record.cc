@@ -29,7 +29,7 @@ std::string unknown_words(const Parallelism& way) {
   std::string names;
   for (int op = 0; op < kCollectiveOps; ++op)
     if (way.counts.of(static_cast<Op>(op)).calls > 0)
-      names += (names.empty() ? "" : ", ") + std::string(collective_op_name(static_cast<Op>(op)));
+      names += (names.empty() ? "" : ", ") + (static_cast<Op>(op) == Op::kUnknown ? "kernels that do not say what they do" : std::string(collective_op_name(static_cast<Op>(op))));
   return "no pattern that is known: " + names;
 }
 

@@ -413,6 +413,22 @@ TEST(Parallelism, WhatIsNotKnownIsNotInvented) {
   EXPECT_EQ(kinds(ways(HandRank().call({"ncclDevKernel_Generic(", {.size = 0}, kB, -1, 500'000, 900}))), "unknown:0");
 }
 
+TEST(Parallelism, KernelsThatDoNotSayWhatTheyDoAreWhatTheProgramSays) {
+  HandRank rank;
+  rank.call({"ncclDevKernel_Generic(", {.size = 0}, kB, -1, 500'000, 900});
+  EXPECT_EQ(parallelism_words(ways(rank)[0]), "no pattern that is known: kernels that do not say what they do");
+  rank.d.sites.libraries.ddp = true;
+  ASSERT_EQ(kinds(ways(rank)), "ddp:0");
+  EXPECT_TRUE(ways(rank)[0].named);
+  rank.call({"ncclDevKernel_Generic(", {.size = 0}, kF, -1, 100'000, 900});   // more than gradients
+  EXPECT_EQ(kinds(ways(rank)), "unknown:0");
+  rank.d.sites.libraries.ddp = false;
+  rank.d.sites.libraries.fsdp = true;
+  EXPECT_EQ(kinds(ways(rank)), "fsdp:0");
+  rank.d.sites.libraries.megatron = true;   // may be any of several ways
+  EXPECT_EQ(kinds(ways(rank)), "unknown:0");
+}
+
 TEST(Parallelism, BareKernelsJoinTheGroupOfTheirStream) {
   HandRank rank;
   rank.call({"all_reduce", {}, kB, 25 * kMiB, 500'000, 50'000});

@@ -1,8 +1,11 @@
 #include "job/sampled_clocks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
+#include "report/quantity.h"
 #include "trace/sample_hosts.h"
 
 namespace profgpu {
@@ -73,6 +76,27 @@ std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDige
     if (const auto device = device_of(ranks[i], samples, hosts); device && users[{ranks[i].host, ranks[i].device}] == 1)
       out[i] = clock_of(ranks[i], samples, *device);
   return out;
+}
+
+std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  if (samples.empty()) return {};
+  std::map<std::pair<std::string_view, int32_t>, std::vector<uint32_t>> users;
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < ranks.size(); ++i) {
+    names.push_back(ranks[i].host);
+    users[{ranks[i].host, ranks[i].device}].push_back(i);
+  }
+  const SampleHosts hosts(samples, names);
+  std::vector<std::string> notes;
+  for (const auto& [where, places] : users) {
+    if (places.size() < 2 || !device_of(ranks[places.front()], samples, hosts)) continue;
+    std::vector<int> numbers;
+    for (const uint32_t p : places) numbers.push_back(ranks[p].rank);
+    notes.push_back(fmt::format("{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
+                                "not known",
+                                ranks_text(numbers), where.first.empty() ? "" : " on " + std::string(where.first), where.second));
+  }
+  return notes;
 }
 
 }  // namespace profgpu

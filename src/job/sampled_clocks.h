@@ -21,4 +21,8 @@ struct SampledClock {
 /// hosts are not known (see sample_hosts.h), nothing is.
 std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples);
 
+/// Which ranks samples say nothing of, although their host has some: several of them have one number for their device, as
+/// where each process sees a GPU of its own. One sentence a host and number, without a full stop.
+std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples);
+
 }  // namespace profgpu

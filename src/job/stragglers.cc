@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "analyse/statistics.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -167,6 +168,29 @@ std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector
     return a.excess_ns_per_step != b.excess_ns_per_step ? a.excess_ns_per_step > b.excess_ns_per_step : a.rank < b.rank;
   });
   return out;
+}
+
+int64_t clock_doubt_ns(std::span<const RankClock> clocks, int rank) {
+  std::vector<int64_t> others;
+  int64_t own = 0;
+  for (const RankClock& c : clocks) {
+    if (!c.known()) continue;
+    const int64_t doubt = c.loose ? c.error_ns.value_or(0) : 0;
+    if (c.rank == rank) own = doubt;
+    else others.push_back(doubt);
+  }
+  return others.empty() ? own : std::max(own, upper_median(std::move(others)));
+}
+
+std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<Straggler>& all) {
+  std::vector<int> dropped;
+  std::erase_if(all, [&](const Straggler& s) {
+    const bool uncertain = s.kind != "slow_link" && s.excess_ns_per_step <= clock_doubt_ns(clocks, s.rank);
+    if (uncertain) dropped.push_back(s.rank);
+    return uncertain;
+  });
+  std::sort(dropped.begin(), dropped.end());
+  return dropped;
 }
 
 }  // namespace profgpu

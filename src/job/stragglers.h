@@ -41,4 +41,11 @@ std::string_view straggler_cause(std::string_view kind);
 std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
                                   const std::optional<Waiting>& hosts_waits, double mean_step_ns, const SampleLog& samples);
 
+/// What a time between ranks is uncertain by: the rank's own error, or the one in the middle of the others', whichever is
+/// larger. Of clocks that rest on calls which end together nothing: their errors are bounds for offsets, not for waits.
+int64_t clock_doubt_ns(std::span<const RankClock> clocks, int rank);
+
+/// Takes out those that are late by no more than clocks are uncertain; their ranks. A slow link is told without clocks.
+std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<Straggler>& all);
+
 }  // namespace profgpu

@@ -404,7 +404,11 @@ TEST_F(StragglersTest, LowClocksAreSeenInSamples) {
   expect_alone(run({.work = work, .change = own_device, .samples = clocks_of(4, 2, 1980)}), 2, "slow_compute");
   expect_alone(run({.work = work, .change = own_device, .samples = clocks_of(4, 2, 1900)}), 2, "slow_compute");
   // All ranks call their device 0: whose samples these are is not known.
-  expect_alone(run({.work = work, .samples = clocks_of(4, 0, 1500)}), 2, "slow_compute");
+  const Job unclear = run({.work = work, .samples = clocks_of(4, 0, 1500)});
+  expect_alone(unclear, 2, "slow_compute");
+  ASSERT_EQ(unclear.notes.size(), 1U);
+  EXPECT_TRUE(unclear.notes[0].starts_with("ranks 0–3 each call their GPU 0")) << unclear.notes[0];
+  EXPECT_TRUE(job.notes.empty());
 }
 
 // Each host's ranks have devices 0 and 1, and each host samples its own.

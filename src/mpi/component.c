@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Counts are int in MPI before 4.0: larger messages go in pieces. */
 static const uint64_t kPiece = UINT64_C(1) << 30;
@@ -29,10 +30,20 @@ static uint64_t* shared_number(MPI_Comm host, int place_on_host) {
   return there ? number : NULL;
 }
 
+/* Open MPI looks for networks for a fifth of a second, which processes of one host have no use for. */
+static void spare_networks(void) {
+  const char* all = getenv("OMPI_COMM_WORLD_SIZE");
+  const char* on_host = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const char* nodes = getenv("SLURM_STEP_NUM_NODES");
+  const int one_host = all != NULL && on_host != NULL ? strcmp(all, on_host) == 0 : nodes != NULL && strcmp(nodes, "1") == 0;
+  if (one_host) setenv("OMPI_MCA_pml", "ob1", 0);   /* whoever set it knows better */
+}
+
 int profgpu_mpi_begin(struct profgpu_mpi* mpi) {
   int started = 0;
   MPI_Initialized(&started);
   if (!started) {
+    spare_networks();
     /* Threads read; only the one that began talks to MPI. */
     int provided = MPI_THREAD_SINGLE;
     const int status = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);

@@ -20,6 +20,7 @@ std::string_view trace_issue_name(TraceIssueKind kind) {
     case TraceIssueKind::kDuplicateCorrelation: return "duplicate_correlation";
     case TraceIssueKind::kUnknownRows: return "unknown_rows";
     case TraceIssueKind::kDropped: return "dropped";
+    case TraceIssueKind::kOtherRun: return "other_run";
     case TraceIssueKind::kNote: return "note";
     case TraceIssueKind::kOther: break;
   }

@@ -239,6 +239,7 @@ enum class TraceIssueKind : uint8_t {
   kDuplicateCorrelation,
   kUnknownRows,          ///< rows of categories that are not known
   kDropped,              ///< the recorder says that it lost rows
+  kOtherRun,             ///< of another run than the ranks beside it, and left out
   kNote,                 ///< what a recorder says of its recording, and is no fault
   kOther,
 };

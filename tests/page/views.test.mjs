@@ -4,10 +4,12 @@ import { execFileSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
 import { analyzed, closeBrowser, opened, path, samplesBeside, simulated } from './pages.mjs';
 
-let one, job;
+let one, job, hung, turns;
 before(() => {
   const trace = simulated('one.json', '--steps', '6', '--python-stacks', '--fault', 'data-loading-bound', '--fault', 'full-precision-gemm', '--fault', 'warm-up');
   one = analyzed('one', trace, '--samples', samplesBeside(trace));
+  hung = analyzed('hung', simulated('hung', '--ranks', '4', '--steps', '8', '--layers', '2', '--hang-rank', '1'));
+  turns = analyzed('turns', simulated('turns', '--ranks', '4', '--steps', '12', '--layers', '4', '--fault', 'straggler-rank:3', '--by-turns'));
   job = analyzed('job', simulated('job', '--ranks', '4', '--steps', '4', '--fault', 'straggler-rank'));
 });
 after(closeBrowser);
@@ -47,6 +49,22 @@ describe('overview', () => {
     for (const part of ['A step of', 'data loading', 'backward', 'GPU 0', 'Idle by cause', 'Checklist', 'Next']) assert.ok(sums.includes(part), part);
     assert.equal(await page.locator('.checks tr').count(), 8);
   }));
+
+  it('says that the mean step has the one that hangs', () => visit(hung, '', async (page) => {
+    assert.match(await text(page, '.verdict .sentence'), /^Rank 1 never arrives/);
+    assert.match(await text(page, '.sums h2'), /^A step of .* with the one that hangs/);
+  }));
+
+  it('says who is late by turns, and nothing where nobody is', async () => {
+    await visit(turns, '', async (page) => {
+      const said = await text(page, '.turns');
+      assert.match(said, /Late by turns\s*slow compute[\s\S]*steps others wait [\d.,]+\sms a step \(\d[\d.]*\s%\) for another rank each/);
+      assert.equal(await page.locator('.turns tbody tr').count(), 4);
+      assert.doesNotMatch(await text(page, '.sums'), /hangs/);
+    });
+    await visit(turns, 'ranks', async (page) => assert.match(await text(page, '#view-ranks .job'), /Late by turns, slow compute/));
+    await visit(job, '', async (page) => assert.equal(await page.locator('.turns').count(), 0));
+  });
 
   it('leads from an idle finding to the longest gap of its cause', () => visit(one, '', async (page) => {
     await page.locator('.finding[data-rule="data-loading-bound"] .see').click();

@@ -228,6 +228,7 @@ def test_recorded_traces_equal_the_slow_reference(path, analyze, check):
 
 
 def keys_of(value):
+    """Of all objects within."""
     if isinstance(value, list):
         return set().union(*map(keys_of, value))
     if not isinstance(value, dict):
@@ -244,3 +245,36 @@ def test_every_key_of_a_job_is_documented(words, simulate, analyze):
     with open(os.path.join(ROOT, 'docs', 'jobs.md')) as f:
         text = f.read()
     assert sorted(key for key in keys_of(cluster) if not re.search(rf'(`|## )[^`\n]*\b{key}\b', text)) == []
+
+
+@pytest.fixture(scope='module')
+def report_keys():
+    """(what the first table of docs/report-json.md names, what the second says of each section of a rank)."""
+    with open(os.path.join(ROOT, 'docs', 'report-json.md')) as f:
+        _, document, ranks = f.read().split('\n## ')
+    cells = [[re.findall(r'`([a-z0-9_]+)`', cell) for cell in line.split(' | ')] for line in ranks.split('\n') if line.startswith('| ')][2:]
+    sections = {}
+    for section, *named in cells:
+        name = section[0] if section else name if sections else ''
+        sections.setdefault(name, set()).update(*named)
+    return set(re.findall(r'`([a-z0-9_]+)`', document)), sections
+
+
+@pytest.mark.parametrize('words', [('--ranks', '2', '--strategy', 'fsdp'), ('--fault', 'data-loading-bound')], ids=('a job', 'one rank'))
+def test_every_key_of_a_report_is_documented(words, simulate, analyze, report_keys):
+    named, sections = report_keys
+    document = analyze(simulate(*SMALL, *words))
+    ranks = document.pop('ranks')
+    document.pop('cluster')   # in docs/jobs.md
+    assert ranks and keys_of(document) - named == set()
+    for rank in ranks:
+        sections_of_rank = {key: value for key, value in rank.items() if isinstance(value, (dict, list))}
+        assert set(rank) - set(sections_of_rank) <= sections['']
+        for section, value in sections_of_rank.items():
+            assert keys_of(value) - sections[section] == set(), section
+    assert {'ranks', 'cluster'} <= named
+
+
+def test_documented_sections_are_there(simulate, analyze, report_keys):
+    (rank,) = analyze(simulate(*SMALL))['ranks']
+    assert set(report_keys[1]) - {''} - set(rank) == set()

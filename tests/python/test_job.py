@@ -231,6 +231,37 @@ def test_stages_whose_kernels_carry_no_arguments(simulate, same, count, writer):
 PIPELINE = ('--ranks', '4', '--strategy', 'pp', '--layers', '4', '--micro-batches', '4', '--steps', '6')
 
 
+@pytest.fixture
+def nameless(simulate, tmp_path):
+    """nameless(*options) -> a job whose kernels and ranges do not say what collectives they are."""
+
+    def make(*options):
+        job = shutil.copytree(simulate('--ranks', '4', '--layers', '4', '--steps', '6', '--gpu', 'mi300x', '--no-collective-args', *options),
+                              tmp_path / 'job')
+        for path in job.glob('*.json'):
+            trace = json.loads(path.read_text())
+            trace['traceEvents'] = [e for e in trace['traceEvents'] if not e['name'].startswith(('nccl:', 'c10d::'))]
+            path.write_text(json.dumps(trace))
+        return job
+
+    return make
+
+
+def test_nobody_is_named_for_less_than_clocks_are_known_to(nameless, alone):
+    """Sends and receives that do not say so look like collectives, and tell little of clocks."""
+    cluster = json.loads(alone('--json', nameless('--strategy', 'pp', '--micro-batches', '4')).stdout)['cluster']
+    assert max(clock['error_ns'] for clock in cluster['clocks']) > 5_000_000
+    assert cluster['stragglers'] == [] and cluster['late_by_turns'] is None
+    assert any('but by less than clocks are known to within' in note for note in cluster['notes']), cluster['notes']
+
+
+@pytest.mark.parametrize('strategy', ('ddp', 'fsdp'))
+def test_a_straggler_of_collectives_without_names(nameless, alone, strategy):
+    cluster = json.loads(alone('--json', nameless('--strategy', strategy, '--fault', 'straggler-rank:3')).stdout)['cluster']
+    assert [(s['rank'], s['kind']) for s in cluster['stragglers']] == [(3, 'slow_compute')]
+    assert [way['kind'] for way in cluster['parallelism']] == [strategy]
+
+
 def exposed(document):
     (finding,) = [f for f in document['findings'] if f['rule'] == 'exposed-communication']
     return finding
@@ -333,6 +364,45 @@ def test_clocks_an_hour_apart(job, same):
     for clock in document['cluster']['clocks']:
         assert abs(clock['offset_ns'] + clock['rank'] * HOUR_NS) <= clock['error_ns']
     assert {clock['method'] for clock in document['cluster']['clocks']} <= {'reference', 'collectives', 'same host'}
+    assert [note.partition(';')[0] for note in document['cluster']['notes']] == [
+        "rank 0: the clock is 60 min 00 s behind rank 1's", "rank 2: the clock is 60 min 00 s ahead of rank 1's"]
+    assert document['cluster']['other_runs'] == []
+
+
+OTHER_RUN = ('--steps', '8', '--step-noise', '10', '--ranks', '4')
+
+
+@pytest.mark.parametrize('stranger', (0, 2))
+def test_a_rank_of_another_run_is_left_out(simulate, same, alone, stranger):
+    folder = simulate(*SMALL, *OTHER_RUN, '--other-run', str(stranger))
+    document = same(folder)
+    assert ranks(document) == [rank for rank in range(4) if rank != stranger]
+    cluster = document['cluster']
+    assert [other['rank'] for other in cluster['other_runs']] == [stranger] and cluster['missing_ranks'] == [stranger]
+    assert cluster['notes'][0] == f"rank {stranger} is left out, since its file is of another run: {cluster['other_runs'][0]['why']}"
+    assert not cluster['missing'] and {clock['rank'] for clock in cluster['clocks']} == set(ranks(document))
+    (issue,) = issues(document, f'rank-{stranger}.json')
+    assert (issue['kind'], issue['severity'], issue['text']) == ('other_run', 'warning', cluster['notes'][0])
+    (source,) = [source for source in document['inputs'] if source['path'].endswith(f'rank-{stranger}.json')]
+    assert source['rank'] is None
+    assert f'rank {stranger} is left out, since its file is of another run' in ' '.join(alone(folder).stdout.split())
+
+
+def test_two_ranks_of_two_runs(simulate, same, alone):
+    folder = simulate(*SMALL, *OTHER_RUN[:4], '--ranks', '2', '--other-run', '1')
+    document = same(folder)
+    assert ranks(document) == [0] and document['cluster'] is None
+    assert [issue['kind'] for issue in issues(document, 'rank-1.json')] == ['other_run']
+    assert 'rank 1 is left out, since its file is of another run' in ' '.join(alone(folder).stdout.split())
+
+
+def test_a_world_of_another_size(job, same):
+    folder = job('--ranks', '4')
+    text = (folder / 'rank-1.json').read_text()
+    (folder / 'rank-1.json').write_text(text.replace('"world_size": 4', '"world_size": 16').replace('"world_size":4', '"world_size":16'))
+    document = same(folder)
+    assert ranks(document) == [0, 2, 3] and document['cluster']['world_size'] == 4
+    assert document['cluster']['other_runs'] == [{'rank': 1, 'why': 'it states a world of 16 ranks, most others one of 4'}]
 
 
 def test_samples_beside(job, same):
@@ -467,6 +537,15 @@ def test_without_the_component(path, simulate, tmp_path):
 def test_the_component_without_mpirun(alone, component, simulate):
     folder = simulate(*SMALL, '--ranks', '2')
     assert alone('--mpi', '--json', folder).stdout == alone('--json', folder).stdout
+
+
+@pytest.mark.parametrize('asked', ((), ('-x', 'OMPI_MCA_pml=^v')))
+def test_processes_of_one_host_look_for_no_network(simulate, together, asked):
+    done = together(2, simulate(*SMALL), wrapper=('-x', 'OMPI_MCA_pml_base_verbose=10', *asked))
+    if 'pml' not in done.stderr:
+        pytest.skip('not Open MPI, or one that says nothing of what it looks at')
+    found = {line.split()[-1] for line in done.stderr.splitlines() if 'found loaded component' in line}
+    assert done.returncode == 0 and (found == {'ob1'}) == (not asked), found
 
 
 def test_a_library_that_is_another(path, simulate, component):

@@ -31,7 +31,7 @@ const char* const kSimHelp =
     "  --end-jitter NS          ranks see a collective end up to this apart\n"
     "  --slow-rank R            where straggler faults are planted (default the last rank); may be given again\n"
     "  --excess PCT             the fault's severity is what makes the job's steps so much longer\n"
-    "  --slow-every N           they show in every Nth step only\n"
+    "  --slow-every N           they show in every Nth step only; --by-turns: on one rank after another\n"
     "  --target-bytes N[K|M|G]  as many steps as make about N bytes of text a rank\n"
     "  --graph --compiled --cpu-only        CUDA graph replay; Triton kernels; no device\n"
     "  --python-stacks --sync-rows --no-getters --no-shapes --no-memory --no-flows\n"
@@ -82,6 +82,7 @@ bool switch_of(const std::string& flag, SimArguments& a) {
   else if (flag == "--no-group-ranks") a.style.group_ranks = false;
   else if (flag == "--no-host-names") a.style.host_names = false;
   else if (flag == "--no-collective-args") a.style.collective_arguments = false;
+  else if (flag == "--by-turns") a.sim.by_turns = true;
   else if (flag == "--plain-groups") a.sim.named_groups = false;
   else if (flag == "--demo") {
     a.sim.steps = 7;

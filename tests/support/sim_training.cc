@@ -76,7 +76,7 @@ void Training::pause(int64_t ns) {
   for (Process& p : ranks_) p.skip_to(p.now() + ns);
 }
 
-bool Training::is_slow(int rank) const { return slow_step_ && slow_rank(options_, rank); }
+bool Training::is_slow(int rank) const { return slow_step_ && (options_.by_turns ? rank == turn_ : slow_rank(options_, rank)); }
 
 void Training::begin(Process& p, int number, int index) {
   const bool is_long = plan_.long_every > 0 && index % plan_.long_every == 2 % plan_.long_every;
@@ -106,6 +106,7 @@ void Training::step(int number, int index, bool last) {
   hanging_ = last && options_.hang_rank >= 0 ? collective_ : 0;
   collective_ = 0;
   slow_step_ = slow_step(options_, index);
+  turn_ = index % options_.ranks;
   // The ranks of a step share its pace: what slows a machine slows all of them.
   Noise noise;
   noise.reseed(options_.seed, 4097, step_, 0);

@@ -81,6 +81,7 @@ class Training {
   std::vector<size_t> next_end_;   // of known_, by rank
   std::vector<Process> ranks_;
   bool slow_step_ = true;
+  int turn_ = 0;   // whose it is, with by_turns
   uint64_t step_ = 0, collective_ = 0, hanging_ = 0;
   uint32_t first_sequence_ = 0;  // of this micro-batch's forward pass
 };

@@ -57,6 +57,7 @@ struct SimOptions {
   int64_t clock_error_ns = 0, drift_error_ppb = 0;   // clocks of all hosts but the first are wrong by up to this
   int64_t end_jitter_ns = 0;  // ranks see a collective end up to this apart
   std::vector<int> slow_ranks;    // that straggler faults are planted on; none: the last
+  bool by_turns = false;          // each rank is the slow one in a step of its own, one after another
   int slow_every = 1;             // they show in every such step only
   int shifted_rank = -1, shifted_steps = 0;   // this rank recorded as many steps, from so many later on
   int hang_rank = -1;         // misses the last collective of the last step: the others wait in it for ten steps

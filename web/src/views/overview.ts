@@ -4,7 +4,7 @@ import { barList, stackedBar, type Part } from './bars';
 import { element, shown } from './dom';
 import { findingList } from './finding_list';
 import { count, duration, inUnit, percent } from './quantity';
-import { words, type Check, type Device, type RankReport } from './report';
+import { hasHangingStep, words, type Check, type Cluster, type Device, type RankReport } from './report';
 import type { Context, View } from './view';
 
 const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
@@ -30,15 +30,32 @@ function share(ns: number, whole: number): number {
   return whole > 0 ? (100 * ns) / whole : 0;
 }
 
-function stepSection(rank: RankReport, many: boolean): HTMLElement | null {
+function stepSection(context: Context): HTMLElement | null {
+  const { analysis, rank } = context;
+  const many = analysis.ranks.length > 1;
   const average = rank.average_step;
   const phases = (average?.phases ?? rank.phases).filter((phase) => phase.wall_ns > 0);
   if (phases.length === 0) return null;
-  const title = average ? `A step of ${duration(average.duration_ns)}` : 'Phases of the steps';
+  const hangs = hasHangingStep(analysis.cluster, rank) ? ' with the one that hangs' : '';
+  const title = average ? `A step of ${duration(average.duration_ns)}${hangs}` : 'Phases of the steps';
   const parts = phases.map((phase) => ({
     name: words(phase.name), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : phase.name,
   }));
   return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, many ? `rank ${rank.rank}` : '')), barList(parts));
+}
+
+// Nobody is a straggler, but somebody else is late in each step.
+function turnsSection(cluster: Cluster | null): HTMLElement | null {
+  const late = cluster?.late_by_turns;
+  if (!late) return null;
+  const said = `In ${count(late.steps_measured)} steps others wait ${duration(late.wait_ns_per_step)} a step (${percent(late.wait_pct)}) for another rank each`;
+  const turns = late.ranks.map((turn) => element('tr', {},
+    element('th', { scope: 'row' }, `rank ${turn.rank}`), element('td', { class: 'num' }, count(turn.steps_latest))));
+  return element('section', { class: 'turns' },
+    element('h2', {}, 'Late by turns', element('span', { class: 'quiet' }, words(late.kind))),
+    element('ul', {}, ...[said, ...late.evidence].map((text) => element('li', {}, unbroken(shown(text, 400))))),
+    element('table', {}, element('thead', {}, element('tr', {}, element('th', {}), element('th', { scope: 'col' }, 'Last in steps'))),
+      element('tbody', {}, ...turns)));
 }
 
 // Compute, then what of communication and copies no compute hides: together exactly the busy time.
@@ -132,11 +149,12 @@ export const overview: View = {
       element('p', { class: 'quiet' }, shown(provenance(context), 1000))));
     const note = issueNote(context);
     if (note) root.append(note);
-    const step = stepSection(rank, analysis.ranks.length > 1);
+    const step = stepSection(context);
+    const turns = turnsSection(analysis.cluster);
     const checks = checklist(context);
     const after = next(context);
     const sums = element('div', { class: 'sums' });
-    for (const part of [step, ...deviceSections(rank), checks, after]) if (part) sums.append(part);
+    for (const part of [turns, step, ...deviceSections(rank), checks, after]) if (part) sums.append(part);
     root.append(element('div', { class: 'columns' }, findingList(context), sums));
   },
 };

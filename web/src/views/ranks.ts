@@ -94,7 +94,9 @@ function jobSentences(cluster: Cluster): string[] {
     return `A step would take ${w.lower_bound ? 'at most ' : ''}${duration(w.step_ns)} ${change}, ${percent(w.saved_pct)} less`;
   });
   const ways = (cluster.parallelism ?? []).map((way) => way.words + (way.overlap_pct === null ? '' : `; ${percent(way.overlap_pct)} of its communication hidden`));
-  return [...missing.slice(0, kMostSentences), ...(cluster.notes ?? []), ...ways, ...changes.slice(0, kMostSentences)];
+  const turns = cluster.late_by_turns;
+  const late = turns ? [`Late by turns, ${words(turns.kind)}: in each step others wait for another rank, ${duration(turns.wait_ns_per_step)} a step (${percent(turns.wait_pct)})`] : [];
+  return [...missing.slice(0, kMostSentences), ...late, ...(cluster.notes ?? []), ...ways, ...changes.slice(0, kMostSentences)];
 }
 
 function collectiveColumns(many: boolean): Column<Call>[] {

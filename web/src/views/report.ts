@@ -51,6 +51,10 @@ export interface Cluster {
   parallelism?: { words: string; overlap_pct: Maybe }[];
   missing?: { rank: number; kind: string; name: string; process_group: string; number: number; step: Maybe; calls: number }[];
   what_if?: { change: string; ranks: number[]; step_ns: number; saved_pct: number; lower_bound: boolean }[];
+  late_by_turns?: {
+    wait_ns_per_step: number; wait_pct: number; kind: string; steps_measured: number;
+    ranks: { rank: number; steps_latest: number }[]; evidence: string[];
+  } | null;
   notes?: string[];
 }
 export interface Finding {
@@ -89,6 +93,13 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
     inputs, ranks: ranks.length > 0 ? ranks : [kNoRank], findings, cluster: (document.cluster as Cluster | null | undefined) ?? null,
     checklist: list<Check>(document.checklist), next: list<string>(document.next),
   };
+}
+
+/** Whether the rank's mean step has one in which the job hangs: the means of a job's ranks leave it out. */
+export function hasHangingStep(cluster: Cluster | null, rank: RankReport): boolean {
+  const usual = cluster?.step_mean_ns_by_rank?.[String(rank.rank)];
+  const hangs = cluster?.missing?.some((m) => m.kind === 'never_arrived') ?? false;
+  return hangs && usual !== undefined && (rank.average_step?.duration_ns ?? 0) > 1.01 * usual;
 }
 
 /** "data_loading" as a person writes it. */
