@@ -13,7 +13,7 @@ constexpr int64_t kMostSaved = 4;           // by ticks with little to do, for o
 // The first turns, which a reading in full cannot do without, however short its time. Before anything else was read
 // they are counters alone: what they grow by is of the run, what the others say is of the time before it.
 constexpr size_t kIndispensable = 4, kCounters = 1;
-constexpr int64_t kMoment_ns = 10'000'000;  // what was read so shortly before still holds where time is short
+constexpr int64_t kMoment_ns = 10'000'000;  // what was read so shortly before still holds where time is short; counters go on
 constexpr int64_t kLongestEarning_ns = 60'000'000'000;
 constexpr int64_t kProcessesNs = 10'000'000'000;  // without a request for so long they get no turns
 constexpr int64_t kPowerRingHoldsNs = 2'500'000'000;
@@ -114,7 +114,8 @@ Return Reader::take_turns(const ReadRequest& request, int64_t begun, Reading& re
   }
   const size_t indispensable = !request.everything ? 0 : new_ ? kCounters : kIndispensable;
   for (size_t i = 0; i < indispensable; ++i)
-    if (!turns_[i].over && (turns_[i].last_ns == 0 || now_ns_ - turns_[i].last_ns >= kMoment_ns))
+    if (const TurnState& state = turns_[i];
+        !state.over && (i < kCounters || state.last_ns == 0 || now_ns_ - state.last_ns >= kMoment_ns))
       if (const Return code = take(i, reading); code != kSuccess) return code;
   for (;;) {
     const size_t next = most_overdue();

@@ -168,6 +168,18 @@ TEST_F(Nvml, AReadingInFullEndsInTimeWithWhatCountsMost) {
   EXPECT_EQ(calls("nvmlDeviceGetCurrPcieLinkWidth"), 0);
 }
 
+TEST_F(Nvml, WhatWasReadAMomentAgoIsNotReadAgainAtTheEndButCounters) {
+  open("missing field:83\ndevice 0\n");
+  const int64_t begun = monotonic_ns();
+  read_all();
+  const int64_t memory = calls("nvmlDeviceGetMemoryInfo_v2"), energy = calls("nvmlDeviceGetTotalEnergyConsumption");
+  (void)read(0, {.now_ns = begun + 5'000'000, .everything = true, .until_ns = begun + 1});
+  EXPECT_EQ(calls("nvmlDeviceGetMemoryInfo_v2"), memory);
+  EXPECT_EQ(calls("nvmlDeviceGetTotalEnergyConsumption"), energy + 1);
+  (void)read(0, {.now_ns = begun + kSecond, .everything = true, .until_ns = begun + 1});
+  EXPECT_EQ(calls("nvmlDeviceGetMemoryInfo_v2"), memory + 1);
+}
+
 TEST_F(Nvml, NothingOfTheBuffersIsLostForWantOfTimeAtTheBeginning) {
   open("delay_us 500\ndevice 0\nutilization sine 20 95 3\n");
   const int64_t begun = monotonic_ns();

@@ -643,7 +643,8 @@ def test_a_short_command_is_not_held_up(stage):
     for d in runs:
         assert len(d['devices']) == 16
         for g in d['devices']:
-            assert g['util_gpu_mean'] == 80 and g['mem_used_max_mb'] == 8192 and g['energy_method'] == 'counter', g
+            # The board's counter may not have had its next update in so short a time.
+            assert g['util_gpu_mean'] == 80 and g['mem_used_max_mb'] == 8192 and g['energy_method'] in ('counter', 'integrated'), g
             assert g['busy_time_est_s'] <= g['watched_ns'] / 1e9 and g['memory_growth_bytes_per_s'] is None
         assert d['sampler']['ticks'] >= 32
     # In full it is over 60 calls a device.
