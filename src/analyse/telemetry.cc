@@ -133,8 +133,8 @@ struct TelemetryCollector::Impl {
   DeviceInfo device;
   int64_t interval_ns, warmup_ns;
   int64_t first_ns = 0, last_ns = 0, from_ns = 0, ticks = 0;
-  // Not yet in what follows. Each metric has its statistics in another place, which a tick after a pause would fetch from
-  // memory one by one; taken in many at a time they cost a fifth of that.
+  // Not yet in what follows. Each metric has its statistics in another place, which each tick after a pause would fetch
+  // from memory one by one.
   std::vector<Sample> waiting;
   std::map<Metric, SeriesStatistics> series;
   std::map<Metric, Growth> counters;

@@ -97,7 +97,7 @@ struct DeviceTelemetry {
   [[nodiscard]] std::string label() const { return "GPU " + device_label(); }
 };
 
-/// Collects samples of one device. About 60 kB, whatever the run's length. One thread at a time, summary() too.
+/// Collects samples of one device. About 70 kB, whatever the run's length. One thread at a time, summary() too.
 class TelemetryCollector {
  public:
   TelemetryCollector(DeviceInfo device, int64_t interval_ns, int64_t warmup_ns = 0);

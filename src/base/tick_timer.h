@@ -1,4 +1,4 @@
-// TickTimer: wakes one thread on an absolute schedule, for half of what a condition variable with a time-out costs.
+// TickTimer: wakes one thread on an absolute schedule, without the lock that a condition variable comes with.
 #pragma once
 
 #include <cstdint>
