@@ -14,8 +14,8 @@ namespace {
 
 // What follows an end within this was held up by it: an event between streams takes some microseconds.
 constexpr int64_t kFollowsNs = 20'000;
-// How late a host may return from waiting for a collective.
-constexpr int64_t kReturnsNs = 50'000;
+// How late a host may return from waiting for a collective; and where the device has done nothing since.
+constexpr int64_t kReturnsNs = 50'000, kReturnsLateNs = 1'000'000;
 // A launch takes under 10 µs; a longer one waits for room in the device's queue.
 constexpr int64_t kLongLaunchNs = 50'000;
 constexpr int kTries = 16;   // ends before an action that may explain it
@@ -130,7 +130,7 @@ class Builder {
  public:
   Builder(const Facts& facts, const DeviceTime& device)
       : trace_(facts.trace()), runs_(compute_runs(facts, device)), tiles_(lane_tiles(facts, device, runs_)),
-        calls_(facts, device), waits_(host_waits(facts)) {
+        calls_(facts, device), busy_(device.busy), waits_(host_waits(facts)) {
     for (const Handed& c : calls_.all) actions_.push_back({c.ready_ns, c.launch_ns, What::kArrive, c.call});
     const std::vector<Step>& steps = facts.get<Steps>().steps;
     for (uint32_t i = 0; i < steps.size(); ++i) {
@@ -204,8 +204,13 @@ class Builder {
     if (!step && launched && action.time_ns - end <= kFollowsNs) return true;
     if (action.launch_ns == kNoLaunch) return false;
     const size_t w = first_ending_after(waits_, end - 1);   // it ends at `end` or after
-    return w < waits_.size() && waits_[w].start < end && waits_[w].end <= end + kReturnsNs &&
-           waits_[w].end <= action.launch_ns;
+    return w < waits_.size() && waits_[w].start < end && waits_[w].end <= action.launch_ns && was_for(waits_[w], end);
+  }
+
+  // Whether a wait of the host was for what ended at `end`.
+  [[nodiscard]] bool was_for(const Interval& wait, int64_t end) const {
+    const bool idle_since = wait.end <= end + kReturnsLateNs && overlap_length(busy_, {end, wait.end}) == 0;
+    return wait.end <= end + kReturnsNs || idle_since;
   }
 
   void act(const Action& action) {
@@ -244,6 +249,7 @@ class Builder {
   std::vector<ComputeRun> runs_;
   std::vector<LaneTile> tiles_;
   Calls calls_;
+  const Intervals& busy_;
   Intervals waits_;
   std::vector<Action> actions_;
   std::vector<Period> periods_;

@@ -80,6 +80,28 @@ TEST_F(LaneTest, AHostThatWaitsForTheCollectiveWaits) {
   EXPECT_EQ(lane.steps[0].host_ns, 150'000);
 }
 
+// A thread that sleeps while it waits is woken late; what ran since may be what it waited for.
+TEST_F(LaneTest, AHostThatReturnsLateWaitedForTheCollectiveIfNothingRanSince) {
+  kernel(10, 20, 400);
+  collective(30, 402, 500);
+  rows.call("cudaDeviceSynchronize", 50'000, 550'000);
+  kernel(610, 650, 700);
+  EXPECT_EQ(points(), (std::vector<std::string>{"restart 0", "begin 0", "arrive 402", "wait 500", "end 705"}));
+  int64_t idle = 0;
+  for (const auto& [kind, us] : before(4)) idle += kind == "compute" ? 0 : us;
+  EXPECT_EQ(idle, 150 + 5);
+}
+
+TEST_F(LaneTest, AHostThatReturnsLateMayHaveWaitedForWhatRanSince) {
+  kernel(10, 20, 400);
+  collective(30, 402, 500);
+  rows.call("cudaDeviceSynchronize", 50'000, 550'000);
+  rows.call("cudaMemcpyAsync", 40'000, 3000, ++correlation);
+  rows.copy("Memcpy DtoH (Device -> Pinned)", 540'000, 40'000, correlation);
+  kernel(610, 650, 700);
+  EXPECT_EQ(points(), (std::vector<std::string>{"restart 0", "begin 0", "arrive 402", "end 705"}));
+}
+
 TEST_F(LaneTest, WhatIsHiddenBesideComputeIsNotWaitedFor) {
   kernel(10, 20, 650);
   collective(30, 402, 600);
