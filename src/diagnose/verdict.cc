@@ -40,6 +40,10 @@ std::string where(const Finding& f, const Job* job) {
   if (f.rule == "device-waits")
     return fmt::format("Queued work waits on the GPU: {} of the time it idles for another stream, device or callback.",
                        value);
+  if (f.rule == "excessive-synchronization" && f.cost_pct.value_or(0) < f.value.value_or(0) / 2)
+    return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time, most of it for what "
+                       "the host does after the wait.",
+                       value);
   if (f.rule == "excessive-synchronization")
     return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time for it.", value);
   if (f.rule == "exposed-communication")
@@ -66,8 +70,9 @@ std::string gain(const Finding& f, const RankMeasure& m) {
   const double without = step * (1 - *f.cost_pct / 100);
   if (without <= 0) return "";
   const char* unit = m.annotated ? "a step" : "this";
-  return fmt::format(" Without that {} would take about {} instead of {} ({:.1f} times as fast).", unit,
-                     duration_text(without), duration_text(step), step / without);
+  const double faster = step / without;
+  return fmt::format(" Without that {} would take about {} instead of {} ({:.{}f} times as fast).", unit,
+                     duration_text(without), duration_text(step), faster, faster < 1.095 ? 2 : 1);
 }
 
 std::string largest_part(const RankMeasure& m) {
