@@ -101,6 +101,23 @@ std::vector<std::string> wait_for_traces(const std::string& folder, const std::v
   return found;
 }
 
+// Where the program is recorded too: analyze joins what lies there. Empty: it is not.
+std::string recording_folder(int64_t pid) {
+  const std::string inner = variable_of(pid, "PROFGPU_RECORD"), outer = fmt::format("/proc/{}/root{}", pid, inner);
+  std::error_code error;
+  if (inner.empty() || !fs::is_directory(outer, error)) return "";
+  return fs::equivalent(inner, outer, error) ? inner : outer;
+}
+
+// That of a file which is not there yet: a program may be asked again.
+std::string free_name(const std::string& folder, const std::string& file) {
+  const std::string name = file.substr(file.rfind('/') + 1), stem = name.substr(0, name.rfind('.'));
+  std::string path = folder + "/" + name;
+  std::error_code error;
+  for (int i = 2; fs::exists(path, error); ++i) path = fmt::format("{}/{}-{}{}", folder, stem, i, name.substr(stem.size()));
+  return path;
+}
+
 // Renames or copies; returns where they are now.
 Result<std::vector<std::string>> moved(const std::vector<std::string>& files, const std::string& folder) {
   std::error_code error;
@@ -108,7 +125,7 @@ Result<std::vector<std::string>> moved(const std::vector<std::string>& files, co
   if (error) return Error{folder + ": cannot be made: " + error.message(), "choose another folder with -o"};
   std::vector<std::string> out;
   for (const std::string& file : files) {
-    const std::string to = folder + "/" + file.substr(file.rfind('/') + 1);
+    const std::string to = free_name(folder, file);
     fs::rename(file, to, error);
     if (error) {
       fs::copy_file(file, to, fs::copy_options::overwrite_existing, error);
@@ -153,9 +170,9 @@ Result<std::vector<int64_t>> deliver(const TorchAttachOptions& options, const To
   return told;
 }
 
-Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& files, size_t expected) {
+Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& files, size_t expected, const std::string& recording) {
   const std::string folder = files.front().substr(0, files.front().rfind('/'));
-  const std::string next = "profgpu analyze " + shell_line({files.size() == 1 ? files.front() : folder});
+  const std::string next = "profgpu analyze " + shell_line({files.size() == 1 && folder != recording ? files.front() : folder});
   if (options.json) {
     List list;
     for (const std::string& f : files) list.emplace_back(f);
@@ -189,6 +206,7 @@ Outcome attach_torch(const TorchAttachOptions& options) {
   auto folder = make_folder(request.pid);
   if (!folder) return Outcome::failed(folder.error());
   request.trace_path = folder->inner + "/trace.json";
+  const std::string recording = recording_folder(request.pid);   // while it is there
   request.job = whole_number(variable_of(request.pid, "SLURM_JOB_ID")).value_or(0);
   std::error_code error;
   auto told = deliver(options, request, daemon->get());
@@ -211,12 +229,12 @@ Outcome attach_torch(const TorchAttachOptions& options) {
     return Outcome::failed({fmt::format("no trace came within {} s", waits_ns / kSecond_ns),
                             request.steps > 0 ? "PyTorch counts steps of its optimizers only: --duration takes any program"
                                               : "it would come into " + folder->outer});
-  if (!options.folder.empty()) {
-    auto now = moved(files, options.folder);
+  if (const std::string& folder = options.folder.empty() ? recording : options.folder; !folder.empty()) {
+    auto now = moved(files, folder);
     if (!now) return Outcome::failed(now.error());
     files = std::move(*now);
   }
-  return show(options, files, told->size());
+  return show(options, files, told->size(), recording);
 }
 
 }  // namespace profgpu

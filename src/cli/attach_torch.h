@@ -12,7 +12,7 @@ namespace profgpu {
 
 struct TorchAttachOptions {
   TorchTraceRequest request;  ///< trace_path is not yet known
-  std::string folder;         ///< empty: files stay where PyTorch writes them
+  std::string folder;         ///< empty: that of the recording, or where PyTorch writes them
   int64_t timeout_ns = 0;     ///< 0: as long as it should take
   bool json = false;
 };

@@ -33,18 +33,22 @@ bool same_process(const WindowFacts& a, const WindowFacts& b) {
 using Links = std::map<const InputPart*, std::vector<InputPart*>>;
 
 Links traces_of_recordings(std::vector<InputPart>& parts) {
-  std::map<std::pair<std::string, std::string>, std::vector<InputPart*>> recordings;   // by host and pid
+  std::map<std::string, std::vector<InputPart*>> recordings;   // by pid
   for (InputPart& p : parts)
     for (const std::string& pid : p.window.processes)
-      if (p.recording && !p.window.host.empty()) recordings[{p.window.host, pid}].push_back(&p);
+      if (p.recording) recordings[pid].push_back(&p);
+  const auto may_be_of = [](const InputPart& trace, const InputPart& recording) {
+    const bool same_host = trace.window.host.empty() || trace.window.host == recording.window.host;
+    return same_host && recording.life.start < trace.window.extent.end && trace.window.extent.start < recording.life.end;
+  };
   Links links;
   for (InputPart& trace : parts) {
+    if (trace.recording) continue;
     std::set<InputPart*> found;
     for (const std::string& pid : trace.window.processes)
-      if (const auto it = recordings.find({trace.window.host, pid}); !trace.recording && it != recordings.end())
+      if (const auto it = recordings.find(pid); it != recordings.end())
         for (InputPart* r : it->second)
-          if (r->window.extent.start < trace.window.extent.end && trace.window.extent.start < r->window.extent.end)
-            found.insert(r);
+          if (may_be_of(trace, *r)) found.insert(r);
     if (found.size() != 1) continue;
     links[*found.begin()].push_back(&trace);
     links[&trace].push_back(*found.begin());
@@ -60,8 +64,7 @@ void give_rank(InputPart& part, int rank, const Links& links) {
 }
 
 // As recorded, else as named, else that of what the same process wrote, else the next that is free.
-void assign_ranks(std::vector<InputPart>& parts) {
-  const Links links = traces_of_recordings(parts);
+void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::set<int> taken;
   std::vector<InputPart*> unnamed;
   for (InputPart& p : parts) {
@@ -96,24 +99,58 @@ void assign_ranks(std::vector<InputPart>& parts) {
                                   fmt::format("it states no rank, and its name has none: taken as rank {}", p->source.rank)});
 }
 
-// A PyTorch trace says more than a recording of the same rank: the recording is left out.
-void prefer_traces(std::vector<InputPart>& parts, std::vector<size_t>& of_rank) {
+// The recording of the same rank that a trace was written beside; null if there is none.
+const InputPart* recording_of(const InputPart& trace, const Links& links) {
+  const auto it = links.find(&trace);
+  return it != links.end() && it->second.front()->source.rank == trace.source.rank ? it->second.front() : nullptr;
+}
+
+// A trace that PyTorch wrote while its process was recorded is joined with the recording, unless it says less of its
+// time. What any other has to do with the recording nobody knows: it stands for the rank alone.
+void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_t>& of_rank) {
   const auto recordings =
       std::stable_partition(of_rank.begin(), of_rank.end(), [&](size_t i) { return !parts[i].recording; });
   if (recordings == of_rank.begin() || recordings == of_rank.end()) return;
-  parts[of_rank.front()].source.issues.push_back(
-      {TraceIssueKind::kNote, of_rank.end() - recordings,
-       fmt::format("this trace stands for its rank; the recording beside it ({}) was not analysed",
-                   parts[*recordings].source.path)});
-  of_rank.erase(recordings, of_rank.end());
+  const auto say = [&](InputPart& part, int64_t count, std::string text) {
+    part.source.issues.push_back({TraceIssueKind::kNote, count, std::move(text)});
+  };
+  const auto stranger =
+      std::find_if(of_rank.begin(), recordings, [&](size_t i) { return recording_of(parts[i], links) == nullptr; });
+  if (stranger != recordings) {
+    say(parts[*stranger], of_rank.end() - recordings,
+        fmt::format("this trace stands for its rank; the recording beside it ({}) was not analysed: they are not of the "
+                    "same process at the same time",
+                    parts[*recordings].source.path));
+    of_rank.erase(recordings, of_rank.end());
+    return;
+  }
+  std::erase_if(of_rank, [&](size_t i) {
+    InputPart& trace = parts[i];
+    if (trace.recording) return false;
+    const InputPart& recording = *recording_of(trace, links);
+    const bool says_less = recording.on_device && !trace.on_device;
+    if (says_less)
+      say(trace, 1, fmt::format("this trace was left out: it has no device activity, and the recording of its process ({}) has; "
+                                "alone it can be analysed",
+                                recording.source.path));
+    else
+      say(trace, 1, fmt::format("PyTorch's own trace of {:.3g} s, joined with the recording beside it ({}): operators are known in "
+                                "its time only",
+                                static_cast<double>(trace.window.extent.length()) / 1e9, recording.source.path));
+    return says_less;
+  });
 }
 
 Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vector<size_t>& of_rank) {
   std::stable_sort(of_rank.begin(), of_rank.end(), [&](size_t a, size_t b) {
     return parts[a].window.extent.start < parts[b].window.extent.start;
   });
-  for (size_t i = 0; i + 1 < of_rank.size(); ++i) {
-    const InputPart &a = parts[of_rank[i]], &b = parts[of_rank[i + 1]];
+  for (size_t i = 0; i < of_rank.size(); ++i) {
+    const InputPart& a = parts[of_rank[i]];
+    const auto next = std::find_if(of_rank.begin() + static_cast<int64_t>(i) + 1, of_rank.end(),
+                                   [&](size_t n) { return parts[n].recording == a.recording; });
+    if (next == of_rank.end()) continue;
+    const InputPart& b = parts[*next];
     const std::string why = not_successive(a.window, b.window);
     if (why.empty()) continue;
     // A copy, renamed or compressed, holds just what the other one holds.
@@ -140,12 +177,13 @@ std::string left_out_text(const std::vector<std::string>& left_out) {
 }
 
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts) {
-  assign_ranks(parts);
+  const Links links = traces_of_recordings(parts);
+  assign_ranks(parts, links);
   std::map<int, std::vector<size_t>> by_rank;
   for (size_t i = 0; i < parts.size(); ++i)
     if (parts[i].source.rank != kNoRank) by_rank[parts[i].source.rank].push_back(i);
   for (auto& [rank, of_rank] : by_rank) {
-    prefer_traces(parts, of_rank);
+    settle(parts, links, of_rank);
     if (Status status = in_order_of_time(rank, parts, of_rank); !status) return status.error();
   }
   return by_rank;

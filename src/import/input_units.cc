@@ -237,6 +237,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     r.trace.issues.clear();
     part.stated_rank = r.trace.distributed.rank;
     part.only_samples = r.trace.only_samples();
+    part.on_device = r.trace.activity.size() > 0;
     part.window = window_facts(r.trace);
   }
   return read;

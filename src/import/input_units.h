@@ -40,8 +40,9 @@ struct InputPart {
   InputSource source;
   std::vector<InputSource> beside;       ///< further files that the trace was made of
   std::optional<int> stated_rank;        ///< by the file itself
-  bool recording = false, only_samples = false;
+  bool recording = false, only_samples = false, on_device = false;   ///< the last: there is device activity
   WindowFacts window;
+  Interval life;                         ///< of a recording: when its processes were there for certain, in Unix time
 };
 
 struct ReadPart {

@@ -411,20 +411,118 @@ TEST_F(Recording, times_and_numbers_beyond_reason_are_left_out_and_counted) {
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOutOfRange));
 }
 
-TEST_F(Recording, of_a_process_stands_back_behind_the_trace_that_it_wrote_meanwhile) {
-  const auto write = [&](uint32_t pid) {
-    HandRecording r = begun(pid);
-    r.kernel("k", r.thread(pid, pid), kDevice, kDevice + kMs, kMs).kernel("k", 1, kDevice + 9 * kMs, kDevice + 10 * kMs, kMs);
-    r.end().write(path("node1-" + std::to_string(pid) + ".pgt"));
+/// A recording that made way for PyTorch's profiler from 30 to 80 ms, and traces of the same process.
+class RecordingBesideTrace : public Recording {
+ protected:
+  void SetUp() override {
+    Recording::SetUp();
+    HandRecording r = begun(101);
+    const uint32_t main = r.thread(101, 101, "python");
+    r.window(WindowEvent::kOpen, 0).range(RangeOp::kPush, kMs, main, "epoch");
+    for (const int64_t step : {0, 1, 2, 8, 9}) {
+      if (step == 8) r.window(WindowEvent::kClose, 30 * kMs, "torch").window(WindowEvent::kOpen, 80 * kMs, "torch");
+      r.kernel("recorded", main, kDevice + (step * 10 + 2) * kMs, kDevice + (step * 10 + 3) * kMs, 4 * kMs);
+    }
+    for (uint64_t step = 0; step < 10; ++step)
+      r.range(RangeOp::kStep, static_cast<int64_t>(step + 1) * 10 * kMs, main, "", "profgpu", 0, step);
+    r.range(RangeOp::kPop, 99 * kMs, main).window(WindowEvent::kClose, 100 * kMs, "end");
+    r.sync(100 * kMs, kUnix + 100 * kMs, kDevice + 100 * kMs).end().write(path("node1-101.pgt"));
+  }
+  /// Step 5, from 50 to 60 ms: an operator, and with `kernel` what it launched.
+  void trace(bool kernel, const std::string& pid = "101", const std::string& host = "node1") {
+    std::ofstream(path("trace_101.json"))
+        << R"({"host_name": ")" << host << R"(", "baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
+      {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": )" << pid << R"(, "tid": 101, "ts": 50000, "dur": 10000},
+      {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": )" << pid << R"(, "tid": 101, "ts": 51000, "dur": 2000},
+      {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": )" << pid
+        << R"(, "tid": 101, "ts": 51500, "dur": 10, "args": {"correlation": 3}})"
+        << (kernel ? R"(, {"ph": "X", "cat": "kernel", "name": "traced", "pid": 0, "tid": 7, "ts": 53000, "dur": 4000,
+                          "args": {"device": 0, "context": 1, "stream": 7, "correlation": 3}})" : "")
+        << "]}";
+  }
+  Trace joined() {
+    inputs_ = read_inputs({folder_}, {});
+    EXPECT_TRUE(inputs_) << (inputs_ ? "" : inputs_.error().message);
+    if (!inputs_) return {};
+    EXPECT_EQ(inputs_->ranks.size(), 1U);
+    return std::move(inputs_->ranks[0].trace);
+  }
+  Result<Inputs> inputs_ = Error{};
+};
+
+TEST_F(RecordingBesideTrace, goes_on_around_it) {
+  trace(true);
+  const Trace t = joined();
+  EXPECT_TRUE(has_issue(inputs_->sources[0].issues, TraceIssueKind::kNote, "joined with the recording"));
+  std::vector<std::string> device;
+  for (uint32_t i = 0; i < t.activity.size(); ++i) device.emplace_back(t.name(ActivityId(i)));
+  EXPECT_EQ(device, (std::vector<std::string>{"recorded", "recorded", "recorded", "traced", "recorded", "recorded"}));
+  EXPECT_EQ(t.queues.size(), 1U);
+  for (uint32_t i = 0; i < t.activity.size(); ++i) {
+    ASSERT_TRUE(t.activity.launch[i].valid());
+    EXPECT_LE(t.host.start_ns[t.activity.launch[i].value], t.activity.start_ns[i]);
+  }
+  const auto around_launch = [&](size_t i) {
+    const HostId parent = t.host.parent[t.activity.launch[i].value];
+    return parent.valid() ? t.name(parent) : "nothing";
   };
-  write(100), write(101);
-  std::ofstream(path("trace_101.json")) << R"({"host_name": "node1", "baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
-    {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 101, "tid": 101, "ts": 4000, "dur": 1000}]})";
+  EXPECT_EQ(around_launch(0), "epoch");
+  EXPECT_EQ(around_launch(1), "ProfilerStep#1");
+  EXPECT_EQ(around_launch(3), "aten::mm");
+  EXPECT_EQ(around_launch(5), "ProfilerStep#9");
+  std::vector<std::string> steps;
+  for (const std::string& a : annotations(t))
+    if (a.starts_with("Profiler")) steps.push_back(a);
+  EXPECT_EQ(steps, (std::vector<std::string>{"ProfilerStep#1 10 10", "ProfilerStep#2 20 10", "ProfilerStep#5 50 10",
+                                             "ProfilerStep#8 80 10", "ProfilerStep#9 90 10"}));
+  ASSERT_EQ(t.windows.size(), 3U);
+  for (size_t w = 1; w < t.windows.size(); ++w) EXPECT_LE(t.windows[w - 1].end, t.windows[w].start);
+  const auto main = std::find_if(t.threads.begin(), t.threads.end(), [](const Thread& x) { return x.id == "101"; });
+  ASSERT_NE(main, t.threads.end());
+  EXPECT_EQ(main->begin.value, 0U);
+  EXPECT_EQ(main->end.value, t.host.size());
+  EXPECT_TRUE(std::is_sorted(t.host.start_ns.begin(), t.host.start_ns.end()));
+}
+
+TEST_F(RecordingBesideTrace, that_knows_no_device_it_stays_whole) {
+  trace(false);
+  const Trace t = joined();
+  EXPECT_EQ(t.activity.size(), 5U);
+  EXPECT_EQ(t.windows.size(), 2U);
+  EXPECT_TRUE(has_issue(inputs_->sources[0].issues, TraceIssueKind::kNote, "no device activity"));
+}
+
+TEST_F(RecordingBesideTrace, of_another_process_or_host_it_is_another_rank) {
+  for (const auto& [pid, host] : {std::pair("102", "node1"), std::pair("101", "node2")}) {
+    trace(true, pid, host);
+    const auto inputs = read_inputs({folder_}, {});
+    ASSERT_TRUE(inputs) << inputs.error().message;
+    EXPECT_EQ(inputs->ranks.size(), 2U);
+  }
+}
+
+// Nothing of a device is recorded: ranges and steps go on all the time, the trace's own stand in its time.
+TEST_F(Recording, of_ranges_alone_goes_on_around_a_trace_of_its_process) {
+  HandRecording r = begun(101);
+  const uint32_t main = r.thread(101, 101);
+  r.range(RangeOp::kPush, 0, main, "epoch");
+  for (int64_t step = 0; step < 6; ++step) {
+    r.range(RangeOp::kPush, (step * 10 + 1) * kMs, main, "forward", "profgpu");
+    r.range(RangeOp::kPop, (step * 10 + 9) * kMs, main, "", "profgpu");
+    r.range(RangeOp::kStep, (step + 1) * 10 * kMs, main, "", "profgpu", 0, static_cast<uint64_t>(step));
+  }
+  r.range(RangeOp::kPop, 60 * kMs, main).end().write(path("node1-101.pgt"));
+  // Begins within step 1, where it does not say what step it is, and ends with step 2.
+  std::ofstream(path("trace_101.json")) << R"({"baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 101, "tid": 101, "ts": 15000, "dur": 1000},
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 101, "tid": 101, "ts": 20000, "dur": 10000}]})";
   const auto inputs = read_inputs({folder_}, {});
   ASSERT_TRUE(inputs) << inputs.error().message;
-  ASSERT_EQ(inputs->ranks.size(), 2U);
-  EXPECT_EQ(inputs->sources[0].rank, inputs->sources[2].rank);   // the trace, and the recording of process 101
-  EXPECT_TRUE(has_issue(inputs->sources[0].issues, TraceIssueKind::kNote, "not analysed"));
+  ASSERT_EQ(inputs->ranks.size(), 1U);
+  const Trace& t = inputs->ranks[0].trace;
+  EXPECT_EQ(annotations(t), (std::vector<std::string>{
+      "epoch 0 15", "ProfilerStep#0 1 9", "forward 1 8", "forward 11 4", "ProfilerStep#2 20 10", "ProfilerStep#3 30 10",
+      "forward 31 8", "ProfilerStep#4 40 10", "forward 41 8", "ProfilerStep#5 50 10", "forward 51 8"}));
 }
 
 TEST_F(Recording, that_is_there_twice_is_refused_and_named_twice_is_read_once) {

@@ -189,7 +189,12 @@ Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& opti
   trace.issues.clear();
   trace.distributed.rank = unit.rank;
   if (unit.clocks) trace.clock = unit.clocks->of(trace.host_name);
+  part.on_device = trace.activity.size() > 0;
   part.window = window_facts(trace);
+  part.life = part.window.extent;
+  for (const RecordingFile* process : recording.processes)
+    for (const wire::ClockSync& s : process->syncs)
+      part.life = {std::min(part.life.start, s.unix_ns), std::max(part.life.end, s.unix_ns)};
   read.parts.push_back({std::move(part), std::move(trace)});
   return read;
 }

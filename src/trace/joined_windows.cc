@@ -1,53 +1,125 @@
 #include <algorithm>
 #include <map>
 
+#include "trace/intervals.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
 namespace {
+
+constexpr uint32_t kLeftOut = UINT32_MAX;
+// A step that is cut counts if it was recorded but for so much.
+constexpr int64_t kRecordedPct = 90;
 
 /// Where the rows of one window stand in the joined trace.
 struct Place {
   std::vector<StringId> strings;
   std::vector<uint32_t> threads;          // index in the joined trace
   std::vector<uint16_t> queues;
-  std::vector<uint32_t> host_rows, activity_rows;   // new row of each old one
+  std::vector<uint32_t> host_rows, activity_rows;   // new row of each old one, or kLeftOut
   uint32_t op_args = 0, activity_args = 0;
   int64_t shift_ns = 0;                   // between the windows' base times
+  Intervals given;                        // of a recording, on its own clock: where other windows stand for it
 
   [[nodiscard]] StringId string(StringId id) const { return id.valid() ? strings[id.value] : id; }
   [[nodiscard]] HostId host(HostId id) const { return id.valid() ? HostId(host_rows[id.value]) : id; }
   [[nodiscard]] ActivityId activity(ActivityId id) const { return id.valid() ? ActivityId(activity_rows[id.value]) : id; }
+  /// When what begins at `start` has to end.
+  [[nodiscard]] int64_t limit(int64_t start) const {
+    const size_t next = first_ending_after(given, start);
+    return next == given.size() ? INT64_MAX : given[next].start;
+  }
 };
 
-void place_threads(const std::vector<Trace>& windows, std::vector<Place>& places, Trace& joined) {
-  std::map<std::pair<std::string, std::string>, uint32_t> index;
+/// Rows of a window that begin within a time, on the window's own clock.
+struct Piece {
+  size_t window = 0;
+  Interval within{INT64_MIN, INT64_MAX};
+
+  /// Those of rows begin..end, which are in order of time.
+  [[nodiscard]] std::pair<uint32_t, uint32_t> rows(const std::vector<int64_t>& starts, uint32_t begin, uint32_t end) const {
+    const auto from = std::lower_bound(starts.begin() + begin, starts.begin() + end, within.start);
+    const auto to = std::lower_bound(from, starts.begin() + end, within.end);
+    return {from - starts.begin(), to - starts.begin()};
+  }
+};
+
+// A recording is whole but for the times of the windows that are none.
+void give_way(const std::vector<Trace>& windows, std::vector<Place>& places) {
+  Intervals others;   // on the joined trace's clock
+  for (size_t w = 0; w < windows.size(); ++w)
+    for (const Interval& i : windows[w].windows)
+      if (!windows[w].recorded) others.push_back({i.start + places[w].shift_ns, i.end + places[w].shift_ns});
+  others = merged(std::move(others));
+  for (size_t w = 0; w < windows.size(); ++w)
+    for (const Interval& i : others)
+      if (windows[w].recorded) places[w].given.push_back({i.start - places[w].shift_ns, i.end - places[w].shift_ns});
+}
+
+// In order of time.
+std::vector<Piece> pieces_of(const std::vector<Trace>& windows, const std::vector<Place>& places) {
+  std::vector<std::pair<int64_t, Piece>> from;   // on the joined trace's clock
   for (size_t w = 0; w < windows.size(); ++w) {
-    for (const Thread& t : windows[w].threads) {
-      const auto [it, added] = index.try_emplace({t.process, t.id}, static_cast<uint32_t>(joined.threads.size()));
-      if (added) joined.threads.push_back({t.process, t.id, t.name, {}, {}});
-      places[w].threads.push_back(it->second);
+    const bool whole = windows[w].recorded || windows[w].windows.empty();
+    from.emplace_back(whole ? INT64_MIN : windows[w].windows.front().start + places[w].shift_ns, Piece{w});
+    for (const Interval& given : places[w].given) {
+      from.back().second.within.end = given.start;
+      from.emplace_back(given.end + places[w].shift_ns, Piece{w, {given.end, INT64_MAX}});
     }
-    places[w].host_rows.resize(windows[w].host.size());
+  }
+  std::stable_sort(from.begin(), from.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Piece> pieces;
+  for (const auto& [time, piece] : from) pieces.push_back(piece);
+  return pieces;
+}
+
+bool is_cut_step(const Trace& w, const Place& place, uint32_t row) {
+  const Interval step = w.host.interval(HostId(row));
+  const int64_t limit = place.limit(step.start);
+  return limit < step.end && (limit - step.start) * 100 < step.length() * kRecordedPct &&
+         w.name(HostId(row)).starts_with("ProfilerStep#");
+}
+
+void place_threads(const std::vector<Trace>& windows, const std::vector<Piece>& pieces, std::vector<Place>& places,
+                   Trace& joined) {
+  std::map<std::pair<std::string, std::string>, uint32_t> index;
+  std::vector<std::vector<std::pair<size_t, size_t>>> same;   // by thread of the joined trace: window, its thread
+  for (size_t w = 0; w < windows.size(); ++w) {
+    for (size_t i = 0; i < windows[w].threads.size(); ++i) {
+      const Thread& t = windows[w].threads[i];
+      const auto [it, added] = index.try_emplace({t.process, t.id}, static_cast<uint32_t>(joined.threads.size()));
+      if (added) joined.threads.push_back({t.process, t.id, t.name, {}, {}}), same.emplace_back();
+      if (joined.threads[it->second].name.empty()) joined.threads[it->second].name = t.name;
+      places[w].threads.push_back(it->second);
+      same[it->second].emplace_back(w, i);
+    }
+    places[w].host_rows.assign(windows[w].host.size(), kLeftOut);
   }
   uint32_t row = 0;
   for (uint32_t t = 0; t < joined.threads.size(); ++t) {
     joined.threads[t].begin = HostId(row);
-    for (size_t w = 0; w < windows.size(); ++w)
-      for (size_t i = 0; i < windows[w].threads.size(); ++i)
-        if (places[w].threads[i] == t)
-          for (uint32_t h = windows[w].threads[i].begin.value; h < windows[w].threads[i].end.value; ++h)
-            places[w].host_rows[h] = row++;
+    for (const Piece& piece : pieces)
+      for (const auto& [w, i] : same[t]) {
+        if (w != piece.window) continue;
+        const Thread& thread = windows[w].threads[i];
+        const auto [begin, end] = piece.rows(windows[w].host.start_ns, thread.begin.value, thread.end.value);
+        for (uint32_t h = begin; h < end; ++h)
+          if (!is_cut_step(windows[w], places[w], h)) places[w].host_rows[h] = row++;
+      }
     joined.threads[t].end = HostId(row);
   }
+  HostTable& h = joined.host;
+  h.start_ns.resize(row), h.duration_ns.resize(row), h.name.resize(row), h.thread.resize(row);
+  h.kind.resize(row), h.parent.resize(row), h.link.resize(row), h.args.resize(row);
 }
 
-void place_activity(const std::vector<Trace>& windows, std::vector<Place>& places, Trace& joined) {
+void place_activity(const std::vector<Trace>& windows, const std::vector<Piece>& pieces, std::vector<Place>& places,
+                    Trace& joined) {
   std::vector<int32_t> devices;
   for (size_t w = 0; w < windows.size(); ++w) {
     joined.queues.insert(joined.queues.end(), windows[w].queues.begin(), windows[w].queues.end());
     for (const Trace::DeviceRows& rows : windows[w].device_rows) devices.push_back(rows.device);
-    places[w].activity_rows.resize(windows[w].activity.size());
+    places[w].activity_rows.assign(windows[w].activity.size(), kLeftOut);
   }
   std::sort(joined.queues.begin(), joined.queues.end());
   joined.queues.erase(std::unique(joined.queues.begin(), joined.queues.end()), joined.queues.end());
@@ -62,28 +134,47 @@ void place_activity(const std::vector<Trace>& windows, std::vector<Place>& place
     Trace::DeviceRows& range = joined.device_rows.emplace_back();
     range.device = device;
     range.begin = ActivityId(row);
-    for (size_t w = 0; w < windows.size(); ++w)
-      for (const Trace::DeviceRows& rows : windows[w].device_rows)
-        if (rows.device == device)
-          for (uint32_t a = rows.begin.value; a < rows.end.value; ++a) places[w].activity_rows[a] = row++;
+    for (const Piece& piece : pieces)
+      for (const Trace::DeviceRows& rows : windows[piece.window].device_rows) {
+        if (rows.device != device) continue;
+        const auto [begin, end] = piece.rows(windows[piece.window].activity.start_ns, rows.begin.value, rows.end.value);
+        for (uint32_t a = begin; a < end; ++a) places[piece.window].activity_rows[a] = row++;
+      }
     range.end = ActivityId(row);
   }
+  ActivityTable& a = joined.activity;
+  a.start_ns.resize(row), a.duration_ns.resize(row), a.name.resize(row), a.queue.resize(row), a.kind.resize(row);
+  a.launch.resize(row), a.args.resize(row), a.correlation.resize(row);
 }
 
 template <class T, class Map>
 void move_column(std::vector<T>& to, const std::vector<T>& from, const std::vector<uint32_t>& rows, Map&& map) {
-  for (size_t i = 0; i < from.size(); ++i) to[rows[i]] = map(from[i]);
+  for (size_t i = 0; i < from.size(); ++i)
+    if (rows[i] != kLeftOut) to[rows[i]] = map(from[i]);
+}
+
+// The innermost range around `row` that is there and reaches as far.
+HostId parent_of(const Trace& w, const Place& place, uint32_t row) {
+  const int64_t start = w.host.start_ns[row];
+  HostId at = w.host.parent[row];
+  while (at.valid() && (!place.host(at).valid() || place.limit(w.host.start_ns[at.value]) <= start))
+    at = w.host.parent[at.value];
+  return place.host(at);
 }
 
 void move_host(const Trace& w, const Place& place, HostTable& h) {
   const auto same = [](auto v) { return v; };
   const auto& rows = place.host_rows;
   move_column(h.start_ns, w.host.start_ns, rows, [&](int64_t t) { return t + place.shift_ns; });
-  move_column(h.duration_ns, w.host.duration_ns, rows, same);
+  for (uint32_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] == kLeftOut) continue;
+    const int64_t start = w.host.start_ns[i];
+    h.duration_ns[rows[i]] = std::min(w.host.end_ns(HostId(i)), place.limit(start)) - start;
+    h.parent[rows[i]] = parent_of(w, place, i);
+  }
   move_column(h.name, w.host.name, rows, [&](StringId id) { return place.string(id); });
   move_column(h.thread, w.host.thread, rows, [&](ThreadId t) { return ThreadId(place.threads[t.value]); });
   move_column(h.kind, w.host.kind, rows, same);
-  move_column(h.parent, w.host.parent, rows, [&](HostId p) { return place.host(p); });
   move_column(h.link, w.host.link, rows, same);
   move_column(h.args, w.host.args, rows,
               [&](OpArgsId a) { return a.valid() ? OpArgsId(a.value + place.op_args) : a; });
@@ -111,18 +202,22 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   }
   joined.activity_args.insert(joined.activity_args.end(), w.activity_args.begin(), w.activity_args.end());
   for (SyncRow s : w.syncs) {
+    if (contains(place.given, s.start_ns)) continue;
     s.name = place.string(s.name);
     s.start_ns += place.shift_ns;
     joined.syncs.push_back(s);
   }
   for (Collective c : w.collectives) {
-    for (StringId* id : {&c.name, &c.dtype, &c.group, &c.group_description, &c.ranks}) *id = place.string(*id);
+    const bool was_there = c.host.valid() || c.activity.valid();
     c.host = place.host(c.host);
     c.activity = place.activity(c.activity);
+    if (was_there && !c.host.valid() && !c.activity.valid()) continue;
+    for (StringId* id : {&c.name, &c.dtype, &c.group, &c.group_description, &c.ranks}) *id = place.string(*id);
     joined.collectives.push_back(c);
   }
   for (const RangeArguments& a : w.range_arguments)
-    joined.range_arguments.push_back({place.host(a.host), place.string(a.text)});
+    if (place.host(a.host).valid())
+      joined.range_arguments.push_back({place.host(a.host), place.string(a.text)});
   for (MemoryEvent m : w.memory) {
     m.time_ns += place.shift_ns;
     if (m.thread.valid()) m.thread = ThreadId(place.threads[m.thread.value]);
@@ -145,7 +240,8 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   }
   for (const BackwardLink& b : w.backward_links)
     joined.backward_links.push_back({place.host(b.forward), place.host(b.backward)});
-  for (const Interval& i : w.windows) joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
+  for (const Interval& i : place.given.empty() ? w.windows : subtract(w.windows, place.given))
+    joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
   joined.events += w.events;
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());
 }
@@ -170,51 +266,74 @@ void rebuild_launches(Trace& joined) {
   joined.launched_first.push_back(static_cast<uint32_t>(joined.launched.size()));
 }
 
-}  // namespace
-
-Trace joined_windows(std::vector<Trace> windows) {
-  if (windows.size() == 1) return std::move(windows.front());
-  Trace joined;
-  const Trace& first = windows.front();
-  joined.devices = first.devices;
-  joined.distributed = first.distributed;
+// What is said of the whole: by a recording where there is one, and by the others what it leaves out.
+void describe(std::vector<Trace>& windows, Trace& joined) {
+  const auto recording = std::find_if(windows.begin(), windows.end(), [](const Trace& w) { return w.recorded; });
+  const Trace& first = recording != windows.end() ? *recording : windows.front();
   joined.host_name = first.host_name;
   joined.clock = first.clock;
   joined.metadata = first.metadata;
   joined.base_time_ns = first.base_time_ns;
   joined.recorded = first.recorded;
+  joined.distributed = first.distributed;
+  joined.devices = first.devices;
+  for (const Trace& w : windows) {
+    if (!joined.distributed.world_size) joined.distributed.world_size = w.distributed.world_size;
+    if (joined.distributed.backend.empty()) joined.distributed.backend = w.distributed.backend;
+    for (const DeviceProperties& d : w.devices)
+      if (std::none_of(joined.devices.begin(), joined.devices.end(), [&](const auto& known) { return known.id == d.id; }))
+        joined.devices.push_back(d);
+  }
+}
+
+// What rows of several windows are in the order of.
+void sort_small_tables(Trace& joined) {
+  const auto by_thread = [](const auto& x, const auto& y) { return x.thread < y.thread; };
+  std::stable_sort(joined.thread_samples.begin(), joined.thread_samples.end(), by_thread);
+  std::stable_sort(joined.thread_waits.begin(), joined.thread_waits.end(), by_thread);
+  std::sort(joined.range_arguments.begin(), joined.range_arguments.end(),
+            [](const RangeArguments& x, const RangeArguments& y) { return x.host < y.host; });
+  const auto time = [&](const Collective& c) {
+    return c.activity.valid() ? joined.activity.start_ns[c.activity.value]
+           : c.host.valid()   ? joined.host.start_ns[c.host.value]
+                              : INT64_MAX;
+  };
+  std::stable_sort(joined.collectives.begin(), joined.collectives.end(),
+                   [&](const Collective& x, const Collective& y) { return time(x) < time(y); });
+  std::stable_sort(joined.syncs.begin(), joined.syncs.end(),
+                   [](const SyncRow& x, const SyncRow& y) { return x.start_ns < y.start_ns; });
+  std::sort(joined.windows.begin(), joined.windows.end());
+}
+
+}  // namespace
+
+Trace joined_windows(std::vector<Trace> windows) {
+  if (windows.size() == 1) return std::move(windows.front());
+  Trace joined;
+  describe(windows, joined);
   std::vector<Place> places(windows.size());
-  size_t hosts = 0, activities = 0;
   for (size_t w = 0; w < windows.size(); ++w) {
     places[w].strings = joined.strings.absorb(windows[w].strings);
-    places[w].shift_ns = windows[w].base_time_ns - first.base_time_ns;
-    hosts += windows[w].host.size();
-    activities += windows[w].activity.size();
+    places[w].shift_ns = windows[w].base_time_ns - joined.base_time_ns;
   }
-  place_threads(windows, places, joined);
-  place_activity(windows, places, joined);
-  HostTable& h = joined.host;
-  h.start_ns.resize(hosts), h.duration_ns.resize(hosts), h.name.resize(hosts), h.thread.resize(hosts);
-  h.kind.resize(hosts), h.parent.resize(hosts), h.link.resize(hosts), h.args.resize(hosts);
-  ActivityTable& a = joined.activity;
-  a.start_ns.resize(activities), a.duration_ns.resize(activities), a.name.resize(activities);
-  a.queue.resize(activities), a.kind.resize(activities), a.launch.resize(activities), a.args.resize(activities);
-  a.correlation.resize(activities);
+  give_way(windows, places);
+  const std::vector<Piece> pieces = pieces_of(windows, places);
+  place_threads(windows, pieces, places, joined);
+  place_activity(windows, pieces, places, joined);
+  // PyTorch's allocator takes from CUDA's: their totals are not of one kind.
+  const bool of_allocator = std::any_of(windows.begin(), windows.end(),
+                                        [](const Trace& w) { return !w.recorded && !w.memory.empty(); });
   for (size_t w = 0; w < windows.size(); ++w) {
     places[w].op_args = static_cast<uint32_t>(joined.op_args.size());
     places[w].activity_args = static_cast<uint32_t>(joined.activity_args.size());
-    move_host(windows[w], places[w], h);
-    move_activity(windows[w], places[w], a);
+    if (of_allocator && windows[w].recorded) windows[w].memory.clear();
+    move_host(windows[w], places[w], joined.host);
+    move_activity(windows[w], places[w], joined.activity);
     move_small_tables(windows[w], places[w], joined);
     windows[w] = Trace();
   }
   rebuild_launches(joined);
-  std::stable_sort(joined.thread_samples.begin(), joined.thread_samples.end(),
-                   [](const ThreadSample& x, const ThreadSample& y) { return x.thread < y.thread; });
-  std::stable_sort(joined.thread_waits.begin(), joined.thread_waits.end(),
-                   [](const ThreadWait& x, const ThreadWait& y) { return x.thread < y.thread; });
-  std::sort(joined.range_arguments.begin(), joined.range_arguments.end(),
-            [](const RangeArguments& x, const RangeArguments& y) { return x.host < y.host; });
+  sort_small_tables(joined);
   return joined;
 }
 

@@ -110,7 +110,8 @@ class TraceBuilder {
   std::deque<Shard> shards_;
 };
 
-/// Profiler windows of one rank, in time order and not overlapping, as one trace. Their links stay as they are.
+/// Profiler windows of one rank, in time order and not overlapping, as one trace. Their links stay as they are. In the
+/// time of other windows a recording (Trace::recorded) has no ranges and no device activity: what it says of threads stays.
 Trace joined_windows(std::vector<Trace> windows);
 
 }  // namespace profgpu

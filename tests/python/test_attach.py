@@ -186,6 +186,15 @@ def test_torch_protocol(tmp_path):
     assert config['ACTIVITIES_LOG_FILE'].startswith('/tmp/') and not os.path.exists(os.path.dirname(config['ACTIVITIES_LOG_FILE']))
 
 
+def test_torch_again_leaves_the_trace_before(tmp_path):
+    (tmp_path / 'x').mkdir()
+    with started(sys.executable, '-c', CLIENT) as p:
+        (tmp_path / 'x' / f'trace_{p.pid}.json').write_text('before')
+        r = attach(p.pid, 'torch', '-o', tmp_path / 'x')
+    assert f'Next: profgpu analyze {tmp_path / "x" / f"trace_{p.pid}-2.json"}' in r.stdout
+    assert (tmp_path / 'x' / f'trace_{p.pid}.json').read_text() == 'before'
+
+
 def test_torch_all_that_a_launcher_started_begin_together(tmp_path):
     (tmp_path / 'client.py').write_text(CLIENT)
     with started('sh', '-c', f'{sys.executable} {tmp_path}/client.py & {sys.executable} {tmp_path}/client.py & wait') as p:
@@ -281,26 +290,44 @@ TRAINING = ('import time, torch\nmodel = torch.nn.Linear(8, 8)\noptimizer = torc
             '    model(torch.randn(4, 8)).sum().backward()\n    optimizer.step()\n    time.sleep(0.01)\n')
 
 
-def test_steps_of_real_pytorch_are_those_of_the_recording(tmp_path):
+def test_a_trace_of_real_pytorch_joins_the_recording(tmp_path):
     pytest.importorskip('torch')
     run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'rec', '--torch-on-demand', '--',
                             sys.executable, '-c', TRAINING], env=environment(), cwd=tmp_path)
     try:
         until((tmp_path / 'ready').exists, 90)
         (pid,) = children(run.pid)
-        attach(pid, 'torch', '--steps', '5', '-o', tmp_path / 'rec')
+        assert f'Next: profgpu analyze {tmp_path / "rec"}\n' in attach(pid, 'torch', '--steps', '5').stdout
+        time.sleep(1)
     finally:
         run.send_signal(signal.SIGTERM)
         run.wait(timeout=30)
-    words = [PROGRAM, 'analyze', '--json', tmp_path / 'rec']
-    (rank,) = json.loads(subprocess.run(words, env=environment(), capture_output=True, timeout=60, check=True).stdout)['ranks']
-    numbers = [s['index'] for s in rank['steps']]
-    assert len(numbers) in (4, 5, 6) and all(s['name'] == f'ProfilerStep#{s["index"]}' for s in rank['steps'])
+    report = analyzed(tmp_path / 'rec')
+    (rank,) = report['ranks']
     (recording,) = processes(tmp_path / 'rec').values()
     ends = {r['payload']: r['time_ns'] for r in recording['range_event'] if r['op'] == 6}
-    between = [ends[b] - ends[a] for a, b in zip(numbers, numbers[1:])]
-    for step, took in zip(rank['steps'][1:-1], between):   # the first may have begun before the trace, the last is cut
-        assert abs(step['duration_ns'] - took) < 5e6
+    # Before, during and after the trace; but for the steps in which it begins and ends all are there.
+    numbers = [s['index'] for s in rank['steps']]
+    assert numbers == sorted(set(numbers)) and set(ends) - set(numbers) <= set(range(min(ends) + 1, max(ends)))
+    assert len(ends) - 3 <= len(numbers) <= len(ends) + 1
+    steps = {s['index']: s for s in rank['steps']}
+    (trace,) = analyzed(tmp_path / 'rec' / f'trace_{pid}.json')['ranks']
+    traced = {s['index'] for s in trace['steps']}
+    assert len(traced) in (4, 5, 6) and traced < set(numbers) and min(numbers) < min(traced) and max(traced) < max(numbers)
+    for number, step in steps.items():   # where the trace begins a step may have begun before it, where it ends it is cut
+        if number - 1 in ends and number in ends and number not in (min(traced), max(traced)):
+            assert abs(step['duration_ns'] - (ends[number] - ends[number - 1])) < 5e6, number
+    operators = {o['name']: o['calls'] for o in rank['ops']}
+    assert operators['aten::linear'] == {o['name']: o['calls'] for o in trace['ops']}['aten::linear']
+    assert operators['backward'] > operators['aten::linear'], "the recording's own ranges are there for the rest of the run"
+    assert rank['threads']
+    texts = [issue['text'] for source in report['inputs'] for issue in source['issues']]
+    assert sum('joined with the recording' in text for text in texts) == 1, texts
+
+
+def analyzed(path):
+    words = [PROGRAM, 'analyze', '--json', path]
+    return json.loads(subprocess.run(words, env=environment(), capture_output=True, timeout=60, check=True).stdout)
 
 
 def test_real_pytorch(tmp_path):
