@@ -140,8 +140,8 @@ FlagGroup trace_flags() {
        {.name = "--preload", .help = "LD_PRELOAD the recorder too: for programs that use torch.profiler themselves"},
        {.name = "--flush", .value = "TIME", .help = "write what was recorded so often (default 250ms)"},
        {.name = "--torch-on-demand",
-        .help = "let `profgpu attach PID torch` ask PyTorch for a trace of its own; where CUPTI has room for one user "
-                "only, PyTorch may then take it from --trace"}}};
+        .help = "let `profgpu attach PID torch` ask PyTorch for a trace of its own; with --trace it brings --preload, so "
+                "that the recorder makes room for PyTorch meanwhile"}}};
 }
 
 Result<TraceOptions> trace_options(const Arguments& arguments) {
@@ -169,7 +169,7 @@ Result<TraceOptions> trace_options(const Arguments& arguments) {
   }
   options.python_hook = !arguments.has("--no-python-hook");
   options.perf_events = !arguments.has("--no-perf-events");
-  options.preload = arguments.has("--preload");
+  options.preload = arguments.has("--preload") || options.torch_on_demand;
   return options;
 }
 

@@ -84,6 +84,39 @@ def test_four_ranks(tmp_path):
     assert len(files(tmp_path / 'four')) == 5
 
 
+def test_a_trace_that_another_profiler_wrote_meanwhile(tmp_path):
+    """What --torch-on-demand is for, with a stand-in for PyTorch's profiler: the recorder makes room for it."""
+    folder = tmp_path / 'x'
+    record('-o', folder, '--torch-on-demand', command=(SIM, '--kernels', '0', '--steps', '20', '--step-kernels', '8', '--step-us', '150000',
+                                                       '--rival-steps', '3:5'))
+    (recording,) = processes(folder).values()
+    opened, closed, again = [w['time_ns'] for w in recording['window']]
+    ends = {r['payload']: r['time_ns'] for r in recording['range_event'] if r['op'] == 6}
+    step = 4
+    assert opened < closed < ends[step - 1] < ends[step] < again
+    unix_ns = recording['clock_sync'][0]['unix_ns'] - recording['clock_sync'][0]['host_ns']
+    thread = next(t['tid'] for t in recording['thread'] if t['tid'])
+    pid = next(int(p['value']) for p in recording['property'] if p['key'] == 'pid')
+
+    def event(category, name, start_ns, duration_ns, tid=thread, of=pid, **arguments):
+        return {'ph': 'X', 'cat': category, 'name': name, 'pid': of, 'tid': tid, 'ts': start_ns / 1e3, 'dur': duration_ns / 1e3,
+                'args': arguments}
+    at, length = ends[step - 1], ends[step] - ends[step - 1]
+    events = [event('user_annotation', f'ProfilerStep#{step}', at, length),
+              event('cpu_op', 'aten::mm', at + 1000, 50_000),
+              event('cuda_runtime', 'cudaLaunchKernel', at + 2000, 5000, correlation=7),
+              event('kernel', 'traced', at + 10_000, 30_000, tid=7, of=0, device=0, context=1, stream=7, correlation=7)]
+    (folder / f'trace_{pid}.json').write_text(json.dumps({'baseTimeNanoseconds': unix_ns, 'traceEvents': events}))
+    r = subprocess.run([PROGRAM, 'analyze', '--json', folder], env=environment(), capture_output=True, timeout=60)
+    (rank,) = json.loads(r.stdout)['ranks']
+    kernels = {k['name']: k['count'] for k in rank['kernels']}
+    assert kernels.pop('traced') == 1 and sum(n for name, n in kernels.items() if name.startswith('sim_')) == len(recording['kernel'])
+    assert {o['name']: o['calls'] for o in rank['ops']}['aten::mm'] == 1
+    steps = [s['index'] for s in rank['steps']]
+    assert steps == sorted(steps) and set(steps) > {0, 1, 2, step, 18} and not {3, 5} & set(steps)
+    assert all(s['device_busy_ns'] > 0 for s in rank['steps'])
+
+
 def test_several_runs_at_once_into_one_folder(tmp_path):
     folder = tmp_path / 'shared'
     ranks = [subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '--trace', '-o', folder, '--', SIM, '--kernels', '40'],
