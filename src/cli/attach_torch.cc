@@ -229,8 +229,8 @@ Outcome attach_torch(const TorchAttachOptions& options) {
     return Outcome::failed({fmt::format("no trace came within {} s", waits_ns / kSecond_ns),
                             request.steps > 0 ? "PyTorch counts steps of its optimizers only: --duration takes any program"
                                               : "it would come into " + folder->outer});
-  if (const std::string& folder = options.folder.empty() ? recording : options.folder; !folder.empty()) {
-    auto now = moved(files, folder);
+  if (const std::string& to = options.folder.empty() ? recording : options.folder; !to.empty()) {
+    auto now = moved(files, to);
     if (!now) return Outcome::failed(now.error());
     files = std::move(*now);
   }

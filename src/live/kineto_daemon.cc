@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/json_quoted.h"
+#include "live/recording_control.h"
 #include "report/json_value.h"
 
 namespace profgpu {
@@ -188,7 +189,8 @@ std::vector<int64_t> KinetoDaemon::deliver(const TorchTraceRequest& request, int
     const std::vector<int64_t> pids = asking_pids(*asked);
     const bool own = !pids.empty() && (asked->sender.pid == request.pid || pids[0] == request.pid);
     const bool wanted = own || std::find(pids.begin(), pids.end(), request.pid) != pids.end();
-    if (!wanted || std::find(told.begin(), told.end(), pids[0]) != told.end()) {
+    // What starts the programs may have imported PyTorch too, and asks like them.
+    if (!wanted || std::find(told.begin(), told.end(), pids[0]) != told.end() || is_launcher(asked->sender.pid)) {
       reply_nothing(fd_, *asked);
       continue;
     }

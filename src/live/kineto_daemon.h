@@ -37,8 +37,8 @@ class KinetoDaemon {
   KinetoDaemon(const KinetoDaemon&) = delete;
   KinetoDaemon& operator=(const KinetoDaemon&) = delete;
 
-  /// Waits until the program asks, and tells it. Where `pid` is not a program's own, all that it started are told to
-  /// begin at the same moment. Returns the ids of those told; empty if none has asked in time.
+  /// Waits until the program asks, and tells it. Where `pid` only started others (is_launcher()), they are told to begin
+  /// at the same moment. Returns the ids of those told; empty if none has asked in time.
   std::vector<int64_t> deliver(const TorchTraceRequest& request, int64_t timeout_ns);
   /// Goes on to answer for so long, with nothing: a program that was too busy to take its order when it came takes it
   /// with the next answer.

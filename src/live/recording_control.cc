@@ -61,6 +61,20 @@ int64_t inner_pid(int64_t pid, const std::string& proc) {
   return n.value_or(pid);
 }
 
+bool is_recorded(int64_t pid, const std::string& proc) {
+  const int64_t inner = inner_pid(pid, proc);
+  return inner > 0 && mapped_page(pid, inner, proc).owner == inner;
+}
+
+std::vector<int64_t> processes_below(int64_t pid, const std::string& proc) {
+  ThreadWatch watch(pid, proc);
+  watch.discover();
+  std::vector<int64_t> out;
+  for (const WatchedThread& t : watch.threads())
+    if (t.pid == t.tid) out.push_back(t.pid);
+  return out;
+}
+
 std::string list_of(const std::vector<int64_t>& pids) {
   std::string out;
   for (size_t i = 0; i < pids.size() && i < 16; ++i) out += (i == 0 ? "" : ", ") + std::to_string(pids[i]);
@@ -127,15 +141,16 @@ Status check_process(int64_t pid, const std::string& proc) {
 }
 
 std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc) {
-  ThreadWatch watch(pid, proc);
-  watch.discover();
-  std::vector<int64_t> out;
-  for (const WatchedThread& t : watch.threads()) {
-    if (t.pid != t.tid) continue;
-    const int64_t inner = inner_pid(t.pid, proc);
-    if (const MappedPage page = mapped_page(t.pid, inner, proc); page.owner == inner && page.owner > 0) out.push_back(t.pid);
-  }
+  std::vector<int64_t> out = processes_below(pid, proc);
+  std::erase_if(out, [&](int64_t p) { return !is_recorded(p, proc); });
   return out;
+}
+
+bool is_launcher(int64_t pid, const std::string& proc) {
+  const auto has_rank = [&](int64_t p) { return !variable_of(p, "RANK", proc).empty() || !variable_of(p, "LOCAL_RANK", proc).empty(); };
+  if (has_rank(pid) || is_recorded(pid, proc)) return false;
+  const std::vector<int64_t> below = processes_below(pid, proc);
+  return std::any_of(below.begin(), below.end(), [&](int64_t p) { return has_rank(p) || is_recorded(p, proc); });
 }
 
 Result<std::unique_ptr<RecordingControl>> RecordingControl::open(int64_t pid, const std::string& proc) {

@@ -47,6 +47,8 @@ class RecordingControl {
 
 /// Processes that `pid` has started, at whatever distance, and that are recorded.
 std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc = "/proc");
+/// Whether it only starts programs that work (torchrun): they have a rank or are recorded, and it is neither.
+bool is_launcher(int64_t pid, const std::string& proc = "/proc");
 /// Whether there is such a process that we may look into: an error says which it is.
 Status check_process(int64_t pid, const std::string& proc = "/proc");
 /// A variable of the process's environment as it started; empty if it is not there or cannot be read.

@@ -49,7 +49,8 @@ void give_way(const std::vector<Trace>& windows, std::vector<Place>& places) {
   Intervals others;   // on the joined trace's clock
   for (size_t w = 0; w < windows.size(); ++w)
     for (const Interval& i : windows[w].windows)
-      if (!windows[w].recorded) others.push_back({i.start + places[w].shift_ns, i.end + places[w].shift_ns});
+      if (!windows[w].recorded)   // one without length too
+        others.push_back({i.start + places[w].shift_ns, std::max(i.end, i.start + 1) + places[w].shift_ns});
   others = merged(std::move(others));
   for (size_t w = 0; w < windows.size(); ++w)
     for (const Interval& i : others)

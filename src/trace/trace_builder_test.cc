@@ -39,6 +39,33 @@ TEST(TraceBuilder, ARangeThatOverlapsTheEndOfAnotherDoesNotTakeItsChildren) {
   EXPECT_EQ(parent_of(trace, "last"), "none");
 }
 
+TEST(TraceBuilder, ARecordingIsCutWhereAnotherWindowStands) {
+  const auto recording = [] {
+    HandTrace hand;
+    hand.range("all", 0, 100).range("first", 1, 20).range("across", 30, 70).range("within", 50, 50).op("last", 60, 90);
+    Trace trace = hand.build();
+    trace.recorded = true;
+    return trace;
+  };
+  for (const int64_t end : {50, 55}) {   // without length too
+    HandTrace hand;
+    hand.op("other", 50, end);
+    std::vector<Trace> windows;
+    windows.push_back(recording());
+    windows.push_back(hand.build());
+    const Trace trace = joined_windows(std::move(windows));
+    std::vector<std::string_view> names;
+    for (size_t i = 0; i < trace.host.size(); ++i) names.push_back(trace.name(HostId(i)));
+    EXPECT_EQ(names, (std::vector<std::string_view>{"all", "first", "across", "other", "last"}));
+    EXPECT_EQ(trace.host.end_ns(row_of(trace, "all")), 50'000);
+    EXPECT_EQ(trace.host.end_ns(row_of(trace, "across")), 50'000);
+    EXPECT_EQ(parent_of(trace, "across"), "all");
+    EXPECT_EQ(parent_of(trace, "other"), "none");
+    EXPECT_EQ(parent_of(trace, "last"), "none");
+    EXPECT_TRUE(trace.recorded);
+  }
+}
+
 TEST(TraceBuilder, ManyOverlappingRangesTakeNoLongTime) {
   HandTrace hand;
   for (int i = 0; i < 100'000; ++i) hand.op("overlapping", i, 200'000 + i);

@@ -213,17 +213,20 @@ def test_torch_that_does_not_ask(tmp_path):
     assert 'there is no process' in attach(2**22 + 5, 'torch', code=1).stderr
 
 
-def test_torch_hears_its_own_user_only():
+def test_torch_hears_its_own_user_only(tmp_path):
     """Any user may send to the socket, in the name of any process."""
     if os.getuid() != 0 or not shutil.which('setpriv'):
         pytest.skip('one other user is needed')
-    other = ['setpriv', '--reuid=65534', '--clear-groups']
+    other, up = ['setpriv', '--reuid=65534', '--clear-groups'], tmp_path / 'up'
     with started(*other, 'sleep', '60') as victim:
         until(lambda: os.stat(f'/proc/{victim.pid}').st_uid == 65534)
-        with started(sys.executable, '-c', CLIENT.replace('[os.getpid(), os.getppid()]', f'[{victim.pid}]')):
-            words = [PROGRAM, 'attach', str(victim.pid), 'torch', '--timeout', '2']
-            theirs, ours = [subprocess.run([*who, *words], env=environment(), cwd='/', capture_output=True, text=True, timeout=60)
-                            for who in (other, [])]
+        client = CLIENT.replace('[os.getpid(), os.getppid()]', f'[{victim.pid}]')
+        client = client.replace('\nend = ', f'\nopen({str(up)!r}, "w").close()\nend = ')
+        with started(sys.executable, '-c', client):
+            until(up.exists)   # from now on it sends, five times a second
+            words = [PROGRAM, 'attach', str(victim.pid), 'torch', '--timeout']
+            theirs, ours = [subprocess.run([*who, *words, seconds], env=environment(), cwd='/', capture_output=True, text=True, timeout=60)
+                            for who, seconds in ((other, '2'), ([], '20'))]
     assert theirs.returncode == 1 and 'did not ask for orders' in theirs.stderr, theirs
     assert '1 program was told' in ours.stderr, ours
 
@@ -323,6 +326,36 @@ def test_a_trace_of_real_pytorch_joins_the_recording(tmp_path):
     assert rank['threads']
     texts = [issue['text'] for source in report['inputs'] for issue in source['issues']]
     assert sum('joined with the recording' in text for text in texts) == 1, texts
+
+
+DDP = ('import os, time, torch\ntorch.distributed.init_process_group("gloo")\ntorch.set_num_threads(1)\n'
+       'model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n'
+       'open("ready" + os.environ["RANK"], "w").close()\nend = time.monotonic() + 90\nwhile time.monotonic() < end:\n'
+       '    model(torch.randn(4, 8)).sum().backward()\n    optimizer.step()\n    time.sleep(0.01)\n')
+
+
+def test_torchrun_has_all_ranks_traced(tmp_path):
+    """It imports PyTorch itself, and asks for orders like its ranks."""
+    pytest.importorskip('torch')
+    (tmp_path / 'ddp.py').write_text(DDP)
+    run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'rec', '--torch-on-demand', '--',
+                            sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2', 'ddp.py'],
+                           env=environment(OMP_NUM_THREADS='1'), cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: (tmp_path / 'ready0').exists() and (tmp_path / 'ready1').exists(), 90)
+        (launcher,) = children(run.pid)
+        out = json.loads(attach(launcher, 'torch', '--steps', '3', '--json').stdout)
+    finally:
+        run.send_signal(signal.SIGTERM)
+        run.wait(timeout=60)
+    assert len(out['traces']) == 2 and out['missing'] == 0 and out['next'] == [f'profgpu analyze {tmp_path / "rec"}']
+    report = analyzed(tmp_path / 'rec')
+    assert [rank['rank'] for rank in report['ranks']] == [0, 1]
+    for rank in report['ranks']:
+        calls = {o['name']: o['calls'] for o in rank['ops']}
+        assert calls['aten::linear'] >= 2 and len(rank['steps']) > 20
+    left_out = [i['text'] for source in report['inputs'] for i in source['issues'] if 'left out' in i['text']]
+    assert not left_out
 
 
 def analyzed(path):
