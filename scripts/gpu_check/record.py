@@ -1,7 +1,7 @@
 """What profgpu records of a device, beside what is known of the work, and what recording costs a launch.
 
 A CUDA program of known counts is recorded and compared count by count. What a launch takes is measured bare and recorded,
-in turns. One command records a training, one more analyses it.
+in turns. One command records a training, one more analyses it; of another PyTorch traces a few steps meanwhile.
 """
 import collections
 import json
@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from gpu_check import recording_file
 
@@ -178,6 +179,52 @@ def one_command_each(machine, words, steps):
                      f'{kernels} kernels, {len(rank["steps"])} steps of {steps}, {len(report["findings"])} findings')
 
 
+def started_by(pid):
+    """The process that `profgpu run` has started; None: none so far."""
+    with open(f'/proc/{pid}/task/{pid}/children', encoding='ascii') as f:
+        return next(iter(f.read().split()), None)
+
+
+def on_demand(machine, words, steps=5, on_device=True):
+    """PyTorch traces some steps of a training that is recorded: both are one report, with the device busy throughout."""
+    name = 'a trace of PyTorch within the recording'
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'recording')
+        training = subprocess.Popen([machine.program, 'run', '--trace', '--torch-on-demand', '-q', '-o', path, '--', *words],
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        try:
+            while (pid := started_by(training.pid)) is None and training.poll() is None:
+                time.sleep(0.1)
+            time.sleep(10)     # it gets ready, and takes steps before the trace
+            attached = machine.profgpu('attach', pid, 'torch', '--steps', steps)
+            time.sleep(5)      # and after it
+        finally:
+            training.terminate()
+            training.wait(timeout=60)
+        traces = [os.path.join(path, n) for n in os.listdir(path) if n.startswith('trace_')]
+        if attached.returncode or len(traces) != 1:
+            return check(name, False, f'attach ended with {attached.returncode}: {attached.stderr.strip()[-300:]}')
+        whole, wrong = machine.profgpu_json('analyze', '--json', path)
+        part, wrong_part = machine.profgpu_json('analyze', '--json', traces[0])
+        if whole is None or part is None:
+            return check(name, False, wrong or wrong_part)
+        return compare_on_demand(name, whole['ranks'], part['ranks'][0], steps, on_device)
+
+
+def compare_on_demand(name, ranks, part, steps, on_device):
+    traced = [s['index'] for s in part['steps']]
+    before = [s for s in ranks[0]['steps'] if s['index'] < traced[0]]
+    after = [s for s in ranks[0]['steps'] if s['index'] > traced[-1]]
+    idle = sum(not s['device_busy_ns'] for s in ranks[0]['steps']) if on_device else 0
+
+    def operators(rank):
+        return {o['name']: o['calls'] for o in rank['ops'] if o['name'].startswith('aten::')}
+    ok = (len(ranks) == 1 and steps - 1 <= len(traced) <= steps + 1 and before and after and idle == 0 and
+          operators(part) and operators(ranks[0]) == operators(part))
+    return check(name, bool(ok), f'{len(before)} steps before, {len(traced)} with {len(operators(part))} operators, {len(after)} after; '
+                                 f'{idle} without device activity')
+
+
 def run(machine):
     library = recorder(machine)
     if library is None:
@@ -186,4 +233,5 @@ def run(machine):
     if not machine.simulated:
         words = [sys.executable, os.path.join(HERE, 'training.py'), 'transformer', '--steps', '10', '--warmup', '2']
         checks.append(one_command_each(machine, words, 12))
+        checks.append(on_demand(machine, [sys.executable, os.path.join(HERE, 'training.py'), 'transformer', '--steps', '1000000']))
     return {'checks': checks}

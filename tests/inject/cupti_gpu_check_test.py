@@ -105,6 +105,26 @@ def test_one_command_each():
     assert record.one_command_each(machine, ['false'], 1)['ok'] is False
 
 
+def test_a_trace_on_demand():
+    pytest.importorskip('torch')
+    need(LIBRARY)
+    program = os.path.join(BUILD, 'profgpu')
+
+    def profgpu(*words, timeout=120):
+        return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=timeout)
+    machine = types.SimpleNamespace(program=program, profgpu=profgpu, profgpu_json=lambda *words: (json.loads(profgpu(*words).stdout), ''))
+    words = [sys.executable, os.path.join(record.HERE, 'training.py'), 'transformer', '--device', 'cpu', '--small', '--steps', '1000000']
+    found = record.on_demand(machine, words, steps=3, on_device=False)
+    assert found['ok'] is True, found
+
+    def rank(*steps, operators=2, busy=1):
+        return {'steps': [{'index': i, 'device_busy_ns': busy} for i in steps], 'ops': [{'name': 'aten::mm', 'calls': operators}]}
+    whole, part = rank(*range(20)), rank(7, 8, 9)
+    for ranks, traced, ok in (([whole], part, True), ([whole, whole], part, False), ([rank(*range(20), busy=0)], part, False),
+                              ([rank(*range(20), operators=3)], part, False), ([rank(7, 8, 9)], part, False), ([whole], rank(7), False)):
+        assert record.compare_on_demand('', ranks, traced, 3, True)['ok'] is ok
+
+
 def test_launch_cost(tmp_path):
     program = tmp_path / 'known_work'
     program.write_text('#!/bin/sh\n[ -n "$PROFGPU_RECORD" ] && echo \'{"ns_a_launch": 4500}\' || echo \'{"ns_a_launch": 3000}\'\n')
