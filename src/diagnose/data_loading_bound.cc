@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "diagnose/blocked_thread.h"
 #include "diagnose/measure.h"
 
 namespace profgpu {
@@ -62,6 +63,9 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   f.evidence.push_back(fmt::format("seen in {} of {} steps; longest wait {} in {}",
                                    steps_with_gaps(m, IdleCause::kDataLoading), m.steps(),
                                    duration_text(static_cast<double>(loader.longest_ns)), shortened(loader.range, 90)));
+  // With workers it waits for them, whatever they do.
+  if (const auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
+    f.evidence.push_back(blocked->said);
   set_cost(f, m, m.saved_by_cause(IdleCause::kDataLoading));
   return f;
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyse/waits.h"
+#include "diagnose/blocked_thread.h"
 #include "diagnose/measure.h"
 
 namespace profgpu {
@@ -49,6 +50,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
            "no torch.cuda.synchronize() and no print(tensor) in the loop",
            "avoid ops whose result size is data: nonzero, masked_select, unique, tensor.tolist(), if tensor:"};
   f.evidence = waiting_ops(m);
+  add_blocked_thread(f, m, IdleCause::kSynchronization);
   set_cost(f, m, m.saved_by_cause(IdleCause::kSynchronization));
   return f;
 }

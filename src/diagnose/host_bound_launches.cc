@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "analyse/launch.h"
+#include "diagnose/blocked_thread.h"
 #include "diagnose/measure.h"
 
 namespace profgpu {
@@ -24,6 +25,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
                                    duration_text(launch.median_latency_ns.value_or(0))));
   for (std::string& where : waited_in(m, IdleCause::kHostBound)) f.evidence.push_back("host was in " + where);
+  add_blocked_thread(f, m, IdleCause::kHostBound);
   set_cost(f, m, m.saved_by_cause(IdleCause::kHostBound));
   return f;
 }
