@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/hand_trace.h"
+#include "tests/support/noise.h"
+#include "trace/intervals.h"
 
 namespace profgpu {
 namespace {
@@ -63,6 +67,67 @@ TEST(TraceBuilder, ARecordingIsCutWhereAnotherWindowStands) {
     EXPECT_EQ(parent_of(trace, "other"), "none");
     EXPECT_EQ(parent_of(trace, "last"), "none");
     EXPECT_TRUE(trace.recorded);
+  }
+}
+
+// Whatever overlaps what, rows are in order, each lies in its parent, and none of the recording begins where others stand.
+TEST(TraceBuilder, RandomRecordingsAroundRandomWindows) {
+  sim::Noise noise;
+  const auto random = [&](int64_t from, int64_t to, int rows, std::string_view name) {
+    HandTrace hand;
+    for (int i = 0; i < rows; ++i) {
+      const int64_t start = from + noise.below(to - from + 1);
+      const auto end = [&] { return start + noise.below(to - start + 1); };
+      const std::string_view thread = noise.below(2) == 0 ? "main" : "other";
+      switch (noise.below(4)) {
+        case 0: hand.range(name, start, end(), thread); break;
+        case 1: hand.range("ProfilerStep#" + std::to_string(i), start, end(), thread); break;
+        case 2: hand.kernel(name, start, start, start, end(), thread, noise.below(3)); break;
+        default: hand.op(name, start, end(), thread); break;
+      }
+    }
+    return hand.build();
+  };
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    noise.reseed(seed, 0, 0, 0);
+    std::vector<Trace> windows;
+    windows.push_back(random(0, 1000, 40, "recorded"));
+    windows[0].recorded = true;
+    Intervals others;
+    for (int64_t at = noise.below(200); at < 1200; at += 1 + noise.below(500)) {
+      const int64_t end = at + noise.below(300);
+      windows.push_back(random(at, end, 1 + static_cast<int>(noise.below(10)), "other"));
+      others.push_back(windows.back().windows[0]);
+      at = end;
+    }
+    const size_t alone = windows.size();
+    const Trace t = joined_windows(std::move(windows));
+    ASSERT_GE(t.windows.size(), alone - 1);
+    for (size_t w = 1; w < t.windows.size(); ++w) ASSERT_LE(t.windows[w - 1].end, t.windows[w].start) << seed;
+    uint32_t rows = 0;
+    for (const Thread& thread : t.threads) {
+      ASSERT_EQ(thread.begin.value, rows);
+      rows = thread.end.value;
+      for (uint32_t i = thread.begin.value; i < rows; ++i) {
+        ASSERT_EQ(t.threads[t.host.thread[i].value].id, thread.id);
+        ASSERT_GE(t.host.duration_ns[i], 0);
+        ASSERT_TRUE(i == thread.begin.value || t.host.start_ns[i - 1] <= t.host.start_ns[i]) << seed;
+        if (const HostId parent = t.host.parent[i]; parent.valid()) {
+          ASSERT_LT(parent.value, i);
+          ASSERT_LE(t.host.start_ns[parent.value], t.host.start_ns[i]);
+          ASSERT_GE(t.host.end_ns(parent), t.host.end_ns(HostId(i))) << seed;
+        }
+        const bool within = std::any_of(others.begin(), others.end(), [&](const Interval& o) {
+          return o.start <= t.host.start_ns[i] && t.host.start_ns[i] < o.end;
+        });
+        ASSERT_FALSE(within && t.name(HostId(i)) == "recorded") << seed;
+      }
+    }
+    ASSERT_EQ(rows, t.host.size());
+    ASSERT_TRUE(std::is_sorted(t.activity.start_ns.begin(), t.activity.start_ns.end())) << seed;
+    for (size_t i = 0; i < t.launching.size(); ++i)
+      for (uint32_t a = t.launched_first[i]; a < t.launched_first[i + 1]; ++a)
+        ASSERT_EQ(t.activity.launch[t.launched[a].value], t.launching[i]);
   }
 }
 
