@@ -109,30 +109,35 @@ std::string recording_folder(int64_t pid) {
   return fs::equivalent(inner, outer, error) ? inner : outer;
 }
 
-// That of a file which is not there yet: a program may be asked again.
-std::string free_name(const std::string& folder, const std::string& file) {
+// To a name that is free, trace_4711-2.json after trace_4711.json: a program may be asked again, and other nodes may write
+// into the folder. Returns the path.
+Result<std::string> moved(const std::string& file, const std::string& folder) {
   const std::string name = file.substr(file.rfind('/') + 1), stem = name.substr(0, name.rfind('.'));
-  std::string path = folder + "/" + name;
-  std::error_code error;
-  for (int i = 2; fs::exists(path, error); ++i) path = fmt::format("{}/{}-{}{}", folder, stem, i, name.substr(stem.size()));
-  return path;
+  std::error_code error, ignored;
+  for (int i = 1;; ++i) {
+    const std::string number = i == 1 ? "" : "-" + std::to_string(i);
+    std::string to = folder + "/" + stem + number + name.substr(stem.size());
+    fs::create_hard_link(file, to, error);
+    if (error && error != std::errc::file_exists) fs::copy_file(file, to, error);   // on another file system
+    if (error == std::errc::file_exists) continue;
+    if (error) {
+      fs::remove(to, ignored);
+      return Error{to + ": cannot be written: " + error.message(), "the trace is " + file};
+    }
+    fs::remove(file, ignored);
+    return to;
+  }
 }
 
-// Renames or copies; returns where they are now.
 Result<std::vector<std::string>> moved(const std::vector<std::string>& files, const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return Error{folder + ": cannot be made: " + error.message(), "choose another folder with -o"};
   std::vector<std::string> out;
   for (const std::string& file : files) {
-    const std::string to = free_name(folder, file);
-    fs::rename(file, to, error);
-    if (error) {
-      fs::copy_file(file, to, fs::copy_options::overwrite_existing, error);
-      if (error) return Error{to + ": cannot be written: " + error.message(), "the trace is " + file};
-      fs::remove(file, error);
-    }
-    out.push_back(to);
+    auto now = moved(file, folder);
+    if (!now) return now.error();
+    out.push_back(*std::move(now));
   }
   fs::remove(fs::path(files.front()).parent_path(), error);
   return out;

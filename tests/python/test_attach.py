@@ -195,6 +195,21 @@ def test_torch_again_leaves_the_trace_before(tmp_path):
     assert (tmp_path / 'x' / f'trace_{p.pid}.json').read_text() == 'before'
 
 
+def test_torch_into_a_folder_that_is_full(tmp_path):
+    if os.getuid() != 0 or subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', tmp_path]).returncode:
+        pytest.skip('a file system of its own cannot be had')
+    try:
+        (tmp_path / 'other').write_bytes(b'x' * 60_000)
+        with started(sys.executable, '-c', CLIENT.replace("'traceEvents': []", "'traceEvents': [], 'long': 'x' * 100_000")) as p:
+            r = attach(p.pid, 'torch', '-o', tmp_path, code=1)
+        (trace,) = [word for word in r.stderr.split() if word.startswith('/tmp/') and word.endswith('.json')]
+        assert 'cannot be written' in r.stderr and len(json.loads(open(trace).read())['long']) == 100_000
+        assert os.listdir(tmp_path) == ['other']
+        shutil.rmtree(os.path.dirname(trace))
+    finally:
+        subprocess.run(['umount', tmp_path])
+
+
 def test_torch_all_that_a_launcher_started_begin_together(tmp_path):
     (tmp_path / 'client.py').write_text(CLIENT)
     with started('sh', '-c', f'{sys.executable} {tmp_path}/client.py & {sys.executable} {tmp_path}/client.py & wait') as p:
