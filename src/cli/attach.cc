@@ -147,7 +147,8 @@ const Command kAttach{
                  {.name = "--output",
                   .short_name = "-o",
                   .value = "FOLDER",
-                  .help = "move the trace there (default: into the recording's folder, if there is one; else it stays below /tmp)",
+                  .help = "move the trace there (default: into the recording's folder, if there is one; else it stays "
+                          "below /tmp)",
                   .takes_path = true}}}},
     .examples = {{"profgpu attach 4711 start && sleep 10 && profgpu attach 4711 stop", "ten seconds of it"},
                  {"profgpu attach 4711", "state, rows, steps, what is missing"},
@@ -158,8 +159,9 @@ const Command kAttach{
         "start and stop turn the recording of the device on and off; ranges, steps and collectives are recorded all the "
         "time. The order torch works for PyTorch programs that `profgpu run --torch-on-demand` has started, or that have "
         "KINETO_USE_DAEMON=1 in their environment; PID may be what started several of them (torchrun): all begin at the "
-        "same moment. `profgpu analyze` of the recording's folder takes the trace in its time and the recording before and after. A dynolog daemon that runs is asked to pass the order on. Exit status: 0 done, 1 not (standard "
-        "error says why), 2 usage.",
+        "same moment. `profgpu analyze` of the recording's folder takes the trace in its time and the recording before and "
+        "after. A dynolog daemon that runs is asked to pass the order on. Exit status: 0 done, 1 not (standard error says "
+        "why), 2 usage.",
     .run = attach,
 };
 

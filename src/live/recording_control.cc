@@ -147,10 +147,13 @@ std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc) {
 }
 
 bool is_launcher(int64_t pid, const std::string& proc) {
-  const auto has_rank = [&](int64_t p) { return !variable_of(p, "RANK", proc).empty() || !variable_of(p, "LOCAL_RANK", proc).empty(); };
-  if (has_rank(pid) || is_recorded(pid, proc)) return false;
+  const auto has = [&](int64_t p, const char* name) { return !variable_of(p, name, proc).empty(); };
+  if (is_recorded(pid, proc) || has(pid, "LOCAL_RANK")) return false;
+  const bool has_rank = has(pid, "RANK");   // as a scheduler gives it to torchrun too
   const std::vector<int64_t> below = processes_below(pid, proc);
-  return std::any_of(below.begin(), below.end(), [&](int64_t p) { return has_rank(p) || is_recorded(p, proc); });
+  return std::any_of(below.begin(), below.end(), [&](int64_t p) {
+    return has(p, "LOCAL_RANK") || (!has_rank && (has(p, "RANK") || is_recorded(p, proc)));
+  });
 }
 
 Result<std::unique_ptr<RecordingControl>> RecordingControl::open(int64_t pid, const std::string& proc) {

@@ -47,7 +47,7 @@ class RecordingControl {
 
 /// Processes that `pid` has started, at whatever distance, and that are recorded.
 std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc = "/proc");
-/// Whether it only starts programs that work (torchrun): they have a rank or are recorded, and it is neither.
+/// Whether it only starts programs that work (torchrun): they are ranks or recorded, and it is neither.
 bool is_launcher(int64_t pid, const std::string& proc = "/proc");
 /// Whether there is such a process that we may look into: an error says which it is.
 Status check_process(int64_t pid, const std::string& proc = "/proc");

@@ -350,12 +350,12 @@ DDP = ('import os, time, torch\ntorch.distributed.init_process_group("gloo")\nto
 
 
 def test_torchrun_has_all_ranks_traced(tmp_path):
-    """It imports PyTorch itself, and asks for orders like its ranks."""
+    """It imports PyTorch itself, and asks for orders like its ranks; a scheduler may have given it a rank too."""
     pytest.importorskip('torch')
     (tmp_path / 'ddp.py').write_text(DDP)
     run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'rec', '--torch-on-demand', '--',
                             sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2', 'ddp.py'],
-                           env=environment(OMP_NUM_THREADS='1'), cwd=tmp_path, stderr=subprocess.DEVNULL)
+                           env=environment(OMP_NUM_THREADS='1', RANK='0'), cwd=tmp_path, stderr=subprocess.DEVNULL)
     try:
         until(lambda: (tmp_path / 'ready0').exists() and (tmp_path / 'ready1').exists(), 90)
         (launcher,) = children(run.pid)
