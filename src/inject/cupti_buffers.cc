@@ -24,11 +24,9 @@ bool Buffers::reserve(size_t bytes) {
 }
 
 uint8_t* Buffers::take(bool must) {
-  const uint32_t from = hint_.load(std::memory_order_relaxed);
-  for (size_t i = 0; i < count_; ++i) {
-    const size_t at = (from + i) % count_;
+  // The lowest that is free: as much memory is touched as CUPTI holds at once, not all that it may.
+  for (size_t at = 0; at < count_; ++at) {
     if (in_use_[at].load(std::memory_order_relaxed) || in_use_[at].exchange(true, std::memory_order_acquire)) continue;
-    hint_.store(static_cast<uint32_t>(at), std::memory_order_relaxed);
     taken_.fetch_add(1, std::memory_order_relaxed);
     return region_ + at * kBytes;
   }
@@ -66,8 +64,6 @@ void Buffers::give_back(uint8_t* buffer) {
   }
   memset(buffer, 0, kBytes);
   const size_t at = static_cast<size_t>(buffer - region_) / kBytes;
-  // The one just cleared is in the processor's cache: it is the next to be taken.
-  hint_.store(static_cast<uint32_t>(at), std::memory_order_relaxed);
   taken_.fetch_sub(1, std::memory_order_relaxed);
   in_use_[at].store(false, std::memory_order_release);
 }

@@ -36,7 +36,6 @@ class Buffers {
 
   uint8_t* region_ = nullptr;
   size_t count_ = 0;
-  std::atomic<uint32_t> hint_{0};
   std::atomic<size_t> taken_{0}, beyond_{0};
   std::atomic<bool> in_use_[kMost] = {};
   std::atomic<uint8_t*> mapped_[kMost] = {};  // those beyond the bound

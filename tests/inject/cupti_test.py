@@ -218,6 +218,13 @@ def test_cupti_s_own_drops_are_counted(tmp_path, cupti):
 
 
 @EVERY
+def test_memory_is_what_cupti_holds_at_once(tmp_path, cupti):
+    """However often it hands buffers out: over a hundred in this time, of a megabyte each."""
+    result = run(tmp_path, '--kernels', 60_000, '--rate', 20_000, cupti=cupti, options='flush_ms=20')
+    assert len(result.recording['kernel']) == 60_000 and result.truth['peak_kb'] < 12 * 1024
+
+
+@EVERY
 def test_slow_delivery_keeps_the_bound(tmp_path, cupti):
     # 1.5 million kernels make 450 MB of records, and each buffer of 1 MiB waits for 20 ms.
     result = run(tmp_path, '--kernels', 1500000, cupti=cupti, sim='slow_us=20000', options='memory_mb=64')
