@@ -167,7 +167,8 @@ async function main() {
   const words = process.argv.slice(2);
   const build = /^\d+$/.test(words[0] ?? '0') ? undefined : words.shift();
   const sizes = words.map(Number);
-  const result = { date: new Date().toISOString().slice(0, 10), load_before: loadavg()[0], frames: kFrames, rows: [] };
+  const result = { date: new Date().toISOString().slice(0, 10), cpu: cpus()[0]?.model.trim() ?? '?', cores: cpus().length, load_before: loadavg()[0],
+    frames: kFrames, rows: [] };
   await bundle(kPage, join(folder, 'page.js'), 'browser');
   await bundle(`export { syntheticPack } from './test/synthetic_pack';`, join(folder, 'pack.mjs'), 'node');
   const { syntheticPack } = await import(pathToFileURL(join(folder, 'pack.mjs')).href);

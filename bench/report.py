@@ -24,6 +24,11 @@ def spread(s, form):
     return f'{form % s["median"]} ({form % s["least"]}–{form % s["most"]})'
 
 
+def where(m, on='On'):
+    """When and on what: sections of the page may be of different machines."""
+    return f'{on} {m["date"]} ({m["cpu"]}, {m["cores"]} cores), load before: {m["load_before"]:.1f}'
+
+
 def machine_lines(m):
     return (f'Measured on {m["date"]}: {m["cpu"]}, {m["cores"]} cores, {m["memory_bytes"] / 2**30:.0f} GiB, {m["system"]}, Linux {m["kernel"]}, '
             f'{m["compiler"]}. Load of the machine before the runs: {m["load_before"]:.1f}'
@@ -88,7 +93,7 @@ def peers_lines(peers):
                f'{spread(p["profgpu"]["wall_s"], "%.3f")} | {p["profgpu"]["peak_bytes"] / 1e6:.0f} MB | {p["times"]:.0f} | {p["times_of_best"]:.0f} |')
     yield ''
     m = peers['machine']
-    yield f'On {m["date"]}, load before: {m["load_before"]:.1f}. Version {peers["plain"]["hta"]["version"]}, {peers["text_bytes"] / 1e6:.1f} MB of text, {peers["runs"]} runs of it and three times as many of profgpu.'
+    yield f'{where(m)}. Version {peers["plain"]["hta"]["version"]}, {peers["text_bytes"] / 1e6:.1f} MB of text, {peers["runs"]} runs of it and three times as many of profgpu.'
     for form in ('plain', 'gzip'):
         for name, why in peers[form]['hta']['failed'].items():
             yield f'Its {name} breakdown failed on the {form} file ({why}), so its time lacks that.'
@@ -124,7 +129,7 @@ def top_lines(t):
     yield from ['', '## The screen', '',
                 f'`profgpu top`, nvitop and gpustat in turns, each in a terminal of {t["columns"]} × {t["rows"]} cells with {t["devices"]} devices of the same stand-in. '
                 'The first frame is there when the screen has the memory of each device; processor time and memory are of the window from two seconds after it. '
-                f'The shortest interval of nvitop is 0.25 s. On {m["date"]}, load before: {m["load_before"]:.1f}.', '',
+                f'The shortest interval of nvitop is 0.25 s. {where(m)}.', '',
                 '| program | every s | first frame ms | one core | resident MB | without the stand-in MB |', '| --- | ---: | ---: | ---: | ---: | ---: |']
     for name, intervals in t['programs'].items():
         for interval, r in intervals.items():
@@ -140,7 +145,7 @@ def sampler_lines(s):
     yield from ['', '## Sampling devices', '',
                 'Measured with a stand-in for the driver\'s library (`tests/stubs/nvml`), not with a GPU: what the program adds to the calls is '
                 'real, what the calls cost is not. The stand-in costs all programs alike. '
-                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {s["rounds"]} rounds, the programs in turns.', '',
+                f'{where(m)}. Median (least–most) of {s["rounds"]} rounds, the programs in turns.', '',
                 'Processor time of the whole process per tick, from a second after its start on. The bare loop is `bench/bare_sampler.cc`: it '
                 'makes the calls that `profgpu run` makes, as often, and does nothing with them. The Python loop makes three calls a device '
                 'with nvidia-ml-py. Calls of 50 µs are busy for that time.', '',
@@ -179,7 +184,7 @@ def recorder_lines(r):
     yield from ['', '## Recording', '',
                 'Measured with stand-ins for the driver and for CUPTI (`tests/stubs/cuda`), not with a GPU: what we do with a record is real, what '
                 'CUPTI takes is not. A record costs the stand-in that makes it and us that read and write it, processor time of all threads; '
-                f'each kernel comes with two calls. On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds.', '',
+                f'each kernel comes with two calls. {where(m)}. Median (least–most) of {r["rounds"]} rounds.', '',
                 '| CUPTI (simulated) | kernels/s asked | kernels/s | ns a record | dropped | bytes a kernel | bytes a call | most memory MB |',
                 '| --- | ---: | --- | --- | ---: | ---: | ---: | ---: |']
     for row in r['runs']:
@@ -192,7 +197,7 @@ def recorder_lines(r):
 def inject_lines(r):
     m, flood = r['machine'], r['flood']
     yield from ['', '## Recording without a GPU', '',
-                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of `bench/inject.py`.', '',
+                f'{where(m)}. Median (least–most) of {r["rounds"]} rounds of `bench/inject.py`.', '',
                 '| | |', '| --- | --- |']
     for threads, ns in r['event_ns'].items():
         yield f'| one range event, {threads} thread{"s" if threads != "1" else ""} on {m["cores"]} cores | {spread(ns, "%.0f")} ns |'
@@ -209,7 +214,7 @@ def switch_lines(r):
     names = {'pipe_one': 'a byte to another process and back, on one processor', 'pipe_two': 'the same, on two processors',
              'threads': 'a thread begun and ended'}
     yield from ['', '## Context switches', '',
-                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of `bench/switches.py`, in turns: '
+                f'{where(m)}. Median (least–most) of {r["rounds"]} rounds of `bench/switches.py`, in turns: '
                 'bare, with samples of threads alone (`--no-perf-events`), with switches.', '',
                 '| µs each | bare | sampled | with switches | our own processor time for all | lost | file bytes |',
                 '| --- | --- | --- | --- | ---: | ---: | ---: |']
@@ -241,7 +246,7 @@ def leaf_lines(build):
 def page_lines(r):
     m = r['machine']
     lines = ['', '## The page of an HTML report', '',
-             f'On {m["date"]}, load before: {m["load_before"]:.1f}. `bench/page.py`: `profgpu analyze` of simulated traces with and without `--html`, '
+             f'{where(m)}. `bench/page.py`: `profgpu analyze` of simulated traces with and without `--html`, '
              'in turns; median (least–most).', '',
              '| events | text | page | events on it one by one | without `--html` | `--html` adds | peak memory | with `--html` |',
              '| ---: | ---: | ---: | ---: | --- | --- | ---: | ---: |']
@@ -254,7 +259,7 @@ def page_lines(r):
 
 def frame_lines(r):
     lines = ['', '## The timeline of the page', '',
-             f'On {r["date"]}, load before: {r["load_before"]:.1f}. `bench/page_frames.mjs`: made-up packs with every event kept, in headless Chromium without a GPU (it '
+             f'{where(r)}. `bench/page_frames.mjs`: made-up packs with every event kept, in headless Chromium without a GPU (it '
              'paints on the processor), 1280 × 800 pixels, 60 frames a second at the most (16.7 ms). First picture: from opening the file. '
              f'{r["frames"]} frames a row; median, and in 95 of 100 frames at most.', '',
              '| events | pack | first picture | all detail | move | frame ms | of 95 % | our script ms | of 95 % |',
@@ -270,7 +275,7 @@ def frame_lines(r):
 def export_lines(r):
     m = r['machine']
     lines = ['', '## Exports and queries', '',
-             f'On {m["date"]}, load before: {m["load_before"]:.1f}. `bench/export.py`: each run reads the trace anew, so the first row says what reading '
+             f'{where(m)}. `bench/export.py`: each run reads the trace anew, so the first row says what reading '
              'costs.', '',
              '| text | what | wall s | MB/s of text | peak memory | output, of the text |', '| ---: | --- | --- | ---: | ---: | ---: |']
     for s in r['sizes']:
@@ -283,7 +288,7 @@ def export_lines(r):
 
 def job_lines(r):
     m = r['machine']
-    lines = ['', '## Jobs of many ranks', '', f'`bench/job.py` on {m["date"]}, load before: {m["load_before"]:.1f}. Simulated jobs with what they planted known.']
+    lines = ['', '## Jobs of many ranks', '', f'`bench/job.py` {where(m, "on")}. Simulated jobs with what they planted known.']
     if clocks := r.get('clocks'):
         lines += ['', 'Clocks of hosts set apart by up to 50 ms, drifting by up to 50 ppm; ranks see a collective end up to 3 µs apart. Error: of the offset in '
                   f'the middle of what the rank recorded, median (least–most), {clocks["seeds"]} seeds a row.', '',
@@ -328,7 +333,7 @@ def python_lines(r):
     yield from ['', '## The Python package', '',
                 'Over the stand-in for the driver\'s library, each in a process of its own, in turns: `GpuMonitor`, which keeps every sample, and a loop in '
                 'a Python thread that makes eight calls of nvidia-ml-py a sample. Jitter is how far the time between two samples is from the interval. '
-                f'On {m["date"]}, load before: {m["load_before"]:.1f}. Median (least–most) of {r["rounds"]} rounds of {r["window_s"]:.0f} s.', '',
+                f'{where(m)}. Median (least–most) of {r["rounds"]} rounds of {r["window_s"]:.0f} s.', '',
                 '| Hz | | processor µs a sample | samples/s | peak resident MB | jitter µs | jitter µs, 95th percentile |',
                 '| ---: | --- | --- | --- | --- | --- | --- |']
     for rate, both in r['monitor'].items():
@@ -353,7 +358,7 @@ def python_lines(r):
 def exporter_lines(e):
     m = e['machine']
     yield from ['', '## The exporter', '',
-                f'With the same stand-in, read once a second (twenty times while scrapes are timed, so that a page is made for nearly each). On {m["date"]}, load before: {m["load_before"]:.1f}. {e["scrapes"]} scrapes of each '
+                f'With the same stand-in, read once a second (twenty times while scrapes are timed, so that a page is made for nearly each). {where(m)}. {e["scrapes"]} scrapes of each '
                 'kind on a connection of their own, from connecting to the last byte, by a client in Python; beside it a page of 15 bytes, what machine and client take. Requests a second are those of '
                 f'{e["clients"]} clients in Python on connections that stay open; memory is what was resident after them, without the stand-in. '
                 'Processor time is that of sampling, with nobody asking.', '',
@@ -377,7 +382,7 @@ def day_lines(d):
     yield from ['', '## A day of samples', '',
                 f'`examples/replay.jsonl` goes round at {d["speed"]} times its speed, read every {d["interval_s"] * 1e3:g} ms; the exporter is scraped ten times a second, '
                 f'the monitor writes its log. Memory is what was resident, the replayed log among it, {d["settled_s"]} s after the start, at most since then, and at the end. '
-                f'On {m["date"]}, load before: {m["load_before"]:.1f}.', '',
+                f'{where(m)}.', '',
                 '| program | seconds | readings | settled MB | most MB | at the end MB | one core |', '| --- | ---: | ---: | ---: | ---: | ---: | ---: |']
     for r in d['programs']:
         yield (f'| {r["program"]} | {r["seconds"]:.0f} | {r["readings"]} | {r["settled_bytes"] / 1e6:.2f} | {r["most_bytes"] / 1e6:.2f} | {r["last_bytes"] / 1e6:.2f} | '
