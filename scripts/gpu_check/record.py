@@ -201,9 +201,11 @@ def on_demand(machine, words, steps=5, on_device=True):
         finally:
             training.terminate()
             training.wait(timeout=60)
-        traces = [os.path.join(path, n) for n in os.listdir(path) if n.startswith('trace_')]
-        if attached.returncode or len(traces) != 1:
+        if attached.returncode:
             return check(name, False, f'attach ended with {attached.returncode}: {attached.stderr.strip()[-300:]}')
+        traces = [os.path.join(path, n) for n in os.listdir(path) if n.startswith('trace_')]
+        if len(traces) != 1:
+            return check(name, False, f'{len(traces)} traces lie in the recording')
         whole, wrong = machine.profgpu_json('analyze', '--json', path)
         part, wrong_part = machine.profgpu_json('analyze', '--json', traces[0])
         if whole is None or part is None:

@@ -41,7 +41,7 @@ Result<TraceFolder> make_folder(int64_t pid) {
   std::string inner = variable_of(pid, "KINETO_ONDEMAND_TRACE_DIR");
   if (inner.empty()) inner = "/tmp";
   inner += "/profgpu-torch-XXXXXX";
-  std::string outer = fmt::format("/proc/{}/root{}", pid, inner);
+  std::string outer = path_through(pid, inner);
   if (!::mkdtemp(outer.data())) {
     outer = inner;
     if (!::mkdtemp(outer.data())) return Error{inner + ": cannot be made: " + std::strerror(errno)};
@@ -77,7 +77,7 @@ bool is_whole(const std::string& path) {
 
 // Programs in a container say their numbers there.
 bool none_left(const std::vector<int64_t>& told, int64_t pid) {
-  const std::string inner = fmt::format("/proc/{}/root/proc", pid);
+  const std::string inner = path_through(pid, "/proc");
   return std::none_of(told.begin(), told.end(), [&](int64_t p) { return check_process(p) || check_process(p, inner); });
 }
 
@@ -103,7 +103,7 @@ std::vector<std::string> wait_for_traces(const std::string& folder, const std::v
 
 // Where the program is recorded too: analyze joins what lies there. Empty: it is not.
 std::string recording_folder(int64_t pid) {
-  const std::string inner = variable_of(pid, "PROFGPU_RECORD"), outer = fmt::format("/proc/{}/root{}", pid, inner);
+  const std::string inner = variable_of(pid, "PROFGPU_RECORD"), outer = path_through(pid, inner);
   std::error_code error;
   if (inner.empty() || !fs::is_directory(outer, error)) return "";
   return fs::equivalent(inner, outer, error) ? inner : outer;
@@ -175,7 +175,9 @@ Result<std::vector<int64_t>> deliver(const TorchAttachOptions& options, const To
   return told;
 }
 
-Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& files, size_t expected, const std::string& recording) {
+// `recording`: the folder of the program's recording, if there is one.
+Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& files, size_t expected,
+             const std::string& recording) {
   const std::string folder = files.front().substr(0, files.front().rfind('/'));
   const std::string next = "profgpu analyze " + shell_line({files.size() == 1 && folder != recording ? files.front() : folder});
   if (options.json) {

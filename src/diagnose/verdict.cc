@@ -40,12 +40,12 @@ std::string where(const Finding& f, const Job* job) {
   if (f.rule == "device-waits")
     return fmt::format("Queued work waits on the GPU: {} of the time it idles for another stream, device or callback.",
                        value);
-  if (f.rule == "excessive-synchronization" && f.cost_pct.value_or(0) < f.value.value_or(0) / 2)
-    return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time, most of it for what "
-                       "the host does after the wait.",
-                       value);
-  if (f.rule == "excessive-synchronization")
-    return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time for it.", value);
+  if (f.rule == "excessive-synchronization") {
+    // Alone a rank would save all of it, were it not for what its host does until the next launch.
+    const bool for_host = job == nullptr && f.cost_pct.value_or(0) < f.value.value_or(0) / 2;
+    return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time{}.", value,
+                       for_host ? ", most of it for what the host does after the wait" : " for it");
+  }
   if (f.rule == "exposed-communication")
     return fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
                        value);

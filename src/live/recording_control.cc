@@ -94,9 +94,8 @@ Error not_recorded(int64_t pid, const MappedPage& page, const std::string& proc)
 }
 
 Result<wire::ControlPage*> map_page(int64_t pid, const std::string& path, const std::string& proc) {
-  // The process may be in a container: its folders are ours below its root.
   int fd = -1, problem = ENOENT;
-  for (const std::string& place : {fmt::format("{}/{}/root{}", proc, pid, path), path}) {
+  for (const std::string& place : {path_through(pid, path, proc), path}) {
     fd = ::open(place.c_str(), O_RDWR | O_CLOEXEC);
     if (fd >= 0) break;
     if (errno != ENOENT) problem = errno;
@@ -115,6 +114,10 @@ Result<wire::ControlPage*> map_page(int64_t pid, const std::string& path, const 
 }
 
 }  // namespace
+
+std::string path_through(int64_t pid, const std::string& path, const std::string& proc) {
+  return fmt::format("{}/{}/root{}", proc, pid, path);
+}
 
 std::string variable_of(int64_t pid, const std::string& name, const std::string& proc) {
   const std::string text = file_text(fmt::format("{}/{}/environ", proc, pid), kMostEnvironment).value_or("");
@@ -173,7 +176,7 @@ RecordingControl::~RecordingControl() { ::munmap(page_, sizeof(wire::ControlPage
 
 std::string RecordingControl::recording_path() const {
   const std::string ending = fmt::format("-{}.pgt", inner_pid(pid_, proc_));
-  for (const std::string& place : {fmt::format("{}/{}/root{}", proc_, pid_, folder_), folder_})
+  for (const std::string& place : {path_through(pid_, folder_, proc_), folder_})
     for (const std::string& name : folder_names(place))
       if (name.ends_with(ending)) return place + "/" + name;
   return "";

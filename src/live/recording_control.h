@@ -51,6 +51,8 @@ std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc = "/pro
 bool is_launcher(int64_t pid, const std::string& proc = "/proc");
 /// Whether there is such a process that we may look into: an error says which it is.
 Status check_process(int64_t pid, const std::string& proc = "/proc");
+/// A path as the process sees it, for us: it may be in a container, or in another mount namespace.
+std::string path_through(int64_t pid, const std::string& path, const std::string& proc = "/proc");
 /// A variable of the process's environment as it started; empty if it is not there or cannot be read.
 std::string variable_of(int64_t pid, const std::string& name, const std::string& proc = "/proc");
 

@@ -8,8 +8,6 @@ namespace profgpu {
 namespace {
 
 constexpr uint32_t kLeftOut = UINT32_MAX;
-// A step that is cut counts if it was recorded but for so much.
-constexpr int64_t kRecordedPct = 90;
 
 /// Where the rows of one window stand in the joined trace.
 struct Place {
@@ -74,11 +72,10 @@ std::vector<Piece> pieces_of(const std::vector<Trace>& windows, const std::vecto
   return pieces;
 }
 
+// Of a range what is left is a shorter one; of a step it would be a wrong measure.
 bool is_cut_step(const Trace& w, const Place& place, uint32_t row) {
   const Interval step = w.host.interval(HostId(row));
-  const int64_t limit = place.limit(step.start);
-  return limit < step.end && (limit - step.start) * 100 < step.length() * kRecordedPct &&
-         w.name(HostId(row)).starts_with("ProfilerStep#");
+  return place.limit(step.start) < step.end && w.name(HostId(row)).starts_with("ProfilerStep#");
 }
 
 void place_threads(const std::vector<Trace>& windows, const std::vector<Piece>& pieces, std::vector<Place>& places,
@@ -268,7 +265,7 @@ void rebuild_launches(Trace& joined) {
 }
 
 // What is said of the whole: by a recording where there is one, and by the others what it leaves out.
-void describe(std::vector<Trace>& windows, Trace& joined) {
+void describe(const std::vector<Trace>& windows, Trace& joined) {
   const auto recording = std::find_if(windows.begin(), windows.end(), [](const Trace& w) { return w.recorded; });
   const Trace& first = recording != windows.end() ? *recording : windows.front();
   joined.host_name = first.host_name;
