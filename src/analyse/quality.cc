@@ -55,9 +55,8 @@ void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
 }
 
 const char* where_activity_may_be(const Trace& trace) {
-  const bool cut = std::any_of(trace.issues.begin(), trace.issues.end(),
-                               [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
-  return cut ? " (it may have been in the part that is cut off)" : trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)";
+  if (trace.cut_off) return " (it may have been in the part that is cut off)";
+  return trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)";
 }
 
 }  // namespace

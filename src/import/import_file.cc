@@ -32,6 +32,8 @@ Result<Imported> import_file(const std::string& path, const ImportOptions& optio
   std::string head(kHeadBytes, '\0');
   head.resize((*source)->read(head.data(), head.size()));
   if ((*source)->end() == TextSource::End::kUnreadable) return Error{path + ": " + (*source)->problem()};
+  if (head.empty() && (*source)->end() != TextSource::End::kComplete)
+    return Error{path + " " + (*source)->problem() + ", before anything can be read", "copy or record it again"};
   const int64_t file_bytes = (*source)->file_bytes();
   source = Error{};  // closes the file
   for (const Importer* importer : importers()) {

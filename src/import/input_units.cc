@@ -230,6 +230,8 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     ReadPart& r = read.parts.emplace_back();
     r.trace = std::move(imported->trace);
     if (unit.clocks) r.trace.clock = unit.clocks->of(r.trace.host_name);
+    r.trace.cut_off = std::any_of(r.trace.issues.begin(), r.trace.issues.end(),
+                                  [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
     InputPart& part = r.part;
     part.place = file.place;
     part.source = {file.path, std::string(imported->importer->name), std::string(imported->importer->noun),

@@ -240,6 +240,7 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
     joined.backward_links.push_back({place.host(b.forward), place.host(b.backward)});
   for (const Interval& i : place.given.empty() ? w.windows : subtract(w.windows, place.given))
     joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
+  joined.cut_off |= w.cut_off;
   joined.events += w.events;
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());
 }

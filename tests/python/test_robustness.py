@@ -338,6 +338,20 @@ def test_standard_input(name, form, small, tmp_path):
     assert document == expected
 
 
+def test_what_may_have_been_in_the_part_that_is_cut_off(profgpu, tmp_path):
+    events = [{'ph': 'X', 'cat': 'cpu_op', 'name': f'aten::{random.random()}', 'pid': 1, 'tid': 1, 'ts': i, 'dur': 1} for i in range(2000)]
+    packed = gzip.compress(json.dumps({'traceEvents': events}).encode())
+    (tmp_path / 'cut.json.gz').write_bytes(packed[:len(packed) // 2])
+    (tmp_path / 'whole.json.gz').write_bytes(packed)
+    cut, whole = [profgpu('analyze', tmp_path / name).stdout for name in ('cut.json.gz', 'whole.json.gz')]
+    assert b'in the part that is cut' in cut and b'ProfilerActivity' not in cut
+    assert b'was ProfilerActivity.CUDA on?' in b' '.join(whole.split())
+    # Nothing comes out of less than the first block of what is packed.
+    (tmp_path / 'start.json.gz').write_bytes(packed[:12])
+    start = profgpu('analyze', tmp_path / 'start.json.gz')
+    assert start.returncode == 1 and b'before anything can be read' in start.stderr and b'hint: ' in start.stderr
+
+
 def test_two_pipes(small, profgpu, tmp_path):
     (tmp_path / 'trace.json').write_bytes(small)
     result = subprocess.run(['bash', '-c', '"$0" diff --json <(cat "$1") <(cat "$1")', program('PROFGPU', 'profgpu'), tmp_path / 'trace.json'],
