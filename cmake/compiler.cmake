@@ -24,6 +24,10 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports these two in its own std::string and std::optional once sanitizers or -O2 inline them.
   add_compile_options(-Wno-restrict -Wno-maybe-uninitialized)
+  if(PROFGPU_UNITY)
+    # A class's hidden implementation may use its file's anonymous namespace: to the compiler that file is no main file here.
+    add_compile_options(-Wno-subobject-linkage)
+  endif()
 endif()
 
 if(PROFGPU_SANITIZE)

@@ -13,7 +13,7 @@ namespace {
 using std::string_view;
 using enum KernelCategory;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit_char(char c) { return c >= '0' && c <= '9'; }
 
 std::string lower(string_view text) {
   std::string out(text);
@@ -120,7 +120,7 @@ KernelCategory inductor_category(string_view text) {
   if (text.starts_with("triton_mm") || text.starts_with("triton_bmm")) return kGemm;
   if (text.starts_with("triton_poi_fused_clone_") || text.starts_with("triton_poi_fused__to_copy_")) {
     const string_view rest = text.substr(text.find('_', 22) + 1);
-    if (!rest.empty() && std::all_of(rest.begin(), rest.end(), is_digit)) return kCopy;   // nothing but a copy
+    if (!rest.empty() && std::all_of(rest.begin(), rest.end(), is_digit_char)) return kCopy;   // nothing but a copy
   }
   if (text.starts_with("triton_red_") || text.starts_with("triton_per_") || text.starts_with("triton_spl_") ||
       text.starts_with("triton_mix_")) {
@@ -137,7 +137,7 @@ bool is_instruction(string_view token) {
   constexpr string_view kShapes[] = {"884", "8816", "8832", "1688", "16816", "16832", "16864", "161616", "81616"};
   if (token.size() < 4 || string_view("shidbcz").find(token.front()) == string_view::npos) return false;
   size_t end = 1;
-  while (end < token.size() && is_digit(token[end])) ++end;
+  while (end < token.size() && is_digit_char(token[end])) ++end;
   const string_view digits = token.substr(1, end - 1);
   return std::find(std::begin(kShapes), std::end(kShapes), digits) != std::end(kShapes);
 }
@@ -190,7 +190,7 @@ bool uses_tensor_cores(string_view name, KernelCategory category) {
   const std::string text = lower(name);
   if (text.starts_with("cijk_")) {   // Tensile: a matrix instruction, MI16x16x1, or none
     const size_t at = text.find("_mi");
-    return at != text.npos && at + 3 < text.size() && is_digit(text[at + 3]);
+    return at != text.npos && at + 3 < text.size() && is_digit_char(text[at + 3]);
   }
   if (has(text, "simt") || has(text, "ffma")) return false;
   if (category == kAttention && attention_on_tensor_cores(text)) return true;

@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-constexpr uint32_t kNone = HostId::kNone;
+constexpr uint32_t kNoParent = HostId::kNone;
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr std::string_view kStepRow = "ProfilerStep*";
 
@@ -27,9 +27,9 @@ bool is_left_out(std::string_view name) {
 }
 
 // Every string of the trace once: the name that its row is kept under, or none.
-class RowNames {
+class OpNames {
  public:
-  explicit RowNames(const Trace& trace) : trace_(trace), name_(trace.strings.size(), kUnknown) {}
+  explicit OpNames(const Trace& trace) : trace_(trace), name_(trace.strings.size(), kUnknown) {}
 
   /// The string that stands for all that share its row; invalid if it has no row.
   StringId of(uint32_t host) {
@@ -66,18 +66,18 @@ struct Tree {
 };
 
 // Ranges of a thread nest by time alone; one that outlasts what it started in has no parent there.
-Tree nested(const Trace& trace, RowNames& names) {
+Tree nested(const Trace& trace, OpNames& names) {
   const HostTable& h = trace.host;
   Tree tree;
-  tree.name.assign(h.size(), kNone);
-  tree.parent.assign(h.size(), kNone);
+  tree.name.assign(h.size(), kNoParent);
+  tree.parent.assign(h.size(), kNoParent);
   tree.kept.resize(h.size());
   std::vector<uint32_t> children(h.size()), open;
   for (const Thread& thread : trace.threads) {
     open.clear();
     for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
       if (is_row_kind(h.kind[i])) tree.name[i] = names.of(i).value;
-      if (tree.name[i] == kNone) continue;
+      if (tree.name[i] == kNoParent) continue;
       const int64_t start = h.start_ns[i], end = h.end_ns(HostId(i));
       while (!open.empty()) {
         const int64_t outer = h.end_ns(HostId(open.back()));
@@ -91,7 +91,7 @@ Tree nested(const Trace& trace, RowNames& names) {
   // An only child of its parent's name is the same call recorded twice. Parents come first, so theirs is settled.
   for (uint32_t i = 0; i < h.size(); ++i) {
     tree.kept[i] = i;
-    if (tree.parent[i] == kNone) continue;
+    if (tree.parent[i] == kNoParent) continue;
     const uint32_t parent = tree.parent[i] = tree.kept[tree.parent[i]];
     if (tree.name[parent] != tree.name[i] || children[parent] != 1) continue;
     tree.kept[i] = parent;
@@ -102,10 +102,10 @@ Tree nested(const Trace& trace, RowNames& names) {
 
 // The innermost op around a launching call; where there is none, the innermost annotation.
 uint32_t owner(const HostTable& h, const Tree& tree, uint32_t call) {
-  uint32_t annotation = kNone;
-  for (uint32_t at = call; at != kNone; at = tree.parent[at]) {
+  uint32_t annotation = kNoParent;
+  for (uint32_t at = call; at != kNoParent; at = tree.parent[at]) {
     if (h.kind[at] == HostKind::kOp) return at;
-    if (h.kind[at] == HostKind::kAnnotation && annotation == kNone) annotation = at;
+    if (h.kind[at] == HostKind::kAnnotation && annotation == kNoParent) annotation = at;
   }
   return annotation;
 }
@@ -130,12 +130,12 @@ struct Times {
 Times times(const Trace& trace, const Tree& tree) {
   const HostTable& h = trace.host;
   Times t{h.duration_ns, std::vector<int64_t>(h.size()), std::vector<int64_t>(h.size())};
-  const auto stands = [&](uint32_t i) { return tree.name[i] != kNone && tree.kept[i] == i; };
+  const auto stands = [&](uint32_t i) { return tree.name[i] != kNoParent && tree.kept[i] == i; };
   for (uint32_t i = 0; i < h.size(); ++i)
-    if (stands(i) && tree.parent[i] != kNone) t.self[tree.parent[i]] -= h.duration_ns[i];
+    if (stands(i) && tree.parent[i] != kNoParent) t.self[tree.parent[i]] -= h.duration_ns[i];
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const uint32_t op = owner(h, tree, trace.launching[c].value);
-    if (op == kNone) continue;
+    if (op == kNoParent) continue;
     for (uint32_t i = trace.launched_first[c]; i < trace.launched_first[c + 1]; ++i)
       t.device_self[tree.kept[op]] += trace.activity.duration_ns[trace.launched[i].value];
   }
@@ -143,7 +143,7 @@ Times times(const Trace& trace, const Tree& tree) {
   for (uint32_t i = static_cast<uint32_t>(h.size()); i-- > 0;) {
     if (!stands(i)) continue;
     t.device[i] += t.device_self[i];
-    if (tree.parent[i] != kNone) t.device[tree.parent[i]] += t.device[i];
+    if (tree.parent[i] != kNoParent) t.device[tree.parent[i]] += t.device[i];
   }
   return t;
 }
@@ -153,19 +153,19 @@ Times times(const Trace& trace, const Tree& tree) {
 Ops Ops::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const HostTable& h = trace.host;
-  RowNames names(trace);
+  OpNames names(trace);
   const Tree tree = nested(trace, names);
   const Times t = times(trace, tree);
   Ops ops;
   ops.of_activity = innermost_ranges(trace);
   StepFinder step_of(facts.get<Steps>());
   // Annotations are rows of their own even where an op has the same name.
-  std::vector<uint32_t> row_of(trace.strings.size() * 2, kNone);
+  std::vector<uint32_t> row_of(trace.strings.size() * 2, kNoParent);
   for (uint32_t i = 0; i < h.size(); ++i) {
-    if (tree.name[i] == kNone || tree.kept[i] != i) continue;
+    if (tree.name[i] == kNoParent || tree.kept[i] != i) continue;
     const bool annotation = h.kind[i] == HostKind::kAnnotation;
     uint32_t& row = row_of[size_t{tree.name[i]} * 2 + annotation];
-    if (row == kNone) {
+    if (row == kNoParent) {
       row = static_cast<uint32_t>(ops.rows.size());
       OpRow& fresh = ops.rows.emplace_back();
       fresh.name.value = tree.name[i];

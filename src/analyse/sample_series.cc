@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kPoints = 4000;
+constexpr size_t kSeriesPoints = 4000;
 
 // "sm_clock_mhz" to "SM clock"
 std::string title_of(const MetricInfo& metric) {
@@ -54,9 +54,9 @@ std::vector<Point> points_within(const SampleSeries& series, const PlacedSamples
 }
 
 std::vector<Point> thinned(const std::vector<Point>& points, bool bits) {
-  if (points.size() <= kPoints) return points;
+  if (points.size() <= kSeriesPoints) return points;
   std::vector<Point> out;
-  const size_t stretch = (points.size() + kPoints - 1) / kPoints;
+  const size_t stretch = (points.size() + kSeriesPoints - 1) / kSeriesPoints;
   for (size_t i = 0; i < points.size(); i += stretch) {
     const size_t end = std::min(i + stretch, points.size());
     double sum = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kFewestSteps = 5;
 constexpr size_t kLongestSearch = 500'000;    // activities looked at to find the period
 constexpr size_t kGramSizes[] = {8, 4, 2, 1};
-constexpr size_t kMostDistances = 8;          // tried for each size of grams
+constexpr size_t kMostGramDistances = 8;          // tried for each size of grams
 constexpr double kBetter = 0.01;              // of confidence, to take a longer period
 constexpr double kLeastConfidence = 0.7;
 
@@ -116,7 +116,7 @@ void add_anchors(const Trace& trace, const Sequence& s, size_t length, std::vect
   std::vector<std::pair<size_t, uint32_t>> most;
   for (const auto& [distance, count] : votes) most.emplace_back(count, distance);
   std::sort(most.rbegin(), most.rend());
-  for (size_t i = 0; i < std::min(most.size(), kMostDistances); ++i)
+  for (size_t i = 0; i < std::min(most.size(), kMostGramDistances); ++i)
     anchors.push_back(best_anchor(trace, s, length, most[i].second, voters[most[i].second]));
 }
 

@@ -20,7 +20,7 @@ int64_t passed(int64_t before, int64_t after) {
 }
 
 using Samples = std::span<const ThreadSample>;
-using Waits = std::span<const ThreadWait>;
+using ThreadWaits = std::span<const ThreadWait>;
 
 // Who blocked waits for a processor once it may go on: that is no part of what it was blocked for.
 int64_t blocked_by_switches(const Samples& samples, int64_t waited_ns) {
@@ -56,7 +56,7 @@ int32_t call_of(const Samples& samples, const ThreadWait& wait) {
   return within ? look->system_call : -1;
 }
 
-ThreadTime time_of(const Samples& samples, const Waits& waits, std::vector<int32_t>& wait_calls) {
+ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector<int32_t>& wait_calls) {
   ThreadTime t;
   t.thread = samples.front().thread;
   t.samples = static_cast<int64_t>(samples.size());
@@ -79,7 +79,7 @@ ThreadTime time_of(const Samples& samples, const Waits& waits, std::vector<int32
   return t;
 }
 
-double percent(int64_t part, int64_t whole) {
+double share_pct(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
@@ -94,7 +94,7 @@ Value show(const Facts& facts) {
     Table calls;
     calls.columns = {"call", "samples_pct", "long_waits", "in_long_waits_ns"};
     for (const ThreadTime::Call& c : time.calls)
-      calls.rows.push_back({system_call_name(c.number), percent(c.samples, time.samples), c.long_waits, c.long_waits_ns});
+      calls.rows.push_back({system_call_name(c.number), share_pct(c.samples, time.samples), c.long_waits, c.long_waits_ns});
     t.rows.push_back({thread.process, thread.id, thread.name.empty() ? Value() : Value(thread.name), time.samples,
                       time.observed_ns, time.user_ns + time.system_ns, time.cpu_pct(), time.waited_ns, time.blocked_ns,
                       time.blocked_pct(), time.from_switches ? "switches" : "proc", known(time.waits),
@@ -105,8 +105,8 @@ Value show(const Facts& facts) {
 
 }  // namespace
 
-double ThreadTime::cpu_pct() const { return percent(user_ns + system_ns, observed_ns); }
-double ThreadTime::blocked_pct() const { return percent(blocked_ns, observed_ns); }
+double ThreadTime::cpu_pct() const { return share_pct(user_ns + system_ns, observed_ns); }
+double ThreadTime::blocked_pct() const { return share_pct(blocked_ns, observed_ns); }
 
 std::string system_call_name(int32_t number) {
   static const std::map<int32_t, const char*> kNames = {

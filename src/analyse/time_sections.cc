@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kLongestGaps = 5;
 
-double percent(int64_t part, int64_t whole) {
+double percent_of_wall(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
@@ -48,7 +48,7 @@ Value show_phases(const Facts& facts) {
   Table t;
   t.columns = {"name", "wall_ns", "wall_pct", "device_busy_ns"};
   for (int p = 0; p < kPhases; ++p) {
-    t.rows.push_back({phase_name(static_cast<Phase>(p)), phases.wall_ns[p], percent(phases.wall_ns[p], wall),
+    t.rows.push_back({phase_name(static_cast<Phase>(p)), phases.wall_ns[p], percent_of_wall(phases.wall_ns[p], wall),
                       device ? Value(phases.device_busy_ns[p]) : Value()});
   }
   return t;
@@ -65,7 +65,7 @@ Value show_average_step(const Facts& facts) {
   t.columns = {"name", "wall_ns", "wall_pct"};
   for (int p = 0; p < kPhases; ++p)
     t.rows.push_back({phase_name(static_cast<Phase>(p)), phases.measured_wall_ns[p] / n,
-                      percent(phases.measured_wall_ns[p], wall)});
+                      percent_of_wall(phases.measured_wall_ns[p], wall)});
   Record r;
   r.add("steps", n).add("duration_ns", wall / n).add("phases", t);
   return r;
@@ -105,7 +105,7 @@ Value show_idle(const Facts& facts) {
       for (const Gap& g : on.gaps)
         if (static_cast<int>(g.cause) == c) gaps.push_back(&g);
       t.rows.push_back({on.device, idle_cause_name(static_cast<IdleCause>(c)), on.total_ns[c],
-                        percent(on.total_ns[c], devices.devices[d].span_ns), on.count[c],
+                        percent_of_wall(on.total_ns[c], devices.devices[d].span_ns), on.count[c],
                         longest_gaps(trace, std::move(gaps))});
     }
   }

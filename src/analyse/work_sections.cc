@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-std::string_view work_name(WorkKind kind) {
+std::string_view work_kind_name(WorkKind kind) {
   switch (kind) {
     case WorkKind::kCompute: return "compute";
     case WorkKind::kCommunication: return "communication";
@@ -21,8 +21,8 @@ std::string_view work_name(WorkKind kind) {
 }
 
 // Nanoseconds are whole in a report.
-int64_t whole(double ns) { return std::llround(ns); }
-Value whole(const std::optional<double>& ns) { return ns ? Value(whole(*ns)) : Value(); }
+int64_t rounded_ns(double ns) { return std::llround(ns); }
+Value rounded_ns(const std::optional<double>& ns) { return ns ? Value(rounded_ns(*ns)) : Value(); }
 
 Value show_kernels(const Facts& facts) {
   const Trace& trace = facts.trace();
@@ -31,9 +31,9 @@ Value show_kernels(const Facts& facts) {
                "min_ns", "median_ns", "p95_ns",  "max_ns", "stddev_ns", "kernel_pct", "tensor_cores"};
   for (const KernelRow& k : facts.get<Kernels>().rows) {
     const std::string_view name = trace.strings[k.name];
-    t.rows.push_back({k.device, name, short_kernel_name(name), work_name(k.kind), kernel_category_name(k.category),
-                      k.count, k.total_ns, whole(k.mean_ns), k.min_ns, whole(k.median_ns), whole(k.p95_ns), k.max_ns,
-                      whole(k.stddev_ns),
+    t.rows.push_back({k.device, name, short_kernel_name(name), work_kind_name(k.kind), kernel_category_name(k.category),
+                      k.count, k.total_ns, rounded_ns(k.mean_ns), k.min_ns, rounded_ns(k.median_ns), rounded_ns(k.p95_ns), k.max_ns,
+                      rounded_ns(k.stddev_ns),
                       k.kernel_pct, k.tensor_cores});
   }
   return t;
@@ -53,8 +53,8 @@ Value show_launch(const Facts& facts) {
   const Launch& l = facts.get<Launch>();
   Record r;
   r.add("launches", l.launches)
-      .add("median_latency_ns", whole(l.median_latency_ns))
-      .add("p95_latency_ns", whole(l.p95_latency_ns))
+      .add("median_latency_ns", rounded_ns(l.median_latency_ns))
+      .add("p95_latency_ns", rounded_ns(l.p95_latency_ns))
       .add("short_kernels", l.short_kernels)
       .add("short_kernel_pct", l.short_kernel_pct)
       .add("median_queue_depth", l.median_queue_depth);

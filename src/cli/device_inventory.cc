@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds kDeadline{5};
 
-struct Facts {
+struct ReadFacts {
   std::vector<Fact> system;
   std::vector<std::vector<Fact>> devices;
   std::vector<std::vector<Link>> topology;
@@ -64,8 +64,8 @@ Inventory inventory_of(std::shared_ptr<Backend> backend, const std::vector<uint3
   Inventory inventory;
   inventory.owner = backend;
   inventory.backend = backend->name();
-  Pending<Facts> pending([backend, devices] {
-    Facts facts{backend->system_facts(), {}, backend->topology()};
+  Pending<ReadFacts> pending([backend, devices] {
+    ReadFacts facts{backend->system_facts(), {}, backend->topology()};
     for (const uint32_t d : devices) facts.devices.push_back(backend->device_facts(d));
     return facts;
   });

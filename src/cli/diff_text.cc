@@ -11,11 +11,11 @@ namespace {
 
 constexpr int kReadable = 120;
 
-struct Mark {
+struct ChangeMark {
   std::string_view sign, word;
   Style style;
 };
-Mark mark_of(GateVerdict verdict) {
+ChangeMark mark_of(GateVerdict verdict) {
   switch (verdict) {
     case GateVerdict::kPass: return {"✓", "passed", Style::kGood};
     case GateVerdict::kFail: return {"✗", "failed", Style::kBad};
@@ -72,7 +72,7 @@ std::string diff_terminal(const Diff& diff, int top, int width, bool colour) {
   for (const std::string& note : view.notes)
     append(lines, wrapped_after(Line("! ", Style::kWarn), note, std::min(width, kReadable)));
   for (const GateResult& g : view.gates) {
-    const Mark mark = mark_of(g.verdict);
+    const ChangeMark mark = mark_of(g.verdict);
     if (&g == &view.gates.front()) lines.emplace_back();
     Line line = Line(mark.sign, mark.style).skip(1).add(g.gate.text, Style::kStrong).skip(1);
     append(lines, wrapped_after(std::move(line), std::string(mark.word) + ": " + g.detail, std::min(width, kReadable)));

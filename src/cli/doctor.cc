@@ -18,12 +18,12 @@
 namespace profgpu {
 namespace {
 
-struct Mark {
+struct CheckMark {
   std::string_view text;
   Style style;
 };
 
-Mark mark_of(Health health) {
+CheckMark mark_of(Health health) {
   switch (health) {
     case Health::kOk: return {"✓ ", Style::kGood};
     case Health::kUnknown: return {"? ", Style::kFaint};
@@ -64,7 +64,7 @@ std::string devices_text(const Said& said) {
 }
 
 void add_said(Lines& lines, const Said& said, int width, bool with_hint) {
-  const Mark mark = mark_of(said.check->verdict);
+  const CheckMark mark = mark_of(said.check->verdict);
   const bool quiet = said.check->verdict == Health::kOk || said.check->verdict == Health::kUnknown;
   append(lines, wrapped_after(Line().skip(2).add(mark.text, mark.style), devices_text(said) + said.check->detail, width,
                               quiet ? Style::kPlain : Style::kStrong));
@@ -72,7 +72,7 @@ void add_said(Lines& lines, const Said& said, int width, bool with_hint) {
     append(lines, wrapped_after(Line().skip(6), said.check->hint, width, Style::kFaint));
 }
 
-Mark mark_of(BackendFinding::State state) {
+CheckMark mark_of(BackendFinding::State state) {
   switch (state) {
     case BackendFinding::kWorks: return mark_of(Health::kOk);
     case BackendFinding::kSilent: return mark_of(Health::kProblem);
@@ -86,7 +86,7 @@ void add_backends(Lines& lines, const std::vector<BackendFinding>& backends, int
   lines.push_back(Line());
   lines.push_back(Line("Backends", Style::kStrong));
   for (const BackendFinding& b : backends) {
-    const Mark mark = mark_of(b.state);
+    const CheckMark mark = mark_of(b.state);
     Line head = Line().skip(2).add(mark.text, mark.style).add(fmt::format("{:<8}", b.name));
     append(lines, wrapped_after(std::move(head), b.detail, width));
     if (!b.hint.empty() && b.state != BackendFinding::kWorks)
@@ -132,7 +132,7 @@ Lines doctor_lines(const DoctorFindings& findings, int width) {
   return lines;
 }
 
-void text_or_null(JsonText& json, std::string_view text) { text.empty() ? json.null() : json.text(text); }
+void write_text_or_null(JsonText& json, std::string_view text) { text.empty() ? json.null() : json.text(text); }
 
 std::string doctor_json(const DoctorFindings& findings) {
   JsonText json;
@@ -146,7 +146,7 @@ std::string doctor_json(const DoctorFindings& findings) {
     json.key("state"), json.text(backend_state_name(b.state));
     json.key("devices"), json.integer(static_cast<int64_t>(b.devices));
     json.key("detail"), json.text(b.detail);
-    json.key("hint"), text_or_null(json, b.hint);
+    json.key("hint"), write_text_or_null(json, b.hint);
     json.close('}');
   }
   json.close(']');
@@ -155,10 +155,10 @@ std::string doctor_json(const DoctorFindings& findings) {
     json.element(), json.open('{', Layout::kInline);
     json.key("id"), json.text(c.id);
     json.key("group"), json.text(group_of(c));
-    json.key("device"), text_or_null(json, c.device);
+    json.key("device"), write_text_or_null(json, c.device);
     json.key("verdict"), json.text(health_name(c.verdict));
     json.key("detail"), json.text(c.detail);
-    json.key("hint"), text_or_null(json, c.hint);
+    json.key("hint"), write_text_or_null(json, c.hint);
     json.close('}');
   }
   json.close(']');

@@ -17,7 +17,7 @@ namespace profgpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kOpening{4000}, kFacts{5500};  // from the start
+constexpr std::chrono::milliseconds kOpeningLimit{4000}, kFacts{5500};  // from the start
 constexpr int64_t kLook_ns = 1'000'000'000;
 constexpr std::string_view kSilence = "did not answer within 4 s";
 constexpr std::string_view kSilenceHint =
@@ -143,10 +143,10 @@ std::string_view backend_state_name(BackendFinding::State state) {
 
 DoctorFindings examine(const std::string& backend, const std::vector<std::string>& words) {
   const auto begin = Clock::now();
-  Pending<SystemChecks> machine([deadline = begin + kOpening] {
+  Pending<SystemChecks> machine([deadline = begin + kOpeningLimit] {
     return run_probes(machine_probes(), SystemRoots::from_environment(), deadline);
   });
-  OpenedBackends opened = backend == "auto" ? open_all(begin + kOpening) : open_named(backend, begin + kOpening);
+  OpenedBackends opened = backend == "auto" ? open_all(begin + kOpeningLimit) : open_named(backend, begin + kOpeningLimit);
   DoctorFindings out;
   out.backends = std::move(opened.findings);
   out.stuck = opened.stuck;

@@ -60,9 +60,9 @@ Status check_table(const ExportCommand& c) {
   if (table.empty()) return ok();
   if (c.exporter->tables == nullptr) return Error{fmt::format("--table is for csv; {} has everything", c.exporter->name)};
   if (find_data_table(table) != nullptr) return ok();
-  std::vector<std::string> names;
-  for (const DataTable* t : data_tables()) names.emplace_back(t->name);
-  const std::string near = nearest(table, names);
+  std::vector<std::string> export_names;
+  for (const DataTable* t : data_tables()) export_names.emplace_back(t->name);
+  const std::string near = nearest(table, export_names);
   return Error{"there is no table \"" + table + "\"",
                near.empty() ? "`profgpu query --tables` lists them" : "did you mean " + near + "?"};
 }
@@ -140,7 +140,7 @@ Outcome run_export(const Arguments& arguments) {
   return {};
 }
 
-std::vector<std::string_view> names() {
+std::vector<std::string_view> export_names() {
   std::vector<std::string_view> all;
   for (const Exporter* e : exporters()) all.push_back(e->name);
   return all;
@@ -156,7 +156,7 @@ const Command kExport{
     .positional_help = "what analyze reads; several ranks of one job go into one file",
     .groups =
         {{"What to write",
-          {{.name = "--to", .value = "FORMAT", .help = "format", .choices = names()},
+          {{.name = "--to", .value = "FORMAT", .help = "format", .choices = export_names()},
            {.name = "--output", .short_name = "-o", .value = "FILE",
             .help = "file, or folder of csv; - is standard output (default: named after PATH, here)", .takes_path = true},
            {.name = "--table", .value = "NAME", .help = "csv: only this table, into one file"},

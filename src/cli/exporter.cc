@@ -16,7 +16,7 @@
 namespace profgpu {
 namespace {
 
-void say(const std::string& text) { print_message("profgpu: exporter: " + text); }
+void announce(const std::string& text) { print_message("profgpu: exporter: " + text); }
 
 // A connection is a file descriptor; many systems begin programs with room for 1024.
 void raise_descriptor_limit() {
@@ -37,9 +37,9 @@ Outcome serve(const ExporterCommand& command, OpenDevices devices, HttpServer& s
   options.kubelet_socket = command.kubelet_socket;
   options.shared_pods = command.shared_pods;
   const size_t count = options.devices.size();
-  MetricsService service(devices.backend, std::move(options), say);
+  MetricsService service(devices.backend, std::move(options), announce);
   service.start();
-  say(fmt::format("{} device{} at {}/metrics, read every {:g} s", count, count == 1 ? "" : "s", server.url(),
+  announce(fmt::format("{} device{} at {}/metrics, read every {:g} s", count, count == 1 ? "" : "s", server.url(),
                   static_cast<double>(command.devices.interval_ns) * 1e-9));
   server.run([&](const HttpRequest& request) { return service.answer(request, server.figures()); });
   service.stop();
@@ -59,7 +59,7 @@ Outcome exporter(const Arguments& arguments) {
   if (stuck) leave_stuck("exporter", Outcome::failed(devices.error()));
   if (!devices) return Outcome::failed(devices.error());
   if (!devices->backend || devices->devices.empty()) return Outcome::failed(no_device(*devices));
-  for (const std::string& note : command->notes) say(note);
+  for (const std::string& note : command->notes) announce(note);
   return serve(*command, *std::move(devices), **server);
 }
 

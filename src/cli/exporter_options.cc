@@ -124,7 +124,7 @@ void loop_replay(std::string& backend) {
   if (backend.starts_with("replay:") && backend.find(",loop") == backend.npos) backend += ",loop";
 }
 
-std::string host_name(const EnvironmentVariables& variables) {
+std::string exporter_host(const EnvironmentVariables& variables) {
   if (const std::string node = variable(variables, "NODE_NAME"); !node.empty()) return node;
   return profgpu::host_name();
 }
@@ -158,7 +158,7 @@ Result<ExporterCommand> exporter_command(const Arguments& arguments, const Envir
   command.names = names == "off" ? DcgmNames::kOff : names == "4.6" ? DcgmNames::kNew : DcgmNames::kClassic;
   command.job_mapping = asked(arguments, "--hpc-job-mapping-dir", variables, "DCGM_HPC_JOB_MAPPING_DIR");
   if (!arguments.has("--no-hostname") && !says_yes(variable(variables, "DCGM_EXPORTER_NO_HOSTNAME")))
-    command.host = host_name(variables);
+    command.host = exporter_host(variables);
   for (const auto read : {read_interval, read_counters, read_devices, read_kubernetes})
     if (Status s = read(arguments, variables, command); !s) return s.error();
   if (const std::string web = asked(arguments, "--web.config.file", variables, "DCGM_EXPORTER_WEB_CONFIG_FILE");

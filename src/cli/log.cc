@@ -25,7 +25,7 @@ namespace {
 constexpr int kHeaderEvery = 40;                          // rows on the screen
 constexpr int64_t kGrace_ns = 2'000'000'000;              // for devices that lag behind --count
 constexpr std::chrono::seconds kFactsPatience{5};
-constexpr int64_t kLongestNap_ns = 500'000'000, kShortestNap_ns = 10'000'000;
+constexpr int64_t kLongestPause_ns = 500'000'000, kShortestPause_ns = 10'000'000;
 
 std::atomic<int> stop_signal{0};
 int wake_pipe[2] = {-1, -1};
@@ -153,7 +153,7 @@ void take_facts(const OpenDevices& devices, LogRows::Options& rows) {
 void follow(const LogOptions& options, Log& log, const Sampler& sampler, const Backend& backend, size_t& told) {
   const int64_t begin = monotonic_ns();
   while (stop_signal == 0 && !log.done()) {
-    int64_t pause = std::clamp(options.devices.interval_ns, kShortestNap_ns, kLongestNap_ns);
+    int64_t pause = std::clamp(options.devices.interval_ns, kShortestPause_ns, kLongestPause_ns);
     if (options.duration_ns) {
       const int64_t left = begin + *options.duration_ns - monotonic_ns();
       if (left <= 0) return;

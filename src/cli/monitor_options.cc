@@ -10,7 +10,7 @@
 namespace profgpu {
 namespace {
 
-constexpr double kSmallestFile = 4096;
+constexpr double kSmallestLog = 4096;
 constexpr int64_t kSecond = 1'000'000'000, kDefaultSync_ns = 10 * kSecond;
 constexpr int64_t kShortestAction_ns = kSecond / 10, kLongestAction_ns = 3600 * kSecond;
 constexpr size_t kMostAlertBytes = 1 << 20, kMostAlerts = 1000;
@@ -33,7 +33,7 @@ Status read_log(const Arguments& arguments, MonitorCommand& command) {
                                                       !command.output.starts_with("/dev/"))
     return Error{command.output + ": logs with alerts in them are JSON lines", "name it .jsonl"};
   const auto size = size_bytes(arguments.value("--rotate", "100MB"));
-  if (!size || *size < kSmallestFile || *size > 1e18)
+  if (!size || *size < kSmallestLog || *size > 1e18)
     return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")), "for example --rotate 100MB"};
   command.rotate_bytes = static_cast<int64_t>(*size);
   const auto keep = whole_number(arguments.value("--keep", "9"));

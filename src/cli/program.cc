@@ -14,7 +14,7 @@
 namespace profgpu {
 namespace {
 
-ExitCode say(const std::string& text) {
+ExitCode printed(const std::string& text) {
   auto written = write_stdout(text);
   if (written) return ExitCode::kOk;
   print_error("", written.error());
@@ -39,7 +39,7 @@ Error unknown_command(const std::string& word) {
 
 ExitCode run_command(const Command& command, const std::vector<std::string>& words) {
   const auto own_end = words.begin() + static_cast<ptrdiff_t>(own_words(command, words));
-  if (asks_for_help({words.begin(), own_end})) return say(command_help(command));
+  if (asks_for_help({words.begin(), own_end})) return printed(command_help(command));
   Outcome outcome;
   auto arguments = parse_arguments(command, words);
   outcome = arguments ? command.run(*arguments) : Outcome::usage(arguments.error());
@@ -61,8 +61,8 @@ ExitCode run_program(const std::vector<std::string>& words) {
     return ExitCode::kUsage;
   }
   const std::string& first = words.front();
-  if (first == "--help" || first == "-h") return say(overview_help());
-  if (first == "--version" || first == "-V") return say(fmt::format("profgpu {}\n", kVersion));
+  if (first == "--help" || first == "-h") return printed(overview_help());
+  if (first == "--version" || first == "-V") return printed(fmt::format("profgpu {}\n", kVersion));
   if (const Command* command = find_command(first)) return run_command(*command, {words.begin() + 1, words.end()});
   if (const Command& run = *find_command("run"); is_command_line(run, words)) return run_command(run, words);
   print_error("", unknown_command(first));

@@ -12,7 +12,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kWidth = 88;
+constexpr int kRulesWidth = 88;
 
 std::vector<std::string> rule_ids() {
   std::vector<std::string> ids;
@@ -47,10 +47,10 @@ Outcome explain(const Arguments& arguments) {
                            near.empty() ? "`profgpu rules` lists them" : "did you mean " + near + "?"});
   }
   std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
-  out += wrap(rule->meaning, kWidth, "") + "\nHow it is computed\n" + wrap(rule->computation, kWidth, "  ");
+  out += wrap(rule->meaning, kRulesWidth, "") + "\nHow it is computed\n" + wrap(rule->computation, kRulesWidth, "  ");
   out += fmt::format("  Default threshold: {}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
                      threshold_text(*rule), rule->id);
-  for (std::string_view advice : rule->advice) out += wrap(advice, kWidth, "  - ");
+  for (std::string_view advice : rule->advice) out += wrap(advice, kRulesWidth, "  - ");
   return finish(out + fmt::format("\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n"));
 }
 

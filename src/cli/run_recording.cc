@@ -31,7 +31,7 @@ bool is_telling(std::string_view name) {
          std::none_of(std::begin(kSecretWords), std::end(kSecretWords), holds);
 }
 
-Value texts(const std::vector<std::string>& all) {
+Value text_list(const std::vector<std::string>& all) {
   List out;
   for (const std::string& text : all) out.emplace_back(text);
   return out;
@@ -137,7 +137,7 @@ Record RunRecording::session_document(const RunSession* session) const {
   ::uname(&system);
   std::error_code error;
   Record d;
-  d.add("schema", "profgpu.session.v1").add("command", texts(command_));
+  d.add("schema", "profgpu.session.v1").add("command", text_list(command_));
   d.add("working_folder", std::filesystem::current_path(error).string());
   d.add("host", folder_.host).add("pid", int64_t{::getpid()});
   d.add("begun_unix_ns", begun_unix_ns_).add("begun_monotonic_ns", begun_host_ns_);
@@ -152,7 +152,7 @@ Record RunRecording::session_document(const RunSession* session) const {
   List devices;
   for (const Record& r : devices_) devices.emplace_back(r);
   d.add("devices", std::move(devices)).add("environment", environment_value(environment_.variables));
-  return d.add("problems", session ? texts(problems()) : Value());
+  return d.add("problems", session ? text_list(problems()) : Value());
 }
 
 std::vector<std::string> RunRecording::problems() const {
@@ -222,7 +222,7 @@ Record RunRecording::document() const {
                             .add("switches", switches.empty() ? "recorded" : switches)
                             .add("waits", host_statistics_.waits)
                             .add("lost_switches", host_statistics_.lost_switches));
-  return d.add("problems", texts(problems()));
+  return d.add("problems", text_list(problems()));
 }
 
 }  // namespace profgpu

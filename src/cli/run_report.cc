@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kSeedFields = 30;     // of a device's record: what the rows of single runs hold
 constexpr size_t kLongestShown = 100;  // of a command to type again
-constexpr double kSecond = 1e9;
+constexpr double kSecondsPerNs = 1e9;
 
 Value text_or_null(const std::string& text) { return text.empty() ? Value() : Value(text); }
 
@@ -56,7 +56,7 @@ Value statistics_of(const std::vector<std::vector<Record>>& runs, size_t device,
 Value statistics(const RunSession& session, const std::vector<std::vector<Record>>& runs) {
   if (session.runs.empty()) return {};
   List durations, devices;
-  for (const OneRun& run : session.runs) durations.emplace_back(static_cast<double>(run.end.wall_ns) / kSecond);
+  for (const OneRun& run : session.runs) durations.emplace_back(static_cast<double>(run.end.wall_ns) / kSecondsPerNs);
   for (size_t d = 0; d < session.devices.size(); ++d) {
     Record one;
     one.add("device", session.devices[d].device.index).add("label", session.devices[d].device.label());

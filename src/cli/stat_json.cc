@@ -5,11 +5,11 @@
 namespace profgpu {
 namespace {
 
-void text_or_null(JsonText& json, std::string_view text) { text.empty() ? json.null() : json.text(text); }
+void put_text_or_null(JsonText& json, std::string_view text) { text.empty() ? json.null() : json.text(text); }
 
 void write_processor_side(JsonText& json, const HostProcess& host) {
-  json.key("user"), text_or_null(json, host.user);
-  json.key("command"), text_or_null(json, host.command());
+  json.key("user"), put_text_or_null(json, host.user);
+  json.key("command"), put_text_or_null(json, host.command());
   json.key("arguments"), json.open('[', Layout::kInline);
   for (const std::string& argument : host.arguments) json.element(), json.text(argument);
   json.close(']');
@@ -17,11 +17,11 @@ void write_processor_side(JsonText& json, const HostProcess& host) {
   json.key("host_memory_bytes"), json.integer_or_null(host.memory_bytes);
   json.key("threads"), json.integer_or_null(host.threads);
   json.key("start_ns"), json.integer_or_null(host.start_ns);
-  json.key("container_runtime"), text_or_null(json, host.placement.container_runtime);
-  json.key("container"), text_or_null(json, host.placement.container);
-  json.key("pod"), text_or_null(json, host.placement.pod);
-  json.key("slurm_job"), text_or_null(json, host.placement.slurm_job);
-  json.key("slurm_step"), text_or_null(json, host.placement.slurm_step);
+  json.key("container_runtime"), put_text_or_null(json, host.placement.container_runtime);
+  json.key("container"), put_text_or_null(json, host.placement.container);
+  json.key("pod"), put_text_or_null(json, host.placement.pod);
+  json.key("slurm_job"), put_text_or_null(json, host.placement.slurm_job);
+  json.key("slurm_step"), put_text_or_null(json, host.placement.slurm_step);
   json.key("rank"), json.integer_or_null(host.rank);
   json.key("local_rank"), json.integer_or_null(host.local_rank);
   json.key("world_size"), json.integer_or_null(host.world_size);
@@ -36,10 +36,10 @@ void write_process(JsonText& json, const StatProcess& p) {
   json.key("memory_utilization_pct"), json.real_or_null(p.sample.memory_utilization_pct);
   json.key("encoder_utilization_pct"), json.real_or_null(p.sample.encoder_pct);
   json.key("decoder_utilization_pct"), json.real_or_null(p.sample.decoder_pct);
-  json.key("name"), text_or_null(json, p.sample.name);
+  json.key("name"), put_text_or_null(json, p.sample.name);
   json.key("visible_pid"), p.host.visible_pid != 0 ? json.integer(p.host.visible_pid) : json.null();
   json.key("inferred"), json.boolean(p.host.inferred);
-  json.key("unknown"), text_or_null(json, p.host.unknown);
+  json.key("unknown"), put_text_or_null(json, p.host.unknown);
   write_processor_side(json, p.host);
   json.close('}');
 }
@@ -78,11 +78,11 @@ void write_device(JsonText& json, const StatView& view, const StatDevice& d) {
   json.key("label"), json.text(d.info->label());
   json.key("name"), json.text(d.info->name);
   json.key("vendor"), json.text(d.info->vendor);
-  json.key("uuid"), text_or_null(json, d.info->uuid);
-  json.key("pci_bus_id"), text_or_null(json, d.info->pci_bus_id);
-  json.key("mig_profile"), text_or_null(json, d.info->mig_profile);
+  json.key("uuid"), put_text_or_null(json, d.info->uuid);
+  json.key("pci_bus_id"), put_text_or_null(json, d.info->pci_bus_id);
+  json.key("mig_profile"), put_text_or_null(json, d.info->mig_profile);
   json.key("state"), json.text(device_state_name(d.look.state));
-  json.key("message"), text_or_null(json, d.look.message);
+  json.key("message"), put_text_or_null(json, d.look.message);
   json.key("since_ns");
   d.look.state == DeviceState::kOk ? json.null() : json.integer(d.look.since_ns);
   json.key("time_ns"), json.integer(d.look.reading.time_ns);
@@ -103,13 +103,13 @@ void whole_or_null(JsonText& json, const std::optional<double>& value, double un
   value ? json.integer(static_cast<int64_t>(*value / unit)) : json.null();
 }
 
-constexpr double kMiB = 1 << 20;
+constexpr double kBytesPerMiB = 1 << 20;
 
 void write_gpustat_process(JsonText& json, const StatProcess& p) {
   json.element(), json.open('{');
   const std::string command = p.host.command();
-  json.key("username"), text_or_null(json, p.host.user);
-  json.key("command"), text_or_null(json, command.empty() ? p.sample.name : command);
+  json.key("username"), put_text_or_null(json, p.host.user);
+  json.key("command"), put_text_or_null(json, command.empty() ? p.sample.name : command);
   json.key("full_command"), json.open('[');
   for (const std::string& argument : p.host.arguments) json.element(), json.text(argument);
   json.close(']');
@@ -126,7 +126,7 @@ void write_gpustat_device(JsonText& json, const StatDevice& d) {
   const auto value = [&](Metric m) { return well ? d.value(m) : std::nullopt; };
   json.element(), json.open('{');
   json.key("index"), json.integer(d.info->index);
-  json.key("uuid"), text_or_null(json, d.info->uuid);
+  json.key("uuid"), put_text_or_null(json, d.info->uuid);
   json.key("name"), well ? json.text(d.info->name) : json.text("((" + d.look.message + "))");
   json.key("temperature.gpu"), whole_or_null(json, value(Metric::kTemperature));
   json.key("fan.speed"), whole_or_null(json, value(Metric::kFanSpeed));
@@ -135,8 +135,8 @@ void write_gpustat_device(JsonText& json, const StatDevice& d) {
   json.key("utilization.dec"), whole_or_null(json, value(Metric::kDecoderUtilization));
   json.key("power.draw"), whole_or_null(json, value(Metric::kPower));
   json.key("enforced.power.limit"), whole_or_null(json, value(Metric::kPowerLimit));
-  json.key("memory.used"), whole_or_null(json, value(Metric::kMemoryUsed), kMiB);
-  json.key("memory.total"), whole_or_null(json, value(Metric::kMemoryTotal), kMiB);
+  json.key("memory.used"), whole_or_null(json, value(Metric::kMemoryUsed), kBytesPerMiB);
+  json.key("memory.total"), whole_or_null(json, value(Metric::kMemoryTotal), kBytesPerMiB);
   json.key("processes");
   if (well && d.look.reading.has_processes) {
     json.open('[');
@@ -156,8 +156,8 @@ std::string stat_json(const StatView& view) {
   json.key("schema"), json.text("profgpu.stat.v1");
   json.key("time"), json.text(iso_time(view.time_ns));
   json.key("time_ns"), json.integer(view.time_ns);
-  json.key("host"), text_or_null(json, view.host);
-  json.key("driver"), text_or_null(json, view.driver);
+  json.key("host"), put_text_or_null(json, view.host);
+  json.key("driver"), put_text_or_null(json, view.driver);
   json.key("backend"), json.text(view.backend->name());
   json.key("devices"), json.open('[');
   for (const StatDevice& d : view.devices) write_device(json, view, d);
@@ -170,7 +170,7 @@ std::string gpustat_json(const StatView& view) {
   JsonText json;
   json.open('{');
   json.key("hostname"), json.text(view.host);
-  json.key("driver_version"), text_or_null(json, view.driver);
+  json.key("driver_version"), put_text_or_null(json, view.driver);
   json.key("query_time"), json.text(iso_time(view.time_ns, false));
   json.key("gpus"), json.open('[');
   for (const StatDevice& d : view.devices)

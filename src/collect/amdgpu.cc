@@ -72,7 +72,7 @@ class Amdgpu final : public Backend {
   std::vector<int64_t> seen_ns_;   ///< by device: the look at processes that was handed over last
 };
 
-Result<std::unique_ptr<Backend>> open(const BackendOptions&) {
+Result<std::unique_ptr<Backend>> open_amdgpu(const BackendOptions&) {
   const SystemRoots roots = SystemRoots::from_environment();
   std::vector<DrmCard> cards = drm_cards(roots.sys, "1002", {"amdgpu"});
   if (cards.empty())
@@ -84,6 +84,6 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions&) {
 }  // namespace
 
 extern const BackendKind kAmdgpu;
-const BackendKind kAmdgpu = {"amdgpu", "AMD GPUs through the files of the Linux driver amdgpu", true, &open};
+const BackendKind kAmdgpu = {"amdgpu", "AMD GPUs through the files of the Linux driver amdgpu", true, &open_amdgpu};
 
 }  // namespace profgpu

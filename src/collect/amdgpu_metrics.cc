@@ -28,7 +28,7 @@ struct AmdgpuLayout {
 
 namespace {
 
-constexpr int kNotRead = 10001, kCut = 10002, kUnknown = 10003;
+constexpr int kNotRead = 10001, kCut = 10002, kUnknownForm = 10003;
 constexpr size_t kLinks = 8;
 
 // clang-format off
@@ -112,7 +112,7 @@ const AmdgpuLayout* layout_of(std::string_view table, int& problem) {
   if (table.size() < 4) return nullptr;
   const auto size = at<uint16_t>(table, 0);
   const auto format = at<uint8_t>(table, 2), content = at<uint8_t>(table, 3);
-  problem = kUnknown;
+  problem = kUnknownForm;
   for (const AmdgpuLayout& l : kLayouts) {
     if (l.format != format || l.content != content || l.size != size) continue;
     problem = table.size() < size ? kCut : 0;
@@ -200,7 +200,7 @@ std::string AmdgpuMetrics::why_absent() const {
     case 0: return "";
     case kNotRead: return "not read yet";
     case kCut: return "gpu_metrics is cut short";
-    case kUnknown: return fmt::format("gpu_metrics has revision {} or a size that is not known", revision());
+    case kUnknownForm: return fmt::format("gpu_metrics has revision {} or a size that is not known", revision());
     case ENOENT: return "the kernel's driver has no gpu_metrics for this device";
     case EACCES: case EPERM: return "no permission to read gpu_metrics";
     default: return fmt::format("gpu_metrics: {}", std::strerror(problem));

@@ -16,7 +16,7 @@ namespace profgpu {
 namespace {
 
 // Beyond every errno.
-constexpr int kNotRead = 10001, kNoNumber = 10002, kOutOfRange = 10003;
+constexpr int kNotReadYet = 10001, kNoNumber = 10002, kOutOfRange = 10003;
 constexpr int64_t kSlowGap_ns = 50'000'000;
 constexpr size_t kEachTick = 2;
 
@@ -78,7 +78,7 @@ std::optional<double> number_in_file(std::string_view text, FileForm form) {
 }
 
 DrmFile::DrmFile(Metric metric, const std::string& path, double scale, FileForm form)
-    : metric_(metric), form_(form), scale_(scale), name_(path.substr(path.rfind('/') + 1)), problem_(kNotRead) {
+    : metric_(metric), form_(form), scale_(scale), name_(path.substr(path.rfind('/') + 1)), problem_(kNotReadYet) {
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd_ < 0) problem_ = errno;
 }
@@ -106,7 +106,7 @@ std::optional<double> DrmFile::read() {
 std::string DrmFile::why_absent() const {
   const int problem = problem_.load(std::memory_order_relaxed);
   if (problem == 0) return "";
-  if (problem == kNotRead) return "not read yet";
+  if (problem == kNotReadYet) return "not read yet";
   if (problem == kNoNumber) return fmt::format("{} does not hold a number", name_);
   if (problem == kOutOfRange) return fmt::format("{} holds a number that cannot be", name_);
   if (problem == ENOENT) return fmt::format("the kernel's driver has no {} for this device", name_);

@@ -68,7 +68,7 @@ class Intel final : public Backend {
   LevelZero level_zero_;
 };
 
-Result<std::unique_ptr<Backend>> open(const BackendOptions&) {
+Result<std::unique_ptr<Backend>> open_intel(const BackendOptions&) {
   const SystemRoots roots = SystemRoots::from_environment();
   const std::vector<DrmCard> cards = drm_cards(roots.sys, "8086", {"xe", "i915"});
   if (cards.empty())
@@ -80,6 +80,6 @@ Result<std::unique_ptr<Backend>> open(const BackendOptions&) {
 }  // namespace
 
 extern const BackendKind kIntel;
-const BackendKind kIntel = {"intel", "Intel GPUs through the files of the Linux drivers xe and i915", true, &open};
+const BackendKind kIntel = {"intel", "Intel GPUs through the files of the Linux drivers xe and i915", true, &open_intel};
 
 }  // namespace profgpu

@@ -10,7 +10,7 @@
 namespace profgpu {
 namespace {
 
-constexpr double kMicro = 1e-6, kMilli = 1e-3;
+constexpr double kMicroUnits = 1e-6, kMilliUnits = 1e-3;
 /// The energy counter moves every millisecond or so: shorter differences say little about power.
 constexpr int64_t kShortestPower_ns = 10'000'000;
 constexpr int64_t kReasonsGap_ns = 500'000'000;
@@ -57,7 +57,7 @@ IntelCard::IntelCard(DrmCard card, uint32_t index, const std::string& sys)
   add(Metric::kMemoryTotal, card_folder + "/lmem_total_bytes");
   add(Metric::kSmClockMax, clocks_ + (is_xe_ ? "/rp0_freq" : "/rps_RP0_freq_mhz"));
   add(Metric::kSmClockMax, card_folder + "/gt_RP0_freq_mhz");
-  for (const char* n : {"1", "2"}) add(Metric::kPowerLimitDefault, card_.hwmon + "/power" + n + "_rated_max", kMicro);
+  for (const char* n : {"1", "2"}) add(Metric::kPowerLimitDefault, card_.hwmon + "/power" + n + "_rated_max", kMicroUnits);
   add_clock_files();
   add_sensor_files();
 }
@@ -80,13 +80,13 @@ void IntelCard::add_clock_files() {
 void IntelCard::add_sensor_files() {
   const std::string& h = card_.hwmon;
   // Of the card where it is to be had, else of the package: 1 and 2 under both drivers.
-  files_.add(DrmFiles::kFast, Metric::kEnergy, {h + "/energy1_input", h + "/energy2_input"}, kMicro);
-  files_.add(DrmFiles::kSlow, Metric::kPowerLimit, {h + "/power1_max", h + "/power2_max"}, kMicro);
+  files_.add(DrmFiles::kFast, Metric::kEnergy, {h + "/energy1_input", h + "/energy2_input"}, kMicroUnits);
+  files_.add(DrmFiles::kSlow, Metric::kPowerLimit, {h + "/power1_max", h + "/power2_max"}, kMicroUnits);
   const int package = hwmon_temperature(h, "pkg"), memory = hwmon_temperature(h, "vram");
   const int core_sensor = package ? package : is_xe_ ? 2 : 1;
-  files_.add(DrmFiles::kSlow, Metric::kTemperature, {fmt::format("{}/temp{}_input", h, core_sensor)}, kMilli);
+  files_.add(DrmFiles::kSlow, Metric::kTemperature, {fmt::format("{}/temp{}_input", h, core_sensor)}, kMilliUnits);
   files_.add(DrmFiles::kSlow, Metric::kMemoryTemperature, {fmt::format("{}/temp{}_input", h, memory ? memory : 3)},
-             kMilli);
+             kMilliUnits);
 }
 
 Status IntelCard::read(const ReadRequest& request, DrmClients& clients, LevelZeroDevice* counters, Reading& reading) {
@@ -182,8 +182,8 @@ std::vector<Fact> IntelCard::facts() const {
     const std::string rpm = file_line(card_.hwmon + "/fan" + n + "_input");
     if (!rpm.empty()) facts.push_back({std::string("fan") + n, rpm + " revolutions per minute", ""});
   }
-  facts.push_back(drm_number_fact("power_limit_w", card_.hwmon + "/power1_max", kMicro));
-  facts.push_back(drm_number_fact("power_critical_w", card_.hwmon + "/power1_crit", kMicro));
+  facts.push_back(drm_number_fact("power_limit_w", card_.hwmon + "/power1_max", kMicroUnits));
+  facts.push_back(drm_number_fact("power_critical_w", card_.hwmon + "/power1_crit", kMicroUnits));
   facts.push_back({"pcie_width", "", kHiddenLink});
   facts.push_back({"pcie_generation", "", kHiddenLink});
   facts.push_back({"utilization_source", "engine times of the processes that may be read (/proc/PID/fdinfo)", ""});

@@ -7,7 +7,8 @@
 namespace profgpu::level_zero {
 
 using Driver = struct OpaqueDriver*;
-using Device = struct OpaqueDevice*;
+struct OpaqueDevice;
+using Device = OpaqueDevice*;
 using Engine = struct OpaqueEngine*;
 using Memory = struct OpaqueMemory*;
 

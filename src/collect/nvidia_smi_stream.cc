@@ -16,9 +16,9 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kMillisecond_ns = 1'000'000;
 /// nvidia-smi's clock is ours, but its time zone may be read otherwise than by us.
-constexpr int64_t kBelievable_ns = 3'000'000'000;
+constexpr int64_t kBelievableStamp_ns = 3'000'000'000;
 /// What nobody asks for is not kept for ever: about ten minutes of rows at 10 Hz.
 constexpr size_t kMostWaiting = 300'000;
 /// A row has some 600 bytes; what is longer without an end is no row.
@@ -31,7 +31,7 @@ std::vector<std::string> stream_command(const std::string& program, const std::v
                                         int64_t interval_ns) {
   std::string names = "timestamp,pci.bus_id,index";
   for (const SmiField& f : fields) names += "," + f.name;
-  const int64_t interval_ms = std::max<int64_t>(10, (interval_ns + kMillisecond / 2) / kMillisecond);
+  const int64_t interval_ms = std::max<int64_t>(10, (interval_ns + kMillisecond_ns / 2) / kMillisecond_ns);
   return {program, "--query-gpu=" + names, "--format=csv,noheader,nounits", "-lms", std::to_string(interval_ms)};
 }
 
@@ -161,7 +161,7 @@ void SmiStream::take_row(std::string_view line) {
   child_heard_ns_ = device->heard_ns = monotonic_ns();
   device->heard_unix_ns = unix_ns();
   const auto stamp = timestamps_.read(row_[kStampColumn]);
-  int64_t time_ns = stamp && std::abs(device->heard_unix_ns - *stamp) < kBelievable_ns ? *stamp : device->heard_unix_ns;
+  int64_t time_ns = stamp && std::abs(device->heard_unix_ns - *stamp) < kBelievableStamp_ns ? *stamp : device->heard_unix_ns;
   // Time never goes back, whatever the two clocks say.
   device->stamp_ns = std::max(time_ns, device->stamp_ns + 1);
   take_fields(*device);
@@ -268,7 +268,7 @@ void SmiStream::care_for_processes() {
   const int64_t now_ns = monotonic_ns();
   if (process_child_.fd() >= 0) {
     if (!process_child_.read(process_text_)) {
-      while (!process_child_.reaped() && monotonic_ns() - now_ns < 20 * kMillisecond) ::usleep(200);
+      while (!process_child_.reaped() && monotonic_ns() - now_ns < 20 * kMillisecond_ns) ::usleep(200);
       // A failed query says nothing about processes, not that there are none.
       if (process_child_.exit_status() == 0) take_process_rows();
       process_child_.end();

@@ -9,7 +9,8 @@
 
 namespace profgpu::nvml {
 
-using Device = struct OpaqueDevice*;
+struct OpaqueDevice;
+using Device = OpaqueDevice*;
 using EventSet = struct OpaqueEventSet*;
 using GpmSample = struct OpaqueGpmSample*;
 

@@ -31,9 +31,9 @@ std::string recovery_of(uint64_t action) {
   return action < std::size(kActions) ? kActions[action] : std::to_string(action);
 }
 
-class Facts {
+class NvmlFacts {
  public:
-  Facts(Library& library, Device device) : library_(library), device_(device) {}
+  NvmlFacts(Library& library, Device device) : library_(library), device_(device) {}
 
   void text(const char* id, GetText call) {
     std::array<char, 96> out{};
@@ -77,7 +77,7 @@ class Facts {
 std::string plain(uint32_t value) { return std::to_string(value); }
 std::string watts(uint32_t milliwatts) { return fmt::format("{:.0f}", milliwatts / 1000.0); }
 
-void Facts::power_limits() {
+void NvmlFacts::power_limits() {
   number("power_limit_w", library_.api.power_limit, watts);
   number("power_limit_default_w", library_.api.power_default, watts);
   uint32_t low = 0, high = 0;
@@ -86,7 +86,7 @@ void Facts::power_limits() {
   facts.push_back(fact("power_limit_max_w", code, watts(high)));
 }
 
-void Facts::health() {
+void NvmlFacts::health() {
   struct Row {
     Field field;
     const char* id;
@@ -112,7 +112,7 @@ void Facts::health() {
   }
 }
 
-void Facts::links() {
+void NvmlFacts::links() {
   uint64_t errors = 0;
   uint32_t up = 0, down = 0, version = 0, mbps = 0;
   Return counted = kNotSupported, stated = kNotSupported, sped = kNotSupported;
@@ -166,7 +166,7 @@ std::vector<Fact> device_facts(Library& library, const Found& found) {
   if (!found.place.device) return {{"state", {}, words_of(found.broken)}};
   const Api& api = library.api;
   // Modes, links and health are the GPU's.
-  Facts f(library, found.place.parent ? found.place.parent : found.place.device);
+  NvmlFacts f(library, found.place.parent ? found.place.parent : found.place.device);
   f.text("serial", api.serial);
   f.text("vbios_version", api.vbios);
   f.number("persistence_mode", api.persistence, on_off);

@@ -7,7 +7,7 @@
 namespace profgpu::nvml {
 namespace {
 
-constexpr double kMilli = 1e-3, kKiB = 1024;
+constexpr double kFieldMilli = 1e-3, kKiB = 1024;
 constexpr int64_t kSlowPeriodNs = 5'000'000'000;
 // A driver's time that is further from ours is of another clock.
 constexpr int64_t kPlausibleNs = 10'000'000'000;
@@ -30,9 +30,9 @@ std::optional<double> number_of(const FieldValue& f) {
 }  // namespace
 
 constinit const std::array<FieldBatch::Row, FieldBatch::kRows> FieldBatch::kAllRows = {{
-    {kPowerAverage, 0, Metric::kPower, kMilli, false},
-    {kPowerInstant, 0, Metric::kPowerInstant, kMilli, false},
-    {kTotalEnergy, 0, Metric::kEnergy, kMilli, false},
+    {kPowerAverage, 0, Metric::kPower, kFieldMilli, false},
+    {kPowerInstant, 0, Metric::kPowerInstant, kFieldMilli, false},
+    {kTotalEnergy, 0, Metric::kEnergy, kFieldMilli, false},
     {kMemoryTemperature, 0, Metric::kMemoryTemperature, 1, false},
     {nvml::kThrottlePower, 0, Metric::kThrottlePower, 1, false},
     {nvml::kThrottleThermal, 0, Metric::kThrottleThermal, 1, false},

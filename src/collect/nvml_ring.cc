@@ -10,7 +10,7 @@ namespace {
 // Drivers say how much room they want; more than this would be a mistake.
 constexpr uint32_t kMostSamples = 1 << 16;
 // Times further from ours than this are of another clock, and the buffer is of no use.
-constexpr int64_t kPlausibleNs = 3600LL * 1'000'000'000;
+constexpr int64_t kPlausibleAge_ns = 3600LL * 1'000'000'000;
 // Older ones say nothing about the present when we begin.
 constexpr int64_t kFreshNs = 2'000'000'000;
 // Buffers that have had no entry for so long belong to a device at rest.
@@ -70,7 +70,7 @@ Return Ring::add_new(uint32_t count, uint32_t value_type, Reading& reading) {
   if (count == 0 || buffer_[count - 1].time_us <= last_us_) return kNotFound;
   const RingSample newest = buffer_[count - 1];
   const auto newest_ns = static_cast<int64_t>(std::min<uint64_t>(newest.time_us, INT64_MAX / 1000) * 1000);
-  if (std::llabs(newest_ns - reading.time_ns) > kPlausibleNs) {
+  if (std::llabs(newest_ns - reading.time_ns) > kPlausibleAge_ns) {
     usable_ = false;
     return kNotSupported;
   }

@@ -122,11 +122,11 @@ std::vector<uint32_t> visible(const Devices& devices, const std::vector<uint32_t
   return out;
 }
 
-struct Variable {
+struct SelectionVariable {
   std::string_view vendor;
   const char* name;
 };
-constexpr Variable kVariables[] = {{"NVIDIA", "CUDA_VISIBLE_DEVICES"},
+constexpr SelectionVariable kSelectionVariables[] = {{"NVIDIA", "CUDA_VISIBLE_DEVICES"},
                                    {"AMD", "HIP_VISIBLE_DEVICES"},
                                    {"AMD", "ROCR_VISIBLE_DEVICES"},
                                    {"Intel", "ZE_AFFINITY_MASK"}};
@@ -143,7 +143,7 @@ Selection of_environment(const Devices& devices) {
         all.push_back(i);
         if (!devices[i].parent) whole.push_back(i);
       }
-    for (const Variable& v : kVariables) {
+    for (const SelectionVariable& v : kSelectionVariables) {
       const char* value = v.vendor == vendor ? std::getenv(v.name) : nullptr;
       if (!value) continue;
       all = visible(devices, whole, value);

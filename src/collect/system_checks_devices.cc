@@ -10,8 +10,6 @@
 namespace profgpu {
 namespace {
 
-using enum Health;
-
 class Examination {
  public:
   explicit Examination(const DeviceEvidence& device) : device_(device) {}
@@ -63,15 +61,15 @@ void Examination::pcie() {
   const bool slow = generation && generation_max && *generation < *generation_max;
   const bool busy = value(Metric::kUtilization).value_or(0) >= 10;
   if (*width < *width_max)
-    add("pcie_link", kWarning, "PCIe runs with fewer lanes than it could: " + text,
+    add("pcie_link", Health::kWarning, "PCIe runs with fewer lanes than it could: " + text,
         "seat the card and its riser anew, check the slot's wiring and the firmware's bifurcation");
   else if (slow && busy)
-    add("pcie_link", kWarning, "PCIe runs slower than it could, under load: " + text,
+    add("pcie_link", Health::kWarning, "PCIe runs slower than it could, under load: " + text,
         "check the slot's speed in the firmware, and risers; `lspci -vv` shows LnkSta (downgraded)");
   else
-    add("pcie_link", kOk, "PCIe " + text + (slow ? " (lowered while idle)" : ""));
+    add("pcie_link", Health::kOk, "PCIe " + text + (slow ? " (lowered while idle)" : ""));
   if (value(Metric::kPcieReplays).value_or(0) >= 1000)
-    add("pcie_replays", kWarning, count(value(Metric::kPcieReplays)) + " PCIe packets were sent again",
+    add("pcie_replays", Health::kWarning, count(value(Metric::kPcieReplays)) + " PCIe packets were sent again",
         "a bad contact or riser; watch whether it grows: `profgpu log --query pcie_replays`");
 }
 
@@ -83,57 +81,57 @@ void Examination::nvlink() {
   const auto all = of == active.npos ? std::nullopt : whole_number(active.substr(of + 4));
   if (up && all && *all > 0) {
     const bool some = *up > 0 && *up < *all;  // none: the machine has no bridge or switch
-    add("nvlink", some ? kWarning : kOk, active + " NVLinks are active",
+    add("nvlink", some ? Health::kWarning : Health::kOk, active + " NVLinks are active",
         some ? "`nvidia-smi nvlink -s` shows which are not; check bridge, switch and nvidia-fabricmanager" : "");
   }
   if (errors && *errors > 0)
-    add("nvlink_errors", kWarning, count(errors) + " NVLink errors (replays, recoveries, CRC)",
+    add("nvlink_errors", Health::kWarning, count(errors) + " NVLink errors (replays, recoveries, CRC)",
         "a few over weeks are normal; `nvidia-smi nvlink -e` shows the link, reseat it if it goes on");
 }
 
 void Examination::modes() {
   const std::string persistence = fact("persistence_mode"), compute = fact("compute_mode");
   if (persistence == "disabled")
-    add("persistence_mode", kWarning,
+    add("persistence_mode", Health::kWarning,
         "persistence mode is off: the driver starts anew for each first program (seconds)",
         "run nvidia-persistenced, or `nvidia-smi -pm 1`");
   else if (!persistence.empty())
-    add("persistence_mode", kOk, "persistence mode is on");
+    add("persistence_mode", Health::kOk, "persistence mode is on");
   if (compute == "prohibited")
-    add("compute_mode", kProblem, "compute mode is prohibited: no program may use it", "`nvidia-smi -c DEFAULT`");
+    add("compute_mode", Health::kProblem, "compute mode is prohibited: no program may use it", "`nvidia-smi -c DEFAULT`");
   else if (compute.starts_with("exclusive"))
-    add("compute_mode", kWarning, "compute mode is exclusive: one process at a time, others fail to start",
+    add("compute_mode", Health::kWarning, "compute mode is exclusive: one process at a time, others fail to start",
         "`nvidia-smi -c DEFAULT`, unless the job system wants it so");
 }
 
 void Examination::memory() {
   const std::string mode = fact("ecc_mode");  // "disabled, enabled after a reset"
   if (mode.starts_with("disabled"))
-    add("ecc", kWarning, "ECC is off: memory errors go unseen", "`nvidia-smi -e 1`, then reset or reboot");
+    add("ecc", Health::kWarning, "ECC is off: memory errors go unseen", "`nvidia-smi -e 1`, then reset or reboot");
   else if (mode.starts_with("enabled"))
-    add("ecc", kOk, "ECC is on");
-  if (mode.find(',') != mode.npos) add("ecc_pending", kWarning, "ECC is " + mode, "reset the device when it is free");
+    add("ecc", Health::kOk, "ECC is on");
+  if (mode.find(',') != mode.npos) add("ecc_pending", Health::kWarning, "ECC is " + mode, "reset the device when it is free");
   if (positive(Metric::kEccUncorrected))
-    add("ecc_errors", kProblem,
+    add("ecc_errors", Health::kProblem,
         count(value(Metric::kEccUncorrected)) + " memory errors could not be corrected since the driver was loaded",
         "results of that time are in doubt: reset the device, run `dcgmi diag -r 3`");
   else if (positive(Metric::kEccCorrected))
-    add("ecc_errors", kWarning,
+    add("ecc_errors", Health::kWarning,
         count(value(Metric::kEccCorrected)) + " memory errors were corrected since the driver was loaded",
         "harmless by themselves; watch whether they grow");
   if (positive(Metric::kRemappedRowsFailed))
-    add("remapped_rows", kProblem, "remapping a memory row failed", "have the device replaced");
+    add("remapped_rows", Health::kProblem, "remapping a memory row failed", "have the device replaced");
   else if (positive(Metric::kRemappedRowsPending))
-    add("remapped_rows", kProblem, "memory rows wait to be remapped",
+    add("remapped_rows", Health::kProblem, "memory rows wait to be remapped",
         "stop its programs and `nvidia-smi --gpu-reset -i N`, or reboot");
   else if (positive(Metric::kRemappedRowsUncorrected))
-    add("remapped_rows", kWarning,
+    add("remapped_rows", Health::kWarning,
         count(value(Metric::kRemappedRowsUncorrected)) + " memory rows were remapped after uncorrectable errors",
         "done and over; many of them: have the device tested");
   if (positive(Metric::kRetiredPagesPending))
-    add("retired_pages", kProblem, "memory pages wait to be retired", "reboot, or reset the device when it is free");
+    add("retired_pages", Health::kProblem, "memory pages wait to be retired", "reboot, or reset the device when it is free");
   else if (positive(Metric::kRetiredPagesDoubleBit))
-    add("retired_pages", kWarning,
+    add("retired_pages", Health::kWarning,
         count(value(Metric::kRetiredPagesDoubleBit)) + " memory pages were retired for double-bit errors",
         "from 60 on the device is to be replaced");
 }
@@ -148,19 +146,19 @@ void Examination::clocks() {
     if ((mask & static_cast<uint32_t>(r.reason)) != 0 && r.reason != ClockReason::kIdle)
       words += (words.empty() ? "" : ", ") + std::string(r.words);
   if ((mask & kHardware) != 0)
-    add("clocks", kProblem, "the hardware holds clocks back now: " + words,
+    add("clocks", Health::kProblem, "the hardware holds clocks back now: " + words,
         "check fans, airflow, power cables and supplies");
   else if ((mask & kTemperature) != 0)
-    add("clocks", kWarning, "clocks are held back now: " + words, "check fans, airflow and the room's temperature");
+    add("clocks", Health::kWarning, "clocks are held back now: " + words, "check fans, airflow and the room's temperature");
   else
-    add("clocks", kOk, words.empty() ? "nothing holds clocks back now" : "clocks are held back now by " + words);
+    add("clocks", Health::kOk, words.empty() ? "nothing holds clocks back now" : "clocks are held back now by " + words);
 }
 
 void Examination::power() {
   const auto limit = value(Metric::kPowerLimit), usual = value(Metric::kPowerLimitDefault);
   if (!limit || !usual) return;
   const bool low = *limit < *usual - 1;
-  add("power_limit", low ? kWarning : kOk, fmt::format("power limit {:.0f} W, default {:.0f} W", *limit, *usual),
+  add("power_limit", low ? Health::kWarning : Health::kOk, fmt::format("power limit {:.0f} W, default {:.0f} W", *limit, *usual),
       low ? fmt::format("if nobody wants it so: `nvidia-smi -pl {:.0f}`", *usual) : "");
 }
 
@@ -170,7 +168,7 @@ void Examination::recovery() {
   constexpr std::string_view kActions[] = {"", "a reset of the device", "a reboot", "its peers to be drained",
                                            "to be drained and reset"};
   const auto i = static_cast<size_t>(std::min(*action, 5.0));
-  add("recovery_action", kProblem,
+  add("recovery_action", Health::kProblem,
       fmt::format("the driver asks for {}",
                   i < std::size(kActions) ? kActions[i] : "a recovery that is not known here"),
       "take the device out of use, then do so");
@@ -181,7 +179,7 @@ void Examination::recovery() {
 SystemChecks device_checks(const DeviceEvidence& device) {
   Examination e(device);
   if (!device.trouble.empty()) {
-    e.add("answers", kProblem, device.trouble, "look for Xid errors in the kernel log; reset the device, else reboot");
+    e.add("answers", Health::kProblem, device.trouble, "look for Xid errors in the kernel log; reset the device, else reboot");
     return e.checks;
   }
   e.pcie();

@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-std::string variable(const char* name) {
+std::string variable_text(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
 }
@@ -31,7 +31,7 @@ bool has_nvidia_on_bus(const SystemRoots& roots) {
 
 std::vector<std::string> library_folders() {
   std::vector<std::string> folders;
-  const std::string path = variable("LD_LIBRARY_PATH");
+  const std::string path = variable_text("LD_LIBRARY_PATH");
   for (const std::string_view folder : pieces_of(path, ':')) folders.emplace_back(folder);
   for (const char* usual : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
                             "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"})
@@ -43,7 +43,7 @@ struct FoundLibrary {
   std::string path, version;   // version: what the file behind the link is called after
 };
 
-FoundLibrary find_library(const std::string& name) {
+FoundLibrary find_loadable(const std::string& name) {
   for (const std::string& folder : library_folders()) {
     const std::string path = folder + "/" + name;
     char* real = ::realpath(path.c_str(), nullptr);
@@ -87,7 +87,7 @@ void check_driver_version(const SystemRoots& roots, SystemChecks& checks) {
 void check_driver_library(const SystemRoots& roots, SystemChecks& checks) {
   const std::string module = kernel_module_version(roots);
   for (const char* name : {"libnvidia-ml.so.1", "libcuda.so.1"}) {
-    const FoundLibrary library = find_library(name);
+    const FoundLibrary library = find_loadable(name);
     const std::string id = std::string("driver_library_") + (name[3] == 'n' ? "nvml" : "cuda");
     if (library.path.empty()) {
       checks.push_back({id, "", module.empty() ? Health::kUnknown : Health::kProblem,
@@ -109,9 +109,9 @@ void check_driver_library(const SystemRoots& roots, SystemChecks& checks) {
 }
 
 void check_cuda_toolkit(const SystemRoots&, SystemChecks& checks) {
-  std::vector<std::string> folders = {variable("CUDA_HOME"), variable("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda"};
+  std::vector<std::string> folders = {variable_text("CUDA_HOME"), variable_text("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda"};
   for (const char* prefix : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    if (const std::string folder = variable(prefix); !folder.empty()) {
+    if (const std::string folder = variable_text(prefix); !folder.empty()) {
       folders.push_back(folder);
       for (const std::string& python : folder_names(folder + "/lib"))
         if (python.starts_with("python"))

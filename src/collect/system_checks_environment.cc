@@ -13,8 +13,6 @@
 namespace profgpu {
 namespace {
 
-using enum Health;
-
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? std::optional<std::string>(value) : std::nullopt;
@@ -28,43 +26,43 @@ struct Suspicion {
 };
 
 constexpr std::array<Suspicion, 15> kCuda = {{
-    {"CUDA_LAUNCH_BLOCKING", "", kWarning, "every kernel launch waits for its kernel", "for debugging only: unset it"},
-    {"HIP_LAUNCH_BLOCKING", "", kWarning, "every kernel launch waits for its kernel", "for debugging only: unset it"},
-    {"AMD_SERIALIZE_KERNEL", "", kWarning, "kernels run one after the other", "for debugging only: unset it"},
-    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "", kWarning, "every tensor costs a cudaMalloc", "for debugging only: unset it"},
-    {"CUDA_CACHE_DISABLE", "", kWarning, "kernels are compiled again at every start", "unset it"},
-    {"CUDA_DISABLE_PTX_JIT", "", kWarning, "programs built for older devices will not start", "unset it"},
-    {"CUDA_MODULE_LOADING", "EAGER", kWarning, "all kernels are loaded at the start: slow, and more memory",
+    {"CUDA_LAUNCH_BLOCKING", "", Health::kWarning, "every kernel launch waits for its kernel", "for debugging only: unset it"},
+    {"HIP_LAUNCH_BLOCKING", "", Health::kWarning, "every kernel launch waits for its kernel", "for debugging only: unset it"},
+    {"AMD_SERIALIZE_KERNEL", "", Health::kWarning, "kernels run one after the other", "for debugging only: unset it"},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "", Health::kWarning, "every tensor costs a cudaMalloc", "for debugging only: unset it"},
+    {"CUDA_CACHE_DISABLE", "", Health::kWarning, "kernels are compiled again at every start", "unset it"},
+    {"CUDA_DISABLE_PTX_JIT", "", Health::kWarning, "programs built for older devices will not start", "unset it"},
+    {"CUDA_MODULE_LOADING", "EAGER", Health::kWarning, "all kernels are loaded at the start: slow, and more memory",
      "unset it, or LAZY"},
-    {"CUDA_COREDUMP_ENABLE", "", kWarning, "a fault writes the device's whole memory to disk",
+    {"CUDA_COREDUMP_ENABLE", "", Health::kWarning, "a fault writes the device's whole memory to disk",
      "unset it in production"},
-    {"NVIDIA_TF32_OVERRIDE", "0", kWarning, "matrix units do not take single precision (TF32)",
+    {"NVIDIA_TF32_OVERRIDE", "0", Health::kWarning, "matrix units do not take single precision (TF32)",
      "unset it unless results need it"},
-    {"TORCHDYNAMO_DISABLE", "", kWarning, "torch.compile does nothing", "unset it"},
-    {"TORCH_COMPILE_DISABLE", "", kWarning, "torch.compile does nothing", "unset it"},
-    {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", kWarning, "every collective is checked across all ranks",
+    {"TORCHDYNAMO_DISABLE", "", Health::kWarning, "torch.compile does nothing", "unset it"},
+    {"TORCH_COMPILE_DISABLE", "", Health::kWarning, "torch.compile does nothing", "unset it"},
+    {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", Health::kWarning, "every collective is checked across all ranks",
      "for debugging only: unset it"},
-    {"TORCH_USE_CUDA_DSA", "", kWarning, "kernels carry assertions", "for debugging only: unset it"},
-    {"TORCH_NCCL_BLOCKING_WAIT", "", kWarning, "collectives block the thread that calls them", "unset it"},
-    {"NCCL_BLOCKING_WAIT", "", kWarning, "collectives block the thread that calls them", "unset it"},
+    {"TORCH_USE_CUDA_DSA", "", Health::kWarning, "kernels carry assertions", "for debugging only: unset it"},
+    {"TORCH_NCCL_BLOCKING_WAIT", "", Health::kWarning, "collectives block the thread that calls them", "unset it"},
+    {"NCCL_BLOCKING_WAIT", "", Health::kWarning, "collectives block the thread that calls them", "unset it"},
 }};
 
 constexpr std::array<Suspicion, 12> kNccl = {{
-    {"NCCL_P2P_DISABLE", "1", kWarning, "GPUs talk through host memory, not to each other",
+    {"NCCL_P2P_DISABLE", "1", Health::kWarning, "GPUs talk through host memory, not to each other",
      "unset it unless the machine needs it"},
-    {"NCCL_SHM_DISABLE", "1", kWarning, "GPUs of one machine talk through the network", "unset it"},
-    {"NCCL_IB_DISABLE", "1", kWarning, "machines talk by TCP, not by InfiniBand or RoCE",
+    {"NCCL_SHM_DISABLE", "1", Health::kWarning, "GPUs of one machine talk through the network", "unset it"},
+    {"NCCL_IB_DISABLE", "1", Health::kWarning, "machines talk by TCP, not by InfiniBand or RoCE",
      "unset it where there is such a network"},
-    {"NCCL_NVLS_ENABLE", "0", kWarning, "NVLink SHARP is off", "unset it"},
-    {"NCCL_NET_GDR_LEVEL", "LOC", kWarning, "the network does not reach GPU memory directly", "unset it"},
-    {"NCCL_LAUNCH_MODE", "GROUP", kWarning, "an old way to launch", "unset it"},
-    {"NCCL_DEBUG", "TRACE", kWarning, "NCCL writes a line for every call", "WARN or INFO"},
-    {"NCCL_SOCKET_IFNAME", "docker0", kWarning, "containers' own interface reaches no other machine",
+    {"NCCL_NVLS_ENABLE", "0", Health::kWarning, "NVLink SHARP is off", "unset it"},
+    {"NCCL_NET_GDR_LEVEL", "LOC", Health::kWarning, "the network does not reach GPU memory directly", "unset it"},
+    {"NCCL_LAUNCH_MODE", "GROUP", Health::kWarning, "an old way to launch", "unset it"},
+    {"NCCL_DEBUG", "TRACE", Health::kWarning, "NCCL writes a line for every call", "WARN or INFO"},
+    {"NCCL_SOCKET_IFNAME", "docker0", Health::kWarning, "containers' own interface reaches no other machine",
      "name the network's interface, or unset it"},
-    {"NCCL_PROTO", "", kOk, "the choice of protocol is fixed", "NCCL's own choice is nearly always better: unset it"},
-    {"NCCL_ALGO", "", kOk, "the choice of algorithm is fixed", "NCCL's own choice is nearly always better: unset it"},
-    {"NCCL_MAX_NCHANNELS", "1", kWarning, "one channel cannot fill NVLink", "unset it"},
-    {"NCCL_SOCKET_IFNAME", "lo", kWarning, "the loopback interface reaches no other machine",
+    {"NCCL_PROTO", "", Health::kOk, "the choice of protocol is fixed", "NCCL's own choice is nearly always better: unset it"},
+    {"NCCL_ALGO", "", Health::kOk, "the choice of algorithm is fixed", "NCCL's own choice is nearly always better: unset it"},
+    {"NCCL_MAX_NCHANNELS", "1", Health::kWarning, "one channel cannot fill NVLink", "unset it"},
+    {"NCCL_SOCKET_IFNAME", "lo", Health::kWarning, "the loopback interface reaches no other machine",
      "name the network's interface, or unset it"},
 }};
 
@@ -101,7 +99,7 @@ std::string list_of(std::initializer_list<std::string_view> beginnings) {
 void check_visible_devices(const char* name, SystemChecks& checks) {
   const auto value = variable(name);
   if (value && (value->empty() || *value == "-1" || *value == "NoDevFiles"))
-    checks.push_back({"cuda_environment", "", kProblem, fmt::format("{}=\"{}\" hides every device", name, *value),
+    checks.push_back({"cuda_environment", "", Health::kProblem, fmt::format("{}=\"{}\" hides every device", name, *value),
                       fmt::format("unset it, or name devices: {}=0,1", name)});
 }
 
@@ -123,31 +121,31 @@ std::string container_of(const SystemRoots& roots) {
 void check_container(const SystemRoots& roots, SystemChecks& checks) {
   const std::string kind = container_of(roots);
   if (kind.empty()) {
-    checks.push_back({"container", "", kOk, "no container seen"});
+    checks.push_back({"container", "", Health::kOk, "no container seen"});
     return;
   }
   const auto visible = variable("NVIDIA_VISIBLE_DEVICES"), able = variable("NVIDIA_DRIVER_CAPABILITIES");
   const bool nodes = ::access((roots.dev + "/nvidiactl").c_str(), F_OK) == 0;
   if (visible && (*visible == "void" || *visible == "none"))
-    checks.push_back({"container", "", kProblem,
+    checks.push_back({"container", "", Health::kProblem,
                       fmt::format("in a container ({}); NVIDIA_VISIBLE_DEVICES={} gives it no GPU", kind, *visible),
                       "set it to all, or to indices or UUIDs; in Kubernetes ask for nvidia.com/gpu"});
   else if (!nodes && !kernel_module_version(roots).empty())
     checks.push_back(
-        {"container", "", kProblem,
+        {"container", "", Health::kProblem,
          fmt::format("in a container ({}) that has no /dev/nvidiactl, while the host has a driver", kind),
          "docker run --gpus all (needs the NVIDIA container toolkit); podman run --device nvidia.com/gpu=all"});
   else if (able && able->find("all") == able->npos && able->find("utility") == able->npos && nodes)
-    checks.push_back({"container", "", kWarning,
+    checks.push_back({"container", "", Health::kWarning,
                       fmt::format("NVIDIA_DRIVER_CAPABILITIES={} leaves out libnvidia-ml and nvidia-smi", *able),
                       "add utility: NVIDIA_DRIVER_CAPABILITIES=compute,utility"});
   else
     checks.push_back(
-        {"container", "", kOk,
+        {"container", "", Health::kOk,
          fmt::format("in a container ({}){}", kind, visible ? ", NVIDIA_VISIBLE_DEVICES=" + *visible : "")});
   if (!HostProcesses(roots.proc).sees_host())
     checks.push_back(
-        {"container_processes", "", kOk, "process numbers here are not the host's",
+        {"container_processes", "", Health::kOk, "process numbers here are not the host's",
          "to see whose processes use a GPU: --pid host, or mount the host's /proc and name it in PROFGPU_PROC_ROOT"});
 }
 
@@ -155,7 +153,7 @@ void check_shared_memory(const SystemRoots& roots, SystemChecks& checks) {
   struct statvfs s{};
   const std::string path = roots.dev + "/shm";
   if (::statvfs(path.c_str(), &s) != 0) {
-    checks.push_back({"shared_memory", "", kUnknown, "there is no " + path});
+    checks.push_back({"shared_memory", "", Health::kUnknown, "there is no " + path});
     return;
   }
   const double total = static_cast<double>(s.f_blocks) * static_cast<double>(s.f_frsize);
@@ -164,12 +162,12 @@ void check_shared_memory(const SystemRoots& roots, SystemChecks& checks) {
   // Docker's default is 64 MiB: DataLoader workers and NCCL then die with "bus error" or "no space left".
   if (total < (1 << 30))
     checks.push_back(
-        {"shared_memory", "", kWarning, sizes + ": too little for DataLoader workers and NCCL",
+        {"shared_memory", "", Health::kWarning, sizes + ": too little for DataLoader workers and NCCL",
          "docker run --ipc=host or --shm-size=8g; in Kubernetes an emptyDir of medium Memory at /dev/shm"});
   else if (free < 0.1 * total)
-    checks.push_back({"shared_memory", "", kWarning, sizes, "remove what dead programs left there"});
+    checks.push_back({"shared_memory", "", Health::kWarning, sizes, "remove what dead programs left there"});
   else
-    checks.push_back({"shared_memory", "", kOk, sizes});
+    checks.push_back({"shared_memory", "", Health::kOk, sizes});
 }
 
 void check_cuda_environment(const SystemRoots&, SystemChecks& checks) {
@@ -180,15 +178,15 @@ void check_cuda_environment(const SystemRoots&, SystemChecks& checks) {
   add_suspicions(kCuda, "cuda_environment", checks);
   const std::string list = list_of({"CUDA_", "NVIDIA_", "PYTORCH_", "TORCH_", "HIP_", "ROCR_", "ZE_"});
   if (checks.size() == before || !list.empty())
-    checks.push_back({"cuda_environment", "", kOk, list.empty() ? "no variables for CUDA or PyTorch are set" : list});
+    checks.push_back({"cuda_environment", "", Health::kOk, list.empty() ? "no variables for CUDA or PyTorch are set" : list});
 }
 
 void check_nccl_environment(const SystemRoots&, SystemChecks& checks) {
   const bool any = add_suspicions(kNccl, "nccl_environment", checks);
   const std::string list = list_of({"NCCL_", "RCCL_"});
-  if (!list.empty()) checks.push_back({"nccl_environment", "", kOk, list});
+  if (!list.empty()) checks.push_back({"nccl_environment", "", Health::kOk, list});
   else if (!any)
-    checks.push_back({"nccl_environment", "", kOk, "no NCCL_ variables are set",
+    checks.push_back({"nccl_environment", "", Health::kOk, "no NCCL_ variables are set",
                       "to see which links NCCL takes: NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH"});
 }
 
@@ -202,7 +200,7 @@ void check_slurm(const SystemRoots&, SystemChecks& checks) {
       {"SLURM_JOB_GPUS", "GPUs"}, {"SLURM_STEP_GPUS", "GPUs of the step"}};
   for (const auto& [name, words] : kParts)
     if (const auto value = variable(name)) text += fmt::format(", {} {}", words, *value);
-  checks.push_back({"slurm", "", kOk, text});
+  checks.push_back({"slurm", "", Health::kOk, text});
 }
 
 }  // namespace profgpu

@@ -17,8 +17,6 @@
 namespace profgpu {
 namespace {
 
-using enum Health;
-
 std::string joined(const std::set<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -54,7 +52,7 @@ void check_system(const SystemRoots&, SystemChecks& checks) {
       std::erase(name, '"');
       text = name + ", " + text;
     }
-  checks.push_back({"system", "", kOk, text});
+  checks.push_back({"system", "", Health::kOk, text});
 }
 
 void check_clock(const SystemRoots& roots, SystemChecks& checks) {
@@ -63,14 +61,14 @@ void check_clock(const SystemRoots& roots, SystemChecks& checks) {
   const std::string keeper = time_keeper(roots);
   const std::string by = keeper.empty() ? "" : " by " + keeper;
   if (state < 0) {
-    checks.push_back({"clock", "", kUnknown, "the kernel does not say whether the clock is synchronised"});
+    checks.push_back({"clock", "", Health::kUnknown, "the kernel does not say whether the clock is synchronised"});
   } else if (state == TIME_ERROR || (t.status & STA_UNSYNC) != 0) {
     checks.push_back(
-        {"clock", "", kWarning, "the clock is not synchronised" + (keeper.empty() ? "" : " though " + keeper + " runs"),
+        {"clock", "", Health::kWarning, "the clock is not synchronised" + (keeper.empty() ? "" : " though " + keeper + " runs"),
          "traces of several machines will not fit together; install chrony (PTP where the network has it)"});
   } else {
     checks.push_back(
-        {"clock", "", kOk,
+        {"clock", "", Health::kOk,
          fmt::format("synchronised{}, at most {:.3g} ms off", by, static_cast<double>(t.maxerror) * 1e-3)});
   }
 }
@@ -85,14 +83,14 @@ void check_governor(const SystemRoots& roots, SystemChecks& checks) {
     drivers.insert(file_line(folder + "/" + name + "/cpufreq/scaling_driver"));
   }
   if (governors.empty()) {
-    checks.push_back({"cpu_governor", "", kUnknown, "processor clocks are not shown (a virtual machine?)"});
+    checks.push_back({"cpu_governor", "", Health::kUnknown, "processor clocks are not shown (a virtual machine?)"});
     return;
   }
   // These drivers' "powersave" raises clocks under load as the others' "ondemand" does.
   const bool scales = drivers.contains("intel_pstate") || drivers.contains("amd-pstate-epp");
   const bool slow = (governors.contains("powersave") && !scales) || governors.contains("conservative");
   checks.push_back(
-      {"cpu_governor", "", slow ? kWarning : kOk, fmt::format("{} ({})", joined(governors), joined(drivers)),
+      {"cpu_governor", "", slow ? Health::kWarning : Health::kOk, fmt::format("{} ({})", joined(governors), joined(drivers)),
        slow ? "launches and data loading wait for slow processors: `cpupower frequency-set -g performance`" : ""});
 }
 
@@ -104,14 +102,14 @@ void check_limits(const SystemRoots& roots, SystemChecks& checks) {
   rlimit files{}, memory{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || ::getrlimit(RLIMIT_MEMLOCK, &memory) != 0) return;
   if (files.rlim_cur < kFewFiles)
-    checks.push_back({"limits_open_files", "", kWarning, "at most " + words(files.rlim_cur, 1, "") + " open files",
+    checks.push_back({"limits_open_files", "", Health::kWarning, "at most " + words(files.rlim_cur, 1, "") + " open files",
                       "DataLoader workers and many ranks need more: `ulimit -n 65536`, or LimitNOFILE in the service"});
   else
-    checks.push_back({"limits_open_files", "", kOk, "at most " + words(files.rlim_cur, 1, "") + " open files"});
+    checks.push_back({"limits_open_files", "", Health::kOk, "at most " + words(files.rlim_cur, 1, "") + " open files"});
   const bool fabric = !folder_names(roots.sys + "/class/infiniband").empty();
   const bool little = fabric && memory.rlim_cur != RLIM_INFINITY;
   checks.push_back(
-      {"limits_locked_memory", "", little ? kWarning : kOk,
+      {"limits_locked_memory", "", little ? Health::kWarning : Health::kOk,
        words(memory.rlim_cur, 1 << 20, " MiB") + " of locked memory" + (fabric ? ", and there is InfiniBand" : ""),
        little ? "NCCL over InfiniBand locks its buffers: memlock unlimited in /etc/security/limits.conf, "
                 "docker run --ulimit memlock=-1"
@@ -122,23 +120,23 @@ void check_perf_events(const SystemRoots& roots, SystemChecks& checks) {
   const int event = open_switch_event(0, 1);
   if (event >= 0) {
     ::close(event);
-    checks.push_back({"perf_events", "", kOk, "perf events of context switches may be used"});
+    checks.push_back({"perf_events", "", Health::kOk, "perf events of context switches may be used"});
     return;
   }
   const Error why = switch_event_refusal(errno, roots);
-  checks.push_back({"perf_events", "", kUnknown, why.message + ": recordings sample threads only", why.hint});
+  checks.push_back({"perf_events", "", Health::kUnknown, why.message + ": recordings sample threads only", why.hint});
 }
 
 void check_numa(const SystemRoots& roots, SystemChecks& checks) {
   const int64_t nodes = count_of(roots.sys + "/devices/system/node", "node");
   const std::string online = file_line(roots.sys + "/devices/system/cpu/online");
   if (nodes == 0) {
-    checks.push_back({"numa", "", kUnknown, "memory nodes are not shown"});
+    checks.push_back({"numa", "", Health::kUnknown, "memory nodes are not shown"});
     return;
   }
   const bool balances = nodes > 1 && file_line(roots.proc + "/sys/kernel/numa_balancing") == "1";
   checks.push_back(
-      {"numa", "", balances ? kWarning : kOk,
+      {"numa", "", balances ? Health::kWarning : Health::kOk,
        fmt::format("{} memory node{}, processors {}{}", nodes, nodes == 1 ? "" : "s", online,
                    balances ? "; the kernel moves pages between nodes" : ""),
        balances    ? "pinned buffers and page moves disturb each other: `sysctl kernel.numa_balancing=0`, and keep "
@@ -157,11 +155,11 @@ void check_iommu(const SystemRoots& roots, SystemChecks& checks) {
     gpus += file_line(roots.sys + "/bus/pci/devices/" + name + "/class").starts_with("0x0302") ||
             file_line(roots.sys + "/bus/pci/devices/" + name + "/class").starts_with("0x0300");
   if (types.empty()) {
-    checks.push_back({"iommu", "", kOk, "no IOMMU is in use"});
+    checks.push_back({"iommu", "", Health::kOk, "no IOMMU is in use"});
     return;
   }
   const bool translates = types.contains("DMA") || types.contains("DMA-FQ");
-  checks.push_back({"iommu", "", translates && gpus > 1 ? kWarning : kOk, "IOMMU: " + joined(types),
+  checks.push_back({"iommu", "", translates && gpus > 1 ? Health::kWarning : Health::kOk, "IOMMU: " + joined(types),
                     translates && gpus > 1
                         ? "on bare metal it sends traffic between GPUs through the processor: iommu=pt on the "
                           "kernel's command line, ACS off in the firmware (`lspci -vvv | grep ACSCtl`)"

@@ -18,40 +18,39 @@
 namespace profgpu {
 namespace {
 
-using enum Health;
 constexpr std::string_view kProgram =
     "most often the program: run it under compute-sanitizer; if it comes with other programs too, the device";
 constexpr std::string_view kReset = "stop all programs on it and `nvidia-smi --gpu-reset -i N`, else reboot";
 constexpr std::string_view kReplace = "reset it and run `dcgmi diag -r 3`; if it comes again, have the device replaced";
 
 constexpr std::array<XidMeaning, 22> kXids = {{
-    {13, kWarning, "a kernel faulted (illegal instruction or address)", kProgram},
-    {31, kWarning, "a kernel touched memory that is not mapped", kProgram},
-    {32, kWarning, "a broken command buffer reached the device", "check PCIe errors and the driver's version"},
-    {43, kWarning, "a program's channel stopped after its own error", kProgram},
-    {45, kWarning, "a program's work was removed, since it ended or another error came before",
+    {13, Health::kWarning, "a kernel faulted (illegal instruction or address)", kProgram},
+    {31, Health::kWarning, "a kernel touched memory that is not mapped", kProgram},
+    {32, Health::kWarning, "a broken command buffer reached the device", "check PCIe errors and the driver's version"},
+    {43, Health::kWarning, "a program's channel stopped after its own error", kProgram},
+    {45, Health::kWarning, "a program's work was removed, since it ended or another error came before",
      "look at the errors before it"},
-    {48, kProblem, "a memory error of two bits, not correctable", kReset},
-    {61, kProblem, "the device's microcontroller halted (breakpoint)", kReset},
-    {62, kProblem, "the device's microcontroller halted", kReset},
-    {63, kWarning, "a memory row was remapped or a page retired",
+    {48, Health::kProblem, "a memory error of two bits, not correctable", kReset},
+    {61, Health::kProblem, "the device's microcontroller halted (breakpoint)", kReset},
+    {62, Health::kProblem, "the device's microcontroller halted", kReset},
+    {63, Health::kWarning, "a memory row was remapped or a page retired",
      "reset the device when it is free, so that it takes effect"},
-    {64, kProblem, "remapping a memory row failed", kReplace},
-    {69, kWarning, "the graphics engine raised an exception", kProgram},
-    {74, kProblem, "an NVLink error", "`nvidia-smi nvlink -e`; reset the device, then check bridge and switch"},
-    {79, kProblem, "the device fell off the PCIe bus",
+    {64, Health::kProblem, "remapping a memory row failed", kReplace},
+    {69, Health::kWarning, "the graphics engine raised an exception", kProgram},
+    {74, Health::kProblem, "an NVLink error", "`nvidia-smi nvlink -e`; reset the device, then check bridge and switch"},
+    {79, Health::kProblem, "the device fell off the PCIe bus",
      "power cycle the machine; check seating, cables, power and temperature"},
-    {92, kWarning, "very many correctable memory errors", "watch it; have the device tested if it goes on"},
-    {94, kWarning, "a memory error that only its own program lost",
+    {92, Health::kWarning, "very many correctable memory errors", "watch it; have the device tested if it goes on"},
+    {94, Health::kWarning, "a memory error that only its own program lost",
      "start that program again; reset the device when it is free"},
-    {95, kProblem, "a memory error that other programs may have seen", kReset},
-    {109, kWarning, "switching between programs took too long",
+    {95, Health::kProblem, "a memory error that other programs may have seen", kReset},
+    {109, Health::kWarning, "switching between programs took too long",
      "update the driver; if it comes again, report it to NVIDIA"},
-    {110, kProblem, "a security fault", "power cycle the machine"},
-    {119, kProblem, "the device's firmware (GSP) did not answer", "reset it or reboot; a newer driver may cure it"},
-    {120, kProblem, "the device's firmware (GSP) failed", "reset it or reboot; a newer driver may cure it"},
-    {121, kWarning, "an error of the chip-to-chip link", kReset},
-    {140, kProblem, "a memory error that could not be corrected", kReset},
+    {110, Health::kProblem, "a security fault", "power cycle the machine"},
+    {119, Health::kProblem, "the device's firmware (GSP) did not answer", "reset it or reboot; a newer driver may cure it"},
+    {120, Health::kProblem, "the device's firmware (GSP) failed", "reset it or reboot; a newer driver may cure it"},
+    {121, Health::kWarning, "an error of the chip-to-chip link", kReset},
+    {140, Health::kProblem, "a memory error that could not be corrected", kReset},
 }};
 
 struct Pattern {
@@ -139,7 +138,7 @@ std::span<const XidMeaning> known_xids() { return kXids; }
 void check_kernel_log(const SystemRoots& roots, SystemChecks& checks) {
   std::string log;
   if (const int error = read_log(roots.dev + "/kmsg", log); error != 0) {
-    checks.push_back({"kernel_log", "", kUnknown,
+    checks.push_back({"kernel_log", "", Health::kUnknown,
                       fmt::format("the kernel log cannot be read: {}", std::strerror(error)),
                       "as an administrator: `dmesg | grep -i -E 'xid|nvrm|amdgpu'`"});
     return;
@@ -154,16 +153,16 @@ void check_kernel_log(const SystemRoots& roots, SystemChecks& checks) {
   }
   for (const auto& [key, seen] : xids) {
     const XidMeaning* meaning = find_xid(key.second);
-    checks.push_back({"kernel_log_xid", "", meaning ? meaning->verdict : kWarning,
+    checks.push_back({"kernel_log_xid", "", meaning ? meaning->verdict : Health::kWarning,
                       fmt::format("Xid {} on {}, {}: {}", key.second, key.first, how_often(seen),
                                   meaning ? meaning->what : "an error of the device or driver"),
                       std::string(meaning ? meaning->advice : "see NVIDIA's list of Xid errors")});
   }
   for (const auto& [i, seen] : patterns)
-    checks.push_back({"kernel_log_message", "", kWarning, fmt::format("{}, {}", kPatterns[i].what, how_often(seen)),
+    checks.push_back({"kernel_log_message", "", Health::kWarning, fmt::format("{}, {}", kPatterns[i].what, how_often(seen)),
                       std::string(kPatterns[i].advice)});
   if (xids.empty() && patterns.empty())
-    checks.push_back({"kernel_log", "", kOk, "no GPU errors in the kernel log"});
+    checks.push_back({"kernel_log", "", Health::kOk, "no GPU errors in the kernel log"});
 }
 
 }  // namespace profgpu

@@ -88,7 +88,7 @@ std::map<std::string, StepSums> category_sums(const RunSummary& run) {
 
 // Rows of two maps by name; `show` gives what is compared and sets calls.
 template <class Row, class Show>
-std::vector<Difference> by_name(const std::map<std::string, Row>& before, const std::map<std::string, Row>& after,
+std::vector<Difference> differences_by_name(const std::map<std::string, Row>& before, const std::map<std::string, Row>& after,
                                 Show show) {
   std::set<std::string> names;
   for (const auto& [name, row] : before) names.insert(name);
@@ -192,8 +192,8 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   c.kernels = matched_work(before, after);
   sort_by_change(c.kernels, [](const Difference& d) { return d.delta_ns(); });
   c.categories = of_sums(category_sums(before), category_sums(after));
-  c.ops = by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
-  c.collectives = by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
+  c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
+  c.collectives = differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
   c.memory = numbers(before.memory, after.memory);
   return c;
 }

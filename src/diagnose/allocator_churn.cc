@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kFewestSteps = 2;
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_allocator_churn(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device() || !m.facts().get<Steps>().annotated || m.steps() < kFewestSteps) return std::nullopt;
     return 100.0 * static_cast<double>(m.facts().get<Memory>().steps_with_allocator_calls) /
@@ -45,6 +45,6 @@ const Rule kAllocatorChurn = {
      "pad or bucket to few shapes",
      "leave head room: near the limit the allocator frees and allocates all the time",
      "custom CUDA code: cudaMallocAsync with a memory pool, or buffers kept between steps"},
-    {.rank = check}};
+    {.rank = check_allocator_churn}};
 
 }  // namespace profgpu

@@ -5,7 +5,7 @@
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_checkpoint_stall(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) { return m.phase_pct(Phase::kCheckpoint); });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;
@@ -35,6 +35,6 @@ const Rule kCheckpointStall = {
      "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
      "write to local NVMe or tmpfs and copy in the background",
      "save less often; keep optimizer states out of intermediate checkpoints"},
-    {.rank = check}};
+    {.rank = check_checkpoint_stall}};
 
 }  // namespace profgpu

@@ -14,7 +14,7 @@ std::string call_text(const MissingCalls& hang) {
   return hang.name + which + group + (hang.step >= 0 ? fmt::format(", step {}", hang.step) : "");
 }
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& evidence) {
   const MissingCalls* hang = evidence.job != nullptr ? first_hang(evidence.job->missing) : nullptr;
   const double threshold = evidence.thresholds.of(rule);
   if (hang == nullptr || !rule.beyond(static_cast<double>(hang->others), threshold)) return std::nullopt;
@@ -52,6 +52,6 @@ const Rule kCollectiveHang = {
      "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank, early stopping",
      "as many batches on every rank: drop_last=True, torch.distributed.algorithms.Join",
      "the end of the rank's log: out of memory, a dead data loader worker, Xid errors (profgpu doctor)"},
-    {.whole = check}};
+    {.whole = check_collective_hang}};
 
 }  // namespace profgpu

@@ -38,7 +38,7 @@ Loader loader_of(const Measured& m) {
   return loader;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_data_loading_bound(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.critical = 25}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device() || !is_felt(m)) return std::nullopt;
     return m.phase_pct(Phase::kDataLoading);
@@ -92,6 +92,6 @@ const Rule kDataLoadingBound = {
      "copy the data set to local NVMe; a network file system answers small random reads slowly",
      "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
      "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply"},
-    {.rank = check}};
+    {.rank = check_data_loading_bound}};
 
 }  // namespace profgpu

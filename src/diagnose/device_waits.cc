@@ -5,7 +5,7 @@
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_device_waits(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     return m.idle_pct(IdleCause::kDependency);
@@ -44,6 +44,6 @@ const Rule kDeviceWaits = {
      "offloading: prefetch parameters and states a layer ahead (DeepSpeed overlap_comm, FSDP forward_prefetch=True)",
      "no cudaLaunchHostFunc or stream callbacks in the step",
      "if the profiler dropped records, record a shorter window"},
-    {.rank = check}};
+    {.rank = check_device_waits}};
 
 }  // namespace profgpu

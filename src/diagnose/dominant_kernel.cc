@@ -23,7 +23,7 @@ Top top_of(const Measured& m) {
   return top;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_dominant_kernel(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     const Top top = top_of(m);
@@ -58,6 +58,6 @@ const Rule kDominantKernel = {
      "attention: scaled_dot_product_attention with the flash back end",
      "elementwise: fuse it with its neighbours (torch.compile)",
      "embedding, scatter: sort indices, larger rows, fused table lookups (FBGEMM)"},
-    {.rank = check}};
+    {.rank = check_dominant_kernel}};
 
 }  // namespace profgpu

@@ -35,7 +35,7 @@ std::vector<std::string> waiting_ops(const Measured& m) {
   return out;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_excessive_synchronization(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.critical = 25}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     return m.idle_pct(IdleCause::kSynchronization);
@@ -75,6 +75,6 @@ const Rule kExcessiveSynchronization = {
      "avoid data-dependent shapes: nonzero, masked_select, boolean indexing, unique; use torch.where and masks",
      "torch.cuda.synchronize() only around measurements",
      "log from one rank and not in every step (Lightning: log_every_n_steps; Trainer: logging_steps)"},
-    {.rank = check}};
+    {.rank = check_excessive_synchronization}};
 
 }  // namespace profgpu

@@ -120,7 +120,7 @@ const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
 
 constexpr Limits kLimits = {.critical = 40};
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_exposed_communication(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, kLimits, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device() || m.device().communication_ns == 0) return std::nullopt;
     return m.exposed_communication_pct();
@@ -211,6 +211,6 @@ const Rule kExposedCommunication = {
      "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or fp8",
      "larger batch a GPU: more compute for the same bytes",
      "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink"},
-    {.rank = check, .settle = settle}};
+    {.rank = check_exposed_communication, .settle = settle}};
 
 }  // namespace profgpu

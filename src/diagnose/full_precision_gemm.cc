@@ -39,7 +39,7 @@ Share share_of(const Measured& m) {
   return s;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_full_precision_gemm(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device() || !has_tensor_cores(m.trace().properties(m.device().id))) return std::nullopt;
     const Share s = share_of(m);
@@ -80,6 +80,6 @@ const Rule kFullPrecisionGemm = {
      "torch.set_float32_matmul_precision(\"high\"); torch.backends.cudnn.allow_tf32 = True (Ampere and newer)",
      "FSDP: MixedPrecisionPolicy(param_dtype=torch.bfloat16); DeepSpeed: \"bf16\": {\"enabled\": true}",
      "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions"},
-    {.rank = check}};
+    {.rank = check_full_precision_gemm}};
 
 }  // namespace profgpu

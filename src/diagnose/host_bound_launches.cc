@@ -7,7 +7,7 @@
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_host_bound_launches(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.critical = 30}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     return m.idle_pct(IdleCause::kHostBound);
@@ -50,6 +50,6 @@ const Rule kHostBoundLaunches = {
      "no Python work between launches: log every N steps, keep metrics on the device, avoid .item() and print",
      "check that the CPU is not shared: pin ranks to cores and NUMA nodes (numactl, torchrun --bind), OMP_NUM_THREADS",
      "DeepSpeed, FSDP: smaller wrapping units launch more; wrap whole transformer blocks"},
-    {.rank = check}};
+    {.rank = check_host_bound_launches}};
 
 }  // namespace profgpu

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kLargeMessage = 16 << 20;   // output.md: from 16 MiB on latency no longer tells
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
   const double threshold = evidence.thresholds.of(rule);
   const Traffic* worst = nullptr;
@@ -50,6 +50,6 @@ const Rule kLowBusBandwidth = {
      "containers: --ipc=host or --shm-size, all devices of the node visible, no ACS redirection on PCIe",
      "across nodes: NCCL_IB_HCA, GPUDirect RDMA (nvidia-peermem), one NIC a GPU, NCCL_CROSS_NIC",
      "measure the link alone with nccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)"},
-    {.whole = check}};
+    {.whole = check_low_bus_bandwidth}};
 
 }  // namespace profgpu

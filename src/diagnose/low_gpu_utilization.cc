@@ -6,7 +6,7 @@ namespace profgpu {
 namespace {
 
 // Without a trace: how busy the driver says that the device was.
-std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_low_gpu_utilization_samples(const Rule& rule, const Evidence& evidence) {
   if (evidence.has_device_activity()) return std::nullopt;
   auto hit = fired_on_device(rule, evidence, {.critical = 50}, [](const DeviceTelemetry& d) {
     const SeriesSummary* s = d.find(Metric::kUtilization);
@@ -28,7 +28,7 @@ std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence)
   return f;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_low_gpu_utilization(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.critical = 50}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device() || m.device().span_ns == 0) return std::nullopt;
     return m.utilization_pct();
@@ -57,6 +57,6 @@ const Rule kLowGpuUtilization = {
     {"find the largest cause of idle time and follow its finding",
      "larger batches, if memory allows",
      "several small jobs on one device (MPS, MIG), if one cannot fill it"},
-    {.rank = check, .whole = check_samples, .below = true}};
+    {.rank = check_low_gpu_utilization, .whole = check_low_gpu_utilization_samples, .below = true}};
 
 }  // namespace profgpu

@@ -6,7 +6,7 @@
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_memory_fragmentation(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.severity = Severity::kInfo},
                    [](const Measured& m) { return m.facts().get<Memory>().fragmentation_pct; });
   if (!hit) return std::nullopt;
@@ -33,6 +33,6 @@ const Rule kMemoryFragmentation = {
      "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (older PyTorch)",
      "pad or bucket batches to few shapes; run the largest batch first",
      "no large temporary tensors between long-lived ones: allocate buffers once"},
-    {.rank = check}};
+    {.rank = check_memory_fragmentation}};
 
 }  // namespace profgpu

@@ -8,10 +8,10 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kFewestSteps = 4;
+constexpr int64_t kFewestGrowing = 4;
 
 // Where there are no steps, growth is judged by the minute.
-std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_memory_growth_samples(const Rule& rule, const Evidence& evidence) {
   auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) -> std::optional<double> {
     const auto total = d.limit(Metric::kMemoryTotal);
     if (!d.memory_growth_bytes_per_s || !total || *total <= 0) return std::nullopt;
@@ -30,10 +30,10 @@ std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence)
   return f;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_memory_growth(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     const Memory& memory = m.facts().get<Memory>();
-    if (m.steps() < kFewestSteps || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
+    if (m.steps() < kFewestGrowing || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
     return 100.0 * *memory.growth_bytes_per_step / static_cast<double>(*memory.capacity_bytes);
   });
   if (!hit) return std::nullopt;
@@ -65,6 +65,6 @@ const Rule kMemoryGrowth = {
      "retain_graph=True where it is not needed",
      "hooks and callbacks that capture tensors; exceptions that keep frames alive",
      "torch.cuda.memory._record_memory_history(), memory._dump_snapshot() and pytorch.org/memory_viz"},
-    {.rank = check, .whole = check_samples}};
+    {.rank = check_memory_growth, .whole = check_memory_growth_samples}};
 
 }  // namespace profgpu

@@ -12,7 +12,7 @@ std::vector<std::string> first_steps() {
 }
 
 // What the driver says is in use, by all processes together.
-std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_memory_near_capacity_samples(const Rule& rule, const Evidence& evidence) {
   auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) { return d.memory_peak_pct(); });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;
@@ -28,7 +28,7 @@ std::optional<Finding> check_samples(const Rule& rule, const Evidence& evidence)
   return f;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_memory_near_capacity(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     const Memory& memory = m.facts().get<Memory>();
     if (!memory.peak_reserved_bytes || !memory.capacity_bytes) return std::nullopt;
@@ -63,6 +63,6 @@ const Rule kMemoryNearCapacity = {
      "FSDP full sharding, ZeRO stage 2 or 3, offloading of optimizer states",
      "free what is not needed: del outputs before backward of the next, zero_grad(set_to_none=True)",
      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    {.rank = check, .whole = check_samples}};
+    {.rank = check_memory_near_capacity, .whole = check_memory_near_capacity_samples}};
 
 }  // namespace profgpu

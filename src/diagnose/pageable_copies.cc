@@ -40,7 +40,7 @@ Copies pageable(const Measured& m) {
   return c;
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_pageable_copies(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     return m.wall_pct(total_length(pageable(m).time));
@@ -81,6 +81,6 @@ const Rule kPageableCopies = {
      "custom batch types: define pin_memory() on the class, or the loader leaves them pageable",
      "keep results on the device; copy them back in one piece, into a pinned buffer",
      "prefetch the next batch on a side stream while this one computes"},
-    {.rank = check}};
+    {.rank = check_pageable_copies}};
 
 }  // namespace profgpu

@@ -5,7 +5,7 @@
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_power_cap(const Rule& rule, const Evidence& evidence) {
   auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) {
     return throttled_pct(d, {"sw_power_cap", "hw_power_brake_slowdown"});
   });
@@ -48,6 +48,6 @@ const Rule kPowerCap = {
      "a power brake comes from outside: power supplies, cables, the rack's budget",
      "bf16 or fp8 instead of fp32, fused kernels: less energy for the same result",
      "a lower limit often saves much energy for little time: measure energy per step at two limits"},
-    {.whole = check}};
+    {.whole = check_power_cap}};
 
 }  // namespace profgpu

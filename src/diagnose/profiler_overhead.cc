@@ -13,7 +13,7 @@ Intervals overhead(const Measured& m) {
   return intersect(merged(std::move(all)), m.measured_time());
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_profiler_overhead(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.severity = Severity::kInfo},
                    [](const Measured& m) -> std::optional<double> { return m.wall_pct(total_length(overhead(m))); });
   if (!hit) return std::nullopt;
@@ -39,6 +39,6 @@ const Rule kProfilerOverhead = {
     {"torch.profiler.schedule with a few active steps and warmup=3",
      "with_stack=False, record_shapes=False, profile_memory=False unless needed",
      "compare step times with and without the profiler before trusting small differences"},
-    {.rank = check}};
+    {.rank = check_profiler_overhead}};
 
 }  // namespace profgpu

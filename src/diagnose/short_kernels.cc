@@ -8,26 +8,26 @@ namespace {
 
 constexpr double kIdlePct = 10;   // of span, host_bound and launch_latency together
 
-struct Share {
+struct ShortShare {
   int64_t short_ones, all;
 };
-Share share_of(const Measured& m) {
+ShortShare short_share_of(const Measured& m) {
   const Launch& l = m.facts().get<Launch>();
   return {m.counted(l.short_kernels, l.steady_short_kernels), m.counted(l.kernels, l.steady_kernels)};
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_short_kernels(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device()) return std::nullopt;
     if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kIdlePct) return std::nullopt;
-    const Share s = share_of(m);
+    const ShortShare s = short_share_of(m);
     if (s.all == 0) return std::nullopt;
     return 100.0 * static_cast<double>(s.short_ones) / static_cast<double>(s.all);
   });
   if (!hit) return std::nullopt;
   Finding& f = hit->finding;
   const Measured& m = hit->worst;
-  const Share share = share_of(m);
+  const ShortShare share = short_share_of(m);
   f.what = "most kernels run for less time than their launch takes";
   f.why = fmt::format("{} of the kernels are shorter than the call that launched them, so the host cannot keep ahead.",
                       percent_text(*f.value));
@@ -63,6 +63,6 @@ const Rule kShortKernels = {
      "fused operators: fused=True optimizers, scaled_dot_product_attention, fused layer norm, xFormers",
      "larger batches, longer sequences, fewer and wider layers",
      "for inference: batch requests"},
-    {.rank = check}};
+    {.rank = check_short_kernels}};
 
 }  // namespace profgpu

@@ -6,14 +6,14 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kFewestSteps = 8;
+constexpr size_t kFewestCompared = 8;
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_step_time_variance(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
     const Steps& steps = m.facts().get<Steps>();
     std::vector<int64_t> durations;
     for (const Step* s : steps.measured()) durations.push_back(s->duration_ns);
-    if (!steps.annotated || durations.size() < kFewestSteps) return std::nullopt;
+    if (!steps.annotated || durations.size() < kFewestCompared) return std::nullopt;
     const double median = percentile(durations, 50).value_or(0);
     if (median <= 0) return std::nullopt;
     return percentile(durations, 95).value_or(0) / median;
@@ -40,7 +40,7 @@ std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
 }
 
 // A step that hangs is no slow step.
-bool settle(const Rule&, const Evidence& evidence, const RankMeasure&, Finding&) {
+bool settle_variance(const Rule&, const Evidence& evidence, const RankMeasure&, Finding&) {
   return evidence.job == nullptr || first_hang(evidence.job->missing) == nullptr;
 }
 
@@ -62,6 +62,6 @@ const Rule kStepTimeVariance = {
      "cudnn.benchmark = True tries algorithms again for each new shape",
      "checkpoints and evaluation: less often, or asynchronously (torch.distributed.checkpoint.async_save)",
      "other jobs on the host: cores, disk, network"},
-    {.rank = check, .settle = settle}};
+    {.rank = check_step_time_variance, .settle = settle_variance}};
 
 }  // namespace profgpu

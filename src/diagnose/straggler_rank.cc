@@ -143,7 +143,7 @@ std::optional<Finding> by_turns(const Rule& rule, const LateByTurns& late, doubl
   return f;
 }
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
   if (const auto& late = evidence.job->late_by_turns) return by_turns(rule, *late, evidence.thresholds.of(rule));
   if (evidence.job->stragglers.empty()) return std::nullopt;
@@ -187,6 +187,6 @@ const Rule kStragglerRank = {
      "CPU binding: one rank on a remote NUMA node or sharing its cores",
      "rank 0 doing extra work: logging, checkpoints, evaluation, tokenizing",
      "hardware: PCIe link width, ECC retirements, a failing NIC"},
-    {.whole = check}};
+    {.whole = check_straggler_rank}};
 
 }  // namespace profgpu

@@ -5,7 +5,7 @@
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> check_thermal_throttle(const Rule& rule, const Evidence& evidence) {
   auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) {
     return throttled_pct(d, {"sw_thermal_slowdown", "hw_thermal_slowdown", "thermal"});
   });
@@ -42,6 +42,6 @@ const Rule kThermalThrottle = {
      "a lower power limit (nvidia-smi -pl) for steady clocks",
      "compare the devices of the node: one that is hotter than the others has a fault",
      "move the job to another node and have this one looked after"},
-    {.whole = check}};
+    {.whole = check_thermal_throttle}};
 
 }  // namespace profgpu

@@ -31,7 +31,7 @@ std::string optimizer_name(const Trace& trace) {
   return "";
 }
 
-std::optional<Finding> check(const Rule& rule, const RankEvidence& evidence) {
+std::optional<Finding> check_unfused_optimizer(const Rule& rule, const RankEvidence& evidence) {
   auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
     if (!m.has_device() || small_kernels_a_step(m) <= kKernelsAStep) return std::nullopt;
     return m.phase_pct(Phase::kOptimizer);
@@ -66,6 +66,6 @@ const Rule kUnfusedOptimizer = {
      "DeepSpeed: FusedAdam, DeepSpeedCPUAdam when offloading; Apex: FusedAdam, FusedLAMB",
      "optimizer.zero_grad(set_to_none=True)",
      "gradient accumulation: fewer optimizer steps"},
-    {.rank = check}};
+    {.rank = check_unfused_optimizer}};
 
 }  // namespace profgpu

@@ -380,7 +380,7 @@ void write_head(const RunRows& run, int64_t base_ns, ByteWriter& out) {
   if (base_ns > 0) out.put(",\n\"baseTimeNanoseconds\": ").put_number(base_ns);
 }
 
-Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
+Status write_chrome(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   if (run.ranks.empty()) return only_samples("chrome");
   // A rank alone says more of itself.
   if (run.ranks.size() == 1)
@@ -404,7 +404,7 @@ const Exporter kChromeExport{
     .summary = "a timeline as JSON, as PyTorch's profiler writes it",
     .reader = "Perfetto (ui.perfetto.dev), chrome://tracing, HolisticTraceAnalysis, profgpu",
     .extension = ".chrome.json",
-    .write = write,
+    .write = write_chrome,
 };
 
 }  // namespace profgpu

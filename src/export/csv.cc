@@ -39,7 +39,7 @@ void write_rows(const TableRows& rows, RowText& text, const ByteWriter& out) {
   }
 }
 
-Status write(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
+Status write_csv(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
   const DataTable* table = find_data_table(options.table);
   if (table == nullptr) return Error{"there is no table " + options.table, "`profgpu query --tables` lists them"};
   std::vector<std::string> names;
@@ -63,7 +63,7 @@ const Exporter kCsvExport{
     .summary = "a folder with every table as CSV (RFC 4180)",
     .reader = "a spreadsheet or pandas",
     .extension = ".csv",
-    .write = write,
+    .write = write_csv,
     .tables = tables,
 };
 

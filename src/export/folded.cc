@@ -106,7 +106,7 @@ class Stacks {
   uint32_t nowhere_ = kNone;
 };
 
-Status write(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
+Status write_folded(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
   if (run.ranks.empty()) return only_samples("folded");
   return run.each_rank([&](const RankRows& rank) {
     Stacks stacks(rank.trace());
@@ -124,7 +124,7 @@ const Exporter kFoldedExport{
     .summary = "folded stacks with their own time in nanoseconds, for flame graphs",
     .reader = "flamegraph.pl, inferno, speedscope",
     .extension = ".folded",
-    .write = write,
+    .write = write_folded,
 };
 
 }  // namespace profgpu

@@ -254,7 +254,7 @@ void write_samples(const RunRows& run, Interval span, PerfettoPackets& packets) 
   }
 }
 
-Status write(const RunRows& run, const ExportOptions&, ByteWriter& out) {
+Status write_perfetto(const RunRows& run, const ExportOptions&, ByteWriter& out) {
   const Interval span = span_of(run);
   PerfettoPackets packets(span.start, out);
   const CollectiveArrows arrows(run);
@@ -272,7 +272,7 @@ const Exporter kPerfettoExport{
     .summary = "a timeline as Perfetto's protobuf, with steps, phases, idle causes and device samples",
     .reader = "Perfetto (ui.perfetto.dev)",
     .extension = ".pftrace",
-    .write = write,
+    .write = write_perfetto,
 };
 
 }  // namespace profgpu

@@ -113,7 +113,7 @@ class SpeedscopeText {
   StringPool frames_;
 };
 
-Status write(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
+Status write_speedscope(const RunRows& run, const ExportOptions& options, ByteWriter& out) {
   if (run.ranks.empty()) return only_samples("speedscope");
   SpeedscopeText text(run, out);
   Status status = run.each_rank([&](const RankRows& rank) {
@@ -133,7 +133,7 @@ const Exporter kSpeedscopeExport{
     .summary = "flame graphs of every thread, or of every device by what launched its work",
     .reader = "speedscope (speedscope.app)",
     .extension = ".speedscope.json",
-    .write = write,
+    .write = write_speedscope,
 };
 
 }  // namespace profgpu

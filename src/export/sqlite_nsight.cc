@@ -12,32 +12,32 @@ constexpr int64_t kPushPop = 59;             // NvtxPushPopRange
 constexpr int64_t kNoMemoryKind = 7;         // "Unknown"
 constexpr int64_t kIdLimit = int64_t{1} << 24;
 
-struct Kind {
+struct NsightKind {
   int64_t id;
   const char* name;
   const char* label;
 };
-constexpr Kind kCopies[] = {
+constexpr NsightKind kCopies[] = {
     {0, "CUDA_MEMCPY_KIND_UNKNOWN", "Unknown"},          {1, "CUDA_MEMCPY_KIND_HTOD", "Host-to-Device"},
     {2, "CUDA_MEMCPY_KIND_DTOH", "Device-to-Host"},      {3, "CUDA_MEMCPY_KIND_HTOA", "Host-to-Array"},
     {4, "CUDA_MEMCPY_KIND_ATOH", "Array-to-Host"},       {5, "CUDA_MEMCPY_KIND_ATOA", "Array-to-Array"},
     {6, "CUDA_MEMCPY_KIND_ATOD", "Array-to-Device"},     {7, "CUDA_MEMCPY_KIND_DTOA", "Device-to-Array"},
     {8, "CUDA_MEMCPY_KIND_DTOD", "Device-to-Device"},    {9, "CUDA_MEMCPY_KIND_HTOH", "Host-to-Host"},
     {10, "CUDA_MEMCPY_KIND_PTOP", "Peer-to-Peer"}};
-constexpr Kind kMemories[] = {
+constexpr NsightKind kMemories[] = {
     {0, "CUDA_MEMOPR_MEMORY_KIND_PAGEABLE", "Pageable"}, {1, "CUDA_MEMOPR_MEMORY_KIND_PINNED", "Pinned"},
     {2, "CUDA_MEMOPR_MEMORY_KIND_DEVICE", "Device"},     {3, "CUDA_MEMOPR_MEMORY_KIND_ARRAY", "Array"},
     {4, "CUDA_MEMOPR_MEMORY_KIND_MANAGED", "Managed"},   {5, "CUDA_MEMOPR_MEMORY_KIND_DEVICE_STATIC", "Device Static"},
     {6, "CUDA_MEMOPR_MEMORY_KIND_MANAGED_STATIC", "Managed Static"},
     {kNoMemoryKind, "CUDA_MEMOPR_MEMORY_KIND_UNKNOWN", "Unknown"}};
-constexpr Kind kSyncs[] = {
+constexpr NsightKind kSyncs[] = {
     {0, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_UNKNOWN", "Unknown"},
     {1, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE", "Event sync"},
     {2, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT", "Stream wait event sync"},
     {3, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE", "Stream sync"},
     {4, "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE", "Context sync"}};
-constexpr Kind kEventTypes[] = {{kPushPop, "NvtxPushPopRange", "NVTX Push/Pop Range"}};
-constexpr Kind kEventClasses[] = {{0, "TRACE_PROCESS_EVENT_CUDA_RUNTIME", "CUDA runtime"},
+constexpr NsightKind kEventTypes[] = {{kPushPop, "NvtxPushPopRange", "NVTX Push/Pop Range"}};
+constexpr NsightKind kEventClasses[] = {{0, "TRACE_PROCESS_EVENT_CUDA_RUNTIME", "CUDA runtime"},
                                   {1, "TRACE_PROCESS_EVENT_CUDA_DRIVER", "CUDA driver"}};
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -53,7 +53,7 @@ int64_t copy_kind(std::string_view name) {
 }
 
 int64_t memory_kind(std::string_view text) {
-  for (const Kind& k : kMemories)
+  for (const NsightKind& k : kMemories)
     if (has(text, k.label)) return k.id;
   return has(text, "Host") ? 0 : kNoMemoryKind;
 }
@@ -72,10 +72,10 @@ std::pair<int64_t, int64_t> copy_ends(std::string_view name) {
   return {memory_kind(name.substr(open, arrow - open)), memory_kind(name.substr(arrow))};
 }
 
-void enumeration(SqliteFile& file, const std::string& name, const Kind* begin, const Kind* end) {
+void enumeration(SqliteFile& file, const std::string& name, const NsightKind* begin, const NsightKind* end) {
   file.run("CREATE TABLE " + name + "(id INTEGER PRIMARY KEY, name TEXT, label TEXT)");
   SqliteRows rows(file, name, 3);
-  for (const Kind* k = begin; k != end; ++k)
+  for (const NsightKind* k = begin; k != end; ++k)
     rows.put(k->id).put(std::string_view(k->name)).put(std::string_view(k->label)).end_row();
 }
 

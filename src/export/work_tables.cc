@@ -24,9 +24,9 @@ Datum above_zero(T n) {
 const Queue& queue(const From& f, size_t row) { return f.trace().queues[f.trace().activity.queue[row]]; }
 
 const ActivityArgs& args(const From& f, size_t row) {
-  static const ActivityArgs kNone;
+  static const ActivityArgs kNoArgs;
   const ActivityArgsId id = f.trace().activity.args[row];
-  return id.valid() ? f.trace().activity_args[id.value] : kNone;
+  return id.valid() ? f.trace().activity_args[id.value] : kNoArgs;
 }
 // A launch's shape is known if it has one.
 Datum dimension(const int32_t (&of)[3], int axis) { return of[0] > 0 ? Datum(of[axis]) : Datum(); }

@@ -5,7 +5,7 @@
 namespace profgpu {
 namespace {
 
-constexpr double kNs = 1e-9;
+constexpr double kSecondsPerNs = 1e-9;
 // A sample says nothing of longer ago than this, or than three intervals.
 constexpr int64_t kLongestGap_ns = 10'000'000'000;
 // Slow-moving metrics are read in turns, the slowest every 40 s at the default interval.
@@ -18,8 +18,8 @@ void Integral::add(int64_t time_ns, double value, int64_t longest_ns) {
   if (time_ns <= last_ns) return;
   const int64_t gap_ns = time_ns - last_ns;
   if (last_ns != 0 && gap_ns <= longest_ns) {
-    sum += value * static_cast<double>(gap_ns) * kNs;
-    seconds += static_cast<double>(gap_ns) * kNs;
+    sum += value * static_cast<double>(gap_ns) * kSecondsPerNs;
+    seconds += static_cast<double>(gap_ns) * kSecondsPerNs;
   }
   last_ns = time_ns;
 }
@@ -94,7 +94,7 @@ std::optional<double> DeviceTally::value(Metric metric, int64_t now_ns) const {
 std::optional<double> DeviceTally::per_second(Metric counter, int64_t now_ns) const {
   const Newest& n = newest_[static_cast<size_t>(counter)];
   if (!fresh(n, now_ns) || n.before_ns == 0 || n.value < n.before) return std::nullopt;
-  return (n.value - n.before) / (static_cast<double>(n.time_ns - n.before_ns) * kNs);
+  return (n.value - n.before) / (static_cast<double>(n.time_ns - n.before_ns) * kSecondsPerNs);
 }
 
 DeviceTallies::DeviceTallies(const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices,

@@ -13,9 +13,9 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostDevices = 4096, kMostJobs = 64;
+constexpr size_t kMostDevices = 4096, kMostJobsShown = 64;
 
-std::string lower(std::string_view text) {
+std::string lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
@@ -75,7 +75,7 @@ PageReader::Device* PageReader::device_of(const ExpositionSample& s) {
   DeviceInfo& info = found->second.said.info;
   if (info.name.empty()) info.name = either("model", "modelName");
   if (info.mig_profile.empty()) info.mig_profile = either("mig_profile", "GPU_I_PROFILE");
-  if (info.pci_bus_id.empty()) info.pci_bus_id = lower(s.label("pci_bus_id"));
+  if (info.pci_bus_id.empty()) info.pci_bus_id = lower_case(s.label("pci_bus_id"));
   if (info.driver_version.empty()) info.driver_version = either("driver_version", "DCGM_FI_DRIVER_VERSION");
   if (info.vendor.empty()) info.vendor = s.label("vendor");
   if (host_.empty()) host_ = either("host", "Hostname");
@@ -95,7 +95,7 @@ void PageReader::take_own(const ExpositionSample& s, Device& device) {
     d.up = s.value != 0;
   } else if (s.name == "profgpu_device_last_success_timestamp_seconds" && s.value > 0 && s.value < 9e9) {
     d.good_at_ns = static_cast<int64_t>(s.value * 1e9);
-  } else if (s.name == "profgpu_device_job_info" && d.jobs.size() < kMostJobs) {
+  } else if (s.name == "profgpu_device_job_info" && d.jobs.size() < kMostJobsShown) {
     d.jobs.emplace_back(s.label("hpc_job"));
   }
 }

@@ -15,7 +15,7 @@
 namespace profgpu {
 namespace {
 
-constexpr SeriesType kGauge = SeriesType::kGauge, kCounter = SeriesType::kCounter;
+constexpr SeriesType kPageGauge = SeriesType::kGauge, kPageCounter = SeriesType::kCounter;
 constexpr double kNs = 1e-9;
 constexpr size_t kMostCopies = 64;  // of a device's series
 
@@ -146,21 +146,21 @@ void Page::per_device(std::string_view name, SeriesType type, std::string_view h
 
 void Page::add_health() {
   per_device(
-      "profgpu_device_up", kGauge, "1: the device answers; 0: it is lost or hangs, and its values are left out",
+      "profgpu_device_up", kPageGauge, "1: the device answers; 0: it is lost or hangs, and its values are left out",
       [](const ShownDevice& d) {
         return d.good_at_ns || !d.trouble.empty() ? std::optional(d.up ? 1.0 : 0.0) : std::nullopt;
       },
       false);
   per_device(
-      "profgpu_device_last_success_timestamp_seconds", kGauge, "when the device last answered",
+      "profgpu_device_last_success_timestamp_seconds", kPageGauge, "when the device last answered",
       [](const ShownDevice& d) {
         return d.good_at_ns ? std::optional(static_cast<double>(d.good_at_ns) * kNs) : std::nullopt;
       },
       false);
   per_device(
-      "profgpu_device_errors_total", kCounter, "readings that failed, and times that the device fell silent",
+      "profgpu_device_errors_total", kPageCounter, "readings that failed, and times that the device fell silent",
       [](const ShownDevice& d) { return static_cast<double>(d.errors); }, false);
-  out_.family("profgpu_device_info", kGauge, "what does not change of a device; always 1");
+  out_.family("profgpu_device_info", kPageGauge, "what does not change of a device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i) {
     const DeviceInfo& info = *input_.devices[i].info;
     out_.sample(joined({labels_[i], label("vendor", info.vendor), label("pci_bus_id", info.pci_bus_id),
@@ -168,14 +168,14 @@ void Page::add_health() {
                         info.numa_node ? label("numa_node", std::to_string(*info.numa_node)) : ""}),
                 1);
   }
-  out_.family("profgpu_device_job_info", kGauge, "jobs of a batch system that are on the device; always 1");
+  out_.family("profgpu_device_job_info", kPageGauge, "jobs of a batch system that are on the device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
     for (const std::string& job : input_.devices[i].jobs) out_.sample(joined({labels_[i], label("hpc_job", job)}), 1);
-  out_.family("profgpu_device_pod_info", kGauge, "containers that were given the device, as the kubelet says; always 1");
+  out_.family("profgpu_device_pod_info", kPageGauge, "containers that were given the device, as the kubelet says; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
     for (const PodContainer& c : input_.devices[i].pods)
       out_.sample(joined({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
-  per_device("profgpu_device_processes", kGauge, "processes on the device",
+  per_device("profgpu_device_processes", kPageGauge, "processes on the device",
              [](const ShownDevice& d) { return static_cast<double>(d.tally.processes().size()); });
 }
 
@@ -193,12 +193,12 @@ void Page::add_metrics() {
                                                           : nullptr;
       return sum && sum->last_ns != 0 ? std::optional(sum->sum) : std::nullopt;
     };
-    per_device(m.prometheus, m.kind == MetricKind::kCounter ? kCounter : kGauge, m.help, number);
+    per_device(m.prometheus, m.kind == MetricKind::kCounter ? kPageCounter : kPageGauge, m.help, number);
   }
 }
 
 void Page::reasons() {
-  out_.family("profgpu_clock_reason_seconds_total", kCounter,
+  out_.family("profgpu_clock_reason_seconds_total", kPageCounter,
               "time in which clocks were lowered, by reason, from samples of the reasons in force");
   for (size_t i = 0; i < input_.devices.size(); ++i) {
     const ShownDevice& d = input_.devices[i];
@@ -213,10 +213,10 @@ void Page::add_sums() {
   const auto known = [](const Integral& sum, double scale) {
     return sum.last_ns ? std::optional(sum.sum * scale) : std::nullopt;
   };
-  per_device("profgpu_busy_seconds_total", kCounter,
+  per_device("profgpu_busy_seconds_total", kPageCounter,
              "time that at least one kernel ran, added up from all the driver's samples",
              [&](const ShownDevice& d) { return known(d.tally.busy(), 0.01); });
-  per_device("profgpu_watched_seconds_total", kCounter, "time that profgpu_busy_seconds_total covers",
+  per_device("profgpu_watched_seconds_total", kPageCounter, "time that profgpu_busy_seconds_total covers",
              [](const ShownDevice& d) {
                return d.tally.busy().last_ns ? std::optional(d.tally.busy().seconds) : std::nullopt;
              });
@@ -226,7 +226,7 @@ void Page::add_sums() {
 // Codes that are known begin at 0, so that increase() sees the first. Also of lost devices: that is what they are
 // about.
 void Page::add_xids() {
-  out_.family("profgpu_xid_errors_total", kCounter,
+  out_.family("profgpu_xid_errors_total", kPageCounter,
               "errors that the driver reported (Xid) since the exporter began, by code");
   std::map<int64_t, std::string> known;
   for (const XidMeaning& x : known_xids()) known.try_emplace(x.code, label("xid", std::to_string(x.code)));
@@ -266,29 +266,29 @@ void Page::add_self() {
     out_.family(name, type, help);
     out_.sample(labels, value);
   };
-  one("profgpu_exporter_build_info", kGauge, "the exporter's version; always 1", 1, label("version", kVersion));
-  one("profgpu_exporter_readings_total", kCounter, "readings taken, over all devices", static_cast<double>(f.ticks));
-  one("profgpu_exporter_late_readings_total", kCounter, "readings that began over half an interval late",
+  one("profgpu_exporter_build_info", kPageGauge, "the exporter's version; always 1", 1, label("version", kVersion));
+  one("profgpu_exporter_readings_total", kPageCounter, "readings taken, over all devices", static_cast<double>(f.ticks));
+  one("profgpu_exporter_late_readings_total", kPageCounter, "readings that began over half an interval late",
       static_cast<double>(f.late_ticks));
-  one("profgpu_exporter_missed_readings_total", kCounter, "readings that were due and never taken",
+  one("profgpu_exporter_missed_readings_total", kPageCounter, "readings that were due and never taken",
       static_cast<double>(f.missed_ticks));
-  one("profgpu_exporter_driver_calls_total", kCounter, "calls of the driver, or files read",
+  one("profgpu_exporter_driver_calls_total", kPageCounter, "calls of the driver, or files read",
       static_cast<double>(f.driver_calls));
-  one("profgpu_exporter_scrapes_total", kCounter, "requests for this page", static_cast<double>(f.scrapes));
-  one("profgpu_exporter_connections", kGauge, "connections that are open", static_cast<double>(f.connections));
-  one("profgpu_exporter_refused_connections_total", kCounter, "connections that were closed for want of room or time",
+  one("profgpu_exporter_scrapes_total", kPageCounter, "requests for this page", static_cast<double>(f.scrapes));
+  one("profgpu_exporter_connections", kPageGauge, "connections that are open", static_cast<double>(f.connections));
+  one("profgpu_exporter_refused_connections_total", kPageCounter, "connections that were closed for want of room or time",
       static_cast<double>(f.refused));
-  one("process_cpu_seconds_total", kCounter, "processor time of the exporter", own_cpu_seconds());
+  one("process_cpu_seconds_total", kPageCounter, "processor time of the exporter", own_cpu_seconds());
   if (input_.kubelet) {
-    one("profgpu_kubelet_up", kGauge, "1: the kubelet says which pods are on devices; 0: it does not, or has no socket",
+    one("profgpu_kubelet_up", kPageGauge, "1: the kubelet says which pods are on devices; 0: it does not, or has no socket",
         input_.kubelet->up ? 1 : 0);
     if (input_.kubelet->good_at_ns)
-      one("profgpu_kubelet_last_success_timestamp_seconds", kGauge, "when the kubelet last answered",
+      one("profgpu_kubelet_last_success_timestamp_seconds", kPageGauge, "when the kubelet last answered",
           static_cast<double>(input_.kubelet->good_at_ns) * kNs);
   }
   if (const auto bytes = own_resident_bytes())
-    one("process_resident_memory_bytes", kGauge, "memory of the exporter", *bytes);
-  one("process_start_time_seconds", kGauge, "when the exporter began", static_cast<double>(f.start_ns) * kNs);
+    one("process_resident_memory_bytes", kPageGauge, "memory of the exporter", *bytes);
+  one("process_start_time_seconds", kPageGauge, "when the exporter began", static_cast<double>(f.start_ns) * kNs);
 }
 
 }  // namespace

@@ -11,19 +11,19 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
-constexpr int64_t kPageHolds_ns = 1 * kSecond;     // while no reading comes
-constexpr int64_t kPageHoldsAlways_ns = 20 * kMs;  // a thousand requests at once get one page
+constexpr int64_t kMillisecond_ns = 1'000'000, kSecond_ns = 1'000'000'000;
+constexpr int64_t kPageHolds_ns = 1 * kSecond_ns;     // while no reading comes
+constexpr int64_t kPageHoldsAlways_ns = 20 * kMillisecond_ns;  // a thousand requests at once get one page
 constexpr size_t kPageGrows = 4096;               // from one to the next, in bytes
 constexpr int kGzipLevel = 1;                      // of a page that lives for one scrape
-constexpr int64_t kWatchEvery_ns = 1 * kSecond, kJobsEvery_ns = 5 * kSecond;
+constexpr int64_t kWatchEvery_ns = 1 * kSecond_ns, kJobsEvery_ns = 5 * kSecond_ns;
 
 SamplerOptions sampling_of(const MetricsServiceOptions& options) {
   SamplerOptions sampling;
   sampling.interval_ns = options.interval_ns;
-  sampling.process_interval_ns = std::max(options.interval_ns, 5 * kSecond);
+  sampling.process_interval_ns = std::max(options.interval_ns, 5 * kSecond_ns);
   sampling.devices = options.devices;
-  sampling.ends_ns = 1 * kSecond;
+  sampling.ends_ns = 1 * kSecond_ns;
   return sampling;
 }
 

@@ -6,7 +6,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kHeadBytes = 64 << 10;
+constexpr size_t kSniffedBytes = 64 << 10;
 
 // The start of a file as it can stand in a message: printable, short.
 std::string seen(std::string_view head) {
@@ -29,7 +29,7 @@ std::string seen(std::string_view head) {
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {
   auto source = open_text(path);
   if (!source) return source.error();
-  std::string head(kHeadBytes, '\0');
+  std::string head(kSniffedBytes, '\0');
   head.resize((*source)->read(head.data(), head.size()));
   if ((*source)->end() == TextSource::End::kUnreadable) return Error{path + ": " + (*source)->problem()};
   if (head.empty() && (*source)->end() != TextSource::End::kComplete)

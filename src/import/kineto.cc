@@ -283,17 +283,17 @@ Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
   return trace;
 }
 
-bool sniff(std::string_view head) {
+bool sniff_kineto(std::string_view head) {
   const size_t i = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   return i != head.npos && (head[i] == '{' || head[i] == '[');
 }
 
-Result<Trace> read(const std::string& path, const ImportOptions& options) { return KinetoReader(path, options).read(); }
+Result<Trace> read_kineto(const std::string& path, const ImportOptions& options) { return KinetoReader(path, options).read(); }
 
 }  // namespace
 
 const Importer kKineto = {
     "kineto", "PyTorch trace", "PyTorch profiler trace (Kineto's Chrome JSON), plain, gzip or zstd",
-    "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff, read};
+    "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff_kineto, read_kineto};
 
 }  // namespace profgpu

@@ -204,7 +204,7 @@ void place_in_time(std::deque<Process>& processes, Trace& trace) {
   for (Process& p : processes) p.place.origin_ns = origin;
 }
 
-Result<Trace> read(const std::string& path, const ImportOptions& options) {
+Result<Trace> read_recording(const std::string& path, const ImportOptions& options) {
   auto file = open_recording(path);
   if (!file) return file.error();
   if (options.progress) options.progress(file->file_bytes, file->file_bytes);
@@ -275,11 +275,11 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
 }
 
 namespace {
-bool sniff(std::string_view head) { return is_recording(head); }
+bool sniff_recording(std::string_view head) { return is_recording(head); }
 }  // namespace
 
 const Importer kRecording = {
     "recording", "recording", "profgpu's own recording (profgpu run --trace), a file or a folder",
-    "node1-rank0-4711.pgt, node1-rank0-4711.pgt.zst", sniff, read};
+    "node1-rank0-4711.pgt, node1-rank0-4711.pgt.zst", sniff_recording, read_recording};
 
 }  // namespace profgpu

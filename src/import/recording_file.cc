@@ -9,8 +9,6 @@
 namespace profgpu {
 namespace {
 
-using namespace wire;
-
 Result<std::string> whole_file(const std::string& path, RecordingFile& file) {
   auto opened = open_text(path);
   if (!opened) return opened.error();
@@ -29,26 +27,26 @@ Result<std::string> whole_file(const std::string& path, RecordingFile& file) {
   return bytes;
 }
 
-Status check_state(const std::string& path, const ChunkReader& reader, size_t size) {
+Status check_state(const std::string& path, const wire::ChunkReader& reader, size_t size) {
   switch (reader.state()) {
-    case FileState::kReadable: return ok();
-    case FileState::kCut:
+    case wire::FileState::kReadable: return ok();
+    case wire::FileState::kCut:
       return Error{path + ": ends within the header of a recording, after " + std::to_string(size) + " bytes",
                    "the recorded process was stopped as it began, or the disk was full; record again"};
-    case FileState::kTextConverted:
+    case wire::FileState::kTextConverted:
       return Error{path + ": a recording that was copied as text: its line ends are changed and its content with them",
                    "copy it again as binary data"};
-    case FileState::kNewer:
+    case wire::FileState::kNewer:
       return Error{path + ": a recording of format version " + std::to_string(reader.version()) +
-                       "; this profgpu reads up to version " + std::to_string(kFormatVersion),
+                       "; this profgpu reads up to version " + std::to_string(wire::kFormatVersion),
                    "use the profgpu that recorded it, or a newer one"};
-    case FileState::kNotARecording: break;
+    case wire::FileState::kNotARecording: break;
   }
   return Error{path + ": not a recording"};
 }
 
 template <class Row>
-bool append(const ChunkView& chunk, std::vector<Row>& rows) {
+bool append(const wire::ChunkView& chunk, std::vector<Row>& rows) {
   const size_t before = rows.size();
   rows.resize(before + chunk.rows());
   if (read_rows(chunk, rows.data() + before)) return true;
@@ -57,7 +55,7 @@ bool append(const ChunkView& chunk, std::vector<Row>& rows) {
 }
 
 template <class Row>
-bool put_by_id(const ChunkView& chunk, ById<Row>& table, size_t most) {
+bool put_by_id(const wire::ChunkView& chunk, ById<Row>& table, size_t most) {
   std::vector<Row> rows;
   if (!append(chunk, rows)) return false;
   for (const Row& row : rows) table.put(row.id, row, most);
@@ -68,54 +66,54 @@ class FileReader {
  public:
   explicit FileReader(RecordingFile& file) : file_(file) {}
 
-  bool take(const ChunkView& chunk) {
+  bool take(const wire::ChunkView& chunk) {
     // A name, thread or queue takes a byte at least, so numbers cannot be larger than the file.
     const size_t most = file_.bytes.size();
     switch (chunk.kind) {
-      case ChunkKind::kEnd: return file_.ended = true;
-      case ChunkKind::kStrings:
+      case wire::ChunkKind::kEnd: return file_.ended = true;
+      case wire::ChunkKind::kStrings:
         return read_strings(chunk, [&](uint32_t id, const char* text, size_t size) {
           file_.strings.put(id, std::string_view(text, size), most);
         });
-      case ChunkKind::kProperties: return take_properties(chunk);
-      case ChunkKind::kClockSyncs: return append(chunk, file_.syncs);
-      case ChunkKind::kThreads: return put_by_id(chunk, file_.threads, most);
-      case ChunkKind::kQueues: return put_by_id(chunk, file_.queues, most);
-      case ChunkKind::kLaunchShapes: return put_by_id(chunk, file_.shapes, most);
-      case ChunkKind::kDevices: return append(chunk, file_.devices);
-      case ChunkKind::kPayloadSchemas: return put_by_id(chunk, file_.schemas, most);
-      case ChunkKind::kPayloadFields: return append(chunk, file_.schema_fields);
-      case ChunkKind::kPayloads:
-        return count(chunk), read_payloads(chunk, [&](const PayloadRef& p) { file_.payloads.push_back(p); });
-      case ChunkKind::kRangeEvents: return count(chunk), append(chunk, file_.range_events);
-      case ChunkKind::kCollectives: return count(chunk), append(chunk, file_.collectives);
-      case ChunkKind::kThreadSamples: return count(chunk), append(chunk, file_.thread_samples);
-      case ChunkKind::kThreadWaits: return count(chunk), append(chunk, file_.thread_waits);
-      case ChunkKind::kDrops: return append(chunk, file_.drops);
-      case ChunkKind::kWindows: return append(chunk, file_.windows);
-      case ChunkKind::kNotes: return append(chunk, file_.notes);
-      case ChunkKind::kKernels:
-      case ChunkKind::kCopies:
-      case ChunkKind::kSets:
-      case ChunkKind::kGraphLaunches: file_.device_rows += chunk.rows(); [[fallthrough]];
-      case ChunkKind::kCalls:
-      case ChunkKind::kSyncs:
-      case ChunkKind::kOverheads:
-      case ChunkKind::kAllocations:
+      case wire::ChunkKind::kProperties: return take_properties(chunk);
+      case wire::ChunkKind::kClockSyncs: return append(chunk, file_.syncs);
+      case wire::ChunkKind::kThreads: return put_by_id(chunk, file_.threads, most);
+      case wire::ChunkKind::kQueues: return put_by_id(chunk, file_.queues, most);
+      case wire::ChunkKind::kLaunchShapes: return put_by_id(chunk, file_.shapes, most);
+      case wire::ChunkKind::kDevices: return append(chunk, file_.devices);
+      case wire::ChunkKind::kPayloadSchemas: return put_by_id(chunk, file_.schemas, most);
+      case wire::ChunkKind::kPayloadFields: return append(chunk, file_.schema_fields);
+      case wire::ChunkKind::kPayloads:
+        return count(chunk), read_payloads(chunk, [&](const wire::PayloadRef& p) { file_.payloads.push_back(p); });
+      case wire::ChunkKind::kRangeEvents: return count(chunk), append(chunk, file_.range_events);
+      case wire::ChunkKind::kCollectives: return count(chunk), append(chunk, file_.collectives);
+      case wire::ChunkKind::kThreadSamples: return count(chunk), append(chunk, file_.thread_samples);
+      case wire::ChunkKind::kThreadWaits: return count(chunk), append(chunk, file_.thread_waits);
+      case wire::ChunkKind::kDrops: return append(chunk, file_.drops);
+      case wire::ChunkKind::kWindows: return append(chunk, file_.windows);
+      case wire::ChunkKind::kNotes: return append(chunk, file_.notes);
+      case wire::ChunkKind::kKernels:
+      case wire::ChunkKind::kCopies:
+      case wire::ChunkKind::kSets:
+      case wire::ChunkKind::kGraphLaunches: file_.device_rows += chunk.rows(); [[fallthrough]];
+      case wire::ChunkKind::kCalls:
+      case wire::ChunkKind::kSyncs:
+      case wire::ChunkKind::kOverheads:
+      case wire::ChunkKind::kAllocations:
         file_.blocks.push_back({chunk, file_.syncs.size()});
         [[fallthrough]];
-      case ChunkKind::kExternalIds: return count(chunk), true;
+      case wire::ChunkKind::kExternalIds: return count(chunk), true;
     }
     ++file_.unknown_chunks;
     return true;
   }
 
  private:
-  void count(const ChunkView& chunk) { file_.rows += chunk.rows(); }
-  bool take_properties(const ChunkView& chunk) {
-    std::vector<Property> rows;
+  void count(const wire::ChunkView& chunk) { file_.rows += chunk.rows(); }
+  bool take_properties(const wire::ChunkView& chunk) {
+    std::vector<wire::Property> rows;
     if (!append(chunk, rows)) return false;
-    for (const Property& p : rows)
+    for (const wire::Property& p : rows)
       if (p.key != 0) file_.properties[std::string(file_.strings[p.key])] = file_.strings[p.value];
     return true;
   }
@@ -127,10 +125,10 @@ class FileReader {
 Result<RecordingFile> decoded(RecordingFile file) {
   // Views of the bytes must stay where they are when the file moves: short strings do not, so it is never short.
   file.bytes.reserve(64);
-  ChunkReader reader(file.bytes.data(), file.bytes.size());
+  wire::ChunkReader reader(file.bytes.data(), file.bytes.size());
   if (Status status = check_state(file.path, reader, file.bytes.size()); !status) return status.error();
   FileReader rows(file);
-  for (ChunkView chunk; reader.next(chunk);) file.bad_chunks += !rows.take(chunk);
+  for (wire::ChunkView chunk; reader.next(chunk);) file.bad_chunks += !rows.take(chunk);
   file.damaged_places = reader.damaged_places();
   file.damaged_bytes = reader.damaged_bytes();
   file.torn_bytes = reader.torn_bytes();
@@ -159,7 +157,7 @@ std::string RecordingFile::pid() const {
 }
 
 bool is_recording(std::string_view head) {
-  return head.size() >= 4 && std::equal(kFileMagic, kFileMagic + 4, head.begin(),
+  return head.size() >= 4 && std::equal(wire::kFileMagic, wire::kFileMagic + 4, head.begin(),
                                         [](unsigned char a, char b) { return a == static_cast<unsigned char>(b); });
 }
 

@@ -8,18 +8,18 @@
 namespace profgpu {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoString = UINT32_MAX;
 constexpr uint32_t kAllStreams = 0xFFFFFFFF;
-constexpr int64_t kLatest = RecordingClock::kLatest;
+constexpr int64_t kLatestRow_ns = RecordingClock::kLatest;
 
 int64_t bytes_of(uint64_t bytes) { return bytes <= INT64_MAX ? static_cast<int64_t>(bytes) : -1; }
 
 }  // namespace
 
 int64_t ProcessPlace::time(int64_t host_ns) const {
-  if (host_ns <= -2 * kLatest || host_ns >= 2 * kLatest) return INT64_MIN;
+  if (host_ns <= -2 * kLatestRow_ns || host_ns >= 2 * kLatestRow_ns) return INT64_MIN;
   const int64_t time = host_ns - origin_ns;
-  return time > -kLatest && time < kLatest ? time : INT64_MIN;
+  return time > -kLatestRow_ns && time < kLatestRow_ns ? time : INT64_MIN;
 }
 
 int32_t ProcessPlace::device(uint32_t id) const {
@@ -29,7 +29,7 @@ int32_t ProcessPlace::device(uint32_t id) const {
 
 uint32_t ThreadsOfShard::operator()(uint32_t id) {
   const bool listed = id < known_.size();
-  if (listed && known_[id] != kNone) return known_[id];
+  if (listed && known_[id] != kNoString) return known_[id];
   const wire::ThreadRow& row = file_.threads[id];
   const std::string pid = row.pid != 0 ? std::to_string(row.pid) : file_.pid();
   const uint32_t thread = shard_.thread(pid, std::to_string(row.tid));
@@ -39,14 +39,14 @@ uint32_t ThreadsOfShard::operator()(uint32_t id) {
 
 RecordingRows::RecordingRows(const ProcessPlace& place, Shard& shard)
     : place_(place), file_(*place.file), shard_(shard), threads_(file_, shard), kernel_names_(file_.strings.size()),
-      call_names_(file_.strings.size()), queues_(file_.queues.size(), kNone), shape_args_(file_.shapes.size(), kNone) {}
+      call_names_(file_.strings.size()), queues_(file_.queues.size(), kNoString), shape_args_(file_.shapes.size(), kNoString) {}
 
 bool RecordingRows::in_time(int64_t device_ns, int64_t duration_ns, At& at) {
   if (duration_ns < 0) {
     ++shard_.issues[TraceIssueKind::kNegativeDuration];
     return false;
   }
-  const bool plausible = device_ns > -kLatest && device_ns < kLatest && duration_ns < kLongestNs;
+  const bool plausible = device_ns > -kLatestRow_ns && device_ns < kLatestRow_ns && duration_ns < kLongestNs;
   const int64_t time = plausible ? place_.time(place_.clock->host_ns(device_ns, syncs_before_)) : INT64_MIN;
   if (time == INT64_MIN) {
     ++shard_.issues[TraceIssueKind::kOutOfRange];
@@ -74,7 +74,7 @@ StringId RecordingRows::name(uint32_t id, bool is_kernel) {
 
 uint16_t RecordingRows::queue(uint32_t id) {
   const bool listed = id < queues_.size();
-  if (listed && queues_[id] != kNone) return static_cast<uint16_t>(queues_[id]);
+  if (listed && queues_[id] != kNoString) return static_cast<uint16_t>(queues_[id]);
   const wire::QueueRow& row = file_.queues[id];
   const uint16_t queue = shard_.queue({place_.device(row.device), row.stream, row.context + place_.context_base});
   if (listed) queues_[id] = queue;
@@ -83,7 +83,7 @@ uint16_t RecordingRows::queue(uint32_t id) {
 
 uint32_t RecordingRows::kernel_args(const wire::Kernel& row) {
   const bool plain = row.graph == 0 && row.shape < shape_args_.size();
-  if (plain && shape_args_[row.shape] != kNone) return shape_args_[row.shape];
+  if (plain && shape_args_[row.shape] != kNoString) return shape_args_[row.shape];
   const wire::LaunchShape& shape = file_.shapes[row.shape];
   ActivityArgs args;
   std::copy(shape.grid, shape.grid + 3, args.grid);

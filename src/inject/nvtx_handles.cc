@@ -15,31 +15,31 @@ struct Handle {
 
 namespace {
 
-constexpr size_t kMemoryBytes = 16 << 20;
+constexpr size_t kHandleBytes = 16 << 20;
 constexpr uint32_t kEntries = 1u << 15;
 constexpr uint32_t kMaxProbes = 64;
 
-std::atomic<char*> memory;
-std::atomic<size_t> used;
+std::atomic<char*> handle_memory;
+std::atomic<size_t> handles_used;
 std::atomic<Handle*> entries[kEntries];
 
 char* ensure_memory() {
-  char* at = memory.load(std::memory_order_acquire);
+  char* at = handle_memory.load(std::memory_order_acquire);
   if (at != nullptr) return at;
   void* const mapped =
-      map_memory(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+      map_memory(nullptr, kHandleBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
   if (is_failure(mapped)) return nullptr;
-  if (memory.compare_exchange_strong(at, static_cast<char*>(mapped))) return static_cast<char*>(mapped);
-  system_call(SYS_munmap, as_word(mapped), kMemoryBytes);
+  if (handle_memory.compare_exchange_strong(at, static_cast<char*>(mapped))) return static_cast<char*>(mapped);
+  system_call(SYS_munmap, as_word(mapped), kHandleBytes);
   return at;
 }
 
 Handle* make(const char* text, size_t length) {
   char* const base = ensure_memory();
   const size_t size = (sizeof(Handle) + length + 7) / 8 * 8;
-  if (base == nullptr || used.load(std::memory_order_relaxed) + size > kMemoryBytes) return nullptr;
-  const size_t at = used.fetch_add(size, std::memory_order_relaxed);
-  if (at + size > kMemoryBytes) return nullptr;
+  if (base == nullptr || handles_used.load(std::memory_order_relaxed) + size > kHandleBytes) return nullptr;
+  const size_t at = handles_used.fetch_add(size, std::memory_order_relaxed);
+  if (at + size > kHandleBytes) return nullptr;
   auto* const handle = reinterpret_cast<Handle*>(base + at);
   handle->length = static_cast<uint32_t>(length);
   memcpy(handle->text, text, length);

@@ -10,7 +10,6 @@ namespace profgpu {
 namespace {
 
 using What = LanePoint::What;
-constexpr uint32_t kNone = JobLanes::kNone;
 
 /// From the end of a step back to its start.
 class PathWalk {
@@ -28,7 +27,7 @@ class PathWalk {
 
   std::vector<PathSegment> walk() {
     // Each turn goes to something that came before; records that contradict each other could go round.
-    for (size_t turns = lanes_.points.size(); turns > 0 && at_ > from_ && point_ != kNone; --turns) pass_point();
+    for (size_t turns = lanes_.points.size(); turns > 0 && at_ > from_ && point_ != JobLanes::kNone; --turns) pass_point();
     back_to(from_, lane_time(IdleCause::kUnknown));
     std::reverse(segments_.begin(), segments_.end());
     return std::move(segments_);
@@ -40,11 +39,11 @@ class PathWalk {
     // The host went on to the step's bound while the device waited.
     back_to(p.time_ns, lane_time(IdleCause::kHostBound));
     if (p.what == What::kRestart || point_ == lanes_.ranks[rank_].first_point) {
-      point_ = kNone;
+      point_ = JobLanes::kNone;
       return;
     }
     const int64_t ready = saturated_add(lanes_.points[point_ - 1].time_ns, p.own_ns);
-    if (p.what == What::kWait && ready < p.time_ns && lanes_.calls[p.of].group != kNone) {
+    if (p.what == What::kWait && ready < p.time_ns && lanes_.calls[p.of].group != JobLanes::kNone) {
       pass_call(p.of);
       return;
     }
@@ -67,7 +66,7 @@ class PathWalk {
       rank_ = c.rank;
       call = last;
       const int64_t ready = lanes_.points[c.point].time_ns;
-      if (c.before == kNone || lanes_.calls[c.before].end_ns <= ready || at_ <= from_) {
+      if (c.before == JobLanes::kNone || lanes_.calls[c.before].end_ns <= ready || at_ <= from_) {
         back_to(ready, lane_time(IdleCause::kLaunchLatency), call);
         point_ = c.point;
         return;
@@ -75,10 +74,10 @@ class PathWalk {
       back_to(lanes_.calls[c.before].end_ns, lane_time(IdleCause::kLaunchLatency), call);
       call = c.before;
     }
-    point_ = kNone;
+    point_ = JobLanes::kNone;
   }
 
-  void back_to(int64_t time, LaneTime kind, uint32_t call = kNone) {
+  void back_to(int64_t time, LaneTime kind, uint32_t call = JobLanes::kNone) {
     time = std::max(time, from_);
     if (time >= at_) return;
     PathSegment* next = segments_.empty() ? nullptr : &segments_.back();
@@ -92,7 +91,7 @@ class PathWalk {
   }
 
   [[nodiscard]] std::string name(uint32_t call) const {
-    if (call == kNone) return "";
+    if (call == JobLanes::kNone) return "";
     const uint32_t rank = lanes_.calls[call].rank;
     const RankDigest& r = ranks_[rank];
     return r.call_name(r.calls.calls[call - lanes_.ranks[rank].first_call]);
@@ -101,7 +100,7 @@ class PathWalk {
   std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
   int64_t from_, at_;
-  uint32_t rank_ = 0, point_ = kNone, call_ = kNone;
+  uint32_t rank_ = 0, point_ = JobLanes::kNone, call_ = JobLanes::kNone;
   std::vector<PathSegment> segments_;
 };
 

@@ -12,7 +12,6 @@ namespace profgpu {
 namespace {
 
 using What = LanePoint::What;
-constexpr uint32_t kNone = JobLanes::kNone;
 constexpr int64_t kLongestStepNs = int64_t{1} << 50;   // 13 days, as of any record
 
 class Joiner {
@@ -28,7 +27,7 @@ class Joiner {
     }
     for (const Message& m : messages(ranks_, clocks_)) add_meeting(std::array{m.send, m.receive}, true, false);
     for (uint32_t c = 0; c < out_.calls.size(); ++c)
-      if (out_.calls[c].point != kNone && out_.calls[c].group == kNone) add_group({&c, 1}, alone_is_whole(c));
+      if (out_.calls[c].point != JobLanes::kNone && out_.calls[c].group == JobLanes::kNone) add_group({&c, 1}, alone_is_whole(c));
     for (uint32_t r = 0; r < ranks_.size(); ++r)
       if (!out_.ranks[r].joined) out_.ranks_without.push_back(ranks_[r].rank);
     add_streams();
@@ -50,7 +49,7 @@ class Joiner {
       out_.steps.push_back({clock.aligned(s.start_ns), clock.aligned(s.interval().end)});
     uint32_t part = 0;
     for (const LanePoint& p : rank.lane.points) {
-      JobLanes::Point point{kNone, p.what, clock.aligned(p.time_ns), 0, 0};
+      JobLanes::Point point{JobLanes::kNone, p.what, clock.aligned(p.time_ns), 0, 0};
       for (; part < p.parts_end; ++part) point.own_ns = saturated_add(point.own_ns, rank.lane.parts[part].ns);
       bind(point, p, first);
       out_.points.push_back(point);
@@ -80,7 +79,7 @@ class Joiner {
     std::vector<uint32_t> members;
     for (const RankCall& c : all) {
       const uint32_t call = out_.ranks[c.rank].first_call + c.call;
-      if (out_.calls[call].point != kNone && out_.calls[call].group == kNone) members.push_back(call);
+      if (out_.calls[call].point != JobLanes::kNone && out_.calls[call].group == JobLanes::kNone) members.push_back(call);
     }
     if (members.size() < 2) return;
     add_group(members, whole && members.size() == all.size());
@@ -91,7 +90,7 @@ class Joiner {
   }
 
   void add_group(std::span<const uint32_t> members, bool whole) {
-    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, kNone};
+    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, JobLanes::kNone};
     for (const uint32_t c : members) {
       out_.members.push_back(c);
       out_.calls[c].group = static_cast<uint32_t>(out_.groups.size());
@@ -116,7 +115,7 @@ class Joiner {
       const std::vector<CollectiveCall>& calls = ranks_[r].calls.calls;
       for (uint32_t i = 0; i < calls.size(); ++i) {
         const uint32_t c = out_.ranks[r].first_call + i;
-        if (out_.calls[c].point != kNone)
+        if (out_.calls[c].point != JobLanes::kNone)
           arrived.emplace_back(calls[i].queue, out_.calls[c].start_ns, out_.calls[c].end_ns, c);
       }
       std::sort(arrived.begin(), arrived.end());

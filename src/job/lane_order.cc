@@ -7,15 +7,14 @@ namespace profgpu {
 namespace {
 
 using What = LanePoint::What;
-constexpr uint32_t kNone = JobLanes::kNone;
 
 class Order {
  public:
   explicit Order(JobLanes& lanes)
-      : lanes_(lanes), missing_(lanes.groups.size()), ended_(lanes.groups.size()), waiting_(lanes.ranks.size(), kNone) {
+      : lanes_(lanes), missing_(lanes.groups.size()), ended_(lanes.groups.size()), waiting_(lanes.ranks.size(), JobLanes::kNone) {
     for (const JobLanes::Call& c : lanes.calls) {
-      if (c.group == kNone || !lanes.ranks[c.rank].joined) continue;
-      missing_[c.group] += c.before != kNone ? 2 : 1;   // its arrival, and the end of the one before it
+      if (c.group == JobLanes::kNone || !lanes.ranks[c.rank].joined) continue;
+      missing_[c.group] += c.before != JobLanes::kNone ? 2 : 1;   // its arrival, and the end of the one before it
     }
     at_.reserve(lanes.ranks.size());
     for (size_t r = 0; r < lanes.ranks.size(); ++r) {
@@ -34,7 +33,7 @@ class Order {
       next_ = 0;
       bool stuck = false;
       for (uint32_t r = 0; r < waiting_.size(); ++r) {
-        if (waiting_[r] == kNone) continue;
+        if (waiting_[r] == JobLanes::kNone) continue;
         stuck = true;
         if (!ended_[waiting_[r]]) end_group(waiting_[r]);
         end_groups();
@@ -47,8 +46,8 @@ class Order {
   void go_on(uint32_t rank) {
     while (at_[rank] < end_[rank]) {
       const JobLanes::Point& p = lanes_.points[at_[rank]];
-      const uint32_t group = p.what == What::kWait || p.what == What::kArrive ? lanes_.calls[p.of].group : kNone;
-      if (p.what == What::kWait && group != kNone && !ended_[group]) {
+      const uint32_t group = p.what == What::kWait || p.what == What::kArrive ? lanes_.calls[p.of].group : JobLanes::kNone;
+      if (p.what == What::kWait && group != JobLanes::kNone && !ended_[group]) {
         waiting_[rank] = group;
         waiters_[group].push_back(rank);
         return;
@@ -73,15 +72,15 @@ class Order {
 
   void end_group(uint32_t group) {
     ended_[group] = true;
-    lanes_.order.push_back({kNone, group});
+    lanes_.order.push_back({JobLanes::kNone, group});
     for (uint32_t m = lanes_.groups[group].first; m < lanes_.groups[group].end; ++m) {
       const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
-      if (c.next != kNone) one_less(lanes_.calls[c.next].group);
+      if (c.next != JobLanes::kNone) one_less(lanes_.calls[c.next].group);
     }
     const auto waiters = waiters_.find(group);
     if (waiters == waiters_.end()) return;
     for (const uint32_t rank : waiters->second) {
-      waiting_[rank] = kNone;
+      waiting_[rank] = JobLanes::kNone;
       runnable_.push_back(rank);
     }
     waiters_.erase(waiters);

@@ -10,7 +10,7 @@ namespace profgpu {
 namespace {
 
 constexpr double kTurnsPct = 10;
-constexpr size_t kMostPeers = 64;   // a median over more says no more
+constexpr size_t kMostPeersByTurns = 64;   // a median over more says no more
 
 struct Turn {
   uint32_t rank = 0;
@@ -45,7 +45,7 @@ std::map<int64_t, Turn> turns_of(std::span<const RankDigest> ranks, std::span<co
 }
 
 std::vector<uint32_t> peers_of(uint32_t rank, size_t ranks) {
-  const size_t stride = (ranks + kMostPeers - 1) / kMostPeers;
+  const size_t stride = (ranks + kMostPeersByTurns - 1) / kMostPeersByTurns;
   std::vector<uint32_t> peers;
   for (size_t r = 0; r < ranks; r += stride)
     if (r != rank) peers.push_back(static_cast<uint32_t>(r));

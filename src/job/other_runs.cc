@@ -30,9 +30,9 @@ struct Shared {
   RankCall usual, strange;
 };
 
-class Search {
+class OtherRunSearch {
  public:
-  explicit Search(std::span<const RankDigest> ranks) : ranks_(ranks) {}
+  explicit OtherRunSearch(std::span<const RankDigest> ranks) : ranks_(ranks) {}
 
   std::vector<OtherRun> run() {
     Places left = same_world();
@@ -193,6 +193,6 @@ bool has_unix_time(const RankDigest& rank) {
   return rank.extent.start >= kLeastUnix_ns;
 }
 
-std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks) { return Search(ranks).run(); }
+std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks) { return OtherRunSearch(ranks).run(); }
 
 }  // namespace profgpu

@@ -14,7 +14,7 @@ namespace {
 /// Compute that pauses for less between two kernels still hides what begins then.
 constexpr int64_t kPauseNs = 10'000;
 
-using Calls = std::vector<const CollectiveCall*>;
+using SharedCalls = std::vector<const CollectiveCall*>;
 
 std::span<const Interval> cover_of(const RankDigest& rank, const CollectiveCall& c) {
   return std::span(rank.calls.cover).subspan(c.cover_begin, c.cover_end - c.cover_begin);
@@ -26,7 +26,7 @@ std::optional<int64_t> whole(std::optional<double> v) {
 
 bool by_start(const CollectiveCall* a, const CollectiveCall* b) { return a->start_ns < b->start_ns; }
 
-void add_time(const RankDigest& rank, Calls calls, SharedWork& out) {
+void add_time(const RankDigest& rank, SharedCalls calls, SharedWork& out) {
   std::stable_sort(calls.begin(), calls.end(), by_start);
   int64_t until = INT64_MIN, total = 0, exposed = 0;
   for (const CollectiveCall* c : calls) {
@@ -66,7 +66,7 @@ int64_t pass_at(const std::vector<Interval>& passes, int64_t time) {
 }
 
 // `buckets` in the order of their starts. Those that follow each other without a pause are one tail.
-int64_t tail_ns(const RankDigest& rank, const Calls& buckets) {
+int64_t tail_ns(const RankDigest& rank, const SharedCalls& buckets) {
   int64_t tail = 0;
   for (size_t i = buckets.size(); i-- > 0;) {
     const CollectiveCall& c = *buckets[i];
@@ -78,7 +78,7 @@ int64_t tail_ns(const RankDigest& rank, const Calls& buckets) {
   return tail;
 }
 
-GradientUse gradients_of(const RankDigest& rank, std::map<uint32_t, Calls>& by_step, int64_t steps) {
+GradientUse gradients_of(const RankDigest& rank, std::map<uint32_t, SharedCalls>& by_step, int64_t steps) {
   const std::vector<Interval> passes = measured_passes(rank);
   std::vector<bool> reduces(passes.size());
   std::vector<int64_t> bytes, delays, tails;
@@ -113,7 +113,7 @@ GradientUse gradients_of(const RankDigest& rank, std::map<uint32_t, Calls>& by_s
   return out;
 }
 
-GatherUse gathers_of(const RankDigest& rank, const std::map<uint32_t, Calls>& by_step, int64_t steps) {
+GatherUse gathers_of(const RankDigest& rank, const std::map<uint32_t, SharedCalls>& by_step, int64_t steps) {
   int64_t calls = 0, late = 0, late_ns = 0;
   for (const auto& [place, gathers] : by_step) {
     calls += static_cast<int64_t>(gathers.size());
@@ -137,8 +137,8 @@ GatherUse gathers_of(const RankDigest& rank, const std::map<uint32_t, Calls>& by
 SharedWork shared_work(const RankDigest& rank, const std::vector<uint32_t>& calls, bool shards) {
   SharedWork out;
   out.steps = std::max<int64_t>(rank.measured_steps(), 1);
-  Calls measured;
-  std::array<std::map<uint32_t, Calls>, kCollectiveOps> by_step;
+  SharedCalls measured;
+  std::array<std::map<uint32_t, SharedCalls>, kCollectiveOps> by_step;
   for (const uint32_t i : calls) {
     const CollectiveCall& c = rank.calls.calls[i];
     if (!c.measured) continue;

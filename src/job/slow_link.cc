@@ -44,7 +44,7 @@ std::map<Likeness, std::map<Members, Meetings>> groups_alike(std::span<const Ran
 
 // What a group's transfers take, and what those of groups like it do; over all sizes, as small messages hardly show a
 // slow link.
-struct Group {
+struct LinkGroup {
   Members members;
   size_t sort = 0;
   int64_t own_ns = 0, usual_ns = 0;
@@ -60,9 +60,9 @@ struct Group {
   }
 };
 
-class Comparison {
+class LinkComparison {
  public:
-  Comparison(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
+  LinkComparison(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
              std::span<const Meeting> all)
       : ranks_(ranks), clocks_(clocks), first_(all.data()) {
     for (const auto& [likeness, groups] : groups_alike(ranks, met, all))
@@ -73,7 +73,7 @@ class Comparison {
     }
   }
 
-  [[nodiscard]] const std::map<Members, Group>& groups() const { return of_members_; }
+  [[nodiscard]] const std::map<Members, LinkGroup>& groups() const { return of_members_; }
 
  private:
   void compare(const Likeness& likeness, const std::map<Members, Meetings>& groups) {
@@ -91,7 +91,7 @@ class Comparison {
     }
   }
 
-  void add(const Likeness& likeness, const Meetings& meetings, int64_t own_ns, int64_t usual_ns, Group& group) {
+  void add(const Likeness& likeness, const Meetings& meetings, int64_t own_ns, int64_t usual_ns, LinkGroup& group) {
     const auto count = static_cast<int64_t>(meetings.size());
     group.own_ns += own_ns * count;
     group.usual_ns += usual_ns * count;
@@ -120,18 +120,18 @@ class Comparison {
   std::span<const RankDigest> ranks_;
   std::span<const RankClock> clocks_;
   const Meeting* first_;
-  std::map<Members, Group> of_members_;
+  std::map<Members, LinkGroup> of_members_;
   std::vector<size_t> sorts_;   // by likeness: one that it is of a sort with
 };
 
-using Groups = std::vector<const Group*>;
+using Groups = std::vector<const LinkGroup*>;
 
 // Slow groups of each rank, but none of a sort of which it has a sound one too; and whether it has no sound one at all.
 struct Suspicion {
   std::vector<Groups> slow;
   std::vector<bool> sound;
 
-  Suspicion(size_t ranks, const std::map<Members, Group>& groups) : slow(ranks), sound(ranks) {
+  Suspicion(size_t ranks, const std::map<Members, LinkGroup>& groups) : slow(ranks), sound(ranks) {
     std::vector<std::set<size_t>> sound_sorts(ranks);
     for (const auto& [members, group] : groups)
       for (const uint32_t r : members)
@@ -143,11 +143,11 @@ struct Suspicion {
 };
 
 SlowLink link_of(const Groups& groups, const Members& ranks) {
-  SlowLink link = (*std::max_element(groups.begin(), groups.end(), [](const Group* a, const Group* b) {
+  SlowLink link = (*std::max_element(groups.begin(), groups.end(), [](const LinkGroup* a, const LinkGroup* b) {
                     return a->dearest_ns < b->dearest_ns;
                   }))->dearest;
   link.ranks = ranks;
-  for (const Group* g : groups) {
+  for (const LinkGroup* g : groups) {
     link.excess_ns += g->median_excess_ns();
     link.transfers.insert(link.transfers.end(), g->transfers.begin(), g->transfers.end());
     for (const auto& [rank, ns] : g->excess_ns) link.exposed_ns[rank] += ns;
@@ -160,17 +160,17 @@ bool holds_any(const Members& members, const std::set<uint32_t>& ranks) {
 }
 
 // Those in most of the groups that nobody stands for yet; of as many, in the dearer ones. Empty: no groups are left.
-std::pair<Groups, Members> next_suspects(const Suspicion& s, const std::set<const Group*>& explained) {
+std::pair<Groups, Members> next_suspects(const Suspicion& s, const std::set<const LinkGroup*>& explained) {
   std::map<Groups, Members> of_groups;
   for (uint32_t r = 0; r < s.slow.size(); ++r) {
     Groups left;
     std::copy_if(s.slow[r].begin(), s.slow[r].end(), std::back_inserter(left),
-                 [&](const Group* g) { return !explained.contains(g); });
+                 [&](const LinkGroup* g) { return !explained.contains(g); });
     if (!left.empty()) of_groups[std::move(left)].push_back(r);
   }
   const auto weight = [](const std::pair<const Groups, Members>& suspects) {
     int64_t excess_ns = 0;
-    for (const Group* g : suspects.first) excess_ns += g->median_excess_ns();
+    for (const LinkGroup* g : suspects.first) excess_ns += g->median_excess_ns();
     return std::tuple(suspects.first.size(), excess_ns, -static_cast<int64_t>(suspects.second.front()));
   };
   const auto most = std::max_element(of_groups.begin(), of_groups.end(),
@@ -182,7 +182,7 @@ std::pair<Groups, Members> next_suspects(const Suspicion& s, const std::set<cons
 
 std::vector<SlowLink> slow_links(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
                                  const MatchedCalls& met, std::span<const Meeting> all) {
-  const Comparison compared(ranks, clocks, met, all);
+  const LinkComparison compared(ranks, clocks, met, all);
   const Suspicion suspicion(ranks.size(), compared.groups());
   std::map<Groups, Members> suspects;
   std::set<uint32_t> named;
@@ -190,7 +190,7 @@ std::vector<SlowLink> slow_links(std::span<const RankDigest> ranks, std::span<co
     if (!suspicion.slow[r].empty() && !suspicion.sound[r]) suspects[suspicion.slow[r]].push_back(r), named.insert(r);
   std::vector<SlowLink> out;
   for (const auto& [groups, members] : suspects) out.push_back(link_of(groups, members));
-  std::set<const Group*> explained;
+  std::set<const LinkGroup*> explained;
   for (const auto& [members, group] : compared.groups())
     if (holds_any(members, named)) explained.insert(&group);
   while (true) {

@@ -49,7 +49,7 @@ void add(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, c
   if (bytes > 0) s.whole_bytes.push_back(bytes);
 }
 
-int64_t median(std::vector<int64_t> values) {
+int64_t median_ns(std::vector<int64_t> values) {
   constexpr double kMost = 9e18;   // what a broken clock may give
   return std::llround(std::min(percentile(std::move(values), 50).value_or(0), kMost));
 }
@@ -59,10 +59,10 @@ Traffic traffic_of(std::span<const RankDigest> ranks, Sums& s) {
   t.calls = s.calls;
   t.whole_calls = s.whole_calls;
   t.wait_ns = s.wait_ns;
-  t.median_wait_ns = median(s.waits);
+  t.median_wait_ns = median_ns(s.waits);
   const std::vector<int64_t>& bytes = s.whole_bytes.empty() ? s.bytes : s.whole_bytes;
-  if (!bytes.empty()) t.message_bytes = median(bytes);
-  if (!s.transfers.empty()) t.transfer_ns = median(s.transfers);
+  if (!bytes.empty()) t.message_bytes = median_ns(bytes);
+  if (!s.transfers.empty()) t.transfer_ns = median_ns(s.transfers);
   if (!s.whole_bytes.empty() && *t.transfer_ns > 0)
     t.algbw_gbps = static_cast<double>(*t.message_bytes) / static_cast<double>(*t.transfer_ns);
   t.link_gbps = link_rate_gbps(ranks[s.rank].device_name);

@@ -10,8 +10,7 @@ namespace profgpu {
 namespace {
 
 using What = LanePoint::What;
-using Kinds = std::array<int64_t, kLaneTimes>;
-constexpr uint32_t kNone = JobLanes::kNone;
+using KindTimes = std::array<int64_t, kLaneTimes>;
 constexpr auto kLoading = static_cast<size_t>(lane_time(IdleCause::kDataLoading));
 constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound));
 constexpr auto kSaving = static_cast<size_t>(lane_time(IdleCause::kCheckpoint));
@@ -32,11 +31,11 @@ constexpr CauseChange kCauseChanges[] = {
     {"copies_free", LaneTime::kCopy, LaneTime::kCopy}};
 
 // A step's own time on one rank, from one collective that it arrives at to the next, by kind.
-std::vector<Kinds> stretches(std::span<const RankDigest> ranks, const JobLanes& lanes, JobStep::Part part) {
+std::vector<KindTimes> stretches(std::span<const RankDigest> ranks, const JobLanes& lanes, JobStep::Part part) {
   const uint32_t first = lanes.ranks[part.rank].first_point;
   const JobLanes::Step& step = lanes.steps[lanes.ranks[part.rank].first_step + part.place];
-  std::vector<Kinds> own(1);
-  if (step.begin_point == kNone || step.end_point == kNone) return own;
+  std::vector<KindTimes> own(1);
+  if (step.begin_point == JobLanes::kNone || step.end_point == JobLanes::kNone) return own;
   for (uint32_t i = step.begin_point + 1; i <= step.end_point; ++i) {
     for (const LanePart& p : parts_before(ranks, lanes, part.rank, i)) {
       int64_t& sum = own.back()[static_cast<size_t>(p.kind)];
@@ -49,7 +48,7 @@ std::vector<Kinds> stretches(std::span<const RankDigest> ranks, const JobLanes& 
 
 /// What a step of one rank is to be instead.
 struct Target {
-  std::vector<Kinds> own, instead;   // by stretch; one for all where no other rank has as many
+  std::vector<KindTimes> own, instead;   // by stretch; one for all where no other rank has as many
   int64_t host_ns = 0;
 };
 
@@ -72,7 +71,7 @@ class Targets {
 
  private:
   void add(const JobStep& step) {
-    std::vector<std::vector<Kinds>> others;
+    std::vector<std::vector<KindTimes>> others;
     std::vector<int64_t> host;
     for (const JobStep::Part& p : step.parts) {
       if (changed_[p.rank] && !even_) continue;
@@ -95,13 +94,13 @@ class Targets {
   }
 
   // The median of ranks with as many collectives in the step, for stages of a pipeline do different work.
-  static void set(Target& target, const std::vector<std::vector<Kinds>>& others) {
-    std::vector<const std::vector<Kinds>*> alike;
-    for (const std::vector<Kinds>& o : others)
+  static void set(Target& target, const std::vector<std::vector<KindTimes>>& others) {
+    std::vector<const std::vector<KindTimes>*> alike;
+    for (const std::vector<KindTimes>& o : others)
       if (o.size() == target.own.size()) alike.push_back(&o);
     if (alike.empty()) {
-      std::vector<std::vector<Kinds>> whole;
-      for (const std::vector<Kinds>& o : others) whole.push_back({total(o)});
+      std::vector<std::vector<KindTimes>> whole;
+      for (const std::vector<KindTimes>& o : others) whole.push_back({total(o)});
       target.own = {total(target.own)};
       return set(target, whole);
     }
@@ -115,9 +114,9 @@ class Targets {
     }
   }
 
-  static Kinds total(const std::vector<Kinds>& stretches) {
-    Kinds sum{};
-    for (const Kinds& s : stretches)
+  static KindTimes total(const std::vector<KindTimes>& stretches) {
+    KindTimes sum{};
+    for (const KindTimes& s : stretches)
       for (size_t kind = 0; kind < sum.size(); ++kind) sum[kind] = saturated_add(sum[kind], s[kind]);
     return sum;
   }
@@ -142,7 +141,7 @@ class Player {
         target_(ranks.size()), stretch_(ranks.size()) {
     for (const bool gone : change.gone) some_gone_ |= gone;
     for (const JobLanes::Call& c : lanes.calls) {
-      ready_ns_.push_back(c.point != kNone ? lanes.points[c.point].time_ns : c.start_ns);
+      ready_ns_.push_back(c.point != JobLanes::kNone ? lanes.points[c.point].time_ns : c.start_ns);
       end_ns_.push_back(c.end_ns);
     }
     for (const JobLanes::Step& s : lanes.steps) bounds_.push_back({s.begin_ns, s.end_ns});
@@ -150,7 +149,7 @@ class Player {
 
   std::vector<Interval> play() {
     for (const JobLanes::Event& e : lanes_.order) {
-      if (e.rank == kNone) end_group(lanes_.groups[e.at]);
+      if (e.rank == JobLanes::kNone) end_group(lanes_.groups[e.at]);
       else pass(e.rank, e.at);
     }
     return std::move(bounds_);
@@ -165,7 +164,7 @@ class Player {
     for (uint32_t m = group.first; m < group.end; ++m) {
       const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
       int64_t from = ready_ns_[lanes_.members[m]];
-      if (c.before != kNone) from = std::max(from, end_ns_[c.before]);
+      if (c.before != JobLanes::kNone) from = std::max(from, end_ns_[c.before]);
       starts_.push_back(saturated_add(from, c.delay_ns));
       last = std::max(last, starts_.back());
     }
@@ -329,7 +328,7 @@ class Late {
           if (std::find(link.ranks.begin(), link.ranks.end(), r) != link.ranks.end()) links_.back() = &link;
       }
     for (uint32_t g = 0; g < lanes.groups.size() && !late.links.empty(); ++g)
-      if (lanes.groups[g].meeting != kNone) group_of_.emplace(lanes.groups[g].meeting, g);
+      if (lanes.groups[g].meeting != JobLanes::kNone) group_of_.emplace(lanes.groups[g].meeting, g);
   }
 
   // Places in `names`.

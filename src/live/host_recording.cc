@@ -22,7 +22,7 @@ constexpr int64_t kShortestInterval_ns = 50'000'000, kLongestInterval_ns = 10'00
 constexpr int64_t kShareOfCore = 100;
 constexpr int64_t kFlush_ns = 1'000'000'000, kSync_ns = 10'000'000'000;
 constexpr size_t kMostSamplesKept = 16'384;
-constexpr size_t kMostNames = 65'536;
+constexpr size_t kMostThreadNames = 65'536;
 
 // Does something again and again: the dearer it is, the more rarely.
 struct Pace {
@@ -134,7 +134,7 @@ void HostRecording::await(int64_t until_ns) {
 uint32_t HostRecording::name_id(const std::string& name) {
   const auto it = names_.find(name);
   if (it != names_.end()) return it->second;
-  if (names_.size() >= kMostNames) return 0;
+  if (names_.size() >= kMostThreadNames) return 0;
   const auto id = static_cast<uint32_t>(names_.size() + 1);
   names_.emplace(name, id);
   new_names_.emplace_back(id, name);

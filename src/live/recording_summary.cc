@@ -15,67 +15,66 @@
 namespace profgpu {
 namespace {
 
-using namespace wire;
-
 template <class Row>
-std::vector<Row> rows_of(const ChunkView& chunk) {
+std::vector<Row> rows_of(const wire::ChunkView& chunk) {
   std::vector<Row> rows(chunk.rows());
   if (!read_rows(chunk, rows.data())) rows.clear();
   return rows;
 }
 
-std::string reason_name(DropReason reason) {
+std::string reason_name(wire::DropReason reason) {
   switch (reason) {
-    case DropReason::kRecorderFull: return "the recorder's memory was full";
-    case DropReason::kDiskFull: return "the file could not be written";
-    case DropReason::kCupti: return "CUPTI dropped them";
-    case DropReason::kNamesFull: return "too many different names";
-    case DropReason::kRingFull: return "the kernel's memory was full";
+    case wire::DropReason::kRecorderFull: return "the recorder's memory was full";
+    case wire::DropReason::kDiskFull: return "the file could not be written";
+    case wire::DropReason::kCupti: return "CUPTI dropped them";
+    case wire::DropReason::kNamesFull: return "too many different names";
+    case wire::DropReason::kRingFull: return "the kernel's memory was full";
   }
   return "unknown reason";
 }
 
-bool is_of_events(ChunkKind kind) {
-  return kind >= ChunkKind::kKernels && kind != ChunkKind::kDrops && kind != ChunkKind::kWindows && kind != ChunkKind::kNotes;
+bool is_of_events(wire::ChunkKind kind) {
+  return kind >= wire::ChunkKind::kKernels && kind != wire::ChunkKind::kDrops && kind != wire::ChunkKind::kWindows &&
+         kind != wire::ChunkKind::kNotes;
 }
 
 class Reader {
  public:
   explicit Reader(RecordedProcess& process) : p_(process) {}
 
-  void take(const ChunkView& chunk) {
+  void take(const wire::ChunkView& chunk) {
     const int64_t rows = chunk.rows();
     p_.events += is_of_events(chunk.kind) ? rows : 0;
     switch (chunk.kind) {
-      case ChunkKind::kEnd: p_.ended = true; break;
-      case ChunkKind::kStrings:
+      case wire::ChunkKind::kEnd: p_.ended = true; break;
+      case wire::ChunkKind::kStrings:
         read_strings(chunk, [&](uint32_t id, const char* text, size_t size) { strings_[id].assign(text, size); });
         break;
-      case ChunkKind::kProperties: take_properties(chunk); break;
-      case ChunkKind::kKernels:
-      case ChunkKind::kGraphLaunches: p_.kernels += rows; break;
-      case ChunkKind::kCopies:
-      case ChunkKind::kSets: p_.copies += rows; break;
-      case ChunkKind::kCalls: p_.calls += rows; break;
-      case ChunkKind::kCollectives: p_.collectives += rows; break;
-      case ChunkKind::kRangeEvents: take_ranges(chunk); break;
-      case ChunkKind::kWindows:
-        for (const Window& w : rows_of<Window>(chunk)) p_.windows += w.event == WindowEvent::kOpen ? 1 : 0;
+      case wire::ChunkKind::kProperties: take_properties(chunk); break;
+      case wire::ChunkKind::kKernels:
+      case wire::ChunkKind::kGraphLaunches: p_.kernels += rows; break;
+      case wire::ChunkKind::kCopies:
+      case wire::ChunkKind::kSets: p_.copies += rows; break;
+      case wire::ChunkKind::kCalls: p_.calls += rows; break;
+      case wire::ChunkKind::kCollectives: p_.collectives += rows; break;
+      case wire::ChunkKind::kRangeEvents: take_ranges(chunk); break;
+      case wire::ChunkKind::kWindows:
+        for (const wire::Window& w : rows_of<wire::Window>(chunk)) p_.windows += w.event == wire::WindowEvent::kOpen ? 1 : 0;
         break;
-      case ChunkKind::kDrops:
-        for (const Drop& d : rows_of<Drop>(chunk)) p_.dropped[reason_name(d.reason)] += static_cast<int64_t>(d.count);
+      case wire::ChunkKind::kDrops:
+        for (const wire::Drop& d : rows_of<wire::Drop>(chunk)) p_.dropped[reason_name(d.reason)] += static_cast<int64_t>(d.count);
         break;
-      case ChunkKind::kNotes:
-        for (const Note& n : rows_of<Note>(chunk))
-          if (n.severity == Severity::kWarning) p_.notes.push_back(strings_[n.text]);
+      case wire::ChunkKind::kNotes:
+        for (const wire::Note& n : rows_of<wire::Note>(chunk))
+          if (n.severity == wire::Severity::kWarning) p_.notes.push_back(strings_[n.text]);
         break;
       default: break;
     }
   }
 
  private:
-  void take_properties(const ChunkView& chunk) {
-    for (const Property& row : rows_of<Property>(chunk)) {
+  void take_properties(const wire::ChunkView& chunk) {
+    for (const wire::Property& row : rows_of<wire::Property>(chunk)) {
       const auto n = whole_number(strings_[row.value]);
       if (n && strings_[row.key] == "pid") p_.pid = *n;
       if (n && strings_[row.key] == "rank") p_.rank = *n;
@@ -83,10 +82,10 @@ class Reader {
       if (strings_[row.key] == "host") p_.host = strings_[row.value];
     }
   }
-  void take_ranges(const ChunkView& chunk) {
-    for (const RangeEvent& e : rows_of<RangeEvent>(chunk)) {
-      if (e.op == RangeOp::kPush || e.op == RangeOp::kStart) ++p_.ranges;
-      if (e.op == RangeOp::kStep) ++p_.steps;
+  void take_ranges(const wire::ChunkView& chunk) {
+    for (const wire::RangeEvent& e : rows_of<wire::RangeEvent>(chunk)) {
+      if (e.op == wire::RangeOp::kPush || e.op == wire::RangeOp::kStart) ++p_.ranges;
+      if (e.op == wire::RangeOp::kStep) ++p_.steps;
     }
   }
 
@@ -95,14 +94,14 @@ class Reader {
 };
 
 // Kinds with few rows; of the others only the number of rows is wanted.
-bool is_small(ChunkKind kind) {
+bool is_small(wire::ChunkKind kind) {
   switch (kind) {
-    case ChunkKind::kStrings:
-    case ChunkKind::kProperties:
-    case ChunkKind::kRangeEvents:
-    case ChunkKind::kWindows:
-    case ChunkKind::kDrops:
-    case ChunkKind::kNotes: return true;
+    case wire::ChunkKind::kStrings:
+    case wire::ChunkKind::kProperties:
+    case wire::ChunkKind::kRangeEvents:
+    case wire::ChunkKind::kWindows:
+    case wire::ChunkKind::kDrops:
+    case wire::ChunkKind::kNotes: return true;
     default: return false;
   }
 }
@@ -113,23 +112,23 @@ bool read_at(int fd, int64_t offset, void* out, size_t size) {
 
 // Reads headers, and the bodies of small kinds, up to the first that is not whole. The file may still grow.
 bool read_file(int fd, RecordedProcess& process) {
-  FileHeader header;
-  if (!read_at(fd, 0, &header, sizeof header) || ChunkReader(&header, sizeof header).state() != FileState::kReadable)
+  wire::FileHeader header;
+  if (!read_at(fd, 0, &header, sizeof header) || wire::ChunkReader(&header, sizeof header).state() != wire::FileState::kReadable)
     return false;
   Reader reader(process);
   std::string bytes;
   int64_t at = sizeof header;
-  for (ChunkHeader chunk; read_at(fd, at, &chunk, sizeof chunk);) {
-    if (chunk.magic != kChunkMagic || chunk.length > kMaxBodyBytes) break;
-    const auto kind = static_cast<ChunkKind>(chunk.kind);
+  for (wire::ChunkHeader chunk; read_at(fd, at, &chunk, sizeof chunk);) {
+    if (chunk.magic != wire::kChunkMagic || chunk.length > wire::kMaxBodyBytes) break;
+    const auto kind = static_cast<wire::ChunkKind>(chunk.kind);
     const size_t size = sizeof chunk + chunk.length;
     // ChunkView::rows() wants no more than the body's header, and its length.
-    bytes.resize(sizeof header + (is_small(kind) ? size : std::min(size, sizeof chunk + sizeof(BodyHeader))));
+    bytes.resize(sizeof header + (is_small(kind) ? size : std::min(size, sizeof chunk + sizeof(wire::BodyHeader))));
     std::memcpy(bytes.data(), &header, sizeof header);
     if (!read_at(fd, at, bytes.data() + sizeof header, bytes.size() - sizeof header)) break;
     const auto* body = reinterpret_cast<const uint8_t*>(bytes.data()) + sizeof header + sizeof chunk;
-    ChunkView view{kind, body, chunk.length, static_cast<size_t>(at)};
-    if (is_small(kind) && !ChunkReader(bytes.data(), bytes.size()).next(view)) break;
+    wire::ChunkView view{kind, body, chunk.length, static_cast<size_t>(at)};
+    if (is_small(kind) && !wire::ChunkReader(bytes.data(), bytes.size()).next(view)) break;
     reader.take(view);
     at += static_cast<int64_t>(size);
   }

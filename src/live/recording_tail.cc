@@ -30,7 +30,7 @@ bool is_lasting(ChunkKind kind) {
   }
 }
 
-bool read_at(int fd, int64_t offset, void* out, size_t size) {
+bool read_whole(int fd, int64_t offset, void* out, size_t size) {
   return ::pread(fd, out, size, offset) == static_cast<ssize_t>(size);
 }
 
@@ -41,7 +41,7 @@ Result<RecordingTail> RecordingTail::open(const std::string& path, int64_t kept_
   if (fd < 0) return Error{path + ": " + std::strerror(errno)};
   RecordingTail tail(fd, kept_ns);
   tail.lasting_.resize(sizeof(wire::FileHeader));
-  if (!read_at(fd, 0, tail.lasting_.data(), tail.lasting_.size()) ||
+  if (!read_whole(fd, 0, tail.lasting_.data(), tail.lasting_.size()) ||
       wire::ChunkReader(tail.lasting_.data(), tail.lasting_.size()).state() != wire::FileState::kReadable)
     return Error{path + ": no recording that can be read"};
   tail.at_ = sizeof(wire::FileHeader);
@@ -59,7 +59,7 @@ RecordingTail::~RecordingTail() {
 // False: there is no whole chunk yet, or never.
 bool RecordingTail::take_chunk(int64_t file_bytes, int64_t now_ns) {
   wire::ChunkHeader header;
-  if (file_bytes - at_ < static_cast<int64_t>(sizeof header) || !read_at(fd_, at_, &header, sizeof header)) return false;
+  if (file_bytes - at_ < static_cast<int64_t>(sizeof header) || !read_whole(fd_, at_, &header, sizeof header)) return false;
   const auto kind = static_cast<ChunkKind>(header.kind);
   const auto size = static_cast<int64_t>(sizeof header) + header.length;
   ended_ = header.magic != wire::kChunkMagic || header.length > wire::kMaxBodyBytes || kind == ChunkKind::kEnd;
@@ -67,7 +67,7 @@ bool RecordingTail::take_chunk(int64_t file_bytes, int64_t now_ns) {
   const bool lasting = is_lasting(kind);
   if (lasting || file_bytes - at_ <= kMostRecent) {
     std::string bytes(static_cast<size_t>(size), '\0');
-    if (!read_at(fd_, at_, bytes.data(), bytes.size())) return false;
+    if (!read_whole(fd_, at_, bytes.data(), bytes.size())) return false;
     if (lasting) lasting_ += bytes;
     else recent_bytes_ += size, recent_.push_back({std::move(bytes), now_ns});
   }

@@ -8,7 +8,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kGap = 3;
+constexpr int kCheckGap = 3;
 
 struct Mark {
   std::string_view text;
@@ -51,11 +51,11 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
     // On a narrow terminal the verdict stands without its limit.
     if (indent + 2 + display_width(name) > layout_width(options)) name.resize(std::min(name.size(), name.rfind(" (")));
     const int cells = 2 + display_width(name);
-    if (line.width() > indent && line.width() + kGap + cells > layout_width(options)) {
+    if (line.width() > indent && line.width() + kCheckGap + cells > layout_width(options)) {
       out.push_back(std::move(line));
       line = Line().skip(indent);
     }
-    if (line.width() > indent) line.skip(kGap);
+    if (line.width() > indent) line.skip(kCheckGap);
     line.add(mark.text, mark.style).add(name, check.verdict == Verdict::kUnknown ? Style::kFaint : Style::kPlain);
   }
   out.push_back(std::move(line));

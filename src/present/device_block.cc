@@ -13,7 +13,7 @@ namespace profgpu {
 namespace {
 
 constexpr int kLabel = 13;      // "  processes  "
-constexpr int kReadable = 120;  // what is set at the right stays near what it belongs to
+constexpr int kReadableBlock = 120;  // what is set at the right stays near what it belongs to
 constexpr size_t kMostProcesses = 6, kMostReasons = 3;
 constexpr double kShown_pct = 0.5;  // shares below that are nothing
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30, kSecond = 1e9;
@@ -190,7 +190,7 @@ void add_processes(Lines& lines, const Record& r, int width) {
     pid_width = std::max(pid_width, display_width(pid_of(i)));
     name_width = std::max(name_width, display_width(name_of(i)));
   }
-  const int room = (width > 0 ? std::min(width, kReadable) : kReadable) - kLabel - pid_width - 24;
+  const int room = (width > 0 ? std::min(width, kReadableBlock) : kReadableBlock) - kLabel - pid_width - 24;
   name_width = std::clamp(name_width, 0, std::max(room, 10));
   for (size_t i = 0; i < shown; ++i) {
     Line line = Line().skip(2).add(i == 0 ? "processes" : "", Style::kFaint).to_column(kLabel);

@@ -12,18 +12,18 @@ namespace {
 constexpr size_t kExplained = 6;      // findings that come with what to change; one screen, then the rest in short
 constexpr int kCostWidth = 15;        // "not estimated", "1.23 s  39 %"
 constexpr int kLeastRoom = 34;        // cells for what was seen, beside the rule's name
-constexpr int kIndent = 4;
+constexpr int kFindingIndent = 4;
 constexpr int kMostLines = 4;         // of one sentence
 
-struct Columns {
+struct FindingColumns {
   int width;
   int rule;
   int text_end;   // where the costs begin
   bool beside;    // what was seen stands beside the rule's name, else below it
 };
 
-Columns columns_of(const Report& report, const PresentOptions& options) {
-  Columns c{layout_width(options), 0, 0, true};
+FindingColumns columns_of(const Report& report, const PresentOptions& options) {
+  FindingColumns c{layout_width(options), 0, 0, true};
   for (const Finding& f : report.findings) c.rule = std::max(c.rule, display_width(sanitised(f.rule)));
   c.rule = std::min(c.rule, 28);
   // Costs far away from their lines are hard to follow on a very wide screen.
@@ -49,7 +49,7 @@ std::string what_of(const Report& report, const Finding& finding) {
   return ranks.empty() ? finding.what : ranks + ": " + finding.what;
 }
 
-Lines headline(const Report& report, const Finding& finding, const Columns& columns) {
+Lines headline(const Report& report, const Finding& finding, const FindingColumns& columns) {
   Line first;
   first.add(finding.severity == Severity::kInfo ? "○ " : "● ", style_of(finding.severity));
   first.add(truncated(sanitised(finding.rule), columns.rule), style_of(finding.severity));
@@ -69,7 +69,7 @@ Lines headline(const Report& report, const Finding& finding, const Columns& colu
 Lines fix_lines(const Finding& finding, size_t count, int width) {
   Lines out;
   for (size_t i = 0; i < finding.fix.size() && i < count; ++i)
-    append(out, wrapped_after(Line().skip(kIndent).add("→ ", Style::kGood), finding.fix[i], width, Style::kPlain,
+    append(out, wrapped_after(Line().skip(kFindingIndent).add("→ ", Style::kGood), finding.fix[i], width, Style::kPlain,
                               kMostLines));
   return out;
 }
@@ -77,7 +77,7 @@ Lines fix_lines(const Finding& finding, size_t count, int width) {
 Lines seen_lines(const Finding& finding, size_t count, int width) {
   Lines out;
   for (size_t i = 0; i < finding.evidence.size() && i < count; ++i)
-    append(out, wrapped_after(Line().skip(kIndent + 2), finding.evidence[i], width, Style::kFaint, kMostLines));
+    append(out, wrapped_after(Line().skip(kFindingIndent + 2), finding.evidence[i], width, Style::kFaint, kMostLines));
   return out;
 }
 
@@ -95,16 +95,16 @@ std::string measured_text(const Finding& finding) {
 
 Lines whole_finding(const Finding& finding, int width) {
   Lines out;
-  if (!finding.why.empty()) append(out, wrapped_after(Line().skip(kIndent), finding.why, width));
+  if (!finding.why.empty()) append(out, wrapped_after(Line().skip(kFindingIndent), finding.why, width));
   append(out, fix_lines(finding, finding.fix.size(), width));
   append(out, seen_lines(finding, finding.evidence.size(), width));
   if (const std::string measured = measured_text(finding); !measured.empty())
-    append(out, wrapped_after(Line().skip(kIndent + 2), measured, width, Style::kFaint));
+    append(out, wrapped_after(Line().skip(kFindingIndent + 2), measured, width, Style::kFaint));
   out.emplace_back();
   return out;
 }
 
-Line heading(const Report& report, const Columns& columns) {
+Line heading(const Report& report, const FindingColumns& columns) {
   const RankReport* rank = rank_in_focus(report);
   const char* cost = rank && has_steps(*rank) ? "costs a step" : "costs";
   const auto has_cost = [](const Finding& f) { return f.cost_ns.has_value(); };
@@ -121,7 +121,7 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
     if (report.ranks.empty()) return {};
     return {Line("No findings: ", Style::kStrong).add("nothing is over its rule's threshold")};
   }
-  const Columns columns = columns_of(report, options);
+  const FindingColumns columns = columns_of(report, options);
   Lines out{heading(report, columns)};
   for (size_t i = 0; i < report.findings.size(); ++i) {
     const Finding& finding = report.findings[i];

@@ -8,11 +8,11 @@
 namespace profgpu {
 namespace {
 
-constexpr int kGap = 2;
+constexpr int kColumnGap = 2;
 constexpr int kLeastText = 24;  // a name cut shorter says too little
 
 int total(const std::vector<size_t>& columns, const std::vector<int>& widths) {
-  int sum = columns.empty() ? 0 : kGap * (static_cast<int>(columns.size()) - 1);
+  int sum = columns.empty() ? 0 : kColumnGap * (static_cast<int>(columns.size()) - 1);
   for (const size_t c : columns) sum += widths[c];
   return sum;
 }
@@ -64,7 +64,7 @@ Lines Grid::block(const std::vector<size_t>& columns, const std::vector<int>& wi
     for (const size_t c : columns) {
       const Cell cell = cell_of(c);
       const std::string text = truncated(cell.text, widths[c]);
-      if (c != columns.front()) line.skip(kGap);
+      if (c != columns.front()) line.skip(kColumnGap);
       line.add(columns_[c].right ? padded_left(text, widths[c]) : padded_right(text, widths[c]), cell.style);
     }
     out.push_back(std::move(line));

@@ -52,7 +52,7 @@ li.critical > h3 { text-decoration: underline; }
 </html>
 )";
 
-std::string title_of(const Report& report) {
+std::string page_title(const Report& report) {
   if (report.inputs.empty()) return "report";
   const std::string folder = folder_of_inputs(report);
   const std::string& path = folder.empty() ? report.inputs.front().path : folder;
@@ -68,7 +68,7 @@ std::string data_element(const Report& report) {
   // The page begins with the rank that the first screen of the terminal shows.
   const RankReport* rank = rank_in_focus(report);
   return fmt::format("<script type=\"application/octet-stream\" data-name=\"{}\" data-rank=\"{}\" id=\"data\">",
-                     html_text(title_of(report), 200), rank ? rank->rank : 0) +
+                     html_text(page_title(report), 200), rank ? rank->rank : 0) +
          base64(gzipped(pack)) + "</script>\n";
 }
 
@@ -81,7 +81,7 @@ std::string filled(std::string_view page, const Report& report, const PresentOpt
     page.remove_prefix(mark + kMark.size());
     const size_t end = page.find(kMarkEnd);
     const std::string_view name = page.substr(0, end);
-    if (name == "title") out += html_text(title_of(report), 200) + " – profgpu";
+    if (name == "title") out += html_text(page_title(report), 200) + " – profgpu";
     if (name == "report") out += html_report(report, options);
     if (name == "data") out += data_element(report);
     page.remove_prefix(std::min(page.size(), end + kMarkEnd.size()));
@@ -90,7 +90,7 @@ std::string filled(std::string_view page, const Report& report, const PresentOpt
   return out;
 }
 
-std::string write(const Report& report, const PresentOptions& options) {
+std::string write_html(const Report& report, const PresentOptions& options) {
   const std::string_view page = page_template();
   return filled(page.empty() ? kPlainPage : page, report, options);
 }
@@ -98,6 +98,6 @@ std::string write(const Report& report, const PresentOptions& options) {
 }  // namespace
 
 extern const Presenter kHtmlPresenter;
-const Presenter kHtmlPresenter{"html", "one page with everything, timeline included, that opens in any browser", write};
+const Presenter kHtmlPresenter{"html", "one page with everything, timeline included, that opens in any browser", write_html};
 
 }  // namespace profgpu

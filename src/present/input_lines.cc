@@ -11,9 +11,9 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kMostInputs = 2;   // more are added up
-constexpr size_t kMostIssues = 6;
-constexpr int kMostLines = 3;       // of one text from a file
-constexpr int kGap = 3;
+constexpr size_t kMostIssuesListed = 6;
+constexpr int kMostLinesOfText = 3;       // of one text from a file
+constexpr int kPartGap = 3;
 
 std::string counted_steps(const Report& report) {
   const RankReport* rank = report.ranks.empty() ? nullptr : &report.ranks.front();
@@ -48,13 +48,13 @@ Lines input_line(const std::string& path, const std::string& what, const std::st
   Lines out;
   for (const std::string& part : {what, device}) {
     if (part.empty()) continue;
-    if (width > 0 && line.width() + kGap + display_width(sanitised(part)) > width) {
+    if (width > 0 && line.width() + kPartGap + display_width(sanitised(part)) > width) {
       out.push_back(std::move(line));
-      append(out, wrapped_after(Line("  "), part, width, Style::kPlain, kMostLines));
+      append(out, wrapped_after(Line("  "), part, width, Style::kPlain, kMostLinesOfText));
       line = std::move(out.back());
       out.pop_back();
     } else {
-      line.skip(kGap).add(part);
+      line.skip(kPartGap).add(part);
     }
   }
   out.push_back(std::move(line));
@@ -103,7 +103,7 @@ std::vector<Complaint> complaints_of(const Report& report) {
   return out;
 }
 
-Style style_of(Severity severity) {
+Style complaint_style(Severity severity) {
   if (severity == Severity::kCritical) return Style::kStrongBad;
   return severity == Severity::kWarning ? Style::kWarn : Style::kFaint;
 }
@@ -113,13 +113,13 @@ Lines complaint_lines(const Complaint& complaint, bool name_file, int width) {
   const std::string name = base_name(complaint.input->path);
   if (name_file && text.find(name) == std::string::npos) text.insert(0, name + ": ");
   if (complaint.others > 0) text += " (and " + plural(complaint.others, "other file", "other files") + ")";
-  return wrapped_after(Line("! ", style_of(complaint.issue->severity)), text, width, Style::kPlain, kMostLines);
+  return wrapped_after(Line("! ", complaint_style(complaint.issue->severity)), text, width, Style::kPlain, kMostLinesOfText);
 }
 
 // Below the inputs, as it belongs to them.
 Lines issue_lines(const Report& report, const PresentOptions& options) {
   const std::vector<Complaint> complaints = complaints_of(report);
-  const size_t shown = options.verbose ? complaints.size() : std::min(complaints.size(), kMostIssues);
+  const size_t shown = options.verbose ? complaints.size() : std::min(complaints.size(), kMostIssuesListed);
   Lines out;
   for (size_t i = 0; i < shown; ++i)
     append(out, complaint_lines(complaints[i], report.inputs.size() > 1, options.width));

@@ -64,7 +64,7 @@ std::string hidden_text(const Report& report, const Table& ways) {
   return format_percent(100 * std::max(0.0, communication - exposed) / communication, 0) + " of communication hidden";
 }
 
-std::string title_of(const Report& report) {
+std::string job_title(const Report& report) {
   const auto here = static_cast<int64_t>(report.ranks.size());
   const auto all = static_cast<int64_t>(cluster_field(report, "world_size").number());
   std::string title = all > here ? format_count(here) + " of " + plural(all, "rank", "ranks") : plural(here, "rank", "ranks");
@@ -189,7 +189,7 @@ std::string what_if_of(const Table& t) {
 JobOverview job_overview(const Report& report) {
   if (report.ranks.size() < 2) return {};
   const ClockRange clocks(cluster_table(report, "clocks"));
-  JobOverview job{title_of(report), missing_texts(cluster_table(report, "missing")), notes_of(report, clocks), {}};
+  JobOverview job{job_title(report), missing_texts(cluster_table(report, "missing")), notes_of(report, clocks), {}};
   for (const std::string& remark : {what_if_of(cluster_table(report, "what_if")), clocks_text(clocks)})
     if (!remark.empty()) job.remarks.push_back(remark);
   return job;

@@ -85,7 +85,7 @@ void write_array(JsonText& json, std::string_view key, const std::vector<Item>& 
   json.close(']');
 }
 
-std::string write(const Report& report, const PresentOptions&) {
+std::string write_json_report(const Report& report, const PresentOptions&) {
   JsonText json;
   json.open('{');
   json.key("schema"), json.text(report.schema);
@@ -113,6 +113,6 @@ std::string write(const Report& report, const PresentOptions&) {
 }  // namespace
 
 extern const Presenter kJsonPresenter;
-const Presenter kJsonPresenter{"json", "everything, for scripts", write};
+const Presenter kJsonPresenter{"json", "everything, for scripts", write_json_report};
 
 }  // namespace profgpu

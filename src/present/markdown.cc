@@ -10,9 +10,10 @@
 #include "report/text.h"
 
 namespace profgpu {
+namespace markdown {
 namespace {
 
-constexpr size_t kMostIssues = 10;
+constexpr size_t kMostIssuesWritten = 10;
 constexpr size_t kMostRanks = 16;
 
 std::string heading(std::string_view text) { return "### " + markdown_text(text) + "\n\n"; }
@@ -35,8 +36,8 @@ std::string inputs(const Report& report) {
   size_t shown = 0;
   for (const InputFile& input : report.inputs)
     for (const Issue& issue : input.issues)
-      if (shown++ < kMostIssues) out += "- **!** " + markdown_text(issue.text) + "\n";
-  if (shown > kMostIssues) out += "- … and " + std::to_string(shown - kMostIssues) + " more\n";
+      if (shown++ < kMostIssuesWritten) out += "- **!** " + markdown_text(issue.text) + "\n";
+  if (shown > kMostIssuesWritten) out += "- … and " + std::to_string(shown - kMostIssuesWritten) + " more\n";
   return shown ? out + "\n" : out;
 }
 
@@ -233,7 +234,7 @@ std::string one_section(const Report& report, const PresentOptions& options) {
   return out;
 }
 
-std::string write(const Report& report, const PresentOptions& options) {
+std::string write_markdown(const Report& report, const PresentOptions& options) {
   if (!options.section.empty()) return one_section(report, options);
   std::string out = inputs(report);
   if (!report.verdict.empty()) out += "**" + markdown_text(report.verdict) + "**\n\n";
@@ -244,8 +245,9 @@ std::string write(const Report& report, const PresentOptions& options) {
 }
 
 }  // namespace
+}  // namespace markdown
 
 extern const Presenter kMarkdownPresenter;
-const Presenter kMarkdownPresenter{"markdown", "for a pull request or a chat", write};
+const Presenter kMarkdownPresenter{"markdown", "for a pull request or a chat", markdown::write_markdown};
 
 }  // namespace profgpu

@@ -15,7 +15,7 @@ void append_varint(std::string& out, uint64_t value) {
 uint64_t zigzag(int64_t value) { return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63); }
 
 /// The columns so far, and where each stands.
-class Columns {
+class PackedColumns {
  public:
   template <class T>
   size_t plain(const std::vector<T>& values) {
@@ -98,7 +98,7 @@ class PackWriter {
   void series(const PageSeries& s);
 
   JsonText json_;
-  Columns columns_;
+  PackedColumns columns_;
 };
 
 void PackWriter::texts(std::string_view key, const std::vector<std::string>& all) {

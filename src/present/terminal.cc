@@ -19,11 +19,11 @@ Line more_line(size_t count, std::string_view where) {
 
 namespace {
 
-constexpr int kReadable = 120;  // longer lines of prose are hard to read on any screen
+constexpr int kReadableProse = 120;  // longer lines of prose are hard to read on any screen
 
 Lines verdict_lines(const Report& report, const PresentOptions& options) {
   if (report.verdict.empty()) return {};
-  return wrapped_after(Line(), report.verdict, std::min(options.width, kReadable), Style::kStrong, 5);
+  return wrapped_after(Line(), report.verdict, std::min(options.width, kReadableProse), Style::kStrong, 5);
 }
 
 Lines telemetry_lines(const Report& report, const PresentOptions& options) {
@@ -54,7 +54,7 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
   return out;
 }
 
-std::string write(const Report& report, const PresentOptions& options) {
+std::string write_terminal(const Report& report, const PresentOptions& options) {
   const Lines lines = options.section.empty() ? first_screen(report, options) : section_lines(report, options);
   return rendered(lines, options.width, options.colour);
 }
@@ -62,6 +62,6 @@ std::string write(const Report& report, const PresentOptions& options) {
 }  // namespace
 
 extern const Presenter kTerminalPresenter;
-const Presenter kTerminalPresenter{"terminal", "one screen for a person, or one section in full", write};
+const Presenter kTerminalPresenter{"terminal", "one screen for a person, or one section in full", write_terminal};
 
 }  // namespace profgpu

@@ -22,7 +22,7 @@ constexpr std::array kTitles = {
 };
 
 // Columns that hold our own codes; in any other, underscores are part of somebody's name.
-bool is_code(std::string_view column) {
+bool holds_codes(std::string_view column) {
   return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "severity";
 }
 
@@ -111,7 +111,7 @@ bool is_instant(std::string_view column) { return column == "start_ns" || column
 std::string cell_text(std::string_view column, const Value& value, const Origin& origin) {
   if (is_instant(column) && value.integer() && origin.first_step_ns)
     return instant_text(*value.integer() - *origin.first_step_ns);
-  if (value.text()) return is_code(column) ? words(*value.text()) : *value.text();
+  if (value.text()) return holds_codes(column) ? words(*value.text()) : *value.text();
   if (const Table* table = value.table()) return table_summary(*table);
   if (const List* list = value.list()) return list_summary(*list, origin);
   if (const Record* record = value.record()) return record_summary(*record, origin);

@@ -5,14 +5,14 @@
 namespace profgpu {
 namespace {
 
-struct Cell {
+struct ScreenCell {
   std::string_view text = " ";   // empty: the right half of the character before
   Style style = Style::kPlain;
-  friend bool operator==(const Cell&, const Cell&) = default;
+  friend bool operator==(const ScreenCell&, const ScreenCell&) = default;
 };
 
-std::vector<Cell> cells_of(const Line& line, int width) {
-  std::vector<Cell> cells;
+std::vector<ScreenCell> cells_of(const Line& line, int width) {
+  std::vector<ScreenCell> cells;
   cells.reserve(static_cast<size_t>(width));
   for (const Line::Span& span : line.spans()) {
     size_t last = static_cast<size_t>(width);
@@ -37,7 +37,7 @@ std::vector<Cell> cells_of(const Line& line, int width) {
 }  // namespace
 
 std::vector<CellRun> changed_cells(const FrameLine& before, const FrameLine& after, int width) {
-  const std::vector<Cell> old = cells_of(before.line, width), fresh = cells_of(after.line, width);
+  const std::vector<ScreenCell> old = cells_of(before.line, width), fresh = cells_of(after.line, width);
   const bool all = before.reversed != after.reversed;
   std::vector<CellRun> runs;
   bool open = false;

@@ -178,17 +178,17 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
 
 // Utilization and memory side by side, below the device's line.
 void add_chart(Frame& frame, const TopModel& model, size_t i, const DeviceCells& c, int width, int rows) {
-  constexpr int kTitle = 6;
+  constexpr int kCurveTitle = 6;
   const int indent = c.label + kMark + 1;
-  const int half = (width - indent - kGap) / 2, cells = std::max(half - kTitle, 0);
+  const int half = (width - indent - kGap) / 2, cells = std::max(half - kCurveTitle, 0);
   const auto drawn = [&](Track track) { return graph(model.histories().device(i).columns(track, model.interval_ns(), cells), 100, rows); };
   const auto busy = drawn(Track::kUtilization), memory = drawn(Track::kMemory);
   for (int r = 0; r < rows; ++r) {
     const auto row = static_cast<size_t>(r);
     const std::string_view busy_title = r == 0 ? "100 %" : r == 1 ? "busy" : "", memory_title = r == 0 ? "100 %" : r == 1 ? "mem" : "";
     Line line;
-    line.skip(indent).add(padded_right(std::string(busy_title), kTitle), Style::kFaint).add(busy[row], Style::kGood).skip(kGap);
-    line.add(padded_right(std::string(memory_title), kTitle), Style::kFaint).add(memory[row], Style::kNote);
+    line.skip(indent).add(padded_right(std::string(busy_title), kCurveTitle), Style::kFaint).add(busy[row], Style::kGood).skip(kGap);
+    line.add(padded_right(std::string(memory_title), kCurveTitle), Style::kFaint).add(memory[row], Style::kNote);
     frame.add(std::move(line));
   }
 }

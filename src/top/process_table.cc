@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kGap = 1;
+constexpr int kColumnGap = 1;
 constexpr int kLeastCommand = 18;
 
 struct TableColumn {
@@ -44,7 +44,7 @@ struct TableLayout {
 
 TableLayout layout_for(const TopModel& model, int width, bool curves) {
   TableLayout out;
-  int left = width - kLeastCommand - kGap;   // nothing stands behind the command
+  int left = width - kLeastCommand - kColumnGap;   // nothing stands behind the command
   for (const TableColumn& c : kColumns) out.width[static_cast<size_t>(c.column)] = c.width;
   int& device = out.width[static_cast<size_t>(ProcessColumn::kDevice)];
   for (size_t i = 0; i < model.view().devices.size(); ++i)
@@ -54,7 +54,7 @@ TableLayout layout_for(const TopModel& model, int width, bool curves) {
   if (!anywhere) out.width[static_cast<size_t>(ProcessColumn::kPlace)] = 0;
   const auto sum = [&] {
     int n = 0;
-    for (const int w : out.width) n += w > 0 ? w + kGap : 0;
+    for (const int w : out.width) n += w > 0 ? w + kColumnGap : 0;
     return n;
   };
   // What goes first on a narrow screen.
@@ -62,8 +62,8 @@ TableLayout layout_for(const TopModel& model, int width, bool curves) {
                                 ProcessColumn::kUser, ProcessColumn::kSm})
     if (sum() > left) out.width[static_cast<size_t>(c)] = 0;
   left -= sum();
-  if (curves && left >= 34) out.curve = std::min(20, left - 20), left -= out.curve + kGap;
-  out.width[static_cast<size_t>(ProcessColumn::kCommand)] = std::max(left + kLeastCommand + kGap, 1);
+  if (curves && left >= 34) out.curve = std::min(20, left - 20), left -= out.curve + kColumnGap;
+  out.width[static_cast<size_t>(ProcessColumn::kCommand)] = std::max(left + kLeastCommand + kColumnGap, 1);
   return out;
 }
 
@@ -117,8 +117,8 @@ void add_heading(Frame& frame, const TopModel& model, const TableLayout& layout)
     std::string title(c.title);
     if (order.column == c.column) title = truncated(title, width - 1) + (order.descending ? "▼" : "▲");
     frame.hits.push_back({frame.next(), line.width(), line.width() + width, Hit::What::kColumn, 0, {}, c.column});
-    line.add(c.right ? padded_left(title, width) : padded_right(title, width)).skip(c.column == ProcessColumn::kCommand ? 0 : kGap);
-    if (c.column == ProcessColumn::kSm && layout.curve > 0) line.add(padded_right("", layout.curve)).skip(kGap);
+    line.add(c.right ? padded_left(title, width) : padded_right(title, width)).skip(c.column == ProcessColumn::kCommand ? 0 : kColumnGap);
+    if (c.column == ProcessColumn::kSm && layout.curve > 0) line.add(padded_right("", layout.curve)).skip(kColumnGap);
   }
   frame.add(std::move(line), true);
 }
@@ -132,11 +132,11 @@ Line process_line(const TopModel& model, const ProcessEntry& e, const TableLayou
     // What a silent device said last may no longer be so.
     const bool faint = e.parent || text == kUnknownText || model.view().devices[e.device].state != DeviceState::kOk;
     if (c.column == ProcessColumn::kCommand) return line.add(text, faint ? Style::kFaint : Style::kPlain), line;
-    line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain).skip(kGap);
+    line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain).skip(kColumnGap);
     if (c.column != ProcessColumn::kSm || layout.curve == 0) continue;
     const ProcessHistory* history = e.process ? model.histories().process(e.key()) : nullptr;
     line.add(history ? graph(columns(history->utilization, history->seconds, model.interval_ns(), layout.curve), 100, 1).front() : padded_right("", layout.curve), Style::kGood);
-    line.skip(kGap);
+    line.skip(kColumnGap);
   }
   return line;
 }

@@ -13,7 +13,7 @@ namespace profgpu {
 namespace {
 
 constexpr int kLeastWidth = 30, kLeastHeight = 6;   // below, there is no room for anything useful
-constexpr int kMostAdvice = 4, kMostLines = 3;
+constexpr int kMostAdviceLines = 4, kMostLines = 3;
 
 // "8 × NVIDIA H100 80GB HBM3"; of several models only how many.
 std::string devices_text(const LiveView& view) {
@@ -142,7 +142,7 @@ void add_overview(Frame& frame, const TopModel& model, int width, int rows) {
   const auto processes = static_cast<int>(model.processes().size());
   const int lines = std::min(all_lines, printed ? all_lines : kMostLines);
   const int spare = rows - 2 - lines - devices - processes;
-  const int advice = printed ? all_advice : std::min({all_advice, kMostAdvice, std::max({rows / 12, spare, 1})});
+  const int advice = printed ? all_advice : std::min({all_advice, kMostAdviceLines, std::max({rows / 12, spare, 1})});
   const int free = rows - 2 - lines - std::max(advice, 1);
   const int least_processes = std::min(std::max(processes, 1), std::max(free / 3, 3));
   const int device_rows = printed ? 0 : std::max(std::min(useful_device_rows(model), free - least_processes), std::min(devices, 1));

@@ -286,7 +286,7 @@ void describe(const std::vector<Trace>& windows, Trace& joined) {
 }
 
 // What rows of several windows are in the order of.
-void sort_small_tables(Trace& joined) {
+void sort_joined_tables(Trace& joined) {
   const auto by_thread = [](const auto& x, const auto& y) { return x.thread < y.thread; };
   std::stable_sort(joined.thread_samples.begin(), joined.thread_samples.end(), by_thread);
   std::stable_sort(joined.thread_waits.begin(), joined.thread_waits.end(), by_thread);
@@ -332,7 +332,7 @@ Trace joined_windows(std::vector<Trace> windows) {
     windows[w] = Trace();
   }
   rebuild_launches(joined);
-  sort_small_tables(joined);
+  sort_joined_tables(joined);
   return joined;
 }
 

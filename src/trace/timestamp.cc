@@ -11,7 +11,7 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kSecond_ns = 1'000'000'000;
-constexpr int64_t kLatest_ns = 9'200'000'000'000'000'000;
+constexpr int64_t kLatestStamp_ns = 9'200'000'000'000'000'000;
 
 // The number that stands at text[at], of `digits` digits; -1 for anything else.
 int number_at(std::string_view text, size_t at, size_t digits) {
@@ -93,13 +93,13 @@ std::optional<int64_t> TimestampReader::date_and_time(std::string_view text) {
     minute_has_zone_ = offset_s.has_value();
   }
   const int64_t s = minute_s_ + second - offset_s.value_or(0);
-  if (s < 0 || s > kLatest_ns / kSecond_ns) return std::nullopt;
+  if (s < 0 || s > kLatestStamp_ns / kSecond_ns) return std::nullopt;
   return s * kSecond_ns + ns;
 }
 
 std::optional<int64_t> TimestampReader::read(std::string_view text) {
   auto time = text.size() >= 19 && (text[4] == '/' || text[4] == '-') ? date_and_time(text) : bare_number(text);
-  if (!time || *time < 0 || *time > kLatest_ns) return std::nullopt;
+  if (!time || *time < 0 || *time > kLatestStamp_ns) return std::nullopt;
   return time;
 }
 
