@@ -229,6 +229,25 @@ def switch_lines(r):
         yield f'| {processors} | {" | ".join(of)} |'
 
 
+def build_verdicts(b):
+    """Rows of the table of targets."""
+    slowest = max(b['one_file'].values())
+    for text, value, target in ((f'cold release build: {b["targets"]["cpu_s"]} s of CPU time at most', b['cold']['cpu_s'], b['targets']['cpu_s']),
+                                (f'one file changed: the program within {b["targets"]["one_file_s"]} s', slowest, b['targets']['one_file_s'])):
+        yield f'| {text} | {value:.0f} s | {"met" if value <= target else "missed"} |'
+
+
+def build_lines(b):
+    yield from ['', '## Building', '',
+                f'{where(b["machine"])}. `bench/build.py`: the release preset without tests, nothing from a compiler cache: '
+                f'{b["cold"]["cpu_s"]:.0f} s of CPU time, {b["cold"]["wall_s"]:.0f} s wall.', '',
+                '| room | s |', '| --- | ---: |', *(f'| {room} | {s:.1f} |' for room, s in b['rooms'].items()), '',
+                'The units that take longest:', '', '| unit | s |', '| --- | ---: |',
+                *(f'| `{u["unit"]}` | {u["s"]:.1f} |' for u in b['slowest']), '',
+                'From one changed file, the largest of its room, to the program:', '', '| file | s |', '| --- | ---: |',
+                *(f'| `{name}` | {s:.1f} |' for name, s in sorted(b['one_file'].items(), key=lambda f: -f[1]))]
+
+
 def leaf_lines(build):
     rows, day = [], ''
     for path in sorted(glob.glob(result_path(build, 'leaf_*'))):
@@ -407,7 +426,7 @@ def whole_runs_lines(result):
 
 SECTIONS = (('end_to_end', whole_runs_lines), ('peers', peers_lines), ('sampler', sampler_lines), ('top', top_lines), ('exporter', exporter_lines),
             ('day', day_lines), ('recorder', recorder_lines), ('inject', inject_lines), ('switches', switch_lines), ('page', page_lines), ('page_frames', frame_lines),
-            ('export', export_lines), ('job', job_lines), ('python', python_lines))
+            ('export', export_lines), ('job', job_lines), ('python', python_lines), ('build', build_lines))
 
 
 def sections_of(page):
@@ -417,10 +436,10 @@ def sections_of(page):
 
 def targets(build, old):
     """Rows of what was measured now; of the rest those of before."""
-    end_to_end, peers, sampler, top = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top'))
+    end_to_end, peers, sampler, top, cold = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top', 'build'))
     rows = {}
     for line in [*old.split('\n')[4:], *(verdicts(end_to_end, peers) if end_to_end else ()), *(sampler_verdicts(sampler) if sampler else ()),
-                 *(top_verdicts(top) if top else ())]:
+                 *(top_verdicts(top) if top else ()), *(build_verdicts(cold) if cold else ())]:
         rows[line.split('|')[1]] = line
     return '\n'.join(['## Targets', '', '| target | measured | |', '| --- | --- | --- |', *rows.values()])
 
@@ -436,7 +455,7 @@ def main():
             new |= sections_of('\n'.join(lines(result)))
     new |= sections_of('\n'.join(leaf_lines(build)))
     headings = ['Whole runs', 'Beside HolisticTraceAnalysis', 'Sampling devices', 'The screen', 'The exporter', 'A day of samples', 'Recording',
-                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Jobs of many ranks', 'The Python package', 'Hot leaves']
+                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Jobs of many ranks', 'The Python package', 'Building', 'Hot leaves']
     unknown = set(new) - set(headings)
     if unknown:
         raise SystemExit(f'no place for {", ".join(unknown)}')

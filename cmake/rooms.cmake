@@ -1,11 +1,11 @@
 # A room is a folder of src/: its .cc files make one static library profgpu_NAME, its *_test.cc files one test program
 # test_NAME. Files are found, not listed: a new one needs no line here.
 
-# profgpu_room(NAME [USES room...] [LIBRARIES lib...] [EXCEPT file...] [ALONE file...])
+# profgpu_room(NAME [USES room...] [LIBRARIES lib...] [EXCEPT file...] [ALONE file...] [COLD])
 # Several files of a room are compiled as one unit (PROFGPU_UNITY), so names in anonymous namespaces are a room's own; files
-# named ALONE stay by themselves, so that who links the room need not link what they bring in.
+# named ALONE stay by themselves, so that who links the room need not link what they bring in. Code of a COLD room runs once a command: it is optimised less.
 function(profgpu_room name)
-  cmake_parse_arguments(ARG "" "" "USES;LIBRARIES;EXCEPT;ALONE" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "USES;LIBRARIES;EXCEPT;ALONE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   foreach(file IN LISTS ARG_EXCEPT)
@@ -16,6 +16,9 @@ function(profgpu_room name)
     set_target_properties(profgpu_${name} PROPERTIES UNITY_BUILD ${PROFGPU_UNITY} UNITY_BUILD_BATCH_SIZE 10)
     list(TRANSFORM ARG_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
     set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    if(ARG_COLD)
+      target_compile_options(profgpu_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
     set(scope PUBLIC)
   else()
     add_library(profgpu_${name} INTERFACE)
