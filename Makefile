@@ -42,8 +42,7 @@ dev:
 check:
 	scripts/install check
 	$(MAKE) dev release
-	# Tests of schedules and deadlines may fail on a machine that stalls: those get a second try.
-	ctest --preset dev -j $(JOBS) --repeat until-pass:2
+	ctest --preset dev -j $(JOBS)
 	ctest --preset release -L checks -j $(JOBS)
 	scripts/run-pytest
 	scripts/run-page-tests

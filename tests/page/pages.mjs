@@ -88,7 +88,7 @@ export async function closeBrowser() {
 }
 
 /** Until the page has done what an input asked for: events that the browser queues, such as hashchange, come after the input's answer. */
-function settled(page) {
+export function settled(page) {
   return page.evaluate(() => new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(next))))).catch(() => {});
 }
 
@@ -131,7 +131,7 @@ export async function opened(file, { script = true, size = [1280, 800], theme = 
     if (!/^(file:|data:)/.test(request.url())) wrong.push(`request: ${request.url()}`);
   });
   await page.goto(`file://${file}${view ? `#${view}` : ''}`);
-  if (script && ready) await page.waitForSelector('html.ready', { timeout: 20000 });
+  if (script && ready) await page.waitForSelector('html.ready', { timeout: 60000 });
   if (script) settleAfterInput(page);
   if (kSlowdown) await (await context.newCDPSession(page)).send('Emulation.setCPUThrottlingRate', { rate: kSlowdown });
   return { page, wrong, close: () => context.close() };

@@ -14,7 +14,7 @@ async function inSpeedscope(file) {
   const script = path('speedscope.js');
   writeFileSync(script, `speedscope.loadFileFromBase64('export.speedscope.json', '${readFileSync(file).toString('base64')}')`);
   const { page, wrong, close } = await opened(kPage, { view: `localProfilePath=${script}`, ready: false });
-  await page.waitForFunction(() => /^(?!speedscope).+ - speedscope$/.test(document.title), null, { timeout: 20000 });
+  await page.waitForFunction(() => /^(?!speedscope).+ - speedscope$/.test(document.title), null, { timeout: 60000 });
   // What it says of its own drawing is nothing of ours.
   return { page, wrong: wrong.filter((text) => !/WebGL|GL Driver/.test(text)), close };
 }
@@ -29,7 +29,7 @@ describe('speedscope', () => {
     // The table of all frames, those with the longest time of their own first.
     await page.keyboard.press('3');
     const names = [...new Set(profiles[0].events.map((e) => frames[e.frame].name))];
-    await page.waitForFunction((all) => all.filter((name) => document.body.innerText.includes(name)).length >= 5, names, { timeout: 20000 });
+    await page.waitForFunction((all) => all.filter((name) => document.body.innerText.includes(name)).length >= 5, names, { timeout: 60000 });
     await page.screenshot({ path: kept('page-shots', 'speedscope.png') });
     assert.deepEqual(wrong, []);
     await close();

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
-import { analyzed, closeBrowser, opened, path, samplesBeside, simulated } from './pages.mjs';
+import { analyzed, closeBrowser, opened, path, samplesBeside, settled, simulated } from './pages.mjs';
 
 let one, job, hung, turns;
 before(() => {
@@ -303,7 +303,7 @@ describe('layout', () => {
     it(`needs no sideways scrolling at ${width} pixels`, () => visit(job, '', async (page) => {
       for (const id of ['overview', 'timeline', 'steps', 'kernels', 'ops', 'flame', 'memory', 'ranks', 'devices', 'inputs']) {
         await page.evaluate((view) => { location.hash = view; }, id);
-        await page.waitForTimeout(60);
+        await settled(page);
         const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(over <= 0, `${id} is ${over} pixels too wide`);
       }
