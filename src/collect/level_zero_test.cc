@@ -79,9 +79,9 @@ class LevelZeroTest : public ::testing::Test {
     backend_ = std::move(*opened);
     OneReading(*backend_, 0, kSecond);
   }
-  /// Reads once a second of its own clock until the metric is there, ten at most.
+  /// Reads once a second of its own clock until the metric is there.
   std::optional<double> until_it_says(Metric metric) {
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 6000; ++i) {
       now_ns_ += kSecond;
       if (const auto value = OneReading(*backend_, 0, now_ns_)[metric]) return value;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -144,7 +144,7 @@ TEST_F(LevelZeroTest, WhyItSaysNothing) {
     say(c.scenario);
     open();
     std::string why;
-    for (int i = 0; i < 200 && why.find(c.says) == why.npos; ++i) {
+    for (int i = 0; i < 6000 && why.find(c.says) == why.npos; ++i) {
       next();
       why = backend_->why_absent(0, Metric::kUtilization);
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -155,7 +155,7 @@ TEST_F(LevelZeroTest, WhyItSaysNothing) {
   ::setenv("PROFGPU_LEVEL_ZERO_LIBRARY", "/nowhere/libze_loader.so.1", 1);
   LevelZero none;
   none.start();
-  for (int i = 0; i < 200 && none.why().find("nowhere") == std::string::npos; ++i)
+  for (int i = 0; i < 6000 && none.why().find("nowhere") == std::string::npos; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(none.why(), "the Level Zero loader is not there (/nowhere/libze_loader.so.1)");
   EXPECT_EQ(none.device("0000:04:00.0"), nullptr);
@@ -172,11 +172,11 @@ TEST_F(LevelZeroTest, AShortWatchDoesNotOpenIt) {
 }
 
 TEST_F(LevelZeroTest, AnOpeningThatHangsHoldsNobodyUp) {
-  say("hang zesInit 600\ndevice 0:4:0.0\npcie 1 1 1\n");
+  say("hang zesInit 3000\ndevice 0:4:0.0\npcie 1 1 1\n");
   open();
   const int64_t begun_ns = monotonic_ns();
   next(), next();
-  EXPECT_LT(monotonic_ns() - begun_ns, 300'000'000);
+  EXPECT_LT(monotonic_ns() - begun_ns, 2 * kSecond);
   EXPECT_EQ(until_it_says(Metric::kPcieRx), 1);
 }
 

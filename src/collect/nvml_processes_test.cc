@@ -37,17 +37,17 @@ TEST_F(NvmlProcesses, MemoryUseAndType) {
 }
 
 TEST_F(NvmlProcesses, ComeAndGo) {
-  open("device 0\nprocess 11 C from=0.15 until=0.4 memory=ramp,0,1000000,0.4\n");
+  open("clock held\ndevice 0\nprocess 11 C from=0.15 until=0.4 memory=ramp,0,1000000,0.4\n");
   EXPECT_FALSE(find(11));
-  pause_ms(200);
+  pass(0.2);
   const ProcessSample* p = find(11);
   ASSERT_TRUE(p);
   const int64_t before = *p->memory_bytes;
-  pause_ms(60);
+  pass(0.06);
   p = find(11);
   ASSERT_TRUE(p);
   EXPECT_GT(*p->memory_bytes, before);
-  pause_ms(250);
+  pass(0.25);
   EXPECT_FALSE(find(11));
 }
 

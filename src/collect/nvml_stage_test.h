@@ -83,6 +83,8 @@ class NvmlStage : public ::testing::Test {
     const auto some = all(r, m);
     return some.empty() ? std::nullopt : std::optional(some.back().value);
   }
+  /// Moves the clock of a scenario that says `clock held`.
+  void pass(double seconds) { own_.symbol<void (*)(double)>("profgpu_stub_advance")(seconds); }
   int64_t calls(const char* function) const {
     return own_.symbol<int64_t (*)(const char*)>("profgpu_stub_calls")(function);
   }

@@ -213,8 +213,8 @@ TEST_F(Machine, AProbeThatHangsDoesNotStopTheOthers) {
       {"system", "machine", check_system}};
   const int64_t begin = monotonic_ns();
   const SystemChecks checks =
-      run_probes(probes, roots_, std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
-  EXPECT_LT(monotonic_ns() - begin, 1'000'000'000);
+      run_probes(probes, roots_, std::chrono::steady_clock::now() + std::chrono::seconds(2));
+  EXPECT_LT(monotonic_ns() - begin, 60'000'000'000);
   ASSERT_EQ(checks.size(), 2U);
   EXPECT_EQ(checks[0].detail, kProbeSilent);
   EXPECT_TRUE(find(checks, "system", kOk));
@@ -223,7 +223,7 @@ TEST_F(Machine, AProbeThatHangsDoesNotStopTheOthers) {
 
 TEST_F(Machine, AllProbesOfThisMachineGiveDistinctAnswers) {
   const SystemChecks checks = run_probes(machine_probes(), SystemRoots::from_environment(),
-                                         std::chrono::steady_clock::now() + std::chrono::seconds(5));
+                                         std::chrono::steady_clock::now() + std::chrono::seconds(60));
   EXPECT_GE(checks.size(), 10U);
   for (const SystemCheck& c : checks) {
     EXPECT_FALSE(c.detail.empty()) << c.id;

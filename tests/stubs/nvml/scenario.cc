@@ -193,6 +193,7 @@ bool take_global(Scenario& s, const std::string& key, const Words& w) {
   else if (key == "init_error") s.init_error = value;
   else if (key == "process_struct") s.process_struct = value;
   else if (key == "start") s.start = number(w[0]);
+  else if (key == "clock") s.held = w[0] == "held";
   else if (key == "delay_us") s.delay_us = value, s.spin = w.size() > 1 && w[1] == "spin";
   else if (key == "missing") s.missing.insert(s.missing.end(), w.begin(), w.end());
   else if (key == "topology") s.ancestor = static_cast<uint32_t>(value);

@@ -74,6 +74,7 @@ struct Scenario {
   double start = 0;
   int64_t delay_us = 0;
   bool spin = false;
+  bool held = false;             ///< time passes only where a test says so
   std::vector<std::string> missing;
   std::vector<Fault> faults;     ///< of any device, or of none
   std::deque<Gpu> gpus;

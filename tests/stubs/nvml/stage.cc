@@ -21,6 +21,7 @@ std::deque<Scenario>& scenarios = *new std::deque<Scenario>;
 std::atomic<Scenario*> playing{nullptr};
 std::atomic<double> began = 0;
 std::atomic<uint64_t> began_unix_us = 0;
+std::atomic<double> advanced = 0;   // where the clock is held
 
 double clock_seconds(clockid_t clock) {
   timespec t{};
@@ -59,7 +60,8 @@ Return go_wrong(const std::vector<Fault>& faults, const char* function, bool nee
     if (now < f.from || now >= f.until) continue;
     if (f.function != function && !(needs_device && f.function == "any")) continue;
     if (f.kind == Fault::kError) return static_cast<Return>(f.code);
-    wait_seconds(std::min(f.until - now, 1e6));
+    if (!scenario().held) wait_seconds(std::min(f.until - now, 1e6));
+    while (seconds() < f.until) wait_seconds(0.001);
   }
   return kSuccess;
 }
@@ -81,7 +83,9 @@ CallCount::CallCount(const char* called) : name(called), next(first_count.load()
 }
 
 Scenario& scenario() { return *playing; }
-double seconds() { return clock_seconds(CLOCK_MONOTONIC) - began + scenario().start; }
+double seconds() {
+  return scenario().start + (scenario().held ? advanced.load() : clock_seconds(CLOCK_MONOTONIC) - began);
+}
 uint64_t unix_us(double s) { return began_unix_us + static_cast<uint64_t>(std::max(s, 0.0) * 1e6); }
 
 Return enter(CallCount& count, Gpu* gpu, bool needs_device) {
@@ -130,6 +134,7 @@ NVML_EXPORT Return nvmlInit_v2() {
     }
     if (s.init_error) return static_cast<Return>(s.init_error);
     began = clock_seconds(CLOCK_MONOTONIC);
+    advanced = 0;
     began_unix_us = static_cast<uint64_t>((clock_seconds(CLOCK_REALTIME) - s.start) * 1e6);
     playing = &s;
   }
@@ -156,6 +161,9 @@ NVML_EXPORT int64_t profgpu_stub_calls(const char* name) {
     if (!*name || std::strcmp(c->name, name) == 0) sum += c->calls;
   return sum;
 }
+
+/// For tests in one process: moves the clock of a scenario that says `clock held`.
+NVML_EXPORT void profgpu_stub_advance(double seconds) { advanced = advanced + seconds; }
 
 NVML_EXPORT void profgpu_stub_reset() {
   std::lock_guard lock(stage_lock);
