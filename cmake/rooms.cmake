@@ -40,6 +40,8 @@ function(profgpu_test_program name)
   # Half the time of compiling; what is tested keeps its own.
   target_compile_options(${name} PRIVATE -O0)
   # Paths in tests are relative to the project's root.
+  # Each build has its own folder for what tests write: others may run on the machine.
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/tests/tmp)
   gtest_discover_tests(${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS unit TIMEOUT 300)
+                       PROPERTIES LABELS unit TIMEOUT 300 ENVIRONMENT TMPDIR=${CMAKE_BINARY_DIR}/tests/tmp)
 endfunction()

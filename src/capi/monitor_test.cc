@@ -21,11 +21,14 @@ TEST(Monitor, WatchesMarksAndSumsUp) {
   Monitor monitor(options);
   ASSERT_EQ(monitor.problem(), "");
   ASSERT_EQ(monitor.devices().size(), 2u);
+  const auto five_ticks = [&ticks] {
+    for (const int before = ticks; ticks < before + 5;) wait_ms(1);
+  };
   monitor.start();
   monitor.mark("one");
-  wait_ms(300);
+  wait_ms(300), five_ticks();
   monitor.mark("two");
-  wait_ms(300);
+  wait_ms(300), five_ticks();
   monitor.stop();
   monitor.stop();
   const auto summary = monitor.summary();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "exporter/http_server.h"
@@ -92,8 +93,9 @@ TEST_F(HttpCallTest, NobodyThere) {
 }
 
 TEST_F(HttpCallTest, WhoDoesNotAnswerIsNotWaitedForLong) {
-  serve([](const HttpRequest&) {
-    std::this_thread::sleep_for(1s);
+  std::promise<void> given_up;
+  serve([late = given_up.get_future().share()](const HttpRequest&) {
+    late.wait();
     HttpReply reply;
     reply.body = std::make_shared<const std::string>("late");
     return reply;
@@ -104,6 +106,7 @@ TEST_F(HttpCallTest, WhoDoesNotAnswerIsNotWaitedForLong) {
   auto answer = http_call(call, "");
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().message, "no answer within 0.2 s");
+  given_up.set_value();
 }
 
 TEST_F(HttpCallTest, WithoutTheComponentThereIsNoTls) {

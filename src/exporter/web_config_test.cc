@@ -1,6 +1,7 @@
 #include "exporter/web_config.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -14,7 +15,7 @@ namespace {
 constexpr char kHash[] = "$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
 
 Result<WebConfig> config_of(const std::string& text) {
-  const std::string path = testing::TempDir() + "web_config_test.yml";
+  const std::string path = testing::TempDir() + "web_config_test_" + std::to_string(::getpid()) + ".yml";
   std::ofstream(path) << text;
   auto config = read_web_config(path);
   std::remove(path.c_str());

@@ -117,22 +117,29 @@ TEST(Windows, OccurrencesOfARange) {
 
 void sleep_ms(int ms) { usleep(static_cast<useconds_t>(ms) * 1000); }
 
+/// Until the device was told this, a minute at most.
+void wait_to_see(const std::string& what) {
+  for (int i = 0; i < 60'000; ++i, sleep_ms(1)) {
+    const std::lock_guard held(seeing);
+    if (seen->find(what) != seen->npos) return;
+  }
+}
+
 TEST(Windows, Time) {
   const auto wait = [] {
     set_source(&kSource);
-    sleep_ms(50);
     see("before ");
-    sleep_ms(300);
+    wait_to_see("+time ");
     see("in ");
-    sleep_ms(500);
+    wait_to_see("-time ");
   };
-  EXPECT_PLAY("window=time:200:300,flush_ms=60000", wait, "before +time in -time ");
+  EXPECT_PLAY("window=time:1000:1000,flush_ms=60000", wait, "before +time in -time ");
 }
 
 void order(wire::ControlOrder what, uint64_t counter) {
   wire::ControlPage& page = *the_core.load()->control;
   set_word(page.request, counter << 8 | static_cast<uint64_t>(what));
-  for (int i = 0; i < 2000 && get_word(page.answered) != get_word(page.request); ++i) sleep_ms(1);
+  for (int i = 0; i < 60'000 && get_word(page.answered) != get_word(page.request); ++i) sleep_ms(1);
   if (get_word(page.answered) != get_word(page.request)) see("no answer ");
 }
 

@@ -28,6 +28,11 @@ std::string temporary_file(const std::string& name, const std::string& text, mod
   return path;
 }
 
+/// Until a script has made this file: from then on its traps are set.
+void wait_for_file(const std::string& path) {
+  for (int i = 0; i < 6000 && ::access(path.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
+}
+
 TEST(CommandRunner, GivesExitCodesAsAShellDoes) {
   CommandRunner runner(false);
   EXPECT_EQ(run(runner, "exit 0").exit_code, 0);
@@ -38,7 +43,7 @@ TEST(CommandRunner, GivesExitCodesAsAShellDoes) {
   EXPECT_FALSE(killed.interrupted);
   const CommandEnd slow = run(runner, "sleep 0.1");
   EXPECT_GE(slow.wall_ns, 100'000'000);
-  EXPECT_LT(slow.wall_ns, 5'000'000'000);
+  EXPECT_LT(slow.wall_ns, 60'000'000'000);
 }
 
 TEST(CommandRunner, SaysWhyACommandDoesNotStart) {
@@ -68,9 +73,11 @@ TEST(CommandRunner, RunsScriptsWithoutAFirstLine) {
 
 TEST(CommandRunner, PassesSignalsOnAndNotesThatAnEndWasWanted) {
   CommandRunner runner(false);
-  ASSERT_FALSE(runner.start({"sh", "-c", "trap 'exit 44' TERM; while :; do sleep 0.02; done"}));
-  std::thread sender([] {
-    ::usleep(100'000);
+  const std::string ready = temporary_file("term", "", 0644);
+  ::unlink(ready.c_str());
+  ASSERT_FALSE(runner.start({"sh", "-c", "trap 'exit 44' TERM; : > " + ready + "; while :; do sleep 0.02; done"}));
+  std::thread sender([&ready] {
+    wait_for_file(ready);
     ::kill(::getpid(), SIGTERM);
   });
   const CommandEnd end = runner.wait();
@@ -83,10 +90,12 @@ TEST(CommandRunner, PassesSignalsOnAndNotesThatAnEndWasWanted) {
 TEST(CommandRunner, PassesOnWhatFewSend) {
   for (const int signal : {SIGPROF, SIGVTALRM, SIGIO, SIGPWR, SIGSYS, SIGSTKFLT, SIGABRT, SIGRTMIN + 3}) {
     CommandRunner runner(false);
-    const std::string trap = "trap 'exit 44' " + std::to_string(signal);
+    const std::string ready = temporary_file("signal", "", 0644);
+    ::unlink(ready.c_str());
+    const std::string trap = "trap 'exit 44' " + std::to_string(signal) + "; : > " + ready;
     ASSERT_FALSE(runner.start({"bash", "-c", trap + "; while :; do sleep 0.02; done"}));
-    std::thread sender([signal] {
-      ::usleep(200'000);
+    std::thread sender([&ready, signal] {
+      wait_for_file(ready);
       ::kill(::getpid(), signal);
     });
     const CommandEnd end = runner.wait();
@@ -129,7 +138,7 @@ TEST(Processes, OfTheCommandAtAnyDistance) {
   CommandRunner runner(false);
   // An orphan: its parent has ended, we have adopted it.
   const std::string file = temporary_file("pid", "", 0644);
-  run(runner, "sh -c 'sleep 2 >/dev/null 2>&1 & echo $! > " + file + "'");
+  run(runner, "sh -c 'sleep 600 >/dev/null 2>&1 & echo $! > " + file + "'");
   int64_t pid = 0;
   std::ifstream(file) >> pid;
   EXPECT_EQ(descends_from(pid, ::getpid()), std::optional(true));
@@ -141,13 +150,18 @@ TEST(Processes, OfTheCommandAtAnyDistance) {
 
 TEST(Processes, TheBackendsOwnIsNotLeftByTheCommandWhateverItsName) {
   SmiChild child;
-  ASSERT_TRUE(child.start({"/bin/sleep", "2"}));
+  ASSERT_TRUE(child.start({"/bin/sleep", "600"}));
   EXPECT_EQ(processes_left(), 0u);
   child.end();
-  const std::string program = temporary_file("nvidia-smi", "sleep 2 & setsid sleep 2\n", 0755);
+  const std::string pids = temporary_file("pids", "", 0644), ready = temporary_file("ready", "", 0644);
+  ::unlink(ready.c_str());
+  const std::string program = temporary_file(
+      "nvidia-smi", "sleep 600 & echo $! > " + pids + "; setsid sleep 600 & echo $! >> " + pids + "; : > " + ready + "; wait\n", 0755);
   CommandRunner runner(false);
-  run(runner, program + " >/dev/null 2>&1 & sleep 0.2");
+  run(runner, program + " >/dev/null 2>&1 & until test -e " + ready + "; do sleep 0.01; done");
   EXPECT_GE(processes_left(), 2u) << "one that the command started counts";
+  std::ifstream started(pids);
+  for (pid_t pid = 0; started >> pid;) ::kill(pid, SIGKILL);
   while (::waitpid(-1, nullptr, 0) > 0) {
   }
 }

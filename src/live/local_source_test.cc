@@ -50,7 +50,7 @@ class TwoDevices : public Backend {
 
 template <class Is>
 bool comes_true(Is is) {
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     if (is()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

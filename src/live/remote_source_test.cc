@@ -95,7 +95,7 @@ class RemoteSourceTest : public testing::Test {
   template <class True>
   LiveView wait_for(True is_true) {
     LiveView view;
-    for (const int64_t end = monotonic_ns() + 10'000 * kMs; monotonic_ns() < end; ::usleep(5000))
+    for (const int64_t end = monotonic_ns() + 60'000 * kMs; monotonic_ns() < end; ::usleep(5000))
       if (view = source_->view(); is_true(view)) return view;
     ADD_FAILURE() << "this never came";
     return view;

@@ -74,7 +74,7 @@ TEST_F(AlertCommandTest, OneThatTakesTooLongIsEnded) {
   const int64_t begun = monotonic_ns();
   c.run(notice());
   wait_for(c);
-  EXPECT_LT(monotonic_ns() - begun, 2000 * kMs);
+  EXPECT_LT(monotonic_ns() - begun, kLong) << "it would take 1000 s";
   EXPECT_EQ(told_, "--on-alert: the command for hot takes too long and is ended\n"
                    "--on-alert: the command for hot was ended by signal 15 (Terminated)\n");
 }
@@ -85,19 +85,21 @@ TEST_F(AlertCommandTest, OneThatIgnoresThatIsKilled) {
   c.run(notice());
   wait_for(c);
   EXPECT_GT(monotonic_ns() - begun, 2000 * kMs);
-  EXPECT_LT(monotonic_ns() - begun, 10'000 * kMs);
+  EXPECT_LT(monotonic_ns() - begun, kLong);
   EXPECT_NE(told_.find("signal 9 (Killed)"), std::string::npos) << told_;
 }
 
 TEST_F(AlertCommandTest, AFewAtOnceInOrder) {
-  AlertCommand c = command("touch at.$$; ls at.* 2> /dev/null | wc -l >> most; sleep 0.1; rm at.$$; echo $PROFGPU_ALERT >> names");
+  // The first two wait for one another.
+  AlertCommand c = command("touch at.$$ been.$PROFGPU_ALERT; "
+                           "case $PROFGPU_ALERT in 0|1) until [ -e been.0 ] && [ -e been.1 ]; do sleep 0.01; done;; esac; "
+                           "ls at.* 2> /dev/null | wc -l >> most; sleep 0.1; rm at.$$; echo $PROFGPU_ALERT >> names");
   for (int i = 0; i < 20; ++i) c.run(notice(std::to_string(i)));
   wait_for(c);
   std::istringstream counts(text_of("most"));
   size_t most = 0;
   for (size_t n = 0; counts >> n;) most = std::max(most, n);
   EXPECT_LE(most, AlertCommand::kMostAtOnce);
-  EXPECT_GE(most, 2U);
   const std::string names = text_of("names");
   EXPECT_EQ(std::count(names.begin(), names.end(), '\n'), 20);
   EXPECT_EQ(told_, "");
@@ -109,7 +111,7 @@ TEST_F(AlertCommandTest, TheOldestOfTooManyGivesWay) {
   EXPECT_EQ(told_, "--on-alert: not run for n4: 64 others wait\n--on-alert: not run for n5: 64 others wait\n");
   const int64_t begun = monotonic_ns();
   c.finish(100 * kMs);
-  EXPECT_LT(monotonic_ns() - begun, 5000 * kMs);
+  EXPECT_LT(monotonic_ns() - begun, kLong);
   EXPECT_FALSE(c.busy());
 }
 

@@ -536,7 +536,7 @@ TEST_F(SampleFileTest, AMillionRows) {
   ASSERT_TRUE(log);
   EXPECT_EQ(log->ticks, 1000000);
   EXPECT_EQ(log->series.size(), 64u);
-  EXPECT_LT(took.count(), 15) << "seconds";   // two in a release build; sanitizers take their share
+  EXPECT_LT(took.count(), 120) << "seconds";   // two in a release build; sanitizers and other programs take their share
   RecordProperty("seconds", std::to_string(took.count()));
 }
 
