@@ -185,6 +185,16 @@ def started_by(pid):
         return next(iter(f.read().split()), None)
 
 
+def wait_for_steps(machine, training, pid, count):
+    """Until it has taken so many more; while it gets ready it has taken none. Five minutes at most."""
+    def taken():
+        said = machine.profgpu('attach', pid, '--json')
+        return json.loads(said.stdout)['steps'] if said.returncode == 0 else 0
+    enough, end = taken() + count, time.monotonic() + 300
+    while training.poll() is None and time.monotonic() < end and taken() < enough:
+        time.sleep(0.2)
+
+
 def on_demand(machine, words, steps=5, on_device=True):
     """PyTorch traces some steps of a training that is recorded: both are one report, with the device busy throughout."""
     name = 'a trace of PyTorch within the recording'
@@ -195,9 +205,9 @@ def on_demand(machine, words, steps=5, on_device=True):
         try:
             while (pid := started_by(training.pid)) is None and training.poll() is None:
                 time.sleep(0.1)
-            time.sleep(10)     # it gets ready, and takes steps before the trace
+            wait_for_steps(machine, training, pid, 5)   # before the trace
             attached = machine.profgpu('attach', pid, 'torch', '--steps', steps)
-            time.sleep(5)      # and after it
+            wait_for_steps(machine, training, pid, 5)   # and after it
         finally:
             training.terminate()
             training.wait(timeout=60)
