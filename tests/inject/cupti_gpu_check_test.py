@@ -8,7 +8,7 @@ import sys
 import types
 
 import pytest
-from recorded import BUILD, LIBRARY, STUBS, need, run
+from recorded import BUILD, LIBRARY, STUBS, need, run, torch_orders
 from gpu_check import record, recorded_training, recording_file
 
 SAID = {'by_name': {'known_add': 2, 'known_spin': 1, 'known_node': 1}, 'spin_ns': 50000, 'copies': {'1': 1}, 'copy_bytes': 1234568,
@@ -114,7 +114,8 @@ def test_a_trace_on_demand():
         return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=timeout)
     machine = types.SimpleNamespace(program=program, profgpu=profgpu, profgpu_json=lambda *words: (json.loads(profgpu(*words).stdout), ''))
     words = [sys.executable, os.path.join(record.HERE, 'training.py'), 'transformer', '--device', 'cpu', '--small', '--steps', '1000000']
-    found = record.on_demand(machine, words, steps=3, on_device=False)
+    with torch_orders():
+        found = record.on_demand(machine, words, steps=3, on_device=False)
     assert found['ok'] is True, found
 
     def rank(*steps, operators=2, busy=1):

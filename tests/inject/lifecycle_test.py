@@ -91,27 +91,35 @@ def test_leaving_at_once_loses_at_most_a_flush_interval(tmp_path):
     assert len(recordings(tmp_path / 'other')) == 1     # readable, with whatever came so far
 
 
+def steps_of(folder):
+    return [row['payload'] for r in recordings(folder) for row in events(r, STEP)]
+
+
+def wait_for(is_so):
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
 def test_killed_at_random_moments(tmp_path, number):
     seed = random.randrange(1 << 30)
     moments = random.Random(seed)
-    flush_s = 0.1
     for i in range(8):
         folder = tmp_path / str(i)
         folder.mkdir()
         process = start(folder, 'for_ever', options='flush_ms=100')
-        time.sleep(moments.uniform(0.01, 0.6))
-        died_ns = time.monotonic_ns()
+        if i % 2:   # at any moment, before the first flush too; or when a flush has just been
+            time.sleep(moments.uniform(0.01, 0.6))
+        else:
+            wait_for(lambda: steps_of(folder))
+        flushed = steps_of(folder)
         process.send_signal(number)
-        said = process.communicate(timeout=20)[0].split(b'\n')
+        process.communicate(timeout=60)
         assert process.returncode == -number
-        done = int(said[-2]) if len(said) > 1 else -1
-        steps = [row['payload'] for r in recordings(folder) for row in events(r, STEP)]
-        assert steps == list(range(len(steps))), seed
-        if len(steps) <= done:
-            last_ns = max([row['time_ns'] for r in recordings(folder) for row in events(r, STEP)], default=None)
-            # A flush interval, and what a busy machine takes for a flush and the signal.
-            assert last_ns is None or died_ns - last_ns < (flush_s + 0.3) * 1e9, seed
+        steps = steps_of(folder)
+        assert steps == list(range(len(steps))) and steps[:len(flushed)] == flushed, seed
 
 
 def test_forked_while_all_threads_record(tmp_path):
@@ -164,9 +172,7 @@ def test_threads_that_end(tmp_path):
 
 def test_a_daemon(tmp_path):
     subject(tmp_path, 'daemon')
-    deadline = time.monotonic() + 20
-    while sum(r.ended for r in recordings(tmp_path)) < 1 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: any(r.ended for r in recordings(tmp_path)))
     found = {len(events(r, PUSH)): r for r in recordings(tmp_path)}
     assert found[7].ended
 
@@ -216,7 +222,7 @@ def test_full_disk(small_disk):
     assert process.stdout.readline() == b'full\n'
     ballast.unlink()
     time.sleep(0.1)
-    process.communicate(b'go\n', timeout=30)
+    process.communicate(b'go\n', timeout=60)
     assert process.returncode == 0
     recorded = recording(small_disk)
     marks = events(recorded, MARK)
@@ -241,7 +247,7 @@ def test_a_disk_that_stays_full(small_disk):
     with pytest.raises(OSError), open(small_disk / 'ballast', 'wb', buffering=0) as f:
         while True:
             f.write(b'x' * 16)
-    process.communicate(b'go\n', timeout=30)
+    process.communicate(b'go\n', timeout=60)
     recorded = recording(small_disk)
     assert process.returncode == 0 and recorded['read'][0]['torn_bytes'] == 0
     said = len(events(recorded, MARK)) + recorded.dropped(DISK_FULL)  # a drop may still fit into the file's last page
@@ -265,12 +271,12 @@ def test_a_folder_that_is_removed(tmp_path):
     time.sleep(0.1)
     subprocess.run(['rm', '-rf', str(folder)], check=True)
     seen = b''
-    deadline = time.monotonic() + 0.3
-    while time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while int(seen or 0) <= 15_000 and time.monotonic() < deadline:
         seen = process.stdout.readline()
     process.kill()
     process.communicate()
-    assert int(seen) > 200, 'the process went on'
+    assert int(seen) > 15_000, 'more than a pipe holds: the process went on'
     assert not folder.exists()
 
 

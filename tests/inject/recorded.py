@@ -1,10 +1,13 @@
 """Runs a simulated program with the recorder in it and reads back what it wrote. PROFGPU names the built program; the
 recorder, the stand-ins and pgt-dump lie beside it."""
 import collections
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -94,6 +97,14 @@ def environment(folder, cupti=12, sim='', options='', preload=False, **more):
         env['LD_PRELOAD'] = LIBRARY
     env.update(more)
     return env
+
+
+@contextlib.contextmanager
+def torch_orders():
+    """One at a time, of all test runs on this machine: PyTorch asks for orders on one socket for all of it."""
+    with open(os.path.join(tempfile.gettempdir(), 'profgpu-tests-torch-orders'), 'a') as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
 
 
 def run(folder, *words, program='cuda-sim', timeout=60, **settings):

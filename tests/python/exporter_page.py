@@ -52,7 +52,7 @@ class Exporter:
         """(status, headers, body as bytes)"""
         request = urllib.request.Request(self.url + path, headers=headers or {}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20, context=context) as reply:
+            with urllib.request.urlopen(request, timeout=60, context=context) as reply:
                 return reply.status, reply.headers, reply.read()
         except urllib.error.HTTPError as e:
             return e.code, e.headers, e.read()
@@ -66,7 +66,7 @@ class Exporter:
         """The numbers of that name's series that have these labels, by gpu (a list's order is the page's)."""
         return [n for found, have, n in samples(self.page()) if found == name and labels.items() <= have.items()]
 
-    def wait_for(self, true, seconds=20):
+    def wait_for(self, true, seconds=60):
         end = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < end, f'this never came; the page is now:\n{self.page()}'
@@ -84,7 +84,7 @@ class Exporter:
         """(exit code, seconds that it took)"""
         begun = time.monotonic()
         self.process.send_signal(how)
-        self.error += self.process.communicate(timeout=20)[1].splitlines(True)
+        self.error += self.process.communicate(timeout=60)[1].splitlines(True)
         return self.process.returncode, time.monotonic() - begun
 
     def kill(self):

@@ -28,7 +28,7 @@ class TerminalSession:
         line = ' '.join(f"'{w}'" for w in ('env', *(f'{k}={v}' for k, v in more.items()), program('PROFGPU', 'profgpu'), 'top', *map(str, words)))
         script = folder / 'run.sh'
         # What the terminal is like afterwards is asked of the terminal itself.
-        script.write_text(f'{shell}\n{line} 2> {self.error}\nstatus=$?\nstty -a > {folder}/stty\necho LEFT\necho $status > {self.status}\nsleep 60\n')
+        script.write_text(f'{shell}\n{line} 2> {self.error}\nstatus=$?\nstty -a > {folder}/stty\necho LEFT\necho $status > {self.status}\nsleep 600\n')
         self.tmux('new-session', '-d', '-x', str(width), '-y', str(height), '-c', ROOT, f'bash {script}')
 
     def tmux(self, *words):
@@ -41,7 +41,7 @@ class TerminalSession:
     def keys(self, *keys):
         self.tmux('send-keys', *keys)
 
-    def wait(self, is_so, seconds=15):
+    def wait(self, is_so, seconds=60):
         """The first screen of which `is_so` holds: a function, or a text that is on it."""
         end = time.monotonic() + seconds
         while True:
@@ -51,7 +51,7 @@ class TerminalSession:
             assert time.monotonic() < end, f'never came: {is_so}\n{text}\n{self.error.read_text() if self.error.exists() else ""}'
             time.sleep(0.05)
 
-    def exit_code(self, seconds=15):
+    def exit_code(self, seconds=60):
         end = time.monotonic() + seconds
         while not self.status.exists() or not self.status.read_text():
             assert time.monotonic() < end, f'it does not end\n{self.screen()}'

