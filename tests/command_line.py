@@ -3,6 +3,9 @@ Standard library only; run from the project's root with PROFGPU naming the progr
 import gzip
 import json
 import os
+import pty
+import re
+import select
 import shutil
 import subprocess
 import sys
@@ -114,49 +117,126 @@ class CommandLine(unittest.TestCase):
         fifo = os.path.join(self.folder, 'slow.json')
         os.mkfifo(fifo)
         process = subprocess.Popen([PROGRAM, 'analyze', fifo], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(1)
-        if process.poll() is None:  # a pipe may also be refused at once
+        with open(fifo, 'wb') as writer:   # it has opened it and waits for more
             process.send_signal(2)
-            process.communicate(timeout=20)
-            self.assertEqual(process.returncode, 130)
-        process.communicate()
+            process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
 
     def test_starts_quickly(self):
         best = 1.0
-        for _ in range(20):
+        for _ in range(200):   # a machine is busy with others
             begin = time.perf_counter()
             run('--help')
             best = min(best, time.perf_counter() - begin)
-        if not SANITIZED:
-            self.assertLess(best, 0.010)
+            if SANITIZED or best < 0.010:
+                return
+        self.fail(f'{best} s')
 
-    def test_completions(self):
-        shells = {'bash': ['bash', '-n'], 'zsh': ['zsh', '-n'], 'fish': ['fish', '--no-execute']}
-        for shell, check in shells.items():
-            path = os.path.join(self.folder, shell)
-            with open(path, 'wb') as f:
-                f.write(run('completion', shell).stdout)
-            if shutil.which(shell):
-                self.assertEqual(subprocess.run([*check, path], capture_output=True).returncode, 0, shell)
-        ask = 'source "$0"; COMP_WORDS=(profgpu "$@"); COMP_CWORD=$#; _profgpu; echo "${COMPREPLY[*]}"'
-        path = os.path.join(self.folder, 'bash')
-        for words, want in [(['ana'], 'analyze'), (['analyze', '--fail'], '--fail-on'),
-                            (['analyze', '--fail-on', 'w'], 'warning'), (['explain', 'host-b'], 'host-bound-launches')]:
-            r = subprocess.run(['bash', '-c', ask, path, *words], capture_output=True, text=True)
-            self.assertEqual(r.stdout.strip(), want, r.stderr)
+    def flags(self):
+        """{command: the flags that its help names}"""
+        return {name: set(re.findall(r'^ {2,6}(?:-\w, |    )?(--[\w.-]+)', run(name, '--help').stdout.decode(), re.M)) for name in self.commands()}
 
-    def test_manual_page(self):
-        page = run('manpage').stdout
-        for name in self.commands():
-            self.assertIn(b'.SS ' + name.encode(), page)
+    def test_the_manual_page_has_every_command_and_flag(self):
+        page = run('manpage').stdout.decode().replace('\\-', '-')
+        self.assertEqual([line for line in page.split('\n') if line.startswith('.SH ')][:3], ['.SH NAME', '.SH SYNOPSIS', '.SH DESCRIPTION'])
+        parts = dict(re.findall(r'^\.SS (\S+)\n(.*?)(?=^\.S[SH] |\Z)', page, re.M | re.S))
+        self.assertEqual(list(parts), self.commands())
+        for name, flags in self.flags().items():
+            usage = parts[name].split('\n')[0]
+            self.assertTrue(usage.startswith(f'\\fBprofgpu {name}') and page.count(usage + '\n.br\n') == 1, usage)
+            named = re.findall(r'^\.TP\n(?:\\fB-\w\\fR, )?\\fB(--[\w.-]+)\\fR', parts[name], re.M)
+            self.assertEqual({*named, '--help'}, flags | {'--help'}, name)
+
+    def test_the_manual_page_is_well_formed(self):
         if not shutil.which('man'):
             self.skipTest('man is not installed')
         path = os.path.join(self.folder, 'profgpu.1.gz')
         with gzip.open(path, 'wb') as f:
-            f.write(page)
+            f.write(run('manpage').stdout)
         r = subprocess.run(['man', '--warnings', '-E', 'UTF-8', '-l', '-Tutf8', '-Z', path], capture_output=True,
                            env=dict(os.environ, LC_ALL='C.UTF-8', MANWIDTH='80'))
         self.assertEqual((r.returncode, r.stderr), (0, b''))
+
+    def completed(self, shell, *lines):
+        """What the shell offers at the end of each line of words, with the script loaded: a set each."""
+        if not shutil.which(shell):
+            self.skipTest(f'{shell} is not installed')
+        path = os.path.join(self.folder, shell)
+        with open(path, 'wb') as f:
+            f.write(run('completion', shell).stdout)
+        r = subprocess.run([shell, *OFFERS[shell], path, *(' '.join(words) for words in lines)], capture_output=True, text=True, timeout=120)
+        self.assertEqual((r.returncode, r.stderr), (0, ''))
+        offered = [set(part.split('\n')) - {''} for part in r.stdout.split('NEXT\n')]
+        self.assertEqual(offered.pop(), set())
+        return offered
+
+    def test_completions(self):
+        flags = self.flags()
+        for shell in OFFERS:
+            with self.subTest(shell):
+                commands, values, rules, *offered = self.completed(
+                    shell, ['profgpu', ''], ['profgpu', 'analyze', '--fail-on', ''], ['profgpu', 'explain', ''],
+                    *(['profgpu', name, '--'] for name in flags))
+                self.assertEqual({c for c in commands if c[0] != '-'}, {*flags, 'help'})
+                self.assertLessEqual({'info', 'warning', 'critical'}, values)
+                self.assertIn('host-bound-launches', rules)
+                for name, some in zip(flags, offered):
+                    self.assertEqual({f for f in some if f.startswith('--')} | {'--help'}, flags[name] | {'--help'}, name)
+
+    def test_zsh_completes_a_flag(self):
+        """In a terminal, as people have it."""
+        if not shutil.which('zsh'):
+            self.skipTest('zsh is not installed')
+        with open(os.path.join(self.folder, '_profgpu'), 'wb') as f:
+            f.write(run('completion', 'zsh').stdout)
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execvpe('zsh', ['zsh', '-f', '-i'], dict(os.environ, TERM='dumb', HOME=self.folder))
+        text = b''
+
+        def wait_for(what):
+            nonlocal text
+            end = time.monotonic() + 60
+            while what not in text:
+                self.assertLess(time.monotonic(), end, text)
+                if select.select([fd], [], [], 1)[0]:
+                    text += os.read(fd, 65536)
+
+        try:
+            os.write(fd, b'fpath=(%s $fpath); autoload -Uz compinit; compinit -u -D; echo load""ed\n' % self.folder.encode())
+            wait_for(b'loaded')
+            os.write(fd, b'profgpu analyze --fail-\t')
+            wait_for(b'--fail-on')
+        finally:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            os.close(fd)
+
+
+# How each shell is asked what it offers: the script, then the lines; the words offered, one a line, and NEXT after each line.
+OFFERS = {
+    'bash': ['-c', '''compopt() { :; }
+        source "$0"
+        for line; do
+          COMP_WORDS=($line); [[ $line == *" " ]] && COMP_WORDS+=("")
+          COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _profgpu; printf "%s\\n" "${COMPREPLY[@]}" NEXT
+        done'''],
+    # What its helpers would show is written down: descriptions, actions and all.
+    'zsh': ['-f', '-c', '''compdef() { : }; _files() { : }
+        offer() { local one; for one; do one=${one#\\*}; print -r -- ${${one%%\\[*}%%:*}; done }
+        _describe() { eval "offer \\"\\${$2[@]}\\"" }
+        _arguments() {
+          local one
+          offer "$@"
+          for one; do [[ $one == *:\\(*\\) && ( $one != -* || $one == $words[-2]* ) ]] && print -rl -- ${=${one##*:\\(}%\\)}; done
+        }
+        for line in "${@}"; do
+          words=(${=line}); [[ $line == *" " ]] && words+=("")
+          CURRENT=$#words; source "$0"; print NEXT
+        done'''],
+    'fish': ['-c', '''source $argv[1]
+        for line in $argv[2..]; complete -C $line | cut -f1; echo NEXT; end'''],
+}
 
 
 if __name__ == '__main__':

@@ -1,1 +1,0 @@
-"$PROFGPU" completion fish

@@ -1,0 +1,1 @@
+"$PROFGPU" analyze tests/golden/jobs/late --json | sed -n '/^  "cluster"/,$p'
