@@ -6,7 +6,7 @@
 #include <set>
 
 #include "analyse/devices.h"
-#include "trace/sample_hosts.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {

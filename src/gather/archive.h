@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "report/report.h"
-#include "trace/id.h"
+#include "trace/string_pool.h"
 
 namespace profgpu::archive {
 

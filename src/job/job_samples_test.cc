@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trace/sample_hosts.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "report/quantity.h"
-#include "trace/sample_hosts.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {

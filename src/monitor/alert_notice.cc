@@ -7,7 +7,7 @@
 #include <map>
 
 #include "base/json_quoted.h"
-#include "trace/sample_row.h"
+#include "trace/sample.h"
 #include "trace/timestamp.h"
 
 namespace profgpu {

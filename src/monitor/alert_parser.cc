@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/decimal.h"
-#include "base/duration_text.h"
 #include "monitor/alert_rule.h"
 #include "trace/sample_file_column.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trace/sample_row.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {

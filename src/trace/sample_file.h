@@ -19,7 +19,6 @@
 
 #include "base/result.h"
 #include "trace/sample.h"
-#include "trace/sample_row.h"
 
 namespace profgpu {
 

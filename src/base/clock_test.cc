@@ -1,10 +1,8 @@
-#include "base/tick_timer.h"
+#include "base/clock.h"
 
 #include <gtest/gtest.h>
 
 #include <thread>
-
-#include "base/clock.h"
 
 namespace profgpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "base/tick_timer.h"
+#include "base/clock.h"
 
 #include <sys/timerfd.h>
 #include <time.h>
