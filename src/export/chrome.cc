@@ -5,7 +5,6 @@
 
 #include "base/json_quoted.h"
 #include "base/json_reader.h"
-#include "export/collective_arrows.h"
 #include "export/exporter.h"
 #include "export/timeline_ids.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/decimal.h"
 #include "exporter/dcgm_fields.h"
-#include "exporter/exposition_reader.h"
+#include "exporter/exposition.h"
 
 namespace profgpu {
 namespace {

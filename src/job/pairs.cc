@@ -6,7 +6,7 @@
 
 #include "analyse/statistics.h"
 #include "base/saturated.h"
-#include "job/members.h"
+#include "job/matched_calls.h"
 
 namespace profgpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "analyse/statistics.h"
-#include "job/members.h"
+#include "job/matched_calls.h"
 
 namespace profgpu {
 namespace {

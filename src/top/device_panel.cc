@@ -9,7 +9,7 @@
 #include "present/bars.h"
 #include "report/quantity.h"
 #include "report/text.h"
-#include "top/graph.h"
+#include "top/frame.h"
 #include "trace/timestamp.h"
 
 namespace profgpu {

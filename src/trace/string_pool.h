@@ -10,6 +10,19 @@
 
 namespace profgpu {
 
+// Row numbers of different tables are different types, so that they cannot be mixed up.
+
+template <class Tag>
+struct Id {
+  static constexpr uint32_t kNone = 0xFFFFFFFF;
+  uint32_t value = kNone;
+
+  constexpr Id() = default;
+  constexpr explicit Id(std::size_t row) : value(static_cast<uint32_t>(row)) {}
+  [[nodiscard]] constexpr bool valid() const { return value != kNone; }
+  constexpr auto operator<=>(const Id&) const = default;
+};
+
 struct StringTag;
 using StringId = Id<StringTag>;
 
@@ -45,19 +58,6 @@ class StringPool {
   size_t block_used_ = 0;
   size_t block_size_ = 0;
   size_t arena_bytes_ = 0;
-};
-
-// Row numbers of different tables are different types, so that they cannot be mixed up.
-
-template <class Tag>
-struct Id {
-  static constexpr uint32_t kNone = 0xFFFFFFFF;
-  uint32_t value = kNone;
-
-  constexpr Id() = default;
-  constexpr explicit Id(std::size_t row) : value(static_cast<uint32_t>(row)) {}
-  [[nodiscard]] constexpr bool valid() const { return value != kNone; }
-  constexpr auto operator<=>(const Id&) const = default;
 };
 
 }  // namespace profgpu

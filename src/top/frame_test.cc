@@ -1,4 +1,4 @@
-#include "top/cells.h"
+#include "top/frame.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,10 @@
-#include "live/recording_tail.h"
+#include "live/recorded_jobs.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "live/recorded_jobs.h"
 #include "support/hand_recording.h"
 
 namespace profgpu {

@@ -1,4 +1,4 @@
-#include "job/job_samples.h"
+#include "job/sampled_clocks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "export/collective_arrows.h"
+#include "export/timeline_ids.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,90 @@
-// The words of an alert to a rule.
+#include "monitor/alert_rule.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "base/decimal.h"
-#include "monitor/alert_rule.h"
 #include "trace/sample_file_column.h"
 
 namespace profgpu {
+namespace {
+
+// As in deploy/profgpu.rules.yml.
+constexpr int64_t kCriticalXids[] = {48, 61, 62, 64, 74, 79, 95, 110, 119, 120, 140};
+
+// The power limit holds most busy devices back, as it should.
+constexpr uint32_t kSlowingReasons =
+    static_cast<uint32_t>(ClockReason::kHwSlowdown) | static_cast<uint32_t>(ClockReason::kSwThermal) |
+    static_cast<uint32_t>(ClockReason::kHwThermal) | static_cast<uint32_t>(ClockReason::kHwPowerBrake);
+
+std::optional<double> critical_xids(const DeviceTally& tally) {
+  if (!tally.xids()) return std::nullopt;
+  int64_t count = 0;
+  for (const auto& [code, times] : *tally.xids()) count += is_critical_xid(code) ? times : 0;
+  return static_cast<double>(count);
+}
+
+std::optional<double> used_pct(const DeviceTally& tally, int64_t now_ns) {
+  const auto used = tally.value(Metric::kMemoryUsed, now_ns), total = tally.value(Metric::kMemoryTotal, now_ns);
+  if (!used || !total || *total <= 0) return std::nullopt;
+  return *used / *total * 100;
+}
+
+std::optional<double> slowed_down_pct(const DeviceTally& tally, int64_t now_ns) {
+  const auto reasons = tally.value(Metric::kClockEventReasons, now_ns);
+  if (!reasons) return std::nullopt;
+  return (static_cast<uint32_t>(std::clamp(*reasons, 0.0, 4e9)) & kSlowingReasons) != 0 ? 100 : 0;
+}
+
+std::optional<double> to_slowdown(const DeviceTally& tally, int64_t now_ns) {
+  const auto at = tally.value(Metric::kTemperature, now_ns), limit = tally.value(Metric::kTemperatureSlowdown, now_ns);
+  if (at && limit && *limit > 0) return *limit - *at;
+  return tally.value(Metric::kTemperatureMargin, now_ns);
+}
+
+const AlertFigureInfo& info_of(AlertFigure figure) { return alert_figures()[static_cast<size_t>(figure)]; }
+
+}  // namespace
+
+const std::vector<AlertFigureInfo>& alert_figures() {
+  static const std::vector<AlertFigureInfo> kAll = {
+      {AlertFigure::kUp, "up", "", "1 while the device answers, else 0"},
+      {AlertFigure::kMemoryUsedPct, "memory_used_pct", "%", "part of the device's memory that programs hold"},
+      {AlertFigure::kSlowedDownPct, "slowed_down_pct", "%", "100 while heat, the hardware or the power brake lowers clocks, else 0"},
+      {AlertFigure::kToSlowdown, "to_slowdown_c", "°C", "degrees left before clocks are lowered"},
+      {AlertFigure::kProcesses, "processes", "", "processes on the device"},
+      {AlertFigure::kXidsCritical, "xids_critical", "", "Xid errors since we watch after which the device needs a reset or more"},
+  };
+  return kAll;
+}
+
+bool is_critical_xid(int64_t code) {
+  return std::find(std::begin(kCriticalXids), std::end(kCriticalXids), code) != std::end(kCriticalXids);
+}
+
+std::string_view AlertQuantity::name() const { return metric ? metric->name : info_of(figure).name; }
+std::string_view AlertQuantity::unit() const { return metric ? metric->unit : info_of(figure).unit; }
+
+bool AlertQuantity::begins_at_zero() const {
+  return metric ? metric->metric == Metric::kXidErrors : figure == AlertFigure::kXidsCritical;
+}
+
+std::optional<double> AlertQuantity::value(const DeviceTally& tally, int64_t now_ns) const {
+  if (metric) return tally.value(metric->metric, now_ns);
+  switch (figure) {
+    case AlertFigure::kUp: return std::nullopt;
+    case AlertFigure::kMemoryUsedPct: return used_pct(tally, now_ns);
+    case AlertFigure::kSlowedDownPct: return slowed_down_pct(tally, now_ns);
+    case AlertFigure::kToSlowdown: return to_slowdown(tally, now_ns);
+    case AlertFigure::kProcesses: return tally.has_processes() ? std::optional<double>(tally.processes().size()) : std::nullopt;
+    case AlertFigure::kXidsCritical: return critical_xids(tally);
+  }
+  return std::nullopt;
+}
+
+// The words of an alert to a rule.
+
 namespace {
 
 constexpr size_t kLongestName = 64, kLongestText = 4096;

@@ -1,4 +1,4 @@
-#include "collect/drm_file.h"
+#include "collect/drm_card.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "collect/nvidia_smi_text.h"
+#include "collect/nvidia_smi_query.h"
 
 #include <gtest/gtest.h>
 
