@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "analyse/series_statistics.h"
-#include "analyse/statistics.h"
 #include "analyse/time_bins.h"
+#include "base/statistics.h"
 #include "trace/sample.h"
 
 namespace profgpu {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
@@ -14,8 +16,6 @@ struct Parsed {
   int64_t exponent = 0;          // value = digits * 10^exponent, but for digits dropped
   bool negative = false;
 };
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Digits past the 30th cannot change a result that fits int64_t except in ties, where they count as zeros.
 bool parse(std::string_view s, Parsed& out) {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/text.h"
 #include "collect/system_files.h"
 
 namespace profgpu {
@@ -182,14 +183,12 @@ void HostProcesses::resolve(HostProcess& process, std::string_view holders_of, b
 
 void HostProcesses::read_stat(HostProcess& process, const std::string& folder) {
   const std::string text = file_text(folder + "/stat", 4096).value_or("");
-  const size_t open = text.find('('), close = text.rfind(')');
-  if (open == text.npos || close == text.npos || close < open) return;
-  process.comm = text.substr(open + 1, close - open - 1);
-  // From field 3 (state) on: utime is field 14, stime 15, num_threads 20, starttime 22 (proc(5)).
-  const std::vector<std::string_view> fields = pieces_of(std::string_view(text).substr(close + 1), ' ');
-  const auto user = number_at(fields, 11), system = number_at(fields, 12), start = number_at(fields, 19);
-  process.threads = number_at(fields, 17);
-  process.parent = number_at(fields, 1).value_or(0);
+  const auto stat = process_stat(text);
+  if (!stat) return;
+  process.comm = stat->name;
+  const auto user = stat->number(14), system = stat->number(15), start = stat->number(22);
+  process.threads = stat->number(20);
+  process.parent = stat->number(4).value_or(0);
   if (!user || !system || !start) return;
   const int64_t tick_ns = 1'000'000'000 / std::max<int64_t>(1, ::sysconf(_SC_CLK_TCK));
   if (boot_unix_ns_ != 0) process.start_ns = boot_unix_ns_ + *start * tick_ns;
@@ -243,14 +242,13 @@ void HostProcesses::read(HostProcess& process) {
 }
 
 std::string HostProcess::command_line() const {
-  std::string text;
-  for (const std::string& argument : arguments) text += (text.empty() ? "" : " ") + argument;
+  std::string text = joined(arguments, " ");
   return text.empty() ? comm : text;
 }
 
 std::string HostProcess::place() const {
   std::string text;
-  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const auto add = [&](const std::string& part) { append_listed(text, part); };
   if (!placement.container.empty()) add(placement.container_runtime + " " + placement.container);
   if (!placement.pod.empty()) add("pod " + placement.pod.substr(0, 8));
   if (!placement.slurm_job.empty())

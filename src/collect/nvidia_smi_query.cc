@@ -11,11 +11,12 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/text.h"
+#include "base/timestamp.h"
 #include "base/utf8.h"
 #include "collect/nvidia_smi_child.h"
 #include "collect/system_files.h"
 #include "trace/sample_file_column.h"
-#include "trace/timestamp.h"
 
 namespace profgpu {
 namespace {
@@ -42,7 +43,7 @@ std::vector<SmiField> all_fields() {
 
 std::vector<std::string> query_command(const std::string& program, const std::vector<SmiField>& fields) {
   std::string names;
-  for (const SmiField& f : fields) names += (names.empty() ? "" : ",") + f.name;
+  for (const SmiField& f : fields) append_listed(names, f.name, ",");
   return {program, "--query-gpu=" + names, "--format=csv,noheader,nounits"};
 }
 

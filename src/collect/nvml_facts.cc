@@ -7,6 +7,8 @@
 #include <iterator>
 #include <string>
 
+#include "base/text.h"
+
 namespace profgpu::nvml {
 namespace {
 
@@ -61,7 +63,7 @@ class NvmlFacts {
     const Return code = library_.call(library_.api.clock_reasons, device_, &bits);
     std::string names;
     for (const ClockReasonInfo& r : profgpu::clock_reasons())
-      if (bits & static_cast<uint32_t>(r.reason)) names += fmt::format("{}{}", names.empty() ? "" : ", ", r.name);
+      if (bits & static_cast<uint32_t>(r.reason)) append_listed(names, r.name);
     facts.push_back(fact("clock_event_reasons", code, names.empty() ? "none" : names));
   }
   void power_limits();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/text.h"
 #include "collect/nvml_fields.h"
 #include "collect/pending.h"
 #include "collect/system_files.h"
@@ -37,7 +37,7 @@ std::optional<int32_t> numa_node(Library& library, Device device, const std::str
   if (bus_id.size() < 5) return std::nullopt;
   const std::string line =
       file_line(SystemRoots::from_environment().sys + "/bus/pci/devices/" + bus_id.substr(4) + "/numa_node");
-  if (line.empty() || !std::isdigit(static_cast<unsigned char>(line[0]))) return std::nullopt;
+  if (line.empty() || !is_digit(line[0])) return std::nullopt;
   return std::atoi(line.c_str());
 }
 

@@ -1,5 +1,6 @@
 // Every backend, in the order that `auto` tries them.
 
+#include "base/text.h"
 #include "collect/backend.h"
 
 #include <fmt/format.h>
@@ -84,7 +85,7 @@ class Composite : public Backend {
   explicit Composite(std::vector<std::unique_ptr<Backend>> parts) : parts_(std::move(parts)) {
     for (auto& part : parts_) {
       const auto first = static_cast<uint32_t>(devices_.size());
-      name_ += fmt::format("{}{}", name_.empty() ? "" : "+", part->name());
+      append_listed(name_, part->name(), "+");
       for (DeviceInfo info : part->devices()) {
         if (info.parent) *info.parent += first;
         where_.emplace_back(part.get(), static_cast<uint32_t>(devices_.size()) - first);

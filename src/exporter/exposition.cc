@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/decimal.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "collect/system_files.h"
 
@@ -186,7 +187,7 @@ bool take_labels(std::string_view& text, ExpositionSample& sample) {
 bool read_line(std::string_view line, ExpositionSample& sample) {
   sample.labels.clear();
   sample.name = take_name(line);
-  if (sample.name.empty() || std::isdigit(static_cast<unsigned char>(sample.name.front())) != 0 || !take_labels(line, sample)) return false;
+  if (sample.name.empty() || is_digit(sample.name.front()) || !take_labels(line, sample)) return false;
   skip_blanks(line);
   const auto value = real_number(line.substr(0, line.find_first_of(" \t\r")));   // a time may follow
   sample.value = value.value_or(0);

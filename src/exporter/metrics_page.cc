@@ -9,6 +9,7 @@
 #include <cctype>
 #include <functional>
 
+#include "base/text.h"
 #include "base/utf8.h"
 #include "base/version.h"
 #include "collect/system_checks.h"
@@ -21,30 +22,18 @@ constexpr SeriesType kPageGauge = SeriesType::kGauge, kPageCounter = SeriesType:
 constexpr double kNs = 1e-9;
 constexpr size_t kMostCopies = 64;  // of a device's series
 
-std::string joined(std::initializer_list<std::string> labels) {
+std::string joined_labels(std::initializer_list<std::string> labels) {
   std::string out;
   for (const std::string& l : labels)
-    if (!l.empty()) out += (out.empty() ? "" : ",") + l;
-  return out;
-}
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return out;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (!l.empty()) append_listed(out, l, ",");
   return out;
 }
 
 // In dcgm-exporter's order.
 std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
   const DeviceInfo& i = *d.info;
-  return joined({label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper(i.pci_bus_id)),
-                 label("device", lower(i.vendor) + device_number(i)), label("modelName", i.name),
+  return joined_labels({label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper_case(i.pci_bus_id)),
+                 label("device", lower_case(i.vendor) + device_number(i)), label("modelName", i.name),
                  i.mig_profile.empty() ? "" : label("GPU_I_PROFILE", i.mig_profile),
                  i.gpu_instance ? label("GPU_I_ID", std::to_string(*i.gpu_instance)) : "",
                  input.host.empty() ? "" : label("Hostname", input.host),
@@ -55,14 +44,14 @@ std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
 
 std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
   const DeviceInfo& i = *d.info;
-  return joined({label("gpu", device_number(i)), label("uuid", i.uuid), label("model", i.name),
+  return joined_labels({label("gpu", device_number(i)), label("uuid", i.uuid), label("model", i.name),
                  i.mig_profile.empty() ? "" : label("mig_profile", i.mig_profile),
                  i.gpu_instance ? label("mig_instance", std::to_string(*i.gpu_instance)) : "",
                  input.host.empty() ? "" : label("host", input.host)});
 }
 
 std::string pod_labels(const PodContainer& c) {
-  return joined({label("container", c.container), label("namespace", c.name_space), label("pod", c.pod)});
+  return joined_labels({label("container", c.container), label("namespace", c.name_space), label("pod", c.pod)});
 }
 
 // Of all the series of one device: dcgm-exporter has a copy for each job, and for each container where devices are
@@ -74,13 +63,13 @@ std::vector<std::string> dcgm_copies(const MetricsPageInput& input, const ShownD
     std::vector<std::string> more;
     for (const std::string& copy : copies)
       for (const std::string& l : labels)
-        if (more.size() < kMostCopies) more.push_back(joined({copy, l}));
+        if (more.size() < kMostCopies) more.push_back(joined_labels({copy, l}));
     copies = std::move(more);
   };
   std::vector<std::string> pods, jobs;
   for (const PodContainer& c : d.pods)
     if (input.shared_pods || pods.empty())
-      pods.push_back(joined({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
+      pods.push_back(joined_labels({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
   for (const std::string& job : d.jobs) jobs.push_back(label("hpc_job", job));
   multiply(pods);
   multiply(jobs);
@@ -165,18 +154,18 @@ void Page::add_health() {
   out_.family("profgpu_device_info", kPageGauge, "what does not change of a device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i) {
     const DeviceInfo& info = *input_.devices[i].info;
-    out_.sample(joined({labels_[i], label("vendor", info.vendor), label("pci_bus_id", info.pci_bus_id),
+    out_.sample(joined_labels({labels_[i], label("vendor", info.vendor), label("pci_bus_id", info.pci_bus_id),
                         label("driver_version", info.driver_version),
                         info.numa_node ? label("numa_node", std::to_string(*info.numa_node)) : ""}),
                 1);
   }
   out_.family("profgpu_device_job_info", kPageGauge, "jobs of a batch system that are on the device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
-    for (const std::string& job : input_.devices[i].jobs) out_.sample(joined({labels_[i], label("hpc_job", job)}), 1);
+    for (const std::string& job : input_.devices[i].jobs) out_.sample(joined_labels({labels_[i], label("hpc_job", job)}), 1);
   out_.family("profgpu_device_pod_info", kPageGauge, "containers that were given the device, as the kubelet says; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
     for (const PodContainer& c : input_.devices[i].pods)
-      out_.sample(joined({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
+      out_.sample(joined_labels({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
   per_device("profgpu_device_processes", kPageGauge, "processes on the device",
              [](const ShownDevice& d) { return static_cast<double>(d.tally.processes().size()); });
 }
@@ -347,9 +336,8 @@ std::string cell(std::optional<double> value, double scale, std::string_view uni
 
 std::string row(const ShownDevice& d, int64_t now_ns) {
   const auto value = [&](Metric m) { return d.up ? d.tally.value(m, now_ns) : std::nullopt; };
-  std::string jobs;
-  for (const std::string& job : d.jobs) jobs += (jobs.empty() ? "" : ", ") + job;
-  for (const PodContainer& c : d.pods) jobs += (jobs.empty() ? "" : ", ") + c.name_space + "/" + c.pod;
+  std::string jobs = joined(d.jobs);
+  for (const PodContainer& c : d.pods) append_listed(jobs, c.name_space + "/" + c.pod);
   const std::string condition = d.up ? "answers" : d.trouble.empty() ? "has not answered yet" : d.trouble;
   constexpr double kGiB = 1.0 / (1 << 30);
   return fmt::format("<tr><td>{}</td><td>{}</td>{}{}{}{}{}<td>{}</td><td{}>{}</td></tr>\n", html(d.info->label()),

@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "analyse/statistics.h"
+#include "base/statistics.h"
 #include "job/clock_fit.h"
 #include "report/quantity.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <tuple>
 
-#include "analyse/statistics.h"
 #include "base/saturated.h"
+#include "base/statistics.h"
 #include "job/matched_calls.h"
 
 namespace profgpu {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "analyse/statistics.h"
+#include "base/statistics.h"
 #include "job/matched_calls.h"
 
 namespace profgpu {

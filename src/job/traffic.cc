@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "analyse/collectives.h"
-#include "analyse/statistics.h"
 #include "base/saturated.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {

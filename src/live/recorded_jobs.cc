@@ -18,6 +18,7 @@
 #include "analyse/phases.h"
 #include "analyse/steps.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "import/recording.h"
 #include "live/recording_control.h"
 #include "wire/chunk_reader.h"
@@ -81,7 +82,7 @@ std::string recorded_work_text(const RecordingFile& recording) {
   const TraceFacts known(recorded_trace(rank, options), {});
   const Steps& steps = known.facts.get<Steps>();
   std::string text = steps.annotated ? phases_text(known.facts) : "";
-  if (const std::string idle = idle_text(known.facts); !idle.empty()) text += (text.empty() ? "" : "; ") + idle;
+  if (const std::string idle = idle_text(known.facts); !idle.empty()) append_listed(text, idle, "; ");
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/decimal.h"
+#include "base/text.h"
 #include "trace/sample_file_column.h"
 
 namespace profgpu {
@@ -136,7 +137,7 @@ class AlertParser {
  public:
   AlertParser(std::string_view name, std::string_view text) : words_(words_of(text)) {
     rule_.name = name;
-    rule_.condition = trimmed(text);
+    rule_.condition = without_blanks(text);
   }
   Result<AlertRule> parse();
 
@@ -287,7 +288,7 @@ Result<AlertRule> AlertParser::parse() {
 
 bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+    return is_letter(c) || is_digit(c) || c == '_' || c == '-' || c == '.';
   });
 }
 
@@ -311,7 +312,7 @@ bool AlertCondition::holds(double value, bool raised) const {
 
 Result<AlertRule> parse_alert(std::string_view text) {
   const size_t colon = text.find(':');
-  const std::string_view name = trimmed(text.substr(0, colon));
+  const std::string_view name = without_blanks(text.substr(0, colon));
   if (colon == text.npos || !is_name(name) || text.size() > kLongestText)
     return Error{fmt::format("an alert begins with its name and a colon, not \"{}\"", text.substr(0, 40)), std::string(kForm)};
   return AlertParser(name, text.substr(colon + 1)).parse();

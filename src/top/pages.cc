@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "present/grid.h"
 #include "report/quantity.h"
 #include "report/text.h"
@@ -48,7 +49,7 @@ std::string devices_list(const LiveView& view, const std::set<size_t>& devices) 
   for (const size_t i : devices)
     if (device_text(view, i) == std::to_string(view.devices[i].info->index)) indices.push_back(static_cast<int>(view.devices[i].info->index));
   if (indices.size() == devices.size()) return number_ranges(indices);
-  for (const size_t i : devices) text += (text.empty() ? "" : ", ") + device_text(view, i);
+  for (const size_t i : devices) append_listed(text, device_text(view, i));
   return text;
 }
 
@@ -193,7 +194,7 @@ void DeviceFacts::clocks() {
   if (const auto bits = value(Metric::kClockEventReasons); bits && *bits >= 0 && *bits < 4e9) {
     std::string words;
     for (const ClockReasonInfo& r : clock_reasons())
-      if ((static_cast<uint32_t>(*bits) & static_cast<uint32_t>(r.reason)) != 0) words += (words.empty() ? "" : ", ") + std::string(r.words);
+      if ((static_cast<uint32_t>(*bits) & static_cast<uint32_t>(r.reason)) != 0) append_listed(words, r.words);
     part(text, words.empty() ? "" : "not higher for", words.empty() ? "nothing holds them back" : words);
   }
   line("clocks", text);

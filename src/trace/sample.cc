@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/statistics.h"
+
 namespace profgpu {
 
 std::string DeviceInfo::label() const {
@@ -29,10 +31,7 @@ std::optional<double> SampleSeries::at(int64_t time) const {
 int64_t median_distance(const std::vector<int64_t>& times) {
   std::vector<int64_t> distances;
   for (size_t i = 1; i < times.size(); ++i) distances.push_back(times[i] - times[i - 1]);
-  if (distances.empty()) return 0;
-  const auto middle = distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2);
-  std::nth_element(distances.begin(), middle, distances.end());
-  return *middle;
+  return distances.empty() ? 0 : upper_median(std::move(distances));
 }
 
 bool SampleLog::several_hosts() const {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/csv.h"
 #include "base/json_quoted.h"
+#include "base/text.h"
 #include "trace/sample_log_builder.h"
 
 namespace profgpu {
@@ -18,10 +20,6 @@ void append_field(std::string& line, std::string_view key, std::string_view text
 void append_field(std::string& line, std::string_view key, double value) {
   line.append(",\"").append(key).append("\":");
   append_number(line, value);
-}
-
-bool is_number(std::string_view text) {
-  return !text.empty() && text.size() < 10 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 void append_origin(std::string& line, const ProcessOrigin& o) {
@@ -68,16 +66,6 @@ Result<SampleFormat> sample_format_of(const std::string& path) {
     if (path.ends_with(ending)) return SampleFormat::kJsonLines;
   if (path.ends_with(".csv")) return SampleFormat::kCsv;
   return Error{path + ": its name tells no format of samples", "name it .csv or .jsonl"};
-}
-
-void append_csv(std::string& line, std::string_view text) {
-  const bool quote = text.find_first_of(",\"\r\n") != text.npos || (!text.empty() && (text.front() == ' ' || text.back() == ' '));
-  if (quote) line += '"';
-  for (const char c : text) {
-    if (c == '"') line += '"';
-    line += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
-  }
-  if (quote) line += '"';
 }
 
 SampleWriter::SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns,
@@ -135,11 +123,12 @@ void SampleWriter::append_row(const Reading& reading) {
   line_ += std::to_string(reading.time_ns);
   if (json) {
     line_ += ",\"device\":";
-    is_number(word) ? void(line_ += word) : append_json_quoted(line_, word);
+    word.size() < 10 && all_digits(word) ? void(line_ += word) : append_json_quoted(line_, word);
     if (!introduced_[reading.device]) introduce(line_, device);
     introduced_[reading.device] = true;
   } else {
-    for (const std::string* text : {&word, &device.name, &device.uuid, &device.host}) append_csv(line_ += ',', *text);
+    for (const std::string* text : {&word, &device.name, &device.uuid, &device.host})
+      append_csv(line_ += ',', *text, CsvControls::kBlank);
   }
   for (const Metric m : columns_) {
     std::optional<double> value = row_[m];

@@ -4,20 +4,11 @@
 #include <charconv>
 #include <numeric>
 
+#include "base/text.h"
 #include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
-
-// "9" before "10", numbers before other text.
-bool natural_less(const std::string& a, const std::string& b) {
-  int64_t x = 0, y = 0;
-  const bool a_number = std::from_chars(a.data(), a.data() + a.size(), x).ptr == a.data() + a.size() && !a.empty();
-  const bool b_number = std::from_chars(b.data(), b.data() + b.size(), y).ptr == b.data() + b.size() && !b.empty();
-  if (a_number != b_number) return a_number;
-  if (a_number && x != y) return x < y;
-  return a < b;
-}
 
 /// The shards' rows as one sequence, in the order of the input's pieces, with ids of the trace's own tables.
 struct Rows {

@@ -1,4 +1,4 @@
-// Times as the files of samples have them.
+// Unix times as text.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,12 @@ enum class TimestampStyle {
   kNvidiaSmi,  ///< "2026/01/01 00:00:00.123", local time
 };
 std::string timestamp_text(int64_t unix_ns, TimestampStyle style);
+
+enum class TimeZone { kLocal, kUtc };
+/// As strftime(3) writes it; at most 63 bytes.
+std::string formatted_time(int64_t unix_ns, const char* format, TimeZone zone = TimeZone::kLocal);
+/// "12:34:56", local.
+inline std::string clock_time(int64_t unix_ns) { return formatted_time(unix_ns, "%H:%M:%S"); }
 
 /// Reads any of these styles: ISO 8601 also with an offset, or without one as local time; bare numbers are seconds,
 /// milliseconds, microseconds or nanoseconds, whichever gives a year from 1973 to 2262.

@@ -1,11 +1,13 @@
-#include "trace/timestamp.h"
+#include "base/timestamp.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 
 #include "base/decimal.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -18,7 +20,7 @@ int number_at(std::string_view text, size_t at, size_t digits) {
   if (text.size() < at + digits) return -1;
   int n = 0;
   for (size_t i = at; i < at + digits; ++i) {
-    if (text[i] < '0' || text[i] > '9') return -1;
+    if (!is_digit(text[i])) return -1;
     n = n * 10 + (text[i] - '0');
   }
   return n;
@@ -43,21 +45,23 @@ std::optional<int64_t> bare_number(std::string_view text) {
 
 }  // namespace
 
-std::string timestamp_text(int64_t unix_ns, TimestampStyle style) {
+std::string formatted_time(int64_t unix_ns, const char* format, TimeZone zone) {
   const std::time_t seconds = unix_ns / kSecond_ns;
-  const int64_t ns = unix_ns % kSecond_ns;
   std::tm t{};
+  zone == TimeZone::kUtc ? ::gmtime_r(&seconds, &t) : ::localtime_r(&seconds, &t);
+  std::array<char, 64> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &t)};
+}
+
+std::string timestamp_text(int64_t unix_ns, TimestampStyle style) {
+  const int64_t ns = unix_ns % kSecond_ns;
   switch (style) {
     case TimestampStyle::kUnixNs: break;
-    case TimestampStyle::kEpoch: return fmt::format("{}.{:06}", seconds, ns / 1000);
+    case TimestampStyle::kEpoch: return fmt::format("{}.{:06}", unix_ns / kSecond_ns, ns / 1000);
     case TimestampStyle::kIso:
-      ::gmtime_r(&seconds, &t);
-      return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour,
-                         t.tm_min, t.tm_sec, ns / 1'000'000);
+      return fmt::format("{}.{:03}Z", formatted_time(unix_ns, "%Y-%m-%dT%H:%M:%S", TimeZone::kUtc), ns / 1'000'000);
     case TimestampStyle::kNvidiaSmi:
-      ::localtime_r(&seconds, &t);
-      return fmt::format("{:04}/{:02}/{:02} {:02}:{:02}:{:02}.{:03}", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour,
-                         t.tm_min, t.tm_sec, ns / 1'000'000);
+      return fmt::format("{}.{:03}", formatted_time(unix_ns, "%Y/%m/%d %H:%M:%S"), ns / 1'000'000);
   }
   return std::to_string(unix_ns);
 }
