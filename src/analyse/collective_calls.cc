@@ -7,6 +7,7 @@
 #include "analyse/devices.h"
 #include "analyse/phases.h"
 #include "analyse/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
@@ -273,11 +274,8 @@ void add_rates(CollectiveRow& row, Met& met) {
     row.wait_ns = met.wait_ns;
     row.wait_is_lower_bound = !met.whole || met.calls < row.calls;
   }
-  if (!met.transfers_ns.empty() && row.message_bytes) {
-    const auto median = met.transfers_ns.begin() + static_cast<int64_t>(met.transfers_ns.size() / 2);
-    std::nth_element(met.transfers_ns.begin(), median, met.transfers_ns.end());
-    row.algbw_gbps = static_cast<double>(*row.message_bytes) / static_cast<double>(*median);
-  }
+  if (!met.transfers_ns.empty() && row.message_bytes)
+    row.algbw_gbps = static_cast<double>(*row.message_bytes) / static_cast<double>(upper_median(met.transfers_ns));
   if (row.algbw_gbps) row.busbw_gbps = *row.algbw_gbps * bus_factor(row.name, row.group_size);
 }
 

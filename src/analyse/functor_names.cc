@@ -1,5 +1,6 @@
 // What elementwise and reduction kernels compute, from their template arguments.
 #include "analyse/kernel_name_forms.h"
+#include "base/text.h"
 
 #include <algorithm>
 
@@ -8,10 +9,7 @@ namespace {
 
 using std::string_view;
 
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_word(char c) { return is_upper(c) || is_lower(c) || is_digit(c) || c == '_'; }
+bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 
 // Wrappers, types and words of C++ that say nothing of what is computed.
 bool is_wrapper(string_view word) {
@@ -32,7 +30,7 @@ std::string snake(string_view word) {
   for (size_t i = 0; i < word.size(); ++i) {
     const bool starts_word = is_upper(word[i]) && i > 0 && is_lower(word[i - 1]);
     if (starts_word) out.push_back('_');
-    out.push_back(is_upper(word[i]) ? static_cast<char>(word[i] + 32) : word[i]);
+    out.push_back(lower(word[i]));
   }
   return out;
 }

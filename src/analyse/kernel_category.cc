@@ -6,20 +6,13 @@
 
 #include "analyse/kernels.h"
 #include "analyse/names.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 using std::string_view;
 using enum KernelCategory;
-
-bool is_digit_char(char c) { return c >= '0' && c <= '9'; }
-
-std::string lower(string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return out;
-}
 
 bool has(string_view text, string_view part) { return text.find(part) != text.npos; }
 
@@ -42,7 +35,7 @@ std::string work_text(string_view name) {
     if (name[i] == '(' && depth > 0) ++depth;
     if (name[i] == ')' && depth > 0) --depth;
   }
-  std::string text = lower(name.substr(0, end));
+  std::string text = lower_case(name.substr(0, end));
   for (const string_view library : {"fbgemm_gpu", "fbgemm"})
     for (size_t at = text.find(library); at != text.npos; at = text.find(library)) text.replace(at, library.size(), "fb");
   return text;
@@ -120,7 +113,7 @@ KernelCategory inductor_category(string_view text) {
   if (text.starts_with("triton_mm") || text.starts_with("triton_bmm")) return kGemm;
   if (text.starts_with("triton_poi_fused_clone_") || text.starts_with("triton_poi_fused__to_copy_")) {
     const string_view rest = text.substr(text.find('_', 22) + 1);
-    if (!rest.empty() && std::all_of(rest.begin(), rest.end(), is_digit_char)) return kCopy;   // nothing but a copy
+    if (!rest.empty() && std::all_of(rest.begin(), rest.end(), is_digit)) return kCopy;   // nothing but a copy
   }
   if (text.starts_with("triton_red_") || text.starts_with("triton_per_") || text.starts_with("triton_spl_") ||
       text.starts_with("triton_mix_")) {
@@ -137,7 +130,7 @@ bool is_instruction(string_view token) {
   constexpr string_view kShapes[] = {"884", "8816", "8832", "1688", "16816", "16832", "16864", "161616", "81616"};
   if (token.size() < 4 || string_view("shidbcz").find(token.front()) == string_view::npos) return false;
   size_t end = 1;
-  while (end < token.size() && is_digit_char(token[end])) ++end;
+  while (end < token.size() && is_digit(token[end])) ++end;
   const string_view digits = token.substr(1, end - 1);
   return std::find(std::begin(kShapes), std::end(kShapes), digits) != std::end(kShapes);
 }
@@ -187,10 +180,10 @@ bool uses_tensor_cores(string_view name) { return uses_tensor_cores(name, kernel
 
 bool uses_tensor_cores(string_view name, KernelCategory category) {
   if (category != kGemm && category != kConvolution && category != kAttention) return false;
-  const std::string text = lower(name);
+  const std::string text = lower_case(name);
   if (text.starts_with("cijk_")) {   // Tensile: a matrix instruction, MI16x16x1, or none
     const size_t at = text.find("_mi");
-    return at != text.npos && at + 3 < text.size() && is_digit_char(text[at + 3]);
+    return at != text.npos && at + 3 < text.size() && is_digit(text[at + 3]);
   }
   if (has(text, "simt") || has(text, "ffma")) return false;
   if (category == kAttention && attention_on_tensor_cores(text)) return true;

@@ -6,6 +6,7 @@
 
 #include "analyse/kernel_name_forms.h"
 #include "analyse/kernels.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -100,7 +101,7 @@ std::string wrapped_name(const Demangled& d) {
   std::string out;
   if (!d.scopes.empty()) out = d.scopes.back() == "impl" && d.scopes.size() > 1 ? d.scopes.end()[-2] : d.scopes.back();
   const bool type = !argument.empty() && argument.front() >= 'A' && argument.front() <= 'Z';
-  if (type || out.empty()) out += (out.empty() ? "" : " ") + std::string(type ? argument : d.base);
+  if (type || out.empty()) append_listed(out, std::string(type ? argument : d.base), " ");
   return out;
 }
 

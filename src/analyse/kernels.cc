@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "analyse/statistics.h"
 #include "analyse/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "analyse/statistics.h"
 #include "analyse/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {

@@ -3,13 +3,13 @@
 #include <vector>
 
 #include "analyse/kernel_name_forms.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 using std::string_view;
 
-bool is_digit_at(char c) { return c >= '0' && c <= '9'; }
 
 /// Identifiers of an Itanium-mangled name, in order; the first `qualified` of them are the entity's own.
 struct Mangled {
@@ -21,10 +21,10 @@ Mangled mangled_words(string_view name) {
   Mangled m;
   bool own = true;
   for (size_t i = 2; i < name.size();) {
-    if (!is_digit_at(name[i])) {
+    if (!is_digit(name[i])) {
       if (name[i] == 'I' || name[i] == 'E') own = false;
       // A literal: Li128E, Lb0E. Its digits are no length.
-      if (name[i] == 'L' && i + 2 < name.size() && !is_digit_at(name[i + 1]) && name[i + 1] != 'N') {
+      if (name[i] == 'L' && i + 2 < name.size() && !is_digit(name[i + 1]) && name[i + 1] != 'N') {
         const size_t end = name.find('E', i);
         i = end == name.npos ? name.size() : end + 1;
       } else {
@@ -33,7 +33,7 @@ Mangled mangled_words(string_view name) {
       continue;
     }
     size_t length = 0;
-    for (; i < name.size() && is_digit_at(name[i]) && length < name.size(); ++i)
+    for (; i < name.size() && is_digit(name[i]) && length < name.size(); ++i)
       length = length * 10 + static_cast<size_t>(name[i] - '0');
     if (length == 0 || i + length > name.size()) break;
     m.words.push_back(name.substr(i, length));
@@ -58,7 +58,7 @@ std::string mangled_kernel_name(string_view name) {
   const string_view base = m.words[m.qualified - 1];
   std::string out;
   if (m.qualified > 1) out = space;
-  const auto add = [&](string_view part) { out += (out.empty() ? "" : " ") + std::string(part); };
+  const auto add = [&](string_view part) { append_listed(out, part, " "); };
   if (!is_wrapper_name(base)) {
     add(base);
     return out;

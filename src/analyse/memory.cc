@@ -4,8 +4,8 @@
 #include <map>
 
 #include "analyse/names.h"
-#include "analyse/statistics.h"
 #include "analyse/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {

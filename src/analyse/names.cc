@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <string>
+
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 using std::string_view;
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
 bool contains_ignoring_case(string_view text, string_view lower_case) {
   const auto same = [](char a, char b) { return lower(a) == b; };
@@ -112,7 +111,7 @@ constexpr string_view kMemory[] = {
 // cudaStreamSynchronize_ptsz_v7000, hipStreamSynchronize_spt.
 string_view without_suffixes(string_view name) {
   const size_t at = name.rfind("_v");
-  const bool versioned = at != name.npos && name.size() - at == 6 && std::isdigit(static_cast<unsigned char>(name[at + 2]));
+  const bool versioned = at != name.npos && name.size() - at == 6 && is_digit(name[at + 2]);
   if (versioned) name = name.substr(0, at);
   for (const string_view stream : {"_ptsz", "_ptds", "_spt"})
     if (name.ends_with(stream)) return name.substr(0, name.size() - stream.size());
@@ -175,7 +174,7 @@ bool is_autograd_op(string_view name) {
   const size_t at = name.rfind("Backward");
   if (at == name.npos || at == 0) return false;
   const string_view rest = name.substr(at + 8);
-  return std::all_of(rest.begin(), rest.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return std::all_of(rest.begin(), rest.end(), is_digit);
 }
 
 Names Names::compute(const Facts& facts) {

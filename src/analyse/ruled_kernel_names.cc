@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "analyse/kernel_name_forms.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 using std::string_view;
 
-bool is_decimal_digit(char c) { return c >= '0' && c <= '9'; }
 
 template <size_t N>
 bool is_one_of(string_view text, const string_view (&list)[N]) {
@@ -37,7 +37,7 @@ void add(std::string& text, string_view part, char separator = ' ') {
 bool is_extent(string_view token) {
   const size_t x = token.find('x');
   return x != 0 && x != token.npos && x + 1 < token.size() &&
-         std::all_of(token.begin(), token.end(), [](char c) { return is_decimal_digit(c) || c == 'x'; });
+         std::all_of(token.begin(), token.end(), [](char c) { return is_digit(c) || c == 'x'; });
 }
 
 bool is_layout(string_view token) {
@@ -79,9 +79,9 @@ std::string tensile_name(string_view name) {
     add(out, std::string(transposed) + (parts[2] == "Bljk" ? "N" : "T"));
   }
   for (const string_view part : parts)
-    if (part.starts_with("MT") && part.size() > 2 && is_decimal_digit(part[2])) add(out, part);
+    if (part.starts_with("MT") && part.size() > 2 && is_digit(part[2])) add(out, part);
   for (const string_view part : parts)
-    if (part.starts_with("MI") && part.size() > 2 && is_decimal_digit(part[2])) {
+    if (part.starts_with("MI") && part.size() > 2 && is_digit(part[2])) {
       add(out, part);
       break;
     }

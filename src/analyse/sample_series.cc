@@ -6,7 +6,8 @@
 #include <set>
 
 #include "analyse/devices.h"
-#include "trace/sample_hosts.h"
+#include "base/text.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {
@@ -30,7 +31,7 @@ std::string title_of(const MetricInfo& metric) {
     if (kAcronyms.contains(word))
       for (char& c : word)
         if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-    out += (out.empty() ? "" : " ") + word;
+    append_listed(out, word, " ");
     name.remove_prefix(std::min(end + 1, name.size()));
   }
   return out;

@@ -21,7 +21,7 @@ struct PlacedSamples {
 
 /// The device of the log that a rank's trace calls `device`: the one with that index; or the only one, if both have one
 /// only, whatever their numbers (CUDA_VISIBLE_DEVICES changes a program's, not the driver's). None where their names
-/// differ, or where it is not known to be of the rank's host: see sample_hosts.h.
+/// differ, or where it is not known to be of the rank's host: see trace/sample.h.
 std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks, const PlacedRank& rank,
                                        int32_t device);
 

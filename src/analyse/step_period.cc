@@ -8,6 +8,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/statistics.h"
+
 namespace profgpu {
 namespace {
 
@@ -55,9 +57,7 @@ uint32_t even_distance(const Places& places) {
   if (places.size() < kFewestSteps) return 0;
   std::vector<uint32_t> gaps;
   for (size_t i = 1; i < places.size(); ++i) gaps.push_back(places[i] - places[i - 1]);
-  const auto middle = gaps.begin() + static_cast<int64_t>(gaps.size() / 2);
-  std::nth_element(gaps.begin(), middle, gaps.end());
-  const uint32_t median = *middle, slack = std::max<uint32_t>(median / 10, median > 4 ? 1 : 0);
+  const uint32_t median = upper_median(gaps), slack = std::max<uint32_t>(median / 10, median > 4 ? 1 : 0);
   const auto near = [&](uint32_t gap) { return gap + slack >= median && gap <= median + slack; };
   const auto even = static_cast<size_t>(std::count_if(gaps.begin(), gaps.end(), near));
   return even * 5 >= gaps.size() * 4 && even + 1 >= kFewestSteps ? median : 0;
@@ -79,9 +79,7 @@ int64_t pause_before(const Trace& trace, const Sequence& s, const Places& places
   for (const uint32_t p : places)
     if (p > 0) pauses.push_back(s.start_ns(trace, p) - trace.activity.end_ns(s.activities[p - 1]));
   if (pauses.empty()) return INT64_MIN;
-  const auto middle = pauses.begin() + static_cast<int64_t>(pauses.size() / 2);
-  std::nth_element(pauses.begin(), middle, pauses.end());
-  return *middle;
+  return upper_median(std::move(pauses));
 }
 
 using Voter = std::pair<const uint64_t, Places>;

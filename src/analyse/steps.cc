@@ -9,6 +9,8 @@
 
 #include "analyse/devices.h"
 #include "analyse/step_period.h"
+#include "base/statistics.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -86,7 +88,7 @@ std::string_view without_total(std::string_view name) {
 std::optional<int64_t> number_at_end(std::string_view name) {
   name = without_total(name);
   size_t at = name.size();
-  while (at > 0 && name[at - 1] >= '0' && name[at - 1] <= '9') --at;
+  while (at > 0 && is_digit(name[at - 1])) --at;
   int64_t value = 0;
   const auto [end, error] = std::from_chars(name.data() + at, name.data() + name.size(), value);
   return error == std::errc() && at < name.size() ? std::optional(value) : std::nullopt;
@@ -110,9 +112,7 @@ void mark_warmup(std::vector<Step>& steps) {
   if (steps.size() < 2) return;
   std::vector<int64_t> durations;
   for (const Step& s : steps) durations.push_back(s.duration_ns);
-  const auto middle = durations.begin() + static_cast<int64_t>((durations.size() - 1) / 2);
-  std::nth_element(durations.begin(), middle, durations.end());
-  const double limit = 1.5 * static_cast<double>(*middle);
+  const double limit = 1.5 * static_cast<double>(lower_median(std::move(durations)));
   for (Step& s : steps) {
     if (static_cast<double>(s.duration_ns) <= limit) break;
     s.warmup = true;

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "analyse/series_statistics.h"
-#include "analyse/statistics.h"
 #include "analyse/time_bins.h"
-#include "trace/sample_row.h"
+#include "base/statistics.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {

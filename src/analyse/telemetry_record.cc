@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
@@ -31,8 +33,7 @@ Value grown(const DeviceTelemetry& t, Metric metric) {
 }
 
 std::string notes_text(const DeviceTelemetry& t) {
-  std::string out;
-  for (const std::string& note : t.notes) out += (out.empty() ? "" : "; ") + note;
+  std::string out = joined(t.notes, "; ");
   return out;
 }
 

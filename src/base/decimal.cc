@@ -4,6 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <utility>
+
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -13,8 +16,6 @@ struct Parsed {
   int64_t exponent = 0;          // value = digits * 10^exponent, but for digits dropped
   bool negative = false;
 };
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Digits past the 30th cannot change a result that fits int64_t except in ties, where they count as zeros.
 bool parse(std::string_view s, Parsed& out) {
@@ -150,6 +151,23 @@ std::optional<double> real_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+std::optional<int64_t> duration_ns(std::string_view text) {
+  static constexpr std::pair<std::string_view, double> kUnits[] = {{"ns", 1},      {"us", 1e3},  {"µs", 1e3},
+                                                                   {"ms", 1e6},    {"min", 6e10}, {"m", 6e10},
+                                                                   {"h", 3.6e12},  {"s", 1e9}};
+  double scale = 1e9;
+  for (const auto& [unit, ns] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    text.remove_suffix(unit.size());
+    scale = ns;
+    break;
+  }
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  const auto number = real_number(text);
+  if (!number || *number < 0 || *number * scale > 9e18) return std::nullopt;
+  return static_cast<int64_t>(*number * scale + 0.5);
 }
 
 }  // namespace profgpu

@@ -18,4 +18,10 @@ inline std::optional<int64_t> whole_number(std::string_view text) { return scale
 /// A floating-point number; nullopt if the text is none or not finite.
 std::optional<double> real_number(std::string_view text);
 
+// Times as people type them.
+
+/// Nanoseconds of "0.2", "0.2s", "200ms", "500us", "2m", "1h"; a bare number counts seconds. Nullopt: no duration of 0
+/// or more.
+std::optional<int64_t> duration_ns(std::string_view text);
+
 }  // namespace profgpu

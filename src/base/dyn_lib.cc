@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include "base/text.h"
+
 namespace profgpu {
 
 DynLib& DynLib::operator=(DynLib&& other) noexcept {
@@ -32,7 +34,7 @@ Result<DynLib> DynLib::open_first(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     auto library = open(name);
     if (library) return library;
-    missing += (missing.empty() ? "" : ", ") + name;
+    append_listed(missing, name);
     // The loader has no code for "there is no such file", only this text.
     const bool absent = library.error().message.find("No such file or directory") != std::string::npos;
     if (!absent && broken.empty()) broken = library.error().message;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/text.h"
 #include "capi/c_values.h"
 #include "capi/ranges.h"
 #include "present/json_text.h"
@@ -181,7 +182,7 @@ profgpu_text* profgpu_monitor_summary(const profgpu_monitor* monitor) {
 profgpu_text* profgpu_monitor_summary_text(const profgpu_monitor* monitor) {
   if (monitor == nullptr) return nullptr;
   std::string text;
-  for (const MonitorSummary& device : monitor->monitor.summary()) text += (text.empty() ? "" : "\n") + device.text();
+  for (const MonitorSummary& device : monitor->monitor.summary()) append_listed(text, device.text(), "\n");
   return new profgpu_text{std::move(text)};
 }
 

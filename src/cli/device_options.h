@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/duration_text.h"
+#include "base/decimal.h"
 #include "base/result.h"
 #include "cli/command.h"
 #include "collect/backend.h"

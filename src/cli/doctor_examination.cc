@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "cli/device_facts.h"
-#include "collect/composite.h"
+#include "collect/backend.h"
 #include "collect/nvml_library.h"
 #include "collect/pending.h"
 #include "collect/selection.h"

@@ -1,9 +1,9 @@
 // profgpu history: how a baseline's runs went.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 
+#include "base/timestamp.h"
 #include "cli/command.h"
 #include "cli/history_options.h"
 #include "cli/output.h"
@@ -17,13 +17,6 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kCommitCells = 10, kCurveCells = 40;
-
-std::string date_text(int64_t unix_ns) {
-  const time_t seconds = unix_ns / 1'000'000'000;
-  tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min);
-}
 
 std::string json_text(const std::vector<HistoryRun>& runs) {
   const auto text = [](const std::string& s) { return s.empty() ? Value() : Value(s); };
@@ -55,7 +48,7 @@ Lines lines_of(const std::string& name, const std::vector<HistoryRun>& runs) {
       style = pct > 0 ? Style::kBad : Style::kGood;
     }
     steps.push_back(r.step_mean_ns ? static_cast<double>(*r.step_mean_ns) : -1);
-    grid.add_row({{std::to_string(r.id)}, {date_text(r.saved_unix_ns)}, {r.commit.substr(0, kCommitCells)}, {r.host},
+    grid.add_row({{std::to_string(r.id)}, {formatted_time(r.saved_unix_ns, "%Y-%m-%d %H:%M", TimeZone::kUtc)}, {r.commit.substr(0, kCommitCells)}, {r.host},
                   {r.steps ? std::to_string(*r.steps) : ""},
                   {r.step_mean_ns ? format_duration(static_cast<double>(*r.step_mean_ns)) : std::string(kUnknownText)},
                   {change, style},

@@ -6,7 +6,9 @@
 #include <cctype>
 #include <cmath>
 
+#include "base/csv.h"
 #include "base/json_quoted.h"
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/suggestion.h"
 
@@ -219,7 +221,7 @@ Result<std::vector<LogColumn>> log_columns(const std::string& query, std::option
   std::vector<LogColumn> columns;
   for (size_t from = 0; from <= query.size();) {
     const size_t comma = std::min(query.find(',', from), query.size());
-    const std::string name(trimmed(std::string_view(query).substr(from, comma - from)));
+    const std::string name(without_blanks(std::string_view(query).substr(from, comma - from)));
     from = comma + 1;
     if (name == "all") {
       for (const MetricInfo& m : metrics()) columns.push_back(column_of(m.name, style));
@@ -400,7 +402,8 @@ std::string_view LogRows::row(const Reading& reading) {
       continue;
     }
     if (i > 0) line_ += separator();
-    append_csv(line_, cell.empty() && options_.columns[i].smi && options_.units == LogUnits::kValues ? "[N/A]" : cell);
+    const bool absent = cell.empty() && options_.columns[i].smi && options_.units == LogUnits::kValues;
+    append_csv(line_, absent ? "[N/A]" : cell, CsvControls::kBlank);
   }
   return line_ += '\n';
 }

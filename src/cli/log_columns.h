@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/timestamp.h"
 #include "collect/backend.h"
 #include "trace/sample_file.h"
 #include "trace/sample_file_column.h"
-#include "trace/timestamp.h"
 
 namespace profgpu {
 

@@ -8,7 +8,6 @@
 
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "live/host_clock.h"
 #include "live/host_recording.h"
 #include "live/recording_environment.h"
 #include "live/recording_folder.h"

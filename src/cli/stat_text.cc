@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/timestamp.h"
 #include "present/grid.h"
 #include "report/quantity.h"
 #include "report/text.h"

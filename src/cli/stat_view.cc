@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <ctime>
 #include <set>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/timestamp.h"
 #include "collect/selection.h"
 #include "live/run_session_processes.h"
 
@@ -17,14 +16,6 @@ namespace profgpu {
 namespace {
 
 constexpr std::chrono::milliseconds kProcessorWindow{100};
-
-std::string strftime_of(int64_t unix_ns, const char* format) {
-  const auto seconds = static_cast<time_t>(unix_ns / 1'000'000'000);
-  std::tm local{};
-  ::localtime_r(&seconds, &local);
-  std::array<char, 64> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), format, &local)};
-}
 
 }  // namespace
 
@@ -84,13 +75,11 @@ StatView StatSource::take(bool processor) {
 
 std::string iso_time(int64_t unix_ns, bool zone) {
   const int64_t below_second = unix_ns % 1'000'000'000;
-  const std::string seconds = strftime_of(unix_ns, "%Y-%m-%dT%H:%M:%S");
+  const std::string seconds = formatted_time(unix_ns, "%Y-%m-%dT%H:%M:%S");
   if (!zone) return fmt::format("{}.{:06}", seconds, below_second / 1000);
-  std::string offset = strftime_of(unix_ns, "%z");
+  std::string offset = formatted_time(unix_ns, "%z");
   if (offset.size() == 5) offset.insert(3, ":");
   return fmt::format("{}.{:03}{}", seconds, below_second / 1'000'000, offset);
 }
-
-std::string clock_time(int64_t unix_ns) { return strftime_of(unix_ns, "%H:%M:%S"); }
 
 }  // namespace profgpu

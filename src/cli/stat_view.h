@@ -53,7 +53,5 @@ class StatSource {
 
 /// "2026-11-21T07:48:50.123+01:00"; without the zone and with microseconds as Python's isoformat() has it.
 std::string iso_time(int64_t unix_ns, bool zone = true);
-/// "07:48:50" of the local day.
-std::string clock_time(int64_t unix_ns);
 
 }  // namespace profgpu

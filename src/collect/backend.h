@@ -97,4 +97,9 @@ Status check_backend(const std::string& spec);
 /// one backend that shows them all.
 Result<Opened> open_backend(const std::string& spec, BackendOptions options);
 
+// Composite: the devices of several backends as one list, for machines with GPUs of several vendors.
+
+/// At least one; with one that one itself.
+std::shared_ptr<Backend> composite_backend(std::vector<std::unique_ptr<Backend>> parts);
+
 }  // namespace profgpu

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 
 #include "base/clock.h"
+#include "base/timestamp.h"
 #include "base/utf8.h"
 #include "collect/system_files.h"
 
@@ -33,13 +33,6 @@ std::vector<std::string> stream_command(const std::string& program, const std::v
   for (const SmiField& f : fields) names += "," + f.name;
   const int64_t interval_ms = std::max<int64_t>(10, (interval_ns + kMillisecond_ns / 2) / kMillisecond_ns);
   return {program, "--query-gpu=" + names, "--format=csv,noheader,nounits", "-lms", std::to_string(interval_ms)};
-}
-
-std::string clock_time(int64_t unix_time_ns) {
-  const std::time_t seconds = unix_time_ns / 1'000'000'000;
-  std::tm local{};
-  ::localtime_r(&seconds, &local);
-  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
 }
 
 }  // namespace

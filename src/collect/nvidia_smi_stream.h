@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/timestamp.h"
 #include "collect/nvidia_smi_child.h"
 #include "collect/nvidia_smi_query.h"
 #include "trace/sample.h"
-#include "trace/timestamp.h"
 
 namespace profgpu {
 

@@ -1,8 +1,11 @@
 #include "collect/nvml_fields.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
+#include <utility>
 
 namespace profgpu::nvml {
 namespace {
@@ -160,6 +163,143 @@ void FieldBatch::add(const Row& row, double value, int64_t driver_us, Reading& r
     last = {at, value};
   }
   reading.add(row.metric, value, at);
+}
+
+namespace {
+
+using Values = std::array<double, 2>;
+
+constexpr double kMilli = 1e-3;
+
+Return ask_bar1(Library& library, Device device, Values& values) {
+  Bar1Memory bar1{};
+  const Return code = library.call(library.api.bar1, device, &bar1);
+  values[0] = static_cast<double>(bar1.total);
+  return code;
+}
+
+Return ask_power_range(Library& library, Device device, Values& values) {
+  uint32_t low = 0, high = 0;
+  const Return code = library.call(library.api.power_range, device, &low, &high);
+  values = {low * kMilli, high * kMilli};
+  return code;
+}
+
+template <GetUint Api::*Function>
+Return ask_number(Library& library, Device device, Values& values) {
+  uint32_t value = 0;
+  const Return code = library.call(library.api.*Function, device, &value);
+  values[0] = value;
+  return code;
+}
+
+Return ask_power_default(Library& library, Device device, Values& values) {
+  const Return code = ask_number<&Api::power_default>(library, device, values);
+  values[0] *= kMilli;
+  return code;
+}
+
+template <auto Function, uint32_t Which>
+Return ask_indexed(Library& library, Device device, Values& values) {
+  uint32_t value = 0;
+  const Return code = library.call(library.api.*Function, device, Which, &value);
+  values[0] = value;
+  return code;
+}
+
+constexpr Constant kConstants[] = {
+    {Metric::kBar1Total, {}, ask_bar1},
+    {Metric::kSmClockMax, {}, ask_indexed<&Api::clock_max, kSmClock>},
+    {Metric::kTemperatureSlowdown, {}, ask_indexed<&Api::threshold, kSlowdownThreshold>},
+    {Metric::kPowerLimitMin, Metric::kPowerLimitMax, ask_power_range},
+    {Metric::kPowerLimitDefault, {}, ask_power_default},
+    {Metric::kPcieGenerationMax, {}, ask_number<&Api::pcie_generation_max>},
+    {Metric::kPcieWidthMax, {}, ask_number<&Api::pcie_width_max>},
+    {Metric::kTemperatureShutdown, {}, ask_indexed<&Api::threshold, kShutdownThreshold>},
+    {Metric::kMemoryClockMax, {}, ask_indexed<&Api::clock_max, kMemoryClock>},
+    {Metric::kGraphicsClockMax, {}, ask_indexed<&Api::clock_max, kGraphicsClock>},
+    {Metric::kVideoClockMax, {}, ask_indexed<&Api::clock_max, kVideoClock>},
+};
+
+}  // namespace
+
+std::span<const Constant> constants() { return kConstants; }
+
+namespace {
+
+struct Row {
+  uint32_t id;
+  Metric metric;
+  double scale;
+};
+// Percentages are 0 to 100. NVML's header gives the traffic in MiB/s and is believed here; DCGM passes the same number
+// on as bytes per second, so one of the two is wrong by 2^20.
+constexpr double kMiB = 1 << 20;
+constexpr Row kRows[] = {
+    {1, Metric::kGraphicsActive, 1}, {2, Metric::kSmActive, 1},      {3, Metric::kSmOccupancy, 1},
+    {5, Metric::kTensorActive, 1},   {10, Metric::kDramActive, 1},   {11, Metric::kFp64Active, 1},
+    {12, Metric::kFp32Active, 1},    {13, Metric::kFp16Active, 1},   {20, Metric::kPcieTxRate, kMiB},
+    {21, Metric::kPcieRxRate, kMiB},
+};
+// Two takes that are closer say more about the counters' grain than about the device.
+constexpr int64_t kShortestNs = 50'000'000;
+
+}  // namespace
+
+Gpm::~Gpm() {
+  if (before_) calls_.library.call(calls_.library.api.gpm_free, before_);
+  if (after_) calls_.library.call(calls_.library.api.gpm_free, after_);
+}
+
+Return Gpm::start() {
+  const Api& api = calls_.library.api;
+  GpmSupport support{1, 0};
+  // Instances have what their GPU has.
+  const Device asked = calls_.parent ? calls_.parent : calls_.device;
+  if (const Return code = calls_.call_system(api.gpm_support, asked, &support); code != kSuccess) return code;
+  if (!support.supported || !api.gpm_metrics || !api.gpm_free) return kNotSupported;
+  if (const Return code = calls_.call_system(api.gpm_alloc, &before_); code != kSuccess) return code;
+  const Return code = calls_.call_system(api.gpm_alloc, &after_);
+  started_ = code == kSuccess;
+  return code;
+}
+
+Return Gpm::take(GpmSample sample) {
+  const Api& api = calls_.library.api;
+  return calls_.parent ? calls_.call_system(api.gpm_mig_sample, calls_.parent, calls_.gpu_instance, sample)
+                       : calls_.call(api.gpm_sample, sample);
+}
+
+Return Gpm::read(int64_t now_ns, Reading& reading) {
+  if (!started_)
+    if (const Return code = start(); code != kSuccess) return code;
+  if (taken_ns_ != 0 && now_ns - taken_ns_ < kShortestNs) return kSuccess;
+  if (const Return code = take(after_); code != kSuccess) return code;
+  const Return code = taken_ns_ != 0 ? add_metrics(after_, reading) : kSuccess;
+  std::swap(before_, after_);
+  taken_ns_ = now_ns;
+  taken_unix_ns_ = reading.time_ns;
+  return code;
+}
+
+Return Gpm::add_metrics(GpmSample now, Reading& reading) {
+  GpmMetrics<std::size(kRows)> request{};
+  request.version = 1;
+  request.count = std::size(kRows);
+  request.before = before_;
+  request.after = now;
+  for (size_t i = 0; i < std::size(kRows); ++i) request.metrics[i].id = kRows[i].id;
+  const Return asked = calls_.call_system(calls_.library.api.gpm_metrics, static_cast<void*>(&request));
+  if (asked != kSuccess) return asked;
+  for (size_t i = 0; i < std::size(kRows); ++i) {
+    const GpmMetric& m = request.metrics[i];
+    const auto code = static_cast<Return>(m.result);
+    // A driver that has nothing to say says NaN.
+    const bool good = code == kSuccess && std::isfinite(m.value) && m.value >= 0;
+    calls_.note(kRows[i].metric, good ? kSuccess : code == kSuccess ? kNoData : code);
+    if (good) reading.add(kRows[i].metric, m.value * kRows[i].scale, taken_unix_ns_);
+  }
+  return kSuccess;
 }
 
 }  // namespace profgpu::nvml

@@ -3,8 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "collect/nvml_calls.h"
+#include "collect/nvml_library.h"
+#include "trace/metric.h"
 #include "trace/sample.h"
 
 namespace profgpu::nvml {
@@ -41,6 +45,42 @@ class FieldBatch {
   double link_errors_ = 0;
   bool any_link_errors_ = false;
   int64_t slow_at_ns_ = 0;
+};
+
+// Limits and maxima of a device: what it says once and for all.
+
+/// One driver call.
+struct Constant {
+  Metric metric;
+  std::optional<Metric> second;   ///< the same call says it too
+  Return (*ask)(Library& library, Device device, std::array<double, 2>& values);
+};
+
+/// Of a whole GPU; a MIG instance has the first alone.
+std::span<const Constant> constants();
+
+// GPM: the activity counters of Hopper and newer, also of MIG instances, without root.
+
+class Gpm {
+ public:
+  explicit Gpm(DeviceCalls& calls) : calls_(calls) {}
+  ~Gpm();
+  Gpm(const Gpm&) = delete;
+  Gpm& operator=(const Gpm&) = delete;
+
+  /// Takes the counters and adds what they say about the time since the last take, stamped with its begin.
+  Return read(int64_t now_ns, Reading& reading);
+
+ private:
+  Return start();
+  Return take(GpmSample sample);
+  Return add_metrics(GpmSample now, Reading& reading);
+
+  DeviceCalls& calls_;
+  bool started_ = false;
+  GpmSample before_ = nullptr, after_ = nullptr;
+  int64_t taken_ns_ = 0;       ///< monotonic; 0: nothing yet
+  int64_t taken_unix_ns_ = 0;
 };
 
 }  // namespace profgpu::nvml

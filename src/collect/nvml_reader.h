@@ -14,7 +14,6 @@
 #include "collect/backend.h"
 #include "collect/nvml_calls.h"
 #include "collect/nvml_fields.h"
-#include "collect/nvml_gpm.h"
 #include "collect/nvml_processes.h"
 #include "collect/nvml_ring.h"
 

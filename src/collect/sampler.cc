@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/tick_timer.h"
 
 namespace profgpu {
 namespace {

@@ -9,16 +9,12 @@
 #include <optional>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
 using Devices = std::vector<DeviceInfo>;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 std::optional<uint32_t> number(std::string_view text, int base = 10) {
   uint32_t n = 0;
@@ -67,13 +63,13 @@ std::string list_of(const Devices& devices) {
 // "MIG-GPU-<UUID>/<GPU instance>/<compute instance>", as drivers before 470 named instances and CUDA still takes them.
 bool has_old_name(const Devices& devices, const DeviceInfo& d, std::string_view word) {
   const std::vector<std::string> parts = split(word, '/');
-  if (!d.parent || !d.gpu_instance || parts.size() != 3 || !lower(parts[0]).starts_with("mig-gpu-")) return false;
-  return lower(parts[0]).substr(4) == lower(devices[*d.parent].uuid) && number(parts[1]) == d.gpu_instance &&
+  if (!d.parent || !d.gpu_instance || parts.size() != 3 || !lower_case(parts[0]).starts_with("mig-gpu-")) return false;
+  return lower_case(parts[0]).substr(4) == lower_case(devices[*d.parent].uuid) && number(parts[1]) == d.gpu_instance &&
          number(parts[2]) == d.compute_instance.value_or(0);
 }
 
 bool has_uuid(const Devices& devices, const DeviceInfo& d, std::string_view word) {
-  return (!d.uuid.empty() && lower(d.uuid).starts_with(lower(word))) || has_old_name(devices, d, word);
+  return (!d.uuid.empty() && lower_case(d.uuid).starts_with(lower_case(word))) || has_old_name(devices, d, word);
 }
 
 Result<std::vector<uint32_t>> by_uuid(const Devices& devices, const std::string& word) {
@@ -88,7 +84,7 @@ Result<std::vector<uint32_t>> by_uuid(const Devices& devices, const std::string&
 // Positions that one word names, without cuda:N.
 Result<std::vector<uint32_t>> positions(const Devices& devices, const std::string& word) {
   std::vector<uint32_t> found;
-  if (lower(word) == "all") {
+  if (lower_case(word) == "all") {
     for (uint32_t i = 0; i < devices.size(); ++i) found.push_back(i);
     return found;
   }
@@ -163,7 +159,7 @@ Result<Selection> select_devices(const Devices& devices, const std::vector<std::
   for (const std::string& given : words)
     for (const std::string& word : split(given, ',')) {
       std::vector<uint32_t> found;
-      if (lower(word).starts_with("cuda:")) {
+      if (lower_case(word).starts_with("cuda:")) {
         const Selection left = of_environment(devices);
         const auto n = number(std::string_view(word).substr(5));
         if (!n || *n >= left.devices.size())

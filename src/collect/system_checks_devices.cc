@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/decimal.h"
+#include "base/text.h"
 #include "collect/system_checks.h"
 
 namespace profgpu {
@@ -40,11 +40,7 @@ class Examination {
   [[nodiscard]] std::string fact(std::string_view id) const {
     if (device_.facts)
       for (const Fact& f : *device_.facts)
-        if (f.id == id) {
-          std::string text = f.value;
-          for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-          return text;
-        }
+        if (f.id == id) return lower_case(f.value);
     return "";
   }
   const DeviceEvidence& device_;
@@ -144,7 +140,7 @@ void Examination::clocks() {
   std::string words;
   for (const ClockReasonInfo& r : clock_reasons())
     if ((mask & static_cast<uint32_t>(r.reason)) != 0 && r.reason != ClockReason::kIdle)
-      words += (words.empty() ? "" : ", ") + std::string(r.words);
+      append_listed(words, r.words);
   if ((mask & kHardware) != 0)
     add("clocks", Health::kProblem, "the hardware holds clocks back now: " + words,
         "check fans, airflow, power cables and supplies");

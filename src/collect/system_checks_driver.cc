@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/decimal.h"
+#include "base/text.h"
 #include "collect/system_checks.h"
 
 namespace profgpu {
@@ -144,8 +145,7 @@ void check_device_nodes(const SystemRoots& roots, SystemChecks& checks) {
     if (name == "nvidia-caps" || name == "nvidia-caps-imex-channels") continue;  // folders
     (::access(path.c_str(), R_OK | W_OK) == 0 ? names : closed).push_back(name);
   }
-  std::string list;
-  for (const std::string& name : closed) list += (list.empty() ? "" : ", ") + name;
+  std::string list = joined(closed);
   if (!closed.empty())
     checks.push_back({"device_nodes", "", Health::kProblem, "this user may not open " + list + " in " + roots.dev,
                       closed.front().starts_with("nvidia")

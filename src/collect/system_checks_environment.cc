@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/text.h"
 #include "collect/host_process.h"
 #include "collect/system_checks.h"
 
@@ -91,8 +92,7 @@ std::string list_of(std::initializer_list<std::string_view> beginnings) {
     for (const std::string_view beginning : beginnings)
       if (std::string_view(*entry).starts_with(beginning)) found.push_back(std::string(*entry).substr(0, 160));
   std::sort(found.begin(), found.end());
-  std::string text;
-  for (const std::string& entry : found) text += (text.empty() ? "" : ", ") + entry;
+  std::string text = joined(found);
   return text;
 }
 

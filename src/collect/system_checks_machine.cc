@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <set>
 
+#include "base/text.h"
 #include "collect/switch_event.h"
 #include "collect/system_checks.h"
 
@@ -18,8 +19,7 @@ namespace profgpu {
 namespace {
 
 std::string joined(const std::set<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  std::string text = joined(names);
   return text;
 }
 

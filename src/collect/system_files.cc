@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/decimal.h"
+
 namespace profgpu {
 namespace {
 
@@ -67,27 +69,15 @@ std::string pci_folder(const SystemRoots& roots, const std::string& pci_bus_id) 
   return roots.sys + "/bus/pci/devices/" + domain + pci_bus_id.substr(colon);
 }
 
-std::string_view without_blanks(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t from = text.find_first_not_of(kBlanks);
-  return from == text.npos ? "" : text.substr(from, text.find_last_not_of(kBlanks) - from + 1);
+std::optional<int64_t> ProcessStat::number(size_t field) const {
+  return field - 3 < fields.size() ? whole_number(fields[field - 3]) : std::nullopt;
 }
 
-std::vector<std::string_view> pieces_of(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(separator), text.size());
-    if (end > 0) pieces.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return pieces;
-}
-
-std::string_view line_value(std::string_view text, std::string_view key) {
-  for (const std::string_view line : pieces_of(text, '\n'))
-    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == ':')
-      return without_blanks(line.substr(key.size() + 1));
-  return "";
+std::optional<ProcessStat> process_stat(std::string_view text) {
+  const size_t open = text.find('('), close = text.rfind(')');
+  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  ProcessStat stat{text.substr(open + 1, close - open - 1), pieces_of(without_blanks(text.substr(close + 1)), ' ')};
+  return stat.fields.empty() ? std::nullopt : std::optional(std::move(stat));
 }
 
 }  // namespace profgpu

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/text.h"
 
 namespace profgpu {
 
@@ -23,13 +26,18 @@ std::string file_line(const std::string& path);
 /// Names in a folder, sorted, without "." and ".."; empty if it cannot be read.
 std::vector<std::string> folder_names(const std::string& path);
 
+/// /proc/PID/stat and /proc/PID/task/TID/stat. Views into the text.
+struct ProcessStat {
+  std::string_view name;
+  std::vector<std::string_view> fields;   ///< from the third on, the state
+  [[nodiscard]] char state() const { return fields.front().front(); }
+  /// As proc(5) counts them: 4 is the parent.
+  [[nodiscard]] std::optional<int64_t> number(size_t field) const;
+};
+/// The name stands in brackets and may hold anything, brackets and blanks too. nullopt: no name or no state.
+std::optional<ProcessStat> process_stat(std::string_view text);
+
 /// The folder of a PCI device, whose id is as DeviceInfo::pci_bus_id has it; empty for what is no such id.
 std::string pci_folder(const SystemRoots& roots, const std::string& pci_bus_id);
-
-std::string_view without_blanks(std::string_view text);
-/// The text in pieces between `separator`; empty pieces are left out.
-std::vector<std::string_view> pieces_of(std::string_view text, char separator);
-/// What stands behind "KEY:" in lines such as /proc/PID/status has.
-std::string_view line_value(std::string_view text, std::string_view key);
 
 }  // namespace profgpu

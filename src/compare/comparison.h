@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/statistics.h"
 #include "compare/run_summary.h"
 #include "compare/step_ratio.h"
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -44,13 +45,6 @@ constexpr UnitFactor kUnits[] = {
     {"kB", Kind::kBytes, 1e3},    {"MB", Kind::kBytes, 1e6},     {"GB", Kind::kBytes, 1e9},
     {"J", Kind::kJoules, 1},      {"W", Kind::kWatts, 1}};
 
-std::string trimmed(std::string_view text) {
-  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
-  return std::string(text);
-}
-
 constexpr const char* kHint =
     "write METRIC > LIMIT: 'step_time > +3%', 'peak_memory > 70GiB', 'phase:backward > +5%', 'kernel:NAME > +10%', "
     "'finding:exposed-communication'";
@@ -60,7 +54,7 @@ bool read_limit(std::string_view text, Kind kind, Gate& gate) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gate.limit);
   if (error != std::errc() || !std::isfinite(gate.limit)) return false;
-  const std::string unit = trimmed(text.substr(static_cast<size_t>(end - text.data())));
+  const std::string unit(without_blanks(text.substr(static_cast<size_t>(end - text.data()))));
   if (unit == "%") {
     gate.relative = kind != Kind::kPercent;
     gate.change = kind == Kind::kPercent && sign;
@@ -164,10 +158,10 @@ Result<Gate> parse_gate(const std::string& text) {
   gate.text = text;
   // A kernel's name may hold < and >: the comparison is the last one that has a blank before it or a limit behind it.
   size_t at = text.find_last_of("<>");
-  const std::string left = trimmed(std::string_view(text).substr(0, at));
+  const std::string left(without_blanks(std::string_view(text).substr(0, at)));
   const size_t colon = left.find(':');
   gate.metric = left.substr(0, colon);
-  if (colon != std::string::npos) gate.name = trimmed(std::string_view(left).substr(colon + 1));
+  if (colon != std::string::npos) gate.name = without_blanks(std::string_view(left).substr(colon + 1));
   const Metric* metric = find_metric(gate.metric);
   if (!metric) return Error{"--fail-on: nothing is measured as \"" + gate.metric + "\"", kHint};
   if (metric->named == gate.name.empty())
@@ -179,8 +173,8 @@ Result<Gate> parse_gate(const std::string& text) {
     return gate;
   }
   gate.above = text[at] == '>';
-  std::string limit = trimmed(std::string_view(text).substr(at + 1));
-  if (!limit.empty() && limit.front() == '=') limit = trimmed(std::string_view(limit).substr(1));
+  std::string limit(without_blanks(std::string_view(text).substr(at + 1)));
+  if (!limit.empty() && limit.front() == '=') limit = std::string(without_blanks(std::string_view(limit).substr(1)));
   if (!read_limit(limit, metric->kind == Kind::kFinding ? Kind::kTime : metric->kind, gate))
     return Error{"--fail-on: \"" + limit + "\" is no limit for " + gate.metric, kHint};
   return gate;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/statistics.h"
 #include "compare/step_ratio.h"
 #include "report/report.h"
 

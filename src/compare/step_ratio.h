@@ -33,16 +33,4 @@ constexpr int64_t kMostSteps = 100'000;
 /// Durations of the measured steps, at least one on each side, none zero on the side `before`.
 StepRatio step_ratio(const std::vector<int64_t>& before_ns, const std::vector<int64_t>& after_ns);
 
-/// A quantity that was summed for each step.
-struct StepSums {
-  double mean = 0;
-  double stddev = 0;   ///< the sample's
-  int64_t steps = 0;
-};
-/// Whether the means differ by more than chance explains: Welch's t-test at 5 %. False with fewer than two steps on a side.
-bool differs(const StepSums& before, const StepSums& after);
-
-/// The 97.5 % quantile of Student's t.
-double student_t(double degrees_of_freedom);
-
 }  // namespace profgpu

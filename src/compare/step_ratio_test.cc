@@ -77,20 +77,5 @@ TEST(StepRatio, StepsWithoutNoiseTellAnyChange) {
   EXPECT_EQ(step_ratio({100, 100, 100}, {100, 100, 100}).change, Change::kNone);
 }
 
-TEST(StudentT, IsThatOfTables) {
-  EXPECT_NEAR(student_t(1), 12.706, 1e-3);
-  EXPECT_NEAR(student_t(2), 4.303, 1e-3);
-  EXPECT_NEAR(student_t(5), 2.571, 5e-3);
-  EXPECT_NEAR(student_t(19), 2.093, 1e-3);
-  EXPECT_NEAR(student_t(1000), 1.962, 1e-3);
-}
-
-TEST(Differs, ByWelch) {
-  EXPECT_TRUE(differs({100, 1, 20}, {102, 1, 20}));
-  EXPECT_FALSE(differs({100, 5, 20}, {102, 5, 20}));
-  EXPECT_FALSE(differs({100, 0, 1}, {200, 0, 20}));   // one step
-  EXPECT_TRUE(differs({100, 0, 3}, {101, 0, 3}));
-}
-
 }  // namespace
 }  // namespace profgpu

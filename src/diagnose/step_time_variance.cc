@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "analyse/statistics.h"
+#include "base/statistics.h"
 #include "diagnose/measure.h"
 
 namespace profgpu {

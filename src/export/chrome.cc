@@ -3,9 +3,8 @@
 // samples and waits of threads are left out. Several ranks are for viewers: what reads the profiler's traces takes a file for one rank.
 #include <charconv>
 
-#include "base/json_check.h"
 #include "base/json_quoted.h"
-#include "export/collective_arrows.h"
+#include "base/json_reader.h"
 #include "export/exporter.h"
 #include "export/timeline_ids.h"
 

@@ -5,7 +5,6 @@
 #include "analyse/collective_calls.h"
 #include "analyse/steps.h"
 #include "analyse/threads.h"
-#include "export/collective_arrows.h"
 #include "export/exporter.h"
 #include "export/perfetto_packets.h"
 #include "export/timeline_ids.h"

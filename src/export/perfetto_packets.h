@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/byte_writer.h"
-#include "base/protobuf_writer.h"
+#include "base/protobuf.h"
 #include "export/data_table.h"
 #include "trace/string_pool.h"
 

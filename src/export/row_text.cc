@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/csv.h"
 #include "base/json_quoted.h"
 #include "report/text.h"
 
@@ -21,21 +22,9 @@ void append_number(std::string& out, const Datum& cell) {
 
 bool is_number(const Datum& cell) { return cell.kind() == Datum::Kind::kInteger || cell.kind() == Datum::Kind::kReal; }
 
-void append_csv(std::string& out, std::string_view text) {
-  if (!text.empty() && text.find_first_of(",\"\r\n") == std::string_view::npos) {
-    out += text;
-    return;
-  }
-  out += '"';
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  out += '"';
-}
-
-void append_csv(std::string& out, const Datum& cell) {
-  if (cell.kind() == Datum::Kind::kText) append_csv(out, cell.text());
+// Nothing is null, so that empty text has quotes.
+void append_cell(std::string& out, const Datum& cell) {
+  if (cell.kind() == Datum::Kind::kText) cell.text().empty() ? void(out += "\"\"") : append_csv(out, cell.text());
   else if (is_number(cell)) append_number(out, cell);
 }
 
@@ -47,7 +36,7 @@ RowText::RowText(RowFormat format, std::vector<std::string> columns, int longest
   if (format_ != RowFormat::kCsv) return;
   for (const std::string& c : columns_) {
     if (&c != columns_.data()) text_ += ',';
-    append_csv(text_, std::string_view(c));
+    append_csv(text_, c);
   }
   out_.put(text_ += '\n');
 }
@@ -67,7 +56,7 @@ void RowText::row(const std::vector<Datum>& cells) {
 void RowText::csv_row(const std::vector<Datum>& cells) {
   for (const Datum& cell : cells) {
     if (&cell != cells.data()) text_ += ',';
-    append_csv(text_, cell);
+    append_cell(text_, cell);
   }
   text_ += '\n';
 }

@@ -1,25 +1,19 @@
 #include "exporter/exporter_page.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
 #include "base/decimal.h"
+#include "base/text.h"
 #include "exporter/dcgm_fields.h"
-#include "exporter/exposition_reader.h"
+#include "exporter/exposition.h"
 
 namespace profgpu {
 namespace {
 
 constexpr size_t kMostDevices = 4096, kMostJobsShown = 64;
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 std::optional<uint32_t> small_number(std::string_view text) {
   const auto n = whole_number(text);

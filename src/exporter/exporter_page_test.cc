@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "exporter/exposition_reader.h"
+#include "exporter/exposition.h"
 #include "exporter/metrics_page.h"
 
 namespace profgpu {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace profgpu {
 
@@ -44,5 +46,36 @@ class Exposition {
 std::string label(std::string_view name, std::string_view value);
 /// Shortest text of a number: whole numbers without a point.
 std::string number_text(double value);
+
+// What a client takes, by the headers of its request (RFC 9110, section 12.5).
+
+/// OpenMetrics only where it is asked for by name and not liked less than plain text.
+ExpositionFormat wanted_format(std::string_view accept);
+bool takes_gzip(std::string_view accept_encoding);
+
+// Reads the text formats that Prometheus reads, as far as a page of numbers needs it: names, labels and values.
+
+struct ExpositionSample {
+  std::string_view name;                                          ///< within the page
+  std::vector<std::pair<std::string_view, std::string>> labels;   ///< values without escapes
+  double value = 0;
+
+  /// Empty if it is not there.
+  [[nodiscard]] std::string_view label(std::string_view key) const;
+};
+
+class ExpositionReader {
+ public:
+  /// `page` must outlive the samples.
+  explicit ExpositionReader(std::string_view page) : rest_(page) {}
+
+  /// The next sample with a finite value; false: there is none. Lines that are none are counted and passed over.
+  bool next(ExpositionSample& sample);
+  [[nodiscard]] int64_t damaged_lines() const { return damaged_; }
+
+ private:
+  std::string_view rest_;
+  int64_t damaged_ = 0;
+};
 
 }  // namespace profgpu

@@ -4,8 +4,6 @@
 
 #include <limits>
 
-#include "exporter/negotiation.h"
-
 namespace profgpu {
 namespace {
 

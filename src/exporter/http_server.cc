@@ -1,7 +1,7 @@
 #include "exporter/http_server.h"
 
+#include "exporter/http_client.h"
 #include "exporter/http_serving.h"
-#include "exporter/tls_library.h"
 
 namespace profgpu {
 namespace {

@@ -1,13 +1,16 @@
 #include "exporter/metrics_page.h"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <functional>
 
+#include "base/text.h"
+#include "base/utf8.h"
 #include "base/version.h"
 #include "collect/system_checks.h"
 #include "collect/system_files.h"
@@ -19,30 +22,18 @@ constexpr SeriesType kPageGauge = SeriesType::kGauge, kPageCounter = SeriesType:
 constexpr double kNs = 1e-9;
 constexpr size_t kMostCopies = 64;  // of a device's series
 
-std::string joined(std::initializer_list<std::string> labels) {
+std::string joined_labels(std::initializer_list<std::string> labels) {
   std::string out;
   for (const std::string& l : labels)
-    if (!l.empty()) out += (out.empty() ? "" : ",") + l;
-  return out;
-}
-
-std::string upper(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return out;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (!l.empty()) append_listed(out, l, ",");
   return out;
 }
 
 // In dcgm-exporter's order.
 std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
   const DeviceInfo& i = *d.info;
-  return joined({label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper(i.pci_bus_id)),
-                 label("device", lower(i.vendor) + device_number(i)), label("modelName", i.name),
+  return joined_labels({label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper_case(i.pci_bus_id)),
+                 label("device", lower_case(i.vendor) + device_number(i)), label("modelName", i.name),
                  i.mig_profile.empty() ? "" : label("GPU_I_PROFILE", i.mig_profile),
                  i.gpu_instance ? label("GPU_I_ID", std::to_string(*i.gpu_instance)) : "",
                  input.host.empty() ? "" : label("Hostname", input.host),
@@ -53,14 +44,14 @@ std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
 
 std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
   const DeviceInfo& i = *d.info;
-  return joined({label("gpu", device_number(i)), label("uuid", i.uuid), label("model", i.name),
+  return joined_labels({label("gpu", device_number(i)), label("uuid", i.uuid), label("model", i.name),
                  i.mig_profile.empty() ? "" : label("mig_profile", i.mig_profile),
                  i.gpu_instance ? label("mig_instance", std::to_string(*i.gpu_instance)) : "",
                  input.host.empty() ? "" : label("host", input.host)});
 }
 
 std::string pod_labels(const PodContainer& c) {
-  return joined({label("container", c.container), label("namespace", c.name_space), label("pod", c.pod)});
+  return joined_labels({label("container", c.container), label("namespace", c.name_space), label("pod", c.pod)});
 }
 
 // Of all the series of one device: dcgm-exporter has a copy for each job, and for each container where devices are
@@ -72,13 +63,13 @@ std::vector<std::string> dcgm_copies(const MetricsPageInput& input, const ShownD
     std::vector<std::string> more;
     for (const std::string& copy : copies)
       for (const std::string& l : labels)
-        if (more.size() < kMostCopies) more.push_back(joined({copy, l}));
+        if (more.size() < kMostCopies) more.push_back(joined_labels({copy, l}));
     copies = std::move(more);
   };
   std::vector<std::string> pods, jobs;
   for (const PodContainer& c : d.pods)
     if (input.shared_pods || pods.empty())
-      pods.push_back(joined({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
+      pods.push_back(joined_labels({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
   for (const std::string& job : d.jobs) jobs.push_back(label("hpc_job", job));
   multiply(pods);
   multiply(jobs);
@@ -163,18 +154,18 @@ void Page::add_health() {
   out_.family("profgpu_device_info", kPageGauge, "what does not change of a device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i) {
     const DeviceInfo& info = *input_.devices[i].info;
-    out_.sample(joined({labels_[i], label("vendor", info.vendor), label("pci_bus_id", info.pci_bus_id),
+    out_.sample(joined_labels({labels_[i], label("vendor", info.vendor), label("pci_bus_id", info.pci_bus_id),
                         label("driver_version", info.driver_version),
                         info.numa_node ? label("numa_node", std::to_string(*info.numa_node)) : ""}),
                 1);
   }
   out_.family("profgpu_device_job_info", kPageGauge, "jobs of a batch system that are on the device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
-    for (const std::string& job : input_.devices[i].jobs) out_.sample(joined({labels_[i], label("hpc_job", job)}), 1);
+    for (const std::string& job : input_.devices[i].jobs) out_.sample(joined_labels({labels_[i], label("hpc_job", job)}), 1);
   out_.family("profgpu_device_pod_info", kPageGauge, "containers that were given the device, as the kubelet says; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
     for (const PodContainer& c : input_.devices[i].pods)
-      out_.sample(joined({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
+      out_.sample(joined_labels({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
   per_device("profgpu_device_processes", kPageGauge, "processes on the device",
              [](const ShownDevice& d) { return static_cast<double>(d.tally.processes().size()); });
 }
@@ -304,6 +295,71 @@ std::string metrics_page(const MetricsPageInput& input, ExpositionFormat format,
   page.add_xids();
   page.add_self();
   return page.take();
+}
+
+namespace {
+
+constexpr std::string_view kStyle =
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem;color:#222;background:#fff}table{border-collapse:collapse}"
+    "th,td{padding:.25rem .9rem .25rem 0;text-align:right;border-bottom:1px solid #ddd}th:first-child,td:first-child,"
+    "th:nth-child(2),td:nth-child(2),td:last-child,th:last-child{text-align:left}.down{color:#b00020}"
+    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}.down{color:#ff8a80}"
+    "a{color:#8ab4f8}}";
+
+std::string html(std::string_view text) {
+  std::string valid(text), out;
+  replace_invalid_utf8(valid);
+  for (const char c : valid) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string cell(std::optional<double> value, double scale, std::string_view unit) {
+  return value ? fmt::format("<td>{:.0f}{}</td>", *value * scale, unit) : "<td>–</td>";
+}
+
+std::string row(const ShownDevice& d, int64_t now_ns) {
+  const auto value = [&](Metric m) { return d.up ? d.tally.value(m, now_ns) : std::nullopt; };
+  std::string jobs = joined(d.jobs);
+  for (const PodContainer& c : d.pods) append_listed(jobs, c.name_space + "/" + c.pod);
+  const std::string condition = d.up ? "answers" : d.trouble.empty() ? "has not answered yet" : d.trouble;
+  constexpr double kGiB = 1.0 / (1 << 30);
+  return fmt::format("<tr><td>{}</td><td>{}</td>{}{}{}{}{}<td>{}</td><td{}>{}</td></tr>\n", html(d.info->label()),
+                     html(d.info->name), cell(value(Metric::kUtilization), 1, " %"),
+                     cell(value(Metric::kMemoryUsed), kGiB, " GiB"), cell(value(Metric::kMemoryTotal), kGiB, " GiB"),
+                     cell(value(Metric::kPower), 1, " W"), cell(value(Metric::kTemperature), 1, " °C"), html(jobs),
+                     d.up ? "" : " class=down", html(condition));
+}
+
+}  // namespace
+
+std::string status_page(const MetricsPageInput& input) {
+  std::string rows;
+  for (const ShownDevice& d : input.devices) rows += row(d, input.now_ns);
+  return fmt::format(
+      "<!doctype html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width\">"
+      "<title>profgpu exporter</title><style>{}</style></head><body>\n<h1>profgpu exporter</h1>\n"
+      "<p>{}version {} · <a href=/metrics>/metrics</a> · <a href=/health>/health</a> · <a "
+      "href=/-/ready>/-/ready</a></p>\n"
+      "<table><tr><th>GPU</th><th>model</th><th>busy</th><th>memory</th><th>of</th><th>power</th><th>temperature</th>"
+      "<th>jobs, pods</th><th>state</th></tr>\n{}</table>\n</body></html>\n",
+      kStyle, input.host.empty() ? "" : html(input.host) + " · ", kVersion, rows);
 }
 
 }  // namespace profgpu

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/protobuf_reader.h"
+#include "base/protobuf.h"
 #include "collect/drm_card.h"
 
 namespace profgpu {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/protobuf_writer.h"
+#include "base/protobuf.h"
 #include "collect/drm_tree_test.h"
 
 namespace profgpu {

@@ -17,8 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/varint.h"
 #include "report/report.h"
-#include "trace/id.h"
+#include "trace/string_pool.h"
 
 namespace profgpu::archive {
 
@@ -80,8 +81,7 @@ class Writer {
     } else if constexpr (std::is_unsigned_v<T>) {
       varint(x);
     } else if constexpr (std::is_signed_v<T>) {
-      const auto v = static_cast<int64_t>(x);
-      varint((static_cast<uint64_t>(v) << 1) ^ static_cast<uint64_t>(v >> 63));
+      varint(zigzag(static_cast<uint64_t>(static_cast<int64_t>(x))));
     } else if constexpr (IsId<T>::value) {
       varint(x.value);
     } else {
@@ -126,10 +126,7 @@ class Writer {
   }
 
  private:
-  void varint(uint64_t v) {
-    for (; v >= 0x80; v >>= 7) bytes.push_back(static_cast<char>(v | 0x80));
-    bytes.push_back(static_cast<char>(v));
-  }
+  void varint(uint64_t v) { append_varint(bytes, v); }
   template <class Range>
   void range(const Range& all) {
     varint(all.size());
@@ -159,8 +156,7 @@ class Reader {
     } else if constexpr (std::is_enum_v<T> || std::is_unsigned_v<T>) {
       x = static_cast<T>(varint());
     } else if constexpr (std::is_signed_v<T>) {
-      const uint64_t v = varint();
-      x = static_cast<T>(static_cast<int64_t>(v >> 1) ^ -static_cast<int64_t>(v & 1));
+      x = static_cast<T>(static_cast<int64_t>(from_zigzag(varint())));
     } else if constexpr (IsId<T>::value) {
       x.value = static_cast<decltype(x.value)>(varint());
     } else {
@@ -230,14 +226,8 @@ class Reader {
   }
   uint64_t varint() {
     uint64_t v = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      const std::string_view byte = take(1);
-      if (failed_) return 0;
-      v |= static_cast<uint64_t>(static_cast<unsigned char>(byte.front()) & 0x7F) << shift;
-      if ((byte.front() & 0x80) == 0) return v;
-    }
-    failed_ = true;
-    return 0;
+    failed_ = failed_ || !take_varint(left_, v);
+    return failed_ ? 0 : v;
   }
   template <class T>
   T of() {

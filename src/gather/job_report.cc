@@ -8,8 +8,8 @@
 #include "analyse/telemetry_record.h"
 #include "job/job.h"
 #include "job/job_record.h"
-#include "job/job_samples.h"
 #include "job/other_runs.h"
+#include "job/sampled_clocks.h"
 
 namespace profgpu {
 namespace {

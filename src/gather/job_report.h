@@ -8,8 +8,8 @@
 #include "gather/rank_files.h"
 #include "gather/rank_result.h"
 #include "import/input_units.h"
-#include "job/job_samples.h"
 #include "job/rank_outline.h"
+#include "job/sampled_clocks.h"
 
 namespace profgpu {
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "analyse/steps.h"
+#include "base/hash.h"
 #include "gather/unit_outcome.h"
 #include "import/input_ranks.h"
 #include "import/inputs.h"
@@ -244,10 +245,9 @@ class Assembly {
 
 /// The same on every process that sees the same files.
 uint64_t names_of(const InputUnits& units) {
-  uint64_t hash = 0xcbf29ce484222325;   // FNV-1a
+  uint64_t hash = fnv1a("");
   for (const InputUnit& unit : units.units)
-    for (const InputUnit::File& file : unit.files)
-      for (const char c : file.path + '\n') hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    for (const InputUnit::File& file : unit.files) hash = fnv1a(file.path + '\n', hash);
   return hash;
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/text.h"
 #include "base/text_source.h"
 #include "import/recording_units.h"
 
@@ -15,29 +16,6 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kHeadBytes = 64 << 10;   // what a file says of itself stands before its events
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-
-// "r9" before "r10".
-bool natural_less(const std::string& a, const std::string& b) {
-  size_t i = 0, j = 0;
-  while (i < a.size() && j < b.size()) {
-    if (is_digit(a[i]) && is_digit(b[j])) {
-      const size_t x = a.find_first_not_of("0123456789", i), y = b.find_first_not_of("0123456789", j);
-      const std::string m = a.substr(i, std::min(x, a.size()) - i), n = b.substr(j, std::min(y, b.size()) - j);
-      if (m.size() != n.size()) return m.size() < n.size();
-      if (m != n) return m < n;
-      i += m.size();
-      j += n.size();
-    } else if (a[i] != b[j]) {
-      return a[i] < b[j];
-    } else {
-      ++i, ++j;
-    }
-  }
-  return a.size() - i < b.size() - j;
-}
 
 struct Listing {
   std::vector<std::string> files;

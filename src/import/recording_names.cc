@@ -2,11 +2,12 @@
 
 #include <cxxabi.h>
 
-#include <cctype>
 #include <cstdlib>
 #include <memory>
 
 #include <fmt/format.h>
+
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -57,7 +58,7 @@ std::string_view call_name(std::string_view recorded) {
     // The driver's own versions have one digit.
   } else {
     bool digits = true;
-    for (const char c : recorded.substr(v + 2)) digits = digits && std::isdigit(static_cast<unsigned char>(c)) != 0;
+    for (const char c : recorded.substr(v + 2)) digits = digits && is_digit(c);
     if (digits) recorded = recorded.substr(0, v);
   }
   // Compiled for a default stream per thread; the same call otherwise.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/json_quoted.h"
+#include "base/text.h"
 #include "import/recording_payload_values.h"
 
 namespace profgpu {
@@ -43,7 +44,7 @@ std::string enumerator(const RecordingFile& file, const PayloadLayout& names, st
   for (const PayloadField& f : names.fields) {
     if (value == (f.offset & mask)) return json_quoted(file.strings[f.name]);
     if (f.flags == 0 || (rest & f.offset) == 0 || (value & f.offset) != f.offset) continue;
-    flags += (flags.empty() ? "" : "|") + std::string(file.strings[f.name]);
+    append_listed(flags, file.strings[f.name], "|");
     rest &= ~f.offset;
   }
   return rest == 0 && !flags.empty() ? json_quoted(flags) : std::to_string(value);

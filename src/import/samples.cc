@@ -1,6 +1,7 @@
 // Files of samples: a Trace that has samples and nothing else.
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "import/importer.h"
 #include "trace/sample_file.h"
 
@@ -24,8 +25,7 @@ Result<Trace> read(const std::string& path, const ImportOptions&) {
   say(TraceIssueKind::kTruncated, issues.torn, "the last row is not whole and was left out (was the logger killed?)");
   say(TraceIssueKind::kOther, issues.one_device,
       "rows do not say of which device they are, so all count as one (log `index` or `uuid` too)");
-  std::string names;
-  for (const std::string& name : issues.unknown) names += (names.empty() ? "" : ", ") + name;
+  std::string names = joined(issues.unknown);
   say(TraceIssueKind::kUnknownRows, static_cast<int64_t>(issues.unknown.size()),
       "columns that profgpu does not know: " + names);
   return trace;

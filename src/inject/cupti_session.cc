@@ -9,7 +9,6 @@
 
 #include "inject/cupti_buffers.h"
 #include "inject/cupti_decode.h"
-#include "inject/cupti_kinds.h"
 #include "inject/cupti_library.h"
 #include "inject/glibc.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyse/statistics.h"
 #include "base/saturated.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {

@@ -25,7 +25,7 @@ struct RankClock {
   bool loose = false;              ///< from calls that some ranks may leave before others: ends do not say more than error_ns
   bool apart = false;              ///< other ranks with the same host name show another clock
   std::optional<int64_t> stated_error_ns = std::nullopt;  ///< what the host says that it is from Unix time at most
-  std::optional<bool> agrees = std::nullopt;   ///< whether that can be so, beside the others' statements; see stated_clocks.h
+  std::optional<bool> agrees = std::nullopt;   ///< whether that can be so, beside the others' statements; see apply_statements()
 
   [[nodiscard]] bool known() const { return method != "none" && method != "steps" && method != "stated"; }
   /// A time of this rank on the first rank's clock.
@@ -41,5 +41,14 @@ struct RankClock {
 /// as long as calls may be matched wrongly.
 std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met,
                                     bool trust_hosts = false);
+
+// What hosts say of their clocks, beside what collectives show of them.
+
+/// Fills in what ranks' hosts state, and checks it: each statement is a stretch of the first rank's clock in which Unix
+/// time then lies, wider by the offset's own error, and those that hold where most hosts' do can be true. Ranks that
+/// nothing ties to the first are put where Unix time has them, if their host states its error and so does one of theirs.
+///
+/// What is wrong, or less sure than it looks, is said in one sentence each, without a full stop.
+std::vector<std::string> apply_statements(std::span<const RankDigest> ranks, std::vector<RankClock>& clocks);
 
 }  // namespace profgpu

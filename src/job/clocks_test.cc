@@ -5,7 +5,7 @@
 #include <random>
 
 #include "job/clock_fit.h"
-#include "job/slipped_calls.h"
+#include "job/missing_calls.h"
 #include "tests/support/hand_job.h"
 
 namespace profgpu {

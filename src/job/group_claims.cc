@@ -4,6 +4,8 @@
 #include <array>
 #include <string>
 
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
@@ -27,8 +29,7 @@ Purpose purpose_of(string_view description) {
       {"tensor", Purpose::kTensor}};
   std::vector<std::string> words(1);
   for (const char c : description) {
-    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    if (lower >= 'a' && lower <= 'z') words.back().push_back(lower);
+    if (is_letter(c)) words.back().push_back(lower(c));
     else if (!words.back().empty()) words.emplace_back();
   }
   for (const auto& [word, purpose] : kWords)

@@ -10,11 +10,12 @@
 #include "job/clocks.h"
 #include "job/critical_path.h"
 #include "job/late_by_turns.h"
+#include "job/matched_calls.h"
 #include "job/meetings.h"
-#include "job/parallelism.h"
 #include "job/missing_calls.h"
 #include "job/other_runs.h"
 #include "job/pairs.h"
+#include "job/parallelism.h"
 #include "job/rank_digest.h"
 #include "job/stragglers.h"
 #include "job/traffic.h"
@@ -48,5 +49,11 @@ struct Job {
 
 /// `ranks` in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if there are.
 Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples = {});
+
+// What keeps ranks of a job from being compared.
+
+/// One sentence each, without a full stop.
+std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                   std::span<const RankClock> clocks);
 
 }  // namespace profgpu

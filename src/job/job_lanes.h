@@ -84,4 +84,10 @@ JobLanes join_lanes(std::span<const RankDigest> ranks, const MatchedCalls& met, 
 std::span<const LanePart> parts_before(std::span<const RankDigest> ranks, const JobLanes& lanes, uint32_t rank,
                                        uint32_t point);
 
+// The order in which the points of all lanes and the ends of collectives follow from one another.
+
+/// Fills JobLanes::order for its joined ranks. What would have to wait for itself (records that contradict each other)
+/// is taken to have happened as recorded. O(points and calls).
+void put_in_order(JobLanes& lanes);
+
 }  // namespace profgpu

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "analyse/statistics.h"
 #include "base/saturated.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {

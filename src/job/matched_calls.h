@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -42,5 +43,10 @@ struct MatchedCalls {
 /// that began again) are matched in their order if all ranks have as many. O(calls log calls). What
 /// is or may be a send or a receive is of a pair, not a group, and left out.
 MatchedCalls matched_calls(std::span<const RankDigest> ranks);
+
+// Members of a process group as traces name them.
+
+/// Ranks of the job in the group's order, of "[0, 1]"; empty if it is no such list (long ones are cut: "[0, 1, ...]").
+std::vector<int> member_ranks(std::string_view members);
 
 }  // namespace profgpu

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job/meetings.h"
-#include "job/slipped_calls.h"
+#include "job/missing_calls.h"
 #include "tests/support/hand_job.h"
 
 namespace profgpu {

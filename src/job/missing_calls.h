@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,5 +33,13 @@ std::vector<MissingCalls> missing_calls(std::span<const RankDigest> ranks, const
                                         std::span<const RankClock> clocks);
 /// The first at which a rank never arrives; null: none.
 const MissingCalls* first_hang(std::span<const MissingCalls> missing);
+
+// Collectives that order or numbers matched wrongly, matched anew by when they were.
+
+/// A lost record shifts all that follow it where order decides, and so do numbers that begin again: then calls of one
+/// collective were not in it at the same time. All calls of that kind and size are matched by their ends instead, where
+/// that gives more collectives that fit. nullopt if nothing has changed.
+std::optional<MatchedCalls> matched_by_time(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                            std::span<const RankClock> clocks);
 
 }  // namespace profgpu

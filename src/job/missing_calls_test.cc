@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "job/job.h"
-#include "job/members.h"
+#include "job/matched_calls.h"
 #include "tests/support/hand_job.h"
 
 namespace profgpu {

@@ -4,9 +4,9 @@
 #include <map>
 #include <tuple>
 
-#include "analyse/statistics.h"
 #include "base/saturated.h"
-#include "job/members.h"
+#include "base/statistics.h"
+#include "job/matched_calls.h"
 
 namespace profgpu {
 namespace {

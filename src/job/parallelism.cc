@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "analyse/statistics.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {

@@ -1,6 +1,7 @@
 // Ways to share the work as a report has them.
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "job/parallelism.h"
 
 namespace profgpu {
@@ -29,7 +30,7 @@ std::string unknown_words(const Parallelism& way) {
   std::string names;
   for (int op = 0; op < kCollectiveOps; ++op)
     if (way.counts.of(static_cast<Op>(op)).calls > 0)
-      names += (names.empty() ? "" : ", ") + (static_cast<Op>(op) == Op::kUnknown ? "kernels that do not say what they do" : std::string(collective_op_name(static_cast<Op>(op))));
+      append_listed(names, (static_cast<Op>(op) == Op::kUnknown ? "kernels that do not say what they do" : std::string(collective_op_name(static_cast<Op>(op)))));
   return "no pattern that is known: " + names;
 }
 

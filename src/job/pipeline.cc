@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "analyse/statistics.h"
-#include "job/members.h"
+#include "base/statistics.h"
+#include "job/matched_calls.h"
 
 namespace profgpu {
 namespace {

@@ -1,36 +1,25 @@
 #include "job/rank_work.h"
 
 #include <algorithm>
-#include <cctype>
 #include <unordered_map>
 
 #include "analyse/devices.h"
 #include "analyse/kernels.h"
 #include "analyse/phases.h"
 #include "analyse/steps.h"
+#include "base/hash.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 constexpr double kMostElements = 1e15;   // what sums of them over a step still hold exactly enough, whatever a file says
 
-// Fowler, Noll and Vo's hash FNV-1a, and splitmix64's finisher: the same on every rank, as ids of strings are not.
-uint64_t hash_of(std::string_view text) {
-  uint64_t h = 0xcbf29ce484222325;
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return h;
-}
-
-uint64_t mixed(uint64_t h) {
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111eb;
-  return h ^ (h >> 31);
-}
-
+// Hashes are the same on every rank, as ids of strings are not.
 uint64_t hash_of(const ActivityArgs& args) {
   uint64_t h = 0;
   for (const int32_t* side : {args.grid, args.block})
-    for (int i = 0; i < 3; ++i) h = mixed(h + static_cast<uint32_t>(side[i]) + 0x9e3779b97f4a7c15);
+    for (int i = 0; i < 3; ++i) h = mixed_bits(h + static_cast<uint32_t>(side[i]) + kGoldenRatio);
   return h;
 }
 
@@ -39,7 +28,7 @@ double elements_of(std::string_view shapes) {
   double sum = 0, product = 1, number = 0;
   bool in_number = false, any = false;
   for (const char c : shapes) {
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0) {
+    if (is_digit(c)) {
       number = std::min(number * 10 + (c - '0'), kMostElements);
       in_number = true;
       continue;
@@ -84,7 +73,7 @@ class KernelCounter {
       const uint64_t key = key_of(i);
       ++step.kernels;
       step.kernel_ns += ns;
-      step.work += mixed(key);
+      step.work += mixed_bits(key);
       if (const double elements = input_elements(launch); elements >= 0)
         step.input_elements = static_cast<int64_t>(
             std::min(static_cast<double>(std::max<int64_t>(step.input_elements, 0)) + elements, kMostElements));
@@ -115,7 +104,7 @@ class KernelCounter {
   uint64_t key_of(uint32_t activity) {
     const StringId name = trace_.activity.name[activity];
     uint64_t& hash = name_hash_[name.value];
-    if (hash == 0) hash = hash_of(trace_.strings[name]) | 1;
+    if (hash == 0) hash = fnv1a(trace_.strings[name]) | 1;
     const ActivityArgsId args = trace_.activity.args[activity];
     return hash ^ (args.valid() ? args_hash_[args.value] : 0);
   }

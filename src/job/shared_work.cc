@@ -5,7 +5,7 @@
 #include <map>
 #include <span>
 
-#include "analyse/statistics.h"
+#include "base/statistics.h"
 #include "trace/intervals.h"
 
 namespace profgpu {

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "analyse/statistics.h"
+#include "base/statistics.h"
 #include "report/quantity.h"
 
 namespace profgpu {

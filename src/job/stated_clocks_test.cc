@@ -1,4 +1,4 @@
-#include "job/stated_clocks.h"
+#include "job/clocks.h"
 
 #include <gtest/gtest.h>
 

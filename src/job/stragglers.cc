@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "analyse/statistics.h"
+#include "base/statistics.h"
 #include "report/quantity.h"
 
 namespace profgpu {

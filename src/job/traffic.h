@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "job/meetings.h"
@@ -32,5 +33,12 @@ struct Traffic {
 /// By name, group size, hosts, size. Medians lie between the two values in the middle. O(n log n) in calls.
 std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
                              std::span<const Meeting> all);
+
+// Rates of the links between devices of one node.
+
+constexpr int kDevicesOfOneNode = 8;
+
+/// Peak rate of one device's links to its peers, per direction, in 1e9 bytes a second; nullopt if the name does not say.
+std::optional<double> link_rate_gbps(std::string_view device_name);
 
 }  // namespace profgpu

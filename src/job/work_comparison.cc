@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/statistics.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -16,12 +17,7 @@ constexpr double kCommonWork = 0.1;         // of kernel time that ranks must ha
 constexpr double kMostlyCommon = 2.0 / 3;   // less in common with ranks that all do the same is other work
 constexpr double kShownPct = 1;             // of the step: smaller differences are not shown
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
+double median(std::vector<double> values) { return values.empty() ? 0 : median_of(values); }
 
 double idle(const StepWork& s, IdleCause cause) { return static_cast<double>(s.idle_ns[static_cast<size_t>(cause)]); }
 double phase(const StepWork& s, Phase p) { return static_cast<double>(s.phase_ns[static_cast<size_t>(p)]); }

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/timex.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -247,6 +248,15 @@ void HostRecording::write(const std::string& bytes) {
     done += static_cast<size_t>(n);
   }
   size_bytes_ += static_cast<int64_t>(bytes.size());
+}
+
+std::optional<HostClock> host_clock() {
+  timex clock{};   // modes 0: nothing is set
+  const int state = ::adjtimex(&clock);
+  if (state < 0) return std::nullopt;
+  constexpr int64_t kMicrosecond = 1'000;   // both errors are in microseconds, whatever STA_NANO says
+  return HostClock{state != TIME_ERROR && (clock.status & STA_UNSYNC) == 0, int64_t{clock.maxerror} * kMicrosecond,
+                   int64_t{clock.esterror} * kMicrosecond};
 }
 
 }  // namespace profgpu

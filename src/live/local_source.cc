@@ -13,7 +13,7 @@
 #include "collect/selection.h"
 #include "live/recorded_jobs.h"
 #include "live/run_session_processes.h"
-#include "trace/sample_row.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "import/recording_file.h"
 
 namespace profgpu {
@@ -31,5 +33,45 @@ class RecordedJobs {
 /// "forward 30 %, backward 45 %; GPU idle 22 %, most of it data loading (15 %)", of a recording's last seconds. Empty:
 /// nothing can be said.
 std::string recorded_work_text(const RecordingFile& recording);
+
+// The last seconds of a recording that still grows, as a recording of its own: what chunks name (strings, threads, queues,
+// clocks) and those of the others that came lately.
+//
+// Budget: a read of what is new; memory for kept seconds, and for names.
+
+class RecordingTail {
+ public:
+  /// The error: it is no recording, or cannot be read. `kept_ns`: how long a chunk is kept after it was read.
+  static Result<RecordingTail> open(const std::string& path, int64_t kept_ns);
+  RecordingTail(RecordingTail&& other) noexcept;
+  RecordingTail& operator=(RecordingTail&&) = delete;
+  ~RecordingTail();
+
+  /// Reads the whole chunks that came since, and lets go of old ones. False: nothing is new. Of a file that is met when it is
+  /// long, only the names and its last kMostRecent bytes are read.
+  bool follow(int64_t now_ns);
+  /// A recording's bytes.
+  [[nodiscard]] std::string bytes() const;
+  /// The process ended in order, or what follows is no chunk.
+  [[nodiscard]] bool ended() const { return ended_; }
+
+  static constexpr int64_t kMostRecent = 32 << 20, kMostLasting = 64 << 20;   // bytes
+
+ private:
+  struct Piece {
+    std::string bytes;
+    int64_t read_ns;
+  };
+  RecordingTail(int fd, int64_t kept_ns) : fd_(fd), kept_ns_(kept_ns) {}
+  bool take_chunk(int64_t file_bytes, int64_t now_ns);
+
+  int fd_;
+  int64_t kept_ns_;
+  int64_t at_ = 0;                // up to where it was read
+  std::string lasting_;           // the file's header, and chunks of names
+  std::deque<Piece> recent_;
+  int64_t recent_bytes_ = 0;
+  bool ended_ = false;
+};
 
 }  // namespace profgpu

@@ -113,6 +113,13 @@ Result<wire::ControlPage*> map_page(int64_t pid, const std::string& path, const 
   return Error{path + ": not a control page that this profgpu knows", "use the profgpu that started the recording"};
 }
 
+// '?' where it cannot be read.
+char process_state(int64_t pid, const std::string& proc) {
+  const std::string text = file_text(fmt::format("{}/{}/stat", proc, pid)).value_or("");
+  const auto stat = process_stat(text);
+  return stat ? stat->state() : '?';
+}
+
 }  // namespace
 
 std::string path_through(int64_t pid, const std::string& path, const std::string& proc) {
@@ -130,10 +137,8 @@ Status check_process(int64_t pid, const std::string& proc) {
   const std::string folder = fmt::format("{}/{}", proc, pid);
   struct stat s {};
   if (::stat(folder.c_str(), &s) != 0) return Error{fmt::format("there is no process {}", pid), "`pgrep -af python` shows those that run"};
-  const std::string stat = file_text(folder + "/stat").value_or("");
-  const size_t state = stat.rfind(')') + 2;
-  if (state < stat.size() && (stat[state] == 'Z' || stat[state] == 'X'))
-    return Error{fmt::format("process {} has ended", pid)};
+  const char state = process_state(pid, proc);
+  if (state == 'Z' || state == 'X') return Error{fmt::format("process {} has ended", pid)};
   const int maps = ::open((folder + "/maps").c_str(), O_RDONLY | O_CLOEXEC);
   const bool readable = maps >= 0 && file_text(folder + "/environ", 1).has_value();
   if (maps >= 0) ::close(maps);
@@ -213,9 +218,8 @@ Status RecordingControl::order(wire::ControlOrder order, int64_t timeout_ns) {
     if (auto alive = check_process(pid_, proc_); !alive) return alive;
   }
   if (answered_ns != 0) return ok();
-  const std::string stat = file_text(fmt::format("{}/{}/stat", proc_, pid_)).value_or("");
-  const size_t state = stat.rfind(')') + 2;
-  const bool stopped = state < stat.size() && (stat[state] == 'T' || stat[state] == 't');
+  const char state = process_state(pid_, proc_);
+  const bool stopped = state == 'T' || state == 't';
   return Error{fmt::format("process {} did not answer within {} s{}", pid_, timeout_ns / 1'000'000'000,
                            stopped ? ": it is stopped" : ""),
                stopped ? "it will carry the order out once it goes on" : "--timeout waits longer"};

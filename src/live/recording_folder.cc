@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,7 +10,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/decimal.h"
+#include "base/text.h"
+#include "base/timestamp.h"
 #include "collect/system_files.h"
 #include "report/json_value.h"
 
@@ -23,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr int kMostNames = 1000;
 
 bool is_plain(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == '.';
+  return is_digit(c) || is_letter(c) || c == '-' || c == '_' || c == '.';
 }
 
 // 0, or errno.
@@ -87,12 +89,7 @@ std::string default_recording_folder(const std::vector<std::string>& command) {
   }
   for (char& c : name)
     if (!is_plain(c)) c = '_';
-  const time_t now = ::time(nullptr);
-  tm local{};
-  ::localtime_r(&now, &local);
-  char date[32];
-  ::strftime(date, sizeof date, "%Y%m%d-%H%M%S", &local);
-  const std::string base = "profgpu-" + name.substr(0, 64) + "-" + date;
+  const std::string base = "profgpu-" + name.substr(0, 64) + "-" + formatted_time(unix_ns(), "%Y%m%d-%H%M%S");
   std::string path = base;
   for (int i = 2; ::access(path.c_str(), F_OK) == 0 && i < kMostNames; ++i) path = base + "-" + std::to_string(i);
   return path;

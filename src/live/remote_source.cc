@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/timestamp.h"
 #include "exporter/exporter_page.h"
-#include "trace/timestamp.h"
 
 namespace profgpu {
 namespace {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/decimal.h"
+#include "base/text.h"
 #include "collect/nvidia_smi_child.h"
 #include "collect/system_files.h"
 
@@ -15,28 +16,6 @@ namespace {
 
 constexpr size_t kMostKnown = 4096;
 constexpr int kDeepest = 256;  // parents of a process; more is a /proc that makes no sense
-
-struct ProcessStat {
-  std::string_view name;
-  char state = '?';
-  int64_t parent = 0, session = 0;
-};
-
-// The name stands in brackets and may hold anything, brackets and blanks too.
-std::optional<ProcessStat> parse_stat(std::string_view text) {
-  const size_t open = text.find('('), close = text.rfind(')');
-  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
-  const auto fields = pieces_of(text.substr(close + 1), ' ');  // state ppid pgrp session ...
-  if (fields.size() < 4) return std::nullopt;
-  return ProcessStat{text.substr(open + 1, close - open - 1), fields[0].front(), whole_number(fields[1]).value_or(0),
-                     whole_number(fields[3]).value_or(0)};
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : " ") + w;
-  return out;
-}
 
 // Our own number in that /proc, which may be an outer namespace's.
 int64_t own_pid(const std::string& proc) {
@@ -55,10 +34,10 @@ std::string_view compute_file(std::string_view vendor) {
 std::optional<bool> descends_from(int64_t pid, int64_t ancestor, const std::string& proc) {
   for (int i = 0; i < kDeepest && pid > 1; ++i) {
     const auto text = file_text(fmt::format("{}/{}/stat", proc, pid));
-    const auto stat = text ? parse_stat(*text) : std::nullopt;
+    const auto stat = text ? process_stat(*text) : std::nullopt;
     if (!stat) return i == 0 ? std::nullopt : std::optional(false);
-    if (stat->parent == ancestor) return true;
-    pid = stat->parent;
+    if (stat->number(4) == ancestor) return true;
+    pid = stat->number(4).value_or(0);
   }
   return false;
 }
@@ -72,7 +51,7 @@ void RunProcesses::see(const Reading& reading) {
     WatchedProcess& process = known_[p.pid];
     process.visible_pid = host.visible_pid;
     process.unknown = host.unknown;
-    process.command = host.arguments.empty() ? host.comm : joined(host.arguments);
+    process.command = host.arguments.empty() ? host.comm : host.command_line();
     const std::string proc = SystemRoots::from_environment().proc;
     if (host.visible_pid > 0) process.of_command = descends_from(host.visible_pid, own_pid(proc), proc);
   }
@@ -86,9 +65,9 @@ size_t processes_left() {
   for (const std::string& name : folder_names("/proc")) {
     const auto pid = whole_number(name);
     const auto text = pid ? file_text("/proc/" + name + "/stat") : std::nullopt;
-    const auto stat = text ? parse_stat(*text) : std::nullopt;
-    if (!stat || stat->state == 'Z') continue;
-    if (!is_smi_child(static_cast<pid_t>(*pid))) children[stat->parent].push_back(*pid);
+    const auto stat = text ? process_stat(*text) : std::nullopt;
+    if (!stat || stat->state() == 'Z') continue;
+    if (!is_smi_child(static_cast<pid_t>(*pid))) children[stat->number(4).value_or(0)].push_back(*pid);
   }
   size_t count = 0;
   std::vector<int64_t> todo = children[self];

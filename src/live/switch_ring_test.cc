@@ -1,4 +1,4 @@
-#include "live/switch_ring.h"
+#include "live/switch_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "live/switch_times.h"
+#include "live/switch_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -89,21 +89,16 @@ bool ThreadWatch::read_one(WatchedThread& thread) {
     thread.ran_ns = ran;
     thread.turns = turns;
   }
-  const auto stat = file_text(folder + "stat");
-  if (!stat) return false;
-  // The name stands in brackets and may hold anything.
-  const size_t open = stat->find('('), close = stat->rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) return false;
-  const auto fields = pieces_of(std::string_view(*stat).substr(close + 1), ' ');  // state, ppid ...
-  if (fields.size() < 13 || fields[0].front() == 'Z' || fields[0].front() == 'X') return false;
-  const std::string name = stat->substr(open + 1, close - open - 1);
-  thread.name_is_new = name != thread.name;
-  thread.name = name;
-  thread.state = fields[0].front();
-  thread.system_ns = ticks_ns(number(fields, 12));
+  const auto text = file_text(folder + "stat");
+  const auto stat = text ? process_stat(*text) : std::nullopt;
+  if (!stat || !stat->number(15) || stat->state() == 'Z' || stat->state() == 'X') return false;
+  thread.name_is_new = stat->name != thread.name;
+  thread.name = stat->name;
+  thread.state = stat->state();
+  thread.system_ns = ticks_ns(number(stat->fields, 12));
   // schedstat counts nanoseconds, stat ticks of 10 ms. Neither sum may go back.
   const uint64_t ran = thread.ran_ns > thread.system_ns ? thread.ran_ns - thread.system_ns : 0;
-  thread.user_ns = schedule ? std::max(thread.user_ns, ran) : ticks_ns(number(fields, 11));
+  thread.user_ns = schedule ? std::max(thread.user_ns, ran) : ticks_ns(number(stat->fields, 11));
   thread.system_call = -1;
   if (thread.state != 'S' && thread.state != 'D') return true;
   // "202 0x7f..."; "running" or "-1 ..." where it is in none. Readable by the same user only.

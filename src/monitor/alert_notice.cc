@@ -6,9 +6,11 @@
 #include <cmath>
 #include <map>
 
+#include "base/hash.h"
 #include "base/json_quoted.h"
-#include "trace/sample_row.h"
-#include "trace/timestamp.h"
+#include "base/text.h"
+#include "base/timestamp.h"
+#include "trace/sample.h"
 
 namespace profgpu {
 namespace {
@@ -23,10 +25,6 @@ std::string rounded(double value) {
 
 std::string iso(int64_t unix_ns) { return timestamp_text(unix_ns, TimestampStyle::kIso); }
 
-bool is_number(const std::string& text) {
-  return !text.empty() && text.size() < 10 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 std::string where(const AlertNotice& n) {
   const std::string gpu = n.device.empty() ? "" : "GPU " + n.device;
   return n.host.empty() ? gpu : gpu.empty() ? n.host : gpu + " of " + n.host;
@@ -35,20 +33,17 @@ std::string where(const AlertNotice& n) {
 // "GPU 0 of node1: …; it is 100 %"
 std::string what(const AlertNotice& n) {
   std::string text = where(n);
-  if (!n.condition.empty()) text += (text.empty() ? "" : ": ") + n.condition;
+  if (!n.condition.empty()) append_listed(text, n.condition, ": ");
   if (n.value) text += fmt::format("; {} is {}{}{}", n.quantity, rounded(*n.value), n.unit.empty() ? "" : " ", n.unit);
   if (!n.detail.empty()) text += "; " + n.detail;
   return text;
 }
 
-// Alerts of the same labels are the same alert. FNV-1a, as good as any for that.
+// Alerts of the same labels are the same alert.
 std::string fingerprint(const std::map<std::string, std::string>& labels) {
-  uint64_t hash = 14695981039346656037U;
-  const auto mix = [&](const std::string& text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
-    hash = (hash ^ 0xFFU) * 1099511628211U;
-  };
-  for (const auto& [key, value] : labels) mix(key), mix(value);
+  uint64_t hash = fnv1a("");
+  for (const auto& [key, value] : labels)
+    for (const std::string& text : {key, value}) hash = fnv1a("\xff", fnv1a(text, hash));
   return fmt::format("{:016x}", hash);
 }
 
@@ -66,7 +61,7 @@ std::string alert_summary(const AlertNotice& n) {
 
 std::string alert_row(const AlertNotice& n) {
   std::string out = fmt::format("{{\"time_ns\":{}", n.time_ns);
-  if (!n.device.empty()) out += ",\"device\":" + (is_number(n.device) ? n.device : json_quoted(n.device));
+  if (!n.device.empty()) out += ",\"device\":" + (n.device.size() < 10 && all_digits(n.device) ? n.device : json_quoted(n.device));
   const auto add = [&](std::string_view key, std::string_view text) {
     if (text.empty()) return;
     out.append(out.back() == '{' ? "\"" : ",\"").append(key).append("\":");

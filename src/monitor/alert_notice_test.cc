@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/json_check.h"
+#include "base/json_reader.h"
 #include "trace/sample_file.h"
 
 namespace profgpu {

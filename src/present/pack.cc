@@ -2,17 +2,11 @@
 
 #include <vector>
 
+#include "base/varint.h"
 #include "present/json_text.h"
 
 namespace profgpu {
 namespace {
-
-void append_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  out += static_cast<char>(value);
-}
-
-uint64_t zigzag(int64_t value) { return static_cast<uint64_t>(value) << 1 ^ static_cast<uint64_t>(value >> 63); }
 
 /// The columns so far, and where each stands.
 class PackedColumns {
@@ -32,7 +26,7 @@ class PackedColumns {
     return end_column(values.size());
   }
   size_t zigzagged(const std::vector<int64_t>& values) {
-    for (const int64_t value : values) append_varint(bytes_, zigzag(value));
+    for (const int64_t value : values) append_varint(bytes_, zigzag(static_cast<uint64_t>(value)));
     return end_column(values.size());
   }
 

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <utility>
 
+#include "base/timestamp.h"
 #include "present/bars.h"
 #include "report/quantity.h"
 #include "report/text.h"
-#include "top/graph.h"
-#include "trace/timestamp.h"
+#include "top/frame.h"
 
 namespace profgpu {
 namespace {

@@ -60,4 +60,26 @@ std::string frame_text(const Frame& frame, int width, bool colour);
 /// The same in letters that every terminal has: bars of "#", curves of ".:-=+*#", "?" for what has no likeness.
 std::string ascii_text(std::string_view text);
 
+// What of a screen's line has to be drawn anew. A terminal library takes hundreds of instructions for each character that it
+// is given, and of most lines a few cells change.
+
+/// Cells next to each other that look alike.
+struct CellRun {
+  int x = 0;
+  Style style = Style::kPlain;
+  std::string text;
+  friend bool operator==(const CellRun&, const CellRun&) = default;
+};
+
+/// Where `after` differs from `before` on a screen of `width` cells; what is behind a line's end is blank.
+std::vector<CellRun> changed_cells(const FrameLine& before, const FrameLine& after, int width);
+
+// Curves as a few rows of block characters.
+
+/// `rows` texts, the uppermost first, of one cell for each of `columns`; `most` fills them. Blank where it is NaN; what is 0 has the
+/// lowest block.
+std::vector<std::string> graph(const std::vector<float>& columns, double most, int rows);
+/// The largest that is known; 0 if there is none.
+double largest(const std::vector<float>& columns);
+
 }  // namespace profgpu

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "top/graph.h"
+#include "top/frame.h"
 #include "top/sample_view_test.h"
 
 namespace profgpu {

@@ -6,7 +6,6 @@
 #include <csignal>
 
 #include "base/decimal.h"
-#include "base/duration_text.h"
 #include "base/utf8.h"
 #include "collect/sampler.h"
 

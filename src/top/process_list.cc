@@ -1,25 +1,20 @@
 #include "top/process_list.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 bool matches(const LiveView& view, const ProcessEntry& entry, const std::string& wanted) {
   if (wanted.empty()) return true;
   const HostProcess& host = entry.process->host;
   for (const std::string& text : {command_text(entry), host.user, std::to_string(entry.process->sample.pid), host.place(),
                                   "gpu " + device_text(view, entry.device)})
-    if (lower(text).find(wanted) != std::string::npos) return true;
+    if (lower_case(text).find(wanted) != std::string::npos) return true;
   return false;
 }
 
@@ -128,7 +123,7 @@ std::string device_text(const LiveView& view, size_t device) {
 
 std::vector<ProcessEntry> process_list(const LiveView& view, const ProcessOrder& order, std::optional<size_t> only) {
   std::vector<ProcessEntry> entries;
-  const std::string wanted = lower(order.filter);
+  const std::string wanted = lower_case(order.filter);
   for (size_t d = 0; d < view.devices.size(); ++d) {
     if (only && *only != d) continue;
     for (const LiveProcess& p : view.devices[d].processes) {

@@ -8,7 +8,7 @@
 #include "report/quantity.h"
 #include "report/text.h"
 #include "top/device_panel.h"
-#include "top/graph.h"
+#include "top/frame.h"
 
 namespace profgpu {
 namespace {

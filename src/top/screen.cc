@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "report/text.h"
-#include "top/cells.h"
+#include "top/frame.h"
 
 namespace profgpu {
 namespace {

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "trace/radix_sort.h"
-#include "trace/side_by_side.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {

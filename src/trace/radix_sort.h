@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -77,5 +78,20 @@ void sort_ties(std::vector<SortKey>& keys, Less&& less) {
 
 /// Signed values in the order of unsigned ones.
 inline uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ (uint64_t{1} << 63); }
+
+// Two pieces of work at once.
+
+/// Does both, side by side where there are threads for it.
+template <class A, class B>
+void side_by_side(int threads, A&& a, B&& b) {
+  if (threads < 2) {
+    a();
+    b();
+    return;
+  }
+  std::thread other(b);
+  a();
+  other.join();
+}
 
 }  // namespace profgpu

@@ -1,10 +1,13 @@
 // Sample: one number that a device said at one time. Everything that watches devices passes these around.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -124,5 +127,48 @@ struct SampleLog {
   /// Null: no sample of it.
   [[nodiscard]] const SampleSeries* find(uint32_t device, Metric metric) const;
 };
+
+// Whose samples are whose, where there are several hosts.
+
+/// Which devices of a log can be a rank's, by the names of their hosts: those of the same host. Where one of the two is
+/// not known, all devices can, but only if the ranks are of one host and the devices too.
+class SampleHosts {
+ public:
+  /// `ranks`: their hosts; empty: unknown.
+  SampleHosts(const SampleLog& log, std::span<const std::string> ranks);
+  [[nodiscard]] bool fits(std::string_view rank, const DeviceInfo& device) const {
+    if (rank.empty() || device.host.empty()) return one_host_;
+    return rank == device.host;
+  }
+
+ private:
+  bool one_host_;
+};
+
+// SampleRow: one value for each metric of a reading.
+
+/// Of several samples of one metric a row has their mean, weighted by time (each holds until the next, the last as long
+/// as they do on average); the last of them for counters and for what is no quantity: states, bits, codes.
+class SampleRow {
+ public:
+  void take(const Reading& reading);
+  [[nodiscard]] const std::optional<double>& operator[](Metric metric) const {
+    return values_[static_cast<size_t>(metric)];
+  }
+
+ private:
+  std::array<std::optional<double>, kMetricCount> values_;
+  std::vector<Sample> sorted_;
+};
+
+/// Drivers keep its course between two readings: files may have rows of those times beside those of the ticks.
+bool may_have_own_rows(Metric metric);
+
+/// How a file names a device: "0", "0:7", "AMD 0" where another vendor's device has the same label, "node-b 0" where
+/// another host's has.
+std::string device_word(const std::vector<DeviceInfo>& devices, uint32_t device);
+
+/// Shortest text that reads back as the same number; whole numbers without a fraction or an exponent.
+void append_number(std::string& out, double value);
 
 }  // namespace profgpu

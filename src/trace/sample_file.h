@@ -19,7 +19,6 @@
 
 #include "base/result.h"
 #include "trace/sample.h"
-#include "trace/sample_row.h"
 
 namespace profgpu {
 
@@ -28,8 +27,6 @@ enum class SampleFormat { kJsonLines, kCsv };
 /// By the file's ending: .csv, .jsonl, .ndjson or .json; an error for any other.
 Result<SampleFormat> sample_format_of(const std::string& path);
 
-/// Appends one field of a row of CSV, quoted where it must be.
-void append_csv(std::string& line, std::string_view text);
 
 /// Turns readings into rows; where a reading holds several samples of one metric, as SampleRow says.
 class SampleWriter {

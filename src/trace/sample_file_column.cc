@@ -5,6 +5,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
@@ -76,12 +78,6 @@ SampleCell word_cell(std::string_view text, const SampleColumn& column) {
 
 }  // namespace
 
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r";
-  const size_t from = text.find_first_not_of(kBlanks);
-  return from == text.npos ? std::string_view() : text.substr(from, text.find_last_not_of(kBlanks) + 1 - from);
-}
-
 std::optional<double> state_number(std::string_view text) {
   for (const Word& w : kStates)
     if (text == w.text) return w.value;
@@ -93,11 +89,11 @@ std::optional<double> state_number(std::string_view text) {
 }
 
 SampleColumn sample_column(std::string_view name) {
-  name = trimmed(name);
+  name = without_blanks(name);
   std::string_view unit;
   if (const size_t bracket = name.rfind(" ["); bracket != name.npos && name.ends_with(']')) {
     unit = name.substr(bracket + 2, name.size() - bracket - 3);
-    name = trimmed(name.substr(0, bracket));
+    name = without_blanks(name.substr(0, bracket));
   }
   for (const Name& n : kNames)
     if (name == n.name) return {n.kind, nullptr, 1};
@@ -116,7 +112,7 @@ SampleCell sample_cell(std::string_view text, const SampleColumn& column) {
   if (!number) return error == std::errc::result_out_of_range ? SampleCell{{}, true} : word_cell(text, column);
   double scale = column.scale;
   if (rest != end) {
-    const auto stated = scale_of(column.metric->unit, trimmed({rest, static_cast<size_t>(end - rest)}));
+    const auto stated = scale_of(column.metric->unit, without_blanks({rest, static_cast<size_t>(end - rest)}));
     if (!stated) return {std::nullopt, true};
     scale = *stated;
   }

@@ -31,6 +31,4 @@ SampleCell sample_cell(std::string_view text, const SampleColumn& column);
 /// nvidia-smi's words for states and masks as numbers: "Active", "No", "Drain P2P", "0x1F".
 std::optional<double> state_number(std::string_view text);
 
-std::string_view trimmed(std::string_view text);
-
 }  // namespace profgpu

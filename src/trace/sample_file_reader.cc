@@ -6,13 +6,15 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "base/csv.h"
 #include "base/decimal.h"
 #include "base/json_reader.h"
+#include "base/text.h"
 #include "base/text_source.h"
+#include "base/timestamp.h"
 #include "trace/sample_file.h"
 #include "trace/sample_file_column.h"
 #include "trace/sample_log_builder.h"
-#include "trace/timestamp.h"
 
 namespace profgpu {
 namespace {
@@ -43,7 +45,6 @@ class RowReader {
   using Key = std::pair<std::string, SampleColumn>;
   Outcome read_json(std::string_view line);
   Outcome read_csv(std::string_view line);
-  bool split(std::string_view line);
   bool read_header();
   const SampleColumn& column_of(std::string_view key);
   bool read_value(JsonReader& reader, const SampleColumn& column);
@@ -60,8 +61,7 @@ class RowReader {
   bool alert_ = false;                     // the row says what `profgpu monitor` made of others
   TimestampReader timestamps_;
   std::vector<SampleColumn> header_;
-  std::vector<std::string_view> fields_;
-  std::string quoted_;                     // fields that had quotes, without them
+  CsvFields csv_;
   std::vector<Key> keys_;                  // of JSON, in the order in which they came first
   size_t next_key_ = 0;                    // rows mostly have the same keys in the same order
   std::unordered_map<std::string, size_t> key_index_;
@@ -135,48 +135,19 @@ void RowReader::set(const SampleColumn& column, std::string_view text) {
   }
 }
 
-// Fields between commas, without blanks around them; quoted ones as RFC 4180 has them. False: a quote stays open.
-bool RowReader::split(std::string_view line) {
-  fields_.clear();
-  quoted_.clear();
-  quoted_.reserve(line.size());   // so that views into it stay good
-  for (;;) {
-    const size_t start = line.find_first_not_of(" \t");
-    if (start == line.npos || line[start] != '"') {
-      const size_t comma = line.find(',');
-      fields_.push_back(trimmed(line.substr(0, comma)));
-      if (comma == line.npos) return true;
-      line.remove_prefix(comma + 1);
-      continue;
-    }
-    const size_t from = quoted_.size();
-    size_t i = start + 1;
-    for (; i < line.size(); ++i) {
-      if (line[i] == '"' && (i + 1 >= line.size() || line[i + 1] != '"')) break;
-      i += line[i] == '"';
-      quoted_ += line[i];
-    }
-    if (i >= line.size()) return false;
-    fields_.emplace_back(quoted_.data() + from, quoted_.size() - from);
-    const size_t comma = line.find(',', i);
-    if (comma == line.npos) return true;
-    line.remove_prefix(comma + 1);
-  }
-}
-
 // Whether the fields are a header; then it is the one that counts.
 bool RowReader::read_header() {
-  if (fields_.size() > kMostColumns) return false;
+  if (csv_.fields().size() > kMostColumns) return false;
   std::vector<SampleColumn> columns;
   bool metric = false, time = false;
-  for (const std::string_view f : fields_) {
+  for (const std::string_view f : csv_.fields()) {
     columns.push_back(sample_column(f));
     metric |= columns.back().kind == Kind::kMetric;
     time |= columns.back().kind == Kind::kTime || columns.back().kind == Kind::kUnixNs;
   }
   if (!metric) return false;
   for (size_t i = 0; i < columns.size(); ++i)
-    if (columns[i].kind == Kind::kUnknown) note_unknown(fields_[i]);
+    if (columns[i].kind == Kind::kUnknown) note_unknown(csv_.fields()[i]);
   timeless_ = !time;
   header_ = std::move(columns);
   return true;
@@ -185,10 +156,10 @@ bool RowReader::read_header() {
 RowReader::Outcome RowReader::read_csv(std::string_view line) {
   row_.clear();
   partly_ = refused_ = false;
-  if (!split(line)) return Outcome::kDamaged;
+  if (!csv_.split(line)) return Outcome::kDamaged;
   if (header_.empty()) return read_header() ? Outcome::kHeader : Outcome::kDamaged;
-  if (fields_.size() == header_.size()) {
-    for (size_t i = 0; i < fields_.size(); ++i) set(header_[i], fields_[i]);
+  if (csv_.fields().size() == header_.size()) {
+    for (size_t i = 0; i < csv_.fields().size(); ++i) set(header_[i], csv_.fields()[i]);
     if (row_.time_ns) return refused_ ? Outcome::kDamaged : Outcome::kRow;
   }
   // A file that was appended to begins anew.
@@ -312,7 +283,7 @@ class FileReader {
 
 void FileReader::take_line(std::string_view line, bool whole) {
   if (lines_++ == 0 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
-  line = trimmed(line);
+  line = without_blanks(line);
   if (line.empty()) return;
   // Half a number is a number: in CSV only the line feed says that the last field is whole.
   const bool cut = !whole && line.front() != '{';
@@ -397,7 +368,7 @@ bool looks_like_samples(std::string_view head) {
   std::string padded;
   for (int i = 0; i < kLines && !head.empty(); ++i) {
     const size_t feed = std::min(head.find('\n'), head.size());
-    padded.assign(trimmed(head.substr(0, feed))).append(kJsonPadding, ' ');
+    padded.assign(without_blanks(head.substr(0, feed))).append(kJsonPadding, ' ');
     const std::string_view line(padded.data(), padded.size() - kJsonPadding);
     head.remove_prefix(std::min(feed + 1, head.size()));
     if (!line.empty() && rows.read(line) != RowReader::Outcome::kDamaged) return true;

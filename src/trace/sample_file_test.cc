@@ -13,7 +13,7 @@
 #include <fstream>
 #include <map>
 
-#include "trace/timestamp.h"
+#include "base/timestamp.h"
 
 namespace profgpu {
 namespace {

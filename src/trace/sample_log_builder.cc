@@ -1,11 +1,11 @@
 #include "trace/sample_log_builder.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <numeric>
 #include <tuple>
 
+#include "base/text.h"
 #include "base/utf8.h"
 
 namespace profgpu {
@@ -115,7 +115,7 @@ void SampleLogBuilder::describe(DeviceInfo& info, const SampleFileRow& row) {
   set(info.driver_version, row.driver_version), set(info.mig_profile, row.mig_profile);
   set(info.host, row.host);
   if (row.numa_node) info.numa_node = row.numa_node;
-  for (char& c : info.pci_bus_id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  info.pci_bus_id = lower_case(info.pci_bus_id);
 }
 
 uint32_t SampleLogBuilder::new_device(const std::string& word, const SampleFileRow& row) {

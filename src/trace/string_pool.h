@@ -1,14 +1,27 @@
 // Interned strings. One pool per trace; ids are dense, 32-bit, and of a type of their own.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
-#include "trace/id.h"
-
 namespace profgpu {
+
+// Row numbers of different tables are different types, so that they cannot be mixed up.
+
+template <class Tag>
+struct Id {
+  static constexpr uint32_t kNone = 0xFFFFFFFF;
+  uint32_t value = kNone;
+
+  constexpr Id() = default;
+  constexpr explicit Id(std::size_t row) : value(static_cast<uint32_t>(row)) {}
+  [[nodiscard]] constexpr bool valid() const { return value != kNone; }
+  constexpr auto operator<=>(const Id&) const = default;
+};
 
 struct StringTag;
 using StringId = Id<StringTag>;

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "trace/id.h"
 #include "trace/sample.h"
 #include "trace/string_pool.h"
 

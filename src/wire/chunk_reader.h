@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/varint.h"
 #include "wire/crc32c.h"
 #include "wire/format.h"
 #include "wire/rows.h"
-#include "wire/varint.h"
 
 namespace profgpu::wire {
 

@@ -3,9 +3,9 @@
 // Budget: 25 ns a kernel row on one core of 2020.
 #pragma once
 
+#include "base/varint.h"
 #include "wire/crc32c.h"
 #include "wire/format.h"
-#include "wire/varint.h"
 
 namespace profgpu::wire {
 

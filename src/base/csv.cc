@@ -1,0 +1,46 @@
+#include "base/csv.h"
+
+#include "base/text.h"
+
+namespace profgpu {
+
+void append_csv(std::string& row, std::string_view field, CsvControls controls) {
+  const bool quote = field.find_first_of(",\"\r\n") != field.npos ||
+                     (!field.empty() && (field.front() == ' ' || field.back() == ' '));
+  if (quote) row += '"';
+  for (const char c : field) {
+    if (c == '"') row += '"';
+    row += controls == CsvControls::kBlank && static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  if (quote) row += '"';
+}
+
+bool CsvFields::split(std::string_view line) {
+  fields_.clear();
+  quoted_.clear();
+  quoted_.reserve(line.size());   // so that views into it stay good
+  for (;;) {
+    const size_t start = line.find_first_not_of(" \t");
+    if (start == line.npos || line[start] != '"') {
+      const size_t comma = line.find(',');
+      fields_.push_back(without_blanks(line.substr(0, comma)));
+      if (comma == line.npos) return true;
+      line.remove_prefix(comma + 1);
+      continue;
+    }
+    const size_t from = quoted_.size();
+    size_t i = start + 1;
+    for (; i < line.size(); ++i) {
+      if (line[i] == '"' && (i + 1 >= line.size() || line[i + 1] != '"')) break;
+      i += line[i] == '"';
+      quoted_ += line[i];
+    }
+    if (i >= line.size()) return false;
+    fields_.emplace_back(quoted_.data() + from, quoted_.size() - from);
+    const size_t comma = line.find(',', i);
+    if (comma == line.npos) return true;
+    line.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace profgpu

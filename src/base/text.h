@@ -1,0 +1,46 @@
+// Text: ASCII letters and digits, blanks, pieces, lists, and the order that people expect.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace profgpu {
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+constexpr bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+constexpr bool is_letter(char c) { return is_upper(c) || is_lower(c); }
+/// Of ASCII, whatever the locale; other bytes stay.
+constexpr char lower(char c) { return is_upper(c) ? static_cast<char>(c + 32) : c; }
+constexpr char upper(char c) { return is_lower(c) ? static_cast<char>(c - 32) : c; }
+std::string lower_case(std::string_view text);
+std::string upper_case(std::string_view text);
+/// At least one digit, and nothing else.
+bool all_digits(std::string_view text);
+
+/// Without blanks, tabs and line ends around it.
+std::string_view without_blanks(std::string_view text);
+/// The text in pieces between `separator`; empty pieces are left out.
+std::vector<std::string_view> pieces_of(std::string_view text, char separator);
+/// What stands behind "KEY:" in lines such as /proc/PID/status has.
+std::string_view line_value(std::string_view text, std::string_view key);
+
+/// One part more of a list; the first has no separator in front.
+inline void append_listed(std::string& list, std::string_view part, std::string_view separator = ", ") {
+  if (!list.empty()) list += separator;
+  list += part;
+}
+/// "a, b, c". `text`: a part's words, or the member that has them.
+template <class Parts, class Text = std::identity>
+std::string joined(const Parts& parts, std::string_view separator = ", ", Text&& text = {}) {
+  std::string list;
+  for (const auto& part : parts) append_listed(list, std::invoke(text, part), separator);
+  return list;
+}
+
+/// Whether `a` comes before `b` where numbers count by their value: "r9" before "r10", "9" before "10" before "a".
+bool natural_less(std::string_view a, std::string_view b);
+
+}  // namespace profgpu
