@@ -18,11 +18,6 @@
 namespace profgpu {
 namespace {
 
-std::string joined(const std::set<std::string>& names) {
-  std::string text = joined(names);
-  return text;
-}
-
 int64_t count_of(const std::string& folder, std::string_view beginning) {
   const auto names = folder_names(folder);
   return std::count_if(names.begin(), names.end(), [&](const std::string& n) {

@@ -12,7 +12,6 @@
 namespace profgpu {
 namespace {
 
-using Kind = KeyPress::Kind;
 constexpr int kPage = 10;             // rows
 constexpr size_t kLongestInput = 100; // bytes
 constexpr int64_t kMs = 1'000'000;
@@ -20,10 +19,10 @@ constexpr int64_t kIntervals_ns[] = {100 * kMs, 200 * kMs, 500 * kMs, 1000 * kMs
 
 // What a key does to text that is typed: one more letter, or one less.
 void edit(std::string& text, const KeyPress& key) {
-  if (key.kind == Kind::kBackspace) {
+  if (key.kind == KeyPress::Kind::kBackspace) {
     while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xC0) == 0x80) text.pop_back();
     if (!text.empty()) text.pop_back();
-  } else if (key.kind == Kind::kCharacter && !is_control(key.character) && text.size() < kLongestInput) {
+  } else if (key.kind == KeyPress::Kind::kCharacter && !is_control(key.character) && text.size() < kLongestInput) {
     append_utf8(text, key.character);
   }
 }
@@ -122,21 +121,21 @@ bool TopModel::press(const KeyPress& key) {
     return true;
   }
   switch (key.kind) {
-    case Kind::kCharacter: return press_character(key.character);
-    case Kind::kUp: move(-1); break;
-    case Kind::kDown: move(1); break;
-    case Kind::kWheelUp: move(-3); break;
-    case Kind::kWheelDown: move(3); break;
-    case Kind::kPageUp: move(-kPage); break;
-    case Kind::kPageDown: move(kPage); break;
-    case Kind::kHome: move(-1'000'000); break;
-    case Kind::kEnd: move(1'000'000); break;
-    case Kind::kLeft: choose_device(-1); break;
-    case Kind::kRight: choose_device(1); break;
-    case Kind::kEnter: turn_to(TopPage::kDevice); break;
-    case Kind::kEscape:
-    case Kind::kBackspace: escape(); break;
-    case Kind::kClick: break;
+    case KeyPress::Kind::kCharacter: return press_character(key.character);
+    case KeyPress::Kind::kUp: move(-1); break;
+    case KeyPress::Kind::kDown: move(1); break;
+    case KeyPress::Kind::kWheelUp: move(-3); break;
+    case KeyPress::Kind::kWheelDown: move(3); break;
+    case KeyPress::Kind::kPageUp: move(-kPage); break;
+    case KeyPress::Kind::kPageDown: move(kPage); break;
+    case KeyPress::Kind::kHome: move(-1'000'000); break;
+    case KeyPress::Kind::kEnd: move(1'000'000); break;
+    case KeyPress::Kind::kLeft: choose_device(-1); break;
+    case KeyPress::Kind::kRight: choose_device(1); break;
+    case KeyPress::Kind::kEnter: turn_to(TopPage::kDevice); break;
+    case KeyPress::Kind::kEscape:
+    case KeyPress::Kind::kBackspace: escape(); break;
+    case KeyPress::Kind::kClick: break;
   }
   return true;
 }
@@ -202,7 +201,7 @@ void TopModel::ask_about_process(Question question) {
 }
 
 void TopModel::answer(const KeyPress& key) {
-  if (key.kind == Kind::kEscape) {
+  if (key.kind == KeyPress::Kind::kEscape) {
     if (question_ == Question::kFilter) order_.filter.clear(), list();
     question_ = Question::kNone;
     return;
@@ -212,11 +211,11 @@ void TopModel::answer(const KeyPress& key) {
     case Question::kInterval: return answer_interval(key);
     case Question::kNice: return answer_nice(key);
     case Question::kSignal:
-      if (key.kind == Kind::kCharacter) answer_signal(key.character);
+      if (key.kind == KeyPress::Kind::kCharacter) answer_signal(key.character);
       return;
     case Question::kSure:
-      if (key.kind != Kind::kCharacter && key.kind != Kind::kEnter) return;
-      sure_ = key.kind == Kind::kCharacter && (key.character == 'y' || key.character == 'Y');
+      if (key.kind != KeyPress::Kind::kCharacter && key.kind != KeyPress::Kind::kEnter) return;
+      sure_ = key.kind == KeyPress::Kind::kCharacter && (key.character == 'y' || key.character == 'Y');
       if (!sure_) say("nothing was done");
       question_ = Question::kNone;
       return;
@@ -225,7 +224,7 @@ void TopModel::answer(const KeyPress& key) {
 }
 
 void TopModel::answer_filter(const KeyPress& key) {
-  if (key.kind == Kind::kEnter) question_ = Question::kNone;
+  if (key.kind == KeyPress::Kind::kEnter) question_ = Question::kNone;
   edit(typed_, key);
   order_.filter = typed_;
   list();
@@ -233,7 +232,7 @@ void TopModel::answer_filter(const KeyPress& key) {
 
 void TopModel::answer_interval(const KeyPress& key) {
   edit(typed_, key);
-  if (key.kind != Kind::kEnter) return;
+  if (key.kind != KeyPress::Kind::kEnter) return;
   question_ = Question::kNone;
   if (typed_.empty()) return;
   const auto interval = duration_ns(typed_);
@@ -243,11 +242,11 @@ void TopModel::answer_interval(const KeyPress& key) {
 }
 
 void TopModel::answer_nice(const KeyPress& key) {
-  if (key.kind == Kind::kBackspace && !typed_.empty()) typed_.pop_back();
-  const bool fits = key.kind == Kind::kCharacter && typed_.size() < 3 &&
+  if (key.kind == KeyPress::Kind::kBackspace && !typed_.empty()) typed_.pop_back();
+  const bool fits = key.kind == KeyPress::Kind::kCharacter && typed_.size() < 3 &&
                     ((key.character >= '0' && key.character <= '9') || (key.character == '-' && typed_.empty()));
   if (fits) typed_ += static_cast<char>(key.character);
-  if (key.kind != Kind::kEnter) return;
+  if (key.kind != KeyPress::Kind::kEnter) return;
   const auto nice = whole_number(typed_);
   question_ = Question::kNone;
   if (!nice || *nice < -20 || *nice > 19) return say("a nice value is a number from -20 to 19");
