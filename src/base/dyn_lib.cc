@@ -44,4 +44,10 @@ Result<DynLib> DynLib::open_first(const std::vector<std::string>& names) {
 
 void* DynLib::address(const char* name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
 
+DynLib::Symbol DynLib::first_symbol(std::initializer_list<const char*> names) const {
+  for (const char* name : names)
+    if (void* found = address(name)) return Symbol(found);
+  return Symbol(nullptr);
+}
+
 }  // namespace profgpu

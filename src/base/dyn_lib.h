@@ -1,6 +1,7 @@
 // DynLib: a shared library that is opened at run time, so that nothing of a vendor is linked.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,20 @@ class DynLib {
   [[nodiscard]] Function symbol(const char* name) const {
     return reinterpret_cast<Function>(address(name));
   }
+  /// A function that becomes a pointer of the type it is put into; null where there is none.
+  class Symbol {
+   public:
+    explicit Symbol(void* address) : address_(address) {}
+    template <class Function>
+    operator Function*() const {
+      return reinterpret_cast<Function*>(address_);
+    }
+
+   private:
+    void* address_;
+  };
+  /// The first of these that the library has.
+  [[nodiscard]] Symbol first_symbol(std::initializer_list<const char*> names) const;
   /// The file it was loaded from, where the loader says; else the name it was opened by.
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] explicit operator bool() const { return handle_ != nullptr; }

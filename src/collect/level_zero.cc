@@ -38,24 +38,6 @@ std::vector<Handle> handles(List* list, Of... of) {
   return out;
 }
 
-Api api_of(const DynLib& library) {
-  Api a;
-  const auto find = [&](auto& out, const char* name) { out = library.symbol<std::remove_reference_t<decltype(out)>>(name); };
-  find(a.init, "zesInit");
-  find(a.drivers, "zesDriverGet");
-  find(a.devices, "zesDeviceGet");
-  find(a.pci, "zesDevicePciGetProperties");
-  find(a.pci_stats, "zesDevicePciGetStats");
-  find(a.engines, "zesDeviceEnumEngineGroups");
-  find(a.engine_properties, "zesEngineGetProperties");
-  find(a.engine_stats, "zesEngineGetActivity");
-  find(a.memories, "zesDeviceEnumMemoryModules");
-  find(a.memory_properties, "zesMemoryGetProperties");
-  find(a.memory_state, "zesMemoryGetState");
-  find(a.memory_bandwidth, "zesMemoryGetBandwidth");
-  return a;
-}
-
 std::string loader_name() {
   const char* named = std::getenv("PROFGPU_LEVEL_ZERO_LIBRARY");
   return named && *named ? named : "libze_loader.so.1";
@@ -172,8 +154,9 @@ std::unique_ptr<LevelZero::Opened> LevelZero::open() {
     opened->why = "the Level Zero loader is not there (" + loader_name() + ")";
     return opened;
   }
-  const Api& api = opened->api = api_of(*library);
-  library->leak();   // drivers that it has loaded do not expect to be unloaded
+  opened->library = *std::move(library);
+  const Api& api = opened->api.emplace(opened->library);
+  opened->library.leak();   // drivers that it has loaded do not expect to be unloaded
   if (!api.init || !api.drivers || !api.devices || !api.pci) {
     opened->why = "the Level Zero loader is too old: it has no zesInit";
   } else if (const Return code = api.init(0); code != kSuccess) {

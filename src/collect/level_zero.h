@@ -80,7 +80,8 @@ class LevelZero {
  private:
   struct Opened {
     std::string why;   // empty: it is open
-    level_zero::Api api;
+    DynLib library;
+    std::optional<level_zero::Api> api;
     std::vector<std::unique_ptr<LevelZeroDevice>> devices;
   };
   static std::unique_ptr<Opened> open();

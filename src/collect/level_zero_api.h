@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "base/dyn_lib.h"
+
 namespace profgpu::level_zero {
 
 using Driver = struct OpaqueDriver*;
@@ -72,19 +74,25 @@ struct MemoryBandwidth {
   uint64_t most_per_second = 0, timestamp_us = 0;
 };
 
-struct Api {
-  Return (*init)(uint32_t flags) = nullptr;
-  Return (*drivers)(uint32_t* count, Driver* out) = nullptr;
-  Return (*devices)(Driver, uint32_t* count, Device* out) = nullptr;
-  Return (*pci)(Device, PciProperties*) = nullptr;
-  Return (*pci_stats)(Device, PciStats*) = nullptr;
-  Return (*engines)(Device, uint32_t* count, Engine* out) = nullptr;
-  Return (*engine_properties)(Engine, EngineProperties*) = nullptr;
-  Return (*engine_stats)(Engine, EngineStats*) = nullptr;
-  Return (*memories)(Device, uint32_t* count, Memory* out) = nullptr;
-  Return (*memory_properties)(Memory, MemoryProperties*) = nullptr;
-  Return (*memory_state)(Memory, MemoryState*) = nullptr;
-  Return (*memory_bandwidth)(Memory, MemoryBandwidth*) = nullptr;
+class Api {
+  const DynLib& library_;   // what the calls are initialised from
+  [[nodiscard]] DynLib::Symbol find(const char* name) const { return library_.first_symbol({name}); }
+
+ public:
+  explicit Api(const DynLib& library) : library_(library) {}
+
+  Return (*init)(uint32_t flags) = find("zesInit");
+  Return (*drivers)(uint32_t* count, Driver* out) = find("zesDriverGet");
+  Return (*devices)(Driver, uint32_t* count, Device* out) = find("zesDeviceGet");
+  Return (*pci)(Device, PciProperties*) = find("zesDevicePciGetProperties");
+  Return (*pci_stats)(Device, PciStats*) = find("zesDevicePciGetStats");
+  Return (*engines)(Device, uint32_t* count, Engine* out) = find("zesDeviceEnumEngineGroups");
+  Return (*engine_properties)(Engine, EngineProperties*) = find("zesEngineGetProperties");
+  Return (*engine_stats)(Engine, EngineStats*) = find("zesEngineGetActivity");
+  Return (*memories)(Device, uint32_t* count, Memory* out) = find("zesDeviceEnumMemoryModules");
+  Return (*memory_properties)(Memory, MemoryProperties*) = find("zesMemoryGetProperties");
+  Return (*memory_state)(Memory, MemoryState*) = find("zesMemoryGetState");
+  Return (*memory_bandwidth)(Memory, MemoryBandwidth*) = find("zesMemoryGetBandwidth");
 };
 
 }  // namespace profgpu::level_zero

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dyn_lib.h"
+
 namespace profgpu::nvml {
 
 struct OpaqueDevice;
@@ -181,71 +183,108 @@ using CountedProcesses = Return (*)(Device, uint32_t* count, void* rows);
 using GetUint = Return (*)(Device, uint32_t*);
 using GetText = Return (*)(Device, char*, uint32_t);
 
-/// The calls. Null: the library has none. Where a call has several versions with one signature, the newest there is.
-struct Api {
-  Return (*init)();
-  Return (*shutdown)();
-  Return (*count)(uint32_t*);
-  Return (*handle)(uint32_t, Device*);
+/// The calls. Null: the library has none. Where a call has several versions with one signature, the newest there is: its name
+/// comes first, as an older one may leave out what the newer call reports.
+class Api {
+  const DynLib& library_;   // what the calls are initialised from
+  template <class... Names>
+  [[nodiscard]] DynLib::Symbol find(Names... names) const {
+    return library_.first_symbol({names...});
+  }
 
-  Return (*driver_version)(char*, uint32_t);
-  Return (*nvml_version)(char*, uint32_t);
-  Return (*cuda_version)(int*);
+ public:
+  explicit Api(const DynLib& library) : library_(library) {}
 
-  GetText name, uuid, serial, vbios;
-  Return (*pci_info)(Device, PciInfo*);
-  Return (*memory_affinity)(Device, uint32_t words, unsigned long* nodes, uint32_t scope);
-  Return (*mig_mode)(Device, uint32_t* current, uint32_t* pending);
-  GetUint mig_count, gpu_instance, compute_instance;
-  Return (*mig_handle)(Device, uint32_t, Device*);
-  Return (*attributes)(Device, DeviceAttributes*);
+  Return (*init)() = find("nvmlInit_v2", "nvmlInit");
+  Return (*shutdown)() = find("nvmlShutdown");
+  Return (*count)(uint32_t*) = find("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount");
+  Return (*handle)(uint32_t, Device*) = find("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex");
 
-  Return (*fields)(Device, int, FieldValue*);
-  Return (*samples)(Device, uint32_t type, uint64_t since_us, uint32_t* value_type, uint32_t* count, RingSample*);
-  Return (*utilization)(Device, Utilization*);
-  Return (*encoder)(Device, uint32_t*, uint32_t* period_us);
-  Return (*decoder)(Device, uint32_t*, uint32_t* period_us);
-  Return (*jpeg)(Device, uint32_t*, uint32_t* period_us);
-  Return (*ofa)(Device, uint32_t*, uint32_t* period_us);
-  Return (*memory)(Device, Memory*);
-  Return (*memory_v2)(Device, MemoryV2*);
-  Return (*bar1)(Device, Bar1Memory*);
-  GetUint power, power_limit, power_default, fan, pstate;
-  Return (*power_range)(Device, uint32_t*, uint32_t*);
-  Return (*energy)(Device, uint64_t*);
-  Return (*temperature)(Device, uint32_t sensor, uint32_t*);
-  Return (*temperature_v)(Device, TemperatureV1*);
-  Return (*margin)(Device, MarginTemperature*);
-  Return (*threshold)(Device, uint32_t, uint32_t*);
-  Return (*clock)(Device, uint32_t, uint32_t*);
-  Return (*clock_max)(Device, uint32_t, uint32_t*);
-  Return (*clock_reasons)(Device, uint64_t*);
-  GetUint pcie_generation, pcie_width, pcie_generation_max, pcie_width_max;
+  Return (*driver_version)(char*, uint32_t) = find("nvmlSystemGetDriverVersion");
+  Return (*nvml_version)(char*, uint32_t) = find("nvmlSystemGetNVMLVersion");
+  Return (*cuda_version)(int*) = find("nvmlSystemGetCudaDriverVersion_v2", "nvmlSystemGetCudaDriverVersion");
 
-  CountedProcesses compute_v3, compute_v2, compute_v1, graphics_v3, graphics_v2, graphics_v1, mps_v3, mps_v2, mps_v1;
-  Return (*process_utilization)(Device, ProcessUtilization*, uint32_t*, uint64_t since_us);
-  Return (*processes_utilization)(Device, ProcessesUtilizationInfo*);
+  GetText name = find("nvmlDeviceGetName");
+  GetText uuid = find("nvmlDeviceGetUUID");
+  GetText serial = find("nvmlDeviceGetSerial");
+  GetText vbios = find("nvmlDeviceGetVbiosVersion");
+  Return (*pci_info)(Device, PciInfo*) =
+      find("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo");
+  Return (*memory_affinity)(Device, uint32_t words, unsigned long* nodes, uint32_t scope) =
+      find("nvmlDeviceGetMemoryAffinity");
+  Return (*mig_mode)(Device, uint32_t* current, uint32_t* pending) = find("nvmlDeviceGetMigMode");
+  GetUint mig_count = find("nvmlDeviceGetMaxMigDeviceCount");
+  GetUint gpu_instance = find("nvmlDeviceGetGpuInstanceId");
+  GetUint compute_instance = find("nvmlDeviceGetComputeInstanceId");
+  Return (*mig_handle)(Device, uint32_t, Device*) = find("nvmlDeviceGetMigDeviceHandleByIndex");
+  Return (*attributes)(Device, DeviceAttributes*) = find("nvmlDeviceGetAttributes_v2");
 
-  GetUint persistence, compute_mode;
-  Return (*ecc_mode)(Device, uint32_t* current, uint32_t* pending);
-  Return (*link_state)(Device, uint32_t, uint32_t*);
-  Return (*link_version)(Device, uint32_t, uint32_t*);
-  Return (*link_remote)(Device, uint32_t, PciInfo*);
-  Return (*link_remote_type)(Device, uint32_t, uint32_t*);
-  Return (*link_errors)(Device, uint32_t, uint32_t counter, uint64_t*);
-  Return (*ancestor)(Device, Device, uint32_t*);
+  Return (*fields)(Device, int, FieldValue*) = find("nvmlDeviceGetFieldValues");
+  Return (*samples)(Device, uint32_t type, uint64_t since_us, uint32_t* value_type, uint32_t* count, RingSample*) =
+      find("nvmlDeviceGetSamples");
+  Return (*utilization)(Device, Utilization*) = find("nvmlDeviceGetUtilizationRates");
+  Return (*encoder)(Device, uint32_t*, uint32_t* period_us) = find("nvmlDeviceGetEncoderUtilization");
+  Return (*decoder)(Device, uint32_t*, uint32_t* period_us) = find("nvmlDeviceGetDecoderUtilization");
+  Return (*jpeg)(Device, uint32_t*, uint32_t* period_us) = find("nvmlDeviceGetJpgUtilization");
+  Return (*ofa)(Device, uint32_t*, uint32_t* period_us) = find("nvmlDeviceGetOfaUtilization");
+  Return (*memory)(Device, Memory*) = find("nvmlDeviceGetMemoryInfo");
+  Return (*memory_v2)(Device, MemoryV2*) = find("nvmlDeviceGetMemoryInfo_v2");
+  Return (*bar1)(Device, Bar1Memory*) = find("nvmlDeviceGetBAR1MemoryInfo");
+  GetUint power = find("nvmlDeviceGetPowerUsage");
+  GetUint power_limit = find("nvmlDeviceGetEnforcedPowerLimit");
+  GetUint power_default = find("nvmlDeviceGetPowerManagementDefaultLimit");
+  GetUint fan = find("nvmlDeviceGetFanSpeed");
+  GetUint pstate = find("nvmlDeviceGetPerformanceState");
+  Return (*power_range)(Device, uint32_t*, uint32_t*) = find("nvmlDeviceGetPowerManagementLimitConstraints");
+  Return (*energy)(Device, uint64_t*) = find("nvmlDeviceGetTotalEnergyConsumption");
+  Return (*temperature)(Device, uint32_t sensor, uint32_t*) = find("nvmlDeviceGetTemperature");
+  Return (*temperature_v)(Device, TemperatureV1*) = find("nvmlDeviceGetTemperatureV");
+  Return (*margin)(Device, MarginTemperature*) = find("nvmlDeviceGetMarginTemperature");
+  Return (*threshold)(Device, uint32_t, uint32_t*) = find("nvmlDeviceGetTemperatureThreshold");
+  Return (*clock)(Device, uint32_t, uint32_t*) = find("nvmlDeviceGetClockInfo");
+  Return (*clock_max)(Device, uint32_t, uint32_t*) = find("nvmlDeviceGetMaxClockInfo");
+  Return (*clock_reasons)(Device, uint64_t*) =
+      find("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons");
+  GetUint pcie_generation = find("nvmlDeviceGetCurrPcieLinkGeneration");
+  GetUint pcie_width = find("nvmlDeviceGetCurrPcieLinkWidth");
+  GetUint pcie_generation_max = find("nvmlDeviceGetMaxPcieLinkGeneration");
+  GetUint pcie_width_max = find("nvmlDeviceGetMaxPcieLinkWidth");
 
-  Return (*event_create)(EventSet*);
-  Return (*event_free)(EventSet);
-  Return (*event_register)(Device, uint64_t, EventSet);
-  Return (*event_wait)(EventSet, EventData*, uint32_t timeout_ms);
+  CountedProcesses compute_v3 = find("nvmlDeviceGetComputeRunningProcesses_v3");
+  CountedProcesses compute_v2 = find("nvmlDeviceGetComputeRunningProcesses_v2");
+  CountedProcesses compute_v1 = find("nvmlDeviceGetComputeRunningProcesses");
+  CountedProcesses graphics_v3 = find("nvmlDeviceGetGraphicsRunningProcesses_v3");
+  CountedProcesses graphics_v2 = find("nvmlDeviceGetGraphicsRunningProcesses_v2");
+  CountedProcesses graphics_v1 = find("nvmlDeviceGetGraphicsRunningProcesses");
+  CountedProcesses mps_v3 = find("nvmlDeviceGetMPSComputeRunningProcesses_v3");
+  CountedProcesses mps_v2 = find("nvmlDeviceGetMPSComputeRunningProcesses_v2");
+  CountedProcesses mps_v1 = find("nvmlDeviceGetMPSComputeRunningProcesses");
+  Return (*process_utilization)(Device, ProcessUtilization*, uint32_t*, uint64_t since_us) =
+      find("nvmlDeviceGetProcessUtilization");
+  Return (*processes_utilization)(Device, ProcessesUtilizationInfo*) = find("nvmlDeviceGetProcessesUtilizationInfo");
 
-  Return (*gpm_support)(Device, GpmSupport*);
-  Return (*gpm_alloc)(GpmSample*);
-  Return (*gpm_free)(GpmSample);
-  Return (*gpm_sample)(Device, GpmSample);
-  Return (*gpm_mig_sample)(Device, uint32_t gpu_instance, GpmSample);
-  Return (*gpm_metrics)(void*);
+  GetUint persistence = find("nvmlDeviceGetPersistenceMode");
+  GetUint compute_mode = find("nvmlDeviceGetComputeMode");
+  Return (*ecc_mode)(Device, uint32_t* current, uint32_t* pending) = find("nvmlDeviceGetEccMode");
+  Return (*link_state)(Device, uint32_t, uint32_t*) = find("nvmlDeviceGetNvLinkState");
+  Return (*link_version)(Device, uint32_t, uint32_t*) = find("nvmlDeviceGetNvLinkVersion");
+  Return (*link_remote)(Device, uint32_t, PciInfo*) =
+      find("nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo");
+  Return (*link_remote_type)(Device, uint32_t, uint32_t*) = find("nvmlDeviceGetNvLinkRemoteDeviceType");
+  Return (*link_errors)(Device, uint32_t, uint32_t counter, uint64_t*) = find("nvmlDeviceGetNvLinkErrorCounter");
+  Return (*ancestor)(Device, Device, uint32_t*) = find("nvmlDeviceGetTopologyCommonAncestor");
+
+  Return (*event_create)(EventSet*) = find("nvmlEventSetCreate");
+  Return (*event_free)(EventSet) = find("nvmlEventSetFree");
+  Return (*event_register)(Device, uint64_t, EventSet) = find("nvmlDeviceRegisterEvents");
+  Return (*event_wait)(EventSet, EventData*, uint32_t timeout_ms) = find("nvmlEventSetWait_v2", "nvmlEventSetWait");
+
+  Return (*gpm_support)(Device, GpmSupport*) = find("nvmlGpmQueryDeviceSupport");
+  Return (*gpm_alloc)(GpmSample*) = find("nvmlGpmSampleAlloc");
+  Return (*gpm_free)(GpmSample) = find("nvmlGpmSampleFree");
+  Return (*gpm_sample)(Device, GpmSample) = find("nvmlGpmSampleGet");
+  Return (*gpm_mig_sample)(Device, uint32_t gpu_instance, GpmSample) = find("nvmlGpmMigSampleGet");
+  Return (*gpm_metrics)(void*) = find("nvmlGpmMetricsGet");
 };
 
 }  // namespace profgpu::nvml

@@ -33,13 +33,16 @@ class Library {
   /// A thread is stuck in the driver: never shut it down or unload it.
   void abandon();
 
-  Api api{};
-
  private:
-  explicit Library(DynLib library);
+  explicit Library(DynLib library) : library_(std::move(library)) {}
   Status initialise();
 
   DynLib library_;
+
+ public:
+  const Api api{library_};
+
+ private:
   std::atomic<int64_t> calls_{0};
   std::string driver_version_;
   bool initialised_ = false;

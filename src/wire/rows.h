@@ -10,13 +10,22 @@
 
 namespace profgpu::wire {
 
+// Columns of one encoding that stand side by side.
+template <typename V, typename... Members>
+void plain(V& v, Members... members) {
+  (v.plain(members), ...);
+}
+template <typename V, typename... Members>
+void delta(V& v, Members... members) {
+  (v.delta(members), ...);
+}
+
 struct Property {
   static constexpr ChunkKind kKind = ChunkKind::kProperties;
   uint32_t key = 0, value = 0;  ///< strings
   template <typename V>
   static void columns(V& v) {
-    v.plain(&Property::key);
-    v.plain(&Property::value);
+    plain(v, &Property::key, &Property::value);
   }
 };
 
@@ -29,8 +38,7 @@ struct ClockSync {
   template <typename V>
   static void columns(V& v) {
     v.time(&ClockSync::host_ns);
-    v.delta(&ClockSync::unix_ns);
-    v.delta(&ClockSync::device_ns);
+    delta(v, &ClockSync::unix_ns, &ClockSync::device_ns);
   }
 };
 
@@ -41,10 +49,10 @@ struct ThreadRow {
   uint32_t name = 0;          ///< string
   template <typename V>
   static void columns(V& v) {
-    v.delta(&ThreadRow::id);
-    v.plain(&ThreadRow::pid);
-    v.delta(&ThreadRow::tid);
-    v.plain(&ThreadRow::name);
+    delta(v, &ThreadRow::id);
+    plain(v, &ThreadRow::pid);
+    delta(v, &ThreadRow::tid);
+    plain(v, &ThreadRow::name);
   }
 };
 
@@ -55,10 +63,8 @@ struct QueueRow {
   uint32_t device = 0, context = 0, stream = 0;
   template <typename V>
   static void columns(V& v) {
-    v.delta(&QueueRow::id);
-    v.plain(&QueueRow::device);
-    v.plain(&QueueRow::context);
-    v.plain(&QueueRow::stream);
+    delta(v, &QueueRow::id);
+    plain(v, &QueueRow::device, &QueueRow::context, &QueueRow::stream);
   }
 };
 
@@ -72,12 +78,10 @@ struct LaunchShape {
   int32_t dynamic_shared_bytes = 0;
   template <typename V>
   static void columns(V& v) {
-    v.delta(&LaunchShape::id);
+    delta(v, &LaunchShape::id);
     for (int i = 0; i < 3; ++i) v.element(&LaunchShape::grid, i);
     for (int i = 0; i < 3; ++i) v.element(&LaunchShape::block, i);
-    v.plain(&LaunchShape::registers);
-    v.plain(&LaunchShape::static_shared_bytes);
-    v.plain(&LaunchShape::dynamic_shared_bytes);
+    plain(v, &LaunchShape::registers, &LaunchShape::static_shared_bytes, &LaunchShape::dynamic_shared_bytes);
   }
 };
 
@@ -90,14 +94,8 @@ struct DeviceRow {
   uint32_t multiprocessors = 0;
   template <typename V>
   static void columns(V& v) {
-    v.plain(&DeviceRow::id);
-    v.plain(&DeviceRow::name);
-    v.plain(&DeviceRow::uuid);
-    v.plain(&DeviceRow::pci);
-    v.plain(&DeviceRow::memory_bytes);
-    v.plain(&DeviceRow::compute_major);
-    v.plain(&DeviceRow::compute_minor);
-    v.plain(&DeviceRow::multiprocessors);
+    plain(v, &DeviceRow::id, &DeviceRow::name, &DeviceRow::uuid, &DeviceRow::pci, &DeviceRow::memory_bytes,
+          &DeviceRow::compute_major, &DeviceRow::compute_minor, &DeviceRow::multiprocessors);
   }
 };
 
@@ -121,13 +119,9 @@ struct PayloadSchema {
   uint64_t pack = 0;     ///< largest alignment of a field; 0: its natural one
   template <typename V>
   static void columns(V& v) {
-    v.delta(&PayloadSchema::id);
-    v.plain(&PayloadSchema::domain);
-    v.plain(&PayloadSchema::schema);
-    v.plain(&PayloadSchema::name);
-    v.plain(&PayloadSchema::kind);
-    v.plain(&PayloadSchema::size);
-    v.plain(&PayloadSchema::pack);
+    delta(v, &PayloadSchema::id);
+    plain(v, &PayloadSchema::domain, &PayloadSchema::schema, &PayloadSchema::name, &PayloadSchema::kind,
+          &PayloadSchema::size, &PayloadSchema::pack);
   }
 };
 
@@ -142,13 +136,9 @@ struct PayloadField {
   uint64_t offset = 0;   ///< bytes; 0 of others than the first: behind the one before
   template <typename V>
   static void columns(V& v) {
-    v.delta(&PayloadField::of);
-    v.plain(&PayloadField::place);
-    v.plain(&PayloadField::name);
-    v.plain(&PayloadField::flags);
-    v.plain(&PayloadField::type);
-    v.plain(&PayloadField::detail);
-    v.plain(&PayloadField::offset);
+    delta(v, &PayloadField::of);
+    plain(v, &PayloadField::place, &PayloadField::name, &PayloadField::flags, &PayloadField::type,
+          &PayloadField::detail, &PayloadField::offset);
   }
 };
 
@@ -166,13 +156,10 @@ struct Kernel {
   template <typename V>
   static void columns(V& v) {
     v.time(&Kernel::start_ns);
-    v.plain(&Kernel::duration_ns);
-    v.plain(&Kernel::name);
-    v.plain(&Kernel::queue);
-    v.delta(&Kernel::correlation);
-    v.plain(&Kernel::shape);
-    v.plain(&Kernel::graph);
-    v.delta(&Kernel::graph_node);
+    plain(v, &Kernel::duration_ns, &Kernel::name, &Kernel::queue);
+    delta(v, &Kernel::correlation);
+    plain(v, &Kernel::shape, &Kernel::graph);
+    delta(v, &Kernel::graph_node);
   }
 };
 
@@ -192,17 +179,10 @@ struct Copy {
   template <typename V>
   static void columns(V& v) {
     v.time(&Copy::start_ns);
-    v.plain(&Copy::duration_ns);
-    v.plain(&Copy::bytes);
-    v.plain(&Copy::queue);
-    v.delta(&Copy::correlation);
-    v.plain(&Copy::copy_kind);
-    v.plain(&Copy::from_kind);
-    v.plain(&Copy::to_kind);
-    v.plain(&Copy::is_async);
-    v.plain(&Copy::peer);
-    v.plain(&Copy::graph);
-    v.delta(&Copy::graph_node);
+    plain(v, &Copy::duration_ns, &Copy::bytes, &Copy::queue);
+    delta(v, &Copy::correlation);
+    plain(v, &Copy::copy_kind, &Copy::from_kind, &Copy::to_kind, &Copy::is_async, &Copy::peer, &Copy::graph);
+    delta(v, &Copy::graph_node);
   }
 };
 
@@ -221,14 +201,10 @@ struct Set {
   template <typename V>
   static void columns(V& v) {
     v.time(&Set::start_ns);
-    v.plain(&Set::duration_ns);
-    v.plain(&Set::bytes);
-    v.plain(&Set::queue);
-    v.delta(&Set::correlation);
-    v.plain(&Set::value);
-    v.plain(&Set::memory_kind);
-    v.plain(&Set::graph);
-    v.delta(&Set::graph_node);
+    plain(v, &Set::duration_ns, &Set::bytes, &Set::queue);
+    delta(v, &Set::correlation);
+    plain(v, &Set::value, &Set::memory_kind, &Set::graph);
+    delta(v, &Set::graph_node);
   }
 };
 
@@ -245,12 +221,9 @@ struct Call {
   template <typename V>
   static void columns(V& v) {
     v.time(&Call::start_ns);
-    v.plain(&Call::duration_ns);
-    v.plain(&Call::name);
-    v.plain(&Call::thread);
-    v.delta(&Call::correlation);
-    v.plain(&Call::is_driver);
-    v.plain(&Call::result);
+    plain(v, &Call::duration_ns, &Call::name, &Call::thread);
+    delta(v, &Call::correlation);
+    plain(v, &Call::is_driver, &Call::result);
   }
 };
 
@@ -266,11 +239,9 @@ struct Sync {
   template <typename V>
   static void columns(V& v) {
     v.time(&Sync::start_ns);
-    v.plain(&Sync::duration_ns);
-    v.plain(&Sync::queue);
-    v.delta(&Sync::correlation);
-    v.plain(&Sync::type);
-    v.plain(&Sync::event);
+    plain(v, &Sync::duration_ns, &Sync::queue);
+    delta(v, &Sync::correlation);
+    plain(v, &Sync::type, &Sync::event);
   }
 };
 
@@ -284,9 +255,7 @@ struct Overhead {
   template <typename V>
   static void columns(V& v) {
     v.time(&Overhead::start_ns);
-    v.plain(&Overhead::duration_ns);
-    v.plain(&Overhead::type);
-    v.plain(&Overhead::thread);
+    plain(v, &Overhead::duration_ns, &Overhead::type, &Overhead::thread);
   }
 };
 
@@ -303,12 +272,10 @@ struct Allocation {
   template <typename V>
   static void columns(V& v) {
     v.time(&Allocation::time_ns);
-    v.delta(&Allocation::address);
-    v.plain(&Allocation::bytes);
-    v.plain(&Allocation::queue);
-    v.delta(&Allocation::correlation);
-    v.plain(&Allocation::is_free);
-    v.plain(&Allocation::memory_kind);
+    delta(v, &Allocation::address);
+    plain(v, &Allocation::bytes, &Allocation::queue);
+    delta(v, &Allocation::correlation);
+    plain(v, &Allocation::is_free, &Allocation::memory_kind);
   }
 };
 
@@ -323,10 +290,9 @@ struct GraphLaunch {
   template <typename V>
   static void columns(V& v) {
     v.time(&GraphLaunch::start_ns);
-    v.plain(&GraphLaunch::duration_ns);
-    v.plain(&GraphLaunch::queue);
-    v.delta(&GraphLaunch::correlation);
-    v.plain(&GraphLaunch::graph);
+    plain(v, &GraphLaunch::duration_ns, &GraphLaunch::queue);
+    delta(v, &GraphLaunch::correlation);
+    plain(v, &GraphLaunch::graph);
   }
 };
 
@@ -338,9 +304,9 @@ struct ExternalId {
   uint64_t external = 0;
   template <typename V>
   static void columns(V& v) {
-    v.delta(&ExternalId::correlation);
-    v.plain(&ExternalId::type);
-    v.delta(&ExternalId::external);
+    delta(v, &ExternalId::correlation);
+    plain(v, &ExternalId::type);
+    delta(v, &ExternalId::external);
   }
 };
 
@@ -369,14 +335,10 @@ struct RangeEvent {
   template <typename V>
   static void columns(V& v) {
     v.time(&RangeEvent::time_ns);
-    v.plain(&RangeEvent::thread);
-    v.plain(&RangeEvent::name);
-    v.plain(&RangeEvent::domain);
-    v.plain(&RangeEvent::category);
-    v.plain(&RangeEvent::op);
-    v.plain(&RangeEvent::payload_type);
-    v.delta(&RangeEvent::range);
-    v.plain(&RangeEvent::payload);
+    plain(v, &RangeEvent::thread, &RangeEvent::name, &RangeEvent::domain, &RangeEvent::category, &RangeEvent::op,
+          &RangeEvent::payload_type);
+    delta(v, &RangeEvent::range);
+    plain(v, &RangeEvent::payload);
   }
 };
 
@@ -410,22 +372,14 @@ struct CollectiveRow {
   template <typename V>
   static void columns(V& v) {
     v.time(&CollectiveRow::start_ns);
-    v.plain(&CollectiveRow::duration_ns);
-    v.delta(&CollectiveRow::device_start_ns);
-    v.plain(&CollectiveRow::device_duration_ns);
-    v.delta(&CollectiveRow::communicator);
-    v.plain(&CollectiveRow::communicator_name);
-    v.plain(&CollectiveRow::rank);
-    v.plain(&CollectiveRow::ranks);
-    v.delta(&CollectiveRow::sequence);
-    v.plain(&CollectiveRow::function);
-    v.plain(&CollectiveRow::data_type);
-    v.plain(&CollectiveRow::algorithm);
-    v.plain(&CollectiveRow::protocol);
-    v.plain(&CollectiveRow::count);
-    v.plain(&CollectiveRow::root_or_peer);
-    v.plain(&CollectiveRow::channels);
-    v.plain(&CollectiveRow::thread);
+    plain(v, &CollectiveRow::duration_ns);
+    delta(v, &CollectiveRow::device_start_ns);
+    plain(v, &CollectiveRow::device_duration_ns);
+    delta(v, &CollectiveRow::communicator);
+    plain(v, &CollectiveRow::communicator_name, &CollectiveRow::rank, &CollectiveRow::ranks);
+    delta(v, &CollectiveRow::sequence);
+    plain(v, &CollectiveRow::function, &CollectiveRow::data_type, &CollectiveRow::algorithm, &CollectiveRow::protocol,
+          &CollectiveRow::count, &CollectiveRow::root_or_peer, &CollectiveRow::channels, &CollectiveRow::thread);
   }
 };
 
@@ -446,15 +400,9 @@ struct ThreadSample {
   template <typename V>
   static void columns(V& v) {
     v.time(&ThreadSample::time_ns);
-    v.plain(&ThreadSample::thread);
-    v.plain(&ThreadSample::state);
-    v.plain(&ThreadSample::system_call);
-    v.delta(&ThreadSample::user_ns);
-    v.delta(&ThreadSample::system_ns);
-    v.delta(&ThreadSample::waited_ns);
-    v.delta(&ThreadSample::blocked_ns);
-    v.delta(&ThreadSample::preempted_ns);
-    v.delta(&ThreadSample::waits);
+    plain(v, &ThreadSample::thread, &ThreadSample::state, &ThreadSample::system_call);
+    delta(v, &ThreadSample::user_ns, &ThreadSample::system_ns, &ThreadSample::waited_ns, &ThreadSample::blocked_ns,
+          &ThreadSample::preempted_ns, &ThreadSample::waits);
   }
 };
 
@@ -467,8 +415,7 @@ struct ThreadWait {
   template <typename V>
   static void columns(V& v) {
     v.time(&ThreadWait::start_ns);
-    v.plain(&ThreadWait::duration_ns);
-    v.plain(&ThreadWait::thread);
+    plain(v, &ThreadWait::duration_ns, &ThreadWait::thread);
   }
 };
 
@@ -490,9 +437,7 @@ struct Drop {
   template <typename V>
   static void columns(V& v) {
     v.time(&Drop::time_ns);
-    v.plain(&Drop::of);
-    v.plain(&Drop::reason);
-    v.plain(&Drop::count);
+    plain(v, &Drop::of, &Drop::reason, &Drop::count);
   }
 };
 
@@ -507,8 +452,7 @@ struct Window {
   template <typename V>
   static void columns(V& v) {
     v.time(&Window::time_ns);
-    v.plain(&Window::event);
-    v.plain(&Window::reason);
+    plain(v, &Window::event, &Window::reason);
   }
 };
 
@@ -523,8 +467,7 @@ struct Note {
   template <typename V>
   static void columns(V& v) {
     v.time(&Note::time_ns);
-    v.plain(&Note::severity);
-    v.plain(&Note::text);
+    plain(v, &Note::severity, &Note::text);
   }
 };
 
