@@ -230,7 +230,7 @@ void add_device_page(Frame& frame, const TopModel& model, int width, int rows) {
   frame.add(std::move(head.add("  " + d.info->pci_bus_id + "  " + d.info->uuid, Style::kFaint)), true);
   if (d.state != DeviceState::kOk) frame.add(Line(trouble_text(d, view.time_ns), Style::kStrongBad));
   int said = 0;
-  for (const Advice& a : model.advice())
+  for (const DeviceAdvice& a : model.advice())
     if (a.device == model.device() && said++ < kMostAdvice) frame.add(advice_line(view, a, width));
   for (Line& line : DeviceFacts(d, width).lines()) frame.add(std::move(line));
   const int processes = std::clamp(static_cast<int>(model.processes().size()), 1, std::max(rows / 4, 2));

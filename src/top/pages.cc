@@ -55,9 +55,9 @@ void add_lines(Frame& frame, const Lines& lines, int rows) {
 
 }  // namespace
 
-Line advice_line(const LiveView& view, const Advice& advice, int width) {
-  const Style style = advice.verdict == Health::kProblem ? Style::kStrongBad
-                      : advice.verdict == Health::kWarning ? Style::kWarn
+Line advice_line(const LiveView& view, const DeviceAdvice& advice, int width) {
+  const Style style = advice.severity == Severity::kCritical ? Style::kStrongBad
+                      : advice.severity == Severity::kWarning ? Style::kWarn
                                                            : Style::kNote;
   Line line("GPU " + device_text(view, advice.device) + ": ", style);
   const int room = width - line.width();
