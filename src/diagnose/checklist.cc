@@ -7,67 +7,50 @@
 namespace profgpu {
 namespace {
 
-Verdict passed(bool ok) { return ok ? Verdict::kPass : Verdict::kFail; }
-
 // The lowest (or highest) value over the ranks that have one.
-template <class Read>
-std::optional<double> worst(const Evidence& evidence, bool lowest, Read&& read) {
+std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entry) {
   std::optional<double> result;
+  if (entry.of_several && evidence.ranks.size() < 2) return result;
   for (const RankDiagnosis& r : evidence.ranks) {
-    const std::optional<double> v = r.measure.has_device ? std::optional<double>(read(r.measure)) : std::nullopt;
-    if (v && (!result || (lowest ? *v < *result : *v > *result))) result = v;
+    const std::optional<double> v = r.measure.has_device ? entry.value(r.measure) : std::nullopt;
+    if (v && (!result || (entry.above ? *v < *result : *v > *result))) result = v;
   }
   return result;
 }
 
-Check measured_check(const char* id, const char* question, const char* label, std::optional<double> value,
-                     double threshold, bool above) {
-  Check c{id, question, Verdict::kUnknown, value, threshold, label};
-  if (!value) return c;
-  c.verdict = passed(above ? *value > threshold : *value < threshold);
-  c.brief = fmt::format("{} {:.1f} % ({} {:.0f})", label, *value, above ? "over" : "under", threshold);
+Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
+  const std::optional<double> value = worst(evidence, entry);
+  const std::string label(entry.label);
+  Check c{std::string(entry.id), std::string(entry.question), Verdict::kUnknown, value, entry.limit, label};
+  if (value) {
+    c.verdict = (entry.above ? *value > entry.limit : *value < entry.limit) ? Verdict::kPass : Verdict::kFail;
+    c.brief = fmt::format("{} {:.1f} % ({} {:.0f})", label, *value, entry.above ? "over" : "under", entry.limit);
+  } else if (entry.of_several && evidence.ranks.size() < 2) {
+    c.brief = label + " (one rank)";
+  }
   return c;
-}
-
-std::vector<Check> measured_checks(const Evidence& evidence) {
-  const bool several = evidence.ranks.size() > 1;
-  std::vector<Check> list;
-  list.push_back(measured_check("gpu-utilization", "Is the GPU busy over 80 % of the time?", "GPU busy",
-                                worst(evidence, true, [](const RankMeasure& m) { return m.least_utilization_pct; }), 80, true));
-  list.push_back(measured_check(
-      "data-loading", "Is data loading under 10 % of the step?", "data loading",
-      worst(evidence, false, [](const RankMeasure& m) { return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)]; }),
-      10, false));
-  list.push_back(measured_check("memory-headroom", "Is over 10 % of the device's memory free at the peak?",
-                                "memory headroom",
-                                worst(evidence, true, [](const RankMeasure& m) { return m.memory_headroom_pct; }), 10, true));
-  std::optional<double> exposed;
-  if (several) exposed = worst(evidence, false, [](const RankMeasure& m) { return m.exposed_communication_pct; });
-  list.push_back(measured_check("communication", "Is exposed communication under 20 % of the span?", "communication",
-                                exposed, 20, false));
-  if (!several) list.back().brief = "communication (one rank)";
-  return list;
 }
 
 }  // namespace
 
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<Finding>& findings) {
-  std::vector<Check> list = measured_checks(evidence);
   const auto first = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
                                   [](const RankDiagnosis& r) { return r.measure.has_device; });
-  const RankMeasure* m = first == evidence.ranks.end() ? nullptr : &first->measure;
-  const auto add = [&](const char* id, const char* question, const char* label, Verdict verdict) {
-    list.push_back({id, question, m == nullptr ? Verdict::kUnknown : verdict, {}, {}, label});
-  };
-  const bool full_precision = std::any_of(findings.begin(), findings.end(),
-                                          [](const Finding& f) { return f.rule == "full-precision-gemm"; });
-  add("mixed-precision", "Do matrix kernels use tensor cores?", "mixed precision",
-      full_precision ? Verdict::kFail : m != nullptr && m->matrix_work ? Verdict::kPass : Verdict::kUnknown);
-  add("compiled", "Is torch.compile, Triton or a CUDA graph in use?", "torch.compile", passed(m != nullptr && m->compiled));
-  add("fused-optimizer", "Does the optimizer use fused or multi-tensor kernels?", "fused optimizer",
-      m != nullptr ? m->fused_optimizer : Verdict::kUnknown);
-  add("gradient-accumulation", "Are there more backward passes than optimizer steps?", "gradient accumulation",
-      m != nullptr && m->accumulates ? Verdict::kPass : Verdict::kUnknown);
+  std::vector<std::pair<const ChecklistEntry*, const Rule*>> entries;
+  for (const Rule* rule : rules())
+    for (const ChecklistEntry& entry : rule->checklist) entries.emplace_back(&entry, rule);
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return a.first->place < b.first->place; });
+  std::vector<Check> list;
+  for (const auto& [entry, rule] : entries) {
+    if (entry->value != nullptr) {
+      list.push_back(measured_check(evidence, *entry));
+      continue;
+    }
+    const bool found = std::any_of(findings.begin(), findings.end(), [&](const Finding& f) { return f.rule == rule->id; });
+    const Verdict said = first == evidence.ranks.end() ? Verdict::kUnknown : entry->judge(first->measure, found);
+    list.push_back({std::string(entry->id), std::string(entry->question), said, {}, {}, std::string(entry->label)});
+  }
   return list;
 }
 

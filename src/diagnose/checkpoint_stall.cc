@@ -5,11 +5,11 @@
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check_checkpoint_stall(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {}, [](const Measured& m) { return m.phase_pct(Phase::kCheckpoint); });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+std::optional<double> checkpoint_stall_value(const Measured& m) {
+  return m.phase_pct(Phase::kCheckpoint);
+}
+
+void say_checkpoint_stall(const Measured& m, Finding& f) {
   f.what = "training stops while checkpoints are written";
   f.why = fmt::format("Saving takes {} of the steps' time on the thread that trains.", percent_text(*f.value));
   f.fix = {"torch.distributed.checkpoint.async_save(…)   # copies to host memory, writes beside the training",
@@ -17,24 +17,33 @@ std::optional<Finding> check_checkpoint_stall(const Rule& rule, const RankEviden
   const Intervals& saves = m.facts().get<Phases>().checkpoint;
   f.evidence.push_back(fmt::format("{} saves in the measured steps", intersect(saves, m.measured_time()).size()));
   if (m.has_device()) set_cost(f, m, m.saved_by_cause(IdleCause::kCheckpoint));
-  return f;
 }
 
 }  // namespace
 
 extern const Rule kCheckpointStall;
 const Rule kCheckpointStall = {
-    "checkpoint-stall",
-    "training stops while checkpoints are written",
-    "%",
-    5,
-    "The training thread serialises and writes the model itself, and the devices wait.",
-    "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: the trace is replayed "
-    "with that host time taken out; at most the idle time of cause checkpoint.",
-    {"torch.distributed.checkpoint.async_save; Lightning: AsyncCheckpointIO; DeepSpeed: nebula or async I/O",
-     "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
-     "write to local NVMe or tmpfs and copy in the background",
-     "save less often; keep optimizer states out of intermediate checkpoints"},
-    {.rank = check_checkpoint_stall}};
+    .id = "checkpoint-stall",
+    .summary = "training stops while checkpoints are written",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "The training thread serialises and writes the model itself, and the devices wait.",
+    .computation =
+        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: the trace is "
+        "replayed with that host time taken out; at most the idle time of cause checkpoint.",
+    .advice = {
+        "torch.distributed.checkpoint.async_save; Lightning: AsyncCheckpointIO; DeepSpeed: nebula or async I/O",
+        "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
+        "write to local NVMe or tmpfs and copy in the background",
+        "save less often; keep optimizer states out of intermediate checkpoints",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("Saving checkpoints takes {} of the time.", share_text(f));
+    },
+    .seen = longest_gap_of(IdleCause::kCheckpoint),
+    .rank = {.value = checkpoint_stall_value, .say = say_checkpoint_stall, .host_alone = true},
+    .job_cost = {.change = "checkpoint_free"},
+};
 
 }  // namespace profgpu

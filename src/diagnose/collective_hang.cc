@@ -18,7 +18,7 @@ std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& e
   const MissingCalls* hang = evidence.job != nullptr ? first_hang(evidence.job->missing) : nullptr;
   const double threshold = evidence.thresholds.of(rule);
   if (hang == nullptr || !rule.beyond(static_cast<double>(hang->others), threshold)) return std::nullopt;
-  Finding f = finding_of(rule, static_cast<double>(hang->others), threshold, {.severity = Severity::kCritical});
+  Finding f = rule.finding(static_cast<double>(hang->others), threshold);
   for (const MissingCalls& m : evidence.job->missing) {
     if (!m.never_arrived()) continue;
     if (call_text(m) == call_text(*hang)) f.ranks.push_back(m.rank);
@@ -39,19 +39,27 @@ std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& e
 
 extern const Rule kCollectiveHang;
 const Rule kCollectiveHang = {
-    "collective-hang",
-    "a rank never arrives at a collective in which others wait",
-    "ranks",
-    0,
-    "A collective ends when all ranks of its group have come. A rank that left the loop, took another branch, waits for "
-    "something else or died leaves the others in it until a timeout ends the job.",
-    "Value: ranks that wait, to the end of their traces, in the first collective at which another rank of its group that "
-    "is in hand never arrives. Needs the traces of several ranks. No cost is estimated.",
-    {"py-spy dump --pid PID on the rank's host, or gdb -p PID: where it is instead",
-     "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1: PyTorch's flight recorder names each rank's last call",
-     "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank, early stopping",
-     "as many batches on every rank: drop_last=True, torch.distributed.algorithms.Join",
-     "the end of the rank's log: out of memory, a dead data loader worker, Xid errors (profgpu doctor)"},
-    {.whole = check_collective_hang}};
+    .id = "collective-hang",
+    .summary = "a rank never arrives at a collective in which others wait",
+    .unit = "ranks",
+    .threshold = 0,
+    .severity = Severity::kCritical,
+    .meaning =
+        "A collective ends when all ranks of its group have come. A rank that left the loop, took another branch, "
+        "waits for something else or died leaves the others in it until a timeout ends the job.",
+    .computation =
+        "Value: ranks that wait, to the end of their traces, in the first collective at which another rank of its "
+        "group that is in hand never arrives. Needs the traces of several ranks. No cost is estimated.",
+    .advice = {
+        "py-spy dump --pid PID on the rank's host, or gdb -p PID: where it is instead",
+        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1: PyTorch's flight recorder names each rank's "
+        "last call",
+        "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank, early "
+        "stopping",
+        "as many batches on every rank: drop_last=True, torch.distributed.algorithms.Join",
+        "the end of the rank's log: out of memory, a dead data loader worker, Xid errors (profgpu doctor)",
+    },
+    .job = check_collective_hang,
+};
 
 }  // namespace profgpu

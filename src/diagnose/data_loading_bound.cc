@@ -38,14 +38,12 @@ Loader loader_of(const Measured& m) {
   return loader;
 }
 
-std::optional<Finding> check_data_loading_bound(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {.critical = 25}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device() || !is_felt(m)) return std::nullopt;
-    return m.phase_pct(Phase::kDataLoading);
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+std::optional<double> data_loading_bound_value(const Measured& m) {
+  if (!is_felt(m)) return std::nullopt;
+  return m.phase_pct(Phase::kDataLoading);
+}
+
+void say_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
   if (loader.workers) {
     f.what = "the loader's workers do not keep up; the GPU idles between steps";
@@ -67,31 +65,49 @@ std::optional<Finding> check_data_loading_bound(const Rule& rule, const RankEvid
   if (const auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
     f.evidence.push_back(blocked->said);
   set_cost(f, m, m.saved_by_cause(IdleCause::kDataLoading));
-  return f;
 }
 
 }  // namespace
 
 extern const Rule kDataLoadingBound;
 const Rule kDataLoadingBound = {
-    "data-loading-bound",
-    "the GPU waits for the next batch",
-    "%",
-    10,
-    "The training loop waits for input: fetching a batch takes a large part of each step, and the device has nothing to "
-    "do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
-    "Value: share of the measured steps' wall time in data-loading ranges on the step's thread "
-    "(enumerate(DataLoader)#….__next__ and the like). Fires only if the device idles for it. Cost: the trace is replayed "
-    "with that host time taken out; at most the idle time that data loading caused, before the device's first activity too.",
-    {"DataLoader(…, num_workers=N): start with 4 a GPU and raise it until the wait is gone or the CPU is full",
-     "DataLoader(…, persistent_workers=True): workers are not started anew every epoch",
-     "DataLoader(…, prefetch_factor=4): more batches ready when one takes long",
-     "DataLoader(…, pin_memory=True) with batch.to(device, non_blocking=True): the copy overlaps with compute",
-     "decode and augment on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors, nvImageCodec)",
-     "store data decoded, resized or tokenised; read large shards in sequence (WebDataset, MosaicML Streaming, Parquet)",
-     "copy the data set to local NVMe; a network file system answers small random reads slowly",
-     "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
-     "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply"},
-    {.rank = check_data_loading_bound}};
+    .id = "data-loading-bound",
+    .summary = "the GPU waits for the next batch",
+    .unit = "%",
+    .threshold = 10,
+    .grave = 25,
+    .meaning =
+        "The training loop waits for input: fetching a batch takes a large part of each step, and the device has "
+        "nothing to do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
+    .computation =
+        "Value: share of the measured steps' wall time in data-loading ranges on the step's thread "
+        "(enumerate(DataLoader)#….__next__ and the like). Fires only if the device idles for it. Cost: the trace is "
+        "replayed with that host time taken out; at most the idle time that data loading caused, before the device's "
+        "first activity too.",
+    .advice = {
+        "DataLoader(…, num_workers=N): start with 4 a GPU and raise it until the wait is gone or the CPU is full",
+        "DataLoader(…, persistent_workers=True): workers are not started anew every epoch",
+        "DataLoader(…, prefetch_factor=4): more batches ready when one takes long",
+        "DataLoader(…, pin_memory=True) with batch.to(device, non_blocking=True): the copy overlaps with compute",
+        "decode and augment on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors, nvImageCodec)",
+        "store data decoded, resized or tokenised; read large shards in sequence (WebDataset, MosaicML Streaming, "
+        "Parquet)",
+        "copy the data set to local NVMe; a network file system answers small random reads slowly",
+        "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
+        "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("The GPU waits for data: loading takes {} of each step.", share_text(f));
+    },
+    .seen = longest_gap_of(IdleCause::kDataLoading),
+    .rank = {.value = data_loading_bound_value, .say = say_data_loading_bound},
+    .job_cost = {.change = "input_free"},
+    .checklist = {{.place = 2,
+                   .id = "data-loading",
+                   .question = "Is data loading under 10 % of the step?",
+                   .label = "data loading",
+                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)]; },
+                   .limit = 10}},
+};
 
 }  // namespace profgpu

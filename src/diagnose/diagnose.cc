@@ -7,6 +7,8 @@
 namespace profgpu {
 namespace {
 
+const Rule& rule_of(const Finding& finding) { return *find_rule(finding.rule); }
+
 bool dearer(const Finding& a, const Finding& b) {
   if (a.cost_ns.has_value() != b.cost_ns.has_value()) return a.cost_ns.has_value();
   if (a.cost_ns && *a.cost_ns != *b.cost_ns) return *a.cost_ns > *b.cost_ns;
@@ -39,7 +41,7 @@ std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence
     const auto said = std::find_if(r.findings.begin(), r.findings.end(), [&](const Finding& f) { return f.rule == rule.id; });
     if (said == r.findings.end()) continue;
     Finding f = *said;
-    if (rule.checks.settle != nullptr && !rule.checks.settle(rule, evidence, r.measure, f)) continue;
+    if (rule.settle != nullptr && !rule.settle(rule, evidence, r.measure, f)) continue;
     ranks.push_back(r.measure.rank);
     if (!worst || rule.beyond(*f.value, *worst->value)) worst = std::move(f);
   }
@@ -58,28 +60,6 @@ void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
     set_cost(f, m, std::min(*f.cost_ns, left));
     left -= *f.cost_ns;
   }
-}
-
-/// A rule whose cause the job can be replayed without.
-struct JobCost {
-  std::string_view rule, change;
-};
-constexpr JobCost kJobCosts[] = {{"data-loading-bound", "input_free"},
-                                 {"host-bound-launches", "host_bound_free"},
-                                 {"exposed-communication", "communication_free"},
-                                 {"checkpoint-stall", "checkpoint_free"},
-                                 {"excessive-synchronization", "synchronization_free"},
-                                 {"allocator-churn", "allocation_free"},
-                                 {"device-waits", "dependency_free"},
-                                 {"short-kernels", "short_launches_free"},
-                                 {"pageable-copies", "copies_free"}};
-
-// All stragglers together, or the only one, or all ranks by turns.
-const WhatIf* without_stragglers(const Job& job) {
-  const WhatIf* found = find_what_if(job.what_if, "even_ranks");
-  for (const WhatIf& w : job.what_if)
-    if (w.change == "straggler_median" && (found == nullptr || w.ranks.size() > found->ranks.size())) found = &w;
-  return found;
 }
 
 void set_job_cost(Finding& f, const RankMeasure& m, const WhatIf& change) {
@@ -104,34 +84,34 @@ void leave_open(const WhatIf* w, Finding& f) {
 }
 
 // What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
-// steps would take less. What stragglers cost is said there; another cause costs at most what it would save on top.
+// steps would take less. What late ranks cost is said there; another cause costs at most what it would save on top.
 void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
   if (evidence.job == nullptr) return;
   const Job& job = *evidence.job;
-  const auto measured = [&](const Finding& f) { return f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front()); };
-  const auto late = std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return f.rule == "straggler-rank"; });
-  if (const WhatIf* w = without_stragglers(job); late != findings.end() && w != nullptr && measured(*late) != nullptr)
-    set_job_cost(*late, *measured(*late), *w);
-  for (const JobCost& known : kJobCosts) {
-    const auto f = std::find_if(findings.begin(), findings.end(), [&](const Finding& x) { return x.rule == known.rule; });
-    const RankMeasure* m = f == findings.end() ? nullptr : measured(*f);
+  const bool late = std::any_of(findings.begin(), findings.end(),
+                                [](const Finding& f) { return rule_of(f).job_cost.first != nullptr; });
+  for (Finding& f : findings) {
+    const JobCost& cost = rule_of(f).job_cost;
+    const RankMeasure* m = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
     if (m == nullptr) continue;
-    const WhatIf* other = find_what_if(job.what_if, known.change);
-    const bool known_cost = other != nullptr ? known_well(*other) : known.change != "communication_free";
-    if (!known_cost) leave_open(other, *f);
-    else if (other != nullptr) set_job_cost(*f, *m, *other);
-    const WhatIf* on_top = late == findings.end() ? nullptr : find_what_if(job.what_if_on_top, known.change);
-    if (on_top != nullptr && f->cost_ns) set_cost(*f, *m, std::min(*f->cost_ns, on_top->saved_ns_per_step * m->steps));
+    if (cost.first != nullptr)
+      if (const WhatIf* w = cost.first(job)) set_job_cost(f, *m, *w);
+    if (cost.change.empty()) continue;
+    const WhatIf* other = find_what_if(job.what_if, cost.change);
+    const bool known_cost = other != nullptr ? known_well(*other) : !cost.required;
+    if (!known_cost) leave_open(other, f);
+    else if (other != nullptr) set_job_cost(f, *m, *other);
+    const WhatIf* on_top = late ? find_what_if(job.what_if_on_top, cost.change) : nullptr;
+    if (on_top != nullptr && f.cost_ns) set_cost(f, *m, std::min(*f.cost_ns, on_top->saved_ns_per_step * m->steps));
   }
 }
 
-// The symptom names its cause: a finding with a cost, else the largest cause of idle time.
-void explain_utilization(const Evidence& evidence, std::vector<Finding>& findings) {
-  const auto low = std::find_if(findings.begin(), findings.end(),
-                                [](const Finding& f) { return f.rule == "low-gpu-utilization"; });
+// A symptom names its cause: a finding with a cost, else the largest cause of idle time.
+void explain_symptom(const Evidence& evidence, std::vector<Finding>& findings) {
+  const auto low = std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return rule_of(f).symptom; });
   if (low == findings.end()) return;
   const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
-    return f.cost_ns.value_or(0) > 0 && f.rule != "low-gpu-utilization";
+    return f.cost_ns.value_or(0) > 0 && !rule_of(f).symptom;
   });
   if (cause == findings.end()) {
     const RankMeasure* m = low->ranks.empty() ? nullptr : evidence.measure(low->ranks.front());
@@ -144,7 +124,64 @@ void explain_utilization(const Evidence& evidence, std::vector<Finding>& finding
   low->fix = {"fix " + cause->rule + " first"};
 }
 
+// The worst of a rank's devices.
+std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
+  const Measured* worst = nullptr;
+  double most = 0;
+  for (const Measured& m : devices) {
+    if (rule.rank.value == nullptr || !(m.has_device() || rule.rank.host_alone)) continue;
+    const std::optional<double> value = rule.rank.value(m);
+    if (!value || !rule.beyond(*value, m.threshold(rule)) || (worst != nullptr && !rule.beyond(*value, most))) continue;
+    worst = &m, most = *value;
+  }
+  if (worst == nullptr) return std::nullopt;
+  Finding f = rule.finding(most, worst->threshold(rule));
+  f.ranks = {worst->rank()};
+  rule.rank.say(*worst, f);
+  return f;
+}
+
+// Devices that nothing used, and runs that are shorter than this, say nothing.
+constexpr int64_t kShortestSampled = 2'000'000'000;
+
+// The worst of the devices of which there are samples.
+std::optional<Finding> said_of_samples(const Rule& rule, const Evidence& evidence) {
+  if (rule.samples.value == nullptr || (rule.samples.without_trace && evidence.has_device_activity())) return std::nullopt;
+  const double limit = evidence.thresholds.of(rule);
+  const DeviceTelemetry* worst = nullptr;
+  double most = 0;
+  size_t count = 0;
+  for (const DeviceTelemetry& device : evidence.telemetry) {
+    if (!device.used() || device.duration_ns() < kShortestSampled) continue;
+    const std::optional<double> value = rule.samples.value(device);
+    if (!value || !rule.beyond(*value, limit)) continue;
+    ++count;
+    if (worst == nullptr || rule.beyond(*value, most)) worst = &device, most = *value;
+  }
+  if (worst == nullptr) return std::nullopt;
+  Finding f = rule.finding(most, limit);
+  if (count > 1) f.evidence.push_back(fmt::format("{} devices are beyond the threshold; this is the worst", count));
+  rule.samples.say(*worst, f);
+  return f;
+}
+
 }  // namespace
+
+Severity Rule::severity_at(double value) const {
+  const bool more = grave && (below ? value < *grave : value >= *grave);
+  return more ? static_cast<Severity>(static_cast<int>(severity) + 1) : severity;
+}
+
+Finding Rule::finding(double value, double limit) const {
+  Finding f;
+  f.rule = id;
+  f.severity = severity_at(value);
+  f.unit = unit;
+  f.value = value;
+  f.threshold = limit;
+  f.seen = seen;
+  return f;
+}
 
 bool Evidence::has_device_activity() const {
   return std::any_of(ranks.begin(), ranks.end(), [](const RankDiagnosis& r) { return r.measure.has_device; });
@@ -157,22 +194,15 @@ const RankMeasure* Evidence::measure(int rank) const {
 
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
   std::vector<Measured> devices;
-  for (const size_t place : judged_devices(*rank.facts)) devices.emplace_back(rank.rank, *rank.facts, place);
+  for (const size_t place : judged_devices(*rank.facts)) devices.emplace_back(rank.rank, *rank.facts, place, thresholds);
   RankDiagnosis said{rank_measure(devices.front()), {}};
   for (const Measured& m : devices) {
     if (!m.has_device()) continue;
     said.measure.least_utilization_pct = std::min(said.measure.least_utilization_pct, m.utilization_pct());
     said.measure.waiting_ns = std::max(said.measure.waiting_ns, m.waiting_ns());
   }
-  for (const Rule* rule : rules()) {
-    if (rule->checks.rank == nullptr) continue;
-    std::optional<Finding> worst;
-    for (const Measured& m : devices) {
-      auto finding = rule->checks.rank(*rule, {m, thresholds});
-      if (finding && (!worst || rule->beyond(*finding->value, *worst->value))) worst = std::move(finding);
-    }
-    if (worst) said.findings.push_back(*std::move(worst));
-  }
+  for (const Rule* rule : rules())
+    if (auto finding = said_of_rank(*rule, devices)) said.findings.push_back(*std::move(finding));
   return said;
 }
 
@@ -180,14 +210,15 @@ std::vector<Finding> diagnose(const Evidence& evidence) {
   std::vector<Finding> findings;
   for (const Rule* rule : rules()) {
     std::optional<Finding> finding = worst_of_ranks(*rule, evidence);
-    if (!finding && rule->checks.whole != nullptr) finding = rule->checks.whole(*rule, evidence);
+    if (!finding && rule->job != nullptr) finding = rule->job(*rule, evidence);
+    if (!finding) finding = said_of_samples(*rule, evidence);
     if (finding) findings.push_back(*std::move(finding));
   }
   cost_of_job(evidence, findings);
   std::stable_sort(findings.begin(), findings.end(), dearer);
   cap_costs(evidence, findings);
   std::stable_sort(findings.begin(), findings.end(), dearer);
-  explain_utilization(evidence, findings);
+  explain_symptom(evidence, findings);
   return findings;
 }
 

@@ -23,41 +23,44 @@ Top top_of(const Measured& m) {
   return top;
 }
 
-std::optional<Finding> check_dominant_kernel(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device()) return std::nullopt;
-    const Top top = top_of(m);
-    if (top.row == nullptr) return std::nullopt;
-    return 100.0 * static_cast<double>(top.ns) / static_cast<double>(top.compute_ns);
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+std::optional<double> dominant_kernel_value(const Measured& m) {
+  const Top top = top_of(m);
+  if (top.row == nullptr) return std::nullopt;
+  return 100.0 * static_cast<double>(top.ns) / static_cast<double>(top.compute_ns);
+}
+
+void say_dominant_kernel(const Measured& m, Finding& f) {
   const KernelRow& k = *top_of(m).row;
   const std::string name = short_kernel_name(m.trace().strings[k.name]);
   f.what = fmt::format("one kernel takes {:.0f} % of compute: {}", *f.value, shortened(name, 48));
   f.why = fmt::format("{} calls of {} each ({}). Whatever makes it faster makes the job faster.", k.count,
                       duration_text(k.mean_ns), kernel_category_name(k.category));
   f.fix = {"look inside it: ncu --set full --kernel-name regex:… --launch-count 5 python train.py"};
-  return f;
 }
 
 }  // namespace
 
 extern const Rule kDominantKernel;
 const Rule kDominantKernel = {
-    "dominant-kernel",
-    "one kernel takes over half of compute",
-    "%",
-    50,
-    "One kernel dominates. That is where kernel-level work pays: its algorithm, its shapes, its memory layout.",
-    "Value: the kernel's total duration over that of all compute kernels on the device. No cost: how much faster it could "
-    "be is not in the trace.",
-    {"Nsight Compute (ncu) on that kernel: is it bound by memory, by compute, or by latency?",
-     "gemm, convolution: bf16 or fp16, dimensions in multiples of 8 or 16, channels_last, cudnn.benchmark=True",
-     "attention: scaled_dot_product_attention with the flash back end",
-     "elementwise: fuse it with its neighbours (torch.compile)",
-     "embedding, scatter: sort indices, larger rows, fused table lookups (FBGEMM)"},
-    {.rank = check_dominant_kernel}};
+    .id = "dominant-kernel",
+    .summary = "one kernel takes over half of compute",
+    .unit = "%",
+    .threshold = 50,
+    .severity = Severity::kInfo,
+    .meaning =
+        "One kernel dominates. That is where kernel-level work pays: its algorithm, its shapes, its memory layout.",
+    .computation =
+        "Value: the kernel's total duration over that of all compute kernels on the device. No cost: how much faster "
+        "it could be is not in the trace.",
+    .advice = {
+        "Nsight Compute (ncu) on that kernel: is it bound by memory, by compute, or by latency?",
+        "gemm, convolution: bf16 or fp16, dimensions in multiples of 8 or 16, channels_last, cudnn.benchmark=True",
+        "attention: scaled_dot_product_attention with the flash back end",
+        "elementwise: fuse it with its neighbours (torch.compile)",
+        "embedding, scatter: sort indices, larger rows, fused table lookups (FBGEMM)",
+    },
+    .seen = {Locator::At::kLongestKernel, "compute"},
+    .rank = {.value = dominant_kernel_value, .say = say_dominant_kernel},
+};
 
 }  // namespace profgpu

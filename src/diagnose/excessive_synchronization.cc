@@ -35,14 +35,11 @@ std::vector<std::string> waiting_ops(const Measured& m) {
   return out;
 }
 
-std::optional<Finding> check_excessive_synchronization(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {.critical = 25}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device()) return std::nullopt;
-    return m.idle_pct(IdleCause::kSynchronization);
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+std::optional<double> excessive_synchronization_value(const Measured& m) {
+  return m.idle_pct(IdleCause::kSynchronization);
+}
+
+void say_excessive_synchronization(const Measured& m, Finding& f) {
   f.what = "the host waits for the GPU within the step, and then the GPU for the host";
   f.why = fmt::format("After each wait nothing is queued: {} idles {} of its span until the next launch.",
                       m.device_label(), percent_text(*f.value));
@@ -52,29 +49,42 @@ std::optional<Finding> check_excessive_synchronization(const Rule& rule, const R
   f.evidence = waiting_ops(m);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
   set_cost(f, m, m.saved_by_cause(IdleCause::kSynchronization));
-  return f;
 }
 
 }  // namespace
 
 extern const Rule kExcessiveSynchronization;
 const Rule kExcessiveSynchronization = {
-    "excessive-synchronization",
-    "the host waits for the device within the step",
-    "%",
-    5,
-    "Each .item(), .cpu(), print of a tensor or explicit synchronize stops the host until the device has finished; by "
-    "then nothing is queued, so the device idles until the host has launched again. One wait at the end of a step is "
-    "normal and cheap.",
-    "Value: idle time of cause synchronization as a share of the device's span. Cost: the trace is replayed with the "
-    "host never waiting; at most that idle time.",
-    {"accumulate the loss on the device: total += loss.detach(); read it every N steps",
-     "torch.cuda.set_sync_debug_mode(\"warn\") names every place that waits",
-     "copy with tensor.to(\"cpu\", non_blocking=True) into pinned memory, and read it a step later",
-     "gradient clipping without error_if_nonfinite=True; GradScaler waits once a step by design (bf16 needs none)",
-     "avoid data-dependent shapes: nonzero, masked_select, boolean indexing, unique; use torch.where and masks",
-     "torch.cuda.synchronize() only around measurements",
-     "log from one rank and not in every step (Lightning: log_every_n_steps; Trainer: logging_steps)"},
-    {.rank = check_excessive_synchronization}};
+    .id = "excessive-synchronization",
+    .summary = "the host waits for the device within the step",
+    .unit = "%",
+    .threshold = 5,
+    .grave = 25,
+    .meaning =
+        "Each .item(), .cpu(), print of a tensor or explicit synchronize stops the host until the device has "
+        "finished; by then nothing is queued, so the device idles until the host has launched again. One wait at the "
+        "end of a step is normal and cheap.",
+    .computation =
+        "Value: idle time of cause synchronization as a share of the device's span. Cost: the trace is replayed with "
+        "the host never waiting; at most that idle time.",
+    .advice = {
+        "accumulate the loss on the device: total += loss.detach(); read it every N steps",
+        "torch.cuda.set_sync_debug_mode(\"warn\") names every place that waits",
+        "copy with tensor.to(\"cpu\", non_blocking=True) into pinned memory, and read it a step later",
+        "gradient clipping without error_if_nonfinite=True; GradScaler waits once a step by design (bf16 needs none)",
+        "avoid data-dependent shapes: nonzero, masked_select, boolean indexing, unique; use torch.where and masks",
+        "torch.cuda.synchronize() only around measurements",
+        "log from one rank and not in every step (Lightning: log_every_n_steps; Trainer: logging_steps)",
+    },
+    .verdict = [](const Finding& f, const Job* job) {
+      // Alone a rank would save all of it, were it not for what its host does until the next launch.
+      const bool for_host = job == nullptr && f.cost_pct.value_or(0) < *f.value / 2;
+      return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time{}.",
+                         share_text(f), for_host ? ", most of it for what the host does after the wait" : " for it");
+    },
+    .seen = longest_gap_of(IdleCause::kSynchronization),
+    .rank = {.value = excessive_synchronization_value, .say = say_excessive_synchronization},
+    .job_cost = {.change = "synchronization_free"},
+};
 
 }  // namespace profgpu

@@ -118,16 +118,12 @@ const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
   return known == ways.end() ? nullptr : &*known;
 }
 
-constexpr Limits kLimits = {.critical = 40};
+std::optional<double> exposed_communication_value(const Measured& m) {
+  if (m.device().communication_ns == 0) return std::nullopt;
+  return m.exposed_communication_pct();
+}
 
-std::optional<Finding> check_exposed_communication(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, kLimits, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device() || m.device().communication_ns == 0) return std::nullopt;
-    return m.exposed_communication_pct();
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+void say_exposed_communication(const Measured& m, Finding& f) {
   const auto& rows = m.facts().get<Collectives>().rows;
   f.what = "communication that no compute hides";
   f.why = fmt::format("On {} communication runs alone for {} of its span; {} of it overlaps with compute.",
@@ -138,7 +134,6 @@ std::optional<Finding> check_exposed_communication(const Rule& rule, const RankE
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
                                      duration_text(static_cast<double>(rows[i].exposed_ns))));
   set_cost(f, m, m.saved_by_communication());
-  return f;
 }
 
 // Time in which the rank does nothing but send to other stages and receive, percent of a step.
@@ -157,13 +152,14 @@ void judge_bubble(const Rule& rule, const Job& job, double bubble, Finding& f) {
   if (bubble <= 0) return;
   const WhatIf* free = find_what_if(job.what_if, "communication_free");
   const double gained = std::max(*f.value - bubble, free != nullptr ? free->saved_pct : 0);
-  if (gained < *kLimits.critical) f.severity = Severity::kWarning;
-  if (!rule.beyond(gained, *f.threshold)) f.what = "stages of the pipeline wait for each other: communication that no compute hides";
+  f.severity = std::min(f.severity, rule.severity_at(gained));
+  if (!rule.beyond(gained, *f.threshold))
+    f.what = "stages of the pipeline wait for each other: communication that no compute hides";
 }
 
 // Waiting for whoever is late is no transfer, that for a rank that never comes is no communication, and the job's ranks
 // together tell better how the work is shared.
-bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
+bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
   if (evidence.job == nullptr) {
     f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
     return true;
@@ -176,13 +172,14 @@ bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Fi
   const auto wait = evidence.job->wait_ns.find(m.rank);
   if (wait != evidence.job->wait_ns.end() && m.span_ns > 0) {
     f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.span_ns);
-    f.severity = finding_of(rule, *f.value, *f.threshold, kLimits).severity;
+    f.severity = rule.severity_at(*f.value);
   }
   judge_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);
   if (const std::vector<int>& missing = evidence.job->missing_ranks; !missing.empty())
-    f.fix.insert(f.fix.begin(), fmt::format("give the traces of all ranks: {} not here, and waiting for {} looks like this",
-                                            ranks_text(missing) + (missing.size() == 1 ? " is" : " are"),
-                                            missing.size() == 1 ? "it" : "them"));
+    f.fix.insert(f.fix.begin(),
+                 fmt::format("give the traces of all ranks: {} not here, and waiting for {} looks like this",
+                             ranks_text(missing) + (missing.size() == 1 ? " is" : " are"),
+                             missing.size() == 1 ? "it" : "them"));
   return rule.beyond(*f.value, *f.threshold);
 }
 
@@ -190,27 +187,53 @@ bool settle(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Fi
 
 extern const Rule kExposedCommunication;
 const Rule kExposedCommunication = {
-    "exposed-communication",
-    "communication that no compute hides",
-    "%",
-    20,
-    "The device runs collectives and nothing else. Either there is too little compute to hide them behind, or they start "
-    "too late, or they are slow.",
-    "Value: time in which communication kernels run and no compute does, as a share of the device's span, less waiting "
-    "for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking no time; at most "
-    "the exposed time of the measured steps. Of a job, what its steps would take less, waiting of stages of a pipeline not "
-    "gained; none where ranks or records are missing that others may have waited for.",
-    {"DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
-     "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
-     "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
-     "bf16 or fp16 compression hooks; PowerSGD on slow links",
-     "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across nodes",
-     "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
-     "tensor parallelism within a node only; sequence parallelism; overlap with the products",
-     "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
-     "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or fp8",
-     "larger batch a GPU: more compute for the same bytes",
-     "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink"},
-    {.rank = check_exposed_communication, .settle = settle}};
+    .id = "exposed-communication",
+    .summary = "communication that no compute hides",
+    .unit = "%",
+    .threshold = 20,
+    .grave = 40,
+    .meaning =
+        "The device runs collectives and nothing else. Either there is too little compute to hide them behind, or "
+        "they start too late, or they are slow.",
+    .computation =
+        "Value: time in which communication kernels run and no compute does, as a share of the device's span, less "
+        "waiting for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking "
+        "no time; at most the exposed time of the measured steps. Of a job, what its steps would take less, waiting "
+        "of stages of a pipeline not gained; none where ranks or records are missing that others may have waited for.",
+    .advice = {
+        "DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
+        "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
+        "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
+        "bf16 or fp16 compression hooks; PowerSGD on slow links",
+        "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across "
+        "nodes",
+        "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
+        "tensor parallelism within a node only; sequence parallelism; overlap with the products",
+        "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
+        "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or fp8",
+        "larger batch a GPU: more compute for the same bytes",
+        "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
+                         share_text(f));
+    },
+    .seen = {Locator::At::kLongestKernel, "communication"},
+    .rank = {.value = exposed_communication_value, .say = say_exposed_communication},
+    .settle = settle_exposed_communication,
+    .job_cost = {.change = "communication_free", .required = true},
+    .checklist = {{.place = 4,
+                   .id = "communication",
+                   .question = "Is exposed communication under 20 % of the span?",
+                   .label = "communication",
+                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.exposed_communication_pct; },
+                   .limit = 20,
+                   .of_several = true},
+                  {.place = 8,
+                   .id = "gradient-accumulation",
+                   .question = "Are there more backward passes than optimizer steps?",
+                   .label = "gradient accumulation",
+                   .judge = [](const RankMeasure& m, bool) { return m.accumulates ? Verdict::kPass : Verdict::kUnknown; }}},
+};
 
 }  // namespace profgpu

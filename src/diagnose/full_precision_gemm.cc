@@ -39,16 +39,14 @@ Share share_of(const Measured& m) {
   return s;
 }
 
-std::optional<Finding> check_full_precision_gemm(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device() || !has_tensor_cores(m.trace().properties(m.device().id))) return std::nullopt;
-    const Share s = share_of(m);
-    if (s.matrix_ns == 0) return std::nullopt;
-    return 100.0 * static_cast<double>(s.without_ns) / static_cast<double>(s.matrix_ns);
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+std::optional<double> full_precision_gemm_value(const Measured& m) {
+  if (!has_tensor_cores(m.trace().properties(m.device().id))) return std::nullopt;
+  const Share s = share_of(m);
+  if (s.matrix_ns == 0) return std::nullopt;
+  return 100.0 * static_cast<double>(s.without_ns) / static_cast<double>(s.matrix_ns);
+}
+
+void say_full_precision_gemm(const Measured& m, Finding& f) {
   const Share s = share_of(m);
   const DeviceProperties d = m.trace().properties(m.device().id);
   f.what = fmt::format("{:.0f} % of matrix and convolution time runs without tensor cores", *f.value);
@@ -58,28 +56,41 @@ std::optional<Finding> check_full_precision_gemm(const Rule& rule, const RankEvi
              "torch.set_float32_matmul_precision(\"high\")   # TF32 for what stays in float32"};
   else
     f.fix = {"with torch.autocast(\"cuda\", dtype=torch.float16): … with torch.amp.GradScaler()"};
-  if (s.longest != nullptr)
-    f.evidence.push_back(fmt::format("longest: {}", short_kernel_name(m.trace().strings[s.longest->name])));
-  return f;
+  if (s.longest == nullptr) return;
+  const std::string_view name = m.trace().strings[s.longest->name];
+  f.evidence.push_back(fmt::format("longest: {}", short_kernel_name(name)));
+  f.seen = {Locator::At::kLongestKernel, std::string(name)};
 }
 
 }  // namespace
 
 extern const Rule kFullPrecisionGemm;
 const Rule kFullPrecisionGemm = {
-    "full-precision-gemm",
-    "matrix work without tensor cores on a device that has them",
-    "%",
-    50,
-    "Matrix products, convolutions and attention run in full float32 on the ordinary units. On devices with tensor "
-    "cores, reduced precision is 3 to 16 times as fast for the same work and halves memory traffic.",
-    "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core instruction. No "
-    "cost: how much faster a kernel would be is not in the trace.",
-    {"torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
-     "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",
-     "torch.set_float32_matmul_precision(\"high\"); torch.backends.cudnn.allow_tf32 = True (Ampere and newer)",
-     "FSDP: MixedPrecisionPolicy(param_dtype=torch.bfloat16); DeepSpeed: \"bf16\": {\"enabled\": true}",
-     "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions"},
-    {.rank = check_full_precision_gemm}};
+    .id = "full-precision-gemm",
+    .summary = "matrix work without tensor cores on a device that has them",
+    .unit = "%",
+    .threshold = 50,
+    .meaning =
+        "Matrix products, convolutions and attention run in full float32 on the ordinary units. On devices with "
+        "tensor cores, reduced precision is 3 to 16 times as fast for the same work and halves memory traffic.",
+    .computation =
+        "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "
+        "instruction. No cost: how much faster a kernel would be is not in the trace.",
+    .advice = {
+        "torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
+        "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",
+        "torch.set_float32_matmul_precision(\"high\"); torch.backends.cudnn.allow_tf32 = True (Ampere and newer)",
+        "FSDP: MixedPrecisionPolicy(param_dtype=torch.bfloat16); DeepSpeed: \"bf16\": {\"enabled\": true}",
+        "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions",
+    },
+    .rank = {.value = full_precision_gemm_value, .say = say_full_precision_gemm},
+    .checklist = {{.place = 5,
+                   .id = "mixed-precision",
+                   .question = "Do matrix kernels use tensor cores?",
+                   .label = "mixed precision",
+                   .judge = [](const RankMeasure& m, bool found) {
+                     return found ? Verdict::kFail : m.matrix_work ? Verdict::kPass : Verdict::kUnknown;
+                   }}},
+};
 
 }  // namespace profgpu

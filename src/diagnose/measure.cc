@@ -14,7 +14,8 @@ double percent(int64_t part, int64_t whole) {
 
 }  // namespace
 
-Measured::Measured(int rank, const Facts& facts, size_t place) : rank_(rank), facts_(facts), device_(place) {
+Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds)
+    : rank_(rank), facts_(facts), device_(place), thresholds_(std::move(thresholds)) {
   const Steps& steps = facts.get<Steps>();
   for (const Step* s : steps.measured()) {
     measured_.push_back(s->interval());
@@ -80,26 +81,6 @@ double Measured::phase_pct(Phase phase) const {
 double Measured::wall_pct(int64_t ns) const { return percent(ns, wall_ns_); }
 
 bool Measured::in_measured_step(int64_t time) const { return contains(measured_, time); }
-
-Finding finding_of(const Rule& rule, double value, double threshold, Limits limits) {
-  Finding f;
-  f.rule = rule.id;
-  f.unit = rule.unit;
-  f.value = value;
-  f.threshold = threshold;
-  f.severity = limits.severity;
-  if (limits.critical && (rule.checks.below ? value < *limits.critical : value >= *limits.critical)) f.severity = Severity::kCritical;
-  return f;
-}
-
-std::optional<Fired> fired(const Rule& rule, const RankEvidence& evidence, Limits limits, const RankReading& reading) {
-  const double threshold = evidence.thresholds.of(rule);
-  const std::optional<double> value = reading(evidence.measured);
-  if (!value || !rule.beyond(*value, threshold)) return std::nullopt;
-  Fired result{finding_of(rule, *value, threshold, limits), evidence.measured};
-  result.finding.ranks = {evidence.measured.rank()};
-  return result;
-}
 
 void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns) {
   finding.cost_ns = cost_ns;
@@ -167,6 +148,23 @@ int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
     });
   }
   return count;
+}
+
+Locator longest_gap_of(IdleCause cause) { return {Locator::At::kLongestGap, std::string(idle_cause_name(cause))}; }
+
+std::string share_text(const Finding& finding) { return fmt::format("{:.0f} %", *finding.value); }
+
+std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix) {
+  if (!pct || !rule.beyond(*pct, rule.threshold)) return std::nullopt;
+  return Advice{severity, fmt::format("{}, {:.0f} % of the last minute", rule.summary, *pct), std::move(fix)};
+}
+
+std::optional<double> throttled_pct(const DeviceTelemetry& device, std::initializer_list<std::string_view> reasons) {
+  if (!device.throttle_known) return std::nullopt;
+  double pct = 0;
+  for (const ThrottleTime& t : device.throttle)
+    if (std::find(reasons.begin(), reasons.end(), t.reason) != reasons.end()) pct += t.pct;
+  return std::min(pct, 100.0);
 }
 
 }  // namespace profgpu

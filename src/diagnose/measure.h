@@ -1,7 +1,7 @@
 // What rules measure, the same way in all of them: over the measured steps, on the worst device of the worst rank.
 #pragma once
 
-#include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,9 +19,11 @@ namespace profgpu {
 class Measured {
  public:
   /// `place`: of the device in Devices; ignored where there is none.
-  Measured(int rank, const Facts& facts, size_t place);
+  Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds = {});
 
   [[nodiscard]] int rank() const { return rank_; }
+  /// Beyond which a rule fires.
+  [[nodiscard]] double threshold(const Rule& rule) const { return thresholds_.of(rule); }
   [[nodiscard]] const Facts& facts() const { return facts_; }
   [[nodiscard]] const Trace& trace() const { return facts_.trace(); }
   [[nodiscard]] const Replay& replay() const { return facts_.get<Replay>(); }
@@ -63,27 +65,11 @@ class Measured {
   int rank_;
   const Facts& facts_;
   size_t device_;
+  Thresholds thresholds_;
   Intervals measured_;
   int64_t wall_ns_ = 0, steps_ = 0;
   bool all_measured_ = true;   // shares of the span are of all of it
 };
-
-/// What a rule reads off one rank; nothing if it has nothing to say about it.
-using RankReading = std::function<std::optional<double>(const Measured&)>;
-
-/// Reads the rank; a finding if the value is beyond the rule's threshold, or nothing. Severity: as given, from `critical`
-/// on critical.
-struct Fired {
-  Finding finding;
-  const Measured& worst;
-};
-struct Limits {
-  Severity severity = Severity::kWarning;
-  std::optional<double> critical = std::nullopt;
-};
-std::optional<Fired> fired(const Rule& rule, const RankEvidence& evidence, Limits limits, const RankReading& reading);
-/// A finding with value, threshold and severity; the rest is the rule's to say.
-Finding finding_of(const Rule& rule, double value, double threshold, Limits limits);
 
 /// Sets the cost, and its share of the rank's measured steps.
 void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns);
@@ -103,5 +89,14 @@ std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, si
 const Gap* longest_gap(const Measured& measured, IdleCause cause);
 /// How many of the measured steps idle for the cause.
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
+
+/// Where a page shows a rule about a cause of idle time.
+Locator longest_gap_of(IdleCause cause);
+/// "40 %", of a finding's value in a verdict.
+std::string share_text(const Finding& finding);
+/// What `top` says of clocks that were held back in the last minute.
+std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix);
+/// Percent of the time that the reasons held clocks back; nothing where it is not known.
+std::optional<double> throttled_pct(const DeviceTelemetry& device, std::initializer_list<std::string_view> reasons);
 
 }  // namespace profgpu

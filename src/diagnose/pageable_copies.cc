@@ -40,14 +40,11 @@ Copies pageable(const Measured& m) {
   return c;
 }
 
-std::optional<Finding> check_pageable_copies(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device()) return std::nullopt;
-    return m.wall_pct(total_length(pageable(m).time));
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+std::optional<double> pageable_copies_value(const Measured& m) {
+  return m.wall_pct(total_length(pageable(m).time));
+}
+
+void say_pageable_copies(const Measured& m, Finding& f) {
   const Copies copies = pageable(m);
   f.what = "copies go through pageable memory, and the host waits for them";
   f.why = fmt::format("{} copies take {} of the steps. Pageable memory is staged, cannot overlap, and blocks the host.",
@@ -62,25 +59,35 @@ std::optional<Finding> check_pageable_copies(const Rule& rule, const RankEvidenc
   Removal removal;
   removal.activity = copies.which;
   set_cost(f, m, std::min(total_length(exposed), m.replay().saved_by(removal)));
-  return f;
 }
 
 }  // namespace
 
 extern const Rule kPageableCopies;
 const Rule kPageableCopies = {
-    "pageable-copies",
-    "copies from or to pageable memory",
-    "%",
-    5,
-    "A copy between the device and ordinary (pageable) host memory goes through a staging buffer: half the speed or less, "
-    "no overlap with compute, and the call blocks even when it is asynchronous by name.",
-    "Value: union of such copies and of the host calls that made them (from when the copy could start), as a share of the measured steps' wall time. Cost: "
-    "the trace is replayed with those copies taking no time; at most the time they ran alone on the device.",
-    {"DataLoader(…, pin_memory=True); batch.to(device, non_blocking=True)",
-     "custom batch types: define pin_memory() on the class, or the loader leaves them pageable",
-     "keep results on the device; copy them back in one piece, into a pinned buffer",
-     "prefetch the next batch on a side stream while this one computes"},
-    {.rank = check_pageable_copies}};
+    .id = "pageable-copies",
+    .summary = "copies from or to pageable memory",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "A copy between the device and ordinary (pageable) host memory goes through a staging buffer: half the speed "
+        "or less, no overlap with compute, and the call blocks even when it is asynchronous by name.",
+    .computation =
+        "Value: union of such copies and of the host calls that made them (from when the copy could start), as a "
+        "share of the measured steps' wall time. Cost: the trace is replayed with those copies taking no time; at "
+        "most the time they ran alone on the device.",
+    .advice = {
+        "DataLoader(…, pin_memory=True); batch.to(device, non_blocking=True)",
+        "custom batch types: define pin_memory() on the class, or the loader leaves them pageable",
+        "keep results on the device; copy them back in one piece, into a pinned buffer",
+        "prefetch the next batch on a side stream while this one computes",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("Copies through pageable memory take {} of the time.", share_text(f));
+    },
+    .seen = {Locator::At::kLongestKernel, "Pageable"},
+    .rank = {.value = pageable_copies_value, .say = say_pageable_copies},
+    .job_cost = {.change = "copies_free"},
+};
 
 }  // namespace profgpu

@@ -1,17 +1,15 @@
 #include <fmt/format.h>
 
-#include "diagnose/device_measure.h"
+#include "diagnose/measure.h"
 
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check_power_cap(const Rule& rule, const Evidence& evidence) {
-  auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) {
-    return throttled_pct(d, {"sw_power_cap", "hw_power_brake_slowdown"});
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const DeviceTelemetry& d = *hit->worst;
+std::optional<double> power_cap_samples(const DeviceTelemetry& d) {
+  return throttled_pct(d, {"sw_power_cap", "hw_power_brake_slowdown"});
+}
+
+void say_power_cap_samples(const DeviceTelemetry& d, Finding& f) {
   f.what = fmt::format("the power limit holds the clocks of {} back {} of the time", d.label(), percent_text(*f.value));
   f.why = "The device runs slower than it could to stay below its power limit.";
   const auto limit = d.limit(Metric::kPowerLimit), usual = d.limit(Metric::kPowerLimitDefault);
@@ -23,31 +21,49 @@ std::optional<Finding> check_power_cap(const Rule& rule, const Evidence& evidenc
     f.why = fmt::format("The limit is {:.0f} W, below the device's default of {:.0f} W.", *limit, *usual);
     f.fix = {fmt::format("restore the default: nvidia-smi -i {} -pl {:.0f}", d.device.label(), *usual)};
   } else {
-    f.fix = {"normal for dense matrix work at full load; fewer bits (bf16, fp8) or fewer bytes moved do the same with less power"};
+    f.fix = {"normal for dense matrix work at full load; fewer bits (bf16, fp8) or fewer bytes moved do the same with less "
+             "power"};
   }
   for (const ThrottleTime& t : d.throttle)
     if (t.reason == "hw_power_brake_slowdown")
-      f.fix.insert(f.fix.begin(), "the power brake comes from the system: check power supplies, cables and the rack's power budget");
-  return f;
+      f.fix.insert(f.fix.begin(),
+                   "the power brake comes from the system: check power supplies, cables and the rack's power budget");
+}
+
+// At its usual limit a device under full load is held back by it: no fault.
+std::optional<Advice> power_now(const Rule& rule, const DeviceNow& d) {
+  const auto limit = d.value(Metric::kPowerLimit), usual = d.value(Metric::kPowerLimitDefault);
+  if (limit && usual && *limit < *usual - 1)
+    return held_now(rule, d.held_by_power_pct, Severity::kWarning,
+                    fmt::format("the limit is {:.0f} W, the device's own {:.0f} W: nvidia-smi -i {} -pl {:.0f}", *limit,
+                                *usual, d.label, *usual));
+  return held_now(rule, d.held_by_power_pct, Severity::kInfo,
+                  "usual under full load at the default limit; bf16 or fp8 needs less");
 }
 
 }  // namespace
 
 extern const Rule kPowerCap;
 const Rule kPowerCap = {
-    "power-cap",
-    "the power limit holds the clocks back",
-    "%",
-    5,
-    "The device lowers its clocks because it would draw more than its power limit. At the default limit this is how a fully "
-    "loaded device behaves; below it, somebody has limited it.",
-    "Value: time of the device's own counters for the power limit and the power brake over the time that was sampled; where there "
-    "are no counters, the share of samples whose reasons say so. It has no cost: how much a kernel gains from a higher "
-    "clock depends on the kernel.",
-    {"nvidia-smi -q -d POWER shows the limits; -pl sets one (root)",
-     "a power brake comes from outside: power supplies, cables, the rack's budget",
-     "bf16 or fp8 instead of fp32, fused kernels: less energy for the same result",
-     "a lower limit often saves much energy for little time: measure energy per step at two limits"},
-    {.whole = check_power_cap}};
+    .id = "power-cap",
+    .summary = "the power limit holds the clocks back",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "The device lowers its clocks because it would draw more than its power limit. At the default limit this is "
+        "how a fully loaded device behaves; below it, somebody has limited it.",
+    .computation =
+        "Value: time of the device's own counters for the power limit and the power brake over the time that was "
+        "sampled; where there are no counters, the share of samples whose reasons say so. It has no cost: how much a "
+        "kernel gains from a higher clock depends on the kernel.",
+    .advice = {
+        "nvidia-smi -q -d POWER shows the limits; -pl sets one (root)",
+        "a power brake comes from outside: power supplies, cables, the rack's budget",
+        "bf16 or fp8 instead of fp32, fused kernels: less energy for the same result",
+        "a lower limit often saves much energy for little time: measure energy per step at two limits",
+    },
+    .samples = {.value = power_cap_samples, .say = say_power_cap_samples},
+    .now = power_now,
+};
 
 }  // namespace profgpu

@@ -5,16 +5,16 @@
 namespace profgpu {
 
 extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDeviceWaits, kExcessiveSynchronization,
-    kExposedCommunication, kLowBusBandwidth, kCollectiveHang, kStragglerRank, kStepTimeVariance, kShortKernels, kPageableCopies,
-    kFullPrecisionGemm, kUnfusedOptimizer, kAllocatorChurn, kMemoryGrowth, kMemoryNearCapacity, kMemoryFragmentation,
-    kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead;
+    kExposedCommunication, kLowBusBandwidth, kCollectiveHang, kStragglerRank, kStepTimeVariance, kShortKernels,
+    kPageableCopies, kFullPrecisionGemm, kUnfusedOptimizer, kAllocatorChurn, kMemoryGrowth, kMemoryNearCapacity,
+    kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
-      &kLowGpuUtilization, &kDataLoadingBound,   &kHostBoundLaunches,   &kDeviceWaits,       &kExcessiveSynchronization,
-      &kExposedCommunication, &kLowBusBandwidth, &kCollectiveHang,     &kStragglerRank,     &kStepTimeVariance,  &kShortKernels,
-      &kPageableCopies,    &kFullPrecisionGemm,  &kUnfusedOptimizer,    &kAllocatorChurn,    &kMemoryGrowth,
-      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall,   &kDominantKernel,
+      &kLowGpuUtilization, &kDataLoadingBound,   &kHostBoundLaunches,   &kDeviceWaits,     &kExcessiveSynchronization,
+      &kExposedCommunication, &kLowBusBandwidth, &kCollectiveHang,      &kStragglerRank,   &kStepTimeVariance,
+      &kShortKernels,      &kPageableCopies,     &kFullPrecisionGemm,   &kUnfusedOptimizer, &kAllocatorChurn,
+      &kMemoryGrowth,      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall, &kDominantKernel,
       &kThermalThrottle,   &kPowerCap,           &kProfilerOverhead};
   return all;
 }

@@ -1,6 +1,8 @@
-// A rule asks one question of the facts and answers with at most one finding.
+// A rule asks one question and answers with at most one finding. All that the program knows of a rule is here: what it
+// reads, what it says, what it costs, where that is seen, what the checklist and the screen say of it.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,12 +30,6 @@ class Thresholds {
   std::map<std::string, double, std::less<>> values_;
 };
 
-/// What a rule sees of one rank.
-struct RankEvidence {
-  const Measured& measured;
-  const Thresholds& thresholds;
-};
-
 /// What rules say of one rank by itself, and the figures that are said beside them. The rank's trace may go after it.
 struct RankDiagnosis {
   RankMeasure measure;
@@ -52,27 +48,90 @@ struct Evidence {
   [[nodiscard]] const RankMeasure* measure(int rank) const;
 };
 
-/// What a rule asks. A rank is asked first; of several that answer the worst stands for all. If none does the job is
-/// asked, then the samples.
-struct Checks {
-  std::optional<Finding> (*rank)(const Rule& rule, const RankEvidence& evidence) = nullptr;
-  std::optional<Finding> (*whole)(const Rule& rule, const Evidence& evidence) = nullptr;
-  /// Puts right what a rank said by itself once the job is known; false: it no longer holds.
-  bool (*settle)(const Rule& rule, const Evidence& evidence, const RankMeasure& measure, Finding& finding) = nullptr;
-  bool below = false;   ///< fires below the threshold, not above it
+/// Asks one rank, with one device at a time; the worst device stands for the rank, the worst rank for all.
+struct RankCheck {
+  std::optional<double> (*value)(const Measured&) = nullptr;   ///< the rule fires beyond its threshold
+  void (*say)(const Measured&, Finding&) = nullptr;            ///< what, why, fix, evidence, cost; the value is there
+  bool host_alone = false;                                     ///< asked of ranks without a device, too
+};
+
+/// Asks the samples of each device where no rank answers; the worst device stands for all.
+struct SampleCheck {
+  std::optional<double> (*value)(const DeviceTelemetry&) = nullptr;
+  void (*say)(const DeviceTelemetry&, Finding&) = nullptr;
+  bool without_trace = false;   ///< only where no trace tells better
+};
+
+/// What the job's steps would take without the cause.
+struct JobCost {
+  std::string_view change = {};   ///< WhatIf::change
+  bool required = false;          ///< without it the cost is open
+  /// Instead, which one. What the other causes cost comes on top of it.
+  const WhatIf* (*first)(const Job&) = nullptr;
+};
+
+/// A question of the checklist that the rule answers.
+struct ChecklistEntry {
+  int place = 0;              ///< the list is in this order
+  std::string_view id, question, label;
+  /// The value of the worst rank with a device, against the limit ...
+  std::optional<double> (*value)(const RankMeasure&) = nullptr;
+  double limit = 0;
+  bool above = false;         ///< passes above the limit, not below it
+  bool of_several = false;    ///< one rank alone does not tell
+  /// ... or a judgement of the first such rank. `found`: there is a finding of the rule.
+  Verdict (*judge)(const RankMeasure&, bool found) = nullptr;
+};
+
+/// What is known of a device that runs: its newest values, and the last minute.
+struct DeviceNow {
+  std::string label;
+  std::array<std::optional<double>, kMetricCount> values;
+  std::optional<double> busy_pct, held_by_heat_pct, held_by_power_pct;   ///< of the last minute
+  std::optional<ProcessSample> largest;   ///< the process that holds most memory
+  std::string user;                       ///< whose it is; empty: not known
+
+  [[nodiscard]] std::optional<double> value(Metric metric) const { return values[static_cast<size_t>(metric)]; }
+};
+
+/// What `top` says of a device.
+struct Advice {
+  Severity severity = Severity::kWarning;   ///< kInfo: no fault, but worth knowing
+  std::string what;           ///< "the power limit holds the clocks back, 62 % of the last minute"
+  std::string fix;            ///< what to do
 };
 
 struct Rule {
-  std::string_view id;
-  std::string_view summary;       ///< one line for `profgpu rules`
-  std::string_view unit;          ///< of value and threshold
+  std::string_view id = {};
+  std::string_view summary = {};       ///< one line for `profgpu rules`
+  std::string_view unit = {};          ///< of value and threshold
   double threshold = 0;           ///< default; the finding fires beyond it
-  std::string_view meaning;       ///< what it says about the job
-  std::string_view computation;   ///< how value and cost are computed
-  std::vector<std::string_view> advice;  ///< every change worth trying, best first, with the call or setting
-  Checks checks;
+  bool below = false;             ///< fires below the threshold, not above it
+  Severity severity = Severity::kWarning;
+  std::optional<double> grave = {};    ///< one severity more from here on
+  bool symptom = false;           ///< of other findings, which it names
+  std::string_view meaning = {};       ///< what it says about the job
+  std::string_view computation = {};   ///< how value and cost are computed
+  std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting
+  /// The report's first sentence where this costs most.
+  std::string (*verdict)(const Finding&, const Job*) = nullptr;
+  Locator seen = {};                   ///< where a page goes to show it
 
-  [[nodiscard]] bool beyond(double value, double limit) const { return checks.below ? value < limit : value > limit; }
+  // Who is asked, in this order, until one answers.
+  RankCheck rank = {};
+  std::optional<Finding> (*job)(const Rule&, const Evidence&) = nullptr;
+  SampleCheck samples = {};
+  /// Puts right what a rank said by itself once the job is known; false: it no longer holds.
+  bool (*settle)(const Rule&, const Evidence&, const RankMeasure&, Finding&) = nullptr;
+
+  JobCost job_cost = {};
+  std::vector<ChecklistEntry> checklist = {};
+  std::optional<Advice> (*now)(const Rule&, const DeviceNow&) = nullptr;
+
+  [[nodiscard]] bool beyond(double value, double limit) const { return below ? value < limit : value > limit; }
+  [[nodiscard]] Severity severity_at(double value) const;
+  /// With value, threshold and severity; the rest is the rule's to say.
+  [[nodiscard]] Finding finding(double value, double limit) const;
 };
 
 inline double Thresholds::of(const Rule& rule) const {

@@ -8,20 +8,17 @@ namespace {
 
 constexpr size_t kFewestCompared = 8;
 
-std::optional<Finding> check_step_time_variance(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
-    const Steps& steps = m.facts().get<Steps>();
-    std::vector<int64_t> durations;
-    for (const Step* s : steps.measured()) durations.push_back(s->duration_ns);
-    if (!steps.annotated || durations.size() < kFewestCompared) return std::nullopt;
-    const double median = percentile(durations, 50).value_or(0);
-    if (median <= 0) return std::nullopt;
-    return percentile(durations, 95).value_or(0) / median;
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  if (*f.value >= 2) f.severity = Severity::kWarning;
-  const Measured& m = hit->worst;
+std::optional<double> step_time_variance_value(const Measured& m) {
+  const Steps& steps = m.facts().get<Steps>();
+  std::vector<int64_t> durations;
+  for (const Step* s : steps.measured()) durations.push_back(s->duration_ns);
+  if (!steps.annotated || durations.size() < kFewestCompared) return std::nullopt;
+  const double median = percentile(durations, 50).value_or(0);
+  if (median <= 0) return std::nullopt;
+  return percentile(durations, 95).value_or(0) / median;
+}
+
+void say_step_time_variance(const Measured& m, Finding& f) {
   const Step* longest = nullptr;
   std::vector<int64_t> durations;
   for (const Step* s : m.facts().get<Steps>().measured()) {
@@ -36,7 +33,6 @@ std::optional<Finding> check_step_time_variance(const Rule& rule, const RankEvid
            "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven batches"};
   f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest->name),
                                    duration_text(static_cast<double>(longest->duration_ns))));
-  return f;
 }
 
 // A step that hangs is no slow step.
@@ -48,20 +44,29 @@ bool settle_variance(const Rule&, const Evidence& evidence, const RankMeasure&, 
 
 extern const Rule kStepTimeVariance;
 const Rule kStepTimeVariance = {
-    "step-time-variance",
-    "some steps take much longer than others",
-    "ratio",
-    1.3,
-    "Steps of one training loop should take about the same time. Long ones point at something that happens now and then: "
-    "checkpoints, evaluation, garbage collection, uneven batches, a noisy neighbour.",
-    "Value: 95th percentile of the measured steps' durations over their median; from eight steps on. No cost: what makes "
-    "single steps long has its own finding where the trace shows it.",
-    {"Python's garbage collector: gc.collect() and gc.freeze() after start, gc.disable() in the loop",
-     "batches of equal size: bucketing by length, packing, padding to few sizes (also avoids recompilation)",
-     "torch.compile recompiles on new shapes: mark_dynamic, or pad",
-     "cudnn.benchmark = True tries algorithms again for each new shape",
-     "checkpoints and evaluation: less often, or asynchronously (torch.distributed.checkpoint.async_save)",
-     "other jobs on the host: cores, disk, network"},
-    {.rank = check_step_time_variance, .settle = settle_variance}};
+    .id = "step-time-variance",
+    .summary = "some steps take much longer than others",
+    .unit = "ratio",
+    .threshold = 1.3,
+    .severity = Severity::kInfo,
+    .grave = 2,
+    .meaning =
+        "Steps of one training loop should take about the same time. Long ones point at something that happens now "
+        "and then: checkpoints, evaluation, garbage collection, uneven batches, a noisy neighbour.",
+    .computation =
+        "Value: 95th percentile of the measured steps' durations over their median; from eight steps on. No cost: "
+        "what makes single steps long has its own finding where the trace shows it.",
+    .advice = {
+        "Python's garbage collector: gc.collect() and gc.freeze() after start, gc.disable() in the loop",
+        "batches of equal size: bucketing by length, packing, padding to few sizes (also avoids recompilation)",
+        "torch.compile recompiles on new shapes: mark_dynamic, or pad",
+        "cudnn.benchmark = True tries algorithms again for each new shape",
+        "checkpoints and evaluation: less often, or asynchronously (torch.distributed.checkpoint.async_save)",
+        "other jobs on the host: cores, disk, network",
+    },
+    .seen = {Locator::At::kLongestStep, {}},
+    .rank = {.value = step_time_variance_value, .say = say_step_time_variance, .host_alone = true},
+    .settle = settle_variance,
+};
 
 }  // namespace profgpu

@@ -126,7 +126,7 @@ std::vector<std::string> advice(const LateByTurns& late) {
 
 std::optional<Finding> by_turns(const Rule& rule, const LateByTurns& late, double threshold) {
   if (late.wait_pct <= threshold) return std::nullopt;
-  Finding f = finding_of(rule, late.wait_pct, threshold, {.critical = 20});
+  Finding f = rule.finding(late.wait_pct, threshold);
   for (const LateByTurns::Turns& t : late.ranks) f.ranks.push_back(t.rank);
   std::sort(f.ranks.begin(), f.ranks.end());
   std::string cause(straggler_cause(late.kind));
@@ -150,7 +150,7 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   const Straggler& worst = evidence.job->stragglers.front();
   const double threshold = evidence.thresholds.of(rule);
   if (worst.excess_pct <= threshold) return std::nullopt;
-  Finding f = finding_of(rule, worst.excess_pct, threshold, {.critical = 20});
+  Finding f = rule.finding(worst.excess_pct, threshold);
   for (const Straggler& s : evidence.job->stragglers)
     if (s.excess_pct > threshold) f.ranks.push_back(s.rank);
   f.what = what(worst);
@@ -166,27 +166,60 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   return f;
 }
 
+// "Rank 3 is", "Ranks 0–1, 5 are"
+std::string late_ranks(const std::vector<int>& ranks) {
+  std::string text = ranks_text(ranks);
+  text.front() = 'R';
+  return text + (ranks.size() > 1 ? " are" : " is");
+}
+
+std::string verdict_on_stragglers(const Finding& f, const Job* job) {
+  if (job->late_by_turns)
+    return fmt::format("In each step another rank is late and the others wait: {} of each step.", share_text(f));
+  if (job->stragglers.front().kind == "slow_link")
+    return fmt::format("Transfers with {} take longer than others: {} of each step.", ranks_text(f.ranks), share_text(f));
+  return fmt::format("{} late and the others wait: {} of each step.", late_ranks(f.ranks), share_text(f));
+}
+
+// All stragglers together, or the only one, or all ranks by turns.
+const WhatIf* without_stragglers(const Job& job) {
+  const WhatIf* found = find_what_if(job.what_if, "even_ranks");
+  for (const WhatIf& w : job.what_if)
+    if (w.change == "straggler_median" && (found == nullptr || w.ranks.size() > found->ranks.size())) found = &w;
+  return found;
+}
+
 }  // namespace
 
 extern const Rule kStragglerRank;
 const Rule kStragglerRank = {
-    "straggler-rank",
-    "one rank makes the others wait",
-    "%",
-    5,
-    "Collectives end together, so the rank that arrives last sets the pace. It is the one that spends least time in "
-    "collectives: the others spend theirs waiting for it. Its steps beside those of ranks that do the same tell why: the "
-    "same kernels slower, lower clocks, slow input, other work, a slow host, a slow link.",
-    "Value: time in which the other ranks (the median of them) wait for the latest one in collectives matched across "
-    "ranks with no compute running, as a share of the mean step; of a slow link, exposed transfer beyond that of groups "
-    "like its own. Where the late rank changes from step to step, what each rank waits (the median), from 10 %. Cost: a "
-    "replay of the job with the late ranks like the others, with transfers as in groups alike, or with all ranks even.",
-    {"uneven input: DistributedSampler, drop_last, bucketing by length, the same number of tokens a rank",
-     "a slow loader on one host: its disk, its CPU, its num_workers",
-     "clocks: nvidia-smi -q -d CLOCK,PERFORMANCE on that GPU; power and thermal limits",
-     "CPU binding: one rank on a remote NUMA node or sharing its cores",
-     "rank 0 doing extra work: logging, checkpoints, evaluation, tokenizing",
-     "hardware: PCIe link width, ECC retirements, a failing NIC"},
-    {.whole = check_straggler_rank}};
+    .id = "straggler-rank",
+    .summary = "one rank makes the others wait",
+    .unit = "%",
+    .threshold = 5,
+    .grave = 20,
+    .meaning =
+        "Collectives end together, so the rank that arrives last sets the pace. It is the one that spends least time "
+        "in collectives: the others spend theirs waiting for it. Its steps beside those of ranks that do the same "
+        "tell why: the same kernels slower, lower clocks, slow input, other work, a slow host, a slow link.",
+    .computation =
+        "Value: time in which the other ranks (the median of them) wait for the latest one in collectives matched "
+        "across ranks with no compute running, as a share of the mean step; of a slow link, exposed transfer beyond "
+        "that of groups like its own. Where the late rank changes from step to step, what each rank waits (the "
+        "median), from 10 %. Cost: a replay of the job with the late ranks like the others, with transfers as in "
+        "groups alike, or with all ranks even.",
+    .advice = {
+        "uneven input: DistributedSampler, drop_last, bucketing by length, the same number of tokens a rank",
+        "a slow loader on one host: its disk, its CPU, its num_workers",
+        "clocks: nvidia-smi -q -d CLOCK,PERFORMANCE on that GPU; power and thermal limits",
+        "CPU binding: one rank on a remote NUMA node or sharing its cores",
+        "rank 0 doing extra work: logging, checkpoints, evaluation, tokenizing",
+        "hardware: PCIe link width, ECC retirements, a failing NIC",
+    },
+    .verdict = verdict_on_stragglers,
+    .seen = {Locator::At::kLongestWait, {}},
+    .job = check_straggler_rank,
+    .job_cost = {.first = without_stragglers},
+};
 
 }  // namespace profgpu

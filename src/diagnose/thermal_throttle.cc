@@ -1,17 +1,15 @@
 #include <fmt/format.h>
 
-#include "diagnose/device_measure.h"
+#include "diagnose/measure.h"
 
 namespace profgpu {
 namespace {
 
-std::optional<Finding> check_thermal_throttle(const Rule& rule, const Evidence& evidence) {
-  auto hit = fired_on_device(rule, evidence, {}, [](const DeviceTelemetry& d) {
-    return throttled_pct(d, {"sw_thermal_slowdown", "hw_thermal_slowdown", "thermal"});
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const DeviceTelemetry& d = *hit->worst;
+std::optional<double> thermal_throttle_samples(const DeviceTelemetry& d) {
+  return throttled_pct(d, {"sw_thermal_slowdown", "hw_thermal_slowdown", "thermal"});
+}
+
+void say_thermal_throttle_samples(const DeviceTelemetry& d, Finding& f) {
   f.what = fmt::format("temperature holds the clocks of {} back {} of the time", d.label(), percent_text(*f.value));
   const SeriesSummary *core = d.find(Metric::kTemperature), *memory = d.find(Metric::kMemoryTemperature);
   const SeriesSummary* clock = d.find(Metric::kSmClock);
@@ -22,26 +20,35 @@ std::optional<Finding> check_thermal_throttle(const Rule& rule, const Evidence& 
     f.evidence.push_back(fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *clock->mean, *most));
   f.fix = {"better cooling: air flow, fan curve, dust, neighbours of the slot, room temperature",
            "until then a lower power limit keeps clocks steady: nvidia-smi -i " + d.device.label() + " -pl WATTS"};
-  return f;
+}
+
+std::optional<Advice> heat_now(const Rule& rule, const DeviceNow& d) {
+  return held_now(rule, d.held_by_heat_pct, Severity::kWarning, std::string(rule.advice.front()));
 }
 
 }  // namespace
 
 extern const Rule kThermalThrottle;
 const Rule kThermalThrottle = {
-    "thermal-throttle",
-    "temperature holds the clocks back",
-    "%",
-    5,
-    "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, and in a "
-    "job of several devices the others wait for it.",
-    "Value: time of the device's own counters for thermal slowdown (driver and hardware) over the time that was sampled; where "
-    "there are no counters, the share of samples whose reasons say so. It has no cost: how much a kernel gains from a "
-    "higher clock depends on the kernel.",
-    {"cooling: air flow, fan curve, blanking plates, room temperature, thermal paste or pads",
-     "a lower power limit (nvidia-smi -pl) for steady clocks",
-     "compare the devices of the node: one that is hotter than the others has a fault",
-     "move the job to another node and have this one looked after"},
-    {.whole = check_thermal_throttle}};
+    .id = "thermal-throttle",
+    .summary = "temperature holds the clocks back",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, "
+        "and in a job of several devices the others wait for it.",
+    .computation =
+        "Value: time of the device's own counters for thermal slowdown (driver and hardware) over the time that was "
+        "sampled; where there are no counters, the share of samples whose reasons say so. It has no cost: how much a "
+        "kernel gains from a higher clock depends on the kernel.",
+    .advice = {
+        "cooling: air flow, fan curve, blanking plates, room temperature, thermal paste or pads",
+        "a lower power limit (nvidia-smi -pl) for steady clocks",
+        "compare the devices of the node: one that is hotter than the others has a fault",
+        "move the job to another node and have this one looked after",
+    },
+    .samples = {.value = thermal_throttle_samples, .say = say_thermal_throttle_samples},
+    .now = heat_now,
+};
 
 }  // namespace profgpu

@@ -31,14 +31,12 @@ std::string optimizer_name(const Trace& trace) {
   return "";
 }
 
-std::optional<Finding> check_unfused_optimizer(const Rule& rule, const RankEvidence& evidence) {
-  auto hit = fired(rule, evidence, {.severity = Severity::kInfo}, [](const Measured& m) -> std::optional<double> {
-    if (!m.has_device() || small_kernels_a_step(m) <= kKernelsAStep) return std::nullopt;
-    return m.phase_pct(Phase::kOptimizer);
-  });
-  if (!hit) return std::nullopt;
-  Finding& f = hit->finding;
-  const Measured& m = hit->worst;
+std::optional<double> unfused_optimizer_value(const Measured& m) {
+  if (small_kernels_a_step(m) <= kKernelsAStep) return std::nullopt;
+  return m.phase_pct(Phase::kOptimizer);
+}
+
+void say_unfused_optimizer(const Measured& m, Finding& f) {
   const double kernels = small_kernels_a_step(m);
   std::string name = optimizer_name(m.trace());
   f.what = fmt::format("{:.0f} small kernels a step in the optimizer", kernels);
@@ -46,26 +44,37 @@ std::optional<Finding> check_unfused_optimizer(const Rule& rule, const RankEvide
   const bool known = name == "SGD" || name == "Adam" || name == "AdamW" || name == "Adagrad";
   if (known) f.fix = {fmt::format("torch.optim.{}(…, fused=True)", name), "foreach=True where there is no fused version"};
   else f.fix = {"foreach=True, where the optimizer takes it", "torch.compile around optimizer.step()"};
-  return f;
 }
 
 }  // namespace
 
 extern const Rule kUnfusedOptimizer;
 const Rule kUnfusedOptimizer = {
-    "unfused-optimizer",
-    "the optimizer launches many small kernels",
-    "%",
-    5,
-    "The optimizer updates each parameter with kernels of its own. A fused one updates all of them with a few.",
-    "Value: the optimizer's share of the measured steps' wall time, where it launches over 100 kernels a step that are "
-    "shorter than 20 µs. No cost: a fused kernel's time is not in the trace.",
-    {"fused=True for Adam, AdamW, SGD and Adagrad of torch.optim",
-     "foreach=True for the others",
-     "torch.compile around optimizer.step()",
-     "DeepSpeed: FusedAdam, DeepSpeedCPUAdam when offloading; Apex: FusedAdam, FusedLAMB",
-     "optimizer.zero_grad(set_to_none=True)",
-     "gradient accumulation: fewer optimizer steps"},
-    {.rank = check_unfused_optimizer}};
+    .id = "unfused-optimizer",
+    .summary = "the optimizer launches many small kernels",
+    .unit = "%",
+    .threshold = 5,
+    .severity = Severity::kInfo,
+    .meaning =
+        "The optimizer updates each parameter with kernels of its own. A fused one updates all of them with a few.",
+    .computation =
+        "Value: the optimizer's share of the measured steps' wall time, where it launches over 100 kernels a step "
+        "that are shorter than 20 µs. No cost: a fused kernel's time is not in the trace.",
+    .advice = {
+        "fused=True for Adam, AdamW, SGD and Adagrad of torch.optim",
+        "foreach=True for the others",
+        "torch.compile around optimizer.step()",
+        "DeepSpeed: FusedAdam, DeepSpeedCPUAdam when offloading; Apex: FusedAdam, FusedLAMB",
+        "optimizer.zero_grad(set_to_none=True)",
+        "gradient accumulation: fewer optimizer steps",
+    },
+    .seen = {Locator::At::kLongestPhase, "optimizer"},
+    .rank = {.value = unfused_optimizer_value, .say = say_unfused_optimizer},
+    .checklist = {{.place = 7,
+                   .id = "fused-optimizer",
+                   .question = "Does the optimizer use fused or multi-tensor kernels?",
+                   .label = "fused optimizer",
+                   .judge = [](const RankMeasure& m, bool) { return m.fused_optimizer; }}},
+};
 
 }  // namespace profgpu

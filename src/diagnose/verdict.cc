@@ -25,44 +25,9 @@ std::string_view words(Phase phase) {
   return "work outside the known phases";
 }
 
-// "Rank 3 is", "Ranks 0–1, 5 are"
-std::string late_ranks(const std::vector<int>& ranks) {
-  std::string text = ranks_text(ranks);
-  text.front() = 'R';
-  return text + (ranks.size() > 1 ? " are" : " is");
-}
-
 std::string where(const Finding& f, const Job* job) {
-  const std::string value = f.value ? fmt::format("{:.0f} %", *f.value) : "";
-  if (f.rule == "data-loading-bound") return fmt::format("The GPU waits for data: loading takes {} of each step.", value);
-  if (f.rule == "host-bound-launches")
-    return fmt::format("The GPU waits for the host: it idles {} of the time because work is launched too late.", value);
-  if (f.rule == "device-waits")
-    return fmt::format("Queued work waits on the GPU: {} of the time it idles for another stream, device or callback.",
-                       value);
-  if (f.rule == "excessive-synchronization") {
-    // Alone a rank would save all of it, were it not for what its host does until the next launch.
-    const bool for_host = job == nullptr && f.cost_pct.value_or(0) < f.value.value_or(0) / 2;
-    return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time{}.", value,
-                       for_host ? ", most of it for what the host does after the wait" : " for it");
-  }
-  if (f.rule == "exposed-communication")
-    return fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
-                       value);
-  if (f.rule == "straggler-rank" && job != nullptr && job->late_by_turns)
-    return fmt::format("In each step another rank is late and the others wait: {} of each step.", value);
-  if (f.rule == "straggler-rank" && job != nullptr && job->stragglers.front().kind == "slow_link")
-    return fmt::format("Transfers with {} take longer than others: {} of each step.", ranks_text(f.ranks), value);
-  if (f.rule == "straggler-rank")
-    return fmt::format("{} late and the others wait: {} of each step.", late_ranks(f.ranks), value);
-  if (f.rule == "short-kernels")
-    return fmt::format("Kernels are too short: {} of them take less time than their launch.", value);
-  if (f.rule == "pageable-copies")
-    return fmt::format("Copies through pageable memory take {} of the time.", value);
-  if (f.rule == "allocator-churn")
-    return fmt::format("Memory is allocated and freed in {} of the steps, and the GPU waits for it.", value);
-  if (f.rule == "checkpoint-stall") return fmt::format("Saving checkpoints takes {} of the time.", value);
-  return fmt::format("{} stands out: {}.", f.rule, f.what);
+  const Rule& rule = *find_rule(f.rule);
+  return rule.verdict != nullptr ? rule.verdict(f, job) : fmt::format("{} stands out: {}.", f.rule, f.what);
 }
 
 std::string gain(const Finding& f, const RankMeasure& m) {
@@ -94,7 +59,7 @@ std::string telemetry_verdict(const std::vector<DeviceTelemetry>& telemetry, con
     if (d.used() && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
   if (!least) return "No device in these samples did anything.";
   const auto other = std::find_if(findings.begin(), findings.end(),
-                                  [](const Finding& f) { return f.rule != "low-gpu-utilization"; });
+                                  [](const Finding& f) { return !find_rule(f.rule)->symptom; });
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
   if (other != findings.end()) return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->what);
   if (findings.empty()) return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
@@ -128,7 +93,7 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Finding
   });
   if (dear != findings.end()) return where(*dear, evidence.job) + gain(*dear, named(*dear));
   const auto other = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
-    return f.severity != Severity::kInfo && f.rule != "low-gpu-utilization";
+    return f.severity != Severity::kInfo && !find_rule(f.rule)->symptom;
   });
   const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct);
   const std::string also = other == findings.end() ? "" : fmt::format(" What stands out: {}.", other->what);

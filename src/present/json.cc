@@ -63,6 +63,10 @@ void write_finding(JsonText& json, const Finding& finding) {
   json.key("cost_ns"), json.integer_or_null(finding.cost_ns);
   json.key("cost_pct"), json.real_or_null(finding.cost_pct);
   json.key("evidence"), write_texts(json, finding.evidence);
+  json.key("seen"), json.open('{', Layout::kInline);
+  json.key("at"), json.text(locator_name(finding.seen.at));
+  json.key("of"), finding.seen.of.empty() ? json.null() : json.text(finding.seen.of);
+  json.close('}');
   json.close('}');
 }
 

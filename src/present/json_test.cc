@@ -165,7 +165,8 @@ TEST(Json, HasTheShapeOfTheContract) {
       ],
       "cost_ns": null,
       "cost_pct": null,
-      "evidence": []
+      "evidence": [],
+      "seen": {"at": "steps", "of": null}
     }
   ],
   "checklist": [

@@ -62,6 +62,19 @@ const Section* RankReport::section(std::string_view name) const {
   return nullptr;
 }
 
+std::string_view locator_name(Locator::At at) {
+  switch (at) {
+    case Locator::At::kSteps: return "steps";
+    case Locator::At::kLongestStep: return "longest_step";
+    case Locator::At::kMemoryPeak: return "memory_peak";
+    case Locator::At::kLongestGap: return "longest_gap";
+    case Locator::At::kLongestKernel: return "longest_kernel";
+    case Locator::At::kLongestPhase: return "longest_phase";
+    case Locator::At::kLongestWait: return "longest_wait";
+  }
+  return "steps";
+}
+
 std::string_view severity_name(Severity s) {
   switch (s) {
     case Severity::kInfo: return "info";

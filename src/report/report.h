@@ -122,6 +122,19 @@ struct InputFile {
   std::vector<Issue> issues;
 };
 
+/// Where in the timeline something can be seen.
+struct Locator {
+  enum class At : uint8_t {
+    kSteps, kLongestStep, kMemoryPeak,   ///< the measured steps, or one of them
+    kLongestGap,                         ///< of the idle cause that `of` names
+    kLongestKernel,                      ///< whose kind is `of`, or whose name has it
+    kLongestPhase,                       ///< of the phase that `of` names
+    kLongestWait,                        ///< in a collective, on a rank that the finding does not name
+  } at = At::kSteps;
+  std::string of;
+};
+std::string_view locator_name(Locator::At at);
+
 /// A diagnosis: what costs time and what to change.
 struct Finding {
   std::string rule;
@@ -136,6 +149,7 @@ struct Finding {
   std::optional<int64_t> cost_ns;   ///< wall time of the measured steps that would not have been; none: not estimated
   std::optional<double> cost_pct;   ///< of the wall time of those steps
   std::vector<std::string> evidence;
+  Locator seen;
 };
 
 enum class Verdict : uint8_t { kPass, kFail, kUnknown };

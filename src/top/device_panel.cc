@@ -158,12 +158,12 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
   const LiveDevice& d = model.view().devices[i];
   const DeviceHistory& history = model.histories().device(i);
   const auto& advice = model.advice();
-  const auto mine = std::find_if(advice.begin(), advice.end(), [&](const Advice& a) { return a.device == i; });
+  const auto mine = std::find_if(advice.begin(), advice.end(), [&](const DeviceAdvice& a) { return a.device == i; });
   const bool chosen = !printed && model.device() == i && model.view().devices.size() > 1;
   Line line;
   line.add(padded_left(truncated(sanitised(device_text(model.view(), i)), c.label), c.label), chosen ? Style::kStrong : Style::kNote);
-  const bool bad = mine != advice.end() && mine->verdict == Health::kProblem;
-  line.add(mine == advice.end() || mine->verdict == Health::kUnknown ? " " : "!", bad ? Style::kStrongBad : Style::kWarn);
+  const bool bad = mine != advice.end() && mine->severity == Severity::kCritical;
+  line.add(mine == advice.end() || mine->severity == Severity::kInfo ? " " : "!", bad ? Style::kStrongBad : Style::kWarn);
   line.add(chosen ? ">" : " ", Style::kStrong).skip(1);
   if (c.name > 0) line.add(padded_right(truncated(sanitised(name_of(d)), c.name), c.name)).skip(kGap);
   if (d.state != DeviceState::kOk) return line.add(trouble_text(d, model.view().time_ns), Style::kStrongBad), line;

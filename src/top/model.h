@@ -51,7 +51,7 @@ class TopModel {
 
   [[nodiscard]] const LiveView& view() const { return view_; }
   [[nodiscard]] const Histories& histories() const { return histories_; }
-  [[nodiscard]] const std::vector<Advice>& advice() const { return advice_; }
+  [[nodiscard]] const std::vector<DeviceAdvice>& advice() const { return advice_; }
   [[nodiscard]] const LiveTopology& topology() const { return topology_; }
   [[nodiscard]] const std::vector<ProcessEntry>& processes() const { return entries_; }
   [[nodiscard]] const ProcessOrder& order() const { return order_; }
@@ -89,7 +89,7 @@ class TopModel {
   ProcessOrder order_;
   LiveView view_;
   Histories histories_;
-  std::vector<Advice> advice_;
+  std::vector<DeviceAdvice> advice_;
   LiveTopology topology_;
   std::vector<ProcessEntry> entries_;   // into view_
 

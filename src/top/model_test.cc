@@ -223,7 +223,7 @@ TEST(TopModel, ClicksChooseWhatIsThere) {
 TEST(TopModel, AdviceNamesWhatIsWrongAndTheWayOut) {
   const TopModel model = watched(8);
   const auto said = [&](size_t device, std::string_view text) {
-    return std::any_of(model.advice().begin(), model.advice().end(), [&](const Advice& a) {
+    return std::any_of(model.advice().begin(), model.advice().end(), [&](const DeviceAdvice& a) {
       return a.device == device && a.what.find(text) != std::string::npos && !a.fix.empty();
     });
   };
@@ -237,7 +237,7 @@ TEST(TopModel, AdviceNamesWhatIsWrongAndTheWayOut) {
 
 TEST(TopModel, AdviceWaitsForAMinuteToJudge) {
   const TopModel model = watched(3, 5);
-  for (const Advice& a : model.advice()) EXPECT_EQ(a.what.find("minute"), std::string::npos) << a.what;
+  for (const DeviceAdvice& a : model.advice()) EXPECT_EQ(a.what.find("minute"), std::string::npos) << a.what;
 }
 
 TEST(TopModel, APowerLimitThatSomebodyLoweredIsAFaultAndTheUsualOneIsNot) {
@@ -250,7 +250,7 @@ TEST(TopModel, APowerLimitThatSomebodyLoweredIsAFaultAndTheUsualOneIsNot) {
       model.take(view);
     }
     ASSERT_EQ(model.advice().size(), 1u);
-    EXPECT_EQ(model.advice()[0].verdict, limit < 700 ? Health::kWarning : Health::kUnknown);
+    EXPECT_EQ(model.advice()[0].severity, limit < 700 ? Severity::kWarning : Severity::kInfo);
     EXPECT_EQ(model.advice()[0].fix.find("-pl 700") != std::string::npos, limit < 700);
   }
 }

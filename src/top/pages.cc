@@ -59,9 +59,9 @@ void add_lines(Frame& frame, const Lines& lines, int rows) {
 
 }  // namespace
 
-Line advice_line(const LiveView& view, const Advice& advice, int width) {
-  const Style style = advice.verdict == Health::kProblem ? Style::kStrongBad
-                      : advice.verdict == Health::kWarning ? Style::kWarn
+Line advice_line(const LiveView& view, const DeviceAdvice& advice, int width) {
+  const Style style = advice.severity == Severity::kCritical ? Style::kStrongBad
+                      : advice.severity == Severity::kWarning ? Style::kWarn
                                                            : Style::kNote;
   Line line("GPU " + device_text(view, advice.device) + ": ", style);
   const int room = width - line.width();
@@ -359,7 +359,7 @@ void add_device_page(Frame& frame, const TopModel& model, int width, int rows) {
   frame.add(std::move(head.add("  " + d.info->pci_bus_id + "  " + d.info->uuid, Style::kFaint)), true);
   if (d.state != DeviceState::kOk) frame.add(Line(trouble_text(d, view.time_ns), Style::kStrongBad));
   int said = 0;
-  for (const Advice& a : model.advice())
+  for (const DeviceAdvice& a : model.advice())
     if (a.device == model.device() && said++ < kMostAdvice) frame.add(advice_line(view, a, width));
   for (Line& line : DeviceFacts(d, width).lines()) frame.add(std::move(line));
   const int processes = std::clamp(static_cast<int>(model.processes().size()), 1, std::max(rows / 4, 2));

@@ -12,6 +12,6 @@ void add_users_page(Frame& frame, const TopModel& model, int width, int rows);
 void add_help_page(Frame& frame, int width, int rows);
 
 /// One line: what is so, then what to do, the latter cut first.
-Line advice_line(const LiveView& view, const Advice& advice, int width);
+Line advice_line(const LiveView& view, const DeviceAdvice& advice, int width);
 
 }  // namespace profgpu

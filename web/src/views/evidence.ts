@@ -1,31 +1,13 @@
-// Where in the timeline a finding can be seen: idle rules at the longest gap of their cause, kernel rules at the longest
-// kernel they speak of, others at the steps.
+// Where in the timeline a finding can be seen: what its `seen` asks for, and where that is not there, the steps.
 
 import type { EventTrack, PageData, Track, TrackKind } from '../page_data';
 import type { Context, Stretch } from './view';
-import type { Finding, Kernel, RankReport } from './report';
+import type { Finding, RankReport, SeenAt } from './report';
 
 export interface Evidence extends Stretch {
   /** What is seen there: "longest gap of data loading". */
   text: string;
 }
-
-const kGapCauses: Record<string, string> = {
-  'data-loading-bound': 'data_loading', 'host-bound-launches': 'host_bound', 'device-waits': 'dependency',
-  'excessive-synchronization': 'synchronization', 'short-kernels': 'host_bound', 'allocator-churn': 'memory_allocation',
-  'checkpoint-stall': 'checkpoint',
-};
-
-const kMatrixWork = new Set(['gemm', 'convolution', 'attention']);
-
-// The kernels that a rule is about.
-const kKernelRules: Record<string, (kernel: Kernel) => boolean> = {
-  'full-precision-gemm': (k) => kMatrixWork.has(k.category) && k.tensor_cores !== true,
-  'dominant-kernel': (k) => k.kind === 'compute',
-  'exposed-communication': (k) => k.kind === 'communication',
-  'low-bus-bandwidth': (k) => k.kind === 'communication',
-  'pageable-copies': (k) => k.name.includes('Pageable'),
-};
 
 export function isEventTrack(track: Track): track is EventTrack {
   return track.kind !== 'counter';
@@ -91,15 +73,15 @@ function gapEvidence(data: PageData, rank_index: number, cause: string): Evidenc
   return { ...stretch, text: `the longest gap: ${cause.replace(/_/g, ' ')}` };
 }
 
-function kernelEvidence(data: PageData, rank: RankReport, rule: string): Evidence | undefined {
-  const kernel = rank.kernels.find(kKernelRules[rule] ?? (() => false));
+function kernelEvidence(data: PageData, rank: RankReport, of: string): Evidence | undefined {
+  const kernel = rank.kernels.find((k) => k.kind === of || k.name.includes(of));
   if (!kernel) return undefined;
   const found = longestEvent(data, rank.rank, ['stream'], (name) => name === kernel.name);
   return found && { ...withMargin(found, data.span_ns, 2), text: `the longest ${kernel.short_name}` };
 }
 
 // The late rank does not wait: it is seen where the others do.
-function stragglerEvidence(context: Context, late: number[]): Evidence | undefined {
+function waitEvidence(context: Context, late: number[]): Evidence | undefined {
   const { data, analysis } = context;
   const waits = analysis.ranks.filter((r) => !late.includes(r.rank))
     .map((r) => longestEvent(data, r.rank, ['collective'], (_name, category) => category === 'wait'))
@@ -109,22 +91,22 @@ function stragglerEvidence(context: Context, late: number[]): Evidence | undefin
   return { ...withMargin(longest, data.span_ns), text: 'the longest wait for that rank' };
 }
 
-function optimizerEvidence(data: PageData, rank: RankReport): Evidence | undefined {
-  const found = longestEvent(data, rank.rank, ['phase'], (_name, category) => category === 'optimizer');
-  return found && { ...withMargin(found, data.span_ns, 0.1), text: 'the longest optimizer phase' };
+function phaseEvidence(data: PageData, rank: RankReport, of: string): Evidence | undefined {
+  const found = longestEvent(data, rank.rank, ['phase'], (_name, category) => category === of);
+  return found && { ...withMargin(found, data.span_ns, 0.1), text: `the longest ${of} phase` };
 }
 
-function stepEvidence(context: Context, rank: RankReport, rule: string): Evidence | undefined {
+function stepEvidence(context: Context, rank: RankReport, at: SeenAt): Evidence | undefined {
   const { data } = context;
   const all = stepStretches(data, rank);
   if (all.length === 0) return undefined;
   const length = (s: Stretch) => s.end_ns - s.start_ns;
-  if (rule === 'step-time-variance') {
+  if (at === 'longest_step') {
     const longest = all.reduce((a, b, i) => (length(b) > length(a) && !rank.steps[i]?.warmup ? b : a));
     return { ...withMargin(longest, data.span_ns, 0.05), text: 'the longest step' };
   }
   const peak = data.ranks[context.analysis.ranks.indexOf(rank)]?.memory?.peak_ns;
-  const at_peak = rule.startsWith('memory-') && peak !== undefined ? all.find((s) => s.start_ns <= peak && peak <= s.end_ns) : undefined;
+  const at_peak = at === 'memory_peak' && peak !== undefined ? all.find((s) => s.start_ns <= peak && peak <= s.end_ns) : undefined;
   if (at_peak) return { ...at_peak, text: 'the step with the peak' };
   const first = all[Math.min(rank.steps.findIndex((s) => !s.warmup), all.length - 1)] ?? all[0]!;
   return { start_ns: first.start_ns, end_ns: all[all.length - 1]!.end_ns, text: 'the measured steps' };
@@ -136,11 +118,10 @@ export function evidenceOf(finding: Finding, context: Context): Evidence | undef
   const named = analysis.ranks.findIndex((r) => finding.ranks.includes(r.rank));
   const rank_index = finding.ranks.includes(context.rank.rank) || named < 0 ? context.rank_index : named;
   const rank = analysis.ranks[rank_index]!;
-  const { rule } = finding;
-  const cause = kGapCauses[rule];
-  return (cause ? gapEvidence(data, rank_index, cause) : undefined)
-    ?? kernelEvidence(data, rank, rule)
-    ?? (rule === 'straggler-rank' ? stragglerEvidence(context, finding.ranks) : undefined)
-    ?? (rule === 'unfused-optimizer' ? optimizerEvidence(data, rank) : undefined)
-    ?? stepEvidence(context, rank, rule);
+  const { at, of } = finding.seen;
+  const found = at === 'longest_gap' ? gapEvidence(data, rank_index, of ?? '')
+    : at === 'longest_kernel' ? kernelEvidence(data, rank, of ?? '')
+    : at === 'longest_phase' ? phaseEvidence(data, rank, of ?? '')
+    : at === 'longest_wait' ? waitEvidence(context, finding.ranks) : undefined;
+  return found ?? stepEvidence(context, rank, at);
 }

@@ -57,9 +57,10 @@ export interface Cluster {
   } | null;
   notes?: string[];
 }
+export type SeenAt = 'steps' | 'longest_step' | 'memory_peak' | 'longest_gap' | 'longest_kernel' | 'longest_phase' | 'longest_wait';
 export interface Finding {
   rule: string; severity: Severity; ranks: number[]; value: Maybe; threshold: Maybe; unit: string; what: string;
-  why: string; fix: string[]; cost_ns: Maybe; cost_pct: Maybe; evidence: string[];
+  why: string; fix: string[]; cost_ns: Maybe; cost_pct: Maybe; evidence: string[]; seen: { at: SeenAt; of: string | null };
 }
 export interface Check { id: string; question: string; verdict: 'pass' | 'fail' | 'unknown'; value: Maybe; threshold: Maybe }
 export interface Analysis {
@@ -86,6 +87,7 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   const inputs = list<Input>(document.inputs).map((input) => ({ ...input, issues: list<Issue>(input.issues) }));
   const findings = list<Finding>(document.findings).map((finding) => ({
     ...finding, ranks: list<number>(finding.ranks), fix: list<string>(finding.fix), evidence: list<string>(finding.evidence),
+    seen: finding.seen ?? { at: 'steps', of: null },
   }));
   return {
     verdict: typeof document.verdict === 'string' ? document.verdict : '',
