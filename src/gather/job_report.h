@@ -9,6 +9,7 @@
 #include "gather/rank_result.h"
 #include "import/input_units.h"
 #include "job/job_samples.h"
+#include "job/report.h"
 #include "job/rank_outline.h"
 
 namespace profgpu {
