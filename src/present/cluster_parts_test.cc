@@ -50,7 +50,7 @@ TEST(JobOverview, NamesGroupsAndTheBubble) {
     };
     job.stragglers.clear(), job.missing.clear();
     job.parallelism = {way(ParallelKind::kPipeline, 4, 2), way(ParallelKind::kFsdpOrZero3, 2, 4), way(ParallelKind::kUnknown, 2, 4)};
-    job.parallelism.front().pipeline = Pipeline{.bubble_pct = 51.25};
+    job.parallelism.front().pipeline.emplace().bubble_pct = 51.25;
   });
   EXPECT_EQ(job_overview(report).title, "4 ranks on 2 hosts: pipeline parallel in groups of 4 (bubble 51 % of a step), "
                                         "FSDP or ZeRO-3 in groups of 2");

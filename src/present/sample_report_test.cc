@@ -140,7 +140,8 @@ Parallelism data_parallel() {
   way.kind = ParallelKind::kDdp, way.group_size = 4, way.groups = 1, way.ranks = {0, 1, 2, 3}, way.hosts_per_group = 2;
   way.calls_per_step = 5, way.bytes_per_step = 203'600'000;
   way.communication_ns_per_step = 20'000'000, way.exposed_ns_per_step = 9'000'000;
-  way.gradients = GradientUse{.per_step = 5, .median_bytes = 25'200'000, .tail_ns = 568'775, .backward_per_step = 5};
+  GradientUse& gradients = way.gradients.emplace();
+  gradients.per_step = gradients.backward_per_step = 5, gradients.median_bytes = 25'200'000, gradients.tail_ns = 568'775;
   return way;
 }
 

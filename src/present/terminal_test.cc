@@ -165,7 +165,8 @@ TEST(Terminal, SaysNothingAboutWhatIsNotThere) {
 TEST(Terminal, TracesWithoutStepsCostNothingAStep) {
   Report report = sample_report();
   RankReport& rank = report.ranks.front();
-  rank.steps.steps = {{.name = "trace", .duration_ns = 1'050'000'000}};
+  rank.steps.steps.resize(1);
+  rank.steps.steps.front().name = "trace";
   rank.steps.annotated = false;
   rank.average_step->duration_ns = 1'050'000'000;
   report.measured_steps = 1;
