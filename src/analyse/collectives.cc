@@ -73,6 +73,8 @@ double bus_factor(string_view name, int64_t n) {
   return 1;
 }
 
+std::vector<CollectiveRow> CollectiveRow::rows(const Facts& facts) { return facts.get<Collectives>().rows; }
+
 Collectives Collectives::compute(const Facts& facts) {
   return {rated(facts.get<CollectiveCalls>(), facts.get<MetCalls>().calls)};
 }

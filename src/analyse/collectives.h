@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "analyse/facts.h"
+#include "report/document.h"
 
 namespace profgpu {
 
@@ -22,6 +23,15 @@ struct CollectiveRow {
   bool wait_is_lower_bound = false; ///< not all ranks of all calls are in hand
   int64_t measured_calls = 0;   ///< those whose kernel begins in a step that averages are over
   int64_t measured_ns = 0;      ///< union of these
+
+  template <class V>
+  void fields(V&& v) const {
+    v("name", name), v("dtype", unless_empty(dtype)), v("group_size", only_if(group_size > 0, group_size));
+    v("process_group", unless_empty(process_group)), v("calls", calls), v("message_bytes", message_bytes);
+    v("total_ns", total_ns), v("exposed_ns", exposed_ns), v("algbw_gbps", algbw_gbps), v("busbw_gbps", busbw_gbps);
+    v("wait_ns", wait_ns), v("wait_is_lower_bound", only_if(wait_ns.has_value(), wait_is_lower_bound));
+  }
+  static std::vector<CollectiveRow> rows(const Facts& facts);
 };
 
 /// What the ranks in hand say of one call of this rank.

@@ -62,9 +62,19 @@ DeviceTime time_on_device(const Trace& trace, const std::vector<WorkKind>& kind,
 
 }  // namespace
 
-double DeviceTime::overlap_pct() const { return percent(communication_ns - exposed_communication_ns, communication_ns); }
+double DeviceRow::overlap_pct() const { return percent(communication_ns - exposed_communication_ns, communication_ns); }
 
-double DeviceTime::utilization_pct() const { return percent(busy_ns, span_ns); }
+double DeviceRow::utilization_pct() const { return percent(busy_ns, span_ns); }
+
+std::vector<DeviceRow> DeviceRow::rows(const Facts& facts) {
+  const std::vector<DeviceTime>& devices = facts.get<Devices>().devices;
+  return {devices.begin(), devices.end()};
+}
+
+std::string_view work_kind_name(WorkKind kind) {
+  constexpr std::string_view kNames[] = {"compute", "communication", "memory"};
+  return kNames[static_cast<size_t>(kind)];
+}
 
 Devices Devices::compute(const Facts& facts) {
   const Trace& trace = facts.trace();

@@ -3,6 +3,7 @@
 #include "analyse/idle.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 
 #include "analyse/devices.h"
@@ -161,6 +162,24 @@ void name_longest(const Trace& trace, DeviceIdle& idle) {
   }
 }
 
+std::vector<NamedGap> longest_gaps(const Trace& trace, const DeviceIdle& on, IdleCause cause) {
+  constexpr size_t kMost = 5;
+  std::vector<const Gap*> gaps;
+  for (const Gap& g : on.gaps)
+    if (g.cause == cause) gaps.push_back(&g);
+  const auto end = gaps.begin() + static_cast<ptrdiff_t>(std::min(gaps.size(), kMost));
+  std::partial_sort(gaps.begin(), end, gaps.end(), [](const Gap* a, const Gap* b) {
+    return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
+  });
+  std::vector<NamedGap> named;
+  for (auto gap = gaps.begin(); gap != end; ++gap) {
+    const Gap& g = **gap;
+    named.push_back({g.start_ns, g.length(), std::string(trace.name(g.before)), std::string(trace.name(g.after)), {}});
+    if (g.host.valid()) named.back().host = trace.name(g.host);
+  }
+  return named;
+}
+
 }  // namespace
 
 std::string_view idle_cause_name(IdleCause cause) {
@@ -168,6 +187,26 @@ std::string_view idle_cause_name(IdleCause cause) {
       "unknown",      "launch_latency",    "dependency",      "checkpoint",
       "data_loading", "memory_allocation", "synchronization", "host_bound"};
   return kNames[static_cast<size_t>(cause)];
+}
+
+std::vector<IdleRow> IdleRow::rows(const Facts& facts) {
+  const Devices& devices = facts.get<Devices>();
+  const Idle& idle = facts.get<Idle>();
+  std::vector<IdleRow> rows;
+  for (size_t d = 0; d < idle.devices.size(); ++d) {
+    const DeviceIdle& on = idle.devices[d];
+    const int64_t span_ns = devices.devices[d].span_ns;
+    std::array<size_t, kIdleCauses> order{};
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return on.total_ns[a] > on.total_ns[b]; });
+    for (const size_t c : order) {
+      if (on.count[c] == 0) continue;
+      const auto cause = static_cast<IdleCause>(c);
+      const double pct = span_ns > 0 ? 100.0 * static_cast<double>(on.total_ns[c]) / static_cast<double>(span_ns) : 0;
+      rows.push_back({on.device, cause, on.total_ns[c], pct, on.count[c], longest_gaps(facts.trace(), on, cause)});
+    }
+  }
+  return rows;
 }
 
 Idle Idle::compute(const Facts& facts) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "analyse/facts.h"
+#include "report/document.h"
 #include "trace/trace.h"
 
 namespace profgpu {
@@ -38,6 +39,35 @@ struct DeviceIdle {
   std::array<int64_t, kIdleCauses> total_ns{};
   std::array<int64_t, kIdleCauses> count{};
   std::array<int64_t, kIdleCauses> measured_ns{};    ///< the part within measured steps
+};
+
+/// A gap by the names of what is around it.
+struct NamedGap {
+  int64_t start_ns = 0, duration_ns = 0;
+  std::string after, before;           ///< the activity that ended last before it, and the one that ends it
+  std::optional<std::string> host;     ///< what the host did
+
+  template <class V>
+  void fields(V&& v) const {
+    v("start_ns", start_ns), v("duration_ns", duration_ns), v("after", after), v("before", before), v("host", host);
+  }
+};
+
+struct IdleRow {
+  int32_t device = 0;
+  IdleCause cause = IdleCause::kUnknown;
+  int64_t total_ns = 0;
+  double span_pct = 0;                 ///< of the device's span
+  int64_t count = 0;
+  std::vector<NamedGap> longest;       ///< a few, longest first
+
+  template <class V>
+  void fields(V&& v) const {
+    v("device", device), v("cause", idle_cause_name(cause)), v("total_ns", total_ns), v("span_pct", span_pct);
+    v("count", count), v("longest", longest);
+  }
+  /// By device, then total, longest first.
+  static std::vector<IdleRow> rows(const Facts& facts);
 };
 
 struct Idle {

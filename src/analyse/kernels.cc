@@ -30,6 +30,8 @@ void finish(Bucket& b, int64_t kernel_total) {
 
 }  // namespace
 
+std::vector<KernelRow> KernelRow::rows(const Facts& facts) { return facts.get<Kernels>().rows; }
+
 Kernels Kernels::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
@@ -57,6 +59,8 @@ Kernels Kernels::compute(const Facts& facts) {
         Bucket& b = buckets.emplace_back();
         b.row.device = device.id;
         b.row.name = name;
+        b.row.text = trace.strings[name];
+        b.row.short_name = short_kernel_name(b.row.text);
         b.row.kind = kind;
         b.row.category = kind == WorkKind::kMemory ? KernelCategory::kCopy : all.category[name.value];
         b.row.tensor_cores = all.tensor_cores[name.value];
@@ -69,7 +73,7 @@ Kernels Kernels::compute(const Facts& facts) {
     }
     for (Bucket& b : buckets) {
       finish(b, kernel_total);
-      all.rows.push_back(b.row);
+      all.rows.push_back(std::move(b.row));
     }
   }
   std::sort(all.rows.begin(), all.rows.end(), [&](const KernelRow& a, const KernelRow& b) {

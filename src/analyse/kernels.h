@@ -21,6 +21,7 @@ bool uses_tensor_cores(std::string_view name, KernelCategory category);
 struct KernelRow {
   int32_t device = 0;
   StringId name;
+  std::string text, short_name;   ///< the name, and what a person calls it
   WorkKind kind = WorkKind::kCompute;
   KernelCategory category = KernelCategory::kOther;
   bool tensor_cores = false;
@@ -28,6 +29,16 @@ struct KernelRow {
   double mean_ns = 0, median_ns = 0, p95_ns = 0, stddev_ns = 0;
   double kernel_pct = 0;     ///< of the sum of all kernels' durations on the device
   int64_t steady_ns = 0;     ///< of total_ns, what no warm-up step launched
+
+  template <class V>
+  void fields(V&& v) const {
+    v("device", device), v("name", text), v("short_name", short_name), v("kind", work_kind_name(kind));
+    v("category", kernel_category_name(category)), v("count", count), v("total_ns", total_ns);
+    v("mean_ns", whole_ns(mean_ns)), v("min_ns", min_ns), v("median_ns", whole_ns(median_ns));
+    v("p95_ns", whole_ns(p95_ns)), v("max_ns", max_ns), v("stddev_ns", whole_ns(stddev_ns));
+    v("kernel_pct", kernel_pct), v("tensor_cores", tensor_cores);
+  }
+  static std::vector<KernelRow> rows(const Facts& facts);
 };
 
 struct Kernels {

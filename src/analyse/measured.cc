@@ -5,13 +5,24 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "analyse/analysis.h"
 #include "analyse/collectives.h"
 #include "analyse/ops.h"
 #include "analyse/steps.h"
 
 namespace profgpu {
 namespace {
+
+// What the device does at an instant: a kind of work, the cause of a gap, or neither.
+struct StepState {
+  enum : uint8_t { kCompute, kCommunication, kMemory, kOutside, kFirstIdle };
+  static constexpr int kCount = kFirstIdle + kIdleCauses;
+};
+
+std::string step_state_name(int state) {
+  constexpr std::string_view kNames[] = {"compute", "communication", "memory", "outside"};
+  if (state < StepState::kFirstIdle) return std::string(kNames[state]);
+  return "idle: " + std::string(idle_cause_name(static_cast<IdleCause>(state - StepState::kFirstIdle)));
+}
 
 struct StateInterval {
   Interval time;
@@ -69,9 +80,10 @@ void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSte
   const std::vector<StateInterval> states = device_states(facts);
   std::array<StepSum, kPhases> phases;
   std::array<StepSum, StepState::kCount> of_state;
+  std::array<std::array<int64_t, StepState::kCount>, kPhases> makeup_ns{};
   const auto take = [&](const PhaseSegment& s, int state, int64_t ns) {
     if (ns == 0) return;
-    m.makeup_ns[static_cast<size_t>(s.phase)][static_cast<size_t>(state)] += ns;
+    makeup_ns[static_cast<size_t>(s.phase)][static_cast<size_t>(state)] += ns;
     phases[static_cast<size_t>(s.phase)].add(s.step, ns);
     of_state[static_cast<size_t>(state)].add(s.step, ns);
   };
@@ -87,8 +99,16 @@ void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSte
     }
     take(s, StepState::kOutside, outside);
   }
-  for (size_t p = 0; p < kPhases; ++p) m.phases[p] = phases[p].over(m.steps);
-  for (size_t i = 0; i < of_state.size(); ++i) m.states[i] = of_state[i].over(m.steps);
+  for (int i = 0; i < StepState::kCount; ++i)
+    if (const Varying time = of_state[static_cast<size_t>(i)].over(m.steps); time.total_ns != 0)
+      m.states.push_back({step_state_name(i), time});
+  for (size_t p = 0; p < kPhases; ++p) {
+    const std::string phase(phase_name(static_cast<Phase>(p)));
+    m.phases.push_back({phase, phases[p].over(m.steps)});
+    for (int i = 0; i < StepState::kCount; ++i)
+      if (const int64_t ns = makeup_ns[p][static_cast<size_t>(i)]; ns != 0)
+        m.makeup.push_back({phase, step_state_name(i), ns});
+  }
 }
 
 struct WorkKey {
@@ -109,9 +129,11 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
   const Ops& ops = facts.get<Ops>();
+  const Kernels& kernels = facts.get<Kernels>();
   std::unordered_map<WorkKey, size_t, WorkHash> place_of;
   std::vector<StepSum> sums;
   StepFinder step_of(facts.get<Steps>());
+  const auto text = [&](StringId id) { return only_if(id.valid(), std::string(trace.strings[id])); };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const int64_t step = step_of(trace.activity.start_ns[i]);
     if (step < 0) continue;
@@ -123,90 +145,22 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
     const auto [it, fresh] = place_of.try_emplace(key, sums.size());
     if (fresh) {
       sums.emplace_back();
-      m.work.push_back({key.name, key.kind, key.op, key.shapes, 0, {}});
+      const std::string name(trace.strings[key.name]);
+      const bool copy = key.kind == WorkKind::kMemory;
+      m.work.push_back({name, short_kernel_name(name), key.kind, copy ? KernelCategory::kCopy : kernels.category[key.name.value],
+                        text(key.op), text(key.shapes), 0, {}});
     }
     ++m.work[it->second].count;
     sums[it->second].add(step, trace.activity.duration_ns[i]);
   }
   for (size_t i = 0; i < sums.size(); ++i) m.work[i].time = sums[i].over(m.steps);
-  std::sort(m.work.begin(), m.work.end(), [&](const MeasuredWork& a, const MeasuredWork& b) {
+  std::sort(m.work.begin(), m.work.end(), [](const MeasuredWork& a, const MeasuredWork& b) {
     if (a.time.total_ns != b.time.total_ns) return a.time.total_ns > b.time.total_ns;
-    const auto texts = [&](const MeasuredWork& w) {
-      return std::tuple(trace.strings[w.name], trace.strings[w.op], trace.strings[w.shapes], w.kind);
-    };
-    return texts(a) < texts(b);
+    return std::tie(a.name, a.op, a.shapes, a.kind) < std::tie(b.name, b.op, b.shapes, b.kind);
   });
 }
 
-std::string_view work_name(WorkKind kind) {
-  constexpr std::string_view kNames[] = {"compute", "communication", "memory"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-int64_t whole(double ns) { return std::llround(ns); }
-
-Table op_table(const Facts& facts) {
-  Table t;
-  t.columns = {"name", "calls", "cpu_self_ns"};
-  for (const OpRow& o : facts.get<Ops>().rows)
-    if (o.measured_calls > 0) t.rows.push_back({o.text, o.measured_calls, o.measured_self_ns});
-  return t;
-}
-
-Table collective_table(const Facts& facts) {
-  Table t;
-  t.columns = {"name", "dtype", "message_bytes", "calls", "total_ns"};
-  for (const CollectiveRow& c : facts.get<Collectives>().rows)
-    if (c.measured_calls > 0) t.rows.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});
-  return t;
-}
-
-Table work_table(const Facts& facts, const MeasuredSteps& m) {
-  const Trace& trace = facts.trace();
-  const Kernels& kernels = facts.get<Kernels>();
-  const auto text = [&](StringId id) { return id.valid() ? Value(trace.strings[id]) : Value(); };
-  Table t;
-  t.columns = {"name", "short_name", "kind", "category", "op", "shapes", "count", "total_ns", "step_stddev_ns"};
-  for (const MeasuredWork& w : m.work) {
-    const KernelCategory category =
-        w.kind == WorkKind::kMemory ? KernelCategory::kCopy : kernels.category[w.name.value];
-    t.rows.push_back({trace.strings[w.name], short_kernel_name(trace.strings[w.name]), work_name(w.kind),
-                      kernel_category_name(category), text(w.op), text(w.shapes), w.count, w.time.total_ns,
-                      whole(w.time.step_stddev_ns)});
-  }
-  return t;
-}
-
-Value show_measured(const Facts& facts) {
-  const MeasuredSteps& m = facts.get<MeasuredSteps>();
-  Table makeup, phases, states;
-  makeup.columns = {"phase", "state", "total_ns"};
-  phases.columns = states.columns = {"name", "total_ns", "step_stddev_ns"};
-  for (size_t p = 0; p < kPhases; ++p) {
-    const std::string_view phase = phase_name(static_cast<Phase>(p));
-    phases.rows.push_back({phase, m.phases[p].total_ns, whole(m.phases[p].step_stddev_ns)});
-    for (size_t i = 0; i < m.states.size(); ++i)
-      if (m.makeup_ns[p][i] != 0)
-        makeup.rows.push_back({phase, device_state_name(static_cast<int>(i)), m.makeup_ns[p][i]});
-  }
-  for (size_t i = 0; i < m.states.size(); ++i)
-    if (m.states[i].total_ns != 0)
-      states.rows.push_back(
-          {device_state_name(static_cast<int>(i)), m.states[i].total_ns, whole(m.states[i].step_stddev_ns)});
-  Record r;
-  r.add("steps", m.steps).add("wall_ns", m.wall_ns).add("makeup", makeup);
-  r.add("phases", phases).add("states", states).add("work", work_table(facts, m));
-  r.add("ops", op_table(facts)).add("collectives", collective_table(facts));
-  return r;
-}
-
 }  // namespace
-
-std::string device_state_name(int state) {
-  constexpr std::string_view kNames[] = {"compute", "communication", "memory", "outside"};
-  if (state < StepState::kFirstIdle) return std::string(kNames[state]);
-  return "idle: " + std::string(idle_cause_name(static_cast<IdleCause>(state - StepState::kFirstIdle)));
-}
 
 MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   const Steps& steps = facts.get<Steps>();
@@ -214,16 +168,15 @@ MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   const std::vector<const Step*> measured = steps.measured();
   m.steps = static_cast<int64_t>(measured.size());
   m.wall_ns = steps.measured_wall_ns();
-  if (measured.empty()) return m;
   std::vector<bool> counts(steps.steps.size());
   for (const Step* s : measured) counts[static_cast<size_t>(s - steps.steps.data())] = true;
   add_makeup(facts, counts, m);
   add_work(facts, m);
+  for (const OpRow& o : facts.get<Ops>().rows)
+    if (o.measured_calls > 0) m.ops.push_back({o.text, o.measured_calls, o.measured_self_ns});
+  for (const CollectiveRow& c : facts.get<Collectives>().rows)
+    if (c.measured_calls > 0) m.collectives.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});
   return m;
 }
-
-extern const Analysis kMeasuredSection;
-const Analysis kMeasuredSection = {"measured", "Measured steps", "what the measured steps are made of, for `profgpu diff`",
-                                   show_measured};
 
 }  // namespace profgpu

@@ -150,6 +150,8 @@ Times times(const Trace& trace, const Tree& tree) {
 
 }  // namespace
 
+std::vector<OpRow> OpRow::rows(const Facts& facts) { return facts.get<Ops>().rows; }
+
 Ops Ops::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const HostTable& h = trace.host;

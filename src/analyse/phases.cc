@@ -284,7 +284,33 @@ void add_totals(const Facts& facts, Phases& phases) {
   }
 }
 
+PhaseShare share_of(int phase, int64_t ns, int64_t whole) {
+  return {static_cast<Phase>(phase), ns, whole > 0 ? 100.0 * static_cast<double>(ns) / static_cast<double>(whole) : 0};
+}
+
 }  // namespace
+
+std::vector<PhaseRow> PhaseRow::rows(const Facts& facts) {
+  const Phases& phases = facts.get<Phases>();
+  const bool device = !facts.get<Devices>().devices.empty();
+  std::vector<PhaseRow> rows;
+  for (int p = 0; p < kPhases; ++p)
+    rows.push_back({share_of(p, phases.wall_ns[p], facts.get<Steps>().total_wall_ns()), only_if(device, phases.device_busy_ns[p])});
+  return rows;
+}
+
+std::optional<AverageStep> AverageStep::compute(const Facts& facts) {
+  const Steps& steps = facts.get<Steps>();
+  const auto n = static_cast<int64_t>(steps.measured().size());
+  if (n == 0) return std::nullopt;
+  const int64_t wall = steps.measured_wall_ns();
+  AverageStep mean{n, wall / n, {}, false};
+  for (int p = 0; p < kPhases; ++p) {
+    mean.phases.push_back(share_of(p, facts.get<Phases>().measured_wall_ns[p], wall));
+    mean.phases.back().wall_ns /= n;
+  }
+  return mean;
+}
 
 Phases Phases::compute(const Facts& facts) {
   const Steps& steps = facts.get<Steps>();

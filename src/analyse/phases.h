@@ -4,6 +4,7 @@
 #include <array>
 
 #include "analyse/names.h"
+#include "report/document.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
@@ -13,6 +14,44 @@ struct PhaseSegment {
   int64_t end_ns = 0;
   Phase phase = Phase::kOther;
   uint32_t step = 0;           ///< index into Steps::steps
+};
+
+struct PhaseShare {
+  Phase phase = Phase::kOther;
+  int64_t wall_ns = 0;
+  double wall_pct = 0;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("name", phase_name(phase)), v("wall_ns", wall_ns), v("wall_pct", wall_pct);
+  }
+};
+
+/// Of all steps.
+struct PhaseRow {
+  PhaseShare share;
+  std::optional<int64_t> device_busy_ns;   ///< none: no device was recorded
+
+  template <class V>
+  void fields(V&& v) const {
+    share.fields(v), v("device_busy_ns", device_busy_ns);
+  }
+  static std::vector<PhaseRow> rows(const Facts& facts);
+};
+
+/// The mean over the measured steps.
+struct AverageStep {
+  int64_t steps = 0;
+  int64_t duration_ns = 0;
+  std::vector<PhaseShare> phases;
+  bool includes_hang = false;   ///< the job hangs in one of them, which what is said of the job's steps leaves out
+
+  template <class V>
+  void fields(V&& v) const {
+    v("steps", steps), v("duration_ns", duration_ns), v("phases", phases);
+    if (includes_hang) v("includes_hang", true);
+  }
+  static std::optional<AverageStep> compute(const Facts& facts);
 };
 
 struct Phases {

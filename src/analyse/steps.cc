@@ -213,6 +213,7 @@ Steps Steps::compute(const Facts& facts) {
     const DeviceTime& d = devices.devices[devices.busiest];
     all.device = d.id;
     for (Step& s : all.steps) {
+      s.device = d.id;
       s.device_busy_ns = overlap_length(d.busy, s.interval());
       s.device_idle_ns = s.duration_ns - s.device_busy_ns;
     }

@@ -4,7 +4,6 @@
 #include <map>
 #include <span>
 
-#include "analyse/analysis.h"
 #include "base/saturated.h"
 
 namespace profgpu {
@@ -56,6 +55,10 @@ int32_t call_of(const Samples& samples, const ThreadWait& wait) {
   return within ? look->system_call : -1;
 }
 
+double share_pct(int64_t part, int64_t whole) {
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
 ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector<int32_t>& wait_calls) {
   ThreadTime t;
   t.thread = samples.front().thread;
@@ -73,33 +76,10 @@ ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector
   }
   for (auto& [number, call] : calls) {
     call.number = number;
+    call.samples_pct = share_pct(call.samples, t.samples);
     t.calls.push_back(call);
   }
   std::stable_sort(t.calls.begin(), t.calls.end(), [](const auto& a, const auto& b) { return a.samples > b.samples; });
-  return t;
-}
-
-double share_pct(int64_t part, int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
-
-Value show(const Facts& facts) {
-  const Trace& trace = facts.trace();
-  const auto known = [](int64_t n) { return n >= 0 ? Value(n) : Value(); };
-  Table t;
-  t.columns = {"process",     "thread",     "name",       "samples",        "observed_ns", "cpu_ns",         "cpu_pct",
-               "waited_ns",   "blocked_ns", "blocked_pct", "blocked_source", "waits",       "longest_wait_ns", "blocked_in"};
-  for (const ThreadTime& time : facts.get<ThreadTimes>().threads) {
-    const Thread& thread = trace.threads[time.thread.value];
-    Table calls;
-    calls.columns = {"call", "samples_pct", "long_waits", "in_long_waits_ns"};
-    for (const ThreadTime::Call& c : time.calls)
-      calls.rows.push_back({system_call_name(c.number), share_pct(c.samples, time.samples), c.long_waits, c.long_waits_ns});
-    t.rows.push_back({thread.process, thread.id, thread.name.empty() ? Value() : Value(thread.name), time.samples,
-                      time.observed_ns, time.user_ns + time.system_ns, time.cpu_pct(), time.waited_ns, time.blocked_ns,
-                      time.blocked_pct(), time.from_switches ? "switches" : "proc", known(time.waits),
-                      known(time.longest_wait_ns), calls});
-  }
   return t;
 }
 
@@ -126,6 +106,8 @@ std::string system_call_name(int32_t number) {
   return it != kNames.end() ? it->second : "system call " + std::to_string(number);
 }
 
+std::vector<ThreadTime> ThreadTime::rows(const Facts& facts) { return facts.get<ThreadTimes>().threads; }
+
 ThreadTimes ThreadTimes::compute(const Facts& facts) {
   const std::vector<ThreadSample>& samples = facts.trace().thread_samples;
   const std::vector<ThreadWait>& waits = facts.trace().thread_waits;
@@ -139,7 +121,9 @@ ThreadTimes ThreadTimes::compute(const Facts& facts) {
     // A file may hold waits of threads that it has no samples of.
     for (; w < waits.size() && waits[w].thread < thread; ++w) all.wait_calls.push_back(-1);
     const size_t j = end_of(samples, i, thread), v = end_of(waits, w, thread);
-    all.threads.push_back(time_of({samples.data() + i, j - i}, {waits.data() + w, v - w}, all.wait_calls));
+    ThreadTime& time = all.threads.emplace_back(time_of({samples.data() + i, j - i}, {waits.data() + w, v - w}, all.wait_calls));
+    const Thread& of = facts.trace().threads[thread.value];
+    time.process = of.process, time.id = of.id, time.name = of.name;
     i = j;
     w = v;
   }
@@ -149,9 +133,5 @@ ThreadTimes ThreadTimes::compute(const Facts& facts) {
   });
   return all;
 }
-
-extern const Analysis kThreadsSection;
-const Analysis kThreadsSection = {"threads", "Threads",
-                                  "processor time of each thread, how long it was blocked, and in which system calls", show};
 
 }  // namespace profgpu

@@ -3,12 +3,16 @@
 #pragma once
 
 #include "analyse/facts.h"
-#include "trace/trace.h"
+#include "report/document.h"
 
 namespace profgpu {
 
+/// "futex" of 202; "system call 999" where it has no name here. Numbers are those of x86-64.
+std::string system_call_name(int32_t number);
+
 struct ThreadTime {
   ThreadId thread;
+  std::string process, id, name; ///< as Thread has them
   int64_t samples = 0;
   int64_t observed_ns = 0;       ///< from its first sample to its last
   int64_t user_ns = 0;           ///< processor time within
@@ -21,11 +25,28 @@ struct ThreadTime {
   struct Call {
     int32_t number = -1;         ///< -1: not known in which
     int64_t samples = 0;
+    double samples_pct = 0;      ///< of the thread's
     int64_t long_waits = 0, long_waits_ns = 0;   ///< that a sample fell into
+
+    template <class V>
+    void fields(V&& v) const {
+      v("call", system_call_name(number)), v("samples_pct", samples_pct);
+      v("long_waits", long_waits), v("in_long_waits_ns", long_waits_ns);
+    }
   };
   std::vector<Call> calls;       ///< what it was blocked in, most often first
   [[nodiscard]] double cpu_pct() const;      ///< of the time observed; above 100 never
   [[nodiscard]] double blocked_pct() const;  ///< likewise
+
+  template <class V>
+  void fields(V&& v) const {
+    v("process", process), v("thread", id), v("name", unless_empty(name)), v("samples", samples);
+    v("observed_ns", observed_ns), v("cpu_ns", user_ns + system_ns), v("cpu_pct", cpu_pct()), v("waited_ns", waited_ns);
+    v("blocked_ns", blocked_ns), v("blocked_pct", blocked_pct()), v("blocked_source", from_switches ? "switches" : "proc");
+    v("waits", only_if(waits >= 0, waits)), v("longest_wait_ns", only_if(longest_wait_ns >= 0, longest_wait_ns));
+    v("blocked_in", calls);
+  }
+  static std::vector<ThreadTime> rows(const Facts& facts);
 };
 
 struct ThreadTimes {
@@ -33,8 +54,5 @@ struct ThreadTimes {
   std::vector<int32_t> wait_calls;   ///< system call of each of Trace::thread_waits, as a sample saw it; -1: not known
   static ThreadTimes compute(const Facts& facts);
 };
-
-/// "futex" of 202; "system call 999" where it has no name here. Numbers are those of x86-64.
-std::string system_call_name(int32_t number);
 
 }  // namespace profgpu

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "analyse/analysis.h"
-
 namespace profgpu {
 namespace {
 

@@ -19,8 +19,7 @@ bool has_only_threads(const Report& report) {
   std::set<std::string_view> missing;
   for (const InputFile& file : report.inputs)
     for (const Issue& issue : file.issues) missing.insert(issue.kind);
-  return missing.contains("no_host_events") && missing.contains("no_device_activity") &&
-         report.ranks.front().section("threads") != nullptr;
+  return missing.contains("no_host_events") && missing.contains("no_device_activity");
 }
 
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {

@@ -5,7 +5,7 @@
 #include "base/result.h"
 #include "cli/analyze_options.h"
 #include "gather/processes.h"
-#include "report/report.h"
+#include "job/report.h"
 
 namespace profgpu {
 

@@ -1,24 +1,23 @@
 #include "export/data_table.h"
 
-#include "analyse/analysis.h"
+#include "analyse/rank_report.h"
 
 namespace profgpu {
 namespace {
 
 // A record is a table of one row.
 Table section_table(std::string_view name, const Facts& facts) {
-  for (const Analysis* a : analyses()) {
-    if (a->name != name) continue;
-    const Value shown = a->show(facts);
-    if (const Table* table = shown.table()) return *table;
-    Table one;
-    if (const Record* record = shown.record()) {
-      one.rows.emplace_back();
-      for (const auto& [field, value] : record->fields) one.columns.push_back(field), one.rows.front().push_back(value);
-    }
-    return one;
+  const Section* section = find_section(name);
+  RankReport rank;
+  section->make(facts, rank);
+  const Value shown = section->value(rank);
+  if (const Table* table = shown.table()) return *table;
+  Table one;
+  if (const Record* record = shown.record()) {
+    one.rows.emplace_back();
+    for (const auto& [field, value] : record->fields) one.columns.push_back(field), one.rows.front().push_back(value);
   }
-  return {};
+  return one;
 }
 
 }  // namespace

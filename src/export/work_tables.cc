@@ -8,10 +8,6 @@ namespace {
 using Kind = Datum::Kind;
 using From = RowSource;
 
-std::string_view work_kind_name(WorkKind kind) {
-  return kind == WorkKind::kCompute ? "compute" : kind == WorkKind::kCommunication ? "communication" : "memory";
-}
-
 template <class T>
 Datum from_zero(T n) {
   return n >= 0 ? Datum(n) : Datum();

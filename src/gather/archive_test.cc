@@ -50,7 +50,7 @@ TEST(Archive, WhatIsReadIsWhatWasWritten) {
   EXPECT_EQ(o.result->digest.host, "node-a");
   EXPECT_EQ(o.result->digest.steps.size(), 4u);
   EXPECT_EQ(o.result->digest.calls.calls.size(), 4u);
-  EXPECT_FALSE(o.result->report.sections.empty());
+  EXPECT_FALSE(o.result->report.phases.empty());
   EXPECT_EQ(bytes_of(*o.result), bytes);
 }
 

@@ -4,10 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "analyse/analysis.h"
 #include "analyse/telemetry_record.h"
 #include "job/job.h"
-#include "job/job_record.h"
 #include "job/other_runs.h"
 #include "job/sampled_clocks.h"
 
@@ -55,8 +53,7 @@ void add_rates(const Job& job, std::vector<RankResult>& ranks) {
     if (met == job.met_calls.end()) continue;
     std::vector<CollectiveRow> rows = rated(r.digest.calls, met->second.calls);
     name_rows(r.digest, rows);
-    for (Section& s : r.report.sections)
-      if (s.name == "collectives") s.content = collectives_value(rows);
+    r.report.collectives = std::move(rows);
   }
 }
 
@@ -183,9 +180,10 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   Evidence evidence;
   evidence.thresholds = thresholds;
   evidence.job = read.job.get();
-  if (read.job) report.cluster = cluster_value(*read.job);
   add_telemetry(read, evidence, report);
   add_ranks(std::move(read.ranks), evidence, report);
+  report.job = std::move(read.job);
+  compare_ranks(report);
   report.findings = diagnose(evidence);
   report.checklist = checklist(evidence, report.findings);
   report.verdict = verdict(evidence, report.findings);

@@ -8,6 +8,7 @@
 #include "gather/rank_files.h"
 #include "gather/rank_result.h"
 #include "import/input_units.h"
+#include "job/report.h"
 #include "job/rank_outline.h"
 #include "job/sampled_clocks.h"
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "analyse/analysis.h"
-#include "analyse/devices.h"
 #include "analyse/quality.h"
 
 namespace profgpu {
@@ -20,20 +18,6 @@ Severity severity_of(TraceIssueKind kind) {
   }
 }
 
-RankReport report_of(const RankFacts& rank) {
-  const Trace& trace = rank.facts->trace();
-  RankReport report;
-  report.rank = rank.rank;
-  report.world_size = trace.distributed.world_size;
-  report.host = trace.host_name;
-  for (const DeviceTime& d : rank.facts->get<Devices>().devices)
-    if (!d.name.empty() && std::find(report.device_names.begin(), report.device_names.end(), d.name) ==
-                               report.device_names.end())
-      report.device_names.push_back(d.name);
-  report.sections = sections(*rank.facts);
-  return report;
-}
-
 }  // namespace
 
 Issue issue_of(const TraceIssue& i) {
@@ -47,7 +31,7 @@ void RankResult::renumber(int rank) {
 
 RankResult reduced(const RankFacts& rank, RankDigest digest, const Thresholds& thresholds) {
   RankResult result;
-  result.report = report_of(rank);
+  result.report = rank_report(rank);
   result.digest = std::move(digest);
   result.diagnosis = diagnose_rank(rank, thresholds);
   for (const TraceIssue& i : rank.facts->get<Quality>().issues) result.issues.push_back(issue_of(i));

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "analyse/facts.h"
+#include "analyse/rank_report.h"
 #include "diagnose/rule.h"
 #include "job/rank_digest.h"
 #include "report/report.h"

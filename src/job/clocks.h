@@ -34,6 +34,12 @@ struct RankClock {
     const double drift_ns = drift_ppm * 1e-6 * static_cast<double>(saturated_sub(time_ns, at_ns));
     return saturated_add(time_ns, saturated_add(offset_ns, std::llround(drift_ns)));
   }
+
+  template <class V>
+  void fields(V&& v) const {
+    v("rank", rank), v("offset_ns", offset_ns), v("error_ns", error_ns), v("method", method), v("drift_ppm", drift_ppm);
+    v("stated_error_ns", stated_error_ns), v("agrees", agrees);
+  }
 };
 
 /// One a rank, in their order. Ranks join the first one's clock along the collectives that they share, those that share

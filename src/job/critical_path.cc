@@ -1,7 +1,9 @@
 #include "job/critical_path.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 
 #include "analyse/collectives.h"
 #include "base/saturated.h"
@@ -108,36 +110,6 @@ double pct(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-Table kinds_table(const std::array<int64_t, kLaneTimes>& by_kind, int64_t whole) {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < by_kind.size(); ++i)
-    if (by_kind[i] > 0) order.push_back(i);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return by_kind[a] > by_kind[b]; });
-  Table table;
-  table.columns = {"kind", "total_ns", "pct"};
-  for (const size_t i : order)
-    table.rows.push_back({lane_time_name(static_cast<LaneTime>(i)), by_kind[i], pct(by_kind[i], whole)});
-  return table;
-}
-
-// In order of time, the longest of them.
-Table segments_table(const std::vector<PathSegment>& segments) {
-  std::vector<size_t> kept(segments.size());
-  for (size_t i = 0; i < kept.size(); ++i) kept[i] = i;
-  std::stable_sort(kept.begin(), kept.end(),
-                   [&](size_t a, size_t b) { return segments[a].length_ns() > segments[b].length_ns(); });
-  kept.resize(std::min(kept.size(), kMostSegments));
-  std::sort(kept.begin(), kept.end());
-  Table table;
-  table.columns = {"rank", "kind", "start_ns", "duration_ns", "call"};
-  for (const size_t i : kept) {
-    const PathSegment& s = segments[i];
-    table.rows.push_back({s.rank, lane_time_name(s.kind), s.start_ns, s.length_ns(),
-                          s.call.empty() ? Value() : Value(s.call)});
-  }
-  return table;
-}
-
 }  // namespace
 
 StepPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes, size_t place) {
@@ -148,44 +120,36 @@ StepPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes,
 CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes) {
   CriticalPath path;
   std::map<int, int64_t> by_rank;
+  std::array<int64_t, kLaneTimes> by_kind{};
   for (size_t i = 0; i < lanes.job_steps.size(); ++i) {
     StepPath step = critical_path(ranks, lanes, i);
     path.duration_ns = saturated_add(path.duration_ns, step.duration_ns);
     for (const PathSegment& s : step.segments) {
-      for (int64_t* sum : {&path.by_kind[static_cast<size_t>(s.kind)], &by_rank[s.rank]})
+      for (int64_t* sum : {&by_kind[static_cast<size_t>(s.kind)], &by_rank[s.rank]})
         *sum = saturated_add(*sum, s.length_ns());
     }
     if (step.duration_ns > path.longest.duration_ns) path.longest = std::move(step);
   }
   path.steps = static_cast<int64_t>(lanes.job_steps.size());
   path.ranks_without = lanes.ranks_without;
-  for (const auto& [rank, ns] : by_rank) path.by_rank.push_back({rank, ns});
-  std::stable_sort(path.by_rank.begin(), path.by_rank.end(), [](const auto& a, const auto& b) { return a.ns > b.ns; });
+  for (const auto& [rank, ns] : by_rank) path.by_rank.push_back({rank, ns, pct(ns, path.duration_ns)});
+  for (size_t i = 0; i < by_kind.size(); ++i)
+    if (by_kind[i] > 0) path.by_kind.push_back({static_cast<LaneTime>(i), by_kind[i], pct(by_kind[i], path.duration_ns)});
+  const auto longer = [](const auto& a, const auto& b) { return a.ns > b.ns; };
+  std::stable_sort(path.by_rank.begin(), path.by_rank.end(), longer);
+  std::stable_sort(path.by_kind.begin(), path.by_kind.end(), longer);
   return path;
 }
 
-Value critical_path_value(const CriticalPath& path) {
-  if (path.steps == 0) return {};
-  Table ranks;
-  ranks.columns = {"rank", "total_ns", "pct"};
-  for (const auto& r : path.by_rank) ranks.rows.push_back({r.rank, r.ns, pct(r.ns, path.duration_ns)});
-  List without;
-  for (const int r : path.ranks_without) without.push_back(r);
-  const std::vector<PathSegment>& segments = path.longest.segments;
-  Record longest;
-  longest.add("step", path.longest.step)
-      .add("start_ns", path.longest.start_ns)
-      .add("duration_ns", path.longest.duration_ns)
-      .add("segments", segments_table(segments))
-      .add("segments_left_out", segments.size() - std::min(segments.size(), kMostSegments));
-  Record record;
-  record.add("steps", path.steps)
-      .add("duration_ns", path.duration_ns)
-      .add("by_kind", kinds_table(path.by_kind, path.duration_ns))
-      .add("by_rank", ranks)
-      .add("longest_step", longest)
-      .add("ranks_without", without);
-  return record;
+std::vector<PathSegment> StepPath::longest_segments() const {
+  std::vector<size_t> kept(segments.size());
+  std::iota(kept.begin(), kept.end(), 0);
+  std::stable_sort(kept.begin(), kept.end(), [&](size_t a, size_t b) { return segments[a].length_ns() > segments[b].length_ns(); });
+  kept.resize(std::min(kept.size(), kMost));
+  std::sort(kept.begin(), kept.end());
+  std::vector<PathSegment> out;
+  for (const size_t i : kept) out.push_back(segments[i]);
+  return out;
 }
 
 }  // namespace profgpu

@@ -1,6 +1,7 @@
 // Several ranks of one job together.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <span>
@@ -45,6 +46,25 @@ struct Job {
   CriticalPath critical_path;            ///< of the measured steps
   std::vector<WhatIf> what_if;           ///< what a step would take otherwise; see find_what_if
   std::vector<WhatIf> what_if_on_top;    ///< once stragglers are like the others; empty without stragglers
+
+  /// Whether a rank never comes to a collective, and the others wait in it.
+  [[nodiscard]] bool hangs() const { return first_hang(missing) != nullptr; }
+  /// Of a world of many thousands somebody may have but a few ranks.
+  [[nodiscard]] std::vector<int> first_missing_ranks() const {
+    constexpr size_t kMost = 1024;
+    return {missing_ranks.begin(), missing_ranks.begin() + static_cast<ptrdiff_t>(std::min(missing_ranks.size(), kMost))};
+  }
+
+  /// The `cluster` of the document.
+  template <class V>
+  void fields(V&& v) const {
+    v("ranks", ranks.size()), v("world_size", world_size);
+    v("missing_ranks", only_if(world_size.has_value(), first_missing_ranks())), v("other_runs", other_runs);
+    v("step_mean_ns_by_rank", step_mean_ns), v("step_spread_pct", step_spread_pct), v("stragglers", stragglers);
+    v("late_by_turns", late_by_turns), v("clocks", clocks);
+    v("critical_path", critical_path.steps > 0 ? &critical_path : nullptr), v("what_if", what_if);
+    v("parallelism", parallelism), v("collectives", traffic), v("pairs", pairs), v("missing", missing), v("notes", notes);
+  }
 };
 
 /// `ranks` in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if there are.

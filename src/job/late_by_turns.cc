@@ -103,19 +103,4 @@ std::optional<LateByTurns> late_by_turns(std::span<const RankDigest> ranks, std:
   return out;
 }
 
-Value late_by_turns_value(const std::optional<LateByTurns>& late) {
-  if (!late) return {};
-  Table ranks;
-  ranks.columns = {"rank", "steps_latest"};
-  for (const LateByTurns::Turns& t : late->ranks) ranks.rows.push_back({t.rank, t.steps});
-  Record record;
-  record.add("wait_ns_per_step", late->wait_ns_per_step)
-      .add("wait_pct", late->wait_pct)
-      .add("kind", late->kind)
-      .add("steps_measured", late->steps_measured)
-      .add("ranks", ranks)
-      .add("evidence", List(late->evidence.begin(), late->evidence.end()));
-  return record;
-}
-
 }  // namespace profgpu

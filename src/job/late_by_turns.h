@@ -9,7 +9,6 @@
 
 #include "job/sampled_clocks.h"
 #include "job/stragglers.h"
-#include "report/report.h"
 
 namespace profgpu {
 
@@ -17,6 +16,11 @@ struct LateByTurns {
   struct Turns {
     int rank = 0;
     int64_t steps = 0;             ///< in which most is waited for it
+
+    template <class V>
+    void fields(V&& v) const {
+      v("rank", rank), v("steps_latest", steps);
+    }
   };
   int64_t wait_ns_per_step = 0;    ///< exposed waiting for ranks that arrive later, median over the ranks
   double wait_pct = 0;             ///< of the mean step
@@ -24,6 +28,12 @@ struct LateByTurns {
   std::string kind;                ///< of most turns; as WorkComparison::kind
   std::vector<Turns> ranks;        ///< most turns first
   std::vector<std::string> evidence;   ///< of the rank with most turns of that kind
+
+  template <class V>
+  void fields(V&& v) const {
+    v("wait_ns_per_step", wait_ns_per_step), v("wait_pct", wait_pct), v("kind", kind);
+    v("steps_measured", steps_measured), v("ranks", ranks), v("evidence", evidence);
+  }
 };
 
 /// From 10 % of the step, for arrivals of healthy ranks differ too; only where every rank waits, the one that waits least
@@ -31,8 +41,5 @@ struct LateByTurns {
 std::optional<LateByTurns> late_by_turns(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
                                          std::span<const Meeting> all, const Waiting& waits, double mean_step_ns,
                                          const SampleLog& samples);
-
-/// The `late_by_turns` of `cluster`; null without.
-Value late_by_turns_value(const std::optional<LateByTurns>& late);
 
 }  // namespace profgpu

@@ -25,6 +25,12 @@ struct MissingCalls {
   /// group, so its record is lost or it went another way.
   std::string kind;
   [[nodiscard]] bool never_arrived() const { return kind == "never_arrived"; }
+
+  template <class V>
+  void fields(V&& v) const {
+    v("rank", rank), v("kind", kind), v("name", name), v("process_group", process_group), v("number", number);
+    v("step", only_if(step != -1, step)), v("calls", calls), v("first_ns", first_ns), v("others", others);
+  }
 };
 
 /// By first_ns, then rank. Says nothing of calls near the ends of a rank's trace, of kernels recorded without arguments

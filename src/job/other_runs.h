@@ -12,6 +12,11 @@ namespace profgpu {
 struct OtherRun {
   int rank = 0;
   std::string why;   ///< a clause: "it states a world of 16 ranks, most others one of 4"
+
+  template <class V>
+  void fields(V&& v) const {
+    v("rank", rank), v("why", why);
+  }
 };
 
 /// By rank, only where it can be told: a rank that states another size of the world than most; or one recorded at least a

@@ -23,6 +23,14 @@ struct Pair {
   int64_t sender_wait_ns = 0;          ///< likewise
   int64_t transfer_ns = 0;             ///< together, from the later start to the receive's end
   std::optional<double> bandwidth_gbps;   ///< median of bytes over transfer
+
+  template <class V>
+  void fields(V&& v) const {
+    v("from", from), v("to", to), v("process_group", process_group), v("spans_hosts", spans_hosts), v("calls", calls);
+    v("total_bytes", only_if(message_bytes.has_value(), bytes)), v("message_bytes", message_bytes);
+    v("receiver_wait_ns", receiver_wait_ns), v("sender_wait_ns", sender_wait_ns), v("transfer_ns", transfer_ns);
+    v("bandwidth_gbps", bandwidth_gbps);
+  }
 };
 
 /// By sender, receiver, group. A send and a receive are one message if group, sender and receiver agree, and their

@@ -270,4 +270,16 @@ RankParallelism RankParallelism::compute(const Facts& facts) {
   return {parallelism_of({&rank, 1})};
 }
 
+std::vector<CollectiveUse> Parallelism::collectives() const {
+  std::vector<CollectiveUse> uses;
+  for (int i = 0; i < kCollectiveOps; ++i) {
+    const auto op = static_cast<CollectiveOp>(i);
+    const CallCount all = counts.of(op);
+    if (all.calls == 0) continue;
+    uses.push_back({op, per_step(op, StepPart::kForward), per_step(op, StepPart::kBackward), per_step(op, StepPart::kOther),
+                    only_if(all.sized && rank_steps > 0, all.bytes / std::max<int64_t>(rank_steps, 1))});
+  }
+  return uses;
+}
+
 }  // namespace profgpu

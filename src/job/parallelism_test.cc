@@ -248,7 +248,7 @@ TEST(Parallelism, TensorParallel) {
       sequence.call({"all_gather", tp, phase, kMiB, at + 80'000 * i, 10'000})
           .call({"reduce_scatter", tp, phase, kMiB, at + 40'000 + 80'000 * i, 10'000});
   EXPECT_EQ(kinds(ways(sequence)), "tensor_parallel:4");
-  EXPECT_NE(parallelism_words(ways(sequence)[0]).find("sequence parallelism"), std::string::npos);
+  EXPECT_NE(ways(sequence)[0].words().find("sequence parallelism"), std::string::npos);
 }
 
 TEST(Parallelism, TensorParallelServing) {
@@ -359,7 +359,7 @@ TEST(Parallelism, ExchangesOfTokensAndOfEmbeddings) {
     moe.call({"all_to_all", {}, kF, kMiB, 50'000 + 80'000 * i, 10'000})
         .call({"all_to_all", {}, kB, kMiB, 450'000 + 80'000 * i, 10'000});
   EXPECT_EQ(kinds(ways(moe)), "expert_parallel:8");
-  EXPECT_NE(parallelism_words(ways(moe)[0]).find("looks alike"), std::string::npos);
+  EXPECT_NE(ways(moe)[0].words().find("looks alike"), std::string::npos);
   for (CollectiveKind& k : moe.d.calls.kinds) k.description = "EXPERT_MODEL_PARALLEL_GROUP";
   EXPECT_TRUE(ways(moe)[0].named);
   for (CollectiveKind& k : moe.d.calls.kinds) k.description = "mesh_cp";
@@ -406,7 +406,7 @@ TEST(Parallelism, WhatIsNotKnownIsNotInvented) {
   HandRank phaseless;   // nothing of the host was recorded
   phaseless.call({"all_reduce", {}, kX, 25 * kMiB, 500'000, 5'000});
   EXPECT_EQ(kinds(ways(phaseless)), "unknown:8");
-  EXPECT_EQ(parallelism_words(ways(phaseless)[0]), "no pattern that is known: all_reduce");
+  EXPECT_EQ(ways(phaseless)[0].words(), "no pattern that is known: all_reduce, as this rank's calls suggest");
   for (CollectiveKind& k : phaseless.d.calls.kinds) k.description = "mesh_dp";
   EXPECT_EQ(kinds(ways(phaseless)), "ddp:8");
   EXPECT_EQ(kinds(ways(HandRank().call({"all_reduce", {}, kB, 4, 500'000, 900}))), "unknown:8");
@@ -416,7 +416,7 @@ TEST(Parallelism, WhatIsNotKnownIsNotInvented) {
 TEST(Parallelism, KernelsThatDoNotSayWhatTheyDoAreWhatTheProgramSays) {
   HandRank rank;
   rank.call({"ncclDevKernel_Generic(", {.size = 0}, kB, -1, 500'000, 900});
-  EXPECT_EQ(parallelism_words(ways(rank)[0]), "no pattern that is known: kernels that do not say what they do");
+  EXPECT_EQ(ways(rank)[0].words(), "no pattern that is known: kernels that do not say what they do, as this rank's calls suggest");
   rank.d.sites.libraries.ddp = true;
   ASSERT_EQ(kinds(ways(rank)), "ddp:0");
   EXPECT_TRUE(ways(rank)[0].named);
@@ -453,7 +453,7 @@ TEST(Parallelism, OverlappingCallsCountOnce) {
 TEST(Parallelism, TableHasNullsForWhatIsUnknown) {
   HandRank rank;
   rank.call({"all_reduce", {.size = 0}, kB, -1, 500'000, 50'000});
-  const Table table = parallelism_table(ways(rank));
+  const Table table = table_of(ways(rank));
   ASSERT_EQ(table.rows.size(), 1u);
   EXPECT_EQ(*table.at(0, "kind").text(), "ddp");
   EXPECT_TRUE(table.at(0, "words").text()->ends_with("as this rank's calls suggest"));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "job/group_use.h"
+#include "report/document.h"
 
 namespace profgpu {
 
@@ -32,6 +33,12 @@ struct Stage {
   int64_t bubble_ns_per_step = 0;   ///< mean over its ranks: the device runs sends and receives and nothing else
   double bubble_pct = 0;            ///< of the mean step
   std::optional<int64_t> peak_allocated_bytes;   ///< the largest of its ranks
+
+  template <class V>
+  void fields(V&& v) const {
+    v("stage", stage), v("ranks", ranks), v("bubble_ns_per_step", bubble_ns_per_step), v("bubble_pct", bubble_pct);
+    v("peak_allocated_bytes", peak_allocated_bytes);
+  }
 };
 
 struct Pipeline {
@@ -42,6 +49,12 @@ struct Pipeline {
   std::optional<double> ideal_bubble_pct;
   double bubble_pct = 0;                   ///< mean over ranks
   std::vector<Stage> by_stage;             ///< where stages are known
+
+  template <class V>
+  void fields(V&& v) const {
+    v("stages", stages), v("micro_batches_per_step", micro_batches), v("bubble_pct", bubble_pct);
+    v("ideal_bubble_pct", ideal_bubble_pct), v("by_stage", by_stage);
+  }
 };
 
 /// Of the groups given, and whether names say that each is one pipeline. `alone_ns`: by rank's place, time a step in

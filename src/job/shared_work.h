@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "job/group_use.h"
+#include "report/document.h"
 
 namespace profgpu {
 
@@ -21,6 +22,15 @@ struct GradientUse {
   double micro_batches_per_step = 0;      ///< backward passes; 0: not seen
   double reduced_passes_per_step = 0;     ///< backward passes that reduce something
   int64_t steps_without = 0;              ///< measured steps with no reduction
+
+  template <class V>
+  void fields(V&& v) const {
+    v("buckets_per_step", per_step), v("smallest_bucket_bytes", smallest_bytes), v("median_bucket_bytes", median_bytes);
+    v("largest_bucket_bytes", largest_bytes), v("first_bucket_delay_ns", first_delay_ns), v("last_bucket_tail_ns", tail_ns);
+    v("micro_batches_per_step", only_if(micro_batches_per_step > 0, micro_batches_per_step));
+    v("reduced_micro_batches_per_step", only_if(micro_batches_per_step > 0, reduced_passes_per_step));
+    v("steps_without_reduction", steps_without);
+  }
 };
 
 /// All-gathers of parameters, of one rank over its measured steps. A step's first has nothing to hide behind and is
@@ -29,6 +39,12 @@ struct GatherUse {
   double per_step = 0, backward_per_step = 0;
   double late_per_step = 0;               ///< begin with no compute beside them
   double late_ns_per_step = 0;            ///< from their starts until compute runs beside them, or to their ends
+
+  template <class V>
+  void fields(V&& v) const {
+    v("gathers_per_step", per_step), v("gathered_again_in_backward", backward_per_step > 0);
+    v("late_gathers_per_step", late_per_step), v("late_gathers_ns_per_step", static_cast<int64_t>(late_ns_per_step));
+  }
 };
 
 struct SharedWork {

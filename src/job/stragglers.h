@@ -10,6 +10,7 @@
 #include "job/lateness.h"
 #include "job/slow_link.h"
 #include "job/work_comparison.h"
+#include "report/document.h"
 
 namespace profgpu {
 
@@ -29,6 +30,15 @@ struct Straggler {
   int64_t worst_step_excess_ns = 0;
   std::vector<SideBySide> side_by_side;
   std::vector<std::string> evidence;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("rank", rank), v("excess_ns_per_step", excess_ns_per_step), v("excess_pct", excess_pct), v("kind", kind);
+    v("host", unless_empty(host)), v("together", together), v("steps_measured", steps_measured);
+    v("steps_late", late_steps.size()), v("late_steps", late_steps), v("worst_step", worst_step);
+    v("worst_step_excess_ns", only_if(worst_step.has_value(), worst_step_excess_ns));
+    v("evidence", evidence), v("side_by_side", side_by_side);
+  }
 };
 
 /// "the same kernels take longer on it"

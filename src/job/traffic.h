@@ -28,6 +28,15 @@ struct Traffic {
   std::optional<double> link_gbps;     ///< peak rate of the device's links to its peers, within a node
   [[nodiscard]] bool wait_is_lower_bound() const { return whole_calls < calls; }
   [[nodiscard]] std::optional<double> link_pct() const;   ///< busbw of link
+
+  template <class V>
+  void fields(V&& v) const {
+    v("name", name), v("group_size", only_if(group_size != 0, group_size)), v("spans_hosts", spans_hosts);
+    v("size_from_bytes", only_if(size_from_bytes != -1, size_from_bytes)), v("calls", calls), v("whole_calls", whole_calls);
+    v("message_bytes", message_bytes), v("wait_ns", wait_ns), v("median_wait_ns", median_wait_ns);
+    v("wait_is_lower_bound", wait_is_lower_bound()), v("transfer_ns", transfer_ns), v("algbw_gbps", algbw_gbps);
+    v("busbw_gbps", busbw_gbps), v("link_gbps", link_gbps), v("link_pct", link_pct());
+  }
 };
 
 /// By name, group size, hosts, size. Medians lie between the two values in the middle. O(n log n) in calls.

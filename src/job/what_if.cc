@@ -413,15 +413,4 @@ const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change,
   return nullptr;
 }
 
-Table what_if_table(std::span<const WhatIf> all) {
-  Table table;
-  table.columns = {"change", "ranks", "step_ns", "saved_ns_per_step", "saved_pct", "lower_bound"};
-  for (const WhatIf& w : all) {
-    List ranks;
-    for (const int r : w.ranks) ranks.push_back(r);
-    table.rows.push_back({w.change, ranks, w.step_ns, w.saved_ns_per_step, w.saved_pct, w.lower_bound});
-  }
-  return table;
-}
-
 }  // namespace profgpu

@@ -14,7 +14,6 @@
 
 #include "job/job_lanes.h"
 #include "job/slow_link.h"
-#include "report/report.h"
 
 namespace profgpu {
 
@@ -40,6 +39,12 @@ struct WhatIf {
   double saved_pct = 0;             ///< of that
   bool lower_bound = false;         ///< not all ranks of all collectives are in hand
   int64_t most_saved_ns_per_step = 0;   ///< were no other rank ever the last; saved_ns_per_step where that is exact
+
+  template <class V>
+  void fields(V&& v) const {
+    v("change", change), v("ranks", ranks), v("step_ns", step_ns), v("saved_ns_per_step", saved_ns_per_step);
+    v("saved_pct", saved_pct), v("lower_bound", lower_bound);
+  }
 };
 
 /// Ranks that others wait for, and those of them whose links are slow: these are like the others where transfers of their
@@ -61,7 +66,5 @@ std::vector<WhatIf> what_if_on_top(std::span<const RankDigest> ranks, const JobL
 
 /// The row of a change of all ranks, or of just `rank`; null: there is none.
 const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank = -1);
-
-Table what_if_table(std::span<const WhatIf> all);
 
 }  // namespace profgpu

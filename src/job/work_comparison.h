@@ -15,6 +15,11 @@ namespace profgpu {
 struct SideBySide {
   std::string metric;
   std::optional<double> late, others_median;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("metric", metric), v("late", late), v("others_median", others_median);
+  }
 };
 
 struct WorkComparison {

@@ -9,22 +9,16 @@
 namespace profgpu {
 namespace {
 
-// cluster_report() with a field of its cluster otherwise.
-Report with(const std::string& name, Value value) {
-  Report report = cluster_report();
-  Record cluster = *report.cluster.record();
-  for (auto& [key, field] : cluster.fields)
-    if (key == name) field = value;
-  report.cluster = cluster;
-  return report;
+// cluster_report() with a job that is otherwise.
+template <class Change>
+Report with(Change change) {
+  Job job = *cluster_report().job;
+  change(job);
+  return with_job(cluster_report(), std::move(job));
 }
 
 Report healthy() {
-  Report report = with("stragglers", Table{});
-  Record cluster = *report.cluster.record();
-  std::erase_if(cluster.fields, [](const auto& field) { return field.first == "missing"; });
-  report.cluster = cluster;
-  return report;
+  return with([](Job& job) { job.stragglers.clear(), job.missing.clear(); });
 }
 
 std::string section(const Report& report, int width, int top = 10, const char* presenter = "terminal") {
@@ -43,25 +37,21 @@ TEST(JobOverview, NamesTheKindOfJob) {
 }
 
 TEST(JobOverview, SaysHowManyRanksAreNotHere) {
-  Report report = healthy();
-  Record cluster = *report.cluster.record();
-  cluster.add("world_size", 64);
-  report.cluster = cluster;
+  const Report report = with([](Job& job) { job.world_size = 64; });
   EXPECT_EQ(job_overview(report).title.substr(0, 24), "4 of 64 ranks on 2 hosts");
 }
 
 TEST(JobOverview, NamesGroupsAndTheBubble) {
-  Record bubble;
-  bubble.add("bubble_pct", 51.25);
-  Report report = healthy();
-  Record cluster = *report.cluster.record();
-  for (auto& [key, field] : cluster.fields)
-    if (key == "parallelism")
-      field = Table{{"kind", "words", "group_size", "groups", "communication_ns_per_step", "exposed_ns_per_step", "detail"},
-                    {{"pipeline_parallel", "pipeline parallel: sends", 4, 2, 100, 90, bubble},
-                     {"fsdp_or_zero3", "parameters sharded: gathered", 2, 4, 10, 1, Record()},
-                     {"unknown", "no pattern that is known: all_gather", 2, 4, 10, 1, Record()}}};
-  report.cluster = cluster;
+  const Report report = with([](Job& job) {
+    const auto way = [](ParallelKind kind, int64_t size, int64_t groups) {
+      Parallelism p;
+      p.kind = kind, p.group_size = size, p.groups = groups, p.ranks = {0, 1, 2, 3}, p.communication_ns_per_step = 100;
+      return p;
+    };
+    job.stragglers.clear(), job.missing.clear();
+    job.parallelism = {way(ParallelKind::kPipeline, 4, 2), way(ParallelKind::kFsdpOrZero3, 2, 4), way(ParallelKind::kUnknown, 2, 4)};
+    job.parallelism.front().pipeline.emplace().bubble_pct = 51.25;
+  });
   EXPECT_EQ(job_overview(report).title, "4 ranks on 2 hosts: pipeline parallel in groups of 4 (bubble 51 % of a step), "
                                         "FSDP or ZeRO-3 in groups of 2");
 }
@@ -81,16 +71,17 @@ TEST(JobOverview, SaysWhatAStepWouldTakeAndWhoseClockIsApart) {
                                       "without transfers",
                                       "Clocks: rank 2's is 3.00 ms ahead of the first rank's and drifts by 20 ppm; "
                                       "aligned to within 1.59 µs"}));
-  const Table close{{"rank", "offset_ns", "error_ns", "method"}, {{1, -1'500, 200, "collectives"}}};
-  EXPECT_EQ(job_overview(with("clocks", close)).remarks.size(), 1u) << "nobody needs to know of 1.5 µs";
+  const Report close = with([](Job& job) { job.clocks = {{.rank = 1, .offset_ns = -1'500, .error_ns = 200, .method = "collectives"}}; });
+  EXPECT_EQ(job_overview(close).remarks.size(), 1u) << "nobody needs to know of 1.5 µs";
 }
 
 TEST(JobOverview, SaysThatClocksAreUncertain) {
-  const Table vague{{"rank", "offset_ns", "error_ns", "method"}, {{1, 0, 28'900'000, "collectives"}}};
-  EXPECT_EQ(job_overview(with("clocks", vague)).notes.back(),
+  const auto vague = [](const char* method) {
+    return with([&](Job& job) { job.clocks = {{.rank = 1, .error_ns = 28'900'000, .method = method}}; });
+  };
+  EXPECT_EQ(job_overview(vague("collectives")).notes.back(),
             "clocks are known to within 28.9 ms only, so waits for each other are as uncertain");
-  const Table by_steps{{"rank", "offset_ns", "error_ns", "method"}, {{1, 0, 28'900'000, "steps"}}};
-  EXPECT_EQ(job_overview(with("clocks", by_steps)).notes.size(), 1u) << "the report's own note says it";
+  EXPECT_EQ(job_overview(vague("steps")).notes.size(), 1u) << "the report's own note says it";
 }
 
 TEST(JobOverview, FirstScreenNamesTheWorstFirst) {
@@ -105,31 +96,40 @@ TEST(JobOverview, FirstScreenNamesTheWorstFirst) {
 
 std::vector<int> order(const Report& report) {
   std::vector<int> ranks;
-  for (const RankOverview& rank : rank_overviews(report)) ranks.push_back(rank.rank);
+  for (const RankStanding& rank : report.standings) ranks.push_back(rank.rank);
   return ranks;
 }
 
-TEST(RankOverviews, BeginWithLateRanksThenLongSteps) {
+TEST(RankStandings, BeginWithLateRanksThenLongSteps) {
   EXPECT_EQ(order(cluster_report()), (std::vector{2, 0, 1, 3})) << "steps that are alike tell nothing";
-  const Record means{{{"0", 100}, {"1", 300}, {"2", 200}, {"3", 400}}};
-  EXPECT_EQ(order(with("step_mean_ns_by_rank", means)), (std::vector{2, 3, 1, 0}));
+  EXPECT_EQ(order(with([](Job& job) { job.step_mean_ns = {{0, 100}, {1, 300}, {2, 200}, {3, 400}}; })), (std::vector{2, 3, 1, 0}));
 }
 
-TEST(RankOverviews, TheFirstScreenLooksIntoAWholeRankWithADevice) {
-  Report report = with("stragglers", Table{});
-  EXPECT_EQ(rank_in_focus(report)->rank, 0);
+TEST(RankStandings, TheFirstScreenLooksIntoAWholeRankWithADevice) {
+  Report report = with([](Job& job) { job.stragglers.clear(); });
+  const auto in_focus = [](Report of) {
+    compare_ranks(of);
+    return of.rank_in_focus()->rank;
+  };
+  EXPECT_EQ(in_focus(report), 0);
   for (const char* kind : {"truncated", "dropped"}) {
     Report damaged = report;
     damaged.inputs.push_back({.path = "r0", .format = "", .summary = "", .rank = 0, .issues = {{kind, 1, Severity::kWarning, "cut"}}});
-    EXPECT_EQ(rank_in_focus(damaged)->rank, 2) << kind << ": rank 1 is damaged too";
+    EXPECT_EQ(in_focus(damaged), 2) << kind << ": rank 1 is damaged too";
   }
-  report.ranks[0].sections.clear();
-  EXPECT_EQ(rank_in_focus(report)->rank, 2);
-  for (RankReport& rank : report.ranks) rank.sections.clear();
-  EXPECT_EQ(rank_in_focus(report)->rank, 0) << "none is better";
+  report.ranks[0].devices.clear();
+  EXPECT_EQ(in_focus(report), 2);
+  for (RankReport& rank : report.ranks) rank.devices.clear();
+  EXPECT_EQ(in_focus(report), 0) << "none is better";
 }
 
-TEST(RankOverviews, AFindingThatNamesItsRanksIsNotNamedTwice) {
+TEST(RankStandings, AMeanStepThatTheHangIsInSaysSo) {
+  EXPECT_FALSE(cluster_report().ranks[0].average_step->includes_hang) << "176.5 ms are not more than 1 % above 176";
+  EXPECT_TRUE(with([](Job& job) { job.step_mean_ns[0] = 170'000'000; }).ranks[0].average_step->includes_hang);
+  EXPECT_FALSE(with([](Job& job) { job.step_mean_ns[0] = 170'000'000, job.missing.clear(); }).ranks[0].average_step->includes_hang);
+}
+
+TEST(RankStandings, AFindingThatNamesItsRanksIsNotNamedTwice) {
   Finding finding;
   finding.ranks = {2};
   finding.what = "the loader is slow";
@@ -206,20 +206,18 @@ ranks  host    is ahead  to within  drift ppm  aligned by
 }
 
 TEST(ClusterParts, WithoutAnythingKnownThereAreRanks) {
-  Report report = cluster_report();
-  report.cluster = Record{{{"ranks", 4}}};
-  const std::vector<ClusterPart> parts = cluster_parts(report, 10);
+  const std::vector<ClusterPart> parts = cluster_parts(with([](Job& job) { job = Job(); }), 10);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].table.rows.size(), 4u);
   EXPECT_TRUE(cluster_parts(sample_report(), 10).empty());
 }
 
 TEST(ClusterParts, TopLimitsRowsAndLateRanks) {
-  Table late = *cluster_field(cluster_report(), "stragglers").table();
-  late.rows.resize(3, late.rows.front());
-  late.rows[1][0] = 0;
-  late.rows[2][0] = 1;
-  const Report report = with("stragglers", late);
+  const Report report = with([](Job& job) {
+    job.stragglers.resize(3, job.stragglers.front());
+    job.stragglers[1].rank = 0;
+    job.stragglers[2].rank = 1;
+  });
   EXPECT_EQ(cluster_parts(report, 0).size(), cluster_parts(report, 1).size() + 2);
   const std::string text = section(report, 80, 1);
   EXPECT_NE(text.find("Rank 2 beside the others"), std::string::npos);

@@ -105,8 +105,8 @@ Lines whole_finding(const Finding& finding, int width) {
 }
 
 Line heading(const Report& report, const FindingColumns& columns) {
-  const RankReport* rank = rank_in_focus(report);
-  const char* cost = rank && has_steps(*rank) ? "costs a step" : "costs";
+  const RankReport* rank = report.rank_in_focus();
+  const char* cost = rank && rank->steps.marked() ? "costs a step" : "costs";
   const auto has_cost = [](const Finding& f) { return f.cost_ns.has_value(); };
   const bool any = std::any_of(report.findings.begin(), report.findings.end(), has_cost);
   Line line("Findings, dearest first", Style::kStrong);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "present/line.h"
-#include "report/report.h"
+#include "job/report.h"
 
 namespace profgpu {
 

@@ -66,7 +66,7 @@ std::string data_element(const Report& report) {
   std::string json = kJsonPresenter.write(report, {});
   const std::string pack = packed(json, report.page ? *report.page : kNone);
   // The page begins with the rank that the first screen of the terminal shows.
-  const RankReport* rank = rank_in_focus(report);
+  const RankReport* rank = report.rank_in_focus();
   return fmt::format("<script type=\"application/octet-stream\" data-name=\"{}\" data-rank=\"{}\" id=\"data\">",
                      html_text(page_title(report), 200), rank ? rank->rank : 0) +
          base64(gzipped(pack)) + "</script>\n";

@@ -58,10 +58,10 @@ std::string list(const std::vector<std::string>& texts, const char* kind) {
 }
 
 std::string ranks(const Report& report) {
-  const std::vector<RankOverview> all = rank_overviews(report);
+  const std::vector<RankStanding>& all = report.standings;
   if (all.empty()) return {};
   std::vector<std::vector<std::string>> rows;
-  for (const RankOverview& rank : all) {
+  for (const RankStanding& rank : all) {
     if (rows.size() == kMostRanks) break;   // the latest come first
     rows.push_back({std::to_string(rank.rank), html_text(rank.host, kCell), number(rank.step_ns, Unit::kNanoseconds),
                     number(rank.busy_pct, Unit::kPercent), html_text(late_text(rank))});
@@ -97,9 +97,9 @@ std::string device(const DeviceOverview& d) {
 }
 
 std::string times(const Report& report) {
-  const RankReport* rank = rank_in_focus(report);
+  const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
-  const StepOverview step = step_overview(report, *rank);
+  const StepOverview step = step_overview(*rank);
   const std::string whose = report.ranks.size() > 1 ? fmt::format(", rank {}", rank->rank) : "";
   std::string out = shares(step.title + whose, step.phases);
   for (const DeviceOverview& d : device_overviews(*rank)) out += device(d);
@@ -192,13 +192,13 @@ std::string cluster(const Report& report, const PresentOptions& options) {
 
 // The tables of the rank that the first screen looks into.
 std::string sections(const Report& report, const PresentOptions& options) {
-  const RankReport* rank = rank_in_focus(report);
+  const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
   const std::string whose = report.ranks.size() > 1 ? fmt::format(", rank {}", rank->rank) : "";
   std::string out;
-  for (const Section& section : rank->sections) {
-    const std::string shown = content(section.content, options, origin_of(*rank));
-    if (!shown.empty()) out += heading((section.title.empty() ? words(section.name) : section.title) + whose) + shown;
+  for (const Section& section : profgpu::sections()) {
+    const std::string shown = content(section.value(*rank), options, origin_of(*rank));
+    if (!shown.empty()) out += heading(std::string(section.title) + whose) + shown;
   }
   return out;
 }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "report/report.h"
+#include "job/report.h"
 
 namespace profgpu {
 

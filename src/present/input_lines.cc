@@ -16,10 +16,7 @@ constexpr int kMostLinesOfText = 3;       // of one text from a file
 constexpr int kPartGap = 3;
 
 std::string counted_steps(const Report& report) {
-  const RankReport* rank = report.ranks.empty() ? nullptr : &report.ranks.front();
-  const Section* steps = rank ? rank->section("steps") : nullptr;
-  const Table* table = steps ? steps->content.table() : nullptr;
-  const bool whole = table && table->rows.size() == 1 && format_value(table->at(0, "name"), Unit::kNone) == "trace";
+  const bool whole = !report.ranks.empty() && report.ranks.front().steps.is_whole_trace();
   const int64_t count = report.measured_steps + report.warmup_steps;
   if (count <= 0) return {};
   if (whole) return ", no steps marked";

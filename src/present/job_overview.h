@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "present/overview.h"
-#include "report/report.h"
+#include "job/report.h"
 
 namespace profgpu {
 
@@ -21,15 +21,12 @@ struct JobOverview {
 JobOverview job_overview(const Report& report);
 
 /// "late by 3.10 ms a step (12 %): slow input"; empty for a rank that is not late.
-std::string late_text(const RankOverview& rank);
+std::string late_text(const RankStanding& rank);
 /// Of a code of `stragglers`: "slow input".
 std::string straggler_words(std::string_view kind);
-/// Of a code of `parallelism` and its sentence: "data parallel (DDP)".
-std::string parallelism_name(std::string_view kind, std::string_view sentence);
-/// Of a code of `what_if` and whom it changes: "with rank 3 like the others".
-std::string change_words(std::string_view change, const List* ranks);
-
-/// The numbers of a list of ranks; none for a null list.
-std::vector<int> rank_numbers(const List* ranks);
+/// "data parallel (DDP)"
+std::string parallelism_name(const Parallelism& way);
+/// "with rank 3 like the others"
+std::string change_words(const WhatIf& change);
 
 }  // namespace profgpu

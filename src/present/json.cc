@@ -1,4 +1,5 @@
 // The Report written out: the contract that scripts rely on. Holds every row, whatever the options say.
+#include "job/report.h"
 #include "present/json_text.h"
 
 namespace profgpu {
@@ -33,10 +34,7 @@ void write_rank(JsonText& json, const RankReport& rank) {
   json.key("world_size"), json.integer_or_null(rank.world_size);
   json.key("host");
   rank.host.empty() ? json.null() : json.text(rank.host);
-  for (const Section& section : rank.sections) {
-    json.key(section.name);
-    json.value(section.content);
-  }
+  for (const Section& section : sections()) json.key(section.name), json.value(section.value(rank));
   json.close('}');
 }
 
@@ -98,7 +96,7 @@ std::string write_json_report(const Report& report, const PresentOptions&) {
   json.key("warmup_steps"), json.integer(report.warmup_steps);
   write_array(json, "inputs", report.inputs, write_input);
   write_array(json, "ranks", report.ranks, write_rank);
-  json.key("cluster"), json.value(report.cluster);
+  json.key("cluster"), json.value(report.job ? value_of(*report.job) : Value());
   if (!report.telemetry.empty()) {
     json.key("telemetry");
     json.open('[');

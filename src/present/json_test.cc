@@ -115,8 +115,6 @@ TEST(JsonText, WritesOneRowALine) {
 TEST(Json, HasTheShapeOfTheContract) {
   Report report;
   report.inputs = {{"a.json", "kineto", "PyTorch trace", 10, 2, {}, {{"cut", 1, Severity::kWarning, "it ends"}}}};
-  const Table steps{{"name"}, {{"s"}}};
-  report.ranks = {{3, {}, "", {}, {{"steps", "Steps", steps}, {"launch", "", Record().add("n", 1)}}}};
   report.findings = {{"r", Severity::kCritical, {3}, 1.5, {}, "%", "w", "y", {"f"}, {}, {}, {}}};
   report.checklist = {{"c", "q", Verdict::kFail, {}, 80, "brief"}};
   EXPECT_EQ(json_of(report), R"({
@@ -136,19 +134,7 @@ TEST(Json, HasTheShapeOfTheContract) {
       ]
     }
   ],
-  "ranks": [
-    {
-      "rank": 3,
-      "world_size": null,
-      "host": null,
-      "steps": [
-        {"name": "s"}
-      ],
-      "launch": {
-        "n": 1
-      }
-    }
-  ],
+  "ranks": [],
   "cluster": null,
   "findings": [
     {
@@ -175,6 +161,33 @@ TEST(Json, HasTheShapeOfTheContract) {
   "next": []
 }
 )");
+}
+
+TEST(Json, ARankIsItsSections) {
+  Report report;
+  RankReport& rank = report.ranks.emplace_back();
+  rank.rank = 3;
+  rank.devices = {{.id = 1, .name = "", .span_ns = 100, .busy_ns = 25, .idle_ns = 75}};
+  rank.launch.launches = 1;
+  const std::string text = json_of(report);
+  EXPECT_NE(text.find(R"(
+    {
+      "rank": 3,
+      "world_size": null,
+      "host": null,
+      "devices": [
+        {"id": 1, "name": null, "span_ns": 100, "busy_ns": 25, "idle_ns": 75, "compute_ns": 0, "communication_ns": 0, )"
+                      R"("memory_ns": 0, "exposed_communication_ns": 0, "exposed_memory_ns": 0, "overlap_pct": null, "utilization_pct": 25}
+      ],
+      "steps": [],
+      "phases": [],
+      "average_step": null,
+      "idle": [],
+      "kernels": [],
+      "ops": [],
+      "launch": {
+        "launches": 1,
+        "median_latency_ns": null,)"), std::string::npos) << text;
 }
 
 TEST(Json, IsAlwaysJson) {

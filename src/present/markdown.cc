@@ -48,10 +48,10 @@ std::string bullets(const std::vector<std::string>& texts, const char* mark = ""
 }
 
 std::string ranks(const Report& report) {
-  const std::vector<RankOverview> all = rank_overviews(report);
+  const std::vector<RankStanding>& all = report.standings;
   if (all.empty()) return {};
   std::vector<std::vector<std::string>> rows;
-  for (const RankOverview& rank : all) {
+  for (const RankStanding& rank : all) {
     if (rows.size() == kMostRanks) break;   // the latest come first
     rows.push_back({std::to_string(rank.rank), markdown_code(rank.host, true),
                     format_value(rank.step_ns, Unit::kNanoseconds), format_value(rank.busy_pct, Unit::kPercent),
@@ -83,9 +83,9 @@ std::string device(const DeviceOverview& d) {
 }
 
 std::string times(const Report& report) {
-  const RankReport* rank = rank_in_focus(report);
+  const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
-  const StepOverview step = step_overview(report, *rank);
+  const StepOverview step = step_overview(*rank);
   const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank->rank) : "";
   std::string out = shares(step.title + whose, step.phases);
   const std::vector<DeviceOverview> devices = device_overviews(*rank);
@@ -185,21 +185,28 @@ std::string value(const Value& v, const PresentOptions& options, const Origin& o
   return (rows.empty() ? "" : markdown_table({{""}, {"", true}}, rows)) + nested;
 }
 
-// Chosen columns of a section, for the first screen's tables.
-std::string top(const Report& report, const char* section, const char* title, const std::vector<std::string>& columns,
-                const PresentOptions& options) {
-  const RankReport* rank = rank_in_focus(report);
-  const Table* all = rank ? table_of(*rank, section) : nullptr;
-  if (!all || all->rows.empty()) return {};
-  Table chosen{columns, {}};
-  PresentOptions rows = options;
-  rows.top = first_screen_rows(options);
-  const size_t count = rows.top > 0 ? std::min(all->rows.size(), static_cast<size_t>(rows.top)) : all->rows.size();
-  for (size_t r = 0; r < count; ++r) {
-    std::vector<Value>& row = chosen.rows.emplace_back();
-    for (const std::string& column : columns) row.push_back(all->at(r, column));
-  }
-  return heading(title) + table(chosen, rows, {});
+std::string top(const char* title, Table table_of_all, const PresentOptions& options) {
+  if (table_of_all.rows.empty()) return {};
+  if (const int most = first_screen_rows(options); most > 0 && table_of_all.rows.size() > static_cast<size_t>(most))
+    table_of_all.rows.resize(static_cast<size_t>(most));
+  PresentOptions all = options;
+  all.top = 0;
+  return heading(title) + table(table_of_all, all, {});
+}
+
+std::string top_kernels(const Report& report, const PresentOptions& options) {
+  Table t{{"short_name", "count", "total_ns", "mean_ns", "kernel_pct"}, {}};
+  if (const RankReport* rank = report.rank_in_focus())
+    for (const KernelRow& k : rank->kernels)
+      t.rows.push_back({k.short_name, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
+  return top("Top kernels", std::move(t), options);
+}
+
+std::string top_ops(const Report& report, const PresentOptions& options) {
+  Table t{{"name", "calls", "cpu_self_ns", "device_total_ns"}, {}};
+  if (const RankReport* rank = report.rank_in_focus())
+    for (const OpRow& o : rank->ops) t.rows.push_back({o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
+  return top("Top ops", std::move(t), options);
 }
 
 std::string next(const Report& report) {
@@ -224,12 +231,11 @@ std::string one_section(const Report& report, const PresentOptions& options) {
   if (options.section == "inputs") return inputs(report);
   if (options.section == "cluster") return cluster(report, options);
   std::string out;
+  const Section* section = find_section(options.section);
   for (const RankReport& rank : report.ranks) {
-    const Section* section = rank.section(options.section);
-    if (!section) continue;
+    if (!section) break;
     const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank.rank) : "";
-    out += heading((section->title.empty() ? words(section->name) : section->title) + whose) +
-           value(section->content, options, origin_of(rank));
+    out += heading(std::string(section->title) + whose) + value(section->value(rank), options, origin_of(rank));
   }
   return out;
 }
@@ -239,9 +245,7 @@ std::string write_markdown(const Report& report, const PresentOptions& options) 
   std::string out = inputs(report);
   if (!report.verdict.empty()) out += "**" + markdown_text(report.verdict) + "**\n\n";
   out += ranks(report) + times(report) + telemetry(report) + findings(report) + checklist(report);
-  out += top(report, "kernels", "Top kernels", {"short_name", "count", "total_ns", "mean_ns", "kernel_pct"}, options);
-  out += top(report, "ops", "Top ops", {"name", "calls", "cpu_self_ns", "device_total_ns"}, options);
-  return out + next(report);
+  return out + top_kernels(report, options) + top_ops(report, options) + next(report);
 }
 
 }  // namespace

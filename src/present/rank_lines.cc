@@ -13,10 +13,6 @@ namespace {
 constexpr size_t kFewRanks = 8;   // that many are shown even if --top asks for fewer rows
 constexpr size_t kFewTexts = 2;
 
-Cell duration_cell(std::optional<double> ns) {
-  return {aligned_cell_text("_ns", ns ? Value(*ns) : Value(), {})};
-}
-
 Lines marked_lines(const std::vector<std::string>& texts, Style style, const PresentOptions& options) {
   Lines out;
   for (size_t i = 0; i < std::min(texts.size(), kFewTexts); ++i)
@@ -28,12 +24,12 @@ Lines marked_lines(const std::vector<std::string>& texts, Style style, const Pre
 }  // namespace
 
 Lines rank_lines(const Report& report, const PresentOptions& options) {
-  const std::vector<RankOverview> ranks = rank_overviews(report);
+  const std::vector<RankStanding>& ranks = report.standings;
   if (ranks.empty()) return {};
   const auto any = [&](auto has) { return std::any_of(ranks.begin(), ranks.end(), has); };
-  const bool hosts = any([](const RankOverview& r) { return !r.host.empty(); });
-  const bool busy = any([](const RankOverview& r) { return r.busy_pct.has_value(); });
-  const bool late = any([](const RankOverview& r) { return r.straggler.has_value(); });
+  const bool hosts = any([](const RankStanding& r) { return !r.host.empty(); });
+  const bool busy = any([](const RankStanding& r) { return r.busy_pct.has_value(); });
+  const bool late = any([](const RankStanding& r) { return r.straggler != nullptr; });
   Grid grid;
   grid.add_column("  rank", true);
   if (hosts) grid.add_column("host");
@@ -43,10 +39,10 @@ Lines rank_lines(const Report& report, const PresentOptions& options) {
   const auto rows = static_cast<size_t>(first_screen_rows(options));
   const size_t shown = rows > 0 ? std::min(ranks.size(), std::max(kFewRanks, rows)) : ranks.size();
   for (size_t i = 0; i < shown; ++i) {
-    const RankOverview& rank = ranks[i];
+    const RankStanding& rank = ranks[i];
     std::vector<Cell> cells{{std::to_string(rank.rank)}};
     if (hosts) cells.push_back({rank.host});
-    cells.push_back(duration_cell(rank.step_ns));
+    cells.push_back({format_fixed(rank.step_ns, Unit::kNanoseconds, 0)});
     if (busy) cells.push_back({format_value(rank.busy_pct, Unit::kPercent)});
     if (late) cells.push_back({late_text(rank), Style::kWarn});
     grid.add_row(std::move(cells));

@@ -1,7 +1,7 @@
 // Hand-made reports that the presenters' tests share.
 #pragma once
 
-#include "report/report.h"
+#include "job/report.h"
 
 namespace profgpu {
 
@@ -11,6 +11,8 @@ Report sample_report();
 Report cpu_only_report();
 /// Four ranks on two hosts, one of them late, two GPUs in each.
 Report cluster_report();
+/// With another job, and its ranks compared anew.
+Report with_job(Report report, Job job);
 /// Every text is an attack on the reader's terminal, page or line width.
 Report hostile_report();
 

@@ -120,23 +120,20 @@ void append_value(Lines& out, const std::string& title, std::string_view field, 
 }
 
 // Their names are codes of ours, so they read as words.
-Value with_phase_names(const Section& section) {
-  const Table* table = section.content.table();
-  if (section.name != "phases" || !table) return section.content;
-  Table named = *table;
-  for (std::string& column : named.columns)
-    if (column == "name") column = "phase";
+Value with_phase_names(const Section& section, Value content) {
+  if (section.name != "phases") return content;
+  Table named = *content.table();
+  named.columns.front() = "phase";
   return named;
 }
 
 Lines rank_sections(const Report& report, const PresentOptions& options) {
+  const Section& section = *find_section(options.section);
   Lines out;
   for (const RankReport& rank : report.ranks) {
-    const Section* section = rank.section(options.section);
-    if (!section) continue;
-    std::string title = section->title.empty() ? words(section->name) : section->title;
+    std::string title(section.title);
     if (report.ranks.size() > 1) title += ", rank " + std::to_string(rank.rank);
-    append_value(out, title, "", with_phase_names(*section), {options, origin_of(rank)});
+    append_value(out, title, "", with_phase_names(section, section.value(rank)), {options, origin_of(rank)});
   }
   return out;
 }

@@ -6,10 +6,9 @@ namespace profgpu {
 
 std::vector<std::string> section_names(const Report& report) {
   std::vector<std::string> names{"findings", "checklist", "inputs"};
-  if (!report.cluster.is_null()) names.emplace_back("cluster");
-  for (const RankReport& rank : report.ranks)
-    for (const Section& section : rank.sections)
-      if (std::find(names.begin(), names.end(), section.name) == names.end()) names.push_back(section.name);
+  if (report.job) names.emplace_back("cluster");
+  if (report.ranks.empty()) return names;
+  for (const Section& section : sections()) names.emplace_back(section.name);
   return names;
 }
 

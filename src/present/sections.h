@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "report/report.h"
+#include "job/report.h"
 
 namespace profgpu {
 

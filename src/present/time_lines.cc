@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostDevices = 8;
 
 Panel step_panel(const Report& report, const RankReport& rank) {
-  const StepOverview step = step_overview(report, rank);
+  const StepOverview step = step_overview(rank);
   Panel panel{step.title, {}, {}};
   if (report.ranks.size() > 1) panel.title += ", rank " + std::to_string(rank.rank);
   for (const Share& phase : step.phases) {
@@ -37,12 +37,12 @@ Panel device_panel(const DeviceOverview& device) {
 }
 
 // A line for each device; why it idles for the busiest, which sets the pace.
-Panel devices_panel(const std::vector<DeviceOverview>& devices) {
+Panel devices_panel(const RankReport& rank, const std::vector<DeviceOverview>& devices) {
   Panel panel{plural(static_cast<int64_t>(devices.size()), "GPU", "GPUs"), {}, {}};
   for (size_t i = 0; i < devices.size() && i < kMostDevices; ++i)
     if (const auto& pct = devices[i].busy_pct)
       panel.rows.push_back({devices[i].name + " busy", *pct, format_percent(*pct), Style::kBusy});
-  const DeviceOverview& busiest = devices[static_cast<size_t>(busiest_device(devices))];
+  const DeviceOverview& busiest = devices[static_cast<size_t>(rank.busiest() - rank.devices.data())];
   add_idle(panel, busiest, busiest.name + " idle");
   panel.notes = busiest.notes;
   if (devices.size() > kMostDevices)
@@ -54,12 +54,12 @@ Panel devices_panel(const std::vector<DeviceOverview>& devices) {
 }  // namespace
 
 Lines time_lines(const Report& report, const PresentOptions& options) {
-  const RankReport* rank = rank_in_focus(report);
+  const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
   const std::vector<DeviceOverview> devices = device_overviews(*rank);
   std::vector<Panel> panels{step_panel(report, *rank)};
   if (devices.size() == 1) panels.push_back(device_panel(devices.front()));
-  if (devices.size() > 1) panels.push_back(devices_panel(devices));
+  if (devices.size() > 1) panels.push_back(devices_panel(*rank, devices));
   return panels_lines(panels, layout_width(options));
 }
 

@@ -98,11 +98,8 @@ std::string plural(int64_t n, std::string_view one, std::string_view many) {
 
 Origin origin_of(const RankReport& rank) {
   Origin origin;
-  const Section* steps = rank.section("steps");
-  const Table* table = steps ? steps->content.table() : nullptr;
-  for (size_t i = 0; table && i < table->rows.size(); ++i)
-    if (const int64_t* start = table->at(i, "start_ns").integer())
-      origin.first_step_ns = std::min(origin.first_step_ns.value_or(*start), *start);
+  for (const Step& step : rank.steps.steps)
+    origin.first_step_ns = std::min(origin.first_step_ns.value_or(step.start_ns), step.start_ns);
   return origin;
 }
 

@@ -56,12 +56,6 @@ const Value& Record::at(std::string_view name) const {
   return kNull;
 }
 
-const Section* RankReport::section(std::string_view name) const {
-  for (const Section& s : sections)
-    if (s.name == name) return &s;
-  return nullptr;
-}
-
 std::string_view locator_name(Locator::At at) {
   switch (at) {
     case Locator::At::kSteps: return "steps";

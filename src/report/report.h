@@ -1,8 +1,6 @@
-// Report: everything a command has to say, as data. Presenters turn it into bytes and know nothing else.
+// What reports are made of: documents of values, tables and records, findings, checks, and what is wrong with an input.
 //
-// A Report has the shape of the JSON document that `analyze --json` prints, so JSON is the Report written out:
-// sections are named as there, and a column's or field's unit follows from its name (`_ns`, `_bytes`, `_pct`,
-// `_gbps`), see unit_of().
+// In a document a column's or field's unit follows from its name (`_ns`, `_bytes`, `_pct`, `_gbps`), see unit_of().
 #pragma once
 
 #include <cstdint>
@@ -21,7 +19,6 @@ enum class Unit : uint8_t { kNone, kNanoseconds, kBytes, kPercent, kGbps };
 /// The unit that a field's name states: wall_ns is nanoseconds, peak_allocated_bytes bytes, span_pct percent (0..100).
 Unit unit_of(std::string_view field);
 
-struct PageData;
 class Value;
 struct Table;
 struct Record;
@@ -93,14 +90,6 @@ struct Record {
   [[nodiscard]] const Value& at(std::string_view name) const;
 };
 
-/// A part of what is said about one rank: `name` is the JSON key, `title` what a heading says.
-/// `content` is a Table, a Record, or a plain value.
-struct Section {
-  std::string name;
-  std::string title;
-  Value content;
-};
-
 enum class Severity : uint8_t { kInfo, kWarning, kCritical };
 std::string_view severity_name(Severity s);
 
@@ -164,30 +153,7 @@ struct Check {
   std::string brief;  ///< for the one-line checklist: "GPU busy 60.6 % (over 80)"
 };
 
-struct RankReport {
-  int rank = 0;
-  std::optional<int> world_size;
-  std::string host;                ///< empty: unknown
-  std::vector<std::string> device_names;  ///< for headings
-  std::vector<Section> sections;   ///< devices, steps, phases, idle, kernels, ops, launch, collectives, memory
-
-  [[nodiscard]] const Section* section(std::string_view name) const;
-};
-
-struct Report {
-  std::string schema = "profgpu.analysis.v1";
-  std::vector<InputFile> inputs;
-  std::vector<RankReport> ranks;
-  Value cluster;                 ///< null for one rank
-  std::vector<Record> telemetry; ///< what samples say of each device, where there are samples
-  std::vector<Finding> findings; ///< dearest first
-  std::vector<Check> checklist;
-  std::string verdict;           ///< one or two sentences: where the time goes and what it costs
-  int64_t measured_steps = 0;    ///< steps that averages are over (warm-up left out)
-  int64_t warmup_steps = 0;
-  std::vector<std::string> next; ///< commands worth running next
-  std::shared_ptr<const PageData> page;  ///< what a page shows beside; null where none is asked for
-};
+struct Report;
 
 /// What the reader asked to see.
 struct PresentOptions {

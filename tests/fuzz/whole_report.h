@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "analyse/analysis.h"
 #include "analyse/devices.h"
 #include "analyse/idle.h"
 #include "analyse/page.h"
@@ -19,6 +18,7 @@
 #include "export/data_table.h"
 #include "export/exporter.h"
 #include "import/importer.h"
+#include "job/report.h"
 #include "present/registry.h"
 
 namespace profgpu {
@@ -71,9 +71,8 @@ inline void report_on(const std::string& path) {
   const Facts facts(imported->trace, {});
   check_totals(facts);
   Report report;
-  RankReport rank;
-  for (const Analysis* a : analyses()) rank.sections.push_back({std::string(a->name), "", a->show(facts)});
-  report.ranks.push_back(std::move(rank));
+  report.ranks.push_back(rank_report({0, &facts}));
+  compare_ranks(report);
   Evidence evidence;
   evidence.ranks.push_back(diagnose_rank({0, &facts}, evidence.thresholds));
   report.findings = diagnose(evidence);

@@ -1,12 +1,12 @@
 // What must hold of every trace, however it was written.
 #include <gtest/gtest.h>
 
-#include "analyse/analysis.h"
 #include "analyse/devices.h"
 #include "analyse/idle.h"
 #include "analyse/phases.h"
 #include "analyse/replay.h"
 #include "analyse/steps.h"
+#include "job/report.h"
 #include "present/registry.h"
 #include "tests/property/simulated_job.h"
 
@@ -40,11 +40,8 @@ std::vector<sim::SimOptions> jobs() {
 std::string document(const SimulatedJob& job) {
   Report report;
   for (const RankFacts& r : job.ranks) {
-    RankReport rank;
-    rank.rank = r.rank;
-    for (const Analysis* a : analyses())
-      if (a->name != "steps") rank.sections.push_back({std::string(a->name), "", a->show(*r.facts)});
-    report.ranks.push_back(std::move(rank));
+    report.ranks.push_back(rank_report(r));
+    report.ranks.back().steps = {};
   }
   report.findings = job.findings;
   return find_presenter("json")->write(report, {});

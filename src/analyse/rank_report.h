@@ -1,0 +1,62 @@
+// RankReport: all that is said of one rank, typed: what presenters, SQL and the JSON document are made from. It outlives the trace.
+//
+// A section is a member, of a type that names its fields (report/document.h), and a line in rank_report.cc.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyse/collectives.h"
+#include "analyse/idle.h"
+#include "analyse/kernels.h"
+#include "analyse/launch.h"
+#include "analyse/measured.h"
+#include "analyse/memory.h"
+#include "analyse/ops.h"
+#include "analyse/phases.h"
+#include "analyse/steps.h"
+#include "analyse/threads.h"
+
+namespace profgpu {
+
+struct RankReport {
+  int rank = 0;
+  std::optional<int> world_size;
+  std::string host;                        ///< empty: unknown
+  std::vector<std::string> device_names;   ///< for headings
+
+  std::vector<DeviceRow> devices;          ///< by id
+  Steps steps;
+  std::vector<PhaseRow> phases;            ///< all of them
+  std::optional<AverageStep> average_step; ///< none without steps
+  std::vector<IdleRow> idle;
+  std::vector<KernelRow> kernels;
+  std::vector<OpRow> ops;
+  Launch launch;
+  std::vector<CollectiveRow> collectives;
+  Memory memory;
+  MeasuredSteps measured;
+  std::vector<ThreadTime> threads;
+
+  /// The device that sets the pace, that is busy most of its span; null: there is none.
+  [[nodiscard]] const DeviceRow* busiest() const;
+};
+
+struct Section {
+  std::string_view name;      ///< JSON key and --section name
+  std::string_view title;     ///< heading
+  std::string_view summary;   ///< one line for help
+  void (*make)(const Facts& facts, RankReport& rank);
+  Value (*value)(const RankReport& rank);
+};
+/// In the order of the document.
+std::span<const Section> sections();
+/// Null if there is none of that name.
+const Section* find_section(std::string_view name);
+
+/// All sections, made on two threads, from both ends of the list.
+RankReport rank_report(const RankFacts& rank);
+
+}  // namespace profgpu
