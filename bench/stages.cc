@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "analyse/analysis.h"
 #include "diagnose/rule.h"
 #include "import/importer.h"
 #include "present/registry.h"

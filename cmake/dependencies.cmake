@@ -46,6 +46,3 @@ find_path(fmt_INCLUDE fmt/format-inl.h REQUIRED)
 add_library(dep_fmt INTERFACE)
 target_include_directories(dep_fmt SYSTEM INTERFACE ${fmt_INCLUDE})
 
-find_path(cli11_INCLUDE CLI/CLI.hpp REQUIRED)
-add_library(dep_cli11 INTERFACE)
-target_include_directories(dep_cli11 SYSTEM INTERFACE ${cli11_INCLUDE})

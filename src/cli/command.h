@@ -35,7 +35,7 @@ struct Example {
 /// What the user typed, after parsing. Flags are asked for by their long name.
 class Arguments {
  public:
-  void add(std::string_view flag, std::vector<std::string> values) { flags_.push_back({flag, std::move(values)}); }
+  void add(std::string_view flag, std::string value);
   std::vector<std::string> positional;
 
   [[nodiscard]] bool has(std::string_view flag) const { return !values(flag).empty(); }

@@ -1,33 +1,13 @@
-// The only file that includes CLI11, which costs ten seconds to compile and reports errors by throwing: it ends here.
 #include "cli/command_line.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iterator>
+#include <optional>
 
+#include "base/text.h"
 #include "cli/suggestion.h"
 
 namespace profgpu {
 namespace {
-
-struct Slot {
-  const Flag* flag;
-  CLI::Option* option;
-  std::vector<std::string> values;
-};
-
-void declare(CLI::App& app, Slot& slot) {
-  std::string names(slot.flag->name);
-  if (!slot.flag->short_name.empty()) names += "," + std::string(slot.flag->short_name);
-  if (slot.flag->value.empty()) {
-    slot.option = app.add_flag(names)->disable_flag_override();   // "--json=FILE" is no "--json"
-    return;
-  }
-  // One value each time the flag is given, and as many times as that is.
-  slot.option = app.add_option(names, slot.values)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  slot.option->type_size(1)->expected(1)->allow_extra_args(false);
-  slot.option->type_name(std::string(slot.flag->value));
-}
 
 std::vector<std::string> flag_names(const Command& command) {
   std::vector<std::string> names = {"--help"};
@@ -45,38 +25,81 @@ Error unknown_word(const Command& command, const std::string& word) {
   return {"unknown option " + name, near.empty() ? see_help(command) : "did you mean " + near + "?"};
 }
 
-Result<Nothing> check_choice(const Slot& slot) {
-  for (const std::string& value : slot.values) {
-    const auto& choices = slot.flag->choices;
-    if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) continue;
-    std::string list;
-    for (std::string_view c : choices) list += (list.empty() ? "" : ", ") + std::string(c);
-    return Error{std::string(slot.flag->name) + " does not know \"" + value + "\"", "one of: " + list};
-  }
-  return ok();
+Status check_choice(const Flag& flag, const std::string& value) {
+  const auto& choices = flag.choices;
+  if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return ok();
+  return Error{std::string(flag.name) + " does not know \"" + value + "\"", "one of: " + joined(choices)};
 }
 
-Result<Nothing> check_positional(const Command& command, const Arguments& arguments) {
+Status check_positional(const Command& command, const Arguments& arguments) {
   if (command.positional_required() && arguments.positional.empty())
     return Error{"needs " + std::string(command.positional), see_help(command)};
-  if (arguments.positional.size() > 1 && !command.positional_repeats())
-    return Error{"unexpected argument " + arguments.positional[1], see_help(command)};
+  const size_t allowed = !command.takes_positional() ? 0 : command.positional_repeats() ? SIZE_MAX : 1;
+  if (arguments.positional.size() > allowed) return unknown_word(command, arguments.positional[allowed]);
   return ok();
 }
 
-bool takes_value(const Command& command, std::string_view name) {
+/// By long or short name with its dashes; null if the command has no such flag.
+const Flag* find_flag(const Command& command, std::string_view name) {
   for (const FlagGroup& group : command.groups)
     for (const Flag& flag : group.flags)
-      if (!flag.value.empty() && (flag.name == name || flag.short_name == name)) return true;
-  return false;
+      if (flag.name == name || (!flag.short_name.empty() && flag.short_name == name)) return &flag;
+  return nullptr;
 }
 
-// Whether the flag's value is the word behind it: "--top 3", "-o FILE", "-qo FILE", but not "--top=3", "-oFILE".
-bool value_follows(const Command& command, const std::string& word) {
-  if (word.starts_with("--")) return takes_value(command, word);
-  for (size_t i = 1; i < word.size(); ++i)
-    if (takes_value(command, std::string("-") + word[i])) return i + 1 == word.size();
-  return false;
+bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+
+/// One word of flags: "--top", "--top=3", "-v", "-vq", "-ofile", "-vo". Ends at the first flag that takes a value.
+struct FlagWord {
+  std::vector<const Flag*> flags;
+  std::optional<std::string> value;   ///< that the word itself gives to the last of them
+  std::string unknown;                ///< a flag that the command has not
+
+  FlagWord(const Command& command, const std::string& word) {
+    if (word.starts_with("--")) {
+      const size_t equals = word.find('=');
+      if (equals != word.npos) value = word.substr(equals + 1);
+      add(command, word.substr(0, equals));
+      return;
+    }
+    for (size_t i = 1; i < word.size() && unknown.empty() && !wants_value(); ++i) {
+      add(command, {'-', word[i]});
+      if (wants_value() && i + 1 < word.size()) value = word.substr(i + 1);
+    }
+  }
+
+  [[nodiscard]] bool wants_value() const { return !flags.empty() && !flags.back()->value.empty(); }
+  [[nodiscard]] bool value_follows() const { return wants_value() && !value; }
+
+ private:
+  void add(const Command& command, const std::string& name) {
+    if (const Flag* flag = find_flag(command, name)) flags.push_back(flag);
+    else unknown = name;
+  }
+};
+
+/// What is before `end` of the words, flags and what is none.
+Status parse_own(const Command& command, const std::vector<std::string>& words, size_t end, Arguments& arguments) {
+  for (size_t i = 0; i < end; ++i) {
+    if (!is_flag(words[i])) {
+      arguments.positional.push_back(words[i]);
+      continue;
+    }
+    FlagWord word(command, words[i]);
+    if (!word.unknown.empty()) return unknown_word(command, word.unknown);
+    if (word.value && !word.wants_value())
+      return Error{std::string(word.flags.back()->name) + " takes no value", see_help(command)};
+    if (word.value_follows()) {
+      if (++i == end) return Error{std::string(word.flags.back()->name) + " needs a value", see_help(command)};
+      word.value = words[i];
+    }
+    for (const Flag* flag : word.flags) {
+      const std::string value = flag->value.empty() ? "" : *word.value;
+      if (Status known = flag->value.empty() ? ok() : check_choice(*flag, value); !known) return known;
+      arguments.add(flag->name, value);
+    }
+  }
+  return ok();
 }
 
 }  // namespace
@@ -84,48 +107,21 @@ bool value_follows(const Command& command, const std::string& word) {
 size_t own_words(const Command& command, const std::vector<std::string>& words) {
   if (!command.runs_command) return words.size();
   size_t i = 0;
-  while (i < words.size() && words[i] != "--" && words[i].size() > 1 && words[i][0] == '-')
-    i += value_follows(command, words[i]) ? 2 : 1;
+  while (i < words.size() && words[i] != "--" && is_flag(words[i]))
+    i += FlagWord(command, words[i]).value_follows() ? 2 : 1;
   return std::min(i, words.size());
 }
 
 Result<Arguments> parse_arguments(const Command& command, const std::vector<std::string>& words) {
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
-  std::vector<Slot> slots;
-  for (const FlagGroup& group : command.groups)
-    for (const Flag& flag : group.flags) slots.push_back({&flag, nullptr, {}});
-  for (Slot& slot : slots) declare(app, slot);
-
+  // What follows `--` is no option, whatever it looks like.
+  const size_t end = command.runs_command
+                         ? own_words(command, words)
+                         : static_cast<size_t>(std::find(words.begin(), words.end(), "--") - words.begin());
   Arguments arguments;
-  if (command.takes_positional()) {
-    auto* option = app.add_option("positional", arguments.positional)->type_size(1);
-    option->expected(0, command.positional_repeats() ? CLI::detail::expected_max_vector_size : 1);
-  }
-  // What follows `--` is no option, whatever it looks like. The parser takes its words last first.
-  const auto own = words.begin() + static_cast<ptrdiff_t>(own_words(command, words));
-  const auto dashes = command.runs_command ? own : std::find(words.begin(), words.end(), "--");
-  try {
-    app.parse(std::vector<std::string>(std::make_reverse_iterator(dashes), words.rend()));
-  } catch (const CLI::ArgumentMismatch& e) {
-    const std::string_view text = e.what();
-    if (const std::string name(text.substr(0, text.find(' '))); text.ends_with("flag override"))   // its name without dashes
-      return Error{(name.size() == 1 ? "-" : "--") + name + " takes no value", see_help(command)};
-    return Error{std::string(text.substr(0, text.find(':'))) + " needs a value", see_help(command)};
-  } catch (const CLI::ParseError& e) {
-    return Error{e.what(), see_help(command)};
-  }
-  const bool has_dashes = dashes != words.end() && *dashes == "--";
-  arguments.positional.insert(arguments.positional.end(), dashes + (has_dashes ? 1 : 0), words.end());
-  if (auto extras = app.remaining(); !extras.empty()) return unknown_word(command, extras.front());
-  for (Slot& slot : slots) {
-    if (slot.option->count() == 0) continue;
-    if (slot.flag->value.empty()) slot.values = {""};
-    if (auto status = check_choice(slot); !status) return status.error();
-    arguments.add(slot.flag->name, std::move(slot.values));
-  }
-  if (auto status = check_positional(command, arguments); !status) return status.error();
+  if (Status parsed = parse_own(command, words, end, arguments); !parsed) return parsed.error();
+  const size_t rest = end + (end < words.size() && words[end] == "--" ? 1 : 0);
+  arguments.positional.insert(arguments.positional.end(), words.begin() + static_cast<ptrdiff_t>(rest), words.end());
+  if (Status fits = check_positional(command, arguments); !fits) return fits.error();
   return arguments;
 }
 

@@ -36,6 +36,16 @@ TEST(CommandLine, ReadsFlagsAnywhere) {
   EXPECT_EQ(parsed->value("--level", "low"), "low");
 }
 
+TEST(CommandLine, AValueIsTheNextWordWhateverItLooksLike) {
+  auto parsed = parse_arguments(kSample, {"a", "--top", "-1", "-o", "--quiet", "--set=", "-"});
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->value("--top"), "-1");
+  EXPECT_EQ(parsed->value("--output"), "--quiet");
+  EXPECT_EQ(parsed->values("--set"), std::vector<std::string>{""});
+  EXPECT_FALSE(parsed->has("--quiet"));
+  EXPECT_EQ(parsed->positional, (std::vector<std::string>{"a", "-"}));
+}
+
 TEST(CommandLine, TheLastOfARepeatedFlagHolds) {
   auto parsed = parse_arguments(kSample, {"a", "--top=1", "--top=2"});
   ASSERT_TRUE(parsed);
@@ -55,6 +65,9 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of({"a", "--top"}), "--top needs a value | `profgpu sample --help` lists what it takes");
   EXPECT_EQ(error_of({"a", "--quiet=report.txt"}), "--quiet takes no value | `profgpu sample --help` lists what it takes");
   EXPECT_EQ(error_of({"a", "--level", "mid"}), "--level does not know \"mid\" | one of: low, high");
+  EXPECT_EQ(error_of({"a", "-vz"}), "unknown option -z | `profgpu sample --help` lists what it takes");
+  EXPECT_EQ(error_of({"a", "-5"}), "unknown option -5 | `profgpu sample --help` lists what it takes");
+  EXPECT_EQ(error_of({"a", "-vo"}), "--output needs a value | `profgpu sample --help` lists what it takes");
   EXPECT_EQ(error_of({}), "needs PATH... | `profgpu sample --help` lists what it takes");
 }
 

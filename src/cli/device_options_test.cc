@@ -27,12 +27,12 @@ TEST(DeviceOptions, Interval) {
   EXPECT_EQ(device_options(none, 5)->backend, "auto");
   for (const auto& [text, ns] : {std::pair("0.1", 100'000'000), std::pair("1ms", 1'000'000)}) {
     Arguments a;
-    a.add("--interval", {text});
+    a.add("--interval", text);
     EXPECT_EQ(device_options(a, 5)->interval_ns, ns);
   }
   for (const char* bad : {"0", "-1", "0.5ms", "1us", "often", "", "25h"}) {
     Arguments a;
-    a.add("--interval", {bad});
+    a.add("--interval", bad);
     auto options = device_options(a, 5);
     ASSERT_FALSE(options) << bad;
     EXPECT_NE(options.error().message.find("\"" + std::string(bad) + "\""), std::string::npos);
