@@ -14,12 +14,9 @@ namespace profgpu {
 Result<Arguments> arguments_of(const profgpu_option* options, size_t count, const std::vector<std::string_view>& known) {
   Arguments arguments;
   if (options == nullptr) count = 0;
-  for (const std::string_view name : known) {
-    std::vector<std::string> values;
+  for (const std::string_view name : known)
     for (size_t i = 0; i < count; ++i)
-      if (view(options[i].name) == name.substr(2)) values.emplace_back(view(options[i].value));
-    if (!values.empty()) arguments.add(name, std::move(values));
-  }
+      if (view(options[i].name) == name.substr(2)) arguments.add(name, std::string(view(options[i].value)));
   for (size_t i = 0; i < count; ++i) {
     const std::string_view name = view(options[i].name);
     if (std::any_of(known.begin(), known.end(), [&](std::string_view k) { return k.substr(2) == name; })) continue;

@@ -28,11 +28,7 @@ Result<DiffOptions> diff_options(const Arguments& arguments) {
   options.history = history_path(arguments);
   if (options.paths.size() + !options.baseline.empty() < 2)
     return Error{"two runs are needed", "profgpu diff before.json after.json"};
-  Arguments analysis;
-  for (const char* flag : {"--format", "--output", "--top", "--steps", "--step-pattern", "--width", "--color", "--quiet", "--no-progress", "--json"})
-    if (arguments.has(flag)) analysis.add(flag, arguments.values(flag));
-  analysis.positional = options.paths;
-  auto read = analyze_options(analysis);
+  auto read = analyze_options(arguments);
   if (!read) return read.error();
   options.analysis = *read;
   if (Status spared = spares(options.paths, options.analysis.output); !spared) return spared.error();

@@ -74,11 +74,7 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
   if (command.exporter == nullptr) return Error{"nothing is called " + arguments.value("--to")};
   command.options.table = arguments.value("--table");
   command.options.weight = arguments.value("--weight") == "device" ? Weight::kDevice : Weight::kHost;
-  Arguments analysis;
-  for (const char* flag : {"--output", "--step-pattern", "--quiet", "--no-progress"})
-    if (arguments.has(flag)) analysis.add(flag, arguments.values(flag));
-  analysis.positional = arguments.positional;
-  auto read = analyze_options(analysis);
+  auto read = analyze_options(arguments);
   if (!read) return read.error();
   command.analysis = *read;
   if (auto status = check_table(command); !status) return status.error();

@@ -55,11 +55,7 @@ Result<MergeCommand> merge_command(const Arguments& arguments) {
     if (!command.ranks)
       return Error{"--ranks takes a list such as 0,3,8-11, not \"" + arguments.value("--ranks") + "\""};
   }
-  Arguments analysis;
-  for (const char* flag : {"--output", "--steps", "--step-pattern", "--samples", "--quiet", "--no-progress"})
-    if (arguments.has(flag)) analysis.add(flag, arguments.values(flag));
-  analysis.positional = arguments.positional;
-  auto read = analyze_options(analysis);
+  auto read = analyze_options(arguments);
   if (!read) return read.error();
   command.analysis = *read;
   return command;

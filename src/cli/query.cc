@@ -47,21 +47,18 @@ Status read_query_file(const std::string& path, std::string& sql) {
 Result<QueryOptions> query_options(const Arguments& arguments) {
   QueryOptions options;
   options.tables = arguments.has("--tables");
-  Arguments analysis;
-  for (const char* flag : {"--output", "--step-pattern", "--quiet", "--no-progress", "--verbose"})
-    if (arguments.has(flag)) analysis.add(flag, arguments.values(flag));
-  analysis.positional = arguments.positional;
-  if (arguments.has("--file")) {
-    if (auto read = read_query_file(arguments.value("--file"), options.sql); !read) return read.error();
-  } else if (!options.tables && !analysis.positional.empty()) {
-    options.sql = std::move(analysis.positional.back());
-    analysis.positional.pop_back();
-  }
-  auto read = analyze_options(analysis);
+  auto read = analyze_options(arguments);
   if (!read) return read.error();
   options.analysis = *read;
+  std::vector<std::string>& paths = options.analysis.paths;
+  if (arguments.has("--file")) {
+    if (auto read = read_query_file(arguments.value("--file"), options.sql); !read) return read.error();
+  } else if (!options.tables && !paths.empty()) {
+    options.sql = std::move(paths.back());
+    paths.pop_back();
+  }
   if (options.tables) return options;
-  if (options.analysis.paths.empty())
+  if (paths.empty())
     return Error{is_file(options.sql) ? "a query is needed" : "a trace is needed",
                  "profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 10\""};
   if (!arguments.has("--file") && is_file(options.sql))
