@@ -99,9 +99,7 @@ def main():
            'programs': [exporter_day(a.build, a.seconds), monitor_day(a.build, a.seconds)]}
     for row in out['programs']:
         print(json.dumps(row))
-    os.makedirs(os.path.join(a.build, 'results'), exist_ok=True)
-    with open(os.path.join(a.build, 'results', 'day.json'), 'w') as f:
-        json.dump(out, f, indent=1)
+    machine.write_result(a.build, 'day', out)
 
 
 if __name__ == '__main__':

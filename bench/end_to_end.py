@@ -56,14 +56,20 @@ def summary(values):
     return {'median': statistics.median(values), 'least': values[0], 'most': values[-1]}
 
 
-def make_trace(build, megabytes):
+def plain_trace(build, name, size):
+    """`size` as kineto-sim's --target-bytes takes it."""
     folder = os.path.join(build, 'traces')
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, f'{megabytes}MB.json')
+    path = os.path.join(folder, name + '.json')
     if not os.path.exists(path):
-        subprocess.run([f'{build}/kineto-sim', '--no-truth', '--fault', 'data-loading-bound', '--target-bytes', f'{megabytes}M',
-                        '--out', path + '.part'], check=True)
+        subprocess.run([f'{build}/kineto-sim', '--no-truth', '--fault', 'data-loading-bound', '--target-bytes', str(size),
+                        '--out', path + '.part'], check=True, stdout=subprocess.DEVNULL)
         os.rename(path + '.part', path)
+    return path
+
+
+def make_trace(build, megabytes):
+    path = plain_trace(build, f'{megabytes}MB', f'{megabytes}M')
     zipped = path + '.gz'
     if not os.path.exists(zipped):
         with open(path, 'rb') as source, gzip.open(zipped + '.part', 'wb', 6) as out:

@@ -156,9 +156,7 @@ def main():
            'counts': [measure(a.build, count, a.scrapes, a.seconds) for count in COUNTS]}
     for row in out['counts']:
         print(json.dumps(row))
-    os.makedirs(os.path.join(a.build, 'results'), exist_ok=True)
-    with open(os.path.join(a.build, 'results', 'exporter.json'), 'w') as f:
-        json.dump(out, f, indent=1)
+    machine.write_result(a.build, 'exporter', out)
 
 
 if __name__ == '__main__':

@@ -9,32 +9,20 @@ machine does hits both. Writes BUILD/results/page.json and prints it as a table.
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(ROOT, 'tests', 'python')]
 import machine  # noqa: E402
-from end_to_end import measured, peak_bytes, summary  # noqa: E402
+from end_to_end import measured, peak_bytes, plain_trace, summary  # noqa: E402
 from page_data import PageData  # noqa: E402
 
 BYTES_AN_EVENT = 309   # of the simulator's JSON, about; what a trace really has is counted
 
 
-def make_trace(build, events):
-    folder = os.path.join(build, 'traces')
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, f'page_{events}.json')
-    if not os.path.exists(path):
-        subprocess.run([f'{build}/kineto-sim', '--no-truth', '--fault', 'data-loading-bound', '--target-bytes', str(events * BYTES_AN_EVENT),
-                        '--out', path + '.part'], check=True, stdout=subprocess.DEVNULL)
-        os.rename(path + '.part', path)
-    return path
-
-
 def measure(build, events, runs):
-    trace = make_trace(build, events)
+    trace = plain_trace(build, f'page_{events}', events * BYTES_AN_EVENT)
     with tempfile.TemporaryDirectory() as folder:
         page = os.path.join(folder, 'page.html')
         plain = [f'{build}/profgpu', 'analyze', '--quiet', trace]

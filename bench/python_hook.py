@@ -17,6 +17,8 @@ import subprocess
 import tempfile
 import time
 
+import machine
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CALLS = '''
 import json, statistics, sys, time
@@ -85,9 +87,7 @@ def main():
         results = {'start_up': start_up(options.python, dict(env, PYTHONDONTWRITEBYTECODE='1'), options.rounds)}
         calls = subprocess.run([options.python, '-c', CALLS], env=env, check=True, stdout=subprocess.PIPE).stdout
         results['calls'] = json.loads(calls)
-    os.makedirs(os.path.join(options.build, 'results'), exist_ok=True)
-    with open(os.path.join(options.build, 'results', 'python_hook.json'), 'w') as file:
-        json.dump(results, file, indent=1)
+    machine.write_result(options.build, 'python_hook', results)
     print(json.dumps(results, indent=1))
 
 

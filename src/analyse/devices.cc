@@ -3,13 +3,10 @@
 #include <algorithm>
 
 #include "analyse/names.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
-
-double percent(int64_t part, int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
 
 // Adds [start, end) to the end of a union whose parts come in order of start.
 void extend(Intervals& all, Interval next) {
@@ -62,9 +59,9 @@ DeviceTime time_on_device(const Trace& trace, const std::vector<WorkKind>& kind,
 
 }  // namespace
 
-double DeviceRow::overlap_pct() const { return percent(communication_ns - exposed_communication_ns, communication_ns); }
+double DeviceRow::overlap_pct() const { return percent_of(communication_ns - exposed_communication_ns, communication_ns); }
 
-double DeviceRow::utilization_pct() const { return percent(busy_ns, span_ns); }
+double DeviceRow::utilization_pct() const { return percent_of(busy_ns, span_ns); }
 
 std::vector<DeviceRow> DeviceRow::rows(const Facts& facts) {
   const std::vector<DeviceTime>& devices = facts.get<Devices>().devices;

@@ -25,7 +25,7 @@ void finish(Bucket& b, int64_t kernel_total) {
   r.median_ns = percentile_of_sorted(b.durations, 50);
   r.p95_ns = percentile_of_sorted(b.durations, 95);
   r.stddev_ns = standard_deviation(b.durations);
-  r.kernel_pct = kernel_total > 0 ? 100.0 * static_cast<double>(r.total_ns) / static_cast<double>(kernel_total) : 0;
+  r.kernel_pct = percent_of(r.total_ns, kernel_total);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ Launch Launch::compute(const Facts& facts) {
     result.p95_latency_ns = percentile_of_sorted(latencies, 95);
   }
   if (result.kernels > 0)
-    result.short_kernel_pct = 100.0 * static_cast<double>(result.short_kernels) / static_cast<double>(result.kernels);
+    result.short_kernel_pct = percent_of(result.short_kernels, result.kernels);
   result.median_queue_depth = percentile(queue_depths(trace), 50);
   return result;
 }

@@ -7,6 +7,7 @@
 #include "analyse/devices.h"
 #include "analyse/names.h"
 #include "analyse/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
@@ -92,7 +93,7 @@ Quality Quality::compute(const Facts& facts) {
     all += device.busy_ns;
   }
   if (count > 0 && trace.host.size() > 0) {
-    quality.unlaunched_pct = all > 0 ? 100.0 * static_cast<double>(time) / static_cast<double>(all) : 0;
+    quality.unlaunched_pct = percent_of(time, all);
     issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
                       fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); their "
                                   "phase and the cause of gaps before them are not known for certain",

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/saturated.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
@@ -55,10 +56,6 @@ int32_t call_of(const Samples& samples, const ThreadWait& wait) {
   return within ? look->system_call : -1;
 }
 
-double share_pct(int64_t part, int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
-
 ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector<int32_t>& wait_calls) {
   ThreadTime t;
   t.thread = samples.front().thread;
@@ -76,7 +73,7 @@ ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector
   }
   for (auto& [number, call] : calls) {
     call.number = number;
-    call.samples_pct = share_pct(call.samples, t.samples);
+    call.samples_pct = percent_of(call.samples, t.samples);
     t.calls.push_back(call);
   }
   std::stable_sort(t.calls.begin(), t.calls.end(), [](const auto& a, const auto& b) { return a.samples > b.samples; });
@@ -85,8 +82,8 @@ ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector
 
 }  // namespace
 
-double ThreadTime::cpu_pct() const { return share_pct(user_ns + system_ns, observed_ns); }
-double ThreadTime::blocked_pct() const { return share_pct(blocked_ns, observed_ns); }
+double ThreadTime::cpu_pct() const { return percent_of(user_ns + system_ns, observed_ns); }
+double ThreadTime::blocked_pct() const { return percent_of(blocked_ns, observed_ns); }
 
 std::string system_call_name(int32_t number) {
   static const std::map<int32_t, const char*> kNames = {

@@ -10,6 +10,11 @@
 
 namespace profgpu {
 
+/// Of the whole, in percent; 0 of nothing.
+constexpr double percent_of(int64_t part, int64_t whole) {
+  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
 /// Linear interpolation between order statistics (NumPy's default); nullopt for no values. q in 0..100.
 std::optional<double> percentile(std::vector<int64_t> values, double q);
 /// The same of values that are sorted already. There has to be one.

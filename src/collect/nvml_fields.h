@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 
-#include "collect/nvml_calls.h"
 #include "collect/nvml_library.h"
 #include "trace/metric.h"
 #include "trace/sample.h"

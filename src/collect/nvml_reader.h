@@ -12,8 +12,8 @@
 
 #include "base/result.h"
 #include "collect/backend.h"
-#include "collect/nvml_calls.h"
 #include "collect/nvml_fields.h"
+#include "collect/nvml_library.h"
 #include "collect/nvml_processes.h"
 #include "collect/nvml_ring.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collect/nvml_calls.h"
+#include "collect/nvml_library.h"
 #include "trace/sample.h"
 
 namespace profgpu::nvml {

@@ -5,15 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/statistics.h"
+
 namespace profgpu {
-namespace {
-
-double percent(int64_t part, int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
-
-}  // namespace
-
 Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds)
     : rank_(rank), facts_(facts), device_(place), thresholds_(std::move(thresholds)) {
   const Steps& steps = facts.get<Steps>();
@@ -40,7 +34,7 @@ int64_t Measured::span_ns() const {
 
 double Measured::idle_pct(IdleCause cause) const {
   const auto c = static_cast<size_t>(cause);
-  return percent(all_measured_ ? idle().total_ns[c] : idle().measured_ns[c], span_ns());
+  return percent_of(all_measured_ ? idle().total_ns[c] : idle().measured_ns[c], span_ns());
 }
 
 Intervals Measured::idle_around(IdleCause cause) const {
@@ -66,19 +60,19 @@ IdleCause Measured::largest_idle_cause() const {
 }
 
 double Measured::utilization_pct() const {
-  return percent(all_measured_ ? device().busy_ns : total_length(intersect(device().busy, measured_)), span_ns());
+  return percent_of(all_measured_ ? device().busy_ns : total_length(intersect(device().busy, measured_)), span_ns());
 }
 
 double Measured::exposed_communication_pct() const {
   const Intervals& exposed = device().exposed_communication;
-  return percent(all_measured_ ? total_length(exposed) : total_length(intersect(exposed, measured_)), span_ns());
+  return percent_of(all_measured_ ? total_length(exposed) : total_length(intersect(exposed, measured_)), span_ns());
 }
 
 double Measured::phase_pct(Phase phase) const {
-  return percent(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)], wall_ns_);
+  return percent_of(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)], wall_ns_);
 }
 
-double Measured::wall_pct(int64_t ns) const { return percent(ns, wall_ns_); }
+double Measured::wall_pct(int64_t ns) const { return percent_of(ns, wall_ns_); }
 
 bool Measured::in_measured_step(int64_t time) const { return contains(measured_, time); }
 

@@ -19,6 +19,8 @@ std::vector<Stretch> devices_of_gaps(const From& f) {
   return all;
 }
 
+const Gap& gap(const From& f, size_t i) { return *f.rank->gaps()[i]; }
+
 }  // namespace
 
 extern const DataTable kDeviceData, kStepData, kPhaseData, kPhaseSegmentData, kIdleData, kGapData, kKernelNameData,
@@ -120,12 +122,10 @@ const DataTable kGapData{
             const ActivityId after = f.rank->gaps()[i]->after;
             return after.valid() ? Datum(f.trace().device_of(after)) : Datum();
           }},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.rank->gaps()[i]->start_ns; }},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<gap, &Gap::start_ns>},
          {"duration_ns", Kind::kInteger, "how long the device was idle",
           [](const From& f, size_t i, size_t) -> Datum { return f.rank->gaps()[i]->length(); }},
-         {"end_ns", Kind::kInteger, "end, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.rank->gaps()[i]->end_ns; }},
+         {"end_ns", Kind::kInteger, "end, on the trace's clock", cell<gap, &Gap::end_ns>},
          {"cause", Kind::kText, "why the device waited",
           [](const From& f, size_t i, size_t) -> Datum { return idle_cause_name(f.rank->gaps()[i]->cause); }},
          {"after", Kind::kText, "name of the activity that it comes after",
@@ -137,14 +137,10 @@ const DataTable kGapData{
             const HostId host = f.rank->gaps()[i]->host;
             return host.valid() ? Datum(f.trace().name(host)) : Datum();
           }},
-         {"after_id", Kind::kInteger, "row of activity",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.rank->gaps()[i]->before); }},
-         {"before_id", Kind::kInteger, "row of activity",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.rank->gaps()[i]->after); }},
-         {"launch_id", Kind::kInteger, "row of host: the call that launched what ends it",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.rank->gaps()[i]->launch); }},
-         {"host_id", Kind::kInteger, "row of host",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.rank->gaps()[i]->host); }}},
+         {"after_id", Kind::kInteger, "row of activity", cell<gap, &Gap::before>},
+         {"before_id", Kind::kInteger, "row of activity", cell<gap, &Gap::after>},
+         {"launch_id", Kind::kInteger, "row of host: the call that launched what ends it", cell<gap, &Gap::launch>},
+         {"host_id", Kind::kInteger, "row of host", cell<gap, &Gap::host>}},
     .rows = [](const From& f) { return f.rank->gaps().size(); },
     .sorted = "start_ns",
     .key = "device",

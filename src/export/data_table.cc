@@ -53,11 +53,14 @@ Datum section_cell(const RowSource& from, size_t row, size_t column) {
 size_t section_rows(const RowSource& from) { return from.section->rows.size(); }
 
 std::string_view unit_in_name(std::string_view column) {
-  if (column.ends_with("_ns")) return "ns";
-  if (column.ends_with("_bytes") || column == "bytes") return "bytes";
-  if (column.ends_with("_bytes_per_step")) return "bytes a step";
-  if (column.ends_with("_pct")) return "%";
-  if (column.ends_with("_gbps")) return "GB/s";
+  const bool per_step = column.ends_with("_per_step");
+  switch (unit_of(column == "bytes" ? "_bytes" : column)) {
+    case Unit::kNanoseconds: return per_step ? "ns a step" : "ns";
+    case Unit::kBytes: return per_step ? "bytes a step" : "bytes";
+    case Unit::kPercent: return "%";
+    case Unit::kGbps: return "GB/s";
+    case Unit::kNone: break;
+  }
   return {};
 }
 

@@ -4,8 +4,10 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "export/run.h"
@@ -116,6 +118,30 @@ Datum id_or_null(Id<Tag> id) {
 }
 inline Datum text_or_null(const RowSource& from, StringId id) {
   return id.valid() ? Datum(from.trace().strings[id]) : Datum();
+}
+
+// What a value says of not being known, for cell().
+inline constexpr auto kFromZero = [](auto n) { return n >= 0 ? Datum(n) : Datum(); };
+inline constexpr auto kAboveZero = [](auto n) { return n > 0 ? Datum(n) : Datum(); };
+inline constexpr auto kTextIfAny = [](const std::string& text) { return text.empty() ? Datum() : Datum(std::string_view(text)); };
+
+/// A member of each row. `Rows`: the member of Trace that has them, by row or by column, or a function of the source and the
+/// row's number. `Known`: null for values that stand for unknown. Ids that are none are null.
+template <auto Rows, auto Member, auto Known = std::identity()>
+Datum cell(const RowSource& from, size_t row, size_t) {
+  const auto datum = [&](const auto& value) -> Datum {
+    if constexpr (requires { text_or_null(from, value); }) return text_or_null(from, value);
+    else if constexpr (requires { id_or_null(value); }) return id_or_null(value);
+    else return Datum(Known(value));
+  };
+  if constexpr (!std::is_member_pointer_v<decltype(Rows)>) return datum(std::invoke(Member, Rows(from, row)));
+  else if constexpr (requires { (from.trace().*Rows)[row]; }) return datum(std::invoke(Member, (from.trace().*Rows)[row]));
+  else return datum((from.trace().*Rows.*Member)[row]);
+}
+/// How many rows a member of Trace has.
+template <auto Rows>
+size_t rows_of(const RowSource& from) {
+  return (from.trace().*Rows).size();
 }
 
 /// "ns", "bytes" ... as the ending of a column's name says; empty: none.

@@ -25,8 +25,6 @@ Datum link_of(const From& f, size_t row, bool call) {
   return h.link[row] != 0 && h.is_call(HostId(row)) == call ? Datum(h.link[row]) : Datum();
 }
 
-Datum known(int64_t n) { return n >= 0 ? Datum(n) : Datum(); }
-
 std::vector<Stretch> threads_of_waits(const From& f) {
   const std::vector<ThreadWait>& waits = f.trace().thread_waits;
   std::vector<Stretch> all;
@@ -49,10 +47,8 @@ const DataTable kHostData{
          {"id", Kind::kInteger, "number of the row within its rank", row_cell},
          {"thread_id", Kind::kInteger, "row of threads",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.thread[i].value; }},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.start_ns[i]; }},
-         {"duration_ns", Kind::kInteger, "how long it took",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.duration_ns[i]; }},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::host, &HostTable::start_ns>},
+         {"duration_ns", Kind::kInteger, "how long it took", cell<&Trace::host, &HostTable::duration_ns>},
          {"end_ns", Kind::kInteger, "end, on the trace's clock",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().host.end_ns(HostId(i)); }},
          {"kind", Kind::kText, "op, annotation, python, runtime, driver or overhead (the profiler's own)",
@@ -60,7 +56,7 @@ const DataTable kHostData{
          {"name", Kind::kText, "name as recorded",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().name(HostId(i)); }},
          {"parent_id", Kind::kInteger, "row of host: the innermost range of the same thread around it",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().host.parent[i]); }},
+          cell<&Trace::host, &HostTable::parent>},
          {"correlation", Kind::kInteger, "of calls: the id that what they launched has too",
           [](const From& f, size_t i, size_t) { return link_of(f, i, true); }},
          {"external_id", Kind::kInteger, "of operators and annotations: the profiler's id",
@@ -81,7 +77,7 @@ const DataTable kHostData{
           }},
          {"arguments", Kind::kText, "of annotations: what the program said with them, as JSON",
           [](const From& f, size_t i, size_t) { return text_or_null(f, f.trace().arguments(HostId(i))); }}},
-    .rows = [](const From& f) { return f.trace().host.size(); },
+    .rows = rows_of<&Trace::host>,
     .sorted = "start_ns",
     .key = "thread_id",
     .stretches = threads_of_host,
@@ -93,20 +89,14 @@ const DataTable kThreadData{
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
          {"id", Kind::kInteger, "number of the row within its rank", row_cell},
-         {"process", Kind::kText, "process id as recorded",
-          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(f.trace().threads[i].process); }},
-         {"thread", Kind::kText, "thread id as recorded",
-          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(f.trace().threads[i].id); }},
-         {"name", Kind::kText, "name, if one was recorded",
-          [](const From& f, size_t i, size_t) -> Datum {
-            const std::string& name = f.trace().threads[i].name;
-            return name.empty() ? Datum() : Datum(std::string_view(name));
-          }},
+         {"process", Kind::kText, "process id as recorded", cell<&Trace::threads, &Thread::process>},
+         {"thread", Kind::kText, "thread id as recorded", cell<&Trace::threads, &Thread::id>},
+         {"name", Kind::kText, "name, if one was recorded", cell<&Trace::threads, &Thread::name, kTextIfAny>},
          {"ranges", Kind::kInteger, "rows of host",
           [](const From& f, size_t i, size_t) -> Datum {
             return f.trace().threads[i].end.value - f.trace().threads[i].begin.value;
           }}},
-    .rows = [](const From& f) { return f.trace().threads.size(); },
+    .rows = rows_of<&Trace::threads>,
 };
 
 const DataTable kThreadSampleData{
@@ -115,31 +105,27 @@ const DataTable kThreadSampleData{
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
          {"time_ns", Kind::kInteger, "when, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].time_ns; }},
-         {"thread_id", Kind::kInteger, "row of threads",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].thread.value; }},
+          cell<&Trace::thread_samples, &ThreadSample::time_ns>},
+         {"thread_id", Kind::kInteger, "row of threads", cell<&Trace::thread_samples, &ThreadSample::thread>},
          {"state", Kind::kText, "R running, S sleeping, D waiting for a disk, and so on, as /proc has it",
           [](const From& f, size_t i, size_t) -> Datum {
             return std::string_view(&f.trace().thread_samples[i].state, 1);
           }},
          {"system_call", Kind::kInteger, "number of the call that it was blocked in, of x86-64",
-          [](const From& f, size_t i, size_t) -> Datum {
-            const int32_t call = f.trace().thread_samples[i].system_call;
-            return call >= 0 ? Datum(call) : Datum();
-          }},
+          cell<&Trace::thread_samples, &ThreadSample::system_call, kFromZero>},
          {"user_ns", Kind::kInteger, "processor time of the program, since the thread's start",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].user_ns; }},
+          cell<&Trace::thread_samples, &ThreadSample::user_ns>},
          {"system_ns", Kind::kInteger, "processor time of the kernel, since the thread's start",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].system_ns; }},
+          cell<&Trace::thread_samples, &ThreadSample::system_ns>},
          {"waited_ns", Kind::kInteger, "ready to run, but without a processor, since the thread's start",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_samples[i].waited_ns; }},
+          cell<&Trace::thread_samples, &ThreadSample::waited_ns>},
          {"blocked_ns", Kind::kInteger, "off the processor since it blocked, until it had one again; by context switches",
-          [](const From& f, size_t i, size_t) { return known(f.trace().thread_samples[i].blocked_ns); }},
+          cell<&Trace::thread_samples, &ThreadSample::blocked_ns, kFromZero>},
          {"preempted_ns", Kind::kInteger, "off the processor since it had to give way; by context switches",
-          [](const From& f, size_t i, size_t) { return known(f.trace().thread_samples[i].preempted_ns); }},
+          cell<&Trace::thread_samples, &ThreadSample::preempted_ns, kFromZero>},
          {"waits", Kind::kInteger, "how often it blocked; by context switches",
-          [](const From& f, size_t i, size_t) { return known(f.trace().thread_samples[i].waits); }}},
-    .rows = [](const From& f) { return f.trace().thread_samples.size(); },
+          cell<&Trace::thread_samples, &ThreadSample::waits, kFromZero>}},
+    .rows = rows_of<&Trace::thread_samples>,
 };
 
 const DataTable kThreadWaitData{
@@ -147,15 +133,13 @@ const DataTable kThreadWaitData{
     .summary = "long waits of threads: each was blocked all the while",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"thread_id", Kind::kInteger, "row of threads",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_waits[i].thread.value; }},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_waits[i].start_ns; }},
+         {"thread_id", Kind::kInteger, "row of threads", cell<&Trace::thread_waits, &ThreadWait::thread>},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::thread_waits, &ThreadWait::start_ns>},
          {"duration_ns", Kind::kInteger, "until it had a processor again",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().thread_waits[i].duration_ns; }},
+          cell<&Trace::thread_waits, &ThreadWait::duration_ns>},
          {"system_call", Kind::kInteger, "number of the call that it was blocked in, of x86-64, where a sample saw it",
-          [](const From& f, size_t i, size_t) { return known(f.rank->facts().get<ThreadTimes>().wait_calls[i]); }}},
-    .rows = [](const From& f) { return f.trace().thread_waits.size(); },
+          [](const From& f, size_t i, size_t) { return kFromZero(f.rank->facts().get<ThreadTimes>().wait_calls[i]); }}},
+    .rows = rows_of<&Trace::thread_waits>,
     .sorted = "start_ns",
     .key = "thread_id",
     .stretches = threads_of_waits,
@@ -166,11 +150,9 @@ const DataTable kBackwardData{
     .summary = "operators of the backward pass and the forward operators that made them",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"forward_id", Kind::kInteger, "row of host",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().backward_links[i].forward); }},
-         {"backward_id", Kind::kInteger, "row of host",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().backward_links[i].backward); }}},
-    .rows = [](const From& f) { return f.trace().backward_links.size(); },
+         {"forward_id", Kind::kInteger, "row of host", cell<&Trace::backward_links, &BackwardLink::forward>},
+         {"backward_id", Kind::kInteger, "row of host", cell<&Trace::backward_links, &BackwardLink::backward>}},
+    .rows = rows_of<&Trace::backward_links>,
 };
 
 }  // namespace profgpu

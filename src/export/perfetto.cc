@@ -15,8 +15,6 @@ namespace {
 using Track = PerfettoPackets::Track;
 using Slice = PerfettoPackets::Slice;
 
-Datum above_zero(int64_t n) { return n > 0 ? Datum(n) : Datum(); }
-
 class PerfettoRank {
  public:
   PerfettoRank(const RunRows& run, const RankRows& rank, const CollectiveArrows& arrows, PerfettoPackets& packets)
@@ -97,7 +95,7 @@ class PerfettoRank {
     const ActivityTable& all = trace_.activity;
     const ActivityArgs& args = all.args[a.value].valid() ? trace_.activity_args[all.args[a.value].value] : kNone;
     Slice slice{activity_kind_name(all.kind[a.value]), trace_.name(a), {}, {}};
-    slice.arguments = {{"correlation", above_zero(all.correlation[a.value])}, {"category", kernel_category(a)},
+    slice.arguments = {{"correlation", kAboveZero(all.correlation[a.value])}, {"category", kernel_category(a)},
                        {"phase", phase_name(rank_.phases().of_activity[a.value])},
                        {"bytes", args.bytes >= 0 ? Datum(args.bytes) : Datum()}};
     if (args.block[0] > 0)
@@ -121,7 +119,7 @@ class PerfettoRank {
     if (kind.described)
       slice.arguments.insert(slice.arguments.end(),
                              {{"collective", std::string_view(kind.name)}, {"process_group", std::string_view(kind.group)},
-                              {"group_size", above_zero(kind.group_size)}, {"dtype", std::string_view(calls.rows[c.row].dtype)},
+                              {"group_size", kAboveZero(kind.group_size)}, {"dtype", std::string_view(calls.rows[c.row].dtype)},
                               {"message_bytes", c.message_bytes >= 0 ? Datum(c.message_bytes) : Datum()}});
     const CollectiveEnd* end = arrows_.find(rank_, a);
     if (end == nullptr) return;
@@ -147,7 +145,7 @@ class PerfettoRank {
       if (s.device != device) continue;
       if (!lanes) lanes.emplace(packets_, packets_.track("waits", group, 1 << 20));
       add(*lanes, {s.start_ns, s.start_ns + s.duration_ns},
-          {"wait", trace_.strings[s.name], {{"stream", s.stream}, {"correlation", above_zero(s.correlation)}}, {}});
+          {"wait", trace_.strings[s.name], {{"stream", s.stream}, {"correlation", kAboveZero(s.correlation)}}, {}});
     }
   }
 
@@ -181,13 +179,13 @@ class PerfettoRank {
   void host(HostId h, PerfettoLanes& lanes) {
     const HostTable& all = trace_.host;
     Slice slice{host_kind_name(all.kind[h.value]), trace_.name(h), {}, {}};
-    slice.arguments.push_back({all.is_call(h) ? "correlation" : "external_id", above_zero(all.link[h.value])});
+    slice.arguments.push_back({all.is_call(h) ? "correlation" : "external_id", kAboveZero(all.link[h.value])});
     if (all.args[h.value].valid()) {
       const OpArgs& args = trace_.op_args[all.args[h.value].value];
       slice.arguments.push_back({"shapes", args.shapes.valid() ? Datum(trace_.strings[args.shapes]) : Datum()});
       slice.arguments.push_back({"types", args.types.valid() ? Datum(trace_.strings[args.types]) : Datum()});
       slice.arguments.push_back({"sequence", args.sequence >= 0 ? Datum(args.sequence) : Datum()});
-      slice.arguments.push_back({"flops", above_zero(static_cast<int64_t>(args.flops))});
+      slice.arguments.push_back({"flops", kAboveZero(static_cast<int64_t>(args.flops))});
     }
     if (const StringId text = trace_.arguments(h); text.valid())
       slice.arguments.push_back({"arguments", trace_.strings[text]});

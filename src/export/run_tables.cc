@@ -9,8 +9,7 @@ namespace {
 
 using Kind = Datum::Kind;
 using From = RowSource;
-
-Datum text_if_any(const std::string& text) { return text.empty() ? Datum() : Datum(std::string_view(text)); }
+using Metadata = std::pair<std::string, std::string>;
 
 const SampleLog& samples(const From& f) {
   static const SampleLog kNone;
@@ -48,7 +47,23 @@ const RankClock* clock_of(const From& f) {
   return nullptr;
 }
 
+template <auto Member>
+Datum clock_cell(const From& f, size_t, size_t) {
+  const RankClock* c = clock_of(f);
+  return c != nullptr ? Datum(c->*Member) : Datum();
+}
+
 const std::vector<TraceIssue>& issues(const From& f) { return f.rank->facts().get<Quality>().issues; }
+
+// Rows, for cell().
+const Trace& trace_of(const From& f, size_t) { return f.trace(); }
+const Distributed& distributed(const From& f, size_t) { return f.trace().distributed; }
+const TraceIssue& issue(const From& f, size_t i) { return issues(f)[i]; }
+const Straggler& straggler(const From& f, size_t i) { return f.run.job->stragglers[i]; }
+const DeviceInfo& sample_device(const From& f, size_t i) { return samples(f).devices[i]; }
+const SampleLog::ProcessRow& process_row(const From& f, size_t i) { return samples(f).processes[i]; }
+const ProcessSample& sample_process(const From& f, size_t i) { return samples(f).processes[i].process; }
+const SampleLog::Mark& mark(const From& f, size_t i) { return samples(f).marks[i]; }
 
 }  // namespace
 
@@ -60,31 +75,16 @@ const DataTable kRankData{
     .summary = "the ranks of the job, and their clocks",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"world_size", Kind::kInteger, "ranks that the job says it has",
-          [](const From& f, size_t, size_t) -> Datum { return f.trace().distributed.world_size; }},
-         {"host", Kind::kText, "name of the machine",
-          [](const From& f, size_t, size_t) { return text_if_any(f.trace().host_name); }},
-         {"backend", Kind::kText, "of torch.distributed",
-          [](const From& f, size_t, size_t) { return text_if_any(f.trace().distributed.backend); }},
+         {"world_size", Kind::kInteger, "ranks that the job says it has", cell<distributed, &Distributed::world_size>},
+         {"host", Kind::kText, "name of the machine", cell<trace_of, &Trace::host_name, kTextIfAny>},
+         {"backend", Kind::kText, "of torch.distributed", cell<distributed, &Distributed::backend, kTextIfAny>},
          {"base_time_ns", Kind::kInteger, "added to the trace's times gives Unix time",
-          [](const From& f, size_t, size_t) -> Datum { return f.trace().base_time_ns; }},
+          cell<trace_of, &Trace::base_time_ns>},
          {"clock_offset_ns", Kind::kInteger, "added to that gives the first rank's clock",
-          [](const From& f, size_t, size_t) -> Datum {
-            const RankClock* c = clock_of(f);
-            return c != nullptr ? Datum(c->offset_ns) : Datum();
-          }},
-         {"clock_error_ns", Kind::kInteger, "how wrong that may be",
-          [](const From& f, size_t, size_t) -> Datum {
-            const RankClock* c = clock_of(f);
-            return c != nullptr ? Datum(c->error_ns) : Datum();
-          }},
-         {"clock_method", Kind::kText, "how it was found",
-          [](const From& f, size_t, size_t) -> Datum {
-            const RankClock* c = clock_of(f);
-            return c != nullptr ? Datum(std::string_view(c->method)) : Datum();
-          }},
-         {"events", Kind::kInteger, "records in the input",
-          [](const From& f, size_t, size_t) -> Datum { return f.trace().events; }}},
+          clock_cell<&RankClock::offset_ns>},
+         {"clock_error_ns", Kind::kInteger, "how wrong that may be", clock_cell<&RankClock::error_ns>},
+         {"clock_method", Kind::kText, "how it was found", clock_cell<&RankClock::method>},
+         {"events", Kind::kInteger, "records in the input", cell<trace_of, &Trace::events>}},
     .rows = [](const From&) { return size_t{1}; },
 };
 
@@ -93,11 +93,9 @@ const DataTable kWindowData{
     .summary = "profiler windows: nothing is measured across the time between two",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().windows[i].start; }},
-         {"duration_ns", Kind::kInteger, "how long",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().windows[i].length(); }}},
-    .rows = [](const From& f) { return f.trace().windows.size(); },
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::windows, &Interval::start>},
+         {"duration_ns", Kind::kInteger, "how long", cell<&Trace::windows, &Interval::length>}},
+    .rows = rows_of<&Trace::windows>,
     .sorted = "start_ns",
 };
 
@@ -106,11 +104,9 @@ const DataTable kMetadataData{
     .summary = "what the file says of itself",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"key", Kind::kText, "name of the field",
-          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(f.trace().metadata[i].first); }},
-         {"value", Kind::kText, "its text",
-          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(f.trace().metadata[i].second); }}},
-    .rows = [](const From& f) { return f.trace().metadata.size(); },
+         {"key", Kind::kText, "name of the field", cell<&Trace::metadata, &Metadata::first>},
+         {"value", Kind::kText, "its text", cell<&Trace::metadata, &Metadata::second>}},
+    .rows = rows_of<&Trace::metadata>,
 };
 
 const DataTable kDevicePropertyData{
@@ -118,31 +114,20 @@ const DataTable kDevicePropertyData{
     .summary = "what the file says of devices",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"id", Kind::kInteger, "device id",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().devices[i].id; }},
-         {"name", Kind::kText, "name of the device",
-          [](const From& f, size_t i, size_t) { return text_if_any(f.trace().devices[i].name); }},
+         {"id", Kind::kInteger, "device id", cell<&Trace::devices, &DeviceProperties::id>},
+         {"name", Kind::kText, "name of the device", cell<&Trace::devices, &DeviceProperties::name, kTextIfAny>},
          {"memory_bytes", Kind::kInteger, "its memory",
-          [](const From& f, size_t i, size_t) -> Datum {
-            const int64_t bytes = f.trace().devices[i].memory_bytes;
-            return bytes > 0 ? Datum(bytes) : Datum();
-          }},
+          cell<&Trace::devices, &DeviceProperties::memory_bytes, kAboveZero>},
          {"compute_major", Kind::kInteger, "compute capability, before the point",
-          [](const From& f, size_t i, size_t) -> Datum {
-            const DeviceProperties& d = f.trace().devices[i];
-            return d.compute_major > 0 ? Datum(d.compute_major) : Datum();
-          }},
+          cell<&Trace::devices, &DeviceProperties::compute_major, kAboveZero>},
          {"compute_minor", Kind::kInteger, "and after it",
           [](const From& f, size_t i, size_t) -> Datum {
             const DeviceProperties& d = f.trace().devices[i];
             return d.compute_major > 0 ? Datum(d.compute_minor) : Datum();
           }},
          {"multiprocessors", Kind::kInteger, "multiprocessors or compute units",
-          [](const From& f, size_t i, size_t) -> Datum {
-            const int32_t n = f.trace().devices[i].multiprocessors;
-            return n > 0 ? Datum(n) : Datum();
-          }}},
-    .rows = [](const From& f) { return f.trace().devices.size(); },
+          cell<&Trace::devices, &DeviceProperties::multiprocessors, kAboveZero>}},
+    .rows = rows_of<&Trace::devices>,
 };
 
 const DataTable kIssueData{
@@ -152,9 +137,8 @@ const DataTable kIssueData{
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
          {"kind", Kind::kText, "kind of issue",
           [](const From& f, size_t i, size_t) -> Datum { return trace_issue_name(issues(f)[i].kind); }},
-         {"count", Kind::kInteger, "how often", [](const From& f, size_t i, size_t) -> Datum { return issues(f)[i].count; }},
-         {"text", Kind::kText, "one sentence",
-          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(issues(f)[i].text); }}},
+         {"count", Kind::kInteger, "how often", cell<issue, &TraceIssue::count>},
+         {"text", Kind::kText, "one sentence", cell<issue, &TraceIssue::text>}},
     .rows = [](const From& f) { return issues(f).size(); },
 };
 
@@ -162,14 +146,11 @@ const DataTable kStragglerData{
     .name = "stragglers",
     .summary = "ranks that make others wait",
     .columns =
-        {{"rank", Kind::kInteger, "rank of the job",
-          [](const From& f, size_t i, size_t) -> Datum { return f.run.job->stragglers[i].rank; }},
+        {{"rank", Kind::kInteger, "rank of the job", cell<straggler, &Straggler::rank>},
          {"excess_ns_per_step", Kind::kInteger, "waiting for it, a step",
-          [](const From& f, size_t i, size_t) -> Datum { return f.run.job->stragglers[i].excess_ns_per_step; }},
-         {"excess_pct", Kind::kReal, "of the mean step",
-          [](const From& f, size_t i, size_t) -> Datum { return f.run.job->stragglers[i].excess_pct; }},
-         {"kind", Kind::kText, "why it is late, if that is known",
-          [](const From& f, size_t i, size_t) { return text_if_any(f.run.job->stragglers[i].kind); }}},
+          cell<straggler, &Straggler::excess_ns_per_step>},
+         {"excess_pct", Kind::kReal, "of the mean step", cell<straggler, &Straggler::excess_pct>},
+         {"kind", Kind::kText, "why it is late, if that is known", cell<straggler, &Straggler::kind, kTextIfAny>}},
     .rows = [](const From& f) { return f.run.job != nullptr ? f.run.job->stragglers.size() : size_t{0}; },
     .of_run = true,
 };
@@ -204,20 +185,15 @@ const DataTable kSampleDeviceData{
     .summary = "the devices that were sampled",
     .columns =
         {{"id", Kind::kInteger, "number of the row", row_cell},
-         {"device_index", Kind::kInteger, "as the vendor's own tool counts",
-          [](const From& f, size_t i, size_t) -> Datum { return samples(f).devices[i].index; }},
-         {"vendor", Kind::kText, "who made it", [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].vendor); }},
-         {"name", Kind::kText, "name of the device",
-          [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].name); }},
-         {"uuid", Kind::kText, "its identity", [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].uuid); }},
-         {"pci_bus_id", Kind::kText, "its place",
-          [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].pci_bus_id); }},
+         {"device_index", Kind::kInteger, "as the vendor's own tool counts", cell<sample_device, &DeviceInfo::index>},
+         {"vendor", Kind::kText, "who made it", cell<sample_device, &DeviceInfo::vendor, kTextIfAny>},
+         {"name", Kind::kText, "name of the device", cell<sample_device, &DeviceInfo::name, kTextIfAny>},
+         {"uuid", Kind::kText, "its identity", cell<sample_device, &DeviceInfo::uuid, kTextIfAny>},
+         {"pci_bus_id", Kind::kText, "its place", cell<sample_device, &DeviceInfo::pci_bus_id, kTextIfAny>},
          {"driver_version", Kind::kText, "version of the driver",
-          [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].driver_version); }},
-         {"mig_profile", Kind::kText, "of a MIG instance",
-          [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].mig_profile); }},
-         {"host", Kind::kText, "name of the machine that it is in",
-          [](const From& f, size_t i, size_t) { return text_if_any(samples(f).devices[i].host); }},
+          cell<sample_device, &DeviceInfo::driver_version, kTextIfAny>},
+         {"mig_profile", Kind::kText, "of a MIG instance", cell<sample_device, &DeviceInfo::mig_profile, kTextIfAny>},
+         {"host", Kind::kText, "name of the machine that it is in", cell<sample_device, &DeviceInfo::host, kTextIfAny>},
          {"memory_bytes", Kind::kInteger, "its memory",
           [](const From& f, size_t i, size_t) -> Datum {
             const Datum bytes = constant(f, i, Metric::kMemoryTotal);
@@ -231,19 +207,16 @@ const DataTable kSampleProcessData{
     .name = "sample_processes",
     .summary = "what processes did on the sampled devices",
     .columns =
-        {{"device", Kind::kInteger, "row of sample_devices",
-          [](const From& f, size_t i, size_t) -> Datum { return samples(f).processes[i].device; }},
-         {"time_ns", Kind::kInteger, "Unix time",
-          [](const From& f, size_t i, size_t) -> Datum { return samples(f).processes[i].time_ns; }},
-         {"pid", Kind::kInteger, "process id", [](const From& f, size_t i, size_t) -> Datum { return samples(f).processes[i].process.pid; }},
+        {{"device", Kind::kInteger, "row of sample_devices", cell<process_row, &SampleLog::ProcessRow::device>},
+         {"time_ns", Kind::kInteger, "Unix time", cell<process_row, &SampleLog::ProcessRow::time_ns>},
+         {"pid", Kind::kInteger, "process id", cell<sample_process, &ProcessSample::pid>},
          {"type", Kind::kText, "C compute, G graphics, M MPS client",
           [](const From& f, size_t i, size_t) -> Datum { return std::string_view(&samples(f).processes[i].process.type, 1); }},
-         {"name", Kind::kText, "its name, where that was said",
-          [](const From& f, size_t i, size_t) { return text_if_any(samples(f).processes[i].process.name); }},
+         {"name", Kind::kText, "its name, where that was said", cell<sample_process, &ProcessSample::name, kTextIfAny>},
          {"memory_bytes", Kind::kInteger, "device memory that it holds",
-          [](const From& f, size_t i, size_t) -> Datum { return samples(f).processes[i].process.memory_bytes; }},
+          cell<sample_process, &ProcessSample::memory_bytes>},
          {"utilization_pct", Kind::kReal, "time that its kernels ran",
-          [](const From& f, size_t i, size_t) -> Datum { return samples(f).processes[i].process.utilization_pct; }}},
+          cell<sample_process, &ProcessSample::utilization_pct>}},
     .rows = [](const From& f) { return samples(f).processes.size(); },
     .of_run = true,
 };
@@ -252,10 +225,8 @@ const DataTable kMarkData{
     .name = "marks",
     .summary = "phases that a program named while it was sampled",
     .columns =
-        {{"time_ns", Kind::kInteger, "Unix time",
-          [](const From& f, size_t i, size_t) -> Datum { return samples(f).marks[i].time_ns; }},
-         {"name", Kind::kText, "name of the phase that begins",
-          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(samples(f).marks[i].name); }}},
+        {{"time_ns", Kind::kInteger, "Unix time", cell<mark, &SampleLog::Mark::time_ns>},
+         {"name", Kind::kText, "name of the phase that begins", cell<mark, &SampleLog::Mark::name>}},
     .rows = [](const From& f) { return samples(f).marks.size(); },
     .of_run = true,
 };

@@ -8,15 +8,6 @@ namespace {
 using Kind = Datum::Kind;
 using From = RowSource;
 
-template <class T>
-Datum from_zero(T n) {
-  return n >= 0 ? Datum(n) : Datum();
-}
-template <class T>
-Datum above_zero(T n) {
-  return n > 0 ? Datum(n) : Datum();
-}
-
 const Queue& queue(const From& f, size_t row) { return f.trace().queues[f.trace().activity.queue[row]]; }
 
 const ActivityArgs& args(const From& f, size_t row) {
@@ -51,14 +42,11 @@ const DataTable kActivityData{
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
          {"id", Kind::kInteger, "number of the row within its rank", row_cell},
-         {"device", Kind::kInteger, "device id as recorded",
-          [](const From& f, size_t i, size_t) -> Datum { return queue(f, i).device; }},
-         {"stream", Kind::kInteger, "stream", [](const From& f, size_t i, size_t) -> Datum { return queue(f, i).stream; }},
-         {"context", Kind::kInteger, "context", [](const From& f, size_t i, size_t) -> Datum { return queue(f, i).context; }},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().activity.start_ns[i]; }},
-         {"duration_ns", Kind::kInteger, "how long it ran",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().activity.duration_ns[i]; }},
+         {"device", Kind::kInteger, "device id as recorded", cell<queue, &Queue::device>},
+         {"stream", Kind::kInteger, "stream", cell<queue, &Queue::stream>},
+         {"context", Kind::kInteger, "context", cell<queue, &Queue::context>},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::activity, &ActivityTable::start_ns>},
+         {"duration_ns", Kind::kInteger, "how long it ran", cell<&Trace::activity, &ActivityTable::duration_ns>},
          {"end_ns", Kind::kInteger, "end, on the trace's clock",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().activity.end_ns(ActivityId(i)); }},
          {"kind", Kind::kText, "kernel, memcpy or memset",
@@ -76,13 +64,12 @@ const DataTable kActivityData{
          {"phase", Kind::kText, "phase of training that launched it",
           [](const From& f, size_t i, size_t) -> Datum { return phase_name(f.rank->phases().of_activity[i]); }},
          {"launch_id", Kind::kInteger, "row of host: the call that launched it",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().activity.launch[i]); }},
+          cell<&Trace::activity, &ActivityTable::launch>},
          {"op_id", Kind::kInteger, "row of host: the innermost operator or annotation around that call",
           [](const From& f, size_t i, size_t) { return id_or_null(f.rank->ops().of_activity[i]); }},
          {"correlation", Kind::kInteger, "id that it shares with its launch",
-          [](const From& f, size_t i, size_t) { return above_zero(f.trace().activity.correlation[i]); }},
-         {"bytes", Kind::kInteger, "of copies and sets",
-          [](const From& f, size_t i, size_t) { return from_zero(args(f, i).bytes); }},
+          cell<&Trace::activity, &ActivityTable::correlation, kAboveZero>},
+         {"bytes", Kind::kInteger, "of copies and sets", cell<args, &ActivityArgs::bytes, kFromZero>},
          {"grid_x", Kind::kInteger, "blocks", [](const From& f, size_t i, size_t) { return dimension(args(f, i).grid, 0); }},
          {"grid_y", Kind::kInteger, "blocks", [](const From& f, size_t i, size_t) { return dimension(args(f, i).grid, 1); }},
          {"grid_z", Kind::kInteger, "blocks", [](const From& f, size_t i, size_t) { return dimension(args(f, i).grid, 2); }},
@@ -92,15 +79,12 @@ const DataTable kActivityData{
           [](const From& f, size_t i, size_t) { return dimension(args(f, i).block, 1); }},
          {"block_z", Kind::kInteger, "threads of a block",
           [](const From& f, size_t i, size_t) { return dimension(args(f, i).block, 2); }},
-         {"registers", Kind::kInteger, "registers of a thread",
-          [](const From& f, size_t i, size_t) { return above_zero(args(f, i).registers); }},
+         {"registers", Kind::kInteger, "registers of a thread", cell<args, &ActivityArgs::registers, kAboveZero>},
          {"shared_bytes", Kind::kInteger, "shared memory of a block",
           [](const From& f, size_t i, size_t) { return args(f, i).block[0] > 0 ? Datum(args(f, i).shared_bytes) : Datum(); }},
-         {"graph", Kind::kInteger, "graph that it belongs to",
-          [](const From& f, size_t i, size_t) { return above_zero(args(f, i).graph); }},
-         {"graph_node", Kind::kInteger, "its node there",
-          [](const From& f, size_t i, size_t) { return above_zero(args(f, i).graph_node); }}},
-    .rows = [](const From& f) { return f.trace().activity.size(); },
+         {"graph", Kind::kInteger, "graph that it belongs to", cell<args, &ActivityArgs::graph, kAboveZero>},
+         {"graph_node", Kind::kInteger, "its node there", cell<args, &ActivityArgs::graph_node, kAboveZero>}},
+    .rows = rows_of<&Trace::activity>,
     .sorted = "start_ns",
     .key = "device",
     .stretches = devices_of_activity,
@@ -111,12 +95,10 @@ const DataTable kStreamData{
     .summary = "streams of devices",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"device", Kind::kInteger, "device id as recorded",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().queues[i].device; }},
-         {"stream", Kind::kInteger, "stream", [](const From& f, size_t i, size_t) -> Datum { return f.trace().queues[i].stream; }},
-         {"context", Kind::kInteger, "context",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().queues[i].context; }}},
-    .rows = [](const From& f) { return f.trace().queues.size(); },
+         {"device", Kind::kInteger, "device id as recorded", cell<&Trace::queues, &Queue::device>},
+         {"stream", Kind::kInteger, "stream", cell<&Trace::queues, &Queue::stream>},
+         {"context", Kind::kInteger, "context", cell<&Trace::queues, &Queue::context>}},
+    .rows = rows_of<&Trace::queues>,
 };
 
 const DataTable kSyncData{
@@ -124,19 +106,15 @@ const DataTable kSyncData{
     .summary = "waits that the device's side recorded",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"start_ns", Kind::kInteger, "start, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().syncs[i].start_ns; }},
-         {"duration_ns", Kind::kInteger, "how long it took",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().syncs[i].duration_ns; }},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<&Trace::syncs, &SyncRow::start_ns>},
+         {"duration_ns", Kind::kInteger, "how long it took", cell<&Trace::syncs, &SyncRow::duration_ns>},
          {"name", Kind::kText, "what was waited for",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().strings[f.trace().syncs[i].name]; }},
-         {"device", Kind::kInteger, "device id as recorded",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().syncs[i].device; }},
-         {"stream", Kind::kInteger, "stream",
-          [](const From& f, size_t i, size_t) -> Datum { return from_zero(f.trace().syncs[i].stream); }},
+         {"device", Kind::kInteger, "device id as recorded", cell<&Trace::syncs, &SyncRow::device>},
+         {"stream", Kind::kInteger, "stream", cell<&Trace::syncs, &SyncRow::stream, kFromZero>},
          {"correlation", Kind::kInteger, "id that it shares with its call",
-          [](const From& f, size_t i, size_t) { return above_zero(f.trace().syncs[i].correlation); }}},
-    .rows = [](const From& f) { return f.trace().syncs.size(); },
+          cell<&Trace::syncs, &SyncRow::correlation, kAboveZero>}},
+    .rows = rows_of<&Trace::syncs>,
     .sorted = "start_ns",
 };
 
@@ -157,32 +135,26 @@ const DataTable kCollectiveCallData{
           }},
          {"name", Kind::kText, "name as recorded",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().strings[collective(f, i).name]; }},
-         {"dtype", Kind::kText, "type of the elements",
-          [](const From& f, size_t i, size_t) { return text_or_null(f, collective(f, i).dtype); }},
-         {"group_size", Kind::kInteger, "ranks of the group",
-          [](const From& f, size_t i, size_t) { return above_zero(collective(f, i).group_size); }},
-         {"process_group", Kind::kText, "name of the group",
-          [](const From& f, size_t i, size_t) { return text_or_null(f, collective(f, i).group); }},
+         {"dtype", Kind::kText, "type of the elements", cell<collective, &Collective::dtype>},
+         {"group_size", Kind::kInteger, "ranks of the group", cell<collective, &Collective::group_size, kAboveZero>},
+         {"process_group", Kind::kText, "name of the group", cell<collective, &Collective::group>},
          {"group_description", Kind::kText, "what the program calls the group",
-          [](const From& f, size_t i, size_t) { return text_or_null(f, collective(f, i).group_description); }},
-         {"group_ranks", Kind::kText, "its ranks, as recorded",
-          [](const From& f, size_t i, size_t) { return text_or_null(f, collective(f, i).ranks); }},
+          cell<collective, &Collective::group_description>},
+         {"group_ranks", Kind::kText, "its ranks, as recorded", cell<collective, &Collective::ranks>},
          {"in_elements", Kind::kInteger, "elements that this rank puts in",
-          [](const From& f, size_t i, size_t) { return from_zero(collective(f, i).in_elements); }},
+          cell<collective, &Collective::in_elements, kFromZero>},
          {"out_elements", Kind::kInteger, "elements that this rank gets out",
-          [](const From& f, size_t i, size_t) { return from_zero(collective(f, i).out_elements); }},
+          cell<collective, &Collective::out_elements, kFromZero>},
          {"message_bytes", Kind::kInteger, "size of the message, as nccl-tests defines it",
           [](const From& f, size_t i, size_t) -> Datum {
             const Collective& c = collective(f, i);
             return message_bytes(c, collective_name(f.trace().strings[c.name]), f.trace().strings[c.dtype]);
           }},
          {"sequence", Kind::kInteger, "number of the call within its group",
-          [](const From& f, size_t i, size_t) { return from_zero(collective(f, i).sequence); }},
-         {"host_id", Kind::kInteger, "row of host: the call",
-          [](const From& f, size_t i, size_t) { return id_or_null(collective(f, i).host); }},
-         {"activity_id", Kind::kInteger, "row of activity: the kernel",
-          [](const From& f, size_t i, size_t) { return id_or_null(collective(f, i).activity); }}},
-    .rows = [](const From& f) { return f.trace().collectives.size(); },
+          cell<collective, &Collective::sequence, kFromZero>},
+         {"host_id", Kind::kInteger, "row of host: the call", cell<collective, &Collective::host>},
+         {"activity_id", Kind::kInteger, "row of activity: the kernel", cell<collective, &Collective::activity>}},
+    .rows = rows_of<&Trace::collectives>,
 };
 
 const DataTable kMemoryEventData{
@@ -190,23 +162,19 @@ const DataTable kMemoryEventData{
     .summary = "what the framework's allocator did",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"time_ns", Kind::kInteger, "when, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().memory[i].time_ns; }},
+         {"time_ns", Kind::kInteger, "when, on the trace's clock", cell<&Trace::memory, &MemoryEvent::time_ns>},
          {"bytes", Kind::kInteger, "allocated (positive) or freed (negative)",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().memory[i].bytes; }},
+          cell<&Trace::memory, &MemoryEvent::bytes>},
          {"allocated_bytes", Kind::kInteger, "allocated after it",
-          [](const From& f, size_t i, size_t) { return from_zero(f.trace().memory[i].total_allocated); }},
+          cell<&Trace::memory, &MemoryEvent::total_allocated, kFromZero>},
          {"reserved_bytes", Kind::kInteger, "reserved after it",
-          [](const From& f, size_t i, size_t) { return from_zero(f.trace().memory[i].total_reserved); }},
-         {"address", Kind::kInteger, "of the block",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().memory[i].address; }},
+          cell<&Trace::memory, &MemoryEvent::total_reserved, kFromZero>},
+         {"address", Kind::kInteger, "of the block", cell<&Trace::memory, &MemoryEvent::address>},
          {"device_type", Kind::kInteger, "PyTorch's: 0 CPU, 1 CUDA, 6 HIP",
-          [](const From& f, size_t i, size_t) { return from_zero(f.trace().memory[i].device_type); }},
-         {"device", Kind::kInteger, "device id as recorded",
-          [](const From& f, size_t i, size_t) { return from_zero(f.trace().memory[i].device); }},
-         {"thread_id", Kind::kInteger, "row of threads",
-          [](const From& f, size_t i, size_t) { return id_or_null(f.trace().memory[i].thread); }}},
-    .rows = [](const From& f) { return f.trace().memory.size(); },
+          cell<&Trace::memory, &MemoryEvent::device_type, kFromZero>},
+         {"device", Kind::kInteger, "device id as recorded", cell<&Trace::memory, &MemoryEvent::device, kFromZero>},
+         {"thread_id", Kind::kInteger, "row of threads", cell<&Trace::memory, &MemoryEvent::thread>}},
+    .rows = rows_of<&Trace::memory>,
     .sorted = "time_ns",
 };
 
@@ -215,14 +183,12 @@ const DataTable kCounterData{
     .summary = "values that the profiler counted over time",
     .columns =
         {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"time_ns", Kind::kInteger, "when, on the trace's clock",
-          [](const From& f, size_t i, size_t) -> Datum { return f.trace().counters[i].time_ns; }},
+         {"time_ns", Kind::kInteger, "when, on the trace's clock", cell<&Trace::counters, &CounterValue::time_ns>},
          {"name", Kind::kText, "what was counted",
           [](const From& f, size_t i, size_t) -> Datum { return f.trace().strings[f.trace().counters[i].name]; }},
-         {"device", Kind::kInteger, "device id as recorded",
-          [](const From& f, size_t i, size_t) { return from_zero(f.trace().counters[i].device); }},
-         {"value", Kind::kReal, "value", [](const From& f, size_t i, size_t) -> Datum { return f.trace().counters[i].value; }}},
-    .rows = [](const From& f) { return f.trace().counters.size(); },
+         {"device", Kind::kInteger, "device id as recorded", cell<&Trace::counters, &CounterValue::device, kFromZero>},
+         {"value", Kind::kReal, "value", cell<&Trace::counters, &CounterValue::value>}},
+    .rows = rows_of<&Trace::counters>,
     .sorted = "time_ns",
 };
 

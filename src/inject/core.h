@@ -2,13 +2,11 @@
 // the recorder: others include recorder.h.
 #pragma once
 
-#include "inject/control_file.h"
 #include "inject/device_tables.h"
 #include "inject/names.h"
 #include "inject/output_file.h"
 #include "inject/recorder.h"
 #include "inject/ring.h"
-#include "inject/threads.h"
 
 namespace profgpu::inject {
 

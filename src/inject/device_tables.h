@@ -4,8 +4,8 @@
 // Budget: 40 ns a kernel row, encoding included.
 #pragma once
 
-#include "inject/lock.h"
 #include "inject/log.h"
+#include "inject/system_call.h"
 #include "wire/chunk_writer.h"
 #include "wire/rows.h"
 

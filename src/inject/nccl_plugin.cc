@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inject/lock.h"
 #include "inject/nccl_types.h"
 #include "inject/recorder.h"
+#include "inject/system_call.h"
 
 namespace profgpu::inject::nccl {
 

@@ -8,7 +8,7 @@
 
 #include "inject/nvtx_handles.h"
 #include "inject/nvtx_payloads.h"
-#include "inject/options.h"
+#include "inject/recorder.h"
 
 namespace profgpu::inject::nvtx {
 namespace {

@@ -15,6 +15,7 @@
 
 #include <atomic>
 
+#include "inject/text.h"
 #include "wire/control.h"
 #include "wire/rows.h"
 
@@ -124,5 +125,8 @@ void open_window(const char* reason);
 void close_window(const char* reason);
 /// Lets our own thread flush soon, as where many records wait.
 void wake_recorder();
+
+/// Reads PROFGPU_RECORD_OPTIONS (null: nothing is set). What is not understood is added to `not_understood`.
+void parse_options(const char* text, Options& options, Text<256>& not_understood);
 
 }  // namespace profgpu::inject

@@ -6,7 +6,7 @@
 
 #include "inject/core.h"
 #include "inject/glibc.h"
-#include "inject/options.h"
+#include "inject/recorder.h"
 
 namespace profgpu::inject {
 

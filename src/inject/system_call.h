@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include <atomic>
+
 namespace profgpu::inject {
 
 #if defined(__x86_64__)
@@ -92,5 +94,38 @@ inline uint64_t block_signals() {
 inline void restore_signals(uint64_t mask) {
   system_call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, as_word(&mask), 0, sizeof mask);
 }
+
+// A lock for threads that are ours or work for us. All zero is unlocked; a forked child finds it so.
+
+class Lock {
+ public:
+  void lock() {
+    uint32_t expected = 0;
+    if (word_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) return;
+    // 2: somebody may sleep.
+    while (word_.exchange(2, std::memory_order_acquire) != 0) wait_on(&word_, 2, 100'000'000);
+  }
+  bool try_lock() {
+    uint32_t expected = 0;
+    return word_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
+  }
+  void unlock() {
+    if (word_.exchange(0, std::memory_order_release) == 2) wake_all(&word_);
+  }
+
+ private:
+  std::atomic<uint32_t> word_;
+};
+
+class Locked {
+ public:
+  explicit Locked(Lock& lock) : lock_(lock) { lock_.lock(); }
+  ~Locked() { lock_.unlock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  Lock& lock_;
+};
 
 }  // namespace profgpu::inject

@@ -7,6 +7,7 @@
 
 #include "analyse/collectives.h"
 #include "base/saturated.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
@@ -106,10 +107,6 @@ class PathWalk {
   std::vector<PathSegment> segments_;
 };
 
-double pct(int64_t part, int64_t whole) {
-  return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
-
 }  // namespace
 
 StepPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes, size_t place) {
@@ -132,9 +129,9 @@ CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& la
   }
   path.steps = static_cast<int64_t>(lanes.job_steps.size());
   path.ranks_without = lanes.ranks_without;
-  for (const auto& [rank, ns] : by_rank) path.by_rank.push_back({rank, ns, pct(ns, path.duration_ns)});
+  for (const auto& [rank, ns] : by_rank) path.by_rank.push_back({rank, ns, percent_of(ns, path.duration_ns)});
   for (size_t i = 0; i < by_kind.size(); ++i)
-    if (by_kind[i] > 0) path.by_kind.push_back({static_cast<LaneTime>(i), by_kind[i], pct(by_kind[i], path.duration_ns)});
+    if (by_kind[i] > 0) path.by_kind.push_back({static_cast<LaneTime>(i), by_kind[i], percent_of(by_kind[i], path.duration_ns)});
   const auto longer = [](const auto& a, const auto& b) { return a.ns > b.ns; };
   std::stable_sort(path.by_rank.begin(), path.by_rank.end(), longer);
   std::stable_sort(path.by_kind.begin(), path.by_kind.end(), longer);

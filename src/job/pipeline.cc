@@ -184,7 +184,7 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
   Pipeline out;
   const auto pct = [&](uint32_t r) {
     const int64_t step = ranks[r].mean_step_ns();
-    return step > 0 ? 100.0 * static_cast<double>(alone_ns.at(r)) / static_cast<double>(step) : 0.0;
+    return percent_of(alone_ns.at(r), step);
   };
   double passes = 0;
   for (const auto& [r, ns] : alone_ns) {

@@ -292,7 +292,7 @@ class Asker {
     const int64_t saved = saved_ns(change);
     w.saved_ns_per_step = w.most_saved_ns_per_step = saved / steps;
     w.step_ns = from_ns_ / steps - w.saved_ns_per_step;
-    w.saved_pct = 100.0 * static_cast<double>(saved) / static_cast<double>(recorded_ns_);
+    w.saved_pct = percent_of(saved, recorded_ns_);
     w.lower_bound = change.free_transfers && parts_missing_;
     if (w.lower_bound) {
       JobChange parts_too = change;

@@ -18,6 +18,7 @@
 #include "analyse/phases.h"
 #include "analyse/steps.h"
 #include "base/clock.h"
+#include "base/statistics.h"
 #include "base/text.h"
 #include "import/recording.h"
 #include "live/recording_control.h"
@@ -39,8 +40,6 @@ std::string words(std::string_view name) {
   return text;
 }
 
-double pct(int64_t part, int64_t whole) { return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0; }
-
 // The largest first, no more than a few, none below a percent.
 std::string phases_text(const Facts& facts) {
   const Phases& phases = facts.get<Phases>();
@@ -51,7 +50,7 @@ std::string phases_text(const Facts& facts) {
   std::sort(largest.rbegin(), largest.rend());
   std::string text;
   for (size_t i = 0; i < kMostPhases; ++i)
-    if (const double share = pct(largest[i].first, whole); share >= 1)
+    if (const double share = percent_of(largest[i].first, whole); share >= 1)
       text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", words(phase_name(static_cast<Phase>(largest[i].second))), share);
   return text;
 }
@@ -65,8 +64,8 @@ std::string idle_text(const Facts& facts) {
   const DeviceTime& device = devices.devices[at];
   const auto& causes = facts.get<Idle>().devices[at].total_ns;
   const auto most = std::max_element(causes.begin(), causes.end());
-  std::string text = fmt::format("GPU idle {:.0f} %", pct(device.idle_ns, device.span_ns));
-  if (const double share = pct(*most, device.span_ns); share >= 1)
+  std::string text = fmt::format("GPU idle {:.0f} %", percent_of(device.idle_ns, device.span_ns));
+  if (const double share = percent_of(*most, device.span_ns); share >= 1)
     text += fmt::format(", most of it {} ({:.0f} %)", words(idle_cause_name(static_cast<IdleCause>(most - causes.begin()))), share);
   return text;
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "collect/device_health.h"
+#include "collect/sampler.h"
 #include "monitor/alert_notice.h"
 
 namespace profgpu {

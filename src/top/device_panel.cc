@@ -1,4 +1,4 @@
-#include "top/device_panel.h"
+#include "top/pages.h"
 
 #include <fmt/format.h>
 
@@ -202,8 +202,6 @@ std::pair<size_t, size_t> window(size_t count, size_t chosen, size_t room) {
 
 }  // namespace
 
-std::string day_time(int64_t unix_ns) { return timestamp_text(unix_ns, TimestampStyle::kNvidiaSmi).substr(11, 8); }
-
 std::string rounded(const std::optional<double>& x, std::string_view unit) {
   return x ? fmt::format("{:.0f}{}", std::round(*x), unit) : std::string(kUnknownText);
 }
@@ -225,7 +223,7 @@ std::string memory_pair(const LiveDevice& d) {
 std::string trouble_text(const LiveDevice& d, int64_t now_ns) {
   std::string text = sanitised(d.trouble);
   if (d.since_ns > 0 && now_ns - d.since_ns >= kSaySince_ns)
-    text += fmt::format(", since {} ({})", day_time(d.since_ns), format_duration(static_cast<double>(now_ns - d.since_ns), 2));
+    text += fmt::format(", since {} ({})", clock_time(d.since_ns), format_duration(static_cast<double>(now_ns - d.since_ns), 2));
   return text;
 }
 

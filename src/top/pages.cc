@@ -11,9 +11,7 @@
 #include "present/grid.h"
 #include "report/quantity.h"
 #include "report/text.h"
-#include "top/device_panel.h"
 #include "top/frame.h"
-#include "top/process_table.h"
 
 namespace profgpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "top/process_table.h"
+#include "top/pages.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 
 #include "report/quantity.h"
 #include "report/text.h"
-#include "top/device_panel.h"
 #include "top/frame.h"
 
 namespace profgpu {

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
+#include "base/timestamp.h"
 #include "report/text.h"
-#include "top/device_panel.h"
 #include "top/model.h"
 #include "top/pages.h"
-#include "top/process_table.h"
 
 namespace profgpu {
 namespace {
@@ -34,7 +33,7 @@ std::string devices_text(const LiveView& view) {
 // `printed`: nothing will follow.
 void add_title(Frame& frame, const TopModel& model, int width, bool printed) {
   const LiveView& view = model.view();
-  std::string right = day_time(view.time_ns);
+  std::string right = clock_time(view.time_ns);
   if (model.paused()) right = "paused (space)";
   if (!printed) right += fmt::format(", every {:g} s", static_cast<double>(model.interval_ns()) * 1e-9);
   if (view.ended && !model.paused()) right = "the recording has ended";

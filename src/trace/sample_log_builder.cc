@@ -115,7 +115,7 @@ void SampleLogBuilder::describe(DeviceInfo& info, const SampleFileRow& row) {
   set(info.driver_version, row.driver_version), set(info.mig_profile, row.mig_profile);
   set(info.host, row.host);
   if (row.numa_node) info.numa_node = row.numa_node;
-  info.pci_bus_id = lower_case(info.pci_bus_id);
+  for (char& c : info.pci_bus_id) c = lower(c);
 }
 
 uint32_t SampleLogBuilder::new_device(const std::string& word, const SampleFileRow& row) {

@@ -1,4 +1,4 @@
-#include "inject/options.h"
+#include "inject/recorder.h"
 
 #include <gtest/gtest.h>
 
