@@ -72,6 +72,26 @@ const SeriesSummary* DeviceTelemetry::find(Metric metric) const {
   return it == series.end() ? nullptr : &it->second;
 }
 
+SeriesSummary DeviceTelemetry::summary(Metric metric) const {
+  const SeriesSummary* s = find(metric);
+  return s ? *s : SeriesSummary();
+}
+
+std::optional<double> DeviceTelemetry::growth(Metric metric) const {
+  const auto it = grown.find(metric);
+  return it == grown.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::string DeviceTelemetry::notes_text() const {
+  std::string out;
+  for (const std::string& note : notes) out += (out.empty() ? "" : "; ") + note;
+  return out;
+}
+
+std::optional<int64_t> DeviceTelemetry::trace_column_ns() const {
+  return trace.empty() ? std::nullopt : std::optional(duration_ns() / static_cast<int64_t>(trace.size()));
+}
+
 std::optional<double> DeviceTelemetry::limit(Metric metric) const {
   if (auto it = constants.find(metric); it != constants.end()) return it->second;
   if (auto value = device.constant(metric)) return value;

@@ -1,4 +1,5 @@
 // The Report written out: the contract that scripts rely on. Holds every row, whatever the options say.
+#include "analyse/telemetry_record.h"
 #include "job/report.h"
 #include "present/json_text.h"
 
@@ -96,7 +97,7 @@ std::string write_json_report(const Report& report, const PresentOptions&) {
   if (!report.telemetry.empty()) {
     json.key("telemetry");
     json.open('[');
-    for (const Record& device : report.telemetry) json.element(), json.record(device, Layout::kLines);
+    for (const DeviceTelemetry& device : report.telemetry) json.element(), json.record(telemetry_record(device), Layout::kLines);
     json.close(']');
   }
   write_array(json, "findings", report.findings, write_finding);
