@@ -9,6 +9,7 @@
 #include "analyse/telemetry_record.h"
 #include "cli/shell_line.h"
 #include "diagnose/rule.h"
+#include "report/document.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -104,15 +105,7 @@ Value processes_value(const RunSession& session) {
 
 Value findings_value(const std::vector<Finding>& findings) {
   List out;
-  for (const Finding& f : findings) {
-    Record r;
-    List ranks;
-    for (const int rank : f.ranks) ranks.emplace_back(rank);
-    r.add("rule", f.rule).add("severity", severity_name(f.severity)).add("ranks", std::move(ranks));
-    r.add("value", f.value).add("threshold", f.threshold).add("unit", f.unit).add("what", f.what).add("why", f.why);
-    r.add("fix", texts(f.fix)).add("cost_ns", f.cost_ns).add("cost_pct", f.cost_pct).add("evidence", texts(f.evidence));
-    out.emplace_back(std::move(r));
-  }
+  for (const Finding& f : findings) out.push_back(value_of(f));
   return out;
 }
 

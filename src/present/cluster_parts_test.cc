@@ -134,7 +134,7 @@ TEST(RankStandings, AFindingThatNamesItsRanksIsNotNamedTwice) {
   finding.ranks = {2};
   finding.what = "the loader is slow";
   EXPECT_EQ(ranks_concerned(cluster_report(), finding), "rank 2");
-  finding.what = "rank 2 on node-b arrives late";
+  finding.names_ranks = true;
   EXPECT_EQ(ranks_concerned(cluster_report(), finding), "");
 }
 
