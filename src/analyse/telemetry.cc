@@ -1,5 +1,7 @@
 #include "analyse/telemetry.h"
 
+#include "base/text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,6 +72,24 @@ std::string words_of(ClockReason reason, bool words) {
 const SeriesSummary* DeviceTelemetry::find(Metric metric) const {
   auto it = series.find(metric);
   return it == series.end() ? nullptr : &it->second;
+}
+
+SeriesSummary DeviceTelemetry::summary(Metric metric) const {
+  const SeriesSummary* s = find(metric);
+  return s ? *s : SeriesSummary();
+}
+
+std::optional<double> DeviceTelemetry::growth(Metric metric) const {
+  const auto it = grown.find(metric);
+  return it == grown.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::string DeviceTelemetry::notes_text() const {
+  return joined(notes, "; ");
+}
+
+std::optional<int64_t> DeviceTelemetry::trace_column_ns() const {
+  return trace.empty() ? std::nullopt : std::optional(duration_ns() / static_cast<int64_t>(trace.size()));
 }
 
 std::optional<double> DeviceTelemetry::limit(Metric metric) const {

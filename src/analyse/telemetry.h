@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "report/document.h"
 #include "trace/sample.h"
 
 namespace profgpu {
@@ -31,6 +32,11 @@ struct ThrottleTime {
   int64_t time_ns = 0;
   double pct = 0;              ///< of the time watched
   std::string method;          ///< "counter" or "sampled"
+
+  template <class V>
+  void fields(V&& v) const {
+    v("reason", reason), v("words", words), v("time_ns", time_ns), v("pct", pct), v("method", method);
+  }
 };
 
 /// Times in which a device was idle (under 5 %) between times in which it was not.
@@ -39,6 +45,11 @@ struct IdleGaps {
   int64_t mean_ns = 0;         ///< length
   int64_t period_ns = 0;       ///< mean distance from start to start
   bool regular = false;        ///< at least four, and their distances differ by less than a quarter
+
+  template <class V>
+  void fields(V&& v) const {
+    v("count", count), v("mean_ns", mean_ns), v("period_ns", period_ns), v("regular", regular);
+  }
 };
 
 struct ProcessTelemetry {
@@ -46,6 +57,13 @@ struct ProcessTelemetry {
   std::optional<int64_t> memory_peak_bytes;
   std::optional<double> utilization_mean_pct, utilization_max_pct;
   int64_t first_ns = 0, last_ns = 0;           ///< Unix time seen
+
+  template <class V>
+  void fields(V&& v) const {
+    v("pid", process.pid), v("name", unless_empty(process.name)), v("type", std::string(1, process.type));
+    v("memory_peak_bytes", memory_peak_bytes), v("utilization_mean_pct", utilization_mean_pct);
+    v("utilization_max_pct", utilization_max_pct), v("first_ns", first_ns), v("last_ns", last_ns);
+  }
 };
 
 /// What is known of one device over a run.
@@ -55,11 +73,13 @@ struct DeviceTelemetry {
   int64_t first_ns = 0, last_ns = 0;           ///< Unix time that was watched (warm-up left out)
   int64_t interval_ns = 0;                     ///< as asked, or the median distance of a log's rows
   int64_t ticks = 0;                           ///< readings
+  std::optional<int64_t> wall_ns;              ///< how long the command took that was watched; none: there was none
   [[nodiscard]] int64_t duration_ns() const { return last_ns - first_ns; }
 
   std::map<Metric, SeriesSummary> series;      ///< gauges
   std::map<Metric, double> grown;              ///< counters: how much they grew, wraps and resets allowed for
   std::map<Metric, double> constants;          ///< limits and maxima
+  std::map<Metric, std::string> why_absent;    ///< of metrics that are in none of these, where the backend says it
 
   // Utilization in percent.
   std::optional<double> utilization_p5, utilization_p50, utilization_p95, utilization_p99;
@@ -86,6 +106,16 @@ struct DeviceTelemetry {
   std::vector<std::string> notes;
 
   [[nodiscard]] const SeriesSummary* find(Metric metric) const;
+  /// The same, with nothing in it where there is none.
+  [[nodiscard]] SeriesSummary summary(Metric metric) const;
+  /// How much a counter grew.
+  [[nodiscard]] std::optional<double> growth(Metric metric) const;
+  /// Averaged by the board where it says that, else now and then.
+  [[nodiscard]] SeriesSummary power() const { return summary(find(Metric::kPower) ? Metric::kPower : Metric::kPowerInstant); }
+  [[nodiscard]] bool has(Metric metric) const { return series.contains(metric) || grown.contains(metric) || constants.contains(metric); }
+  [[nodiscard]] std::string notes_text() const;
+  /// Time that one part of `trace` is of.
+  [[nodiscard]] std::optional<int64_t> trace_column_ns() const;
   /// constants, else the device's own, else a gauge's last value.
   [[nodiscard]] std::optional<double> limit(Metric metric) const;
   /// Highest memory use of the whole, in percent.

@@ -28,7 +28,9 @@ DeviceTelemetry half_busy() {
 }
 
 TEST(TelemetryRecord, HasTheThirtyFieldsFirst) {
-  const Record r = telemetry_record(half_busy(), {.wall_ns = 11 * kSecond, .why_absent = nullptr});
+  DeviceTelemetry t = half_busy();
+  t.wall_ns = 11 * kSecond;
+  const Record r = telemetry_record(t);
   const std::vector<std::string> names = {"device",           "name",
                                           "duration_s",       "interval_s",
                                           "n_samples",        "util_gpu_mean",
@@ -86,9 +88,9 @@ TEST(TelemetryRecord, WhatIsNotKnownIsNull) {
 }
 
 TEST(TelemetryRecord, EveryMetricIsThereOrAbsentWithItsReason) {
-  const DeviceTelemetry t = half_busy();
-  const auto why = [](Metric m) { return m == Metric::kFanSpeed ? std::string("no fan") : std::string(); };
-  const Record r = telemetry_record(t, {.wall_ns = {}, .why_absent = why});
+  DeviceTelemetry t = half_busy();
+  t.why_absent[Metric::kFanSpeed] = "no fan";
+  const Record r = telemetry_record(t);
   const Table& absent = *r.at("absent").table();
   const size_t there = r.at("metrics").table()->rows.size() + r.at("counters").record()->fields.size() +
                        r.at("constants").record()->fields.size();

@@ -9,6 +9,7 @@
 #include "analyse/telemetry_record.h"
 #include "cli/shell_line.h"
 #include "diagnose/rule.h"
+#include "report/document.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -104,15 +105,7 @@ Value processes_value(const RunSession& session) {
 
 Value findings_value(const std::vector<Finding>& findings) {
   List out;
-  for (const Finding& f : findings) {
-    Record r;
-    List ranks;
-    for (const int rank : f.ranks) ranks.emplace_back(rank);
-    r.add("rule", f.rule).add("severity", severity_name(f.severity)).add("ranks", std::move(ranks));
-    r.add("value", f.value).add("threshold", f.threshold).add("unit", f.unit).add("what", f.what).add("why", f.why);
-    r.add("fix", texts(f.fix)).add("cost_ns", f.cost_ns).add("cost_pct", f.cost_pct).add("evidence", texts(f.evidence));
-    out.emplace_back(std::move(r));
-  }
+  for (const Finding& f : findings) out.push_back(value_of(f));
   return out;
 }
 
@@ -147,24 +140,32 @@ Value troubles_value(const RunSession& session, const OpenDevices& open) {
 std::vector<Record> first_thirty(const OneRun& run) {
   std::vector<Record> out;
   for (const DeviceTelemetry& t : run.devices) {
-    Record r = telemetry_record(t, {.wall_ns = run.end.wall_ns});
+    DeviceTelemetry timed = t;
+    timed.wall_ns = run.end.wall_ns;
+    Record r = telemetry_record(timed);
     r.fields.resize(kSeedFields);
     out.push_back(std::move(r));
   }
   return out;
 }
 
-Value devices_value(const RunSession& session, const OpenDevices& open) {
+// Over all runs; and why the backend has no more to say.
+void add_run(RunSession& session, const OpenDevices& open) {
   int64_t wall_ns = 0;
   for (const OneRun& run : session.runs) wall_ns += run.end.wall_ns;
-  List out;
   for (size_t i = 0; i < session.devices.size(); ++i) {
-    TelemetryContext context{.wall_ns = wall_ns, .why_absent = nullptr};
-    // A driver that hangs may hang here too.
-    if (!session.stuck)
-      context.why_absent = [&, device = open.devices[i]](Metric m) { return open.backend->why_absent(device, m); };
-    out.emplace_back(telemetry_record(session.devices[i], context));
+    DeviceTelemetry& t = session.devices[i];
+    t.wall_ns = wall_ns;
+    if (session.stuck) continue;   // a driver that hangs may hang here too
+    for (const MetricInfo& m : metrics())
+      if (!t.has(m.metric))
+        if (std::string why = open.backend->why_absent(open.devices[i], m.metric); !why.empty()) t.why_absent[m.metric] = std::move(why);
   }
+}
+
+Value devices_value(const RunSession& session) {
+  List out;
+  for (const DeviceTelemetry& t : session.devices) out.emplace_back(telemetry_record(t));
   return out;
 }
 
@@ -203,7 +204,9 @@ std::vector<std::string> next_commands(const RunOptions& options, const OpenDevi
 RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSession& session,
                      const std::vector<std::string>& notes, const RunRecording* recording) {
   add_troubles(session, open);
+  add_run(session, open);
   RunReport report;
+  report.devices = session.devices;
   report.findings = telemetry_findings(session.devices);
   std::vector<std::vector<Record>> records;
   for (const OneRun& run : session.runs) records.push_back(first_thirty(run));
@@ -214,7 +217,7 @@ RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSess
   d.add("interrupted", session.last.interrupted).add("wall_ns", session.last.wall_ns);
   d.add("repeats", options.repeats).add("warmup_runs", options.warmup_runs).add("warmup_ns", options.warmup_ns);
   d.add("failed_warmup_run", session.failed_warmup_run == 0 ? Value() : Value(session.failed_warmup_run));
-  d.add("backend", open.backend ? open.backend->name() : "none").add("devices", devices_value(session, open));
+  d.add("backend", open.backend ? open.backend->name() : "none").add("devices", devices_value(session));
   d.add("runs", runs_value(session, records));
   d.add("statistics", options.repeats > 1 ? statistics(session, records) : Value());
   d.add("processes", processes_value(session)).add("processes_left", session.processes_left);

@@ -13,6 +13,7 @@ namespace profgpu {
 
 struct RunReport {
   Record document;  ///< profgpu.run.v1
+  std::vector<DeviceTelemetry> devices;
   std::vector<Finding> findings;
   std::string summary_path;  ///< the document's file; empty: none
 };

@@ -6,7 +6,6 @@
 
 #include "cli/run_report.h"
 #include "cli/shell_line.h"
-#include "present/device_fields.h"
 #include "present/device_lines.h"
 #include "present/first_screen.h"
 #include "report/quantity.h"
@@ -64,16 +63,16 @@ Line statistic_line(const std::string& label, const Record& s, std::string (*sho
   return line.add(fmt::format("  ({} to {})", show(s.at("min").number()), show(s.at("max").number())), Style::kFaint);
 }
 
-Lines statistics_lines(const Record& d) {
+Lines statistics_lines(const Record& d, const std::vector<DeviceTelemetry>& whole) {
   const Record* s = d.at("statistics").record();
   if (!s || records_of(d.at("runs")).size() < 2) return {};
   Lines lines{Line("Over the runs", Style::kStrong).add("  mean ± standard deviation (range)", Style::kFaint)};
   lines.push_back(
       statistic_line("duration", *s->at("duration").record(), [](double x) { return format_duration(x * 1e9); }));
-  const std::vector<Record> devices = records_of(s->at("devices")), whole = records_of(d.at("devices"));
+  const std::vector<Record> devices = records_of(s->at("devices"));
   for (size_t i = 0; i < devices.size(); ++i) {
     const Record& device = devices[i];
-    if (!is_true(whole[i].at("used"))) continue;
+    if (!whole[i].used()) continue;
     struct Row {
       const char* field;
       const char* label;
@@ -176,8 +175,8 @@ Lines sampler_lines(const Record& d, int width) {
 
 std::string run_text(const RunReport& report, int width, bool colour) {
   const Record& d = report.document;
-  Lines lines = device_lines(records_of(d.at("devices")), about(d, width), width);
-  append(lines, statistics_lines(d));
+  Lines lines = device_lines(report.devices, about(d, width), width);
+  append(lines, statistics_lines(d, report.devices));
   if (!report.findings.empty()) {
     Report shown;
     shown.findings = report.findings;

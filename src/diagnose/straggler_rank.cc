@@ -154,6 +154,7 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   for (const Straggler& s : evidence.job->stragglers)
     if (s.excess_pct > threshold) f.ranks.push_back(s.rank);
   f.what = what(worst);
+  f.names_ranks = true;
   f.why = why(worst);
   f.fix = advice(worst, evidence.job->parallelism);
   if (const std::string steps = when(worst); !steps.empty()) f.evidence.push_back(steps);

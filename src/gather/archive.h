@@ -1,6 +1,6 @@
 // Structs to bytes and back, for other processes of the same program: no version, no names, varints.
 //
-// A struct takes part by saying how many members it has (kMembers); one more without a new number does not compile.
+// Any struct without constructors takes part: its members are counted, and put in their order.
 // Reading checks every length, so that bytes cut short or mixed up end in failed(), not in a crash.
 #pragma once
 
@@ -18,24 +18,31 @@
 #include <vector>
 
 #include "base/varint.h"
-#include "report/report.h"
-#include "trace/string_pool.h"
+#include "trace/id.h"
 
 namespace profgpu::archive {
 
-template <class T>
-constexpr int kMembers = 0;
+struct Anything {
+  template <class T>
+  operator T() const;
+};
+/// How many members a struct has: as many things as it can be made of.
+template <class T, class... Members>
+consteval int member_count() {
+  if constexpr (requires { T{Members{}..., Anything{}}; }) return member_count<T, Members..., Anything>();
+  else return sizeof...(Members);
+}
 
 template <class T>
 struct IsId : std::false_type {};
 template <class Tag>
 struct IsId<Id<Tag>> : std::true_type {};
 
-/// Calls `f` with each member of a struct of that many.
+/// Calls `f` with each member of a struct.
 template <class T, class F>
 void each_member(T& x, F&& f) {
-  constexpr int n = kMembers<std::remove_const_t<T>>;
-  static_assert(n > 0, "say how many members it has");
+  constexpr int n = member_count<std::remove_const_t<T>>();
+  static_assert(n > 0 && n <= 22);
   const auto all = [&](auto&... members) { (f(members), ...); };
 #define PROFGPU_MEMBERS(count, ...) \
   if constexpr (n == (count)) {     \
@@ -114,16 +121,6 @@ class Writer {
     put(x.first);
     put(x.second);
   }
-  void put(const Value& v) {
-    if (const bool* b = v.boolean()) tagged('b', *b);
-    else if (const int64_t* i = v.integer()) tagged('i', *i);
-    else if (const double* d = v.real()) tagged('d', *d);
-    else if (const std::string* s = v.text()) tagged('s', *s);
-    else if (const Table* t = v.table()) tagged('t', t->columns), put(t->rows);
-    else if (const Record* r = v.record()) tagged('r', r->fields);
-    else if (const List* l = v.list()) tagged('l', *l);
-    else bytes.push_back('0');
-  }
 
  private:
   void varint(uint64_t v) { append_varint(bytes, v); }
@@ -131,11 +128,6 @@ class Writer {
   void range(const Range& all) {
     varint(all.size());
     for (const auto& x : all) put(x);
-  }
-  template <class T>
-  void tagged(char tag, const T& x) {
-    bytes.push_back(tag);
-    put(x);
   }
 };
 
@@ -197,24 +189,8 @@ class Reader {
     get(x.first);
     get(x.second);
   }
-  void get(Value& v) {
-    const std::string_view tag = take(1);
-    switch (failed_ ? '0' : tag.front()) {
-      case '0': v = Value(); break;
-      case 'b': v = of<bool>(); break;
-      case 'i': v = of<int64_t>(); break;
-      case 'd': v = of<double>(); break;
-      case 's': v = of<std::string>(); break;
-      case 'l': v = nested<List>([this](List& l) { get(l); }); break;
-      case 'r': v = nested<Record>([this](Record& r) { get(r.fields); }); break;
-      case 't': v = nested<Table>([this](Table& t) { get(t.columns), get(t.rows); }); break;
-      default: failed_ = true;
-    }
-  }
 
  private:
-  static constexpr int kDeepest = 64;
-
   std::string_view take(uint64_t n) {
     if (failed_ || n > left_.size()) {
       failed_ = true;
@@ -229,24 +205,8 @@ class Reader {
     failed_ = failed_ || !take_varint(left_, v);
     return failed_ ? 0 : v;
   }
-  template <class T>
-  T of() {
-    T x{};
-    get(x);
-    return x;
-  }
-  template <class T, class Fill>
-  Value nested(Fill&& fill) {
-    T x;
-    if (++depth_ > kDeepest) failed_ = true;
-    else fill(x);
-    --depth_;
-    return Value(std::move(x));
-  }
-
   std::string_view left_;
   bool failed_ = false;
-  int depth_ = 0;
 };
 
 }  // namespace profgpu::archive

@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "analyse/telemetry_record.h"
 #include "job/job.h"
+#include "job/job_samples.h"
 #include "job/other_runs.h"
 #include "job/sampled_clocks.h"
 
@@ -70,10 +70,6 @@ void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report
   }
 }
 
-void show_telemetry(const std::vector<DeviceTelemetry>& telemetry, Report& report) {
-  for (const DeviceTelemetry& t : telemetry) report.telemetry.push_back(telemetry_record(t));
-}
-
 std::string why_none_within(const SampleLog& samples, const Interval& job) {
   const std::string text = "no sample lies within the time of the traces: ";
   if (samples.first_ns <= job.start && samples.last_ns >= job.end) return text + "it is shorter than the time between two samples";
@@ -92,7 +88,7 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
   }
   const JobSamples samples = samples_of_ranks(read);
   evidence.telemetry = summarise(clipped(samples.log, job.start, job.end));
-  show_telemetry(evidence.telemetry, report);
+  report.telemetry = evidence.telemetry;
   for (InputFile& file : report.inputs) {
     if (file.format != "samples") continue;
     for (const std::string& host : samples.others)
@@ -106,10 +102,9 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
 
 // A report of samples alone.
 void add_samples(const SampleLog& samples, Report& report) {
-  const std::vector<DeviceTelemetry> telemetry = summarise(samples);
-  show_telemetry(telemetry, report);
-  report.findings = telemetry_findings(telemetry);
-  report.verdict = telemetry_verdict(telemetry, report.findings);
+  report.telemetry = summarise(samples);
+  report.findings = telemetry_findings(report.telemetry);
+  report.verdict = telemetry_verdict(report.telemetry, report.findings);
 }
 
 std::string left_out_text(const OtherRun& o) {

@@ -2,65 +2,6 @@
 
 #include "gather/archive.h"
 
-namespace profgpu::archive {
-
-// How many members each struct has that travels.
-template <> constexpr int kMembers<Error> = 2;
-template <> constexpr int kMembers<Interval> = 2;
-template <> constexpr int kMembers<TraceIssue> = 3;
-template <> constexpr int kMembers<InputSource> = 7;
-template <> constexpr int kMembers<WindowFacts> = 5;
-template <> constexpr int kMembers<InputPart> = 9;
-template <> constexpr int kMembers<Issue> = 4;
-template <> constexpr int kMembers<Locator> = 2;
-template <> constexpr int kMembers<Finding> = 13;
-template <> constexpr int kMembers<RankReport> = 16;
-template <> constexpr int kMembers<DeviceRow> = 10;
-template <> constexpr int kMembers<Step> = 9;
-template <> constexpr int kMembers<Steps> = 5;
-template <> constexpr int kMembers<PhaseShare> = 3;
-template <> constexpr int kMembers<PhaseRow> = 2;
-template <> constexpr int kMembers<AverageStep> = 4;
-template <> constexpr int kMembers<NamedGap> = 5;
-template <> constexpr int kMembers<IdleRow> = 6;
-template <> constexpr int kMembers<KernelRow> = 17;
-template <> constexpr int kMembers<OpRow> = 11;
-template <> constexpr int kMembers<Launch> = 9;
-template <> constexpr int kMembers<MemoryPoint> = 3;
-template <> constexpr int kMembers<Memory> = 9;
-template <> constexpr int kMembers<Varying> = 2;
-template <> constexpr int kMembers<Makeup> = 3;
-template <> constexpr int kMembers<NamedTime> = 2;
-template <> constexpr int kMembers<MeasuredWork> = 8;
-template <> constexpr int kMembers<MeasuredOp> = 3;
-template <> constexpr int kMembers<MeasuredCollective> = 5;
-template <> constexpr int kMembers<MeasuredSteps> = 8;
-template <> constexpr int kMembers<ThreadTime> = 14;
-template <> constexpr int kMembers<ThreadTime::Call> = 5;
-template <> constexpr int kMembers<RankMeasure> = 21;
-template <> constexpr int kMembers<RankDiagnosis> = 2;
-template <> constexpr int kMembers<DigestStep> = 4;
-template <> constexpr int kMembers<DigestMemory> = 3;
-template <> constexpr int kMembers<CollectiveKind> = 7;
-template <> constexpr int kMembers<CollectiveCall> = 18;
-template <> constexpr int kMembers<CollectiveRow> = 14;
-template <> constexpr int kMembers<CollectiveCalls> = 4;
-template <> constexpr int kMembers<StepWork> = 9;
-template <> constexpr int kMembers<KernelWork> = 4;
-template <> constexpr int kMembers<RankWork> = 2;
-template <> constexpr int kMembers<LanePoint> = 4;
-template <> constexpr int kMembers<LanePart> = 2;
-template <> constexpr int kMembers<LaneStep> = 3;
-template <> constexpr int kMembers<Lane> = 3;
-template <> constexpr int kMembers<CallSite> = 4;
-template <> constexpr int kMembers<JobLibraries> = 5;
-template <> constexpr int kMembers<CallSites> = 3;
-template <> constexpr int kMembers<ClockStatement> = 2;
-template <> constexpr int kMembers<RankDigest> = 14;
-template <> constexpr int kMembers<RankResult> = 4;
-
-}  // namespace profgpu::archive
-
 namespace profgpu {
 
 std::string encoded(const ShareRead& share) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analyse/rank_report.h"
+#include "analyse/telemetry.h"
 #include "job/job.h"
 #include "report/report.h"
 
@@ -27,7 +28,7 @@ struct Report {
   std::vector<InputFile> inputs;
   std::vector<RankReport> ranks;
   std::shared_ptr<const Job> job;  ///< the `cluster` of the document; null for one rank
-  std::vector<Record> telemetry; ///< what samples say of each device, where there are samples
+  std::vector<DeviceTelemetry> telemetry;   ///< what samples say of each device, where there are samples
   std::vector<Finding> findings; ///< dearest first
   std::vector<Check> checklist;
   std::string verdict;           ///< one or two sentences: where the time goes and what it costs

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "present/cluster_parts.h"
-#include "present/html_report.h"
+#include "present/html.h"
 #include "present/job_overview.h"
 #include "present/registry.h"
 #include "present/sample_report_test.h"
@@ -134,7 +134,7 @@ TEST(RankStandings, AFindingThatNamesItsRanksIsNotNamedTwice) {
   finding.ranks = {2};
   finding.what = "the loader is slow";
   EXPECT_EQ(ranks_concerned(cluster_report(), finding), "rank 2");
-  finding.what = "rank 2 on node-b arrives late";
+  finding.names_ranks = true;
   EXPECT_EQ(ranks_concerned(cluster_report(), finding), "");
 }
 

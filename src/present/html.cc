@@ -1,18 +1,261 @@
 // A report as one HTML file: the page with the data that it shows, and below it the report as plain HTML for readers
 // without script. Built without the page, it is the plain one.
+#include "present/html.h"
+
 #include <fmt/format.h>
 
 #include <string_view>
 
 #include "base/gzip.h"
-#include "present/html_report.h"
-#include "present/html_text.h"
+#include "present/cluster_parts.h"
+#include "present/device_lines.h"
+#include "present/job_overview.h"
 #include "present/overview.h"
 #include "present/pack.h"
-#include "present/page_template.h"
 #include "present/registry.h"
+#include "present/wording.h"
+#include "report/quantity.h"
+#include "report/text.h"
 
 namespace profgpu {
+
+std::string html_text(std::string_view text, int most) {
+  std::string out;
+  for (const char c : truncated(sanitised(text), most)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+std::string html_table(const std::vector<HtmlColumn>& columns, const std::vector<std::vector<std::string>>& rows) {
+  const auto cell = [&](const char* tag, size_t column, const std::string& content) {
+    const std::string name = tag;
+    return "<" + name + (columns[column].right ? " class=\"number\">" : ">") + content + "</" + name + ">";
+  };
+  std::string out = "<table>\n<thead><tr>";
+  for (size_t c = 0; c < columns.size(); ++c) out += cell("th", c, columns[c].header);
+  out += "</tr></thead>\n<tbody>\n";
+  for (const std::vector<std::string>& row : rows) {
+    out += "<tr>";
+    for (size_t c = 0; c < columns.size() && c < row.size(); ++c) out += cell("td", c, row[c]);
+    out += "</tr>\n";
+  }
+  return out + "</tbody>\n</table>\n";
+}
+
+namespace {
+
+constexpr size_t kMostIssues = 30;
+constexpr size_t kMostRanks = 32;
+constexpr size_t kRows = 30;         // of long tables, unless --top says otherwise
+constexpr int kCell = 300;           // cells of text in a table
+
+std::string element(const char* tag, const std::string& html) { return fmt::format("<{0}>{1}</{0}>\n", tag, html); }
+
+std::string heading(std::string_view text) { return element("h2", html_text(text)); }
+
+std::string number(const std::optional<double>& value, Unit unit) {
+  return value ? html_text(format_value(*value, unit)) : std::string(kUnknownText);
+}
+
+std::string lines(const char* tag, std::string_view text) {
+  std::string out;
+  for (const std::string_view line : lines_of(text)) out += (out.empty() ? "" : "<br>") + html_text(line);
+  return element(tag, out);
+}
+
+std::string inputs(const Report& report) {
+  std::string names;
+  for (const InputFile& input : report.inputs) {
+    if (&input - report.inputs.data() == 3) {
+      names += " and " + plural(static_cast<int64_t>(report.inputs.size()) - 3, "other file", "other files");
+      break;
+    }
+    names += (names.empty() ? "" : ", ") + html_text(input.path, 200);
+  }
+  std::string issues;
+  size_t count = 0;
+  for (const InputFile& input : report.inputs)
+    for (const Issue& issue : input.issues)
+      if (++count <= kMostIssues)
+        issues += lines("li", (report.inputs.size() > 1 && !issue.text.starts_with(input.path) ? input.path + ": " : "") + issue.text);
+  if (count > kMostIssues) issues += element("li", fmt::format("… and {} more", count - kMostIssues));
+  return element("h1", names) + (issues.empty() ? "" : "<ul class=\"issues\">\n" + issues + "</ul>\n");
+}
+
+std::string list(const std::vector<std::string>& texts, const char* kind) {
+  std::string out;
+  for (const std::string& text : texts) out += lines("li", text);
+  return out.empty() ? out : fmt::format("<ul class=\"{}\">\n", kind) + out + "</ul>\n";
+}
+
+std::string ranks(const Report& report) {
+  const std::vector<RankStanding>& all = report.standings;
+  if (all.empty()) return {};
+  std::vector<std::vector<std::string>> rows;
+  for (const RankStanding& rank : all) {
+    if (rows.size() == kMostRanks) break;   // the latest come first
+    rows.push_back({std::to_string(rank.rank), html_text(rank.host, kCell), number(rank.step_ns, Unit::kNanoseconds),
+                    number(rank.busy_pct, Unit::kPercent), html_text(late_text(rank))});
+  }
+  const JobOverview job = job_overview(report);
+  std::string out = heading(job.title) + list(job.missing, "issues") +
+                    html_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}}, rows);
+  if (rows.size() < all.size()) out += element("p", fmt::format("… and {} more", all.size() - rows.size()));
+  return out + list(job.notes, "issues") + list(job.remarks, "evidence");
+}
+
+// A bar whose length a reader without colours sees too.
+std::string bar(double pct) {
+  return fmt::format("<meter min=\"0\" max=\"100\" value=\"{:.1f}\"></meter>", std::min(std::max(pct, 0.0), 100.0));
+}
+
+std::string shares(const std::string& title, const std::vector<Share>& all) {
+  if (all.empty()) return {};
+  std::vector<std::vector<std::string>> rows;
+  for (const Share& share : all)
+    rows.push_back({html_text(share.name), bar(share.pct), number(share.ns, Unit::kNanoseconds),
+                    number(share.pct, Unit::kPercent)});
+  return heading(title) + html_table({{""}, {""}, {"time", true}, {"share", true}}, rows);
+}
+
+std::string device(const DeviceOverview& d) {
+  std::vector<Share> all;
+  if (d.busy_pct) all.push_back({"busy", std::nullopt, *d.busy_pct});
+  for (const Share& cause : d.causes) all.push_back({"idle: " + cause.name, cause.ns, cause.pct});
+  std::string notes;
+  for (const std::string& note : d.notes) notes += element("p", html_text(note));
+  return shares(d.title, all) + notes;
+}
+
+std::string times(const Report& report) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank) return {};
+  const StepOverview step = step_overview(*rank);
+  const std::string whose = report.ranks.size() > 1 ? fmt::format(", rank {}", rank->rank) : "";
+  std::string out = shares(step.title + whose, step.phases);
+  for (const DeviceOverview& d : device_overviews(*rank)) out += device(d);
+  return out;
+}
+
+std::string telemetry(const Report& report) {
+  if (report.telemetry.empty()) return {};
+  std::vector<HtmlColumn> columns;
+  for (const std::string& title : device_columns()) columns.push_back({html_text(title), columns.size() > 1});
+  std::vector<std::vector<std::string>> rows;
+  std::string notes;
+  for (const DeviceTelemetry& t : report.telemetry) {
+    std::vector<std::string>& cells = rows.emplace_back(device_cells(t));
+    for (std::string& cell : cells) cell = html_text(cell, kCell);
+    for (const std::string& said : {errors_text(t), t.notes_text()})
+      if (!said.empty()) notes += element("p", "GPU " + cells.front() + ": " + html_text(said));
+  }
+  return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") + html_table(columns, rows) + notes;
+}
+
+std::string finding(const Report& report, const Finding& f) {
+  const std::optional<double> cost = cost_of_step(report, f);
+  const std::string whose = ranks_concerned(report, f);
+  std::string head = html_text(f.rule) + fmt::format(" <small>{}</small>", severity_name(f.severity));
+  if (cost) head += " costs " + html_text(format_duration(*cost, 2)) + " a step";
+  if (cost && f.cost_pct) head += " (" + html_text(format_percent(*f.cost_pct, 0)) + ")";
+  std::string out = element("h3", head) + element("p", (whose.empty() ? "" : html_text(whose) + ": ") + html_text(f.what));
+  if (!f.why.empty()) out += lines("p", f.why);
+  if (!f.fix.empty()) out += "<p>Change:</p>\n" + list(f.fix, "fix");
+  if (!f.evidence.empty()) out += "<p>Seen:</p>\n" + list(f.evidence, "evidence");
+  return fmt::format("<li class=\"{}\">\n", severity_name(f.severity)) + out + "</li>\n";
+}
+
+std::string findings(const Report& report) {
+  if (report.findings.empty()) return report.ranks.empty() ? "" : element("p", "No findings.");
+  std::string out;
+  for (const Finding& f : report.findings) out += finding(report, f);
+  return heading("Findings, dearest first") + "<ol class=\"findings\">\n" + out + "</ol>\n";
+}
+
+std::string checklist(const Report& report) {
+  std::string out;
+  for (const Check& c : report.checklist) {
+    const char* mark = c.verdict == Verdict::kPass ? "✓ " : c.verdict == Verdict::kFail ? "✗ " : "? ";
+    out += fmt::format("<li class=\"{}\">{}{}</li>\n", verdict_name(c.verdict), mark,
+                       html_text(c.brief.empty() ? c.question : c.brief));
+  }
+  return out.empty() ? out : heading("Checklist") + "<ul class=\"checklist\">\n" + out + "</ul>\n";
+}
+
+std::string table(const Table& t, const PresentOptions& options, const Origin& origin) {
+  const size_t most = options.top == PresentOptions{}.top ? kRows
+                      : options.top > 0                   ? static_cast<size_t>(options.top)
+                                                          : t.rows.size();
+  std::vector<HtmlColumn> columns;
+  for (size_t c = 0; c < t.columns.size(); ++c)
+    columns.push_back({html_text(column_title(t.columns[c])), is_numeric_column(t, c)});
+  std::vector<std::vector<std::string>> rows;
+  for (const std::vector<Value>& row : t.rows) {
+    if (rows.size() == most) break;
+    std::vector<std::string>& cells = rows.emplace_back();
+    for (size_t c = 0; c < t.columns.size(); ++c)
+      cells.push_back(html_text(cell_text(t.columns[c], c < row.size() ? row[c] : Value(), origin), kCell));
+  }
+  std::string out = html_table(columns, rows);
+  if (rows.size() < t.rows.size()) out += element("p", fmt::format("… and {} more", t.rows.size() - rows.size()));
+  return out;
+}
+
+std::string content(const Value& v, const PresentOptions& options, const Origin& origin) {
+  if (const Table* t = v.table()) return t->rows.empty() ? std::string() : table(*t, options, origin);
+  const Record* record = v.record();
+  if (!record) return {};
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, field] : record->fields)
+    if (!field.is_null() && !field.table() && !field.record())
+      rows.push_back({html_text(column_title(name)), html_text(cell_text(name, field, origin), kCell)});
+  return rows.empty() ? std::string() : html_table({{""}, {"", true}}, rows);
+}
+
+// Without the first part, which ranks() shows.
+std::string cluster(const Report& report, const PresentOptions& options) {
+  const std::vector<ClusterPart> parts = cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)));
+  std::string out;
+  for (size_t i = 1; i < parts.size(); ++i)
+    out += heading(parts[i].title) + list(parts[i].sentences, "evidence") + content(parts[i].table, options, {});
+  return out;
+}
+
+// The tables of the rank that the first screen looks into.
+std::string rank_tables(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank) return {};
+  const std::string whose = report.ranks.size() > 1 ? fmt::format(", rank {}", rank->rank) : "";
+  std::string out;
+  for (const Section& section : sections()) {
+    const std::string shown = content(section.value(*rank), options, origin_of(*rank));
+    if (!shown.empty()) out += heading(std::string(section.title) + whose) + shown;
+  }
+  return out;
+}
+
+std::string next(const Report& report) {
+  std::string out;
+  for (const std::string& command : report.next) out += element("li", "<code>" + html_text(command) + "</code>");
+  return out.empty() ? out : heading("Next") + "<ul>\n" + out + "</ul>\n";
+}
+
+}  // namespace
+
+std::string html_report(const Report& report, const PresentOptions& options) {
+  std::string out = "<div id=\"static\">\n" + inputs(report);
+  if (!report.verdict.empty()) out += "<p class=\"verdict\">" + html_text(report.verdict) + "</p>\n";
+  out += ranks(report) + times(report) + telemetry(report) + findings(report) + checklist(report);
+  return out + cluster(report, options) + rank_tables(report, options) + next(report) + "</div>\n";
+}
 
 extern const Presenter kJsonPresenter;
 

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "present/html_report.h"
-#include "present/html_text.h"
-#include "present/page_template.h"
+#include "present/html.h"
 #include "present/registry.h"
 #include "present/sample_report_test.h"
 

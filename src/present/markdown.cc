@@ -1,10 +1,10 @@
 // A report for a pull request or a chat: what the first screen says, as headings, lists and tables.
 #include "present/cluster_parts.h"
-#include "present/device_fields.h"
+#include "present/device_lines.h"
 #include "present/first_screen.h"
 #include "present/job_overview.h"
 #include "present/markdown_text.h"
-#include "present/sections.h"
+#include "present/section_lines.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"
@@ -99,10 +99,10 @@ std::string telemetry(const Report& report) {
   for (const std::string& title : device_columns()) columns.push_back({title, columns.size() > 1});
   std::vector<std::vector<std::string>> rows;
   std::string notes;
-  for (const Record& r : report.telemetry) {
-    std::vector<std::string>& cells = rows.emplace_back(device_cells(r));
+  for (const DeviceTelemetry& t : report.telemetry) {
+    std::vector<std::string>& cells = rows.emplace_back(device_cells(t));
     for (size_t c = 0; c < 2; ++c) cells[c] = markdown_text(cells[c]);   // label and name; numbers are ours
-    for (const std::string& said : {errors_text(r), text_in(r, "notes")})
+    for (const std::string& said : {errors_text(t), t.notes_text()})
       if (!said.empty()) notes += "- **!** GPU " + cells.front() + ": " + markdown_text(said) + "\n";
   }
   return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") +

@@ -3,7 +3,7 @@
 #include "present/markdown_text.h"
 #include "present/registry.h"
 #include "present/sample_report_test.h"
-#include "present/sections.h"
+#include "present/section_lines.h"
 #include "report/text.h"
 
 namespace profgpu {
@@ -89,10 +89,13 @@ TEST(Markdown, ShowsWhatSamplesSay) {
   Report report;
   EXPECT_EQ(show(report).find("Devices"), std::string::npos);
   report.telemetry.resize(2);
-  report.telemetry[0].add("label", "0").add("name", "NVIDIA H200").add("util_gpu_mean", 71.3).add("power_mean_w", 412.0);
-  report.telemetry[1].add("label", "1").add("name", "a|b <i>\n#").add("notes", "does not answer *since* 3.0 s");
-  report.telemetry[1].add("counters", Record().add("xid_errors", 1));
-  report.telemetry[1].add("metrics", Table{{"metric", "last"}, {{"xid_last", 79}}});
+  report.telemetry[0].device.name = "NVIDIA H200";
+  report.telemetry[0].series[Metric::kUtilization].mean = 71.3;
+  report.telemetry[0].series[Metric::kPower].mean = 412.0;
+  DeviceTelemetry& other = report.telemetry[1];
+  other.device.index = 1, other.device.name = "a|b <i>\n#", other.notes = {"does not answer *since* 3.0 s"};
+  other.grown[Metric::kXidErrors] = 1;
+  other.series[Metric::kXidLast].last = 79;
   const std::string text = show(report);
   for (const char* part : {"### Devices\n\n| GPU |  | busy |", "| 0 | NVIDIA H200 | 71.3 % | – | – | 412 W |",
                            "| 1 | a\\|b &lt;i&gt; # | – |", "- **!** GPU 1: 1 driver error (Xid): 79\n",

@@ -83,8 +83,7 @@ std::optional<double> cost_of_step(const Report& report, const Finding& finding)
 std::string ranks_concerned(const Report& report, const Finding& finding) {
   const std::vector<int>& ranks = finding.ranks;
   if (report.ranks.size() < 2 || ranks.empty() || ranks.size() >= report.ranks.size()) return {};
-  if (finding.what.starts_with("rank")) return {};
-  return ranks_text(ranks);
+  return finding.names_ranks ? "" : ranks_text(ranks);
 }
 
 }  // namespace profgpu

@@ -40,7 +40,7 @@ std::vector<DeviceOverview> device_overviews(const RankReport& rank);
 /// What a finding costs one step, or the whole trace if that is what there is.
 std::optional<double> cost_of_step(const Report& report, const Finding& finding);
 
-/// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, there is one, or the finding begins with it.
+/// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, there is one, or the finding names them itself.
 std::string ranks_concerned(const Report& report, const Finding& finding);
 
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-#include "present/page_template.h"
+#include "present/html.h"
 
 #ifdef PROFGPU_HAS_PAGE
 extern "C" const char profgpu_page_begin[], profgpu_page_end[];   // cmake/page.cmake

@@ -3,7 +3,7 @@
 #include "present/first_screen.h"
 #include "present/registry.h"
 #include "present/sample_report_test.h"
-#include "present/sections.h"
+#include "present/section_lines.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"

@@ -99,6 +99,11 @@ struct Issue {
   int64_t count = 0;
   Severity severity = Severity::kWarning;
   std::string text;  ///< one sentence for a person; a second line may say what follows from it
+
+  template <class V>
+  void fields(V&& v) const {
+    v("kind", kind), v("count", count), v("severity", severity_name(severity)), v("text", text);
+  }
 };
 
 struct InputFile {
@@ -109,6 +114,12 @@ struct InputFile {
   int64_t events = 0;
   std::optional<int> rank;
   std::vector<Issue> issues;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("path", path), v("format", format), v("file_bytes", file_bytes), v("events", events), v("rank", rank);
+    v("issues", issues);
+  }
 };
 
 /// Where in the timeline something can be seen.
@@ -139,6 +150,14 @@ struct Finding {
   std::optional<double> cost_pct;   ///< of the wall time of those steps
   std::vector<std::string> evidence;
   Locator seen;
+  bool names_ranks = false;         ///< `what` begins with whom it concerns
+
+  template <class V>
+  void fields(V&& v) const {
+    v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value), v("threshold", threshold);
+    v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("cost_ns", cost_ns), v("cost_pct", cost_pct);
+    v("evidence", evidence), v("seen", seen);
+  }
 };
 
 enum class Verdict : uint8_t { kPass, kFail, kUnknown };
@@ -151,6 +170,11 @@ struct Check {
   std::optional<double> value;
   std::optional<double> threshold;
   std::string brief;  ///< for the one-line checklist: "GPU busy 60.6 % (over 80)"
+
+  template <class V>
+  void fields(V&& v) const {
+    v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value), v("threshold", threshold);
+  }
 };
 
 struct Report;
