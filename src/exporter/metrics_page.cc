@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "base/version.h"
-#include "collect/system_checks.h"
+#include "trace/health.h"
 #include "collect/system_files.h"
 
 namespace profgpu {

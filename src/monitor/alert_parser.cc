@@ -50,9 +50,9 @@ std::optional<Comparison> comparison_of(std::string_view word) {
   return std::nullopt;
 }
 
-std::optional<AlertSeverity> severity_of(std::string_view word) {
-  for (const AlertSeverity s : {AlertSeverity::kInfo, AlertSeverity::kWarning, AlertSeverity::kCritical})
-    if (word == severity_word(s)) return s;
+std::optional<Severity> severity_of(std::string_view word) {
+  for (const Severity s : {Severity::kInfo, Severity::kWarning, Severity::kCritical})
+    if (word == severity_name(s)) return s;
   return std::nullopt;
 }
 
@@ -216,11 +216,6 @@ bool is_name(std::string_view name) {
 }
 
 }  // namespace
-
-std::string_view severity_word(AlertSeverity severity) {
-  constexpr std::string_view kWords[] = {"info", "warning", "critical"};
-  return kWords[static_cast<size_t>(severity)];
-}
 
 bool AlertCondition::holds(double value, bool raised) const {
   const double level = raised ? until : raise;

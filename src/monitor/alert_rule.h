@@ -12,12 +12,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/severity.h"
 #include "monitor/alert_figure.h"
 
 namespace profgpu {
-
-enum class AlertSeverity : uint8_t { kInfo, kWarning, kCritical };
-std::string_view severity_word(AlertSeverity severity);
 
 struct AlertCondition {
   enum class Over : uint8_t { kNow, kMean, kIncrease };
@@ -40,7 +38,7 @@ struct AlertRule {
   std::vector<AlertCondition> conditions;   ///< raised while all of them are true
   int64_t hold_ns = 0;                      ///< true for so long: raised
   int64_t clear_after_ns = 0;               ///< untrue for so long: cleared
-  AlertSeverity severity = AlertSeverity::kWarning;
+  Severity severity = Severity::kWarning;
 };
 
 /// The rule that `text` is. "NAME: off" is one without conditions. The error is a usage error.

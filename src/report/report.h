@@ -14,6 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/severity.h"
+
 namespace profgpu {
 
 enum class Unit : uint8_t { kNone, kNanoseconds, kBytes, kPercent, kGbps };
@@ -100,9 +102,6 @@ struct Section {
   std::string title;
   Value content;
 };
-
-enum class Severity : uint8_t { kInfo, kWarning, kCritical };
-std::string_view severity_name(Severity s);
 
 /// Something that is wrong or missing in an input.
 struct Issue {
