@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trace/health.h"
+
 namespace profgpu {
 namespace {
 
 // A value holds for so many typical distances; a longer silence is unknown time.
 constexpr int64_t kLongestHold = 10;
 // As the guides: a device under 5 % is idle, from 50 % active.
-constexpr double kIdleBelow = 5, kActiveFrom = 50;
+constexpr double kActiveFrom = 50;
 
 }  // namespace
 
@@ -93,7 +95,7 @@ void LevelHistogram::add(const Held& held) {
   ns_[level] += held.ns();
   value_ns_[level] += held.value * held.ns();
   total_ns_ += held.ns();
-  if (held.value < kIdleBelow) idle_ns_ += held.ns();
+  if (held.value < kIdlePct.said) idle_ns_ += held.ns();
   if (held.value >= kActiveFrom) active_ns_ += held.ns();
 }
 
@@ -120,7 +122,7 @@ std::optional<double> LevelHistogram::percentile(double p, double unit_ns) const
 }
 
 void GapFinder::add(const Held& held) {
-  if (held.value < kIdleBelow) {
+  if (held.value < kIdlePct.said) {
     if (worked_ && begun_ns_ == 0) begun_ns_ = held.from_ns;
     ended_ns_ = held.to_ns;
     return;

@@ -11,6 +11,7 @@
 #include "analyse/series_statistics.h"
 #include "analyse/time_bins.h"
 #include "base/statistics.h"
+#include "trace/health.h"
 #include "trace/sample.h"
 
 namespace profgpu {
@@ -323,30 +324,33 @@ std::optional<double> TelemetryCollector::Impl::sampled_throttle_ns(ClockReason 
 
 void TelemetryCollector::Impl::show_throttle(DeviceTelemetry& out) const {
   const auto duration = static_cast<double>(std::max<int64_t>(out.duration_ns(), 1));
-  auto show = [&](std::string name, std::string words, double ns, double of_ns, const char* method) {
+  auto show = [&](std::string name, std::string words, uint32_t bits, double ns, double of_ns, const char* method) {
     out.throttle_known = true;
-    if (ns > 0)
-      out.throttle.push_back({std::move(name), std::move(words), std::llround(ns), std::min(100 * ns / of_ns, 100.0), method});
+    if (ns <= 0) return;
+    const double pct = std::min(100 * ns / of_ns, 100.0);
+    out.throttle.push_back({std::move(name), std::move(words), bits, std::llround(ns), pct, method});
+  };
+  auto show_bit = [&](ClockReason bit, double ns, double of_ns, const char* method) {
+    show(words_of(bit, false), words_of(bit, true), static_cast<uint32_t>(bit), ns, of_ns, method);
   };
   bool thermal_split = false;
   for (const Reason& reason : kReasons) {
-    const std::string name = words_of(reason.bit, false), words = words_of(reason.bit, true);
     if (auto it = out.grown.find(reason.counter); it != out.grown.end()) {
-      show(name, words, it->second, duration, "counter");
+      show_bit(reason.bit, it->second, duration, "counter");
       thermal_split |= reason.counter == Metric::kThrottleSwThermal || reason.counter == Metric::kThrottleHwThermal;
     } else if (auto ns = sampled_throttle_ns(reason.bit)) {
-      show(name, words, *ns, reasons_watched_ns, "sampled");
+      show_bit(reason.bit, *ns, reasons_watched_ns, "sampled");
     }
   }
   // The older counter for both kinds of thermal slowdown.
   if (auto it = out.grown.find(Metric::kThrottleThermal); it != out.grown.end() && !thermal_split) {
-    std::erase_if(out.throttle, [](const ThrottleTime& t) { return t.reason.ends_with("thermal_slowdown"); });
-    show("thermal", "temperature", it->second, duration, "counter");
+    std::erase_if(out.throttle, [](const ThrottleTime& t) { return (t.bits & kHeatReasons) != 0; });
+    show("thermal", "temperature", kHeatReasons, it->second, duration, "counter");
   }
   for (ClockReason bit : {ClockReason::kApplicationClocks, ClockReason::kDisplayClocks})
-    if (auto ns = sampled_throttle_ns(bit)) show(words_of(bit, false), words_of(bit, true), *ns, reasons_watched_ns, "sampled");
+    if (auto ns = sampled_throttle_ns(bit)) show_bit(bit, *ns, reasons_watched_ns, "sampled");
   if (auto it = out.grown.find(Metric::kThrottleReliability); it != out.grown.end())
-    show("reliability", "the voltage limit", it->second, duration, "counter");
+    show("reliability", "the voltage limit", 0, it->second, duration, "counter");
   std::stable_sort(out.throttle.begin(), out.throttle.end(),
                    [](const ThrottleTime& a, const ThrottleTime& b) { return a.time_ns > b.time_ns; });
 }

@@ -29,6 +29,7 @@ struct SeriesSummary {
 struct ThrottleTime {
   std::string reason;          ///< "sw_power_cap" as in clock_reasons()
   std::string words;           ///< "the power limit"
+  uint32_t bits = 0;           ///< of ClockReason, which it stands for; 0: it has none
   int64_t time_ns = 0;
   double pct = 0;              ///< of the time watched
   std::string method;          ///< "counter" or "sampled"

@@ -122,7 +122,7 @@ Outcome test_alert(const MonitorCommand& command) {
   notice.time_ns = notice.since_ns = unix_ns();
   notice.name = "test";
   notice.condition = "a test of what alerts do; nothing is wrong";
-  notice.severity = AlertSeverity::kInfo;
+  notice.severity = Severity::kInfo;
   notice.host = recording_host();
   MonitorAlarms alarms(command);
   const Status tested = alarms.test(notice);

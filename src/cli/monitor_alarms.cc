@@ -16,9 +16,9 @@ constexpr std::chrono::seconds kLastPosts{3};
 int priority_of(const AlertNotice& notice) {
   if (!notice.raised) return LOG_NOTICE;
   switch (notice.severity) {
-    case AlertSeverity::kInfo: return LOG_INFO;
-    case AlertSeverity::kWarning: return LOG_WARNING;
-    case AlertSeverity::kCritical: return LOG_CRIT;
+    case Severity::kInfo: return LOG_INFO;
+    case Severity::kWarning: return LOG_WARNING;
+    case Severity::kCritical: return LOG_CRIT;
   }
   return LOG_NOTICE;
 }

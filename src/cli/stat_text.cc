@@ -10,6 +10,7 @@
 #include "present/grid.h"
 #include "report/quantity.h"
 #include "report/text.h"
+#include "trace/health.h"
 
 namespace profgpu {
 namespace {
@@ -40,7 +41,7 @@ Cell temperature_cell(const StatDevice& d) {
 
 Cell utilization_cell(const StatDevice& d, Metric metric) {
   const auto pct = d.value(metric);
-  return {whole(pct, " %", 3), !pct || *pct < 5 ? Style::kFaint : *pct >= 50 ? Style::kGood : Style::kPlain};
+  return {whole(pct, " %", 3), !pct || *pct < kIdlePct.said ? Style::kFaint : *pct >= 50 ? Style::kGood : Style::kPlain};
 }
 
 Cell power_cell(const StatDevice& d) {

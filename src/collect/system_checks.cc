@@ -7,16 +7,6 @@
 
 namespace profgpu {
 
-std::string_view health_name(Health health) {
-  switch (health) {
-    case Health::kOk: return "ok";
-    case Health::kUnknown: return "unknown";
-    case Health::kWarning: return "warning";
-    case Health::kProblem: return "problem";
-  }
-  return "";
-}
-
 const std::vector<Probe>& machine_probes() {
   static const std::vector<Probe> kAll = {
       {"driver_version", "driver", check_driver_version},

@@ -7,19 +7,15 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "collect/backend.h"
 #include "collect/system_files.h"
+#include "trace/health.h"
 
 namespace profgpu {
-
-enum class Health : uint8_t { kOk, kUnknown, kWarning, kProblem };
-/// "ok", "unknown", "warning", "problem"
-std::string_view health_name(Health health);
 
 struct SystemCheck {
   std::string id;                   ///< "pcie_link"
@@ -75,16 +71,6 @@ void check_limits(const SystemRoots& roots, SystemChecks& checks);
 void check_perf_events(const SystemRoots& roots, SystemChecks& checks);
 void check_numa(const SystemRoots& roots, SystemChecks& checks);
 void check_iommu(const SystemRoots& roots, SystemChecks& checks);
-
-/// What a code of "NVRM: Xid" means.
-struct XidMeaning {
-  int code;
-  Health verdict;
-  std::string_view what, advice;
-};
-const XidMeaning* find_xid(int code);
-/// Those whose meaning is known, by code.
-std::span<const XidMeaning> known_xids();
 
 /// The version of the NVIDIA kernel module that is loaded; empty: none.
 std::string kernel_module_version(const SystemRoots& roots);

@@ -19,6 +19,7 @@ class Examination {
   void modes();
   void memory();
   void clocks();
+  void temperature();
   void power();
   void recovery();
   void add(std::string id, Health verdict, std::string detail, std::string hint = {}) {
@@ -55,7 +56,7 @@ void Examination::pcie() {
   std::string text = fmt::format("x{:.0f} of x{:.0f}", *width, *width_max);
   if (generation && generation_max) text += fmt::format(", generation {:.0f} of {:.0f}", *generation, *generation_max);
   const bool slow = generation && generation_max && *generation < *generation_max;
-  const bool busy = value(Metric::kUtilization).value_or(0) >= 10;
+  const bool busy = value(Metric::kUtilization).value_or(0) >= kIdlePct.said;
   if (*width < *width_max)
     add("pcie_link", Health::kWarning, "PCIe runs with fewer lanes than it could: " + text,
         "seat the card and its riser anew, check the slot's wiring and the firmware's bifurcation");
@@ -64,7 +65,7 @@ void Examination::pcie() {
         "check the slot's speed in the firmware, and risers; `lspci -vv` shows LnkSta (downgraded)");
   else
     add("pcie_link", Health::kOk, "PCIe " + text + (slow ? " (lowered while idle)" : ""));
-  if (value(Metric::kPcieReplays).value_or(0) >= 1000)
+  if (value(Metric::kPcieReplays).value_or(0) >= kPcieReplaysSaid)
     add("pcie_replays", Health::kWarning, count(value(Metric::kPcieReplays)) + " PCIe packets were sent again",
         "a bad contact or riser; watch whether it grows: `profgpu log --query pcie_replays`");
 }
@@ -133,27 +134,34 @@ void Examination::memory() {
 }
 
 void Examination::clocks() {
-  const auto bits = value(Metric::kClockEventReasons);
-  if (!bits || *bits < 0 || *bits > 4e9) return;
-  const auto mask = static_cast<uint32_t>(*bits);
-  constexpr uint32_t kHardware = 0x8 | 0x40 | 0x80, kTemperature = 0x20;
+  const auto mask = reason_bits(value(Metric::kClockEventReasons));
+  if (!mask) return;
   std::string words;
   for (const ClockReasonInfo& r : clock_reasons())
-    if ((mask & static_cast<uint32_t>(r.reason)) != 0 && r.reason != ClockReason::kIdle)
+    if ((*mask & static_cast<uint32_t>(r.reason)) != 0 && r.reason != ClockReason::kIdle)
       append_listed(words, r.words);
-  if ((mask & kHardware) != 0)
-    add("clocks", Health::kProblem, "the hardware holds clocks back now: " + words,
+  if ((*mask & kFaultReasons & ~kHeatReasons) != 0)
+    add("clocks", health_of(kHeldBackPct.severity), "the hardware holds clocks back now: " + words,
         "check fans, airflow, power cables and supplies");
-  else if ((mask & kTemperature) != 0)
-    add("clocks", Health::kWarning, "clocks are held back now: " + words, "check fans, airflow and the room's temperature");
+  else if ((*mask & kHeatReasons) != 0)
+    add("clocks", health_of(kHeldBackPct.severity), "clocks are held back now: " + words,
+        "check fans, airflow and the room's temperature");
   else
     add("clocks", Health::kOk, words.empty() ? "nothing holds clocks back now" : "clocks are held back now by " + words);
+}
+
+void Examination::temperature() {
+  const std::optional<double> left = to_slowdown_c(value(Metric::kTemperature), value(Metric::kTemperatureSlowdown),
+                                                   value(Metric::kTemperatureMargin));
+  if (left && *left <= kToSlowdown_c.said)
+    add("temperature", health_of(kToSlowdown_c.severity), fmt::format("{:.0f} °C left before clocks are lowered", *left),
+        "check fans, airflow and the room's temperature");
 }
 
 void Examination::power() {
   const auto limit = value(Metric::kPowerLimit), usual = value(Metric::kPowerLimitDefault);
   if (!limit || !usual) return;
-  const bool low = *limit < *usual - 1;
+  const bool low = is_lowered(limit, usual);
   add("power_limit", low ? Health::kWarning : Health::kOk, fmt::format("power limit {:.0f} W, default {:.0f} W", *limit, *usual),
       low ? fmt::format("if nobody wants it so: `nvidia-smi -pl {:.0f}`", *usual) : "");
 }
@@ -183,6 +191,7 @@ SystemChecks device_checks(const DeviceEvidence& device) {
   e.modes();
   e.memory();
   e.clocks();
+  e.temperature();
   e.power();
   e.recovery();
   return e.checks;

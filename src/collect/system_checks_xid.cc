@@ -1,6 +1,4 @@
 // What the kernel log says of GPUs: NVIDIA's Xid errors, resets and hangs of AMD's and Intel's.
-//
-// Meanings after NVIDIA's "XID Errors" guide (docs.nvidia.com/deploy/xid-errors).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -17,41 +15,6 @@
 
 namespace profgpu {
 namespace {
-
-constexpr std::string_view kProgram =
-    "most often the program: run it under compute-sanitizer; if it comes with other programs too, the device";
-constexpr std::string_view kReset = "stop all programs on it and `nvidia-smi --gpu-reset -i N`, else reboot";
-constexpr std::string_view kReplace = "reset it and run `dcgmi diag -r 3`; if it comes again, have the device replaced";
-
-constexpr std::array<XidMeaning, 22> kXids = {{
-    {13, Health::kWarning, "a kernel faulted (illegal instruction or address)", kProgram},
-    {31, Health::kWarning, "a kernel touched memory that is not mapped", kProgram},
-    {32, Health::kWarning, "a broken command buffer reached the device", "check PCIe errors and the driver's version"},
-    {43, Health::kWarning, "a program's channel stopped after its own error", kProgram},
-    {45, Health::kWarning, "a program's work was removed, since it ended or another error came before",
-     "look at the errors before it"},
-    {48, Health::kProblem, "a memory error of two bits, not correctable", kReset},
-    {61, Health::kProblem, "the device's microcontroller halted (breakpoint)", kReset},
-    {62, Health::kProblem, "the device's microcontroller halted", kReset},
-    {63, Health::kWarning, "a memory row was remapped or a page retired",
-     "reset the device when it is free, so that it takes effect"},
-    {64, Health::kProblem, "remapping a memory row failed", kReplace},
-    {69, Health::kWarning, "the graphics engine raised an exception", kProgram},
-    {74, Health::kProblem, "an NVLink error", "`nvidia-smi nvlink -e`; reset the device, then check bridge and switch"},
-    {79, Health::kProblem, "the device fell off the PCIe bus",
-     "power cycle the machine; check seating, cables, power and temperature"},
-    {92, Health::kWarning, "very many correctable memory errors", "watch it; have the device tested if it goes on"},
-    {94, Health::kWarning, "a memory error that only its own program lost",
-     "start that program again; reset the device when it is free"},
-    {95, Health::kProblem, "a memory error that other programs may have seen", kReset},
-    {109, Health::kWarning, "switching between programs took too long",
-     "update the driver; if it comes again, report it to NVIDIA"},
-    {110, Health::kProblem, "a security fault", "power cycle the machine"},
-    {119, Health::kProblem, "the device's firmware (GSP) did not answer", "reset it or reboot; a newer driver may cure it"},
-    {120, Health::kProblem, "the device's firmware (GSP) failed", "reset it or reboot; a newer driver may cure it"},
-    {121, Health::kWarning, "an error of the chip-to-chip link", kReset},
-    {140, Health::kProblem, "a memory error that could not be corrected", kReset},
-}};
 
 struct Pattern {
   std::string_view text, what, advice;
@@ -128,13 +91,6 @@ std::string how_often(const Seen& seen) {
 
 }  // namespace
 
-const XidMeaning* find_xid(int code) {
-  const auto it = std::find_if(kXids.begin(), kXids.end(), [&](const XidMeaning& x) { return x.code == code; });
-  return it == kXids.end() ? nullptr : &*it;
-}
-
-std::span<const XidMeaning> known_xids() { return kXids; }
-
 void check_kernel_log(const SystemRoots& roots, SystemChecks& checks) {
   std::string log;
   if (const int error = read_log(roots.dev + "/kmsg", log); error != 0) {
@@ -152,11 +108,10 @@ void check_kernel_log(const SystemRoots& roots, SystemChecks& checks) {
       if (text.find(kPatterns[i].text) != text.npos) note(patterns[i], at_us, text);
   }
   for (const auto& [key, seen] : xids) {
-    const XidMeaning* meaning = find_xid(key.second);
-    checks.push_back({"kernel_log_xid", "", meaning ? meaning->verdict : Health::kWarning,
-                      fmt::format("Xid {} on {}, {}: {}", key.second, key.first, how_often(seen),
-                                  meaning ? meaning->what : "an error of the device or driver"),
-                      std::string(meaning ? meaning->advice : "see NVIDIA's list of Xid errors")});
+    const XidMeaning meaning = xid_meaning(key.second);
+    checks.push_back({"kernel_log_xid", "", health_of(meaning.severity),
+                      fmt::format("Xid {} on {}, {}: {}", key.second, key.first, how_often(seen), meaning.what),
+                      std::string(meaning.advice)});
   }
   for (const auto& [i, seen] : patterns)
     checks.push_back({"kernel_log_message", "", Health::kWarning, fmt::format("{}, {}", kPatterns[i].what, how_often(seen)),

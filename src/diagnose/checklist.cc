@@ -47,7 +47,8 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<Finding
       list.push_back(measured_check(evidence, *entry));
       continue;
     }
-    const bool found = std::any_of(findings.begin(), findings.end(), [&](const Finding& f) { return f.rule == rule->id; });
+    const bool found = std::any_of(findings.begin(), findings.end(),
+                                   [id = rule->id](const Finding& f) { return f.rule == id; });
     const Verdict said = first == evidence.ranks.end() ? Verdict::kUnknown : entry->judge(first->measure, found);
     list.push_back({std::string(entry->id), std::string(entry->question), said, {}, {}, std::string(entry->label)});
   }

@@ -25,7 +25,8 @@ std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& e
     else f.evidence.push_back(fmt::format("rank {} never arrives at {}", m.rank, call_text(m)));
   }
   std::sort(f.ranks.begin(), f.ranks.end());
-  f.what = fmt::format("{} never {} at {}", ranks_text(f.ranks), f.ranks.size() == 1 ? "arrives" : "arrive", call_text(*hang));
+  f.what = fmt::format("{} never {} at {}", ranks_text(f.ranks), f.ranks.size() == 1 ? "arrives" : "arrive",
+                       call_text(*hang));
   f.names_ranks = true;
   f.why = hang->others == 1 ? "Another rank waits in it to the end of its trace."
                             : fmt::format("{} other ranks wait in it to the end of their traces.", hang->others);

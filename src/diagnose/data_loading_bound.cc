@@ -12,7 +12,8 @@ constexpr double kFeltPct = 1;
 // many in which loading is hidden.
 bool is_felt(const Measured& m) {
   if (m.idle_pct(IdleCause::kDataLoading) >= kFeltPct) return true;
-  return m.idle_wall_pct(IdleCause::kDataLoading) >= kFeltPct && 2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
+  return m.idle_wall_pct(IdleCause::kDataLoading) >= kFeltPct &&
+         2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
 }
 
 struct Loader {
@@ -106,7 +107,9 @@ const Rule kDataLoadingBound = {
                    .id = "data-loading",
                    .question = "Is data loading under 10 % of the step?",
                    .label = "data loading",
-                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)]; },
+                   .value = [](const RankMeasure& m) -> std::optional<double> {
+                     return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)];
+                   },
                    .limit = 10}},
 };
 

@@ -38,7 +38,8 @@ std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence
   std::optional<Finding> worst;
   std::vector<int> ranks;
   for (const RankDiagnosis& r : evidence.ranks) {
-    const auto said = std::find_if(r.findings.begin(), r.findings.end(), [&](const Finding& f) { return f.rule == rule.id; });
+    const auto said = std::find_if(r.findings.begin(), r.findings.end(),
+                                   [&](const Finding& f) { return f.rule == rule.id; });
     if (said == r.findings.end()) continue;
     Finding f = *said;
     if (rule.settle != nullptr && !rule.settle(rule, evidence, r.measure, f)) continue;
@@ -146,7 +147,8 @@ constexpr int64_t kShortestSampled = 2'000'000'000;
 
 // The worst of the devices of which there are samples.
 std::optional<Finding> said_of_samples(const Rule& rule, const Evidence& evidence) {
-  if (rule.samples.value == nullptr || (rule.samples.without_trace && evidence.has_device_activity())) return std::nullopt;
+  if (rule.samples.value == nullptr) return std::nullopt;
+  if (rule.samples.without_trace && evidence.has_device_activity()) return std::nullopt;
   const double limit = evidence.thresholds.of(rule);
   const DeviceTelemetry* worst = nullptr;
   double most = 0;
@@ -188,7 +190,8 @@ bool Evidence::has_device_activity() const {
 }
 
 const RankMeasure* Evidence::measure(int rank) const {
-  const auto it = std::find_if(ranks.begin(), ranks.end(), [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
+  const auto it = std::find_if(ranks.begin(), ranks.end(),
+                               [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
   return it == ranks.end() ? nullptr : &it->measure;
 }
 

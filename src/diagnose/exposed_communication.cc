@@ -233,7 +233,9 @@ const Rule kExposedCommunication = {
                    .id = "gradient-accumulation",
                    .question = "Are there more backward passes than optimizer steps?",
                    .label = "gradient accumulation",
-                   .judge = [](const RankMeasure& m, bool) { return m.accumulates ? Verdict::kPass : Verdict::kUnknown; }}},
+                   .judge = [](const RankMeasure& m, bool) {
+                     return m.accumulates ? Verdict::kPass : Verdict::kUnknown;
+                   }}},
 };
 
 }  // namespace profgpu

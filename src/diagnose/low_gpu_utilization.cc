@@ -2,6 +2,7 @@
 
 #include "diagnose/measure.h"
 #include "report/quantity.h"
+#include "trace/health.h"
 
 namespace profgpu {
 namespace {
@@ -37,13 +38,12 @@ void say_low_gpu_utilization(const Measured& m, Finding& f) {
   f.fix = {"see the idle time by cause: profgpu analyze … --section idle"};
 }
 
-constexpr double kIdlePct_now = 5;                      // the limit of every summary of ours
-constexpr double kHeldBytes = 256.0 * (1 << 20);        // a bare context of CUDA is about as large
+constexpr double kHeldBytes = 256.0 * (1 << 20);   // a bare context of CUDA is about as large
 
 std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
   const double held = d.largest ? static_cast<double>(d.largest->memory_bytes.value_or(0)) : 0;
-  if (!d.busy_pct || *d.busy_pct >= kIdlePct_now || held < kHeldBytes) return std::nullopt;
-  return Advice{Severity::kWarning,
+  if (!d.busy_pct || *d.busy_pct >= kIdlePct.said || held < kHeldBytes) return std::nullopt;
+  return Advice{kIdlePct.severity,
                 fmt::format("idle for the last minute, while process {}{} holds {}", d.largest->pid,
                             d.user.empty() ? "" : " of " + d.user, format_bytes(held)),
                 fmt::format("`profgpu attach {}` shows what it waits for; k ends it", d.largest->pid)};

@@ -153,11 +153,11 @@ std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Seve
   return Advice{severity, fmt::format("{}, {:.0f} % of the last minute", rule.summary, *pct), std::move(fix)};
 }
 
-std::optional<double> throttled_pct(const DeviceTelemetry& device, std::initializer_list<std::string_view> reasons) {
+std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reasons) {
   if (!device.throttle_known) return std::nullopt;
   double pct = 0;
   for (const ThrottleTime& t : device.throttle)
-    if (std::find(reasons.begin(), reasons.end(), t.reason) != reasons.end()) pct += t.pct;
+    if ((t.bits & reasons) != 0) pct += t.pct;
   return std::min(pct, 100.0);
 }
 

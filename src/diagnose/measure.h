@@ -1,7 +1,6 @@
 // What rules measure, the same way in all of them: over the measured steps, on the worst device of the worst rank.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -96,7 +95,7 @@ Locator longest_gap_of(IdleCause cause);
 std::string share_text(const Finding& finding);
 /// What `top` says of clocks that were held back in the last minute.
 std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix);
-/// Percent of the time that the reasons held clocks back; nothing where it is not known.
-std::optional<double> throttled_pct(const DeviceTelemetry& device, std::initializer_list<std::string_view> reasons);
+/// Percent of the time that the reasons (bits of ClockReason) held clocks back; nothing where it is not known.
+std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reasons);
 
 }  // namespace profgpu

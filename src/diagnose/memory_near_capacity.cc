@@ -3,6 +3,7 @@
 #include "analyse/memory.h"
 #include "diagnose/measure.h"
 #include "report/quantity.h"
+#include "trace/health.h"
 
 namespace profgpu {
 namespace {
@@ -45,13 +46,15 @@ void say_memory_near_capacity(const Measured& m, Finding& f) {
   f.fix = first_steps();
 }
 
+// Nobody knows here how long the next batch is: a device is full when little is left for the allocator.
 std::optional<Advice> memory_now(const Rule& rule, const DeviceNow& d) {
   const auto used = d.value(Metric::kMemoryUsed), total = d.value(Metric::kMemoryTotal);
-  if (!used || !total || *total <= 0 || !rule.beyond(100 * *used / *total, rule.threshold)) return std::nullopt;
+  if (!used || !total || *total <= 0 || 100 * *used / *total <= kMemoryUsedPct.said) return std::nullopt;
   std::string what = fmt::format("memory is {:.0f} % full", 100 * *used / *total);
   if (d.largest && d.largest->memory_bytes)
-    what += fmt::format(", {} of it by process {}", format_bytes(static_cast<double>(*d.largest->memory_bytes)), d.largest->pid);
-  return Advice{Severity::kWarning, std::move(what), std::string(rule.advice[1])};
+    what += fmt::format(", {} of it by process {}", format_bytes(static_cast<double>(*d.largest->memory_bytes)),
+                        d.largest->pid);
+  return Advice{kMemoryUsedPct.severity, std::move(what), std::string(rule.advice[1])};
 }
 
 }  // namespace

@@ -1,12 +1,17 @@
 #include <fmt/format.h>
 
 #include "diagnose/measure.h"
+#include "trace/health.h"
 
 namespace profgpu {
 namespace {
 
+constexpr uint32_t kBrake = bits_of({ClockReason::kHwPowerBrake});
+constexpr std::string_view kBrakeFix =
+    "the power brake comes from the system: check power supplies, cables and the rack's power budget";
+
 std::optional<double> power_cap_samples(const DeviceTelemetry& d) {
-  return throttled_pct(d, {"sw_power_cap", "hw_power_brake_slowdown"});
+  return held_back_pct(d, kPowerReasons);
 }
 
 void say_power_cap_samples(const DeviceTelemetry& d, Finding& f) {
@@ -17,7 +22,7 @@ void say_power_cap_samples(const DeviceTelemetry& d, Finding& f) {
     f.evidence.push_back(fmt::format("{:.0f} W at most, limit {:.0f} W", *power->max, *limit));
   if (const auto most = d.limit(Metric::kSmClockMax); d.find(Metric::kSmClock) && most)
     f.evidence.push_back(fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *d.find(Metric::kSmClock)->mean, *most));
-  if (limit && usual && *limit < *usual - 1) {
+  if (is_lowered(limit, usual)) {
     f.why = fmt::format("The limit is {:.0f} W, below the device's default of {:.0f} W.", *limit, *usual);
     f.fix = {fmt::format("restore the default: nvidia-smi -i {} -pl {:.0f}", d.device.label(), *usual)};
   } else {
@@ -25,16 +30,16 @@ void say_power_cap_samples(const DeviceTelemetry& d, Finding& f) {
              "power"};
   }
   for (const ThrottleTime& t : d.throttle)
-    if (t.reason == "hw_power_brake_slowdown")
-      f.fix.insert(f.fix.begin(),
-                   "the power brake comes from the system: check power supplies, cables and the rack's power budget");
+    if ((t.bits & kBrake) != 0) f.fix.insert(f.fix.begin(), std::string(kBrakeFix));
 }
 
 // At its usual limit a device under full load is held back by it: no fault.
 std::optional<Advice> power_now(const Rule& rule, const DeviceNow& d) {
+  if ((reason_bits(d.value(Metric::kClockEventReasons)).value_or(0) & kBrake) != 0)
+    return held_now(rule, d.held_by_power_pct, rule.severity, std::string(kBrakeFix));
   const auto limit = d.value(Metric::kPowerLimit), usual = d.value(Metric::kPowerLimitDefault);
-  if (limit && usual && *limit < *usual - 1)
-    return held_now(rule, d.held_by_power_pct, Severity::kWarning,
+  if (is_lowered(limit, usual))
+    return held_now(rule, d.held_by_power_pct, rule.severity,
                     fmt::format("the limit is {:.0f} W, the device's own {:.0f} W: nvidia-smi -i {} -pl {:.0f}", *limit,
                                 *usual, d.label, *usual));
   return held_now(rule, d.held_by_power_pct, Severity::kInfo,
@@ -48,7 +53,8 @@ const Rule kPowerCap = {
     .id = "power-cap",
     .summary = "the power limit holds the clocks back",
     .unit = "%",
-    .threshold = 5,
+    .threshold = kHeldBackPct.said,
+    .severity = kHeldBackPct.severity,
     .meaning =
         "The device lowers its clocks because it would draw more than its power limit. At the default limit this is "
         "how a fully loaded device behaves; below it, somebody has limited it.",

@@ -43,7 +43,8 @@ std::vector<std::string> uneven_advice(bool shares_batch) {
       "evaluation, logging of tensors and sampling on all ranks in turn, or not within the step",
       "experts, layers or tables spread by their cost"};
   if (shares_batch)
-    all.front() = "tensor parallel ranks share one batch: heads, hidden sizes and the vocabulary that their number divides (pad them)";
+    all.front() = "tensor parallel ranks share one batch: heads, hidden sizes and the vocabulary that their number divides "
+                  "(pad them)";
   return all;
 }
 

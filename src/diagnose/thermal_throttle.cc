@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 
 #include "diagnose/measure.h"
+#include "trace/health.h"
 
 namespace profgpu {
 namespace {
 
 std::optional<double> thermal_throttle_samples(const DeviceTelemetry& d) {
-  return throttled_pct(d, {"sw_thermal_slowdown", "hw_thermal_slowdown", "thermal"});
+  return held_back_pct(d, kHeatReasons);
 }
 
 void say_thermal_throttle_samples(const DeviceTelemetry& d, Finding& f) {
@@ -23,7 +24,7 @@ void say_thermal_throttle_samples(const DeviceTelemetry& d, Finding& f) {
 }
 
 std::optional<Advice> heat_now(const Rule& rule, const DeviceNow& d) {
-  return held_now(rule, d.held_by_heat_pct, Severity::kWarning, std::string(rule.advice.front()));
+  return held_now(rule, d.held_by_heat_pct, rule.severity, std::string(rule.advice.front()));
 }
 
 }  // namespace
@@ -33,7 +34,8 @@ const Rule kThermalThrottle = {
     .id = "thermal-throttle",
     .summary = "temperature holds the clocks back",
     .unit = "%",
-    .threshold = 5,
+    .threshold = kHeldBackPct.said,
+    .severity = kHeldBackPct.severity,
     .meaning =
         "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, "
         "and in a job of several devices the others wait for it.",

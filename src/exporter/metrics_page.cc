@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "base/version.h"
-#include "collect/system_checks.h"
+#include "trace/health.h"
 #include "collect/system_files.h"
 
 namespace profgpu {

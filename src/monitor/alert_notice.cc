@@ -56,7 +56,7 @@ std::string json_object(const std::map<std::string, std::string>& of) {
 }  // namespace
 
 std::string alert_summary(const AlertNotice& n) {
-  return fmt::format("{} {} ({}): {}", state_of(n), n.name, severity_word(n.severity), what(n));
+  return fmt::format("{} {} ({}): {}", state_of(n), n.name, severity_name(n.severity), what(n));
 }
 
 std::string alert_row(const AlertNotice& n) {
@@ -72,7 +72,7 @@ std::string alert_row(const AlertNotice& n) {
   out += ",\"alert\":{";
   add("name", n.name);
   add("state", state_of(n));
-  add("severity", severity_word(n.severity));
+  add("severity", severity_name(n.severity));
   add("condition", n.condition);
   add("quantity", n.quantity);
   if (n.value) out += ",\"value\":" + rounded(*n.value);
@@ -87,7 +87,7 @@ std::string alert_row(const AlertNotice& n) {
 std::vector<std::string> alert_variables(const AlertNotice& n) {
   return {"PROFGPU_ALERT=" + n.name,
           fmt::format("PROFGPU_ALERT_STATE={}", state_of(n)),
-          fmt::format("PROFGPU_ALERT_SEVERITY={}", severity_word(n.severity)),
+          fmt::format("PROFGPU_ALERT_SEVERITY={}", severity_name(n.severity)),
           "PROFGPU_ALERT_CONDITION=" + n.condition,
           "PROFGPU_ALERT_VALUE=" + (n.value ? rounded(*n.value) : ""),
           "PROFGPU_ALERT_TIME=" + iso(n.time_ns),
@@ -100,7 +100,7 @@ std::vector<std::string> alert_variables(const AlertNotice& n) {
 }
 
 std::string alert_webhook_body(const AlertNotice& n) {
-  std::map<std::string, std::string> labels = {{"alertname", n.name}, {"severity", std::string(severity_word(n.severity))}};
+  std::map<std::string, std::string> labels = {{"alertname", n.name}, {"severity", std::string(severity_name(n.severity))}};
   const auto label = [&](const char* key, const std::string& value) {
     if (!value.empty()) labels[key] = value;
   };

@@ -15,7 +15,7 @@ struct AlertNotice {
   int64_t since_ns = 0;               ///< Unix time at which its condition came true
   bool raised = true;
   std::string name, condition, advice;
-  AlertSeverity severity = AlertSeverity::kWarning;
+  Severity severity = Severity::kWarning;
   std::string quantity, unit;         ///< of the first condition
   std::optional<double> value;        ///< of the first condition, now
   std::string detail;                 ///< "Xid 79", "pid 4711, 4712"; empty: there is no more to say

@@ -6,18 +6,11 @@
 
 #include "base/decimal.h"
 #include "base/text.h"
+#include "trace/health.h"
 #include "trace/sample_file_column.h"
 
 namespace profgpu {
 namespace {
-
-// As in deploy/profgpu.rules.yml.
-constexpr int64_t kCriticalXids[] = {48, 61, 62, 64, 74, 79, 95, 110, 119, 120, 140};
-
-// The power limit holds most busy devices back, as it should.
-constexpr uint32_t kSlowingReasons =
-    static_cast<uint32_t>(ClockReason::kHwSlowdown) | static_cast<uint32_t>(ClockReason::kSwThermal) |
-    static_cast<uint32_t>(ClockReason::kHwThermal) | static_cast<uint32_t>(ClockReason::kHwPowerBrake);
 
 std::optional<double> critical_xids(const DeviceTally& tally) {
   if (!tally.xids()) return std::nullopt;
@@ -33,15 +26,14 @@ std::optional<double> used_pct(const DeviceTally& tally, int64_t now_ns) {
 }
 
 std::optional<double> slowed_down_pct(const DeviceTally& tally, int64_t now_ns) {
-  const auto reasons = tally.value(Metric::kClockEventReasons, now_ns);
+  const auto reasons = reason_bits(tally.value(Metric::kClockEventReasons, now_ns));
   if (!reasons) return std::nullopt;
-  return (static_cast<uint32_t>(std::clamp(*reasons, 0.0, 4e9)) & kSlowingReasons) != 0 ? 100 : 0;
+  return (*reasons & kFaultReasons) != 0 ? 100 : 0;
 }
 
 std::optional<double> to_slowdown(const DeviceTally& tally, int64_t now_ns) {
-  const auto at = tally.value(Metric::kTemperature, now_ns), limit = tally.value(Metric::kTemperatureSlowdown, now_ns);
-  if (at && limit && *limit > 0) return *limit - *at;
-  return tally.value(Metric::kTemperatureMargin, now_ns);
+  return to_slowdown_c(tally.value(Metric::kTemperature, now_ns), tally.value(Metric::kTemperatureSlowdown, now_ns),
+                       tally.value(Metric::kTemperatureMargin, now_ns));
 }
 
 const AlertFigureInfo& info_of(AlertFigure figure) { return alert_figures()[static_cast<size_t>(figure)]; }
@@ -61,7 +53,7 @@ const std::vector<AlertFigureInfo>& alert_figures() {
 }
 
 bool is_critical_xid(int64_t code) {
-  return std::find(std::begin(kCriticalXids), std::end(kCriticalXids), code) != std::end(kCriticalXids);
+  return code == static_cast<int>(code) && xid_meaning(static_cast<int>(code)).severity == Severity::kCritical;
 }
 
 std::string_view AlertQuantity::name() const { return metric ? metric->name : info_of(figure).name; }
@@ -127,9 +119,9 @@ std::optional<Comparison> comparison_of(std::string_view word) {
   return std::nullopt;
 }
 
-std::optional<AlertSeverity> severity_of(std::string_view word) {
-  for (const AlertSeverity s : {AlertSeverity::kInfo, AlertSeverity::kWarning, AlertSeverity::kCritical})
-    if (word == severity_word(s)) return s;
+std::optional<Severity> severity_of(std::string_view word) {
+  for (const Severity s : {Severity::kInfo, Severity::kWarning, Severity::kCritical})
+    if (word == severity_name(s)) return s;
   return std::nullopt;
 }
 
@@ -293,11 +285,6 @@ bool is_name(std::string_view name) {
 }
 
 }  // namespace
-
-std::string_view severity_word(AlertSeverity severity) {
-  constexpr std::string_view kWords[] = {"info", "warning", "critical"};
-  return kWords[static_cast<size_t>(severity)];
-}
 
 bool AlertCondition::holds(double value, bool raised) const {
   const double level = raised ? until : raise;

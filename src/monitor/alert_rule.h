@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/severity.h"
 #include "exporter/device_tally.h"
 
 namespace profgpu {
@@ -42,9 +43,6 @@ struct AlertQuantity {
 /// Whether the device needs a reset, a reboot or a replacement after this Xid; others are mostly errors of programs.
 bool is_critical_xid(int64_t code);
 
-enum class AlertSeverity : uint8_t { kInfo, kWarning, kCritical };
-std::string_view severity_word(AlertSeverity severity);
-
 struct AlertCondition {
   enum class Over : uint8_t { kNow, kMean, kIncrease };
   enum class Comparison : uint8_t { kAbove, kAtLeast, kBelow, kAtMost };
@@ -66,7 +64,7 @@ struct AlertRule {
   std::vector<AlertCondition> conditions;   ///< raised while all of them are true
   int64_t hold_ns = 0;                      ///< true for so long: raised
   int64_t clear_after_ns = 0;               ///< untrue for so long: cleared
-  AlertSeverity severity = AlertSeverity::kWarning;
+  Severity severity = Severity::kWarning;
 };
 
 /// The rule that `text` is. "NAME: off" is one without conditions. The error is a usage error.

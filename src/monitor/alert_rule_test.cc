@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <set>
+#include <sstream>
+
+#include "monitor/shipped_alerts.h"
 
 namespace profgpu {
 namespace {
@@ -35,7 +40,7 @@ TEST(AlertRule, AllOfItsParts) {
   EXPECT_EQ(r.conditions[1].comparison, Comparison::kAtLeast);
   EXPECT_EQ(r.hold_ns, 120 * kSecond);
   EXPECT_EQ(r.clear_after_ns, 90 * kSecond);
-  EXPECT_EQ(r.severity, AlertSeverity::kCritical);
+  EXPECT_EQ(r.severity, Severity::kCritical);
 }
 
 TEST(AlertRule, BlanksDoNotMatterAndDefaults) {
@@ -43,7 +48,7 @@ TEST(AlertRule, BlanksDoNotMatterAndDefaults) {
   EXPECT_EQ(r.name, "low");
   EXPECT_EQ(r.conditions[0].comparison, Comparison::kBelow);
   EXPECT_EQ(r.conditions[0].until, 100);
-  EXPECT_EQ(r.severity, AlertSeverity::kWarning);
+  EXPECT_EQ(r.severity, Severity::kWarning);
   EXPECT_EQ(r.clear_after_ns, 60 * kSecond) << "as long as it must be true, a minute at most";
   EXPECT_EQ(parsed("a: power_w < 100 for 10s").clear_after_ns, 10 * kSecond);
   EXPECT_EQ(parsed("a: power_w < 100").clear_after_ns, 0);
@@ -92,6 +97,15 @@ TEST(AlertRule, ShippedOnesAreThoseOfPrometheus) {
   }
   EXPECT_EQ(names, (std::set<std::string>{"device_lost", "xid_critical", "uncorrectable_ecc", "row_remap_failed", "throttled",
                                           "over_temperature", "idle_while_reserved", "memory_nearly_full"}));
+}
+
+// PROFGPU_UPDATE_RULES=1 writes the file anew.
+TEST(AlertRule, TheFileForPrometheusIsThatOfTheTable) {
+  const std::string path = "deploy/profgpu.rules.yml";
+  if (std::getenv("PROFGPU_UPDATE_RULES")) std::ofstream(path) << prometheus_rules();
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), prometheus_rules());
 }
 
 TEST(AlertRule, AskedOnesTakeThePlaceOfShipped) {

@@ -110,7 +110,7 @@ TEST(AlertWatch, ADeviceThatIsLost) {
   EXPECT_EQ(w.happened, "101 + device_lost; ");
   w.say(61, {{kTemperature, 50}});
   EXPECT_EQ(w.happened, "101 + device_lost; 162 - device_lost; ");
-  EXPECT_EQ(w.notices[0].severity, AlertSeverity::kCritical);
+  EXPECT_EQ(w.notices[0].severity, Severity::kCritical);
 }
 
 TEST(AlertWatch, ADeviceThatNeverAnsweredIsLostOnceItIsInTrouble) {

@@ -69,15 +69,6 @@ std::string_view locator_name(Locator::At at) {
   return "steps";
 }
 
-std::string_view severity_name(Severity s) {
-  switch (s) {
-    case Severity::kInfo: return "info";
-    case Severity::kWarning: return "warning";
-    case Severity::kCritical: return "critical";
-  }
-  return "info";
-}
-
 std::string_view verdict_name(Verdict v) {
   switch (v) {
     case Verdict::kPass: return "pass";

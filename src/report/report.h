@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/severity.h"
+
 namespace profgpu {
 
 enum class Unit : uint8_t { kNone, kNanoseconds, kBytes, kPercent, kGbps };
@@ -90,8 +92,6 @@ struct Record {
   [[nodiscard]] const Value& at(std::string_view name) const;
 };
 
-enum class Severity : uint8_t { kInfo, kWarning, kCritical };
-std::string_view severity_name(Severity s);
 
 /// Something that is wrong or missing in an input.
 struct Issue {

@@ -11,27 +11,23 @@ namespace {
 
 constexpr int64_t kSpan_ns = 60'000'000'000;
 
-Severity severity_of(Health health) { return health == Health::kProblem ? Severity::kCritical : Severity::kWarning; }
-
 // What `doctor` says of a device, but for what changes from second to second and for what somebody may have wanted.
 void add_checks(const LiveDevice& device, std::vector<Advice>& out) {
   Reading reading;
   for (size_t m = 0; m < kMetricCount; ++m)
     if (device.values[m]) reading.add(static_cast<Metric>(m), *device.values[m], device.read_ns[m]);
   for (const SystemCheck& check : device_checks({device.info.get(), device.trouble, &reading, nullptr})) {
-    if (check.verdict != Health::kWarning && check.verdict != Health::kProblem) continue;
-    if (check.id == "clocks" || check.id == "power_limit") continue;
-    out.push_back({severity_of(check.verdict), check.detail, check.hint});
+    const std::optional<Severity> severity = severity_of(check.verdict);
+    if (!severity || check.id == "clocks" || check.id == "temperature" || check.id == "power_limit") continue;
+    out.push_back({*severity, check.detail, check.hint});
   }
 }
 
 void add_xid(const LiveDevice& device, std::vector<Advice>& out) {
   const auto code = device.value(Metric::kXidLast);
   if (!code || device.value(Metric::kXidErrors).value_or(1) <= 0) return;
-  const XidMeaning* meaning = find_xid(static_cast<int>(*code));
-  out.push_back({meaning ? severity_of(meaning->verdict) : Severity::kWarning,
-                 fmt::format("Xid {:.0f}: {}", *code, meaning ? meaning->what : "an error of the device or driver"),
-                 std::string(meaning ? meaning->advice : "see NVIDIA's list of Xid errors")});
+  const XidMeaning meaning = xid_meaning(static_cast<int>(*code));
+  out.push_back({meaning.severity, fmt::format("Xid {:.0f}: {}", *code, meaning.what), std::string(meaning.advice)});
 }
 
 DeviceNow now_of(const LiveDevice& device, const DeviceHistory& history) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "trace/health.h"
+
 namespace profgpu {
 namespace {
 
@@ -13,12 +15,6 @@ constexpr int64_t kRateHolds_ns = 10'000'000'000;
 constexpr int64_t kLate_ns = 2'000'000'000, kLateIntervals = 10;
 
 double or_unknown(const std::optional<double>& x) { return x.value_or(kUnknown); }
-
-constexpr uint32_t bits(std::initializer_list<ClockReason> reasons) {
-  uint32_t out = 0;
-  for (const ClockReason r : reasons) out |= static_cast<uint32_t>(r);
-  return out;
-}
 
 }  // namespace
 
@@ -89,8 +85,8 @@ double DeviceHistory::held(const LiveDevice& device, std::initializer_list<Metri
   double pct = kUnknown;
   for (const Metric m : counters)
     if (const double r = rate(device, m); !std::isnan(r)) pct = std::max(std::isnan(pct) ? 0 : pct, std::min(r * 1e-7, 100.0));
-  const auto now = device.value(Metric::kClockEventReasons);
-  if (std::isnan(pct) && now && *now >= 0 && *now < 4e9) pct = (static_cast<uint32_t>(*now) & reasons) != 0 ? 100 : 0;
+  const auto now = reason_bits(device.value(Metric::kClockEventReasons));
+  if (std::isnan(pct) && now) pct = (*now & reasons) != 0 ? 100 : 0;
   return pct;
 }
 
@@ -131,11 +127,11 @@ void DeviceHistory::take(const LiveDevice& device, int64_t now_ns, int64_t inter
   add(Track::kLinkTx, link(Metric::kNvlinkTx, Metric::kXgmiTx));
   add(Track::kLinkRx, link(Metric::kNvlinkRx, Metric::kXgmiRx));
   add(Track::kHeldByPower, held(device, {Metric::kThrottlePower, Metric::kThrottleHwPowerBrake},
-                                bits({ClockReason::kSwPowerCap, ClockReason::kHwPowerBrake})));
+                                kPowerReasons));
   add(Track::kHeldByHeat, held(device, {Metric::kThrottleSwThermal, Metric::kThrottleHwThermal, Metric::kThrottleThermal},
-                               bits({ClockReason::kSwThermal, ClockReason::kHwThermal})));
+                               kHeatReasons));
   add(Track::kHeldByOther, held(device, {Metric::kThrottleSyncBoost, Metric::kThrottleBoardLimit, Metric::kThrottleReliability},
-                                bits({ClockReason::kSyncBoost, ClockReason::kHwSlowdown})));
+                                bits_of({ClockReason::kSyncBoost, ClockReason::kHwSlowdown})));
   add(Track::kSmActive, or_unknown(device.value(Metric::kSmActive)));
   add(Track::kSmOccupancy, or_unknown(device.value(Metric::kSmOccupancy)));
   add(Track::kTensorActive, or_unknown(device.value(Metric::kTensorActive)));

@@ -228,7 +228,7 @@ TEST(TopModel, AdviceNamesWhatIsWrongAndTheWayOut) {
     });
   };
   EXPECT_TRUE(said(1, "temperature holds the clocks back, 62 %"));
-  EXPECT_TRUE(said(1, "memory is 94 % full"));
+  EXPECT_TRUE(said(1, "memory is 98 % full"));
   EXPECT_TRUE(said(2, "idle for the last minute, while process 4713 of alice holds 40.8 GiB"));
   EXPECT_TRUE(said(3, "GPU is lost"));
   EXPECT_TRUE(said(4, "fewer lanes"));

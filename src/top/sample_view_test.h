@@ -59,7 +59,7 @@ inline LiveView view(size_t devices, int64_t second) {
     };
     const auto wave = static_cast<double>((second * 7 + i * 13) % 60);
     set(Metric::kUtilization, i == 2 ? 0 : 40 + wave);
-    set(Metric::kMemoryUsed, (i == 1 ? 75.0 : 41.5) * (1 << 30));
+    set(Metric::kMemoryUsed, (i == 1 ? 78.0 : 41.5) * (1 << 30));
     set(Metric::kPower, i == 2 ? 72 : 400 + 4 * wave);
     set(Metric::kPowerLimit, 700);
     set(Metric::kTemperature, i == 1 ? 88 : 61);
