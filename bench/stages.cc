@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "analyse/rank_report.h"
 #include "diagnose/rule.h"
 #include "import/importer.h"
 #include "present/registry.h"
@@ -30,8 +31,7 @@ int main(int count, char** words) {
 
   const profgpu::Facts facts(imported->trace, {});
   profgpu::Report report;
-  profgpu::RankReport& rank = report.ranks.emplace_back();
-  rank.sections = profgpu::sections(facts);
+  report.ranks.push_back(profgpu::rank_report({0, &facts}));
   const Clock::time_point analysed = Clock::now();
 
   profgpu::Evidence evidence;

@@ -52,7 +52,7 @@ Result<QueryOptions> query_options(const Arguments& arguments) {
   options.analysis = *read;
   std::vector<std::string>& paths = options.analysis.paths;
   if (arguments.has("--file")) {
-    if (auto read = read_query_file(arguments.value("--file"), options.sql); !read) return read.error();
+    if (auto status = read_query_file(arguments.value("--file"), options.sql); !status) return status.error();
   } else if (!options.tables && !paths.empty()) {
     options.sql = std::move(paths.back());
     paths.pop_back();

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/varint.h"
-#include "trace/id.h"
+#include "trace/string_pool.h"
 
 namespace profgpu::archive {
 

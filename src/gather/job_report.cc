@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "job/job.h"
-#include "job/job_samples.h"
 #include "job/other_runs.h"
 #include "job/sampled_clocks.h"
 

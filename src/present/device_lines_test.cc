@@ -29,7 +29,7 @@ DeviceTelemetry device(uint32_t index = 0) {
   t.series[Metric::kTemperature] = figures(61, 70);
   t.series[Metric::kSmClock] = figures(1755);
   t.throttle_known = true;
-  t.throttle = {{"sw_power_cap", "the power limit", 7'488'000'000, 12.0, "counter"}, {"hw_thermal", "heat", 1'000'000, 0.01, "counter"}};
+  t.throttle = {{"sw_power_cap", "the power limit", 0x4, 7'488'000'000, 12.0, "counter"}, {"hw_thermal", "heat", 0x40, 1'000'000, 0.01, "counter"}};
   ProcessTelemetry process;
   process.process.pid = 4711, process.process.name = "python train.py", process.memory_peak_bytes = 65'498'251'264;
   t.processes = {process};

@@ -18,8 +18,7 @@ void write_fields(JsonText& json, const T& x) {
   x.fields([&]<class Field>(std::string_view name, const Field& field) {
     json.key(name);
     if constexpr (std::is_same_v<Field, std::vector<std::string>>) write_texts(json, field);
-    else if constexpr (std::is_same_v<Field, Locator>)
-      json.record(Record{{{"at", locator_name(field.at)}, {"of", unless_empty(field.of)}}}, Layout::kInline);
+    else if constexpr (Named<Field>) json.value(value_of(field), Layout::kInline);
     else json.value(value_of(field));
   });
 }

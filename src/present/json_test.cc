@@ -115,7 +115,7 @@ TEST(JsonText, WritesOneRowALine) {
 TEST(Json, HasTheShapeOfTheContract) {
   Report report;
   report.inputs = {{"a.json", "kineto", "PyTorch trace", 10, 2, {}, {{"cut", 1, Severity::kWarning, "it ends"}}}};
-  report.findings = {{"r", Severity::kCritical, {3}, 1.5, {}, "%", "w", "y", {"f"}, {}, {}, {}, false}};
+  report.findings = {{"r", Severity::kCritical, {3}, 1.5, {}, "%", "w", "y", {"f"}, {}, {}, {}, {}, false}};
   report.checklist = {{"c", "q", Verdict::kFail, {}, 80, "brief"}};
   EXPECT_EQ(json_of(report), R"({
   "schema": "profgpu.analysis.v1",

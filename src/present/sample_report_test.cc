@@ -99,16 +99,16 @@ RankReport sample_rank() {
 }
 
 std::vector<Finding> sample_findings() {
-  Finding loading{"data-loading-bound", Severity::kCritical, {0}, 39.7, 10, "%", {}, {}, {}, 340'000'000, 38.6, {}, false};
+  Finding loading{"data-loading-bound", Severity::kCritical, {0}, 39.7, 10, "%", {}, {}, {}, 340'000'000, 38.6, {}, {}, false};
   loading.what = "one process decodes every batch while the GPU idles";
   loading.why = "The loader has no workers, so each batch is made by the thread that trains.";
   loading.fix = {"DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)", "decode on the GPU"};
   loading.evidence = {"seen in 6 of 6 steps; longest wait 71.4 ms in "
                       "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"};
-  Finding precision{"full-precision-gemm", Severity::kWarning, {0}, 84, 50, "%", {}, {}, {}, {}, {}, {}, false};
+  Finding precision{"full-precision-gemm", Severity::kWarning, {0}, 84, 50, "%", {}, {}, {}, {}, {}, {}, {}, false};
   precision.what = "84 % of convolution and matrix time runs without tensor cores";
   precision.fix = {"with torch.autocast(\"cuda\", dtype=torch.float16): …"};
-  Finding optimizer{"unfused-optimizer", Severity::kInfo, {0}, 6.7, 5, "%", {}, {}, {}, {}, {}, {}, false};
+  Finding optimizer{"unfused-optimizer", Severity::kInfo, {0}, 6.7, 5, "%", {}, {}, {}, {}, {}, {}, {}, false};
   optimizer.what = "483 small kernels a step in Optimizer.step#SGD";
   optimizer.fix = {"torch.optim.SGD(…, fused=True)"};
   optimizer.evidence = {"mean kernel 4.1 µs"};

@@ -132,8 +132,15 @@ struct Locator {
     kLongestWait,                        ///< in a collective, on a rank that the finding does not name
   } at = At::kSteps;
   std::string of;
+
+  template <class V>
+  void fields(V&& v) const;
 };
 std::string_view locator_name(Locator::At at);
+template <class V>
+void Locator::fields(V&& v) const {
+  v("at", locator_name(at)), v("of", of.empty() ? std::optional<std::string>() : of);
+}
 
 /// A diagnosis: what costs time and what to change.
 struct Finding {
