@@ -4,7 +4,7 @@
 // Budget: 40 ns a kernel row, encoding included.
 #pragma once
 
-#include "inject/log.h"
+#include "inject/ring.h"
 #include "inject/system_call.h"
 #include "wire/chunk_writer.h"
 #include "wire/rows.h"

@@ -3,7 +3,7 @@
 // Budget: 20 ns for a name of 30 bytes that is known.
 #pragma once
 
-#include "inject/log.h"
+#include "inject/ring.h"
 #include "wire/rows.h"
 
 namespace profgpu::inject {

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "inject/nvtx_handles.h"
 #include "inject/nvtx_payloads.h"
 #include "inject/recorder.h"
 
