@@ -4,7 +4,7 @@ import { barList, stackedBar, type Part } from './bars';
 import { element, shown } from './dom';
 import { findingList } from './finding_list';
 import { count, duration, inUnit, percent } from './quantity';
-import { hasHangingStep, words, type Check, type Cluster, type Device, type RankReport } from './report';
+import { words, type Check, type Cluster, type Device, type RankReport } from './report';
 import type { Context, View } from './view';
 
 const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
@@ -36,7 +36,7 @@ function stepSection(context: Context): HTMLElement | null {
   const average = rank.average_step;
   const phases = (average?.phases ?? rank.phases).filter((phase) => phase.wall_ns > 0);
   if (phases.length === 0) return null;
-  const hangs = hasHangingStep(analysis.cluster, rank) ? ' with the one that hangs' : '';
+  const hangs = rank.average_step?.includes_hang ? ' with the one that hangs' : '';
   const title = average ? `A step of ${duration(average.duration_ns)}${hangs}` : 'Phases of the steps';
   const parts = phases.map((phase) => ({
     name: words(phase.name), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : phase.name,

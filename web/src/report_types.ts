@@ -1,0 +1,394 @@
+// Made from the C++ types by src/present/page_types_test.cc: PROFGPU_WRITE_TYPES=1 writes it again.
+export interface Issue {
+  kind: string;
+  count: number;
+  severity: string;
+  text: string;
+}
+export interface InputFile {
+  path: string;
+  format: string;
+  file_bytes: number;
+  events: number;
+  rank: number | null;
+  issues: Issue[];
+}
+export interface Locator {
+  at: string;
+  of: string | null;
+}
+export interface Finding {
+  rule: string;
+  severity: string;
+  ranks: number[];
+  value: number | null;
+  threshold: number | null;
+  unit: string;
+  what: string;
+  why: string;
+  fix: string[];
+  cost_ns: number | null;
+  cost_pct: number | null;
+  evidence: string[];
+  seen: Locator;
+}
+export interface Check {
+  id: string;
+  question: string;
+  verdict: string;
+  value: number | null;
+  threshold: number | null;
+}
+export interface PhaseShare {
+  name: string;
+  wall_ns: number;
+  wall_pct: number;
+}
+export interface AverageStep {
+  steps: number;
+  duration_ns: number;
+  phases: PhaseShare[];
+  includes_hang?: boolean;
+}
+export interface OtherRun {
+  rank: number;
+  why: string;
+}
+export interface SideBySide {
+  metric: string;
+  late: number | null;
+  others_median: number | null;
+}
+export interface Straggler {
+  rank: number;
+  excess_ns_per_step: number;
+  excess_pct: number;
+  kind: string;
+  host: string | null;
+  together: number[];
+  steps_measured: number;
+  steps_late: number;
+  late_steps: number[];
+  worst_step: number | null;
+  worst_step_excess_ns: number | null;
+  evidence: string[];
+  side_by_side: SideBySide[];
+}
+export interface LateByTurnsTurns {
+  rank: number;
+  steps_latest: number;
+}
+export interface LateByTurns {
+  wait_ns_per_step: number;
+  wait_pct: number;
+  kind: string;
+  steps_measured: number;
+  ranks: LateByTurnsTurns[];
+  evidence: string[];
+}
+export interface RankClock {
+  rank: number;
+  offset_ns: number;
+  error_ns: number | null;
+  method: string;
+  drift_ppm: number;
+  stated_error_ns: number | null;
+  agrees: boolean | null;
+}
+export interface CriticalPathKind {
+  kind: string;
+  total_ns: number;
+  pct: number;
+}
+export interface CriticalPathShare {
+  rank: number;
+  total_ns: number;
+  pct: number;
+}
+export interface PathSegment {
+  rank: number;
+  kind: string;
+  start_ns: number;
+  duration_ns: number;
+  call: string | null;
+}
+export interface StepPath {
+  step: number;
+  start_ns: number;
+  duration_ns: number;
+  segments: PathSegment[];
+  segments_left_out: number;
+}
+export interface CriticalPath {
+  steps: number;
+  duration_ns: number;
+  by_kind: CriticalPathKind[];
+  by_rank: CriticalPathShare[];
+  longest_step: StepPath;
+  ranks_without: number[];
+}
+export interface WhatIf {
+  change: string;
+  ranks: number[];
+  step_ns: number;
+  saved_ns_per_step: number;
+  saved_pct: number;
+  lower_bound: boolean;
+}
+export interface Parallelism {
+  kind: string;
+  words: string;
+  group_size: number | null;
+  groups: number;
+  calls_per_step: number;
+  bytes_per_step: number | null;
+  communication_ns_per_step: number;
+  exposed_ns_per_step: number;
+  overlap_pct: number | null;
+  detail: Record<string, unknown>;
+}
+export interface Traffic {
+  name: string;
+  group_size: number | null;
+  spans_hosts: boolean | null;
+  size_from_bytes: number | null;
+  calls: number;
+  whole_calls: number;
+  message_bytes: number | null;
+  wait_ns: number;
+  median_wait_ns: number;
+  wait_is_lower_bound: boolean;
+  transfer_ns: number | null;
+  algbw_gbps: number | null;
+  busbw_gbps: number | null;
+  link_gbps: number | null;
+  link_pct: number | null;
+}
+export interface Pair {
+  from: number;
+  to: number;
+  process_group: string;
+  spans_hosts: boolean | null;
+  calls: number;
+  total_bytes: number | null;
+  message_bytes: number | null;
+  receiver_wait_ns: number;
+  sender_wait_ns: number;
+  transfer_ns: number;
+  bandwidth_gbps: number | null;
+}
+export interface MissingCalls {
+  rank: number;
+  kind: string;
+  name: string;
+  process_group: string;
+  number: number;
+  step: number | null;
+  calls: number;
+  first_ns: number;
+  others: number;
+}
+export interface Job {
+  ranks: number;
+  world_size: number | null;
+  missing_ranks: number[] | null;
+  other_runs: OtherRun[];
+  step_mean_ns_by_rank: Record<string, number>;
+  step_spread_pct: number;
+  stragglers: Straggler[];
+  late_by_turns: LateByTurns | null;
+  clocks: RankClock[];
+  critical_path: CriticalPath | null;
+  what_if: WhatIf[];
+  parallelism: Parallelism[];
+  collectives: Traffic[];
+  pairs: Pair[];
+  missing: MissingCalls[];
+  notes: string[];
+}
+export interface DeviceRow {
+  id: number;
+  name: string | null;
+  span_ns: number;
+  busy_ns: number;
+  idle_ns: number;
+  compute_ns: number;
+  communication_ns: number;
+  memory_ns: number;
+  exposed_communication_ns: number;
+  exposed_memory_ns: number;
+  overlap_pct: number | null;
+  utilization_pct: number | null;
+}
+export interface Step {
+  name: string;
+  index: number;
+  start_ns: number;
+  duration_ns: number;
+  device: number | null;
+  device_busy_ns: number | null;
+  device_idle_ns: number | null;
+  warmup: boolean;
+}
+export interface PhaseRow {
+  name: string;
+  wall_ns: number;
+  wall_pct: number;
+  device_busy_ns: number | null;
+}
+export interface NamedGap {
+  start_ns: number;
+  duration_ns: number;
+  after: string;
+  before: string;
+  host: string | null;
+}
+export interface IdleRow {
+  device: number;
+  cause: string;
+  total_ns: number;
+  span_pct: number;
+  count: number;
+  longest: NamedGap[];
+}
+export interface KernelRow {
+  device: number;
+  name: string;
+  short_name: string;
+  kind: string;
+  category: string;
+  count: number;
+  total_ns: number;
+  mean_ns: number;
+  min_ns: number;
+  median_ns: number;
+  p95_ns: number;
+  max_ns: number;
+  stddev_ns: number;
+  kernel_pct: number;
+  tensor_cores: boolean;
+}
+export interface OpRow {
+  name: string;
+  calls: number;
+  cpu_total_ns: number;
+  cpu_self_ns: number;
+  device_total_ns: number;
+  device_self_ns: number;
+  flops: number | null;
+}
+export interface Launch {
+  launches: number;
+  median_latency_ns: number | null;
+  p95_latency_ns: number | null;
+  short_kernels: number;
+  short_kernel_pct: number | null;
+  median_queue_depth: number | null;
+}
+export interface CollectiveRow {
+  name: string;
+  dtype: string | null;
+  group_size: number | null;
+  process_group: string | null;
+  calls: number;
+  message_bytes: number | null;
+  total_ns: number;
+  exposed_ns: number;
+  algbw_gbps: number | null;
+  busbw_gbps: number | null;
+  wait_ns: number | null;
+  wait_is_lower_bound: boolean | null;
+}
+export interface MemoryPoint {
+  time_ns: number;
+  allocated_bytes: number | null;
+  reserved_bytes: number | null;
+}
+export interface Memory {
+  peak_allocated_bytes: number | null;
+  peak_reserved_bytes: number | null;
+  capacity_bytes: number | null;
+  growth_bytes_per_step: number | null;
+  fragmentation_pct: number | null;
+  allocator_calls: number;
+  timeline: MemoryPoint[];
+}
+export interface Makeup {
+  phase: string;
+  state: string;
+  total_ns: number;
+}
+export interface NamedTime {
+  name: string;
+  total_ns: number;
+  step_stddev_ns: number;
+}
+export interface MeasuredWork {
+  name: string;
+  short_name: string;
+  kind: string;
+  category: string;
+  op: string | null;
+  shapes: string | null;
+  count: number;
+  total_ns: number;
+  step_stddev_ns: number;
+}
+export interface MeasuredOp {
+  name: string;
+  calls: number;
+  cpu_self_ns: number;
+}
+export interface MeasuredCollective {
+  name: string;
+  dtype: string;
+  message_bytes: number | null;
+  calls: number;
+  total_ns: number;
+}
+export interface MeasuredSteps {
+  steps: number;
+  wall_ns: number;
+  makeup: Makeup[];
+  phases: NamedTime[];
+  states: NamedTime[];
+  work: MeasuredWork[];
+  ops: MeasuredOp[];
+  collectives: MeasuredCollective[];
+}
+export interface ThreadTimeCall {
+  call: string;
+  samples_pct: number;
+  long_waits: number;
+  in_long_waits_ns: number;
+}
+export interface ThreadTime {
+  process: string;
+  thread: string;
+  name: string | null;
+  samples: number;
+  observed_ns: number;
+  cpu_ns: number;
+  cpu_pct: number;
+  waited_ns: number;
+  blocked_ns: number;
+  blocked_pct: number;
+  blocked_source: string;
+  waits: number | null;
+  longest_wait_ns: number | null;
+  blocked_in: ThreadTimeCall[];
+}
+export interface RankSections {
+  devices: DeviceRow[];
+  steps: Step[];
+  phases: PhaseRow[];
+  average_step: AverageStep | null;
+  idle: IdleRow[];
+  kernels: KernelRow[];
+  ops: OpRow[];
+  launch: Launch;
+  collectives: CollectiveRow[];
+  memory: Memory;
+  measured: MeasuredSteps;
+  threads: ThreadTime[];
+}
