@@ -7,12 +7,15 @@ import pty
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
+# A shell's background jobs ignore it, and their children with them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 PROGRAM = os.path.abspath(os.environ.get('PROFGPU', 'build/release/profgpu'))
 with open(PROGRAM, 'rb') as program:
     CODE = program.read()

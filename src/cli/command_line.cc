@@ -47,7 +47,8 @@ const Flag* find_flag(const Command& command, std::string_view name) {
   return nullptr;
 }
 
-bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+// "-- every kernel" is a comment of SQL.
+bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-' && !word.starts_with("-- "); }
 
 /// One word of flags: "--top", "--top=3", "-v", "-vq", "-ofile", "-vo". Ends at the first flag that takes a value.
 struct FlagWord {

@@ -3,6 +3,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -39,12 +40,20 @@ class Exporter:
         self.process = subprocess.Popen([program('PROFGPU', 'profgpu'), 'exporter', *words], env=dict(clean, **(env or {})),
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.url = None
-        for line in self.process.stderr:
-            self.error.append(line)
-            found = re.search(r' at (https?://\S+?)/metrics', line)
-            if found:
-                self.url = found[1]
-                break
+        listens = threading.Event()   # or has ended
+
+        def read_errors():
+            for line in self.process.stderr:
+                self.error.append(line)
+                found = re.search(r' at (https?://\S+?)/metrics', line)
+                if found and not self.url:
+                    self.url = found[1]
+                    listens.set()
+            listens.set()
+
+        self.reader = threading.Thread(target=read_errors, daemon=True)
+        self.reader.start()
+        listens.wait(60)
         assert self.url, f'it does not listen: {"".join(self.error)}'
         self.port = int(self.url.rsplit(':', 1)[1])
 
@@ -84,10 +93,11 @@ class Exporter:
         """(exit code, seconds that it took)"""
         begun = time.monotonic()
         self.process.send_signal(how)
-        self.error += self.process.communicate(timeout=60)[1].splitlines(True)
+        self.process.wait(timeout=60)
+        self.reader.join(timeout=60)
         return self.process.returncode, time.monotonic() - begun
 
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()
-            self.process.communicate()
+            self.process.wait()
