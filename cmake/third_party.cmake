@@ -2,7 +2,7 @@
 
 set(third_party ${CMAKE_BINARY_DIR}/share/third-party.txt)
 set(text "profgpu is built with these libraries. Each is its authors', under the terms below. That of uPlot, which is in\nthe page of HTML reports, stands in each report.\n")
-foreach(package libfmt-dev zlib1g-dev libdeflate-dev libzstd-dev libsqlite3-dev libyaml-dev libcrypt-dev
+foreach(package libfmt-dev zlib1g-dev libdeflate-dev libisal-dev libzstd-dev libsqlite3-dev libyaml-dev libcrypt-dev
         libncurses-dev libnghttp2-dev libssl-dev)
   set(terms /usr/share/doc/${package}/copyright)
   string(APPEND text "\n\n======== ${package}\n\n")

@@ -3,17 +3,18 @@
 // key_averages counts as rows since with_stack records them, are left out here: an op's own time keeps its meaning
 // whether or not stacks were recorded.
 //
-// One walk each: nesting, folding, self times, sums. Budget: 40 ns a host row.
+// One walk. Budget: 40 ns a host row.
 #include "analyse/ops.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "analyse/steps.h"
 
 namespace profgpu {
 namespace {
 
-constexpr uint32_t kNoParent = HostId::kNone;
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr std::string_view kStepRow = "ProfilerStep*";
 
@@ -59,56 +60,134 @@ class OpNames {
   StringId step_;
 };
 
-struct Tree {
-  std::vector<uint32_t> name;      ///< by host row; none: no row
-  std::vector<uint32_t> parent;    ///< the row that keeps a child's time; none: outermost
-  std::vector<uint32_t> kept;      ///< the row that this one is folded into; itself if it stands
+// One call of an op, as far as it is known.
+struct Call {
+  uint32_t host = 0;
+  StringId name;
+  int64_t self_ns = 0;             ///< less its children
+  int64_t device_inside_ns = 0;    ///< what its children launched
+  int64_t device_self_ns = 0;
+  bool measured = false;
 };
 
-// Ranges of a thread nest by time alone; one that outlasts what it started in has no parent there.
-Tree nested(const Trace& trace, OpNames& names) {
-  const HostTable& h = trace.host;
-  Tree tree;
-  tree.name.assign(h.size(), kNoParent);
-  tree.parent.assign(h.size(), kNoParent);
-  tree.kept.resize(h.size());
-  std::vector<uint32_t> children(h.size()), open;
-  for (const Thread& thread : trace.threads) {
-    open.clear();
-    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
-      if (is_row_kind(h.kind[i])) tree.name[i] = names.of(i).value;
-      if (tree.name[i] == kNoParent) continue;
-      const int64_t start = h.start_ns[i], end = h.end_ns(HostId(i));
-      while (!open.empty()) {
-        const int64_t outer = h.end_ns(HostId(open.back()));
-        if (start < outer && end <= outer) break;
-        open.pop_back();
+/// Walks the ranges of each thread in time order and sums up the calls of each row as they end.
+class OpWalk {
+ public:
+  OpWalk(const Facts& facts, std::vector<OpRow>& rows)
+      : trace_(facts.trace()), h_(trace_.host), names_(trace_), step_of_(facts.get<Steps>()), rows_(rows),
+        row_of_(trace_.strings.size() * 2, kNoRow) {}
+
+  void walk() {
+    size_t launch = 0;   // next of trace.launching, which ascends as the rows do
+    for (const Thread& thread : trace_.threads) {
+      for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
+        const bool launches = launch < trace_.launching.size() && trace_.launching[launch].value == i;
+        const StringId name = is_row_kind(h_.kind[i]) ? names_.of(i) : StringId();
+        if (name.valid()) begin(i, name);
+        if (launches && name.valid()) add_device_time(open_.size(), launched_ns(launch));
+        launch += launches;
       }
-      if (!open.empty()) ++children[tree.parent[i] = open.back()];
-      open.push_back(i);
+      while (!open_.empty()) end();
     }
   }
-  // An only child of its parent's name is the same call recorded twice. Parents come first, so theirs is settled.
-  for (uint32_t i = 0; i < h.size(); ++i) {
-    tree.kept[i] = i;
-    if (tree.parent[i] == kNoParent) continue;
-    const uint32_t parent = tree.parent[i] = tree.kept[tree.parent[i]];
-    if (tree.name[parent] != tree.name[i] || children[parent] != 1) continue;
-    tree.kept[i] = parent;
-    children[parent] = children[i];
-  }
-  return tree;
-}
 
-// The innermost op around a launching call; where there is none, the innermost annotation.
-uint32_t owner(const HostTable& h, const Tree& tree, uint32_t call) {
-  uint32_t annotation = kNoParent;
-  for (uint32_t at = call; at != kNoParent; at = tree.parent[at]) {
-    if (h.kind[at] == HostKind::kOp) return at;
-    if (h.kind[at] == HostKind::kAnnotation && annotation == kNoParent) annotation = at;
+ private:
+  static constexpr uint32_t kNoRow = UINT32_MAX;
+  struct Open : Call {
+    int64_t end_ns = 0;
+    uint32_t children = 0;
+    std::optional<Call> twin;   ///< its only child, which has its name
+  };
+
+  // Ranges nest by time alone; one that outlasts what it started in has no parent there.
+  void begin(uint32_t host, StringId name) {
+    const int64_t start = h_.start_ns[host], end_ns = h_.end_ns(HostId(host));
+    while (!open_.empty() && (start >= open_.back().end_ns || end_ns > open_.back().end_ns)) end();
+    if (!open_.empty()) {
+      Open& parent = open_.back();
+      ++parent.children;
+      if (parent.twin) add_child(parent, *std::exchange(parent.twin, std::nullopt));
+    }
+    Open& open = open_.emplace_back();
+    open.host = host;
+    open.name = name;
+    open.self_ns = h_.duration_ns[host];
+    open.measured = step_of_(start) >= 0;
+    open.end_ns = end_ns;
   }
-  return annotation;
-}
+
+  // An only child of its parent's name is the same call recorded twice.
+  void end() {
+    if (const auto twin = std::exchange(open_.back().twin, std::nullopt)) {
+      Open& both = open_.back();
+      both.self_ns += twin->self_ns - h_.duration_ns[twin->host];
+      both.device_inside_ns += twin->device_inside_ns;
+      add_device_time(open_.size(), twin->device_self_ns);
+    }
+    const Call call = open_.back();
+    open_.pop_back();
+    if (open_.empty()) return add(call);
+    Open& parent = open_.back();
+    if (parent.children == 1 && parent.name == call.name) parent.twin = call;
+    else add_child(parent, call);
+  }
+
+  void add_child(Open& parent, const Call& call) {
+    parent.self_ns -= h_.duration_ns[call.host];
+    parent.device_inside_ns += call.device_inside_ns + call.device_self_ns;
+    add(call);
+  }
+
+  // To the innermost op of the first `depth` open ranges; where there is none, the innermost annotation.
+  void add_device_time(size_t depth, int64_t ns) {
+    Open* annotation = nullptr;
+    for (size_t i = depth; i-- > 0;) {
+      const HostKind kind = h_.kind[open_[i].host];
+      if (kind == HostKind::kOp) return void(open_[i].device_self_ns += ns);
+      if (kind == HostKind::kAnnotation && annotation == nullptr) annotation = &open_[i];
+    }
+    if (annotation != nullptr) annotation->device_self_ns += ns;
+  }
+
+  [[nodiscard]] int64_t launched_ns(size_t launch) const {
+    int64_t ns = 0;
+    for (uint32_t i = trace_.launched_first[launch]; i < trace_.launched_first[launch + 1]; ++i)
+      ns += trace_.activity.duration_ns[trace_.launched[i].value];
+    return ns;
+  }
+
+  void add(const Call& call) {
+    // Annotations are rows of their own even where an op has the same name.
+    const bool annotation = h_.kind[call.host] == HostKind::kAnnotation;
+    uint32_t& row = row_of_[size_t{call.name.value} * 2 + annotation];
+    if (row == kNoRow) {
+      row = static_cast<uint32_t>(rows_.size());
+      OpRow& fresh = rows_.emplace_back();
+      fresh.name = call.name;
+      fresh.text = names_.text(fresh.name);
+      fresh.annotation = annotation;
+    }
+    OpRow& r = rows_[row];
+    ++r.calls;
+    r.cpu_total_ns += h_.duration_ns[call.host];
+    r.cpu_self_ns += call.self_ns;
+    r.device_total_ns += call.device_inside_ns + call.device_self_ns;
+    r.device_self_ns += call.device_self_ns;
+    if (call.measured) {
+      ++r.measured_calls;
+      r.measured_self_ns += call.self_ns;
+    }
+    if (const OpArgsId args = h_.args[call.host]; args.valid()) r.flops += trace_.op_args[args.value].flops;
+  }
+
+  const Trace& trace_;
+  const HostTable& h_;
+  OpNames names_;
+  StepFinder step_of_;
+  std::vector<OpRow>& rows_;
+  std::vector<uint32_t> row_of_;
+  std::vector<Open> open_;
+};
 
 std::vector<HostId> innermost_ranges(const Trace& trace) {
   const HostTable& h = trace.host;
@@ -123,69 +202,14 @@ std::vector<HostId> innermost_ranges(const Trace& trace) {
   return of_activity;
 }
 
-struct Times {
-  std::vector<int64_t> self, device, device_self;
-};
-
-Times times(const Trace& trace, const Tree& tree) {
-  const HostTable& h = trace.host;
-  Times t{h.duration_ns, std::vector<int64_t>(h.size()), std::vector<int64_t>(h.size())};
-  const auto stands = [&](uint32_t i) { return tree.name[i] != kNoParent && tree.kept[i] == i; };
-  for (uint32_t i = 0; i < h.size(); ++i)
-    if (stands(i) && tree.parent[i] != kNoParent) t.self[tree.parent[i]] -= h.duration_ns[i];
-  for (size_t c = 0; c < trace.launching.size(); ++c) {
-    const uint32_t op = owner(h, tree, trace.launching[c].value);
-    if (op == kNoParent) continue;
-    for (uint32_t i = trace.launched_first[c]; i < trace.launched_first[c + 1]; ++i)
-      t.device_self[tree.kept[op]] += trace.activity.duration_ns[trace.launched[i].value];
-  }
-  // Children come after their parents: a walk from the end sees each range's total before adding it to its parent.
-  for (uint32_t i = static_cast<uint32_t>(h.size()); i-- > 0;) {
-    if (!stands(i)) continue;
-    t.device[i] += t.device_self[i];
-    if (tree.parent[i] != kNoParent) t.device[tree.parent[i]] += t.device[i];
-  }
-  return t;
-}
-
 }  // namespace
 
 std::vector<OpRow> OpRow::rows(const Facts& facts) { return facts.get<Ops>().rows; }
 
 Ops Ops::compute(const Facts& facts) {
-  const Trace& trace = facts.trace();
-  const HostTable& h = trace.host;
-  OpNames names(trace);
-  const Tree tree = nested(trace, names);
-  const Times t = times(trace, tree);
   Ops ops;
-  ops.of_activity = innermost_ranges(trace);
-  StepFinder step_of(facts.get<Steps>());
-  // Annotations are rows of their own even where an op has the same name.
-  std::vector<uint32_t> row_of(trace.strings.size() * 2, kNoParent);
-  for (uint32_t i = 0; i < h.size(); ++i) {
-    if (tree.name[i] == kNoParent || tree.kept[i] != i) continue;
-    const bool annotation = h.kind[i] == HostKind::kAnnotation;
-    uint32_t& row = row_of[size_t{tree.name[i]} * 2 + annotation];
-    if (row == kNoParent) {
-      row = static_cast<uint32_t>(ops.rows.size());
-      OpRow& fresh = ops.rows.emplace_back();
-      fresh.name.value = tree.name[i];
-      fresh.text = names.text(fresh.name);
-      fresh.annotation = annotation;
-    }
-    OpRow& r = ops.rows[row];
-    ++r.calls;
-    r.cpu_total_ns += h.duration_ns[i];
-    r.cpu_self_ns += t.self[i];
-    r.device_total_ns += t.device[i];
-    r.device_self_ns += t.device_self[i];
-    if (step_of(h.start_ns[i]) >= 0) {
-      ++r.measured_calls;
-      r.measured_self_ns += t.self[i];
-    }
-    if (h.args[i].valid()) r.flops += trace.op_args[h.args[i].value].flops;
-  }
+  ops.of_activity = innermost_ranges(facts.trace());
+  OpWalk(facts, ops.rows).walk();
   std::sort(ops.rows.begin(), ops.rows.end(), [](const OpRow& a, const OpRow& b) {
     if (a.cpu_self_ns != b.cpu_self_ns) return a.cpu_self_ns > b.cpu_self_ns;
     return a.text != b.text ? a.text < b.text : a.annotation < b.annotation;

@@ -36,6 +36,7 @@ class JsonReader {
   }
 
   [[nodiscard]] const char* position() const { return at_; }
+  [[nodiscard]] const char* end() const { return end_; }
   void seek(const char* position) { at_ = position, cut_ = false; }
   /// After a failure: whether the text ended where more was needed.
   [[nodiscard]] bool at_end() const { return cut_; }
@@ -83,13 +84,12 @@ class JsonReader {
     at_ = to + 2;
     return true;
   }
+  static auto ends_scalar(const TextBlock& b) { return b.up_to(' ') | b.is('"') | b.is(',') | b.is(':') | b.bracket(); }
   /// A number, literal or anything else up to the next delimiter or control character, as text.
   bool scalar(std::string_view& token) {
     peek();
     const char* from = at_;
-    at_ = find(from, end_, [](const TextBlock& b) {
-      return b.up_to(' ') | b.is('"') | b.is(',') | b.is(':') | b.bracket();
-    });
+    at_ = find(from, end_, ends_scalar);
     if (at_ >= end_) return cut();
     token = {from, static_cast<size_t>(at_ - from)};
     return !token.empty();

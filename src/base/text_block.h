@@ -35,6 +35,11 @@ class TextBlock {
     return _mm_cmpeq_epi8(is(' ') | is('\t') | is('\n') | is('\r'), _mm_setzero_si128());
   }
   static unsigned bits(__m128i answer) { return static_cast<unsigned>(_mm_movemask_epi8(answer)); }
+  /// Whether the first `count` bytes are those at `other`, where a whole block can be read.
+  [[nodiscard]] bool begins_as(const char* other, size_t count) const {
+    const unsigned differing = ~bits(_mm_cmpeq_epi8(bytes_, _mm_loadu_si128(reinterpret_cast<const __m128i*>(other))));
+    return (differing & ((2U << (count - 1)) - 1)) == 0;
+  }
 
  private:
   __m128i bytes_;
@@ -51,6 +56,7 @@ class TextBlock {
   [[nodiscard]] unsigned up_to(char c) const { return static_cast<unsigned char>(byte_) <= static_cast<unsigned char>(c); }
   [[nodiscard]] unsigned ink() const { return byte_ != ' ' && byte_ != '\t' && byte_ != '\n' && byte_ != '\r'; }
   static unsigned bits(unsigned answer) { return answer; }
+  [[nodiscard]] bool begins_as(const char* other, size_t) const { return byte_ == *other; }
 
  private:
   char byte_;

@@ -99,9 +99,10 @@ class CompressedSource : public TextSource {
   [[nodiscard]] size_t input_left() const { return filled_ - used_; }
   // Reads more of the file behind what is left of the input.
   void refill() {
-    std::memmove(input_.data(), input_.data() + used_, input_left());
-    filled_ -= used_;
-    used_ = 0;
+    const size_t kept = std::min<size_t>(used_, Inflater::kStepsBack), dropped = used_ - kept;
+    std::memmove(input_.data(), input_.data() + dropped, filled_ - dropped);
+    filled_ -= dropped;
+    used_ = kept;
     const size_t room = input_.size() - filled_, got = file_->read(input_.data() + filled_, room);
     input_over_ = got < room;
     filled_ += got;
@@ -120,24 +121,16 @@ class GzipSource final : public CompressedSource {
   using CompressedSource::CompressedSource;
 
  private:
+  // What is wrong is said once all text before it has been delivered.
   size_t inflate_some(char* out, size_t size) override {
-    if (text_.empty()) read_on();
-    if (text_.empty()) return 0;
-    const size_t n = std::min(size, text_.size());
-    std::memcpy(out, text_.data(), n);
-    text_.remove_prefix(n);
-    return n;
-  }
-
-  // Until its part has given text, or is over. What is wrong is said once all text before it has been delivered.
-  void read_on() {
     switch (part_) {
-      case Part::kHeader: return begin_member();
-      case Part::kText: return inflate_text();
-      case Part::kTrailer: return end_member();
-      case Part::kCut: return finish_input(true);
-      case Part::kDamaged: return finish_damaged();
+      case Part::kHeader: begin_member(); break;
+      case Part::kText: return inflate_text(out, size);
+      case Part::kTrailer: end_member(); break;
+      case Part::kCut: finish_input(true); break;
+      case Part::kDamaged: finish_damaged(); break;
     }
+    return 0;
   }
 
   // The next byte, or -1 where the file is at its end.
@@ -152,7 +145,7 @@ class GzipSource final : public CompressedSource {
     if (input_left() == 0) refill();
     if (input_left() == 0) return finish_input(false);
     part_ = Part::kText;
-    inflater_.reset();
+    inflater_->reset();
     checksum_ = length_ = 0;
     if (!skip_header()) part_ = Part::kDamaged;
     if (part_ == Part::kDamaged && members_ > 0) finish(End::kComplete);
@@ -177,22 +170,23 @@ class GzipSource final : public CompressedSource {
     return true;
   }
 
-  void inflate_text() {
-    if (!input_over_ && input_left() < Inflater::kLookahead) refill();
+  size_t inflate_text(char* out, size_t size) {
+    if (input_left() == 0) refill();
     const auto* input = reinterpret_cast<const uint8_t*>(input_.data());
     const uint8_t* at = input + used_;
-    switch (inflater_.inflate(at, input + filled_, input_over_)) {
-      case Inflater::State::kMoreInput:
-      case Inflater::State::kMoreRoom: break;
-      case Inflater::State::kEnd: part_ = Part::kTrailer; break;
-      case Inflater::State::kTruncated: part_ = Part::kCut; break;
-      case Inflater::State::kDamaged: part_ = Part::kDamaged; break;
-    }
+    auto* const begin = reinterpret_cast<uint8_t*>(out);
+    uint8_t* to = begin;
+    const Inflater::State state = inflater_->inflate(at, input + filled_, to, begin + size);
+    const bool stuck = at == input + used_ && to == begin && input_left() > 0;
     used_ = static_cast<size_t>(at - input);
-    text_ = inflater_.text();
-    checksum_ = libdeflate_crc32(checksum_, text_.data(), text_.size());
-    length_ += static_cast<uint32_t>(text_.size());
+    const auto got = static_cast<size_t>(to - begin);
+    checksum_ = libdeflate_crc32(checksum_, begin, got);
+    length_ += static_cast<uint32_t>(got);
+    if (state == Inflater::State::kEnd) part_ = Part::kTrailer;
+    else if (state == Inflater::State::kDamaged || stuck) part_ = Part::kDamaged;
+    else if (got == 0 && input_left() == 0 && input_over_) part_ = Part::kCut;
     if (part_ == Part::kDamaged && members_ > 0 && length_ == 0) finish(End::kComplete);
+    return got;
   }
 
   void end_member() {
@@ -204,9 +198,8 @@ class GzipSource final : public CompressedSource {
   }
 
   enum class Part { kHeader, kText, kTrailer, kCut, kDamaged };
-  Inflater inflater_;
+  const std::unique_ptr<Inflater> inflater_ = Inflater::make();
   Part part_ = Part::kHeader;
-  std::string_view text_;   // inflated, but not delivered
   uint32_t checksum_ = 0, length_ = 0;   // of the member's text so far
   int members_ = 0;
 };

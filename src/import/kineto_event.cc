@@ -101,27 +101,15 @@ EventClass event_class(string_view category) {
   return EventClass::kUnknown;
 }
 
-struct KinetoEvents::Fields {
-  Fields() {}   // stores member by member: as a constant of zeros it would be a `rep stos`, which starts slowly
-  char phase = 0;
-  EventClass event_class = EventClass::kUnknown;
-  bool has_category = false;
-  JsonString name;
-  string_view pid, tid, time, duration, id;
-  string_view arguments;   // seen before the category was
-};
-
-struct KinetoEvents::Arguments {
-  string_view device, stream, context, correlation, external_id, bytes, registers, shared, graph, graph_node;
-  string_view sequence, forward_thread, flops, shapes, types, wait_stream;
-  string_view device_type, device_id, address, total_allocated, total_reserved;
-  string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
-  JsonString collective, dtype, group, group_description, ranks, name;
-  int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
-  std::vector<const Argument*> given;   // since forget(): most of what is here is of other classes of events
-
-  void forget();
-};
+bool read_triple(JsonReader& reader, int32_t (&out)[3]) {
+  int i = 0;
+  return read_array(reader, [&] {
+    string_view token;
+    if (!number_text(reader, token)) return false;
+    if (i < 3) out[i++] = number_or<int32_t>(token, 0);
+    return true;
+  });
+}
 
 // Categories take turns: a launch, its kernel, the flow between them.
 EventClass KinetoEvents::classify(string_view category) {
@@ -132,96 +120,38 @@ EventClass KinetoEvents::classify(string_view category) {
 }
 
 bool KinetoEvents::read(JsonReader& reader) {
-  Fields f;
-  Arguments& a = *arguments_;
-  a.forget();
-  bool read_now = false;
-  const bool ok = read_object(reader, [&](string_view key) {
-    switch (key.size()) {
-      case 2:
-        if (key == "ts") return number_text(reader, f.time);
-        if (key == "id") return number_text(reader, f.id);
-        if (key == "ph") {
-          JsonString phase;
-          if (!reader.string(phase)) return false;
-          f.phase = phase.raw.empty() ? 0 : phase.raw.front();
-          return true;
-        }
-        break;
-      case 3:
-        if (key == "dur") return number_text(reader, f.duration);
-        if (key == "pid") return number_text(reader, f.pid);
-        if (key == "tid") return number_text(reader, f.tid);
-        if (key == "cat") {
-          JsonString category;
-          if (!reader.string(category)) return false;
-          f.event_class = classify(category.raw);
-          f.has_category = true;
-          return true;
-        }
-        break;
-      case 4:
-        if (key == "name" && reader.peek() == '"') return reader.string(f.name);
-        if (key == "args") {
-          if (f.has_category && (f.phase == 'X' || f.phase == 'i')) {
-            read_now = true;
-            return read_arguments(reader, f.event_class, a);
-          }
-          return reader.raw_value(f.arguments);
-        }
-        break;
-      default: break;
-    }
-    return reader.skip_value();
-  });
-  if (!ok) return false;
-  ++shard_.events;
-  if (!read_now && !f.arguments.empty() && f.phase != 'C') {
-    // The text was scanned already, so it ends where it should; what follows it is a delimiter.
-    JsonReader again(f.arguments.data(), f.arguments.data() + f.arguments.size() + 1);
-    const EventClass c = f.phase == 'i' || f.phase == 'I' || f.phase == 'M' ? EventClass::kInstant : f.event_class;
-    if (!read_arguments(again, c, a)) a.forget();
+  values_.forget();
+  if (!shapes_.read(reader, values_)) {
+    values_.forget();
+    shapes_.begin(reader.position());
+    if (!read_by_key(reader)) return false;
+    shapes_.learn(reader.position(), values_);
   }
-  add(f, a);
+  ++shard_.events;
+  if (const string_view arguments = values_.arguments; !arguments.empty() && values_.phase != 'C') {
+    // The text was scanned already, so it ends where it should; what follows it is a delimiter.
+    JsonReader again(arguments.data(), arguments.data() + arguments.size() + 1);
+    const char phase = values_.phase;
+    const EventClass c = phase == 'i' || phase == 'I' || phase == 'M' ? EventClass::kInstant : values_.event_class;
+    if (!read_arguments(again, c)) values_.forget_arguments();
+  }
+  add();
   return true;
 }
 
-/// A key of "args" and where its value goes: one of the four.
-struct KinetoEvents::Argument {
-  string_view key;
-  string_view Arguments::*number = nullptr;
-  string_view Arguments::*raw = nullptr;
-  JsonString Arguments::*text = nullptr;
-  int32_t (Arguments::*triple)[3] = nullptr;
-};
-
-KinetoEvents::KinetoEvents(Shard& shard) : shard_(shard), arguments_(std::make_unique<Arguments>()) {}
-
-KinetoEvents::~KinetoEvents() = default;
-
-void KinetoEvents::Arguments::forget() {
-  for (const Argument* a : given) {
-    if (a->number != nullptr) this->*a->number = {};
-    if (a->raw != nullptr) this->*a->raw = {};
-    if (a->text != nullptr) this->*a->text = {};
-    if (a->triple != nullptr) std::fill_n(this->*a->triple, 3, 0);
-  }
-  given.clear();
-}
-
 /// The keys that are wanted of a class of events, found by their length and first letter.
-class KinetoEvents::ArgumentTable {
+class KinetoEvents::SlotTable {
  public:
   template <size_t N>
-  constexpr ArgumentTable(const Argument (&known)[N]) {
+  constexpr SlotTable(const KinetoSlot (&known)[N]) {
     static_assert(N < kSlots / 2);
-    for (const Argument& a : known) {
+    for (const KinetoSlot& a : known) {
       size_t i = slot(a.key);
       while (!slots_[i].key.empty()) i = (i + 1) % kSlots;
       slots_[i] = a;
     }
   }
-  [[nodiscard]] const Argument* find(string_view key) const {
+  [[nodiscard]] const KinetoSlot* find(string_view key) const {
     if (key.empty()) return nullptr;
     for (size_t i = slot(key); !slots_[i].key.empty(); i = (i + 1) % kSlots)
       if (slots_[i].key == key) return &slots_[i];
@@ -233,13 +163,13 @@ class KinetoEvents::ArgumentTable {
   static constexpr size_t slot(string_view key) {
     return (key.size() * 5 + static_cast<unsigned char>(key.front())) % kSlots;
   }
-  std::array<Argument, kSlots> slots_{};
+  std::array<KinetoSlot, kSlots> slots_{};
 };
 
-const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
-  using A = Arguments;
-  static constexpr Argument kCall[] = {{"correlation", &A::correlation}};
-  static constexpr Argument kActivity[] = {
+const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
+  using A = KinetoValues;
+  static constexpr KinetoSlot kCall[] = {{"correlation", &A::correlation}};
+  static constexpr KinetoSlot kActivity[] = {
       {"device", &A::device}, {"stream", &A::stream}, {"context", &A::context}, {"correlation", &A::correlation},
       {"bytes", &A::bytes}, {"registers per thread", &A::registers}, {"shared memory", &A::shared},
       {"graph id", &A::graph}, {"graph node id", &A::graph_node}, {"In msg nelems", &A::in_elements}, {"Out msg nelems", &A::out_elements},
@@ -249,7 +179,7 @@ const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
       {.key = "dtype", .text = &A::dtype}, {.key = "Process Group Name", .text = &A::group},
       {.key = "Process Group Description", .text = &A::group_description},
       {.key = "Process Group Ranks", .text = &A::ranks}};
-  static constexpr Argument kOp[] = {
+  static constexpr KinetoSlot kOp[] = {
       {"External id", &A::external_id}, {"external id", &A::external_id}, {"Sequence number", &A::sequence},
       {"Fwd thread id", &A::forward_thread}, {"flops", &A::flops}, {"In msg nelems", &A::in_elements},
       {"Out msg nelems", &A::out_elements}, {"Group size", &A::group_size}, {"Seq", &A::collective_sequence},
@@ -259,187 +189,235 @@ const KinetoEvents::ArgumentTable& KinetoEvents::arguments_of(EventClass c) {
       {.key = "Process Group Name", .text = &A::group},
       {.key = "Process Group Description", .text = &A::group_description},
       {.key = "Process Group Ranks", .text = &A::ranks}};
-  static constexpr Argument kInstant[] = {
+  static constexpr KinetoSlot kInstant[] = {
       {"Device Type", &A::device_type}, {"Device Id", &A::device_id}, {"Bytes", &A::bytes}, {"Addr", &A::address},
       {"Total Allocated", &A::total_allocated}, {"Total Reserved", &A::total_reserved},
-      {.key = "name", .text = &A::name}};
-  static constexpr ArgumentTable kOfCall(kCall), kOfActivity(kActivity), kOfOp(kOp), kOfInstant(kInstant);
+      {.key = "name", .text = &A::label}};
+  static constexpr SlotTable kOfCall(kCall), kOfActivity(kActivity), kOfOp(kOp), kOfInstant(kInstant);
   if (c == EventClass::kRuntime || c == EventClass::kDriver) return kOfCall;
   if (is_activity(c) || c == EventClass::kSync) return kOfActivity;
   return c == EventClass::kInstant ? kOfInstant : kOfOp;
 }
 
-bool KinetoEvents::read_argument(JsonReader& reader, const Argument& known, EventClass c, Arguments& a) {
-  a.given.push_back(&known);
-  if (known.number != nullptr) return number_text(reader, a.*known.number);
-  if (known.raw != nullptr) return reader.raw_value(a.*known.raw);
-  if (known.text != nullptr) {
-    // Only these describe a collective.
-    const bool wanted = c == EventClass::kOp || c == EventClass::kKernel || c == EventClass::kInstant;
-    return wanted && reader.peek() == '"' ? reader.string(a.*known.text) : reader.skip_value();
-  }
-  if (reader.peek() != '[') return reader.skip_value();
-  int i = 0;
-  return read_array(reader, [&] {
-    string_view token;
-    if (!number_text(reader, token)) return false;
-    if (i < 3) (a.*known.triple)[i++] = number_or<int32_t>(token, 0);
-    return true;
+bool KinetoEvents::read_by_key(JsonReader& reader) {
+  using A = KinetoValues;
+  static constexpr KinetoSlot kFields[] = {{"ts", &A::time},
+                                           {"id", &A::id},
+                                           {"dur", &A::duration},
+                                           {"pid", &A::pid},
+                                           {"tid", &A::tid},
+                                           {.key = "name", .text = &A::name},
+                                           {.key = "args", .raw = &A::arguments}};
+  static constexpr SlotTable kOfEvent(kFields);
+  return read_object(reader, [&](string_view key) {
+    if (key == "ph" || key == "cat") {   // which every event of a shape has alike
+      JsonString token;
+      if (!reader.string(token)) return false;
+      if (key == "ph") {
+        values_.phase = token.raw.empty() ? 0 : token.raw.front();
+      } else {
+        values_.event_class = classify(token.raw);
+        values_.has_category = true;
+      }
+      return true;
+    }
+    if (key == "args" && values_.has_category && (values_.phase == 'X' || values_.phase == 'i'))
+      return read_arguments(reader, values_.event_class);
+    return read_value(reader, kOfEvent.find(key), false);
   });
 }
 
-bool KinetoEvents::read_arguments(JsonReader& reader, EventClass c, Arguments& a) {
+bool KinetoEvents::read_value(JsonReader& reader, const KinetoSlot* slot, bool argument) {
+  using Written = KinetoShapes::Written;
+  if (argument && slot != nullptr) values_.given.push_back(slot);
+  const char c = reader.peek();
+  const char* const from = reader.position();
+  const auto whole = [&] { return string_view(from, static_cast<size_t>(reader.position() - from)); };
+  if (c == '"') {
+    JsonString token;
+    if (!reader.string(token)) return false;
+    if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = whole(), slot = nullptr, shapes_.forget_event();
+    if (slot != nullptr && slot->number != nullptr) values_.*slot->number = token.raw;
+    if (slot != nullptr && slot->text != nullptr) values_.*slot->text = token;
+    shapes_.value(Written::kText, slot != nullptr && slot->triple == nullptr ? slot : nullptr, argument, token.raw);
+    return true;
+  }
+  if (c == '[' && slot != nullptr && slot->triple != nullptr) {
+    if (!read_triple(reader, values_.*slot->triple)) return false;
+    shapes_.value(Written::kTriple, slot, argument, whole());
+    return true;
+  }
+  const bool nested = c == '[' || c == '{';
+  if (string_view token; !(nested ? reader.skip_value() : reader.scalar(token))) return false;
+  if (slot != nullptr && slot->number != nullptr) values_.*slot->number = nested ? string_view() : whole();
+  if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = whole();
+  const bool kept = slot != nullptr && (nested ? slot->raw : slot->number) != nullptr;
+  if (slot != nullptr && !kept && (slot->raw != nullptr || slot->number != nullptr)) shapes_.forget_event();
+  shapes_.value(nested ? Written::kNested : Written::kBare, kept ? slot : nullptr, argument, whole());
+  return true;
+}
+
+bool KinetoEvents::read_arguments(JsonReader& reader, EventClass c) {
   const bool wanted = is_activity(c) || c == EventClass::kOp || c == EventClass::kAnnotation ||
                       c == EventClass::kRuntime || c == EventClass::kDriver || c == EventClass::kSync ||
                       c == EventClass::kInstant;
-  if (!wanted || reader.peek() != '{') return reader.skip_value();
-  const ArgumentTable& table = arguments_of(c);
+  if (!wanted || reader.peek() != '{') return read_value(reader, nullptr, true);
+  const SlotTable& table = slots_of(c);
+  // Only these describe a collective.
+  const bool texts = c == EventClass::kOp || c == EventClass::kKernel || c == EventClass::kInstant;
   return read_object(reader, [&](string_view key) {
-    const Argument* known = table.find(key);
-    return known != nullptr ? read_argument(reader, *known, c, a) : reader.skip_value();
+    const KinetoSlot* slot = table.find(key);
+    return read_value(reader, slot != nullptr && slot->text != nullptr && !texts ? nullptr : slot, true);
   });
 }
 
-void KinetoEvents::add(const Fields& f, Arguments& a) {
-  if (f.phase == 'M') return add_metadata(f, a);
-  if (f.has_category && f.event_class == EventClass::kIgnored) return;
-  if (f.event_class == EventClass::kCounters) {
+void KinetoEvents::add() {
+  const KinetoValues& v = values_;
+  if (v.phase == 'M') return add_metadata();
+  if (v.has_category && v.event_class == EventClass::kIgnored) return;
+  if (v.event_class == EventClass::kCounters) {
     ++shard_.issues[TraceIssueKind::kNote];
     return;
   }
-  if (f.phase == 'B' || f.phase == 'E' || (f.phase == 'X' && f.event_class == EventClass::kUnknown)) {
+  if (v.phase == 'B' || v.phase == 'E' || (v.phase == 'X' && v.event_class == EventClass::kUnknown)) {
     ++shard_.issues[TraceIssueKind::kUnknownRows];
     return;
   }
-  const auto start = padded_scaled_decimal(f.time, 3);
-  const auto duration = f.duration.empty() ? std::optional<int64_t>(0) : padded_scaled_decimal(f.duration, 3);
+  const auto start = padded_scaled_decimal(v.time, 3);
+  const auto duration = v.duration.empty() ? std::optional<int64_t>(0) : padded_scaled_decimal(v.duration, 3);
   // Within these, differences of times and sums of durations cannot overflow: the year 2043 in Unix time, 13 days.
   constexpr int64_t kLatest = INT64_MAX / 4, kLongest = int64_t{1} << 50;
   const bool in_range = start && duration && *start < kLatest && *start > -kLatest && *duration < kLongest;
-  switch (f.phase) {
+  switch (v.phase) {
     case 'X':
       if (!in_range) {
         ++shard_.issues[TraceIssueKind::kOutOfRange];
       } else if (*duration < 0) {
         ++shard_.issues[TraceIssueKind::kNegativeDuration];
-      } else if (is_host(f.event_class)) {
-        add_host(f, a, *start, *duration);
+      } else if (is_host(v.event_class)) {
+        add_host(*start, *duration);
       } else {
-        add_activity(f, a, *start, *duration);
+        add_activity(*start, *duration);
       }
       break;
     case 'i':
     case 'I':
-      if (in_range && f.name.raw == "[memory]") add_instant(f, a, *start);
+      if (in_range && v.name.raw == "[memory]") add_instant(*start);
       break;
     case 's':
     case 'f':
     case 't':
-      if (f.event_class == EventClass::kBackwardFlow && in_range)
-        shard_.flows.push_back({*start, number_or<uint64_t>(f.id, 0), shard_.thread(f.pid, f.tid), f.phase == 's'});
+      if (v.event_class == EventClass::kBackwardFlow && in_range)
+        shard_.flows.push_back({*start, number_or<uint64_t>(v.id, 0), shard_.thread(v.pid, v.tid), v.phase == 's'});
       break;
     case 'C':
-      if (in_range) add_counter(f, *start);
+      if (in_range) add_counter(*start);
       break;
     default: break;
   }
 }
 
-void KinetoEvents::add_host(const Fields& f, const Arguments& a, int64_t start, int64_t duration) {
+void KinetoEvents::add_host(int64_t start, int64_t duration) {
+  const KinetoValues& v = values_;
   HostRow row;
   row.start_ns = start;
   row.duration_ns = duration;
-  row.name = text(f.name);
-  row.thread = static_cast<uint16_t>(shard_.thread(f.pid, f.tid));
-  row.kind = host_kind(f.event_class);
+  row.name = text(v.name);
+  row.thread = static_cast<uint16_t>(shard_.thread(v.pid, v.tid));
+  row.kind = host_kind(v.event_class);
   const bool call = row.kind == HostKind::kRuntime || row.kind == HostKind::kDriver;
-  row.link = id32(call ? a.correlation : a.external_id);
-  if (!a.sequence.empty() || !a.shapes.empty() || !a.flops.empty()) {
+  row.link = id32(call ? v.correlation : v.external_id);
+  if (!v.sequence.empty() || !v.shapes.empty() || !v.flops.empty()) {
     OpArgs args;
-    args.sequence = number_or<int32_t>(a.sequence, -1);
-    args.forward_thread = id32(a.forward_thread);
-    args.flops = static_cast<uint64_t>(std::max<int64_t>(0, number_or<int64_t>(a.flops, 0)));
-    if (!a.shapes.empty()) args.shapes = raw_text(a.shapes);
-    if (!a.types.empty()) args.types = raw_text(a.types);
+    args.sequence = number_or<int32_t>(v.sequence, -1);
+    args.forward_thread = id32(v.forward_thread);
+    args.flops = static_cast<uint64_t>(std::max<int64_t>(0, number_or<int64_t>(v.flops, 0)));
+    if (!v.shapes.empty()) args.shapes = raw_text(v.shapes);
+    if (!v.types.empty()) args.types = raw_text(v.types);
     row.args = static_cast<uint32_t>(shard_.op_args.size());
     shard_.op_args.push_back(args);
   }
-  if (!a.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective(a));
+  if (!v.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective());
   shard_.host.push_back(row);
 }
 
-void KinetoEvents::add_activity(const Fields& f, const Arguments& a, int64_t start, int64_t duration) {
-  const auto device = padded_number(a.device.empty() ? f.pid : a.device);
+void KinetoEvents::add_activity(int64_t start, int64_t duration) {
+  const KinetoValues& v = values_;
+  const auto device = padded_number(v.device.empty() ? v.pid : v.device);
   if (!device || *device < INT32_MIN || *device > INT32_MAX) {
     ++shard_.issues[TraceIssueKind::kOutOfRange];
     return;
   }
-  string_view lane = f.tid;
+  string_view lane = v.tid;
   if (lane.starts_with("stream ")) lane.remove_prefix(7);
-  const int64_t stream = number_or<int64_t>(a.stream.empty() ? lane : a.stream, -1);
-  if (f.event_class == EventClass::kSync) {
-    shard_.syncs.push_back({start, duration, text(f.name), static_cast<int32_t>(*device), stream, id32(a.correlation)});
+  const int64_t stream = number_or<int64_t>(v.stream.empty() ? lane : v.stream, -1);
+  if (v.event_class == EventClass::kSync) {
+    shard_.syncs.push_back({start, duration, text(v.name), static_cast<int32_t>(*device), stream, id32(v.correlation)});
     return;
   }
   ActivityRow row;
   row.start_ns = start;
   row.duration_ns = duration;
-  row.name = text(f.name);
-  row.correlation = id32(a.correlation);
-  row.kind = activity_kind(f.event_class);
-  row.queue = shard_.queue({static_cast<int32_t>(*device), stream, number_or<int64_t>(a.context, 0)});
+  row.name = text(v.name);
+  row.correlation = id32(v.correlation);
+  row.kind = activity_kind(v.event_class);
+  row.queue = shard_.queue({static_cast<int32_t>(*device), stream, number_or<int64_t>(v.context, 0)});
   ActivityArgs args;
-  std::copy(a.grid, a.grid + 3, args.grid);
-  std::copy(a.block, a.block + 3, args.block);
-  args.registers = number_or<int32_t>(a.registers, 0);
-  args.shared_bytes = number_or<int32_t>(a.shared, 0);
-  args.bytes = number_or<int64_t>(a.bytes, -1);
-  args.graph = id32(a.graph);
-  args.graph_node = id32(a.graph_node);
+  std::copy(v.grid, v.grid + 3, args.grid);
+  std::copy(v.block, v.block + 3, args.block);
+  args.registers = number_or<int32_t>(v.registers, 0);
+  args.shared_bytes = number_or<int32_t>(v.shared, 0);
+  args.bytes = number_or<int64_t>(v.bytes, -1);
+  args.graph = id32(v.graph);
+  args.graph_node = id32(v.graph_node);
   row.args = shard_.activity_args(args);
-  if (!a.collective.raw.empty()) row.collective = add_collective(a);
+  if (!v.collective.raw.empty()) row.collective = add_collective();
   shard_.activity.push_back(row);
 }
 
-uint32_t KinetoEvents::add_collective(const Arguments& a) {
+uint32_t KinetoEvents::add_collective() {
+  const KinetoValues& v = values_;
   Collective c;
-  c.name = text(a.collective);
-  if (!a.dtype.raw.empty()) c.dtype = text(a.dtype);
-  if (!a.group.raw.empty()) c.group = text(a.group);
-  if (!a.group_description.raw.empty()) c.group_description = text(a.group_description);
-  if (!a.ranks.raw.empty()) c.ranks = text(a.ranks);
-  c.in_elements = number_or<int64_t>(a.in_elements, -1);
-  c.out_elements = number_or<int64_t>(a.out_elements, -1);
-  c.group_size = number_or<int32_t>(a.group_size, 0);
-  c.sequence = number_or<int64_t>(a.collective_sequence, -1);
-  c.source = number_or<int32_t>(a.source, -1);
-  c.destination = number_or<int32_t>(a.destination, -1);
+  c.name = text(v.collective);
+  if (!v.dtype.raw.empty()) c.dtype = text(v.dtype);
+  if (!v.group.raw.empty()) c.group = text(v.group);
+  if (!v.group_description.raw.empty()) c.group_description = text(v.group_description);
+  if (!v.ranks.raw.empty()) c.ranks = text(v.ranks);
+  c.in_elements = number_or<int64_t>(v.in_elements, -1);
+  c.out_elements = number_or<int64_t>(v.out_elements, -1);
+  c.group_size = number_or<int32_t>(v.group_size, 0);
+  c.sequence = number_or<int64_t>(v.collective_sequence, -1);
+  c.source = number_or<int32_t>(v.source, -1);
+  c.destination = number_or<int32_t>(v.destination, -1);
   shard_.collectives.push_back(c);
   return static_cast<uint32_t>(shard_.collectives.size() - 1);
 }
 
-void KinetoEvents::add_instant(const Fields& f, const Arguments& a, int64_t start) {
+void KinetoEvents::add_instant(int64_t start) {
+  const KinetoValues& v = values_;
   MemoryEvent m;
   m.time_ns = start;
-  m.bytes = number_or<int64_t>(a.bytes, 0);
-  m.total_allocated = number_or<int64_t>(a.total_allocated, -1);
-  m.total_reserved = number_or<int64_t>(a.total_reserved, -1);
-  m.address = number_or<uint64_t>(a.address, 0);
-  m.device_type = number_or<int32_t>(a.device_type, -1);
-  m.device = number_or<int32_t>(a.device_id, -1);
-  m.thread = ThreadId(shard_.thread(f.pid, f.tid));
+  m.bytes = number_or<int64_t>(v.bytes, 0);
+  m.total_allocated = number_or<int64_t>(v.total_allocated, -1);
+  m.total_reserved = number_or<int64_t>(v.total_reserved, -1);
+  m.address = number_or<uint64_t>(v.address, 0);
+  m.device_type = number_or<int32_t>(v.device_type, -1);
+  m.device = number_or<int32_t>(v.device_id, -1);
+  m.thread = ThreadId(shard_.thread(v.pid, v.tid));
   shard_.memory.push_back(m);
 }
 
-void KinetoEvents::add_metadata(const Fields& f, const Arguments& a) {
-  if (f.name.raw == "thread_name") shard_.name_thread(f.pid, f.tid, shard_.strings[text(a.name)]);
+void KinetoEvents::add_metadata() {
+  const KinetoValues& v = values_;
+  if (v.name.raw == "thread_name") shard_.name_thread(v.pid, v.tid, shard_.strings[text(v.label)]);
 }
 
-void KinetoEvents::add_counter(const Fields& f, int64_t start) {
-  if (f.arguments.empty()) return;
-  JsonReader reader(f.arguments.data(), f.arguments.data() + f.arguments.size() + 1);
-  const StringId name = text(f.name);
-  const auto device = number_or<int32_t>(f.pid, -1);
+void KinetoEvents::add_counter(int64_t start) {
+  const KinetoValues& v = values_;
+  if (v.arguments.empty()) return;
+  JsonReader reader(v.arguments.data(), v.arguments.data() + v.arguments.size() + 1);
+  const StringId name = text(v.name);
+  const auto device = number_or<int32_t>(v.pid, -1);
   if (reader.peek() != '{') return;
   read_object(reader, [&](string_view) {
     string_view token;

@@ -1,0 +1,72 @@
+// What the text of one trace event says, as text: fields and arguments, before anything is made of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/json_reader.h"
+
+namespace profgpu {
+
+/// What an event's category makes of it.
+enum class EventClass : uint8_t {
+  kUnknown, kIgnored, kCounters, kOp, kAnnotation, kPython, kRuntime, kDriver, kOverhead, kKernel, kMemcpy, kMemset, kSync,
+  kInstant, kBackwardFlow,
+};
+
+struct KinetoSlot;
+
+struct KinetoValues {
+  char phase = 0;
+  EventClass event_class = EventClass::kUnknown;
+  bool has_category = false;
+  JsonString name;
+  std::string_view pid, tid, time, duration, id;
+  std::string_view arguments;   ///< all of them, where the category came later
+
+  std::string_view device, stream, context, correlation, external_id, bytes, registers, shared, graph, graph_node;
+  std::string_view sequence, forward_thread, flops, shapes, types, wait_stream;
+  std::string_view device_type, device_id, address, total_allocated, total_reserved;
+  std::string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
+  JsonString collective, dtype, group, group_description, ranks, label;
+  int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
+  std::vector<const KinetoSlot*> given;   ///< arguments since forget(): most of what is here is of other classes of events
+
+  void forget();
+  void forget_arguments();
+};
+
+/// A key and where its value goes: one of the four, or nowhere.
+struct KinetoSlot {
+  std::string_view key;
+  std::string_view KinetoValues::*number = nullptr;
+  std::string_view KinetoValues::*raw = nullptr;
+  JsonString KinetoValues::*text = nullptr;
+  int32_t (KinetoValues::*triple)[3] = nullptr;
+};
+
+inline void KinetoValues::forget() {
+  phase = 0;
+  event_class = EventClass::kUnknown;
+  has_category = false;
+  name = {};
+  pid = tid = time = duration = id = arguments = {};
+  forget_arguments();
+}
+
+inline void KinetoValues::forget_arguments() {
+  for (const KinetoSlot* slot : given) {
+    if (slot->number != nullptr) this->*slot->number = {};
+    if (slot->raw != nullptr) this->*slot->raw = {};
+    if (slot->text != nullptr) this->*slot->text = {};
+    if (slot->triple != nullptr) std::fill_n(this->*slot->triple, 3, 0);
+  }
+  given.clear();
+}
+
+/// Of an array of numbers the first three. False: it is malformed or cut.
+bool read_triple(JsonReader& reader, int32_t (&out)[3]);
+
+}  // namespace profgpu
