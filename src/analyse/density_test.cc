@@ -1,4 +1,4 @@
-#include "analyse/density.h"
+#include "analyse/track_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,9 @@
-#include "analyse/flame.h"
+#include "analyse/page.h"
 
 #include <algorithm>
 #include <functional>
 #include <unordered_map>
 
-#include "analyse/page_categories.h"
 #include "analyse/steps.h"
 #include "analyse/timeline.h"
 

@@ -5,9 +5,20 @@
 
 #include "analyse/facts.h"
 #include "report/document.h"
+#include "trace/intervals.h"
 #include "trace/trace.h"
 
 namespace profgpu {
+
+// Where host threads wait for a device.
+
+struct Waits {
+  /// Calls that wait for a device (stream, device, event synchronise, blocking copies), by thread, in order of time.
+  std::vector<std::vector<HostId>> calls;
+  /// Their time, merged, by thread.
+  std::vector<Intervals> device_waits;
+  static Waits compute(const Facts& facts);
+};
 
 enum class IdleCause : uint8_t {
   kUnknown,

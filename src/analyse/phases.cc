@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "analyse/devices.h"
+#include "analyse/idle.h"
 #include "analyse/steps.h"
-#include "analyse/waits.h"
 
 namespace profgpu {
 namespace {

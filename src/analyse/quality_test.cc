@@ -1,4 +1,4 @@
-#include "analyse/quality.h"
+#include "analyse/rank_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,110 @@
 #include "analyse/rank_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "analyse/devices.h"
+#include "analyse/names.h"
 #include "analyse/replay.h"
+#include "analyse/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
+namespace {
+
+// A record overruns if it ends later than the next one of its stream starts, by more than clocks jitter.
+constexpr int64_t kOverrunNs = 1'000;
+
+void overruns(const Trace& trace, std::vector<TraceIssue>& issues) {
+  const ActivityTable& a = trace.activity;
+  std::vector<int64_t> next_start(trace.queues.size(), INT64_MAX);
+  int64_t count = 0;
+  for (size_t i = a.size(); i-- > 0;) {
+    const uint16_t q = a.queue[i];
+    if (next_start[q] != INT64_MAX && a.end_ns(ActivityId(i)) - next_start[q] > kOverrunNs) ++count;
+    next_start[q] = a.start_ns[i];
+  }
+  if (count > 0)
+    issues.push_back({TraceIssueKind::kOverrun, count,
+                      fmt::format("device records that last beyond the start of the next one on their stream: {}; device "
+                                  "times may be too long",
+                                  count)});
+}
+
+// Kernel launches whose activity is not there. Calls that are refused or captured into a graph never have any, so a
+// few are normal; so are those at the end of the window.
+void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  if (trace.activity.size() == 0) return;
+  std::vector<bool> has_activity(trace.host.size());
+  for (const HostId call : trace.launching) has_activity[call.value] = true;
+  int64_t launches = 0, without = 0;
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
+    if (trace.host.is_inner_call(HostId(i))) continue;
+    const std::string_view name = trace.name(HostId(i));
+    if (name.find("Launch") == name.npos || name.find("HostFunc") != name.npos) continue;
+    ++launches;
+    without += !has_activity[i];
+  }
+  if (without == 0) return;
+  issues.push_back({TraceIssueKind::kLaunchWithoutActivity, without,
+                    fmt::format("kernel launches without a kernel in the file: {} of {}; the profiler dropped them, or they "
+                                "ran after recording stopped",
+                                without, launches)});
+}
+
+const char* where_activity_may_be(const Trace& trace) {
+  if (trace.cut_off) return " (it may have been in the part that is cut off)";
+  return trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)";
+}
+
+}  // namespace
+
+Quality Quality::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Quality quality;
+  auto& issues = quality.issues;
+  if (trace.activity.size() == 0)
+    issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
+                      std::string("no GPU activity is in the file: device figures are missing") + where_activity_may_be(trace)});
+  if (trace.host.size() == 0)
+    issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
+  const Steps& steps = facts.get<Steps>();
+  if (steps.estimated > 0)
+    issues.push_back({TraceIssueKind::kNoSteps, 1,
+                      fmt::format("no steps are marked: they were estimated from what repeats on the busiest stream "
+                                  "({:.0f} % alike); --step-pattern names ranges that are steps",
+                                  steps.estimated * 100)});
+  else if (!steps.annotated)
+    issues.push_back({TraceIssueKind::kNoSteps, 1,
+                      fmt::format("no steps are marked ({} once a step, or give --step-pattern): the whole trace counts as one",
+                                  trace.recorded ? "with profgpu.step():" : "call prof.step()")});
+  overruns(trace, issues);
+  missing_activity(facts, issues);
+  int64_t count = 0, time = 0, all = 0;
+  for (const DeviceTime& device : facts.get<Devices>().devices) {
+    Intervals without;
+    for (uint32_t i = device.begin.value; i < device.end.value; ++i)
+      if (!trace.activity.launch[i].valid()) without.push_back(trace.activity.interval(ActivityId(i)));
+    count += static_cast<int64_t>(without.size());
+    time += total_length(merged(std::move(without)));
+    all += device.busy_ns;
+  }
+  if (count > 0 && trace.host.size() > 0) {
+    quality.unlaunched_pct = percent_of(time, all);
+    issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
+                      fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); their "
+                                  "phase and the cause of gaps before them are not known for certain",
+                                  count, quality.unlaunched_pct)});
+  }
+  return quality;
+}
+
 namespace {
 
 // Analyses are reported as they are; rows and what may be missing make themselves.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyse/collectives.h"
+#include "analyse/facts.h"
 #include "analyse/idle.h"
 #include "analyse/kernels.h"
 #include "analyse/launch.h"
@@ -20,6 +21,15 @@
 #include "analyse/threads.h"
 
 namespace profgpu {
+
+// What is missing or wrong in a trace, as far as the tables can tell. Text damage is the importer's to say.
+
+struct Quality {
+  std::vector<TraceIssue> issues;
+  /// Device time of activity whose launch is not in the file, as a share of busy time, 0..100.
+  double unlaunched_pct = 0;
+  static Quality compute(const Facts& facts);
+};
 
 struct RankReport {
   int rank = 0;

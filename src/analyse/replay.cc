@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "analyse/devices.h"
+#include "analyse/idle.h"
 #include "analyse/names.h"
 #include "analyse/phases.h"
 #include "analyse/steps.h"
-#include "analyse/waits.h"
 #include "trace/radix_sort.h"
 
 namespace profgpu {

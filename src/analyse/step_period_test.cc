@@ -1,11 +1,10 @@
-#include "analyse/step_period.h"
+#include "analyse/steps.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "analyse/quality.h"
-#include "analyse/steps.h"
+#include "analyse/rank_report.h"
 #include "tests/support/hand_trace.h"
 
 namespace profgpu {

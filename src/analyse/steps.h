@@ -1,9 +1,12 @@
 // Steps of the training loop, and which of them averages are over.
 #pragma once
 
+#include <vector>
+
 #include "analyse/facts.h"
 #include "report/document.h"
 #include "trace/intervals.h"
+#include "trace/trace.h"
 
 namespace profgpu {
 
@@ -59,5 +62,16 @@ class StepFinder {
   std::vector<bool> counts_;
   size_t at_ = 0;
 };
+
+// Steps of a loop that nobody marked, from the period of what a stream runs.
+
+struct PeriodicSteps {
+  std::vector<Interval> steps;   ///< device time; empty: no period was found
+  double confidence = 0;         ///< 0 to 1: how alike successive steps are, times the share of time that they cover
+};
+
+/// Looks at the stream with most activity. A step begins where its sequence of names begins again, at the place with
+/// the longest regular pause before it. At least five steps, or none. Linear in the activities of the stream.
+PeriodicSteps periodic_steps(const Trace& trace);
 
 }  // namespace profgpu

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "report/document.h"
+#include "report/report.h"
 #include "trace/sample.h"
 
 namespace profgpu {
@@ -151,5 +152,16 @@ SampleLog clipped(const SampleLog& log, int64_t from_ns, int64_t to_ns);
 
 /// One for each device of a log that has rows.
 std::vector<DeviceTelemetry> summarise(const SampleLog& log);
+
+// What samples say of one device, as a document: the one place that names these fields.
+//
+// The first thirty fields have the names and units of the Python package's GpuSummary ("mb" is MiB there, and here).
+
+/// Unknown is null. Lists: throttle, idle gaps, processes, metrics, counters, absent.
+Record telemetry_record(const DeviceTelemetry& telemetry);
+
+/// Utilization over time as text, one character a part, on a fixed scale from 0 to 100 %; a blank where it is not
+/// known.
+std::string sparkline(const std::vector<double>& percentages);
 
 }  // namespace profgpu

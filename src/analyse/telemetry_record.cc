@@ -1,4 +1,4 @@
-#include "analyse/telemetry_record.h"
+#include "analyse/telemetry.h"
 
 #include <algorithm>
 #include <cmath>

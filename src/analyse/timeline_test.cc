@@ -6,7 +6,6 @@
 #include <set>
 
 #include "analyse/collectives.h"
-#include "analyse/page_categories.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {

@@ -11,7 +11,7 @@
 #include "cli/make_report.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
-#include "gather/mpi_processes.h"
+#include "gather/processes.h"
 #include "live/recording_environment.h"
 #include "present/registry.h"
 #include "report/page.h"

@@ -14,7 +14,7 @@
 #include "cli/run_rows.h"
 #include "cli/suggestion.h"
 #include "export/data_table.h"
-#include "export/exporter.h"
+#include "export/run.h"
 
 namespace profgpu {
 namespace {

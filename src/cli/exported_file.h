@@ -6,7 +6,7 @@
 
 #include "base/progress.h"
 #include "cli/loaded_run.h"
-#include "export/exporter.h"
+#include "export/run.h"
 
 namespace profgpu {
 

@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/output.h"
-#include "export/exporter.h"
+#include "export/run.h"
 #include "import/importer.h"
 #include "present/registry.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "analyse/telemetry_record.h"
+#include "analyse/telemetry.h"
 #include "cli/shell_line.h"
 #include "diagnose/rule.h"
 #include "report/document.h"

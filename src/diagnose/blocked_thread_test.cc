@@ -1,4 +1,4 @@
-#include "diagnose/blocked_thread.h"
+#include "diagnose/measure.h"
 
 #include <gtest/gtest.h>
 

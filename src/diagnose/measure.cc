@@ -5,9 +5,15 @@
 #include <algorithm>
 #include <map>
 
+#include "analyse/kernels.h"
+#include "analyse/memory.h"
+#include "analyse/threads.h"
 #include "base/statistics.h"
+#include "diagnose/rule.h"
+#include "trace/intervals.h"
 
 namespace profgpu {
+
 Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds)
     : rank_(rank), facts_(facts), device_(place), thresholds_(std::move(thresholds)) {
   const Steps& steps = facts.get<Steps>();
@@ -159,6 +165,178 @@ std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reas
   for (const ThrottleTime& t : device.throttle)
     if ((t.bits & reasons) != 0) pct += t.pct;
   return std::min(pct, 100.0);
+}
+
+namespace {
+
+constexpr int64_t kFewestSamples = 10;
+constexpr double kWorthSayingPct = 30, kMostPct = 50;
+
+/// What a thread does in a system call that blocks it.
+struct Meaning {
+  std::string_view does, fix;
+  std::vector<std::string_view> calls;
+};
+const std::vector<Meaning>& meanings() {
+  static const std::vector<Meaning> all = {
+      {"it sleeps", "wait for what the program waits for, not for a time",
+       {"nanosleep", "clock_nanosleep"}},
+      {"it reads", "read ahead in other threads or processes: the one that launches should wait for no file",
+       {"read", "pread64", "readv", "preadv", "io_uring_enter", "openat", "newfstatat"}},
+      {"it writes", "write in another thread: the one that launches should wait for no file",
+       {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
+      {"it waits for another thread", "`--section threads` shows what the others do meanwhile", {"futex", "futex_waitv"}},
+      {"it waits for the network or another process",
+       "fetch ahead in other threads: the one that launches should wait for nobody outside",
+       {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg", "sendto",
+        "sendmsg", "connect", "accept", "accept4"}},
+      {"it waits for a process that it started", "let that process run beside the loop", {"wait4", "waitid"}}};
+  return all;
+}
+
+/// Of the samples of launching threads within gaps.
+struct Blocked {
+  int64_t samples = 0, blocked = 0;
+  std::map<int32_t, int64_t> calls;   // by system call
+};
+
+// From the gap's start to when the launch that ends it begins, by thread.
+std::map<ThreadId, Intervals> until_launches(const Measured& m, IdleCause cause) {
+  std::map<ThreadId, Intervals> waits;
+  for (const Gap& gap : m.idle().gaps) {
+    if (gap.cause != cause || !gap.launch.valid() || !m.in_measured_step(gap.end_ns - 1)) continue;
+    const int64_t launch = m.trace().host.start_ns[gap.launch.value];
+    waits[m.trace().host.thread[gap.launch.value]].push_back({gap.start_ns, std::min(launch, gap.end_ns)});
+  }
+  for (auto& [thread, intervals] : waits) intervals = merged(std::move(intervals));
+  return waits;
+}
+
+Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
+  const std::map<ThreadId, Intervals> waits = until_launches(m, cause);
+  Blocked sum;
+  for (const ThreadSample& s : m.trace().thread_samples) {
+    const auto of_thread = waits.find(s.thread);
+    if (of_thread == waits.end() || !contains(of_thread->second, s.time_ns)) continue;
+    ++sum.samples;
+    if (s.state == 'R') continue;
+    ++sum.blocked;
+    ++sum.calls[s.system_call];
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause) {
+  const Blocked sum = blocked_in_gaps(measured, cause);
+  if (sum.samples < kFewestSamples) return std::nullopt;
+  const double pct = 100.0 * static_cast<double>(sum.blocked) / static_cast<double>(sum.samples);
+  if (pct < kWorthSayingPct) return std::nullopt;
+  BlockedThread out;
+  out.said = fmt::format("meanwhile the thread that launches is blocked {:.0f} % of the time", pct);
+  const auto most = std::max_element(sum.calls.begin(), sum.calls.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most->first < 0) return out;
+  const std::string call = system_call_name(most->first);
+  out.said += (most->second == sum.blocked ? ", in " : ", mostly in ") + call;
+  for (const Meaning& known : meanings()) {
+    if (std::find(known.calls.begin(), known.calls.end(), call) == known.calls.end()) continue;
+    out.said += fmt::format(": {}", known.does);
+    if (pct >= kMostPct) out.fix = known.fix;
+  }
+  return out;
+}
+
+void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause cause) {
+  std::optional<BlockedThread> blocked = blocked_thread(measured, cause);
+  if (!blocked) return;
+  finding.evidence.insert(finding.evidence.begin(), std::move(blocked->said));
+  if (!blocked->fix.empty()) finding.fix.insert(finding.fix.begin(), std::move(blocked->fix));
+}
+
+namespace {
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+// Inductor's or Triton's kernels, or graph launches.
+bool is_compiled(const Measured& m) {
+  const Trace& trace = m.trace();
+  for (const StringId name : trace.activity.name)
+    if (trace.strings[name].starts_with("triton_")) return true;
+  for (size_t i = 0; i < trace.strings.size(); ++i) {
+    const std::string_view name = trace.strings[StringId(i)];
+    if (contains(name, "GraphLaunch") || name.starts_with("Torch-Compiled Region") ||
+        name.starts_with("## Call CompiledFxGraph"))
+      return true;
+  }
+  return false;
+}
+
+Verdict fused_optimizer(const Measured& m) {
+  const Trace& trace = m.trace();
+  const auto& phase = m.facts().get<Phases>().of_activity;
+  bool any = false;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    if (phase[i] != Phase::kOptimizer || trace.activity.kind[i] != ActivityKind::kKernel) continue;
+    any = true;
+    const std::string_view name = trace.name(ActivityId(i));
+    if (contains(name, "multi_tensor") || contains(name, "fused") || contains(name, "Fused")) return Verdict::kPass;
+  }
+  return any ? Verdict::kFail : Verdict::kUnknown;
+}
+
+bool has_matrix_work(const Measured& m) {
+  const auto& rows = m.facts().get<Kernels>().rows;
+  return std::any_of(rows.begin(), rows.end(), [](const KernelRow& k) {
+    return k.category == KernelCategory::kGemm || k.category == KernelCategory::kConvolution ||
+           k.category == KernelCategory::kAttention;
+  });
+}
+
+void measure_device(const Measured& m, RankMeasure& out) {
+  const DeviceTime& device = m.device();
+  out.has_device = true;
+  out.device_label = m.device_label();
+  out.device_name = device.name;
+  out.span_ns = device.span_ns;
+  out.waiting_ns = m.waiting_ns();
+  out.utilization_pct = m.utilization_pct();
+  out.exposed_communication_pct = m.exposed_communication_pct();
+  out.busy_wall_pct = m.wall_pct(total_length(intersect(device.busy, m.measured_time())));
+  for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
+  out.largest_idle_cause = m.largest_idle_cause();
+  out.matrix_work = has_matrix_work(m);
+  out.compiled = is_compiled(m);
+  out.fused_optimizer = fused_optimizer(m);
+}
+
+}  // namespace
+
+Phase RankMeasure::largest_phase() const {
+  return static_cast<Phase>(std::max_element(phase_pct.begin(), phase_pct.end()) - phase_pct.begin());
+}
+
+RankMeasure rank_measure(const Measured& m) {
+  RankMeasure out;
+  out.rank = m.rank();
+  out.wall_ns = m.wall_ns();
+  out.steps = m.steps();
+  out.annotated = m.facts().get<Steps>().annotated;
+  for (size_t p = 0; p < kPhases; ++p) out.phase_pct[p] = m.phase_pct(static_cast<Phase>(p));
+  const Phases& phases = m.facts().get<Phases>();
+  out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
+  const Memory& memory = m.facts().get<Memory>();
+  if (m.has_device() && memory.peak_reserved_bytes && memory.capacity_bytes)
+    out.memory_headroom_pct = 100.0 - 100.0 * static_cast<double>(*memory.peak_reserved_bytes) /
+                                          static_cast<double>(*memory.capacity_bytes);
+  if (m.has_device()) measure_device(m, out);
+  return out;
+}
+
+void set_cost(Finding& finding, const RankMeasure& measure, int64_t cost_ns) {
+  finding.cost_ns = cost_ns;
+  finding.cost_pct = measure.wall_ns > 0 ? 100.0 * static_cast<double>(cost_ns) / static_cast<double>(measure.wall_ns) : 0;
 }
 
 }  // namespace profgpu

@@ -98,4 +98,16 @@ std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Seve
 /// Percent of the time that the reasons (bits of ClockReason) held clocks back; nothing where it is not known.
 std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reasons);
 
+// What kept a thread from launching: in system calls, as samples of it say.
+
+struct BlockedThread {
+  std::string said;   ///< "meanwhile the thread that launches is blocked 92 % of the time, in read: it reads"
+  std::string fix;    ///< where it is for most of the time, and known what for; else empty
+};
+/// Of the threads that end the cause's gaps in measured steps, within these; nothing where samples are few or show none
+/// blocked for a good part.
+std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause);
+/// Makes it the finding's first evidence and fix.
+void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause cause);
+
 }  // namespace profgpu

@@ -5,7 +5,7 @@
 
 #include "base/json_quoted.h"
 #include "base/json_reader.h"
-#include "export/exporter.h"
+#include "export/run.h"
 #include "export/timeline_ids.h"
 
 namespace profgpu {

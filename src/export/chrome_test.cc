@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "export/exporter.h"
+#include "export/run.h"
 #include "import/importer.h"
 #include "tests/support/simulator.h"
 

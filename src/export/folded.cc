@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
-#include "export/exporter.h"
+#include "export/run.h"
 
 namespace profgpu {
 namespace {

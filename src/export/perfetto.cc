@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <map>
 
-#include "analyse/collective_calls.h"
+#include "analyse/collectives.h"
 #include "analyse/steps.h"
 #include "analyse/threads.h"
-#include "export/exporter.h"
 #include "export/perfetto_packets.h"
+#include "export/run.h"
 #include "export/timeline_ids.h"
 
 namespace profgpu {

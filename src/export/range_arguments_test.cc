@@ -2,7 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "export/exporter.h"
+#include "export/run.h"
 #include "export/sql_database.h"
 #include "import/recording.h"
 #include "tests/support/sample_recording.h"

@@ -1,5 +1,5 @@
 #include "export/data_table.h"
-#include "export/exporter.h"
+#include "export/run.h"
 
 namespace profgpu {
 

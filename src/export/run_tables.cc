@@ -1,7 +1,7 @@
 // Tables about the run itself: ranks, clocks, what files say of themselves, and samples of devices.
 #include <algorithm>
 
-#include "analyse/quality.h"
+#include "analyse/rank_report.h"
 #include "export/data_table.h"
 
 namespace profgpu {

@@ -9,7 +9,6 @@
 #include <fstream>
 
 #include "analyse/steps.h"
-#include "export/exporter.h"
 #include "export/sql_database.h"
 #include "import/importer.h"
 #include "job/rank_digest.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/json_quoted.h"
-#include "export/exporter.h"
+#include "export/run.h"
 
 namespace profgpu {
 namespace {

@@ -5,9 +5,8 @@
 #include <map>
 
 #include "base/decimal.h"
-#include "export/exporter.h"
 #include "export/run.h"
-#include "export/sqlite_file.h"
+#include "export/sql_database.h"
 #include "export/virtual_table.h"
 
 namespace profgpu {

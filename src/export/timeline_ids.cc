@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "analyse/collective_calls.h"
+#include "analyse/collectives.h"
 #include "base/decimal.h"
 
 namespace profgpu {

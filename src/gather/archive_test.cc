@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "gather/unit_outcome.h"
+#include "gather/rank_result.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {

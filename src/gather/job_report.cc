@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "job/job.h"
-#include "job/other_runs.h"
-#include "job/sampled_clocks.h"
+#include "job/work_comparison.h"
 
 namespace profgpu {
 namespace {

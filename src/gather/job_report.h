@@ -5,12 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "gather/rank_files.h"
 #include "gather/rank_result.h"
 #include "import/input_units.h"
+#include "job/rank_digest.h"
 #include "job/report.h"
-#include "job/rank_outline.h"
-#include "job/sampled_clocks.h"
+#include "job/work_comparison.h"
 
 namespace profgpu {
 

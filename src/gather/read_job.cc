@@ -11,8 +11,8 @@
 
 #include "analyse/steps.h"
 #include "base/hash.h"
-#include "gather/unit_outcome.h"
-#include "import/input_ranks.h"
+#include "gather/rank_result.h"
+#include "import/input_units.h"
 #include "import/inputs.h"
 #include "trace/sample_file.h"
 #include "trace/trace_builder.h"

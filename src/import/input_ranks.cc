@@ -1,4 +1,4 @@
-#include "import/input_ranks.h"
+#include "import/input_units.h"
 
 #include <fmt/format.h>
 

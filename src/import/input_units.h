@@ -1,6 +1,7 @@
 // From the paths that a user names to what is read in one go, found without reading it all.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -9,9 +10,24 @@
 
 #include "import/importer.h"
 #include "import/recording_file.h"
-#include "import/session_clocks.h"
+#include "trace/trace.h"
 
 namespace profgpu {
+
+// What the sessions of a recording (`session.json`) say of their hosts' clocks.
+
+class SessionClocks {
+ public:
+  /// A file that cannot be read, or says nothing, adds nothing. Of several statements on a host the largest error stands;
+  /// one that it was not synchronised stands before all.
+  void add(const std::string& path);
+  [[nodiscard]] bool empty() const { return by_host_.empty(); }
+  [[nodiscard]] std::optional<ClockStatement> of(const std::string& host) const;
+
+ private:
+  void add(const std::string& host, ClockStatement statement);
+  std::map<std::string, ClockStatement> by_host_;
+};
 
 /// One file that was read.
 struct InputSource {
@@ -86,5 +102,21 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options);
 
 /// The rank that a file name states (rank-3, rank3, rank_3, r3, worker3), or -1.
 int rank_in_name(std::string_view path);
+
+// Which parts of an input are which rank of a job.
+
+/// Parts of each rank, in order of time, by place in `parts`; parts that stand for no rank are in none. Sets the parts'
+/// ranks: as recorded, else as the file is named, else that of another window of the same process or of its recording,
+/// else the next that is free. A trace that PyTorch wrote while its process was recorded is part of the rank beside the
+/// recording; any other is taken in the recording's place. The error: two parts claim one rank but are not successive
+/// windows of it.
+Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts);
+
+/// "2; a.json: an empty file; b.json: not a trace": how many, and the first ones with why.
+std::string left_out_text(const std::vector<std::string>& left_out);
+
+/// All files, in the order of the paths, with what was left out said in an issue of the first.
+std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUnits& units,
+                                    const std::vector<std::string>& left_out);
 
 }  // namespace profgpu

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "import/input_ranks.h"
+#include "import/input_units.h"
 #include "trace/sample_file.h"
 #include "trace/trace_builder.h"
 

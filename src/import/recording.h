@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "import/importer.h"
+#include "import/input_units.h"
 #include "import/recording_file.h"
 
 namespace profgpu {
@@ -36,5 +37,13 @@ struct RecordingGroup {
 /// A rank's processes on a host are one group. Processes without a rank: each with device activity is one by itself,
 /// others go with the process that started them, or with the only group. A file that goes with none is in none.
 std::vector<RecordingGroup> grouped(const std::vector<RecordingFile>& files);
+
+// Recordings among the files that a user names, as the ranks that they are.
+
+/// Adds a unit for each rank. Files of one folder belong to one run. The error: a named file cannot be read, or has
+/// nothing in it.
+Status add_recordings(const std::vector<InputUnit::File>& files, const ImportOptions& options, InputUnits& all);
+
+Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& options);
 
 }  // namespace profgpu

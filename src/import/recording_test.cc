@@ -5,8 +5,8 @@
 
 #include "import/inputs.h"
 #include "import/recording.h"
-#include "import/recording_clock.h"
-#include "import/recording_names.h"
+#include "import/recording_file.h"
+#include "import/recording_rows.h"
 #include "support/hand_recording.h"
 
 namespace profgpu {

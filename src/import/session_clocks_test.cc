@@ -1,4 +1,4 @@
-#include "import/session_clocks.h"
+#include "import/input_units.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "job/clock_fit.h"
+#include "job/clocks.h"
 
 #include <algorithm>
 #include <cmath>

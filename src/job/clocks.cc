@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/statistics.h"
-#include "job/clock_fit.h"
+#include "job/matched_collectives.h"
 #include "report/quantity.h"
 
 namespace profgpu {

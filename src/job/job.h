@@ -9,13 +9,8 @@
 #include <vector>
 
 #include "job/clocks.h"
-#include "job/critical_path.h"
-#include "job/late_by_turns.h"
-#include "job/matched_calls.h"
-#include "job/meetings.h"
-#include "job/missing_calls.h"
-#include "job/other_runs.h"
-#include "job/pairs.h"
+#include "job/job_lanes.h"
+#include "job/matched_collectives.h"
 #include "job/parallelism.h"
 #include "job/rank_digest.h"
 #include "job/stragglers.h"
@@ -23,6 +18,27 @@
 #include "job/what_if.h"
 
 namespace profgpu {
+
+// Ranks whose files are of another run than the others'.
+
+struct OtherRun {
+  int rank = 0;
+  std::string why;   ///< a clause: "it states a world of 16 ranks, most others one of 4"
+
+  template <class V>
+  void fields(V&& v) const {
+    v("rank", rank), v("why", why);
+  }
+};
+
+/// By rank, only where it can be told: a rank that states another size of the world than most; or one recorded at least a
+/// minute apart from most ranks, by the clocks in the files, whose collectives are not theirs on any clock, or are of
+/// other steps. A clock that is wrong by hours puts nobody out: collectives then fit as if it were right. Of as many
+/// ranks on both sides, the first one's side is the run. O(calls log calls), where anything looks strange.
+std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks);
+
+/// Whether the trace has Unix time, not time from some moment of its own.
+bool has_unix_time(const RankDigest& rank);
 
 struct Job {
   std::vector<int> ranks;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "analyse/collective_calls.h"
+#include "analyse/collectives.h"
+#include "analyse/idle.h"
 #include "analyse/names.h"
 #include "analyse/phases.h"
 #include "analyse/steps.h"
-#include "analyse/waits.h"
 
 namespace profgpu {
 namespace {

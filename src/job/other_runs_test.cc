@@ -1,4 +1,4 @@
-#include "job/other_runs.h"
+#include "job/job.h"
 
 #include <gtest/gtest.h>
 

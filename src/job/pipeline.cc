@@ -1,10 +1,10 @@
-#include "job/pipeline.h"
+#include "job/parallelism.h"
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/statistics.h"
-#include "job/matched_calls.h"
+#include "job/matched_collectives.h"
 
 namespace profgpu {
 namespace {

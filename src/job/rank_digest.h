@@ -2,18 +2,49 @@
 // of any size is read rank by rank and each trace dropped.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "analyse/collective_calls.h"
+#include "analyse/collectives.h"
 #include "analyse/facts.h"
+#include "analyse/idle.h"
+#include "analyse/names.h"
 #include "job/lane.h"
-#include "job/rank_work.h"
 
 namespace profgpu {
+
+// What each step of a rank did, so that steps of different ranks can be told apart: the same work slower, or other work.
+
+/// Of one step, on the rank's busiest device. Kernels are those that compute and that the step launched; only steps
+/// that averages are over have them.
+struct StepWork {
+  std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time
+  std::array<int64_t, kIdleCauses> idle_ns{};     ///< gaps, clipped to the step
+  int64_t compute_ns = 0, exposed_communication_ns = 0, exposed_memory_ns = 0;   ///< lengths of unions, clipped to the step
+  int64_t kernels = 0;
+  int64_t kernel_ns = 0;        ///< sum of their durations
+  uint64_t work = 0;            ///< equal where the kernels' names, grids and blocks are, whatever their order; 0: no kernel
+  int64_t input_elements = -1;  ///< of the inputs of the ops that launched them; -1: not recorded
+};
+
+/// Kernels of one name, grid and block in the steps that averages are over.
+struct KernelWork {
+  uint64_t key = 0;             ///< the same on every rank
+  std::string name;             ///< short
+  int64_t count = 0, total_ns = 0;
+};
+
+struct RankWork {
+  static constexpr size_t kMostKernels = 64;
+
+  std::vector<StepWork> steps;       ///< of Steps::steps, one for one
+  std::vector<KernelWork> kernels;   ///< dearest first
+  static RankWork compute(const Facts& facts);
+};
 
 // What the program's own ranges say of a rank's collectives: what was called, for whom, and when gradients were made.
 
@@ -88,5 +119,40 @@ struct RankDigest {
 RankDigest rank_digest(int rank, const Facts& facts);
 /// Without work and lane, which take longest: enough to tell what its calls are for.
 RankDigest calls_digest(int rank, const Facts& facts);
+
+// What is known of a rank's events after its trace is gone: where they lie in time, and how many there are.
+
+/// What is shown of a trace that is cut to a part of its time: host ranges up to the part's ends, and whole whatever a
+/// device ran in it or was given in it.
+class TracePart {
+ public:
+  static constexpr Interval kAllTime{INT64_MIN, INT64_MAX};
+  explicit TracePart(const Trace& trace, Interval part = kAllTime) : trace_(trace), part_(part) {}
+
+  /// What is shown of a range; none: nothing.
+  [[nodiscard]] std::optional<Interval> shown(Interval range) const;
+  [[nodiscard]] bool shows(int64_t time_ns) const { return part_.start <= time_ns && time_ns <= part_.end; }
+  [[nodiscard]] bool shows(HostId h) const { return shown(trace_.host.interval(h)).has_value(); }
+  [[nodiscard]] bool shows(ActivityId a) const;
+
+ private:
+  const Trace& trace_;
+  Interval part_;
+};
+
+struct RankOutline {
+  std::optional<Interval> part = TracePart::kAllTime;   ///< that is shown; none: the rank has nothing of what was asked for
+  int64_t base_time_ns = 0;                 ///< as Trace has it
+  std::string host;                         ///< empty: unknown
+  /// From the first to the last time of any range or activity that is shown; none: the trace is empty.
+  std::optional<Interval> extent;
+  std::vector<int64_t> first_others_ns;     ///< first memory event, counter, wait, wait of a thread; of a rank that is not cut
+  int64_t events = 0;                       ///< ranges and activities that are shown
+  std::vector<ActivityId> calls;            ///< of a rank that is cut: kernels of collectives that are shown, ascending
+
+  [[nodiscard]] bool is_cut() const { return part != TracePart::kAllTime; }
+  /// O(events) if cut.
+  static RankOutline of(const Facts& facts, std::optional<Interval> part = TracePart::kAllTime);
+};
 
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-#include "job/sampled_clocks.h"
+#include "job/work_comparison.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "job/job_lanes.h"
-#include "job/slow_link.h"
+#include "job/lateness.h"
 
 namespace profgpu {
 

@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "job/critical_path.h"
+#include "job/job_lanes.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "analyse/telemetry_record.h"
+#include "analyse/telemetry.h"
 #include "present/grid.h"
 #include "present/wording.h"
 #include "report/document.h"

@@ -1,5 +1,5 @@
 // The Report written out: the contract that scripts rely on. Holds every row, whatever the options say.
-#include "analyse/telemetry_record.h"
+#include "analyse/telemetry.h"
 #include "job/report.h"
 #include "present/json_text.h"
 

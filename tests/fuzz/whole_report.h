@@ -16,7 +16,7 @@
 #include "analyse/steps.h"
 #include "diagnose/rule.h"
 #include "export/data_table.h"
-#include "export/exporter.h"
+#include "export/run.h"
 #include "import/importer.h"
 #include "job/report.h"
 #include "present/registry.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "job/critical_path.h"
+#include "job/job_lanes.h"
 #include "tests/property/simulated_job.h"
 
 namespace profgpu {
