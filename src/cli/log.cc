@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "base/clock.h"
-#include "cli/device_facts.h"
+#include "cli/device_opening.h"
 #include "cli/log_file.h"
 #include "cli/log_options.h"
 #include "cli/output.h"

@@ -257,8 +257,6 @@ std::string html_report(const Report& report, const PresentOptions& options) {
   return out + cluster(report, options) + rank_tables(report, options) + next(report) + "</div>\n";
 }
 
-extern const Presenter kJsonPresenter;
-
 namespace {
 
 // Nothing may be fetched and nothing may run, whatever a report holds.
@@ -306,7 +304,7 @@ std::string page_title(const Report& report) {
 
 std::string data_element(const Report& report) {
   static const PageData kNone;
-  std::string json = kJsonPresenter.write(report, {});
+  std::string json = json_report(report, {});
   const std::string pack = packed(json, report.page ? *report.page : kNone);
   // The page begins with the rank that the first screen of the terminal shows.
   const RankReport* rank = report.rank_in_focus();

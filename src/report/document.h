@@ -30,6 +30,13 @@ std::optional<T> only_if(bool holds, T x) {
   return holds ? std::optional<T>(std::move(x)) : std::nullopt;
 }
 
+/// Items of which a document shows each field on a line, where rows of a table have one line each.
+template <class T>
+struct InFull {
+  const std::vector<T>& in_full;
+  [[nodiscard]] const std::vector<T>& listed() const { return in_full; }
+};
+
 template <class Rows>
 Table table_of(const Rows& rows);
 
