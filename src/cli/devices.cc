@@ -11,8 +11,8 @@
 #include "cli/terminal.h"
 #include "collect/pending.h"
 #include "collect/system_files.h"
-#include "present/grid.h"
 #include "present/json_text.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 
 namespace profgpu {

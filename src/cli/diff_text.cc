@@ -3,7 +3,7 @@
 
 #include "cli/diff_view.h"
 #include "cli/shell_line.h"
-#include "present/markdown_text.h"
+#include "present/markdown.h"
 #include "report/text.h"
 
 namespace profgpu {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compare/comparison_record.h"
-#include "present/grid.h"
+#include "present/layout.h"
 
 namespace profgpu {
 

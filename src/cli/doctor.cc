@@ -16,7 +16,7 @@
 #include "collect/system_checks.h"
 #include "live/snapshot.h"
 #include "present/json_text.h"
-#include "present/line.h"
+#include "present/layout.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 

@@ -14,8 +14,8 @@
 #include "cli/size_text.h"
 #include "collect/selection.h"
 #include "live/snapshot.h"
-#include "present/grid.h"
 #include "present/json_text.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 
 namespace profgpu {

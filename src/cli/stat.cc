@@ -17,7 +17,7 @@
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"
-#include "present/grid.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 #include "report/text.h"
 #include "trace/health.h"

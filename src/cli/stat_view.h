@@ -8,7 +8,7 @@
 #include "cli/device_options.h"
 #include "collect/host_process.h"
 #include "live/snapshot.h"
-#include "present/line.h"
+#include "present/layout.h"
 
 namespace profgpu {
 

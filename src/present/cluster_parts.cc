@@ -1,10 +1,9 @@
-#include "present/cluster_parts.h"
+#include "present/overview.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "present/job_overview.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 

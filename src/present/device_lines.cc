@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "analyse/telemetry_record.h"
-#include "present/grid.h"
+#include "present/layout.h"
 #include "present/wording.h"
 #include "report/document.h"
 #include "report/quantity.h"

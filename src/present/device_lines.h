@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyse/telemetry.h"
-#include "present/line.h"
+#include "present/layout.h"
 
 namespace profgpu {
 

@@ -7,17 +7,26 @@
 #include <string_view>
 
 #include "base/gzip.h"
-#include "present/cluster_parts.h"
 #include "present/device_lines.h"
-#include "present/job_overview.h"
 #include "present/overview.h"
-#include "present/pack.h"
 #include "present/registry.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"
 
+#ifdef PROFGPU_HAS_PAGE
+extern "C" const char profgpu_page_begin[], profgpu_page_end[];   // cmake/page.cmake
+#endif
+
 namespace profgpu {
+
+std::string_view page_template() {
+#ifdef PROFGPU_HAS_PAGE
+  return {profgpu_page_begin, static_cast<size_t>(profgpu_page_end - profgpu_page_begin)};
+#else
+  return {};
+#endif
+}
 
 std::string html_text(std::string_view text, int most) {
   std::string out;

@@ -1,4 +1,4 @@
-#include "present/pack.h"
+#include "present/html.h"
 
 #include <vector>
 

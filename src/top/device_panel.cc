@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/timestamp.h"
-#include "present/bars.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 #include "report/text.h"
 #include "top/frame.h"

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "present/grid.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 #include "report/text.h"
 #include "top/frame.h"
