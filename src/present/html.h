@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "job/report.h"
 #include "report/page.h"
@@ -13,13 +12,6 @@ namespace profgpu {
 /// For an element's content or a quoted attribute; on one line, cut after `most` cells, control characters written out: nothing
 /// that a trace says can become markup.
 std::string html_text(std::string_view text, int most = 4000);
-
-struct HtmlColumn {
-  std::string header;   ///< HTML already
-  bool right = false;
-};
-/// The cells are HTML already.
-std::string html_table(const std::vector<HtmlColumn>& columns, const std::vector<std::vector<std::string>>& rows);
 
 /// The report without script or style, `<div id="static">…</div>`: the whole page of a program that was built without one.
 std::string html_report(const Report& report, const PresentOptions& options);

@@ -77,6 +77,11 @@ void append(Lines& to, Lines lines) {
   to.insert(to.end(), std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));
 }
 
+void append_apart(Lines& to, Lines lines) {
+  to.emplace_back();
+  append(to, std::move(lines));
+}
+
 Lines wrapped_after(Line first, std::string_view text, int width, Style style, int most) {
   const int indent = first.width();
   Lines out;
@@ -139,15 +144,95 @@ namespace {
 constexpr int kColumnGap = 2;
 constexpr int kLeastText = 24;  // a name cut shorter says too little
 
-int total(const std::vector<size_t>& columns, const std::vector<int>& widths) {
+using Places = std::vector<size_t>;
+using Widths = std::vector<int>;
+
+int total(const Places& columns, const Widths& widths) {
   int sum = columns.empty() ? 0 : kColumnGap * (static_cast<int>(columns.size()) - 1);
   for (const size_t c : columns) sum += widths[c];
   return sum;
 }
 
+class GridLayout {
+ public:
+  GridLayout(const Grid& grid, int width) : grid_(grid), width_(width) {
+    for (const GridColumn& column : grid.columns()) {
+      int cells = display_width(column.header);
+      for (const auto& row : grid.rows()) cells = std::max(cells, display_width(row[natural_.size()].text));
+      natural_.push_back(cells);
+      least_.push_back(column.right ? cells : std::min(cells, kLeastText));
+    }
+  }
+
+  [[nodiscard]] Lines lines(size_t key) const {
+    Places columns(natural_.size());
+    std::iota(columns.begin(), columns.end(), size_t{0});
+    const Widths widths = width_ > 0 ? shared_out(columns) : natural_;
+    return width_ <= 0 || total(columns, widths) <= width_ ? block(columns, widths) : blocks(columns, key);
+  }
+
+ private:
+  // Each what it needs, if the line has it, else the widest give way first.
+  [[nodiscard]] Widths shared_out(const Places& columns) const {
+    Widths widths = natural_;
+    for (int excess = total(columns, widths) - width_; excess > 0;) {
+      size_t widest = widths.size();
+      for (const size_t c : columns)
+        if (widths[c] > least_[c] && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
+      if (widest == widths.size()) break;
+      // Down to the next widest at once would be faster and no clearer; names have at most some thousand cells.
+      const int step = std::clamp(excess, 1, std::max(1, (widths[widest] - kLeastText) / 8));
+      widths[widest] -= step;
+      excess -= step;
+    }
+    return widths;
+  }
+
+  [[nodiscard]] Lines block(const Places& columns, const Widths& widths) const {
+    Lines out;
+    const auto add_cell = [&](Line& line, size_t c, const std::string& cell, Style style) {
+      const std::string text = truncated(cell, widths[c]);
+      if (c != columns.front()) line.skip(kColumnGap);
+      line.add(grid_.columns()[c].right ? padded_left(text, widths[c]) : padded_right(text, widths[c]), style);
+    };
+    Line& head = out.emplace_back();
+    for (const size_t c : columns) add_cell(head, c, grid_.columns()[c].header, c == columns.front() ? Style::kStrong : Style::kFaint);
+    for (const auto& row : grid_.rows()) {
+      Line& line = out.emplace_back();
+      for (const size_t c : columns) add_cell(line, c, row[c].text, row[c].style);
+    }
+    return out;
+  }
+
+  [[nodiscard]] Lines blocks(Places order, size_t key) const {
+    // Long texts last: between short columns they would be cut, alone they have the line.
+    std::stable_partition(order.begin(), order.end(), [&](size_t c) { return least_[c] == natural_[c]; });
+    Lines out;
+    Places columns{key};
+    for (const size_t c : order) {
+      if (c == key) continue;
+      columns.push_back(c);
+      if (total(columns, least_) <= width_ || columns.size() == 2) continue;
+      columns.pop_back();
+      append_apart(out, block(columns, shared_out(columns)));
+      columns = {key, c};
+    }
+    append_apart(out, block(columns, shared_out(columns)));
+    return out;
+  }
+
+  const Grid& grid_;
+  const int width_;
+  Widths natural_, least_;
+};
+
 }  // namespace
 
-std::string Grid::sanitised_header(std::string_view header) { return sanitised(header); }
+Grid::Grid(std::vector<GridColumn> columns) {
+  for (const GridColumn& c : columns) add_column(c.header, c.right);
+}
+
+void Grid::add_column(std::string_view header, bool right) { columns_.push_back({sanitised(header), right}); }
 
 void Grid::add_row(std::vector<Cell> cells) {
   cells.resize(columns_.size());
@@ -155,90 +240,8 @@ void Grid::add_row(std::vector<Cell> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::vector<int> Grid::natural_widths() const {
-  std::vector<int> widths;
-  for (size_t c = 0; c < columns_.size(); ++c) {
-    int width = display_width(columns_[c].header);
-    for (const auto& row : rows_) width = std::max(width, display_width(row[c].text));
-    widths.push_back(width);
-  }
-  return widths;
-}
-
-int Grid::least(size_t column, int natural) const {
-  return columns_[column].right ? natural : std::min(natural, kLeastText);
-}
-
-// Widths of text columns: each what it needs, if the line has it, else the widest give way first.
-void Grid::share_out(const std::vector<size_t>& columns, const std::vector<int>& natural, int width,
-                     std::vector<int>& widths) const {
-  for (const size_t c : columns) widths[c] = natural[c];
-  for (int excess = total(columns, widths) - width; excess > 0;) {
-    size_t widest = columns_.size();
-    for (const size_t c : columns)
-      if (widths[c] > least(c, natural[c]) && (widest == columns_.size() || widths[c] > widths[widest])) widest = c;
-    if (widest == columns_.size()) return;
-    // Down to the next widest at once would be faster and no clearer; names have at most some thousand cells.
-    const int step = std::clamp(excess, 1, std::max(1, (widths[widest] - kLeastText) / 8));
-    widths[widest] -= step;
-    excess -= step;
-  }
-}
-
-Lines Grid::block(const std::vector<size_t>& columns, const std::vector<int>& widths) const {
-  Lines out;
-  const auto add_cells = [&](auto cell_of) {
-    Line line;
-    for (const size_t c : columns) {
-      const Cell cell = cell_of(c);
-      const std::string text = truncated(cell.text, widths[c]);
-      if (c != columns.front()) line.skip(kColumnGap);
-      line.add(columns_[c].right ? padded_left(text, widths[c]) : padded_right(text, widths[c]), cell.style);
-    }
-    out.push_back(std::move(line));
-  };
-  add_cells([&](size_t c) { return Cell{columns_[c].header, c == columns.front() ? Style::kStrong : Style::kFaint}; });
-  for (const auto& row : rows_) add_cells([&](size_t c) { return row[c]; });
-  return out;
-}
-
-Lines Grid::blocks(int width, size_t key, const std::vector<int>& natural) const {
-  std::vector<int> widths(natural.size());
-  for (size_t c = 0; c < natural.size(); ++c) widths[c] = least(c, natural[c]);
-  // Long texts last: between short columns they would be cut, alone they have the line.
-  std::vector<size_t> order(natural.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_partition(order.begin(), order.end(), [&](size_t c) { return widths[c] == natural[c]; });
-  Lines out;
-  std::vector<size_t> columns{key};
-  const auto flush = [&] {
-    std::vector<int> shared = widths;
-    share_out(columns, natural, width, shared);
-    append(out, {Line()});
-    append(out, block(columns, shared));
-    columns = {key};
-  };
-  for (const size_t c : order) {
-    if (c == key) continue;
-    columns.push_back(c);
-    if (total(columns, widths) <= width || columns.size() == 2) continue;
-    columns.pop_back();
-    flush();
-    columns.push_back(c);
-  }
-  flush();
-  return out;
-}
-
 Lines Grid::lines(int width, size_t key) const {
-  if (columns_.empty()) return {};
-  const std::vector<int> natural = natural_widths();
-  std::vector<size_t> columns(columns_.size());
-  std::iota(columns.begin(), columns.end(), size_t{0});
-  if (width <= 0) return block(columns, natural);
-  std::vector<int> widths = natural;
-  share_out(columns, natural, width, widths);
-  return total(columns, widths) <= width ? block(columns, widths) : blocks(width, key, natural);
+  return columns_.empty() ? Lines{} : GridLayout(*this, width).lines(key);
 }
 
 namespace {
@@ -310,8 +313,7 @@ Lines stacked(const std::vector<const Panel*>& panels, int width) {
   const int cells = room < kShortestStacked ? 0 : std::min(room, kLongestBar);
   Lines out;
   for (const Panel* panel : panels) {
-    append(out, {Line()});
-    append(out, panel_lines(*panel, columns, cells, longest(panels)));
+    append_apart(out, panel_lines(*panel, columns, cells, longest(panels)));
   }
   return out;
 }

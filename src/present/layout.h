@@ -42,6 +42,8 @@ class Line {
 using Lines = std::vector<Line>;
 
 void append(Lines& to, Lines lines);
+/// With an empty line before.
+void append_apart(Lines& to, Lines lines);
 /// A text in lines of at most `width` cells: the first after `first`, the others below its end. A paragraph that needs
 /// more than `most` lines is cut: one endless name must not push the rest off the screen.
 Lines wrapped_after(Line first, std::string_view text, int width, Style style = Style::kPlain, int most = 40);
@@ -52,9 +54,13 @@ Lines beside(Lines left, const Lines& right, int column);
 /// Lines as bytes, with no blank at their ends, cut to `width` cells (0: none is) but for whole ones; empty lines never lead or repeat.
 std::string rendered(const Lines& lines, int width, bool colour);
 
+/// Whose words a cell has: Markdown shows ours as they stand, what may mark up escaped, names from a trace as code.
+enum class Holds : char { kOurs, kWords, kName };
+
 struct Cell {
   std::string text;
   Style style = Style::kPlain;
+  Holds holds = Holds::kOurs;
 };
 
 struct GridColumn {
@@ -62,25 +68,22 @@ struct GridColumn {
   bool right = false;     ///< aligned to the right, and never shortened
 };
 
+/// A table of any format.
 class Grid {
  public:
-  void add_column(std::string header, bool right = false) { columns_.push_back({sanitised_header(header), right}); }
+  explicit Grid(std::vector<GridColumn> columns = {});
+  void add_column(std::string_view header, bool right = false);
   void add_row(std::vector<Cell> cells);
   [[nodiscard]] bool empty() const { return rows_.empty(); }
+  [[nodiscard]] const std::vector<GridColumn>& columns() const { return columns_; }
+  [[nodiscard]] std::vector<std::vector<Cell>>& rows() { return rows_; }
+  [[nodiscard]] const std::vector<std::vector<Cell>>& rows() const { return rows_; }
 
   /// Lines of at most `width` cells (0: as wide as it gets). Left-aligned columns give way first; if that is not
   /// enough, the columns come in several blocks below each other, each beginning with column `key`.
   [[nodiscard]] Lines lines(int width, size_t key = 0) const;
 
  private:
-  static std::string sanitised_header(std::string_view header);
-  [[nodiscard]] std::vector<int> natural_widths() const;
-  [[nodiscard]] Lines block(const std::vector<size_t>& columns, const std::vector<int>& widths) const;
-  [[nodiscard]] Lines blocks(int width, size_t key, const std::vector<int>& natural) const;
-  [[nodiscard]] int least(size_t column, int natural) const;
-  void share_out(const std::vector<size_t>& columns, const std::vector<int>& natural, int width,
-                 std::vector<int>& widths) const;
-
   std::vector<GridColumn> columns_;
   std::vector<std::vector<Cell>> rows_;
 };

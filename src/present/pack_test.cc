@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "report/json_value.h"
+#include "report/document.h"
 
 namespace profgpu {
 namespace {

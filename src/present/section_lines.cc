@@ -177,19 +177,8 @@ size_t shown_rows(const Table& table, const View& view) {
 }
 
 Lines table_lines(const Table& table, const View& view) {
-  Grid grid;
-  for (size_t c = 0; c < table.columns.size(); ++c)
-    grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
   const size_t shown = shown_rows(table, view);
-  for (size_t r = 0; r < shown; ++r) {
-    std::vector<Cell> cells;
-    for (size_t c = 0; c < table.columns.size(); ++c) {
-      const Value value = c < table.rows[r].size() ? table.rows[r][c] : Value();
-      cells.push_back({aligned_cell_text(table.columns[c], value, view.origin)});
-    }
-    grid.add_row(std::move(cells));
-  }
-  Lines out = grid.lines(view.options.width, key_column(table));
+  Lines out = value_grid(table, {.rows = shown, .origin = view.origin, .aligned = true}).lines(view.options.width, key_column(table));
   if (shown < table.rows.size()) out.push_back(more_line(table.rows.size() - shown, "--top 0 shows all"));
   return out;
 }
@@ -270,8 +259,7 @@ Lines rank_sections(const Report& report, const PresentOptions& options) {
   const Section& section = *find_section(options.section);
   Lines out;
   for (const RankReport& rank : report.ranks) {
-    std::string title(section.title);
-    if (report.ranks.size() > 1) title += ", rank " + std::to_string(rank.rank);
+    const std::string title = std::string(section.title) + rank_suffix(report, rank);
     append_value(out, title, "", with_phase_names(section, section.value(rank)), {options, origin_of(rank)});
   }
   return out;
@@ -296,8 +284,7 @@ Lines input_table(const Report& report, const PresentOptions& options) {
 }
 
 Lines check_table(const Report& report, const PresentOptions& options) {
-  Grid grid;
-  for (const char* column : {"verdict", "id", "question", "found"}) grid.add_column(column);
+  Grid grid({{"verdict"}, {"id"}, {"question"}, {"found"}});
   for (const Check& check : report.checklist) {
     const bool fail = check.verdict == Verdict::kFail;
     const Style style = fail ? Style::kBad : check.verdict == Verdict::kPass ? Style::kGood : Style::kFaint;

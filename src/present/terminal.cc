@@ -204,8 +204,7 @@ constexpr size_t kMostDevices = 8;
 
 Panel step_panel(const Report& report, const RankReport& rank) {
   const StepOverview step = step_overview(rank);
-  Panel panel{step.title, {}, {}};
-  if (report.ranks.size() > 1) panel.title += ", rank " + std::to_string(rank.rank);
+  Panel panel{step.title + rank_suffix(report, rank), {}, {}};
   for (const Share& phase : step.phases) {
     const std::string pct = padded_left(format_percent(phase.pct), 6);
     const std::string ns = phase.ns ? format_duration(*phase.ns) + "  " : "";
@@ -374,10 +373,9 @@ Lines op_table(const RankReport& rank, const std::string& whose, const PresentOp
 Lines top_lines(const Report& report, const PresentOptions& options) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
-  const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank->rank) : "";
+  const std::string whose = rank_suffix(report, *rank);
   Lines out = kernel_table(*rank, whose, options);
-  out.emplace_back();
-  append(out, op_table(*rank, whose, options));
+  append_apart(out, op_table(*rank, whose, options));
   return out;
 }
 
@@ -422,10 +420,7 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
   }
   parts.push_back(next_lines(report.next, layout_width(options)));
   Lines out;
-  for (Lines& part : parts) {
-    out.emplace_back();
-    append(out, std::move(part));
-  }
+  for (Lines& part : parts) append_apart(out, std::move(part));
   return out;
 }
 

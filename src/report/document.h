@@ -9,7 +9,9 @@
 
 #include <cmath>
 #include <concepts>
+#include <string>
 
+#include "base/result.h"
 #include "report/report.h"
 
 namespace profgpu {
@@ -78,5 +80,9 @@ Table table_of(const Rows& rows) {
   }
   return table;
 }
+
+/// Objects become records (of two fields of one name both stay), arrays lists, whole numbers that fit 64 bits integers.
+/// The error says at which byte the text stops being JSON.
+Result<Value> value_from_json(const std::string& text);
 
 }  // namespace profgpu
