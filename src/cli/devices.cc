@@ -143,14 +143,8 @@ std::string mig_text(const InventoryDevice& d) {
 }
 
 Lines inventory_lines(const Inventory& inventory, int width) {
-  Grid grid, uuids;
-  grid.add_column("GPU");
-  grid.add_column("name");
-  grid.add_column("memory", true);
-  for (const std::string_view title : {"PCI bus id", "MIG", "NUMA", "processors near it"})
-    grid.add_column(std::string(title));
-  uuids.add_column("GPU");
-  uuids.add_column("UUID", true);  // to be copied: never shortened
+  Grid grid({{"GPU"}, {"name"}, {"memory", true}, {"PCI bus id"}, {"MIG"}, {"NUMA"}, {"processors near it"}});
+  Grid uuids({{"GPU"}, {"UUID", true}});   // to be copied: never shortened
   for (const InventoryDevice& d : inventory.devices) {
     grid.add_row({{d.info->label(), Style::kNote},
                   {d.info->name, Style::kStrong},
@@ -162,16 +156,13 @@ Lines inventory_lines(const Inventory& inventory, int width) {
     uuids.add_row({{d.info->label(), Style::kNote}, {text_or_dash(d.info->uuid)}});
   }
   Lines lines = grid.lines(width);
-  append(lines, {Line()});
-  append(lines, uuids.lines(width));
+  append_apart(lines, uuids.lines(width));
   return lines;
 }
 
 Lines limit_lines(const Inventory& inventory, int width) {
-  Grid grid;
-  grid.add_column("GPU");
-  for (const std::string_view title : {"power default / max", "min", "SM clock", "memory clock", "slowdown at", "PCIe"})
-    grid.add_column(std::string(title), true);
+  Grid grid({{"GPU"}, {"power default / max", true}, {"min", true}, {"SM clock", true}, {"memory clock", true},
+             {"slowdown at", true}, {"PCIe", true}});
   for (const InventoryDevice& d : inventory.devices) {
     if (d.info->parent) continue;  // a MIG instance has its GPU's limits
     const auto constant = [&](Metric m) { return d.info->constant(m); };
@@ -209,8 +200,7 @@ Style style_of(std::string_view kind) {
 
 Lines topology_lines(const Inventory& inventory, int width) {
   if (inventory.topology.empty()) return {};
-  Grid grid;
-  grid.add_column("");
+  Grid grid({{""}});
   std::vector<size_t> whole;  // a MIG instance has its GPU's links
   for (size_t i = 0; i < inventory.devices.size(); ++i)
     if (!inventory.devices[i].info->parent) whole.push_back(i);
@@ -238,13 +228,9 @@ std::string text_of(const Inventory& inventory, const std::vector<std::string>& 
   Line head(fmt::format("{} device{} through {}", inventory.devices.size(), inventory.devices.size() == 1 ? "" : "s",
                         inventory.backend), Style::kStrong);
   if (!inventory.driver.empty()) head.add("  driver " + inventory.driver, Style::kFaint);
-  Lines lines = {std::move(head), Line()};
-  append(lines, inventory_lines(inventory, width));
-  append(lines, {Line()});
-  append(lines, limit_lines(inventory, width));
-  append(lines, {Line()});
-  append(lines, topology_lines(inventory, width));
-  append(lines, {Line()});
+  Lines lines = {std::move(head)};
+  for (const auto part : {inventory_lines, limit_lines, topology_lines}) append_apart(lines, part(inventory, width));
+  lines.emplace_back();
   for (const std::string& note : notes) append(lines, wrapped_after(Line("! ", Style::kWarn), note, width));
   if (!inventory.complete)
     append(lines, wrapped_after(Line("! ", Style::kWarn),

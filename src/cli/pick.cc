@@ -181,11 +181,7 @@ std::string json_of(const std::vector<Candidate>& candidates, const std::vector<
 }
 
 std::string refusal_table(const std::vector<Candidate>& candidates) {
-  Grid grid;
-  grid.add_column("GPU");
-  grid.add_column("name");
-  for (const std::string_view title : {"free", "utilization"}) grid.add_column(std::string(title), true);
-  grid.add_column("why not");
+  Grid grid({{"GPU"}, {"name"}, {"free", true}, {"utilization", true}, {"why not"}});
   for (const Candidate& c : candidates)
     grid.add_row({{c.info->label()}, {c.info->name},
                   {c.free_bytes ? format_bytes(*c.free_bytes) : std::string(kUnknownText)},

@@ -33,20 +33,10 @@ std::string whole(const std::optional<double>& x, std::string_view unit, int wid
   return padded_left(number, width) + std::string(unit);
 }
 
-// Shares of a limit: fine, near it, at it.
-Style heat(const std::optional<double>& share, double warn, double bad) {
-  if (!share) return Style::kFaint;
-  return *share >= bad ? Style::kStrongBad : *share >= warn ? Style::kWarn : Style::kPlain;
-}
-
-std::optional<double> share(const std::optional<double>& part, const std::optional<double>& all) {
-  return part && all && *all > 0 ? std::optional(*part / *all) : std::nullopt;
-}
-
 Cell temperature_cell(const StatDevice& d) {
   const auto celsius = d.value(Metric::kTemperature);
   const double limit = d.value(Metric::kTemperatureSlowdown).value_or(90);
-  return {whole(celsius, "°C", 3), heat(share(celsius, limit), 0.88, 0.97)};
+  return {whole(celsius, "°C", 3), heat(ratio(celsius, limit), 0.88, 0.97)};
 }
 
 Cell utilization_cell(const StatDevice& d, Metric metric) {
@@ -57,7 +47,7 @@ Cell utilization_cell(const StatDevice& d, Metric metric) {
 Cell power_cell(const StatDevice& d) {
   const auto watts = d.value(Metric::kPower), limit = d.value(Metric::kPowerLimit);
   const std::string of = limit ? " / " + whole(limit, " W", 3) : " W";
-  return {whole(watts ? watts : d.value(Metric::kPowerInstant), of, 3), heat(share(watts, limit), 0.9, 0.98)};
+  return {whole(watts ? watts : d.value(Metric::kPowerInstant), of, 3), heat(ratio(watts, limit), 0.9, 0.98)};
 }
 
 std::string gibibytes(const std::optional<double>& bytes) {
@@ -67,7 +57,7 @@ std::string gibibytes(const std::optional<double>& bytes) {
 Cell memory_cell(const StatDevice& d) {
   const auto used = d.value(Metric::kMemoryUsed), total = d.value(Metric::kMemoryTotal);
   return {padded_left(gibibytes(used), 5) + " / " + padded_left(gibibytes(total), 5) + " GiB",
-          heat(share(used, total), 0.9, 0.97)};
+          heat(ratio(used, total), 0.9, 0.97)};
 }
 
 std::string name_of(const StatDevice& d) {
@@ -164,11 +154,8 @@ std::string command_line(const StatProcess& p) {
 }
 
 Lines process_table(const StatView& view, int width) {
-  Grid grid;
-  grid.add_column("GPU");
-  for (const std::string_view title : {"pid", "GPU memory", "SM", "CPU", "memory", "threads", "running for"})
-    grid.add_column(std::string(title), true);
-  for (const std::string_view title : {"user", "where", "command"}) grid.add_column(std::string(title));
+  Grid grid({{"GPU"}, {"pid", true}, {"GPU memory", true}, {"SM", true}, {"CPU", true}, {"memory", true}, {"threads", true},
+             {"running for", true}, {"user"}, {"where"}, {"command"}});
   for (const StatDevice& d : view.devices)
     for (const StatProcess& p : d.processes) {
       const auto pct = [](const std::optional<double>& x) {

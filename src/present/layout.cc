@@ -33,6 +33,15 @@ bool is_blank(std::string_view text) { return text.find_first_not_of(' ') == std
 
 }  // namespace
 
+Style heat(const std::optional<double>& share, double warn, double bad) {
+  if (!share) return Style::kFaint;
+  return *share >= bad ? Style::kStrongBad : *share >= warn ? Style::kWarn : Style::kPlain;
+}
+
+std::optional<double> ratio(const std::optional<double>& part, const std::optional<double>& all) {
+  return part && all && *all > 0 ? std::optional(*part / *all) : std::nullopt;
+}
+
 Line& Line::add(std::string_view text, Style style) {
   if (text.empty()) return *this;
   spans_.push_back({sanitised(text), style});

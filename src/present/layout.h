@@ -2,6 +2,7 @@
 // harmless, and through rendered(), which cuts what is too long: so no part of a screen needs to think of either.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,11 @@
 namespace profgpu {
 
 enum class Style : char { kPlain, kStrong, kFaint, kGood, kWarn, kBad, kNote, kWall, kBusy, kIdle, kStrongBad };
+
+/// Of a share of a limit: fine, near it, at it; faint where it is not known.
+Style heat(const std::optional<double>& share, double warn, double bad);
+/// Not known where a part is not, or of nothing.
+std::optional<double> ratio(const std::optional<double>& part, const std::optional<double>& all);
 
 class Line {
  public:

@@ -19,7 +19,7 @@ constexpr std::array kTitles = {
     Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
     Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
     Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
-    Title{"sm_clock_mhz", "SM clock, MHz"},
+    Title{"sm_clock_mhz", "SM clock, MHz"}, Title{"on_gpu_ns", "on GPU"},
 };
 
 // Columns that hold our own codes; in any other, underscores are part of somebody's name.
@@ -155,6 +155,12 @@ Grid record_grid(const Record& record, const ValueGrid& how, bool unknown) {
     if (!field.table() && !field.record() && (unknown || !field.is_null()))
       grid.add_row({{column_title(name), Style::kPlain, Holds::kWords}, value_cell(name, field, how)});
   return grid;
+}
+
+void drop_column(Table& table, size_t column) {
+  const auto at = static_cast<ptrdiff_t>(column);
+  table.columns.erase(table.columns.begin() + at);
+  for (std::vector<Value>& row : table.rows) row.erase(row.begin() + at);
 }
 
 std::string rank_suffix(const Report& report, const RankReport& rank) {

@@ -46,6 +46,8 @@ Grid record_grid(const Record& record, const ValueGrid& how, bool unknown);
 /// Whether a column holds no text, so that it is aligned to the right.
 bool is_numeric_column(const Table& table, size_t column);
 
+void drop_column(Table& table, size_t column);
+
 /// ", rank 3" where a report has several.
 std::string rank_suffix(const Report& report, const RankReport& rank);
 /// "✓ ", "✗ ", "? "

@@ -79,15 +79,6 @@ DeviceCells cells_for(const TopModel& model, int width, bool curves, bool printe
   return cells;
 }
 
-Style heat(const std::optional<double>& share, double warn, double bad) {
-  if (!share) return Style::kFaint;
-  return *share >= bad ? Style::kStrongBad : *share >= warn ? Style::kWarn : Style::kPlain;
-}
-
-std::optional<double> ratio(const std::optional<double>& part, const std::optional<double>& all) {
-  return part && all && *all > 0 ? std::optional(*part / *all) : std::nullopt;
-}
-
 std::optional<double> power_now(const LiveDevice& d) {
   const auto watts = d.value(Metric::kPower);
   return watts ? watts : d.value(Metric::kPowerInstant);
