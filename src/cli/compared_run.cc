@@ -5,7 +5,7 @@
 #include "base/text_source.h"
 #include "cli/make_report.h"
 #include "present/registry.h"
-#include "report/json_value.h"
+#include "report/document.h"
 
 namespace profgpu {
 namespace {

@@ -4,18 +4,123 @@
 #include <chrono>
 #include <set>
 
+#include "base/decimal.h"
 #include "cli/command.h"
-#include "cli/device_inventory.h"
 #include "cli/device_opening.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "present/grid.h"
+#include "collect/pending.h"
+#include "collect/system_files.h"
+#include "present/json_text.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 
 namespace profgpu {
 namespace {
 
-using Info = DeviceInfo;
+constexpr std::chrono::seconds kDeadline{5};
+
+Record facts_record(const std::vector<Fact>& facts) {
+  Record record;
+  std::set<std::string_view> seen;  // a composite of two vendors may name one twice
+  for (const Fact& fact : facts)
+    if (seen.insert(fact.id).second) record.add(std::string(fact.id), unless_empty(fact.value));
+  return record;
+}
+
+struct InventoryDevice {
+  const DeviceInfo* info = nullptr;
+  std::optional<int> numa_node;
+  std::string cpu_affinity;              ///< "0-23,48-71"; empty: unknown
+  std::vector<Fact> facts;
+
+  [[nodiscard]] std::string fact(std::string_view id) const {
+    for (const Fact& f : facts)
+      if (f.id == id) return f.value;
+    return "";
+  }
+  template <class V>
+  void fields(V&& v) const {
+    v("index", info->index), v("label", info->label()), v("name", info->name), v("vendor", info->vendor);
+    v("uuid", unless_empty(info->uuid)), v("pci_bus_id", unless_empty(info->pci_bus_id));
+    v("driver_version", unless_empty(info->driver_version)), v("numa_node", numa_node);
+    v("cpu_affinity", unless_empty(cpu_affinity)), v("mig_profile", unless_empty(info->mig_profile)), v("parent", info->parent);
+    v("gpu_instance", info->gpu_instance), v("compute_instance", info->compute_instance);
+    Record limits;
+    for (const MetricInfo& m : metrics())
+      if (m.kind == MetricKind::kConstant) limits.add(std::string(m.name), info->constant(m.metric));
+    v("limits", Value(std::move(limits))), v("facts", Value(facts_record(facts)));
+  }
+};
+
+struct Inventory {
+  std::shared_ptr<Backend> owner;        ///< of the infos
+  std::string backend, driver;
+  std::vector<Fact> facts;
+  std::vector<InventoryDevice> devices;
+  std::vector<std::vector<std::string>> topology;  ///< of `devices`, square; empty: unknown
+  bool complete = true;                  ///< false: the driver did not answer in time and may still be at it
+
+  template <class V>
+  void fields(V&& v) const {
+    v("schema", "profgpu.devices.v1"), v("backend", backend), v("driver", unless_empty(driver)), v("complete", complete);
+    v("facts", Value(facts_record(facts))), v("devices", InFull<InventoryDevice>{devices});
+    std::vector<Value> rows;
+    for (const auto& row : topology) {
+      List kinds;
+      for (const std::string& kind : row) kinds.emplace_back(unless_empty(kind));
+      rows.emplace_back(std::move(kinds));
+    }
+    v("topology", rows.empty() ? std::nullopt : std::optional(InFull<Value>{rows}));
+  }
+};
+
+struct ReadFacts {
+  std::vector<Fact> system;
+  std::vector<std::vector<Fact>> devices;
+  std::vector<std::vector<Link>> topology;
+};
+
+Inventory inventory_of(std::shared_ptr<Backend> backend, const std::vector<uint32_t>& devices) {
+  Inventory inventory;
+  inventory.owner = backend;
+  inventory.backend = backend->name();
+  Pending<ReadFacts> pending([backend, devices] {
+    ReadFacts facts{backend->system_facts(), {}, backend->topology()};
+    for (const uint32_t d : devices) facts.devices.push_back(backend->device_facts(d));
+    return facts;
+  });
+  auto facts = pending.await(std::chrono::steady_clock::now() + kDeadline);
+  inventory.complete = facts.has_value();
+  if (facts) inventory.facts = facts->system;
+  const SystemRoots roots = SystemRoots::from_environment();
+  std::set<std::string> drivers;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    InventoryDevice d;
+    d.info = &backend->devices()[devices[i]];
+    // A recording's devices are another machine's.
+    const std::string folder = inventory.backend == "replay" ? "" : pci_folder(roots, d.info->pci_bus_id);
+    d.numa_node = d.info->numa_node;
+    // -1: the machine has only one node, or its firmware does not say.
+    const auto node = folder.empty() ? std::nullopt : whole_number(file_line(folder + "/numa_node"));
+    if (!d.numa_node && node && *node >= 0) d.numa_node = static_cast<int>(*node);
+    if (facts) d.facts = facts->devices[i];
+    d.cpu_affinity = d.fact("cpu_affinity");
+    if (d.cpu_affinity.empty() && !folder.empty()) d.cpu_affinity = file_line(folder + "/local_cpulist");
+    drivers.insert(d.info->driver_version);
+    inventory.devices.push_back(std::move(d));
+  }
+  if (drivers.size() == 1) inventory.driver = *drivers.begin();
+  if (!facts || facts->topology.empty()) return inventory;
+  const size_t all = backend->devices().size();
+  for (const uint32_t i : devices) {
+    auto& row = inventory.topology.emplace_back();
+    for (const uint32_t j : devices)
+      row.push_back(facts->topology.size() == all && facts->topology[i].size() == all ? facts->topology[i][j].kind
+                                                                                      : "");
+  }
+  return inventory;
+}
 
 std::string number(const std::optional<double>& x, std::string_view unit) {
   return x ? fmt::format("{:.0f} {}", *x, unit) : std::string(kUnknownText);
@@ -28,47 +133,36 @@ std::string of_two(const std::optional<double>& a, const std::optional<double>& 
 
 std::string text_or_dash(const std::string& text) { return text.empty() ? std::string(kUnknownText) : text; }
 
-std::string memory_text(const Info& d) {
+std::string memory_text(const DeviceInfo& d) {
   const auto bytes = d.constant(Metric::kMemoryTotal);
   return bytes ? format_bytes(*bytes) : std::string(kUnknownText);
 }
 
-std::string mig_text(const Inventory& inventory, const InventoryDevice& d) {
-  if (!d.info->mig_profile.empty()) return d.info->mig_profile;
-  const std::string mode = inventory.fact(d, "mig_mode");
-  return text_or_dash(mode);
+std::string mig_text(const InventoryDevice& d) {
+  return d.info->mig_profile.empty() ? text_or_dash(d.fact("mig_mode")) : d.info->mig_profile;
 }
 
 Lines inventory_lines(const Inventory& inventory, int width) {
-  Grid grid, uuids;
-  grid.add_column("GPU");
-  grid.add_column("name");
-  grid.add_column("memory", true);
-  for (const std::string_view title : {"PCI bus id", "MIG", "NUMA", "processors near it"})
-    grid.add_column(std::string(title));
-  uuids.add_column("GPU");
-  uuids.add_column("UUID", true);  // to be copied: never shortened
+  Grid grid({{"GPU"}, {"name"}, {"memory", true}, {"PCI bus id"}, {"MIG"}, {"NUMA"}, {"processors near it"}});
+  Grid uuids({{"GPU"}, {"UUID", true}});   // to be copied: never shortened
   for (const InventoryDevice& d : inventory.devices) {
     grid.add_row({{d.info->label(), Style::kNote},
                   {d.info->name, Style::kStrong},
                   {memory_text(*d.info)},
                   {text_or_dash(d.info->pci_bus_id)},
-                  {mig_text(inventory, d)},
+                  {mig_text(d)},
                   {d.numa_node ? std::to_string(*d.numa_node) : std::string(kUnknownText)},
                   {text_or_dash(d.cpu_affinity)}});
     uuids.add_row({{d.info->label(), Style::kNote}, {text_or_dash(d.info->uuid)}});
   }
   Lines lines = grid.lines(width);
-  append(lines, {Line()});
-  append(lines, uuids.lines(width));
+  append_apart(lines, uuids.lines(width));
   return lines;
 }
 
 Lines limit_lines(const Inventory& inventory, int width) {
-  Grid grid;
-  grid.add_column("GPU");
-  for (const std::string_view title : {"power default / max", "min", "SM clock", "memory clock", "slowdown at", "PCIe"})
-    grid.add_column(std::string(title), true);
+  Grid grid({{"GPU"}, {"power default / max", true}, {"min", true}, {"SM clock", true}, {"memory clock", true},
+             {"slowdown at", true}, {"PCIe", true}});
   for (const InventoryDevice& d : inventory.devices) {
     if (d.info->parent) continue;  // a MIG instance has its GPU's limits
     const auto constant = [&](Metric m) { return d.info->constant(m); };
@@ -106,8 +200,7 @@ Style style_of(std::string_view kind) {
 
 Lines topology_lines(const Inventory& inventory, int width) {
   if (inventory.topology.empty()) return {};
-  Grid grid;
-  grid.add_column("");
+  Grid grid({{""}});
   std::vector<size_t> whole;  // a MIG instance has its GPU's links
   for (size_t i = 0; i < inventory.devices.size(); ++i)
     if (!inventory.devices[i].info->parent) whole.push_back(i);
@@ -135,13 +228,9 @@ std::string text_of(const Inventory& inventory, const std::vector<std::string>& 
   Line head(fmt::format("{} device{} through {}", inventory.devices.size(), inventory.devices.size() == 1 ? "" : "s",
                         inventory.backend), Style::kStrong);
   if (!inventory.driver.empty()) head.add("  driver " + inventory.driver, Style::kFaint);
-  Lines lines = {std::move(head), Line()};
-  append(lines, inventory_lines(inventory, width));
-  append(lines, {Line()});
-  append(lines, limit_lines(inventory, width));
-  append(lines, {Line()});
-  append(lines, topology_lines(inventory, width));
-  append(lines, {Line()});
+  Lines lines = {std::move(head)};
+  for (const auto part : {inventory_lines, limit_lines, topology_lines}) append_apart(lines, part(inventory, width));
+  lines.emplace_back();
   for (const std::string& note : notes) append(lines, wrapped_after(Line("! ", Style::kWarn), note, width));
   if (!inventory.complete)
     append(lines, wrapped_after(Line("! ", Style::kWarn),
@@ -154,22 +243,13 @@ Outcome devices(const Arguments& arguments) {
   auto options = device_options(arguments, 1'000'000'000);
   if (!options) return Outcome::usage(options.error());
   if (options->device.empty()) options->device = {"all"};
-  bool stuck = false;
-  auto open = open_in_time(*options, stuck);
-  if (stuck) leave_stuck("devices", Outcome::failed(open.error()));
+  auto open = open_shown("devices", *options);
   if (!open) return Outcome::failed(open.error());
-  if (!open->backend || open->devices.empty()) return Outcome::failed(no_device(*open));
   const Inventory inventory = inventory_of(open->backend, open->devices);
-  const std::string colour = arguments.value("--color", "auto");
-  const std::string text = arguments.has("--json") ? inventory_json(inventory)
-                                                   : text_of(inventory, open->notes, output_width(),
-                                                             output_colour(colour == "always"  ? Colour::kAlways
-                                                                           : colour == "never" ? Colour::kNever
-                                                                                               : Colour::kAuto));
-  auto written = write_stdout(text);
-  const Outcome outcome = written ? Outcome{} : Outcome::failed(written.error());
-  if (!inventory.complete) leave_stuck("devices", outcome);
-  return outcome;
+  const std::string text = arguments.has("--json")
+                               ? json_document(inventory)
+                               : text_of(inventory, open->notes, output_width(), output_colour(asked_colour(arguments)));
+  return show_text("devices", text, !inventory.complete);
 }
 
 }  // namespace
@@ -182,8 +262,7 @@ const Command kDevices{
     .groups = {shown_device_flags(),
                {"What to show",
                 {{.name = "--json", .help = "everything, as JSON"},
-                 {.name = "--color", .value = "WHEN", .help = "colours (default auto)",
-                  .choices = {"auto", "always", "never"}}}}},
+                 colour_flag()}}},
     .examples = {{"profgpu devices", "names, UUIDs, limits, and the matrix of links"},
                  {"profgpu devices --json | jq -r '.devices[].uuid'", "UUIDs, for CUDA_VISIBLE_DEVICES"}},
     .notes = "The matrix says how two devices reach each other, as `nvidia-smi topo -m` does; programs that talk much "

@@ -5,11 +5,29 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/shell_line.h"
+#include "present/markdown.h"
 #include "present/wording.h"
 #include "report/quantity.h"
+#include "report/text.h"
 
 namespace profgpu {
 namespace {
+
+struct DiffTable {
+  std::string title;
+  Grid grid;
+  size_t left_out = 0;       ///< rows
+};
+
+struct DiffView {
+  std::string headline;      ///< "Slower: a step takes 182 ms instead of 176 ms"
+  Style style = Style::kStrong;
+  std::vector<std::string> details;   ///< how sure that is
+  std::vector<DiffTable> tables;
+  std::vector<std::string> notes;
+  std::vector<GateResult> gates;
+};
 
 std::string signed_text(double value, std::string text) {
   return (value > 0 ? "+" : value < 0 ? "−" : "") + std::move(text);
@@ -60,13 +78,10 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
                              : fmt::format("a change under {} cannot be told from chance here", format_percent(*s.resolution_pct)));
 }
 
-DiffTable time_table(std::string title, const char* first, bool calls) {
-  DiffTable t;
-  t.title = std::move(title);
-  t.columns = {{first, false}};
-  if (calls) t.columns.push_back({"calls", true});
-  for (const char* name : {"before", "after", "change", ""}) t.columns.push_back({name, true});
-  return t;
+// `names`: the first columns; figures follow.
+DiffTable time_table(std::string title, std::vector<GridColumn> names) {
+  for (const char* name : {"before", "after", "change", ""}) names.push_back({name, true});
+  return {std::move(title), Grid(std::move(names))};
 }
 
 std::string calls_text(const Difference& d) {
@@ -84,7 +99,7 @@ std::vector<Cell> time_cells(double before, double after, bool sure) {
 
 void add_row(DiffTable& t, std::vector<Cell> first, std::vector<Cell> rest) {
   first.insert(first.end(), rest.begin(), rest.end());
-  t.rows.push_back(std::move(first));
+  t.grid.add_row(std::move(first));
 }
 
 // The largest changes; what did not change at all is not worth a line.
@@ -92,7 +107,7 @@ template <class Rows, class Add>
 void fill(DiffTable& t, const Rows& rows, int top, Add add) {
   for (const auto& row : rows) {
     if (row.delta_ns() == 0) continue;
-    if (top > 0 && t.rows.size() >= static_cast<size_t>(top)) {
+    if (top > 0 && t.grid.rows().size() >= static_cast<size_t>(top)) {
       ++t.left_out;
       continue;
     }
@@ -101,25 +116,23 @@ void fill(DiffTable& t, const Rows& rows, int top, Add add) {
 }
 
 DiffTable waterfall_table(const Comparison& c, int top) {
-  DiffTable t = time_table("Where the change is, a step", "phase", false);
-  t.columns.insert(t.columns.begin() + 1, {"what the GPU did", false});
+  DiffTable t = time_table("Where the change is, a step", {{"phase"}, {"what the GPU did"}});
   fill(t, c.waterfall, top, [&](const WaterfallRow& r) {
     add_row(t, {{words(r.phase)}, {words(r.state)}},
             time_cells(static_cast<double>(r.before_ns), static_cast<double>(r.after_ns), true));
   });
-  if (t.rows.empty()) return t;
+  if (t.grid.empty()) return t;
   add_row(t, {{"all of the step", Style::kStrong}, {""}},
           time_cells(static_cast<double>(c.before_step_ns), static_cast<double>(c.after_step_ns), true));
   return t;
 }
 
-DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top, bool calls,
-                           bool code) {
-  DiffTable t = time_table(std::move(title), first, calls);
-  t.code = code;
+// Names are from a trace where calls of them are counted, else ours.
+DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top, bool calls) {
+  DiffTable t = calls ? time_table(std::move(title), {{first}, {"calls", true}}) : time_table(std::move(title), {{first}});
   fill(t, rows, top, [&](const Difference& d) {
     const std::string name = d.name_after.empty() ? d.name : d.name + " → " + d.name_after;
-    std::vector<Cell> cells = {{code ? name : words(name)}};
+    std::vector<Cell> cells = {{calls ? name : words(name), Style::kPlain, calls ? Holds::kName : Holds::kWords}};
     if (calls) cells.push_back({calls_text(d)});
     add_row(t, std::move(cells), time_cells(d.before_ns, d.after_ns, d.change != "same"));
   });
@@ -133,51 +146,45 @@ std::string number_text(const std::string& name, double value) {
 }
 
 DiffTable number_table(std::string title, const std::vector<NumberChange>& rows) {
-  DiffTable t;
-  t.title = std::move(title);
-  t.columns = {{"", false}, {"before", true}, {"after", true}, {"", true}};
+  DiffTable t{std::move(title), Grid({{""}, {"before", true}, {"after", true}, {"", true}})};
   for (const NumberChange& n : rows) {
     if (n.before.value_or(0) == 0 && n.after.value_or(0) == 0) continue;
-    t.rows.push_back({{column_title(n.name)},
-                      {n.before ? number_text(n.name, *n.before) : std::string(kUnknownText)},
-                      {n.after ? number_text(n.name, *n.after) : std::string(kUnknownText)},
-                      {n.before && n.after ? relative(*n.before, *n.after) : ""}});
+    const auto text = [&](const std::optional<double>& x) { return x ? number_text(n.name, *x) : std::string(kUnknownText); };
+    t.grid.add_row({{column_title(n.name)}, {text(n.before)}, {text(n.after)}, {n.before && n.after ? relative(*n.before, *n.after) : ""}});
   }
   return t;
 }
 
 DiffTable finding_table(const std::vector<FindingChange>& rows) {
-  DiffTable t;
-  t.title = "Findings";
-  t.columns = {{"", false}, {"rule", false}, {"cost before", true}, {"after, a step", true}, {"what is seen", false}};
+  DiffTable t{"Findings", Grid({{""}, {"rule"}, {"cost before", true}, {"after, a step", true}, {"what is seen"}})};
   const auto cost = [](const std::optional<double>& ns) { return ns ? format_duration(*ns) : std::string(kUnknownText); };
   for (const FindingChange& f : rows) {
     const Style style = f.change == "new" || f.change == "dearer" ? Style::kBad
                         : f.change == "gone" || f.change == "cheaper" ? Style::kGood
                                                                        : Style::kFaint;
-    t.rows.push_back({{f.change, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {f.what}});
+    t.grid.add_row({{f.change, style}, {f.rule}, {cost(f.before_cost_ns)}, {cost(f.after_cost_ns)}, {f.what}});
   }
   return t;
 }
 
-void mark_best(std::vector<std::vector<Cell>>& rows, const std::vector<double>& values, bool least) {
-  const auto best = least ? std::min_element(values.begin(), values.end()) : std::max_element(values.begin(), values.end());
-  if (*std::min_element(values.begin(), values.end()) == *std::max_element(values.begin(), values.end())) return;
-  Cell& cell = rows.back()[static_cast<size_t>(best - values.begin()) + 1];
+void mark_best(std::vector<Cell>& row, const std::vector<double>& values, bool least) {
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  if (*low == *high) return;
+  const auto best = least ? low : std::max_element(values.begin(), values.end());
+  Cell& cell = row[static_cast<size_t>(best - values.begin()) + 1];
   cell.text += " *";
   cell.style = Style::kGood;
 }
 
 // One row a quantity that all runs have.
 DiffTable sweep_table(const Diff& diff) {
-  DiffTable t;
-  t.title = "All runs (* the best of its row)";
-  t.columns.push_back({"", false});
-  for (const RunSummary& run : diff.runs) t.columns.push_back({run.label, true});
+  DiffTable t{"All runs (* the best of its row)", Grid({{""}})};
+  for (const RunSummary& run : diff.runs) t.grid.add_column(run.label, true);
   const auto add = [&](const std::string& name, const std::vector<double>& values, bool least, auto show) {
-    t.rows.push_back({{name}});
-    for (const double v : values) t.rows.back().push_back({show(v)});
-    mark_best(t.rows, values, least);
+    std::vector<Cell> row{{name}};
+    for (const double v : values) row.push_back({show(v)});
+    mark_best(row, values, least);
+    t.grid.add_row(std::move(row));
   };
   std::vector<double> values;
   const auto collect = [&](auto value) {
@@ -211,8 +218,6 @@ DiffTable sweep_table(const Diff& diff) {
   return t;
 }
 
-}  // namespace
-
 DiffView diff_view(const Diff& diff, int top) {
   const Comparison& c = diff.comparisons.back();
   DiffView view;
@@ -224,18 +229,135 @@ DiffView diff_view(const Diff& diff, int top) {
     view.headline = "No steps to time: the devices' samples side by side.";
   }
   const auto add = [&](DiffTable t) {
-    if (!t.rows.empty()) view.tables.push_back(std::move(t));
+    if (!t.grid.empty()) view.tables.push_back(std::move(t));
   };
   if (diff.runs.size() > 2) add(sweep_table(diff));
   if (c.steps) add(waterfall_table(c, top));
   add(finding_table(c.findings));
-  add(difference_table("Kernels by kind, a step", "kind", c.categories, top, false, false));
-  add(difference_table("Kernels, a step", "kernel", c.kernels, top, true, true));
-  add(difference_table("Ops on the host, a step", "op", c.ops, top, true, true));
-  add(difference_table("Collectives, a step", "collective", c.collectives, top, true, true));
+  add(difference_table("Kernels by kind, a step", "kind", c.categories, top, false));
+  add(difference_table("Kernels, a step", "kernel", c.kernels, top, true));
+  add(difference_table("Ops on the host, a step", "op", c.ops, top, true));
+  add(difference_table("Collectives, a step", "collective", c.collectives, top, true));
   add(number_table("Memory", c.memory));
   add(number_table("Devices", c.telemetry));
   return view;
+}
+
+constexpr int kReadable = 120;
+
+struct ChangeMark {
+  std::string_view sign, word;
+  Style style;
+};
+ChangeMark mark_of(GateVerdict verdict) {
+  switch (verdict) {
+    case GateVerdict::kPass: return {"✓", "passed", Style::kGood};
+    case GateVerdict::kFail: return {"✗", "failed", Style::kBad};
+    case GateVerdict::kUnknown: break;
+  }
+  return {"?", "not known", Style::kNote};
+}
+
+Lines title_lines(const Diff& diff, int width) {
+  std::string title = diff.runs.front().label;
+  for (size_t i = 1; i < diff.runs.size(); ++i) title += "  →  " + diff.runs[i].label;
+  if (display_width(sanitised(title)) <= width) return {Line(sanitised(title), Style::kFaint)};
+  Lines lines;
+  for (const auto& run : diff.runs) {
+    const std::string arrow = lines.empty() ? "" : "→ ";
+    lines.emplace_back(arrow + truncated_front(sanitised(run.label), width - display_width(arrow)), Style::kFaint);
+  }
+  return lines;
+}
+
+Lines table_lines(const DiffTable& table, int width) {
+  Lines lines{Line(table.title, Style::kStrong)};
+  for (const Line& line : table.grid.lines(width > 2 ? width - 2 : 0)) lines.push_back(Line().skip(2).add(line));
+  if (table.left_out > 0) lines.push_back(Line(fmt::format("  … and {} more: --top", table.left_out), Style::kFaint));
+  return lines;
+}
+
+std::string xml(std::string_view text) {
+  std::string out;
+  for (const char c : sanitised(text)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string diff_terminal(const Diff& diff, int top, int width, bool colour) {
+  const DiffView view = diff_view(diff, top);
+  Lines lines = title_lines(diff, width);
+  lines.emplace_back();
+  append(lines, wrapped_after(Line(), view.headline, std::min(width, kReadable), view.style));
+  for (const std::string& detail : view.details)
+    append(lines, wrapped_after(Line().skip(2), detail, std::min(width, kReadable), Style::kFaint));
+  for (const std::string& note : view.notes)
+    append(lines, wrapped_after(Line("! ", Style::kWarn), note, std::min(width, kReadable)));
+  for (const GateResult& g : view.gates) {
+    const ChangeMark mark = mark_of(g.verdict);
+    if (&g == &view.gates.front()) lines.emplace_back();
+    Line line = Line(mark.sign, mark.style).skip(1).add(g.gate.text, Style::kStrong).skip(1);
+    append(lines, wrapped_after(std::move(line), std::string(mark.word) + ": " + g.detail, std::min(width, kReadable)));
+  }
+  for (const DiffTable& table : view.tables) {
+    lines.emplace_back();
+    append(lines, table_lines(table, width));
+  }
+  lines.emplace_back();
+  append(lines, next_lines({"profgpu analyze " + shell_line({diff.runs.back().label})}, width));
+  return rendered(lines, width, colour);
+}
+
+std::string diff_markdown(const Diff& diff, int top) {
+  const DiffView view = diff_view(diff, top);
+  std::string out = "### " + markdown_text(view.headline) + "\n\n";
+  out += markdown_code(diff.runs.front().label, false) + " → " + markdown_code(diff.runs.back().label, false) + "\n\n";
+  for (const std::string& detail : view.details) out += markdown_text(detail) + "\n\n";
+  for (const std::string& note : view.notes) out += "> " + markdown_text(note) + "\n\n";
+  for (const GateResult& g : view.gates)
+    out += fmt::format("- {} {} {}: {}\n", mark_of(g.verdict).sign, markdown_code(g.gate.text, false),
+                       mark_of(g.verdict).word, markdown_text(g.detail));
+  if (!view.gates.empty()) out += "\n";
+  for (const DiffTable& table : view.tables) {
+    // What explains the change stands open, the long tables fold.
+    const bool open = &table == &view.tables.front();
+    Grid grid = table.grid;
+    for (auto& row : grid.rows())
+      for (Cell& cell : row)
+        if (cell.holds == Holds::kOurs) cell.holds = Holds::kWords;
+    const std::string title = markdown_text(table.title);
+    out += open ? "**" + title + "**\n\n" : "<details><summary>" + title + "</summary>\n\n";
+    out += markdown_table(grid) + "\n";
+    if (!open) out += "</details>\n\n";
+  }
+  return out;
+}
+
+std::string diff_junit(const Diff& diff) {
+  size_t failures = 0, skipped = 0;
+  for (const GateResult& g : diff.gates) {
+    failures += g.verdict == GateVerdict::kFail;
+    skipped += g.verdict == GateVerdict::kUnknown;
+  }
+  std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+  out += fmt::format("<testsuite name=\"profgpu diff\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n", diff.gates.size(),
+                     failures, skipped);
+  for (const GateResult& g : diff.gates) {
+    out += fmt::format("  <testcase classname=\"profgpu\" name=\"{}\">", xml(g.gate.text));
+    if (g.verdict == GateVerdict::kFail) out += fmt::format("<failure message=\"{}\"/>", xml(g.detail));
+    if (g.verdict == GateVerdict::kUnknown) out += fmt::format("<skipped message=\"{}\"/>", xml(g.detail));
+    out += fmt::format("<system-out>{}</system-out></testcase>\n", xml(g.detail));
+  }
+  return out + "</testsuite>\n";
 }
 
 }  // namespace profgpu

@@ -2,21 +2,190 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/device_opening.h"
-#include "cli/doctor_examination.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"
+#include "collect/nvml_library.h"
+#include "collect/selection.h"
+#include "collect/system_checks.h"
+#include "live/snapshot.h"
 #include "present/json_text.h"
-#include "present/line.h"
+#include "present/layout.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 
 namespace profgpu {
 namespace {
+
+/// One way to read devices, and whether it works here.
+struct BackendFinding {
+  std::string_view name, summary;
+  enum State { kWorks, kNotThere, kSilent, kNotTried } state = kNotTried;
+  std::string detail, hint;
+  size_t devices = 0;
+};
+
+struct DoctorFindings {
+  std::vector<BackendFinding> backends;
+  SystemChecks checks;
+  bool stuck = false;          ///< something has not come back: leave by std::_Exit
+};
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kOpeningLimit{4000}, kFacts{5500};  // from the start
+constexpr int64_t kLook_ns = 1'000'000'000;
+constexpr std::string_view kSilence = "did not answer within 4 s";
+constexpr std::string_view kSilenceHint =
+    "without persistence mode the first call after a while takes seconds: try again; a driver that hangs needs a "
+    "reboot";
+
+struct OpenedBackends {
+  std::vector<BackendFinding> findings;
+  std::shared_ptr<Backend> backend;   // null: none works
+  bool stuck = false;
+};
+
+void take_result(BackendFinding& finding, const Backend* backend, const Error* error) {
+  finding.devices = backend ? backend->devices().size() : 0;
+  finding.state = finding.devices > 0 ? BackendFinding::kWorks : BackendFinding::kNotThere;
+  finding.detail = error ? error->message : finding.devices == 0 ? "found no device" : finding.devices == 1 ? "1 device"
+                                                                   : fmt::format("{} devices", finding.devices);
+  finding.hint = error ? error->hint : "";
+}
+
+// All at the same time: what hangs must not keep the others from being tried.
+OpenedBackends open_all(Clock::time_point deadline) {
+  using Opening = Pending<Result<std::unique_ptr<Backend>>>;
+  std::vector<std::pair<const BackendKind*, std::unique_ptr<Opening>>> running;
+  for (const BackendKind* kind : backend_kinds())
+    running.emplace_back(
+        kind, kind->automatic ? std::make_unique<Opening>([open = kind->open] { return open({}); }) : nullptr);
+  OpenedBackends out;
+  std::vector<std::unique_ptr<Backend>> working;
+  for (auto& [kind, opening] : running) {
+    BackendFinding finding{kind->name, kind->summary, BackendFinding::kNotTried, "", "", 0};
+    if (!opening) {
+      finding.detail = "only where it is asked for";
+      finding.hint = fmt::format("--backend {}:FILE", kind->name);
+    } else if (auto result = opening->await(deadline); !result) {
+      finding.state = BackendFinding::kSilent;
+      finding.detail = kSilence;
+      finding.hint = kSilenceHint;
+      out.stuck = true;
+    } else {
+      take_result(finding, *result ? (**result).get() : nullptr, *result ? nullptr : &result->error());
+      const bool again =
+          kind->name == "smi" && !working.empty() && working.front()->devices().front().vendor == "NVIDIA";
+      if (finding.state == BackendFinding::kWorks && !again) working.push_back(std::move(**result));
+    }
+    out.findings.push_back(std::move(finding));
+  }
+  if (!working.empty()) out.backend = composite_backend(std::move(working));
+  return out;
+}
+
+OpenedBackends open_named(const std::string& spec, Clock::time_point deadline) {
+  OpenedBackends out;
+  Pending<Result<Opened>> opening([spec] { return open_backend(spec, {}); });
+  auto result = opening.await(deadline);
+  for (const BackendKind* kind : backend_kinds()) {
+    BackendFinding finding{kind->name, kind->summary, BackendFinding::kNotTried, "not asked for", "", 0};
+    if (spec.substr(0, spec.find(':')) == kind->name) {
+      finding.state = BackendFinding::kSilent;
+      finding.detail = kSilence;
+      finding.hint = kSilenceHint;
+      if (result)
+        take_result(finding, *result ? (*result)->backend.get() : nullptr, *result ? nullptr : &result->error());
+    }
+    out.findings.push_back(std::move(finding));
+  }
+  out.stuck = !result;
+  if (result && *result && (*result)->backend && !(*result)->backend->devices().empty())
+    out.backend = (*result)->backend;
+  return out;
+}
+
+// False: the driver did not come back.
+bool examine_devices(const std::shared_ptr<Backend>& backend, const std::vector<uint32_t>& which,
+                     Clock::time_point deadline, SystemChecks& checks) {
+  PendingFacts pending(backend, which);
+  Snapshots snapshots(backend, which, {.processes = false, .deadline_ns = kLook_ns});
+  const std::vector<DeviceLook> looks = snapshots.take();
+  const auto facts = pending.await(deadline);
+  for (size_t i = 0; i < looks.size(); ++i) {
+    const DeviceLook& look = looks[i];
+    const SystemChecks found = device_checks({.info = &backend->devices()[look.device],
+                                              .trouble = look.state == DeviceState::kOk ? "" : look.message,
+                                              .reading = &look.reading,
+                                              .facts = facts[i] ? &*facts[i] : nullptr});
+    checks.insert(checks.end(), found.begin(), found.end());
+  }
+  const bool told = std::find(facts.begin(), facts.end(), std::nullopt) == facts.end();
+  if (!told)
+    checks.push_back({"facts", "", Health::kWarning, "the driver did not tell modes and links in time",
+                      "`nvidia-smi -q` shows whether it hangs; persistence mode makes it faster"});
+  return told && !snapshots.any_stuck();
+}
+
+SystemCheck no_device_check(const std::vector<BackendFinding>& backends) {
+  std::string names;
+  for (const BackendFinding& b : backends)
+    if (b.state != BackendFinding::kNotTried) names += (names.empty() ? "" : ", ") + std::string(b.name);
+  return {"devices", "", Health::kWarning, "no GPU can be read here" + (names.empty() ? "" : " (tried: " + names + ")"),
+          "below stands for each backend why it is not there"};
+}
+
+// What is installed and does not work; what is not installed is no problem of this machine.
+void add_backend_checks(const std::vector<BackendFinding>& backends, SystemChecks& checks) {
+  for (const BackendFinding& b : backends) {
+    const bool refuses = b.state == BackendFinding::kNotThere && b.name == "nvml" && nvml::installed();
+    if (b.state == BackendFinding::kSilent || refuses)
+      checks.push_back({"backend", "", Health::kProblem, fmt::format("{}: {}", b.name, b.detail), b.hint});
+  }
+}
+
+/// `backend`: "auto" tries all; else as --backend takes it. `words`: what --device gave. At most six seconds.
+DoctorFindings examine(const std::string& backend, const std::vector<std::string>& words) {
+  const auto begin = Clock::now();
+  Pending<SystemChecks> machine([deadline = begin + kOpeningLimit] {
+    return run_probes(machine_probes(), SystemRoots::from_environment(), deadline);
+  });
+  OpenedBackends opened = backend == "auto" ? open_all(begin + kOpeningLimit) : open_named(backend, begin + kOpeningLimit);
+  DoctorFindings out;
+  out.backends = std::move(opened.findings);
+  out.stuck = opened.stuck;
+  add_backend_checks(out.backends, out.checks);
+  if (!opened.backend) {
+    out.checks.push_back(no_device_check(out.backends));
+  } else if (auto selected =
+                 select_devices(opened.backend->devices(), words.empty() ? std::vector<std::string>{"all"} : words);
+             !selected) {
+    out.checks.push_back({"devices", "", Health::kProblem, selected.error().message, selected.error().hint});
+  } else {
+    out.stuck |= !examine_devices(opened.backend, selected->devices, begin + kFacts, out.checks);
+  }
+  const auto checks = machine.await(begin + kFacts);
+  if (checks) out.checks.insert(out.checks.end(), checks->begin(), checks->end());
+  out.stuck |= !checks;
+  for (const SystemCheck& c : out.checks) out.stuck |= c.detail == kProbeSilent;
+  return out;
+}
+
+std::string_view backend_state_name(BackendFinding::State state) {
+  switch (state) {
+    case BackendFinding::kWorks: return "works";
+    case BackendFinding::kNotThere: return "not_there";
+    case BackendFinding::kSilent: return "not_answering";
+    case BackendFinding::kNotTried: return "not_tried";
+  }
+  return "";
+}
 
 struct CheckMark {
   std::string_view text;
@@ -132,56 +301,29 @@ Lines doctor_lines(const DoctorFindings& findings, int width) {
   return lines;
 }
 
-void write_text_or_null(JsonText& json, std::string_view text) { text.empty() ? json.null() : json.text(text); }
-
 std::string doctor_json(const DoctorFindings& findings) {
-  JsonText json;
-  json.open('{');
-  json.key("schema"), json.text("profgpu.doctor.v1");
-  json.key("time"), json.text(iso_time(unix_ns()));
-  json.key("backends"), json.open('[');
-  for (const BackendFinding& b : findings.backends) {
-    json.element(), json.open('{', Layout::kInline);
-    json.key("name"), json.text(b.name);
-    json.key("state"), json.text(backend_state_name(b.state));
-    json.key("devices"), json.integer(static_cast<int64_t>(b.devices));
-    json.key("detail"), json.text(b.detail);
-    json.key("hint"), write_text_or_null(json, b.hint);
-    json.close('}');
-  }
-  json.close(']');
-  json.key("checks"), json.open('[');
-  for (const SystemCheck& c : findings.checks) {
-    json.element(), json.open('{', Layout::kInline);
-    json.key("id"), json.text(c.id);
-    json.key("group"), json.text(group_of(c));
-    json.key("device"), write_text_or_null(json, c.device);
-    json.key("verdict"), json.text(health_name(c.verdict));
-    json.key("detail"), json.text(c.detail);
-    json.key("hint"), write_text_or_null(json, c.hint);
-    json.close('}');
-  }
-  json.close(']');
-  json.close('}');
-  return json.take() + "\n";
+  Table backends{{"name", "state", "devices", "detail", "hint"}, {}}, checks{{"id", "group", "device", "verdict", "detail", "hint"}, {}};
+  for (const BackendFinding& b : findings.backends)
+    backends.rows.push_back({b.name, backend_state_name(b.state), b.devices, b.detail, unless_empty(b.hint)});
+  for (const SystemCheck& c : findings.checks)
+    checks.rows.push_back({c.id, group_of(c), unless_empty(c.device), health_name(c.verdict), c.detail, unless_empty(c.hint)});
+  return json_document(Record()
+                           .add("schema", "profgpu.doctor.v1")
+                           .add("time", iso_time(unix_ns()))
+                           .add("backends", std::move(backends))
+                           .add("checks", std::move(checks)));
 }
 
 Outcome doctor(const Arguments& arguments) {
   auto options = device_options(arguments, 1'000'000'000);
   if (!options) return Outcome::usage(options.error());
   const DoctorFindings findings = examine(options->backend, options->device);
-  const std::string colour = arguments.value("--color", "auto");
   const int width = output_width();
   const std::string text = arguments.has("--json") ? doctor_json(findings)
                                                    : rendered(doctor_lines(findings, width), width,
-                                                              output_colour(colour == "always"  ? Colour::kAlways
-                                                                            : colour == "never" ? Colour::kNever
-                                                                                                : Colour::kAuto));
-  const auto written = write_stdout(text);
-  Outcome outcome = written ? Outcome{} : Outcome::failed(written.error());
-  if (options->strict && count_of(findings.checks, Health::kProblem) > 0) outcome.code = ExitCode::kFailed;
-  if (!findings.stuck) return outcome;
-  leave_stuck("doctor", outcome);
+                                                              output_colour(asked_colour(arguments)));
+  const bool failed = options->strict && count_of(findings.checks, Health::kProblem) > 0;
+  return show_text("doctor", text, findings.stuck, {failed ? ExitCode::kFailed : ExitCode::kOk});
 }
 
 FlagGroup doctor_device_flags() {
@@ -206,10 +348,7 @@ const Command kDoctor{
     .groups = {doctor_device_flags(),
                {"What to show",
                 {{.name = "--json", .help = "everything, as JSON"},
-                 {.name = "--color",
-                  .value = "WHEN",
-                  .help = "colours (default auto)",
-                  .choices = {"auto", "always", "never"}}}}},
+                 colour_flag()}}},
     .examples = {{"profgpu doctor", "problems first, then all that was looked at"},
                  {"profgpu doctor --json | jq '.checks[] | select(.verdict == \"problem\")'",
                   "problems, for a program"},

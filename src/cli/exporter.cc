@@ -54,11 +54,8 @@ Outcome exporter(const Arguments& arguments) {
   // Before the driver is asked, which may take long: whoever has a port that is in use should hear it at once.
   auto server = HttpServer::open(command->listen, command->web, own_program());
   if (!server) return Outcome::failed(server.error());
-  bool stuck = false;
-  auto devices = open_in_time(command->devices, stuck);
-  if (stuck) leave_stuck("exporter", Outcome::failed(devices.error()));
+  auto devices = open_shown("exporter", command->devices);
   if (!devices) return Outcome::failed(devices.error());
-  if (!devices->backend || devices->devices.empty()) return Outcome::failed(no_device(*devices));
   for (const std::string& note : command->notes) announce(note);
   return serve(*command, *std::move(devices), **server);
 }

@@ -8,9 +8,8 @@
 #include "cli/history_options.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "present/bars.h"
-#include "present/grid.h"
 #include "present/json_text.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 
 namespace profgpu {

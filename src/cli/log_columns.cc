@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/suggestion.h"
+#include "report/text.h"
 
 namespace profgpu {
 namespace {
@@ -27,10 +28,11 @@ constexpr Metric kDefaultMetrics[] = {
 };
 constexpr Metric kScreenMetrics[] = {Metric::kUtilization, Metric::kMemoryUsed,  Metric::kPower,
                                      Metric::kTemperature, Metric::kSmClock,     Metric::kClockEventReasons};
-constexpr size_t kNarrowest = 9;   // of a column on the screen
+constexpr int kNarrowest = 9;   // of a column on the screen
 
+/// What is no metric: our name, nvidia-smi's, what it is, and of what a device says once the fact's id.
 struct Plain {
-  std::string_view name, smi, help;
+  std::string_view name, smi, help, fact = {};
 };
 constexpr Plain kPlain[] = {
     {"time_ns", "", "nanoseconds since 1970"},
@@ -42,7 +44,21 @@ constexpr Plain kPlain[] = {
     {"vendor", "", "who made it"},
     {"host", "", "the machine that it is in"},
     {"driver_version", "driver_version", "version of its driver"},
+    {"", "count", "how many devices there are"},
+    {"", "pci.bus", "the bus's number in hexadecimal"},
+    {"", "serial", "number on the board", "serial"},
+    {"", "vbios_version", "version of the board's firmware", "vbios_version"},
+    {"", "persistence_mode", "whether the driver stays loaded", "persistence_mode"},
+    {"", "compute_mode", "how many processes may use it", "compute_mode"},
+    {"", "ecc.mode.current", "whether memory errors are corrected", "ecc_mode"},
+    {"", "mig.mode.current", "whether it is cut into instances", "mig_mode"},
 };
+
+// Null: nvidia-smi has no such name, or we have one for it too.
+const Plain* only_smi(std::string_view name) {
+  const auto it = std::find_if(std::begin(kPlain), std::end(kPlain), [&](const Plain& p) { return p.name.empty() && p.smi == name; });
+  return it == std::end(kPlain) ? nullptr : it;
+}
 
 bool can_be_asked(Kind kind) {
   switch (kind) {
@@ -54,31 +70,6 @@ bool can_be_asked(Kind kind) {
     case Kind::kAlert: return false;
     default: return true;
   }
-}
-
-// What nvidia-smi has and no metric is.
-constexpr Plain kOnlySmi[] = {
-    {"", "count", "how many devices there are"},
-    {"", "pci.bus", "the bus's number in hexadecimal"},
-};
-
-// What a device says once: its facts, by nvidia-smi's names.
-struct SmiFact {
-  std::string_view name, id, help;
-};
-constexpr SmiFact kSmiFacts[] = {
-    {"serial", "serial", "number on the board"},
-    {"vbios_version", "vbios_version", "version of the board's firmware"},
-    {"persistence_mode", "persistence_mode", "whether the driver stays loaded"},
-    {"compute_mode", "compute_mode", "how many processes may use it"},
-    {"ecc.mode.current", "ecc_mode", "whether memory errors are corrected"},
-    {"mig.mode.current", "mig_mode", "whether it is cut into instances"},
-};
-
-std::string_view fact_of(std::string_view name) {
-  for (const SmiFact& f : kSmiFacts)
-    if (f.name == name) return f.id;
-  return {};
 }
 
 // "enabled, disabled after a reset" as nvidia-smi says it: "Enabled"; "exclusive process": "Exclusive_Process".
@@ -118,29 +109,21 @@ const SmiReason* single_reason(std::string_view name) {
   return nullptr;
 }
 
-bool is_only_smi(std::string_view name) {
-  return std::any_of(std::begin(kOnlySmi), std::end(kOnlySmi), [&](const Plain& p) { return p.smi == name; });
-}
-
 std::vector<std::string> all_names() {
   std::vector<std::string> names = {"all"};
   for (const Plain& p : kPlain)
     for (const std::string_view n : {p.name, p.smi})
       if (!n.empty()) names.emplace_back(n);
-  for (const Plain& p : kOnlySmi) names.emplace_back(p.smi);
-  for (const SmiFact& f : kSmiFacts) names.emplace_back(f.name);
   for (const MetricInfo& m : metrics())
     for (const std::string_view n : {m.name, m.smi, m.smi_alias})
       if (!n.empty()) names.emplace_back(n);
   return names;
 }
 
-SampleColumn what_of(std::string_view name) {
-  return sample_column(single_reason(name) ? "clocks_event_reasons.active" : name);
-}
-
 LogColumn column_of(std::string_view name, std::optional<TimestampStyle> style) {
-  LogColumn c{std::string(name), what_of(name), false, fact_of(name), {}};
+  const Plain* const smi = only_smi(name);
+  LogColumn c{std::string(name), sample_column(single_reason(name) ? "clocks_event_reasons.active" : name), false,
+              smi ? smi->fact : std::string_view(), {}};
   c.smi = !c.fact.empty() || (c.what.kind == Kind::kMetric && name != c.what.metric->name);
   c.time = name == "time_ns" ? TimestampStyle::kUnixNs : style.value_or(TimestampStyle::kNvidiaSmi);
   return c;
@@ -161,11 +144,6 @@ std::string smi_number(const MetricInfo& metric, double value) {
 bool is_yes_or_no(Metric metric) {
   return metric == Metric::kRemappedRowsFailed || metric == Metric::kRemappedRowsPending ||
          metric == Metric::kRetiredPagesPending;
-}
-
-std::string upper(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return text;
 }
 
 std::string bit_names(double bits) {
@@ -189,11 +167,6 @@ std::string quantity_text(const MetricInfo& metric, double value) {
   std::string out;
   append_number(out, std::round(value * 10) / 10);
   return metric.unit.empty() ? out : out + " " + std::string(metric.unit);
-}
-
-// Bytes of UTF-8 that begin a character.
-size_t cells(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 bool is_time(const LogColumn& c) { return c.what.kind == Kind::kTime || c.what.kind == Kind::kUnixNs; }
@@ -228,7 +201,7 @@ Result<std::vector<LogColumn>> log_columns(const std::string& query, std::option
       continue;
     }
     columns.push_back(column_of(name, style));
-    if (can_be_asked(columns.back().what.kind) || is_only_smi(name) || !columns.back().fact.empty()) continue;
+    if (can_be_asked(columns.back().what.kind) || only_smi(name)) continue;
     const std::string near = name.empty() ? "" : nearest(name, all_names());
     return Error{name.empty() ? "--query: a field without a name" : "--query: there is no field \"" + name + "\"",
                  (near.empty() ? "" : "did you mean " + near + "? ") + "`profgpu log --help-query` lists all"};
@@ -255,20 +228,21 @@ std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<Times
 }
 
 std::string log_column_help() {
-  std::string out = fmt::format("{:<32} {:<46} {:<5} {}\n", "field", "nvidia-smi's name", "unit", "what it is");
-  for (const Plain& p : kPlain) out += fmt::format("{:<32} {:<46} {:<5} {}\n", p.name, p.smi, "", p.help);
-  for (const Plain& p : kOnlySmi) out += fmt::format("{:<32} {:<46} {:<5} {}\n", p.name, p.smi, "", p.help);
-  for (const SmiFact& f : kSmiFacts) out += fmt::format("{:<32} {:<46} {:<5} {}\n", "", f.name, "", f.help);
+  std::string out;
+  const auto add = [&](std::string_view name, std::string_view smi, std::string_view unit, std::string_view help) {
+    out += fmt::format("{:<32} {:<46} {:<5} {}\n", name, smi, unit, help);
+  };
+  add("field", "nvidia-smi's name", "unit", "what it is");
+  for (const Plain& p : kPlain) add(p.name, p.smi, "", p.help);
   for (const SmiReason& r : kSmiReasons)
-    out += fmt::format("{:<32} {:<46} {:<5} {}\n", "", "clocks_event_reasons." + std::string(r.name), "",
-                       "Active or Not Active; also clocks_throttle_reasons." + std::string(r.name));
+    add("", fmt::format("clocks_event_reasons.{}", r.name), "", fmt::format("Active or Not Active; also clocks_throttle_reasons.{}", r.name));
   for (const MetricInfo& m : metrics()) {
     std::string smi(m.smi);
     if (!m.smi_alias.empty()) smi += ", " + std::string(m.smi_alias);
-    out += fmt::format("{:<32} {:<46} {:<5} {}\n", m.name, smi, m.unit, m.help);
+    add(m.name, smi, m.unit, m.help);
   }
-  return out + fmt::format("{:<32} {:<46} {:<5} {}\n", "all", "", "", "every field with a unit or a number, by our names") +
-         "\nNext: profgpu log --query timestamp,index,utilization.gpu,memory.used -o gpu.csv\n";
+  add("all", "", "", "every field with a unit or a number, by our names");
+  return out + "\nNext: profgpu log --query timestamp,index,utilization.gpu,memory.used -o gpu.csv\n";
 }
 
 LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
@@ -277,22 +251,20 @@ LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
     if (d.host.empty()) d.host = options_.host;
   begin_file();
   for (const LogColumn& c : options_.columns) {
-    size_t width = std::max(cells(title(c)), c.what.kind == Kind::kDevice ? 4 : kNarrowest);
-    if (is_time(c)) width = timestamp_text(0, c.time).size();
+    int width = std::max(display_width(title(c)), c.what.kind == Kind::kDevice ? 4 : kNarrowest);
+    if (is_time(c)) width = display_width(timestamp_text(0, c.time));
     Reading reading;
     for (; c.what.kind != Kind::kMetric && !is_time(c) && reading.device < devices_.size(); ++reading.device)
-      width = std::max(width, cells(text(c, reading)));
+      width = std::max(width, display_width(text(c, reading)));
     widths_.push_back(width);
   }
 }
 
 void LogRows::append_table_cell(std::string& line, size_t column, std::string_view text) const {
   if (column > 0) line += "  ";
-  const size_t blanks = widths_[column] - std::min(widths_[column], cells(text));
-  const bool left = is_text(options_.columns[column]);
-  if (!left) line.append(blanks, ' ');
-  line += text;
-  if (left && column + 1 < widths_.size()) line.append(blanks, ' ');
+  const bool last = column + 1 == widths_.size();
+  if (is_text(options_.columns[column])) line += last ? std::string(text) : padded_right(std::string(text), widths_[column]);
+  else line += padded_left(std::string(text), widths_[column]);
 }
 
 std::string LogRows::header() const {
@@ -357,7 +329,7 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
     case Kind::kUnknown:
       if (!c.fact.empty()) return fact_text(c.fact, reading.device);
       if (c.name == "count") return std::to_string(devices_.size());
-      return device.pci_bus_id.size() < 11 ? "" : "0x" + upper(device.pci_bus_id.substr(9, 2));
+      return device.pci_bus_id.size() < 11 ? "" : "0x" + upper_case(device.pci_bus_id.substr(9, 2));
     default: return "";
   }
 }

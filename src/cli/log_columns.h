@@ -65,7 +65,7 @@ class LogRows {
 
   Options options_;
   std::vector<DeviceInfo> devices_;
-  std::vector<size_t> widths_;
+  std::vector<int> widths_;
   SampleWriter writer_;
   SampleRow values_;
   std::string line_;

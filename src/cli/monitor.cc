@@ -145,11 +145,8 @@ Outcome monitor(const Arguments& arguments) {
   }
   if (command->test) return test_alert(*command);
   const AwaitedSignals signals;
-  bool stuck = false;
-  auto devices = open_in_time(command->devices, stuck);
-  if (stuck) leave_stuck("monitor", Outcome::failed(devices.error()));
+  auto devices = open_shown("monitor", command->devices);
   if (!devices) return Outcome::failed(devices.error());
-  if (!devices->backend || devices->devices.empty()) return Outcome::failed(no_device(*devices));
   std::unique_ptr<MonitorLog> log;
   if (!command->output.empty()) {
     auto opened = MonitorLog::open({command->output, command->rotate_bytes, command->keep, command->sync_ns, recording_host()},

@@ -14,8 +14,8 @@
 #include "cli/size_text.h"
 #include "collect/selection.h"
 #include "live/snapshot.h"
-#include "present/grid.h"
 #include "present/json_text.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 
 namespace profgpu {
@@ -166,41 +166,22 @@ std::string environment_of(const std::vector<const Candidate*>& picked) {
 }
 
 std::string json_of(const std::vector<Candidate>& candidates, const std::vector<const Candidate*>& picked) {
-  JsonText json;
-  json.open('{');
-  json.key("schema"), json.text("profgpu.pick.v1");
-  json.key("enough"), json.boolean(!picked.empty());
-  json.key("picked"), json.open('[', Layout::kInline);
-  for (const Candidate* c : picked) json.element(), json.integer(c->info->index);
-  json.close(']');
-  json.key("picked_uuids"), json.open('[', Layout::kInline);
-  for (const Candidate* c : picked) json.element(), json.text(c->info->uuid);
-  json.close(']');
-  json.key("candidates"), json.open('[');
-  for (const Candidate& c : candidates) {
-    json.element(), json.open('{', Layout::kInline);
-    json.key("index"), json.integer(c.info->index);
-    json.key("label"), json.text(c.info->label());
-    json.key("uuid"), c.info->uuid.empty() ? json.null() : json.text(c.info->uuid);
-    json.key("name"), json.text(c.info->name);
-    json.key("memory_free_bytes"), json.real_or_null(c.free_bytes);
-    json.key("memory_pct"), json.real_or_null(c.memory_pct);
-    json.key("utilization_pct"), json.real_or_null(c.utilization_pct);
-    json.key("power_w"), json.real_or_null(c.power_w);
-    json.key("refused"), c.refused.empty() ? json.null() : json.text(c.refused);
-    json.close('}');
-  }
-  json.close(']');
-  json.close('}');
-  return json.take() + "\n";
+  List indices, uuids;
+  for (const Candidate* c : picked) indices.emplace_back(c->info->index), uuids.emplace_back(c->info->uuid);
+  Table table{{"index", "label", "uuid", "name", "memory_free_bytes", "memory_pct", "utilization_pct", "power_w", "refused"}, {}};
+  for (const Candidate& c : candidates)
+    table.rows.push_back({c.info->index, c.info->label(), unless_empty(c.info->uuid), c.info->name, c.free_bytes, c.memory_pct,
+                          c.utilization_pct, c.power_w, unless_empty(c.refused)});
+  return json_document(Record()
+                           .add("schema", "profgpu.pick.v1")
+                           .add("enough", !picked.empty())
+                           .add("picked", std::move(indices))
+                           .add("picked_uuids", std::move(uuids))
+                           .add("candidates", std::move(table)));
 }
 
 std::string refusal_table(const std::vector<Candidate>& candidates) {
-  Grid grid;
-  grid.add_column("GPU");
-  grid.add_column("name");
-  for (const std::string_view title : {"free", "utilization"}) grid.add_column(std::string(title), true);
-  grid.add_column("why not");
+  Grid grid({{"GPU"}, {"name"}, {"free", true}, {"utilization", true}, {"why not"}});
   for (const Candidate& c : candidates)
     grid.add_row({{c.info->label()}, {c.info->name},
                   {c.free_bytes ? format_bytes(*c.free_bytes) : std::string(kUnknownText)},
@@ -242,11 +223,8 @@ Outcome pick(const Arguments& arguments) {
   if (!options) return Outcome::usage(options.error());
   auto devices = device_options(arguments, 1'000'000'000);
   if (!devices) return Outcome::usage(devices.error());
-  bool stuck = false;
-  auto open = open_in_time(*devices, stuck);
-  if (stuck) leave_stuck("pick", Outcome::failed(open.error()));
+  auto open = open_shown("pick", *devices);
   if (!open) return Outcome::failed(open.error());
-  if (!open->backend || open->devices.empty()) return Outcome::failed(no_device(*open));
   if (arguments.has("--exclude")) {
     auto excluded = select_devices(open->backend->devices(), arguments.values("--exclude"));
     if (!excluded) return Outcome::usage(excluded.error().within("--exclude"));

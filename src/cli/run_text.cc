@@ -7,7 +7,7 @@
 #include "cli/run_report.h"
 #include "cli/shell_line.h"
 #include "present/device_lines.h"
-#include "present/first_screen.h"
+#include "present/terminal.h"
 #include "report/quantity.h"
 #include "report/text.h"
 

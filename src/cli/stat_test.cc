@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "cli/stat_json.h"
-#include "cli/stat_text.h"
+#include "cli/stat_view.h"
 #include "report/text.h"
 
 namespace profgpu {

@@ -8,12 +8,16 @@
 #include "cli/device_options.h"
 #include "collect/host_process.h"
 #include "live/snapshot.h"
+#include "present/layout.h"
 
 namespace profgpu {
 
 struct StatProcess {
   ProcessSample sample;
   HostProcess host;
+
+  template <class V>
+  void fields(V&& v) const;
 };
 
 struct StatDevice {
@@ -31,6 +35,21 @@ struct StatView {
   int64_t time_ns = 0;                  ///< Unix time
   std::vector<StatDevice> devices;
 };
+
+/// profgpu.stat.v1.
+std::string stat_json(const StatView& view);
+/// The keys and units of `gpustat --json`, so that what reads those reads this.
+std::string gpustat_json(const StatView& view);
+
+struct StatStyle {
+  bool header = true, processes = true;
+  bool fan = false, power = true, codec = false;            ///< columns; fan also where a device has one
+  bool command = true, user = true, pid = true;             ///< of each process
+  bool table = false;                                       ///< a table of processes below
+};
+
+/// `width` 0: as wide as it gets.
+Lines stat_lines(const StatView& view, const StatStyle& style, int width);
 
 /// Makes one view after the other. Must not outlive `open`.
 class StatSource {

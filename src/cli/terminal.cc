@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "cli/command.h"
+
 namespace profgpu {
 namespace {
 
@@ -32,6 +34,15 @@ bool colour_of(Colour asked, bool terminal) {
 }
 
 }  // namespace
+
+Flag colour_flag() {
+  return {.name = "--color", .value = "WHEN", .help = "colours (default auto)", .choices = {"auto", "always", "never"}};
+}
+
+Colour asked_colour(const Arguments& arguments) {
+  const std::string when = arguments.value("--color", "auto");
+  return when == "always" ? Colour::kAlways : when == "never" ? Colour::kNever : Colour::kAuto;
+}
 
 bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }

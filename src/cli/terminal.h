@@ -3,7 +3,13 @@
 
 namespace profgpu {
 
+class Arguments;
+struct Flag;
+
 enum class Colour { kAuto, kAlways, kNever };
+/// --color, and what it asks for.
+Flag colour_flag();
+Colour asked_colour(const Arguments& arguments);
 
 /// Columns of standard output: COLUMNS, else the terminal's own, else 100.
 int output_width();

@@ -68,8 +68,7 @@ Result<TopCommand> top_command(const Arguments& arguments) {
   if (!devices) return devices.error();
   command.devices = *std::move(devices);
   if (command.devices.device.empty()) command.devices.device = {"all"};
-  const std::string colour = arguments.value("--color", "auto");
-  command.colour = colour == "always" ? Colour::kAlways : colour == "never" ? Colour::kNever : Colour::kAuto;
+  command.colour = asked_colour(arguments);
   command.record = arguments.value("--record");
   command.once = arguments.has("--once");
   if (command.once && !command.record.empty()) return Error{"--record is for more than --once", "`profgpu log` records without a screen"};
@@ -171,11 +170,8 @@ Outcome top(const Arguments& arguments) {
     RemoteSource source({command->remote, command->devices.interval_ns, own_program()});
     return show(*command, source, nullptr);
   }
-  bool stuck = false;
-  auto open = open_in_time(command->devices, stuck);
-  if (stuck) leave_stuck("top", Outcome::failed(open.error()));
+  auto open = open_shown("top", command->devices);
   if (!open) return Outcome::failed(open.error());
-  if (!open->backend || open->devices.empty()) return Outcome::failed(no_device(*open));
   const bool once = command->once || !terminal_can_draw();
   if (once && !command->record.empty())
     return Outcome::failed({"--record needs a screen to show what it records", "`profgpu log -o " + command->record + "` records without one"});
@@ -219,10 +215,7 @@ const Command kTop{
                   .help = "also append what is shown to this file, for --backend replay:FILE",
                   .takes_path = true},
                  {.name = "--no-mouse", .help = "leave the mouse to the terminal, for selecting text"},
-                 {.name = "--color",
-                  .value = "WHEN",
-                  .help = "colours (default auto)",
-                  .choices = {"auto", "always", "never"}}}}},
+                 colour_flag()}}},
     .examples = {{"profgpu top", "all GPUs, once a second; h shows the keys, q leaves"},
                  {"profgpu top -i 0.1 --device 0", "one GPU, ten times a second"},
                  {"profgpu top --filter alice --sort sm", "one user's processes, the busiest first"},

@@ -6,7 +6,7 @@
 
 #include "compare/comparison_record.h"
 #include "compare/gate.h"
-#include "report/json_value.h"
+#include "report/document.h"
 
 namespace profgpu {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/json_quoted.h"
 #include "live/recording_control.h"
-#include "report/json_value.h"
+#include "report/document.h"
 
 namespace profgpu {
 namespace {

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "base/timestamp.h"
 #include "collect/system_files.h"
-#include "report/json_value.h"
+#include "report/document.h"
 
 namespace profgpu {
 namespace {

@@ -1,10 +1,9 @@
-#include "present/cluster_parts.h"
+#include "present/overview.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "present/job_overview.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 
@@ -239,11 +238,8 @@ ClusterPart what_if_part(const std::vector<WhatIf>& all) {
 // Columns of which no row says anything.
 void drop_unknown(Table& table) {
   for (size_t c = table.columns.size(); c-- > 0;) {
-    const auto at = static_cast<ptrdiff_t>(c);
     const auto unknown = [&](const std::vector<Value>& row) { return row[c].is_null() || (row[c].text() && row[c].text()->empty()); };
-    if (table.rows.empty() || !std::all_of(table.rows.begin(), table.rows.end(), unknown)) continue;
-    table.columns.erase(table.columns.begin() + at);
-    for (std::vector<Value>& row : table.rows) row.erase(row.begin() + at);
+    if (!table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), unknown)) drop_column(table, c);
   }
 }
 

@@ -1,8 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "present/cluster_parts.h"
 #include "present/html.h"
-#include "present/job_overview.h"
+#include "present/overview.h"
 #include "present/registry.h"
 #include "present/sample_report_test.h"
 

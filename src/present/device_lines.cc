@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "analyse/telemetry.h"
-#include "present/grid.h"
+#include "present/layout.h"
 #include "present/wording.h"
 #include "report/document.h"
 #include "report/quantity.h"
@@ -194,17 +194,23 @@ void add_about(Lines& lines, const std::string& about, int width) {
   lines.insert(lines.begin(), Line(truncated(sanitised(about), width > 0 ? width : kReadable), Style::kStrong));
 }
 
+std::vector<std::string> cells_of(const DeviceTelemetry& t) {
+  const auto cell = [](const std::optional<double>& x, auto show) { return x ? show(*x) : std::string(kUnknownText); };
+  const auto pct = [](double x) { return format_percent(x, 0); };
+  const auto held = only_if(t.throttle_known, t.throttle.empty() ? 0.0 : t.throttle.front().pct);
+  return {t.device_label(),
+          device_name(t),
+          cell(t.summary(Metric::kUtilization).mean, [](double x) { return format_percent(x); }),
+          cell(t.idle_pct, pct),
+          cell(t.summary(Metric::kMemoryUsed).max, format_bytes),
+          cell(t.power().mean, format_watts),
+          cell(t.energy_j, format_energy),
+          cell(t.summary(Metric::kTemperature).max, [](double x) { return whole_text(x) + " °C"; }),
+          cell(held, pct)};
+}
+
 Lines device_table(const std::vector<DeviceTelemetry>& devices, int width) {
-  Grid grid;
-  constexpr size_t kTexts = 2;
-  for (size_t c = 0; c < device_columns().size(); ++c) grid.add_column(device_columns()[c], c >= kTexts);
-  for (const DeviceTelemetry& t : devices) {
-    std::vector<Cell> cells;
-    for (const std::string& text : device_cells(t))
-      cells.push_back({text, cells.empty() ? Style::kStrong : text == kUnknownText ? Style::kFaint : Style::kPlain});
-    grid.add_row(std::move(cells));
-  }
-  Lines lines = grid.lines(width);
+  Lines lines = device_grid(devices).lines(width);
   for (const DeviceTelemetry& t : devices)
     for (const auto& [said, style] : {std::pair{errors_text(t), Style::kBad}, {t.notes_text(), Style::kPlain}})
       if (!said.empty())
@@ -287,25 +293,18 @@ std::string errors_text(const DeviceTelemetry& t) {
   return out;
 }
 
-const std::vector<std::string>& device_columns() {
-  static const std::vector<std::string> kColumns = {"GPU",   "",       "busy",    "idle",     "memory peak",
-                                                    "power", "energy", "hottest", "held back"};
-  return kColumns;
-}
-
-std::vector<std::string> device_cells(const DeviceTelemetry& t) {
-  const auto cell = [](const std::optional<double>& x, auto show) { return x ? show(*x) : std::string(kUnknownText); };
-  const auto pct = [](double x) { return format_percent(x, 0); };
-  const auto held = only_if(t.throttle_known, t.throttle.empty() ? 0.0 : t.throttle.front().pct);
-  return {t.device_label(),
-          device_name(t),
-          cell(t.summary(Metric::kUtilization).mean, [](double x) { return format_percent(x); }),
-          cell(t.idle_pct, pct),
-          cell(t.summary(Metric::kMemoryUsed).max, format_bytes),
-          cell(t.power().mean, format_watts),
-          cell(t.energy_j, format_energy),
-          cell(t.summary(Metric::kTemperature).max, [](double x) { return whole_text(x) + " °C"; }),
-          cell(held, pct)};
+Grid device_grid(const std::vector<DeviceTelemetry>& devices) {
+  constexpr size_t kTexts = 2;
+  Grid grid({{"GPU"}, {""}});
+  for (const char* column : {"busy", "idle", "memory peak", "power", "energy", "hottest", "held back"}) grid.add_column(column, true);
+  for (const DeviceTelemetry& t : devices) {
+    std::vector<Cell> cells;
+    for (const std::string& text : cells_of(t))
+      cells.push_back({text, cells.empty() ? Style::kStrong : text == kUnknownText ? Style::kFaint : Style::kPlain,
+                       cells.size() < kTexts ? Holds::kWords : Holds::kOurs});
+    grid.add_row(std::move(cells));
+  }
+  return grid;
 }
 
 }  // namespace profgpu

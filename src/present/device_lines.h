@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyse/telemetry.h"
-#include "present/line.h"
+#include "present/layout.h"
 
 namespace profgpu {
 
@@ -26,8 +26,6 @@ std::string device_name(const DeviceTelemetry& device);
 std::string errors_text(const DeviceTelemetry& device);
 
 /// One device in one row, for many of them: busy, idle, memory ... The first column is the device's label.
-const std::vector<std::string>& device_columns();
-/// As many cells; kUnknownText for what is not known.
-std::vector<std::string> device_cells(const DeviceTelemetry& device);
+Grid device_grid(const std::vector<DeviceTelemetry>& devices);
 
 }  // namespace profgpu

@@ -4,20 +4,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/gzip.h"
-#include "present/cluster_parts.h"
 #include "present/device_lines.h"
-#include "present/job_overview.h"
 #include "present/overview.h"
-#include "present/pack.h"
 #include "present/registry.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"
 
+#ifdef PROFGPU_HAS_PAGE
+extern "C" const char profgpu_page_begin[], profgpu_page_end[];   // cmake/page.cmake
+#endif
+
 namespace profgpu {
+
+std::string_view page_template() {
+#ifdef PROFGPU_HAS_PAGE
+  return {profgpu_page_begin, static_cast<size_t>(profgpu_page_end - profgpu_page_begin)};
+#else
+  return {};
+#endif
+}
 
 std::string html_text(std::string_view text, int most) {
   std::string out;
@@ -34,22 +44,6 @@ std::string html_text(std::string_view text, int most) {
   return out;
 }
 
-std::string html_table(const std::vector<HtmlColumn>& columns, const std::vector<std::vector<std::string>>& rows) {
-  const auto cell = [&](const char* tag, size_t column, const std::string& content) {
-    const std::string name = tag;
-    return "<" + name + (columns[column].right ? " class=\"number\">" : ">") + content + "</" + name + ">";
-  };
-  std::string out = "<table>\n<thead><tr>";
-  for (size_t c = 0; c < columns.size(); ++c) out += cell("th", c, columns[c].header);
-  out += "</tr></thead>\n<tbody>\n";
-  for (const std::vector<std::string>& row : rows) {
-    out += "<tr>";
-    for (size_t c = 0; c < columns.size() && c < row.size(); ++c) out += cell("td", c, row[c]);
-    out += "</tr>\n";
-  }
-  return out + "</tbody>\n</table>\n";
-}
-
 namespace {
 
 constexpr size_t kMostIssues = 30;
@@ -57,13 +51,32 @@ constexpr size_t kMostRanks = 32;
 constexpr size_t kRows = 30;         // of long tables, unless --top says otherwise
 constexpr int kCell = 300;           // cells of text in a table
 
+// The bars of `bars_pct`, one a row, stand behind the first column; a reader without colours sees their length too.
+std::string table(const Grid& grid, const std::vector<double>& bars_pct = {}) {
+  const auto cell = [&](const char* tag, size_t column, const std::string& text) {
+    return fmt::format("<{0}{1}>{2}</{0}>", tag, grid.columns()[column].right ? " class=\"number\"" : "", html_text(text, kCell));
+  };
+  std::string out = "<table>\n<thead><tr>";
+  for (size_t c = 0; c < grid.columns().size(); ++c)
+    out += cell("th", c, grid.columns()[c].header) + (c == 0 && !bars_pct.empty() ? "<th></th>" : "");
+  out += "</tr></thead>\n<tbody>\n";
+  for (size_t r = 0; r < grid.rows().size(); ++r) {
+    out += "<tr>";
+    for (size_t c = 0; c < grid.columns().size(); ++c) {
+      out += cell("td", c, grid.rows()[r][c].text);
+      if (c == 0 && !bars_pct.empty())
+        out += fmt::format("<td><meter min=\"0\" max=\"100\" value=\"{:.1f}\"></meter></td>", std::clamp(bars_pct[r], 0.0, 100.0));
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody>\n</table>\n";
+}
+
 std::string element(const char* tag, const std::string& html) { return fmt::format("<{0}>{1}</{0}>\n", tag, html); }
 
 std::string heading(std::string_view text) { return element("h2", html_text(text)); }
 
-std::string number(const std::optional<double>& value, Unit unit) {
-  return value ? html_text(format_value(*value, unit)) : std::string(kUnknownText);
-}
+std::string more(size_t rows) { return rows > 0 ? fmt::format("<p>… and {} more</p>\n", rows) : ""; }
 
 std::string lines(const char* tag, std::string_view text) {
   std::string out;
@@ -99,31 +112,27 @@ std::string list(const std::vector<std::string>& texts, const char* kind) {
 std::string ranks(const Report& report) {
   const std::vector<RankStanding>& all = report.standings;
   if (all.empty()) return {};
-  std::vector<std::vector<std::string>> rows;
-  for (const RankStanding& rank : all) {
-    if (rows.size() == kMostRanks) break;   // the latest come first
-    rows.push_back({std::to_string(rank.rank), html_text(rank.host, kCell), number(rank.step_ns, Unit::kNanoseconds),
-                    number(rank.busy_pct, Unit::kPercent), html_text(late_text(rank))});
-  }
+  Grid grid({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}});
+  for (size_t i = 0; i < std::min(all.size(), kMostRanks); ++i)   // the latest come first
+    grid.add_row({{std::to_string(all[i].rank)},
+                  {all[i].host},
+                  {format_value(all[i].step_ns, Unit::kNanoseconds)},
+                  {format_value(all[i].busy_pct, Unit::kPercent)},
+                  {late_text(all[i])}});
   const JobOverview job = job_overview(report);
-  std::string out = heading(job.title) + list(job.missing, "issues") +
-                    html_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}}, rows);
-  if (rows.size() < all.size()) out += element("p", fmt::format("… and {} more", all.size() - rows.size()));
+  const std::string out = heading(job.title) + list(job.missing, "issues") + table(grid) + more(all.size() - grid.rows().size());
   return out + list(job.notes, "issues") + list(job.remarks, "evidence");
-}
-
-// A bar whose length a reader without colours sees too.
-std::string bar(double pct) {
-  return fmt::format("<meter min=\"0\" max=\"100\" value=\"{:.1f}\"></meter>", std::min(std::max(pct, 0.0), 100.0));
 }
 
 std::string shares(const std::string& title, const std::vector<Share>& all) {
   if (all.empty()) return {};
-  std::vector<std::vector<std::string>> rows;
-  for (const Share& share : all)
-    rows.push_back({html_text(share.name), bar(share.pct), number(share.ns, Unit::kNanoseconds),
-                    number(share.pct, Unit::kPercent)});
-  return heading(title) + html_table({{""}, {""}, {"time", true}, {"share", true}}, rows);
+  Grid grid({{""}, {"time", true}, {"share", true}});
+  std::vector<double> bars;
+  for (const Share& share : all) {
+    grid.add_row({{share.name}, {format_value(share.ns, Unit::kNanoseconds)}, {format_percent(share.pct)}});
+    bars.push_back(share.pct);
+  }
+  return heading(title) + table(grid, bars);
 }
 
 std::string device(const DeviceOverview& d) {
@@ -139,25 +148,18 @@ std::string times(const Report& report) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
   const StepOverview step = step_overview(*rank);
-  const std::string whose = report.ranks.size() > 1 ? fmt::format(", rank {}", rank->rank) : "";
-  std::string out = shares(step.title + whose, step.phases);
+  std::string out = shares(step.title + rank_suffix(report, *rank), step.phases);
   for (const DeviceOverview& d : device_overviews(*rank)) out += device(d);
   return out;
 }
 
 std::string telemetry(const Report& report) {
   if (report.telemetry.empty()) return {};
-  std::vector<HtmlColumn> columns;
-  for (const std::string& title : device_columns()) columns.push_back({html_text(title), columns.size() > 1});
-  std::vector<std::vector<std::string>> rows;
   std::string notes;
-  for (const DeviceTelemetry& t : report.telemetry) {
-    std::vector<std::string>& cells = rows.emplace_back(device_cells(t));
-    for (std::string& cell : cells) cell = html_text(cell, kCell);
+  for (const DeviceTelemetry& t : report.telemetry)
     for (const std::string& said : {errors_text(t), t.notes_text()})
-      if (!said.empty()) notes += element("p", "GPU " + cells.front() + ": " + html_text(said));
-  }
-  return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") + html_table(columns, rows) + notes;
+      if (!said.empty()) notes += element("p", "GPU " + html_text(t.device_label(), kCell) + ": " + html_text(said));
+  return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") + table(device_grid(report.telemetry)) + notes;
 }
 
 std::string finding(const Report& report, const Finding& f) {
@@ -182,42 +184,24 @@ std::string findings(const Report& report) {
 
 std::string checklist(const Report& report) {
   std::string out;
-  for (const Check& c : report.checklist) {
-    const char* mark = c.verdict == Verdict::kPass ? "✓ " : c.verdict == Verdict::kFail ? "✗ " : "? ";
-    out += fmt::format("<li class=\"{}\">{}{}</li>\n", verdict_name(c.verdict), mark,
+  for (const Check& c : report.checklist)
+    out += fmt::format("<li class=\"{}\">{}{}</li>\n", verdict_name(c.verdict), check_mark(c.verdict),
                        html_text(c.brief.empty() ? c.question : c.brief));
-  }
   return out.empty() ? out : heading("Checklist") + "<ul class=\"checklist\">\n" + out + "</ul>\n";
 }
 
-std::string table(const Table& t, const PresentOptions& options, const Origin& origin) {
+std::string content(const Value& v, const PresentOptions& options, const Origin& origin) {
+  if (const Record* record = v.record()) {
+    const Grid grid = record_grid(*record, {0, origin}, false);
+    return grid.empty() ? "" : table(grid);
+  }
+  const Table* t = v.table();
+  if (!t || t->rows.empty()) return {};
   const size_t most = options.top == PresentOptions{}.top ? kRows
                       : options.top > 0                   ? static_cast<size_t>(options.top)
-                                                          : t.rows.size();
-  std::vector<HtmlColumn> columns;
-  for (size_t c = 0; c < t.columns.size(); ++c)
-    columns.push_back({html_text(column_title(t.columns[c])), is_numeric_column(t, c)});
-  std::vector<std::vector<std::string>> rows;
-  for (const std::vector<Value>& row : t.rows) {
-    if (rows.size() == most) break;
-    std::vector<std::string>& cells = rows.emplace_back();
-    for (size_t c = 0; c < t.columns.size(); ++c)
-      cells.push_back(html_text(cell_text(t.columns[c], c < row.size() ? row[c] : Value(), origin), kCell));
-  }
-  std::string out = html_table(columns, rows);
-  if (rows.size() < t.rows.size()) out += element("p", fmt::format("… and {} more", t.rows.size() - rows.size()));
-  return out;
-}
-
-std::string content(const Value& v, const PresentOptions& options, const Origin& origin) {
-  if (const Table* t = v.table()) return t->rows.empty() ? std::string() : table(*t, options, origin);
-  const Record* record = v.record();
-  if (!record) return {};
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& [name, field] : record->fields)
-    if (!field.is_null() && !field.table() && !field.record())
-      rows.push_back({html_text(column_title(name)), html_text(cell_text(name, field, origin), kCell)});
-  return rows.empty() ? std::string() : html_table({{""}, {"", true}}, rows);
+                                                          : t->rows.size();
+  const Grid grid = value_grid(*t, {most, origin});
+  return table(grid) + more(t->rows.size() - grid.rows().size());
 }
 
 // Without the first part, which ranks() shows.
@@ -233,11 +217,10 @@ std::string cluster(const Report& report, const PresentOptions& options) {
 std::string rank_tables(const Report& report, const PresentOptions& options) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
-  const std::string whose = report.ranks.size() > 1 ? fmt::format(", rank {}", rank->rank) : "";
   std::string out;
   for (const Section& section : sections()) {
     const std::string shown = content(section.value(*rank), options, origin_of(*rank));
-    if (!shown.empty()) out += heading(std::string(section.title) + whose) + shown;
+    if (!shown.empty()) out += heading(std::string(section.title) + rank_suffix(report, *rank)) + shown;
   }
   return out;
 }
@@ -256,8 +239,6 @@ std::string html_report(const Report& report, const PresentOptions& options) {
   out += ranks(report) + times(report) + telemetry(report) + findings(report) + checklist(report);
   return out + cluster(report, options) + rank_tables(report, options) + next(report) + "</div>\n";
 }
-
-extern const Presenter kJsonPresenter;
 
 namespace {
 
@@ -306,7 +287,7 @@ std::string page_title(const Report& report) {
 
 std::string data_element(const Report& report) {
   static const PageData kNone;
-  std::string json = kJsonPresenter.write(report, {});
+  std::string json = json_report(report, {});
   const std::string pack = packed(json, report.page ? *report.page : kNone);
   // The page begins with the rank that the first screen of the terminal shows.
   const RankReport* rank = report.rank_in_focus();

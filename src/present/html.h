@@ -3,9 +3,9 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "job/report.h"
+#include "report/page.h"
 
 namespace profgpu {
 
@@ -13,15 +13,12 @@ namespace profgpu {
 /// that a trace says can become markup.
 std::string html_text(std::string_view text, int most = 4000);
 
-struct HtmlColumn {
-  std::string header;   ///< HTML already
-  bool right = false;
-};
-/// The cells are HTML already.
-std::string html_table(const std::vector<HtmlColumn>& columns, const std::vector<std::vector<std::string>>& rows);
-
 /// The report without script or style, `<div id="static">…</div>`: the whole page of a program that was built without one.
 std::string html_report(const Report& report, const PresentOptions& options);
+
+/// The data inside a page, as web/README.md describes it: a JSON header and columns of varints. `report_json`: the document of
+/// `analyze --json`.
+std::string packed(std::string_view report_json, const PageData& page);
 
 /// The page that web/ is built into, as it was when this program was built; empty in a program that was built without npm.
 std::string_view page_template();

@@ -1,8 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "present/bars.h"
-#include "present/grid.h"
-#include "present/line.h"
+#include "present/layout.h"
 #include "report/text.h"
 
 namespace profgpu {

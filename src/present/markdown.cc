@@ -1,15 +1,80 @@
-// A report for a pull request or a chat: what the first screen says, as headings, lists and tables.
-#include "present/cluster_parts.h"
+#include "present/markdown.h"
+
+#include <algorithm>
+#include <cctype>
+
 #include "present/device_lines.h"
-#include "present/first_screen.h"
-#include "present/job_overview.h"
-#include "present/markdown_text.h"
-#include "present/section_lines.h"
+#include "present/overview.h"
+#include "present/terminal.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"
 
 namespace profgpu {
+namespace {
+
+bool is_word(std::string_view s, size_t i) { return i < s.size() && std::isalnum(static_cast<unsigned char>(s[i])); }
+
+// Underscores inside a word and hyphens inside a line mark nothing up; escaping them would only spoil the plain text.
+bool needs_backslash(std::string_view s, size_t i) {
+  if (s[i] == '_') return !(i > 0 && is_word(s, i - 1) && is_word(s, i + 1));
+  if (s[i] == '-' || s[i] == '+' || s[i] == '#') return i == 0;
+  if (s[i] == '.' || s[i] == ')')  // "1." and "1)" begin a list
+    return i > 0 && s.substr(0, i).find_first_not_of("0123456789") == std::string_view::npos;
+  return std::string_view("\\`*[]|~!$").find(s[i]) != std::string_view::npos;
+}
+
+}  // namespace
+
+std::string markdown_text(std::string_view raw, int most) {
+  const std::string text = truncated(sanitised(raw), most);
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      default:
+        if (needs_backslash(text, i)) out += '\\';
+        out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string markdown_code(std::string_view raw, bool in_table, int most) {
+  const std::string text = truncated(sanitised(raw), most);
+  if (text.find_first_not_of(' ') == std::string::npos) return {};
+  size_t longest = 0, run = 0;
+  std::string body;
+  for (const char c : text) {
+    run = c == '`' ? run + 1 : 0;
+    longest = std::max(longest, run);
+    // A table's pipe ends a cell even within code.
+    if (c == '|' && in_table) body += '\\';
+    body += c;
+  }
+  const std::string fence(longest + 1, '`');
+  const bool padded = body.front() == '`' || body.back() == '`';
+  const std::string pad = padded ? " " : "";
+  return fence + pad + body + pad + fence;
+}
+
+std::string markdown_table(const Grid& grid) {
+  std::string out = "|";
+  for (const GridColumn& c : grid.columns()) out += " " + markdown_text(c.header) + " |";
+  out += "\n|";
+  for (const GridColumn& c : grid.columns()) out += c.right ? " ---: |" : " --- |";
+  out += '\n';
+  for (const auto& row : grid.rows()) {
+    out += '|';
+    for (const Cell& cell : row)
+      out += " " + (cell.holds == Holds::kOurs ? cell.text : cell.holds == Holds::kWords ? markdown_text(cell.text) : markdown_code(cell.text, true)) + " |";
+    out += '\n';
+  }
+  return out + '\n';
+}
+
 namespace markdown {
 namespace {
 
@@ -18,13 +83,7 @@ constexpr size_t kMostRanks = 16;
 
 std::string heading(std::string_view text) { return "### " + markdown_text(text) + "\n\n"; }
 
-std::string quantity_cell(std::string_view column, const Value& value, const Origin& origin, bool prose = false) {
-  if (prose && value.text()) return markdown_text(*value.text(), 200);
-  if (value.text()) return markdown_code(cell_text(column, value, origin), true);
-  // Lists and records may quote the trace; numbers are ours.
-  const std::string text = cell_text(column, value, origin);
-  return value.list() || value.record() ? markdown_text(text, 200) : text;
-}
+std::string more(size_t rows) { return rows > 0 ? "… and " + std::to_string(rows) + " more\n\n" : ""; }
 
 std::string inputs(const Report& report) {
   if (report.inputs.empty()) return {};
@@ -50,26 +109,24 @@ std::string bullets(const std::vector<std::string>& texts, const char* mark = ""
 std::string ranks(const Report& report) {
   const std::vector<RankStanding>& all = report.standings;
   if (all.empty()) return {};
-  std::vector<std::vector<std::string>> rows;
-  for (const RankStanding& rank : all) {
-    if (rows.size() == kMostRanks) break;   // the latest come first
-    rows.push_back({std::to_string(rank.rank), markdown_code(rank.host, true),
-                    format_value(rank.step_ns, Unit::kNanoseconds), format_value(rank.busy_pct, Unit::kPercent),
-                    late_text(rank)});
-  }
+  Grid grid({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}});
+  for (size_t i = 0; i < std::min(all.size(), kMostRanks); ++i)   // the latest come first
+    grid.add_row({{std::to_string(all[i].rank)},
+                  {all[i].host, Style::kPlain, Holds::kName},
+                  {format_value(all[i].step_ns, Unit::kNanoseconds)},
+                  {format_value(all[i].busy_pct, Unit::kPercent)},
+                  {late_text(all[i])}});
   const JobOverview job = job_overview(report);
-  std::string out = heading(job.title) + bullets(job.missing, "**!** ") +
-                    markdown_table({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}}, rows);
-  if (rows.size() < all.size()) out += "… and " + std::to_string(all.size() - rows.size()) + " more\n\n";
+  const std::string out = heading(job.title) + bullets(job.missing, "**!** ") + markdown_table(grid) + more(all.size() - grid.rows().size());
   return out + bullets(job.notes, "**!** ") + bullets(job.remarks);
 }
 
 std::string shares(const std::string& title, const std::vector<Share>& all) {
   if (all.empty()) return {};
-  std::vector<std::vector<std::string>> rows;
+  Grid grid({{""}, {"time", true}, {"share", true}});
   for (const Share& share : all)
-    rows.push_back({markdown_text(share.name), format_value(share.ns, Unit::kNanoseconds), format_percent(share.pct)});
-  return heading(title) + markdown_table({{""}, {"time", true}, {"share", true}}, rows);
+    grid.add_row({{share.name, Style::kPlain, Holds::kWords}, {format_value(share.ns, Unit::kNanoseconds)}, {format_percent(share.pct)}});
+  return heading(title) + markdown_table(grid);
 }
 
 std::string device(const DeviceOverview& d) {
@@ -86,8 +143,7 @@ std::string times(const Report& report) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
   const StepOverview step = step_overview(*rank);
-  const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank->rank) : "";
-  std::string out = shares(step.title + whose, step.phases);
+  std::string out = shares(step.title + rank_suffix(report, *rank), step.phases);
   const std::vector<DeviceOverview> devices = device_overviews(*rank);
   for (const DeviceOverview& d : devices) out += device(d);
   return devices.empty() ? out : out + "\n";
@@ -95,18 +151,12 @@ std::string times(const Report& report) {
 
 std::string telemetry(const Report& report) {
   if (report.telemetry.empty()) return {};
-  std::vector<MarkdownColumn> columns;
-  for (const std::string& title : device_columns()) columns.push_back({title, columns.size() > 1});
-  std::vector<std::vector<std::string>> rows;
   std::string notes;
-  for (const DeviceTelemetry& t : report.telemetry) {
-    std::vector<std::string>& cells = rows.emplace_back(device_cells(t));
-    for (size_t c = 0; c < 2; ++c) cells[c] = markdown_text(cells[c]);   // label and name; numbers are ours
+  for (const DeviceTelemetry& t : report.telemetry)
     for (const std::string& said : {errors_text(t), t.notes_text()})
-      if (!said.empty()) notes += "- **!** GPU " + cells.front() + ": " + markdown_text(said) + "\n";
-  }
+      if (!said.empty()) notes += "- **!** GPU " + markdown_text(t.device_label()) + ": " + markdown_text(said) + "\n";
   return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") +
-         markdown_table(columns, rows) + (notes.empty() ? "" : notes + "\n");
+         markdown_table(device_grid(report.telemetry)) + (notes.empty() ? "" : notes + "\n");
 }
 
 // A setting or a call reads best as code; sentences do not.
@@ -146,52 +196,33 @@ std::string findings(const Report& report) {
 std::string checklist(const Report& report) {
   if (report.checklist.empty()) return {};
   std::string out = heading("Checklist");
-  for (const Check& c : report.checklist) {
-    const char* mark = c.verdict == Verdict::kPass ? "✓ " : c.verdict == Verdict::kFail ? "✗ " : "? ";
-    out += "- " + (mark + markdown_text(c.brief.empty() ? c.question : c.brief)) + "\n";
-  }
+  for (const Check& c : report.checklist)
+    out += "- " + std::string(check_mark(c.verdict)) + markdown_text(c.brief.empty() ? c.question : c.brief) + "\n";
   return out + "\n";
 }
 
-// `prose`: its texts are words, not names.
-std::string table(const Table& t, const PresentOptions& options, const Origin& origin, bool prose = false) {
-  std::vector<MarkdownColumn> columns;
-  for (size_t c = 0; c < t.columns.size(); ++c)
-    columns.push_back({markdown_text(column_title(t.columns[c])), is_numeric_column(t, c)});
-  std::vector<std::vector<std::string>> rows;
-  for (const std::vector<Value>& row : t.rows) {
-    if (options.top > 0 && rows.size() == static_cast<size_t>(options.top)) break;
-    std::vector<std::string>& cells = rows.emplace_back();
-    for (size_t c = 0; c < t.columns.size(); ++c)
-      cells.push_back(quantity_cell(t.columns[c], c < row.size() ? row[c] : Value(), origin, prose));
-  }
-  std::string out = markdown_table(columns, rows);
-  if (rows.size() < t.rows.size()) out += "… and " + std::to_string(t.rows.size() - rows.size()) + " more\n\n";
-  return out;
+constexpr int kMostCells = 200;   // of a text in a table
+
+std::string table(const Table& t, int most, const Origin& origin, Holds holds = Holds::kName) {
+  const size_t rows = most > 0 ? std::min(t.rows.size(), static_cast<size_t>(most)) : t.rows.size();
+  return markdown_table(value_grid(t, {rows, origin, holds, kMostCells})) + more(t.rows.size() - rows);
 }
 
 std::string value(const Value& v, const PresentOptions& options, const Origin& origin) {
-  if (const Table* t = v.table()) return t->rows.empty() ? "Nothing in this trace.\n\n" : table(*t, options, origin);
+  if (const Table* t = v.table()) return t->rows.empty() ? "Nothing in this trace.\n\n" : table(*t, options.top, origin);
   const Record* record = v.record();
-  if (!record) return quantity_cell("", v, origin) + "\n\n";
-  std::vector<std::vector<std::string>> rows;
+  if (!record) return (v.text() ? markdown_code(*v.text(), true) : cell_text("", v, origin)) + "\n\n";
   std::string nested;
-  for (const auto& [name, field] : record->fields) {
-    if (field.table() || field.record())
-      nested += heading(column_title(name)) + value(field, options, origin);
-    else
-      rows.push_back({markdown_text(column_title(name)), quantity_cell(name, field, origin)});
-  }
-  return (rows.empty() ? "" : markdown_table({{""}, {"", true}}, rows)) + nested;
+  for (const auto& [name, field] : record->fields)
+    if (field.table() || field.record()) nested += heading(column_title(name)) + value(field, options, origin);
+  const Grid grid = record_grid(*record, {0, origin, Holds::kName, kMostCells}, true);
+  return (grid.empty() ? "" : markdown_table(grid)) + nested;
 }
 
-std::string top(const char* title, Table table_of_all, const PresentOptions& options) {
-  if (table_of_all.rows.empty()) return {};
-  if (const int most = first_screen_rows(options); most > 0 && table_of_all.rows.size() > static_cast<size_t>(most))
-    table_of_all.rows.resize(static_cast<size_t>(most));
-  PresentOptions all = options;
-  all.top = 0;
-  return heading(title) + table(table_of_all, all, {});
+std::string top(const char* title, const Table& all, const PresentOptions& options) {
+  const auto most = static_cast<size_t>(std::max(first_screen_rows(options), 0));
+  const size_t rows = most > 0 ? std::min(all.rows.size(), most) : all.rows.size();
+  return rows > 0 ? heading(title) + markdown_table(value_grid(all, {rows, {}, Holds::kName, kMostCells})) : "";
 }
 
 std::string top_kernels(const Report& report, const PresentOptions& options) {
@@ -199,14 +230,14 @@ std::string top_kernels(const Report& report, const PresentOptions& options) {
   if (const RankReport* rank = report.rank_in_focus())
     for (const KernelRow& k : rank->kernels)
       t.rows.push_back({k.short_name, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
-  return top("Top kernels", std::move(t), options);
+  return top("Top kernels", t, options);
 }
 
 std::string top_ops(const Report& report, const PresentOptions& options) {
   Table t{{"name", "calls", "cpu_self_ns", "device_total_ns"}, {}};
   if (const RankReport* rank = report.rank_in_focus())
     for (const OpRow& o : rank->ops) t.rows.push_back({o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
-  return top("Top ops", std::move(t), options);
+  return top("Top ops", t, options);
 }
 
 std::string next(const Report& report) {
@@ -220,7 +251,7 @@ std::string cluster(const Report& report, const PresentOptions& options) {
   std::string out;
   for (const ClusterPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
     out += heading(part.title) + bullets(part.sentences);
-    if (!part.table.rows.empty()) out += table(part.table, options, {}, true);
+    if (!part.table.rows.empty()) out += table(part.table, options.top, {}, Holds::kWords);
   }
   return out;
 }
@@ -234,8 +265,7 @@ std::string one_section(const Report& report, const PresentOptions& options) {
   const Section* section = find_section(options.section);
   for (const RankReport& rank : report.ranks) {
     if (!section) break;
-    const std::string whose = report.ranks.size() > 1 ? ", rank " + std::to_string(rank.rank) : "";
-    out += heading(std::string(section->title) + whose) + value(section->value(rank), options, origin_of(rank));
+    out += heading(std::string(section->title) + rank_suffix(report, rank)) + value(section->value(rank), options, origin_of(rank));
   }
   return out;
 }

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "present/markdown_text.h"
+#include "present/markdown.h"
 #include "present/registry.h"
 #include "present/sample_report_test.h"
-#include "present/section_lines.h"
+#include "present/terminal.h"
 #include "report/text.h"
 
 namespace profgpu {

@@ -1,4 +1,4 @@
-// What a first screen says, in the words and shares that each presenter lays out. What is not known is absent here, never 0.
+// What a report says, in words, shares and tables that each presenter lays out. What is not known is absent here, never 0.
 #pragma once
 
 #include <cstdint>
@@ -42,5 +42,35 @@ std::optional<double> cost_of_step(const Report& report, const Finding& finding)
 
 /// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, there is one, or the finding names them itself.
 std::string ranks_concerned(const Report& report, const Finding& finding);
+
+struct JobOverview {
+  std::string title;                  ///< "8 ranks on 2 hosts: data parallel (DDP), 87 % of communication hidden"
+  std::vector<std::string> missing;   ///< collectives that ranks never came to, or have no record of
+  std::vector<std::string> notes;     ///< what keeps ranks from being compared
+  /// What a step would take otherwise: "A step of 24.2 ms would take 18.6 ms with input always ready"; and clocks apart.
+  std::vector<std::string> remarks;
+};
+
+/// Empty for one rank.
+JobOverview job_overview(const Report& report);
+
+/// "late by 3.10 ms a step (12 %): slow input"; empty for a rank that is not late.
+std::string late_text(const RankStanding& rank);
+/// Of a code of `stragglers`: "slow input".
+std::string straggler_words(std::string_view kind);
+/// "data parallel (DDP)"
+std::string parallelism_name(const Parallelism& way);
+/// "with rank 3 like the others"
+std::string change_words(const WhatIf& change);
+
+struct ClusterPart {
+  std::string title;
+  std::vector<std::string> sentences;
+  Table table;   ///< may be empty; columns are named as in a report, so that their units follow; texts are words
+};
+
+/// Those that have something to say; none for one rank. `most`: late ranks that have a part of their own, and calls
+/// named that lack ranks (0: all).
+std::vector<ClusterPart> cluster_parts(const Report& report, size_t most);
 
 }  // namespace profgpu

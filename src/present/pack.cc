@@ -1,4 +1,4 @@
-#include "present/pack.h"
+#include "present/html.h"
 
 #include <vector>
 
@@ -31,29 +31,19 @@ class PackedColumns {
   }
 
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
-  void write(JsonText& json) const {
-    json.key("columns"), json.open('[', Layout::kInline);
-    for (const Place& p : places_) {
-      json.element(), json.open('[', Layout::kInline);
-      for (const size_t n : {p.offset, p.bytes, p.count}) json.element(), json.integer(static_cast<int64_t>(n));
-      json.close(']');
-    }
-    json.close(']');
-  }
+  /// Where each begins, its bytes and how many values it has.
+  [[nodiscard]] Value places() const { return places_; }
 
  private:
-  struct Place {
-    size_t offset, bytes, count;
-  };
   size_t end_column(size_t count) {
-    places_.push_back({begin_, bytes_.size() - begin_, count});
+    places_.emplace_back(List{begin_, bytes_.size() - begin_, count});
     begin_ = bytes_.size();
     return places_.size() - 1;
   }
 
   std::string bytes_;
   size_t begin_ = 0;
-  std::vector<Place> places_;
+  List places_;
 };
 
 class PackWriter {
@@ -68,7 +58,7 @@ class PackWriter {
   void column_if_any(std::string_view key, const std::vector<T>& values) {
     if (!values.empty()) column(key, columns_.plain(values));
   }
-  void texts(std::string_view key, const std::vector<std::string>& all);
+  void value(std::string_view key, const Value& v) { json_.key(key), json_.value(v, Layout::kInline); }
   template <class Items, class Write>
   void list(std::string_view key, const Items& items, Write&& write_item) {
     json_.key(key), json_.open('[', Layout::kInline);
@@ -88,45 +78,31 @@ class PackWriter {
   void flame(const PageFlame& f);
   void histogram(const PageHistogram& k);
   void memory(const PageMemory& m);
-  void gap(const PageGap& g);
   void series(const PageSeries& s);
 
   JsonText json_;
   PackedColumns columns_;
 };
 
-void PackWriter::texts(std::string_view key, const std::vector<std::string>& all) {
-  json_.key(key), json_.open('[', Layout::kInline);
-  for (const std::string& s : all) json_.element(), json_.text(s);
-  json_.close(']');
-}
-
 void PackWriter::head(const PageData& page) {
   // Text: it does not fit a double.
   text("origin_ns", std::to_string(page.origin_ns));
   if (page.unix_origin_ns) text("unix_origin_ns", std::to_string(*page.unix_origin_ns));
   number("span_ns", page.span_ns);
-  json_.key("kept"), json_.open('[', Layout::kInline);
-  for (const auto& [start, end] : page.kept) {
-    json_.element(), json_.open('[', Layout::kInline);
-    json_.element(), json_.integer(start), json_.element(), json_.integer(end);
-    json_.close(']');
-  }
-  json_.close(']');
+  List kept;
+  for (const auto& [start, end] : page.kept) kept.emplace_back(List{start, end});
+  value("kept", std::move(kept));
   number("events", page.events);
   number("events_kept", page.events_kept);
   if (page.host_least_ns > 0) number("host_least_ns", page.host_least_ns);
-  if (page.without_events.empty()) return;
-  json_.key("without_events"), json_.open('[', Layout::kInline);
-  for (const int rank : page.without_events) json_.element(), json_.integer(rank);
-  json_.close(']');
+  if (!page.without_events.empty()) value("without_events", value_of(page.without_events));
 }
 
 void PackWriter::names(const PageData& page) {
   json_.key("strings"), json_.open('[', Layout::kInline);
   for (size_t i = 0; i < page.strings.size(); ++i) json_.element(), json_.text(page.strings[i]);
   json_.close(']');
-  texts("categories", page.categories);
+  value("categories", value_of(page.categories));
   list("args", page.args, [&](const PageArgs& args) {
     for (const auto& [key, value] : args) text(key, value);
   });
@@ -179,9 +155,7 @@ void PackWriter::histogram(const PageHistogram& k) {
   json_.key("histogram"), json_.open('{', Layout::kInline);
   number("from_ns", k.from_ns);
   number("to_ns", k.to_ns);
-  json_.key("counts"), json_.open('[', Layout::kInline);
-  for (const int64_t n : k.counts) json_.element(), json_.integer(n);
-  json_.close(']');
+  value("counts", value_of(k.counts));
   json_.close('}');
 }
 
@@ -192,23 +166,10 @@ void PackWriter::memory(const PageMemory& m) {
   column("allocated", columns_.plain(m.allocated));
   column("reserved", columns_.plain(m.reserved));
   number("peak_ns", m.peak_ns);
-  list("held", m.held, [&](const PageHolder& h) {
-    text("op", h.op);
-    text("stack", h.stack);
-    number("bytes", h.bytes);
-    number("blocks", h.blocks);
-  });
+  Table held{{"op", "stack", "bytes", "blocks"}, {}};
+  for (const PageHolder& h : m.held) held.rows.push_back({h.op, h.stack, h.bytes, h.blocks});
+  value("held", std::move(held));
   json_.close('}');
-}
-
-void PackWriter::gap(const PageGap& g) {
-  number("device", g.device);
-  number("start", g.start_ns);
-  number("duration", g.duration_ns);
-  text("cause", g.cause);
-  text("after", g.after);
-  text("before", g.before);
-  text("host", g.host);
 }
 
 void PackWriter::rank(const PageRank& r) {
@@ -216,7 +177,9 @@ void PackWriter::rank(const PageRank& r) {
   list("flame", r.flame, [&](const PageFlame& f) { flame(f); });
   list("kernels", r.kernels, [&](const PageHistogram& k) { histogram(k); });
   if (r.memory) memory(*r.memory);
-  list("gaps", r.gaps, [&](const PageGap& g) { gap(g); });
+  Table gaps{{"device", "start", "duration", "cause", "after", "before", "host"}, {}};
+  for (const PageGap& g : r.gaps) gaps.rows.push_back({g.device, g.start_ns, g.duration_ns, g.cause, g.after, g.before, g.host});
+  value("gaps", std::move(gaps));
 }
 
 void PackWriter::series(const PageSeries& s) {
@@ -240,7 +203,7 @@ std::string PackWriter::write(std::string_view report_json, const PageData& page
   list("ranks", page.ranks, [&](const PageRank& r) { rank(r); });
   list("samples", page.samples, [&](const PageSeries& s) { series(s); });
   list("reasons", page.reasons, [&](const PageReason& r) { number("bit", r.bit), text("words", r.words); });
-  columns_.write(json_);
+  value("columns", columns_.places());
   json_.close('}');
   const std::string header = json_.take();
   std::string out = "PGP1";

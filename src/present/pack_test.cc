@@ -1,8 +1,8 @@
-#include "present/pack.h"
+#include "present/html.h"
 
 #include <gtest/gtest.h>
 
-#include "report/json_value.h"
+#include "report/document.h"
 
 namespace profgpu {
 namespace {

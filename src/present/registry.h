@@ -12,4 +12,7 @@ const std::vector<const Presenter*>& presenters();
 /// Null if there is none of that name.
 const Presenter* find_presenter(std::string_view name);
 
+/// The document of `analyze --json`.
+std::string json_report(const Report& report, const PresentOptions& options);
+
 }  // namespace profgpu

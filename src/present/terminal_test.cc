@@ -1,9 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "present/first_screen.h"
 #include "present/registry.h"
 #include "present/sample_report_test.h"
-#include "present/section_lines.h"
+#include "present/terminal.h"
 #include "present/wording.h"
 #include "report/quantity.h"
 #include "report/text.h"

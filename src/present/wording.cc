@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "report/quantity.h"
+#include "report/text.h"
 
 namespace profgpu {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::array kTitles = {
     Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
     Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
     Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
-    Title{"sm_clock_mhz", "SM clock, MHz"},
+    Title{"sm_clock_mhz", "SM clock, MHz"}, Title{"on_gpu_ns", "on GPU"},
 };
 
 // Columns that hold our own codes; in any other, underscores are part of somebody's name.
@@ -115,17 +116,59 @@ std::string cell_text(std::string_view column, const Value& value, const Origin&
   return format_value(value, unit_of(column));
 }
 
-std::string aligned_cell_text(std::string_view column, const Value& value, const Origin& origin) {
-  const bool plain = value.text() || value.table() || value.list() || value.record() || is_instant(column);
-  return plain ? cell_text(column, value, origin) : format_fixed(value, unit_of(column), 0);
-}
-
 bool is_numeric_column(const Table& table, size_t column) {
   return std::all_of(table.rows.begin(), table.rows.end(), [&](const std::vector<Value>& row) {
     if (column >= row.size()) return true;
     const Value& v = row[column];
     return v.is_null() || v.integer() || v.real();
   });
+}
+
+namespace {
+
+Cell value_cell(std::string_view column, const Value& value, const ValueGrid& how) {
+  const bool nested = value.table() || value.list() || value.record();
+  if (how.aligned && !nested && !value.text() && !is_instant(column)) return {format_fixed(value, unit_of(column), 0)};
+  Cell cell{cell_text(column, value, how.origin)};
+  cell.holds = value.text() ? how.holds : value.list() || value.record() ? Holds::kWords : Holds::kOurs;
+  if (how.most > 0 && cell.holds != Holds::kOurs) cell.text = truncated(sanitised(cell.text), how.most);
+  return cell;
+}
+
+}  // namespace
+
+Grid value_grid(const Table& table, const ValueGrid& how) {
+  Grid grid;
+  for (size_t c = 0; c < table.columns.size(); ++c) grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
+  for (size_t r = 0; r < std::min(how.rows, table.rows.size()); ++r) {
+    std::vector<Cell> cells;
+    for (size_t c = 0; c < table.columns.size(); ++c)
+      cells.push_back(value_cell(table.columns[c], c < table.rows[r].size() ? table.rows[r][c] : Value(), how));
+    grid.add_row(std::move(cells));
+  }
+  return grid;
+}
+
+Grid record_grid(const Record& record, const ValueGrid& how, bool unknown) {
+  Grid grid({{""}, {"", true}});
+  for (const auto& [name, field] : record.fields)
+    if (!field.table() && !field.record() && (unknown || !field.is_null()))
+      grid.add_row({{column_title(name), Style::kPlain, Holds::kWords}, value_cell(name, field, how)});
+  return grid;
+}
+
+void drop_column(Table& table, size_t column) {
+  const auto at = static_cast<ptrdiff_t>(column);
+  table.columns.erase(table.columns.begin() + at);
+  for (std::vector<Value>& row : table.rows) row.erase(row.begin() + at);
+}
+
+std::string rank_suffix(const Report& report, const RankReport& rank) {
+  return report.ranks.size() > 1 ? ", rank " + std::to_string(rank.rank) : "";
+}
+
+std::string_view check_mark(Verdict verdict) {
+  return verdict == Verdict::kPass ? "✓ " : verdict == Verdict::kFail ? "✗ " : "? ";
 }
 
 }  // namespace profgpu

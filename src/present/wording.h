@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job/report.h"
+#include "present/layout.h"
 
 namespace profgpu {
 
@@ -30,10 +31,26 @@ bool is_instant(std::string_view column);
 
 /// One cell in its column's unit; nested values in a few words.
 std::string cell_text(std::string_view column, const Value& value, const Origin& origin);
-/// The same, made for columns of numbers (see format_fixed).
-std::string aligned_cell_text(std::string_view column, const Value& value, const Origin& origin);
 
+/// The first `rows` of a table. Texts are `holds`, those and lists at most `most` cells (0: any).
+struct ValueGrid {
+  size_t rows;
+  Origin origin = {};
+  Holds holds = Holds::kName;
+  int most = 0;
+  bool aligned = false;     ///< columns of numbers with their units below each other (see format_fixed)
+};
+Grid value_grid(const Table& table, const ValueGrid& how);
+/// The fields of a record that are not tables or records themselves, a row each. `unknown`: also those that are null.
+Grid record_grid(const Record& record, const ValueGrid& how, bool unknown);
 /// Whether a column holds no text, so that it is aligned to the right.
 bool is_numeric_column(const Table& table, size_t column);
+
+void drop_column(Table& table, size_t column);
+
+/// ", rank 3" where a report has several.
+std::string rank_suffix(const Report& report, const RankReport& rank);
+/// "✓ ", "✗ ", "? "
+std::string_view check_mark(Verdict verdict);
 
 }  // namespace profgpu

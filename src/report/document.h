@@ -9,7 +9,9 @@
 
 #include <cmath>
 #include <concepts>
+#include <string>
 
+#include "base/result.h"
 #include "report/report.h"
 
 namespace profgpu {
@@ -29,6 +31,13 @@ template <class T>
 std::optional<T> only_if(bool holds, T x) {
   return holds ? std::optional<T>(std::move(x)) : std::nullopt;
 }
+
+/// Items of which a document shows each field on a line, where rows of a table have one line each.
+template <class T>
+struct InFull {
+  const std::vector<T>& in_full;
+  [[nodiscard]] const std::vector<T>& listed() const { return in_full; }
+};
 
 template <class Rows>
 Table table_of(const Rows& rows);
@@ -71,5 +80,9 @@ Table table_of(const Rows& rows) {
   }
   return table;
 }
+
+/// Objects become records (of two fields of one name both stay), arrays lists, whole numbers that fit 64 bits integers.
+/// The error says at which byte the text stops being JSON.
+Result<Value> value_from_json(const std::string& text);
 
 }  // namespace profgpu

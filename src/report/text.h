@@ -1,6 +1,7 @@
 // Text as a terminal shows it: the cells it takes, cutting, wrapping, and making what a file says harmless.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,5 +31,8 @@ std::vector<std::string> wrapped(std::string_view text, int width);
 
 /// The lines of a text, without their line feeds and without an empty last one.
 std::vector<std::string_view> lines_of(std::string_view text);
+
+/// 0 for combining marks, 2 for East Asian wide and fullwidth characters and emoji, 1 for the rest.
+int char_width(uint32_t code_point);
 
 }  // namespace profgpu

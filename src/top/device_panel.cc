@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/timestamp.h"
-#include "present/bars.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 #include "report/text.h"
 #include "top/frame.h"
@@ -77,15 +77,6 @@ DeviceCells cells_for(const TopModel& model, int width, bool curves, bool printe
   cells.memory = std::min(left - cells.curve - cells.bar, 40);
   if (cells.bar < 3) cells.bar = cells.memory = 0;
   return cells;
-}
-
-Style heat(const std::optional<double>& share, double warn, double bad) {
-  if (!share) return Style::kFaint;
-  return *share >= bad ? Style::kStrongBad : *share >= warn ? Style::kWarn : Style::kPlain;
-}
-
-std::optional<double> ratio(const std::optional<double>& part, const std::optional<double>& all) {
-  return part && all && *all > 0 ? std::optional(*part / *all) : std::nullopt;
 }
 
 std::optional<double> power_now(const LiveDevice& d) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "present/line.h"
+#include "present/layout.h"
 #include "top/history.h"
 #include "top/process_list.h"
 

@@ -1,17 +1,25 @@
-// What the screen is about: the newest view, what was before, and what the user chose. No terminal and no clock in it.
+// What the screen is about: the newest view, what was before, what should be said of it, and what the user chose. No terminal and
+// no clock in it.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "diagnose/rule.h"
 #include "live/live_view.h"
-#include "top/advice.h"
 #include "top/frame.h"
 #include "top/history.h"
 #include "top/process_list.h"
 
 namespace profgpu {
+
+struct DeviceAdvice : Advice {
+  size_t device = 0;             ///< position in the view
+};
+
+/// Worst first, then by device.
+std::vector<DeviceAdvice> advice_on(const LiveView& view, const Histories& histories);
 
 enum class TopPage : uint8_t { kOverview, kDevice, kTopology, kUsers, kHelp };
 /// What the lowest line asks for.

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/text.h"
-#include "present/grid.h"
+#include "present/layout.h"
 #include "report/quantity.h"
 #include "report/text.h"
 #include "top/frame.h"
@@ -73,10 +73,7 @@ void add_users_page(Frame& frame, const TopModel& model, int width, int rows) {
   const auto users = users_of(model.view());
   std::vector<std::pair<std::string, UserSum>> sorted(users.begin(), users.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.memory_bytes > b.second.memory_bytes; });
-  Grid grid;
-  grid.add_column("USER");
-  for (const std::string_view title : {"processes", "GPU memory", "SM, all GPUs", "CPU", "host memory"}) grid.add_column(std::string(title), true);
-  grid.add_column("GPUs");
+  Grid grid({{"USER"}, {"processes", true}, {"GPU memory", true}, {"SM, all GPUs", true}, {"CPU", true}, {"host memory", true}, {"GPUs"}});
   for (const auto& [name, sum] : sorted)
     grid.add_row({{name},
                   {std::to_string(sum.processes)},
@@ -93,8 +90,7 @@ void add_topology_page(Frame& frame, const TopModel& model, int width, int rows)
   const LiveTopology& links = model.topology();
   const LiveView& view = model.view();
   if (links.size() != view.devices.size()) return frame.add(Line("how devices are connected is not known here, or not yet", Style::kFaint));
-  Grid grid;
-  grid.add_column("");
+  Grid grid({{""}});
   for (size_t i = 0; i < links.size(); ++i) grid.add_column("GPU " + device_text(view, i));
   for (size_t i = 0; i < links.size(); ++i) {
     std::vector<Cell> cells = {{"GPU " + device_text(view, i), Style::kStrong}};

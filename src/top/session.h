@@ -1,4 +1,4 @@
-// The screen of `profgpu top` while it is watched: views in, keys in, frames out, signals obeyed.
+// The screen of `profgpu top` while it is watched: views in, keys in, frames out, signals obeyed; and what the user does to processes.
 #pragma once
 
 #include <functional>
@@ -25,5 +25,8 @@ struct SessionEnd {
 
 /// Runs until the user leaves or a signal comes. The terminal is then as it was. `source` was not started yet and is left running.
 Result<SessionEnd> run_session(LiveSource& source, const SessionOptions& options);
+
+/// Does it to the process that was meant, never to another that got its number since. The error says why not.
+Status carry_out(const ProcessCommand& command);
 
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-#include "top/process_control.h"
+#include "top/session.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

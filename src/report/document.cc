@@ -1,4 +1,4 @@
-#include "report/json_value.h"
+#include "report/document.h"
 
 #include <charconv>
 

@@ -3,7 +3,8 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
+
+#include "present/layout.h"
 
 namespace profgpu {
 
@@ -12,12 +13,6 @@ std::string markdown_text(std::string_view text, int most = 2000);
 /// `code`, fenced by more backticks than it holds; pipes escaped where it stands in a table.
 std::string markdown_code(std::string_view text, bool in_table, int most = 200);
 
-struct MarkdownColumn {
-  std::string header;
-  bool right = false;
-};
-/// The cells are Markdown already.
-std::string markdown_table(const std::vector<MarkdownColumn>& columns,
-                           const std::vector<std::vector<std::string>>& rows);
+std::string markdown_table(const Grid& grid);
 
 }  // namespace profgpu

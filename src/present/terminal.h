@@ -1,8 +1,12 @@
-// The parts of the first screen, top to bottom. A part that has nothing to say has no lines.
+// A report on a terminal: one screen that says where the time goes, why, and what to do; or one section in full.
 #pragma once
 
-#include "present/line.h"
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "job/report.h"
+#include "present/layout.h"
 
 namespace profgpu {
 
@@ -26,5 +30,13 @@ Line more_line(size_t count, std::string_view where);
 int layout_width(const PresentOptions& options);
 /// Rows of one of several tables on a first screen; 0: all.
 int first_screen_rows(const PresentOptions& options);
+
+/// What --section takes for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a rank, in
+/// the order of the document.
+std::vector<std::string> section_names(const Report& report);
+bool has_section(const Report& report, std::string_view name);
+
+/// The section that options.section names, for every rank that has it; a line with the valid names if none has.
+Lines section_lines(const Report& report, const PresentOptions& options);
 
 }  // namespace profgpu
