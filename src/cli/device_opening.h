@@ -10,7 +10,8 @@ namespace profgpu {
 
 /// device_flags() for commands that show all devices unless told otherwise, and fail where there is none.
 FlagGroup shown_device_flags(bool with_interval = false);
-/// Opens them for a command that needs one at least. A driver that does not answer within half a minute ends the program.
+/// Opens them for a command that needs one at least. A driver that does not answer within half a minute ends the
+/// program.
 Result<OpenDevices> open_shown(std::string_view command, const DeviceOptions& options);
 /// Says the outcome's error, if any, and ends the program without waiting for the thread that is stuck in the driver.
 [[noreturn]] void leave_stuck(std::string_view command, const Outcome& outcome);

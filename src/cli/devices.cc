@@ -44,8 +44,8 @@ struct InventoryDevice {
     v("index", info->index), v("label", info->label()), v("name", info->name), v("vendor", info->vendor);
     v("uuid", unless_empty(info->uuid)), v("pci_bus_id", unless_empty(info->pci_bus_id));
     v("driver_version", unless_empty(info->driver_version)), v("numa_node", numa_node);
-    v("cpu_affinity", unless_empty(cpu_affinity)), v("mig_profile", unless_empty(info->mig_profile)), v("parent", info->parent);
-    v("gpu_instance", info->gpu_instance), v("compute_instance", info->compute_instance);
+    v("cpu_affinity", unless_empty(cpu_affinity)), v("mig_profile", unless_empty(info->mig_profile));
+    v("parent", info->parent), v("gpu_instance", info->gpu_instance), v("compute_instance", info->compute_instance);
     Record limits;
     for (const MetricInfo& m : metrics())
       if (m.kind == MetricKind::kConstant) limits.add(std::string(m.name), info->constant(m.metric));
@@ -63,8 +63,8 @@ struct Inventory {
 
   template <class V>
   void fields(V&& v) const {
-    v("schema", "profgpu.devices.v1"), v("backend", backend), v("driver", unless_empty(driver)), v("complete", complete);
-    v("facts", Value(facts_record(facts))), v("devices", InFull<InventoryDevice>{devices});
+    v("schema", "profgpu.devices.v1"), v("backend", backend), v("driver", unless_empty(driver));
+    v("complete", complete), v("facts", Value(facts_record(facts))), v("devices", InFull<InventoryDevice>{devices});
     std::vector<Value> rows;
     for (const auto& row : topology) {
       List kinds;
@@ -246,9 +246,9 @@ Outcome devices(const Arguments& arguments) {
   auto open = open_shown("devices", *options);
   if (!open) return Outcome::failed(open.error());
   const Inventory inventory = inventory_of(open->backend, open->devices);
-  const std::string text = arguments.has("--json")
-                               ? json_document(inventory)
-                               : text_of(inventory, open->notes, output_width(), output_colour(asked_colour(arguments)));
+  const bool colour = output_colour(asked_colour(arguments));
+  const std::string text = arguments.has("--json") ? json_document(inventory)
+                                                   : text_of(inventory, open->notes, output_width(), colour);
   return show_text("devices", text, !inventory.complete);
 }
 

@@ -128,8 +128,11 @@ DiffTable waterfall_table(const Comparison& c, int top) {
 }
 
 // Names are from a trace where calls of them are counted, else ours.
-DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top, bool calls) {
-  DiffTable t = calls ? time_table(std::move(title), {{first}, {"calls", true}}) : time_table(std::move(title), {{first}});
+DiffTable difference_table(std::string title, const char* first, const std::vector<Difference>& rows, int top,
+                           bool calls) {
+  std::vector<GridColumn> names{{first}};
+  if (calls) names.push_back({"calls", true});
+  DiffTable t = time_table(std::move(title), std::move(names));
   fill(t, rows, top, [&](const Difference& d) {
     const std::string name = d.name_after.empty() ? d.name : d.name + " → " + d.name_after;
     std::vector<Cell> cells = {{calls ? name : words(name), Style::kPlain, calls ? Holds::kName : Holds::kWords}};
@@ -149,8 +152,11 @@ DiffTable number_table(std::string title, const std::vector<NumberChange>& rows)
   DiffTable t{std::move(title), Grid({{""}, {"before", true}, {"after", true}, {"", true}})};
   for (const NumberChange& n : rows) {
     if (n.before.value_or(0) == 0 && n.after.value_or(0) == 0) continue;
-    const auto text = [&](const std::optional<double>& x) { return x ? number_text(n.name, *x) : std::string(kUnknownText); };
-    t.grid.add_row({{column_title(n.name)}, {text(n.before)}, {text(n.after)}, {n.before && n.after ? relative(*n.before, *n.after) : ""}});
+    const auto text = [&](const std::optional<double>& x) {
+      return x ? number_text(n.name, *x) : std::string(kUnknownText);
+    };
+    const std::string change = n.before && n.after ? relative(*n.before, *n.after) : "";
+    t.grid.add_row({{column_title(n.name)}, {text(n.before)}, {text(n.after)}, {change}});
   }
   return t;
 }

@@ -302,11 +302,13 @@ Lines doctor_lines(const DoctorFindings& findings, int width) {
 }
 
 std::string doctor_json(const DoctorFindings& findings) {
-  Table backends{{"name", "state", "devices", "detail", "hint"}, {}}, checks{{"id", "group", "device", "verdict", "detail", "hint"}, {}};
+  Table backends{{"name", "state", "devices", "detail", "hint"}, {}};
+  Table checks{{"id", "group", "device", "verdict", "detail", "hint"}, {}};
   for (const BackendFinding& b : findings.backends)
     backends.rows.push_back({b.name, backend_state_name(b.state), b.devices, b.detail, unless_empty(b.hint)});
   for (const SystemCheck& c : findings.checks)
-    checks.rows.push_back({c.id, group_of(c), unless_empty(c.device), health_name(c.verdict), c.detail, unless_empty(c.hint)});
+    checks.rows.push_back({c.id, group_of(c), unless_empty(c.device), health_name(c.verdict), c.detail,
+                           unless_empty(c.hint)});
   return json_document(Record()
                            .add("schema", "profgpu.doctor.v1")
                            .add("time", iso_time(unix_ns()))

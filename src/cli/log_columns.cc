@@ -56,8 +56,9 @@ constexpr Plain kPlain[] = {
 
 // Null: nvidia-smi has no such name, or we have one for it too.
 const Plain* only_smi(std::string_view name) {
-  const auto it = std::find_if(std::begin(kPlain), std::end(kPlain), [&](const Plain& p) { return p.name.empty() && p.smi == name; });
-  return it == std::end(kPlain) ? nullptr : it;
+  for (const Plain& p : kPlain)
+    if (p.name.empty() && p.smi == name) return &p;
+  return nullptr;
 }
 
 bool can_be_asked(Kind kind) {
@@ -235,7 +236,8 @@ std::string log_column_help() {
   add("field", "nvidia-smi's name", "unit", "what it is");
   for (const Plain& p : kPlain) add(p.name, p.smi, "", p.help);
   for (const SmiReason& r : kSmiReasons)
-    add("", fmt::format("clocks_event_reasons.{}", r.name), "", fmt::format("Active or Not Active; also clocks_throttle_reasons.{}", r.name));
+    add("", fmt::format("clocks_event_reasons.{}", r.name), "",
+        fmt::format("Active or Not Active; also clocks_throttle_reasons.{}", r.name));
   for (const MetricInfo& m : metrics()) {
     std::string smi(m.smi);
     if (!m.smi_alias.empty()) smi += ", " + std::string(m.smi_alias);
@@ -262,9 +264,9 @@ LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
 
 void LogRows::append_table_cell(std::string& line, size_t column, std::string_view text) const {
   if (column > 0) line += "  ";
-  const bool last = column + 1 == widths_.size();
-  if (is_text(options_.columns[column])) line += last ? std::string(text) : padded_right(std::string(text), widths_[column]);
-  else line += padded_left(std::string(text), widths_[column]);
+  const bool left = is_text(options_.columns[column]), last = column + 1 == widths_.size();
+  const int width = left && last ? 0 : widths_[column];
+  line += left ? padded_right(std::string(text), width) : padded_left(std::string(text), width);
 }
 
 std::string LogRows::header() const {

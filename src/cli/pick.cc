@@ -168,10 +168,11 @@ std::string environment_of(const std::vector<const Candidate*>& picked) {
 std::string json_of(const std::vector<Candidate>& candidates, const std::vector<const Candidate*>& picked) {
   List indices, uuids;
   for (const Candidate* c : picked) indices.emplace_back(c->info->index), uuids.emplace_back(c->info->uuid);
-  Table table{{"index", "label", "uuid", "name", "memory_free_bytes", "memory_pct", "utilization_pct", "power_w", "refused"}, {}};
+  Table table{{"index", "label", "uuid", "name", "memory_free_bytes", "memory_pct", "utilization_pct", "power_w",
+               "refused"}, {}};
   for (const Candidate& c : candidates)
-    table.rows.push_back({c.info->index, c.info->label(), unless_empty(c.info->uuid), c.info->name, c.free_bytes, c.memory_pct,
-                          c.utilization_pct, c.power_w, unless_empty(c.refused)});
+    table.rows.push_back({c.info->index, c.info->label(), unless_empty(c.info->uuid), c.info->name, c.free_bytes,
+                          c.memory_pct, c.utilization_pct, c.power_w, unless_empty(c.refused)});
   return json_document(Record()
                            .add("schema", "profgpu.pick.v1")
                            .add("enough", !picked.empty())

@@ -154,8 +154,8 @@ std::string command_line(const StatProcess& p) {
 }
 
 Lines process_table(const StatView& view, int width) {
-  Grid grid({{"GPU"}, {"pid", true}, {"GPU memory", true}, {"SM", true}, {"CPU", true}, {"memory", true}, {"threads", true},
-             {"running for", true}, {"user"}, {"where"}, {"command"}});
+  Grid grid({{"GPU"}, {"pid", true}, {"GPU memory", true}, {"SM", true}, {"CPU", true}, {"memory", true},
+             {"threads", true}, {"running for", true}, {"user"}, {"where"}, {"command"}});
   for (const StatDevice& d : view.devices)
     for (const StatProcess& p : d.processes) {
       const auto pct = [](const std::optional<double>& x) {

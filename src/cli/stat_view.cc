@@ -96,8 +96,8 @@ void StatProcess::fields(V&& v) const {
   v("host_memory_bytes", host.memory_bytes), v("threads", host.threads), v("start_ns", host.start_ns);
   const Placement& place = host.placement;
   v("container_runtime", unless_empty(place.container_runtime)), v("container", unless_empty(place.container));
-  v("pod", unless_empty(place.pod)), v("slurm_job", unless_empty(place.slurm_job)), v("slurm_step", unless_empty(place.slurm_step));
-  v("rank", host.rank), v("local_rank", host.local_rank), v("world_size", host.world_size);
+  v("pod", unless_empty(place.pod)), v("slurm_job", unless_empty(place.slurm_job));
+  v("slurm_step", unless_empty(place.slurm_step)), v("rank", host.rank), v("local_rank", host.local_rank), v("world_size", host.world_size);
 }
 
 namespace {
@@ -118,8 +118,8 @@ struct DeviceDocument {
     v("index", d.info->index), v("label", d.info->label()), v("name", d.info->name), v("vendor", d.info->vendor);
     v("uuid", unless_empty(d.info->uuid)), v("pci_bus_id", unless_empty(d.info->pci_bus_id));
     v("mig_profile", unless_empty(d.info->mig_profile)), v("state", device_state_name(d.look.state));
-    v("message", unless_empty(d.look.message)), v("since_ns", only_if(d.look.state != DeviceState::kOk, d.look.since_ns));
-    v("time_ns", d.look.reading.time_ns);
+    v("message", unless_empty(d.look.message));
+    v("since_ns", only_if(d.look.state != DeviceState::kOk, d.look.since_ns)), v("time_ns", d.look.reading.time_ns);
     Table absent{{"metric", "reason"}, {}};
     for (const MetricInfo& m : metrics()) {
       const auto value = d.value(m.metric);
@@ -128,7 +128,8 @@ struct DeviceDocument {
       const std::string why = view->backend->why_absent(d.look.device, m.metric);
       absent.rows.push_back({m.name, unless_empty(why.empty() ? d.look.message : why)});
     }
-    v("absent", Value(std::move(absent))), v("processes", d.look.reading.has_processes ? value_of(d.processes) : Value());
+    v("absent", Value(std::move(absent)));
+    v("processes", d.look.reading.has_processes ? value_of(d.processes) : Value());
   }
 };
 
@@ -189,7 +190,8 @@ struct GpustatDocument {
 
   template <class V>
   void fields(V&& v) const {
-    v("hostname", view.host), v("driver_version", unless_empty(view.driver)), v("query_time", iso_time(view.time_ns, false));
+    v("hostname", view.host), v("driver_version", unless_empty(view.driver));
+    v("query_time", iso_time(view.time_ns, false));
     std::vector<GpustatDevice> devices;
     for (const StatDevice& d : view.devices)
       if (!d.info->parent) devices.push_back({&d});  // gpustat knows no MIG instances

@@ -296,7 +296,8 @@ std::string errors_text(const DeviceTelemetry& t) {
 Grid device_grid(const std::vector<DeviceTelemetry>& devices) {
   constexpr size_t kTexts = 2;
   Grid grid({{"GPU"}, {""}});
-  for (const char* column : {"busy", "idle", "memory peak", "power", "energy", "hottest", "held back"}) grid.add_column(column, true);
+  for (const char* column : {"busy", "idle", "memory peak", "power", "energy", "hottest", "held back"})
+    grid.add_column(column, true);
   for (const DeviceTelemetry& t : devices) {
     std::vector<Cell> cells;
     for (const std::string& text : cells_of(t))

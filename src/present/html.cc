@@ -54,7 +54,8 @@ constexpr int kCell = 300;           // cells of text in a table
 // The bars of `bars_pct`, one a row, stand behind the first column; a reader without colours sees their length too.
 std::string table(const Grid& grid, const std::vector<double>& bars_pct = {}) {
   const auto cell = [&](const char* tag, size_t column, const std::string& text) {
-    return fmt::format("<{0}{1}>{2}</{0}>", tag, grid.columns()[column].right ? " class=\"number\"" : "", html_text(text, kCell));
+    const char* const kind = grid.columns()[column].right ? " class=\"number\"" : "";
+    return fmt::format("<{0}{1}>{2}</{0}>", tag, kind, html_text(text, kCell));
   };
   std::string out = "<table>\n<thead><tr>";
   for (size_t c = 0; c < grid.columns().size(); ++c)
@@ -65,7 +66,8 @@ std::string table(const Grid& grid, const std::vector<double>& bars_pct = {}) {
     for (size_t c = 0; c < grid.columns().size(); ++c) {
       out += cell("td", c, grid.rows()[r][c].text);
       if (c == 0 && !bars_pct.empty())
-        out += fmt::format("<td><meter min=\"0\" max=\"100\" value=\"{:.1f}\"></meter></td>", std::clamp(bars_pct[r], 0.0, 100.0));
+        out += fmt::format("<td><meter min=\"0\" max=\"100\" value=\"{:.1f}\"></meter></td>",
+                           std::clamp(bars_pct[r], 0.0, 100.0));
     }
     out += "</tr>\n";
   }
@@ -120,7 +122,8 @@ std::string ranks(const Report& report) {
                   {format_value(all[i].busy_pct, Unit::kPercent)},
                   {late_text(all[i])}});
   const JobOverview job = job_overview(report);
-  const std::string out = heading(job.title) + list(job.missing, "issues") + table(grid) + more(all.size() - grid.rows().size());
+  const std::string out = heading(job.title) + list(job.missing, "issues") + table(grid) +
+                          more(all.size() - grid.rows().size());
   return out + list(job.notes, "issues") + list(job.remarks, "evidence");
 }
 
@@ -159,7 +162,8 @@ std::string telemetry(const Report& report) {
   for (const DeviceTelemetry& t : report.telemetry)
     for (const std::string& said : {errors_text(t), t.notes_text()})
       if (!said.empty()) notes += element("p", "GPU " + html_text(t.device_label(), kCell) + ": " + html_text(said));
-  return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") + table(device_grid(report.telemetry)) + notes;
+  return heading(report.ranks.empty() ? "Devices" : "Devices while the trace was recorded") +
+         table(device_grid(report.telemetry)) + notes;
 }
 
 std::string finding(const Report& report, const Finding& f) {

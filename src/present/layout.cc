@@ -205,7 +205,8 @@ class GridLayout {
       line.add(grid_.columns()[c].right ? padded_left(text, widths[c]) : padded_right(text, widths[c]), style);
     };
     Line& head = out.emplace_back();
-    for (const size_t c : columns) add_cell(head, c, grid_.columns()[c].header, c == columns.front() ? Style::kStrong : Style::kFaint);
+    for (const size_t c : columns)
+      add_cell(head, c, grid_.columns()[c].header, c == columns.front() ? Style::kStrong : Style::kFaint);
     for (const auto& row : grid_.rows()) {
       Line& line = out.emplace_back();
       for (const size_t c : columns) add_cell(line, c, row[c].text, row[c].style);

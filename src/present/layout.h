@@ -1,5 +1,5 @@
-// Text laid out: lines of styled spans, aligned columns, bars. All that reaches a terminal goes through Line::add, which makes it
-// harmless, and through rendered(), which cuts what is too long: so no part of a screen needs to think of either.
+// Text laid out: lines of styled spans, aligned columns, bars. All that reaches a terminal goes through Line::add, which
+// makes it harmless, and through rendered(), which cuts what is too long: so no part of a screen needs to think of either.
 #pragma once
 
 #include <optional>

@@ -69,7 +69,9 @@ std::string markdown_table(const Grid& grid) {
   for (const auto& row : grid.rows()) {
     out += '|';
     for (const Cell& cell : row)
-      out += " " + (cell.holds == Holds::kOurs ? cell.text : cell.holds == Holds::kWords ? markdown_text(cell.text) : markdown_code(cell.text, true)) + " |";
+      out += " " + (cell.holds == Holds::kOurs    ? cell.text
+                    : cell.holds == Holds::kWords ? markdown_text(cell.text)
+                                                  : markdown_code(cell.text, true)) + " |";
     out += '\n';
   }
   return out + '\n';
@@ -117,7 +119,8 @@ std::string ranks(const Report& report) {
                   {format_value(all[i].busy_pct, Unit::kPercent)},
                   {late_text(all[i])}});
   const JobOverview job = job_overview(report);
-  const std::string out = heading(job.title) + bullets(job.missing, "**!** ") + markdown_table(grid) + more(all.size() - grid.rows().size());
+  const std::string out = heading(job.title) + bullets(job.missing, "**!** ") + markdown_table(grid) +
+                          more(all.size() - grid.rows().size());
   return out + bullets(job.notes, "**!** ") + bullets(job.remarks);
 }
 
@@ -125,7 +128,9 @@ std::string shares(const std::string& title, const std::vector<Share>& all) {
   if (all.empty()) return {};
   Grid grid({{""}, {"time", true}, {"share", true}});
   for (const Share& share : all)
-    grid.add_row({{share.name, Style::kPlain, Holds::kWords}, {format_value(share.ns, Unit::kNanoseconds)}, {format_percent(share.pct)}});
+    grid.add_row({{share.name, Style::kPlain, Holds::kWords},
+                  {format_value(share.ns, Unit::kNanoseconds)},
+                  {format_percent(share.pct)}});
   return heading(title) + markdown_table(grid);
 }
 
@@ -209,7 +214,8 @@ std::string table(const Table& t, int most, const Origin& origin, Holds holds = 
 }
 
 std::string value(const Value& v, const PresentOptions& options, const Origin& origin) {
-  if (const Table* t = v.table()) return t->rows.empty() ? "Nothing in this trace.\n\n" : table(*t, options.top, origin);
+  if (const Table* t = v.table())
+    return t->rows.empty() ? "Nothing in this trace.\n\n" : table(*t, options.top, origin);
   const Record* record = v.record();
   if (!record) return (v.text() ? markdown_code(*v.text(), true) : cell_text("", v, origin)) + "\n\n";
   std::string nested;
@@ -265,7 +271,8 @@ std::string one_section(const Report& report, const PresentOptions& options) {
   const Section* section = find_section(options.section);
   for (const RankReport& rank : report.ranks) {
     if (!section) break;
-    out += heading(std::string(section->title) + rank_suffix(report, rank)) + value(section->value(rank), options, origin_of(rank));
+    out += heading(std::string(section->title) + rank_suffix(report, rank));
+    out += value(section->value(rank), options, origin_of(rank));
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// What a report says, in words, shares and tables that each presenter lays out. What is not known is absent here, never 0.
+// What a report says, in words, shares and tables that each presenter lays out. What is not known is absent, never 0.
 #pragma once
 
 #include <cstdint>

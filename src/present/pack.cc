@@ -178,7 +178,8 @@ void PackWriter::rank(const PageRank& r) {
   list("kernels", r.kernels, [&](const PageHistogram& k) { histogram(k); });
   if (r.memory) memory(*r.memory);
   Table gaps{{"device", "start", "duration", "cause", "after", "before", "host"}, {}};
-  for (const PageGap& g : r.gaps) gaps.rows.push_back({g.device, g.start_ns, g.duration_ns, g.cause, g.after, g.before, g.host});
+  for (const PageGap& g : r.gaps)
+    gaps.rows.push_back({g.device, g.start_ns, g.duration_ns, g.cause, g.after, g.before, g.host});
   value("gaps", std::move(gaps));
 }
 

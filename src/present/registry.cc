@@ -45,7 +45,8 @@ extern const Presenter kMarkdownPresenter;
 extern const Presenter kHtmlPresenter;
 
 const std::vector<const Presenter*>& presenters() {
-  static const std::vector<const Presenter*> all = {&kTerminalPresenter, &kJsonPresenter, &kMarkdownPresenter, &kHtmlPresenter};
+  static const std::vector<const Presenter*> all = {&kTerminalPresenter, &kJsonPresenter, &kMarkdownPresenter,
+                                                    &kHtmlPresenter};
   return all;
 }
 

@@ -178,7 +178,8 @@ size_t shown_rows(const Table& table, const View& view) {
 
 Lines table_lines(const Table& table, const View& view) {
   const size_t shown = shown_rows(table, view);
-  Lines out = value_grid(table, {.rows = shown, .origin = view.origin, .aligned = true}).lines(view.options.width, key_column(table));
+  const Grid grid = value_grid(table, {.rows = shown, .origin = view.origin, .aligned = true});
+  Lines out = grid.lines(view.options.width, key_column(table));
   if (shown < table.rows.size()) out.push_back(more_line(table.rows.size() - shown, "--top 0 shows all"));
   return out;
 }

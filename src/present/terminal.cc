@@ -321,8 +321,10 @@ size_t first_rows(size_t rows, const PresentOptions& options) {
 
 // The first column's name is the title.
 Lines first_lines(const Table& table, size_t shown, const char* section, const PresentOptions& options) {
-  Lines out = value_grid(table, {.rows = shown, .aligned = true}).lines(options.width > 0 ? std::min(options.width, 140) : 0);
-  if (shown < table.rows.size()) out.push_back(more_line(table.rows.size() - shown, std::string("--section ") + section));
+  const Grid grid = value_grid(table, {.rows = shown, .aligned = true});
+  Lines out = grid.lines(options.width > 0 ? std::min(options.width, 140) : 0);
+  if (shown < table.rows.size())
+    out.push_back(more_line(table.rows.size() - shown, std::string("--section ") + section));
   return out;
 }
 
@@ -348,7 +350,8 @@ Lines op_table(const RankReport& rank, const std::string& whose, const PresentOp
   if (ops.empty()) return {};
   Table table{{wide("Top ops" + whose, options), "calls", "cpu_self_ns", "on_gpu_ns"}, {}};
   for (const OpRow& o : ops) table.rows.push_back({"  " + o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
-  if (std::none_of(ops.begin(), ops.end(), [](const OpRow& o) { return o.device_total_ns != 0; })) drop_column(table, 3);
+  const auto on_gpu = [](const OpRow& o) { return o.device_total_ns != 0; };
+  if (std::none_of(ops.begin(), ops.end(), on_gpu)) drop_column(table, 3);
   return first_lines(table, first_rows(ops.size(), options), "ops", options);
 }
 

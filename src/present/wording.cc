@@ -139,7 +139,8 @@ Cell value_cell(std::string_view column, const Value& value, const ValueGrid& ho
 
 Grid value_grid(const Table& table, const ValueGrid& how) {
   Grid grid;
-  for (size_t c = 0; c < table.columns.size(); ++c) grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
+  for (size_t c = 0; c < table.columns.size(); ++c)
+    grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
   for (size_t r = 0; r < std::min(how.rows, table.rows.size()); ++r) {
     std::vector<Cell> cells;
     for (size_t c = 0; c < table.columns.size(); ++c)

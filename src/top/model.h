@@ -1,5 +1,5 @@
-// What the screen is about: the newest view, what was before, what should be said of it, and what the user chose. No terminal and
-// no clock in it.
+// What the screen is about: the newest view, what was before, what should be said of it, and what the user chose. No
+// terminal and no clock in it.
 #pragma once
 
 #include <optional>

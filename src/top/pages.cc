@@ -73,7 +73,8 @@ void add_users_page(Frame& frame, const TopModel& model, int width, int rows) {
   const auto users = users_of(model.view());
   std::vector<std::pair<std::string, UserSum>> sorted(users.begin(), users.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.memory_bytes > b.second.memory_bytes; });
-  Grid grid({{"USER"}, {"processes", true}, {"GPU memory", true}, {"SM, all GPUs", true}, {"CPU", true}, {"host memory", true}, {"GPUs"}});
+  Grid grid({{"USER"}, {"processes", true}, {"GPU memory", true}, {"SM, all GPUs", true}, {"CPU", true}, {"host memory", true},
+             {"GPUs"}});
   for (const auto& [name, sum] : sorted)
     grid.add_row({{name},
                   {std::to_string(sum.processes)},

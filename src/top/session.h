@@ -1,4 +1,5 @@
-// The screen of `profgpu top` while it is watched: views in, keys in, frames out, signals obeyed; and what the user does to processes.
+// The screen of `profgpu top` while it is watched: views in, keys in, frames out, signals obeyed; and what
+// the user does to processes.
 #pragma once
 
 #include <functional>
