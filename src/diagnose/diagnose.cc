@@ -86,7 +86,8 @@ void leave_open(const WhatIf* w, Finding& f) {
 void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
   if (evidence.job == nullptr) return;
   const Job& job = *evidence.job;
-  const bool late = std::any_of(answers.begin(), answers.end(), [](const Answer& a) { return a.rule->job_cost.first != nullptr; });
+  const bool late = std::any_of(answers.begin(), answers.end(),
+                                [](const Answer& a) { return a.rule->job_cost.first != nullptr; });
   for (auto& [rule, f] : answers) {
     const JobCost& cost = rule->job_cost;
     const RankMeasure* m = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());

@@ -27,7 +27,8 @@ std::string_view words(Phase phase) {
 }
 
 std::string where(const Answer& a, const Job* job) {
-  return a.rule->verdict != nullptr ? a.rule->verdict(a.finding, job) : fmt::format("{} stands out: {}.", a.rule->id, a.finding.what);
+  return a.rule->verdict != nullptr ? a.rule->verdict(a.finding, job)
+                                    : fmt::format("{} stands out: {}.", a.rule->id, a.finding.what);
 }
 
 std::string gain(const Finding& f, const RankMeasure& m) {

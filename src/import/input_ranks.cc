@@ -174,7 +174,8 @@ std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts) {
   std::vector<size_t> places;
   for (size_t i = 0; i < parts.size(); ++i)
     if (!parts[i].only_samples) places.push_back(i);
-  const bool alike = std::all_of(places.begin(), places.end(), [&](size_t i) { return own_rank(parts[i]) == own_rank(parts[places.front()]); });
+  const bool alike = std::all_of(places.begin(), places.end(),
+                                 [&](size_t i) { return own_rank(parts[i]) == own_rank(parts[places.front()]); });
   return alike && in_order_of_time(kNoRank, parts, places) ? places : std::vector<size_t>();
 }
 

@@ -181,7 +181,8 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
-      InputUnit::File file{.path = listing->files[i], .named = !listing->folder, .importer = heads[i].importer, .bytes = heads[i].bytes};
+      InputUnit::File file{.path = listing->files[i], .named = !listing->folder,
+                           .importer = heads[i].importer, .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
       else if (!recorded || !describes_run(file.path, "summary")) file.place = place++, traces.add(file, heads[i].says.rank);
