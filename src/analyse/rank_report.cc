@@ -116,8 +116,8 @@ T made(const Facts& facts) {
 }
 
 template <auto kMember>
-constexpr Section section(std::string_view name, std::string_view title, std::string_view summary) {
-  return {name, title, summary,
+constexpr Section section(std::string_view name, std::string_view title, std::string_view summary, bool of_job = false) {
+  return {name, title, summary, of_job,
           [](const Facts& facts, RankReport& rank) {
             rank.*kMember = made<std::remove_reference_t<decltype(rank.*kMember)>>(facts);
           },
@@ -133,7 +133,7 @@ constexpr Section kSections[] = {
     section<&RankReport::kernels>("kernels", "Kernels", "kernels, copies and sets by device and name"),
     section<&RankReport::ops>("ops", "Ops", "operators as PyTorch's key_averages counts them"),
     section<&RankReport::launch>("launch", "Launches", "cost and latency of launches"),
-    section<&RankReport::collectives>("collectives", "Collectives", "collectives by name, type, group and size"),
+    section<&RankReport::collectives>("collectives", "Collectives", "collectives by name, type, group and size", true),
     section<&RankReport::memory>("memory", "Memory", "device memory as the framework's allocator saw it"),
     section<&RankReport::measured>("measured", "Measured steps", "what the measured steps are made of, for `profgpu diff`"),
     section<&RankReport::threads>("threads", "Threads",
@@ -154,20 +154,21 @@ const DeviceRow* RankReport::busiest() const {
   return devices.empty() ? nullptr : &*std::max_element(devices.begin(), devices.end(), by_share);
 }
 
-RankReport rank_report(const RankFacts& rank) {
-  const Facts& facts = *rank.facts;
+RankReport rank_report(const Facts& facts) {
   RankReport report;
-  report.rank = rank.rank;
   report.world_size = facts.trace().distributed.world_size;
   report.host = facts.trace().host_name;
   for (const DeviceTime& d : facts.get<Devices>().devices)
     if (!d.name.empty() && std::find(report.device_names.begin(), report.device_names.end(), d.name) == report.device_names.end())
       report.device_names.push_back(d.name);
+  const auto make = [&](size_t i) {
+    if (!kSections[i].of_job) kSections[i].make(facts, report);
+  };
   std::atomic<size_t> taken{0};
   std::thread other([&] {
-    for (size_t i = std::size(kSections); taken++ < std::size(kSections);) kSections[--i].make(facts, report);
+    for (size_t i = std::size(kSections); taken++ < std::size(kSections);) make(--i);
   });
-  for (size_t i = 0; taken++ < std::size(kSections); ++i) kSections[i].make(facts, report);
+  for (size_t i = 0; taken++ < std::size(kSections); ++i) make(i);
   // Rules ask for it as soon as the last section is there.
   facts.get<Replay>();
   other.join();

@@ -58,6 +58,7 @@ struct Section {
   std::string_view name;      ///< JSON key and --section name
   std::string_view title;     ///< heading
   std::string_view summary;   ///< one line for help
+  bool of_job;                ///< what other ranks tell is in it: a report's is made when all of them are known
   void (*make)(const Facts& facts, RankReport& rank);
   Value (*value)(const RankReport& rank);
 };
@@ -66,7 +67,7 @@ std::span<const Section> sections();
 /// Null if there is none of that name.
 const Section* find_section(std::string_view name);
 
-/// All sections, made on two threads, from both ends of the list.
-RankReport rank_report(const RankFacts& rank);
+/// All sections but what only the other ranks tell (see Section::of_job), made on two threads, from both ends of the list.
+RankReport rank_report(const Facts& facts);
 
 }  // namespace profgpu

@@ -7,9 +7,7 @@
 namespace profgpu {
 namespace {
 
-const Rule& rule_of(const Finding& finding) { return *find_rule(finding.rule); }
-
-bool dearer(const Finding& a, const Finding& b) {
+bool costs_more(const Finding& a, const Finding& b) {
   if (a.cost_ns.has_value() != b.cost_ns.has_value()) return a.cost_ns.has_value();
   if (a.cost_ns && *a.cost_ns != *b.cost_ns) return *a.cost_ns > *b.cost_ns;
   return a.severity > b.severity;
@@ -17,7 +15,7 @@ bool dearer(const Finding& a, const Finding& b) {
 
 // A device that has this little of the busiest one's compute, or was in use for less than half of its span, is none that
 // the program works on.
-constexpr int64_t kLeastPart = 100;
+constexpr int64_t kMinPart = 100;
 
 // Places in Devices, the busiest first; a single 0 where there is none.
 std::vector<size_t> judged_devices(const Facts& facts) {
@@ -27,21 +25,20 @@ std::vector<size_t> judged_devices(const Facts& facts) {
   const DeviceTime& busiest = all.devices[places.front()];
   for (size_t i = 0; i < all.devices.size(); ++i) {
     const DeviceTime& d = all.devices[i];
-    const bool works = d.compute_ns > busiest.compute_ns / kLeastPart && d.span_ns > busiest.span_ns / 2;
+    const bool works = d.compute_ns > busiest.compute_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
     if (i != places.front() && works) places.push_back(i);
   }
   return places;
 }
 
 // The worst rank's finding stands for all ranks that have one.
-std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence) {
+std::optional<Finding> worst_of_ranks(size_t place, const Evidence& evidence) {
+  const Rule& rule = *rules()[place];
   std::optional<Finding> worst;
   std::vector<int> ranks;
   for (const RankDiagnosis& r : evidence.ranks) {
-    const auto said = std::find_if(r.findings.begin(), r.findings.end(),
-                                   [&](const Finding& f) { return f.rule == rule.id; });
-    if (said == r.findings.end()) continue;
-    Finding f = *said;
+    if (!r.findings[place]) continue;
+    Finding f = *r.findings[place];
     if (rule.settle != nullptr && !rule.settle(rule, evidence, r.measure, f)) continue;
     ranks.push_back(r.measure.rank);
     if (!worst || rule.beyond(*f.value, *worst->value)) worst = std::move(f);
@@ -52,11 +49,11 @@ std::optional<Finding> worst_of_ranks(const Rule& rule, const Evidence& evidence
 
 // All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
 // for. What is over goes off the cheapest.
-void cap_costs(const Evidence& evidence, std::vector<Finding>& findings) {
+void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
   if (evidence.ranks.size() != 1 || !evidence.has_device_activity()) return;
   const RankMeasure& m = evidence.ranks.front().measure;
   int64_t left = m.waiting_ns;
-  for (Finding& f : findings) {
+  for (auto& [rule, f] : answers) {
     if (!f.cost_ns) continue;
     set_cost(f, m, std::min(*f.cost_ns, left));
     left -= *f.cost_ns;
@@ -86,13 +83,13 @@ void leave_open(const WhatIf* w, Finding& f) {
 
 // What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
 // steps would take less. What late ranks cost is said there; another cause costs at most what it would save on top.
-void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
+void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
   if (evidence.job == nullptr) return;
   const Job& job = *evidence.job;
-  const bool late = std::any_of(findings.begin(), findings.end(),
-                                [](const Finding& f) { return rule_of(f).job_cost.first != nullptr; });
-  for (Finding& f : findings) {
-    const JobCost& cost = rule_of(f).job_cost;
+  const bool late = std::any_of(answers.begin(), answers.end(),
+                                [](const Answer& a) { return a.rule->job_cost.first != nullptr; });
+  for (auto& [rule, f] : answers) {
+    const JobCost& cost = rule->job_cost;
     const RankMeasure* m = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
     if (m == nullptr) continue;
     if (cost.first != nullptr)
@@ -108,21 +105,22 @@ void cost_of_job(const Evidence& evidence, std::vector<Finding>& findings) {
 }
 
 // A symptom names its cause: a finding with a cost, else the largest cause of idle time.
-void explain_symptom(const Evidence& evidence, std::vector<Finding>& findings) {
-  const auto low = std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return rule_of(f).symptom; });
-  if (low == findings.end()) return;
-  const auto cause = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
-    return f.cost_ns.value_or(0) > 0 && !rule_of(f).symptom;
+void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
+  const auto low = std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return a.rule->symptom; });
+  if (low == answers.end()) return;
+  Finding& symptom = low->finding;
+  const auto cause = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
+    return a.finding.cost_ns.value_or(0) > 0 && !a.rule->symptom;
   });
-  if (cause == findings.end()) {
-    const RankMeasure* m = low->ranks.empty() ? nullptr : evidence.measure(low->ranks.front());
+  if (cause == answers.end()) {
+    const RankMeasure* m = symptom.ranks.empty() ? nullptr : evidence.measure(symptom.ranks.front());
     if (m != nullptr)
-      low->why = fmt::format("Most of the idle time is {} ({} of the span).", idle_cause_words(m->largest_idle_cause),
+      symptom.why = fmt::format("Most of the idle time is {} ({} of the span).", idle_cause_words(m->largest_idle_cause),
                              percent_text(m->largest_idle_pct()));
     return;
   }
-  low->why = fmt::format("{} explains most of it: {}.", cause->rule, cause->what);
-  low->fix = {"fix " + cause->rule + " first"};
+  symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
+  symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
 }
 
 // The worst of a rank's devices.
@@ -204,31 +202,34 @@ RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds)
     said.measure.least_utilization_pct = std::min(said.measure.least_utilization_pct, m.utilization_pct());
     said.measure.waiting_ns = std::max(said.measure.waiting_ns, m.waiting_ns());
   }
-  for (const Rule* rule : rules())
-    if (auto finding = said_of_rank(*rule, devices)) said.findings.push_back(*std::move(finding));
+  for (const Rule* rule : rules()) said.findings.push_back(said_of_rank(*rule, devices));
   return said;
 }
 
-std::vector<Finding> diagnose(const Evidence& evidence) {
-  std::vector<Finding> findings;
-  for (const Rule* rule : rules()) {
-    std::optional<Finding> finding = worst_of_ranks(*rule, evidence);
+Diagnosis diagnose(const Evidence& evidence) {
+  std::vector<Answer> answers;
+  for (size_t place = 0; place < rules().size(); ++place) {
+    const Rule* rule = rules()[place];
+    std::optional<Finding> finding = worst_of_ranks(place, evidence);
     if (!finding && rule->job != nullptr) finding = rule->job(*rule, evidence);
     if (!finding) finding = said_of_samples(*rule, evidence);
-    if (finding) findings.push_back(*std::move(finding));
+    if (finding) answers.push_back({rule, *std::move(finding)});
   }
-  cost_of_job(evidence, findings);
-  std::stable_sort(findings.begin(), findings.end(), dearer);
-  cap_costs(evidence, findings);
-  std::stable_sort(findings.begin(), findings.end(), dearer);
-  explain_symptom(evidence, findings);
-  return findings;
+  const auto by_cost = [](const Answer& a, const Answer& b) { return costs_more(a.finding, b.finding); };
+  cost_of_job(evidence, answers);
+  std::stable_sort(answers.begin(), answers.end(), by_cost);
+  cap_costs(evidence, answers);
+  std::stable_sort(answers.begin(), answers.end(), by_cost);
+  explain_symptom(evidence, answers);
+  Diagnosis diagnosis{{}, checklist(evidence, answers), verdict(evidence, answers)};
+  for (Answer& a : answers) diagnosis.findings.push_back(std::move(a.finding));
+  return diagnosis;
 }
 
 std::vector<Finding> telemetry_findings(const std::vector<DeviceTelemetry>& telemetry) {
   Evidence evidence;
   evidence.telemetry = telemetry;
-  return diagnose(evidence);
+  return diagnose(evidence).findings;
 }
 
 }  // namespace profgpu

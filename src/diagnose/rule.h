@@ -68,7 +68,7 @@ class Thresholds {
 /// What rules say of one rank by itself, and the figures that are said beside them. The rank's trace may go after it.
 struct RankDiagnosis {
   RankMeasure measure;
-  std::vector<Finding> findings;
+  std::vector<std::optional<Finding>> findings;   ///< by place in rules()
 };
 
 /// What a rule sees of the whole: every rank, the job, the devices' samples.
@@ -178,13 +178,23 @@ const std::vector<const Rule*>& rules();
 const Rule* find_rule(std::string_view id);
 /// What is to be said of one rank, with nothing known of the others.
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds);
-/// All findings, dearest first; null costs last, by severity then.
-std::vector<Finding> diagnose(const Evidence& evidence);
-/// The same from samples alone, and what they say in a sentence.
+
+/// What is said of the whole.
+struct Diagnosis {
+  std::vector<Finding> findings;   ///< the largest cost first; unknown costs last, by severity then
+  std::vector<Check> checklist;    ///< of ranks; empty for samples alone
+  std::string verdict;             ///< one or two sentences: where the time goes, what it costs
+};
+Diagnosis diagnose(const Evidence& evidence);
+/// The findings of samples alone.
 std::vector<Finding> telemetry_findings(const std::vector<DeviceTelemetry>& telemetry);
-std::string telemetry_verdict(const std::vector<DeviceTelemetry>& telemetry, const std::vector<Finding>& findings);
-std::vector<Check> checklist(const Evidence& evidence, const std::vector<Finding>& findings);
-/// One or two sentences: where the time goes, what it costs.
-std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings);
+
+/// A finding, and the rule that made it.
+struct Answer {
+  const Rule* rule = nullptr;
+  Finding finding;
+};
+std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>& answers);
+std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers);
 
 }  // namespace profgpu

@@ -26,9 +26,9 @@ std::string_view words(Phase phase) {
   return "work outside the known phases";
 }
 
-std::string where(const Finding& f, const Job* job) {
-  const Rule& rule = *find_rule(f.rule);
-  return rule.verdict != nullptr ? rule.verdict(f, job) : fmt::format("{} stands out: {}.", f.rule, f.what);
+std::string where(const Answer& a, const Job* job) {
+  return a.rule->verdict != nullptr ? a.rule->verdict(a.finding, job)
+                                    : fmt::format("{} stands out: {}.", a.rule->id, a.finding.what);
 }
 
 std::string gain(const Finding& f, const RankMeasure& m) {
@@ -48,9 +48,7 @@ std::string largest_part(const RankMeasure& m) {
   return fmt::format("the largest part of the time is {} ({:.0f} %)", words(phase), pct);
 }
 
-}  // namespace
-
-std::string telemetry_verdict(const std::vector<DeviceTelemetry>& telemetry, const std::vector<Finding>& findings) {
+std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry, const std::vector<Answer>& answers) {
   const DeviceTelemetry* least = nullptr;
   const auto busy = [](const DeviceTelemetry& d) {
     const SeriesSummary* s = d.find(Metric::kUtilization);
@@ -59,15 +57,12 @@ std::string telemetry_verdict(const std::vector<DeviceTelemetry>& telemetry, con
   for (const DeviceTelemetry& d : telemetry)
     if (d.used() && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
   if (!least) return "No device in these samples did anything.";
-  const auto other = std::find_if(findings.begin(), findings.end(),
-                                  [](const Finding& f) { return !find_rule(f.rule)->symptom; });
+  const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return !a.rule->symptom; });
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
-  if (other != findings.end()) return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->what);
-  if (findings.empty()) return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
-  return fmt::format("{} is busy {:.0f} % of the time. {}", who, *busy(*least), findings.front().why);
+  if (other != answers.end()) return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->finding.what);
+  if (answers.empty()) return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
+  return fmt::format("{} is busy {:.0f} % of the time. {}", who, *busy(*least), answers.front().finding.why);
 }
-
-namespace {
 
 // A job that hangs has no other trouble worth the first word.
 std::string hang(const Evidence& evidence) {
@@ -79,7 +74,7 @@ std::string hang(const Evidence& evidence) {
                      never->others == 1 ? "another rank waits" : fmt::format("{} other ranks wait", never->others));
 }
 
-std::string verdict_of_steps(const Evidence& evidence, const std::vector<Finding>& findings) {
+std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>& answers) {
   const auto with_device = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
                                         [](const RankDiagnosis& r) { return r.measure.has_device; });
   if (with_device == evidence.ranks.end())
@@ -89,15 +84,15 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Finding
     const RankMeasure* first = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
     return first != nullptr && first->has_device ? *first : m;
   };
-  const auto dear = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
-    return f.severity != Severity::kInfo && f.cost_pct.value_or(0) >= kWorthPct;
+  const auto costly = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
+    return a.finding.severity != Severity::kInfo && a.finding.cost_pct.value_or(0) >= kWorthPct;
   });
-  if (dear != findings.end()) return where(*dear, evidence.job) + gain(*dear, named(*dear));
-  const auto other = std::find_if(findings.begin(), findings.end(), [](const Finding& f) {
-    return f.severity != Severity::kInfo && !find_rule(f.rule)->symptom;
+  if (costly != answers.end()) return where(*costly, evidence.job) + gain(costly->finding, named(costly->finding));
+  const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
+    return a.finding.severity != Severity::kInfo && !a.rule->symptom;
   });
   const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct);
-  const std::string also = other == findings.end() ? "" : fmt::format(" What stands out: {}.", other->what);
+  const std::string also = other == answers.end() ? "" : fmt::format(" What stands out: {}.", other->finding.what);
   if (m.utilization_pct < 80)
     return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy,
                        idle_cause_words(m.largest_idle_cause), m.largest_idle_pct(), also);
@@ -112,9 +107,10 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Finding
 
 }  // namespace
 
-std::string verdict(const Evidence& evidence, const std::vector<Finding>& findings) {
+std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers) {
+  if (evidence.ranks.empty()) return verdict_of_samples(evidence.telemetry, answers);
   const std::string hung = hang(evidence);
-  return hung.empty() ? verdict_of_steps(evidence, findings) : hung;
+  return hung.empty() ? verdict_of_steps(evidence, answers) : hung;
 }
 
 namespace {
@@ -145,7 +141,8 @@ Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
 
 }  // namespace
 
-std::vector<Check> checklist(const Evidence& evidence, const std::vector<Finding>& findings) {
+std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>& answers) {
+  if (evidence.ranks.empty()) return {};
   const auto first = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
                                   [](const RankDiagnosis& r) { return r.measure.has_device; });
   std::vector<std::pair<const ChecklistEntry*, const Rule*>> entries;
@@ -159,8 +156,7 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<Finding
       list.push_back(measured_check(evidence, *entry));
       continue;
     }
-    const bool found = std::any_of(findings.begin(), findings.end(),
-                                   [id = rule->id](const Finding& f) { return f.rule == id; });
+    const bool found = std::any_of(answers.begin(), answers.end(), [of = rule](const Answer& a) { return a.rule == of; });
     const Verdict said = first == evidence.ranks.end() ? Verdict::kUnknown : entry->judge(first->measure, found);
     list.push_back({std::string(entry->id), std::string(entry->question), said, {}, {}, std::string(entry->label)});
   }

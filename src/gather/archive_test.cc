@@ -22,7 +22,9 @@ RankResult a_rank(int number) {
   }
   const Trace trace = rows.finish();
   const Facts facts(trace, {});
-  return reduced({number, &facts}, rank_digest(number, facts), {});
+  RankResult result = reduced(facts, rank_digest(number, facts), {});
+  result.number(number);
+  return result;
 }
 
 std::string bytes_of(const RankResult& result) {

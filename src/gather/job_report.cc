@@ -44,18 +44,17 @@ void name_rows(const RankDigest& rank, std::vector<CollectiveRow>& rows) {
   }
 }
 
-// What only the others tell of ranks' collectives.
-void add_rates(const Job& job, std::vector<RankResult>& ranks) {
-  for (RankResult& r : ranks) {
-    const auto met = job.met_calls.find(r.digest.rank);
-    if (met == job.met_calls.end()) continue;
-    std::vector<CollectiveRow> rows = rated(r.digest.calls, met->second.calls);
-    name_rows(r.digest, rows);
-    r.report.collectives = std::move(rows);
-  }
+// With what only the other ranks tell.
+std::vector<CollectiveRow> collectives(const RankDigest& rank, const Job* job) {
+  const auto met = job != nullptr ? job->met_calls.find(rank.rank) : std::map<int, MetCalls>::const_iterator();
+  if (job == nullptr || met == job->met_calls.end()) return rated(rank.calls, {});
+  std::vector<CollectiveRow> rows = rated(rank.calls, met->second.calls);
+  name_rows(rank, rows);
+  return rows;
 }
 
 void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report) {
+  if (ranks.empty()) return;
   const RankDigest& first = ranks.front().digest;
   report.measured_steps = first.measured_steps();
   report.warmup_steps = static_cast<int64_t>(first.steps.size()) - report.measured_steps;
@@ -63,6 +62,7 @@ void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report
     const auto file = std::find_if(report.inputs.begin(), report.inputs.end(),
                                    [&](const InputFile& f) { return f.rank == r.digest.rank; });
     if (file != report.inputs.end()) std::move(r.issues.begin(), r.issues.end(), std::back_inserter(file->issues));
+    r.report.collectives = collectives(r.digest, evidence.job);
     report.ranks.push_back(std::move(r.report));
     evidence.ranks.push_back(std::move(r.diagnosis));
   }
@@ -76,7 +76,8 @@ std::string why_none_within(const SampleLog& samples, const Interval& job) {
 
 // Samples beside traces count on the ranks' hosts, while the traces were recorded.
 void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
-  if (read.samples.empty()) return;
+  if (read.ranks.empty()) evidence.telemetry = summarise(read.samples);
+  if (read.ranks.empty() || read.samples.empty()) return;
   const std::span<const RankClock> clocks = read.job ? std::span(read.job->clocks) : std::span<const RankClock>();
   Interval job{INT64_MAX, INT64_MIN};
   for (size_t i = 0; i < read.ranks.size(); ++i) {
@@ -86,7 +87,6 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
   }
   const JobSamples samples = samples_of_ranks(read);
   evidence.telemetry = summarise(clipped(samples.log, job.start, job.end));
-  report.telemetry = evidence.telemetry;
   for (InputFile& file : report.inputs) {
     if (file.format != "samples") continue;
     for (const std::string& host : samples.others)
@@ -96,13 +96,6 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
                              why_none_within(samples.log, job)});
     return;   // the logs are one by now
   }
-}
-
-// A report of samples alone.
-void add_samples(const SampleLog& samples, Report& report) {
-  report.telemetry = summarise(samples);
-  report.findings = telemetry_findings(report.telemetry);
-  report.verdict = telemetry_verdict(report.telemetry, report.findings);
 }
 
 std::string left_out_text(const OtherRun& o) {
@@ -151,7 +144,6 @@ void analyse_ranks(JobRead& read) {
     job->other_runs = std::move(others);
   }
   for (size_t i = 0; i < read.ranks.size(); ++i) read.ranks[i].digest = std::move(digests[i]);
-  if (job) add_rates(*job, read.ranks);
   read.job = std::move(job);
 }
 
@@ -166,20 +158,18 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   if (read.job == nullptr) analyse_ranks(read);
   Report report;
   for (const InputSource& source : read.sources) report.inputs.push_back(input_of(source));
-  if (read.ranks.empty()) {
-    add_samples(read.samples, report);
-    return report;
-  }
   Evidence evidence;
   evidence.thresholds = thresholds;
   evidence.job = read.job.get();
   add_telemetry(read, evidence, report);
   add_ranks(std::move(read.ranks), evidence, report);
+  Diagnosis said = diagnose(evidence);
   report.job = std::move(read.job);
+  report.telemetry = std::move(evidence.telemetry);
+  report.findings = std::move(said.findings);
+  report.checklist = std::move(said.checklist);
+  report.verdict = std::move(said.verdict);
   compare_ranks(report);
-  report.findings = diagnose(evidence);
-  report.checklist = checklist(evidence, report.findings);
-  report.verdict = verdict(evidence, report.findings);
   return report;
 }
 

@@ -26,17 +26,18 @@ Issue issue_of(const TraceIssue& i) {
   return {std::string(trace_issue_name(i.kind)), i.count, severity_of(i.kind), i.text};
 }
 
-void RankResult::renumber(int rank) {
+void RankResult::number(int rank) {
   report.rank = digest.rank = diagnosis.measure.rank = rank;
-  for (Finding& f : diagnosis.findings) f.ranks = {rank};
+  for (std::optional<Finding>& f : diagnosis.findings)
+    if (f) f->ranks = {rank};
 }
 
-RankResult reduced(const RankFacts& rank, RankDigest digest, const Thresholds& thresholds) {
+RankResult reduced(const Facts& facts, RankDigest digest, const Thresholds& thresholds) {
   RankResult result;
-  result.report = rank_report(rank);
+  result.report = rank_report(facts);
   result.digest = std::move(digest);
-  result.diagnosis = diagnose_rank(rank, thresholds);
-  for (const TraceIssue& i : rank.facts->get<Quality>().issues) result.issues.push_back(issue_of(i));
+  result.diagnosis = diagnose_rank({0, &facts}, thresholds);
+  for (const TraceIssue& i : facts.get<Quality>().issues) result.issues.push_back(issue_of(i));
   return result;
 }
 

@@ -21,11 +21,11 @@ struct RankResult {
   RankDiagnosis diagnosis;
   std::vector<Issue> issues;   ///< of the trace as a whole
 
-  /// A rank read before its number was known.
-  void renumber(int rank);
+  /// A rank is read before its number is known.
+  void number(int rank);
 };
 
-RankResult reduced(const RankFacts& rank, RankDigest digest, const Thresholds& thresholds);
+RankResult reduced(const Facts& facts, RankDigest digest, const Thresholds& thresholds);
 
 Issue issue_of(const TraceIssue& issue);
 

@@ -77,19 +77,20 @@ class UnitProgress {
   Progress& progress_;
 };
 
-// Sets what `out` has of a rank's trace.
-Status reduce(Trace read, int rank, const JobOptions& options, bool keep, UnitOutcome& out) {
+constexpr int kNotNumbered = 0;   // which rank it is is known when all are read
+
+// Sets what `out` has of a rank's trace; nothing where no step is left.
+void reduce(Trace read, const JobOptions& options, bool keep, UnitOutcome& out) {
   auto trace = std::make_unique<TraceFacts>(std::move(read), options.analysis);
   const Facts& facts = trace->facts;
-  if (facts.get<Steps>().steps.empty()) return no_steps_left(options.paths.front(), rank);
+  if (facts.get<Steps>().steps.empty()) return;
   if (options.outline) {
-    out.result.emplace().digest = rank_digest(rank, facts);
+    out.result.emplace().digest = rank_digest(kNotNumbered, facts);
     out.outline = options.outline(facts);
   } else {
-    out.result = reduced({rank, &facts}, rank_digest(rank, facts), options.thresholds);
+    out.result = reduced(facts, rank_digest(kNotNumbered, facts), options.thresholds);
   }
   if (keep) out.trace = std::move(trace);
-  return ok();
 }
 
 UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const ImportOptions& import, bool keep,
@@ -106,19 +107,12 @@ UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const
   std::vector<Trace> traces;
   for (ReadPart& r : read->parts) {
     if (r.part.only_samples) out.samples.push_back(std::move(r.trace.samples));
-    else traces.push_back(std::move(r.trace));
+    traces.push_back(std::move(r.trace));
     out.parts.push_back(std::move(r.part));
   }
-  if (traces.empty()) return out;
-  // As if they were all: what more there is of the rank elsewhere is seen when all is read.
-  std::vector<InputPart> alone;
-  for (const InputPart& p : out.parts)
-    if (!p.only_samples) alone.push_back(p);
-  const auto by_rank = parts_by_rank(alone);
-  if (!by_rank || by_rank->size() != 1 || by_rank->begin()->second.size() != traces.size()) return out;
   std::vector<Trace> windows;
-  for (const size_t i : by_rank->begin()->second) windows.push_back(std::move(traces[i]));
-  (void)reduce(joined_windows(std::move(windows)), by_rank->begin()->first, options, keep, out);   // read again if not
+  for (const size_t i : windows_of_one_rank(out.parts)) windows.push_back(std::move(traces[i]));
+  if (!windows.empty()) reduce(joined_windows(std::move(windows)), options, keep, out);
   return out;
 }
 
@@ -197,16 +191,17 @@ class Assembly {
  private:
   Result<UnitOutcome> rank_of(int rank, const std::vector<size_t>& of_rank, const RankFiles& files, bool keep) {
     UnitOutcome& first = outcomes_[unit_of_[of_rank.front()]];
+    UnitOutcome of_files;
     if (first.result && read_together(of_rank)) {
-      first.result->renumber(rank);
-      return std::move(first);
+      of_files = std::move(first);
+    } else {   // the rank's files lay apart, or together with another's
+      auto trace = files.read(rank);
+      if (!trace) return trace.error();
+      reduce(*std::move(trace), options_, keep, of_files);
     }
-    // The rank's files lay apart, or together with another's.
-    auto trace = files.read(rank);
-    if (!trace) return trace.error();
-    UnitOutcome again;
-    if (Status status = reduce(*std::move(trace), rank, options_, keep, again); !status) return status.error();
-    return again;
+    if (!of_files.result) return no_steps_left(options_.paths.front(), rank);
+    of_files.result->number(rank);
+    return of_files;
   }
 
   // Whether the parts are all traces of one unit.

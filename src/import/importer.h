@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,11 @@ struct ImportOptions {
   std::function<void(int64_t done, int64_t total)> progress;
 };
 
+/// The file as a whole may say otherwise.
+struct Peek {
+  std::optional<int> rank;
+};
+
 struct Importer {
   std::string_view name;
   std::string_view noun;       ///< "PyTorch trace"
@@ -25,9 +31,13 @@ struct Importer {
   /// Whether text that begins with `head` (up to 64 KiB, decompressed) is of this format.
   bool (*sniff)(std::string_view head);
   Result<Trace> (*read)(const std::string& path, const ImportOptions& options);
+  /// What such a head says of the file, for a guess of what belongs together. Null: nothing.
+  Peek (*peek)(std::string_view head) = nullptr;
 };
 
 const std::vector<const Importer*>& importers();
+/// By the file's head; null: none knows it.
+const Importer* find_importer(std::string_view head);
 
 struct Imported {
   Trace trace;

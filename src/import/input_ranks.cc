@@ -63,6 +63,9 @@ void give_rank(InputPart& part, int rank, const Links& links) {
       if (linked->source.rank == kNoRank) give_rank(*linked, rank, links);
 }
 
+// As recorded, else as named. A recording's name begins with its host's, which may look like a rank.
+int own_rank(const InputPart& p) { return p.stated_rank.value_or(p.recording ? kNoRank : rank_in_name(p.source.path)); }
+
 // As recorded, else as named, else that of what the same process wrote, else the next that is free.
 void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::set<int> taken;
@@ -72,8 +75,7 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
       p.source.rank = kNoRank;
       continue;
     }
-    // A recording's name begins with its host's, which may look like a rank.
-    p.source.rank = p.stated_rank.value_or(p.recording ? kNoRank : rank_in_name(p.source.path));
+    p.source.rank = own_rank(p);
     if (p.source.rank >= 0) taken.insert(p.source.rank);
     else unnamed.push_back(&p);
   }
@@ -167,6 +169,15 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
 }
 
 }  // namespace
+
+std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (!parts[i].only_samples) places.push_back(i);
+  const bool alike = std::all_of(places.begin(), places.end(),
+                                 [&](size_t i) { return own_rank(parts[i]) == own_rank(parts[places.front()]); });
+  return alike && in_order_of_time(kNoRank, parts, places) ? places : std::vector<size_t>();
+}
 
 std::string left_out_text(const std::vector<std::string>& left_out) {
   constexpr size_t kMostNamed = 5;

@@ -68,30 +68,33 @@ bool describes_run(const std::string& path, const std::string& word) {
   return name == word + ".json" || (name.starts_with(word + "-") && name.ends_with(".json"));
 }
 
-// The rank that a file's head states, for a guess of what belongs together: the file as a whole may say otherwise.
-int rank_in_head(std::string_view head) {
-  const size_t info = head.find("\"distributedInfo\"");
-  if (info == head.npos) return -1;
-  const size_t key = head.find("\"rank\"", info);
-  if (key == head.npos || key - info > 512) return -1;
-  size_t i = head.find_first_not_of(": \"", key + 6);
-  int rank = 0;
-  size_t digits = 0;
-  for (; i < head.size() && is_digit(head[i]) && digits < 7; ++i, ++digits) rank = rank * 10 + (head[i] - '0');
-  return digits > 0 ? rank : -1;
-}
-
+// Which importer knows a file, how large it is, and what its head says.
 struct Head {
-  bool recording = false;
-  int rank = -1;   ///< -1: it says none
+  const Importer* importer = nullptr;
+  int64_t bytes = 0;
+  Peek says;
 };
+
+bool holds_recording(const Head& head) { return head.importer == &kRecording; }
 
 Head head_of(const std::string& path) {
   auto source = open_text(path);
   if (!source) return {};
-  std::string head(kHeadBytes, '\0');
-  head.resize((*source)->read(head.data(), head.size()));
-  return {is_recording(head), rank_in_head(head)};
+  std::string text(kHeadBytes, '\0');
+  text.resize((*source)->read(text.data(), text.size()));
+  Head head{nullptr, (*source)->file_bytes(), {}};
+  head.importer = find_importer(text);
+  const bool broken = (*source)->end() == TextSource::End::kUnreadable;
+  if (broken && !holds_recording(head)) head.importer = nullptr;
+  if (head.importer != nullptr && head.importer->peek != nullptr) head.says = head.importer->peek(text);
+  return head;
+}
+
+Result<Imported> imported_file(const InputUnit::File& file, const ImportOptions& options) {
+  if (file.importer == nullptr) return import_file(file.path, options);   // which says why
+  auto trace = file.importer->read(file.path, options);
+  if (!trace) return trace.error();
+  return Imported{*std::move(trace), file.importer, file.bytes};
 }
 
 // What is named twice, as by patterns that overlap, is read once.
@@ -106,22 +109,17 @@ class Seen {
   std::set<std::pair<dev_t, ino_t>> files_;
 };
 
-int64_t size_of(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
-}
-
 // Joins trace files to units by the rank that they are likely of.
 class TraceUnits {
  public:
   explicit TraceUnits(InputUnits& all) : all_(all) {}
 
-  void add(const InputUnit::File& file, int rank) {
-    if (rank < 0) rank = rank_in_name(file.path);
+  void add(const InputUnit::File& file, std::optional<int> stated) {
+    const int rank = stated.value_or(rank_in_name(file.path));
     const auto [it, fresh] = rank >= 0 ? unit_of_.try_emplace(rank, all_.units.size()) : std::pair(unit_of_.end(), true);
     InputUnit& unit = fresh ? all_.units.emplace_back() : all_.units[it->second];
     unit.files.push_back(file);
-    unit.bytes += size_of(file.path);
+    unit.bytes += file.bytes;
   }
 
  private:
@@ -181,12 +179,13 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     std::erase_if(listing->files, [&](const std::string& file) { return seen.again(file); });
     std::vector<Head> heads;
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
-    const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), [](const Head& h) { return h.recording; });
+    const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
-      const std::string& file = listing->files[i];
-      if (heads[i].recording) recordings.push_back({file, !listing->folder, 0});
-      else if (recorded && describes_run(file, "session")) clocks.add(file);
-      else if (!recorded || !describes_run(file, "summary")) traces.add({file, !listing->folder, place++}, heads[i].rank);
+      InputUnit::File file{.path = listing->files[i], .named = !listing->folder,
+                           .importer = heads[i].importer, .bytes = heads[i].bytes};
+      if (holds_recording(heads[i])) recordings.push_back(std::move(file));
+      else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
+      else if (!recorded || !describes_run(file.path, "summary")) file.place = place++, traces.add(file, heads[i].says.rank);
     }
   }
   for (InputUnit::File& file : recordings) file.place = place++;
@@ -202,7 +201,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
   if (unit.recording) return read_recording(unit, options);
   UnitRead read;
   for (const InputUnit::File& file : unit.files) {
-    auto imported = import_file(file.path, options);
+    auto imported = imported_file(file, options);
     if (!imported && file.named) return imported.error();
     if (!imported) {
       read.left_out.push_back(imported.error().message);

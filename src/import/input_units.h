@@ -74,6 +74,8 @@ struct InputUnit {
     size_t place = 0;
     bool of_host = false;                ///< a recording of a host's threads
     bool counts = true;                  ///< shown as a file of this unit, not of another
+    const Importer* importer = nullptr;  ///< null: none knows the file, and import_file() says why
+    int64_t bytes = 0;                   ///< on disk
   };
   std::vector<File> files;
   int64_t bytes = 0;                     ///< on disk
@@ -111,6 +113,10 @@ int rank_in_name(std::string_view path);
 /// recording; any other is taken in the recording's place. The error: two parts claim one rank but are not successive
 /// windows of it.
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts);
+
+/// The parts that are traces, by place, in order of time, if nothing that they say themselves keeps them from being
+/// windows of one rank; else none. Which rank it is, and what more there is of it, is seen when all parts are read.
+std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts);
 
 /// "2; a.json: an empty file; b.json: not a trace": how many, and the first ones with why.
 std::string left_out_text(const std::vector<std::string>& left_out);

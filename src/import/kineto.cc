@@ -288,12 +288,24 @@ bool sniff_kineto(std::string_view head) {
   return i != head.npos && (head[i] == '{' || head[i] == '[');
 }
 
+Peek peek_kineto(std::string_view head) {
+  const size_t info = head.find("\"distributedInfo\"");
+  if (info == head.npos) return {};
+  const size_t key = head.find("\"rank\"", info);
+  if (key == head.npos || key - info > 512) return {};
+  size_t i = head.find_first_not_of(": \"", key + 6);
+  int rank = 0;
+  size_t digits = 0;
+  for (; i < head.size() && is_digit(head[i]) && digits < 7; ++i, ++digits) rank = rank * 10 + (head[i] - '0');
+  return {digits > 0 ? std::optional(rank) : std::nullopt};
+}
+
 Result<Trace> read_kineto(const std::string& path, const ImportOptions& options) { return KinetoReader(path, options).read(); }
 
 }  // namespace
 
 const Importer kKineto = {
     "kineto", "PyTorch trace", "PyTorch profiler trace (Kineto's Chrome JSON), plain, gzip or zstd",
-    "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff_kineto, read_kineto};
+    "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff_kineto, read_kineto, peek_kineto};
 
 }  // namespace profgpu

@@ -56,7 +56,7 @@ class SimulatedJob {
       job = analyse_job(digests, inputs_.samples);
       evidence.job = &job;
     }
-    findings = diagnose(evidence);
+    findings = diagnose(evidence).findings;
   }
   SimulatedJob(const SimulatedJob&) = delete;
   SimulatedJob& operator=(const SimulatedJob&) = delete;

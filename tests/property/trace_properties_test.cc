@@ -40,7 +40,9 @@ std::vector<sim::SimOptions> jobs() {
 std::string document(const SimulatedJob& job) {
   Report report;
   for (const RankFacts& r : job.ranks) {
-    report.ranks.push_back(rank_report(r));
+    report.ranks.push_back(rank_report(*r.facts));
+    report.ranks.back().rank = r.rank;
+    report.ranks.back().collectives = r.facts->get<Collectives>().rows;
     report.ranks.back().steps = {};
   }
   report.findings = job.findings;
