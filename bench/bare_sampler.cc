@@ -2,8 +2,8 @@
 //
 //   bare_sampler LIBRARY DEVICES HZ SECONDS [FUNCTION PER_TICK]...
 //
-// PER_TICK counts over all devices and may be a fraction: each call comes as often as it is due, devices in turn. Prints
-// the ticks, those that came over half an interval late, and the wake-up delays as JSON.
+// PER_TICK counts over all devices and may be a fraction: each call comes as often as it is due, devices in turn.
+// Prints the ticks, those that came over half an interval late, and the wake-up delays as JSON.
 #include <dlfcn.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -27,7 +27,23 @@ struct Target {
   GpmSample before, after;
 };
 
-enum Kind { kNumber, kPair, kIndexed, kWide, kFields, kSamples, kMemory, kRates, kBar1, kMargin, kGpmTake, kGpmRead, kList, kUse, kEvents };
+enum Kind {
+  kNumber,
+  kPair,
+  kIndexed,
+  kWide,
+  kFields,
+  kSamples,
+  kMemory,
+  kRates,
+  kBar1,
+  kMargin,
+  kGpmTake,
+  kGpmRead,
+  kList,
+  kUse,
+  kEvents
+};
 struct Signature {
   const char* name;
   Kind kind;
@@ -192,7 +208,8 @@ int64_t now_ns() {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count < 5) return std::fprintf(stderr, "usage: bare_sampler LIBRARY DEVICES HZ SECONDS [FUNCTION PER_TICK]...\n"), 2;
+  if (count < 5)
+    return std::fprintf(stderr, "usage: bare_sampler LIBRARY DEVICES HZ SECONDS [FUNCTION PER_TICK]...\n"), 2;
   void* library = ::dlopen(words[1], RTLD_NOW);
   if (!library) fail("cannot be opened", words[1]);
   if (find<Return (*)()>(library, "nvmlInit_v2")() != kSuccess) fail("does not start", words[1]);
@@ -216,13 +233,16 @@ int main(int count, char** words) {
     delays.push_back(woken - due);
     late += woken - due > interval_ns / 2;
     for (Call& call : calls)
-      for (call.owed += call.per_tick; call.owed >= 1; --call.owed) make(call, targets[call.made % targets.size()], events), ++call.made;
+      for (call.owed += call.per_tick; call.owed >= 1; --call.owed)
+        make(call, targets[call.made % targets.size()], events), ++call.made;
     due = start + ((now_ns() - start) / interval_ns + 1) * interval_ns;
   }
   const double seconds = static_cast<double>(std::max(now_ns(), end) - start) / 1e9;
   const size_t taken = delays.size();
   std::sort(delays.begin(), delays.end());
   if (taken == 0) delays.push_back(0);
-  std::printf("{\"ticks\": %zu, \"seconds\": %.6f, \"late_ticks\": %zu, \"jitter_p50_ns\": %ld, \"jitter_p99_ns\": %ld, \"jitter_max_ns\": %ld}\n",
-              taken, seconds, late, delays[delays.size() / 2], delays[(delays.size() - 1) * 99 / 100], delays.back());
+  std::printf(
+      "{\"ticks\": %zu, \"seconds\": %.6f, \"late_ticks\": %zu, \"jitter_p50_ns\": %ld, \"jitter_p99_ns\": %ld, "
+      "\"jitter_max_ns\": %ld}\n",
+      taken, seconds, late, delays[delays.size() / 2], delays[(delays.size() - 1) * 99 / 100], delays.back());
 }

@@ -1,6 +1,6 @@
-// The yardstick of reading speed: simdjson's on-demand parser visits every event and every key of a Kineto trace on one core,
-// reads times as doubles, names as text and arguments raw, and keeps nothing. Prints the events, seconds and MB/s of the walk
-// alone; loading the file is not counted.
+// The yardstick of reading speed: simdjson's on-demand parser visits every event and every key of a Kineto trace on one
+// core, reads times as doubles, names as text and arguments raw, and keeps nothing. Prints the events, seconds and MB/s
+// of the walk alone; loading the file is not counted.
 #include <simdjson.h>
 
 #include <chrono>
@@ -60,8 +60,8 @@ int main(int count, char** words) {
       for (object event : field.value().get_array()) visit_event(event, seen);
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    std::printf("%zu %.6f %.1f %zu %g\n", seen.events, took.count(), static_cast<double>(text.size()) / 1e6 / took.count(), seen.bytes,
-                seen.time);
+    std::printf("%zu %.6f %.1f %zu %g\n", seen.events, took.count(),
+                static_cast<double>(text.size()) / 1e6 / took.count(), seen.bytes, seen.time);
   } catch (const simdjson::simdjson_error& error) {
     return std::fprintf(stderr, "bare_walk: %s: %s\n", words[1], error.what()), 1;
   }

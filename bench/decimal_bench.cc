@@ -6,7 +6,8 @@
 #include "base/decimal.h"
 
 static void microseconds(benchmark::State& state) {
-  static constexpr char kTimes[][32] = {"4458676388996.375", "14.115", "1623142623460947", "0.896", "1718000000000000.123", "3"};
+  static constexpr char kTimes[][32] = {"4458676388996.375",    "14.115", "1623142623460947", "0.896",
+                                        "1718000000000000.123", "3"};
   std::vector<std::string_view> times(std::begin(kTimes), std::end(kTimes));
   size_t i = 0;
   for (auto _ : state) benchmark::DoNotOptimize(profgpu::padded_scaled_decimal(times[i++ % times.size()], 3));

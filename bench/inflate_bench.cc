@@ -1,5 +1,5 @@
-// Gzip'd trace text, streamed in pieces of 256 KB on one core with its checksum: our own inflate, zlib's, and ISA-L's igzip
-// where its shared library is (libisal.so.2); libdeflate's, which wants the whole text in memory, beside them.
+// Gzip'd trace text, streamed in pieces of 256 KB on one core with its checksum: our own inflate, zlib's, and ISA-L's
+// igzip where its shared library is (libisal.so.2); libdeflate's, which wants the whole text in memory, beside them.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <libdeflate.h>
@@ -71,7 +71,8 @@ void with_zlib(benchmark::State& state) {
   for (auto _ : state) {
     z_stream z{};
     inflateInit2(&z, 15 + 16);
-    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data())), z.avail_in = static_cast<uInt>(packed.size());
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data())),
+    z.avail_in = static_cast<uInt>(packed.size());
     int rc = Z_OK;
     while (rc == Z_OK) {
       z.next_out = reinterpret_cast<Bytef*>(piece.data()), z.avail_out = kPiece;
@@ -111,7 +112,8 @@ void with_igzip(benchmark::State& state) {
   void* const library = dlopen("libisal.so.2", RTLD_NOW);
   const auto init = library ? reinterpret_cast<void (*)(IsalState*)>(dlsym(library, "isal_inflate_init")) : nullptr;
   const auto run = library ? reinterpret_cast<int (*)(IsalState*)>(dlsym(library, "isal_inflate")) : nullptr;
-  const auto skip = library ? reinterpret_cast<int (*)(IsalState*, void*)>(dlsym(library, "isal_read_gzip_header")) : nullptr;
+  const auto skip =
+      library ? reinterpret_cast<int (*)(IsalState*, void*)>(dlsym(library, "isal_read_gzip_header")) : nullptr;
   if (!init || !run || !skip) return state.SkipWithError("libisal.so.2 is not installed");
   size_t bytes = 0;
   std::string piece(kPiece, '\0');

@@ -2,7 +2,8 @@
 //   range_events LIBRARY events THREADS COUNT   ns of one range event, in batches that the recorder's queue holds
 //   range_events LIBRARY payloads COUNT         the same where every other event has 16 bytes of payload
 //   range_events LIBRARY flood THREADS COUNT    as many as the threads can make, so that some are dropped
-//   range_events LIBRARY spawn COUNT            wall time of a process that does nothing: bare, with the environment set,
+//   range_events LIBRARY spawn COUNT            wall time of a process that does nothing: bare, with the environment
+//   set,
 //                                               with the library preloaded
 // Prints one JSON object. PROFGPU_RECORD is set by the caller.
 #include <dlfcn.h>
@@ -103,7 +104,8 @@ void measure_payloads(const char* path, long count) {
   const auto end = reinterpret_cast<Call>(slots[nvtx::kRangePopPayload]);
   const nvtx::SchemaEntry fields[2] = {{0, 22, "Message size [bytes]", nullptr, 0, 0, nullptr, nullptr},
                                        {0, 5, "Reduction operation", nullptr, 0, 8, nullptr, nullptr}};
-  const nvtx::SchemaAttributes schema{1 << 2 | 1 << 4 | 1 << 5 | 1 << 8, nullptr, 1, 0, fields, 2, 0, 0, kSchema, nullptr};
+  const nvtx::SchemaAttributes schema{
+      1 << 2 | 1 << 4 | 1 << 5 | 1 << 8, nullptr, 1, 0, fields, 2, 0, 0, kSchema, nullptr};
   if (add(nullptr, &schema) != kSchema) exit(2);
   const uint64_t said[2] = {1 << 20, 0};
   const nvtx::PayloadData data{kSchema, sizeof said, said};

@@ -1,5 +1,6 @@
-// Where the time of one analysis goes: prints JSON with seconds for reading, linking, analysing, diagnosing and presenting, and the
-// size of the trace in memory. Reading ends when the importer has asked for its last piece of the file; what follows is linking.
+// Where the time of one analysis goes: prints JSON with seconds for reading, linking, analysing, diagnosing and
+// presenting, and the size of the trace in memory. Reading ends when the importer has asked for its last piece of the
+// file; what follows is linking.
 #include <malloc.h>
 
 #include <chrono>
@@ -15,7 +16,9 @@
 
 using Clock = std::chrono::steady_clock;
 
-static double seconds(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+static double seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
 
 int main(int count, char** words) {
   if (count < 2) return std::fprintf(stderr, "usage: stages TRACE [THREADS]\n"), 2;
@@ -43,8 +46,9 @@ int main(int count, char** words) {
 
   const std::string text = profgpu::presenters().front()->write(report, {});
   const Clock::time_point presented = Clock::now();
-  fmt::print("{{\"events\": {}, \"trace_bytes\": {}, \"read_s\": {:.6f}, \"link_s\": {:.6f}, \"analyse_s\": {:.6f}, "
-             "\"diagnose_s\": {:.6f}, \"present_s\": {:.6f}, \"report_bytes\": {}}}\n",
-             imported->trace.events, imported->trace.memory_bytes(), seconds(begin, last_piece), seconds(last_piece, linked),
-             seconds(linked, analysed), seconds(analysed, diagnosed), seconds(diagnosed, presented), text.size());
+  fmt::print(
+      "{{\"events\": {}, \"trace_bytes\": {}, \"read_s\": {:.6f}, \"link_s\": {:.6f}, \"analyse_s\": {:.6f}, "
+      "\"diagnose_s\": {:.6f}, \"present_s\": {:.6f}, \"report_bytes\": {}}}\n",
+      imported->trace.events, imported->trace.memory_bytes(), seconds(begin, last_piece), seconds(last_piece, linked),
+      seconds(linked, analysed), seconds(analysed, diagnosed), seconds(diagnosed, presented), text.size());
 }

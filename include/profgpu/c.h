@@ -1,5 +1,5 @@
-/* profgpu's C interface: reads traces, recordings and samples, says what costs time in them, watches GPUs while a program
- * runs, and names parts of the program for the recorder. What the commands do, by the same code.
+/* profgpu's C interface: reads traces, recordings and samples, says what costs time in them, watches GPUs while a
+ * program runs, and names parts of the program for the recorder. What the commands do, by the same code.
  *
  *   profgpu_error* error = NULL;
  *   const profgpu_string path = {"trace.json.gz", 13};
@@ -15,8 +15,8 @@
  *
  * Errors: a function that can fail takes `profgpu_error** error` last, which may be NULL. It returns NULL where it
  * failed, and then *error is a new object for the caller to free; else *error is left as it was. Nothing is printed and
- * nothing ends the process. An object or structure that is needed and is NULL is such an error; a function that cannot say
- * so does nothing and returns nothing. Where memory runs out the process ends, as with C++'s std::bad_alloc.
+ * nothing ends the process. An object or structure that is needed and is NULL is such an error; a function that cannot
+ * say so does nothing and returns nothing. Where memory runs out the process ends, as with C++'s std::bad_alloc.
  *
  * Ownership: an object that a function returns is the caller's, who gives it back with the function profgpu_..._free
  * of its kind, in any order. Each of these takes NULL, too.
@@ -28,8 +28,9 @@
  * fork(): a child may go on reading reports and tables, and its ranges go to its own recording. A monitor does not run
  * in it, and may not be freed there: its threads are the parent's.
  *
- * Compatibility: functions stay, with what they take and mean, while PROFGPU_C_VERSION stays. Structures that begin with
- * struct_size may grow at the end; the caller sets it to its sizeof first, and no more than that is read or written. */
+ * Compatibility: functions stay, with what they take and mean, while PROFGPU_C_VERSION stays. Structures that begin
+ * with struct_size may grow at the end; the caller sets it to its sizeof first, and no more than that is read or
+ * written. */
 #ifndef PROFGPU_C_H
 #define PROFGPU_C_H
 
@@ -83,12 +84,15 @@ typedef struct profgpu_option {
 
 /* Reads what the paths name (files or folders: traces, recordings, samples) and analyses it, as `profgpu analyze` does.
  * Options: steps, step-pattern, samples, threshold (the last two may be repeated), and format: with {"format", "html"}
- * the report keeps what the page shows of the events (html-steps says of which steps, html-ranks of which ranks); without, it has no timeline. */
-PROFGPU_C_API profgpu_report* profgpu_analyze(const profgpu_string* paths, size_t path_count, const profgpu_option* options,
-                                              size_t option_count, profgpu_error** error);
+ * the report keeps what the page shows of the events (html-steps says of which steps, html-ranks of which ranks);
+ * without, it has no timeline. */
+PROFGPU_C_API profgpu_report* profgpu_analyze(const profgpu_string* paths, size_t path_count,
+                                              const profgpu_option* options, size_t option_count,
+                                              profgpu_error** error);
 /* The report as "json" (all of it), "terminal", "markdown" or "html". Options: top, section, width, color, verbose. */
 PROFGPU_C_API profgpu_text* profgpu_report_write(const profgpu_report* report, profgpu_string format,
-                                                 const profgpu_option* options, size_t option_count, profgpu_error** error);
+                                                 const profgpu_option* options, size_t option_count,
+                                                 profgpu_error** error);
 
 typedef enum profgpu_severity {
   PROFGPU_INFO = 0,
@@ -183,8 +187,8 @@ PROFGPU_C_API void profgpu_monitor_stop(profgpu_monitor* monitor);
 PROFGPU_C_API profgpu_text* profgpu_monitor_summary(const profgpu_monitor* monitor);
 /* The same for a person. */
 PROFGPU_C_API profgpu_text* profgpu_monitor_summary_text(const profgpu_monitor* monitor);
-/* The samples that are kept, the oldest first: t_s (since the start), time_ns (Unix), device (its place in the summary),
- * then a column for each metric that any of them has. */
+/* The samples that are kept, the oldest first: t_s (since the start), time_ns (Unix), device (its place in the
+ * summary), then a column for each metric that any of them has. */
 PROFGPU_C_API profgpu_table* profgpu_monitor_samples(const profgpu_monitor* monitor);
 PROFGPU_C_API void profgpu_monitor_free(profgpu_monitor* monitor);
 
@@ -196,7 +200,8 @@ PROFGPU_C_API void profgpu_monitor_free(profgpu_monitor* monitor);
 PROFGPU_C_API void profgpu_range_push(profgpu_string name);
 /* The innermost range of the thread ends; nothing happens where none is open. */
 PROFGPU_C_API void profgpu_range_pop(void);
-/* A range that is a step of the training loop; to monitors, all steps are phase "step". It ends with profgpu_range_pop(). */
+/* A range that is a step of the training loop; to monitors, all steps are phase "step". It ends with
+ * profgpu_range_pop(). */
 PROFGPU_C_API void profgpu_step_push(int64_t number);
 /* An instant in the recording. */
 PROFGPU_C_API void profgpu_range_mark(profgpu_string name);

@@ -62,11 +62,13 @@ std::optional<int64_t> message_bytes(const Collective& c, string_view name, stri
   if (name == "all_reduce" || name == "reduce" || name == "all_to_all" || name == "send") elements = c.in_elements;
   if (name == "recv") elements = c.out_elements;
   // The whole is n parts where only the part was recorded.
-  const bool part_only = (name == "all_gather" && c.out_elements < 0) || (name == "reduce_scatter" && c.in_elements < 0);
+  const bool part_only =
+      (name == "all_gather" && c.out_elements < 0) || (name == "reduce_scatter" && c.in_elements < 0);
   if (part_only && (c.group_size <= 0 || __builtin_mul_overflow(elements, int64_t{c.group_size}, &elements)))
     return std::nullopt;
   int64_t bytes = 0;
-  if (elements < 0 || __builtin_mul_overflow(elements, static_cast<int64_t>(element_bytes), &bytes)) return std::nullopt;
+  if (elements < 0 || __builtin_mul_overflow(elements, static_cast<int64_t>(element_bytes), &bytes))
+    return std::nullopt;
   return bytes;
 }
 
@@ -102,7 +104,8 @@ std::string dtype_in_name(string_view kernel) {
 /// Which step a host time belongs to; steps are in order of time.
 class StepAt {
  public:
-  explicit StepAt(const Steps& steps) : steps_(steps.steps), measured_(steps.steps.size()), annotated_(steps.annotated) {
+  explicit StepAt(const Steps& steps)
+      : steps_(steps.steps), measured_(steps.steps.size()), annotated_(steps.annotated) {
     for (const Step* s : steps.measured()) measured_[static_cast<size_t>(s - steps_.data())] = true;
   }
   [[nodiscard]] uint32_t place(int64_t time) const {
@@ -126,7 +129,7 @@ class StepAt {
 
 /// At most kMostCover pieces: the shortest gaps between them are given up.
 Intervals coarse(Intervals pieces) {
-  const size_t most = CollectiveCalls::kMostCover;
+  const size_t most = CollectiveCalls::kMaxCover;
   if (pieces.size() <= most) return pieces;
   std::vector<int64_t> gaps;
   for (size_t i = 1; i < pieces.size(); ++i) gaps.push_back(pieces[i].start - pieces[i - 1].end);
@@ -189,7 +192,8 @@ class Collector {
       }
       // "wait" and the like are no collectives, though their kernels pair up.
       if (!name.empty())
-        count({name, dtype, c.group_size, std::string(trace_.strings[c.group]), bytes.value_or(-1)}, bytes, c.activity, call);
+        count({name, dtype, c.group_size, std::string(trace_.strings[c.group]), bytes.value_or(-1)}, bytes, c.activity,
+              call);
       else if (kernel)
         count_bare(c.activity, call);
     }
@@ -203,7 +207,8 @@ class Collector {
       if (!described[i] && communicates(ActivityId(i))) place_of_queue[trace_.activity.queue[i]] = 0;
     std::vector<uint16_t> queues;
     for (const auto& [queue, unused] : place_of_queue) queues.push_back(queue);
-    std::sort(queues.begin(), queues.end(), [&](uint16_t a, uint16_t b) { return trace_.queues[a] < trace_.queues[b]; });
+    std::sort(queues.begin(), queues.end(),
+              [&](uint16_t a, uint16_t b) { return trace_.queues[a] < trace_.queues[b]; });
     for (size_t q = 0; q < queues.size(); ++q) place_of_queue[queues[q]] = static_cast<int64_t>(q);
     for (uint32_t i = 0; i < trace_.activity.size(); ++i) {
       if (described[i] || !communicates(ActivityId(i))) continue;
@@ -310,7 +315,8 @@ class Collector {
       }
       order.push_back(&r);
     }
-    std::stable_sort(order.begin(), order.end(), [](const Row* a, const Row* b) { return a->row.total_ns > b->row.total_ns; });
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Row* a, const Row* b) { return a->row.total_ns > b->row.total_ns; });
     for (Row* r : order) {
       for (const uint32_t call : r->calls) out_.calls[call].row = static_cast<uint32_t>(out_.rows.size());
       out_.rows.push_back(std::move(r->row));

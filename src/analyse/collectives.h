@@ -12,7 +12,7 @@
 namespace profgpu {
 
 struct CollectiveRow {
-  std::string name;             ///< nccl-tests' terms: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast ...
+  std::string name;  ///< nccl-tests' terms: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast ...
   std::string dtype;
   int64_t group_size = 0;       ///< 0: unknown
   std::string process_group;
@@ -95,7 +95,8 @@ struct CollectiveCall {
   ActivityId activity;
   int64_t start_ns = 0, end_ns = 0;   ///< Unix time where the trace says it, by the rank's own clock
   int64_t launch_ns = 0;        ///< start of the launching call; start_ns where it is not in the file
-  int64_t elements = -1;        ///< the larger of in and out, 0 for all-to-all; below 0, of a kernel without arguments: -1 - place of its stream
+  int64_t elements = -1;  ///< the larger of in and out, 0 for all-to-all; below 0, of a kernel without arguments: -1 -
+                          ///< place of its stream
   int64_t message_bytes = -1;   ///< nccl-tests' S; -1: unknown
   int64_t step = -1;            ///< number of the step that launched it; -1 where the recorded sequence number decides
   int64_t number = 0;           ///< recorded sequence number, or place among its like in the step
@@ -115,7 +116,7 @@ struct CollectiveCalls {
   /// Compute beside calls, on the clock of the calls; disjoint and in order for each. At most kMostCover pieces a call:
   /// of more, the shortest gaps count as compute.
   std::vector<Interval> cover;
-  static constexpr size_t kMostCover = 64;
+  static constexpr size_t kMaxCover = 64;
 
   static CollectiveCalls compute(const Facts& facts);
 };

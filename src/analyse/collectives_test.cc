@@ -43,7 +43,8 @@ TEST(Collectives, BusFactors) {
   EXPECT_DOUBLE_EQ(bus_factor("all_reduce", 1), 0);
 }
 
-std::optional<int64_t> bytes(std::string_view name, int64_t in, int64_t out, int32_t n, std::string_view type = "Float") {
+std::optional<int64_t> bytes(std::string_view name, int64_t in, int64_t out, int32_t n,
+                             std::string_view type = "Float") {
   Collective c{};
   c.in_elements = in;
   c.out_elements = out;
@@ -119,7 +120,8 @@ TEST(Collectives, ComputeOfAnotherDeviceHidesNothing) {
 TEST(Collectives, TheKernelsNameHasToDoWithoutArguments) {
   TraceRows t;
   t.kernel("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", 0, 100);
-  t.kernel("ncclDevKernel_AllGather_RING_LL", 200, 50).kernel("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 300, 10);
+  t.kernel("ncclDevKernel_AllGather_RING_LL", 200, 50)
+      .kernel("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", 300, 10);
   const std::vector<CollectiveRow> rows = rows_of(t);
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].name, "all_reduce");
@@ -143,7 +145,8 @@ TEST(Collectives, TheOpDescribesAKernelWithoutArguments) {
 
 TEST(Collectives, WithoutADeviceTheHostsCallsCount) {
   TraceRows t;
-  t.collective_op({.name = "allreduce", .in = 8, .out = 8}, 0, 50).collective_op({.name = "allreduce", .in = 8, .out = 8}, 100, 50);
+  t.collective_op({.name = "allreduce", .in = 8, .out = 8}, 0, 50)
+      .collective_op({.name = "allreduce", .in = 8, .out = 8}, 100, 50);
   const std::vector<CollectiveRow> rows = rows_of(t);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].calls, 2);

@@ -28,8 +28,10 @@ PageDensity slow_density(const std::vector<Event>& events, int64_t bin_ns, size_
       ++by_category[owner->category];
     }
     if (covered == 0) continue;
-    out.category[b] = static_cast<uint8_t>(std::max_element(by_category.begin(), by_category.end()) - by_category.begin());
-    out.busy[b] = static_cast<uint8_t>(std::max(1.0, static_cast<double>(covered) / static_cast<double>(bin_ns) * 255 + 0.5));
+    out.category[b] =
+        static_cast<uint8_t>(std::max_element(by_category.begin(), by_category.end()) - by_category.begin());
+    out.busy[b] =
+        static_cast<uint8_t>(std::max(1.0, static_cast<double>(covered) / static_cast<double>(bin_ns) * 255 + 0.5));
   }
   return out;
 }

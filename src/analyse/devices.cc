@@ -59,7 +59,9 @@ DeviceTime time_on_device(const Trace& trace, const std::vector<WorkKind>& kind,
 
 }  // namespace
 
-double DeviceRow::overlap_pct() const { return percent_of(communication_ns - exposed_communication_ns, communication_ns); }
+double DeviceRow::overlap_pct() const {
+  return percent_of(communication_ns - exposed_communication_ns, communication_ns);
+}
 
 double DeviceRow::utilization_pct() const { return percent_of(busy_ns, span_ns); }
 

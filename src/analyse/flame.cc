@@ -51,7 +51,8 @@ std::vector<Node> nodes_of(const Trace& trace, const Thread& thread, const RowNa
     const HostId above = host.parent[i];
     const uint32_t parent = above.valid() ? node_of[above.value - thread.begin.value] : kNone;
     const StringId name = names.of(HostId(size_t{i}));
-    const auto [it, added] = place.try_emplace(uint64_t{parent} << 32 | name.value, static_cast<uint32_t>(nodes.size()));
+    const auto [it, added] =
+        place.try_emplace(uint64_t{parent} << 32 | name.value, static_cast<uint32_t>(nodes.size()));
     if (added) nodes.push_back({parent, name, host.kind[i]});
     node_of[i - thread.begin.value] = it->second;
     Node& node = nodes[it->second];

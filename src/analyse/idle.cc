@@ -83,7 +83,8 @@ class GapReader {
   GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device)
       : trace_(facts.trace()), host_time_(host_time), waits_(facts.get<Waits>()), device_(device) {
     for (const auto& calls : waits_.calls)
-      for (const HostId call : calls) wait_ends_.push_back({trace_.host.end_ns(call), trace_.host.start_ns[call.value]});
+      for (const HostId call : calls)
+        wait_ends_.push_back({trace_.host.end_ns(call), trace_.host.start_ns[call.value]});
     std::sort(wait_ends_.begin(), wait_ends_.end());
     earliest_launch_.assign(device.end.value - device.begin.value + 1, INT64_MAX);
     for (uint32_t i = device.end.value; i-- > device.begin.value;) {

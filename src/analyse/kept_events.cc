@@ -16,7 +16,8 @@ struct Count {
 };
 
 // Rows [begin, end) are sorted by start: those that start within the window.
-std::pair<size_t, size_t> starting_within(const std::vector<int64_t>& start_ns, size_t begin, size_t end, Interval window) {
+std::pair<size_t, size_t> starting_within(const std::vector<int64_t>& start_ns, size_t begin, size_t end,
+                                          Interval window) {
   const auto at = [&](int64_t t) {
     return static_cast<size_t>(std::lower_bound(start_ns.begin() + static_cast<ptrdiff_t>(begin),
                                                 start_ns.begin() + static_cast<ptrdiff_t>(end), t) - start_ns.begin());

@@ -32,10 +32,10 @@ struct KeptEvents {
 /// Host ranges and activities that a page keeps at most, of all ranks together. So many take about 3 MB.
 constexpr int64_t kPageEvents = 400'000;
 
-/// Without a choice: everything where it fits `budget`; else the typical measured step (the median), the slowest, and as many from
-/// the first measured one on as fit. Where not even the typical step fits, its first part of which three quarters of the
-/// budget hold the activities, and the longest host ranges therein. A choice is kept whole, whatever its size; empty
-/// windows: no rank has such a step.
+/// Without a choice: everything where it fits `budget`; else the typical measured step (the median), the slowest, and
+/// as many from the first measured one on as fit. Where not even the typical step fits, its first part of which three
+/// quarters of the budget hold the activities, and the longest host ranges therein. A choice is kept whole, whatever
+/// its size; empty windows: no rank has such a step.
 KeptEvents kept_events(const std::vector<PlacedRank>& ranks, Interval span, const StepChoice& choice, int64_t budget);
 
 }  // namespace profgpu

@@ -37,7 +37,8 @@ TEST(KeptEvents, AreAllWhereTheyFit) {
 TEST(KeptEvents, AreTheTypicalTheSlowestAndTheFirstSteps) {
   const Trace trace = steps(10);
   const Intervals windows = Kept(trace, {}, 60).events.windows;
-  EXPECT_EQ(windows, (Intervals{{0, 200}, {400, 500}, {600, 890}}));   // the first two, the median, the slowest: 59 events
+  EXPECT_EQ(windows,
+            (Intervals{{0, 200}, {400, 500}, {600, 890}}));  // the first two, the median, the slowest: 59 events
 }
 
 TEST(KeptEvents, ASlowestStepThatDoesNotFitGivesWay) {
@@ -63,7 +64,8 @@ TEST(KeptEvents, OfTooManyActivitiesTheFirstAre) {
 
 TEST(KeptEvents, AChoiceIsKeptWhole) {
   const Trace trace = steps(10);
-  EXPECT_EQ(Kept(trace, {.all = false, .indices = {{2, 4}, {9, 10}}}, 1).events.windows, (Intervals{{100, 300}, {990, 1090}}));
+  EXPECT_EQ(Kept(trace, {.all = false, .indices = {{2, 4}, {9, 10}}}, 1).events.windows,
+            (Intervals{{100, 300}, {990, 1090}}));
   EXPECT_EQ(Kept(trace, {.all = true, .indices = {}}, 1).events.windows, (Intervals{{0, trace.windows.front().end}}));
   EXPECT_TRUE(Kept(trace, {.all = false, .indices = {{50, 60}}}, 1).events.windows.empty());
 }

@@ -267,8 +267,8 @@ std::string plain(string_view word) {
     if (word.starts_with(start) && word.size() > start.size()) word.remove_prefix(start.size());
   for (bool again = true; again;) {
     again = false;
-    for (const string_view end : {"_cuda", "_cuda_out", "_gpu", "_kernel", "_impl", "_scalar", "_functor", "MathFunctor",
-                                  "Functor", "CUDAKernelImpl", "KernelImpl", "CUDAKernel", "Ops"})
+    for (const string_view end : {"_cuda", "_cuda_out", "_gpu", "_kernel", "_impl", "_scalar", "_functor",
+                                  "MathFunctor", "Functor", "CUDAKernelImpl", "KernelImpl", "CUDAKernel", "Ops"})
       if (word.ends_with(end) && word.size() > end.size()) word.remove_suffix(end.size()), again = true;
   }
   return snake(word);

@@ -14,7 +14,8 @@ enum class KernelCategory : uint8_t {
 };
 std::string_view kernel_category_name(KernelCategory category);
 KernelCategory kernel_category(std::string_view name);
-/// What a person calls the kernel: no return type, template arguments, parameters or hash; "vectorized_elementwise: Add".
+/// What a person calls the kernel: no return type, template arguments, parameters or hash; "vectorized_elementwise:
+/// Add".
 std::string short_kernel_name(std::string_view name);
 /// The name of a kernel that uses tensor cores (matrix cores on AMD): s16816, tensorop, hmma, xmma, wgmma, MI16x16 ...
 bool uses_tensor_cores(std::string_view name);

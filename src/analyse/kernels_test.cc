@@ -114,8 +114,10 @@ constexpr Known kKnown[] = {
     {"sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_"
      "g1_tensor16x8x8_alignc4_execute_kernel_cudnn",
      kConvolution, true, "sm80_xmma fprop tf32f32 128x128x16"},
-    {"_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_11threadblock22ImplicitGemmMultistage"
-     "INS_4gemm9GemmShapeILi128ELi128ELi32EEENS4_52Conv2dWgradOutputGradientTileAccessIteratorOptimizedINS_11MatrixShape"
+    {"_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_"
+     "11threadblock22ImplicitGemmMultistage"
+     "INS_4gemm9GemmShapeILi128ELi128ELi32EEENS4_52Conv2dWgradOutputGradientTileAccessIteratorOptimizedINS_"
+     "11MatrixShape"
      "ILi128ELi32EEENS_10tfloat32_tE",
      kConvolution, true, "cutlass_cudnn_train ImplicitGemmConvolution Wgrad"},
     {"void fft2d_r2c_32x32<float, false, 0u, false>(float2*, float const*, int, cudnn::reduced_divisor, bool)",
@@ -134,7 +136,8 @@ constexpr Known kKnown[] = {
     {"SubTensorOpWithScalar1d", kElementwise, false, "SubTensorOpWithScalar1d"},
     {"batched_transpose_16x32_half", kCopy, false, "batched_transpose_16x32_half"},
     // Attention
-    {"void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4>, false>(pytorch_flash"
+    {"void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4>, "
+     "false>(pytorch_flash"
      "::Flash_fwd_params)",
      kAttention, true, "flash_fwd"},
     {"fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel::Params)", kAttention, true,
@@ -145,13 +148,15 @@ constexpr Known kKnown[] = {
     {"void vllm::reshape_and_cache_flash_kernel<__hip_bfloat16, (vllm::Fp8KVCacheDataType)0>(__hip_bfloat16 const*)",
      kCopy, false, "reshape_and_cache_flash"},
     // PyTorch
-    {"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> "
+    {"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, "
+     "3> "
      ">(int, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3>)",
      kElementwise, false, "vectorized_elementwise add"},
     {"void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl<at::native::BinaryFunctor<float, float, "
      "float, at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&)::{lambda(int)#1}>(int)",
      kElementwise, false, "elementwise mul"},
-    {"void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda("
+    {"void "
+     "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda("
      ")#2}::operator()() const, at::detail::Array<char*, 2> >(int)",
      kCopy, false, "unrolled_elementwise direct_copy"},
     {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
@@ -159,20 +164,22 @@ constexpr Known kKnown[] = {
      "float>, float>(at::native::(anonymous namespace)::TensorListMetadata<1>)",
      kElementwise, false, "multi_tensor_apply binary_op_scalar multiplies"},
     {"void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
-     "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, (at::native"
+     "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4, "
+     "(at::native"
      "::(anonymous namespace)::ADAM_MODE)0, false>, float const*>(int)",
      kOptimizer, false, "multi_tensor_apply fused_adam"},
     {"void multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>, float>(int, int volatile*)", kOptimizer,
      false, "multi_tensor_apply adam"},
     {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::func_wrapper_t<float, at::native::"
-     "sum_functor<float, float, float>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int> >(int)",
+     "sum_functor<float, float, float>::operator()(at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int> "
+     ">(int)",
      kReduction, false, "reduce sum"},
     {"void (anonymous namespace)::softmax_warp_forward<float, float, float, 10, true, false>(float*, float const*)",
      kNormalization, false, "softmax_warp_forward"},
     {"void at::native::(anonymous namespace)::indexSelectLargeIndex<float, int, unsigned int, 1, 1, -2, true>(int)",
      kEmbedding, false, "indexSelectLargeIndex"},
-    {"void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 1, 64, 64>(float*)", kCopy, false,
-     "CatArrayBatchedCopy"},
+    {"void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 1, 64, 64>(float*)", kCopy,
+     false, "CatArrayBatchedCopy"},
     {"void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float, float, cudnnTensorStruct)",
      kNormalization, false, "bn_bw_1C11_new"},
     // Inductor and Triton
@@ -222,8 +229,9 @@ TEST(KernelNames, AnyCutOfANameHasAShortOne) {
 TEST(KernelNames, OddNamesDoNoHarm) {
   EXPECT_EQ(short_kernel_name(""), "(no name)");
   EXPECT_EQ(short_kernel_name("   "), "(no name)");
-  for (const std::string_view name : {"<", ">", "(", "::", "<>", "()", "a::", "::b", "_Z", "_ZN", "_ZN0E", "_ZN999a", "-> x",
-                                      "nccl", "ncclKernel_", "Cijk_", "cutlass", "sm80_xmma_", "igemm__bt", "operator<"}) {
+  for (const std::string_view name : {"<",           ">",     "(",       "::",         "<>",        "()",       "a::",
+                                      "::b",         "_Z",    "_ZN",     "_ZN0E",      "_ZN999a",   "-> x",     "nccl",
+                                      "ncclKernel_", "Cijk_", "cutlass", "sm80_xmma_", "igemm__bt", "operator<"}) {
     EXPECT_FALSE(short_kernel_name(name).empty()) << name;
     EXPECT_FALSE(uses_tensor_cores(name)) << name;
   }
@@ -239,7 +247,8 @@ TEST(KernelNames, OddNamesDoNoHarm) {
 
 TEST(KernelNames, FunctorsAreFoundBehindWrappers) {
   EXPECT_EQ(functor_name("4, at::native::AbsFunctor<float>, at::detail::Array<char*, 2>"), "abs");
-  EXPECT_EQ(functor_name("4, at::native::AUnaryFunctor<int, int, bool, at::native::CompareEqFunctor<int> >"), "compare_eq");
+  EXPECT_EQ(functor_name("4, at::native::AUnaryFunctor<int, int, bool, at::native::CompareEqFunctor<int> >"),
+            "compare_eq");
   EXPECT_EQ(functor_name("512, 1, at::native::ReduceOp<float, at::native::NormTwoOps<float> >"), "norm_two");
   EXPECT_EQ(functor_name("4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)"), "gelu");
   EXPECT_EQ(functor_name("4, float, 2ul"), "");

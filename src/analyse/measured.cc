@@ -147,8 +147,14 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
       sums.emplace_back();
       const std::string name(trace.strings[key.name]);
       const bool copy = key.kind == WorkKind::kMemory;
-      m.work.push_back({name, short_kernel_name(name), key.kind, copy ? KernelCategory::kCopy : kernels.category[key.name.value],
-                        text(key.op), text(key.shapes), 0, {}});
+      m.work.push_back({name,
+                        short_kernel_name(name),
+                        key.kind,
+                        copy ? KernelCategory::kCopy : kernels.category[key.name.value],
+                        text(key.op),
+                        text(key.shapes),
+                        0,
+                        {}});
     }
     ++m.work[it->second].count;
     sums[it->second].add(step, trace.activity.duration_ns[i]);
@@ -175,7 +181,8 @@ MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   for (const OpRow& o : facts.get<Ops>().rows)
     if (o.measured_calls > 0) m.ops.push_back({o.text, o.measured_calls, o.measured_self_ns});
   for (const CollectiveRow& c : facts.get<Collectives>().rows)
-    if (c.measured_calls > 0) m.collectives.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});
+    if (c.measured_calls > 0)
+      m.collectives.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});
   return m;
 }
 

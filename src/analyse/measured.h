@@ -17,8 +17,8 @@ struct Varying {
   }
 };
 
-/// What the rank's busiest device does: "compute", "communication" and "memory" (exposed: while nothing before it in this
-/// list runs), "idle: host_bound" ..., "outside": before the device's first activity or after its last.
+/// What the rank's busiest device does: "compute", "communication" and "memory" (exposed: while nothing before it in
+/// this list runs), "idle: host_bound" ..., "outside": before the device's first activity or after its last.
 struct Makeup {
   std::string phase, state;
   int64_t total_ns = 0;

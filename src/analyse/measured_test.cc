@@ -45,7 +45,8 @@ TEST(Measured, HostTimesOfOpsLeaveWarmUpOut) {
   HandTrace hand;
   hand.range("ProfilerStep#0", 0, 1000).op("aten::mm", 10, 510);
   for (int i = 1; i < 4; ++i)
-    hand.range("ProfilerStep#" + std::to_string(i), 900 + i * 100, 1000 + i * 100).op("aten::mm", 910 + i * 100, 920 + i * 100);
+    hand.range("ProfilerStep#" + std::to_string(i), 900 + i * 100, 1000 + i * 100)
+        .op("aten::mm", 910 + i * 100, 920 + i * 100);
   hand.op("aten::mm", 1400, 1450);   // after the last step
   const Trace trace = hand.build();
   const Facts facts(trace, {});

@@ -12,7 +12,7 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kTimelinePoints = 500;
-constexpr size_t kMostSlopeSteps = 1000;
+constexpr size_t kMaxSlopeSteps = 1000;
 
 // DeviceType CUDA and HIP; every other type but the CPU's is an accelerator too, but has no allocator events of this
 // kind that are device memory for certain.
@@ -44,7 +44,7 @@ std::vector<StepLevel> lowest_by_step(const Facts& facts, const std::vector<Memo
 // Pairs grow with the square of the steps; a thousand steps say as much as all.
 std::vector<StepLevel> thinned(const std::vector<StepLevel>& levels) {
   std::vector<StepLevel> out;
-  for (size_t i = 0; i < levels.size(); i += levels.size() / kMostSlopeSteps + 1) out.push_back(levels[i]);
+  for (size_t i = 0; i < levels.size(); i += levels.size() / kMaxSlopeSteps + 1) out.push_back(levels[i]);
   return out;
 }
 
@@ -121,7 +121,8 @@ void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memor
   } else if (facts.trace().windows.size() == 1) {   // sums do not reach across what was not recorded
     known = with_relative_totals(events);
   }
-  if (facts.get<Steps>().annotated) memory.growth_bytes_per_step = theil_sen_slope(thinned(lowest_by_step(facts, known)));
+  if (facts.get<Steps>().annotated)
+    memory.growth_bytes_per_step = theil_sen_slope(thinned(lowest_by_step(facts, known)));
 }
 
 }  // namespace
@@ -134,8 +135,9 @@ Memory Memory::compute(const Facts& facts) {
   for (const MemoryEvent& m : trace.memory)
     if (is_device_memory(m)) by_device[m.device].push_back(m);
   // By share of its capacity, or by bytes where that is not known of all.
-  const bool shares = std::all_of(by_device.begin(), by_device.end(),
-                                  [&](const auto& d) { return trace.properties(std::max(d.first, 0)).memory_bytes > 0; });
+  const bool shares = std::all_of(by_device.begin(), by_device.end(), [&](const auto& d) {
+    return trace.properties(std::max(d.first, 0)).memory_bytes > 0;
+  });
   double most = -1;
   const std::vector<MemoryEvent>* chosen = nullptr;
   for (const auto& [device, events] : by_device) {
@@ -156,7 +158,7 @@ Memory Memory::compute(const Facts& facts) {
 namespace {
 
 constexpr size_t kPoints = 2000;
-constexpr size_t kMostHolders = 100;
+constexpr size_t kMaxHolders = 100;
 constexpr size_t kDeepestStack = 64;   // innermost frames say most
 
 std::vector<MemoryEvent> events_of(const Trace& trace, int32_t device) {
@@ -183,7 +185,8 @@ void add_course(const std::vector<MemoryEvent>& events, int64_t shift_ns, PageMe
   for (size_t i = 0; i < known.size(); i += stretch) {
     const auto begin = known.begin() + static_cast<ptrdiff_t>(i);
     const auto end = known.begin() + static_cast<ptrdiff_t>(std::min(i + stretch, known.size()));
-    std::vector<const MemoryEvent*> shown = {*begin, *std::min_element(begin, end, lower), *std::max_element(begin, end, lower)};
+    std::vector<const MemoryEvent*> shown = {*begin, *std::min_element(begin, end, lower),
+                                             *std::max_element(begin, end, lower)};
     std::sort(shown.begin(), shown.end());   // pointers into one vector, which is in order of time
     shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
     for (const MemoryEvent* m : shown) add_point(*m, shift_ns, reserved, memory);
@@ -228,7 +231,8 @@ struct Block {
 };
 
 // Blocks that were allocated within the trace and are there after the first `count` events.
-std::unordered_map<uint64_t, Block> blocks_after(const Trace& trace, const std::vector<MemoryEvent>& events, size_t count) {
+std::unordered_map<uint64_t, Block> blocks_after(const Trace& trace, const std::vector<MemoryEvent>& events,
+                                                 size_t count) {
   std::unordered_map<uint64_t, size_t> live;   // address to the event that allocated it
   for (size_t i = 0; i < count; ++i) {
     if (events[i].bytes > 0) live[events[i].address] = i;
@@ -240,7 +244,8 @@ std::unordered_map<uint64_t, Block> blocks_after(const Trace& trace, const std::
   return blocks;
 }
 
-std::vector<PageHolder> holders(const Trace& trace, const std::unordered_map<uint64_t, Block>& blocks, int64_t allocated) {
+std::vector<PageHolder> holders(const Trace& trace, const std::unordered_map<uint64_t, Block>& blocks,
+                                int64_t allocated) {
   std::map<std::pair<std::string_view, std::string>, PageHolder> by_place;
   int64_t known = 0;
   for (const auto& [address, block] : blocks) {
@@ -258,15 +263,16 @@ std::vector<PageHolder> holders(const Trace& trace, const std::unordered_map<uin
     all.push_back(std::move(holder));
   }
   std::stable_sort(all.begin(), all.end(), [](const PageHolder& a, const PageHolder& b) { return a.bytes > b.bytes; });
-  if (all.size() > kMostHolders) {
+  if (all.size() > kMaxHolders) {
     PageHolder rest{"(other places)", "", 0, 0};
-    for (size_t i = kMostHolders; i < all.size(); ++i) rest.bytes += all[i].bytes, rest.blocks += all[i].blocks;
-    all.resize(kMostHolders);
+    for (size_t i = kMaxHolders; i < all.size(); ++i) rest.bytes += all[i].bytes, rest.blocks += all[i].blocks;
+    all.resize(kMaxHolders);
     all.push_back(std::move(rest));
   }
   if (allocated > known) {
     PageHolder before{"(before the trace)", "", allocated - known, 0};
-    all.insert(std::find_if(all.begin(), all.end(), [&](const PageHolder& h) { return h.bytes < before.bytes; }), before);
+    all.insert(std::find_if(all.begin(), all.end(), [&](const PageHolder& h) { return h.bytes < before.bytes; }),
+               before);
   }
   return all;
 }

@@ -21,7 +21,7 @@ struct MemoryPoint {
 };
 
 struct Memory {
-  int32_t device = -1;                        ///< the device these are of: the one whose peak is highest, of its capacity
+  int32_t device = -1;  ///< the device these are of: the one whose peak is highest, of its capacity
   std::optional<int64_t> peak_allocated_bytes;
   std::optional<int64_t> peak_reserved_bytes;
   std::optional<int64_t> capacity_bytes;
@@ -42,9 +42,10 @@ struct Memory {
 
 // Device memory over time, and which places in the program held it when most was allocated.
 
-/// Of the device that Memory is of; nothing without allocator events that carry totals. Times are the trace's own, moved by
-/// `shift_ns`. At most about 2,000 points, of each stretch the first, the lowest and the highest; at most 100 holders and a last one
-/// for the rest. Blocks that were there before the trace are one holder without a place in the program.
+/// Of the device that Memory is of; nothing without allocator events that carry totals. Times are the trace's own,
+/// moved by `shift_ns`. At most about 2,000 points, of each stretch the first, the lowest and the highest; at most 100
+/// holders and a last one for the rest. Blocks that were there before the trace are one holder without a place in the
+/// program.
 std::optional<PageMemory> memory_over_time(const Facts& facts, int64_t shift_ns);
 
 }  // namespace profgpu

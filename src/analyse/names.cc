@@ -91,14 +91,35 @@ constexpr RangeName kRanges[] = {
 };
 
 // cudaStreamWaitEvent only queues a wait on the device; it is not here.
-constexpr string_view kSynchronize[] = {
-    "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize",
-    "cudaMemcpy", "cudaMemcpyToSymbol", "cudaMemcpyFromSymbol", "cudaMemcpy2D",
-    "hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize", "hipMemcpy", "hipMemcpyWithStream",
-    "hipMemcpyDtoH", "hipMemcpyHtoD",
-    "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2",
-    "urQueueFinish", "urEventWait", "zeCommandQueueSynchronize", "zeCommandListHostSynchronize", "zeEventHostSynchronize",
-    "zeFenceHostSynchronize", "Context Sync", "Stream Sync", "Event Sync"};
+constexpr string_view kSynchronize[] = {"cudaDeviceSynchronize",
+                                        "cudaStreamSynchronize",
+                                        "cudaEventSynchronize",
+                                        "cudaThreadSynchronize",
+                                        "cudaMemcpy",
+                                        "cudaMemcpyToSymbol",
+                                        "cudaMemcpyFromSymbol",
+                                        "cudaMemcpy2D",
+                                        "hipDeviceSynchronize",
+                                        "hipStreamSynchronize",
+                                        "hipEventSynchronize",
+                                        "hipMemcpy",
+                                        "hipMemcpyWithStream",
+                                        "hipMemcpyDtoH",
+                                        "hipMemcpyHtoD",
+                                        "cuCtxSynchronize",
+                                        "cuStreamSynchronize",
+                                        "cuEventSynchronize",
+                                        "cuMemcpyDtoH_v2",
+                                        "cuMemcpyHtoD_v2",
+                                        "urQueueFinish",
+                                        "urEventWait",
+                                        "zeCommandQueueSynchronize",
+                                        "zeCommandListHostSynchronize",
+                                        "zeEventHostSynchronize",
+                                        "zeFenceHostSynchronize",
+                                        "Context Sync",
+                                        "Stream Sync",
+                                        "Event Sync"};
 constexpr string_view kMemory[] = {
     "cudaMalloc", "cudaFree", "cudaMallocAsync", "cudaFreeAsync", "cudaMallocHost", "cudaFreeHost", "cudaHostAlloc",
     "cudaMallocManaged", "cudaMalloc3D", "cudaMallocPitch", "cudaHostRegister", "cudaHostUnregister",

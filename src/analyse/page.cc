@@ -15,16 +15,16 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostBins = 4096;
-constexpr size_t kLeastBins = 256;
+constexpr size_t kMaxBins = 4096;
+constexpr size_t kMinBins = 256;
 constexpr size_t kBinsOfAllTracks = 600'000;   // so that a job of many ranks stays a small page
 
 // Times before 2001 are no Unix times: traces without a base time count from the epoch or from boot.
-constexpr int64_t kLeastUnix_ns = 1'000'000'000'000'000'000;
+constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;
 
 std::optional<int64_t> unix_shift(const Trace& trace) {
   if (trace.base_time_ns != 0) return trace.base_time_ns;
-  const bool is_unix = !trace.windows.empty() && trace.windows.front().start > kLeastUnix_ns;
+  const bool is_unix = !trace.windows.empty() && trace.windows.front().start > kMinUnix_ns;
   return is_unix ? std::optional<int64_t>(0) : std::nullopt;
 }
 
@@ -33,7 +33,8 @@ Interval span_of(const Trace& trace) {
   return {trace.windows.front().start, trace.windows.back().end};
 }
 
-// Shifts to the first rank's clock. Ranks whose clocks say nothing of each other, and whose times are far apart, start together.
+// Shifts to the first rank's clock. Ranks whose clocks say nothing of each other, and whose times are far apart, start
+// together.
 std::vector<PlacedRank> on_one_clock(const PageInput& input) {
   std::vector<PlacedRank> placed;
   const Trace& first = input.ranks.front().facts->trace();
@@ -64,7 +65,7 @@ Interval span_of(const std::vector<PlacedRank>& ranks) {
 size_t bins_of_track(const std::vector<PlacedRank>& ranks) {
   size_t tracks = 1;
   for (const PlacedRank& r : ranks) tracks += r.facts->trace().threads.size() + r.facts->trace().queues.size() + 4;
-  return std::clamp(kBinsOfAllTracks / tracks, kLeastBins, kMostBins);
+  return std::clamp(kBinsOfAllTracks / tracks, kMinBins, kMaxBins);
 }
 
 TimelinePlan plan_of(const std::vector<PlacedRank>& ranks, KeptEvents kept, int64_t span_ns) {
@@ -146,7 +147,8 @@ Result<std::shared_ptr<const PageData>> make_page(const PageInput& input, const 
   std::map<uint32_t, int> rank_of;
   for (const PlacedRank& r : ranks) add_rank(r, plan, clocks_of(samples, ranks, r, rank_of), *page);
   for (const int rank : input.without_events) page->ranks.emplace_back().rank = rank;
-  std::sort(page->ranks.begin(), page->ranks.end(), [](const PageRank& a, const PageRank& b) { return a.rank < b.rank; });
+  std::sort(page->ranks.begin(), page->ranks.end(),
+            [](const PageRank& a, const PageRank& b) { return a.rank < b.rank; });
   page->without_events = input.without_events;
   if (samples.log) add_samples(samples, rank_of, *page);
   return std::shared_ptr<const PageData>(page);
@@ -184,13 +186,15 @@ std::vector<PageGap> longest_gaps(const Facts& facts, int64_t shift_ns, size_t m
     for (const Gap& g : idle.gaps) by_cause[static_cast<size_t>(g.cause)].push_back(&g);
     for (std::vector<const Gap*>& gaps : by_cause) {
       const size_t count = std::min(most, gaps.size());
-      std::partial_sort(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(count), gaps.end(), [](const Gap* a, const Gap* b) {
-        return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
-      });
+      std::partial_sort(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(count), gaps.end(),
+                        [](const Gap* a, const Gap* b) {
+                          return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
+                        });
       for (size_t i = 0; i < count; ++i) all.push_back(shown(facts.trace(), idle.device, *gaps[i], shift_ns));
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const PageGap& a, const PageGap& b) { return a.duration_ns > b.duration_ns; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const PageGap& a, const PageGap& b) { return a.duration_ns > b.duration_ns; });
   return all;
 }
 

@@ -12,7 +12,8 @@
 
 namespace profgpu {
 
-// What findings rest on, one by one: the longest gaps with what stands around them, and how long each kernel's calls took.
+// What findings rest on, one by one: the longest gaps with what stands around them, and how long each kernel's calls
+// took.
 
 /// The longest `most` of each cause and device, longest first.
 std::vector<PageGap> longest_gaps(const Facts& facts, int64_t shift_ns, size_t most = 50);
@@ -26,7 +27,8 @@ std::vector<PageHistogram> kernel_histograms(const Facts& facts, size_t most = 1
 // All steps of the training loop are one node. Parts of a tree that take least are joined into one node a parent, named
 // "…", so that sums stay what they are.
 
-/// One tree a thread, that of the step's thread first, else by time. A tree has at most `most_nodes` nodes besides those named "…".
+/// One tree a thread, that of the step's thread first, else by time. A tree has at most `most_nodes` nodes besides
+/// those named "…".
 std::vector<PageFlame> flames(const Facts& facts, PageStrings& strings, size_t most_nodes = 5000);
 
 struct PageInput {

@@ -179,7 +179,9 @@ TEST(Flame, SmallPartsAreJoinedAndSumsStay) {
   TraceRows rows;
   for (int i = 0; i < 200; ++i) {
     const std::string name = "f" + std::to_string(i);
-    rows.op(name, 1000 * i, 100 + i).op("inner", 1000 * i + 10, 50).call("launch", 1000 * i + 20, 5, static_cast<uint32_t>(i + 1));
+    rows.op(name, 1000 * i, 100 + i)
+        .op("inner", 1000 * i + 10, 50)
+        .call("launch", 1000 * i + 20, 5, static_cast<uint32_t>(i + 1));
     rows.kernel("k", 1000 * i + 100, 7, static_cast<uint32_t>(i + 1));
   }
   const Trace trace = rows.finish();

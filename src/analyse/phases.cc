@@ -295,7 +295,8 @@ std::vector<PhaseRow> PhaseRow::rows(const Facts& facts) {
   const bool device = !facts.get<Devices>().devices.empty();
   std::vector<PhaseRow> rows;
   for (int p = 0; p < kPhases; ++p)
-    rows.push_back({share_of(p, phases.wall_ns[p], facts.get<Steps>().total_wall_ns()), only_if(device, phases.device_busy_ns[p])});
+    rows.push_back({share_of(p, phases.wall_ns[p], facts.get<Steps>().total_wall_ns()),
+                    only_if(device, phases.device_busy_ns[p])});
   return rows;
 }
 

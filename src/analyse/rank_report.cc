@@ -28,10 +28,11 @@ void overruns(const Trace& trace, std::vector<TraceIssue>& issues) {
     next_start[q] = a.start_ns[i];
   }
   if (count > 0)
-    issues.push_back({TraceIssueKind::kOverrun, count,
-                      fmt::format("device records that last beyond the start of the next one on their stream: {}; device "
-                                  "times may be too long",
-                                  count)});
+    issues.push_back(
+        {TraceIssueKind::kOverrun, count,
+         fmt::format("device records that last beyond the start of the next one on their stream: {}; device "
+                     "times may be too long",
+                     count)});
 }
 
 // Kernel launches whose activity is not there. Calls that are refused or captured into a graph never have any, so a
@@ -52,10 +53,11 @@ void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
     without += !has_activity[i];
   }
   if (without == 0) return;
-  issues.push_back({TraceIssueKind::kLaunchWithoutActivity, without,
-                    fmt::format("kernel launches without a kernel in the file: {} of {}; the profiler dropped them, or they "
-                                "ran after recording stopped",
-                                without, launches)});
+  issues.push_back(
+      {TraceIssueKind::kLaunchWithoutActivity, without,
+       fmt::format("kernel launches without a kernel in the file: {} of {}; the profiler dropped them, or they "
+                   "ran after recording stopped",
+                   without, launches)});
 }
 
 const char* where_activity_may_be(const Trace& trace) {
@@ -70,10 +72,12 @@ Quality Quality::compute(const Facts& facts) {
   Quality quality;
   auto& issues = quality.issues;
   if (trace.activity.size() == 0)
-    issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
-                      std::string("no GPU activity is in the file: device figures are missing") + where_activity_may_be(trace)});
+    issues.push_back(
+        {TraceIssueKind::kNoDeviceActivity, 1,
+         std::string("no GPU activity is in the file: device figures are missing") + where_activity_may_be(trace)});
   if (trace.host.size() == 0)
-    issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
+    issues.push_back(
+        {TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
   const Steps& steps = facts.get<Steps>();
   if (steps.estimated > 0)
     issues.push_back({TraceIssueKind::kNoSteps, 1,
@@ -81,9 +85,10 @@ Quality Quality::compute(const Facts& facts) {
                                   "({:.0f} % alike); --step-pattern names ranges that are steps",
                                   steps.estimated * 100)});
   else if (!steps.annotated)
-    issues.push_back({TraceIssueKind::kNoSteps, 1,
-                      fmt::format("no steps are marked ({} once a step, or give --step-pattern): the whole trace counts as one",
-                                  trace.recorded ? "with profgpu.step():" : "call prof.step()")});
+    issues.push_back(
+        {TraceIssueKind::kNoSteps, 1,
+         fmt::format("no steps are marked ({} once a step, or give --step-pattern): the whole trace counts as one",
+                     trace.recorded ? "with profgpu.step():" : "call prof.step()")});
   overruns(trace, issues);
   missing_activity(facts, issues);
   int64_t count = 0, time = 0, all = 0;
@@ -97,10 +102,11 @@ Quality Quality::compute(const Facts& facts) {
   }
   if (count > 0 && trace.host.size() > 0) {
     quality.unlaunched_pct = percent_of(time, all);
-    issues.push_back({TraceIssueKind::kActivityWithoutLaunch, count,
-                      fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); their "
-                                  "phase and the cause of gaps before them are not known for certain",
-                                  count, quality.unlaunched_pct)});
+    issues.push_back(
+        {TraceIssueKind::kActivityWithoutLaunch, count,
+         fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); their "
+                     "phase and the cause of gaps before them are not known for certain",
+                     count, quality.unlaunched_pct)});
   }
   return quality;
 }
@@ -116,7 +122,8 @@ T made(const Facts& facts) {
 }
 
 template <auto kMember>
-constexpr Section section(std::string_view name, std::string_view title, std::string_view summary, bool of_job = false) {
+constexpr Section section(std::string_view name, std::string_view title, std::string_view summary,
+                          bool of_job = false) {
   return {name, title, summary, of_job,
           [](const Facts& facts, RankReport& rank) {
             rank.*kMember = made<std::remove_reference_t<decltype(rank.*kMember)>>(facts);
@@ -135,7 +142,8 @@ constexpr Section kSections[] = {
     section<&RankReport::launch>("launch", "Launches", "cost and latency of launches"),
     section<&RankReport::collectives>("collectives", "Collectives", "collectives by name, type, group and size", true),
     section<&RankReport::memory>("memory", "Memory", "device memory as the framework's allocator saw it"),
-    section<&RankReport::measured>("measured", "Measured steps", "what the measured steps are made of, for `profgpu diff`"),
+    section<&RankReport::measured>("measured", "Measured steps",
+                                   "what the measured steps are made of, for `profgpu diff`"),
     section<&RankReport::threads>("threads", "Threads",
                                   "processor time of each thread, how long it was blocked, and in which system calls"),
 };
@@ -145,12 +153,15 @@ constexpr Section kSections[] = {
 std::span<const Section> sections() { return kSections; }
 
 const Section* find_section(std::string_view name) {
-  const Section* found = std::find_if(std::begin(kSections), std::end(kSections), [&](const Section& s) { return s.name == name; });
+  const Section* found =
+      std::find_if(std::begin(kSections), std::end(kSections), [&](const Section& s) { return s.name == name; });
   return found != std::end(kSections) ? found : nullptr;
 }
 
 const DeviceRow* RankReport::busiest() const {
-  const auto by_share = [](const DeviceRow& a, const DeviceRow& b) { return a.utilization_pct() < b.utilization_pct(); };
+  const auto by_share = [](const DeviceRow& a, const DeviceRow& b) {
+    return a.utilization_pct() < b.utilization_pct();
+  };
   return devices.empty() ? nullptr : &*std::max_element(devices.begin(), devices.end(), by_share);
 }
 
@@ -159,7 +170,8 @@ RankReport rank_report(const Facts& facts) {
   report.world_size = facts.trace().distributed.world_size;
   report.host = facts.trace().host_name;
   for (const DeviceTime& d : facts.get<Devices>().devices)
-    if (!d.name.empty() && std::find(report.device_names.begin(), report.device_names.end(), d.name) == report.device_names.end())
+    if (!d.name.empty() &&
+        std::find(report.device_names.begin(), report.device_names.end(), d.name) == report.device_names.end())
       report.device_names.push_back(d.name);
   const auto make = [&](size_t i) {
     if (!kSections[i].of_job) kSections[i].make(facts, report);

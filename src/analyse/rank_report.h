@@ -1,4 +1,5 @@
-// RankReport: all that is said of one rank, typed: what presenters, SQL and the JSON document are made from. It outlives the trace.
+// RankReport: all that is said of one rank, typed: what presenters, SQL and the JSON document are made from. It
+// outlives the trace.
 //
 // A section is a member, of a type that names its fields (report/document.h), and a line in rank_report.cc.
 #pragma once
@@ -67,7 +68,8 @@ std::span<const Section> sections();
 /// Null if there is none of that name.
 const Section* find_section(std::string_view name);
 
-/// All sections but what only the other ranks tell (see Section::of_job), made on two threads, from both ends of the list.
+/// All sections but what only the other ranks tell (see Section::of_job), made on two threads, from both ends of the
+/// list.
 RankReport rank_report(const Facts& facts);
 
 }  // namespace profgpu

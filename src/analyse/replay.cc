@@ -56,7 +56,9 @@ struct Run {
   // Of the steps' wall time, for some of the whole.
   [[nodiscard]] int64_t share(int64_t ns) const {
     const int64_t all = whole().length();
-    return all == end - start ? ns : std::llround(static_cast<double>(ns) * static_cast<double>(end - start) / static_cast<double>(all));
+    return all == end - start
+               ? ns
+               : std::llround(static_cast<double>(ns) * static_cast<double>(end - start) / static_cast<double>(all));
   }
 };
 
@@ -232,7 +234,8 @@ class Player {
     const bool shorten = (removal_.dependency_waits && unexplained) || (removal_.launch_latency && !unexplained);
     const bool in_time = i < removal_.in_time.size() && removal_.in_time[i];
     if (s.launch != kNoRow && !in_time) after(launched_[s.launch], s.launch_delay, shorten, kLaunchNs);
-    if (s.before != kNoRow) after(ended_[s.before], s.before_delay, shorten, removal_.launch_latency ? 0 : kNextOnStreamNs);
+    if (s.before != kNoRow)
+      after(ended_[s.before], s.before_delay, shorten, removal_.launch_latency ? 0 : kNextOnStreamNs);
     if (s.other != kNoRow && !removal_.dependency_waits) after(ended_[s.other], s.other_delay, false, 0);
     if (start == INT64_MIN) start = recorded - earlier_;
     start = std::min(start, recorded);
@@ -313,7 +316,8 @@ int64_t Replay::saved_by(const Removal& removal) const {
     player.restart_device_end();
     for (; at < model_->events.size() && model_->events[at].time < run.end; ++at) player.play(model_->events[at]);
     const int64_t host_end = player.host_at(run.end);
-    for (; at < model_->events.size() && model_->events[at].time < run.device_end; ++at) player.play(model_->events[at]);
+    for (; at < model_->events.size() && model_->events[at].time < run.device_end; ++at)
+      player.play(model_->events[at]);
     const int64_t recorded = run.whole().length();
     const int64_t taken = std::max(host_end, player.device_end()) - start;
     saved += run.share(std::clamp<int64_t>(recorded - taken, 0, recorded));

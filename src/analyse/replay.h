@@ -27,13 +27,13 @@ struct Removal {
 
 class Replay {
  public:
-  /// Wall time that the measured steps would not have taken, at least 0 and at most all of it. Nanoseconds. Where the device
-  /// works on after the steps' end, since the host ran ahead of it, steps in their long run take as long as the device does:
-  /// then it is the share of that time which is saved, of the steps' wall time.
+  /// Wall time that the measured steps would not have taken, at least 0 and at most all of it. Nanoseconds. Where the
+  /// device works on after the steps' end, since the host ran ahead of it, steps in their long run take as long as the
+  /// device does: then it is the share of that time which is saved, of the steps' wall time.
   [[nodiscard]] int64_t saved_by(const Removal& removal) const;
-  /// Saving if all idle time of one cause on a device (by its place in Devices) were gone; never more than that, so that
-  /// savings of different causes never count a nanosecond twice. To a device's idle time belongs what the steps spend in
-  /// data loading and checkpoints before its first activity and after its last.
+  /// Saving if all idle time of one cause on a device (by its place in Devices) were gone; never more than that, so
+  /// that savings of different causes never count a nanosecond twice. To a device's idle time belongs what the steps
+  /// spend in data loading and checkpoints before its first activity and after its last.
   [[nodiscard]] int64_t saved_by_cause(IdleCause cause, size_t device) const;
   /// Saving if communication took no time; at most the exposed communication of the device.
   [[nodiscard]] int64_t saved_by_communication(size_t device) const;

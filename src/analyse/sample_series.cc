@@ -13,7 +13,7 @@ namespace profgpu {
 namespace {
 
 // A sample says nothing of a time further from it than so many typical distances.
-constexpr int64_t kMostDistances = 10;
+constexpr int64_t kMaxDistances = 10;
 
 double highest_clock(const SampleLog& log, uint32_t device, const SampleSeries& clock) {
   if (const SampleSeries* stated = log.find(device, Metric::kSmClockMax)) return stated->value.back();
@@ -33,15 +33,17 @@ std::optional<ClockCourse> ClockCourse::of(const SampleLog& log, uint32_t device
   for (size_t i = 0; i < clock->time_ns.size(); ++i) {
     const int64_t start = clock->time_ns[i];
     const int64_t next = i + 1 < clock->time_ns.size() ? clock->time_ns[i + 1] : start + typical_ns;
-    if (next - start > kMostDistances * typical_ns || next <= start) continue;
-    course.held_.push_back({start, next, clock->value[i], (static_cast<uint32_t>(reasons->at(start).value_or(0)) & kHeldBackReasons) != 0});
+    if (next - start > kMaxDistances * typical_ns || next <= start) continue;
+    course.held_.push_back({start, next, clock->value[i],
+                            (static_cast<uint32_t>(reasons->at(start).value_or(0)) & kHeldBackReasons) != 0});
   }
   if (course.held_.empty() || !(course.highest_ > 0)) return std::nullopt;
   return course;
 }
 
 std::optional<uint16_t> ClockCourse::slow_permille(int64_t start_ns, int64_t end_ns) const {
-  auto at = std::upper_bound(held_.begin(), held_.end(), start_ns, [](int64_t t, const Held& h) { return t < h.end_ns; });
+  auto at =
+      std::upper_bound(held_.begin(), held_.end(), start_ns, [](int64_t t, const Held& h) { return t < h.end_ns; });
   int64_t reached = start_ns;
   double sum = 0;
   bool held_back = false;
@@ -63,8 +65,10 @@ constexpr size_t kSeriesPoints = 4000;
 
 // "sm_clock_mhz" to "SM clock"
 std::string title_of(const MetricInfo& metric) {
-  static constexpr std::array<std::string_view, 9> kUnits = {"_pct", "_bytes", "_w", "_j", "_c", "_mhz", "_ns", "_gbps", "_per_s"};
-  static const std::set<std::string_view> kAcronyms = {"sm", "dram", "fp64", "fp32", "fp16", "pcie", "ofa", "jpeg", "bar1", "xgmi", "ecc"};
+  static constexpr std::array<std::string_view, 9> kUnits = {"_pct", "_bytes", "_w",    "_j",    "_c",
+                                                             "_mhz", "_ns",    "_gbps", "_per_s"};
+  static const std::set<std::string_view> kAcronyms = {"sm",  "dram", "fp64", "fp32", "fp16", "pcie",
+                                                       "ofa", "jpeg", "bar1", "xgmi", "ecc"};
   std::string_view name = metric.name;
   for (const std::string_view unit : kUnits)
     if (name.ends_with(unit)) {
@@ -117,8 +121,8 @@ std::vector<Point> thinned(const std::vector<Point>& points, bool bits) {
 
 }  // namespace
 
-std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks, const PlacedRank& rank,
-                                       int32_t device) {
+std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks,
+                                       const PlacedRank& rank, int32_t device) {
   std::vector<std::string> names;
   for (const PlacedRank& r : ranks) names.push_back(r.facts->trace().host_name);
   const SampleHosts hosts(log, names);

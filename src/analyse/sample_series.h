@@ -14,12 +14,12 @@ namespace profgpu {
 
 // How much of a kernel's duration reduced clocks explain, from samples of the device.
 //
-// A kernel that only computes takes time in proportion to one over the SM clock, so of a duration d at clock c it would have taken
-// d · c/m at the highest clock m: the clock explains at most d · (1 − c/m). It is an upper bound: what waits for memory
-// or for other devices hardly gets shorter. c is the mean over the kernel of the sampled clock, each sample holding until the
-// next; m the device's stated maximum SM clock, else the highest that was sampled. Said only of compute kernels that run wholly
-// within the time that is sampled, while the device gave a reason for holding its clocks back (power, temperature,
-// brake: not idleness, and not clocks that somebody set).
+// A kernel that only computes takes time in proportion to one over the SM clock, so of a duration d at clock c it would
+// have taken d · c/m at the highest clock m: the clock explains at most d · (1 − c/m). It is an upper bound: what waits
+// for memory or for other devices hardly gets shorter. c is the mean over the kernel of the sampled clock, each sample
+// holding until the next; m the device's stated maximum SM clock, else the highest that was sampled. Said only of
+// compute kernels that run wholly within the time that is sampled, while the device gave a reason for holding its
+// clocks back (power, temperature, brake: not idleness, and not clocks that somebody set).
 
 /// What one device ran at. Times are those of the log.
 class ClockCourse {
@@ -57,11 +57,11 @@ struct PlacedSamples {
 /// The device of the log that a rank's trace calls `device`: the one with that index; or the only one, if both have one
 /// only, whatever their numbers (CUDA_VISIBLE_DEVICES changes a program's, not the driver's). None where their names
 /// differ, or where it is not known to be of the rank's host: see trace/sample.h.
-std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks, const PlacedRank& rank,
-                                       int32_t device);
+std::optional<uint32_t> sampled_device(const SampleLog& log, const std::vector<PlacedRank>& ranks,
+                                       const PlacedRank& rank, int32_t device);
 
-/// Every gauge within the page's time; at most about 4,000 points each, means of equal stretches (of reasons, all that were set).
-/// `rank_of`: of the log's devices.
+/// Every gauge within the page's time; at most about 4,000 points each, means of equal stretches (of reasons, all that
+/// were set). `rank_of`: of the log's devices.
 std::vector<PageSeries> sample_series(const PlacedSamples& samples, const std::map<uint32_t, int>& rank_of);
 
 }  // namespace profgpu

@@ -21,8 +21,8 @@ class SeriesStatistics {
  public:
   explicit SeriesStatistics(int64_t interval_ns) : interval_ns_(interval_ns) {}
 
-  /// Samples that are not newer than the last are repetitions and do not count. What comes back is the value before this
-  /// one and how long it held, once that is known.
+  /// Samples that are not newer than the last are repetitions and do not count. What comes back is the value before
+  /// this one and how long it held, once that is known.
   std::optional<Held> add(int64_t time_ns, double value);
   /// The last value, which has held for one interval so far.
   [[nodiscard]] std::optional<Held> last() const;

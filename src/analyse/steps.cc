@@ -61,7 +61,8 @@ std::vector<HostId> ranges(const Trace& trace, const std::vector<bool>& named) {
     if (!named[h.name[i].value] || (h.kind[i] != HostKind::kAnnotation && h.kind[i] != HostKind::kOp)) continue;
     std::vector<HostId>& found = by_thread[h.thread[i].value];
     const int64_t before = found.empty() ? INT64_MIN : h.end_ns(found.back());
-    if (h.start_ns[i] >= before || (h.start_ns[i] >= before - kRounding_ns && h.end_ns(HostId(i)) > before)) found.emplace_back(i);
+    if (h.start_ns[i] >= before || (h.start_ns[i] >= before - kRounding_ns && h.end_ns(HostId(i)) > before))
+      found.emplace_back(i);
   }
   std::vector<HostId> best;
   for (auto& [thread, found] : by_thread)
@@ -240,12 +241,12 @@ int64_t StepFinder::operator()(int64_t time_ns) {
 
 namespace {
 
-constexpr size_t kFewestSteps = 5;
+constexpr size_t kMinSteps = 5;
 constexpr size_t kLongestSearch = 500'000;    // activities looked at to find the period
 constexpr size_t kGramSizes[] = {8, 4, 2, 1};
-constexpr size_t kMostGramDistances = 8;          // tried for each size of grams
+constexpr size_t kMaxGramDistances = 8;          // tried for each size of grams
 constexpr double kBetter = 0.01;              // of confidence, to take a longer period
-constexpr double kLeastConfidence = 0.7;
+constexpr double kMinConfidence = 0.7;
 
 using Places = std::vector<uint32_t>;
 
@@ -281,13 +282,13 @@ Sequence busiest_sequence(const Trace& trace) {
 
 // The distance between successive places if most are alike, else 0. The first ones may differ: warm-up.
 uint32_t even_distance(const Places& places) {
-  if (places.size() < kFewestSteps) return 0;
+  if (places.size() < kMinSteps) return 0;
   std::vector<uint32_t> gaps;
   for (size_t i = 1; i < places.size(); ++i) gaps.push_back(places[i] - places[i - 1]);
   const uint32_t median = upper_median(gaps), slack = std::max<uint32_t>(median / 10, median > 4 ? 1 : 0);
   const auto near = [&](uint32_t gap) { return gap + slack >= median && gap <= median + slack; };
   const auto even = static_cast<size_t>(std::count_if(gaps.begin(), gaps.end(), near));
-  return even * 5 >= gaps.size() * 4 && even + 1 >= kFewestSteps ? median : 0;
+  return even * 5 >= gaps.size() * 4 && even + 1 >= kMinSteps ? median : 0;
 }
 
 struct Anchor {
@@ -326,7 +327,7 @@ Anchor best_anchor(const Trace& trace, const Sequence& s, size_t length, uint32_
 
 void add_anchors(const Trace& trace, const Sequence& s, size_t length, std::vector<Anchor>& anchors) {
   const size_t searched = std::min(s.size(), kLongestSearch);
-  if (searched < length * kFewestSteps) return;
+  if (searched < length * kMinSteps) return;
   std::unordered_map<uint64_t, Places> grams;
   for (size_t i = 0; i + length <= searched; ++i) grams[s.gram(i, length)].push_back(static_cast<uint32_t>(i));
   std::map<uint32_t, std::vector<const Voter*>> voters;
@@ -341,7 +342,7 @@ void add_anchors(const Trace& trace, const Sequence& s, size_t length, std::vect
   std::vector<std::pair<size_t, uint32_t>> most;
   for (const auto& [distance, count] : votes) most.emplace_back(count, distance);
   std::sort(most.rbegin(), most.rend());
-  for (size_t i = 0; i < std::min(most.size(), kMostGramDistances); ++i)
+  for (size_t i = 0; i < std::min(most.size(), kMaxGramDistances); ++i)
     anchors.push_back(best_anchor(trace, s, length, most[i].second, voters[most[i].second]));
 }
 
@@ -382,7 +383,7 @@ PeriodicSteps steps_at(const Trace& trace, const Sequence& s, const Anchor& anch
     reach = {std::min(reach.start, part.start), part.end};
     before = part;
   }
-  if (found.steps.size() < kFewestSteps) return {};
+  if (found.steps.size() < kMinSteps) return {};
   int64_t all = 0;
   for (int64_t p = reach.start; p < reach.end; ++p) all += duration(trace, s, p);
   const double share = all > 0 ? static_cast<double>(covered) / static_cast<double>(all) : 0;
@@ -408,7 +409,7 @@ PeriodicSteps periodic_steps(const Trace& trace) {
     best = std::move(found);
     period = anchor.period;
   }
-  return best.confidence >= kLeastConfidence ? best : PeriodicSteps();
+  return best.confidence >= kMinConfidence ? best : PeriodicSteps();
 }
 
 }  // namespace profgpu

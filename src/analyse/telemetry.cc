@@ -18,9 +18,9 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kTraceColumns = 40, kGrowthParts = 32;
-constexpr size_t kMostWaiting = 512;
+constexpr size_t kMaxWaiting = 512;
 // A node's worth; what a fork bomb leaves beyond it is not remembered one by one.
-constexpr size_t kMostProcesses = 512;
+constexpr size_t kMaxProcesses = 512;
 // What grows while a shorter job starts is not growth yet.
 constexpr int64_t kShortestGrowth_ns = 30'000'000'000;
 // Power sensors are read about ten times a second on every NVIDIA device since Volta.
@@ -134,7 +134,7 @@ std::optional<double> lasting_slope(const std::vector<std::pair<double, double>>
 struct TelemetryCollector::Impl {
   Impl(DeviceInfo d, int64_t interval, int64_t warmup)
       : device(std::move(d)), interval_ns(interval), warmup_ns(warmup) {
-    waiting.reserve(kMostWaiting);
+    waiting.reserve(kMaxWaiting);
   }
 
   void add_sample(const Sample& sample);
@@ -193,7 +193,8 @@ void TelemetryCollector::Impl::held(Metric metric, const Held& h) {
   } else if (metric == Metric::kClockEventReasons) {
     reasons_watched_ns += h.ns();
     for (const ClockReasonInfo& r : clock_reasons())
-      if (static_cast<uint64_t>(h.value) & static_cast<uint32_t>(r.reason)) reason_ns[static_cast<uint32_t>(r.reason)] += h.ns();
+      if (static_cast<uint64_t>(h.value) & static_cast<uint32_t>(r.reason))
+        reason_ns[static_cast<uint32_t>(r.reason)] += h.ns();
   }
 }
 
@@ -220,7 +221,7 @@ void TelemetryCollector::Impl::take_in() {
 void TelemetryCollector::Impl::add_process(const ProcessSample& p, int64_t time_ns) {
   auto it = processes.find(p.pid);
   if (it == processes.end()) {
-    if (processes.size() >= kMostProcesses) return;
+    if (processes.size() >= kMaxProcesses) return;
     it = processes.emplace(p.pid, ProcessTelemetry{}).first;
     it->second.first_ns = time_ns;
   }
@@ -240,8 +241,9 @@ void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
   for (const auto& [metric, c] : counters) {
     if (auto grown = c.grown()) out.grown.emplace(metric, *grown);
     if (c.went_back())
-      out.notes.push_back(fmt::format("{} went back: the driver was reset, or the counter wrapped; what it showed since is counted",
-                                      metric_info(metric).name));
+      out.notes.push_back(
+          fmt::format("{} went back: the driver was reset, or the counter wrapped; what it showed since is counted",
+                      metric_info(metric).name));
   }
   LevelHistogram all = levels;
   double unit_ns = 0;
@@ -271,8 +273,8 @@ const SeriesStatistics* TelemetryCollector::Impl::power() const {
   return it == series.end() ? nullptr : &it->second;
 }
 
-// What the power can have added up to in a time of which its readings show a part: at least, and at most. When it changed
-// is known to one reading.
+// What the power can have added up to in a time of which its readings show a part: at least, and at most. When it
+// changed is known to one reading.
 std::pair<double, double> integrated_within(const SeriesStatistics& power, int64_t span_ns) {
   const SeriesSummary s = power.summary();
   const double rest_s = static_cast<double>(std::max<int64_t>(span_ns - power.area_ns(), 0)) / 1e9;
@@ -383,7 +385,7 @@ TelemetryCollector& TelemetryCollector::operator=(TelemetryCollector&&) noexcept
 
 void TelemetryCollector::add(const Reading& reading) {
   impl_->tick(reading.time_ns);
-  if (impl_->waiting.size() + reading.samples.size() > kMostWaiting) impl_->take_in();
+  if (impl_->waiting.size() + reading.samples.size() > kMaxWaiting) impl_->take_in();
   impl_->waiting.insert(impl_->waiting.end(), reading.samples.begin(), reading.samples.end());
   if (reading.has_processes && reading.time_ns >= impl_->from_ns)
     for (const ProcessSample& p : reading.processes) impl_->add_process(p, reading.time_ns);
@@ -409,9 +411,10 @@ DeviceTelemetry TelemetryCollector::summary() const {
     if (const auto it = i.process_utilization.find(pid); it != i.process_utilization.end())
       out.processes.back().utilization_mean_pct = it->second.summary().mean;
   }
-  std::stable_sort(out.processes.begin(), out.processes.end(), [](const ProcessTelemetry& a, const ProcessTelemetry& b) {
-    return a.memory_peak_bytes.value_or(-1) > b.memory_peak_bytes.value_or(-1);
-  });
+  std::stable_sort(out.processes.begin(), out.processes.end(),
+                   [](const ProcessTelemetry& a, const ProcessTelemetry& b) {
+                     return a.memory_peak_bytes.value_or(-1) > b.memory_peak_bytes.value_or(-1);
+                   });
   return out;
 }
 

@@ -96,14 +96,14 @@ struct DeviceTelemetry {
   std::optional<double> energy_integrated_j;   ///< beside the counter's where both are there
   /// Energy for each second of work, of the time that both were known.
   [[nodiscard]] std::optional<double> energy_per_busy_second_j() const;
-  std::string energy_note;                     ///< "too short for the sensor", "counter and power differ by 7 %"; empty: none
+  std::string energy_note;  ///< "too short for the sensor", "counter and power differ by 7 %"; empty: none
 
   std::vector<ThrottleTime> throttle;          ///< longest first; what is never active is left out
   bool throttle_known = false;                 ///< counters or reasons were sampled
-  /// Theil–Sen slope of the lowest use in each of 32 parts of the time; of the whole time or its second half, whichever is
-  /// nearer to nothing: what grows only while a job starts is not growth. Unknown in less than half a minute.
+  /// Theil–Sen slope of the lowest use in each of 32 parts of the time; of the whole time or its second half, whichever
+  /// is nearer to nothing: what grows only while a job starts is not growth. Unknown in less than half a minute.
   std::optional<double> memory_growth_bytes_per_s;
-  std::vector<double> trace;                   ///< utilization, mean of each of 40 equal parts of the time; NaN: unknown
+  std::vector<double> trace;  ///< utilization, mean of each of 40 equal parts of the time; NaN: unknown
   std::vector<ProcessTelemetry> processes;     ///< by peak memory
   std::vector<std::string> notes;
 
@@ -113,8 +113,12 @@ struct DeviceTelemetry {
   /// How much a counter grew.
   [[nodiscard]] std::optional<double> growth(Metric metric) const;
   /// Averaged by the board where it says that, else now and then.
-  [[nodiscard]] SeriesSummary power() const { return summary(find(Metric::kPower) ? Metric::kPower : Metric::kPowerInstant); }
-  [[nodiscard]] bool has(Metric metric) const { return series.contains(metric) || grown.contains(metric) || constants.contains(metric); }
+  [[nodiscard]] SeriesSummary power() const {
+    return summary(find(Metric::kPower) ? Metric::kPower : Metric::kPowerInstant);
+  }
+  [[nodiscard]] bool has(Metric metric) const {
+    return series.contains(metric) || grown.contains(metric) || constants.contains(metric);
+  }
   [[nodiscard]] std::string notes_text() const;
   /// Time that one part of `trace` is of.
   [[nodiscard]] std::optional<int64_t> trace_column_ns() const;

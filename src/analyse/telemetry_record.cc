@@ -22,7 +22,8 @@ Value whole_where_it_is(const std::optional<double>& x) {
 }
 
 void add_summary(Record& r, const DeviceTelemetry& t) {
-  const SeriesSummary util = t.summary(Metric::kUtilization), memory = t.summary(Metric::kMemoryUsed), power = t.power();
+  const SeriesSummary util = t.summary(Metric::kUtilization), memory = t.summary(Metric::kMemoryUsed),
+                      power = t.power();
   const SeriesSummary temperature = t.summary(Metric::kTemperature), clock = t.summary(Metric::kSmClock);
   r.add("device", t.device.index).add("name", unless_empty(t.device.name));
   r.add("duration_s", seconds(t.wall_ns.value_or(t.duration_ns())));

@@ -92,7 +92,8 @@ TEST(Telemetry, RepeatedDriverSamplesCountOnce) {
 
 TEST(Telemetry, EnergyByTheCounterBesideThePower) {
   TelemetryCollector c({}, kTick);
-  for (int64_t i = 0; i <= 50; ++i) c.add(reading(i, {{Metric::kPower, 300}, {Metric::kEnergy, 5000 + 60.0 * static_cast<double>(i)}}));
+  for (int64_t i = 0; i <= 50; ++i)
+    c.add(reading(i, {{Metric::kPower, 300}, {Metric::kEnergy, 5000 + 60.0 * static_cast<double>(i)}}));
   const DeviceTelemetry t = c.summary();
   EXPECT_EQ(t.energy_method, "counter");
   EXPECT_NEAR(*t.energy_j, 3000, 1e-6);
@@ -181,7 +182,8 @@ TEST(Telemetry, CountersThatGoBackLoseNothingAndInventNothing) {
 TEST(Telemetry, ThrottleByCounterElseByReasonBits) {
   TelemetryCollector by_counter({}, kTick), by_bits({}, kTick);
   for (int64_t i = 0; i < 100; ++i) {
-    by_counter.add(reading(i, {{Metric::kThrottlePower, 1e6 * static_cast<double>(i)}, {Metric::kThrottleSwThermal, 77}}));
+    by_counter.add(
+        reading(i, {{Metric::kThrottlePower, 1e6 * static_cast<double>(i)}, {Metric::kThrottleSwThermal, 77}}));
     by_bits.add(reading(i, {{Metric::kClockEventReasons, i % 4 == 0 ? 4.0 + 1 : 1.0}}));
   }
   DeviceTelemetry t = by_counter.summary();
@@ -238,7 +240,8 @@ TEST(Telemetry, AShortRunIsNotBusyForLongerThanItWasWatched) {
 
 TEST(Telemetry, WarmUpIsLeftOut) {
   TelemetryCollector c({}, kTick, 10 * kTick);
-  for (int64_t i = 0; i < 20; ++i) c.add(reading(i, {{Metric::kUtilization, i < 10 ? 0.0 : 80.0}, {Metric::kEnergy, 10.0 * static_cast<double>(i)}}));
+  for (int64_t i = 0; i < 20; ++i)
+    c.add(reading(i, {{Metric::kUtilization, i < 10 ? 0.0 : 80.0}, {Metric::kEnergy, 10.0 * static_cast<double>(i)}}));
   const DeviceTelemetry t = c.summary();
   EXPECT_EQ(*t.find(Metric::kUtilization)->mean, 80);
   EXPECT_EQ(t.ticks, 10);
@@ -249,7 +252,8 @@ TEST(Telemetry, WarmUpIsLeftOut) {
 TEST(Telemetry, NothingIsUnknownNotZero) {
   TelemetryCollector c({}, kTick);
   DeviceTelemetry t = c.summary();
-  EXPECT_FALSE(t.energy_j || t.utilization_p50 || t.idle_pct || t.busy_ns || t.memory_growth_bytes_per_s || t.throttle_known);
+  EXPECT_FALSE(t.energy_j || t.utilization_p50 || t.idle_pct || t.busy_ns || t.memory_growth_bytes_per_s ||
+               t.throttle_known);
   c.add(reading(0, {{Metric::kUtilization, std::nan("")}}));
   t = c.summary();
   EXPECT_EQ(t.find(Metric::kUtilization), nullptr);

@@ -16,7 +16,8 @@ int64_t passed(uint64_t before, uint64_t after) {
 }
 // Of those that may not be known: a thread that has no record of it yet was not off a processor yet.
 int64_t passed(int64_t before, int64_t after) {
-  return passed(static_cast<uint64_t>(std::max<int64_t>(before, 0)), static_cast<uint64_t>(std::max<int64_t>(after, 0)));
+  return passed(static_cast<uint64_t>(std::max<int64_t>(before, 0)),
+                static_cast<uint64_t>(std::max<int64_t>(after, 0)));
 }
 
 using Samples = std::span<const ThreadSample>;
@@ -45,7 +46,8 @@ void add_times(const Samples& samples, ThreadTime& t) {
   t.from_switches = samples.back().blocked_ns >= 0;
   t.blocked_ns = t.from_switches ? std::clamp<int64_t>(blocked_by_switches(samples, t.waited_ns), 0, off_ns)
                                  : std::max<int64_t>(off_ns - t.waited_ns, 0);
-  if (t.from_switches) t.waits = std::max<int64_t>(samples.back().waits - std::max<int64_t>(samples.front().waits, 0), 0);
+  if (t.from_switches)
+    t.waits = std::max<int64_t>(samples.back().waits - std::max<int64_t>(samples.front().waits, 0), 0);
 }
 
 // A wait is in one system call: the first look into it tells which.
@@ -118,7 +120,8 @@ ThreadTimes ThreadTimes::compute(const Facts& facts) {
     // A file may hold waits of threads that it has no samples of.
     for (; w < waits.size() && waits[w].thread < thread; ++w) all.wait_calls.push_back(-1);
     const size_t j = end_of(samples, i, thread), v = end_of(waits, w, thread);
-    ThreadTime& time = all.threads.emplace_back(time_of({samples.data() + i, j - i}, {waits.data() + w, v - w}, all.wait_calls));
+    ThreadTime& time =
+        all.threads.emplace_back(time_of({samples.data() + i, j - i}, {waits.data() + w, v - w}, all.wait_calls));
     const Thread& of = facts.trace().threads[thread.value];
     time.process = of.process, time.id = of.id, time.name = of.name;
     i = j;

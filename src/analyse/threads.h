@@ -1,5 +1,5 @@
-// What the threads of a process did on the processor, how long they were blocked and in which system calls, from samples
-// of them and from what context switches say.
+// What the threads of a process did on the processor, how long they were blocked and in which system calls, from
+// samples of them and from what context switches say.
 #pragma once
 
 #include "analyse/facts.h"
@@ -42,7 +42,8 @@ struct ThreadTime {
   void fields(V&& v) const {
     v("process", process), v("thread", id), v("name", unless_empty(name)), v("samples", samples);
     v("observed_ns", observed_ns), v("cpu_ns", user_ns + system_ns), v("cpu_pct", cpu_pct()), v("waited_ns", waited_ns);
-    v("blocked_ns", blocked_ns), v("blocked_pct", blocked_pct()), v("blocked_source", from_switches ? "switches" : "proc");
+    v("blocked_ns", blocked_ns), v("blocked_pct", blocked_pct()),
+        v("blocked_source", from_switches ? "switches" : "proc");
     v("waits", only_if(waits >= 0, waits)), v("longest_wait_ns", only_if(longest_wait_ns >= 0, longest_wait_ns));
     v("blocked_in", calls);
   }

@@ -1,5 +1,5 @@
-// TimeBins: the course of a value over a time whose length is not known before, in a fixed number of equal bins. When the
-// time outgrows them, neighbours are joined and the bins become twice as wide.
+// TimeBins: the course of a value over a time whose length is not known before, in a fixed number of equal bins. When
+// the time outgrows them, neighbours are joined and the bins become twice as wide.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,8 @@ class TimeBins {
     width_ns_ *= 2;
   }
 
-  // Bins are shared out among parts by overlap; a bin's least value counts for every part that it touches by half a bin.
+  // Bins are shared out among parts by overlap; a bin's least value counts for every part that it touches by half a
+  // bin.
   template <class Part>
   void each_part(int64_t end, size_t parts, Part&& part) const {
     const double length = static_cast<double>(end - start_ns_) / static_cast<double>(parts);

@@ -214,7 +214,8 @@ void Timeline::add_steps() {
   TrackWriter writer(page_, plan_.scale, track("Steps", "steps", "step"), true);
   for (const Step& s : steps.steps) {
     const uint8_t category = s.warmup ? PageCategory::kWarmup : PageCategory::kStep;
-    if (writer.add(event(s.start_ns, s.interval().end, category))) writer.track().name.push_back(page_.strings.of(s.name));
+    if (writer.add(event(s.start_ns, s.interval().end, category)))
+      writer.track().name.push_back(page_.strings.of(s.name));
   }
   writer.finish();
 }
@@ -252,7 +253,8 @@ void Timeline::add_streams(const DeviceTime& device, const std::string& group) {
   for (uint32_t i = device.begin.value; i < device.end.value; ++i) queues[all.queue[i]].push_back(i);
   const auto course = clocks_.courses.find(device.id);
   for (const auto& [queue, rows] : queues) {
-    TrackWriter writer(page_, plan_.scale, track(group, fmt::format("stream {}", trace_.queues[queue].stream), "stream"), true);
+    TrackWriter writer(page_, plan_.scale,
+                       track(group, fmt::format("stream {}", trace_.queues[queue].stream), "stream"), true);
     PageTrack& t = writer.track();
     for (const uint32_t i : rows) {
       const bool kernel = all.kind[i] == ActivityKind::kKernel;
@@ -266,15 +268,17 @@ void Timeline::add_streams(const DeviceTime& device, const std::string& group) {
       t.link.push_back(all.launch[i].valid() ? all.launch[i].value + 1 : 0);   // the row for now: see add_links()
       if (course == clocks_.courses.end()) continue;
       const bool computes = kernel && facts_.get<Devices>().kind[i] == WorkKind::kCompute;
-      t.slow.push_back(computes ? course->second.slow_permille(e.start_ns + clocks_.shift_ns, e.end_ns + clocks_.shift_ns).value_or(0)
-                                : uint16_t{0});
+      t.slow.push_back(
+          computes
+              ? course->second.slow_permille(e.start_ns + clocks_.shift_ns, e.end_ns + clocks_.shift_ns).value_or(0)
+              : uint16_t{0});
     }
     writer.finish();
   }
 }
 
-// Every kernel of a communication library, with what its call's arguments tell where they were recorded. The waiting part
-// of a call lies inside of it.
+// Every kernel of a communication library, with what its call's arguments tell where they were recorded. The waiting
+// part of a call lies inside of it.
 void Timeline::add_collectives(const DeviceTime& device, const std::string& group) {
   const ActivityTable& all = trace_.activity;
   const Devices& devices = facts_.get<Devices>();
@@ -295,7 +299,8 @@ void Timeline::add_collectives(const DeviceTime& device, const std::string& grou
       t.args.push_back(call == described.end() ? 0 : args_.of(*call->second));
       t.link.push_back(all.launch[i].valid() ? all.launch[i].value + 1 : 0);
     }
-    const auto known = std::lower_bound(met.begin(), met.end(), id, [](const MetCall& m, ActivityId a) { return m.activity < a; });
+    const auto known =
+        std::lower_bound(met.begin(), met.end(), id, [](const MetCall& m, ActivityId a) { return m.activity < a; });
     if (known == met.end() || known->activity != id || known->wait_ns <= 0) continue;
     const int64_t wait_ns = std::min(known->wait_ns, all.duration_ns[i]);
     if (writer.add(event(all.start_ns[i], all.start_ns[i] + wait_ns, PageCategory::kWait))) {
@@ -346,7 +351,8 @@ void Timeline::add_thread(size_t place) {
     const bool launches = launching != trace_.launching.end() && launching->value == i;
     const bool wanted = launches || host.duration_ns[i] >= plan_.host_least_ns;
     const uint32_t number = writer.number();
-    if (!writer.add(event(host.start_ns[i], host.end_ns(HostId(size_t{i})), PageCategory::of(host.kind[i])), wanted)) continue;
+    if (!writer.add(event(host.start_ns[i], host.end_ns(HostId(size_t{i})), PageCategory::of(host.kind[i])), wanted))
+      continue;
     host_number_[i] = number + 1;
     t.name.push_back(name(host.name[i]));
     t.args.push_back(args_.of(HostId(i)));
@@ -405,7 +411,8 @@ void Timeline::add_counters() {
   std::map<std::pair<int32_t, std::string_view>, std::vector<const CounterValue*>> counters;
   for (const CounterValue& c : trace_.counters) counters[{c.device, trace_.strings[c.name]}].push_back(&c);
   for (const auto& [key, values] : counters) {
-    PageTrack t = track(key.first < 0 ? "Counters" : fmt::format("GPU {}", key.first), std::string(key.second), "counter");
+    PageTrack t =
+        track(key.first < 0 ? "Counters" : fmt::format("GPU {}", key.first), std::string(key.second), "counter");
     t.scale = 0.001;
     for (const CounterValue* c : values) {
       const double thousandths = c->value / t.scale;

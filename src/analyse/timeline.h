@@ -1,5 +1,5 @@
-// A rank's trace as tracks of a page: steps and phases, per device its idleness, streams, collectives and waits, then threads
-// and counters.
+// A rank's trace as tracks of a page: steps and phases, per device its idleness, streams, collectives and waits, then
+// threads and counters.
 #pragma once
 
 #include <cstdint>

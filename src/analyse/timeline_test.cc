@@ -137,7 +137,8 @@ TEST(Timeline, OfCollectivesTheWaitingPartLiesInside) {
   PageData data;
   data.categories = page_category_names();
   add_timeline({0, &facts, 0}, {{10, 16, {{0, 150}}}, 0}, {}, data);
-  const auto track = std::find_if(data.tracks.begin(), data.tracks.end(), [](const PageTrack& t) { return t.kind == "collective"; });
+  const auto track =
+      std::find_if(data.tracks.begin(), data.tracks.end(), [](const PageTrack& t) { return t.kind == "collective"; });
   ASSERT_NE(track, data.tracks.end());
   EXPECT_EQ(track->start_ns, (std::vector<int64_t>{100, 100}));
   EXPECT_EQ(track->duration_ns, (std::vector<int64_t>{50, 30}));
@@ -185,7 +186,8 @@ TEST(Timeline, ReducedClocksMarkComputeKernelsOnly) {
   clocks.courses.emplace(0, *ClockCourse::of(log, 0));
   PageData data;
   add_timeline({0, &facts, 0}, {{10, 30, {{0, 250}}}, 0}, clocks, data);
-  const auto track = std::find_if(data.tracks.begin(), data.tracks.end(), [](const PageTrack& t) { return t.kind == "stream"; });
+  const auto track =
+      std::find_if(data.tracks.begin(), data.tracks.end(), [](const PageTrack& t) { return t.kind == "stream"; });
   ASSERT_NE(track, data.tracks.end());
   EXPECT_EQ(track->slow, (std::vector<uint16_t>{250, 0}));
 }

@@ -28,7 +28,8 @@ class ByteWriter {
   ByteWriter& put(char byte) { return put(std::string_view(&byte, 1)); }
   ByteWriter& put_number(int64_t n) {
     char digits[24];
-    return put(std::string_view(digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, n).ptr - digits)));
+    return put(
+        std::string_view(digits, static_cast<size_t>(std::to_chars(digits, digits + sizeof digits, n).ptr - digits)));
   }
 
   /// 0, or the errno of the first write that failed.

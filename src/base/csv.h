@@ -8,14 +8,15 @@
 namespace profgpu {
 
 enum class CsvControls { kKeep, kBlank };
-/// One field, quoted where it must be: commas, quotes, line ends, and blanks at its ends, which readers take off. Nothing for
-/// an empty text. `controls`: kBlank for files that are read line by line.
+/// One field, quoted where it must be: commas, quotes, line ends, and blanks at its ends, which readers take off.
+/// Nothing for an empty text. `controls`: kBlank for files that are read line by line.
 void append_csv(std::string& row, std::string_view field, CsvControls controls = CsvControls::kKeep);
 
 /// The fields of a line, kept for the next one: no allocation once they are as long as lines are.
 class CsvFields {
  public:
-  /// Blanks around fields that are not quoted are no part of them. False: a quote stays open. `line` must outlive fields().
+  /// Blanks around fields that are not quoted are no part of them. False: a quote stays open. `line` must outlive
+  /// fields().
   bool split(std::string_view line);
   [[nodiscard]] const std::vector<std::string_view>& fields() const { return fields_; }
 

@@ -72,7 +72,7 @@ std::optional<int64_t> slow_scaled(std::string_view text, int scale) {
 
 constexpr int64_t kPowers[] = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
 // Whole parts whose nanoseconds fit, by scale.
-constexpr int64_t kLargestWhole[] = {INT64_MAX, 900'000'000'000'000'000, 90'000'000'000'000'000, 9'000'000'000'000'000};
+constexpr int64_t kMaxWhole[] = {INT64_MAX, 900'000'000'000'000'000, 90'000'000'000'000'000, 9'000'000'000'000'000};
 
 struct Digits {
   int count;
@@ -106,7 +106,7 @@ std::optional<int64_t> scaled_decimal(std::string_view text, int scale) {
   const char* first = p;
   int64_t value = 0;
   while (p < end && is_digit(*p) && p - first < 18) value = value * 10 + (*p++ - '0');
-  if (p == first || scale < 0 || scale > 3 || value > kLargestWhole[scale]) return slow_scaled(text, scale);
+  if (p == first || scale < 0 || scale > 3 || value > kMaxWhole[scale]) return slow_scaled(text, scale);
   int missing = scale;
   if (p < end && *p == '.') {
     for (++p; p < end && is_digit(*p) && missing > 0; --missing) value = value * 10 + (*p++ - '0');
@@ -131,7 +131,7 @@ std::optional<int64_t> padded_scaled_decimal(std::string_view text, int scale) {
   } else if (digits.count == 0) {
     return scaled_decimal(text, scale);
   }
-  if (value > kLargestWhole[scale]) return scaled_decimal(text, scale);
+  if (value > kMaxWhole[scale]) return scaled_decimal(text, scale);
   int missing = scale;
   if (p < end && *p == '.') {
     digits = digits_at(p + 1);

@@ -39,8 +39,12 @@ std::optional<std::string> from_base64(std::string_view text) {
   int have = 0;   // of bits
   const size_t end = text.find('=');
   for (const char c : text.substr(0, end)) {
-    const int digit = c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52
-                      : c == '+' ? 62 : c == '/' ? 63 : -1;
+    const int digit = c >= 'A' && c <= 'Z'   ? c - 'A'
+                      : c >= 'a' && c <= 'z' ? c - 'a' + 26
+                      : c >= '0' && c <= '9' ? c - '0' + 52
+                      : c == '+'             ? 62
+                      : c == '/'             ? 63
+                                             : -1;
     if (digit < 0) return std::nullopt;
     bits = bits << 6 | static_cast<uint32_t>(digit);
     have += 6;

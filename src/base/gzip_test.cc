@@ -38,8 +38,10 @@ TEST(Gzip, Base64HasTheStandardsVectors) {
   EXPECT_EQ(base64("fooba"), "Zm9vYmE=");
   EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
   EXPECT_EQ(base64("\xff\xfe\xfd"), "//79");
-  for (const char* text : {"", "f", "fo", "foo", "foob", "fooba", "foobar", "\xff\xfe\xfd"}) EXPECT_EQ(from_base64(base64(text)), text);
-  for (const char* wrong : {"=", "Zg", "Zg=", "Zg===", "Zh==", "Z", "Zg==Zg==", "Zm9v ", "Zm9*", "Zm9v\n"}) EXPECT_FALSE(from_base64(wrong)) << wrong;
+  for (const char* text : {"", "f", "fo", "foo", "foob", "fooba", "foobar", "\xff\xfe\xfd"})
+    EXPECT_EQ(from_base64(base64(text)), text);
+  for (const char* wrong : {"=", "Zg", "Zg=", "Zg===", "Zh==", "Z", "Zg==Zg==", "Zm9v ", "Zm9*", "Zm9v\n"})
+    EXPECT_FALSE(from_base64(wrong)) << wrong;
 }
 
 }  // namespace

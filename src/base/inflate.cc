@@ -57,7 +57,8 @@ const Igzip& igzip() {
     if (!file.starts_with('/')) file = std::filesystem::read_symlink("/proc/self/exe", unknown);
     const std::string folder = file.substr(0, file.rfind('/') + 1);
     std::vector<std::string> places;
-    if (!folder.empty()) places = {folder + "libisal.so.2", folder + "../lib/profgpu/libisal.so.2", folder + "profgpu/libisal.so.2"};
+    if (!folder.empty())
+      places = {folder + "libisal.so.2", folder + "../lib/profgpu/libisal.so.2", folder + "profgpu/libisal.so.2"};
     places.emplace_back("libisal.so.2");
     if (auto opened = DynLib::open_first(places)) {
       made->library = *std::move(opened);

@@ -61,14 +61,16 @@ std::string noise(size_t size, unsigned letters, unsigned seed) {
 std::vector<std::string> texts() {
   std::string trace, skewed, near;
   for (int i = 0; i < 8000; ++i)
-    trace += "{\"ph\": \"X\", \"ts\": " + std::to_string(i * 7919 % 100003) + ", \"name\": \"aten::op_" + std::to_string(i % 97) + "\"},\n";
+    trace += "{\"ph\": \"X\", \"ts\": " + std::to_string(i * 7919 % 100003) + ", \"name\": \"aten::op_" +
+             std::to_string(i % 97) + "\"},\n";
   for (int length = 0; length < 17; ++length) skewed.append(size_t{1} << length, static_cast<char>('a' + length));
   for (size_t distance = 1; distance < 40; ++distance) {
     near += noise(distance, 256, static_cast<unsigned>(distance));
     for (int i = 0; i < 300; ++i) near += near[near.size() - distance];
   }
   const std::string far = noise(32768, 256, 1);
-  return {"", "a", trace, noise(100000, 256, 2), noise(100000, 3, 3), skewed, near, far + far + far, std::string(400000, 'x')};
+  return {"",     "a",  trace,           noise(100000, 256, 2),   noise(100000, 3, 3),
+          skewed, near, far + far + far, std::string(400000, 'x')};
 }
 
 class Inflating : public testing::TestWithParam<bool> {
@@ -121,7 +123,8 @@ TEST_P(Inflating, DamageEndsIt) {
 TEST_P(Inflating, NoiseDoesNoHarm) {
   for (unsigned seed = 0; seed < 8000; ++seed) {
     std::string bytes = noise(20 + seed % 200, 256, seed);
-    bytes[0] = static_cast<char>((bytes[0] & ~7) | (seed % 4 == 0 ? 2 : 4));   // fixed codes, or the stream's own; not the last block
+    bytes[0] = static_cast<char>((bytes[0] & ~7) |
+                                 (seed % 4 == 0 ? 2 : 4));  // fixed codes, or the stream's own; not the last block
     EXPECT_LE(inflated(*inflater_, bytes, 1 << 16).used, bytes.size());
   }
 }

@@ -82,8 +82,8 @@ bool JsonReader::skip_value(int depth) {
   return read_array(*this, [&] { return skip_value(depth + 1); });
 }
 
-// Shapes, strides, types and values: arrays of numbers and strings, or of such arrays. Only brackets and strings matter;
-// commas are checked beside strings, where one quote too few would make text of what is none.
+// Shapes, strides, types and values: arrays of numbers and strings, or of such arrays. Only brackets and strings
+// matter; commas are checked beside strings, where one quote too few would make text of what is none.
 bool JsonReader::skip_flat_array() {
   constexpr int kDeepest = 8;
   int depth = 0;
@@ -184,9 +184,11 @@ class Check {
     return digits();
   }
   bool escape() {
-    if (!take('u')) return std::string_view("\"\\/bfnrt").find(peek()) != std::string_view::npos && at_++ < text_.size();
+    if (!take('u'))
+      return std::string_view("\"\\/bfnrt").find(peek()) != std::string_view::npos && at_++ < text_.size();
     for (int i = 0; i < 4; ++i, ++at_)
-      if (std::string_view("0123456789abcdefABCDEF").find(peek()) == std::string_view::npos || at_ == text_.size()) return false;
+      if (std::string_view("0123456789abcdefABCDEF").find(peek()) == std::string_view::npos || at_ == text_.size())
+        return false;
     return true;
   }
   bool string() {

@@ -123,8 +123,8 @@ class JsonReader {
   bool cut_ = false;
 };
 
-/// Calls `field(key)` for each key of an object with the reader before its value; `field` consumes the value and returns
-/// false to stop. False if the object is malformed or `field` stopped.
+/// Calls `field(key)` for each key of an object with the reader before its value; `field` consumes the value and
+/// returns false to stop. False if the object is malformed or `field` stopped.
 template <class Field>
 bool read_object(JsonReader& reader, Field&& field) {
   if (!reader.take('{')) return false;

@@ -92,7 +92,8 @@ TEST(JsonReader, SkipsArraysOfStringsAndNumbersAsOneValue) {
       EXPECT_EQ(raw, array);
       EXPECT_EQ(reader.peek(), '!') << array;
     }
-  for (const char* bad : {R"(["a" "b"] )", R"(["a"" , "b"] )", R"(["a, "b"] )", R"(["a" 2] )", R"([1 "a"] )"}) EXPECT_FALSE(accepts(bad)) << bad;
+  for (const char* bad : {R"(["a" "b"] )", R"(["a"" , "b"] )", R"(["a, "b"] )", R"(["a" 2] )", R"([1 "a"] )"})
+    EXPECT_FALSE(accepts(bad)) << bad;
 }
 
 // Whatever simdjson takes we take; what we do not check (literals, escapes) we may take as well.

@@ -54,7 +54,8 @@ bool write_all(int fd, const char* data, size_t size) {
 
 Result<int> spooled(const std::string& path, int from) {
   Descriptor kept(nameless_file());
-  if (kept.get() < 0) return Error{path + ": cannot be kept: " + std::strerror(errno), "set TMPDIR to a folder that can be written"};
+  if (kept.get() < 0)
+    return Error{path + ": cannot be kept: " + std::strerror(errno), "set TMPDIR to a folder that can be written"};
   std::vector<char> block(kBlockBytes);
   for (;;) {
     const ssize_t n = ::read(from, block.data(), block.size());
@@ -83,7 +84,8 @@ Result<int> open_spooled(const std::string& path) {
   const Descriptor pipe(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
   if (pipe.get() < 0 || ::fstat(pipe.get(), &info) != 0) return Error{path + ": " + std::strerror(errno)};
-  if (::isatty(pipe.get())) return Error{path + ": standard input is a terminal", "pipe a trace into it, or name a file"};
+  if (::isatty(pipe.get()))
+    return Error{path + ": standard input is a terminal", "pipe a trace into it, or name a file"};
   std::string kept = own_path(pipe.get());
   if (!S_ISREG(info.st_mode)) {
     const std::lock_guard lock(mutex);

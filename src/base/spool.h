@@ -10,8 +10,8 @@ namespace profgpu {
 /// Whether `path` is standard input ("-") or an unnamed pipe, as a shell's <(…) is.
 bool is_pipe_path(const std::string& path);
 
-/// A descriptor at the beginning of what the pipe has delivered until its end: `path` of is_pipe_path(). It is kept for the
-/// life of the process in a file without a name under TMPDIR. By any thread.
+/// A descriptor at the beginning of what the pipe has delivered until its end: `path` of is_pipe_path(). It is kept for
+/// the life of the process in a file without a name under TMPDIR. By any thread.
 Result<int> open_spooled(const std::string& path);
 
 }  // namespace profgpu

@@ -57,11 +57,12 @@ struct StepSums {
   double stddev = 0;   ///< the sample's
   int64_t steps = 0;
 };
-/// Whether the means differ by more than chance explains: Welch's t-test at 5 %. False with fewer than two steps on a side.
+/// Whether the means differ by more than chance explains: Welch's t-test at 5 %. False with fewer than two steps on a
+/// side.
 bool differs(const StepSums& before, const StepSums& after);
 
-/// Median of the slopes between all pairs of points (x, y) (Theil 1950, Sen 1968); nullopt for fewer than two different x.
-/// Points must be sorted by x.
+/// Median of the slopes between all pairs of points (x, y) (Theil 1950, Sen 1968); nullopt for fewer than two different
+/// x. Points must be sorted by x.
 std::optional<double> theil_sen_slope(const std::vector<std::pair<double, double>>& points);
 
 }  // namespace profgpu

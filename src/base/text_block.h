@@ -53,7 +53,9 @@ class TextBlock {
   [[nodiscard]] unsigned is(char c) const { return byte_ == c; }
   [[nodiscard]] unsigned bracket() const { return (byte_ | 0x20) == '{' || (byte_ | 0x20) == '}'; }
   [[nodiscard]] unsigned high() const { return (byte_ & 0x80) != 0; }
-  [[nodiscard]] unsigned up_to(char c) const { return static_cast<unsigned char>(byte_) <= static_cast<unsigned char>(c); }
+  [[nodiscard]] unsigned up_to(char c) const {
+    return static_cast<unsigned char>(byte_) <= static_cast<unsigned char>(c);
+  }
   [[nodiscard]] unsigned ink() const { return byte_ != ' ' && byte_ != '\t' && byte_ != '\n' && byte_ != '\r'; }
   static unsigned bits(unsigned answer) { return answer; }
   [[nodiscard]] bool begins_as(const char* other, size_t) const { return byte_ == *other; }
@@ -63,8 +65,8 @@ class TextBlock {
 };
 #endif
 
-/// The first byte from `at` for which match(TextBlock) says yes, or `end`. Up to TextBlock::kBytes - 1 bytes after `end`
-/// are read.
+/// The first byte from `at` for which match(TextBlock) says yes, or `end`. Up to TextBlock::kBytes - 1 bytes after
+/// `end` are read.
 template <class Match>
 const char* find(const char* at, const char* end, Match&& match) {
   for (; at < end; at += TextBlock::kBytes)

@@ -241,7 +241,8 @@ Result<int> open_file(const std::string& path) {
   ::fstat(fd, &info);
   if (S_ISDIR(info.st_mode) || S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode) || S_ISCHR(info.st_mode)) {
     ::close(fd);
-    return Error{path + ": not a regular file", S_ISFIFO(info.st_mode) ? "name it -, and read it as standard input: profgpu … - < FILE" : ""};
+    return Error{path + ": not a regular file",
+                 S_ISFIFO(info.st_mode) ? "name it -, and read it as standard input: profgpu … - < FILE" : ""};
   }
   return fd;
 }

@@ -43,7 +43,8 @@ TEST(Text, IsJoined) {
 }
 
 TEST(Text, IsOrderedAsPeopleCount) {
-  std::vector<std::string> names = {"r10", "r9", "b", "10", "9", "r9.json", "r09", "a1b2", "a1b10", "", "rank_8", "rank_007"};
+  std::vector<std::string> names = {"r10", "r9",   "b",     "10", "9",      "r9.json",
+                                    "r09", "a1b2", "a1b10", "",   "rank_8", "rank_007"};
   std::sort(names.begin(), names.end(), natural_less);
   EXPECT_EQ(joined(names, " "), "9 10 a1b2 a1b10 b r09 r9 r9.json r10 rank_007 rank_8");
   EXPECT_FALSE(natural_less("r1", "r1"));

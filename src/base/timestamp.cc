@@ -31,7 +31,8 @@ std::optional<int> zone_offset_s(std::string_view zone) {
   if (zone == "Z" || zone == "z") return 0;
   if (zone.size() != 5 && zone.size() != 6) return std::nullopt;
   const int hours = number_at(zone, 1, 2), minutes = number_at(zone, zone.size() - 2, 2);
-  if ((zone[0] != '+' && zone[0] != '-') || (zone.size() == 6 && zone[3] != ':') || hours < 0 || hours > 14 || minutes < 0)
+  if ((zone[0] != '+' && zone[0] != '-') || (zone.size() == 6 && zone[3] != ':') || hours < 0 || hours > 14 ||
+      minutes < 0)
     return std::nullopt;
   return (zone[0] == '-' ? -60 : 60) * (hours * 60 + minutes);
 }
@@ -39,7 +40,10 @@ std::optional<int> zone_offset_s(std::string_view zone) {
 std::optional<int64_t> bare_number(std::string_view text) {
   const auto whole = scaled_decimal(text.substr(0, text.find_first_of(".eE")), 0);
   if (!whole || *whole < 0) return std::nullopt;
-  const int scale = *whole < 100'000'000'000 ? 9 : *whole < 100'000'000'000'000 ? 6 : *whole < 100'000'000'000'000'000 ? 3 : 0;
+  const int scale = *whole < 100'000'000'000           ? 9
+                    : *whole < 100'000'000'000'000     ? 6
+                    : *whole < 100'000'000'000'000'000 ? 3
+                                                       : 0;
   return scaled_decimal(text, scale);
 }
 
@@ -87,8 +91,8 @@ std::optional<int64_t> TimestampReader::date_and_time(std::string_view text) {
     std::tm t{};
     t.tm_year = number_at(text, 0, 4) - 1900, t.tm_mon = number_at(text, 5, 2) - 1, t.tm_mday = number_at(text, 8, 2);
     t.tm_hour = number_at(text, 11, 2), t.tm_min = number_at(text, 14, 2), t.tm_isdst = -1;
-    const bool shape = text[4] == text[7] && (text[4] == '/' || text[4] == '-') && (text[10] == ' ' || text[10] == 'T') &&
-                       text[13] == ':';
+    const bool shape = text[4] == text[7] && (text[4] == '/' || text[4] == '-') &&
+                       (text[10] == ' ' || text[10] == 'T') && text[13] == ':';
     if (!shape || t.tm_year < 70 || t.tm_mon < 0 || t.tm_mon > 11 || t.tm_mday < 1 || t.tm_mday > 31 || t.tm_hour < 0 ||
         t.tm_hour > 23 || t.tm_min < 0 || t.tm_min > 59)
       return std::nullopt;

@@ -9,7 +9,8 @@ namespace profgpu {
 namespace {
 
 TEST(Varint, ComesBack) {
-  for (const uint64_t n : {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{1} << 35, uint64_t{1} << 63, UINT64_MAX}) {
+  for (const uint64_t n :
+       {uint64_t{0}, uint64_t{1}, uint64_t{127}, uint64_t{128}, uint64_t{1} << 35, uint64_t{1} << 63, UINT64_MAX}) {
     std::string text;
     append_varint(text, n);
     uint8_t bytes[kMaxVarintBytes];
@@ -26,7 +27,8 @@ TEST(Varint, ComesBack) {
 
 TEST(Varint, OfMoreThan64BitsIsNone) {
   uint64_t read = 0;
-  for (std::string_view text : {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"})
+  for (std::string_view text :
+       {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"})
     EXPECT_FALSE(take_varint(text, read));
   std::string_view longer = "\x81\x80\x01";   // longer than it must be
   EXPECT_TRUE(take_varint(longer, read));

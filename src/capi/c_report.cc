@@ -50,14 +50,17 @@ Result<AnalyzeOptions> read_options(const profgpu_option* options, size_t count,
 
 Result<Report> analyzed(std::vector<std::string> paths, const profgpu_option* options, size_t count) {
   if (paths.empty()) return Error{"a path is needed"};
-  auto read = read_options(options, count, {"--steps", "--step-pattern", "--samples", "--threshold", "--format", "--html-steps", "--html-ranks"},
-                           std::move(paths));
+  auto read = read_options(
+      options, count,
+      {"--steps", "--step-pattern", "--samples", "--threshold", "--format", "--html-steps", "--html-ranks"},
+      std::move(paths));
   if (!read) return read.error();
   Progress progress;
   return make_report(*read, progress);
 }
 
-Result<std::string> written(const profgpu_report* report, const std::string& format, const profgpu_option* options, size_t count) {
+Result<std::string> written(const profgpu_report* report, const std::string& format, const profgpu_option* options,
+                            size_t count) {
   if (report == nullptr) return missing("report");
   const Presenter* presenter = find_presenter(format);
   if (presenter == nullptr) return Error{"there is no format \"" + format + "\"", "json, terminal, markdown, html"};

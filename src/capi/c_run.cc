@@ -39,7 +39,9 @@ class RunTable final : public profgpu_table {
     out.name = borrowed(c.name);
     out.unit = borrowed(unit_in_name(c.name));
     out.meaning = borrowed(c.meaning);
-    out.type = c.kind == Datum::Kind::kInteger ? PROFGPU_INT64 : c.kind == Datum::Kind::kText ? PROFGPU_TEXT : PROFGPU_DOUBLE;
+    out.type = c.kind == Datum::Kind::kInteger ? PROFGPU_INT64
+               : c.kind == Datum::Kind::kText  ? PROFGPU_TEXT
+                                               : PROFGPU_DOUBLE;
     out.length = count_;
     return out;
   }
@@ -91,7 +93,8 @@ Result<std::unique_ptr<profgpu_table>> table_of(const std::shared_ptr<OpenRun>& 
   std::vector<std::string> names;
   for (const DataTable* t : data_tables()) names.emplace_back(t->name);
   const std::string near = nearest(name, names);
-  return Error{"there is no table \"" + name + "\"", near.empty() ? "`profgpu query --tables` lists them" : "did you mean " + near + "?"};
+  return Error{"there is no table \"" + name + "\"",
+               near.empty() ? "`profgpu query --tables` lists them" : "did you mean " + near + "?"};
 }
 
 Result<std::unique_ptr<profgpu_table>> answer(OpenRun& run, const std::string& sql) {
@@ -148,8 +151,8 @@ struct profgpu_run {
 
 extern "C" {
 
-profgpu_run* profgpu_open(const profgpu_string* paths, size_t path_count, const profgpu_option* options, size_t option_count,
-                          profgpu_error** error) {
+profgpu_run* profgpu_open(const profgpu_string* paths, size_t path_count, const profgpu_option* options,
+                          size_t option_count, profgpu_error** error) {
   auto run = loaded(texts(paths, path_count), options, option_count);
   if (run) return new profgpu_run{std::make_shared<OpenRun>(*std::move(run))};
   give(error, run.error());

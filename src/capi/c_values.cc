@@ -11,7 +11,8 @@
 
 namespace profgpu {
 
-Result<Arguments> arguments_of(const profgpu_option* options, size_t count, const std::vector<std::string_view>& known) {
+Result<Arguments> arguments_of(const profgpu_option* options, size_t count,
+                               const std::vector<std::string_view>& known) {
   Arguments arguments;
   if (options == nullptr) count = 0;
   for (const std::string_view name : known)
@@ -57,7 +58,9 @@ void ColumnValues::change_to(Kind kind) {
   } else {
     for (size_t i = 0; i < size_; ++i) {
       const bool known = before == Kind::kInteger ? is_valid(i) : !std::isnan(reals_[i]);
-      codes_.push_back(!known ? -1 : code_of(before == Kind::kInteger ? fmt::format("{}", integers_[i]) : fmt::format("{}", reals_[i])));
+      codes_.push_back(
+          !known ? -1
+                 : code_of(before == Kind::kInteger ? fmt::format("{}", integers_[i]) : fmt::format("{}", reals_[i])));
     }
   }
   if (before == Kind::kInteger) integers_ = {}, valid_ = {};
@@ -78,7 +81,8 @@ void ColumnValues::add_null() {
 void ColumnValues::add(const Datum& cell) {
   const Kind kind = cell.kind();
   if (kind == Kind::kNull) return add_null();
-  if (kind_ == Kind::kNull || (kind_ == Kind::kInteger && kind != Kind::kInteger) || (kind_ == Kind::kReal && kind == Kind::kText))
+  if (kind_ == Kind::kNull || (kind_ == Kind::kInteger && kind != Kind::kInteger) ||
+      (kind_ == Kind::kReal && kind == Kind::kText))
     change_to(kind);
   if (kind_ == Kind::kInteger) {
     integers_.push_back(cell.integer());

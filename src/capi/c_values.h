@@ -86,7 +86,9 @@ struct profgpu_table {
 
 namespace profgpu {
 
-inline std::string_view view(profgpu_string s) { return s.data == nullptr ? std::string_view() : std::string_view(s.data, s.size); }
+inline std::string_view view(profgpu_string s) {
+  return s.data == nullptr ? std::string_view() : std::string_view(s.data, s.size);
+}
 /// Of text that ends in a zero.
 inline profgpu_string borrowed(std::string_view s) { return {s.data(), s.size()}; }
 

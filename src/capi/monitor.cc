@@ -54,7 +54,8 @@ class PhaseTotals {
  private:
   void add(const Sample& s, double since_ns) {
     if (s.metric == Metric::kEnergy) {
-      if (phase_ && energy_ && s.value >= *energy_) phase_->energy_j = phase_->energy_j.value_or(0) + s.value - *energy_;
+      if (phase_ && energy_ && s.value >= *energy_)
+        phase_->energy_j = phase_->energy_j.value_or(0) + s.value - *energy_;
       energy_ = s.value;
     }
     if (!phase_) return;
@@ -93,7 +94,8 @@ MonitorSummary public_summary(const DeviceTelemetry& t) {
   out.interval_s = seconds(t.interval_ns);
   out.readings = t.ticks;
   for (const auto& [metric, s] : t.series)
-    out.metrics[std::string(metric_info(metric).name)] = {s.mean, s.stddev, s.min, s.max, s.samples, seconds(s.resolution_ns)};
+    out.metrics[std::string(metric_info(metric).name)] = {s.mean, s.stddev,  s.min,
+                                                          s.max,  s.samples, seconds(s.resolution_ns)};
   for (const auto& [metric, value] : t.grown) out.counters[std::string(metric_info(metric).name)] = value;
   for (const auto& [metric, value] : t.constants) out.constants[std::string(metric_info(metric).name)] = value;
   out.utilization_p5 = t.utilization_p5;
@@ -197,7 +199,8 @@ void Monitor::Impl::begin(std::shared_ptr<Sampler> fresh) {
   kept.clear();
   collectors.clear();
   phases.assign(watched.size(), {});
-  for (uint32_t d : watched) collectors.emplace_back(backend->devices()[d], interval, std::llround(options.warmup_s * 1e9));
+  for (uint32_t d : watched)
+    collectors.emplace_back(backend->devices()[d], interval, std::llround(options.warmup_s * 1e9));
 }
 
 void Monitor::Impl::take(const Reading& reading) {
@@ -208,7 +211,8 @@ void Monitor::Impl::take(const Reading& reading) {
     collectors[i].add(reading);
     phases[i].add(reading);
     if (options.keep_samples == 0 && !options.on_tick) return;
-    sample = {seconds(reading.time_ns - started_ns), reading.time_ns, i, {reading.samples.begin(), reading.samples.end()}};
+    sample = {
+        seconds(reading.time_ns - started_ns), reading.time_ns, i, {reading.samples.begin(), reading.samples.end()}};
     if (options.keep_samples > 0) {
       kept.push_back(sample);
       if (kept.size() > options.keep_samples) kept.pop_front();
@@ -301,15 +305,18 @@ std::string MonitorSummary::text() const {
     auto it = metrics.find(metric);
     return it == metrics.end() ? MonitorStatistics{} : it->second;
   };
-  std::string out = fmt::format("GPU {}  {}  {}, {} readings", device, name, format_duration(duration_s * 1e9), readings);
+  std::string out =
+      fmt::format("GPU {}  {}  {}, {} readings", device, name, format_duration(duration_s * 1e9), readings);
   if (const auto s = find("utilization_pct"); s.mean)
     out += fmt::format("\n  busy    {}   p50 {:.0f}   p95 {:.0f}   idle {:.0f} % of the time", format_percent(*s.mean),
                        utilization_p50.value_or(0), utilization_p95.value_or(0), idle_pct.value_or(0));
   if (const auto s = find("memory_used_bytes"); s.max)
     out += fmt::format("\n  memory  {} at most, mean {}", format_bytes(*s.max), format_bytes(*s.mean));
-  if (const auto s = find("power_w"); s.mean) out += fmt::format("\n  power   {:.0f} W mean, {:.0f} W at most", *s.mean, *s.max);
+  if (const auto s = find("power_w"); s.mean)
+    out += fmt::format("\n  power   {:.0f} W mean, {:.0f} W at most", *s.mean, *s.max);
   if (energy_j) out += fmt::format("\n  energy  {:.1f} J ({})", *energy_j, energy_method);
-  for (const auto& [reason, pct] : throttle_pct) out += fmt::format("\n  clocks  held back {} of the time: {}", format_percent(pct), reason);
+  for (const auto& [reason, pct] : throttle_pct)
+    out += fmt::format("\n  clocks  held back {} of the time: {}", format_percent(pct), reason);
   return out;
 }
 

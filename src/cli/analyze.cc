@@ -43,12 +43,15 @@ void say_issues(const Report& report) {
 
 void say_without_events(const Report& report) {
   if (!report.page || report.page->without_events.empty()) return;
-  print_message(fmt::format("profgpu: the page lacks the events of {}; --html-ranks chooses whose it has, and `profgpu merge` "
-                            "puts any into one timeline", ranks_text(report.page->without_events)));
+  print_message(
+      fmt::format("profgpu: the page lacks the events of {}; --html-ranks chooses whose it has, and `profgpu merge` "
+                  "puts any into one timeline",
+                  ranks_text(report.page->without_events)));
 }
 
 bool has_finding(const Report& report, Severity least) {
-  return std::any_of(report.findings.begin(), report.findings.end(), [&](const Finding& f) { return f.severity >= least; });
+  return std::any_of(report.findings.begin(), report.findings.end(),
+                     [&](const Finding& f) { return f.severity >= least; });
 }
 
 using Clock = std::chrono::steady_clock;
@@ -63,7 +66,7 @@ Result<std::optional<Report>> make_report_with_progress(const AnalyzeOptions& op
 
 Status check_outputs(const AnalyzeOptions& options, const std::vector<std::string>& inputs) {
   for (const std::string& output : {options.output, options.html})
-    if (Status spared = spares(inputs, output); !spared) return spared;
+    if (Status writable = refuse_overwrite(inputs, output); !writable) return writable;
   return ok();
 }
 
@@ -72,9 +75,11 @@ Status check_inputs(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> inputs;
   for (const InputFile& input : report.inputs) {
     inputs.push_back(input.path);
-    const bool as_samples = std::find(options.samples.begin(), options.samples.end(), input.path) != options.samples.end();
+    const bool as_samples =
+        std::find(options.samples.begin(), options.samples.end(), input.path) != options.samples.end();
     if (as_samples && input.format != "samples")
-      return Error{"--samples " + input.path + ": a " + input.summary + ", not samples of devices", "name it without --samples"};
+      return Error{"--samples " + input.path + ": a " + input.summary + ", not samples of devices",
+                   "name it without --samples"};
   }
   return check_outputs(options, inputs);
 }
@@ -95,8 +100,8 @@ Outcome show(Report& report, const AnalyzeOptions& options, const Presenter& pre
   const Status page = write_page(report, options);   // where it fails, the report is shown nevertheless
   const std::string text = presenter.write(report, present_options(options));
   if (options.verbose)
-    print_message(fmt::format("profgpu: read and linked in {:.3f} s, analysed in {:.3f} s, presented in {:.3f} s", read_s,
-                              made_s - read_s, seconds_since(begin)));
+    print_message(fmt::format("profgpu: read and linked in {:.3f} s, analysed in {:.3f} s, presented in {:.3f} s",
+                              read_s, made_s - read_s, seconds_since(begin)));
   auto written = options.output.empty() ? write_stdout(text) : write_file(options.output, text);
   if (!written) return Outcome::failed(written.error());
   if (!page) return Outcome::failed(page.error());
@@ -107,7 +112,7 @@ Outcome show(Report& report, const AnalyzeOptions& options, const Presenter& pre
 Outcome analyze(const Arguments& arguments) {
   auto options = analyze_options(arguments);
   if (!options) return Outcome::usage(options.error());
-  if (Status spared = check_outputs(*options, options->paths); !spared) return Outcome::usage(spared.error());
+  if (Status writable = check_outputs(*options, options->paths); !writable) return Outcome::usage(writable.error());
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Outcome::failed({"no presenter is called " + options->format});
 
@@ -126,7 +131,8 @@ Outcome analyze(const Arguments& arguments) {
   if (!*report) return {};
   if (Status checked = check_inputs(*options, **report); !checked) return Outcome::usage(checked.error());
   if (!options->quiet) say_without_events(**report);
-  return show(**report, *options, *presenter, seconds_since(begin), static_cast<double>(progress.read_ns.load()) * 1e-9);
+  return show(**report, *options, *presenter, seconds_since(begin),
+              static_cast<double>(progress.read_ns.load()) * 1e-9);
 }
 
 }  // namespace
@@ -136,49 +142,77 @@ const Command kAnalyze{
     .name = "analyze",
     .summary = "say where the time of a trace goes and what to change",
     .positional = "PATH...",
-    .positional_help = "trace files, folders of traces or files of samples; several ranks of one job are read together; - is standard input",
+    .positional_help =
+        "trace files, folders of traces or files of samples; several ranks of one job are read together; - is standard "
+        "input",
     .groups =
         {{"What to show",
           {{.name = "--json", .help = "the whole report as JSON, same as --format json"},
-           {.name = "--format", .value = "NAME", .help = "how to write the report (default terminal)",
+           {.name = "--format",
+            .value = "NAME",
+            .help = "how to write the report (default terminal)",
             .choices = {"terminal", "json", "markdown", "html"}},
-           {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write the report to FILE",
+           {.name = "--output",
+            .short_name = "-o",
+            .value = "FILE",
+            .help = "write the report to FILE",
             .takes_path = true},
-           {.name = "--html", .value = "FILE", .help = "write a page with timeline, flame graph and all tables to FILE as well",
+           {.name = "--html",
+            .value = "FILE",
+            .help = "write a page with timeline, flame graph and all tables to FILE as well",
             .takes_path = true},
-           {.name = "--html-steps", .value = "STEPS",
-            .help = "steps whose events the page keeps one by one: 10:12, 3,7:9, all (default: all of a small trace, else "
-                    "typical ones and the slowest)"},
-           {.name = "--html-ranks", .value = "LIST",
-            .help = "ranks whose events the page has: 0,3,8-11, all (default: all of a small job, else eight: late ones and "
+           {.name = "--html-steps",
+            .value = "STEPS",
+            .help =
+                "steps whose events the page keeps one by one: 10:12, 3,7:9, all (default: all of a small trace, else "
+                "typical ones and the slowest)"},
+           {.name = "--html-ranks",
+            .value = "LIST",
+            .help = "ranks whose events the page has: 0,3,8-11, all (default: all of a small job, else eight: late "
+                    "ones and "
                     "others beside them)"},
            {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"},
-           {.name = "--section", .value = "NAME", .help = "only this part, with every row that --top allows",
+           {.name = "--section",
+            .value = "NAME",
+            .help = "only this part, with every row that --top allows",
             .choices = {"findings", "checklist", "devices", "steps", "phases", "idle", "kernels", "ops", "launch",
                         "collectives", "memory", "threads", "cluster"}}}},
          {"What to look at",
           {{.name = "--steps", .value = "A:B", .help = "steps A up to B - 1 only"},
-           {.name = "--samples", .value = "FILE", .help = "samples of the devices, of the same time (profgpu log, run --samples)",
-            .repeatable = true, .takes_path = true},
-           {.name = "--step-pattern", .value = "REGEX",
+           {.name = "--samples",
+            .value = "FILE",
+            .help = "samples of the devices, of the same time (profgpu log, run --samples)",
+            .repeatable = true,
+            .takes_path = true},
+           {.name = "--step-pattern",
+            .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
            {.name = "--mpi", .help = "share the reading among the processes that mpirun or srun started"},
-           {.name = "--threshold", .value = "RULE=VALUE", .help = "change what a rule tolerates; may be repeated",
+           {.name = "--threshold",
+            .value = "RULE=VALUE",
+            .help = "change what a rule tolerates; may be repeated",
             .repeatable = true}}},
          {"In scripts",
-          {{.name = "--fail-on", .value = "SEVERITY", .help = "exit 3 if a finding is at least this severe",
+          {{.name = "--fail-on",
+            .value = "SEVERITY",
+            .help = "exit 3 if a finding is at least this severe",
             .choices = {"info", "warning", "critical"}},
            {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
            {.name = "--no-progress", .help = "no progress bar"}}},
          {"Screen",
           {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},
-           {.name = "--color", .value = "WHEN", .help = "colours (default auto)", .choices = {"auto", "always", "never"}},
+           {.name = "--color",
+            .value = "WHEN",
+            .help = "colours (default auto)",
+            .choices = {"auto", "always", "never"}},
            {.name = "--verbose", .short_name = "-v", .help = "more of everything, full kernel names"}}}},
     .examples = {{"profgpu analyze trace.json.gz", "the first screen: verdict, findings, checklist"},
                  {"profgpu analyze trace.json.gz --section kernels --top 30", "the thirty longest kernels"},
-                 {"profgpu analyze trace.json.gz --html report.html", "see it: a page that opens offline in any browser"},
+                 {"profgpu analyze trace.json.gz --html report.html",
+                  "see it: a page that opens offline in any browser"},
                  {"profgpu analyze run7/", "all ranks of a job, from a folder"},
-                 {"mpirun -n 16 profgpu analyze --mpi run7/", "a large job, read by sixteen processes on any number of nodes"},
+                 {"mpirun -n 16 profgpu analyze --mpi run7/",
+                  "a large job, read by sixteen processes on any number of nodes"},
                  {"profgpu analyze trace.json.gz --json -o report.json", "everything, for a program"},
                  {"profgpu analyze trace.json.gz --fail-on warning", "as a gate in continuous integration"}},
     .notes = "Exit status: 0 report made, 1 no report, 2 usage, 3 a finding at or above --fail-on, 130 interrupted.",

@@ -15,7 +15,7 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kTimeout_ns = 5'000'000'000;
-constexpr int64_t kDefaultDuration_ms = 1'000, kMostSteps = 1'000'000;
+constexpr int64_t kDefaultDuration_ms = 1'000, kMaxSteps = 1'000'000;
 
 std::string_view state_name(wire::RecorderState state) {
   switch (state) {
@@ -35,8 +35,10 @@ std::string status_text(int64_t pid, const RecorderStatus& s, const std::string&
   if (!s.reason.empty()) text += ": " + printable(s.reason);
   text += fmt::format("\n  {} rows, {}, {} steps", format_count(static_cast<int64_t>(s.rows)),
                       format_bytes(static_cast<double>(s.bytes)), format_count(static_cast<int64_t>(s.steps)));
-  text += s.dropped == 0 ? ", none missing" : fmt::format(", {} missing", format_count(static_cast<int64_t>(s.dropped)));
-  if (s.flushed_ago_ns >= 0) text += fmt::format("; written {} ago", format_duration(static_cast<double>(s.flushed_ago_ns), 2));
+  text +=
+      s.dropped == 0 ? ", none missing" : fmt::format(", {} missing", format_count(static_cast<int64_t>(s.dropped)));
+  if (s.flushed_ago_ns >= 0)
+    text += fmt::format("; written {} ago", format_duration(static_cast<double>(s.flushed_ago_ns), 2));
   return text + "\nNext: profgpu analyze " + printable(shell_line({folder})) + "\n";
 }
 
@@ -63,7 +65,8 @@ Outcome control(int64_t pid, const std::string& order, bool json, int64_t timeou
   auto recording = RecordingControl::open(pid);
   if (!recording) return Outcome::failed(recording.error());
   if (order != "status")
-    if (auto done = (*recording)->order(order == "start" ? wire::ControlOrder::kStart : wire::ControlOrder::kStop, timeout_ns);
+    if (auto done =
+            (*recording)->order(order == "start" ? wire::ControlOrder::kStart : wire::ControlOrder::kStop, timeout_ns);
         !done)
       return Outcome::failed(done.error());
   const RecorderStatus status = (*recording)->status();
@@ -91,7 +94,8 @@ Result<TorchAttachOptions> torch_options(const Arguments& arguments, int64_t pid
   if (arguments.has("--output") && o.folder.empty()) return Error{"--output takes a folder, not an empty word"};
   if (arguments.has("--steps")) {
     const auto n = whole_number(arguments.value("--steps"));
-    if (!n || *n < 1 || *n > kMostSteps) return Error{"--steps takes a whole number from 1, not \"" + arguments.value("--steps") + "\""};
+    if (!n || *n < 1 || *n > kMaxSteps)
+      return Error{"--steps takes a whole number from 1, not \"" + arguments.value("--steps") + "\""};
     o.request.steps = *n;
   }
   const auto duration = time_of(arguments, "--duration", kDefaultDuration_ms * 1'000'000);
@@ -117,7 +121,9 @@ Outcome attach(const Arguments& arguments) {
   if (order != "start" && order != "stop" && order != "status")
     return Outcome::usage({"\"" + order + "\" is no order", "one of: start, stop, status, torch"});
   for (const std::string_view flag : {"--steps", "--duration", "--with", "--output"})
-    if (arguments.has(flag)) return Outcome::usage({fmt::format("{} is for the order torch", flag), fmt::format("profgpu attach {} torch", *pid)});
+    if (arguments.has(flag))
+      return Outcome::usage(
+          {fmt::format("{} is for the order torch", flag), fmt::format("profgpu attach {} torch", *pid)});
   const auto timeout = time_of(arguments, "--timeout", kTimeout_ns);
   if (!timeout) return Outcome::usage(timeout.error());
   return control(*pid, order, arguments.has("--json"), *timeout);
@@ -135,7 +141,9 @@ const Command kAttach{
         "write a trace of its own",
     .groups = {{"Options",
                 {{.name = "--json", .help = "what became of it, as JSON"},
-                 {.name = "--timeout", .value = "TIME", .help = "wait so long for an answer (default 5s; torch: as long as the trace takes)"}}},
+                 {.name = "--timeout",
+                  .value = "TIME",
+                  .help = "wait so long for an answer (default 5s; torch: as long as the trace takes)"}}},
                {"With torch",
                 {{.name = "--duration", .value = "TIME", .help = "length of the trace (default 1s)"},
                  {.name = "--steps", .value = "N", .help = "trace N optimizer steps"},
@@ -154,13 +162,19 @@ const Command kAttach{
                  {"profgpu attach 4711", "state, rows, steps, what is missing"},
                  {"profgpu run --trace --capture-range attach -- python train.py &",
                   "how it is started: recorded, but not yet its device"},
-                 {"profgpu attach 4711 torch --steps 5", "five steps as torch.profiler sees them, beside the recording"}},
+                 {"profgpu attach 4711 torch --steps 5",
+                  "five steps as torch.profiler sees them, beside the recording"}},
     .notes =
-        "start and stop turn the recording of the device on and off; ranges, steps and collectives are recorded all the "
-        "time. The order torch works for PyTorch programs that `profgpu run --torch-on-demand` has started, or that have "
-        "KINETO_USE_DAEMON=1 in their environment; PID may be what started several of them (torchrun): all begin at the "
-        "same moment. `profgpu analyze` of the recording's folder takes the trace in its time and the recording before and "
-        "after. A dynolog daemon that runs is asked to pass the order on. Exit status: 0 done, 1 not (standard error says "
+        "start and stop turn the recording of the device on and off; ranges, steps and collectives are recorded all "
+        "the "
+        "time. The order torch works for PyTorch programs that `profgpu run --torch-on-demand` has started, or that "
+        "have "
+        "KINETO_USE_DAEMON=1 in their environment; PID may be what started several of them (torchrun): all begin at "
+        "the "
+        "same moment. `profgpu analyze` of the recording's folder takes the trace in its time and the recording before "
+        "and "
+        "after. A dynolog daemon that runs is asked to pass the order on. Exit status: 0 done, 1 not (standard error "
+        "says "
         "why), 2 usage.",
     .run = attach,
 };

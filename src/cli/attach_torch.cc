@@ -109,8 +109,8 @@ std::string recording_folder(int64_t pid) {
   return fs::equivalent(inner, outer, error) ? inner : outer;
 }
 
-// To a name that is free, trace_4711-2.json after trace_4711.json: a program may be asked again, and other nodes may write
-// into the folder. Returns the path.
+// To a name that is free, trace_4711-2.json after trace_4711.json: a program may be asked again, and other nodes may
+// write into the folder. Returns the path.
 Result<std::string> moved(const std::string& file, const std::string& folder) {
   const std::string name = file.substr(file.rfind('/') + 1), stem = name.substr(0, name.rfind('.'));
   std::error_code error, ignored;
@@ -146,10 +146,12 @@ Result<std::vector<std::string>> moved(const std::vector<std::string>& files, co
 // `profgpu run` puts it into the environment, and this one came from `profgpu run` without it.
 Status check_on_demand(const TorchAttachOptions& options) {
   const int64_t pid = options.request.pid;
-  if (options.timeout_ns > 0 || variable_of(pid, "PROFGPU_RUN").empty() || !variable_of(pid, "KINETO_USE_DAEMON").empty())
+  if (options.timeout_ns > 0 || variable_of(pid, "PROFGPU_RUN").empty() ||
+      !variable_of(pid, "KINETO_USE_DAEMON").empty())
     return ok();
-  return Error{fmt::format("process {} was started without --torch-on-demand: its PyTorch does not ask for orders", pid),
-               "profgpu run --trace --torch-on-demand -- COMMAND; --timeout 30 waits for one that was made to ask by itself"};
+  return Error{
+      fmt::format("process {} was started without --torch-on-demand: its PyTorch does not ask for orders", pid),
+      "profgpu run --trace --torch-on-demand -- COMMAND; --timeout 30 waits for one that was made to ask by itself"};
 }
 
 Error nobody_asked(int64_t pid, int64_t waited_ns) {
@@ -158,7 +160,8 @@ Error nobody_asked(int64_t pid, int64_t waited_ns) {
   if (variable_of(pid, "KINETO_USE_DAEMON").empty())
     error.hint = "PyTorch asks only where it was started with it: profgpu run --torch-on-demand -- COMMAND";
   else
-    error.hint = "PyTorch asks from its import on, every five seconds, on the same machine and in the same network namespace";
+    error.hint =
+        "PyTorch asks from its import on, every five seconds, on the same machine and in the same network namespace";
   return error;
 }
 
@@ -179,7 +182,8 @@ Result<std::vector<int64_t>> deliver(const TorchAttachOptions& options, const To
 Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& files, size_t expected,
              const std::string& recording) {
   const std::string folder = files.front().substr(0, files.front().rfind('/'));
-  const std::string next = "profgpu analyze " + shell_line({files.size() == 1 && folder != recording ? files.front() : folder});
+  const std::string next =
+      "profgpu analyze " + shell_line({files.size() == 1 && folder != recording ? files.front() : folder});
   if (options.json) {
     List list;
     for (const std::string& f : files) list.emplace_back(f);
@@ -198,7 +202,8 @@ Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& 
   for (const std::string& f : files) text += printable(f) + "\n";
   if (expected > files.size())
     text += fmt::format("{} more did not come in time\n", expected - files.size());
-  if (auto status = write_stdout(text + "Next: " + printable(next) + "\n"); !status) return Outcome::failed(status.error());
+  if (auto status = write_stdout(text + "Next: " + printable(next) + "\n"); !status)
+    return Outcome::failed(status.error());
   return {};
 }
 
@@ -219,7 +224,8 @@ Outcome attach_torch(const TorchAttachOptions& options) {
   auto told = deliver(options, request, daemon->get());
   if (!told || told->empty()) {
     fs::remove(folder->outer, error);
-    return Outcome::failed(told ? Error{"the dynolog daemon knows no such program", "PyTorch must have been started with KINETO_USE_DAEMON=1"}
+    return Outcome::failed(told ? Error{"the dynolog daemon knows no such program",
+                                        "PyTorch must have been started with KINETO_USE_DAEMON=1"}
                                 : told.error());
   }
   if (!options.json)
@@ -230,12 +236,14 @@ Outcome attach_torch(const TorchAttachOptions& options) {
   auto files = wait_for_traces(folder->outer, *told, request.pid, daemon->get(), waits_ns);
   if (files.empty() && none_left(*told, request.pid)) {
     fs::remove_all(folder->outer, error);
-    return Outcome::failed({told->size() == 1 ? "the program ended before its trace came" : "the programs ended before a trace came"});
+    return Outcome::failed(
+        {told->size() == 1 ? "the program ended before its trace came" : "the programs ended before a trace came"});
   }
   if (files.empty())
     return Outcome::failed({fmt::format("no trace came within {} s", waits_ns / kSecond_ns),
-                            request.steps > 0 ? "PyTorch counts steps of its optimizers only: --duration takes any program"
-                                              : "it would come into " + folder->outer});
+                            request.steps > 0
+                                ? "PyTorch counts steps of its optimizers only: --duration takes any program"
+                                : "it would come into " + folder->outer});
   if (const std::string& to = options.folder.empty() ? recording : options.folder; !to.empty()) {
     auto now = moved(files, to);
     if (!now) return Outcome::failed(now.error());

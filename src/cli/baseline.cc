@@ -28,9 +28,9 @@ Outcome save(const Arguments& arguments, const std::string& name, const std::str
   const HistoryRun saved = history_run(name, path, *run);
   auto id = history->save(saved, *document);
   if (!id) return Outcome::failed(id.error());
-  const std::string step = saved.step_mean_ns
-                               ? fmt::format(", a step of {}", format_duration(static_cast<double>(*saved.step_mean_ns)))
-                               : "";
+  const std::string step =
+      saved.step_mean_ns ? fmt::format(", a step of {}", format_duration(static_cast<double>(*saved.step_mean_ns)))
+                         : "";
   const Status written = write_stdout(fmt::format("{}: run {} saved as {}{}\nNext: profgpu diff --baseline {} RUN  ·  "
                                                   "profgpu history {}\n",
                                                   file, *id, name, step, name, name));

@@ -16,7 +16,9 @@ std::vector<std::string> flag_names(const Command& command) {
   return names;
 }
 
-std::string see_help(const Command& command) { return "`profgpu " + std::string(command.name) + " --help` lists what it takes"; }
+std::string see_help(const Command& command) {
+  return "`profgpu " + std::string(command.name) + " --help` lists what it takes";
+}
 
 Error unknown_word(const Command& command, const std::string& word) {
   if (word.size() < 2 || word[0] != '-') return {"unexpected argument " + word, see_help(command)};

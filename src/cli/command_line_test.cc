@@ -63,7 +63,8 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of({"a", "--topp", "3"}), "unknown option --topp | did you mean --top?");
   EXPECT_EQ(error_of({"a", "--topp=3"}), "unknown option --topp | did you mean --top?");
   EXPECT_EQ(error_of({"a", "--top"}), "--top needs a value | `profgpu sample --help` lists what it takes");
-  EXPECT_EQ(error_of({"a", "--quiet=report.txt"}), "--quiet takes no value | `profgpu sample --help` lists what it takes");
+  EXPECT_EQ(error_of({"a", "--quiet=report.txt"}),
+            "--quiet takes no value | `profgpu sample --help` lists what it takes");
   EXPECT_EQ(error_of({"a", "--level", "mid"}), "--level does not know \"mid\" | one of: low, high");
   EXPECT_EQ(error_of({"a", "-vz"}), "unknown option -z | `profgpu sample --help` lists what it takes");
   EXPECT_EQ(error_of({"a", "-5"}), "unknown option -5 | `profgpu sample --help` lists what it takes");

@@ -11,7 +11,7 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kHead = 4096;
-constexpr size_t kMostText = size_t{1} << 30;   // a saved analysis is a few hundred kilobytes
+constexpr size_t kMaxText = size_t{1} << 30;   // a saved analysis is a few hundred kilobytes
 
 bool is_folder(const std::string& path) {
   struct stat info {};
@@ -32,7 +32,7 @@ Result<std::string> saved_document(const std::string& path) {
   text.resize((*source)->read(text.data(), kHead));
   if (!is_document(text)) return std::string();
   for (size_t piece = size_t{1} << 20; (*source)->end() == TextSource::End::kOpen;) {
-    if (text.size() > kMostText) return Error{path + ": too large for a saved analysis"};
+    if (text.size() > kMaxText) return Error{path + ": too large for a saved analysis"};
     const size_t had = text.size();
     text.resize(had + piece);
     text.resize(had + (*source)->read(text.data() + had, piece));
@@ -48,8 +48,9 @@ Result<std::string> run_document(const std::string& path, const AnalyzeOptions& 
     auto saved = saved_document(path);
     if (!saved) return saved.error();
     if (!saved->empty() && how.chooses_steps())
-      return Error{path + ": --steps cannot choose from a saved analysis",
-                   "give the trace itself, or save one of these steps: profgpu analyze --json --steps A:B -o FILE TRACE"};
+      return Error{
+          path + ": --steps cannot choose from a saved analysis",
+          "give the trace itself, or save one of these steps: profgpu analyze --json --steps A:B -o FILE TRACE"};
     if (!saved->empty()) return saved;
   }
   AnalyzeOptions options = how;

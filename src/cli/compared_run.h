@@ -9,7 +9,8 @@
 
 namespace profgpu {
 
-/// The document of a run, as JSON: of a saved analysis as it stands, else made now. `how` says how (its paths are not used).
+/// The document of a run, as JSON: of a saved analysis as it stands, else made now. `how` says how (its paths are not
+/// used).
 Result<std::string> run_document(const std::string& path, const AnalyzeOptions& how, Progress& progress);
 
 /// A document as what runs are compared by. Errors name `label`.

@@ -76,7 +76,8 @@ std::string bash_script() {
     out += fmt::format("      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return; fi\n",
                        joined(flags));
     if (c->positional_is_path()) out += "      compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))\n";
-    if (c->candidates) out += fmt::format("      COMPREPLY=($(compgen -W '{}' -- \"$cur\"))\n", joined(c->candidates()));
+    if (c->candidates)
+      out += fmt::format("      COMPREPLY=($(compgen -W '{}' -- \"$cur\"))\n", joined(c->candidates()));
     out += "      ;;\n";
   }
   return out + "  esac\n}\ncomplete -F _profgpu profgpu\n";

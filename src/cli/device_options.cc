@@ -60,7 +60,8 @@ std::string tried_text(const std::vector<Tried>& tried) {
 }
 
 Result<OpenDevices> open_devices(const DeviceOptions& options) {
-  auto opened = open_backend(options.backend, {.interval_ns = options.interval_ns, .constants_later = options.constants_later});
+  auto opened =
+      open_backend(options.backend, {.interval_ns = options.interval_ns, .constants_later = options.constants_later});
   if (!opened) return opened.error();
   OpenDevices open;
   open.tried = std::move(opened->tried);

@@ -54,7 +54,8 @@ TEST(DeviceOptions, NoneIsANoteUnlessStrict) {
   EXPECT_FALSE(open_devices(options));
   options.backend = "replay:/nowhere.jsonl";
   EXPECT_FALSE(open_devices(options));
-  EXPECT_EQ(tried_text({{"nvml", {"no library"}}, {"smi", {"not on the PATH\nmore"}}}), "nvml: no library; smi: not on the PATH");
+  EXPECT_EQ(tried_text({{"nvml", {"no library"}}, {"smi", {"not on the PATH\nmore"}}}),
+            "nvml: no library; smi: not on the PATH");
 }
 
 TEST(LogColumns, NamesInAnyOrder) {

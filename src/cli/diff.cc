@@ -31,7 +31,7 @@ Result<DiffOptions> diff_options(const Arguments& arguments) {
   auto read = analyze_options(arguments);
   if (!read) return read.error();
   options.analysis = *read;
-  if (Status spared = spares(options.paths, options.analysis.output); !spared) return spared.error();
+  if (Status writable = refuse_overwrite(options.paths, options.analysis.output); !writable) return writable.error();
   for (const std::string& text : arguments.values("--fail-on")) {
     auto gate = parse_gate(text);
     if (!gate) return gate.error();
@@ -114,19 +114,24 @@ const Command kDiff{
     .groups =
         {{"What to show",
           {{.name = "--json", .help = "the whole comparison as JSON, same as --format json"},
-           {.name = "--format", .value = "NAME", .help = "how to write it (default terminal)",
+           {.name = "--format",
+            .value = "NAME",
+            .help = "how to write it (default terminal)",
             .choices = {"terminal", "json", "markdown", "junit"}},
            {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write it to FILE", .takes_path = true},
            {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"}}},
          {"What to look at",
-          {{.name = "--steps", .value = "A:B",
+          {{.name = "--steps",
+            .value = "A:B",
             .help = "steps A up to B - 1 only, of every run; not of saved analyses, which have their steps already"},
-           {.name = "--step-pattern", .value = "REGEX",
+           {.name = "--step-pattern",
+            .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
            {.name = "--baseline", .value = "NAME", .help = "the run before is what `profgpu baseline save NAME` kept"},
            history_file_flag()}},
          {"In scripts",
-          {{.name = "--fail-on", .value = "GATE",
+          {{.name = "--fail-on",
+            .value = "GATE",
             .help = "exit 3 if the change passes a limit and is real: 'step_time > +3%', 'peak_memory > +5%', "
                     "'phase:backward > +5%', 'kernel:NAME > +10%', 'finding:RULE'; may be repeated",
             .repeatable = true},
@@ -134,7 +139,10 @@ const Command kDiff{
            {.name = "--no-progress", .help = "no progress bar"}}},
          {"Screen",
           {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},
-           {.name = "--color", .value = "WHEN", .help = "colours (default auto)", .choices = {"auto", "always", "never"}}}}},
+           {.name = "--color",
+            .value = "WHEN",
+            .help = "colours (default auto)",
+            .choices = {"auto", "always", "never"}}}}},
     .examples = {{"profgpu diff before.json.gz after.json.gz", "two traces of one training script"},
                  {"profgpu diff baseline.json trace.json.gz --fail-on 'step_time > +3%'",
                   "as a gate: baseline.json is `profgpu analyze --json -o baseline.json` of a good run"},

@@ -64,7 +64,8 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
       view.style = Style::kBad;
       break;
     case Change::kNone:
-      view.headline = fmt::format("No difference that these steps can show: {} before, {} after ({}).", before, after, change);
+      view.headline =
+          fmt::format("No difference that these steps can show: {} before, {} after ({}).", before, after, change);
   }
   if (!s.mean.low) {
     view.details.push_back("with one step in a run nothing can be said of chance: record ten or more");
@@ -73,9 +74,10 @@ void describe_steps(const Comparison& c, const Diff& diff, DiffView& view) {
   view.details.push_back(fmt::format("95 % interval of the mean {}, of the median {} ({} and {} steps)",
                                      percent_range(s.mean), percent_range(s.median), a, b));
   if (s.change != Change::kNone) return;
-  view.details.push_back(s.steps_needed
-                             ? fmt::format("about {} steps a run would tell whether {} is real", format_count(*s.steps_needed), change)
-                             : fmt::format("a change under {} cannot be told from chance here", format_percent(*s.resolution_pct)));
+  view.details.push_back(
+      s.steps_needed
+          ? fmt::format("about {} steps a run would tell whether {} is real", format_count(*s.steps_needed), change)
+          : fmt::format("a change under {} cannot be told from chance here", format_percent(*s.resolution_pct)));
 }
 
 // `names`: the first columns; figures follow.
@@ -163,7 +165,9 @@ DiffTable number_table(std::string title, const std::vector<NumberChange>& rows)
 
 DiffTable finding_table(const std::vector<FindingChange>& rows) {
   DiffTable t{"Findings", Grid({{""}, {"rule"}, {"cost before", true}, {"after, a step", true}, {"what is seen"}})};
-  const auto cost = [](const std::optional<double>& ns) { return ns ? format_duration(*ns) : std::string(kUnknownText); };
+  const auto cost = [](const std::optional<double>& ns) {
+    return ns ? format_duration(*ns) : std::string(kUnknownText);
+  };
   for (const FindingChange& f : rows) {
     const Style style = f.change == "new" || f.change == "dearer" ? Style::kBad
                         : f.change == "gone" || f.change == "cheaper" ? Style::kGood
@@ -355,8 +359,8 @@ std::string diff_junit(const Diff& diff) {
     skipped += g.verdict == GateVerdict::kUnknown;
   }
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
-  out += fmt::format("<testsuite name=\"profgpu diff\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n", diff.gates.size(),
-                     failures, skipped);
+  out += fmt::format("<testsuite name=\"profgpu diff\" tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n",
+                     diff.gates.size(), failures, skipped);
   for (const GateResult& g : diff.gates) {
     out += fmt::format("  <testcase classname=\"profgpu\" name=\"{}\">", xml(g.gate.text));
     if (g.verdict == GateVerdict::kFail) out += fmt::format("<failure message=\"{}\"/>", xml(g.detail));

@@ -156,7 +156,8 @@ DoctorFindings examine(const std::string& backend, const std::vector<std::string
   Pending<SystemChecks> machine([deadline = begin + kOpeningLimit] {
     return run_probes(machine_probes(), SystemRoots::from_environment(), deadline);
   });
-  OpenedBackends opened = backend == "auto" ? open_all(begin + kOpeningLimit) : open_named(backend, begin + kOpeningLimit);
+  OpenedBackends opened =
+      backend == "auto" ? open_all(begin + kOpeningLimit) : open_named(backend, begin + kOpeningLimit);
   DoctorFindings out;
   out.backends = std::move(opened.findings);
   out.stuck = opened.stuck;
@@ -203,15 +204,15 @@ CheckMark mark_of(Health health) {
 }
 
 /// The same said by several devices.
-struct Said {
+struct GroupedCheck {
   const SystemCheck* check;
   std::vector<std::string> devices;
 };
 
-std::vector<Said> said_of(const SystemChecks& checks) {
-  std::vector<Said> all;
+std::vector<GroupedCheck> said_of(const SystemChecks& checks) {
+  std::vector<GroupedCheck> all;
   for (const SystemCheck& c : checks) {
-    auto it = std::find_if(all.begin(), all.end(), [&](const Said& s) {
+    auto it = std::find_if(all.begin(), all.end(), [&](const GroupedCheck& s) {
       return !c.device.empty() && s.check->id == c.id && s.check->verdict == c.verdict && s.check->detail == c.detail;
     });
     if (it == all.end()) it = all.insert(all.end(), {&c, {}});
@@ -221,7 +222,7 @@ std::vector<Said> said_of(const SystemChecks& checks) {
 }
 
 // "GPU 0–7", "GPU 0:7, 1"; empty for the machine.
-std::string devices_text(const Said& said) {
+std::string devices_text(const GroupedCheck& said) {
   if (said.devices.empty()) return "";
   std::vector<int> numbers;
   std::string list;
@@ -232,7 +233,7 @@ std::string devices_text(const Said& said) {
   return "GPU " + (numbers.size() == said.devices.size() ? number_ranges(numbers) : list) + ": ";
 }
 
-void add_said(Lines& lines, const Said& said, int width, bool with_hint) {
+void add_said(Lines& lines, const GroupedCheck& said, int width, bool with_hint) {
   const CheckMark mark = mark_of(said.check->verdict);
   const bool quiet = said.check->verdict == Health::kOk || said.check->verdict == Health::kUnknown;
   append(lines, wrapped_after(Line().skip(2).add(mark.text, mark.style), devices_text(said) + said.check->detail, width,
@@ -278,10 +279,10 @@ std::string title_of(const SystemChecks& checks) {
 }
 
 Lines doctor_lines(const DoctorFindings& findings, int width) {
-  const std::vector<Said> said = said_of(findings.checks);
+  const std::vector<GroupedCheck> said = said_of(findings.checks);
   Lines lines = {Line(title_of(findings.checks), Style::kStrong)};
   for (const Health verdict : {Health::kProblem, Health::kWarning})
-    for (const Said& s : said)
+    for (const GroupedCheck& s : said)
       if (s.check->verdict == verdict) add_said(lines, s, width, true);
   add_backends(lines, findings.backends, width);
   constexpr std::pair<std::string_view, std::string_view> kGroups[] = {{"devices", "Devices"},
@@ -291,7 +292,7 @@ Lines doctor_lines(const DoctorFindings& findings, int width) {
                                                                        {"machine", "Machine"}};
   for (const auto& [group, title] : kGroups) {
     Lines below;
-    for (const Said& s : said)
+    for (const GroupedCheck& s : said)
       if (group_of(*s.check) == group && s.check->verdict <= Health::kUnknown) add_said(below, s, width, true);
     if (below.empty()) continue;
     append(lines, {Line(), Line(title, Style::kStrong)});
@@ -348,9 +349,7 @@ const Command kDoctor{
     .summary = "which GPUs can be read, and what is wrong with them and the machine",
     .positional = "",
     .groups = {doctor_device_flags(),
-               {"What to show",
-                {{.name = "--json", .help = "everything, as JSON"},
-                 colour_flag()}}},
+               {"What to show", {{.name = "--json", .help = "everything, as JSON"}, colour_flag()}}},
     .examples = {{"profgpu doctor", "problems first, then all that was looked at"},
                  {"profgpu doctor --json | jq '.checks[] | select(.verdict == \"problem\")'",
                   "problems, for a program"},
@@ -358,10 +357,12 @@ const Command kDoctor{
     .notes =
         "Looks at: every backend and why it is not there; driver and libraries and whether they fit; device files and "
         "rights; the container; PCIe, NVLink, memory errors, modes, clocks and limits of each device; Xid errors in "
-        "the kernel log; variables of CUDA, PyTorch and NCCL; clock, processor governor, limits, perf events, memory nodes, IOMMU. It "
+        "the kernel log; variables of CUDA, PyTorch and NCCL; clock, processor governor, limits, perf events, memory "
+        "nodes, IOMMU. It "
         "changes nothing and takes at most six seconds, whatever hangs. Where it may not look it says so: as an "
         "administrator it sees more. PROFGPU_NVML_LIBRARY and PROFGPU_NVIDIA_SMI name a library and a program to use "
-        "instead of those that are found. Exit status: 0 looked, also without any GPU; 1 with --strict where there is a "
+        "instead of those that are found. Exit status: 0 looked, also without any GPU; 1 with --strict where there is "
+        "a "
         "problem; 2 usage.",
     .run = doctor,
 };

@@ -58,7 +58,8 @@ Status choose_output(ExportCommand& c) {
 Status check_table(const ExportCommand& c) {
   const std::string& table = c.options.table;
   if (table.empty()) return ok();
-  if (c.exporter->tables == nullptr) return Error{fmt::format("--table is for csv; {} has everything", c.exporter->name)};
+  if (c.exporter->tables == nullptr)
+    return Error{fmt::format("--table is for csv; {} has everything", c.exporter->name)};
   if (find_data_table(table) != nullptr) return ok();
   std::vector<std::string> export_names;
   for (const DataTable* t : data_tables()) export_names.emplace_back(t->name);
@@ -87,7 +88,7 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
 // Tables in a folder of traces would be read with them.
 Status check_output(const LoadedRun& run, const ExportCommand& c) {
   const std::string& output = c.analysis.output;
-  if (!is_folder(c)) return spares(run, output);
+  if (!is_folder(c)) return refuse_overwrite(run, output);
   for (const InputSource& s : run.read.sources)
     if (std::error_code error; fs::equivalent(fs::absolute(s.path).parent_path(), output, error))
       return Error{output + " is what is read", "choose another name for what is written"};
@@ -117,10 +118,11 @@ Outcome run_export(const Arguments& arguments) {
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, command->analysis.progress && stderr_is_terminal());
   // A folder goes through all ranks for each of its tables.
-  auto run = load_run(command->analysis.paths, {.analysis = {command->analysis.step_pattern}, .most_kept = is_folder(*command) ? SIZE_MAX : 1},
+  auto run = load_run(command->analysis.paths,
+                      {.analysis = {command->analysis.step_pattern}, .most_kept = is_folder(*command) ? SIZE_MAX : 1},
                       progress);
   if (!run) return bar.reset(), Outcome::failed(run.error());
-  if (Status spared = check_output(*run, *command); !spared) return bar.reset(), Outcome::usage(spared.error());
+  if (Status writable = check_output(*run, *command); !writable) return bar.reset(), Outcome::usage(writable.error());
   const RunRows rows = run_rows(*run);
   progress.total_bytes = 0;
   progress.done_bytes = 0;
@@ -153,24 +155,33 @@ const Command kExport{
     .groups =
         {{"What to write",
           {{.name = "--to", .value = "FORMAT", .help = "format", .choices = export_names()},
-           {.name = "--output", .short_name = "-o", .value = "FILE",
-            .help = "file, or folder of csv; - is standard output (default: named after PATH, here)", .takes_path = true},
+           {.name = "--output",
+            .short_name = "-o",
+            .value = "FILE",
+            .help = "file, or folder of csv; - is standard output (default: named after PATH, here)",
+            .takes_path = true},
            {.name = "--table", .value = "NAME", .help = "csv: only this table, into one file"},
-           {.name = "--weight", .value = "WHAT",
-            .help = "folded, speedscope: stacks by time on the host, or by device time of what they launched (default host)",
+           {.name = "--weight",
+            .value = "WHAT",
+            .help = "folded, speedscope: stacks by time on the host, or by device time of what they launched (default "
+                    "host)",
             .choices = {"host", "device"}},
-           {.name = "--step-pattern", .value = "REGEX",
+           {.name = "--step-pattern",
+            .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
          {"Screen",
           {{.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
            {.name = "--no-progress", .help = "no progress bar"}}}},
     .examples = {{"profgpu export trace.json.gz --to perfetto", "a timeline, with steps, phases and idle causes"},
-                 {"profgpu export run7/ --to sqlite -o run7.sqlite", "all ranks; also for scripts that query Nsight's exports"},
+                 {"profgpu export run7/ --to sqlite -o run7.sqlite",
+                  "all ranks; also for scripts that query Nsight's exports"},
                  {"profgpu export trace.json.gz --to csv -o tables/", "every table"},
                  {"profgpu export trace.json.gz --to folded -o - | flamegraph.pl > flame.svg",
                   "a flame graph of the host; with --weight device, of the device"}},
-    .notes = "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON in torch.profiler's form, with the arguments that "
-             "profgpu keeps), sqlite (docs/sqlite.md), csv, speedscope and folded (flame graphs).",
+    .notes =
+        "Formats: perfetto (timeline as protobuf), chrome (timeline as JSON in torch.profiler's form, with the "
+        "arguments that "
+        "profgpu keeps), sqlite (docs/sqlite.md), csv, speedscope and folded (flame graphs).",
     .run = run_export,
 };
 

@@ -16,10 +16,10 @@ const Exporter* find_exporter(std::string_view name) {
   return nullptr;
 }
 
-Status spares(const LoadedRun& run, const std::string& path) {
+Status refuse_overwrite(const LoadedRun& run, const std::string& path) {
   std::vector<std::string> inputs;
   for (const InputSource& s : run.read.sources) inputs.push_back(s.path);
-  return spares(inputs, path);
+  return refuse_overwrite(inputs, path);
 }
 
 Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,

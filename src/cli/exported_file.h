@@ -14,7 +14,7 @@ namespace profgpu {
 const Exporter* find_exporter(std::string_view name);
 
 /// An error where a path is one of the files that the run was read from.
-Status spares(const LoadedRun& run, const std::string& path);
+Status refuse_overwrite(const LoadedRun& run, const std::string& path);
 
 /// What is called .gz is compressed, but where the format is written in place. The error names the path.
 Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,

@@ -15,7 +15,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostCountersBytes = 1 << 20;
+constexpr size_t kMaxCountersBytes = 1 << 20;
 constexpr int64_t kMs = 1'000'000, kLongestInterval_ms = 86'400'000;
 
 std::string variable(const EnvironmentVariables& variables, const std::string& name) {
@@ -56,7 +56,7 @@ Status read_counters(const Arguments& arguments, const EnvironmentVariables& var
   command.counters = default_dcgm_counters();
   const std::string path = asked(arguments, "--collectors", variables, "DCGM_EXPORTER_COLLECTORS");
   if (path.empty()) return ok();
-  const auto text = file_text(path, kMostCountersBytes);
+  const auto text = file_text(path, kMaxCountersBytes);
   if (!text && !arguments.has("--collectors") && is_its_own(path)) {
     command.notes.push_back(fmt::format("{} is not there: dcgm-exporter's default counters are shown", path));
     return ok();
@@ -114,8 +114,8 @@ Status read_kubernetes(const Arguments& arguments, const EnvironmentVariables& v
     return Error{fmt::format("the kubelet's socket has a path of {} bytes: sockets' paths are shorter than {}",
                              command.kubelet_socket.size(), kLongestSocketPath)};
   if (::access(command.kubelet_socket.c_str(), F_OK) != 0)
-    command.notes.push_back(fmt::format("{}: {}; series have no labels of pods until it is there", command.kubelet_socket,
-                                        std::strerror(errno)));
+    command.notes.push_back(fmt::format("{}: {}; series have no labels of pods until it is there",
+                                        command.kubelet_socket, std::strerror(errno)));
   return ok();
 }
 

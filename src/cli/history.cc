@@ -22,8 +22,8 @@ std::string json_text(const std::vector<HistoryRun>& runs) {
   Table t;
   t.columns = {"id", "name", "saved_unix_ns", "path", "host", "commit", "steps", "step_mean_ns", "peak_memory_bytes"};
   for (const HistoryRun& r : runs)
-    t.rows.push_back({r.id, r.name, r.saved_unix_ns, text(r.path), text(r.host), text(r.commit), r.steps, r.step_mean_ns,
-                      r.peak_memory_bytes});
+    t.rows.push_back({r.id, r.name, r.saved_unix_ns, text(r.path), text(r.host), text(r.commit), r.steps,
+                      r.step_mean_ns, r.peak_memory_bytes});
   Record document;
   document.add("schema", "profgpu.history.v1").add("runs", t);
   JsonText json;
@@ -42,17 +42,22 @@ Lines lines_of(const std::string& name, const std::vector<HistoryRun>& runs) {
     std::string change;
     Style style = Style::kPlain;
     if (before && before->step_mean_ns.value_or(0) > 0 && r.step_mean_ns) {
-      const double pct = 100.0 * (static_cast<double>(*r.step_mean_ns) / static_cast<double>(*before->step_mean_ns) - 1);
+      const double pct =
+          100.0 * (static_cast<double>(*r.step_mean_ns) / static_cast<double>(*before->step_mean_ns) - 1);
       change = fmt::format("{:+.1f} %", pct);
       style = pct > 0 ? Style::kBad : Style::kGood;
     }
     steps.push_back(r.step_mean_ns ? static_cast<double>(*r.step_mean_ns) : -1);
-    grid.add_row({{std::to_string(r.id)}, {formatted_time(r.saved_unix_ns, "%Y-%m-%d %H:%M", TimeZone::kUtc)}, {r.commit.substr(0, kCommitCells)}, {r.host},
-                  {r.steps ? std::to_string(*r.steps) : ""},
-                  {r.step_mean_ns ? format_duration(static_cast<double>(*r.step_mean_ns)) : std::string(kUnknownText)},
-                  {change, style},
-                  {r.peak_memory_bytes ? format_bytes(static_cast<double>(*r.peak_memory_bytes)) : std::string(kUnknownText)},
-                  {r.path}});
+    grid.add_row(
+        {{std::to_string(r.id)},
+         {formatted_time(r.saved_unix_ns, "%Y-%m-%d %H:%M", TimeZone::kUtc)},
+         {r.commit.substr(0, kCommitCells)},
+         {r.host},
+         {r.steps ? std::to_string(*r.steps) : ""},
+         {r.step_mean_ns ? format_duration(static_cast<double>(*r.step_mean_ns)) : std::string(kUnknownText)},
+         {change, style},
+         {r.peak_memory_bytes ? format_bytes(static_cast<double>(*r.peak_memory_bytes)) : std::string(kUnknownText)},
+         {r.path}});
     before = &r;
   }
   Lines lines{Line(name, Style::kStrong).add("  " + curve(steps, kCurveCells), Style::kBusy)};
@@ -99,8 +104,9 @@ const Command kHistory{
     .positional_help = "of this name only",
     .groups = {{"Where and how", {history_file_flag(), {.name = "--json", .help = "as JSON"}}}},
     .examples = {{"profgpu history main", "did it get faster over time?"}},
-    .notes = "The change is that of the mean step from one run to the next; `profgpu diff` says whether it is real. Exit "
-             "status: 0 shown, 1 nothing to show, 2 usage.",
+    .notes =
+        "The change is that of the mean step from one run to the next; `profgpu diff` says whether it is real. Exit "
+        "status: 0 shown, 1 nothing to show, 2 usage.",
     .run = history,
 };
 

@@ -14,8 +14,9 @@
 
 namespace profgpu {
 
-/// Files of no more than this on disk are kept: that spares reading them again for who could do with one rank at a time.
-constexpr int64_t kFewBytes = 256 << 20;
+/// Files of no more than this on disk are kept: that spares reading them again for who could do with one rank at a
+/// time.
+constexpr int64_t kMinBytes = 256 << 20;
 
 struct LoadOptions {
   AnalysisOptions analysis = {};

@@ -38,7 +38,7 @@ struct LogOptions {
   [[nodiscard]] bool bounded() const { return count || duration_ns; }
 };
 
-constexpr double kSmallestFile = 4096;
+constexpr double kMinFile = 4096;
 
 Result<LogFormat> format_of(const Arguments& arguments) {
   const std::string format = arguments.value("--format");
@@ -46,7 +46,8 @@ Result<LogFormat> format_of(const Arguments& arguments) {
   if (format == "json") return LogFormat::kJson;
   if (format == "csv") return LogFormat::kCsv;
   if (format == "table") {
-    if (!output.empty()) return Error{"--format table is for the screen", "leave --output out, or name a .csv or .jsonl file"};
+    if (!output.empty())
+      return Error{"--format table is for the screen", "leave --output out, or name a .csv or .jsonl file"};
     return LogFormat::kTable;
   }
   if (output.empty()) return stdout_is_terminal() ? LogFormat::kTable : LogFormat::kCsv;
@@ -71,12 +72,14 @@ Status read_ends(const Arguments& arguments, LogOptions& options) {
 }
 
 Status read_rotation(const Arguments& arguments, LogOptions& options) {
-  if (arguments.has("--keep") && !arguments.has("--rotate")) return Error{"--keep says how many older files stay: give --rotate too"};
+  if (arguments.has("--keep") && !arguments.has("--rotate"))
+    return Error{"--keep says how many older files stay: give --rotate too"};
   if (!arguments.has("--rotate")) return ok();
   if (options.output.empty()) return Error{"--rotate needs a file", "name one with --output"};
   const auto size = size_bytes(arguments.value("--rotate"));
-  if (!size || *size < kSmallestFile || *size > 1e18)
-    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")), "for example --rotate 100MB"};
+  if (!size || *size < kMinFile || *size > 1e18)
+    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")),
+                 "for example --rotate 100MB"};
   options.rotate_bytes = static_cast<int64_t>(*size);
   if (!arguments.has("--keep")) return ok();
   const auto keep = whole_number(arguments.value("--keep"));
@@ -98,10 +101,13 @@ Status read_rows(const Arguments& arguments, LogRows::Options& rows) {
   auto format = format_of(arguments);
   if (!format) return format.error();
   rows.format = *format;
-  if (arguments.has("--units") && arguments.has("--no-units")) return Error{"--units and --no-units exclude each other"};
+  if (arguments.has("--units") && arguments.has("--no-units"))
+    return Error{"--units and --no-units exclude each other"};
   if (arguments.has("--units") && rows.format == LogFormat::kJson)
     return Error{"--units is for CSV and tables: in JSON a number is a number"};
-  rows.units = arguments.has("--units") ? LogUnits::kValues : arguments.has("--no-units") ? LogUnits::kNone : LogUnits::kHeader;
+  rows.units = arguments.has("--units")      ? LogUnits::kValues
+               : arguments.has("--no-units") ? LogUnits::kNone
+                                             : LogUnits::kHeader;
   const std::string style = arguments.value("--timestamps");
   if (!style.empty())
     rows.timestamps = style == "iso"     ? TimestampStyle::kIso
@@ -129,7 +135,8 @@ Result<LogOptions> log_options(const Arguments& arguments) {
   options.devices = *std::move(devices);
   if (options.devices.backend == "none") return Error{"--backend none leaves nothing to log"};
   options.output = arguments.value("--output");
-  if (arguments.has("--output") && options.output.empty()) return Error{"--output is empty", "name a .csv or .jsonl file"};
+  if (arguments.has("--output") && options.output.empty())
+    return Error{"--output is empty", "name a .csv or .jsonl file"};
   if (Status read = read_rows(arguments, options.rows); !read) return read.error();
   options.devices.constants_later = !options.rows.queried || !has_constants(options.rows.columns);
   if (Status read = read_ends(arguments, options); !read) return read.error();
@@ -178,8 +185,12 @@ class Log {
  public:
   /// Nothing is written any more once `closed` is true.
   Log(LogOptions options, const OpenDevices& devices, LogFile file, const std::atomic<bool>& closed)
-      : closed_(closed), options_(std::move(options)), rows_(options_.rows, devices.backend->devices()), file_(std::move(file)),
-        of_device_(devices.backend->devices().size()), watched_(devices.devices.size()) {}
+      : closed_(closed),
+        options_(std::move(options)),
+        rows_(options_.rows, devices.backend->devices()),
+        file_(std::move(file)),
+        of_device_(devices.backend->devices().size()),
+        watched_(devices.devices.size()) {}
 
   void add(const Reading& reading);
   /// A row waits for whoever reads the pipe.
@@ -259,8 +270,11 @@ void take_facts(const OpenDevices& devices, LogRows::Options& rows) {
   for (size_t i = 0; i < facts.size(); ++i) {
     const uint32_t d = devices.devices[i];
     if (facts[i]) rows.facts[d] = *std::move(facts[i]);
-    else print_message(fmt::format("profgpu: log: GPU {}: its driver did not tell modes and versions within {} s; those fields stay "
-                                   "empty", device_word(devices.backend->devices(), d), kFactsPatience.count()));
+    else
+      print_message(
+          fmt::format("profgpu: log: GPU {}: its driver did not tell modes and versions within {} s; those fields stay "
+                      "empty",
+                      device_word(devices.backend->devices(), d), kFactsPatience.count()));
   }
 }
 
@@ -293,7 +307,8 @@ bool can_be_analysed(const LogRows::Options& rows) {
 
 Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
   const std::string to = options.output.empty() ? "standard output" : options.output;
-  const std::string rows = fmt::format("{} row{} {}", log.rows(), log.rows() == 1 ? "" : "s", log.rows() == 1 ? "was" : "were");
+  const std::string rows =
+      fmt::format("{} row{} {}", log.rows(), log.rows() == 1 ? "" : "s", log.rows() == 1 ? "was" : "were");
   if (!log.status() && !log.reader_left()) {
     const Error& e = log.status().error();
     return Outcome::failed({fmt::format("{}; {} written before", e.message, rows), e.hint});
@@ -301,8 +316,9 @@ Outcome outcome_of(const LogOptions& options, const Log& log, size_t troubles) {
   if (log.rows() == 0 && troubles > 0 && stop_signal == 0)
     return Outcome::failed({"no device said anything", "`profgpu doctor` tells more"});
   if (!options.output.empty())
-    print_message(fmt::format("{} written to {}", rows, to) +
-                  (log.rows() > 0 && can_be_analysed(options.rows) ? "\nNext: profgpu analyze " + shell_line({to}) : ""));
+    print_message(fmt::format("{} written to {}", rows, to) + (log.rows() > 0 && can_be_analysed(options.rows)
+                                                                   ? "\nNext: profgpu analyze " + shell_line({to})
+                                                                   : ""));
   else if (options.rows.format == LogFormat::kTable && stderr_is_terminal())
     print_message("Next: profgpu log -o gpu.csv   ·   profgpu stat   ·   profgpu log --help-query");
   if (stop_signal != 0 && options.bounded()) return {static_cast<ExitCode>(128 + stop_signal)};
@@ -340,9 +356,11 @@ Outcome log(const Arguments& arguments) {
   if (!devices) return Outcome::failed(devices.error());
   if (!devices->backend || devices->devices.empty()) {
     const std::string why = devices->backend ? "" : tried_text(devices->tried);
-    return Outcome::failed({"there is no device to log" + (why.empty() ? "" : " (" + why + ")"),
-                            devices->backend ? "--device all takes those that the environment hides"
-                                             : "`profgpu doctor` tells more; --backend replay:examples/replay.jsonl,loop tries it without a GPU"});
+    return Outcome::failed(
+        {"there is no device to log" + (why.empty() ? "" : " (" + why + ")"),
+         devices->backend
+             ? "--device all takes those that the environment hides"
+             : "`profgpu doctor` tells more; --backend replay:examples/replay.jsonl,loop tries it without a GPU"});
   }
   for (const std::string& note : devices->notes)
     print_message("profgpu: log: " + note + (options->devices.device.empty() ? " (--device all: every device)" : ""));
@@ -361,45 +379,50 @@ const Command kLog{
     .name = "log",
     .summary = "what GPUs do, row by row, to screen, CSV or JSON lines",
     .positional = "",
-    .groups =
-        {device_flags(true, "1"),
-         {"What to log",
-          {{.name = "--query",
-            .value = "FIELDS",
-            .help = "names with commas between, ours or nvidia-smi's, or all (default: the most useful)",
-            .repeatable = true},
-           {.name = "--help-query", .help = "list the fields"},
-           {.name = "--count", .value = "N", .help = "end after N rows of each device"},
-           {.name = "--duration", .value = "TIME", .help = "end after this many seconds, or with a unit: 90, 10m, 1h"}}},
-         {"Where and how",
-          {{.name = "--output",
-            .short_name = "-o",
-            .value = "FILE",
-            .help = "append to this file, .csv or .jsonl",
-            .takes_path = true},
-           {.name = "--format",
-            .value = "NAME",
-            .help = "how to write it (default: by the file's ending; a table on a terminal, else csv)",
-            .choices = {"table", "csv", "json"}},
-           {.name = "--rotate", .value = "SIZE", .help = "begin a new file at this size; FILE becomes FILE.1, and so on"},
-           {.name = "--keep", .value = "N", .help = "older files that stay (default: all)"},
-           {.name = "--units", .help = "units behind values too"},
-           {.name = "--no-units", .help = "no units, not even in the header"},
-           {.name = "--timestamps",
-            .value = "STYLE",
-            .help = "how to write times (default: nanoseconds since 1970 as time_ns)",
-            .choices = {"iso", "epoch", "nvidia-smi"}}}}},
+    .groups = {device_flags(true, "1"),
+               {"What to log",
+                {{.name = "--query",
+                  .value = "FIELDS",
+                  .help = "names with commas between, ours or nvidia-smi's, or all (default: the most useful)",
+                  .repeatable = true},
+                 {.name = "--help-query", .help = "list the fields"},
+                 {.name = "--count", .value = "N", .help = "end after N rows of each device"},
+                 {.name = "--duration",
+                  .value = "TIME",
+                  .help = "end after this many seconds, or with a unit: 90, 10m, 1h"}}},
+               {"Where and how",
+                {{.name = "--output",
+                  .short_name = "-o",
+                  .value = "FILE",
+                  .help = "append to this file, .csv or .jsonl",
+                  .takes_path = true},
+                 {.name = "--format",
+                  .value = "NAME",
+                  .help = "how to write it (default: by the file's ending; a table on a terminal, else csv)",
+                  .choices = {"table", "csv", "json"}},
+                 {.name = "--rotate",
+                  .value = "SIZE",
+                  .help = "begin a new file at this size; FILE becomes FILE.1, and so on"},
+                 {.name = "--keep", .value = "N", .help = "older files that stay (default: all)"},
+                 {.name = "--units", .help = "units behind values too"},
+                 {.name = "--no-units", .help = "no units, not even in the header"},
+                 {.name = "--timestamps",
+                  .value = "STYLE",
+                  .help = "how to write times (default: nanoseconds since 1970 as time_ns)",
+                  .choices = {"iso", "epoch", "nvidia-smi"}}}}},
     .examples = {{"profgpu log", "on the screen, once a second, until Ctrl-C"},
                  {"profgpu log -i 0.1 --duration 60 -o gpu.csv", "a minute, to be read by `profgpu analyze gpu.csv`"},
                  {"profgpu log --query timestamp,index,utilization.gpu,memory.used", "nvidia-smi's names and units"},
                  {"profgpu log -o gpu.jsonl --rotate 100MB --keep 5", "for ever, in at most 600 MB"}},
-    .notes = "Rows are appended whole, one write each: whoever is killed, or fills the disk, leaves a file that can be read. "
-             "An empty field, in JSON a missing one, means that the device did not say it at that tick: not supported, or "
-             "slow-moving and read in turns; it never means 0. A file that exists must have the same columns. Fields by "
-             "nvidia-smi's names have its units in the header and bare values, --units is its csv, --no-units leaves both "
-             "out. Ctrl-C is the normal end and exits 0; with --count or --duration it cuts the log short and exits 130 "
-             "(SIGTERM 143). Exit status: 0 logged, 1 no device or a row could not be written, 2 usage (also for --backend "
-             "none).",
+    .notes =
+        "Rows are appended whole, one write each: whoever is killed, or fills the disk, leaves a file that can be "
+        "read. "
+        "An empty field, in JSON a missing one, means that the device did not say it at that tick: not supported, or "
+        "slow-moving and read in turns; it never means 0. A file that exists must have the same columns. Fields by "
+        "nvidia-smi's names have its units in the header and bare values, --units is its csv, --no-units leaves both "
+        "out. Ctrl-C is the normal end and exits 0; with --count or --duration it cuts the log short and exits 130 "
+        "(SIGTERM 143). Exit status: 0 logged, 1 no device or a row could not be written, 2 usage (also for --backend "
+        "none).",
     .run = log,
 };
 

@@ -358,7 +358,8 @@ std::string_view LogRows::row(const Reading& reading) {
     const auto style = options_.timestamps.value_or(TimestampStyle::kUnixNs);
     const std::string time = timestamp_text(reading.time_ns, style);
     const bool number = style == TimestampStyle::kUnixNs || style == TimestampStyle::kEpoch;
-    line_ = fmt::format("{{\"{}\":{},", options_.timestamps ? "timestamp" : "time_ns", number ? time : json_quoted(time));
+    line_ =
+        fmt::format("{{\"{}\":{},", options_.timestamps ? "timestamp" : "time_ns", number ? time : json_quoted(time));
     if (options_.queried) {
       append_json(reading);
     } else {

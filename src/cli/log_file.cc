@@ -21,7 +21,9 @@ constexpr size_t kHeadBytes = 64 << 10;
 
 Error failed(const std::string& path, const char* what, int error, bool rotates = true) {
   const bool full = error == ENOSPC || error == EDQUOT;
-  const char* hint = !full ? "" : rotates ? "free some space, or bound the log: --rotate 100MB --keep 5" : "free some space";
+  const char* hint = !full     ? ""
+                     : rotates ? "free some space, or bound the log: --rotate 100MB --keep 5"
+                               : "free some space";
   return {path + ": " + what + std::strerror(error), hint};
 }
 
@@ -69,7 +71,8 @@ bool LogFile::is_torn_first_row(int64_t size) const {
   const std::string text = bytes_at(options_.path, 0, kHeadBytes);
   if (!regular_ || static_cast<int64_t>(text.size()) != size || text.find('\n') != text.npos) return false;
   if (!options_.header.empty()) return options_.header.starts_with(text);
-  return std::string_view(text).substr(0, kJsonBegins.size()) == kJsonBegins.substr(0, text.size()) && !looks_like_samples(text);
+  return std::string_view(text).substr(0, kJsonBegins.size()) == kJsonBegins.substr(0, text.size()) &&
+         !looks_like_samples(text);
 }
 
 Status LogFile::open_file() {
@@ -99,7 +102,8 @@ Status LogFile::rotate() {
   while (last < options_.keep && ::access(old(last + 1).c_str(), F_OK) == 0) ++last;
   for (int64_t n = std::min(last, options_.keep - 1); n >= 0; --n)
     if (std::rename(old(n).c_str(), old(n + 1).c_str()) != 0) return failed(old(n), "cannot be renamed: ", errno);
-  if (options_.keep == 0 && ::unlink(options_.path.c_str()) != 0) return failed(options_.path, "cannot be removed: ", errno);
+  if (options_.keep == 0 && ::unlink(options_.path.c_str()) != 0)
+    return failed(options_.path, "cannot be removed: ", errno);
   ::close(std::exchange(fd_, -1));
   return open_file();
 }
@@ -129,7 +133,8 @@ Status LogFile::write(std::string_view row) {
     if (error == EINTR) continue;
     struct stat info{};
     // A disk that filled up in the middle of the row; unless another writer's rows came behind.
-    if (regular_ && bytes_ > before && ::fstat(fd_, &info) == 0 && info.st_size == bytes_ && ::ftruncate(fd_, before) == 0)
+    if (regular_ && bytes_ > before && ::fstat(fd_, &info) == 0 && info.st_size == bytes_ &&
+        ::ftruncate(fd_, before) == 0)
       bytes_ = before;
     reader_left_ = error == EPIPE;
     return failed(std::string(name), "cannot be written: ", error, !options_.path.empty());

@@ -1,5 +1,5 @@
-// The file that `profgpu log` and `profgpu monitor` append to: whole rows, each by one write, so that whoever is killed or runs out of disk
-// leaves a file that can be read.
+// The file that `profgpu log` and `profgpu monitor` append to: whole rows, each by one write, so that whoever is killed
+// or runs out of disk leaves a file that can be read.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,8 @@ class LogFile {
     /// Once true, no row waits any longer for whoever reads a pipe. Must outlive the file.
     const std::atomic<bool>* given_up = nullptr;
   };
-  /// Creates the file, or goes on with one that has the same columns; a torn last line of it is ended, a torn only one cut.
+  /// Creates the file, or goes on with one that has the same columns; a torn last line of it is ended, a torn only one
+  /// cut.
   static Result<LogFile> open(Options options);
   LogFile(LogFile&& other) noexcept;
   LogFile& operator=(LogFile&&) = delete;

@@ -42,7 +42,8 @@ JobOptions job_options(const AnalyzeOptions& options) {
 }
 
 // A rank whose trace was kept, or read again.
-Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const MetCalls* met, const AnalysisOptions& analysis) {
+Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const MetCalls* met,
+                                              const AnalysisOptions& analysis) {
   std::unique_ptr<TraceFacts>& kept = read.traces[rank];
   if (!kept) {
     auto trace = read.files.read(rank);
@@ -76,7 +77,8 @@ Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progres
     input.ranks.push_back({rank, &events.back()->facts});
   }
   read.traces.clear();
-  std::set_difference(there.begin(), there.end(), shown->begin(), shown->end(), std::back_inserter(input.without_events));
+  std::set_difference(there.begin(), there.end(), shown->begin(), shown->end(),
+                      std::back_inserter(input.without_events));
   if (read.job)
     for (const RankClock& c : read.job->clocks) input.clock_offset_ns[c.rank] = c.offset_ns;
   const SampleLog samples = samples_of_ranks(read).log;
@@ -90,7 +92,8 @@ Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progres
 
 }  // namespace
 
-Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes, Progress& progress) {
+Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes,
+                                          Progress& progress) {
   std::optional<Report> report;
   if (options.wants_page()) {
     auto with_page = report_with_page(options, progress);

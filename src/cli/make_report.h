@@ -12,6 +12,7 @@ namespace profgpu {
 /// Reads, analyses and diagnoses. Traces are kept only where a page shows them.
 Result<Report> make_report(const AnalyzeOptions& options, Progress& progress);
 /// The same by several processes, which share the reading: process 0 gets the report, the others nothing.
-Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes, Progress& progress);
+Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes,
+                                          Progress& progress);
 
 }  // namespace profgpu

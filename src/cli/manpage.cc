@@ -56,8 +56,9 @@ constexpr Entry kExitStatus[] = {
     {"2", "the command line cannot be understood"},
     {"3", "a finding at or above the severity given with --fail-on"},
     {"130", "interrupted"},
-    {"the command's own", "run: also 126 if the command cannot be run, 127 if there is none, 128 + n if signal n ended it; 1 "
-                          "and 2 as above, and the command did not run then"},
+    {"the command's own",
+     "run: also 126 if the command cannot be run, 127 if there is none, 128 + n if signal n ended it; 1 "
+     "and 2 as above, and the command did not run then"},
 };
 constexpr Entry kEnvironment[] = {
     {"CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK",
@@ -85,9 +86,10 @@ std::string manual_page() {
   out += ".SH SYNOPSIS\n";
   for (const Command* c : commands())
     if (!c->hidden) out += fmt::format("\\fB{}\\fR\n.br\n", roff(usage_line(*c)));
-  out += ".SH DESCRIPTION\n"
-         "Reads what a profiler recorded of a job on GPUs, finds where the time goes, and says what it costs and what to "
-         "change.\n";
+  out +=
+      ".SH DESCRIPTION\n"
+      "Reads what a profiler recorded of a job on GPUs, finds where the time goes, and says what it costs and what to "
+      "change.\n";
   out += ".SH COMMANDS\n";
   for (const Command* c : commands())
     if (!c->hidden) out += command_section(*c);

@@ -82,8 +82,8 @@ Result<MergedRows> choose(const LoadedRun& run, const MergeCommand& command) {
   ranks.erase(with_steps, ranks.end());
   if (ranks.empty())
     return Error{"none of the chosen ranks has one of the chosen steps",
-                 fmt::format("the traces have steps {} to {}: --steps {}:{} is all of them", run.first_step, run.last_step,
-                             run.first_step, run.last_step + 1)};
+                 fmt::format("the traces have steps {} to {}: --steps {}:{} is all of them", run.first_step,
+                             run.last_step, run.first_step, run.last_step + 1)};
   return MergedRows{run_rows(run, ranks), std::move(without_steps)};
 }
 
@@ -116,14 +116,16 @@ Outcome run_merge(const Arguments& arguments) {
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, shown);
   auto run = load_run(command->analysis.paths,
-                      {.analysis = {command->analysis.step_pattern}, .shown_steps = command->steps(), .most_kept = SIZE_MAX,
-                       .most_kept_bytes = kFewBytes},
+                      {.analysis = {command->analysis.step_pattern},
+                       .shown_steps = command->steps(),
+                       .most_kept = SIZE_MAX,
+                       .most_kept_bytes = kMinBytes},
                       progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
   if (run->only_samples()) return Outcome::failed(
         {"there are only samples of devices here, and no ranks", "`profgpu export` writes them in other formats"});
-  if (Status spared = spares(*run, output); !spared) return Outcome::usage(spared.error());
+  if (Status writable = refuse_overwrite(*run, output); !writable) return Outcome::usage(writable.error());
   const auto merged = choose(*run, *command);
   if (!merged) return Outcome::failed(merged.error());
   if (!quiet) say_issues(*run), say_what_is_missing(*merged, estimated_bytes(merged->rows, *command));
@@ -146,20 +148,29 @@ const Command kMerge{
     .name = "merge",
     .summary = "put ranks of a job into one timeline, on one clock",
     .positional = "PATH...",
-    .positional_help = "what analyze reads: all ranks that there are, since clocks are aligned by what they did "
-                       "together",
+    .positional_help =
+        "what analyze reads: all ranks that there are, since clocks are aligned by what they did "
+        "together",
     .groups =
         {{"What to write",
-          {{.name = "--output", .short_name = "-o", .value = "FILE", .help = "file; - is standard output",
+          {{.name = "--output",
+            .short_name = "-o",
+            .value = "FILE",
+            .help = "file; - is standard output",
             .takes_path = true},
-           {.name = "--to", .value = "FORMAT",
+           {.name = "--to",
+            .value = "FORMAT",
             .help = "format (default: chrome for .json and .json.gz, perfetto for .pftrace)",
             .choices = {"perfetto", "chrome"}},
            {.name = "--ranks", .value = "LIST", .help = "these ranks only: 0,3,8-11 (default: all)"},
            {.name = "--steps", .value = "A:B", .help = "steps A up to B - 1 only (default: all)"},
-           {.name = "--samples", .value = "FILE", .help = "samples of the devices, of the same time (perfetto)",
-            .repeatable = true, .takes_path = true},
-           {.name = "--step-pattern", .value = "REGEX",
+           {.name = "--samples",
+            .value = "FILE",
+            .help = "samples of the devices, of the same time (perfetto)",
+            .repeatable = true,
+            .takes_path = true},
+           {.name = "--step-pattern",
+            .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
          {"Screen",
           {{.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
@@ -168,9 +179,10 @@ const Command kMerge{
                  {"profgpu merge run7/ --ranks 0,3 --steps 10:12 -o late.pftrace",
                   "two ranks side by side for two steps"},
                  {"profgpu merge run7/ --ranks 0-7 -o node0.json.gz", "as JSON for chrome://tracing"}},
-    .notes = "Arrows lead from each kernel of a collective to the one of the rank that came last. With --steps, host "
-             "ranges are cut at the ends of the chosen steps; what a device ran or was given in them is whole. A merged "
-             "file is for viewers: analyze wants the traces.",
+    .notes =
+        "Arrows lead from each kernel of a collective to the one of the rank that came last. With --steps, host "
+        "ranges are cut at the ends of the chosen steps; what a device ran or was given in them is whole. A merged "
+        "file is for viewers: analyze wants the traces.",
     .run = run_merge,
 };
 

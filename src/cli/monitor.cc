@@ -43,8 +43,12 @@ class AwaitedSignals {
 class MonitorService {
  public:
   MonitorService(const MonitorCommand& command, OpenDevices devices, std::unique_ptr<MonitorLog> log)
-      : command_(command), devices_(std::move(devices)), log_(std::move(log)), alarms_(command),
-        watch_(command.alerts, devices_.backend->devices(), devices_.devices, command.devices.interval_ns, recording_host()),
+      : command_(command),
+        devices_(std::move(devices)),
+        log_(std::move(log)),
+        alarms_(command),
+        watch_(command.alerts, devices_.backend->devices(), devices_.devices, command.devices.interval_ns,
+               recording_host()),
         sampler_(devices_.backend, sampling(), [this](const Reading& r) { take(r); }) {}
 
   /// Until a signal, the end of the replay, or of --duration.
@@ -77,7 +81,8 @@ class MonitorService {
 
 void MonitorService::look() {
   const std::vector<DeviceHealth> health = sampler_.health();
-  for (const std::string& line : health_changes(health, devices_.backend->devices(), troubles_told_)) say_as_monitor(line);
+  for (const std::string& line : health_changes(health, devices_.backend->devices(), troubles_told_))
+    say_as_monitor(line);
   for (const AlertNotice& notice : watch_.look(unix_ns(), health)) {
     if (log_) log_->add_row(alert_row(notice));
     alarms_.give(notice);
@@ -109,10 +114,12 @@ Outcome MonitorService::end() {
   look();
   const bool posted = alarms_.finish();
   const bool written = !log_ || log_->close(kLastRows_ns);
-  if (log_) say_as_monitor(fmt::format("rows written to {}: {}\nNext: profgpu analyze {}", command_.output, log_->rows(),
-                                     shell_line({command_.output})));
+  if (log_)
+    say_as_monitor(fmt::format("rows written to {}: {}\nNext: profgpu analyze {}", command_.output, log_->rows(),
+                               shell_line({command_.output})));
   Outcome outcome;
-  if (!written) outcome = Outcome::failed({command_.output + ": its disk does not answer; the last rows may be missing"});
+  if (!written)
+    outcome = Outcome::failed({command_.output + ": its disk does not answer; the last rows may be missing"});
   if (!posted || !written || sampler_.any_stuck()) leave_stuck("monitor", outcome);
   return outcome;
 }
@@ -149,8 +156,9 @@ Outcome monitor(const Arguments& arguments) {
   if (!devices) return Outcome::failed(devices.error());
   std::unique_ptr<MonitorLog> log;
   if (!command->output.empty()) {
-    auto opened = MonitorLog::open({command->output, command->rotate_bytes, command->keep, command->sync_ns, recording_host()},
-                                   devices->backend->devices(), say_as_monitor);
+    auto opened =
+        MonitorLog::open({command->output, command->rotate_bytes, command->keep, command->sync_ns, recording_host()},
+                         devices->backend->devices(), say_as_monitor);
     if (!opened) return Outcome::failed(opened.error());
     log = *std::move(opened);
   }
@@ -160,7 +168,8 @@ Outcome monitor(const Arguments& arguments) {
 
 FlagGroup monitor_device_flags() {
   FlagGroup group = shown_device_flags(true);
-  group.flags.push_back({.name = "--duration", .value = "TIME", .help = "end after this long (default: at SIGTERM or Ctrl-C)"});
+  group.flags.push_back(
+      {.name = "--duration", .value = "TIME", .help = "end after this long (default: at SIGTERM or Ctrl-C)"});
   return group;
 }
 
@@ -171,37 +180,59 @@ const Command kMonitor{
     .name = "monitor",
     .summary = "a log and alerts for machines without Prometheus, as a service",
     .positional = "",
-    .groups =
-        {monitor_device_flags(),
-         {"Log",
-          {{.name = "--output", .short_name = "-o", .value = "FILE", .help = "append to this file, .jsonl", .takes_path = true},
-           {.name = "--rotate", .value = "SIZE", .help = "begin a new file at this size; FILE becomes FILE.1, and so on (default 100MB)"},
-           {.name = "--keep", .value = "N", .help = "older files that stay (default 9)"},
-           {.name = "--sync", .value = "TIME", .help = "how often the log is synced to its disk; 0: always (default 10)"}}},
-         {"Alerts",
-          {{.name = "--alert",
-            .value = "ALERT",
-            .help = "one more, or another in the place of a shipped one: 'hot: temperature_c > 85 until 80 for 2m'",
-            .repeatable = true},
-           {.name = "--alerts", .value = "FILE", .help = "a file with one such alert in each line", .repeatable = true, .takes_path = true},
-           {.name = "--only-own-alerts", .help = "none but those"},
-           {.name = "--help-alerts", .help = "list the alerts in force, and what alerts can look at"}}},
-         {"What alerts do",
-          {{.name = "--on-alert", .value = "COMMAND", .help = "run this by /bin/sh, at most four at once"},
-           {.name = "--webhook", .value = "URL", .help = "POST there, as Prometheus' Alertmanager does"},
-           {.name = "--syslog", .help = "to the system's log"},
-           {.name = "--action-limit", .value = "TIME", .help = "a command or a request that takes longer is ended (default 30)"},
-           {.name = "--test-alert", .help = "raise and clear a test alert, and say what came of it"}}}},
+    .groups = {monitor_device_flags(),
+               {"Log",
+                {{.name = "--output",
+                  .short_name = "-o",
+                  .value = "FILE",
+                  .help = "append to this file, .jsonl",
+                  .takes_path = true},
+                 {.name = "--rotate",
+                  .value = "SIZE",
+                  .help = "begin a new file at this size; FILE becomes FILE.1, and so on (default 100MB)"},
+                 {.name = "--keep", .value = "N", .help = "older files that stay (default 9)"},
+                 {.name = "--sync",
+                  .value = "TIME",
+                  .help = "how often the log is synced to its disk; 0: always (default 10)"}}},
+               {"Alerts",
+                {{.name = "--alert",
+                  .value = "ALERT",
+                  .help =
+                      "one more, or another in the place of a shipped one: 'hot: temperature_c > 85 until 80 for 2m'",
+                  .repeatable = true},
+                 {.name = "--alerts",
+                  .value = "FILE",
+                  .help = "a file with one such alert in each line",
+                  .repeatable = true,
+                  .takes_path = true},
+                 {.name = "--only-own-alerts", .help = "none but those"},
+                 {.name = "--help-alerts", .help = "list the alerts in force, and what alerts can look at"}}},
+               {"What alerts do",
+                {{.name = "--on-alert", .value = "COMMAND", .help = "run this by /bin/sh, at most four at once"},
+                 {.name = "--webhook", .value = "URL", .help = "POST there, as Prometheus' Alertmanager does"},
+                 {.name = "--syslog", .help = "to the system's log"},
+                 {.name = "--action-limit",
+                  .value = "TIME",
+                  .help = "a command or a request that takes longer is ended (default 30)"},
+                 {.name = "--test-alert", .help = "raise and clear a test alert, and say what came of it"}}}},
     .examples = {{"profgpu monitor -o gpu.jsonl --syslog", "for ever, in at most 1 GB"},
-                 {"profgpu monitor --on-alert 'mail -s \"$PROFGPU_ALERT_SUMMARY\" root' --test-alert", "does the mail arrive?"},
-                 {"profgpu monitor --alert 'throttled: off' --alert 'full: memory_used_pct > 90 for 1m'", "other alerts"},
+                 {"profgpu monitor --on-alert 'mail -s \"$PROFGPU_ALERT_SUMMARY\" root' --test-alert",
+                  "does the mail arrive?"},
+                 {"profgpu monitor --alert 'throttled: off' --alert 'full: memory_used_pct > 90 for 1m'",
+                  "other alerts"},
                  {"profgpu monitor --help-alerts", "what is watched for"}},
-    .notes = "An alert is raised when its condition was true for its time, and cleared when it was untrue for as long, a minute at "
-             "most. The command gets PROFGPU_ALERT (the name), PROFGPU_ALERT_STATE (raised or cleared) and _SEVERITY, _SUMMARY, "
-             "_CONDITION, _VALUE, _TIME, _SINCE, _GPU, _UUID, _MODEL and _HOST in its environment, and all of it as JSON on its "
-             "standard input. The log is what `profgpu log` writes, with rows for alerts between; SIGHUP reopens it. A disk that is "
-             "full is named once; alerts go on, and the log does when there is room. Exit status: 0 after SIGTERM, Ctrl-C or "
-             "--duration, 1 no device or no log, or a test that failed, 2 usage.",
+    .notes =
+        "An alert is raised when its condition was true for its time, and cleared when it was untrue for as long, a "
+        "minute at "
+        "most. The command gets PROFGPU_ALERT (the name), PROFGPU_ALERT_STATE (raised or cleared) and _SEVERITY, "
+        "_SUMMARY, "
+        "_CONDITION, _VALUE, _TIME, _SINCE, _GPU, _UUID, _MODEL and _HOST in its environment, and all of it as JSON on "
+        "its "
+        "standard input. The log is what `profgpu log` writes, with rows for alerts between; SIGHUP reopens it. A disk "
+        "that is "
+        "full is named once; alerts go on, and the log does when there is room. Exit status: 0 after SIGTERM, Ctrl-C "
+        "or "
+        "--duration, 1 no device or no log, or a test that failed, 2 usage.",
     .run = monitor,
 };
 

@@ -23,7 +23,9 @@ int priority_of(const AlertNotice& notice) {
   return LOG_NOTICE;
 }
 
-void log_to_system(const AlertNotice& notice) { ::syslog(priority_of(notice), "%s", printable(alert_summary(notice)).c_str()); }
+void log_to_system(const AlertNotice& notice) {
+  ::syslog(priority_of(notice), "%s", printable(alert_summary(notice)).c_str());
+}
 
 }  // namespace
 
@@ -31,8 +33,10 @@ void say_as_monitor(const std::string& text) { print_message("profgpu: monitor: 
 
 MonitorAlarms::MonitorAlarms(const MonitorCommand& command) : syslog_(command.syslog) {
   if (syslog_) ::openlog("profgpu", LOG_PID | LOG_NDELAY, LOG_DAEMON);
-  if (!command.on_alert.empty()) command_.emplace(command.on_alert, command.action_limit.count() * 1'000'000, say_as_monitor);
-  if (command.webhook) webhook_ = std::make_unique<Webhook>(*command.webhook, command.action_limit, own_program(), say_as_monitor);
+  if (!command.on_alert.empty())
+    command_.emplace(command.on_alert, command.action_limit.count() * 1'000'000, say_as_monitor);
+  if (command.webhook)
+    webhook_ = std::make_unique<Webhook>(*command.webhook, command.action_limit, own_program(), say_as_monitor);
 }
 
 void MonitorAlarms::give(const AlertNotice& notice) {

@@ -23,7 +23,8 @@ class MonitorAlarms {
   /// To be called a few times a second while busy(), else each second.
   void tend();
   [[nodiscard]] bool busy() const { return command_ && command_->busy(); }
-  /// Lets what was begun end, for a few seconds; false: the network holds a thread, and the program should leave by std::_Exit.
+  /// Lets what was begun end, for a few seconds; false: the network holds a thread, and the program should leave by
+  /// std::_Exit.
   bool finish();
   /// Raises an alert and clears it, waits for what comes of it, and says so.
   Status test(AlertNotice notice);

@@ -131,7 +131,7 @@ void MonitorLog::Shared::work() {
 
 void MonitorLog::Shared::add(Entry entry) {
   std::lock_guard lock(mutex);
-  if (waiting.size() >= kMostWaiting) {
+  if (waiting.size() >= kMaxWaiting) {
     ++lost;
     return;
   }

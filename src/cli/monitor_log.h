@@ -1,5 +1,5 @@
-// The log of `profgpu monitor`: rows of samples and of alerts, written by a thread of its own, so that a disk that is full or
-// hangs never holds up what watches the devices.
+// The log of `profgpu monitor`: rows of samples and of alerts, written by a thread of its own, so that a disk that is
+// full or hangs never holds up what watches the devices.
 #pragma once
 
 #include <condition_variable>
@@ -21,14 +21,14 @@ namespace profgpu {
 struct MonitorLogOptions {
   std::string path;
   int64_t rotate_bytes = 0, keep = 0;
-  int64_t sync_ns = 0;                 ///< how often what was written is synced to the disk; 0: after each batch of rows
+  int64_t sync_ns = 0;  ///< how often what was written is synced to the disk; 0: after each batch of rows
   std::string host;                    ///< of devices that do not state theirs
 };
 
 class MonitorLog {
  public:
-  /// The error is that of the first opening; later ones are told and tried again. `tell` is called on the thread, once when
-  /// writing begins to fail and once when it goes on.
+  /// The error is that of the first opening; later ones are told and tried again. `tell` is called on the thread, once
+  /// when writing begins to fail and once when it goes on.
   static Result<std::unique_ptr<MonitorLog>> open(MonitorLogOptions options, std::vector<DeviceInfo> devices,
                                                   std::function<void(const std::string&)> tell);
   ~MonitorLog();
@@ -44,7 +44,7 @@ class MonitorLog {
   bool close(int64_t patience_ns);
   [[nodiscard]] int64_t rows() const;
 
-  static constexpr size_t kMostWaiting = 16384;
+  static constexpr size_t kMaxWaiting = 16384;
 
  private:
   struct Shared;

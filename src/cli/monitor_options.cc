@@ -10,31 +10,35 @@
 namespace profgpu {
 namespace {
 
-constexpr double kSmallestLog = 4096;
+constexpr double kMinLog = 4096;
 constexpr int64_t kSecond = 1'000'000'000, kDefaultSync_ns = 10 * kSecond;
 constexpr int64_t kShortestAction_ns = kSecond / 10, kLongestAction_ns = 3600 * kSecond;
-constexpr size_t kMostAlertBytes = 1 << 20, kMostAlerts = 1000;
+constexpr size_t kMaxAlertBytes = 1 << 20, kMaxAlerts = 1000;
 
-Result<int64_t> time_of(const Arguments& arguments, std::string_view flag, int64_t otherwise, int64_t least, int64_t most) {
+Result<int64_t> time_of(const Arguments& arguments, std::string_view flag, int64_t otherwise, int64_t least,
+                        int64_t most) {
   if (!arguments.has(flag)) return otherwise;
   const std::string text = arguments.value(flag);
   const auto ns = duration_ns(text);
   if (!ns || *ns < least || *ns > most)
-    return Error{fmt::format("{} takes a time, not \"{}\"", flag, text), fmt::format("seconds, or a number with a unit: {} 10, {} 5m", flag, flag)};
+    return Error{fmt::format("{} takes a time, not \"{}\"", flag, text),
+                 fmt::format("seconds, or a number with a unit: {} 10, {} 5m", flag, flag)};
   return *ns;
 }
 
 Status read_log(const Arguments& arguments, MonitorCommand& command) {
   command.output = arguments.value("--output");
   for (const std::string_view flag : {"--rotate", "--keep", "--sync"})
-    if (arguments.has(flag) && command.output.empty()) return Error{fmt::format("{} is for a log", flag), "name its file with --output"};
+    if (arguments.has(flag) && command.output.empty())
+      return Error{fmt::format("{} is for a log", flag), "name its file with --output"};
   if (arguments.has("--output") && command.output.empty()) return Error{"--output is empty", "name a .jsonl file"};
-  if (auto format = sample_format_of(command.output); !command.output.empty() && (!format || *format == SampleFormat::kCsv) &&
-                                                      !command.output.starts_with("/dev/"))
+  if (auto format = sample_format_of(command.output);
+      !command.output.empty() && (!format || *format == SampleFormat::kCsv) && !command.output.starts_with("/dev/"))
     return Error{command.output + ": logs with alerts in them are JSON lines", "name it .jsonl"};
   const auto size = size_bytes(arguments.value("--rotate", "100MB"));
-  if (!size || *size < kSmallestLog || *size > 1e18)
-    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")), "for example --rotate 100MB"};
+  if (!size || *size < kMinLog || *size > 1e18)
+    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")),
+                 "for example --rotate 100MB"};
   command.rotate_bytes = static_cast<int64_t>(*size);
   const auto keep = whole_number(arguments.value("--keep", "9"));
   if (!keep || *keep < 0 || *keep > 1'000'000)
@@ -49,14 +53,15 @@ Status read_log(const Arguments& arguments, MonitorCommand& command) {
 Status read_alerts(const Arguments& arguments, MonitorCommand& command) {
   std::vector<std::string> asked;
   for (const std::string& path : arguments.values("--alerts")) {
-    const auto text = file_text(path, kMostAlertBytes);
+    const auto text = file_text(path, kMaxAlertBytes);
     if (!text) return Error{path + ": cannot be read", "a file with an alert in each line, as --alert takes them"};
     for (const std::string_view line : pieces_of(*text, '\n'))
       if (const auto alert = without_blanks(line); !alert.empty() && alert.front() != '#') asked.emplace_back(alert);
   }
   for (const std::string& alert : arguments.values("--alert")) asked.push_back(alert);
-  if (asked.size() > kMostAlerts) return Error{fmt::format("{} alerts are more than {}", asked.size(), kMostAlerts)};
-  auto alerts = alerts_in_force(arguments.has("--only-own-alerts") ? std::vector<AlertRule>() : shipped_alerts(), asked);
+  if (asked.size() > kMaxAlerts) return Error{fmt::format("{} alerts are more than {}", asked.size(), kMaxAlerts)};
+  auto alerts =
+      alerts_in_force(arguments.has("--only-own-alerts") ? std::vector<AlertRule>() : shipped_alerts(), asked);
   if (!alerts) return alerts.error();
   command.alerts = *std::move(alerts);
   return ok();
@@ -64,7 +69,8 @@ Status read_alerts(const Arguments& arguments, MonitorCommand& command) {
 
 Status read_actions(const Arguments& arguments, MonitorCommand& command) {
   command.on_alert = arguments.value("--on-alert");
-  if (arguments.has("--on-alert") && command.on_alert.empty()) return Error{"--on-alert is empty", "a command as for the shell"};
+  if (arguments.has("--on-alert") && command.on_alert.empty())
+    return Error{"--on-alert is empty", "a command as for the shell"};
   command.syslog = arguments.has("--syslog");
   if (arguments.has("--webhook")) {
     auto url = parse_http_url(arguments.value("--webhook"));
@@ -108,15 +114,19 @@ Result<MonitorCommand> monitor_command(const Arguments& arguments) {
 }
 
 std::string alert_help(const std::vector<AlertRule>& alerts) {
-  std::string out = "Alerts in force:\n" + conditions_table(alerts) + "\nWhat they can look at, beside every metric that `profgpu log --help-query` lists:\n";
+  std::string out = "Alerts in force:\n" + conditions_table(alerts) +
+                    "\nWhat they can look at, beside every metric that `profgpu log --help-query` lists:\n";
   for (const AlertFigureInfo& f : alert_figures()) out += fmt::format("  {:<18} {:<4} {}\n", f.name, f.unit, f.help);
-  out += fmt::format("  {:<23} {}\n  {:<23} {}\n", "mean(METRIC, TIME)", "its mean over that time, once half of it is known",
-                     "increase(METRIC, TIME)", "what a counter grew by in that time");
+  out += fmt::format("  {:<23} {}\n  {:<23} {}\n", "mean(METRIC, TIME)",
+                     "its mean over that time, once half of it is known", "increase(METRIC, TIME)",
+                     "what a counter grew by in that time");
   return out +
          "\nHow they are written:\n"
-         "  NAME: METRIC > LEVEL [until LEVEL] [and METRIC < LEVEL ...] [for TIME] [clear after TIME] [severity info|warning|critical]\n"
+         "  NAME: METRIC > LEVEL [until LEVEL] [and METRIC < LEVEL ...] [for TIME] [clear after TIME] [severity "
+         "info|warning|critical]\n"
          "  NAME: off\n"
-         "\nNext: profgpu monitor --alert 'hot: temperature_c > 85 until 80 for 2m' --on-alert 'logger \"$PROFGPU_ALERT_SUMMARY\"' --test-alert\n";
+         "\nNext: profgpu monitor --alert 'hot: temperature_c > 85 until 80 for 2m' --on-alert 'logger "
+         "\"$PROFGPU_ALERT_SUMMARY\"' --test-alert\n";
 }
 
 }  // namespace profgpu

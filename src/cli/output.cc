@@ -32,8 +32,8 @@ int write_all(int fd, std::string_view text) {
 void prepare_streams() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;
-    // The lowest free number is given out, so this is `fd` again. Reading only: writing to it must fail. Closed again for
-    // a command that we run.
+    // The lowest free number is given out, so this is `fd` again. Reading only: writing to it must fail. Closed again
+    // for a command that we run.
     if (::open("/dev/null", O_RDONLY | O_CLOEXEC) != fd) break;
   }
   pipe_signal_ignored = std::signal(SIGPIPE, SIG_IGN) == SIG_IGN;
@@ -47,10 +47,11 @@ Status write_stdout(std::string_view text) {
   return cannot_write("standard output", error);
 }
 
-Status spares(const std::vector<std::string>& inputs, const std::string& path) {
+Status refuse_overwrite(const std::vector<std::string>& inputs, const std::string& path) {
   std::error_code error;
   for (const std::string& input : inputs)
-    if (!path.empty() && std::filesystem::equivalent(input, path, error) && std::filesystem::is_regular_file(path, error))
+    if (!path.empty() && std::filesystem::equivalent(input, path, error) &&
+        std::filesystem::is_regular_file(path, error))
       return Error{path + " is what is read", "choose another name for what is written"};
   return ok();
 }

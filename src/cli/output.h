@@ -24,7 +24,7 @@ Status write_stdout(std::string_view text);
 Status write_file(const std::string& path, std::string_view text);
 
 /// An error where `path`, empty for none, is one of the files that are read: writing it would be their end.
-Status spares(const std::vector<std::string>& inputs, const std::string& path);
+Status refuse_overwrite(const std::vector<std::string>& inputs, const std::string& path);
 
 /// "profgpu: COMMAND: message" and, below it, "  hint: ...".
 void print_error(std::string_view command, const Error& error);

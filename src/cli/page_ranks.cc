@@ -21,12 +21,14 @@ std::vector<int> by_interest(const std::vector<int>& there, const Job& job) {
 
 }  // namespace
 
-Result<std::vector<int>> page_ranks(const std::vector<int>& there, const Job* job, const std::optional<RankRanges>& choice) {
+Result<std::vector<int>> page_ranks(const std::vector<int>& there, const Job* job,
+                                    const std::optional<RankRanges>& choice) {
   if (choice) return chosen_ranks(*choice, there);
   if (job == nullptr || there.size() <= kPageRanks) return there;
   std::vector<int> chosen;
   for (const int rank : by_interest(there, *job))
-    if (chosen.size() < kPageRanks && std::find(chosen.begin(), chosen.end(), rank) == chosen.end()) chosen.push_back(rank);
+    if (chosen.size() < kPageRanks && std::find(chosen.begin(), chosen.end(), rank) == chosen.end())
+      chosen.push_back(rank);
   std::sort(chosen.begin(), chosen.end());
   return chosen;
 }

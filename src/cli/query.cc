@@ -136,11 +136,13 @@ Outcome query(const Arguments& arguments) {
   }
   Progress progress;
   auto bar = std::make_unique<ProgressBar>(progress, options->analysis.progress && stderr_is_terminal());
-  auto run = load_run(options->analysis.paths,
-                      {.analysis = {options->analysis.step_pattern}, .most_kept = SIZE_MAX, .most_kept_bytes = kFewBytes}, progress);
+  auto run = load_run(
+      options->analysis.paths,
+      {.analysis = {options->analysis.step_pattern}, .most_kept = SIZE_MAX, .most_kept_bytes = kMinBytes}, progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
-  if (Status spared = spares(*run, options->analysis.output); !spared) return Outcome::usage(spared.error());
+  if (Status writable = refuse_overwrite(*run, options->analysis.output); !writable)
+    return Outcome::usage(writable.error());
   if (!options->analysis.quiet) say_issues(*run);
   const RunRows rows = run_rows(*run);
   auto database = SqlDatabase::open(rows);
@@ -164,10 +166,14 @@ const Command kQuery{
         {{"What to ask",
           {{.name = "--tables", .help = "list tables and views with their columns, units and meaning, and end"},
            {.name = "--file", .value = "FILE", .help = "the query is in FILE", .takes_path = true},
-           {.name = "--step-pattern", .value = "REGEX",
+           {.name = "--step-pattern",
+            .value = "REGEX",
             .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
          {"How to show it",
-          {{.name = "--format", .value = "NAME", .help = "how to write rows (default table)", .choices = {"table", "csv", "json"}},
+          {{.name = "--format",
+            .value = "NAME",
+            .help = "how to write rows (default table)",
+            .choices = {"table", "csv", "json"}},
            {.name = "--json", .help = "rows as JSON, same as --format json"},
            {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write them to FILE", .takes_path = true},
            {.name = "--verbose", .short_name = "-v", .help = "long names in full, in tables"},
@@ -177,10 +183,12 @@ const Command kQuery{
                   "the five longest kernels"},
                  {"profgpu query trace.json.gz \"select cause, sum(duration_ns) from gaps group by 1\"",
                   "idle time by cause"},
-                 {"profgpu query run7/ --file waits.sql --format csv -o waits.csv", "all ranks of a job, a query from a file"},
+                 {"profgpu query run7/ --file waits.sql --format csv -o waits.csv",
+                  "all ranks of a job, a query from a file"},
                  {"profgpu query --tables", "what there is to ask"}},
-    .notes = "Nothing can be written, and no other database attached. Times are nanoseconds on the trace's clock. Tables of "
-             "several ranks have a column rank.",
+    .notes =
+        "Nothing can be written, and no other database attached. Times are nanoseconds on the trace's clock. Tables of "
+        "several ranks have a column rank.",
     .run = query,
 };
 

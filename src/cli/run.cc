@@ -46,8 +46,9 @@ Result<OpenDevices> open_in_time(const DeviceOptions& options, const CommandRunn
   const int64_t begin = monotonic_ns();
   for (const int64_t patience_ns : {kSilentOpening_ns, kLongestOpening_ns}) {
     if (patience_ns == kLongestOpening_ns)
-      print_message("profgpu: run: the driver takes long to answer; the command begins when it has, or in 18 s (faster with "
-                    "persistence mode: `nvidia-smi -pm 1`)");
+      print_message(
+          "profgpu: run: the driver takes long to answer; the command begins when it has, or in 18 s (faster with "
+          "persistence mode: `nvidia-smi -pm 1`)");
     for (int64_t left; (left = begin + patience_ns - monotonic_ns()) > 0;) {
       pollfd waiting{opening->done, POLLIN, 0};
       const timespec most{left / 1'000'000'000, left % 1'000'000'000};
@@ -211,13 +212,15 @@ const Command kRun{
     .summary = "run a command and say what the GPUs did meanwhile",
     .positional = "COMMAND...",
     .positional_help =
-        "the command and its arguments; the words from here on are its own. `profgpu [OPTION]... -- COMMAND` is short for "
+        "the command and its arguments; the words from here on are its own. `profgpu [OPTION]... -- COMMAND` is short "
+        "for "
         "`profgpu run [OPTION]... -- COMMAND`",
     .groups = run_flags(),
     .examples = {{"profgpu -- python train.py", "how busy the GPUs were, what held them back, what it cost"},
                  {"profgpu run --samples run.jsonl -- torchrun --nproc-per-node 8 train.py", "and keep the samples"},
                  {"profgpu run --repeats 5 --warmup-runs 1 -- ./bench", "how much the figures vary from run to run"},
-                 {"profgpu run --trace -- python train.py", "record what the GPUs and threads do, for `profgpu analyze`"},
+                 {"profgpu run --trace -- python train.py",
+                  "record what the GPUs and threads do, for `profgpu analyze`"},
                  {"profgpu run --trace --steps 10:20 --mode multi-gpu train.py", "steps 10 to 19 on all GPUs"},
                  {"profgpu run -o run7 --quiet -- python train.py", "only files, for scripts"}},
     .notes =

@@ -12,7 +12,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kMostGpus = 1024, kMostNodes = 100'000;
+constexpr int kMaxGpus = 1024, kMostNodes = 100'000;
 
 Status read_number(const Arguments& arguments, std::string_view flag, int least, int most, int& value) {
   if (!arguments.has(flag)) return ok();
@@ -64,7 +64,8 @@ Status complete(LaunchOptions& o) {
   if (o.node_rank < 0) o.node_rank = number_from({"SLURM_NODEID", "GROUP_RANK"}, -1);
   if (const char* address = std::getenv("MASTER_ADDR"); address && o.master_address.empty()) o.master_address = address;
   if (o.nodes == 0) return needs("--nodes N", "how many nodes there are");
-  if (o.node_rank < 0) return needs("--node-rank R", "this node's number, from 0; each node runs the command with its own");
+  if (o.node_rank < 0)
+    return needs("--node-rank R", "this node's number, from 0; each node runs the command with its own");
   if (o.node_rank >= o.nodes)
     return Error{fmt::format("--node-rank {} of {} nodes", o.node_rank, o.nodes), "nodes count from 0"};
   if (o.master_address.empty()) return needs("--master-addr HOST", "the node whose --node-rank is 0, for all the same");
@@ -108,12 +109,13 @@ Result<LaunchOptions> launch_options(const Arguments& arguments) {
   o.mode = arguments.value("--mode");
   if (o.mode.empty()) {
     for (const std::string_view flag : {"--gpus", "--nodes", "--node-rank", "--master-addr", "--master-port"})
-      if (arguments.has(flag)) return Error{fmt::format("{} is for --mode", flag), "--mode auto|single|multi-gpu|multi-node"};
+      if (arguments.has(flag))
+        return Error{fmt::format("{} is for --mode", flag), "--mode auto|single|multi-gpu|multi-node"};
     return o;
   }
   o.master_port = number_from({"MASTER_PORT"}, o.master_port);
   o.master_address = arguments.value("--master-addr");
-  for (const auto& status : {read_number(arguments, "--gpus", 1, kMostGpus, o.gpus),
+  for (const auto& status : {read_number(arguments, "--gpus", 1, kMaxGpus, o.gpus),
                              read_number(arguments, "--nodes", 1, kMostNodes, o.nodes),
                              read_number(arguments, "--node-rank", 0, kMostNodes - 1, o.node_rank),
                              read_number(arguments, "--master-port", 1, 65'535, o.master_port)})

@@ -1,4 +1,5 @@
-// `profgpu run --mode ... SCRIPT`: the command line that starts a PyTorch program on one GPU, several, or several nodes.
+// `profgpu run --mode ... SCRIPT`: the command line that starts a PyTorch program on one GPU, several, or several
+// nodes.
 #pragma once
 
 #include <cstddef>

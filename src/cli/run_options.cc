@@ -7,14 +7,14 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kDefaultInterval_ns = 200'000'000;
-constexpr int64_t kMostRuns = 1'000'000;
+constexpr int64_t kMaxRuns = 1'000'000;
 
 Status read_runs(const Arguments& arguments, std::string_view flag, int64_t least, int& value) {
   if (!arguments.has(flag)) return ok();
   const std::string text = arguments.value(flag);
   const auto n = whole_number(text);
   // 1e1 and 2.5 are numbers too, of a kind that nobody means here.
-  if (!n || text.find_first_not_of("0123456789") != std::string::npos || *n < least || *n > kMostRuns)
+  if (!n || text.find_first_not_of("0123456789") != std::string::npos || *n < least || *n > kMaxRuns)
     return Error{std::string(flag) + " takes a whole number from " + std::to_string(least) + ", not \"" + text + "\""};
   value = static_cast<int>(*n);
   return ok();

@@ -18,10 +18,21 @@ namespace profgpu {
 namespace {
 
 // Variables that change how GPU programs run. Values of names that sound like secrets are never written.
-constexpr std::string_view kTellingPrefixes[] = {
-    "CUDA",  "NVIDIA_", "NCCL_", "NVTX_", "TORCH", "PYTORCH_", "KINETO_", "OMP_",        "MKL_",   "SLURM_JOB_", "SLURM_N",
-    "RANK",  "WORLD_",  "LOCAL_", "GROUP_", "MASTER_", "OMPI_COMM_", "UCX_", "LD_PRELOAD", "LD_LIBRARY_PATH",
-    "PYTHON", "CONDA_DEFAULT_ENV", "VIRTUAL_ENV", "PROFGPU_", "TF_", "XLA_", "JAX_", "HIP_", "ROCR_", "HSA_"};
+constexpr std::string_view kTellingPrefixes[] = {"CUDA",        "NVIDIA_",
+                                                 "NCCL_",       "NVTX_",
+                                                 "TORCH",       "PYTORCH_",
+                                                 "KINETO_",     "OMP_",
+                                                 "MKL_",        "SLURM_JOB_",
+                                                 "SLURM_N",     "RANK",
+                                                 "WORLD_",      "LOCAL_",
+                                                 "GROUP_",      "MASTER_",
+                                                 "OMPI_COMM_",  "UCX_",
+                                                 "LD_PRELOAD",  "LD_LIBRARY_PATH",
+                                                 "PYTHON",      "CONDA_DEFAULT_ENV",
+                                                 "VIRTUAL_ENV", "PROFGPU_",
+                                                 "TF_",         "XLA_",
+                                                 "JAX_",        "HIP_",
+                                                 "ROCR_",       "HSA_"};
 constexpr std::string_view kSecretWords[] = {"KEY", "TOKEN", "SECRET", "PASS", "CREDENTIAL", "AUTH"};
 
 bool is_telling(std::string_view name) {
@@ -142,7 +153,9 @@ Record RunRecording::session_document(const RunSession* session) const {
   d.add("host", folder_.host).add("pid", int64_t{::getpid()});
   d.add("begun_unix_ns", begun_unix_ns_).add("begun_monotonic_ns", begun_host_ns_);
   d.add("ended_unix_ns", session ? Value(unix_ns()) : Value());
-  d.add("clock", Record().add("start", clock_value(begun_clock_)).add("end", clock_value(session ? host_clock() : std::nullopt)));
+  d.add(
+      "clock",
+      Record().add("start", clock_value(begun_clock_)).add("end", clock_value(session ? host_clock() : std::nullopt)));
   d.add("exit_code", session ? Value(session->last.exit_code) : Value());
   d.add("signal", session && session->last.signal != 0 ? Value(session->last.signal) : Value());
   d.add("options", options_.options).add("python_hook", options_.python_hook && !parts_.python_hook.empty());
@@ -184,7 +197,7 @@ std::vector<std::string> RunRecording::problems() const {
   if (host_statistics_.left_out > 0)
     out.push_back(fmt::format("{} not sampled: more than {} at a time",
                               counted(static_cast<int64_t>(host_statistics_.left_out), "thread was", "threads were"),
-                              format_count(ThreadWatch::kMostThreads)));
+                              format_count(ThreadWatch::kMaxThreads)));
   if (summary_.processes.empty())
     out.emplace_back(
         "no process was recorded: none used CUDA, NVTX or NCCL, nor a loader or optimizer of PyTorch (in a Python that "
@@ -200,7 +213,8 @@ std::vector<std::string> RunRecording::problems() const {
 }
 
 Record RunRecording::document() const {
-  Table table{{"pid", "rank", "kernels", "copies", "calls", "ranges", "collectives", "steps", "bytes", "ended", "file"}, {}};
+  Table table{{"pid", "rank", "kernels", "copies", "calls", "ranges", "collectives", "steps", "bytes", "ended", "file"},
+              {}};
   RecordedProcess sum;
   for (const RecordedProcess& p : summary_.processes) {
     table.rows.push_back({p.pid, p.rank < 0 ? Value() : Value(p.rank), p.kernels, p.copies, p.calls, p.ranges,

@@ -159,7 +159,8 @@ void add_run(RunSession& session, const OpenDevices& open) {
     if (session.stuck) continue;   // a driver that hangs may hang here too
     for (const MetricInfo& m : metrics())
       if (!t.has(m.metric))
-        if (std::string why = open.backend->why_absent(open.devices[i], m.metric); !why.empty()) t.why_absent[m.metric] = std::move(why);
+        if (std::string why = open.backend->why_absent(open.devices[i], m.metric); !why.empty())
+          t.why_absent[m.metric] = std::move(why);
   }
 }
 

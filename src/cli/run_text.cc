@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 constexpr int kNarrowestCommand = 12, kWidestCommand = 60, kWidestStranger = 40;
-constexpr size_t kMostStrangers = 4, kMostProblems = 8;
+constexpr size_t kMaxStrangers = 4, kMaxProblems = 8;
 
 std::vector<std::string> words_of(const Value& list) {
   std::vector<std::string> out;
@@ -97,14 +97,14 @@ Lines stranger_lines(const Record& d, int width) {
   size_t count = 0;
   for (size_t i = 0; table && i < table->rows.size(); ++i) {
     const bool* ours = table->at(i, "of_command").boolean();
-    if (!ours || *ours || ++count > kMostStrangers) continue;
+    if (!ours || *ours || ++count > kMaxStrangers) continue;
     const std::string* name = table->at(i, "name").text();
     list += fmt::format("{}{} on GPU {}{}", list.empty() ? "" : ", ", *table->at(i, "pid").integer(),
                         *table->at(i, "device").text(),
                         name ? " (" + truncated(sanitised(*name), kWidestStranger) + ")" : "");
   }
   if (count == 0) return {};
-  if (count > kMostStrangers) list += fmt::format(" and {} more", count - kMostStrangers);
+  if (count > kMaxStrangers) list += fmt::format(" and {} more", count - kMaxStrangers);
   return wrapped_after(Line("! ", Style::kWarn), "others use the devices too: " + list, width);
 }
 
@@ -151,11 +151,11 @@ Lines recording_lines(const Record& d, int width) {
   Lines lines;
   append(lines, wrapped_after(Line("Recorded ", Style::kStrong), what.empty() ? "nothing" : what, width));
   const std::vector<std::string> problems = words_of(r->at("problems"));
-  for (size_t i = 0; i < problems.size() && i < kMostProblems; ++i)
+  for (size_t i = 0; i < problems.size() && i < kMaxProblems; ++i)
     append(lines, wrapped_after(Line("! ", Style::kWarn), sanitised(problems[i]), width));
-  if (problems.size() > kMostProblems)
+  if (problems.size() > kMaxProblems)
     lines.push_back(Line("! ", Style::kWarn)
-                        .add(fmt::format("and {} more: see {}", problems.size() - kMostProblems,
+                        .add(fmt::format("and {} more: see {}", problems.size() - kMaxProblems,
                                          sanitised(*r->at("session").text()))));
   return lines;
 }

@@ -106,7 +106,8 @@ std::vector<std::string> window_words(const Arguments& arguments) {
 }
 
 Status check_without_trace(const Arguments& arguments) {
-  for (const auto& flags : {std::span<const std::string_view>(kWindowFlags), std::span<const std::string_view>(kOtherFlags)})
+  for (const auto& flags :
+       {std::span<const std::string_view>(kWindowFlags), std::span<const std::string_view>(kOtherFlags)})
     for (const std::string_view flag : flags)
       if (arguments.has(flag)) return Error{fmt::format("{} is for --trace", flag), "add --trace to record"};
   return ok();
@@ -122,7 +123,8 @@ FlagGroup trace_flags() {
                 "(default profgpu-COMMAND-TIME; -o names it)"},
        {.name = "--steps",
         .value = "A:B",
-        .help = "record the device in steps A to B-1 only, counted from 0; optimizer steps, or with --range that range's"},
+        .help =
+            "record the device in steps A to B-1 only, counted from 0; optimizer steps, or with --range that range's"},
        {.name = "--range", .value = "NAME", .help = "record the device while this NVTX range is open only"},
        {.name = "--delay", .value = "TIME", .help = "record the device from then on only"},
        {.name = "--duration", .value = "TIME", .help = "record the device for so long only"},
@@ -140,8 +142,9 @@ FlagGroup trace_flags() {
        {.name = "--preload", .help = "LD_PRELOAD the recorder too: for programs that use torch.profiler themselves"},
        {.name = "--flush", .value = "TIME", .help = "write what was recorded so often (default 250ms)"},
        {.name = "--torch-on-demand",
-        .help = "let `profgpu attach PID torch` ask PyTorch for a trace of its own; with --trace it brings --preload, so "
-                "that the recorder makes room for PyTorch meanwhile"}}};
+        .help =
+            "let `profgpu attach PID torch` ask PyTorch for a trace of its own; with --trace it brings --preload, so "
+            "that the recorder makes room for PyTorch meanwhile"}}};
 }
 
 Result<TraceOptions> trace_options(const Arguments& arguments) {

@@ -25,8 +25,8 @@
 namespace profgpu {
 namespace {
 
-constexpr int kLeastName = 14;        // cells of a device's name that stay
-constexpr int kLeastProcesses = 30;   // cells that processes want behind a device, else they go below
+constexpr int kMinName = 14;        // cells of a device's name that stay
+constexpr int kMinProcesses = 30;   // cells that processes want behind a device, else they go below
 
 std::string whole(const std::optional<double>& x, std::string_view unit, int width) {
   const std::string number = x ? fmt::format("{:.0f}", std::round(*x)) : std::string(kUnknownText);
@@ -41,7 +41,9 @@ Cell temperature_cell(const StatDevice& d) {
 
 Cell utilization_cell(const StatDevice& d, Metric metric) {
   const auto pct = d.value(metric);
-  return {whole(pct, " %", 3), !pct || *pct < kIdlePct.said ? Style::kFaint : *pct >= 50 ? Style::kGood : Style::kPlain};
+  return {whole(pct, " %", 3), !pct || *pct < kIdlePct.said ? Style::kFaint
+                               : *pct >= 50                 ? Style::kGood
+                                                            : Style::kPlain};
 }
 
 Cell power_cell(const StatDevice& d) {
@@ -125,7 +127,7 @@ void add_processes(Lines& lines, Line line, const StatDevice& d, const StatStyle
   std::string text;
   for (const StatProcess& p : d.processes) text += (text.empty() ? "" : "  ") + process_text(p, style);
   const int room = width - line.width() - 3;
-  if (width > 0 && room < kLeastProcesses && room < display_width(text)) {
+  if (width > 0 && room < kMinProcesses && room < display_width(text)) {
     lines.push_back(std::move(line));
     return append(lines, wrapped_after(Line().skip(6), text, width));
   }
@@ -199,7 +201,7 @@ Lines stat_lines(const StatView& view, const StatStyle& style, int width) {
     for (size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], display_width(rows.back()[c].text));
   }
   for (const int w : widths) rest += 3 + w;
-  if (width > 0) name = std::clamp(width - (label + 3) - rest, std::min(name, kLeastName), name);
+  if (width > 0) name = std::clamp(width - (label + 3) - rest, std::min(name, kMinName), name);
   for (size_t i = 0; i < rows.size(); ++i) {
     const StatDevice& d = view.devices[i];
     Line line = head_of(d, label, name);

@@ -78,7 +78,8 @@ TEST_F(StatScreen, OneLineADevice) {
 
 TEST_F(StatScreen, FiguresThatDoNotFitGoBelow) {
   const std::string text = screen(40);
-  for (const char* figure : {"61°C", "98 %", "650 / 700 W", "60.0 /  80.0 GiB"}) EXPECT_NE(text.find(figure), text.npos) << text;
+  for (const char* figure : {"61°C", "98 %", "650 / 700 W", "60.0 /  80.0 GiB"})
+    EXPECT_NE(text.find(figure), text.npos) << text;
 }
 
 TEST_F(StatScreen, ALostDeviceSaysSoAndTheOthersStay) {

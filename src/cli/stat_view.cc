@@ -56,7 +56,8 @@ StatView StatSource::take(bool processor) {
   for (DeviceLook& look : snapshots_.take()) {
     StatDevice device;
     device.info = &open_.backend->devices()[look.device];
-    for (const ProcessSample& sample : look.reading.processes) device.processes.push_back({sample, recorded_process(sample)});
+    for (const ProcessSample& sample : look.reading.processes)
+      device.processes.push_back({sample, recorded_process(sample)});
     std::stable_sort(device.processes.begin(), device.processes.end(), [](const auto& a, const auto& b) {
       return a.sample.memory_bytes.value_or(0) > b.sample.memory_bytes.value_or(0);
     });
@@ -97,7 +98,8 @@ void StatProcess::fields(V&& v) const {
   const Placement& place = host.placement;
   v("container_runtime", unless_empty(place.container_runtime)), v("container", unless_empty(place.container));
   v("pod", unless_empty(place.pod)), v("slurm_job", unless_empty(place.slurm_job));
-  v("slurm_step", unless_empty(place.slurm_step)), v("rank", host.rank), v("local_rank", host.local_rank), v("world_size", host.world_size);
+  v("slurm_step", unless_empty(place.slurm_step)), v("rank", host.rank), v("local_rank", host.local_rank),
+      v("world_size", host.world_size);
 }
 
 namespace {

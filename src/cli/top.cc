@@ -27,7 +27,7 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kProcesses_ns = 1'000'000'000;     // asking for them costs more than all the rest
-constexpr size_t kMostRemote = 256;                  // a thread each
+constexpr size_t kMaxRemote = 256;                  // a thread each
 constexpr int64_t kOnce_ns = 200'000'000, kOnceDeadline_ns = 2'500'000'000;
 
 struct TopCommand {
@@ -56,9 +56,11 @@ Status read_remote(const Arguments& arguments, TopCommand& command) {
       if (!address) return address.error().within("--remote");
       command.remote.push_back(*std::move(address));
     }
-  if (command.remote.size() > kMostRemote) return Error{fmt::format("--remote: {} hosts are more than {}", command.remote.size(), kMostRemote)};
+  if (command.remote.size() > kMaxRemote)
+    return Error{fmt::format("--remote: {} hosts are more than {}", command.remote.size(), kMaxRemote)};
   for (const std::string_view flag : {"--device", "--backend", "--record"})
-    if (!command.remote.empty() && arguments.has(flag)) return Error{fmt::format("{} is for the devices of this machine", flag), "leave out one of it and --remote"};
+    if (!command.remote.empty() && arguments.has(flag))
+      return Error{fmt::format("{} is for the devices of this machine", flag), "leave out one of it and --remote"};
   return ok();
 }
 
@@ -71,12 +73,15 @@ Result<TopCommand> top_command(const Arguments& arguments) {
   command.colour = asked_colour(arguments);
   command.record = arguments.value("--record");
   command.once = arguments.has("--once");
-  if (command.once && !command.record.empty()) return Error{"--record is for more than --once", "`profgpu log` records without a screen"};
+  if (command.once && !command.record.empty())
+    return Error{"--record is for more than --once", "`profgpu log` records without a screen"};
   if (Status s = read_remote(arguments, command); !s) return s.error();
   ProcessOrder& order = command.session.order;
   const std::string sort = arguments.value("--sort", "gpu-memory");
   for (const OrderName& o : kOrders)
-    if (o.name == sort) order.column = o.column, order.descending = o.column < ProcessColumn::kPlace && o.column >= ProcessColumn::kMemory;
+    if (o.name == sort)
+      order.column = o.column,
+      order.descending = o.column < ProcessColumn::kPlace && o.column >= ProcessColumn::kMemory;
   order.filter = arguments.value("--filter");
   order.tree = arguments.has("--tree");
   command.session.screen = {output_colour(command.colour), !arguments.has("--no-mouse")};
@@ -146,8 +151,9 @@ Outcome watch(const TopCommand& command, LiveSource& source, const Recording* re
   Outcome outcome;
   if (end->signal != 0 && end->signal != SIGINT) outcome.code = static_cast<ExitCode>(128 + end->signal);
   if (recording && !recording->status()) outcome = Outcome::failed(recording->status().error());
-  else if (recording) print_message(fmt::format("{} rows were written to {}\nNext: profgpu top --backend replay:{}", recording->rows(),
-                                           command.record, command.record));
+  else if (recording)
+    print_message(fmt::format("{} rows were written to {}\nNext: profgpu top --backend replay:{}", recording->rows(),
+                              command.record, command.record));
   if (end->silent || source.stop()) leave_stuck("top", outcome);
   return outcome;
 }
@@ -159,7 +165,8 @@ bool terminal_can_draw() {
 
 Outcome show(const TopCommand& command, LiveSource& source, const Recording* recording) {
   if (!command.once && terminal_can_draw()) return watch(command, source, recording);
-  if (!command.once && stdout_is_terminal()) print_message("profgpu: top: this terminal cannot be drawn on: one look, as with --once");
+  if (!command.once && stdout_is_terminal())
+    print_message("profgpu: top: this terminal cannot be drawn on: one look, as with --once");
   return show_once(command, source);
 }
 
@@ -174,8 +181,10 @@ Outcome top(const Arguments& arguments) {
   if (!open) return Outcome::failed(open.error());
   const bool once = command->once || !terminal_can_draw();
   if (once && !command->record.empty())
-    return Outcome::failed({"--record needs a screen to show what it records", "`profgpu log -o " + command->record + "` records without one"});
-  LocalSourceOptions options{open->devices, once ? kOnce_ns : command->devices.interval_ns, once ? kOnce_ns : kProcesses_ns, {}};
+    return Outcome::failed({"--record needs a screen to show what it records",
+                            "`profgpu log -o " + command->record + "` records without one"});
+  LocalSourceOptions options{
+      open->devices, once ? kOnce_ns : command->devices.interval_ns, once ? kOnce_ns : kProcesses_ns, {}};
   std::shared_ptr<Recording> recording;
   if (!command->record.empty()) {
     auto file = LogFile::open({.path = command->record, .header = ""});
@@ -198,7 +207,8 @@ const Command kTop{
                {"Other machines",
                 {{.name = "--remote",
                   .value = "HOST[:PORT]",
-                  .help = "what `profgpu exporter` or dcgm-exporter says there, at :9400/metrics or at a whole address; several with commas "
+                  .help = "what `profgpu exporter` or dcgm-exporter says there, at :9400/metrics or at a whole "
+                          "address; several with commas "
                           "or again",
                   .repeatable = true}}},
                {"Processes",
@@ -206,7 +216,9 @@ const Command kTop{
                   .value = "COLUMN",
                   .help = "what they are ordered by (default gpu-memory)",
                   .choices = {"gpu-memory", "sm", "cpu", "memory", "time", "pid", "user", "gpu", "command"}},
-                 {.name = "--filter", .value = "TEXT", .help = "only those with this in command, user, pid, container or job"},
+                 {.name = "--filter",
+                  .value = "TEXT",
+                  .help = "only those with this in command, user, pid, container or job"},
                  {.name = "--tree", .help = "below the programs that started them"}}},
                {"Screen",
                 {{.name = "--once", .help = "one look, as text (always where there is no terminal to draw on)"},
@@ -222,11 +234,16 @@ const Command kTop{
                  {"profgpu top --remote node1,node2", "GPUs of other machines, as their exporters say"},
                  {"profgpu top --record night.jsonl", "and watch it again: profgpu top --backend replay:night.jsonl"}},
     .notes =
-        "Between devices and processes stands what should be said of them, worst first, with what to do: clocks held back by "
-        "power or heat, a slow link, memory nearly full, idle while a process holds memory, memory errors, Xid. Sampling is "
-        "done in the background: a device that is lost or hangs has a line that says so, and keys answer all the same. Signals "
-        "and nice values are sent after a question, and only to the process that was meant. NO_COLOR and locales without UTF-8 "
-        "are respected. Exit status: 0 after q or Ctrl-C, 1 no device can be read, 2 usage, 128 + n ended by another signal.",
+        "Between devices and processes stands what should be said of them, worst first, with what to do: clocks held "
+        "back by "
+        "power or heat, a slow link, memory nearly full, idle while a process holds memory, memory errors, Xid. "
+        "Sampling is "
+        "done in the background: a device that is lost or hangs has a line that says so, and keys answer all the same. "
+        "Signals "
+        "and nice values are sent after a question, and only to the process that was meant. NO_COLOR and locales "
+        "without UTF-8 "
+        "are respected. Exit status: 0 after q or Ctrl-C, 1 no device can be read, 2 usage, 128 + n ended by another "
+        "signal.",
     .run = top,
 };
 

@@ -11,7 +11,9 @@ TEST(Wrap, BreaksAtSpacesAndIndents) {
   EXPECT_EQ(wrap("", 10, ""), "\n");
 }
 
-TEST(Wrap, LeavesLongWordsWhole) { EXPECT_EQ(wrap("a incomprehensibilities b", 5, ""), "a\nincomprehensibilities\nb\n"); }
+TEST(Wrap, LeavesLongWordsWhole) {
+  EXPECT_EQ(wrap("a incomprehensibilities b", 5, ""), "a\nincomprehensibilities\nb\n");
+}
 
 TEST(Wrap, KeepsLineFeeds) { EXPECT_EQ(wrap("one\ntwo", 80, "  "), "  one\n  two\n"); }
 

@@ -20,7 +20,8 @@ struct ReadRequest {
   int64_t now_ns = 0;        ///< monotonic clock: what rotations go by
   bool processes = false;    ///< also the processes on the device
   bool everything = false;   ///< no rotation: all that the device can say (first and last tick, one-shot commands)
-  /// With `everything`, monotonic: what counts most is read first, and no further call is begun after this. 0: no limit.
+  /// With `everything`, monotonic: what counts most is read first, and no further call is begun after this. 0: no
+  /// limit.
   int64_t until_ns = 0;
   int64_t tick_ns = INT64_MAX; ///< monotonic: when the reading of this device and others began; INT64_MAX: of it alone
 };
@@ -43,9 +44,9 @@ class Backend {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const std::vector<DeviceInfo>& devices() const = 0;
 
-  /// Adds what the device says now to `reading`, whose device and time_ns are set. Called by one thread at a time for one
-  /// device, by several for different ones; may block where the driver does. An error means that the device as a whole
-  /// did not answer ("GPU is lost"); what was added before it stays valid. Allocates nothing in the steady state.
+  /// Adds what the device says now to `reading`, whose device and time_ns are set. Called by one thread at a time for
+  /// one device, by several for different ones; may block where the driver does. An error means that the device as a
+  /// whole did not answer ("GPU is lost"); what was added before it stays valid. Allocates nothing in the steady state.
   virtual Status read(const ReadRequest& request, Reading& reading) = 0;
 
   /// It will be asked so often from now on. By any thread.
@@ -64,8 +65,10 @@ class Backend {
 };
 
 struct BackendOptions {
-  int64_t interval_ns = 200'000'000;  ///< how often it will be asked, to begin with; nvidia-smi's child is started with it
-  /// Limits and maxima, but for the memory's size, may come in readings instead of devices(), where that makes it open sooner.
+  int64_t interval_ns =
+      200'000'000;  ///< how often it will be asked, to begin with; nvidia-smi's child is started with it
+  /// Limits and maxima, but for the memory's size, may come in readings instead of devices(), where that makes it open
+  /// sooner.
   bool constants_later = false;
   std::string argument{};             ///< what stands behind the colon of `replay:FILE`
 };

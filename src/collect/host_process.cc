@@ -19,9 +19,9 @@ namespace {
 
 // The kernel gives the first process namespace this number (PROC_PID_INIT_INO).
 constexpr std::string_view kFirstNamespace = "pid:[4026531836]";
-constexpr size_t kMostText = 256 << 10;   // of a command line or an environment
-constexpr size_t kMostArguments = 4096;
-constexpr size_t kMostLooks = 65536;
+constexpr size_t kMaxText = 256 << 10;   // of a command line or an environment
+constexpr size_t kMaxArguments = 4096;
+constexpr size_t kMaxLooks = 65536;
 constexpr int64_t kInnerHolds_ns = 500'000'000, kInnerHoldsMost_ns = 10'000'000'000;
 constexpr int64_t kPausePerSearch = 500;   // times what it took
 
@@ -36,9 +36,9 @@ std::optional<int64_t> number_at(const std::vector<std::string_view>& fields, si
 }
 
 std::vector<std::string> arguments_in(const std::string& folder) {
-  const std::string text = file_text(folder + "/cmdline", kMostText).value_or("");
+  const std::string text = file_text(folder + "/cmdline", kMaxText).value_or("");
   std::vector<std::string> out;
-  for (size_t from = 0; from < text.size() && out.size() < kMostArguments;) {
+  for (size_t from = 0; from < text.size() && out.size() < kMaxArguments;) {
     const size_t end = std::min(text.find('\0', from), text.size());
     out.push_back(text.substr(from, end - from));
     from = end + 1;
@@ -63,7 +63,7 @@ constexpr std::array<Variable, 12> kVariables = {{
 }};
 
 void read_environment(HostProcess& process, const std::string& folder) {
-  const std::string text = file_text(folder + "/environ", kMostText).value_or("");
+  const std::string text = file_text(folder + "/environ", kMaxText).value_or("");
   if (text.empty()) return;
   const std::vector<std::string_view> entries = pieces_of(text, '\0');
   const auto value_of = [&](std::string_view name) -> std::string_view {
@@ -122,8 +122,8 @@ bool HostProcesses::holds(const std::string& folder, std::string_view path) cons
 }
 
 // A process of a namespace inside ours: the kernel lists its numbers from the outermost that we may see to its own. All
-// processes are looked at for it, which takes milliseconds where many are in namespaces, so one look answers for a while: in a
-// container whose driver names processes of the host nothing is ever found.
+// processes are looked at for it, which takes milliseconds where many are in namespaces, so one look answers for a
+// while: in a container whose driver names processes of the host nothing is ever found.
 int64_t HostProcesses::find_by_namespace(int64_t pid) {
   const int64_t now = monotonic_ns();
   if (now >= inner_until_ns_) {
@@ -197,7 +197,7 @@ void HostProcesses::read_stat(HostProcess& process, const std::string& folder) {
   if (before != looks_.end() && before->second.start_ticks == now.start_ticks && now.at_ns > before->second.at_ns)
     process.cpu_pct = 100.0 * static_cast<double>(std::max<int64_t>(0, now.cpu_ticks - before->second.cpu_ticks)) *
                       static_cast<double>(tick_ns) / static_cast<double>(now.at_ns - before->second.at_ns);
-  if (looks_.size() >= kMostLooks) looks_.clear();
+  if (looks_.size() >= kMaxLooks) looks_.clear();
   looks_[process.pid] = now;
 }
 

@@ -1,4 +1,5 @@
-// The backend for Intel devices: sysfs, sensors and fdinfo of the drivers xe and i915; where Level Zero is installed, what that counts.
+// The backend for Intel devices: sysfs, sensors and fdinfo of the drivers xe and i915; where Level Zero is installed,
+// what that counts.
 
 #include <unistd.h>
 
@@ -110,7 +111,8 @@ IntelCard::IntelCard(DrmCard card, uint32_t index, const std::string& sys)
   add(Metric::kMemoryTotal, card_folder + "/lmem_total_bytes");
   add(Metric::kSmClockMax, clocks_ + (is_xe_ ? "/rp0_freq" : "/rps_RP0_freq_mhz"));
   add(Metric::kSmClockMax, card_folder + "/gt_RP0_freq_mhz");
-  for (const char* n : {"1", "2"}) add(Metric::kPowerLimitDefault, card_.hwmon + "/power" + n + "_rated_max", kMicroUnits);
+  for (const char* n : {"1", "2"})
+    add(Metric::kPowerLimitDefault, card_.hwmon + "/power" + n + "_rated_max", kMicroUnits);
   add_clock_files();
   add_sensor_files();
 }
@@ -274,7 +276,8 @@ class Intel final : public Backend {
     const LevelZeroDevice* counters = level_zero_.device(card.pci());
     if (counters && counters->says(metric)) return "";
     std::string why = card.why_absent(metric);
-    const bool seen_by_all = metric == Metric::kUtilization || metric == Metric::kMemoryUsed || metric == Metric::kMemoryFree;
+    const bool seen_by_all =
+        metric == Metric::kUtilization || metric == Metric::kMemoryUsed || metric == Metric::kMemoryFree;
     if (seen_by_all && card.hidden() && !counters) why += ", and " + level_zero_.why();
     return why;
   }
@@ -286,8 +289,10 @@ class Intel final : public Backend {
   std::vector<Fact> system_facts() override {
     const std::string loader = find_library("libze_loader.so.1");
     return {{"driver_version", infos_.front().driver_version, ""},
-            {"level_zero", loader, loader.empty() ? "libze_loader.so.1 is not installed; needed for memory bandwidth, PCIe traffic, "
-                                                    "and what other users' processes do" : ""}};
+            {"level_zero", loader,
+             loader.empty() ? "libze_loader.so.1 is not installed; needed for memory bandwidth, PCIe traffic, "
+                              "and what other users' processes do"
+                            : ""}};
   }
   std::vector<Fact> device_facts(uint32_t device) override { return cards_[device].facts(); }
 
@@ -312,6 +317,7 @@ Result<std::unique_ptr<Backend>> open_intel(const BackendOptions&) {
 }  // namespace
 
 extern const BackendKind kIntel;
-const BackendKind kIntel = {"intel", "Intel GPUs through the files of the Linux drivers xe and i915", true, &open_intel};
+const BackendKind kIntel = {"intel", "Intel GPUs through the files of the Linux drivers xe and i915", true,
+                            &open_intel};
 
 }  // namespace profgpu

@@ -13,7 +13,7 @@ namespace {
 
 using namespace level_zero;
 
-constexpr uint32_t kMostHandles = 256;
+constexpr uint32_t kMaxHandles = 256;
 constexpr auto kPatience = std::chrono::seconds(2);   // for an opening that is under way
 
 std::string words_of(Return code) {
@@ -31,7 +31,7 @@ template <class Handle, class List, class... Of>
 std::vector<Handle> handles(List* list, Of... of) {
   uint32_t count = 0;
   if (!list || list(of..., &count, nullptr) != kSuccess) return {};
-  std::vector<Handle> out(std::min(count, kMostHandles));
+  std::vector<Handle> out(std::min(count, kMaxHandles));
   count = static_cast<uint32_t>(out.size());
   if (out.empty() || list(of..., &count, out.data()) != kSuccess) return {};
   out.resize(std::min<size_t>(out.size(), count));
@@ -101,7 +101,8 @@ void LevelZeroDevice::add_utilization(Reading& reading) {
     EngineStats now;
     if (!call(api_.engine_stats, e.handle, &now)) now = {};
     const EngineStats before = std::exchange(e.before, now);
-    if (before.timestamp_us == 0 || now.timestamp_us <= before.timestamp_us || now.active_us < before.active_us) continue;
+    if (before.timestamp_us == 0 || now.timestamp_us <= before.timestamp_us || now.active_us < before.active_us)
+      continue;
     const auto active = static_cast<double>(now.active_us - before.active_us);
     const auto elapsed = static_cast<double>(now.timestamp_us - before.timestamp_us);
     busiest = std::max(busiest, std::min(100.0, 100 * active / elapsed));

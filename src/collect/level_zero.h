@@ -1,5 +1,6 @@
-// LevelZero: what Intel's management interface (Level Zero Sysman) counts of a whole device, whoever uses it. The kernel's files say
-// as much only of processes that one may look into, and nothing of memory bandwidth and PCIe traffic.
+// LevelZero: what Intel's management interface (Level Zero Sysman) counts of a whole device, whoever uses it. The
+// kernel's files say as much only of processes that one may look into, and nothing of memory bandwidth and PCIe
+// traffic.
 #pragma once
 
 #include <array>
@@ -27,7 +28,9 @@ class LevelZeroDevice {
   /// Adds what the device counted: shares of time since the reading before.
   void read(Reading& reading);
   /// Whether the last reading had it.
-  [[nodiscard]] bool says(Metric metric) const { return said_[static_cast<size_t>(metric)].load(std::memory_order_relaxed); }
+  [[nodiscard]] bool says(Metric metric) const {
+    return said_[static_cast<size_t>(metric)].load(std::memory_order_relaxed);
+  }
   [[nodiscard]] int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:

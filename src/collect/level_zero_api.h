@@ -1,5 +1,6 @@
-// Our own declarations of the part of Level Zero Sysman that we call (oneAPI Level Zero specification, 1.5 and later): handles, structures
-// and functions as the loader's zes_api.h lays them out on 64 bits. level_zero_test.cc compares them with that header.
+// Our own declarations of the part of Level Zero Sysman that we call (oneAPI Level Zero specification, 1.5 and later):
+// handles, structures and functions as the loader's zes_api.h lays them out on 64 bits. level_zero_test.cc compares
+// them with that header.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ enum Return : uint32_t {
 };
 
 // The kinds of structure, in their first field.
-constexpr uint32_t kPciPropertiesType = 2, kEnginePropertiesType = 5, kMemoryPropertiesType = 0xb, kMemoryStateType = 0x1e;
+constexpr uint32_t kPciPropertiesType = 2, kEnginePropertiesType = 5, kMemoryPropertiesType = 0xb,
+                   kMemoryStateType = 0x1e;
 
 // Groups of engines, and where memory is.
 constexpr uint32_t kComputeAll = 1, kComputeSingle = 4, kRenderSingle = 5, kRenderComputeAll = 11;

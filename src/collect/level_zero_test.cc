@@ -54,7 +54,8 @@ static_assert(lz::kPciPropertiesType == ZES_STRUCTURE_TYPE_PCI_PROPERTIES &&
               lz::kEnginePropertiesType == ZES_STRUCTURE_TYPE_ENGINE_PROPERTIES &&
               lz::kMemoryPropertiesType == ZES_STRUCTURE_TYPE_MEM_PROPERTIES &&
               lz::kMemoryStateType == ZES_STRUCTURE_TYPE_MEM_STATE);
-static_assert(lz::kComputeAll == ZES_ENGINE_GROUP_COMPUTE_ALL && lz::kComputeSingle == ZES_ENGINE_GROUP_COMPUTE_SINGLE &&
+static_assert(lz::kComputeAll == ZES_ENGINE_GROUP_COMPUTE_ALL &&
+              lz::kComputeSingle == ZES_ENGINE_GROUP_COMPUTE_SINGLE &&
               lz::kRenderSingle == ZES_ENGINE_GROUP_RENDER_SINGLE &&
               lz::kRenderComputeAll == ZES_ENGINE_GROUP_3D_RENDER_COMPUTE_ALL &&
               lz::kDeviceMemory == ZES_MEM_LOC_DEVICE);

@@ -34,7 +34,7 @@ Children& children() {
 }
 
 /// Nothing that is asked of nvidia-smi prints more.
-constexpr size_t kMostOutput = 4 << 20;
+constexpr size_t kMaxOutput = 4 << 20;
 
 std::vector<std::string> c_environment() {
   std::vector<std::string> variables = {"LC_ALL=C"};
@@ -101,7 +101,7 @@ bool SmiChild::read(std::string& text) {
     if (n > 0) text.append(buffer, static_cast<size_t>(n));
     else if (n == 0 || (errno != EINTR && errno != EAGAIN)) ::close(fd_), fd_ = -1;
     else if (errno == EAGAIN) return true;
-    if (text.size() > kMostOutput) return true;
+    if (text.size() > kMaxOutput) return true;
   }
   return false;
 }
@@ -148,7 +148,7 @@ Result<SmiOutput> run_smi(const std::vector<std::string>& command, int64_t timeo
   while (child.read(output.text)) {
     const int64_t left = until - monotonic_ns();
     if (left <= 0) return Error{fmt::format("nvidia-smi did not answer within {} s", timeout_ns / 1'000'000'000)};
-    if (output.text.size() > kMostOutput) return Error{"nvidia-smi printed more than 4 MiB"};
+    if (output.text.size() > kMaxOutput) return Error{"nvidia-smi printed more than 4 MiB"};
     pollfd waiting{child.fd(), POLLIN, 0};
     ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left / kMillisecond + 1, 1000)));
   }

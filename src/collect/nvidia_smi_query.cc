@@ -28,7 +28,7 @@ constexpr std::string_view kIdentity[] = {
 };
 constexpr size_t kNeeded = 4;      // without these rows have no owner
 /// nvidia-smi names one unknown field at a time; more refusals than this and it is no nvidia-smi.
-constexpr int kMostRefusals = 40;
+constexpr int kMaxRefusals = 40;
 /// A clock that is wrong in another way than by our time zone is not believed.
 constexpr int64_t kBelievable_ns = 3'000'000'000;
 
@@ -94,7 +94,7 @@ void keep_listed(std::vector<SmiField>& fields, const std::string& program, int6
 
 Result<SmiOutput> query_until_accepted(const std::string& program, std::vector<SmiField>& fields, int64_t timeout_ns) {
   bool asked_help = false;
-  for (int refusals = 0; refusals < kMostRefusals; ++refusals) {
+  for (int refusals = 0; refusals < kMaxRefusals; ++refusals) {
     auto output = run_smi(query_command(program, fields), timeout_ns);
     if (!output) return output.error();
     const std::string refused = refused_field(output->text);

@@ -20,7 +20,7 @@ constexpr int64_t kMillisecond_ns = 1'000'000;
 /// nvidia-smi's clock is ours, but its time zone may be read otherwise than by us.
 constexpr int64_t kBelievableStamp_ns = 3'000'000'000;
 /// What nobody asks for is not kept for ever: about ten minutes of rows at 10 Hz.
-constexpr size_t kMostWaiting = 300'000;
+constexpr size_t kMaxWaiting = 300'000;
 /// A row has some 600 bytes; what is longer without an end is no row.
 constexpr size_t kLongestLine = 64 << 10;
 
@@ -154,7 +154,8 @@ void SmiStream::take_row(std::string_view line) {
   child_heard_ns_ = device->heard_ns = monotonic_ns();
   device->heard_unix_ns = unix_ns();
   const auto stamp = timestamps_.read(row_[kStampColumn]);
-  int64_t time_ns = stamp && std::abs(device->heard_unix_ns - *stamp) < kBelievableStamp_ns ? *stamp : device->heard_unix_ns;
+  int64_t time_ns =
+      stamp && std::abs(device->heard_unix_ns - *stamp) < kBelievableStamp_ns ? *stamp : device->heard_unix_ns;
   // Time never goes back, whatever the two clocks say.
   device->stamp_ns = std::max(time_ns, device->stamp_ns + 1);
   take_fields(*device);
@@ -162,7 +163,7 @@ void SmiStream::take_row(std::string_view line) {
 
 void SmiStream::take_fields(Device& device) {
   device.trouble.clear();
-  if (device.waiting.size() > kMostWaiting) device.waiting.clear();
+  if (device.waiting.size() > kMaxWaiting) device.waiting.clear();
   size_t values = 0;
   std::string_view trouble;
   for (size_t i = 0; i < fields_.size(); ++i) {

@@ -17,7 +17,10 @@ constexpr int64_t kPatienceNs = 60'000'000'000;
 class NvmlBackend : public Backend {
  public:
   NvmlBackend(std::shared_ptr<nvml::Library> library, std::vector<nvml::Found> found)
-      : library_(std::move(library)), found_(std::move(found)), xids_(library_, gpus_of(found_)), xids_known_(found_.size()) {
+      : library_(std::move(library)),
+        found_(std::move(found)),
+        xids_(library_, gpus_of(found_)),
+        xids_known_(found_.size()) {
     for (const nvml::Found& f : found_) {
       devices_.push_back(f.info);
       readers_.push_back(f.place.device ? std::make_unique<nvml::Reader>(*library_, f.place) : nullptr);
@@ -68,7 +71,7 @@ class NvmlBackend : public Backend {
     auto& [version, seen] = xids_known_[reading.device];
     const uint32_t now = xids_.version();
     const auto events = now == version ? std::vector<nvml::XidWatch::Event>()
-                                       : xids_.take_events(reading.device);   // first, so that the count has all of them
+                                       : xids_.take_events(reading.device);  // first, so that the count has all of them
     if (now != version) seen = xids_.seen(reading.device), version = now;
     if (seen.state != nvml::kSuccess) return;
     reading.add(Metric::kXidErrors, static_cast<double>(seen.count));

@@ -183,8 +183,8 @@ using CountedProcesses = Return (*)(Device, uint32_t* count, void* rows);
 using GetUint = Return (*)(Device, uint32_t*);
 using GetText = Return (*)(Device, char*, uint32_t);
 
-/// The calls. Null: the library has none. Where a call has several versions with one signature, the newest there is: its name
-/// comes first, as an older one may leave out what the newer call reports.
+/// The calls. Null: the library has none. Where a call has several versions with one signature, the newest there is:
+/// its name comes first, as an older one may leave out what the newer call reports.
 class Api {
   const DynLib& library_;   // what the calls are initialised from
   template <class... Names>

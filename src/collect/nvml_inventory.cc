@@ -20,7 +20,7 @@
 namespace profgpu::nvml {
 namespace {
 
-constexpr uint32_t kMostInstances = 64;
+constexpr uint32_t kMaxInstances = 64;
 
 std::string text_of(Library& library, GetText call, Device device) {
   std::array<char, 96> text{};
@@ -106,7 +106,7 @@ void add_instances(Library& library, std::vector<Found>& all) {
   const Device gpu = all.front().place.device;
   uint32_t count = 0;
   if (library.call(library.api.mig_count, gpu, &count) != kSuccess) return;
-  for (uint32_t i = 0; i < std::min(count, kMostInstances); ++i) {
+  for (uint32_t i = 0; i < std::min(count, kMaxInstances); ++i) {
     Found f;
     // Places without an instance answer NOT_FOUND.
     if (library.call(library.api.mig_handle, gpu, i, &f.place.device) != kSuccess) continue;
@@ -150,7 +150,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kMostDevices = 256;
-constexpr size_t kMostAtOnce = 16;
+constexpr size_t kMaxAtOnce = 16;
 // Devices that take less than threads would are asked one after the other.
 constexpr std::chrono::milliseconds kWorthThreads{1};
 // For the next answer once a device has given one: a driver without persistence mode wakes them one by one.
@@ -263,7 +263,7 @@ Result<Inventory> take_inventory(int64_t patience_ns, bool with_constants) {
   call->changed.wait_until(lock, deadline, [&] { return call->library || call->failed; });
   call->changed.wait_for(lock, kWorthThreads, [&] { return call->complete(); });
   if (call->library && !call->complete())
-    employ_more(call, std::min(call->answers.size(), kMostAtOnce), threads);
+    employ_more(call, std::min(call->answers.size(), kMaxAtOnce), threads);
   const bool answered = await_answers(*call, lock, deadline), complete = call->complete();
   call->next = call->answers.size();
   if (!complete) left_in_driver = true;

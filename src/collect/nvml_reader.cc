@@ -9,11 +9,12 @@ namespace profgpu::nvml {
 namespace {
 
 constexpr int64_t kCallsPerTick = 3, kCallsPerSecond = 15;
-constexpr int64_t kMostSaved = 4;           // by ticks with little to do, for one that follows
+constexpr int64_t kMaxSaved = 4;           // by ticks with little to do, for one that follows
 // The first turns, which a reading in full cannot do without, however short its time. Before anything else was read
 // they are counters alone: what they grow by is of the run, what the others say is of the time before it.
 constexpr size_t kIndispensable = 4, kCounters = 1;
-constexpr int64_t kMoment_ns = 10'000'000;  // what was read so shortly before still holds where time is short; counters go on
+constexpr int64_t kMoment_ns =
+    10'000'000;  // what was read so shortly before still holds where time is short; counters go on
 constexpr int64_t kLongestEarning_ns = 60'000'000'000;
 constexpr int64_t kProcessesNs = 10'000'000'000;  // without a request for so long they get no turns
 constexpr int64_t kPowerRingHoldsNs = 2'500'000'000;
@@ -47,7 +48,7 @@ Status Reader::read(const ReadRequest& request, Reading& reading) {
   new_ = read_ns_ == 0;
   const int64_t since_ns = new_ ? 0 : std::clamp<int64_t>(now_ns_ - read_ns_, 0, kLongestEarning_ns);
   read_ns_ = now_ns_;
-  credit_ = std::min(credit_, kMostSaved) + std::max(kCallsPerTick, since_ns * kCallsPerSecond / 1'000'000'000);
+  credit_ = std::min(credit_, kMaxSaved) + std::max(kCallsPerTick, since_ns * kCallsPerSecond / 1'000'000'000);
   const int64_t begun = calls_.made;
   Return code = read_fields(request, reading);
   if (code == kSuccess) code = read_processes(request);
@@ -95,7 +96,8 @@ size_t Reader::most_overdue() {
     next_ns = std::min(next_ns, due_ns);
     if (due_ns > now_ns_) continue;
     const double overdue =
-        state.last_ns == 0 ? 1e9 : static_cast<double>(now_ns_ - state.last_ns) / static_cast<double>(kTurns[i].period_ns);
+        state.last_ns == 0 ? 1e9
+                           : static_cast<double>(now_ns_ - state.last_ns) / static_cast<double>(kTurns[i].period_ns);
     if (overdue <= most) continue;
     most = overdue;
     best = i;
@@ -150,9 +152,9 @@ constexpr uint32_t kUnknownPstate = 32;
 
 }  // namespace
 
-// In the order of a reading of everything; what every run needs comes first. The periods ask for about 20 calls a second;
-// ticks of 0.2 s leave 9 or 10 besides the batch and processes, so that each turn comes about half as often as stated here;
-// up to 0.1 s and from 1 s on the periods are kept.
+// In the order of a reading of everything; what every run needs comes first. The periods ask for about 20 calls a
+// second; ticks of 0.2 s leave 9 or 10 besides the batch and processes, so that each turn comes about half as often as
+// stated here; up to 0.1 s and from 1 s on the periods are kept.
 constinit const std::array<Reader::Turn, 27> Reader::kTurns = {{
     {200 * kMs, 1, false, false, &Reader::ask_energy},
     {400 * kMs, 1, false, false, &Reader::ask_utilization},

@@ -1,10 +1,10 @@
 // What one NVIDIA device says at a tick, with few driver calls.
 //
-// Each tick makes one batched call for most numbers. Everything else has a turn: a call with a period of its own. As many
-// turns as the budget leaves are taken, the most overdue first. The budget is three calls a tick, or fifteen a second
-// where ticks are rarer than 0.2 s: fast and slow ticks both let each turn keep its period, those of some 0.2 s make all
-// of them rarer alike. Nothing that blocks is ever called
-// (nvmlDeviceGetPcieThroughput sleeps 20 ms). No allocation after the first reading but where the driver's lists grow.
+// Each tick makes one batched call for most numbers. Everything else has a turn: a call with a period of its own. As
+// many turns as the budget leaves are taken, the most overdue first. The budget is three calls a tick, or fifteen a
+// second where ticks are rarer than 0.2 s: fast and slow ticks both let each turn keep its period, those of some 0.2 s
+// make all of them rarer alike. Nothing that blocks is ever called (nvmlDeviceGetPcieThroughput sleeps 20 ms). No
+// allocation after the first reading but where the driver's lists grow.
 #pragma once
 
 #include <array>

@@ -8,7 +8,7 @@ namespace profgpu::nvml {
 namespace {
 
 // Drivers say how much room they want; more than this would be a mistake.
-constexpr uint32_t kMostSamples = 1 << 16;
+constexpr uint32_t kMaxSamples = 1 << 16;
 // Times further from ours than this are of another clock, and the buffer is of no use.
 constexpr int64_t kPlausibleAge_ns = 3600LL * 1'000'000'000;
 // Older ones say nothing about the present when we begin.
@@ -44,7 +44,7 @@ Return Ring::fill(uint32_t& count, uint32_t& value_type) {
       const Return code = calls_.call(ask, type_, uint64_t{0}, &value_type, &count, static_cast<RingSample*>(nullptr));
       if (code != kSuccess) return code;
       // The driver may hold a few more by the time it is asked for them.
-      buffer_.resize(std::clamp<uint32_t>(count + 16, 128, kMostSamples));
+      buffer_.resize(std::clamp<uint32_t>(count + 16, 128, kMaxSamples));
     }
     count = static_cast<uint32_t>(buffer_.size());
     const Return code = calls_.call(ask, type_, last_us_, &value_type, &count, buffer_.data());

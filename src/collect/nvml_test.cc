@@ -156,9 +156,12 @@ TEST_F(Nvml, SlowTicksStarveNothing) {
       for (const Sample& s : read(0, {now += tick_ns, true, false}).samples) ++seen[s.metric];
     EXPECT_LE(calls("") - before, 15 * 40 * tick_ns / kSecond + 40) << tick_ns;
     // Each at its own period, or at each tick where that is rarer.
-    for (const auto& [metric, period_s] :
-         {std::pair{Metric::kMemoryUsed, 0}, {Metric::kTemperature, 2}, {Metric::kVideoClock, 10}, {Metric::kPcieWidth, 10}})
-      EXPECT_GE(seen[metric], 40 * tick_ns / std::max(period_s * kSecond, tick_ns) - 2) << metric_info(metric).name << " " << tick_ns;
+    for (const auto& [metric, period_s] : {std::pair{Metric::kMemoryUsed, 0},
+                                           {Metric::kTemperature, 2},
+                                           {Metric::kVideoClock, 10},
+                                           {Metric::kPcieWidth, 10}})
+      EXPECT_GE(seen[metric], 40 * tick_ns / std::max(period_s * kSecond, tick_ns) - 2)
+          << metric_info(metric).name << " " << tick_ns;
     backend.reset();
   }
 }
@@ -171,7 +174,8 @@ TEST_F(Nvml, AReadingInFullEndsInTimeWithWhatCountsMost) {
   ASSERT_TRUE(backend->read({.now_ns = begun, .everything = true, .until_ns = begun + 1}, r));
   EXPECT_TRUE(value(r, Metric::kEnergy)) << "a counter, from the beginning on";
   ASSERT_TRUE(backend->read({.now_ns = begun + kSecond, .everything = true, .until_ns = begun + 1}, r));
-  for (const Metric m : {Metric::kUtilization, Metric::kMemoryUsed, Metric::kPower}) EXPECT_TRUE(value(r, m)) << metric_info(m).name;
+  for (const Metric m : {Metric::kUtilization, Metric::kMemoryUsed, Metric::kPower})
+    EXPECT_TRUE(value(r, m)) << metric_info(m).name;
   EXPECT_FALSE(value(r, Metric::kPcieWidth));
   EXPECT_EQ(calls("nvmlDeviceGetCurrPcieLinkWidth"), 0);
 }
@@ -197,7 +201,8 @@ TEST_F(Nvml, NothingOfTheBuffersIsLostForWantOfTimeAtTheBeginning) {
   EXPECT_FALSE(value(first, Metric::kUtilization)) << "no time for it";
   pause_ms(650);
   const Reading r = read(0, {begun + kSecond, false, false});
-  const auto told = std::count_if(r.samples.begin(), r.samples.end(), [](const Sample& s) { return s.metric == Metric::kUtilization; });
+  const auto told = std::count_if(r.samples.begin(), r.samples.end(),
+                                  [](const Sample& s) { return s.metric == Metric::kUtilization; });
   EXPECT_GE(told, 5) << "one each 0.1 s";
   for (const Sample& s : r.samples) EXPECT_GE(s.time_ns, first.time_ns - 1000) << metric_info(s.metric).name;
 }
@@ -426,7 +431,9 @@ TEST_F(Nvml, ADriverThatHangsFromTheBeginningIsGivenUp) {
 }
 
 TEST_F(Nvml, ADeviceThatHangsFromTheBeginningLeavesTheOthersToBeWatched) {
-  open("clock held\ndevice 0..2\nutilization 50\ndevice 1\nhang any 0 4\ndevice 2\nmig_mode 1\nmig 1 0 3g.40gb 42949672960 1000\n");
+  open(
+      "clock held\ndevice 0..2\nutilization 50\ndevice 1\nhang any 0 4\ndevice 2\nmig_mode 1\nmig 1 0 3g.40gb "
+      "42949672960 1000\n");
   ASSERT_EQ(backend->devices().size(), 4U);
   EXPECT_EQ(backend->devices()[1].name, "NVIDIA GPU (does not answer)");
   EXPECT_EQ(backend->devices()[1].index, 1U);

@@ -93,7 +93,7 @@ void XidWatch::take(State& state, const EventData& event) {
     // The clock may step back; two events never have one time.
     state.seen[i].last_ns = std::max(unix_ns(), state.seen[i].last_ns + 1);
     std::vector<Event>& events = state.events[i];
-    if (events.size() == kMostEvents) events.erase(events.begin());
+    if (events.size() == kMaxEvents) events.erase(events.begin());
     events.push_back({state.seen[i].last, state.seen[i].last_ns});
     state.version.fetch_add(1, std::memory_order_release);
   }

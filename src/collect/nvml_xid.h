@@ -30,8 +30,8 @@ class XidWatch {
   XidWatch(const XidWatch&) = delete;
   XidWatch& operator=(const XidWatch&) = delete;
 
-  /// Looks now if nobody has since `since_ns` (monotonic), and waits for that for a short while: an error often ends the
-  /// program that caused it, and with it us. Does nothing while the devices are still being enrolled.
+  /// Looks now if nobody has since `since_ns` (monotonic), and waits for that for a short while: an error often ends
+  /// the program that caused it, and with it us. Does nothing while the devices are still being enrolled.
   void refresh(int64_t since_ns);
 
   /// Of the device at that position of those given.
@@ -44,7 +44,7 @@ class XidWatch {
   };
   /// Events of that device since the call before, oldest first; of very many the newest kMostEvents.
   std::vector<Event> take_events(size_t device);
-  static constexpr size_t kMostEvents = 64;
+  static constexpr size_t kMaxEvents = 64;
 
  private:
   struct State {

@@ -29,7 +29,8 @@ Opened open_automatically(const BackendOptions& options) {
   Opened opened;
   std::vector<std::unique_ptr<Backend>> found;
   const auto has_nvidia = [&] {
-    return std::any_of(found.begin(), found.end(), [](const auto& b) { return b->devices().front().vendor == "NVIDIA"; });
+    return std::any_of(found.begin(), found.end(),
+                       [](const auto& b) { return b->devices().front().vendor == "NVIDIA"; });
   };
   for (const BackendKind* kind : backend_kinds()) {
     // nvidia-smi asks the same driver as NVML, at a higher price.

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kSlowest = 1e-3, kFastest = 1e6;
 // How long after the log's first row the others' first rows may come and still be there when the replay begins.
-constexpr int64_t kMostHeadStart_ns = 2'000'000'000;
+constexpr int64_t kMaxHeadStart_ns = 2'000'000'000;
 
 /// A point of the endless time that a loop has: how often the log was played before, and where in it.
 struct Position {
@@ -91,7 +91,7 @@ Replay::Replay(ReplayOptions options, SampleLog log, SampleFileIssues issues)
     const std::vector<int64_t>& rows = devices_[d].rows;
     distance = std::min(distance, rows.size() > 1 ? median_distance(rows) : kOneSampleHolds_ns);
     if (rows.empty()) continue;
-    if (const int64_t first = rows.front(); first - log_.first_ns <= kMostHeadStart_ns)
+    if (const int64_t first = rows.front(); first - log_.first_ns <= kMaxHeadStart_ns)
       from_ns_ = std::max(from_ns_, first);
   }
   length_ns_ = std::max<int64_t>(log_.last_ns - from_ns_ + distance, 1);
@@ -126,7 +126,8 @@ Position Replay::advance(ReplayDevice& device, bool& over) const {
 
 int64_t Replay::present_ns(const Position& p, int64_t at_ns, int64_t now_ns) const {
   if (!options_.speed) return now_ns;
-  const double log_ns = static_cast<double>(p.round) * static_cast<double>(length_ns_) + static_cast<double>(at_ns - from_ns_);
+  const double log_ns =
+      static_cast<double>(p.round) * static_cast<double>(length_ns_) + static_cast<double>(at_ns - from_ns_);
   return std::min(opened_unix_ns_ + static_cast<int64_t>(log_ns / *options_.speed), now_ns);
 }
 
@@ -140,7 +141,9 @@ void Replay::add_samples(const ReplayDevice& device, const Position& to, bool ev
         reading.add(s->metric, s->value[i] + static_cast<double>(round) * round_growth,
                     present_ns({round, 0}, s->time_ns[i], reading.time_ns));
     };
-    const auto after = [&](int64_t time) { return std::upper_bound(s->time_ns.begin(), s->time_ns.end(), time) - s->time_ns.begin(); };
+    const auto after = [&](int64_t time) {
+      return std::upper_bound(s->time_ns.begin(), s->time_ns.end(), time) - s->time_ns.begin();
+    };
     const size_t before = reading.samples.size();
     const auto size = static_cast<ptrdiff_t>(s->time_ns.size());
     if (to.round == device.read.round) {
@@ -222,7 +225,8 @@ Result<ReplayOptions> replay_options(std::string_view argument) {
       const std::string_view value = word.substr(6);
       const auto speed = real_number(value.ends_with('x') ? value.substr(0, value.size() - 1) : value);
       if (value != "max" && !(speed && *speed >= kSlowest && *speed <= kFastest))
-        return Error{fmt::format("speed takes a number from 0.001 to 1000000 or max, not \"{}\"", value), std::string(kForm)};
+        return Error{fmt::format("speed takes a number from 0.001 to 1000000 or max, not \"{}\"", value),
+                     std::string(kForm)};
       options.speed = value == "max" ? std::nullopt : speed;
     } else {
       break;   // a comma in the file's name

@@ -25,8 +25,10 @@ constexpr int kRows = 10;
 class ReplayTest : public testing::Test {
  protected:
   void SetUp() override {
-    path_ = (fs::temp_directory_path() /
-             ("profgpu_replay_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".jsonl")).string();
+    path_ =
+        (fs::temp_directory_path() /
+         ("profgpu_replay_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".jsonl"))
+            .string();
     std::vector<DeviceInfo> devices(2);
     for (uint32_t d = 0; d < 2; ++d) {
       devices[d].index = d;

@@ -79,11 +79,14 @@ struct Sampler::State : std::enable_shared_from_this<State> {
 
   void employ(std::vector<size_t> which);
   void work(Worker& worker);
-  [[nodiscard]] int64_t next_tick(int64_t after_ns) const { return zero_ns + ((after_ns - zero_ns) / interval_ns + 1) * interval_ns; }
+  [[nodiscard]] int64_t next_tick(int64_t after_ns) const {
+    return zero_ns + ((after_ns - zero_ns) / interval_ns + 1) * interval_ns;
+  }
   bool wait_for_tick(Worker& worker, int64_t& due);
   void count_tick(int64_t due, int64_t begun, int64_t ended);
   void tick(Worker& worker, std::vector<size_t>& mine, Reading& reading, bool last);
-  [[nodiscard]] ReadRequest request_of(const Device& device, int64_t tick_ns, int64_t now_ns, int64_t until_ns, bool last) const;
+  [[nodiscard]] ReadRequest request_of(const Device& device, int64_t tick_ns, int64_t now_ns, int64_t until_ns,
+                                       bool last) const;
   void hand_over(Device& device, const Reading& reading, const Status& status, int64_t ended_unix_ns);
   int64_t look_for_silent(int64_t now_ns);
   void note_trouble(Device& device, std::string_view message);
@@ -190,7 +193,8 @@ void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& re
   }
 }
 
-ReadRequest Sampler::State::request_of(const Device& device, int64_t tick_ns, int64_t now_ns, int64_t until_ns, bool last) const {
+ReadRequest Sampler::State::request_of(const Device& device, int64_t tick_ns, int64_t now_ns, int64_t until_ns,
+                                       bool last) const {
   ReadRequest request;
   request.now_ns = now_ns;
   request.tick_ns = tick_ns;
@@ -228,8 +232,9 @@ void Sampler::State::note_trouble(Device& device, std::string_view message) {   
       t.message = message;
       return;
     }
-  if (troubles.size() < kMostTroubles)
-    troubles.push_back({device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), std::string(message), false});
+  if (troubles.size() < kMaxTroubles)
+    troubles.push_back(
+        {device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), std::string(message), false});
 }
 
 void Sampler::State::end_trouble(Device& device) {   // under `crew`
@@ -375,7 +380,8 @@ std::vector<std::string> health_changes(const std::vector<DeviceHealth>& health,
     const std::string& trouble = health[i].trouble;
     if (trouble == told[i]) continue;
     const std::string name = devices[health[i].device].label();
-    lines.push_back(trouble.empty() ? fmt::format("GPU {} answers again", name) : fmt::format("GPU {}: {}", name, trouble));
+    lines.push_back(trouble.empty() ? fmt::format("GPU {} answers again", name)
+                                    : fmt::format("GPU {}: {}", name, trouble));
     told[i] = trouble;
   }
   return lines;

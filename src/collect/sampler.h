@@ -1,10 +1,10 @@
 // Sampler: asks a backend's devices on an absolute schedule and hands every reading to one consumer.
 //
-// One worker thread serves all devices in turn. When a device has not answered by the deadline, the others move to a new
-// worker and the old one keeps the silent device: a hung driver call never stops the rest. Ticks keep to the schedule
-// start + n × interval whatever a tick took; late ones are counted, missed ones are not made up. A new interval counts from the last tick
-// of the old one.
-// Budget of a tick: what the backend's calls take, one clock reading and one wake-up for all devices; no allocation.
+// One worker thread serves all devices in turn. When a device has not answered by the deadline, the others move to a
+// new worker and the old one keeps the silent device: a hung driver call never stops the rest. Ticks keep to the
+// schedule start + n × interval whatever a tick took; late ones are counted, missed ones are not made up. A new
+// interval counts from the last tick of the old one. Budget of a tick: what the backend's calls take, one clock reading
+// and one wake-up for all devices; no allocation.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,14 @@ struct DeviceHealth {
   uint32_t device = 0;            ///< position among the backend's devices
   int64_t good_at_ns = 0;         ///< Unix time of the last good reading's end; 0: none yet
   int64_t errors = 0;             ///< readings that failed, and times that it fell silent
-  std::string trouble;            ///< "GPU is lost"; "does not answer"; empty: the last reading was good, or is the first
+  std::string trouble;  ///< "GPU is lost"; "does not answer"; empty: the last reading was good, or is the first
 
   /// Whether what it said last still counts, for a device that is read each `interval_ns`.
   [[nodiscard]] bool answers(int64_t now_ns, int64_t interval_ns) const;
 };
 
-/// One line for each device that got into trouble or out of it. `told`: the troubles of the last call, empty before the first.
+/// One line for each device that got into trouble or out of it. `told`: the troubles of the last call, empty before the
+/// first.
 std::vector<std::string> health_changes(const std::vector<DeviceHealth>& health, const std::vector<DeviceInfo>& devices,
                                         std::vector<std::string>& told);
 
@@ -99,7 +100,7 @@ class Sampler {
   /// Of every device that is sampled. Never waits for a driver.
   [[nodiscard]] std::vector<DeviceHealth> health() const;
 
-  static constexpr size_t kMostTroubles = 4096;
+  static constexpr size_t kMaxTroubles = 4096;
 
  private:
   struct State;

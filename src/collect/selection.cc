@@ -163,8 +163,9 @@ Result<Selection> select_devices(const Devices& devices, const std::vector<std::
         const Selection left = of_environment(devices);
         const auto n = number(std::string_view(word).substr(5));
         if (!n || *n >= left.devices.size())
-          return Error{"there is no device \"" + word + "\"",
-                       left.note.empty() ? list_of(devices) : left.note + " leaves " + std::to_string(left.devices.size())};
+          return Error{
+              "there is no device \"" + word + "\"",
+              left.note.empty() ? list_of(devices) : left.note + " leaves " + std::to_string(left.devices.size())};
         found.push_back(left.devices[*n]);
       } else {
         auto some = positions(devices, word);

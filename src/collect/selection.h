@@ -14,10 +14,10 @@ struct Selection {
   std::string note;                ///< what should be said about it: "CUDA_VISIBLE_DEVICES=2,3"; empty: nothing
 };
 
-/// `words`: what --device gave: indices ("0", "0,2", "0:7" for a MIG instance), UUIDs or unique beginnings of them, PCI bus
-/// ids in any usual spelling, "cuda:N" (N-th device that CUDA_VISIBLE_DEVICES leaves), "all". None: the devices that
-/// CUDA_VISIBLE_DEVICES (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES for AMD, ZE_AFFINITY_MASK for Intel) leave to the command.
-/// An unknown one is an error that lists what there is.
+/// `words`: what --device gave: indices ("0", "0,2", "0:7" for a MIG instance), UUIDs or unique beginnings of them, PCI
+/// bus ids in any usual spelling, "cuda:N" (N-th device that CUDA_VISIBLE_DEVICES leaves), "all". None: the devices
+/// that CUDA_VISIBLE_DEVICES (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES for AMD, ZE_AFFINITY_MASK for Intel) leave to
+/// the command. An unknown one is an error that lists what there is.
 Result<Selection> select_devices(const std::vector<DeviceInfo>& devices, const std::vector<std::string>& words);
 
 /// The version of the chosen devices' driver; empty if they do not have the same.

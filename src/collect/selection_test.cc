@@ -31,7 +31,8 @@ std::vector<DeviceInfo> four() {
 class Selecting : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* v : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}) unsetenv(v);
+    for (const char* v : {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"})
+      unsetenv(v);
   }
   void TearDown() override { SetUp(); }
   static std::vector<uint32_t> of(const std::vector<std::string>& words) {
@@ -80,11 +81,13 @@ TEST_F(Selecting, TheCommandsOwnViewIsTheDefault) {
 
 TEST_F(Selecting, AnInstanceByItsOldName) {
   auto devices = four();
-  const auto instance = std::find_if(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.parent.has_value(); });
+  const auto instance =
+      std::find_if(devices.begin(), devices.end(), [](const DeviceInfo& d) { return d.parent.has_value(); });
   ASSERT_NE(instance, devices.end());
   instance->compute_instance = 0;
   const auto at = static_cast<uint32_t>(instance - devices.begin());
-  const std::string name = "MIG-" + devices[*instance->parent].uuid + "/" + std::to_string(*instance->gpu_instance) + "/";
+  const std::string name =
+      "MIG-" + devices[*instance->parent].uuid + "/" + std::to_string(*instance->gpu_instance) + "/";
   setenv("CUDA_VISIBLE_DEVICES", (name + "0").c_str(), 1);
   EXPECT_EQ(select_devices(devices, {})->devices, V({at}));
   EXPECT_EQ(select_devices(devices, {name + "0"})->devices, V({at}));

@@ -95,7 +95,8 @@ void Examination::modes() {
   else if (!persistence.empty())
     add("persistence_mode", Health::kOk, "persistence mode is on");
   if (compute == "prohibited")
-    add("compute_mode", Health::kProblem, "compute mode is prohibited: no program may use it", "`nvidia-smi -c DEFAULT`");
+    add("compute_mode", Health::kProblem, "compute mode is prohibited: no program may use it",
+        "`nvidia-smi -c DEFAULT`");
   else if (compute.starts_with("exclusive"))
     add("compute_mode", Health::kWarning, "compute mode is exclusive: one process at a time, others fail to start",
         "`nvidia-smi -c DEFAULT`, unless the job system wants it so");
@@ -107,7 +108,8 @@ void Examination::memory() {
     add("ecc", Health::kWarning, "ECC is off: memory errors go unseen", "`nvidia-smi -e 1`, then reset or reboot");
   else if (mode.starts_with("enabled"))
     add("ecc", Health::kOk, "ECC is on");
-  if (mode.find(',') != mode.npos) add("ecc_pending", Health::kWarning, "ECC is " + mode, "reset the device when it is free");
+  if (mode.find(',') != mode.npos)
+    add("ecc_pending", Health::kWarning, "ECC is " + mode, "reset the device when it is free");
   if (positive(Metric::kEccUncorrected))
     add("ecc_errors", Health::kProblem,
         count(value(Metric::kEccUncorrected)) + " memory errors could not be corrected since the driver was loaded",
@@ -126,7 +128,8 @@ void Examination::memory() {
         count(value(Metric::kRemappedRowsUncorrected)) + " memory rows were remapped after uncorrectable errors",
         "done and over; many of them: have the device tested");
   if (positive(Metric::kRetiredPagesPending))
-    add("retired_pages", Health::kProblem, "memory pages wait to be retired", "reboot, or reset the device when it is free");
+    add("retired_pages", Health::kProblem, "memory pages wait to be retired",
+        "reboot, or reset the device when it is free");
   else if (positive(Metric::kRetiredPagesDoubleBit))
     add("retired_pages", Health::kWarning,
         count(value(Metric::kRetiredPagesDoubleBit)) + " memory pages were retired for double-bit errors",
@@ -147,14 +150,16 @@ void Examination::clocks() {
     add("clocks", health_of(kHeldBackPct.severity), "clocks are held back now: " + words,
         "check fans, airflow and the room's temperature");
   else
-    add("clocks", Health::kOk, words.empty() ? "nothing holds clocks back now" : "clocks are held back now by " + words);
+    add("clocks", Health::kOk,
+        words.empty() ? "nothing holds clocks back now" : "clocks are held back now by " + words);
 }
 
 void Examination::temperature() {
   const std::optional<double> left = to_slowdown_c(value(Metric::kTemperature), value(Metric::kTemperatureSlowdown),
                                                    value(Metric::kTemperatureMargin));
   if (left && *left <= kToSlowdown_c.said)
-    add("temperature", health_of(kToSlowdown_c.severity), fmt::format("{:.0f} °C left before clocks are lowered", *left),
+    add("temperature", health_of(kToSlowdown_c.severity),
+        fmt::format("{:.0f} °C left before clocks are lowered", *left),
         "check fans, airflow and the room's temperature");
 }
 
@@ -162,7 +167,8 @@ void Examination::power() {
   const auto limit = value(Metric::kPowerLimit), usual = value(Metric::kPowerLimitDefault);
   if (!limit || !usual) return;
   const bool low = is_lowered(limit, usual);
-  add("power_limit", low ? Health::kWarning : Health::kOk, fmt::format("power limit {:.0f} W, default {:.0f} W", *limit, *usual),
+  add("power_limit", low ? Health::kWarning : Health::kOk,
+      fmt::format("power limit {:.0f} W, default {:.0f} W", *limit, *usual),
       low ? fmt::format("if nobody wants it so: `nvidia-smi -pl {:.0f}`", *usual) : "");
 }
 
@@ -183,7 +189,8 @@ void Examination::recovery() {
 SystemChecks device_checks(const DeviceEvidence& device) {
   Examination e(device);
   if (!device.trouble.empty()) {
-    e.add("answers", Health::kProblem, device.trouble, "look for Xid errors in the kernel log; reset the device, else reboot");
+    e.add("answers", Health::kProblem, device.trouble,
+          "look for Xid errors in the kernel log; reset the device, else reboot");
     return e.checks;
   }
   e.pcie();

@@ -110,7 +110,8 @@ void check_driver_library(const SystemRoots& roots, SystemChecks& checks) {
 }
 
 void check_cuda_toolkit(const SystemRoots&, SystemChecks& checks) {
-  std::vector<std::string> folders = {variable_text("CUDA_HOME"), variable_text("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda"};
+  std::vector<std::string> folders = {variable_text("CUDA_HOME"), variable_text("CUDA_PATH"), "/usr/local/cuda",
+                                      "/opt/cuda"};
   for (const char* prefix : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const std::string folder = variable_text(prefix); !folder.empty()) {
       folders.push_back(folder);

@@ -27,10 +27,13 @@ struct Suspicion {
 };
 
 constexpr std::array<Suspicion, 15> kCuda = {{
-    {"CUDA_LAUNCH_BLOCKING", "", Health::kWarning, "every kernel launch waits for its kernel", "for debugging only: unset it"},
-    {"HIP_LAUNCH_BLOCKING", "", Health::kWarning, "every kernel launch waits for its kernel", "for debugging only: unset it"},
+    {"CUDA_LAUNCH_BLOCKING", "", Health::kWarning, "every kernel launch waits for its kernel",
+     "for debugging only: unset it"},
+    {"HIP_LAUNCH_BLOCKING", "", Health::kWarning, "every kernel launch waits for its kernel",
+     "for debugging only: unset it"},
     {"AMD_SERIALIZE_KERNEL", "", Health::kWarning, "kernels run one after the other", "for debugging only: unset it"},
-    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "", Health::kWarning, "every tensor costs a cudaMalloc", "for debugging only: unset it"},
+    {"PYTORCH_NO_CUDA_MEMORY_CACHING", "", Health::kWarning, "every tensor costs a cudaMalloc",
+     "for debugging only: unset it"},
     {"CUDA_CACHE_DISABLE", "", Health::kWarning, "kernels are compiled again at every start", "unset it"},
     {"CUDA_DISABLE_PTX_JIT", "", Health::kWarning, "programs built for older devices will not start", "unset it"},
     {"CUDA_MODULE_LOADING", "EAGER", Health::kWarning, "all kernels are loaded at the start: slow, and more memory",
@@ -60,8 +63,10 @@ constexpr std::array<Suspicion, 12> kNccl = {{
     {"NCCL_DEBUG", "TRACE", Health::kWarning, "NCCL writes a line for every call", "WARN or INFO"},
     {"NCCL_SOCKET_IFNAME", "docker0", Health::kWarning, "containers' own interface reaches no other machine",
      "name the network's interface, or unset it"},
-    {"NCCL_PROTO", "", Health::kOk, "the choice of protocol is fixed", "NCCL's own choice is nearly always better: unset it"},
-    {"NCCL_ALGO", "", Health::kOk, "the choice of algorithm is fixed", "NCCL's own choice is nearly always better: unset it"},
+    {"NCCL_PROTO", "", Health::kOk, "the choice of protocol is fixed",
+     "NCCL's own choice is nearly always better: unset it"},
+    {"NCCL_ALGO", "", Health::kOk, "the choice of algorithm is fixed",
+     "NCCL's own choice is nearly always better: unset it"},
     {"NCCL_MAX_NCHANNELS", "1", Health::kWarning, "one channel cannot fill NVLink", "unset it"},
     {"NCCL_SOCKET_IFNAME", "lo", Health::kWarning, "the loopback interface reaches no other machine",
      "name the network's interface, or unset it"},
@@ -99,7 +104,8 @@ std::string list_of(std::initializer_list<std::string_view> beginnings) {
 void check_visible_devices(const char* name, SystemChecks& checks) {
   const auto value = variable(name);
   if (value && (value->empty() || *value == "-1" || *value == "NoDevFiles"))
-    checks.push_back({"cuda_environment", "", Health::kProblem, fmt::format("{}=\"{}\" hides every device", name, *value),
+    checks.push_back({"cuda_environment", "", Health::kProblem,
+                      fmt::format("{}=\"{}\" hides every device", name, *value),
                       fmt::format("unset it, or name devices: {}=0,1", name)});
 }
 
@@ -178,7 +184,8 @@ void check_cuda_environment(const SystemRoots&, SystemChecks& checks) {
   add_suspicions(kCuda, "cuda_environment", checks);
   const std::string list = list_of({"CUDA_", "NVIDIA_", "PYTORCH_", "TORCH_", "HIP_", "ROCR_", "ZE_"});
   if (checks.size() == before || !list.empty())
-    checks.push_back({"cuda_environment", "", Health::kOk, list.empty() ? "no variables for CUDA or PyTorch are set" : list});
+    checks.push_back(
+        {"cuda_environment", "", Health::kOk, list.empty() ? "no variables for CUDA or PyTorch are set" : list});
 }
 
 void check_nccl_environment(const SystemRoots&, SystemChecks& checks) {

@@ -59,7 +59,8 @@ void check_clock(const SystemRoots& roots, SystemChecks& checks) {
     checks.push_back({"clock", "", Health::kUnknown, "the kernel does not say whether the clock is synchronised"});
   } else if (state == TIME_ERROR || (t.status & STA_UNSYNC) != 0) {
     checks.push_back(
-        {"clock", "", Health::kWarning, "the clock is not synchronised" + (keeper.empty() ? "" : " though " + keeper + " runs"),
+        {"clock", "", Health::kWarning,
+         "the clock is not synchronised" + (keeper.empty() ? "" : " though " + keeper + " runs"),
          "traces of several machines will not fit together; install chrony (PTP where the network has it)"});
   } else {
     checks.push_back(
@@ -85,19 +86,21 @@ void check_governor(const SystemRoots& roots, SystemChecks& checks) {
   const bool scales = drivers.contains("intel_pstate") || drivers.contains("amd-pstate-epp");
   const bool slow = (governors.contains("powersave") && !scales) || governors.contains("conservative");
   checks.push_back(
-      {"cpu_governor", "", slow ? Health::kWarning : Health::kOk, fmt::format("{} ({})", joined(governors), joined(drivers)),
+      {"cpu_governor", "", slow ? Health::kWarning : Health::kOk,
+       fmt::format("{} ({})", joined(governors), joined(drivers)),
        slow ? "launches and data loading wait for slow processors: `cpupower frequency-set -g performance`" : ""});
 }
 
 void check_limits(const SystemRoots& roots, SystemChecks& checks) {
-  constexpr rlim_t kFewFiles = 4096;
+  constexpr rlim_t kMinFiles = 4096;
   const auto words = [](rlim_t n, rlim_t unit, std::string_view suffix) {
     return n == RLIM_INFINITY ? std::string("unlimited") : fmt::format("{}{}", n / unit, suffix);
   };
   rlimit files{}, memory{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || ::getrlimit(RLIMIT_MEMLOCK, &memory) != 0) return;
-  if (files.rlim_cur < kFewFiles)
-    checks.push_back({"limits_open_files", "", Health::kWarning, "at most " + words(files.rlim_cur, 1, "") + " open files",
+  if (files.rlim_cur < kMinFiles)
+    checks.push_back({"limits_open_files", "", Health::kWarning,
+                      "at most " + words(files.rlim_cur, 1, "") + " open files",
                       "DataLoader workers and many ranks need more: `ulimit -n 65536`, or LimitNOFILE in the service"});
   else
     checks.push_back({"limits_open_files", "", Health::kOk, "at most " + words(files.rlim_cur, 1, "") + " open files"});

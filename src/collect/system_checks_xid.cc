@@ -114,8 +114,8 @@ void check_kernel_log(const SystemRoots& roots, SystemChecks& checks) {
                       std::string(meaning.advice)});
   }
   for (const auto& [i, seen] : patterns)
-    checks.push_back({"kernel_log_message", "", Health::kWarning, fmt::format("{}, {}", kPatterns[i].what, how_often(seen)),
-                      std::string(kPatterns[i].advice)});
+    checks.push_back({"kernel_log_message", "", Health::kWarning,
+                      fmt::format("{}, {}", kPatterns[i].what, how_often(seen)), std::string(kPatterns[i].advice)});
   if (xids.empty() && patterns.empty())
     checks.push_back({"kernel_log", "", Health::kOk, "no GPU errors in the kernel log"});
 }

@@ -90,8 +90,8 @@ std::map<std::string, StepSums> category_sums(const RunSummary& run) {
 
 // Rows of two maps by name; `show` gives what is compared and sets calls.
 template <class Row, class Show>
-std::vector<Difference> differences_by_name(const std::map<std::string, Row>& before, const std::map<std::string, Row>& after,
-                                Show show) {
+std::vector<Difference> differences_by_name(const std::map<std::string, Row>& before,
+                                            const std::map<std::string, Row>& after, Show show) {
   std::set<std::string> names;
   for (const auto& [name, row] : before) names.insert(name);
   for (const auto& [name, row] : after) names.insert(name);
@@ -179,8 +179,9 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   const bool steps = before.step_count > 0 && after.step_count > 0;
   const bool telemetry = !before.telemetry.empty() && !after.telemetry.empty();
   if (!steps && !telemetry)
-    return Error{before.label + " and " + after.label + " have nothing in common: one has steps, the other only samples",
-                 "compare two traces, or two sample logs, or add samples with --samples when analysing"};
+    return Error{
+        before.label + " and " + after.label + " have nothing in common: one has steps, the other only samples",
+        "compare two traces, or two sample logs, or add samples with --samples when analysing"};
   c.telemetry = telemetry ? numbers(before.telemetry, after.telemetry) : std::vector<NumberChange>();
   c.findings = finding_changes(before, after);
   c.notes = comparison_notes(before, after);
@@ -195,7 +196,8 @@ Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
   sort_by_change(c.kernels, [](const Difference& d) { return d.delta_ns(); });
   c.categories = of_sums(category_sums(before), category_sums(after));
   c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
-  c.collectives = differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
+  c.collectives =
+      differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
   c.memory = numbers(before.memory, after.memory);
   return c;
 }

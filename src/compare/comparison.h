@@ -56,7 +56,8 @@ struct Comparison {
 /// Fails if the runs share nothing to compare.
 Result<Comparison> compare(const RunSummary& before, const RunSummary& after);
 
-/// Kernels of two runs: by name; what is left by launching op and shapes, then by op; what is left then is gone or added.
+/// Kernels of two runs: by name; what is left by launching op and shapes, then by op; what is left then is gone or
+/// added.
 std::vector<Difference> matched_work(const RunSummary& before, const RunSummary& after);
 
 /// Sets `change` and `real` from the rest.

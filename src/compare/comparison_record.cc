@@ -33,7 +33,8 @@ Table difference_table(const std::vector<Difference>& rows, bool calls) {
   t.columns = {"name", "change", "real", "before_ns", "after_ns", "delta_ns"};
   if (calls) t.columns.insert(t.columns.end(), {"calls_before", "calls_after"});
   for (const Difference& d : rows) {
-    t.rows.push_back({d.name, d.change, d.real, whole(d.before_ns), whole(d.after_ns), whole(d.after_ns) - whole(d.before_ns)});
+    t.rows.push_back(
+        {d.name, d.change, d.real, whole(d.before_ns), whole(d.after_ns), whole(d.after_ns) - whole(d.before_ns)});
     if (calls) t.rows.back().insert(t.rows.back().end(), {d.calls_before, d.calls_after});
   }
   return t;
@@ -43,7 +44,8 @@ Table kernel_table(const std::vector<Difference>& rows) {
   Table t = difference_table(rows, true);
   t.columns.insert(t.columns.end(), {"category", "matched_by", "name_after"});
   for (size_t i = 0; i < rows.size(); ++i)
-    t.rows[i].insert(t.rows[i].end(), {rows[i].category, text_or_null(rows[i].matched_by), text_or_null(rows[i].name_after)});
+    t.rows[i].insert(t.rows[i].end(),
+                     {rows[i].category, text_or_null(rows[i].matched_by), text_or_null(rows[i].name_after)});
   return t;
 }
 

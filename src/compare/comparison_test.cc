@@ -28,8 +28,10 @@ Work work(std::string name, std::string op, std::string shapes, double calls, do
 
 TEST(Waterfall, PartsAddUpToTheMeansToTheNanosecond) {
   // 1001 / 3 and 1000 / 7 leave remainders in every part.
-  RunSummary a = run("a", {333, 334, 334}, {{"forward", "compute", 500}, {"backward", "idle: host_bound", 400}, {"other", "outside", 101}});
-  RunSummary b = run("b", {142, 143, 143, 143, 143, 143, 143}, {{"forward", "compute", 333}, {"backward", "compute", 334}, {"other", "outside", 333}});
+  RunSummary a = run("a", {333, 334, 334},
+                     {{"forward", "compute", 500}, {"backward", "idle: host_bound", 400}, {"other", "outside", 101}});
+  RunSummary b = run("b", {142, 143, 143, 143, 143, 143, 143},
+                     {{"forward", "compute", 333}, {"backward", "compute", 334}, {"other", "outside", 333}});
   const auto c = compare(a, b);
   ASSERT_TRUE(c);
   int64_t before = 0, after = 0;

@@ -137,7 +137,8 @@ std::string quantity(Kind kind, double value) {
 GateResult check_finding(const Gate& gate, const Comparison& c) {
   const auto it = std::find_if(c.findings.begin(), c.findings.end(),
                                [&](const FindingChange& f) { return f.rule == gate.name; });
-  if (it == c.findings.end() || it->change == "gone") return {gate, GateVerdict::kPass, "the run after does not have it"};
+  if (it == c.findings.end() || it->change == "gone")
+    return {gate, GateVerdict::kPass, "the run after does not have it"};
   if (!gate.limited) {
     if (it->change == "new") return {gate, GateVerdict::kFail, "new: " + it->what};
     return {gate, GateVerdict::kPass, "the run before has it too"};
@@ -165,7 +166,8 @@ Result<Gate> parse_gate(const std::string& text) {
   const Metric* metric = find_metric(gate.metric);
   if (!metric) return Error{"--fail-on: nothing is measured as \"" + gate.metric + "\"", kHint};
   if (metric->named == gate.name.empty())
-    return Error{"--fail-on: \"" + text + (metric->named ? "\" names no " + gate.metric : "\": " + gate.metric + " takes no name"),
+    return Error{"--fail-on: \"" + text +
+                     (metric->named ? "\" names no " + gate.metric : "\": " + gate.metric + " takes no name"),
                  kHint};
   if (at == std::string::npos) {
     if (metric->kind != Kind::kFinding) return Error{"--fail-on: \"" + text + "\" has no limit", kHint};

@@ -10,18 +10,21 @@ namespace {
 constexpr int kVersion = 1;
 constexpr int kApplication = 0x70677075;   // "pgpu": whose file it is
 constexpr int kPatience_ms = 10'000;
-constexpr uint64_t kMostText = uint64_t{1} << 30;
+constexpr uint64_t kMaxText = uint64_t{1} << 30;
 
 class Statement {
  public:
-  Statement(sqlite3* db, const char* sql) { ok_ = ::sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr) == SQLITE_OK; }
+  Statement(sqlite3* db, const char* sql) {
+    ok_ = ::sqlite3_prepare_v2(db, sql, -1, &statement_, nullptr) == SQLITE_OK;
+  }
   ~Statement() { ::sqlite3_finalize(statement_); }
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
 
   [[nodiscard]] bool ok() const { return ok_; }
   void bind(int at, const std::string& text) {
-    if (!text.empty()) ::sqlite3_bind_text(statement_, at, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+    if (!text.empty())
+      ::sqlite3_bind_text(statement_, at, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
   }
   void bind(int at, std::optional<int64_t> n) {
     if (n) ::sqlite3_bind_int64(statement_, at, *n);
@@ -61,17 +64,19 @@ std::optional<std::string> unpacked(const std::string& bytes) {
   uint64_t length = 0;
   if (bytes.size() < sizeof length) return std::nullopt;
   __builtin_memcpy(&length, bytes.data(), sizeof length);
-  if (length > kMostText) return std::nullopt;
+  if (length > kMaxText) return std::nullopt;
   std::string text(length, '\0');
   uLongf size = length;
-  const int result = ::uncompress(reinterpret_cast<Bytef*>(text.data()), &size,
-                                  reinterpret_cast<const Bytef*>(bytes.data() + sizeof length), bytes.size() - sizeof length);
+  const int result =
+      ::uncompress(reinterpret_cast<Bytef*>(text.data()), &size,
+                   reinterpret_cast<const Bytef*>(bytes.data() + sizeof length), bytes.size() - sizeof length);
   if (result != Z_OK || size != length) return std::nullopt;
   return text;
 }
 
 constexpr const char* kMake =
-    "CREATE TABLE IF NOT EXISTS runs(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, saved_unix_ns INTEGER NOT NULL,"
+    "CREATE TABLE IF NOT EXISTS runs(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, saved_unix_ns INTEGER "
+    "NOT NULL,"
     " path TEXT, host TEXT, commit_id TEXT, step_mean_ns INTEGER, steps INTEGER, peak_memory_bytes INTEGER,"
     " document BLOB NOT NULL);"
     "CREATE INDEX IF NOT EXISTS runs_by_name ON runs(name, id);"
@@ -86,7 +91,8 @@ Error History::failure(const std::string& doing) const {
   const int code = ::sqlite3_errcode(db_.get());
   Error error{path_ + ": cannot be " + doing + ": " + ::sqlite3_errmsg(db_.get())};
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED) error.hint = "another job holds it; try again";
-  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) error.hint = "it is damaged or no history file; choose another with --file";
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+    error.hint = "it is damaged or no history file; choose another with --file";
   return error;
 }
 
@@ -111,7 +117,8 @@ Status History::check_or_make_locked() {
   if (application == kApplication && version > kVersion)
     return Error{path_ + ": written by a newer profgpu (version " + std::to_string(version) + " of the file)",
                  "use that one, or another file with --file"};
-  if (tables > 0) return Error{path_ + ": an SQLite file, but not a history of profgpu's", "choose another with --file"};
+  if (tables > 0)
+    return Error{path_ + ": an SQLite file, but not a history of profgpu's", "choose another with --file"};
   if (::sqlite3_exec(db_.get(), kMake, nullptr, nullptr, nullptr) != SQLITE_OK) return failure("made");
   return profgpu::ok();
 }
@@ -130,9 +137,10 @@ Result<History> History::open(const std::string& path, bool make) {
 }
 
 Result<int64_t> History::save(const HistoryRun& run, const std::string& document) {
-  Statement insert(db_.get(),
-                   "INSERT INTO runs(name, saved_unix_ns, path, host, commit_id, step_mean_ns, steps, peak_memory_bytes, "
-                   "document) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)");
+  Statement insert(
+      db_.get(),
+      "INSERT INTO runs(name, saved_unix_ns, path, host, commit_id, step_mean_ns, steps, peak_memory_bytes, "
+      "document) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)");
   insert.bind(1, run.name);
   insert.bind(2, std::optional(run.saved_unix_ns));
   insert.bind(3, run.path);
@@ -147,9 +155,10 @@ Result<int64_t> History::save(const HistoryRun& run, const std::string& document
 }
 
 Result<std::vector<HistoryRun>> History::runs(const std::string& name) {
-  Statement select(db_.get(),
-                   "SELECT id, name, saved_unix_ns, path, host, commit_id, step_mean_ns, steps, peak_memory_bytes FROM runs "
-                   "WHERE ?1 IS NULL OR name = ?1 ORDER BY id");
+  Statement select(
+      db_.get(),
+      "SELECT id, name, saved_unix_ns, path, host, commit_id, step_mean_ns, steps, peak_memory_bytes FROM runs "
+      "WHERE ?1 IS NULL OR name = ?1 ORDER BY id");
   select.bind(1, name);
   std::vector<HistoryRun> all;
   int result = select.step();

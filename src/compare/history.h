@@ -1,5 +1,5 @@
-// Baselines and what came after them: runs by name, in one SQLite file. Several jobs may write at once; each save is one
-// transaction, and waits up to ten seconds for others.
+// Baselines and what came after them: runs by name, in one SQLite file. Several jobs may write at once; each save is
+// one transaction, and waits up to ten seconds for others.
 #pragma once
 
 #include <cstdint>

@@ -167,8 +167,10 @@ void read_telemetry(const Value& devices, RunSummary& run) {
   bool power_known = false;
   for (const Record* d : rows_of(devices)) {
     if (!is_true(d->at("used"))) continue;
-    for (const auto& [field, name] : {std::pair{"util_gpu_mean", "utilization_pct"}, {"mem_used_max_mb", "memory_used_mib"},
-                                      {"temp_mean_c", "temperature_c"}, {"sm_clock_mean_mhz", "sm_clock_mhz"}}) {
+    for (const auto& [field, name] : {std::pair{"util_gpu_mean", "utilization_pct"},
+                                      {"mem_used_max_mb", "memory_used_mib"},
+                                      {"temp_mean_c", "temperature_c"},
+                                      {"sm_clock_mean_mhz", "sm_clock_mhz"}}) {
       if (!is_number(d->at(field))) continue;
       mean[name].first += d->at(field).number();
       ++mean[name].second;

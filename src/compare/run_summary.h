@@ -1,5 +1,5 @@
-// What a run is compared by, taken from the document that `analyze --json` prints: a saved analysis and one made just now
-// go the same way.
+// What a run is compared by, taken from the document that `analyze --json` prints: a saved analysis and one made just
+// now go the same way.
 #pragma once
 
 #include <map>
@@ -58,7 +58,7 @@ struct RunSummary {
   std::map<std::string, OpTime> ops;
   std::map<std::string, CollectiveTime> collectives;   ///< by name and message size
   std::map<std::string, double> memory;                ///< peak_reserved_bytes ..., the largest rank's
-  std::map<std::string, double> telemetry;             ///< power_w, energy_j_per_step, utilization_pct ..., of all devices
+  std::map<std::string, double> telemetry;  ///< power_w, energy_j_per_step, utilization_pct ..., of all devices
   std::vector<FindingSummary> findings;
 
   [[nodiscard]] double mean_step_ns() const {

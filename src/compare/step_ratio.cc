@@ -71,7 +71,7 @@ StepRatio step_ratio(const std::vector<int64_t>& before_ns, const std::vector<in
   if (r.change == Change::kNone && seen > 0) {
     const double times = half / seen;
     const double needed = std::ceil(static_cast<double>(std::max(a.size(), b.size())) * times * times);
-    if (needed <= static_cast<double>(kMostSteps)) r.steps_needed = static_cast<int64_t>(needed);
+    if (needed <= static_cast<double>(kMaxSteps)) r.steps_needed = static_cast<int64_t>(needed);
   }
   return r;
 }

@@ -28,7 +28,7 @@ struct StepRatio {
   std::optional<int64_t> steps_needed;
 };
 
-constexpr int64_t kMostSteps = 100'000;
+constexpr int64_t kMaxSteps = 100'000;
 
 /// Durations of the measured steps, at least one on each side, none zero on the side `before`.
 StepRatio step_ratio(const std::vector<int64_t>& before_ns, const std::vector<int64_t>& after_ns);

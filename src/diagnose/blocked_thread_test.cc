@@ -21,14 +21,15 @@ Trace waiting(int64_t steps) {
   return hand.build();
 }
 
-/// What is said where, twice a step, the thread is sampled: `call` gives the system call that the i-th sample finds it in,
-/// -2 where it runs.
+/// What is said where, twice a step, the thread is sampled: `call` gives the system call that the i-th sample finds it
+/// in, -2 where it runs.
 std::optional<BlockedThread> said_of(int32_t (*call)(int), int steps = 20) {
   Trace trace = waiting(steps);
   for (int i = 0; i < 2 * steps; ++i) {
     const int32_t number = call(i);
     const int64_t step = i / 2 * 1'000'000;
-    trace.thread_samples.push_back({step + (i % 2 + 1) * 300'000, trace.host.thread[0], number == -2 ? 'R' : 'S', number});
+    trace.thread_samples.push_back(
+        {step + (i % 2 + 1) * 300'000, trace.host.thread[0], number == -2 ? 'R' : 'S', number});
     trace.thread_samples.push_back({step + 50'000, trace.host.thread[0], 'S', 16});   // while the device works
   }
   std::stable_sort(trace.thread_samples.begin(), trace.thread_samples.end(),
@@ -66,7 +67,8 @@ TEST(BlockedThread, AFewSamplesSayNothing) { EXPECT_FALSE(said_of([](int) { retu
 
 TEST(BlockedThread, BecomesTheFirstEvidenceAndFix) {
   Trace trace = waiting(20);
-  for (int64_t i = 0; i < 20; ++i) trace.thread_samples.push_back({i * 1'000'000 + 500'000, trace.host.thread[0], 'D', kRead});
+  for (int64_t i = 0; i < 20; ++i)
+    trace.thread_samples.push_back({i * 1'000'000 + 500'000, trace.host.thread[0], 'D', kRead});
   const Facts facts(trace, {});
   Finding finding;
   finding.evidence = {"aten::item waits"}, finding.fix = {"less of it"};

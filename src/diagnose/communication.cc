@@ -200,24 +200,28 @@ const Rule kExposedCommunication = {
         "waiting for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking "
         "no time; at most the exposed time of the measured steps. Of a job, what its steps would take less, waiting "
         "of stages of a pipeline not gained; none where ranks or records are missing that others may have waited for.",
-    .advice = {
-        "DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
-        "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
-        "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
-        "bf16 or fp16 compression hooks; PowerSGD on slow links",
-        "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across "
-        "nodes",
-        "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
-        "tensor parallelism within a node only; sequence parallelism; overlap with the products",
-        "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
-        "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or fp8",
-        "larger batch a GPU: more compute for the same bytes",
-        "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
-    },
-    .verdict = [](const Finding& f, const Job*) {
-      return fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
-                         share_text(f));
-    },
+    .advice =
+        {
+            "DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
+            "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
+            "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
+            "bf16 or fp16 compression hooks; PowerSGD on slow links",
+            "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across "
+            "nodes",
+            "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
+            "tensor parallelism within a node only; sequence parallelism; overlap with the products",
+            "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
+            "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or "
+            "fp8",
+            "larger batch a GPU: more compute for the same bytes",
+            "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
+        },
+    .verdict =
+        [](const Finding& f, const Job*) {
+          return fmt::format(
+              "Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
+              share_text(f));
+        },
     .seen = {Locator::At::kLongestKernel, "communication"},
     .rank = {.value = exposed_communication_value, .say = say_exposed_communication},
     .settle = settle_exposed_communication,
@@ -233,9 +237,8 @@ const Rule kExposedCommunication = {
                    .id = "gradient-accumulation",
                    .question = "Are there more backward passes than optimizer steps?",
                    .label = "gradient accumulation",
-                   .judge = [](const RankMeasure& m, bool) {
-                     return m.accumulates ? Verdict::kPass : Verdict::kUnknown;
-                   }}},
+                   .judge = [](const RankMeasure& m,
+                               bool) { return m.accumulates ? Verdict::kPass : Verdict::kUnknown; }}},
 };
 
 namespace {

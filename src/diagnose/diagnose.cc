@@ -13,8 +13,8 @@ bool costs_more(const Finding& a, const Finding& b) {
   return a.severity > b.severity;
 }
 
-// A device that has this little of the busiest one's compute, or was in use for less than half of its span, is none that
-// the program works on.
+// A device that has this little of the busiest one's compute, or was in use for less than half of its span, is none
+// that the program works on.
 constexpr int64_t kMinPart = 100;
 
 // Places in Devices, the busiest first; a single 0 where there is none.
@@ -115,8 +115,8 @@ void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
   if (cause == answers.end()) {
     const RankMeasure* m = symptom.ranks.empty() ? nullptr : evidence.measure(symptom.ranks.front());
     if (m != nullptr)
-      symptom.why = fmt::format("Most of the idle time is {} ({} of the span).", idle_cause_words(m->largest_idle_cause),
-                             percent_text(m->largest_idle_pct()));
+      symptom.why = fmt::format("Most of the idle time is {} ({} of the span).",
+                                idle_cause_words(m->largest_idle_cause), percent_text(m->largest_idle_pct()));
     return;
   }
   symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
@@ -195,7 +195,8 @@ const RankMeasure* Evidence::measure(int rank) const {
 
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
   std::vector<Measured> devices;
-  for (const size_t place : judged_devices(*rank.facts)) devices.emplace_back(rank.rank, *rank.facts, place, thresholds);
+  for (const size_t place : judged_devices(*rank.facts))
+    devices.emplace_back(rank.rank, *rank.facts, place, thresholds);
   RankDiagnosis said{rank_measure(devices.front()), {}};
   for (const Measured& m : devices) {
     if (!m.has_device()) continue;

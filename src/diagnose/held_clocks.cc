@@ -70,13 +70,15 @@ void say_power_cap_samples(const DeviceTelemetry& d, Finding& f) {
   if (const SeriesSummary* power = d.find(Metric::kPower); power && limit)
     f.evidence.push_back(fmt::format("{:.0f} W at most, limit {:.0f} W", *power->max, *limit));
   if (const auto most = d.limit(Metric::kSmClockMax); d.find(Metric::kSmClock) && most)
-    f.evidence.push_back(fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *d.find(Metric::kSmClock)->mean, *most));
+    f.evidence.push_back(
+        fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *d.find(Metric::kSmClock)->mean, *most));
   if (is_lowered(limit, usual)) {
     f.why = fmt::format("The limit is {:.0f} W, below the device's default of {:.0f} W.", *limit, *usual);
     f.fix = {fmt::format("restore the default: nvidia-smi -i {} -pl {:.0f}", d.device.label(), *usual)};
   } else {
-    f.fix = {"normal for dense matrix work at full load; fewer bits (bf16, fp8) or fewer bytes moved do the same with less "
-             "power"};
+    f.fix = {
+        "normal for dense matrix work at full load; fewer bits (bf16, fp8) or fewer bytes moved do the same with less "
+        "power"};
   }
   for (const ThrottleTime& t : d.throttle)
     if ((t.bits & kBrake) != 0) f.fix.insert(f.fix.begin(), std::string(kBrakeFix));

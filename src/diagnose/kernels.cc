@@ -14,8 +14,8 @@ bool is_amd(const DeviceProperties& d) {
   return d.name.find("AMD") != std::string::npos || d.name.find("Instinct") != std::string::npos;
 }
 
-// Volta and newer, but for Turing's GTX 16; Instinct MI100 and newer (their names say MI, or the trace's kernels use matrix
-// instructions).
+// Volta and newer, but for Turing's GTX 16; Instinct MI100 and newer (their names say MI, or the trace's kernels use
+// matrix instructions).
 bool has_tensor_cores(const DeviceProperties& d) {
   if (is_amd(d)) return d.name.find("MI") != std::string::npos;
   return d.compute_major >= 7 && d.name.find("GTX 16") == std::string::npos;
@@ -116,7 +116,8 @@ std::string optimizer_name(const Trace& trace) {
   for (size_t i = 0; i < trace.strings.size(); ++i) {
     const std::string_view name = trace.strings[StringId(i)];
     constexpr std::string_view kPrefix = "Optimizer.step#";
-    if (name.starts_with(kPrefix)) return std::string(name.substr(kPrefix.size(), name.find('.', kPrefix.size()) - kPrefix.size()));
+    if (name.starts_with(kPrefix))
+      return std::string(name.substr(kPrefix.size(), name.find('.', kPrefix.size()) - kPrefix.size()));
   }
   return "";
 }
@@ -132,7 +133,8 @@ void say_unfused_optimizer(const Measured& m, Finding& f) {
   f.what = fmt::format("{:.0f} small kernels a step in the optimizer", kernels);
   f.why = fmt::format("The optimizer takes {} of the step, launched parameter by parameter.", percent_text(*f.value));
   const bool known = name == "SGD" || name == "Adam" || name == "AdamW" || name == "Adagrad";
-  if (known) f.fix = {fmt::format("torch.optim.{}(…, fused=True)", name), "foreach=True where there is no fused version"};
+  if (known)
+    f.fix = {fmt::format("torch.optim.{}(…, fused=True)", name), "foreach=True where there is no fused version"};
   else f.fix = {"foreach=True, where the optimizer takes it", "torch.compile around optimizer.step()"};
 }
 

@@ -169,8 +169,8 @@ std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reas
 
 namespace {
 
-constexpr int64_t kFewestSamples = 10;
-constexpr double kWorthSayingPct = 30, kMostPct = 50;
+constexpr int64_t kMinSamples = 10;
+constexpr double kWorthSayingPct = 30, kMaxPct = 50;
 
 /// What a thread does in a system call that blocks it.
 struct Meaning {
@@ -179,17 +179,20 @@ struct Meaning {
 };
 const std::vector<Meaning>& meanings() {
   static const std::vector<Meaning> all = {
-      {"it sleeps", "wait for what the program waits for, not for a time",
-       {"nanosleep", "clock_nanosleep"}},
-      {"it reads", "read ahead in other threads or processes: the one that launches should wait for no file",
+      {"it sleeps", "wait for what the program waits for, not for a time", {"nanosleep", "clock_nanosleep"}},
+      {"it reads",
+       "read ahead in other threads or processes: the one that launches should wait for no file",
        {"read", "pread64", "readv", "preadv", "io_uring_enter", "openat", "newfstatat"}},
-      {"it writes", "write in another thread: the one that launches should wait for no file",
+      {"it writes",
+       "write in another thread: the one that launches should wait for no file",
        {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
-      {"it waits for another thread", "`--section threads` shows what the others do meanwhile", {"futex", "futex_waitv"}},
+      {"it waits for another thread",
+       "`--section threads` shows what the others do meanwhile",
+       {"futex", "futex_waitv"}},
       {"it waits for the network or another process",
        "fetch ahead in other threads: the one that launches should wait for nobody outside",
-       {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg", "sendto",
-        "sendmsg", "connect", "accept", "accept4"}},
+       {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg",
+        "sendto", "sendmsg", "connect", "accept", "accept4"}},
       {"it waits for a process that it started", "let that process run beside the loop", {"wait4", "waitid"}}};
   return all;
 }
@@ -230,7 +233,7 @@ Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
 
 std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause) {
   const Blocked sum = blocked_in_gaps(measured, cause);
-  if (sum.samples < kFewestSamples) return std::nullopt;
+  if (sum.samples < kMinSamples) return std::nullopt;
   const double pct = 100.0 * static_cast<double>(sum.blocked) / static_cast<double>(sum.samples);
   if (pct < kWorthSayingPct) return std::nullopt;
   BlockedThread out;
@@ -243,7 +246,7 @@ std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause 
   for (const Meaning& known : meanings()) {
     if (std::find(known.calls.begin(), known.calls.end(), call) == known.calls.end()) continue;
     out.said += fmt::format(": {}", known.does);
-    if (pct >= kMostPct) out.fix = known.fix;
+    if (pct >= kMaxPct) out.fix = known.fix;
   }
   return out;
 }
@@ -336,7 +339,8 @@ RankMeasure rank_measure(const Measured& m) {
 
 void set_cost(Finding& finding, const RankMeasure& measure, int64_t cost_ns) {
   finding.cost_ns = cost_ns;
-  finding.cost_pct = measure.wall_ns > 0 ? 100.0 * static_cast<double>(cost_ns) / static_cast<double>(measure.wall_ns) : 0;
+  finding.cost_pct =
+      measure.wall_ns > 0 ? 100.0 * static_cast<double>(cost_ns) / static_cast<double>(measure.wall_ns) : 0;
 }
 
 }  // namespace profgpu

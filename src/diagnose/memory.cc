@@ -10,7 +10,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kFewestGrowing = 4;
+constexpr int64_t kMinGrowing = 4;
 
 // Where there are no steps, growth is judged by the minute.
 std::optional<double> memory_growth_samples(const DeviceTelemetry& d) {
@@ -31,7 +31,7 @@ void say_memory_growth_samples(const DeviceTelemetry& d, Finding& f) {
 
 std::optional<double> memory_growth_value(const Measured& m) {
   const Memory& memory = m.facts().get<Memory>();
-  if (m.steps() < kFewestGrowing || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
+  if (m.steps() < kMinGrowing || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
   return 100.0 * *memory.growth_bytes_per_step / static_cast<double>(*memory.capacity_bytes);
 }
 
@@ -197,10 +197,10 @@ const Rule kMemoryFragmentation = {
 
 namespace {
 
-constexpr int64_t kFewestSteps = 2;
+constexpr int64_t kMinSteps = 2;
 
 std::optional<double> allocator_churn_value(const Measured& m) {
-  if (!m.facts().get<Steps>().annotated || m.steps() < kFewestSteps) return std::nullopt;
+  if (!m.facts().get<Steps>().annotated || m.steps() < kMinSteps) return std::nullopt;
   return 100.0 * static_cast<double>(m.facts().get<Memory>().steps_with_allocator_calls) /
          static_cast<double>(m.steps());
 }

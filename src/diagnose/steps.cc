@@ -87,13 +87,13 @@ const Rule kLowGpuUtilization = {
 
 namespace {
 
-constexpr size_t kFewestCompared = 8;
+constexpr size_t kMinCompared = 8;
 
 std::optional<double> step_time_variance_value(const Measured& m) {
   const Steps& steps = m.facts().get<Steps>();
   std::vector<int64_t> durations;
   for (const Step* s : steps.measured()) durations.push_back(s->duration_ns);
-  if (!steps.annotated || durations.size() < kFewestCompared) return std::nullopt;
+  if (!steps.annotated || durations.size() < kMinCompared) return std::nullopt;
   const double median = percentile(durations, 50).value_or(0);
   if (median <= 0) return std::nullopt;
   return percentile(durations, 95).value_or(0) / median;
@@ -110,8 +110,9 @@ void say_step_time_variance(const Measured& m, Finding& f) {
   f.what = "some steps take much longer than others";
   f.why = fmt::format("The slow steps (95th percentile) take {:.1f} times the median step of {}.", *f.value,
                       duration_text(median));
-  f.fix = {"profgpu analyze … --section steps shows which; look at what those steps do that others do not",
-           "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven batches"};
+  f.fix = {
+      "profgpu analyze … --section steps shows which; look at what those steps do that others do not",
+      "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven batches"};
   f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest->name),
                                    duration_text(static_cast<double>(longest->duration_ns))));
 }

@@ -8,11 +8,12 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kFewSteps = 8;
+constexpr size_t kMinSteps = 8;
 
 std::string listed(const std::vector<int64_t>& numbers, size_t most) {
   std::string text;
-  for (size_t i = 0; i < std::min(most, numbers.size()); ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", numbers[i]);
+  for (size_t i = 0; i < std::min(most, numbers.size()); ++i)
+    text += fmt::format("{}{}", i > 0 ? ", " : "", numbers[i]);
   return numbers.size() > most ? text + fmt::format(" and {} more", numbers.size() - most) : text;
 }
 
@@ -25,7 +26,7 @@ std::string when(const Straggler& s) {
   if (s.late_steps.empty() || !s.worst_step) return "";
   std::string text = fmt::format("late in {} of {} steps", s.late_steps.size(), s.steps_measured);
   if (s.steps_measured > static_cast<int64_t>(s.late_steps.size()))
-    text += fmt::format(" ({})", listed(s.late_steps, kFewSteps));
+    text += fmt::format(" ({})", listed(s.late_steps, kMinSteps));
   return text + fmt::format(", most in step {}: {}", *s.worst_step,
                             duration_text(static_cast<double>(s.worst_step_excess_ns)));
 }
@@ -43,24 +44,27 @@ std::vector<std::string> uneven_advice(bool shares_batch) {
       "evaluation, logging of tensors and sampling on all ranks in turn, or not within the step",
       "experts, layers or tables spread by their cost"};
   if (shares_batch)
-    all.front() = "tensor parallel ranks share one batch: heads, hidden sizes and the vocabulary that their number divides "
-                  "(pad them)";
+    all.front() =
+        "tensor parallel ranks share one batch: heads, hidden sizes and the vocabulary that their number divides "
+        "(pad them)";
   return all;
 }
 
 std::vector<std::string> advice(const Straggler& s, const std::vector<Parallelism>& ways) {
   const std::string on = s.host.empty() ? fmt::format("of rank {}", s.rank) : "on " + s.host;
   if (s.kind == "slow_compute")
-    return {fmt::format("look at that GPU's clocks while the job runs: profgpu log {}, and give the samples to analyze", on),
+    return {fmt::format("look at that GPU's clocks while the job runs: profgpu log {}, and give the samples to analyze",
+                        on),
             "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC there; another process on that GPU",
             "leave that GPU out, or swap ranks: if the same GPU stays late, it is the device"};
   if (s.kind == "low_clocks")
     return {"cooling and power of that GPU: nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE",
             "same limits on every GPU: nvidia-smi -rac, -rgc, -pl", "until then leave that GPU out of the job"};
   if (s.kind == "slow_input")
-    return {fmt::format("the data loader {}: num_workers, prefetch_factor, persistent_workers=True, pin_memory=True", on),
-            "its storage and CPU: shards on local disk, no other job there",
-            "batches of equal cost on every rank: length-bucketed sampling"};
+    return {
+        fmt::format("the data loader {}: num_workers, prefetch_factor, persistent_workers=True, pin_memory=True", on),
+        "its storage and CPU: shards on local disk, no other job there",
+        "batches of equal cost on every rank: length-bucketed sampling"};
   if (s.kind == "uneven_work") return uneven_advice(shares_batch(ways, s.rank));
   if (s.kind == "slow_host")
     return {fmt::format("CPU load, frequency governor and cgroup limits {}: pidstat, turbostat, cpu.max", on),
@@ -76,16 +80,17 @@ std::vector<std::string> advice(const Straggler& s, const std::vector<Parallelis
   if (s.kind == "memory_allocation")
     return {fmt::format("memory {}: less per rank, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", on),
             "batches of equal shape, so that the allocator's blocks fit again"};
-  return {fmt::format("compare rank {} with another: profgpu analyze on each alone (input, clocks, kernels, host)", s.rank),
-          "same work for every rank: DistributedSampler(drop_last=True), length-bucketed batches",
-          "check that rank's GPU clocks and throttling, its CPU binding and its host's load"};
+  return {
+      fmt::format("compare rank {} with another: profgpu analyze on each alone (input, clocks, kernels, host)", s.rank),
+      "same work for every rank: DistributedSampler(drop_last=True), length-bucketed batches",
+      "check that rank's GPU clocks and throttling, its CPU binding and its host's load"};
 }
 
 std::string why(const Straggler& s) {
   const std::string waiting = duration_text(static_cast<double>(s.excess_ns_per_step));
   std::string text = s.kind == "slow_link"
-                         ? fmt::format("Transfers take {} a step more than in groups like theirs ({} of the step).", waiting,
-                                       percent_text(s.excess_pct))
+                         ? fmt::format("Transfers take {} a step more than in groups like theirs ({} of the step).",
+                                       waiting, percent_text(s.excess_pct))
                          : fmt::format("The other ranks wait {} a step for {} ({} of the step).", waiting,
                                        s.together.empty() ? "it" : "them", percent_text(s.excess_pct));
   if (s.evidence.empty()) return text;
@@ -105,9 +110,11 @@ std::string what(const Straggler& s) {
 
 std::vector<std::string> advice(const LateByTurns& late) {
   if (late.kind == "slow_host")
-    return {"Python's garbage collector on all ranks at once: gc.disable(), gc.collect() every N steps; gc.freeze() after the start",
-            "cores of its own for each rank, none shared with loaders: numactl, torchrun --numa-binding, OMP_NUM_THREADS",
-            "logging, metrics and callbacks in the same steps on all ranks, or in a thread"};
+    return {
+        "Python's garbage collector on all ranks at once: gc.disable(), gc.collect() every N steps; gc.freeze() after "
+        "the start",
+        "cores of its own for each rank, none shared with loaders: numactl, torchrun --numa-binding, OMP_NUM_THREADS",
+        "logging, metrics and callbacks in the same steps on all ranks, or in a thread"};
   if (late.kind == "slow_input")
     return {"samples of unequal cost: more workers and a larger prefetch_factor even them out",
             "batches of equal cost on every rank: length-bucketed sampling",
@@ -116,13 +123,16 @@ std::vector<std::string> advice(const LateByTurns& late) {
     return {"save, and empty caches, in the same step on all ranks: others wait once then, not once for each",
             "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; batches of equal shape"};
   if (late.kind == "late")
-    return {"what only some steps do, such as logging, evaluation and garbage collection (gc.disable(), gc.collect()): on all ranks in "
-            "the same step",
-            "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
-            "cores of its own for each rank: numactl, torchrun --numa-binding"};
-  return {"the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
-          "experts: a balance loss or a capacity limit; graphs and images: batches by cost, not by count",
-          "nvidia-smi -q -d CLOCK,PERFORMANCE,POWER: GPUs at their power limit slow down by turns; another process there"};
+    return {
+        "what only some steps do, such as logging, evaluation and garbage collection (gc.disable(), gc.collect()): on "
+        "all ranks in "
+        "the same step",
+        "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
+        "cores of its own for each rank: numactl, torchrun --numa-binding"};
+  return {
+      "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
+      "experts: a balance loss or a capacity limit; graphs and images: batches by cost, not by count",
+      "nvidia-smi -q -d CLOCK,PERFORMANCE,POWER: GPUs at their power limit slow down by turns; another process there"};
 }
 
 std::optional<Finding> by_turns(const Rule& rule, const LateByTurns& late, double threshold) {
@@ -136,10 +146,10 @@ std::optional<Finding> by_turns(const Rule& rule, const LateByTurns& late, doubl
                       duration_text(static_cast<double>(late.wait_ns_per_step)), percent_text(late.wait_pct));
   f.fix = advice(late);
   std::string turns;
-  for (size_t i = 0; i < std::min(kFewSteps, late.ranks.size()); ++i)
+  for (size_t i = 0; i < std::min(kMinSteps, late.ranks.size()); ++i)
     turns += fmt::format("{}rank {} in {}", i > 0 ? ", " : "", late.ranks[i].rank, late.ranks[i].steps);
   f.evidence.push_back(fmt::format("latest of {} steps: {}{}", late.steps_measured, turns,
-                                   late.ranks.size() > kFewSteps ? ", …" : ""));
+                                   late.ranks.size() > kMinSteps ? ", …" : ""));
   f.evidence.insert(f.evidence.end(), late.evidence.begin(), late.evidence.end());
   return f;
 }
@@ -162,7 +172,8 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   for (size_t i = 1; i < worst.evidence.size(); ++i) f.evidence.push_back(worst.evidence[i]);
   for (const Straggler& s : evidence.job->stragglers)
     f.evidence.push_back(fmt::format("waiting for rank {}: {} a step ({})", s.rank,
-                                     duration_text(static_cast<double>(s.excess_ns_per_step)), straggler_cause(s.kind)));
+                                     duration_text(static_cast<double>(s.excess_ns_per_step)),
+                                     straggler_cause(s.kind)));
   if (const RankMeasure* late = evidence.measure(worst.rank))
     set_cost(f, *late, std::min(worst.excess_ns_per_step * late->steps, late->wall_ns));
   return f;
@@ -179,7 +190,8 @@ std::string verdict_on_stragglers(const Finding& f, const Job* job) {
   if (job->late_by_turns)
     return fmt::format("In each step another rank is late and the others wait: {} of each step.", share_text(f));
   if (job->stragglers.front().kind == "slow_link")
-    return fmt::format("Transfers with {} take longer than others: {} of each step.", ranks_text(f.ranks), share_text(f));
+    return fmt::format("Transfers with {} take longer than others: {} of each step.", ranks_text(f.ranks),
+                       share_text(f));
   return fmt::format("{} late and the others wait: {} of each step.", late_ranks(f.ranks), share_text(f));
 }
 

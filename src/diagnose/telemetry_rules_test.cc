@@ -61,7 +61,8 @@ TEST(TelemetryRules, EachFaultAloneIsFoundAndNothingElse) {
 }
 
 TEST(TelemetryRules, JustInsideTheThresholdsIsSilent) {
-  EXPECT_EQ(rules_of({.utilization = 81, .memory = 71e9, .growth_per_tick = 1e5, .power_capped = 0.049, .hot = 0.049}), V{});
+  EXPECT_EQ(rules_of({.utilization = 81, .memory = 71e9, .growth_per_tick = 1e5, .power_capped = 0.049, .hot = 0.049}),
+            V{});
 }
 
 TEST(TelemetryRules, SeverityAndNumbers) {

@@ -59,8 +59,10 @@ std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry, co
   if (!least) return "No device in these samples did anything.";
   const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return !a.rule->symptom; });
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
-  if (other != answers.end()) return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->finding.what);
-  if (answers.empty()) return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
+  if (other != answers.end())
+    return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->finding.what);
+  if (answers.empty())
+    return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
   return fmt::format("{} is busy {:.0f} % of the time. {}", who, *busy(*least), answers.front().finding.why);
 }
 
@@ -78,7 +80,8 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>
   const auto with_device = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
                                         [](const RankDiagnosis& r) { return r.measure.has_device; });
   if (with_device == evidence.ranks.end())
-    return fmt::format("No GPU activity is in this trace; on the host {}.", largest_part(evidence.ranks.front().measure));
+    return fmt::format("No GPU activity is in this trace; on the host {}.",
+                       largest_part(evidence.ranks.front().measure));
   const RankMeasure& m = with_device->measure;
   const auto named = [&](const Finding& f) -> const RankMeasure& {
     const RankMeasure* first = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
@@ -156,7 +159,8 @@ std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>
       list.push_back(measured_check(evidence, *entry));
       continue;
     }
-    const bool found = std::any_of(answers.begin(), answers.end(), [of = rule](const Answer& a) { return a.rule == of; });
+    const bool found =
+        std::any_of(answers.begin(), answers.end(), [of = rule](const Answer& a) { return a.rule == of; });
     const Verdict said = first == evidence.ranks.end() ? Verdict::kUnknown : entry->judge(first->measure, found);
     list.push_back({std::string(entry->id), std::string(entry->question), said, {}, {}, std::string(entry->label)});
   }

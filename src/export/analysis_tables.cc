@@ -1,4 +1,5 @@
-// What analyses found: the sections of the report as tables, with the same names and numbers, and what they are made of.
+// What analyses found: the sections of the report as tables, with the same names and numbers, and what they are made
+// of.
 #include "export/data_table.h"
 
 namespace profgpu {
@@ -68,12 +69,12 @@ const DataTable kStepData{
 const DataTable kPhaseData{
     .name = "phases",
     .summary = "wall time of all steps by phase of training",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"name", Kind::kText, "data_loading, forward, backward, optimizer, communication, checkpoint or other", section_cell},
-         {"wall_ns", Kind::kInteger, "wall time", section_cell},
-         {"wall_pct", Kind::kReal, "of all steps' wall time", section_cell},
-         {"device_busy_ns", Kind::kInteger, "busy time of what was launched from it", section_cell}},
+    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+                {"name", Kind::kText, "data_loading, forward, backward, optimizer, communication, checkpoint or other",
+                 section_cell},
+                {"wall_ns", Kind::kInteger, "wall time", section_cell},
+                {"wall_pct", Kind::kReal, "of all steps' wall time", section_cell},
+                {"device_busy_ns", Kind::kInteger, "busy time of what was launched from it", section_cell}},
     .rows = section_rows,
     .section = "phases",
 };
@@ -241,21 +242,22 @@ const DataTable kMemoryData{
 const DataTable kThreadTimeData{
     .name = "thread_times",
     .summary = "what threads did on the processor while profgpu recorded",
-    .columns =
-        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
-         {"process", Kind::kText, "process id as recorded", section_cell},
-         {"thread", Kind::kText, "thread id as recorded", section_cell},
-         {"name", Kind::kText, "name, if one was recorded", section_cell},
-         {"samples", Kind::kInteger, "looks at it", section_cell},
-         {"observed_ns", Kind::kInteger, "first look to last", section_cell},
-         {"cpu_ns", Kind::kInteger, "processor time within", section_cell},
-         {"cpu_pct", Kind::kReal, "of the time observed", section_cell},
-         {"waited_ns", Kind::kInteger, "ready to run, but without a processor", section_cell},
-         {"blocked_ns", Kind::kInteger, "neither running nor ready to run", section_cell},
-         {"blocked_pct", Kind::kReal, "of the time observed", section_cell},
-         {"blocked_source", Kind::kText, "switches: what context switches say; proc: what the times above leave of the time observed", section_cell},
-         {"waits", Kind::kInteger, "how often it blocked, where context switches say", section_cell},
-         {"longest_wait_ns", Kind::kInteger, "the longest of its rows of thread_waits", section_cell}},
+    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+                {"process", Kind::kText, "process id as recorded", section_cell},
+                {"thread", Kind::kText, "thread id as recorded", section_cell},
+                {"name", Kind::kText, "name, if one was recorded", section_cell},
+                {"samples", Kind::kInteger, "looks at it", section_cell},
+                {"observed_ns", Kind::kInteger, "first look to last", section_cell},
+                {"cpu_ns", Kind::kInteger, "processor time within", section_cell},
+                {"cpu_pct", Kind::kReal, "of the time observed", section_cell},
+                {"waited_ns", Kind::kInteger, "ready to run, but without a processor", section_cell},
+                {"blocked_ns", Kind::kInteger, "neither running nor ready to run", section_cell},
+                {"blocked_pct", Kind::kReal, "of the time observed", section_cell},
+                {"blocked_source", Kind::kText,
+                 "switches: what context switches say; proc: what the times above leave of the time observed",
+                 section_cell},
+                {"waits", Kind::kInteger, "how often it blocked, where context switches say", section_cell},
+                {"longest_wait_ns", Kind::kInteger, "the longest of its rows of thread_waits", section_cell}},
     .rows = section_rows,
     .section = "threads",
 };

@@ -1,6 +1,7 @@
-// Chrome's JSON as PyTorch's profiler writes it: read back by us and by what reads the profiler's traces. A rank with one
-// profiler window comes back as it was, for what a trace holds, with times that begin at its first event; samples of devices,
-// samples and waits of threads are left out. Several ranks are for viewers: what reads the profiler's traces takes a file for one rank.
+// Chrome's JSON as PyTorch's profiler writes it: read back by us and by what reads the profiler's traces. A rank with
+// one profiler window comes back as it was, for what a trace holds, with times that begin at its first event; samples
+// of devices, samples and waits of threads are left out. Several ranks are for viewers: what reads the profiler's
+// traces takes a file for one rank.
 #include <charconv>
 
 #include "base/json_quoted.h"
@@ -140,7 +141,9 @@ class ChromeRank {
   EventText& span(EventText& e, Interval shown) {
     return e.micros("ts", at(shown.start)).micros("dur", saturated_sub(at(shown.end), at(shown.start)));
   }
-  [[nodiscard]] bool shows_all(HostId h) const { return rank_.shown(trace_.host.interval(h)) == trace_.host.interval(h); }
+  [[nodiscard]] bool shows_all(HostId h) const {
+    return rank_.shown(trace_.host.interval(h)) == trace_.host.interval(h);
+  }
 
   void names() {
     for (size_t t = 0; t < trace_.threads.size(); ++t) {
@@ -161,7 +164,11 @@ class ChromeRank {
   }
   // Ranks one below the other, each with its devices first.
   void sorted(int64_t process) {
-    EventText('M', "process_sort_index").number("pid", process).number("tid", 0).arguments().number("sort_index", process)
+    EventText('M', "process_sort_index")
+        .number("pid", process)
+        .number("tid", 0)
+        .arguments()
+        .number("sort_index", process)
         .end(out_);
   }
   void named(std::string_view what, size_t thread, std::string_view name) {
@@ -248,8 +255,14 @@ class ChromeRank {
   }
   void collective_arrows(const CollectiveEnd& end, int64_t device, int64_t stream, int64_t start) {
     for (uint64_t i = 0; i < end.arrows; ++i)
-      EventText(end.latest ? 'f' : 's', "collective").text("cat", "collective").text("bp", "e").number("id", end.first + i)
-          .number("pid", device).number("tid", stream).micros("ts", start).end(out_);
+      EventText(end.latest ? 'f' : 's', "collective")
+          .text("cat", "collective")
+          .text("bp", "e")
+          .number("id", end.first + i)
+          .number("pid", device)
+          .number("tid", stream)
+          .micros("ts", start)
+          .end(out_);
   }
   void launch_arguments(EventText& e, const ActivityArgs& args) {
     e.triple("grid", args.grid).triple("block", args.block);
@@ -284,7 +297,8 @@ class ChromeRank {
   void backward_flow(char phase, uint64_t id, HostId op) {
     const HostTable& h = trace_.host;
     const size_t next = op.value + size_t{1};
-    const bool hidden = next < h.size() && h.thread[next] == h.thread[op.value] && h.start_ns[next] == h.start_ns[op.value];
+    const bool hidden =
+        next < h.size() && h.thread[next] == h.thread[op.value] && h.start_ns[next] == h.start_ns[op.value];
     EventText e(phase, "fwdbwd");
     e.text("cat", "fwdbwd").text("bp", "e").number("id", flow_base_ + id);
     place(e, h.thread[op.value].value);
@@ -311,7 +325,8 @@ void write_device_properties(const Trace& trace, ByteWriter& out) {
     text += "\"id\": " + std::to_string(d.id) + ", \"name\": " + json_quoted(d.name);
     if (d.memory_bytes != 0) text += ", \"totalGlobalMem\": " + std::to_string(d.memory_bytes);
     if (d.compute_major != 0 || d.compute_minor != 0)
-      text += ", \"computeMajor\": " + std::to_string(d.compute_major) + ", \"computeMinor\": " + std::to_string(d.compute_minor);
+      text += ", \"computeMajor\": " + std::to_string(d.compute_major) +
+              ", \"computeMinor\": " + std::to_string(d.compute_minor);
     if (d.multiprocessors != 0) text += ", \"numSms\": " + std::to_string(d.multiprocessors);
     out.put(text + "}");
   }
@@ -365,9 +380,9 @@ void write_origin(const RankRows& rank, bool of_job, ByteWriter& out) {
   write_distributed(rank, of_job, out);
 }
 
-// Where times begin. Viewers hold them as doubles of microseconds: with what a Unix time, or a base of months ago, leaves of
-// those, nanoseconds are lost, ranges do not nest any more, and Perfetto drops them. So a base is that of this run's first
-// event. Where a trace has none, its times are all that is known.
+// Where times begin. Viewers hold them as doubles of microseconds: with what a Unix time, or a base of months ago,
+// leaves of those, nanoseconds are lost, ranges do not nest any more, and Perfetto drops them. So a base is that of
+// this run's first event. Where a trace has none, its times are all that is known.
 int64_t base_of(const RunRows& run) {
   return run.ranks.front().outline().base_time_ns > 0 ? std::max<int64_t>(span_of(run).start, 0) : 0;
 }

@@ -33,23 +33,26 @@ std::vector<std::string> said(const Trace& t) {
   const auto thread = [&](ThreadId id) { return t.threads[id.value].process + "/" + t.threads[id.value].id; };
   for (uint32_t i = 0; i < t.host.size(); ++i) {
     const OpArgs a = t.host.args[i].valid() ? t.op_args[t.host.args[i].value] : OpArgs{};
-    add("host", t.base_time_ns + t.host.start_ns[i], t.host.duration_ns[i], text(t.host.name[i]), thread(t.host.thread[i]),
-        static_cast<int>(t.host.kind[i]), t.host.parent[i].value, t.host.link[i], a.flops, text(a.shapes), text(a.types), a.sequence,
-        a.forward_thread);
+    add("host", t.base_time_ns + t.host.start_ns[i], t.host.duration_ns[i], text(t.host.name[i]),
+        thread(t.host.thread[i]), static_cast<int>(t.host.kind[i]), t.host.parent[i].value, t.host.link[i], a.flops,
+        text(a.shapes), text(a.types), a.sequence, a.forward_thread);
   }
   for (uint32_t i = 0; i < t.activity.size(); ++i) {
     const ActivityArgs& a = t.activity_args[t.activity.args[i].value];
     const Queue& q = t.queues[t.activity.queue[i]];
-    add("activity", t.base_time_ns + t.activity.start_ns[i], t.activity.duration_ns[i], text(t.activity.name[i]), q.device, q.stream, q.context,
-        static_cast<int>(t.activity.kind[i]), t.activity.launch[i].value, t.activity.correlation[i], a.grid[0], a.grid[1], a.grid[2],
-        a.block[0], a.block[1], a.block[2], a.registers, a.shared_bytes, a.bytes, a.graph, a.graph_node);
+    add("activity", t.base_time_ns + t.activity.start_ns[i], t.activity.duration_ns[i], text(t.activity.name[i]),
+        q.device, q.stream, q.context, static_cast<int>(t.activity.kind[i]), t.activity.launch[i].value,
+        t.activity.correlation[i], a.grid[0], a.grid[1], a.grid[2], a.block[0], a.block[1], a.block[2], a.registers,
+        a.shared_bytes, a.bytes, a.graph, a.graph_node);
   }
-  for (const SyncRow& s : t.syncs) add("sync", t.base_time_ns + s.start_ns, s.duration_ns, text(s.name), s.device, s.stream, s.correlation);
+  for (const SyncRow& s : t.syncs)
+    add("sync", t.base_time_ns + s.start_ns, s.duration_ns, text(s.name), s.device, s.stream, s.correlation);
   for (const Collective& c : t.collectives)
-    add("collective", c.host.value, c.activity.value, text(c.name), text(c.dtype), text(c.group), text(c.group_description),
-        text(c.ranks), c.in_elements, c.out_elements, c.group_size, c.sequence);
+    add("collective", c.host.value, c.activity.value, text(c.name), text(c.dtype), text(c.group),
+        text(c.group_description), text(c.ranks), c.in_elements, c.out_elements, c.group_size, c.sequence);
   for (const MemoryEvent& m : t.memory)
-    add("memory", t.base_time_ns + m.time_ns, m.bytes, m.total_allocated, m.total_reserved, m.address, m.device_type, m.device, thread(m.thread));
+    add("memory", t.base_time_ns + m.time_ns, m.bytes, m.total_allocated, m.total_reserved, m.address, m.device_type,
+        m.device, thread(m.thread));
   for (const CounterValue& c : t.counters) add("counter", t.base_time_ns + c.time_ns, text(c.name), c.device, c.value);
   std::vector<std::string> links;
   for (const BackwardLink& l : t.backward_links)
@@ -59,7 +62,8 @@ std::vector<std::string> said(const Trace& t) {
   for (const DeviceProperties& d : t.devices)
     add("device", d.id, d.name, d.memory_bytes, d.compute_major, d.compute_minor, d.multiprocessors);
   for (const auto& [key, value] : t.metadata) add("metadata", key, value);
-  add("trace", t.host_name, t.distributed.rank.value_or(-1), t.distributed.world_size.value_or(-1), t.distributed.backend);
+  add("trace", t.host_name, t.distributed.rank.value_or(-1), t.distributed.world_size.value_or(-1),
+      t.distributed.backend);
   return all;
 }
 
@@ -83,7 +87,8 @@ TEST_P(ChromeExport, ThenImportIsTheIdentity) {
   if (GetParam() & 8) options.graph = true;
   if (GetParam() & 16) options.gpu = sim::Gpu::mi300x;
   const auto result = sim::simulate(options);
-  const auto folder = std::filesystem::temp_directory_path() / ("profgpu_chrome_" + std::to_string(::getpid()) + "_" + std::to_string(GetParam()));
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("profgpu_chrome_" + std::to_string(::getpid()) + "_" + std::to_string(GetParam()));
   std::filesystem::create_directory(folder);
   std::ofstream(folder / "before.json", std::ios::binary) << sim::kineto_text(result->traces.front(), {});
   const Trace before = read(folder / "before.json");

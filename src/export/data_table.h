@@ -123,10 +123,12 @@ inline Datum text_or_null(const RowSource& from, StringId id) {
 // What a value says of not being known, for cell().
 inline constexpr auto kFromZero = [](auto n) { return n >= 0 ? Datum(n) : Datum(); };
 inline constexpr auto kAboveZero = [](auto n) { return n > 0 ? Datum(n) : Datum(); };
-inline constexpr auto kTextIfAny = [](const std::string& text) { return text.empty() ? Datum() : Datum(std::string_view(text)); };
+inline constexpr auto kTextIfAny = [](const std::string& text) {
+  return text.empty() ? Datum() : Datum(std::string_view(text));
+};
 
-/// A member of each row. `Rows`: the member of Trace that has them, by row or by column, or a function of the source and the
-/// row's number. `Known`: null for values that stand for unknown. Ids that are none are null.
+/// A member of each row. `Rows`: the member of Trace that has them, by row or by column, or a function of the source
+/// and the row's number. `Known`: null for values that stand for unknown. Ids that are none are null.
 template <auto Rows, auto Member, auto Known = std::identity()>
 Datum cell(const RowSource& from, size_t row, size_t) {
   const auto datum = [&](const auto& value) -> Datum {
@@ -135,7 +137,8 @@ Datum cell(const RowSource& from, size_t row, size_t) {
     else return Datum(Known(value));
   };
   if constexpr (!std::is_member_pointer_v<decltype(Rows)>) return datum(std::invoke(Member, Rows(from, row)));
-  else if constexpr (requires { (from.trace().*Rows)[row]; }) return datum(std::invoke(Member, (from.trace().*Rows)[row]));
+  else if constexpr (requires { (from.trace().*Rows)[row]; })
+    return datum(std::invoke(Member, (from.trace().*Rows)[row]));
   else return datum((from.trace().*Rows.*Member)[row]);
 }
 /// How many rows a member of Trace has.

@@ -38,7 +38,8 @@ class Stacks {
     for (uint32_t h = 0; h < all.size(); ++h)
       if (all.parent[h].valid()) inside[all.parent[h].value] += all.duration_ns[h];
     // Rows that overlap without one holding the other may take more than their parent has.
-    for (uint32_t h = 0; h < all.size(); ++h) weights_[of_host_[h]] += std::max<int64_t>(all.duration_ns[h] - inside[h], 0);
+    for (uint32_t h = 0; h < all.size(); ++h)
+      weights_[of_host_[h]] += std::max<int64_t>(all.duration_ns[h] - inside[h], 0);
   }
   void weigh_activity() {
     const ActivityTable& all = trace_.activity;
@@ -68,7 +69,8 @@ class Stacks {
   };
 
   uint32_t below(uint32_t caller, StringId name) {
-    const auto [at, fresh] = known_.try_emplace(uint64_t{caller} << 32 | name.value, static_cast<uint32_t>(nodes_.size()));
+    const auto [at, fresh] =
+        known_.try_emplace(uint64_t{caller} << 32 | name.value, static_cast<uint32_t>(nodes_.size()));
     if (fresh) nodes_.push_back({caller, name, 0}), weights_.push_back(0);
     return at->second;
   }

@@ -1,4 +1,5 @@
-// Perfetto's protobuf: host threads and when they were blocked, streams with arrows from their launches, steps, phases, idle time by cause, memory, samples.
+// Perfetto's protobuf: host threads and when they were blocked, streams with arrows from their launches, steps, phases,
+// idle time by cause, memory, samples.
 #include <algorithm>
 #include <map>
 
@@ -26,7 +27,8 @@ class PerfettoRank {
       forward_of_.emplace(link.backward.value, link.forward.value);
       forward_of_.emplace(link.forward.value, link.forward.value);
     }
-    for (const CollectiveCall& c : rank.facts().get<CollectiveCalls>().calls) collective_of_.emplace(c.activity.value, &c);
+    for (const CollectiveCall& c : rank.facts().get<CollectiveCalls>().calls)
+      collective_of_.emplace(c.activity.value, &c);
   }
 
   void write() {
@@ -48,7 +50,8 @@ class PerfettoRank {
   Track process(size_t thread) {
     const int64_t pid = ids_.process(thread);
     auto known = processes_.find(pid);
-    if (known == processes_.end()) known = processes_.emplace(pid, packets_.process(pid, ids_.process_name(thread))).first;
+    if (known == processes_.end())
+      known = processes_.emplace(pid, packets_.process(pid, ids_.process_name(thread))).first;
     return known->second;
   }
 
@@ -82,7 +85,8 @@ class PerfettoRank {
       const uint16_t queue = trace_.activity.queue[i];
       auto at = streams.find(queue);
       if (at == streams.end())
-        at = streams.emplace(queue, PerfettoLanes(packets_, packets_.track(ids_.stream_name(queue), group, 1 + queue))).first;
+        at = streams.emplace(queue, PerfettoLanes(packets_, packets_.track(ids_.stream_name(queue), group, 1 + queue)))
+                 .first;
       activity(ActivityId(i), at->second);
     }
     streams.clear();
@@ -99,9 +103,14 @@ class PerfettoRank {
                        {"phase", phase_name(rank_.phases().of_activity[a.value])},
                        {"bytes", args.bytes >= 0 ? Datum(args.bytes) : Datum()}};
     if (args.block[0] > 0)
-      for (const auto& [name, value] : {std::pair{"grid_x", args.grid[0]}, {"grid_y", args.grid[1]}, {"grid_z", args.grid[2]},
-                                        {"block_x", args.block[0]}, {"block_y", args.block[1]}, {"block_z", args.block[2]},
-                                        {"registers", args.registers}, {"shared_bytes", args.shared_bytes}})
+      for (const auto& [name, value] : {std::pair{"grid_x", args.grid[0]},
+                                        {"grid_y", args.grid[1]},
+                                        {"grid_z", args.grid[2]},
+                                        {"block_x", args.block[0]},
+                                        {"block_y", args.block[1]},
+                                        {"block_z", args.block[2]},
+                                        {"registers", args.registers},
+                                        {"shared_bytes", args.shared_bytes}})
         slice.arguments.push_back({name, value});
     if (args.graph != 0) slice.arguments.push_back({"graph", args.graph});
     if (const HostId launch = all.launch[a.value]; launch.valid() && rank_.shows(launch))
@@ -118,12 +127,15 @@ class PerfettoRank {
     const CollectiveKind& kind = calls.kinds[c.kind];
     if (kind.described)
       slice.arguments.insert(slice.arguments.end(),
-                             {{"collective", std::string_view(kind.name)}, {"process_group", std::string_view(kind.group)},
-                              {"group_size", kAboveZero(kind.group_size)}, {"dtype", std::string_view(calls.rows[c.row].dtype)},
+                             {{"collective", std::string_view(kind.name)},
+                              {"process_group", std::string_view(kind.group)},
+                              {"group_size", kAboveZero(kind.group_size)},
+                              {"dtype", std::string_view(calls.rows[c.row].dtype)},
                               {"message_bytes", c.message_bytes >= 0 ? Datum(c.message_bytes) : Datum()}});
     const CollectiveEnd* end = arrows_.find(rank_, a);
     if (end == nullptr) return;
-    slice.arguments.insert(slice.arguments.end(), {{"wait_ns", end->call->wait_ns}, {"transfer_ns", end->call->transfer_ns},
+    slice.arguments.insert(slice.arguments.end(), {{"wait_ns", end->call->wait_ns},
+                                                   {"transfer_ns", end->call->transfer_ns},
                                                    {"latest_rank", end->call->latest_rank}});
     for (uint64_t i = 0; i < end->arrows; ++i) slice.flows.push_back(end->first + i);
   }
@@ -189,7 +201,8 @@ class PerfettoRank {
     }
     if (const StringId text = trace_.arguments(h); text.valid())
       slice.arguments.push_back({"arguments", trace_.strings[text]});
-    if (std::binary_search(trace_.launching.begin(), trace_.launching.end(), h)) slice.flows.push_back(flow_base_ + h.value);
+    if (std::binary_search(trace_.launching.begin(), trace_.launching.end(), h))
+      slice.flows.push_back(flow_base_ + h.value);
     if (const auto link = forward_of_.find(h.value); link != forward_of_.end())
       slice.flows.push_back(flow_base_ + (uint64_t{1} << 33) + link->second);
     add(lanes, all.interval(h), slice);
@@ -205,8 +218,10 @@ class PerfettoRank {
         at->second = {packets_.counter(of + " memory allocated", "bytes", group_),
                       packets_.counter(of + " memory reserved", "bytes", group_)};
       }
-      if (m.total_allocated >= 0) packets_.value(at->second.first, at_(m.time_ns), static_cast<double>(m.total_allocated));
-      if (m.total_reserved >= 0) packets_.value(at->second.second, at_(m.time_ns), static_cast<double>(m.total_reserved));
+      if (m.total_allocated >= 0)
+        packets_.value(at->second.first, at_(m.time_ns), static_cast<double>(m.total_allocated));
+      if (m.total_reserved >= 0)
+        packets_.value(at->second.second, at_(m.time_ns), static_cast<double>(m.total_reserved));
     }
   }
 

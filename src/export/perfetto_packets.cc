@@ -11,16 +11,18 @@ namespace {
 
 constexpr uint32_t kTracePacket = 1;
 namespace packet_field {
-constexpr uint32_t kClockSnapshot = 6, kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kInternedData = 12, kSequenceFlags = 13,
-                   kTrackDescriptor = 60, kFirstOnSequence = 87;
+constexpr uint32_t kClockSnapshot = 6, kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kInternedData = 12,
+                   kSequenceFlags = 13, kTrackDescriptor = 60, kFirstOnSequence = 87;
 }
 namespace event_field {
 constexpr uint32_t kCategory = 3, kAnnotation = 4, kType = 9, kName = 10, kTrack = 11, kReal = 44, kFlow = 47;
 }
 namespace descriptor_field {
-constexpr uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8, kChildOrdering = 11, kPlace = 12;
+constexpr uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8, kChildOrdering = 11,
+                   kPlace = 12;
 }
-constexpr uint32_t kInternedFields[] = {1, 2, 3, 29};   // event_categories, event_names, debug_annotation_names, ..._string_values
+constexpr uint32_t kInternedFields[] = {
+    1, 2, 3, 29};  // event_categories, event_names, debug_annotation_names, ..._string_values
 enum EventType { kBegin = 1, kEnd = 2, kCounterValue = 4 };
 
 constexpr uint64_t kOurSequence = 1;
@@ -118,7 +120,8 @@ void PerfettoPackets::event(int type, Track track, int64_t time_ns, Fill&& fill)
   fresh_.clear();
   fill();
   packet([&] {
-    packet_.number(packet_field::kTimestamp, static_cast<uint64_t>(std::max<int64_t>(saturated_sub(time_ns, origin_ns_), 0)) + kFirst_ns);
+    packet_.number(packet_field::kTimestamp,
+                   static_cast<uint64_t>(std::max<int64_t>(saturated_sub(time_ns, origin_ns_), 0)) + kFirst_ns);
     packet_.number(packet_field::kSequence, kOurSequence);
     packet_.number(packet_field::kSequenceFlags, kNeedsState);
     if (!fresh_.bytes().empty()) packet_.text(packet_field::kInternedData, fresh_.bytes());
@@ -158,7 +161,8 @@ void PerfettoPackets::value(Track counter, int64_t time_ns, double value) {
 }
 
 void PerfettoLanes::close(Lane& lane, int64_t until_ns) {
-  for (; !lane.open.empty() && lane.open.back() <= until_ns; lane.open.pop_back()) packets_.end(lane.track, lane.open.back());
+  for (; !lane.open.empty() && lane.open.back() <= until_ns; lane.open.pop_back())
+    packets_.end(lane.track, lane.open.back());
 }
 
 void PerfettoLanes::add(int64_t start_ns, int64_t end_ns, const PerfettoPackets::Slice& slice) {

@@ -71,7 +71,8 @@ void RowText::json_row(const std::vector<Datum>& cells) {
     text_ += ": ";
     const Datum& cell = cells[i];
     if (cell.kind() == Datum::Kind::kText) append_json_quoted(text_, cell.text());
-    else if (is_number(cell) && (cell.kind() == Datum::Kind::kInteger || std::isfinite(cell.real()))) append_number(text_, cell);
+    else if (is_number(cell) && (cell.kind() == Datum::Kind::kInteger || std::isfinite(cell.real())))
+      append_number(text_, cell);
     else text_ += "null";
   }
   text_ += '}';
@@ -127,7 +128,8 @@ void RowText::finish() {
 namespace {
 
 bool has_rows(const TableRows& rows) {
-  return std::any_of(rows.sources().begin(), rows.sources().end(), [](const RowSource& from) { return from.table.rows(from) > 0; });
+  return std::any_of(rows.sources().begin(), rows.sources().end(),
+                     [](const RowSource& from) { return from.table.rows(from) > 0; });
 }
 
 // Tables that have rows; those without would only be in the way.

@@ -28,7 +28,8 @@ std::string shown(RowFormat format, int longest, const std::vector<std::vector<D
   return all;
 }
 
-const std::vector<std::vector<Datum>> kRows = {{std::string_view("a,\"b\"\nc"), 1}, {{}, 2.5}, {std::string_view(""), -3}};
+const std::vector<std::vector<Datum>> kRows = {
+    {std::string_view("a,\"b\"\nc"), 1}, {{}, 2.5}, {std::string_view(""), -3}};
 
 TEST(RowText, Csv) {
   EXPECT_EQ(shown(RowFormat::kCsv, 0, kRows), "name,n\n\"a,\"\"b\"\"\nc\",1\n,2.5\n\"\",-3\n");
@@ -88,7 +89,8 @@ TEST(DataTables, CellsHaveTheTypeOfTheirColumn) {
       for (size_t row = 0; row < t->rows(from); ++row)
         for (size_t i = 0; i < t->columns.size(); ++i) {
           const Datum cell = t->columns[i].at(from, row, i);
-          EXPECT_TRUE(cell.kind() == Datum::Kind::kNull || cell.kind() == t->columns[i].kind) << t->name << "." << t->columns[i].name;
+          EXPECT_TRUE(cell.kind() == Datum::Kind::kNull || cell.kind() == t->columns[i].kind)
+              << t->name << "." << t->columns[i].name;
         }
   }
 }
@@ -114,8 +116,10 @@ TEST(SqlDatabase, ReadsTheTrace) {
   const auto database = SqlDatabase::open(s.run);
   ASSERT_TRUE(database);
   SqlError error;
-  const auto rows = (*database)->query("SELECT l.name, l.latency_ns, h.name, l.rank FROM launches l JOIN host h ON h.rank = l.rank AND "
-                                       "h.id = (SELECT op_id FROM activity WHERE rank = l.rank AND id = l.activity_id)", error);
+  const auto rows = (*database)->query(
+      "SELECT l.name, l.latency_ns, h.name, l.rank FROM launches l JOIN host h ON h.rank = l.rank AND "
+      "h.id = (SELECT op_id FROM activity WHERE rank = l.rank AND id = l.activity_id)",
+      error);
   ASSERT_TRUE(rows) << error.message;
   EXPECT_EQ(rows->columns(), (std::vector<std::string>{"name", "latency_ns", "name_2", "rank"}));
   ASSERT_TRUE(*rows->next());

@@ -138,7 +138,8 @@ struct RunRows {
   mutable std::vector<size_t> sample_ends_;
 };
 
-/// The first and last time of anything that is shown, on the run's clock; of samples alone: theirs. Empty: there is nothing.
+/// The first and last time of anything that is shown, on the run's clock; of samples alone: theirs. Empty: there is
+/// nothing.
 Interval span_of(const RunRows& run);
 
 /// What to say of a rank's clock that collectives do not settle; empty: nothing.

@@ -206,17 +206,19 @@ const DataTable kSampleDeviceData{
 const DataTable kSampleProcessData{
     .name = "sample_processes",
     .summary = "what processes did on the sampled devices",
-    .columns =
-        {{"device", Kind::kInteger, "row of sample_devices", cell<process_row, &SampleLog::ProcessRow::device>},
-         {"time_ns", Kind::kInteger, "Unix time", cell<process_row, &SampleLog::ProcessRow::time_ns>},
-         {"pid", Kind::kInteger, "process id", cell<sample_process, &ProcessSample::pid>},
-         {"type", Kind::kText, "C compute, G graphics, M MPS client",
-          [](const From& f, size_t i, size_t) -> Datum { return std::string_view(&samples(f).processes[i].process.type, 1); }},
-         {"name", Kind::kText, "its name, where that was said", cell<sample_process, &ProcessSample::name, kTextIfAny>},
-         {"memory_bytes", Kind::kInteger, "device memory that it holds",
-          cell<sample_process, &ProcessSample::memory_bytes>},
-         {"utilization_pct", Kind::kReal, "time that its kernels ran",
-          cell<sample_process, &ProcessSample::utilization_pct>}},
+    .columns = {{"device", Kind::kInteger, "row of sample_devices", cell<process_row, &SampleLog::ProcessRow::device>},
+                {"time_ns", Kind::kInteger, "Unix time", cell<process_row, &SampleLog::ProcessRow::time_ns>},
+                {"pid", Kind::kInteger, "process id", cell<sample_process, &ProcessSample::pid>},
+                {"type", Kind::kText, "C compute, G graphics, M MPS client",
+                 [](const From& f, size_t i, size_t) -> Datum {
+                   return std::string_view(&samples(f).processes[i].process.type, 1);
+                 }},
+                {"name", Kind::kText, "its name, where that was said",
+                 cell<sample_process, &ProcessSample::name, kTextIfAny>},
+                {"memory_bytes", Kind::kInteger, "device memory that it holds",
+                 cell<sample_process, &ProcessSample::memory_bytes>},
+                {"utilization_pct", Kind::kReal, "time that its kernels ran",
+                 cell<sample_process, &ProcessSample::utilization_pct>}},
     .rows = [](const From& f) { return samples(f).processes.size(); },
     .of_run = true,
 };

@@ -49,7 +49,8 @@ class RankRowsTest : public testing::Test {
   [[nodiscard]] RunRows there(Interval part) const {
     RunRows run;
     run.job = &job_;
-    for (int rank = 0; rank < kRanks; ++rank) run.ranks.emplace_back(rank, whole_[static_cast<size_t>(rank)]->facts, part);
+    for (int rank = 0; rank < kRanks; ++rank)
+      run.ranks.emplace_back(rank, whole_[static_cast<size_t>(rank)]->facts, part);
     return run;
   }
   [[nodiscard]] RunRows read_when_needed(Interval part) const {
@@ -57,12 +58,13 @@ class RankRowsTest : public testing::Test {
     run.job = &job_;
     for (int rank = 0; rank < kRanks; ++rank) {
       const MetCalls& met = job_.met_calls.at(rank);
-      run.ranks.emplace_back(rank, RankOutline::of(whole_[static_cast<size_t>(rank)]->facts, part), met, [this, rank, &met] {
-        auto events = read(rank);
-        ++reads_;
-        if (events) (*events)->facts.know(met);
-        return events;
-      });
+      run.ranks.emplace_back(rank, RankOutline::of(whole_[static_cast<size_t>(rank)]->facts, part), met,
+                             [this, rank, &met] {
+                               auto events = read(rank);
+                               ++reads_;
+                               if (events) (*events)->facts.know(met);
+                               return events;
+                             });
     }
     return run;
   }
@@ -139,15 +141,21 @@ std::string answer(const RunRows& run, const std::string& sql) {
   auto more = rows->next();
   for (; more && *more; more = rows->next())
     for (const Datum& cell : rows->row())
-      text += cell.kind() == Datum::Kind::kText ? std::string(cell.text()) + '\t' : std::to_string(cell.kind() == Datum::Kind::kReal ? cell.real() : static_cast<double>(cell.integer())) + '\t';
+      text +=
+          cell.kind() == Datum::Kind::kText
+              ? std::string(cell.text()) + '\t'
+              : std::to_string(cell.kind() == Datum::Kind::kReal ? cell.real() : static_cast<double>(cell.integer())) +
+                    '\t';
   return more ? text : more.error().message;
 }
 
 TEST_F(RankRowsTest, AQueryReadsRanksOneAfterAnother) {
   const RunRows whole = there(RankRows::kAllTime);
-  for (const char* sql : {"SELECT rank, min(name), max(name), count(*), sum(duration_ns) FROM activity GROUP BY 1",
-                          "SELECT * FROM host WHERE id < 20", "SELECT name, total_ns FROM kernels_by_name ORDER BY 2 DESC, 1",
-                          "SELECT a.rank, h.name, count(*) FROM activity a JOIN host h ON h.rank = a.rank AND h.id = a.op_id GROUP BY 1, 2"}) {
+  for (const char* sql :
+       {"SELECT rank, min(name), max(name), count(*), sum(duration_ns) FROM activity GROUP BY 1",
+        "SELECT * FROM host WHERE id < 20", "SELECT name, total_ns FROM kernels_by_name ORDER BY 2 DESC, 1",
+        "SELECT a.rank, h.name, count(*) FROM activity a JOIN host h ON h.rank = a.rank AND h.id = a.op_id GROUP BY 1, "
+        "2"}) {
     reads_ = 0;
     EXPECT_EQ(answer(read_when_needed(RankRows::kAllTime), sql), answer(whole, sql)) << sql;
     EXPECT_EQ(reads_, kRanks) << sql;

@@ -13,7 +13,9 @@ class SpeedscopeText {
   SpeedscopeText(const RunRows& run, ByteWriter& out) : run_(run), out_(out) {
     for (const RankRows& rank : run.ranks)
       if (const auto& extent = rank.outline().extent) origin_ns_ = std::min(origin_ns_, run.clock(rank)(extent->start));
-    out_.put("{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\", \"exporter\": \"profgpu\",\n\"profiles\": [");
+    out_.put(
+        "{\"$schema\": \"https://www.speedscope.app/file-format-schema.json\", \"exporter\": "
+        "\"profgpu\",\n\"profiles\": [");
   }
 
   void threads(const RankRows& rank) {
@@ -26,7 +28,8 @@ class SpeedscopeText {
       // Within a float's 53 bits: times begin with the run.
       const RunClock clock = run_.clock(rank);
       const auto at = [&](int64_t time_ns) { return saturated_sub(clock(time_ns), origin_ns_); };
-      head("evented", prefix(rank) + "pid " + thread.process + ", " + name, at(t.host.start_ns[thread.begin.value]), at(end));
+      head("evented", prefix(rank) + "pid " + thread.process + ", " + name, at(t.host.start_ns[thread.begin.value]),
+           at(end));
       out_.put(", \"events\": [");
       events(t, thread, at);
       out_.put("\n]}");
@@ -67,7 +70,11 @@ class SpeedscopeText {
     return run_.ranks.size() > 1 ? "rank " + std::to_string(rank.rank()) + ", " : "";
   }
   void head(std::string_view type, const std::string& name, int64_t start, int64_t end) {
-    out_.put(profiles_++ > 0 ? ",\n" : "\n").put("{\"type\": \"").put(type).put("\", \"name\": ").put(json_quoted(name));
+    out_.put(profiles_++ > 0 ? ",\n" : "\n")
+        .put("{\"type\": \"")
+        .put(type)
+        .put("\", \"name\": ")
+        .put(json_quoted(name));
     out_.put(", \"unit\": \"nanoseconds\", \"startValue\": ").put_number(start).put(", \"endValue\": ").put_number(end);
   }
   size_t frame(std::string_view name) { return frames_.intern(name).value; }
@@ -100,7 +107,8 @@ class SpeedscopeText {
   // From the outside in.
   std::vector<size_t> stack(const Trace& t, ActivityId a) {
     std::vector<size_t> frames;
-    for (HostId h = t.activity.launch[a.value]; h.valid(); h = t.host.parent[h.value]) frames.push_back(frame(t.name(h)));
+    for (HostId h = t.activity.launch[a.value]; h.valid(); h = t.host.parent[h.value])
+      frames.push_back(frame(t.name(h)));
     std::reverse(frames.begin(), frames.end());
     return frames;
   }

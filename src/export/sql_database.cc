@@ -67,8 +67,8 @@ SqliteRows& SqliteRows::put(const Datum& cell) {
     case Datum::Kind::kInteger: ::sqlite3_bind_int64(statement_, at_, cell.integer()); break;
     case Datum::Kind::kReal: ::sqlite3_bind_double(statement_, at_, cell.real()); break;
     case Datum::Kind::kText:
-      ::sqlite3_bind_text64(statement_, at_, cell.text().data() != nullptr ? cell.text().data() : "", cell.text().size(),
-                            SQLITE_STATIC, SQLITE_UTF8);
+      ::sqlite3_bind_text64(statement_, at_, cell.text().data() != nullptr ? cell.text().data() : "",
+                            cell.text().size(), SQLITE_STATIC, SQLITE_UTF8);
       break;
   }
   return *this;
@@ -152,10 +152,11 @@ const std::vector<Datum>& SqlRows::row() {
     if (type == SQLITE_INTEGER) cell = ::sqlite3_column_int64(statement_.get(), i);
     if (type == SQLITE_FLOAT) cell = ::sqlite3_column_double(statement_.get(), i);
     if (type != SQLITE_TEXT && type != SQLITE_BLOB) continue;
-    const auto* text = static_cast<const char*>(type == SQLITE_TEXT
-                                                    ? static_cast<const void*>(::sqlite3_column_text(statement_.get(), i))
-                                                    : ::sqlite3_column_blob(statement_.get(), i));
-    const std::string_view all(text != nullptr ? text : "", static_cast<size_t>(::sqlite3_column_bytes(statement_.get(), i)));
+    const auto* text = static_cast<const char*>(
+        type == SQLITE_TEXT ? static_cast<const void*>(::sqlite3_column_text(statement_.get(), i))
+                            : ::sqlite3_column_blob(statement_.get(), i));
+    const std::string_view all(text != nullptr ? text : "",
+                               static_cast<size_t>(::sqlite3_column_bytes(statement_.get(), i)));
     if (type == SQLITE_BLOB) {
       std::string& hex = bytes_.emplace_back();
       for (const char c : all) hex += kHex[static_cast<unsigned char>(c) >> 4], hex += kHex[c & 0xF];
@@ -173,11 +174,12 @@ Result<std::unique_ptr<SqlDatabase>> SqlDatabase::open(const RunRows& run, int64
   if (code == SQLITE_OK) code = made->tables_.make(db);
   for (const DataView& view : data_views())
     if (code == SQLITE_OK)
-      code = ::sqlite3_exec(db, ("CREATE VIEW " + std::string(view.name) + " AS " + std::string(view.select)).c_str(), nullptr,
-                            nullptr, nullptr);
+      code = ::sqlite3_exec(db, ("CREATE VIEW " + std::string(view.name) + " AS " + std::string(view.select)).c_str(),
+                            nullptr, nullptr, nullptr);
   // Its own virtual table is made when it is first used, which a query may not do.
   if (code == SQLITE_OK)
-    code = ::sqlite3_exec(db, "SELECT 1 FROM pragma_table_info('host'), pragma_table_list LIMIT 0", nullptr, nullptr, nullptr);
+    code = ::sqlite3_exec(db, "SELECT 1 FROM pragma_table_info('host'), pragma_table_list LIMIT 0", nullptr, nullptr,
+                          nullptr);
   if (code != SQLITE_OK) return Error{std::string("the tables cannot be made: ") + ::sqlite3_errmsg(db)};
   ::sqlite3_set_authorizer(db, authorize, nullptr);
   return made;

@@ -95,10 +95,10 @@ struct SqlError {
 
 class SqlDatabase {
  public:
-  /// `run` must outlive it. Ranks whose events are not there are read when a query gets to them, and dropped again where
-  /// there is no room for them (see ResidentRanks).
+  /// `run` must outlive it. Ranks whose events are not there are read when a query gets to them, and dropped again
+  /// where there is no room for them (see ResidentRanks).
   static Result<std::unique_ptr<SqlDatabase>> open(const RunRows& run,
-                                                   int64_t most_idle_events = ResidentRanks::kMostIdleEvents);
+                                                   int64_t most_idle_events = ResidentRanks::kMaxIdleEvents);
   SqlDatabase(const SqlDatabase&) = delete;
   SqlDatabase& operator=(const SqlDatabase&) = delete;
 

@@ -15,7 +15,8 @@ namespace profgpu {
 
 class NsightRows;
 
-/// docs/sqlite.md says what stands in them. As there, a table without rows is left out. Times are on the first rank's clock.
+/// docs/sqlite.md says what stands in them. As there, a table without rows is left out. Times are on the first rank's
+/// clock.
 class NsightTables {
  public:
   NsightTables(SqliteFile& file, const RunRows& run);
@@ -33,7 +34,8 @@ class NsightTables {
   std::unique_ptr<NsightRows> rows_;   // null: samples alone
 };
 
-// Names of tables and columns, and the numbers of kinds, are those that Nsight Systems' guide gives for its SQLite exports.
+// Names of tables and columns, and the numbers of kinds, are those that Nsight Systems' guide gives for its SQLite
+// exports.
 
 namespace {
 
@@ -74,8 +76,9 @@ bool has(std::string_view text, std::string_view part) { return text.find(part) 
 // "Memcpy HtoD (Pageable -> Device)", or ROCm's "CopyHostToDevice".
 int64_t copy_kind(std::string_view name) {
   constexpr std::pair<std::string_view, int64_t> kForms[] = {
-      {"HtoD", 1}, {"DtoH", 2}, {"HtoA", 3}, {"AtoH", 4}, {"AtoA", 5}, {"AtoD", 6}, {"DtoA", 7}, {"DtoD", 8}, {"HtoH", 9},
-      {"PtoP", 10}, {"HostToDevice", 1}, {"DeviceToHost", 2}, {"DeviceToDevice", 8}, {"HostToHost", 9}};
+      {"HtoD", 1},         {"DtoH", 2},         {"HtoA", 3},           {"AtoH", 4},      {"AtoA", 5},
+      {"AtoD", 6},         {"DtoA", 7},         {"DtoD", 8},           {"HtoH", 9},      {"PtoP", 10},
+      {"HostToDevice", 1}, {"DeviceToHost", 2}, {"DeviceToDevice", 8}, {"HostToHost", 9}};
   for (const auto& [form, kind] : kForms)
     if (has(name, form)) return kind;
   return 0;
@@ -108,8 +111,8 @@ void enumeration(SqliteFile& file, const std::string& name, const NsightKind* be
     rows.put(k->id).put(std::string_view(k->name)).put(std::string_view(k->label)).end_row();
 }
 
-/// Processes and threads as 64 bits: rank, 24 bits of process id, 24 bits of thread id. With one rank, or for rank 0, that
-/// is what Nsight writes. Ids that are no numbers of 24 bits are numbered from the highest bit on.
+/// Processes and threads as 64 bits: rank, 24 bits of process id, 24 bits of thread id. With one rank, or for rank 0,
+/// that is what Nsight writes. Ids that are no numbers of 24 bits are numbered from the highest bit on.
 class GlobalIds {
  public:
   explicit GlobalIds(const RankRows& rank) : rank_(rank) {
@@ -197,7 +200,12 @@ class NsightRows {
     const std::string_view name = t.name(a);
     if (all.kind[a.value] == ActivityKind::kKernel) {
       const int64_t whole = file_.string(name);
-      rows.put(whole).put(file_.string(rank.short_name(all.name[a.value]))).put(whole).put({}).put({}).put(args.registers);
+      rows.put(whole)
+          .put(file_.string(rank.short_name(all.name[a.value])))
+          .put(whole)
+          .put({})
+          .put({})
+          .put(args.registers);
       for (const int32_t n : args.grid) rows.put(n);
       for (const int32_t n : args.block) rows.put(n);
       rows.put(0).put(args.shared_bytes).put(0).put(0).put({}).put(args.shared_bytes).put(node).put({}).end_row();
@@ -232,39 +240,46 @@ class NsightRows {
     for (size_t i = 0; i < t.threads.size(); ++i) {
       const Thread& thread = t.threads[i];
       processes.try_emplace(ids.process(i), &thread);
-      if (!thread.name.empty()) threads_().put(file_.string(thread.name)).put({}).put(ids.thread(ThreadId(i))).end_row();
+      if (!thread.name.empty())
+        threads_().put(file_.string(thread.name)).put({}).put(ids.thread(ThreadId(i))).end_row();
     }
     for (const auto& [id, thread] : processes) processes_().put(id).put(id >> 24 & (kIdLimit - 1)).put({}).end_row();
   }
 
   SqliteFile& file_;
   int64_t origin_ns_;
-  LazyRows kernels_{file_, "CUPTI_ACTIVITY_KIND_KERNEL",
-                    "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
-                    " correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER, mangledName INTEGER,"
-                    " launchType INTEGER, cacheConfig INTEGER, registersPerThread INTEGER, gridX INTEGER, gridY INTEGER,"
-                    " gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER, staticSharedMemory INTEGER,"
-                    " dynamicSharedMemory INTEGER, localMemoryPerThread INTEGER, localMemoryTotal INTEGER, gridId INTEGER,"
-                    " sharedMemoryExecuted INTEGER, graphNodeId INTEGER, sharedMemoryLimitConfig INTEGER"};
-  LazyRows copies_{file_, "CUPTI_ACTIVITY_KIND_MEMCPY",
-                   "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
-                   " correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER, deprecatedSrcId INTEGER,"
-                   " srcKind INTEGER, dstKind INTEGER, srcDeviceId INTEGER, srcContextId INTEGER, dstDeviceId INTEGER,"
-                   " dstContextId INTEGER, migrationCause INTEGER, graphNodeId INTEGER, virtualAddress INTEGER, copyCount INTEGER"};
-  LazyRows sets_{file_, "CUPTI_ACTIVITY_KIND_MEMSET",
-                 "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
-                 " correlationId INTEGER, globalPid INTEGER, value INTEGER, bytes INTEGER, graphNodeId INTEGER, memKind INTEGER"};
-  LazyRows syncs_{file_, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-                  "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
-                  " correlationId INTEGER, globalPid INTEGER, syncType INTEGER, eventId INTEGER"};
-  LazyRows calls_{file_, "CUPTI_ACTIVITY_KIND_RUNTIME",
-                  "start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER,"
-                  " returnValue INTEGER, callchainId INTEGER"};
-  LazyRows ranges_{file_, "NVTX_EVENTS",
-                   "start INTEGER, end INTEGER, eventType INTEGER, rangeId INTEGER, category INTEGER, color INTEGER, text TEXT,"
-                   " globalTid INTEGER, endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER,"
-                   " int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER, floatValue REAL,"
-                   " jsonTextId INTEGER, jsonText TEXT, binaryData TEXT"};
+  LazyRows kernels_{
+      file_, "CUPTI_ACTIVITY_KIND_KERNEL",
+      "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
+      " correlationId INTEGER, globalPid INTEGER, demangledName INTEGER, shortName INTEGER, mangledName INTEGER,"
+      " launchType INTEGER, cacheConfig INTEGER, registersPerThread INTEGER, gridX INTEGER, gridY INTEGER,"
+      " gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER, staticSharedMemory INTEGER,"
+      " dynamicSharedMemory INTEGER, localMemoryPerThread INTEGER, localMemoryTotal INTEGER, gridId INTEGER,"
+      " sharedMemoryExecuted INTEGER, graphNodeId INTEGER, sharedMemoryLimitConfig INTEGER"};
+  LazyRows copies_{
+      file_, "CUPTI_ACTIVITY_KIND_MEMCPY",
+      "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
+      " correlationId INTEGER, globalPid INTEGER, bytes INTEGER, copyKind INTEGER, deprecatedSrcId INTEGER,"
+      " srcKind INTEGER, dstKind INTEGER, srcDeviceId INTEGER, srcContextId INTEGER, dstDeviceId INTEGER,"
+      " dstContextId INTEGER, migrationCause INTEGER, graphNodeId INTEGER, virtualAddress INTEGER, copyCount INTEGER"};
+  LazyRows sets_{
+      file_, "CUPTI_ACTIVITY_KIND_MEMSET",
+      "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
+      " correlationId INTEGER, globalPid INTEGER, value INTEGER, bytes INTEGER, graphNodeId INTEGER, memKind INTEGER"};
+  LazyRows syncs_{
+      file_, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+      "start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, greenContextId INTEGER, streamId INTEGER,"
+      " correlationId INTEGER, globalPid INTEGER, syncType INTEGER, eventId INTEGER"};
+  LazyRows calls_{
+      file_, "CUPTI_ACTIVITY_KIND_RUNTIME",
+      "start INTEGER, end INTEGER, eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER,"
+      " returnValue INTEGER, callchainId INTEGER"};
+  LazyRows ranges_{
+      file_, "NVTX_EVENTS",
+      "start INTEGER, end INTEGER, eventType INTEGER, rangeId INTEGER, category INTEGER, color INTEGER, text TEXT,"
+      " globalTid INTEGER, endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, uint64Value INTEGER,"
+      " int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER, floatValue REAL,"
+      " jsonTextId INTEGER, jsonText TEXT, binaryData TEXT"};
   LazyRows threads_{file_, "ThreadNames", "nameId INTEGER, priority INTEGER, globalTid INTEGER"};
   LazyRows processes_{file_, "PROCESSES", "globalPid INTEGER, pid INTEGER, name TEXT"};
 };
@@ -272,13 +287,21 @@ class NsightRows {
 namespace {
 
 void write_devices(SqliteFile& file, const RankRows& rank) {
-  LazyRows gpus(file, "TARGET_INFO_GPU",
-                "vmId INTEGER, id INTEGER, name TEXT, busLocation TEXT, totalMemory INTEGER, smCount INTEGER, cuDevice INTEGER,"
-                " computeMajor INTEGER, computeMinor INTEGER");
+  LazyRows gpus(
+      file, "TARGET_INFO_GPU",
+      "vmId INTEGER, id INTEGER, name TEXT, busLocation TEXT, totalMemory INTEGER, smCount INTEGER, cuDevice INTEGER,"
+      " computeMajor INTEGER, computeMinor INTEGER");
   for (const DeviceProperties& d : rank.trace().devices)
-    gpus().put(0).put(d.id).put(std::string_view(d.name)).put({}).put(d.memory_bytes > 0 ? Datum(d.memory_bytes) : Datum())
-        .put(d.multiprocessors > 0 ? Datum(d.multiprocessors) : Datum()).put(d.id)
-        .put(d.compute_major > 0 ? Datum(d.compute_major) : Datum()).put(d.compute_major > 0 ? Datum(d.compute_minor) : Datum())
+    gpus()
+        .put(0)
+        .put(d.id)
+        .put(std::string_view(d.name))
+        .put({})
+        .put(d.memory_bytes > 0 ? Datum(d.memory_bytes) : Datum())
+        .put(d.multiprocessors > 0 ? Datum(d.multiprocessors) : Datum())
+        .put(d.id)
+        .put(d.compute_major > 0 ? Datum(d.compute_major) : Datum())
+        .put(d.compute_major > 0 ? Datum(d.compute_minor) : Datum())
         .end_row();
 }
 

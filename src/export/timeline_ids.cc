@@ -13,8 +13,8 @@ namespace {
 
 // Linux's limit of process numbers.
 constexpr int64_t kProcesses = 1 << 22;
-constexpr int64_t kFirstOfHost = 500, kMostOfHost = 500;
-constexpr size_t kMostCollectives = 2;   // in a stream's name
+constexpr int64_t kFirstOfHost = 500, kMaxOfHost = 500;
+constexpr size_t kMaxCollectives = 2;   // in a stream's name
 
 /// Time by collective's name.
 using CollectiveTimes = std::map<std::string_view, int64_t>;
@@ -24,9 +24,9 @@ std::string names_by_time(const CollectiveTimes& times) {
   for (const auto& [name, ns] : times) all.emplace_back(-ns, name);
   std::sort(all.begin(), all.end());
   std::string text;
-  for (size_t i = 0; i < all.size() && i < kMostCollectives; ++i)
+  for (size_t i = 0; i < all.size() && i < kMaxCollectives; ++i)
     text += (i == 0 ? ": " : ", ") + std::string(all[i].second);
-  return all.size() > kMostCollectives ? text + " …" : text;
+  return all.size() > kMaxCollectives ? text + " …" : text;
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void TimelineIds::number_threads() {
     const auto [it, fresh] = known.try_emplace(threads[t].process, 0);
     const auto place = static_cast<int64_t>(known.size());
     if (fresh && moved_) {
-      it->second = first_process() + kFirstOfHost + std::min(place, kMostOfHost) - 1;
+      it->second = first_process() + kFirstOfHost + std::min(place, kMaxOfHost) - 1;
     } else if (fresh) {
       const auto n = whole_number(threads[t].process);
       it->second = n && *n > 0 && *n < kProcesses ? *n : kProcesses - place;

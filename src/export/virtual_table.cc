@@ -1,5 +1,5 @@
-// Budget: a call of a function pointer and of SQLite a cell. Rows are found by binary search where a query asks for a rank,
-// a row number, a device or thread, or a range of the column that a table is sorted by.
+// Budget: a call of a function pointer and of SQLite a cell. Rows are found by binary search where a query asks for a
+// rank, a row number, a device or thread, or a range of the column that a table is sorted by.
 #include "export/virtual_table.h"
 
 #include <sqlite3.h>
@@ -91,7 +91,8 @@ double estimated_rows(VirtualTables::One& one) {
   const size_t first = one.rows(0);
   one.unpin(0);
   double rows = 0;
-  for (size_t part = 0; part < one.size(); ++part) rows += static_cast<double>(one.there(part) ? one.rows(part) : first);
+  for (size_t part = 0; part < one.size(); ++part)
+    rows += static_cast<double>(one.there(part) ? one.rows(part) : first);
   return rows;
 }
 
@@ -148,7 +149,8 @@ std::optional<int64_t> whole(sqlite3_value* value, Constraint kind) {
   const int type = ::sqlite3_value_type(value);
   if (type == SQLITE_INTEGER) return ::sqlite3_value_int64(value);
   if (type != SQLITE_FLOAT || (kind != kLower && kind != kUpper)) return std::nullopt;
-  const double x = kind == kLower ? std::floor(::sqlite3_value_double(value)) : std::ceil(::sqlite3_value_double(value));
+  const double x =
+      kind == kLower ? std::floor(::sqlite3_value_double(value)) : std::ceil(::sqlite3_value_double(value));
   constexpr double kMost = 9.2e18;
   return std::abs(x) < kMost ? std::optional(static_cast<int64_t>(x)) : std::nullopt;
 }
@@ -232,7 +234,8 @@ int filter(sqlite3_vtab_cursor* c, int plan, const char*, int, sqlite3_value** v
   Cursor& cursor = cursor_of(c);
   cursor.wanted = {};
   for (int kind = 0, argument = 0; kind < kConstraints; ++kind)
-    if (plan & 1 << kind) cursor.wanted.value[static_cast<size_t>(kind)] = whole(values[argument++], static_cast<Constraint>(kind));
+    if (plan & 1 << kind)
+      cursor.wanted.value[static_cast<size_t>(kind)] = whole(values[argument++], static_cast<Constraint>(kind));
   cursor.at_end = false;
   return go_to_part(cursor, 0);
 }
@@ -257,7 +260,8 @@ int column(sqlite3_vtab_cursor* c, sqlite3_context* out, int column) {
     case Datum::Kind::kReal: ::sqlite3_result_double(out, cell.real()); break;
     case Datum::Kind::kText:
       ::sqlite3_result_text64(out, cell.text().data() != nullptr ? cell.text().data() : "", cell.text().size(),
-                              from.rank != nullptr && !from.rank->stays() ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
+                              from.rank != nullptr && !from.rank->stays() ? SQLITE_TRANSIENT : SQLITE_STATIC,
+                              SQLITE_UTF8);
       break;
   }
   return SQLITE_OK;
@@ -291,7 +295,9 @@ const sqlite3_module& module() {
 
 const RowSource& VirtualTables::One::source(size_t part) {
   parts.resize(size());
-  if (!parts[part]) parts[part] = table.of_run ? std::make_unique<TableRows>(run, table) : std::make_unique<TableRows>(run, table, run.ranks[part]);
+  if (!parts[part])
+    parts[part] = table.of_run ? std::make_unique<TableRows>(run, table)
+                               : std::make_unique<TableRows>(run, table, run.ranks[part]);
   return parts[part]->sources().front();
 }
 

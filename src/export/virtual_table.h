@@ -19,12 +19,13 @@ namespace profgpu {
 class ResidentRanks {
  public:
   /// Ranges and activities of ranks that nobody reads just now; at some 40 bytes each.
-  static constexpr int64_t kMostIdleEvents = 4'000'000;
+  static constexpr int64_t kMaxIdleEvents = 4'000'000;
   /// A rank that a query comes back to so often is beside others all the time: it stays.
   static constexpr int kOftenRead = 3;
 
   /// `dropped` is called with a rank's place before its events go. `run` must outlive this.
-  ResidentRanks(const RunRows& run, std::function<void(size_t place)> dropped, int64_t most_idle_events = kMostIdleEvents)
+  ResidentRanks(const RunRows& run, std::function<void(size_t place)> dropped,
+                int64_t most_idle_events = kMaxIdleEvents)
       : run_(run), dropped_(std::move(dropped)), most_idle_events_(most_idle_events), ranks_(run.ranks.size()) {}
 
   /// Its events are there until as many unpin(). The error: they cannot be read again.

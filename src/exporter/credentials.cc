@@ -24,7 +24,7 @@ extern "C" void arc4random_buf(void* bytes, size_t size) noexcept {
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostRemembered = 128;
+constexpr size_t kMaxRemembered = 128;
 
 // "user:password" of "Basic dXNlcjpwYXNzd29yZA=="
 std::optional<std::pair<std::string, std::string>> user_of(std::string_view authorization) {
@@ -74,7 +74,7 @@ bool Credentials::check(std::string_view authorization) {
   const bool right = matches(given->second, (user == users_.end() ? users_.begin() : user)->second);
   if (!right || user == users_.end()) return false;
   std::lock_guard lock(mutex_);
-  if (right_.size() >= kMostRemembered) right_.clear();
+  if (right_.size() >= kMaxRemembered) right_.clear();
   right_.emplace_back(authorization);
   return true;
 }

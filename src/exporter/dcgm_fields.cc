@@ -148,7 +148,8 @@ std::optional<double> number_of(const DcgmField& field, const DeviceTally& tally
     }
     case kXid:
       // Of a device that has gone silent too: that is what it is about.
-      return tally.said(Metric::kXidErrors) ? tally.value(Metric::kXidLast, now_ns).value_or(0) : std::optional<double>();
+      return tally.said(Metric::kXidErrors) ? tally.value(Metric::kXidLast, now_ns).value_or(0)
+                                            : std::optional<double>();
     case kUsedRatio: {
       const auto total = tally.value(Metric::kMemoryTotal, now_ns);
       const double room = total.value_or(0) - tally.value(Metric::kMemoryReserved, now_ns).value_or(0);

@@ -10,7 +10,7 @@ constexpr double kSecondsPerNs = 1e-9;
 constexpr int64_t kLongestGap_ns = 10'000'000'000;
 // Slow-moving metrics are read in turns, the slowest every 40 s at the default interval.
 constexpr int64_t kHolds_ns = 120'000'000'000;
-constexpr size_t kMostXidCodes = 256;
+constexpr size_t kMaxXidCodes = 256;
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void DeviceTally::count_xids(const Reading& reading) {
     last_xid_ns_ = std::max(last_xid_ns_, (*e)->time_ns);
     if (grown == 0) continue;
     const auto code = static_cast<int64_t>((*e)->value);
-    ++(*xids_)[xids_->size() < kMostXidCodes || xids_->contains(code) ? code : -1];
+    ++(*xids_)[xids_->size() < kMaxXidCodes || xids_->contains(code) ? code : -1];
     --grown;
   }
   if (grown > 0) (*xids_)[-1] += grown;

@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostDevices = 4096, kMostJobsShown = 64;
+constexpr size_t kMostDevices = 4096, kMaxJobsShown = 64;
 
 std::optional<uint32_t> small_number(std::string_view text) {
   const auto n = whole_number(text);
@@ -89,7 +89,7 @@ void PageReader::take_own(const ExpositionSample& s, Device& device) {
     d.up = s.value != 0;
   } else if (s.name == "profgpu_device_last_success_timestamp_seconds" && s.value > 0 && s.value < 9e9) {
     d.good_at_ns = static_cast<int64_t>(s.value * 1e9);
-  } else if (s.name == "profgpu_device_job_info" && d.jobs.size() < kMostJobsShown) {
+  } else if (s.name == "profgpu_device_job_info" && d.jobs.size() < kMaxJobsShown) {
     d.jobs.emplace_back(s.label("hpc_job"));
   }
 }
@@ -127,7 +127,8 @@ Result<ExporterPage> PageReader::finish() {
     const auto at = [&](Metric m) -> auto& { return values[static_cast<size_t>(m)]; };
     // dcgm-exporter does not say the total.
     if (!at(Metric::kMemoryTotal) && at(Metric::kMemoryUsed) && at(Metric::kMemoryFree))
-      at(Metric::kMemoryTotal) = *at(Metric::kMemoryUsed) + *at(Metric::kMemoryFree) + at(Metric::kMemoryReserved).value_or(0);
+      at(Metric::kMemoryTotal) =
+          *at(Metric::kMemoryUsed) + *at(Metric::kMemoryFree) + at(Metric::kMemoryReserved).value_or(0);
     for (const MetricInfo& m : metrics())
       if (auto& value = at(m.metric); value && m.kind == MetricKind::kConstant) {
         device.said.info.constants.emplace_back(m.metric, *value);
@@ -136,7 +137,8 @@ Result<ExporterPage> PageReader::finish() {
     device.said.info.host = host_;
     page.devices.push_back(std::move(device.said));
   }
-  if (page.devices.empty()) return Error{"is no page of a GPU exporter", "profgpu exporter and dcgm-exporter answer at :9400/metrics"};
+  if (page.devices.empty())
+    return Error{"is no page of a GPU exporter", "profgpu exporter and dcgm-exporter answer at :9400/metrics"};
   return page;
 }
 

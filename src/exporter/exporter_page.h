@@ -26,7 +26,8 @@ struct ExporterPage {
   std::vector<ExporterDevice> devices;   ///< by index and instance
 };
 
-/// Where both say a metric, our name counts: DCGM's are rounded. An error: it is no such page, or says nothing of a device.
+/// Where both say a metric, our name counts: DCGM's are rounded. An error: it is no such page, or says nothing of a
+/// device.
 Result<ExporterPage> read_exporter_page(std::string_view text);
 
 }  // namespace profgpu

@@ -11,7 +11,9 @@ namespace {
 constexpr int64_t kNow = 1'767'225'600'000'000'000;
 
 TEST(ExpositionReader, LinesOfBothFormats) {
-  ExpositionReader reader("# HELP a b\na 1\n b{x=\"1\", y=\"q\\\"\\\\\\n,}\"} 2.5e3 1767225600123\r\n\nc{} NaN\nd{x=\"} 1\ne 1 \n# EOF\n3 4\nf");
+  ExpositionReader reader(
+      "# HELP a b\na 1\n b{x=\"1\", y=\"q\\\"\\\\\\n,}\"} 2.5e3 1767225600123\r\n\nc{} NaN\nd{x=\"} 1\ne 1 \n# EOF\n3 "
+      "4\nf");
   std::string seen;
   for (ExpositionSample s; reader.next(s);) {
     seen += std::string(s.name) + "=" + std::to_string(s.value);
@@ -145,9 +147,11 @@ TEST(ExporterPage, ContainersAreLabelsOfDcgmsSeries) {
     return n;
   };
   const std::string power = "\nDCGM_FI_DEV_POWER_USAGE{";
-  const std::string one = page_of(DcgmNames::kClassic, true, pods), each = page_of(DcgmNames::kClassic, true, pods, true);
+  const std::string one = page_of(DcgmNames::kClassic, true, pods),
+                    each = page_of(DcgmNames::kClassic, true, pods, true);
   EXPECT_EQ(count(one, power), 1U);
-  EXPECT_NE(one.find(R"(590.48.01",container="main",namespace="team",pod="a\"b",hpc_job="4711"} 123.456)"), one.npos) << one;
+  EXPECT_NE(one.find(R"(590.48.01",container="main",namespace="team",pod="a\"b",hpc_job="4711"} 123.456)"), one.npos)
+      << one;
   EXPECT_EQ(count(each, power), 2U);
   EXPECT_NE(each.find(R"(pod="a\"b",vgpu="0",hpc_job="4711"} 123.456)"), each.npos) << each;
   EXPECT_NE(each.find(R"(pod="c",hpc_job="4711"} 123.456)"), each.npos) << each;
@@ -161,11 +165,18 @@ TEST(ExporterPage, ContainersAreLabelsOfDcgmsSeries) {
 
 TEST(ExporterPage, DcgmExportersOwn) {
   std::string text;
-  const std::string labels = R"({gpu="0",UUID="GPU-a",pci_bus_id="00000000:3B:00.0",device="nvidia0",modelName="NVIDIA A100",Hostname="node1",DCGM_FI_DRIVER_VERSION="550.54"})";
-  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
-           {"GPU_UTIL", "98"}, {"FB_USED", "1000"}, {"FB_FREE", "79000"}, {"FB_RESERVED", "559"}, {"GPU_TEMP", "61"}, {"XID_ERRORS", "0"}, {"SM_CLOCK", "1410"}})
+  const std::string labels =
+      R"({gpu="0",UUID="GPU-a",pci_bus_id="00000000:3B:00.0",device="nvidia0",modelName="NVIDIA A100",Hostname="node1",DCGM_FI_DRIVER_VERSION="550.54"})";
+  for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{{"GPU_UTIL", "98"},
+                                                                                    {"FB_USED", "1000"},
+                                                                                    {"FB_FREE", "79000"},
+                                                                                    {"FB_RESERVED", "559"},
+                                                                                    {"GPU_TEMP", "61"},
+                                                                                    {"XID_ERRORS", "0"},
+                                                                                    {"SM_CLOCK", "1410"}})
     text += "# TYPE DCGM_FI_DEV_" + name + " gauge\nDCGM_FI_DEV_" + name + labels + " " + value + "\n";
-  text += "DCGM_FI_PROF_GR_ENGINE_ACTIVE" + labels + " 0.75\nDCGM_FI_PROF_PCIE_TX_BYTES" + labels + " 1000000\nDCGM_FI_DEV_SOMETHING_NEW" + labels + " 1\n";
+  text += "DCGM_FI_PROF_GR_ENGINE_ACTIVE" + labels + " 0.75\nDCGM_FI_PROF_PCIE_TX_BYTES" + labels +
+          " 1000000\nDCGM_FI_DEV_SOMETHING_NEW" + labels + " 1\n";
   const ExporterDevice d = only_device(text);
   EXPECT_EQ(d.info.vendor, "NVIDIA");
   EXPECT_EQ(d.info.pci_bus_id, "00000000:3b:00.0");
@@ -179,8 +190,9 @@ TEST(ExporterPage, DcgmExportersOwn) {
 }
 
 TEST(ExporterPage, InstancesAreDevicesOfTheirOwn) {
-  const std::string text = "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"3g.40gb\",GPU_I_ID=\"2\",Hostname=\"node1\"} 5\n"
-                           "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"1g.10gb\",GPU_I_ID=\"7\",Hostname=\"node1\"} 6\n";
+  const std::string text =
+      "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"3g.40gb\",GPU_I_ID=\"2\",Hostname=\"node1\"} 5\n"
+      "DCGM_FI_DEV_FB_USED{gpu=\"0\",UUID=\"GPU-a\",GPU_I_PROFILE=\"1g.10gb\",GPU_I_ID=\"7\",Hostname=\"node1\"} 6\n";
   auto page = read_exporter_page(text);
   ASSERT_TRUE(page);
   ASSERT_EQ(page->devices.size(), 2U);
@@ -189,7 +201,8 @@ TEST(ExporterPage, InstancesAreDevicesOfTheirOwn) {
 }
 
 TEST(ExporterPage, OtherPagesAreNone) {
-  for (const char* text : {"", "<html>", "up 1\n", "node_cpu_seconds_total{cpu=\"0\"} 1\n", "profgpu_power_watts 5\n", "DCGM_FI_DEV_GPU_UTIL{gpu=\"x\"} 1\n"})
+  for (const char* text : {"", "<html>", "up 1\n", "node_cpu_seconds_total{cpu=\"0\"} 1\n", "profgpu_power_watts 5\n",
+                           "DCGM_FI_DEV_GPU_UTIL{gpu=\"x\"} 1\n"})
     EXPECT_FALSE(read_exporter_page(text)) << text;
 }
 

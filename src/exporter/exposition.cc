@@ -130,7 +130,7 @@ bool takes_gzip(std::string_view accept_encoding) { return liking(accept_encodin
 
 namespace {
 
-constexpr size_t kMostLabels = 64;
+constexpr size_t kMaxLabels = 64;
 
 bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ':'; }
 
@@ -175,7 +175,7 @@ bool take_labels(std::string_view& text, ExpositionSample& sample) {
   if (!take(text, '{')) return true;
   while (!take(text, '}')) {
     const std::string_view key = take_name(text);
-    if (key.empty() || sample.labels.size() == kMostLabels || !take(text, '=') || !take(text, '"')) return false;
+    if (key.empty() || sample.labels.size() == kMaxLabels || !take(text, '=') || !take(text, '"')) return false;
     auto& [name, value] = sample.labels.emplace_back(key, "");
     if (!take_quoted(text, value)) return false;
     if (!take(text, ',') && !text.starts_with('}')) return false;

@@ -196,7 +196,8 @@ Result<std::string> Exchange::answer() {
   if (http_status_ != "200") return Error{fmt::format("answers with HTTP status {}", plain(http_status_))};
   if (status_ != "0") {
     const std::string status = status_.empty() ? "none" : plain(status_);
-    return Error{fmt::format("answers with gRPC status {}{}{}", status, status_text_.empty() ? "" : ": ", status_text_)};
+    return Error{
+        fmt::format("answers with gRPC status {}{}{}", status, status_text_.empty() ? "" : ": ", status_text_)};
   }
   if (body_.size() < kPrefixBytes) return Error{"answers without a message"};
   if (body_[0] != 0) return Error{"answers compressed, which was not asked for"};

@@ -25,13 +25,15 @@ template <class Stream>
 class Exchange {
  public:
   template <class... More>
-  explicit Exchange(const HttpCall& call, asio::io_context& io, More&... more) : call_(call), io_(io), stream_(io, more...) {
+  explicit Exchange(const HttpCall& call, asio::io_context& io, More&... more)
+      : call_(call), io_(io), stream_(io, more...) {
     request_.method(call.body.empty() ? http::verb::get : http::verb::post);
     request_.version(11);
     request_.target(call.url.target);
     const bool v6 = call.url.host.find(':') != std::string::npos;
     const bool usual = call.url.port == (call.url.tls ? "443" : "80");
-    request_.set(http::field::host, fmt::format("{}{}{}{}", v6 ? "[" : "", call.url.host, v6 ? "]" : "", usual ? "" : ":" + call.url.port));
+    request_.set(http::field::host, fmt::format("{}{}{}{}", v6 ? "[" : "", call.url.host, v6 ? "]" : "",
+                                                usual ? "" : ":" + call.url.port));
     request_.set(http::field::user_agent, fmt::format("profgpu/{}", kVersion));
     request_.set(http::field::connection, "close");
     if (!call.accept.empty()) request_.set(http::field::accept, call.accept);
@@ -81,11 +83,13 @@ class Exchange {
     http::async_write(stream_, request_, [this](Code error, size_t) { error ? fail("the request", error) : read(); });
   }
   void read() {
-    http::async_read_header(stream_, buffer_, parser_, [this](Code error, size_t) { error ? fail("the answer", error) : read_body(); });
+    http::async_read_header(stream_, buffer_, parser_,
+                            [this](Code error, size_t) { error ? fail("the answer", error) : read_body(); });
   }
   void read_body() {
     // Of a length that is announced, Beast checks only requests.
-    if (parser_.content_length().value_or(0) > call_.most_bytes) return fail("the answer", http::make_error_code(http::error::body_limit));
+    if (parser_.content_length().value_or(0) > call_.most_bytes)
+      return fail("the answer", http::make_error_code(http::error::body_limit));
     http::async_read(stream_, buffer_, parser_, [this](Code error, size_t) {
       if (error) fail("the answer", error);
       beast::get_lowest_layer(stream_).close();

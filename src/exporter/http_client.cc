@@ -30,7 +30,8 @@ bool is_plain(std::string_view text) {
 std::string HttpUrl::text() const {
   const bool v6 = host.find(':') != std::string::npos;
   const bool usual = port == (tls ? "443" : "80");
-  return fmt::format("{}://{}{}{}{}{}", tls ? "https" : "http", v6 ? "[" : "", host, v6 ? "]" : "", usual ? "" : ":" + port, target);
+  return fmt::format("{}://{}{}{}{}{}", tls ? "https" : "http", v6 ? "[" : "", host, v6 ? "]" : "",
+                     usual ? "" : ":" + port, target);
 }
 
 Result<HttpUrl> parse_http_url(std::string_view text) {
@@ -53,7 +54,8 @@ Result<HttpUrl> parse_http_url(std::string_view text) {
   const size_t colon = place.find(':', bracket);
   url.host = bracket > 0 ? place.substr(1, bracket - 1) : place.substr(0, colon);
   url.port = colon == place.npos ? (url.tls ? "443" : "80") : place.substr(colon + 1);
-  if (url.host.empty() || !is_port(url.port) || (bracket > 0 && bracket + 1 != std::min(colon, place.size()))) return wrong;
+  if (url.host.empty() || !is_port(url.port) || (bracket > 0 && bracket + 1 != std::min(colon, place.size())))
+    return wrong;
   return url;
 }
 

@@ -42,8 +42,8 @@ Result<HttpAnswer> http_call(const HttpCall& call, const std::string& program);
 using HttpsCall = bool (*)(const char* version, const HttpCall& call, HttpAnswer& answer, Error& problem);
 constexpr const char* kHttpsCallSymbol = "profgpu_https_call";
 
-// libprofgpu-tls.so, which has all that needs OpenSSL: six megabytes with 24,000 relocations, which every start of the program
-// would pay for. It is opened where TLS is asked for.
+// libprofgpu-tls.so, which has all that needs OpenSSL: six megabytes with 24,000 relocations, which every start of the
+// program would pay for. It is opened where TLS is asked for.
 
 /// The address of one of its functions. `program`: our own file, beside which it lies.
 Result<void*> tls_symbol(const std::string& program, const char* symbol);

@@ -36,8 +36,9 @@ TEST(HttpUrl, Parts) {
 }
 
 TEST(HttpUrl, WhatIsNone) {
-  for (const std::string text : {"", "node1", "ftp://h/", "http://", "http:///x", "http://h:0/", "http://h:99999/", "http://h:x/",
-                                 "http://[::1/", "http://[::1]x/", "http://h/a b", "http://h/\r\nX: y", "http://:80/"})
+  for (const std::string text :
+       {"", "node1", "ftp://h/", "http://", "http:///x", "http://h:0/", "http://h:99999/", "http://h:x/",
+        "http://[::1/", "http://[::1]x/", "http://h/a b", "http://h/\r\nX: y", "http://:80/"})
     EXPECT_FALSE(parse_http_url(text)) << text;
 }
 
@@ -68,7 +69,8 @@ TEST_F(HttpCallTest, AnswersComeWhole) {
   serve([](const HttpRequest& request) {
     HttpReply reply;
     reply.status = request.path == "/no" ? 404 : 200;
-    reply.body = std::make_shared<const std::string>(request.path == "/big" ? std::string(2000, 'x') : std::string(request.path));
+    reply.body = std::make_shared<const std::string>(request.path == "/big" ? std::string(2000, 'x')
+                                                                            : std::string(request.path));
     return reply;
   });
   auto answer = get("/some/page");

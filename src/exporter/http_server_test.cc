@@ -92,7 +92,8 @@ TEST(HttpServer, AnswersExactly) {
   const std::string head = serving.ask("HEAD /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
   EXPECT_TRUE(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("Content-Length: 8\r\n\r\n")) << head;
   EXPECT_TRUE(serving.ask("GET /missing HTTP/1.0\r\n\r\n").starts_with("HTTP/1.0 404 Not Found\r\n"));
-  const std::string two = serving.ask("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  const std::string two =
+      serving.ask("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
   EXPECT_LT(two.find("path /1\n"), two.find("path /2\n"));
   EXPECT_NE(two.find("path /2\n"), std::string::npos);
 }

@@ -33,7 +33,7 @@ using Clock = std::chrono::steady_clock;
 
 // Who was silent for this long gives way to who has just come.
 constexpr std::chrono::milliseconds kGrace{1000}, kTryAgain{50};
-constexpr int kMostChecks = 8;  // passwords that wait to be checked
+constexpr int kMaxChecks = 8;  // passwords that wait to be checked
 
 class Session {
  public:
@@ -131,7 +131,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
 
   void check_password() {
     if (authorization().empty()) return refuse(401, "a name and a password are needed\n");
-    if (shared_.checks >= kMostChecks) return refuse(503, "too many passwords are being checked\n");
+    if (shared_.checks >= kMaxChecks) return refuse(503, "too many passwords are being checked\n");
     ++shared_.checks;
     asio::post(*shared_.checker, [self = this->shared_from_this(), given = std::string(authorization())] {
       const bool right = self->shared_.credentials.check(given);
@@ -229,25 +229,25 @@ class Server : public HttpServer {
   virtual std::shared_ptr<Session> session_of(Shared& shared, tcp::socket socket) = 0;
 
  private:
-  struct Door {
+  struct Listener {
     tcp::acceptor acceptor;
     asio::steady_timer pause;
   };
   Status listen_on(const tcp::endpoint& endpoint);
-  void accept(Door& door);
-  void later(Door& door);
+  void accept(Listener& door);
+  void later(Listener& door);
   bool make_room();
   void welcome(tcp::socket socket);
 
   Shared shared_;  // before io_, whose end destroys connections that use it
   asio::io_context io_{1};
-  std::list<Door> doors_;
+  std::list<Listener> doors_;
   std::string url_;
 };
 
 inline Status Server::listen_on(const tcp::endpoint& endpoint) {
   Code error;
-  Door& door = doors_.emplace_back(Door{tcp::acceptor(io_), asio::steady_timer(io_)});
+  Listener& door = doors_.emplace_back(Listener{tcp::acceptor(io_), asio::steady_timer(io_)});
   door.acceptor.open(endpoint.protocol(), error);
   if (!error) door.acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   const bool everywhere = endpoint.address().is_v6() && endpoint.address().is_unspecified();
@@ -334,14 +334,14 @@ inline bool Server::make_room() {
   return true;
 }
 
-inline void Server::later(Door& door) {
+inline void Server::later(Listener& door) {
   door.pause.expires_after(kTryAgain);
   door.pause.async_wait([this, &door](Code error) {
     if (!error) accept(door);
   });
 }
 
-inline void Server::accept(Door& door) {
+inline void Server::accept(Listener& door) {
   if (!make_room()) return later(door);
   door.acceptor.async_accept([this, &door](Code error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
@@ -365,9 +365,9 @@ inline void Server::run(Handler handler) {
   signals.async_wait([this](Code error, int) {
     if (!error) io_.stop();
   });
-  for (Door& door : doors_) accept(door);
+  for (Listener& door : doors_) accept(door);
   io_.run();
-  for (Door& door : doors_) door.acceptor.close();
+  for (Listener& door : doors_) door.acceptor.close();
 }
 
 }  // namespace profgpu::serving

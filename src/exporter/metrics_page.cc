@@ -20,7 +20,7 @@ namespace {
 
 constexpr SeriesType kPageGauge = SeriesType::kGauge, kPageCounter = SeriesType::kCounter;
 constexpr double kNs = 1e-9;
-constexpr size_t kMostCopies = 64;  // of a device's series
+constexpr size_t kMaxCopies = 64;  // of a device's series
 
 std::string joined_labels(std::initializer_list<std::string> labels) {
   std::string out;
@@ -32,14 +32,14 @@ std::string joined_labels(std::initializer_list<std::string> labels) {
 // In dcgm-exporter's order.
 std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
   const DeviceInfo& i = *d.info;
-  return joined_labels({label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper_case(i.pci_bus_id)),
-                 label("device", lower_case(i.vendor) + device_number(i)), label("modelName", i.name),
-                 i.mig_profile.empty() ? "" : label("GPU_I_PROFILE", i.mig_profile),
-                 i.gpu_instance ? label("GPU_I_ID", std::to_string(*i.gpu_instance)) : "",
-                 input.host.empty() ? "" : label("Hostname", input.host),
-                 input.counters->driver_label && !i.driver_version.empty()
-                     ? label("DCGM_FI_DRIVER_VERSION", i.driver_version)
-                     : ""});
+  return joined_labels(
+      {label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper_case(i.pci_bus_id)),
+       label("device", lower_case(i.vendor) + device_number(i)), label("modelName", i.name),
+       i.mig_profile.empty() ? "" : label("GPU_I_PROFILE", i.mig_profile),
+       i.gpu_instance ? label("GPU_I_ID", std::to_string(*i.gpu_instance)) : "",
+       input.host.empty() ? "" : label("Hostname", input.host),
+       input.counters->driver_label && !i.driver_version.empty() ? label("DCGM_FI_DRIVER_VERSION", i.driver_version)
+                                                                 : ""});
 }
 
 std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
@@ -63,13 +63,14 @@ std::vector<std::string> dcgm_copies(const MetricsPageInput& input, const ShownD
     std::vector<std::string> more;
     for (const std::string& copy : copies)
       for (const std::string& l : labels)
-        if (more.size() < kMostCopies) more.push_back(joined_labels({copy, l}));
+        if (more.size() < kMaxCopies) more.push_back(joined_labels({copy, l}));
     copies = std::move(more);
   };
   std::vector<std::string> pods, jobs;
   for (const PodContainer& c : d.pods)
     if (input.shared_pods || pods.empty())
-      pods.push_back(joined_labels({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
+      pods.push_back(
+          joined_labels({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
   for (const std::string& job : d.jobs) jobs.push_back(label("hpc_job", job));
   multiply(pods);
   multiply(jobs);
@@ -161,8 +162,10 @@ void Page::add_health() {
   }
   out_.family("profgpu_device_job_info", kPageGauge, "jobs of a batch system that are on the device; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
-    for (const std::string& job : input_.devices[i].jobs) out_.sample(joined_labels({labels_[i], label("hpc_job", job)}), 1);
-  out_.family("profgpu_device_pod_info", kPageGauge, "containers that were given the device, as the kubelet says; always 1");
+    for (const std::string& job : input_.devices[i].jobs)
+      out_.sample(joined_labels({labels_[i], label("hpc_job", job)}), 1);
+  out_.family("profgpu_device_pod_info", kPageGauge,
+              "containers that were given the device, as the kubelet says; always 1");
   for (size_t i = 0; i < input_.devices.size(); ++i)
     for (const PodContainer& c : input_.devices[i].pods)
       out_.sample(joined_labels({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
@@ -229,7 +232,8 @@ void Page::add_xids() {
       out_.sample(labels_[i], text, counted == counts->end() ? 0 : static_cast<double>(counted->second));
     }
     for (const auto& [code, count] : *counts)
-      if (!known.contains(code)) out_.sample(labels_[i], label("xid", code < 0 ? "unknown" : std::to_string(code)), static_cast<double>(count));
+      if (!known.contains(code))
+        out_.sample(labels_[i], label("xid", code < 0 ? "unknown" : std::to_string(code)), static_cast<double>(count));
   }
 }
 
@@ -258,7 +262,8 @@ void Page::add_self() {
     out_.sample(labels, value);
   };
   one("profgpu_exporter_build_info", kPageGauge, "the exporter's version; always 1", 1, label("version", kVersion));
-  one("profgpu_exporter_readings_total", kPageCounter, "readings taken, over all devices", static_cast<double>(f.ticks));
+  one("profgpu_exporter_readings_total", kPageCounter, "readings taken, over all devices",
+      static_cast<double>(f.ticks));
   one("profgpu_exporter_late_readings_total", kPageCounter, "readings that began over half an interval late",
       static_cast<double>(f.late_ticks));
   one("profgpu_exporter_missed_readings_total", kPageCounter, "readings that were due and never taken",
@@ -267,12 +272,12 @@ void Page::add_self() {
       static_cast<double>(f.driver_calls));
   one("profgpu_exporter_scrapes_total", kPageCounter, "requests for this page", static_cast<double>(f.scrapes));
   one("profgpu_exporter_connections", kPageGauge, "connections that are open", static_cast<double>(f.connections));
-  one("profgpu_exporter_refused_connections_total", kPageCounter, "connections that were closed for want of room or time",
-      static_cast<double>(f.refused));
+  one("profgpu_exporter_refused_connections_total", kPageCounter,
+      "connections that were closed for want of room or time", static_cast<double>(f.refused));
   one("process_cpu_seconds_total", kPageCounter, "processor time of the exporter", own_cpu_seconds());
   if (input_.kubelet) {
-    one("profgpu_kubelet_up", kPageGauge, "1: the kubelet says which pods are on devices; 0: it does not, or has no socket",
-        input_.kubelet->up ? 1 : 0);
+    one("profgpu_kubelet_up", kPageGauge,
+        "1: the kubelet says which pods are on devices; 0: it does not, or has no socket", input_.kubelet->up ? 1 : 0);
     if (input_.kubelet->good_at_ns)
       one("profgpu_kubelet_last_success_timestamp_seconds", kPageGauge, "when the kubelet last answered",
           static_cast<double>(input_.kubelet->good_at_ns) * kNs);

@@ -83,8 +83,14 @@ MetricsPageInput MetricsService::page_input(const HttpFigures& figures) const {
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < tallies.size(); ++i) {
       const DeviceHealth& h = health[i];
-      input.devices.push_back({&backend_->devices()[options_.devices[i]], std::move(tallies[i]), h.answers(input.now_ns, options_.interval_ns), h.good_at_ns,
-                               h.errors, h.trouble, jobs_[i], {}});
+      input.devices.push_back({&backend_->devices()[options_.devices[i]],
+                               std::move(tallies[i]),
+                               h.answers(input.now_ns, options_.interval_ns),
+                               h.good_at_ns,
+                               h.errors,
+                               h.trouble,
+                               jobs_[i],
+                               {}});
     }
   }
   if (kubelet_) {
@@ -183,7 +189,7 @@ void MetricsService::look_for_jobs() {
 
 namespace {
 
-constexpr size_t kMostJobs = 64;     // of one device: each is a copy of its series
+constexpr size_t kMaxJobs = 64;     // of one device: each is a copy of its series
 constexpr size_t kLongestJob = 256;  // bytes of its name
 
 }  // namespace
@@ -191,7 +197,7 @@ constexpr size_t kLongestJob = 256;  // bytes of its name
 std::vector<std::string> DeviceJobs::look(const DeviceInfo& info, const std::vector<ProcessSample>& processes) {
   std::set<std::string> jobs;
   const auto add = [&](std::string_view job) {
-    if (!job.empty() && job.size() <= kLongestJob && jobs.size() < kMostJobs) jobs.emplace(job);
+    if (!job.empty() && job.size() <= kLongestJob && jobs.size() < kMaxJobs) jobs.emplace(job);
   };
   if (!mapping_.empty()) {
     const std::string name =

@@ -10,7 +10,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostContainers = 64;  // of one device: each may be a copy of its series
+constexpr size_t kMaxContainers = 64;  // of one device: each may be a copy of its series
 constexpr size_t kLongestName = 256;    // bytes; Kubernetes allows 253
 
 // NVML writes a PCI domain with eight digits, the kernel and device plugins with four.
@@ -89,7 +89,7 @@ void PodResources::add(const Grant& grant, PodsByDevice& pods) const {
     const auto place = std::lower_bound(on.begin(), on.end(), container);
     if (place != on.end() && *place == container) continue;
     on.insert(place, container);
-    if (on.size() > kMostContainers) on.pop_back();  // the same ones stay, in whatever order the kubelet names them
+    if (on.size() > kMaxContainers) on.pop_back();  // the same ones stay, in whatever order the kubelet names them
   }
 }
 

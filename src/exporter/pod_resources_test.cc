@@ -19,7 +19,8 @@ DeviceInfo device(std::string_view vendor, uint32_t index, std::string uuid, std
 
 // Two GPUs, a third cut in two (positions 3 and 4), one of AMD's.
 std::vector<DeviceInfo> machine() {
-  std::vector<DeviceInfo> all = {device("NVIDIA", 0, "GPU-0", "00000000:1a:00.0"), device("NVIDIA", 1, "GPU-1", "00000000:3b:00.0"),
+  std::vector<DeviceInfo> all = {device("NVIDIA", 0, "GPU-0", "00000000:1a:00.0"),
+                                 device("NVIDIA", 1, "GPU-1", "00000000:3b:00.0"),
                                  device("NVIDIA", 2, "GPU-2", "00000000:5c:00.0")};
   for (const uint32_t instance : {1U, 2U}) {
     all.push_back(device("NVIDIA", 2, "MIG-" + std::to_string(instance), "00000000:5c:00.0"));
@@ -31,7 +32,8 @@ std::vector<DeviceInfo> machine() {
   return all;
 }
 
-void write_pod(ProtobufWriter& w, std::string_view pod, const std::vector<std::string>& ids, std::string_view resource = "nvidia.com/gpu") {
+void write_pod(ProtobufWriter& w, std::string_view pod, const std::vector<std::string>& ids,
+               std::string_view resource = "nvidia.com/gpu") {
   w.message(1, [&] {
     w.message(3, [&] {  // before the pod's name: any order is allowed
       w.number(3, 7);   // a processor
@@ -52,11 +54,13 @@ std::string text_of(const PodsByDevice& pods) {
   std::string out;
   for (size_t i = 0; i < pods.size(); ++i)
     for (const PodContainer& c : pods[i])
-      out += std::to_string(i) + ":" + c.name_space + "/" + c.pod + "/" + c.container + (c.share.empty() ? "" : "#" + c.share) + " ";
+      out += std::to_string(i) + ":" + c.name_space + "/" + c.pod + "/" + c.container +
+             (c.share.empty() ? "" : "#" + c.share) + " ";
   return out;
 }
 
-std::string pods_of(const std::string& list, const std::vector<DeviceInfo>& devices = machine(), const std::string& sys = "/nowhere") {
+std::string pods_of(const std::string& list, const std::vector<DeviceInfo>& devices = machine(),
+                    const std::string& sys = "/nowhere") {
   const auto pods = PodResources(devices, sys).read(list);
   return pods ? text_of(*pods) : pods.error().message;
 }
@@ -80,7 +84,8 @@ TEST(PodResources, DevicesAreKnownByWhateverPluginsCallThem) {
   EXPECT_EQ(given({"0000:83:00.0"}), "5:team/p/main ");
   EXPECT_EQ(given({"0000:83:00.0-slice-2"}), "5:team/p/main#2 ");
   EXPECT_EQ(given({"GPU-1", "GPU-1", "GPU-0"}), "0:team/p/main 1:team/p/main ");
-  EXPECT_EQ(given({"", "GPU-", "GPU-01", "nvidia7", "nvidia2/gi9", "::", "card", "card0-0", "0000:99:00.0", "mlx5_0"}), "");
+  EXPECT_EQ(given({"", "GPU-", "GPU-01", "nvidia7", "nvidia2/gi9", "::", "card", "card0-0", "0000:99:00.0", "mlx5_0"}),
+            "");
   EXPECT_EQ(given({"0000:5c:00.0"}), "2:team/p/main ");  // not its instances
 }
 
@@ -91,7 +96,9 @@ TEST(PodResources, IntelsCardsByTheirNumbersInSysfs) {
   ProtobufWriter w;
   write_pod(w, "p", {"card3-0", "card4-0"}, "gpu.intel.com/i915");
   write_pod(w, "monitor", {"all"}, "gpu.intel.com/i915_monitoring");
-  EXPECT_EQ(pods_of(w.bytes(), {device("Intel", 0, "", "00000000:03:00.0"), device("AMD", 0, "", "00000000:04:00.0")}, tree.root() + "/sys"), "0:team/p/main ");
+  EXPECT_EQ(pods_of(w.bytes(), {device("Intel", 0, "", "00000000:03:00.0"), device("AMD", 0, "", "00000000:04:00.0")},
+                    tree.root() + "/sys"),
+            "0:team/p/main ");
 }
 
 TEST(PodResources, ManyPodsLeaveTheSameFewOfThem) {
@@ -113,7 +120,8 @@ TEST(PodResources, ADamagedListIsRefused) {
   ProtobufWriter w;
   write_pod(w, "p", {"GPU-1"});
   EXPECT_EQ(pods_of(""), "");
-  for (size_t n = 1; n < w.bytes().size(); ++n) EXPECT_EQ(pods_of(w.bytes().substr(0, n)), "its list of pods is damaged") << n;
+  for (size_t n = 1; n < w.bytes().size(); ++n)
+    EXPECT_EQ(pods_of(w.bytes().substr(0, n)), "its list of pods is damaged") << n;
   // A length that lies, at every depth.
   std::string list = w.bytes();
   for (size_t at = 0; at < list.size(); ++at) {

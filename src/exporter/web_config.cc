@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMaxBytes = 1 << 20;
 
 // A document of libyaml, and how to walk it.
 class Yaml {
@@ -178,7 +178,7 @@ std::string beside(const std::string& path, const std::string& name) {
 }  // namespace
 
 Result<WebConfig> read_web_config(const std::string& path) {
-  const auto text = file_text(path, kMostBytes);
+  const auto text = file_text(path, kMaxBytes);
   if (!text) return Error{path + ": cannot be read: " + std::strerror(errno)};
   auto yaml = Yaml::parse(*text);
   if (!yaml) return yaml.error().within(path);

@@ -18,7 +18,8 @@ RankResult a_rank(int number) {
   for (int i = 0; i < 4; ++i) {
     rows.annotation("ProfilerStep#" + std::to_string(i), i * 1000, 1000);
     rows.kernel("gemm", i * 1000 + 10, 500);
-    rows.collective({.name = "allreduce", .ranks = "[0, 1]", .in = 1000, .out = 1000, .sequence = i}, i * 1000 + 400, 300);
+    rows.collective({.name = "allreduce", .ranks = "[0, 1]", .in = 1000, .out = 1000, .sequence = i}, i * 1000 + 400,
+                    300);
   }
   const Trace trace = rows.finish();
   const Facts facts(trace, {});

@@ -70,7 +70,8 @@ void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report
 
 std::string why_none_within(const SampleLog& samples, const Interval& job) {
   const std::string text = "no sample lies within the time of the traces: ";
-  if (samples.first_ns <= job.start && samples.last_ns >= job.end) return text + "it is shorter than the time between two samples";
+  if (samples.first_ns <= job.start && samples.last_ns >= job.end)
+    return text + "it is shorter than the time between two samples";
   return text + "another run, another host's clock, or a run that was over before the next sample";
 }
 
@@ -90,7 +91,8 @@ void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
   for (InputFile& file : report.inputs) {
     if (file.format != "samples") continue;
     for (const std::string& host : samples.others)
-      file.issues.push_back({"samples_elsewhere", 1, Severity::kWarning, "samples of " + host + " are left out: no rank ran on it"});
+      file.issues.push_back(
+          {"samples_elsewhere", 1, Severity::kWarning, "samples of " + host + " are left out: no rank ran on it"});
     if (evidence.telemetry.empty() && !samples.log.empty())
       file.issues.push_back({"samples_elsewhere", read.samples.ticks, Severity::kWarning,
                              why_none_within(samples.log, job)});
@@ -119,11 +121,12 @@ void leave_out(const std::vector<OtherRun>& others, std::vector<RankDigest>& dig
 }
 
 std::vector<std::string> notes_of(const std::vector<OtherRun>& others) {
-  constexpr size_t kMostNamed = 3;
+  constexpr size_t kMaxNamed = 3;
   std::vector<std::string> notes;
-  for (size_t i = 0; i < std::min(others.size(), kMostNamed); ++i) notes.push_back(left_out_text(others[i]));
-  if (others.size() > kMostNamed)
-    notes.push_back(std::to_string(others.size() - kMostNamed) + " more ranks are left out for such reasons: their inputs say why");
+  for (size_t i = 0; i < std::min(others.size(), kMaxNamed); ++i) notes.push_back(left_out_text(others[i]));
+  if (others.size() > kMaxNamed)
+    notes.push_back(std::to_string(others.size() - kMaxNamed) +
+                    " more ranks are left out for such reasons: their inputs say why");
   return notes;
 }
 

@@ -24,9 +24,10 @@ std::vector<std::string> places(const std::string& program) {
 Result<std::unique_ptr<MpiProcesses>> MpiProcesses::begin(const std::string& program) {
   auto library = DynLib::open_first(places(program));
   if (!library)
-    return Error{"--mpi: " + library.error().message,
-                 "build profgpu where MPI's headers are (libopenmpi-dev, or the cluster's module), or set PROFGPU_MPI to "
-                 "libprofgpu-mpi.so"};
+    return Error{
+        "--mpi: " + library.error().message,
+        "build profgpu where MPI's headers are (libopenmpi-dev, or the cluster's module), or set PROFGPU_MPI to "
+        "libprofgpu-mpi.so"};
   // Open MPI's own plugins look for its symbols among those that all libraries share.
   dlopen(library->path().c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
   const auto start = library->symbol<int (*)(profgpu_mpi*)>("profgpu_mpi_begin");

@@ -79,7 +79,8 @@ RankFiles::RankFiles(std::vector<InputUnit> units, std::map<int, std::vector<siz
     : units_(std::move(units)) {
   for (const auto& [rank, of_rank] : by_rank)
     for (const size_t i : of_rank)
-      windows_[rank].push_back({unit_of[i], parts[i].place, parts[i].source.path, parts[i].source.events, parts[i].window.extent});
+      windows_[rank].push_back(
+          {unit_of[i], parts[i].place, parts[i].source.path, parts[i].source.events, parts[i].window.extent});
 }
 
 Result<Trace> RankFiles::read(int rank) const {

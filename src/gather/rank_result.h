@@ -59,8 +59,8 @@ Result<ShareRead> decoded_share(const std::string& bytes);
 class RankFiles {
  public:
   RankFiles() = default;
-  RankFiles(std::vector<InputUnit> units, std::map<int, std::vector<size_t>> by_rank, const std::vector<InputPart>& parts,
-            const std::vector<size_t>& unit_of);
+  RankFiles(std::vector<InputUnit> units, std::map<int, std::vector<size_t>> by_rank,
+            const std::vector<InputPart>& parts, const std::vector<size_t>& unit_of);
 
   /// All windows of a rank that is there. The error: its files are not what they were.
   [[nodiscard]] Result<Trace> read(int rank) const;

@@ -46,7 +46,8 @@ std::vector<size_t> share_of(const Processes& processes, const std::vector<Input
   const int here = processes.hosts[static_cast<size_t>(processes.place)];
   std::vector<size_t> ours;
   for (const size_t i : by_size(units)) {
-    const auto least = std::min_element(load.begin(), load.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto least =
+        std::min_element(load.begin(), load.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     least->second += static_cast<double>(units[i].bytes + 1) / on[least->first];   // empty files are shared out too
     if (least->first == here) ours.push_back(i);
   }
@@ -57,7 +58,8 @@ std::vector<size_t> share_of(const Processes& processes, const std::vector<Input
 class UnitProgress {
  public:
   /// `sharing` processes read them, each about as much of them as the others.
-  UnitProgress(Progress& progress, const std::vector<InputUnit>& units, const std::vector<size_t>& ours, int64_t sharing)
+  UnitProgress(Progress& progress, const std::vector<InputUnit>& units, const std::vector<size_t>& ours,
+               int64_t sharing)
       : progress_(progress) {
     int64_t total = 0;
     for (const size_t i : ours) total += units[i].bytes;
@@ -280,7 +282,8 @@ Result<std::optional<JobRead>> read_job(const JobOptions& options, const Process
   if (!units) return units.error();
   std::vector<UnitOutcome> in_order(units->units.size());
   for (auto& [unit, outcome] : outcomes) in_order[unit] = std::move(outcome);
-  if (units->units.size() > 1) progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+  if (units->units.size() > 1)
+    progress.read_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
   progress.stage = "analysing";
   auto job = Assembly(*std::move(units), std::move(in_order), options).job();
   if (!job) return job.error();

@@ -13,12 +13,14 @@ constexpr int kNoRank = InputSource::kNoRank;
 // Why `later` cannot be a later window of the process that wrote `earlier`; empty if it can.
 std::string not_successive(const WindowFacts& earlier, const WindowFacts& later) {
   if (earlier.extent.end > later.extent.start) return "their times overlap";
-  if (!earlier.host.empty() && !later.host.empty() && earlier.host != later.host) return "they come from different hosts";
+  if (!earlier.host.empty() && !later.host.empty() && earlier.host != later.host)
+    return "they come from different hosts";
   const auto &a = earlier.processes, &b = later.processes;
   std::vector<std::string> both;
   std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
   if (!a.empty() && !b.empty() && both.empty()) return "they come from different processes";
-  if (earlier.first_step <= earlier.last_step && later.first_step <= later.last_step && later.first_step <= earlier.last_step)
+  if (earlier.first_step <= earlier.last_step && later.first_step <= later.last_step &&
+      later.first_step <= earlier.last_step)
     return "their step numbers do not go up";
   return "";
 }
@@ -26,7 +28,8 @@ std::string not_successive(const WindowFacts& earlier, const WindowFacts& later)
 // Whether two files without a rank were written by one process, one after the other.
 bool same_process(const WindowFacts& a, const WindowFacts& b) {
   const bool in_order = a.extent.start < b.extent.start;
-  return !a.processes.empty() && a.processes == b.processes && not_successive(in_order ? a : b, in_order ? b : a).empty();
+  return !a.processes.empty() && a.processes == b.processes &&
+         not_successive(in_order ? a : b, in_order ? b : a).empty();
 }
 
 // Recordings, and PyTorch's traces that their processes wrote meanwhile: what is one rank.
@@ -39,7 +42,8 @@ Links traces_of_recordings(std::vector<InputPart>& parts) {
       if (p.recording) recordings[pid].push_back(&p);
   const auto may_be_of = [](const InputPart& trace, const InputPart& recording) {
     const bool same_host = trace.window.host.empty() || trace.window.host == recording.window.host;
-    return same_host && recording.life.start < trace.window.extent.end && trace.window.extent.start < recording.life.end;
+    return same_host && recording.life.start < trace.window.extent.end &&
+           trace.window.extent.start < recording.life.end;
   };
   Links links;
   for (InputPart& trace : parts) {
@@ -97,8 +101,9 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   }
   if (taken.size() > 1)
     for (InputPart* p : guessed)
-      p->source.issues.push_back({TraceIssueKind::kNote, 1,
-                                  fmt::format("it states no rank, and its name has none: taken as rank {}", p->source.rank)});
+      p->source.issues.push_back(
+          {TraceIssueKind::kNote, 1,
+           fmt::format("it states no rank, and its name has none: taken as rank {}", p->source.rank)});
 }
 
 // The recording of the same rank that a trace was written beside; null if there is none.
@@ -120,9 +125,10 @@ void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_
       std::find_if(of_rank.begin(), recordings, [&](size_t i) { return recording_of(parts[i], links) == nullptr; });
   if (stranger != recordings) {
     say(parts[*stranger], of_rank.end() - recordings,
-        fmt::format("this trace stands for its rank; the recording beside it ({}) was not analysed: they are not of the "
-                    "same process at the same time",
-                    parts[*recordings].source.path));
+        fmt::format(
+            "this trace stands for its rank; the recording beside it ({}) was not analysed: they are not of the "
+            "same process at the same time",
+            parts[*recordings].source.path));
     of_rank.erase(recordings, of_rank.end());
     return;
   }
@@ -132,13 +138,16 @@ void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_
     const InputPart& recording = *recording_of(trace, links);
     const bool says_less = recording.on_device && !trace.on_device;
     if (says_less)
-      say(trace, 1, fmt::format("this trace was left out: it has no device activity, and the recording of its process ({}) has; "
-                                "alone it can be analysed",
-                                recording.source.path));
+      say(trace, 1,
+          fmt::format("this trace was left out: it has no device activity, and the recording of its process ({}) has; "
+                      "alone it can be analysed",
+                      recording.source.path));
     else
-      say(trace, 1, fmt::format("PyTorch's own trace of {:.3g} s, joined with the recording beside it ({}): operators are known in "
-                                "its time only",
-                                static_cast<double>(trace.window.extent.length()) / 1e9, recording.source.path));
+      say(trace, 1,
+          fmt::format(
+              "PyTorch's own trace of {:.3g} s, joined with the recording beside it ({}): operators are known in "
+              "its time only",
+              static_cast<double>(trace.window.extent.length()) / 1e9, recording.source.path));
     return says_less;
   });
 }
@@ -161,9 +170,10 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
     const bool named = !a.stated_rank && !b.stated_rank;
     return Error{fmt::format("{} and {}: both {} rank {}, but they are not successive windows of it: {}", a.source.path,
                              b.source.path, named ? "have names of" : "say they are", rank, why),
-                 copied  ? "one seems to be a copy of the other: leave one of them out"
-                 : named ? "if each host counts its ranks from 0, name the files by the ranks of the whole job"
-                         : "give one run at a time; files of different runs can be compared with each other, not joined"};
+                 copied ? "one seems to be a copy of the other: leave one of them out"
+                 : named
+                     ? "if each host counts its ranks from 0, name the files by the ranks of the whole job"
+                     : "give one run at a time; files of different runs can be compared with each other, not joined"};
   }
   return ok();
 }
@@ -180,10 +190,10 @@ std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts) {
 }
 
 std::string left_out_text(const std::vector<std::string>& left_out) {
-  constexpr size_t kMostNamed = 5;
+  constexpr size_t kMaxNamed = 5;
   std::string text = std::to_string(left_out.size());
-  for (size_t i = 0; i < left_out.size() && i < kMostNamed; ++i) text += "; " + left_out[i];
-  if (left_out.size() > kMostNamed) text += fmt::format("; and {} more", left_out.size() - kMostNamed);
+  for (size_t i = 0; i < left_out.size() && i < kMaxNamed; ++i) text += "; " + left_out[i];
+  if (left_out.size() > kMaxNamed) text += fmt::format("; and {} more", left_out.size() - kMaxNamed);
   return text;
 }
 

@@ -102,7 +102,8 @@ class Seen {
  public:
   bool again(const std::string& path) {
     struct stat info {};
-    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) && !files_.insert({info.st_dev, info.st_ino}).second;
+    return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+           !files_.insert({info.st_dev, info.st_ino}).second;
   }
 
  private:
@@ -116,7 +117,8 @@ class TraceUnits {
 
   void add(const InputUnit::File& file, std::optional<int> stated) {
     const int rank = stated.value_or(rank_in_name(file.path));
-    const auto [it, fresh] = rank >= 0 ? unit_of_.try_emplace(rank, all_.units.size()) : std::pair(unit_of_.end(), true);
+    const auto [it, fresh] =
+        rank >= 0 ? unit_of_.try_emplace(rank, all_.units.size()) : std::pair(unit_of_.end(), true);
     InputUnit& unit = fresh ? all_.units.emplace_back() : all_.units[it->second];
     unit.files.push_back(file);
     unit.bytes += file.bytes;
@@ -185,7 +187,8 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
                            .importer = heads[i].importer, .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
-      else if (!recorded || !describes_run(file.path, "summary")) file.place = place++, traces.add(file, heads[i].says.rank);
+      else if (!recorded || !describes_run(file.path, "summary"))
+        file.place = place++, traces.add(file, heads[i].says.rank);
     }
   }
   for (InputUnit::File& file : recordings) file.place = place++;
@@ -227,7 +230,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
 
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMaxBytes = 1 << 20;
 constexpr int64_t kSaysNothing_ns = 16'000'000'000;   // the kernel's largest error: its clock is left to itself
 
 // null, or an object of which other members may come.
@@ -254,8 +257,8 @@ bool read_statement(JsonReader& reader, std::vector<ClockStatement>& all) {
 void SessionClocks::add(const std::string& path) {
   auto source = open_text(path);
   if (!source) return;
-  std::string text(kMostBytes + kJsonPadding, '\0');
-  const size_t size = (*source)->read(text.data(), kMostBytes);
+  std::string text(kMaxBytes + kJsonPadding, '\0');
+  const size_t size = (*source)->read(text.data(), kMaxBytes);
   JsonReader reader(text.data(), text.data() + size);
   std::string host;
   std::vector<ClockStatement> statements;

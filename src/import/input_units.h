@@ -18,8 +18,8 @@ namespace profgpu {
 
 class SessionClocks {
  public:
-  /// A file that cannot be read, or says nothing, adds nothing. Of several statements on a host the largest error stands;
-  /// one that it was not synchronised stands before all.
+  /// A file that cannot be read, or says nothing, adds nothing. Of several statements on a host the largest error
+  /// stands; one that it was not synchronised stands before all.
   void add(const std::string& path);
   [[nodiscard]] bool empty() const { return by_host_.empty(); }
   [[nodiscard]] std::optional<ClockStatement> of(const std::string& host) const;

@@ -1,7 +1,7 @@
 // Kineto's JSON is one object with a long array of events, or that array alone. It is read in windows of a
 // quarter megabyte, each cut where an event seems to start, so that windows are parsed side by side while the next one
-// is read or inflated. Where a cut turns out to be wrong the file is read again in order, each window carrying over what
-// it could not finish.
+// is read or inflated. Where a cut turns out to be wrong the file is read again in order, each window carrying over
+// what it could not finish.
 //
 // Budget: the text is looked at once; resident memory is the rows plus a few windows.
 #include "import/kineto.h"
@@ -300,7 +300,9 @@ Peek peek_kineto(std::string_view head) {
   return {digits > 0 ? std::optional(rank) : std::nullopt};
 }
 
-Result<Trace> read_kineto(const std::string& path, const ImportOptions& options) { return KinetoReader(path, options).read(); }
+Result<Trace> read_kineto(const std::string& path, const ImportOptions& options) {
+  return KinetoReader(path, options).read();
+}
 
 }  // namespace
 

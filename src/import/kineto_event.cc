@@ -114,7 +114,8 @@ bool read_triple(JsonReader& reader, int32_t (&out)[3]) {
 // Categories take turns: a launch, its kernel, the flow between them.
 EventClass KinetoEvents::classify(string_view category) {
   if (category.empty()) return EventClass::kUnknown;
-  KnownCategory& known = categories_[(category.size() + static_cast<unsigned char>(category.front()) * 5U) % categories_.size()];
+  KnownCategory& known =
+      categories_[(category.size() + static_cast<unsigned char>(category.front()) * 5U) % categories_.size()];
   if (category != known.name) known = {std::string(category), event_class(category)};
   return known.event_class;
 }
@@ -169,26 +170,48 @@ class KinetoEvents::SlotTable {
 const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
   using A = KinetoValues;
   static constexpr KinetoSlot kCall[] = {{"correlation", &A::correlation}};
-  static constexpr KinetoSlot kActivity[] = {
-      {"device", &A::device}, {"stream", &A::stream}, {"context", &A::context}, {"correlation", &A::correlation},
-      {"bytes", &A::bytes}, {"registers per thread", &A::registers}, {"shared memory", &A::shared},
-      {"graph id", &A::graph}, {"graph node id", &A::graph_node}, {"In msg nelems", &A::in_elements}, {"Out msg nelems", &A::out_elements},
-      {"Group size", &A::group_size}, {"Seq", &A::collective_sequence}, {"Src Rank", &A::source},
-      {"Dst Rank", &A::destination}, {.key = "grid", .triple = &A::grid},
-      {.key = "block", .triple = &A::block}, {.key = "Collective name", .text = &A::collective},
-      {.key = "dtype", .text = &A::dtype}, {.key = "Process Group Name", .text = &A::group},
-      {.key = "Process Group Description", .text = &A::group_description},
-      {.key = "Process Group Ranks", .text = &A::ranks}};
-  static constexpr KinetoSlot kOp[] = {
-      {"External id", &A::external_id}, {"external id", &A::external_id}, {"Sequence number", &A::sequence},
-      {"Fwd thread id", &A::forward_thread}, {"flops", &A::flops}, {"In msg nelems", &A::in_elements},
-      {"Out msg nelems", &A::out_elements}, {"Group size", &A::group_size}, {"Seq", &A::collective_sequence},
-      {"Src Rank", &A::source}, {"Dst Rank", &A::destination}, {.key = "Input Dims", .raw = &A::shapes}, {.key = "Input dims", .raw = &A::shapes},
-      {.key = "Input type", .raw = &A::types}, {.key = "Input Types", .raw = &A::types},
-      {.key = "Collective name", .text = &A::collective}, {.key = "dtype", .text = &A::dtype},
-      {.key = "Process Group Name", .text = &A::group},
-      {.key = "Process Group Description", .text = &A::group_description},
-      {.key = "Process Group Ranks", .text = &A::ranks}};
+  static constexpr KinetoSlot kActivity[] = {{"device", &A::device},
+                                             {"stream", &A::stream},
+                                             {"context", &A::context},
+                                             {"correlation", &A::correlation},
+                                             {"bytes", &A::bytes},
+                                             {"registers per thread", &A::registers},
+                                             {"shared memory", &A::shared},
+                                             {"graph id", &A::graph},
+                                             {"graph node id", &A::graph_node},
+                                             {"In msg nelems", &A::in_elements},
+                                             {"Out msg nelems", &A::out_elements},
+                                             {"Group size", &A::group_size},
+                                             {"Seq", &A::collective_sequence},
+                                             {"Src Rank", &A::source},
+                                             {"Dst Rank", &A::destination},
+                                             {.key = "grid", .triple = &A::grid},
+                                             {.key = "block", .triple = &A::block},
+                                             {.key = "Collective name", .text = &A::collective},
+                                             {.key = "dtype", .text = &A::dtype},
+                                             {.key = "Process Group Name", .text = &A::group},
+                                             {.key = "Process Group Description", .text = &A::group_description},
+                                             {.key = "Process Group Ranks", .text = &A::ranks}};
+  static constexpr KinetoSlot kOp[] = {{"External id", &A::external_id},
+                                       {"external id", &A::external_id},
+                                       {"Sequence number", &A::sequence},
+                                       {"Fwd thread id", &A::forward_thread},
+                                       {"flops", &A::flops},
+                                       {"In msg nelems", &A::in_elements},
+                                       {"Out msg nelems", &A::out_elements},
+                                       {"Group size", &A::group_size},
+                                       {"Seq", &A::collective_sequence},
+                                       {"Src Rank", &A::source},
+                                       {"Dst Rank", &A::destination},
+                                       {.key = "Input Dims", .raw = &A::shapes},
+                                       {.key = "Input dims", .raw = &A::shapes},
+                                       {.key = "Input type", .raw = &A::types},
+                                       {.key = "Input Types", .raw = &A::types},
+                                       {.key = "Collective name", .text = &A::collective},
+                                       {.key = "dtype", .text = &A::dtype},
+                                       {.key = "Process Group Name", .text = &A::group},
+                                       {.key = "Process Group Description", .text = &A::group_description},
+                                       {.key = "Process Group Ranks", .text = &A::ranks}};
   static constexpr KinetoSlot kInstant[] = {
       {"Device Type", &A::device_type}, {"Device Id", &A::device_id}, {"Bytes", &A::bytes}, {"Addr", &A::address},
       {"Total Allocated", &A::total_allocated}, {"Total Reserved", &A::total_reserved},
@@ -436,7 +459,8 @@ StringId KinetoEvents::text(const JsonString& token) {
 }
 
 StringId KinetoEvents::raw_text(string_view raw) {
-  const bool ascii = find(raw.data(), raw.data() + raw.size(), [](const TextBlock& b) { return b.high(); }) == raw.data() + raw.size();
+  const bool ascii =
+      find(raw.data(), raw.data() + raw.size(), [](const TextBlock& b) { return b.high(); }) == raw.data() + raw.size();
   if (ascii) return shard_.strings.intern(unquoted(raw));
   return text({raw, false, true});
 }

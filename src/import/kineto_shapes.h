@@ -1,6 +1,7 @@
-// Events of a kind are written alike: the same keys in the same order, with the same blanks. What lies between the values
-// of an event that was read is remembered, and compared with the text of the next, sixteen bytes at a time: no key is
-// looked up, no blank skipped. Where nothing remembered fits, the event is read key by key, and remembered in turn.
+// Events of a kind are written alike: the same keys in the same order, with the same blanks. What lies between the
+// values of an event that was read is remembered, and compared with the text of the next, sixteen bytes at a time: no
+// key is looked up, no blank skipped. Where nothing remembered fits, the event is read key by key, and remembered in
+// turn.
 //
 // Budget: a compare of sixteen bytes for each sixteen bytes between values, and one pass over each value.
 #pragma once
@@ -15,8 +16,8 @@
 
 namespace profgpu {
 
-/// Shapes of events as a tree: a node is the text that leads to a value, and how the value is written; events that begin
-/// alike share their first nodes. One per importing thread.
+/// Shapes of events as a tree: a node is the text that leads to a value, and how the value is written; events that
+/// begin alike share their first nodes. One per importing thread.
 class KinetoShapes {
  public:
   enum class Written : uint8_t { kText, kBare, kNested, kTriple, kEnd };   ///< kEnd: no value, the event ends here

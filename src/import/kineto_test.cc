@@ -43,11 +43,16 @@ std::string events(int n, const std::string& extra = "") {
   for (int i = 0; i < n; ++i) {
     const std::string id = std::to_string(i + 1), at = std::to_string(10 * i);
     if (i > 0) text += ",";
-    text += "\n  {\n    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 9, \"tid\": 9,\n"
-            "    \"ts\": " + at + ".125, \"dur\": 2,\n    \"args\": {\"correlation\": " + id + extra + "}\n  },\n"
-            "  {\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k" + std::to_string(i % 7) +
-            "\", \"pid\": 0, \"tid\": 7,\n    \"ts\": " + at + ".625, \"dur\": 5.25,\n"
-            "    \"args\": {\"device\": 0, \"stream\": 7, \"correlation\": " + id + "}\n  }";
+    text +=
+        "\n  {\n    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 9, \"tid\": 9,\n"
+        "    \"ts\": " +
+        at + ".125, \"dur\": 2,\n    \"args\": {\"correlation\": " + id + extra +
+        "}\n  },\n"
+        "  {\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k" +
+        std::to_string(i % 7) + "\", \"pid\": 0, \"tid\": 7,\n    \"ts\": " + at +
+        ".625, \"dur\": 5.25,\n"
+        "    \"args\": {\"device\": 0, \"stream\": 7, \"correlation\": " +
+        id + "}\n  }";
   }
   return text;
 }
@@ -176,7 +181,8 @@ TEST_F(KinetoTest, OddRecordsAreLeftOutAndCounted) {
 
 TEST_F(KinetoTest, PairsNameTheOtherRank) {
   const auto event = [](const char* name, const char* peer) {
-    return std::string(R"({"ph":"X","cat":"kernel","name":"ncclDevKernel_SendRecv","pid":0,"tid":7,"ts":1,"dur":2,"args":)") +
+    return std::string(
+               R"({"ph":"X","cat":"kernel","name":"ncclDevKernel_SendRecv","pid":0,"tid":7,"ts":1,"dur":2,"args":)") +
            R"({"device":0,"stream":7,"Collective name":")" + name + R"(",)" + peer + R"(,"Group size":2}},)";
   };
   const auto trace = read(trace_of(event("send", R"("Dst Rank": 3)") + event("recv", R"("Src Rank": "1")") +

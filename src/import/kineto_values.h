@@ -12,8 +12,21 @@ namespace profgpu {
 
 /// What an event's category makes of it.
 enum class EventClass : uint8_t {
-  kUnknown, kIgnored, kCounters, kOp, kAnnotation, kPython, kRuntime, kDriver, kOverhead, kKernel, kMemcpy, kMemset, kSync,
-  kInstant, kBackwardFlow,
+  kUnknown,
+  kIgnored,
+  kCounters,
+  kOp,
+  kAnnotation,
+  kPython,
+  kRuntime,
+  kDriver,
+  kOverhead,
+  kKernel,
+  kMemcpy,
+  kMemset,
+  kSync,
+  kInstant,
+  kBackwardFlow,
 };
 
 struct KinetoSlot;
@@ -32,7 +45,8 @@ struct KinetoValues {
   std::string_view in_elements, out_elements, group_size, collective_sequence, source, destination;
   JsonString collective, dtype, group, group_description, ranks, label;
   int32_t grid[3] = {0, 0, 0}, block[3] = {0, 0, 0};
-  std::vector<const KinetoSlot*> given;   ///< arguments since forget(): most of what is here is of other classes of events
+  std::vector<const KinetoSlot*>
+      given;  ///< arguments since forget(): most of what is here is of other classes of events
 
   void forget();
   void forget_arguments();

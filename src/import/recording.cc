@@ -261,10 +261,11 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   split_windows(windows, trace);
   add_window_of_samples(trace);
   if (recording.processes.empty())
-    trace.issues.push_back({TraceIssueKind::kOther, 1,
-                            "no process was recorded, only what threads did is known: the command used no CUDA, NVTX or "
-                            "NCCL and no loader or optimizer of PyTorch, or was killed as soon as it did, or the recorder "
-                            "did not reach it"});
+    trace.issues.push_back(
+        {TraceIssueKind::kOther, 1,
+         "no process was recorded, only what threads did is known: the command used no CUDA, NVTX or "
+         "NCCL and no loader or optimizer of PyTorch, or was killed as soon as it did, or the recorder "
+         "did not reach it"});
   const auto say = [&](TraceIssueKind kind, const char* text) {
     if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
       trace.issues.push_back({kind, it->second, text + std::to_string(it->second)});
@@ -289,7 +290,7 @@ const Importer kRecording = {
 
 namespace {
 
-constexpr size_t kMostNotes = 20;
+constexpr size_t kMaxNotes = 20;
 
 std::string_view rows_name(uint16_t kind) {
   using K = wire::ChunkKind;
@@ -333,7 +334,7 @@ void add_drops(const RecordingFile& file, std::vector<TraceIssue>& issues) {
   }
   size_t said = 0;
   for (const auto& [what, count] : lost)
-    if (count > 0 && said++ < kMostNotes)
+    if (count > 0 && said++ < kMaxNotes)
       issues.push_back({TraceIssueKind::kDropped, static_cast<int64_t>(count),
                         fmt::format("{} that are missing: {}; {}", rows_name(what.first), count,
                                     reason_text(what.second))});
@@ -343,7 +344,7 @@ void add_notes(const RecordingFile& file, std::vector<TraceIssue>& issues) {
   std::set<std::string_view> said;
   for (const wire::Note& n : file.notes) {
     const std::string_view text = file.strings[n.text];
-    if (text.empty() || said.size() >= kMostNotes || !said.insert(text).second) continue;
+    if (text.empty() || said.size() >= kMaxNotes || !said.insert(text).second) continue;
     issues.push_back({n.severity == wire::Severity::kWarning ? TraceIssueKind::kOther : TraceIssueKind::kNote, 1,
                       std::string(text)});
   }

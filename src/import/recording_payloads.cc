@@ -110,7 +110,7 @@ using wire::SchemaKind;
 using Layouts = std::map<std::pair<std::string_view, uint64_t>, PayloadLayout>;
 
 constexpr size_t kMostSchemas = 4096, kMostFields = 256;
-constexpr int kMostShown = 256;          // values of one event
+constexpr int kMaxShown = 256;          // values of one event
 constexpr size_t kLongestName = 200, kLongestText = 16 << 10;   // bytes
 constexpr int kHighest = 8, kCircle = std::numeric_limits<int>::max() / 2;
 
@@ -182,7 +182,7 @@ class EventPayloads {
   }
   void say(const std::string& name, const std::string& json) {
     if (unshown_ > 0) return;
-    if (shown_ == kMostShown || out_.members.size() + name.size() + json.size() > kLongestText) {
+    if (shown_ == kMaxShown || out_.members.size() + name.size() + json.size() > kLongestText) {
       ++left_out_;
       return;
     }

@@ -52,13 +52,13 @@ struct PayloadLayout {
   int height = 0;     ///< schemas in one another, with itself; 0: not known yet
 };
 
-/// Schemas and data are believed in nothing: what lies beyond the bytes or is of a type that is not known is left out and
-/// counted. A payload whose schema has too many others in one another, or a circle of them, is shown as bytes.
+/// Schemas and data are believed in nothing: what lies beyond the bytes or is of a type that is not known is left out
+/// and counted. A payload whose schema has too many others in one another, or a circle of them, is shown as bytes.
 class PayloadDecoder {
  public:
   explicit PayloadDecoder(const RecordingFile& file);
-  /// What the event carries: a number, or rows of payloads. These belong to one event and are told once, so that time is
-  /// bounded by the file's size.
+  /// What the event carries: a number, or rows of payloads. These belong to one event and are told once, so that time
+  /// is bounded by the file's size.
   PayloadText of(const wire::RangeEvent& event);
   /// Fields and payloads that could not be shown.
   [[nodiscard]] int64_t left_out() const { return left_out_; }

@@ -208,7 +208,8 @@ TEST(RecordingPayloads, whatever_schemas_say_no_byte_outside_is_read) {
     for (uint64_t number = 300; number < 308; ++number) {
       std::vector<PayloadField> fields;
       for (uint64_t n = random() % 6; n-- > 0;) {
-        const uint64_t type = one_of({kUint8, kInt32, kInt64, kText, kSelector, 32, 300 + random() % 8, 299 + random() % 9});
+        const uint64_t type =
+            one_of({kUint8, kInt32, kInt64, kText, kSelector, 32, 300 + random() % 8, 299 + random() % 9});
         const uint64_t flags = one_of({0, 0, kPointer, kHide}) | random() % 5 << 4;
         fields.push_back(r.field("f", type, flags, one_of({0, 1, 2, 3, random()}), one_of({0, 0, 0, 4, 9, random()})));
       }

@@ -44,12 +44,12 @@ struct NcclCall {
 NcclCall nccl_call(const wire::CollectiveRow& row, const RecordingFile& file);
 Collective collective_of(const NcclCall& call, StringPool& strings);
 
-/// From NCCL 2.18 on payloads of its ranges say how large a message is, in newer ones over which communicator too. Types
-/// are not told: sizes are bytes.
+/// From NCCL 2.18 on payloads of its ranges say how large a message is, in newer ones over which communicator too.
+/// Types are not told: sizes are bytes.
 class NcclRanges {
  public:
-  /// The call that a range of NCCL's domain is; nullopt if it is none, or its size is missing. `arguments`: members of a
-  /// JSON object. Ranges come in the order in which they end.
+  /// The call that a range of NCCL's domain is; nullopt if it is none, or its size is missing. `arguments`: members of
+  /// a JSON object. Ranges come in the order in which they end.
   std::optional<NcclCall> call_of(std::string_view name, std::string_view arguments);
 
  private:

@@ -119,8 +119,14 @@ uint32_t ThreadsOfShard::operator()(uint32_t id) {
 }
 
 RecordingRows::RecordingRows(const ProcessPlace& place, Shard& shard)
-    : place_(place), file_(*place.file), shard_(shard), threads_(file_, shard), kernel_names_(file_.strings.size()),
-      call_names_(file_.strings.size()), queues_(file_.queues.size(), kNoString), shape_args_(file_.shapes.size(), kNoString) {}
+    : place_(place),
+      file_(*place.file),
+      shard_(shard),
+      threads_(file_, shard),
+      kernel_names_(file_.strings.size()),
+      call_names_(file_.strings.size()),
+      queues_(file_.queues.size(), kNoString),
+      shape_args_(file_.shapes.size(), kNoString) {}
 
 bool RecordingRows::in_time(int64_t device_ns, int64_t duration_ns, At& at) {
   if (duration_ns < 0) {

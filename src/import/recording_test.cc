@@ -337,7 +337,8 @@ TEST_F(NcclByRanges, without_a_communicator_have_their_size) {
   const Trace t = read(r.end());
   ASSERT_EQ(t.collectives.size(), 2U);
   EXPECT_EQ(t.collectives[0].in_elements, 4096);
-  EXPECT_EQ(std::pair(t.collectives[1].in_elements, t.collectives[1].out_elements), std::pair(int64_t{-1}, int64_t{64}));
+  EXPECT_EQ(std::pair(t.collectives[1].in_elements, t.collectives[1].out_elements),
+            std::pair(int64_t{-1}, int64_t{64}));
   EXPECT_EQ(t.strings[t.collectives[0].group], "");
 }
 
@@ -432,12 +433,15 @@ class RecordingBesideTrace : public Recording {
   void trace(bool kernel, const std::string& pid = "101", const std::string& host = "node1") {
     std::ofstream(path("trace_101.json"))
         << R"({"host_name": ")" << host << R"(", "baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
-      {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": )" << pid << R"(, "tid": 101, "ts": 50000, "dur": 10000},
-      {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": )" << pid << R"(, "tid": 101, "ts": 51000, "dur": 2000},
-      {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": )" << pid
-        << R"(, "tid": 101, "ts": 51500, "dur": 10, "args": {"correlation": 3}})"
+      {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": )"
+        << pid << R"(, "tid": 101, "ts": 50000, "dur": 10000},
+      {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": )"
+        << pid << R"(, "tid": 101, "ts": 51000, "dur": 2000},
+      {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": )"
+        << pid << R"(, "tid": 101, "ts": 51500, "dur": 10, "args": {"correlation": 3}})"
         << (kernel ? R"(, {"ph": "X", "cat": "kernel", "name": "traced", "pid": 0, "tid": 7, "ts": 53000, "dur": 4000,
-                          "args": {"device": 0, "context": 1, "stream": 7, "correlation": 3}})" : "")
+                          "args": {"device": 0, "context": 1, "stream": 7, "correlation": 3}})"
+                   : "")
         << "]}";
   }
   Trace joined() {
@@ -580,9 +584,11 @@ TEST_F(Recording, a_folder_of_a_whole_job) {
   host.end().write(path("node1-host.pgt"));
   for (const char* name : {"session.json", "session-node2.json", "summary.json"}) {
     std::FILE* f = std::fopen(path(name).c_str(), "wb");
-    std::fputs(name == std::string_view("session.json")
-                   ? R"({"host": "node1", "clock": {"start": {"synchronised": true, "max_error_ns": 900000}, "end": null}})"
-                   : "{\"schema\": \"x\"}", f);
+    std::fputs(
+        name == std::string_view("session.json")
+            ? R"({"host": "node1", "clock": {"start": {"synchronised": true, "max_error_ns": 900000}, "end": null}})"
+            : "{\"schema\": \"x\"}",
+        f);
     std::fclose(f);
   }
   const auto inputs = read_inputs({folder_}, {});
@@ -620,14 +626,20 @@ TEST_F(Recording, waits_of_threads_that_cannot_be) {
   HandRecording r = begun(100);
   const uint32_t thread = r.thread(100, 100);
   r.add(wire::ThreadSample{kMs, thread, 'S', 0, 1, 2, 3, 4, 5, 6});
-  r.add(std::vector<wire::ThreadWait>{{9 * kMs, kMs, thread}, {2 * kMs, kMs, thread}, {kMs, -1, thread}, {kMs, INT64_MAX, thread},
-                                      {INT64_MAX, kMs, thread}, {INT64_MIN, kMs, thread}, {3 * kMs, kMs, 99}});
+  r.add(std::vector<wire::ThreadWait>{{9 * kMs, kMs, thread},
+                                      {2 * kMs, kMs, thread},
+                                      {kMs, -1, thread},
+                                      {kMs, INT64_MAX, thread},
+                                      {INT64_MAX, kMs, thread},
+                                      {INT64_MIN, kMs, thread},
+                                      {3 * kMs, kMs, 99}});
   r.add(wire::Drop{5 * kMs, 29, wire::DropReason::kRingFull, 7}).end();
   const Trace t = read(r);
   ASSERT_EQ(t.thread_waits.size(), 3U) << "one is of a thread without a name";
-  EXPECT_TRUE(std::is_sorted(t.thread_waits.begin(), t.thread_waits.end(), [](const ThreadWait& a, const ThreadWait& b) {
-    return a.thread != b.thread ? a.thread < b.thread : a.start_ns < b.start_ns;
-  }));
+  EXPECT_TRUE(
+      std::is_sorted(t.thread_waits.begin(), t.thread_waits.end(), [](const ThreadWait& a, const ThreadWait& b) {
+        return a.thread != b.thread ? a.thread < b.thread : a.start_ns < b.start_ns;
+      }));
   EXPECT_EQ(t.thread_samples[0].blocked_ns, 4);
   EXPECT_EQ(t.thread_samples[0].waits, 6);
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNegativeDuration));

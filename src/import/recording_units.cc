@@ -109,7 +109,8 @@ class Copies {
     const std::string started = file.property("started_unix_ns");
     if (started.empty() && file.syncs.empty()) return ok();
     const int64_t begun = file.syncs.empty() ? 0 : file.syncs.front().unix_ns;
-    const auto [it, fresh] = path_of_.try_emplace({file.property("host"), file.pid(), started, begun, file.of_host()}, file.path);
+    const auto [it, fresh] =
+        path_of_.try_emplace({file.property("host"), file.pid(), started, begun, file.of_host()}, file.path);
     if (fresh) return ok();
     if (it->second == file.path) return Error{file.path + ": given twice", "name it once, or its folder alone"};
     return Error{it->second + " and " + file.path + ": both are recordings of one process, from the same moment on",
@@ -172,7 +173,8 @@ Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& opti
       recording.processes.push_back(&file);
       if (unit.among_others) recording.pids.insert(file.pid());
     }
-    const auto name = std::find_if(unit.files.begin(), unit.files.end(), [&](const auto& f) { return f.path == file.path; });
+    const auto name =
+        std::find_if(unit.files.begin(), unit.files.end(), [&](const auto& f) { return f.path == file.path; });
     if (name != unit.files.end() && name->counts) part.beside.push_back(source_of(file));
   }
   const bool of_threads = std::all_of(unit.files.begin(), unit.files.end(), [](const auto& f) { return f.of_host; });

@@ -12,7 +12,8 @@ const std::vector<const Importer*>& importers() {
 }
 
 const Importer* find_importer(std::string_view head) {
-  const auto known = std::find_if(importers().begin(), importers().end(), [&](const Importer* i) { return i->sniff(head); });
+  const auto known =
+      std::find_if(importers().begin(), importers().end(), [&](const Importer* i) { return i->sniff(head); });
   return known != importers().end() ? *known : nullptr;
 }
 

@@ -91,7 +91,8 @@ TEST_F(SamplesTest, BesideATraceTheyAreNoWindowOfIt) {
 }
 
 TEST_F(SamplesTest, DamageIsAnIssue) {
-  const std::string text = "timestamp, utilization.gpu [%], serial\n2027/01/15 08:00:00.000, 5 %, 1\nx\n2027/01/15 08:0";
+  const std::string text =
+      "timestamp, utilization.gpu [%], serial\n2027/01/15 08:00:00.000, 5 %, 1\nx\n2027/01/15 08:0";
   auto inputs = read_inputs({write("gpu.csv", text)}, {});
   ASSERT_TRUE(inputs) << inputs.error().message;
   std::string kinds;

@@ -24,10 +24,12 @@ class SessionClocksTest : public testing::Test {
     clocks_.add(path);
   }
   static std::string statement(const char* synchronised, const char* error) {
-    return std::string(R"({"synchronised": )") + synchronised + R"(, "max_error_ns": )" + error + R"(, "estimated_error_ns": 5})";
+    return std::string(R"({"synchronised": )") + synchronised + R"(, "max_error_ns": )" + error +
+           R"(, "estimated_error_ns": 5})";
   }
   static std::string session(const std::string& start, const std::string& end, const std::string& host = "\"n1\"") {
-    return R"({"command": ["a", {"b": []}], "host": )" + host + R"(, "clock": {"start": )" + start + R"(, "end": )" + end + "}}";
+    return R"({"command": ["a", {"b": []}], "host": )" + host + R"(, "clock": {"start": )" + start + R"(, "end": )" +
+           end + "}}";
   }
   std::string folder_;
   SessionClocks clocks_;
@@ -55,9 +57,10 @@ TEST_F(SessionClocksTest, OnceUnsynchronisedIsNotSynchronised) {
 TEST_F(SessionClocksTest, WhatSaysNothingAddsNothing) {
   const std::string good = statement("true", "2000000");
   for (const std::string& text :
-       {std::string(), std::string("{"), std::string(3000, '['), std::string("\x1f\x8b\x08 no gzip"), std::string("[1, 2]"),
-        std::string(R"({"host": "n1"})"), session("null", "null"), session(good, good, "null"), session(good, good, "17"),
-        session(good, good).substr(0, 90), session(R"({"max_error_ns": 5})", R"({"synchronised": true})"),
+       {std::string(), std::string("{"), std::string(3000, '['), std::string("\x1f\x8b\x08 no gzip"),
+        std::string("[1, 2]"), std::string(R"({"host": "n1"})"), session("null", "null"), session(good, good, "null"),
+        session(good, good, "17"), session(good, good).substr(0, 90),
+        session(R"({"max_error_ns": 5})", R"({"synchronised": true})"),
         session(statement("\"yes\"", "2000000"), statement("true", "-4")),
         session(statement("true", "1e99"), statement("true", "\"2\"")), session("[]", "\"\"")}) {
     add(text);

@@ -10,8 +10,8 @@
 namespace profgpu::inject::cupti {
 namespace {
 
-// From NVIDIA's public lists of callback numbers: cuLaunch, cuLaunchGrid(Async), cuLaunchKernel, cuLaunchCooperativeKernel
-// (MultiDevice), cuGraphLaunch, cuLaunchKernelEx, and those for per-thread streams.
+// From NVIDIA's public lists of callback numbers: cuLaunch, cuLaunchGrid(Async), cuLaunchKernel,
+// cuLaunchCooperativeKernel (MultiDevice), cuGraphLaunch, cuLaunchKernelEx, and those for per-thread streams.
 constexpr uint32_t kWorkCalls[] = {115, 116, 117, 307, 442, 477, 478, 480, 514, 515, 652, 653};
 // cudaGetLastError, cudaPeekAtLastError, cudaSetDevice, cudaGetDevice, cudaDeviceGetAttribute, cudaStreamIsCapturing,
 // cudaStreamGetCaptureInfo and their variants.
@@ -76,8 +76,8 @@ uint32_t call_name(const Calls& calls, bool runtime, uint32_t cbid) {
   uint32_t& id = cbid < kMaxCalls ? decoder.call_names[runtime][cbid] : unused;
   if (id != 0) return id;
   const char* name = nullptr;
-  if (calls.GetCallbackName != nullptr && calls.GetCallbackName(runtime ? kRuntimeApi : kDriverApi, cbid, &name) == kSuccess &&
-      name != nullptr) {
+  if (calls.GetCallbackName != nullptr &&
+      calls.GetCallbackName(runtime ? kRuntimeApi : kDriverApi, cbid, &name) == kSuccess && name != nullptr) {
     id = intern_call(name, runtime);
   } else {
     char text[48];
@@ -265,7 +265,8 @@ bool take(const uint8_t* record, const uint8_t* end, const Collecting& held) {
   return read(record, end, r) && put(r, held);
 }
 
-bool take_any(uint32_t kind, const Calls& calls, const uint8_t* at, const uint8_t* end, const Collecting& held, bool& known) {
+bool take_any(uint32_t kind, const Calls& calls, const uint8_t* at, const uint8_t* end, const Collecting& held,
+              bool& known) {
   switch (kind) {
     case kConcurrentKernel: return take<KernelRecord>(at, end, held);
     case kMemcpy: return take<MemcpyRecord>(at, end, held);

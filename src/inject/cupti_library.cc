@@ -92,7 +92,8 @@ void* find(int driver_version, Library& library) {
   const char* const named = getenv("PROFGPU_CUPTI");
   if (named != nullptr && *named != 0) {
     void* const handle = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) snprintf(library.problem, sizeof library.problem, "PROFGPU_CUPTI cannot be opened: %s", dlerror());
+    if (handle == nullptr)
+      snprintf(library.problem, sizeof library.problem, "PROFGPU_CUPTI cannot be opened: %s", dlerror());
     return handle;
   }
   Path path;
@@ -164,8 +165,8 @@ bool open_library(int driver_version, Library& library) {
     return false;
   }
   if (version < kApi_11_0) {
-    snprintf(library.problem, sizeof library.problem, "%.150s is older than CUDA 11.0: its records are laid out otherwise",
-             library.path);
+    snprintf(library.problem, sizeof library.problem,
+             "%.150s is older than CUDA 11.0: its records are laid out otherwise", library.path);
     return false;
   }
   library.version = version;

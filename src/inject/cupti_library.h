@@ -19,8 +19,8 @@ struct Library {
 /// `driver_version`: as cuDriverGetVersion says it, 12050 for 12.5; 0: not known. True if `library` can be used.
 bool open_library(int driver_version, Library& library);
 
-/// Number of different libcupti files that the process has mapped. `other` (of `size` bytes) gets the path of one that is
-/// not `than`.
+/// Number of different libcupti files that the process has mapped. `other` (of `size` bytes) gets the path of one that
+/// is not `than`.
 int mapped_libraries(const char* than, char* other, size_t size);
 
 }  // namespace profgpu::inject::cupti

@@ -28,7 +28,8 @@ struct Rival {
 };
 Rival rival;
 
-// The function of that name in the libcupti that is mapped: RTLD_NEXT finds nothing in libraries that were opened later.
+// The function of that name in the libcupti that is mapped: RTLD_NEXT finds nothing in libraries that were opened
+// later.
 template <typename Function>
 Function real(const char* name) {
   char path[512];

@@ -55,7 +55,8 @@ void no_device(const char* reason) {
   note(Severity::kWarning, reason);
 }
 
-// --- Buffers, on CUPTI's and the program's threads --------------------------------------------------------------------
+// --- Buffers, on CUPTI's and the program's threads
+// --------------------------------------------------------------------
 
 void requested(uint8_t** buffer, size_t* size, size_t* most_records) {
   *buffer = session.buffers.take(session.library.version < kApi_12_9);
@@ -72,7 +73,8 @@ void collect(uint8_t* buffer, size_t valid) {
     undecoded = decode(calls, buffer, valid, held);
   }
   if (undecoded.unfinished > 0) drop(wire::ChunkKind{}, DropReason::kCupti, undecoded.unfinished);
-  if (undecoded.damaged) note(Severity::kWarning, "CUPTI handed out a buffer that it cannot read itself; the rest of it is missing");
+  if (undecoded.damaged)
+    note(Severity::kWarning, "CUPTI handed out a buffer that it cannot read itself; the rest of it is missing");
 }
 
 void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
@@ -98,7 +100,8 @@ void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t v
   errno = error;
 }
 
-// --- What is enabled --------------------------------------------------------------------------------------------------
+// --- What is enabled
+// --------------------------------------------------------------------------------------------------
 
 // What CUPTI forgets when it is finalized.
 bool configure() {
@@ -110,7 +113,8 @@ bool configure() {
   const Result result = calls.ActivityRegisterCallbacks(requested, completed);
   if (result != kSuccess) {
     char reason[200];
-    snprintf(reason, sizeof reason, "CUPTI refuses to record: cuptiActivityRegisterCallbacks failed with error %d", result);
+    snprintf(reason, sizeof reason, "CUPTI refuses to record: cuptiActivityRegisterCallbacks failed with error %d",
+             result);
     no_device(reason);
   }
   session.registered = result == kSuccess;
@@ -135,7 +139,8 @@ bool enable_all() {
   return true;
 }
 
-// --- cudaProfilerStart and Stop ---------------------------------------------------------------------------------------
+// --- cudaProfilerStart and Stop
+// ---------------------------------------------------------------------------------------
 
 constexpr uint32_t kRuntimeStart = 171, kRuntimeStop = 172, kDriverStart = 308, kDriverStop = 309;
 
@@ -172,7 +177,8 @@ void follow_profiler_calls() {
   open_window("cudaProfilerStart cannot be followed");
 }
 
-// --- What the recorder asks for ---------------------------------------------------------------------------------------
+// --- What the recorder asks for
+// ---------------------------------------------------------------------------------------
 
 bool open(const char*) {
   session.reopen = session.yielded.load();
@@ -222,9 +228,10 @@ void watch_clock() {
       session.resume_at_ns = host_now() + kResumeAfterNs;
   } else if (session.clock_known && is_jump(moved)) {
     char sentence[200];
-    snprintf(sentence, sizeof sentence,
-             "CUPTI's clock moved by %.3f ms: another profiler in the process has taken it; recording of the device pauses",
-             static_cast<double>(moved) * 1e-6);
+    snprintf(
+        sentence, sizeof sentence,
+        "CUPTI's clock moved by %.3f ms: another profiler in the process has taken it; recording of the device pauses",
+        static_cast<double>(moved) * 1e-6);
     note(Severity::kWarning, sentence);
     session.robbed = true;
     session.yielded = true;
@@ -243,7 +250,8 @@ void take_up_again() {
   const Calls& calls = session.library.calls;
   calls.ActivityFlushAll(kFlushForced);
   int64_t device_ns = 0, difference = 0;
-  if (calls.ActivityRegisterTimestampCallback != nullptr && clock_difference(device_ns, difference) && is_jump(difference))
+  if (calls.ActivityRegisterTimestampCallback != nullptr && clock_difference(device_ns, difference) &&
+      is_jump(difference))
     calls.ActivityRegisterTimestampCallback(machine_clock);
   session.resume_at_ns = 0;
   session.yielded = false;
@@ -264,7 +272,8 @@ void watch_memory() {
   if (!session.choked && beyond * kPauseBeyondPart > session.buffers.count()) {
     session.choked = true;
     close_window("out of memory for records");
-    note(Severity::kWarning, "CUPTI hands out records more slowly than they come; recording pauses until it has caught up");
+    note(Severity::kWarning,
+         "CUPTI hands out records more slowly than they come; recording pauses until it has caught up");
   } else if (session.choked && beyond == 0 && session.buffers.taken() * 2 < session.buffers.count()) {
     session.choked = false;
     open_window("memory for records is free again");

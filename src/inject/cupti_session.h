@@ -1,4 +1,5 @@
-// Recording of the device through CUPTI's activity interface: what is enabled, the windows, and who else wants the same.
+// Recording of the device through CUPTI's activity interface: what is enabled, the windows, and who else wants the
+// same.
 #pragma once
 
 #include <atomic>

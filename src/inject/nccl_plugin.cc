@@ -1,11 +1,11 @@
 // NCCL's profiler plugin: each collective and point-to-point call of this process becomes one row.
 //
-// NCCL starts an event when it enqueues a call, stops it when it has enqueued it, and tells later, on threads of its own,
-// when the call's kernel ran on each channel. A row is written when all channels are known; when that does not
+// NCCL starts an event when it enqueues a call, stops it when it has enqueued it, and tells later, on threads of its
+// own, when the call's kernel ran on each channel. A row is written when all channels are known; when that does not
 // happen for kPatienceNs; when the communicator or the process ends; or when its place is needed.
 //
-// Bounds: kPlaces calls in flight, kMaxCommunicators at a time. An event's handle is a number: place, its generation and
-// what it is, so a handle that NCCL uses after the row was written is recognised and harms nothing.
+// Bounds: kPlaces calls in flight, kMaxCommunicators at a time. An event's handle is a number: place, its generation
+// and what it is, so a handle that NCCL uses after the row was written is recognised and harms nothing.
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +51,14 @@ struct Plugin {
 Plugin plugin;
 
 void* handle_of(What what, uint32_t place, uint32_t generation) {
-  const uint64_t bits = uint64_t{generation} << (kWhatBits + kPlaceBits) | uint64_t{place} << kWhatBits | static_cast<uint64_t>(what);
+  const uint64_t bits =
+      uint64_t{generation} << (kWhatBits + kPlaceBits) | uint64_t{place} << kWhatBits | static_cast<uint64_t>(what);
   return reinterpret_cast<void*>(bits);
 }
 What what_of(const void* handle) { return static_cast<What>(reinterpret_cast<uint64_t>(handle) & 3); }
-Place& place_of(const void* handle) { return plugin.places[reinterpret_cast<uint64_t>(handle) >> kWhatBits & (kPlaces - 1)]; }
+Place& place_of(const void* handle) {
+  return plugin.places[reinterpret_cast<uint64_t>(handle) >> kWhatBits & (kPlaces - 1)];
+}
 // Under the place's lock.
 bool is_current(const Place& place, const void* handle) {
   return place.used && place.generation == reinterpret_cast<uint64_t>(handle) >> (kWhatBits + kPlaceBits);
@@ -188,7 +191,8 @@ void begin_recording() {
 }
 
 // A context is a communicator's number + 1. Where there is none, events are not recorded.
-Result init(void** context, int32_t* mask, int32_t wanted, const char* name, uint64_t hash, int32_t ranks, int32_t rank) {
+Result init(void** context, int32_t* mask, int32_t wanted, const char* name, uint64_t hash, int32_t ranks,
+            int32_t rank) {
   *context = nullptr;
   *mask = 0;
   if (!start_recorder("nccl") || !options().nccl) return kSuccess;
@@ -255,7 +259,8 @@ Result stop(void* handle) {
 }
 
 Result state(void* handle, int32_t event_state, StateArguments* arguments) {
-  if (event_state != kKernelChannelStop || handle == nullptr || arguments == nullptr || what_of(handle) != What::kChannel)
+  if (event_state != kKernelChannelStop || handle == nullptr || arguments == nullptr ||
+      what_of(handle) != What::kChannel)
     return kSuccess;
   Place& place = place_of(handle);
   const Locked held(place.lock);
@@ -266,11 +271,13 @@ Result state(void* handle, int32_t event_state, StateArguments* arguments) {
 
 constexpr int32_t kMask = kCollective | kPointToPoint | kKernelChannel;
 
-Result init_v4(void** context, int32_t* mask, const char* name, uint64_t hash, int32_t, int32_t ranks, int32_t rank, Logger) {
+Result init_v4(void** context, int32_t* mask, const char* name, uint64_t hash, int32_t, int32_t ranks, int32_t rank,
+               Logger) {
   return init(context, mask, kMask, name, hash, ranks, rank);
 }
 template <int32_t kWanted>
-Result init_v5(void** context, uint64_t hash, int32_t* mask, const char* name, int32_t, int32_t ranks, int32_t rank, Logger) {
+Result init_v5(void** context, uint64_t hash, int32_t* mask, const char* name, int32_t, int32_t ranks, int32_t rank,
+               Logger) {
   return init(context, mask, kWanted, name, hash, ranks, rank);
 }
 

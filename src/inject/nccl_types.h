@@ -1,5 +1,5 @@
-// NCCL's profiler interface in versions 4 (2.27), 5 (2.28) and 6 (2.29), declared by ourselves from its public headers, as
-// far as we read it. NCCL looks for the newest version that a plugin has and speaks that.
+// NCCL's profiler interface in versions 4 (2.27), 5 (2.28) and 6 (2.29), declared by ourselves from its public headers,
+// as far as we read it. NCCL looks for the newest version that a plugin has and speaks that.
 #pragma once
 
 #include <stddef.h>
@@ -82,8 +82,8 @@ using Logger = void (*)(int level, unsigned long flags, const char* file, int li
 
 struct PluginV4 {
   const char* name;
-  Result (*init)(void** context, int32_t* mask, const char* name, uint64_t hash, int32_t nodes, int32_t ranks, int32_t rank,
-                 Logger);
+  Result (*init)(void** context, int32_t* mask, const char* name, uint64_t hash, int32_t nodes, int32_t ranks,
+                 int32_t rank, Logger);
   Result (*start)(void* context, void** handle, DescriptorV4*);
   Result (*stop)(void* handle);
   Result (*state)(void* handle, int32_t state, StateArguments*);
@@ -91,8 +91,8 @@ struct PluginV4 {
 };
 struct PluginV5 {
   const char* name;
-  Result (*init)(void** context, uint64_t hash, int32_t* mask, const char* name, int32_t nodes, int32_t ranks, int32_t rank,
-                 Logger);
+  Result (*init)(void** context, uint64_t hash, int32_t* mask, const char* name, int32_t nodes, int32_t ranks,
+                 int32_t rank, Logger);
   Result (*start)(void* context, void** handle, DescriptorV5*);
   Result (*stop)(void* handle);
   Result (*state)(void* handle, int32_t state, StateArguments*);

@@ -145,9 +145,9 @@ void attach_payloads(wire::RangeEvent& row, const Handle* domain, const PayloadD
   row.payload = 0;
   row.payload_type = wire::PayloadType::kNone;
   if (data == nullptr || count == 0 || count > INT32_MAX) return;
-  if (count > kMostPayloads) {
-    drop(wire::ChunkKind::kPayloads, wire::DropReason::kRecorderFull, count - kMostPayloads);
-    count = kMostPayloads;
+  if (count > kMaxPayloads) {
+    drop(wire::ChunkKind::kPayloads, wire::DropReason::kRecorderFull, count - kMaxPayloads);
+    count = kMaxPayloads;
   }
   publish_schemas();
   row.payload = last_event.fetch_add(1, std::memory_order_relaxed) + 1;

@@ -32,7 +32,7 @@ uint64_t next_range();
 
 /// Sends the payloads of an event and lets its row refer to them. The first kMostPayloads; others count as dropped.
 void attach_payloads(wire::RangeEvent& row, const Handle* domain, const PayloadData* data, size_t count);
-inline constexpr size_t kMostPayloads = 8;
+inline constexpr size_t kMaxPayloads = 8;
 
 /// The number of a schema: the program's own where it gave one that is allowed. 0: it cannot be kept.
 uint64_t register_schema(const Handle* domain, const SchemaAttributes* attributes);

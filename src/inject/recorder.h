@@ -10,7 +10,8 @@
 //     note, drop, property, window, set_state
 //   on threads that collect for us, with a Collecting (a lock that the writing of the file never holds): append,
 //     queue_id, shape_id, add_device
-//   on any thread, not in signal handlers: start_recorder, end_recorder, set_source, open_window, close_window, wake_recorder
+//   on any thread, not in signal handlers: start_recorder, end_recorder, set_source, open_window, close_window,
+//   wake_recorder
 #pragma once
 
 #include <atomic>

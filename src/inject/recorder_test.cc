@@ -55,9 +55,10 @@ TEST(RecordOptions, Windows) {
 }
 
 TEST(RecordOptions, WhatIsNotUnderstoodIsNamedAndChangesNothing) {
-  for (const char* text : {"window=steps:9:3", "window=steps:a:3", "window=range::1:2", "window=range:x", 
-                           "window=time:-1:2", "window=", "window=steps:5:5", "flush_ms=", "flush_ms=99999999999999999999", "nvtx=yes", "x",
-                           "=", "memory_mb=9999999999", "graphs=all"}) {
+  for (const char* text :
+       {"window=steps:9:3", "window=steps:a:3", "window=range::1:2", "window=range:x", "window=time:-1:2",
+        "window=", "window=steps:5:5", "flush_ms=", "flush_ms=99999999999999999999", "nvtx=yes", "x", "=",
+        "memory_mb=9999999999", "graphs=all"}) {
     const Options o = parsed(text, text);
     EXPECT_EQ(o.window, WindowKind::kAll) << text;
     EXPECT_TRUE(o.nvtx);

@@ -9,9 +9,9 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kLeastForDrift = 8;       // encounters
+constexpr size_t kMinForDrift = 8;       // encounters
 constexpr uint64_t kDense_ns = 40'000;   // ends within it are as good as equal: ranks leave microseconds apart
-constexpr size_t kLeastForSpread = 4;      // encounters whose spread says something of the error
+constexpr size_t kMinForSpread = 4;      // encounters whose spread says something of the error
 constexpr double kSigmas = 4;   // standard errors: how clear a drift has to be, and what the error allows for
 constexpr double kSlowExit_ns = 20'000;    // what a sender may take to leave, when its receiver has
 constexpr double kUnseenDrift = 100e-6;    // of clocks with too few encounters to tell
@@ -118,7 +118,7 @@ std::vector<Point> points_near(const std::vector<Encounter>& encounters, int64_t
     const auto x = static_cast<double>(saturated_sub(e.own.end, origin_ns));
     const int64_t apart = std::max(saturated_sub(saturated_add(e.own.start, guess), e.known.end),
                                    saturated_sub(e.known.start, saturated_add(e.own.end, guess)));
-    if (static_cast<double>(apart) > kMostDrift * std::abs(x) + static_cast<double>(e.known_error_ns)) continue;
+    if (static_cast<double>(apart) > kMaxDrift * std::abs(x) + static_cast<double>(e.known_error_ns)) continue;
     const auto off = [&](int64_t known, int64_t own) {
       return static_cast<double>(saturated_sub(saturated_sub(known, own), guess));
     };
@@ -141,10 +141,10 @@ double error_of(const Line& line, const std::vector<Point>& points, double x, bo
   }
   const double away = std::abs(x - line.mean_x), range = line.rests.back() - line.rests.front();
   double error = 0;
-  if (n < kLeastForSpread) error = std::max(below, above) + kUnseenDrift * away;
-  else if (n < kLeastForDrift) error = 2 * range + kUnseenDrift * away;
+  if (n < kMinForSpread) error = std::max(below, above) + kUnseenDrift * away;
+  else if (n < kMinForDrift) error = 2 * range + kUnseenDrift * away;
   else error = (line.rests[n * 3 / 4] - line.rests[n / 4]) / 2 + kSigmas * line.scale / std::sqrt(double(n));
-  if (n >= kLeastForDrift && line.sxx > 0) error += 3 * away * line.scale / std::sqrt(line.sxx);
+  if (n >= kMinForDrift && line.sxx > 0) error += 3 * away * line.scale / std::sqrt(line.sxx);
   return error + known + (ends_together ? 0 : longest);
 }
 
@@ -156,7 +156,7 @@ struct Range {
 
 // What is to be added to the line at x, since a receive ends no sooner than its send.
 Range message_bounds(const Line& line, const std::vector<Point>& points, double x) {
-  const double drift = std::min(kMostDrift, kSigmas * line.slope_error());
+  const double drift = std::min(kMaxDrift, kSigmas * line.slope_error());
   Range range;
   for (const Point& p : points) {
     if (!p.receives) continue;
@@ -180,9 +180,9 @@ std::optional<ClockFit> fit_clock(const std::vector<Encounter>& encounters, int6
   if (points.empty()) return std::nullopt;
   Line line;
   std::vector<Point> kept = points;
-  const bool enough = points.size() >= kLeastForDrift;
+  const bool enough = points.size() >= kMinForDrift;
   if (enough) line = fitted(kept, true);
-  if (!enough || kept.size() < kLeastForDrift || std::abs(line.slope) > kMostDrift ||
+  if (!enough || kept.size() < kMinForDrift || std::abs(line.slope) > kMaxDrift ||
       std::abs(line.slope) < kSigmas * line.slope_error()) {
     kept = std::move(points);
     line = fitted(kept, false);

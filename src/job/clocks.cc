@@ -254,7 +254,8 @@ std::vector<Claim> claims_of(std::span<const RankDigest> ranks, std::span<const 
     if (!c.known() || !c.stated_error_ns || c.apart) continue;
     const auto [at, fresh] = by_host.try_emplace(ranks[r].host, claims.size());
     if (fresh || ranks[r].host.empty()) {
-      const int64_t middle = saturated_sub(0, c.offset_ns), wide = saturated_add(*c.stated_error_ns, c.error_ns.value_or(0));
+      const int64_t middle = saturated_sub(0, c.offset_ns),
+                    wide = saturated_add(*c.stated_error_ns, c.error_ns.value_or(0));
       at->second = claims.size();
       claims.push_back({name_of(ranks[r]), {}, middle, saturated_sub(middle, wide), saturated_add(middle, wide)});
     }
@@ -302,9 +303,12 @@ void check(const std::vector<Claim>& claims, std::vector<RankClock>& clocks, std
 // Of the ranks on the first one's clock, the one that is nearest to Unix time as far as hosts say; -1: none says.
 std::optional<uint32_t> surest(std::span<const RankClock> clocks) {
   std::optional<uint32_t> best;
-  const auto error = [&](uint32_t r) { return saturated_add(*clocks[r].stated_error_ns, clocks[r].error_ns.value_or(0)); };
+  const auto error = [&](uint32_t r) {
+    return saturated_add(*clocks[r].stated_error_ns, clocks[r].error_ns.value_or(0));
+  };
   for (uint32_t r = 0; r < clocks.size(); ++r)
-    if (clocks[r].known() && clocks[r].stated_error_ns && clocks[r].agrees.value_or(true) && (!best || error(r) < error(*best)))
+    if (clocks[r].known() && clocks[r].stated_error_ns && clocks[r].agrees.value_or(true) &&
+        (!best || error(r) < error(*best)))
       best = r;
   return best;
 }
@@ -325,9 +329,10 @@ void align_others(std::span<const RankDigest> ranks, std::vector<RankClock>& clo
     placed.push_back(c.rank);
   }
   if (!placed.empty())
-    notes.push_back(fmt::format("{}: no collective ties the clock to rank {}'s; aligned by Unix time, which the hosts say "
-                                "is right within {} together, so who waits for whom is unknown",
-                                ranks_text(placed), ranks.front().rank, format_duration(static_cast<double>(most))));
+    notes.push_back(
+        fmt::format("{}: no collective ties the clock to rank {}'s; aligned by Unix time, which the hosts say "
+                    "is right within {} together, so who waits for whom is unknown",
+                    ranks_text(placed), ranks.front().rank, format_duration(static_cast<double>(most))));
 }
 
 }  // namespace

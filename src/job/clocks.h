@@ -33,7 +33,7 @@ struct ClockFit {
 };
 
 /// Quartz is within 100 ppm, so two clocks part by no more.
-constexpr double kMostDrift = 200e-6;
+constexpr double kMaxDrift = 200e-6;
 
 /// nullopt if no encounter can be one collective on both clocks. Up to about half of the encounters may be wrong, more
 /// if they disagree. `at_ns`: own time that the offset is stated for.
@@ -53,10 +53,11 @@ struct RankClock {
   std::string method;
   double drift_ppm = 0;            ///< change of the offset; 0 where it is too small to be seen
   int64_t at_ns = 0;               ///< own time for which the offset is stated
-  bool loose = false;              ///< from calls that some ranks may leave before others: ends do not say more than error_ns
+  bool loose = false;  ///< from calls that some ranks may leave before others: ends do not say more than error_ns
   bool apart = false;              ///< other ranks with the same host name show another clock
   std::optional<int64_t> stated_error_ns = std::nullopt;  ///< what the host says that it is from Unix time at most
-  std::optional<bool> agrees = std::nullopt;   ///< whether that can be so, beside the others' statements; see apply_statements()
+  std::optional<bool> agrees =
+      std::nullopt;  ///< whether that can be so, beside the others' statements; see apply_statements()
 
   [[nodiscard]] bool known() const { return method != "none" && method != "steps" && method != "stated"; }
   /// A time of this rank on the first rank's clock.
@@ -83,7 +84,8 @@ std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const Mat
 
 /// Fills in what ranks' hosts state, and checks it: each statement is a stretch of the first rank's clock in which Unix
 /// time then lies, wider by the offset's own error, and those that hold where most hosts' do can be true. Ranks that
-/// nothing ties to the first are put where Unix time has them, if their host states its error and so does one of theirs.
+/// nothing ties to the first are put where Unix time has them, if their host states its error and so does one of
+/// theirs.
 ///
 /// What is wrong, or less sure than it looks, is said in one sentence each, without a full stop.
 std::vector<std::string> apply_statements(std::span<const RankDigest> ranks, std::vector<RankClock>& clocks);

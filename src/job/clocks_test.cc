@@ -31,7 +31,9 @@ struct Planned {
 
 Planned planned(const Plan& plan) {
   std::mt19937_64 random(plan.seed);
-  const auto uniform = [&](int64_t from, int64_t to) { return std::uniform_int_distribution<int64_t>(from, to)(random); };
+  const auto uniform = [&](int64_t from, int64_t to) {
+    return std::uniform_int_distribution<int64_t>(from, to)(random);
+  };
   std::vector<HandJob::Clock> of_host;
   for (int h = 0; h < plan.hosts; ++h)
     of_host.push_back({uniform(-plan.offset_ns, plan.offset_ns),
@@ -110,7 +112,8 @@ TEST(ClocksTest, WrongMatchesHaveNoSay) {
     // Two of five calls of rank 1 are another collective's.
     std::vector<CollectiveCall>& calls = p.job.ranks[1].calls.calls;
     for (size_t i = 0; i < calls.size(); ++i)
-      if (i % 5 < 2) calls[i].start_ns += static_cast<int64_t>(i) * 977'777, calls[i].end_ns += static_cast<int64_t>(i) * 977'777;
+      if (i % 5 < 2)
+        calls[i].start_ns += static_cast<int64_t>(i) * 977'777, calls[i].end_ns += static_cast<int64_t>(i) * 977'777;
     const std::vector<RankClock> clocks = aligned(p.job);
     EXPECT_LE(std::abs(off(p.job, clocks, 1, 6'000 * kMs)), clocks[1].error_ns.value());
     EXPECT_LE(clocks[1].error_ns.value(), 40'000);
@@ -126,7 +129,8 @@ TEST(ClocksTest, ErrorsAddUpAlongTheWay) {
     for (int r = 0; r + 1 < 6; ++r) {
       const int64_t end = i * 100 * kMs + r * 10 * kMs;
       const auto late = [&] { return static_cast<int64_t>(random() % 20'000); };
-      job.call({.group = std::to_string(r), .number = i}, {{r, end - 3 * kMs, end + late()}, {r + 1, end - kMs, end + late()}});
+      job.call({.group = std::to_string(r), .number = i},
+               {{r, end - 3 * kMs, end + late()}, {r + 1, end - kMs, end + late()}});
     }
   const std::vector<RankClock> clocks = aligned(job);
   for (size_t r = 1; r < 6; ++r) {
@@ -139,7 +143,10 @@ TEST(ClocksTest, RanksOfOneNameOnTwoHostsAreApart) {
   HandJob job;
   for (const int64_t ahead : {0, 0, 0, 5}) job.add("box", {ahead * kMs, 0});
   for (int i = 0; i < 20; ++i)
-    job.call({.number = i}, {{0, 0, (i + 1) * 10 * kMs}, {1, 0, (i + 1) * 10 * kMs + 700}, {2, 0, (i + 1) * 10 * kMs}, {3, 0, (i + 1) * 10 * kMs}});
+    job.call({.number = i}, {{0, 0, (i + 1) * 10 * kMs},
+                             {1, 0, (i + 1) * 10 * kMs + 700},
+                             {2, 0, (i + 1) * 10 * kMs},
+                             {3, 0, (i + 1) * 10 * kMs}});
   const std::vector<RankClock> clocks = aligned(job);
   EXPECT_EQ(clocks[1].method, "same host");
   EXPECT_EQ(clocks[1].offset_ns, 0);
@@ -155,13 +162,15 @@ TEST(ClocksTest, BroadcastsAreALastResort) {
   job.add("a");
   job.add("b", {kHour, 0});
   for (int i = 0; i < 20; ++i)   // the root leaves 2 ms before
-    job.call({.name = "broadcast", .number = i}, {{0, i * 10 * kMs, i * 10 * kMs + kMs}, {1, i * 10 * kMs, i * 10 * kMs + 3 * kMs}});
+    job.call({.name = "broadcast", .number = i},
+             {{0, i * 10 * kMs, i * 10 * kMs + kMs}, {1, i * 10 * kMs, i * 10 * kMs + 3 * kMs}});
   std::vector<RankClock> clocks = aligned(job);
   EXPECT_EQ(clocks[1].method, "collectives");
   EXPECT_NEAR(static_cast<double>(clocks[1].offset_ns + kHour), -2e6, 10);
   EXPECT_GE(clocks[1].error_ns.value(), kMs);
   for (int i = 0; i < 3; ++i)
-    job.call({.name = "barrier", .number = i}, {{0, i * 10 * kMs + 5 * kMs, i * 10 * kMs + 6 * kMs}, {1, i * 10 * kMs + 5 * kMs, i * 10 * kMs + 6 * kMs}});
+    job.call({.name = "barrier", .number = i}, {{0, i * 10 * kMs + 5 * kMs, i * 10 * kMs + 6 * kMs},
+                                                {1, i * 10 * kMs + 5 * kMs, i * 10 * kMs + 6 * kMs}});
   clocks = aligned(job);
   EXPECT_EQ(clocks[1].offset_ns, -kHour);
 }
@@ -232,11 +241,13 @@ TEST(ClocksTest, TheOrderOfRanksChangesNothing) {
   }
 }
 
-/// Messages there and back, a step's each 10 ms; the receiver is there `early` before the sender or `late` after it. Own
-/// clock: `off` behind, and slower by `drift_ppm`.
+/// Messages there and back, a step's each 10 ms; the receiver is there `early` before the sender or `late` after it.
+/// Own clock: `off` behind, and slower by `drift_ppm`.
 std::vector<Encounter> messages(int count, int64_t off, double drift_ppm, uint64_t seed) {
   std::mt19937_64 random(seed);
-  const auto uniform = [&](int64_t from, int64_t to) { return std::uniform_int_distribution<int64_t>(from, to)(random); };
+  const auto uniform = [&](int64_t from, int64_t to) {
+    return std::uniform_int_distribution<int64_t>(from, to)(random);
+  };
   std::vector<Encounter> all;
   for (int i = 0; i < count; ++i) {
     const int64_t sent = i * 10 * kMs + uniform(0, kMs), took = uniform(100'000, 3 * kMs);
@@ -245,7 +256,9 @@ std::vector<Encounter> messages(int count, int64_t off, double drift_ppm, uint64
     const int64_t came = sent + uniform(-5 * kMs, 5 * kMs);
     const Interval receive{came, std::max(send.end, came) + uniform(-5'000, 30'000)};
     const auto own = [&](Interval t) {
-      const auto shown = [&](int64_t at) { return at - off - std::llround(drift_ppm * 1e-6 * static_cast<double>(at)); };
+      const auto shown = [&](int64_t at) {
+        return at - off - std::llround(drift_ppm * 1e-6 * static_cast<double>(at));
+      };
       return Interval{shown(t.start), shown(t.end)};
     };
     const bool receives = i % 2 == 0;
@@ -339,7 +352,8 @@ TEST(StatedClocks, TrueStatementsAgree) {
 TEST(StatedClocks, TwoHostsThatCannotBothBeRight) {
   const Job job = met(hosts({{0, ClockStatement{true, kMs}}, {812 * kMs, ClockStatement{true, 2'100'000}}}));
   EXPECT_EQ(verdicts(job), (Verdicts{true, false}));
-  EXPECT_EQ(all_notes(job), "node-b says its clock is within 2.10 ms; collectives show that it is 812 ms from node-a's\n");
+  EXPECT_EQ(all_notes(job),
+            "node-b says its clock is within 2.10 ms; collectives show that it is 812 ms from node-a's\n");
 }
 
 // Just within the sum of what both say, and just beyond it and the error of the offset.
@@ -363,7 +377,8 @@ TEST(StatedClocks, OfManyHostsTheOneThatDiffersIsNamedEvenIfItIsTheFirst) {
     expected[wrong] = false;
     EXPECT_EQ(verdicts(job), expected);
     const std::string name = "node-" + std::string(1, static_cast<char>('a' + wrong));
-    EXPECT_EQ(all_notes(job).find(name + " says its clock is within 1.00 ms; collectives show that it is "), 0u) << all_notes(job);
+    EXPECT_EQ(all_notes(job).find(name + " says its clock is within 1.00 ms; collectives show that it is "), 0u)
+        << all_notes(job);
     EXPECT_NE(all_notes(job).find(" from what most hosts say\n"), std::string::npos) << all_notes(job);
   }
 }
@@ -371,7 +386,9 @@ TEST(StatedClocks, OfManyHostsTheOneThatDiffersIsNamedEvenIfItIsTheFirst) {
 // Whatever the clocks: whoever states the truth agrees, as long as they are most.
 TEST(StatedClocks, NobodyIsWrongedByChance) {
   std::mt19937_64 random(7);
-  const auto within = [&](int64_t most) { return static_cast<int64_t>(random() % static_cast<uint64_t>(2 * most + 1)) - most; };
+  const auto within = [&](int64_t most) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(2 * most + 1)) - most;
+  };
   for (int round = 0; round < 50; ++round) {
     std::vector<Host> all;
     for (int h = 0; h < 6; ++h) {
@@ -381,7 +398,8 @@ TEST(StatedClocks, NobodyIsWrongedByChance) {
     const size_t wrong = random() % all.size();
     all[wrong] = {(random() % 2 == 0 ? 1 : -1) * 500 * kMs, ClockStatement{true, kMs}};
     const Job job = met(hosts(all));
-    for (size_t h = 0; h < all.size(); ++h) EXPECT_EQ(job.clocks[h].agrees, h != wrong) << "round " << round << ", host " << h;
+    for (size_t h = 0; h < all.size(); ++h)
+      EXPECT_EQ(job.clocks[h].agrees, h != wrong) << "round " << round << ", host " << h;
   }
 }
 
@@ -414,8 +432,9 @@ TEST(StatedClocks, WithoutCollectivesUnixTimeHasTheirErrors) {
   EXPECT_FALSE(out.clocks[1].known());
   EXPECT_EQ(out.clocks[2].method, "steps");
   EXPECT_EQ(verdicts(out), (Verdicts{{}, {}, {}}));
-  EXPECT_NE(all_notes(out).find("rank 1: no collective ties the clock to rank 0's; aligned by Unix time, which the hosts say is "
-                                "right within 5.00 ms together"),
+  EXPECT_NE(all_notes(out).find(
+                "rank 1: no collective ties the clock to rank 0's; aligned by Unix time, which the hosts say is "
+                "right within 5.00 ms together"),
             std::string::npos)
       << all_notes(out);
   // An unsynchronised clock is as good as none that says anything.

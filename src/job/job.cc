@@ -19,7 +19,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kMostRanks = 1 << 20;   // a file may state any number
+constexpr int kMaxRanks = 1 << 20;   // a file may state any number
 
 // What the meetings say of each rank's calls.
 std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
@@ -39,8 +39,8 @@ std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<c
   return met;
 }
 
-// Stages of a pipeline may meet in nothing but sends and receives. An end of one may be gone before the other's, as from
-// a broadcast.
+// Stages of a pipeline may meet in nothing but sends and receives. An end of one may be gone before the other's, as
+// from a broadcast.
 MatchedCalls with_pairs(std::span<const RankDigest> ranks, MatchedCalls met) {
   const auto kind = static_cast<uint32_t>(met.kinds.size());
   met.kinds.push_back({"", "", "send_recv", false});
@@ -73,7 +73,8 @@ bool left_together(std::span<const RankDigest> ranks, const MatchedCalls& met, s
 }
 
 // Clocks that say by how much what ranks wait for each other is uncertain.
-std::vector<RankClock> doubted(std::span<const RankDigest> ranks, const MatchedCalls& met, std::vector<RankClock> clocks) {
+std::vector<RankClock> doubted(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                               std::vector<RankClock> clocks) {
   if (left_together(ranks, met, clocks))
     for (RankClock& c : clocks) c.loose = false;
   return clocks;
@@ -83,7 +84,7 @@ std::vector<RankClock> doubted(std::span<const RankDigest> ranks, const MatchedC
 void find_missing_ranks(std::span<const RankDigest> ranks, Job& job) {
   int world = 0;
   for (const RankDigest& r : ranks) world = std::max(world, r.world_size.value_or(0));
-  if (world > kMostRanks || ranks.empty() || world <= ranks.back().rank) return;
+  if (world > kMaxRanks || ranks.empty() || world <= ranks.back().rank) return;
   job.world_size = world;
   auto next = job.ranks.begin();
   for (int rank = 0; rank < world; ++rank) {
@@ -139,13 +140,15 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
   std::vector<SlowLink> links = slow_links(ranks, job.clocks, met, all);
-  job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(ranks, job.clocks, met, all, mean_step), mean_step, samples);
+  job.stragglers =
+      stragglers(ranks, links, waits, waiting_for_hosts(ranks, job.clocks, met, all, mean_step), mean_step, samples);
   const std::vector<RankClock> in_doubt = doubted(ranks, met, job.clocks);
   const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
   // All of them late, or none: it may be another one in each step.
   if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
     job.late_by_turns = late_by_turns(ranks, job.clocks, all, waits, mean_step, samples);
-  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1)) job.late_by_turns.reset();
+  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1))
+    job.late_by_turns.reset();
   if (job.late_by_turns) job.stragglers.clear(), links.clear();
   for (const SlowLink& link : links)
     for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
@@ -154,7 +157,8 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   job.pairs = pairs(ranks, job.clocks);
   job.notes = job_notes(ranks, met, job.clocks);
   if (!uncertain.empty())
-    job.notes.push_back(ranks_text(uncertain) + ": seems late, but by less than clocks are known to within, so it is not named");
+    job.notes.push_back(ranks_text(uncertain) +
+                        ": seems late, but by less than clocks are known to within, so it is not named");
   std::vector<std::string> unclear = unclear_samples(ranks, samples);
   std::move(unclear.begin(), unclear.end(), std::back_inserter(job.notes));
   std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));
@@ -193,13 +197,15 @@ std::vector<std::string> wrong_clocks(std::span<const RankDigest> ranks, std::sp
   for (size_t r = 0; r < ranks.size(); ++r) {
     const int64_t off = saturated_sub(clocks[r].offset_ns, usual), far = off < 0 ? saturated_sub(0, off) : off;
     if (!clocks[r].known() || far < kWrongClock_ns || !has_unix_time(ranks[r])) continue;
-    by_words[{ranks[r].host, format_duration(static_cast<double>(far)) + (off < 0 ? " ahead of" : " behind")}].push_back(ranks[r].rank);
+    by_words[{ranks[r].host, format_duration(static_cast<double>(far)) + (off < 0 ? " ahead of" : " behind")}]
+        .push_back(ranks[r].rank);
   }
   std::map<int, std::string> notes;   // by the first rank
   for (const auto& [words, of_host] : by_words)
-    notes[of_host.front()] = fmt::format("{}{}: the clock is {} rank {}'s; collectives fit, so it is taken for a wrong clock and "
-                                         "corrected, not for another run",
-                                         ranks_text(of_host), words.first.empty() ? "" : " on " + words.first, words.second, of_rank);
+    notes[of_host.front()] = fmt::format(
+        "{}{}: the clock is {} rank {}'s; collectives fit, so it is taken for a wrong clock and "
+        "corrected, not for another run",
+        ranks_text(of_host), words.first.empty() ? "" : " on " + words.first, words.second, of_rank);
   std::vector<std::string> in_order;
   for (auto& [rank, note] : notes) in_order.push_back(std::move(note));
   return in_order;
@@ -212,7 +218,8 @@ std::string different_worlds(std::span<const RankDigest> ranks) {
     if (r.world_size) by_size[*r.world_size].push_back(r.rank);
   std::string text;
   for (const auto& [size, of_size] : by_size)
-    text += fmt::format("{}{} of {}", text.empty() ? "worlds of different sizes are stated: by " : ", by ", ranks_text(of_size), size);
+    text += fmt::format("{}{} of {}", text.empty() ? "worlds of different sizes are stated: by " : ", by ",
+                        ranks_text(of_size), size);
   return by_size.size() > 1 ? text : std::string();
 }
 
@@ -245,9 +252,10 @@ std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const Matc
                                 "files have them",
                                 ranks_text(unknown), ranks.front().rank));
   if (const std::vector<int> baseless = without_unix_time(ranks); !baseless.empty())
-    notes.push_back(fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
-                                "older than it); the offset says so, not that the host's clock is wrong",
-                                ranks_text(baseless)));
+    notes.push_back(
+        fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
+                    "older than it); the offset says so, not that the host's clock is wrong",
+                    ranks_text(baseless)));
   const std::vector<std::string> wrong = wrong_clocks(ranks, clocks);
   notes.insert(notes.end(), wrong.begin(), wrong.end());
   if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
@@ -260,7 +268,7 @@ std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const Matc
 namespace {
 
 constexpr int64_t kFarApart_ns = 60'000'000'000;   // hosts that keep time at all are nearer
-constexpr size_t kLeastShared = 8;                 // collectives that say whether they are the same ones
+constexpr size_t kMinShared = 8;                 // collectives that say whether they are the same ones
 
 using Places = std::vector<uint32_t>;   // of ranks
 
@@ -286,7 +294,8 @@ class OtherRunSearch {
       const MatchedCalls met = matched_calls(ranks_);
       for (const Places& group : groups)
         for (const uint32_t r : group)
-          if (&group != &*usual && has_unix_time(ranks_[r]) == has_unix_time(ranks_[usual->front()])) look(r, *usual, met);
+          if (&group != &*usual && has_unix_time(ranks_[r]) == has_unix_time(ranks_[usual->front()]))
+            look(r, *usual, met);
     }
     std::sort(found_.begin(), found_.end(), [](const OtherRun& a, const OtherRun& b) { return a.rank < b.rank; });
     return std::move(found_);
@@ -352,16 +361,18 @@ class OtherRunSearch {
                                    steps->second, steps->first, ranks_[both.front().usual.rank].rank,
                                    apart(rank, both.front().usual.rank)));
     const size_t fit = fitting(rank, both);
-    if (both.size() >= kLeastShared && 2 * fit < both.size())
-      add(rank, fmt::format("of {} collectives that have the names and numbers of rank {}'s, {} can be the same ones, {}",
-                            both.size(), ranks_[both.front().usual.rank].rank,
-                            fit == 0 ? "none" : "only " + std::to_string(fit), apart(rank, both.front().usual.rank)));
+    if (both.size() >= kMinShared && 2 * fit < both.size())
+      add(rank,
+          fmt::format("of {} collectives that have the names and numbers of rank {}'s, {} can be the same ones, {}",
+                      both.size(), ranks_[both.front().usual.rank].rank,
+                      fit == 0 ? "none" : "only " + std::to_string(fit), apart(rank, both.front().usual.rank)));
   }
 
   // "1 h later by the clocks in the files"
   [[nodiscard]] std::string apart(uint32_t rank, uint32_t other) const {
     const int64_t by = saturated_sub(ranks_[rank].extent.start, ranks_[other].extent.start);
-    return format_duration(std::abs(static_cast<double>(by))) + (by < 0 ? " earlier" : " later") + " by the clocks in the files";
+    return format_duration(std::abs(static_cast<double>(by))) + (by < 0 ? " earlier" : " later") +
+           " by the clocks in the files";
   }
 
   // Numbers of the first two steps that differ, where most do: the usual one's and the rank's.
@@ -394,7 +405,8 @@ class OtherRunSearch {
     const auto fit = fit_clock(encounters, at, true);
     if (!fit) return 0;
     const auto aligned = [&](int64_t t) {
-      return saturated_add(t, saturated_add(fit->offset_ns, std::llround(fit->drift_ppm * 1e-6 * static_cast<double>(saturated_sub(t, at)))));
+      return saturated_add(t, saturated_add(fit->offset_ns, std::llround(fit->drift_ppm * 1e-6 *
+                                                                         static_cast<double>(saturated_sub(t, at)))));
     };
     return static_cast<size_t>(std::count_if(encounters.begin(), encounters.end(), [&](const Encounter& e) {
       const int64_t start = aligned(e.own.start), end = aligned(e.own.end);
@@ -413,10 +425,14 @@ class OtherRunSearch {
     for (const uint32_t u : usual) {
       const RankDigest& other = ranks_[u];
       if (other.host != own.host || !other.annotated) continue;
-      const auto same = std::find_if(other.steps.begin(), other.steps.end(), [&](const DigestStep& s) { return numbers.contains(s.index); });
+      const auto same = std::find_if(other.steps.begin(), other.steps.end(),
+                                     [&](const DigestStep& s) { return numbers.contains(s.index); });
       if (same == other.steps.end()) continue;
-      return add(rank, fmt::format("it has none of the others' collectives, and rank {} ran step {} on the same host, {}; this one did {}",
-                                   other.rank, same->index, own.host, apart(rank, u)));
+      return add(
+          rank,
+          fmt::format(
+              "it has none of the others' collectives, and rank {} ran step {} on the same host, {}; this one did {}",
+              other.rank, same->index, own.host, apart(rank, u)));
     }
   }
 
@@ -430,8 +446,8 @@ class OtherRunSearch {
 }  // namespace
 
 bool has_unix_time(const RankDigest& rank) {
-  constexpr int64_t kLeastUnix_ns = 1'000'000'000'000'000'000;   // September 2001
-  return rank.extent.start >= kLeastUnix_ns;
+  constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;   // September 2001
+  return rank.extent.start >= kMinUnix_ns;
 }
 
 std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks) { return OtherRunSearch(ranks).run(); }

@@ -31,8 +31,8 @@ struct OtherRun {
   }
 };
 
-/// By rank, only where it can be told: a rank that states another size of the world than most; or one recorded at least a
-/// minute apart from most ranks, by the clocks in the files, whose collectives are not theirs on any clock, or are of
+/// By rank, only where it can be told: a rank that states another size of the world than most; or one recorded at least
+/// a minute apart from most ranks, by the clocks in the files, whose collectives are not theirs on any clock, or are of
 /// other steps. A clock that is wrong by hours puts nobody out: collectives then fit as if it were right. Of as many
 /// ranks on both sides, the first one's side is the run. O(calls log calls), where anything looks strange.
 std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks);
@@ -49,8 +49,8 @@ struct Job {
   std::vector<Straggler> stragglers;     ///< latest first, from 5 % of the step
   std::optional<LateByTurns> late_by_turns;   ///< where no straggler is
   std::vector<RankClock> clocks;         ///< in the order of ranks
-  /// Exposed waiting per rank, over its measured steps: for ranks that arrive later, and for transfers over a straggler's
-  /// slow link beyond those of groups alike.
+  /// Exposed waiting per rank, over its measured steps: for ranks that arrive later, and for transfers over a
+  /// straggler's slow link beyond those of groups alike.
   std::map<int, int64_t> wait_ns;
   std::map<int, MetCalls> met_calls;     ///< by rank
   std::vector<Traffic> traffic;          ///< collectives by name, group size, hosts, size
@@ -68,7 +68,8 @@ struct Job {
   /// Of a world of many thousands somebody may have but a few ranks.
   [[nodiscard]] std::vector<int> first_missing_ranks() const {
     constexpr size_t kMost = 1024;
-    return {missing_ranks.begin(), missing_ranks.begin() + static_cast<ptrdiff_t>(std::min(missing_ranks.size(), kMost))};
+    return {missing_ranks.begin(),
+            missing_ranks.begin() + static_cast<ptrdiff_t>(std::min(missing_ranks.size(), kMost))};
   }
 
   /// The `cluster` of the document.
@@ -79,11 +80,13 @@ struct Job {
     v("step_mean_ns_by_rank", step_mean_ns), v("step_spread_pct", step_spread_pct), v("stragglers", stragglers);
     v("late_by_turns", late_by_turns), v("clocks", clocks);
     v("critical_path", critical_path.steps > 0 ? &critical_path : nullptr), v("what_if", what_if);
-    v("parallelism", parallelism), v("collectives", traffic), v("pairs", pairs), v("missing", missing), v("notes", notes);
+    v("parallelism", parallelism), v("collectives", traffic), v("pairs", pairs), v("missing", missing),
+        v("notes", notes);
   }
 };
 
-/// `ranks` in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if there are.
+/// `ranks` in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if there
+/// are.
 Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples = {});
 
 // What keeps ranks of a job from being compared.

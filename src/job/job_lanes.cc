@@ -31,7 +31,8 @@ class Joiner {
     }
     for (const Message& m : messages(ranks_, clocks_)) add_meeting(std::array{m.send, m.receive}, true, false);
     for (uint32_t c = 0; c < out_.calls.size(); ++c)
-      if (out_.calls[c].point != JobLanes::kNone && out_.calls[c].group == JobLanes::kNone) add_group({&c, 1}, alone_is_whole(c));
+      if (out_.calls[c].point != JobLanes::kNone && out_.calls[c].group == JobLanes::kNone)
+        add_group({&c, 1}, alone_is_whole(c));
     for (uint32_t r = 0; r < ranks_.size(); ++r)
       if (!out_.ranks[r].joined) out_.ranks_without.push_back(ranks_[r].rank);
     add_streams();
@@ -83,7 +84,8 @@ class Joiner {
     std::vector<uint32_t> members;
     for (const RankCall& c : all) {
       const uint32_t call = out_.ranks[c.rank].first_call + c.call;
-      if (out_.calls[call].point != JobLanes::kNone && out_.calls[call].group == JobLanes::kNone) members.push_back(call);
+      if (out_.calls[call].point != JobLanes::kNone && out_.calls[call].group == JobLanes::kNone)
+        members.push_back(call);
     }
     if (members.size() < 2) return;
     add_group(members, whole && members.size() == all.size());
@@ -190,7 +192,10 @@ using What = LanePoint::What;
 class Order {
  public:
   explicit Order(JobLanes& lanes)
-      : lanes_(lanes), missing_(lanes.groups.size()), ended_(lanes.groups.size()), waiting_(lanes.ranks.size(), JobLanes::kNone) {
+      : lanes_(lanes),
+        missing_(lanes.groups.size()),
+        ended_(lanes.groups.size()),
+        waiting_(lanes.ranks.size(), JobLanes::kNone) {
     for (const JobLanes::Call& c : lanes.calls) {
       if (c.group == JobLanes::kNone || !lanes.ranks[c.rank].joined) continue;
       missing_[c.group] += c.before != JobLanes::kNone ? 2 : 1;   // its arrival, and the end of the one before it
@@ -225,7 +230,8 @@ class Order {
   void go_on(uint32_t rank) {
     while (at_[rank] < end_[rank]) {
       const JobLanes::Point& p = lanes_.points[at_[rank]];
-      const uint32_t group = p.what == What::kWait || p.what == What::kArrive ? lanes_.calls[p.of].group : JobLanes::kNone;
+      const uint32_t group =
+          p.what == What::kWait || p.what == What::kArrive ? lanes_.calls[p.of].group : JobLanes::kNone;
       if (p.what == What::kWait && group != JobLanes::kNone && !ended_[group]) {
         waiting_[rank] = group;
         waiters_[group].push_back(rank);
@@ -299,7 +305,8 @@ class PathWalk {
 
   std::vector<PathSegment> walk() {
     // Each turn goes to something that came before; records that contradict each other could go round.
-    for (size_t turns = lanes_.points.size(); turns > 0 && at_ > from_ && point_ != JobLanes::kNone; --turns) pass_point();
+    for (size_t turns = lanes_.points.size(); turns > 0 && at_ > from_ && point_ != JobLanes::kNone; --turns)
+      pass_point();
     back_to(from_, lane_time(IdleCause::kUnknown));
     std::reverse(segments_.begin(), segments_.end());
     return std::move(segments_);
@@ -400,7 +407,8 @@ CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& la
   path.ranks_without = lanes.ranks_without;
   for (const auto& [rank, ns] : by_rank) path.by_rank.push_back({rank, ns, percent_of(ns, path.duration_ns)});
   for (size_t i = 0; i < by_kind.size(); ++i)
-    if (by_kind[i] > 0) path.by_kind.push_back({static_cast<LaneTime>(i), by_kind[i], percent_of(by_kind[i], path.duration_ns)});
+    if (by_kind[i] > 0)
+      path.by_kind.push_back({static_cast<LaneTime>(i), by_kind[i], percent_of(by_kind[i], path.duration_ns)});
   const auto longer = [](const auto& a, const auto& b) { return a.ns > b.ns; };
   std::stable_sort(path.by_rank.begin(), path.by_rank.end(), longer);
   std::stable_sort(path.by_kind.begin(), path.by_kind.end(), longer);
@@ -410,7 +418,8 @@ CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& la
 std::vector<PathSegment> StepPath::longest_segments() const {
   std::vector<size_t> kept(segments.size());
   std::iota(kept.begin(), kept.end(), 0);
-  std::stable_sort(kept.begin(), kept.end(), [&](size_t a, size_t b) { return segments[a].length_ns() > segments[b].length_ns(); });
+  std::stable_sort(kept.begin(), kept.end(),
+                   [&](size_t a, size_t b) { return segments[a].length_ns() > segments[b].length_ns(); });
   kept.resize(std::min(kept.size(), kMost));
   std::sort(kept.begin(), kept.end());
   std::vector<PathSegment> out;

@@ -57,7 +57,8 @@ class JobTest : public testing::Test {
 TEST_F(JobTest, RanksThatAreNotInHandAreNamed) {
   for (const int r : {0, 1}) add({.arrivals = {100 + r}}, {500});
   std::vector<RankDigest> ranks;
-  for (size_t i = 0; i < 2; ++i) ranks.push_back(rank_digest(static_cast<int>(3 * i), Facts(traces_[i], {})));   // 0 and 3
+  for (size_t i = 0; i < 2; ++i)
+    ranks.push_back(rank_digest(static_cast<int>(3 * i), Facts(traces_[i], {})));  // 0 and 3
   EXPECT_EQ(analyse_job(ranks).world_size, std::nullopt);
   ranks[1].world_size = 5;
   EXPECT_EQ(analyse_job(ranks).world_size, 5);
@@ -75,8 +76,8 @@ TEST_F(JobTest, RanksThatAreNotInHandAreNamed) {
   }
 }
 
-// As far apart as an importer lets times be: rank 0 meets rank 1 at one end of them and rank 2 at the other. A broadcast may
-// be left before the last rank comes; that one comes when its clock is at its end.
+// As far apart as an importer lets times be: rank 0 meets rank 1 at one end of them and rank 2 at the other. A
+// broadcast may be left before the last rank comes; that one comes when its clock is at its end.
 TEST_F(JobTest, TimesAtTheEndsOfTheirRangeStayNumbers) {
   constexpr int64_t kFar = INT64_MAX / 4 - 100'000;
   struct Part {
@@ -219,13 +220,15 @@ TEST_F(JobTest, ClocksAreJoinedThroughOtherRanks) {
   for (int i = 0; i < 3; ++i) {
     both.annotation("ProfilerStep#" + std::to_string(i), 1000 * i + 40, 1000);
     both.collective({.name = "allreduce", .ranks = "[0, 1]", .in = 1000, .out = 1000}, 1000 * i + 540, 50);
-    both.collective({.name = "allreduce", .group = "2", .ranks = "[1, 2]", .in = 9, .out = 9}, 1000 * i + 640, 50, 0, 21);
+    both.collective({.name = "allreduce", .group = "2", .ranks = "[1, 2]", .in = 9, .out = 9}, 1000 * i + 640, 50, 0,
+                    21);
   }
   traces_.push_back(both.finish());
   TraceRows far;
   for (int i = 0; i < 3; ++i) {
     far.annotation("ProfilerStep#" + std::to_string(i), 1000 * i - 5000, 1000);
-    far.collective({.name = "allreduce", .group = "2", .ranks = "[1, 2]", .in = 9, .out = 9}, 1000 * i - 4450, 100, 0, 20);
+    far.collective({.name = "allreduce", .group = "2", .ranks = "[1, 2]", .in = 9, .out = 9}, 1000 * i - 4450, 100, 0,
+                   20);
   }
   traces_.push_back(far.finish());
   const Job job = run();

@@ -138,9 +138,12 @@ class Builder {
       actions_.push_back({time.start, time.start, What::kStepBegin, i});
       actions_.push_back({time.end, time.end, What::kStepEnd, i});
       const Intervals waiting = clipped(waits_, time);
-      const auto within = [&](const Intervals& ranges) { return total_length(subtract(clipped(ranges, time), waiting)); };
+      const auto within = [&](const Intervals& ranges) {
+        return total_length(subtract(clipped(ranges, time), waiting));
+      };
       const Phases& phases = facts.get<Phases>();
-      out_.steps.push_back({time.length() - total_length(waiting), within(phases.data_loading), within(phases.checkpoint)});
+      out_.steps.push_back(
+          {time.length() - total_length(waiting), within(phases.data_loading), within(phases.checkpoint)});
     }
     std::sort(actions_.begin(), actions_.end(), [](const Action& a, const Action& b) { return a.order() < b.order(); });
   }

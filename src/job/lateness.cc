@@ -15,7 +15,7 @@ namespace profgpu {
 namespace {
 
 // So many of a meeting's ranks stand for all of them where a median over them is asked for.
-constexpr size_t kMostWitnesses = 64;
+constexpr size_t kMaxWitnesses = 64;
 
 uint64_t pair_of(uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; }
 
@@ -34,7 +34,8 @@ std::vector<std::vector<bool>> within_hosts(std::span<const RankDigest> ranks, s
   }
   for (const Meeting& m : all) {
     const std::string& host = ranks[m.calls.front().rank].host;
-    const bool same = !host.empty() && std::all_of(m.calls.begin(), m.calls.end(), [&](const RankCall& c) { return ranks[c.rank].host == host; });
+    const bool same = !host.empty() && std::all_of(m.calls.begin(), m.calls.end(),
+                                                   [&](const RankCall& c) { return ranks[c.rank].host == host; });
     for (const RankCall& c : m.calls) (same ? within : beyond)[c.rank][ranks[c.rank].calls.calls[c.call].kind] = true;
   }
   for (size_t r = 0; r < ranks.size(); ++r)
@@ -44,20 +45,22 @@ std::vector<std::vector<bool>> within_hosts(std::span<const RankDigest> ranks, s
 
 class Court {
  public:
-  /// `local`: by rank's place and kind of call, what stays within a host and counts for nothing; a host's ranks are then
-  /// one, and bear no witness against each other. Empty: each rank stands for itself.
+  /// `local`: by rank's place and kind of call, what stays within a host and counts for nothing; a host's ranks are
+  /// then one, and bear no witness against each other. Empty: each rank stands for itself.
   Court(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
         std::span<const Meeting> all, double mean_step_ns, std::vector<std::vector<bool>> local = {})
       : ranks_(ranks), clocks_(clocks), local_(std::move(local)), blame_(ranks.size()) {
     std::map<std::pair<std::string, std::string>, uint32_t> groups;
     std::vector<uint32_t> group_of_kind;
     for (const JobKind& k : met.kinds)
-      group_of_kind.push_back(groups.try_emplace({k.group, k.members}, static_cast<uint32_t>(groups.size())).first->second);
+      group_of_kind.push_back(
+          groups.try_emplace({k.group, k.members}, static_cast<uint32_t>(groups.size())).first->second);
     for (const Meeting& m : all)
-      if (m.measured && !is_local(m.calls.front())) meetings_.push_back(&m), group_.push_back(group_of_kind[met.kind[m.collective]]);
+      if (m.measured && !is_local(m.calls.front()))
+        meetings_.push_back(&m), group_.push_back(group_of_kind[met.kind[m.collective]]);
     for (const RankDigest& r : ranks)
-      threshold_.push_back(
-          std::max(1.0, mean_step_ns * kStragglerPct / 100 * static_cast<double>(std::max<int64_t>(r.measured_steps(), 1))));
+      threshold_.push_back(std::max(
+          1.0, mean_step_ns * kStragglerPct / 100 * static_cast<double>(std::max<int64_t>(r.measured_steps(), 1))));
   }
 
   Waiting hear() {
@@ -67,7 +70,8 @@ class Court {
     for (size_t i = 0; i < meetings_.size(); ++i) accuse(i);
     for (size_t r = 0; r < ranks_.size(); ++r) {
       Blame& b = blame_[r];
-      b.persistent = static_cast<double>(b.shared_ns) >= threshold_[r] && b.shared_ns >= saturated_sub(b.heard_ns, b.shared_ns) && b.heard_ns > 0;
+      b.persistent = static_cast<double>(b.shared_ns) >= threshold_[r] &&
+                     b.shared_ns >= saturated_sub(b.heard_ns, b.shared_ns) && b.heard_ns > 0;
       b.candidate = b.persistent || static_cast<double>(b.most_ns) >= threshold_[r];
     }
     for (size_t i = 0; i < meetings_.size(); ++i) witness(i);
@@ -198,7 +202,7 @@ class Court {
     const std::span<const RankCall> calls = meetings_[meeting]->calls;
     const RankCall& accused = calls[late];
     const int64_t to = arrival(accused);
-    const size_t stride = (calls.size() + kMostWitnesses - 1) / kMostWitnesses;
+    const size_t stride = (calls.size() + kMaxWitnesses - 1) / kMaxWitnesses;
     for (size_t k = 0; k < calls.size(); k += stride) {
       if (is_late_[k] || (!local_.empty() && ranks_[calls[k].rank].host == ranks_[accused.rank].host)) continue;
       int64_t& waited = blame_[accused.rank].waits[pair_of(calls[k].rank, call(accused).step_place)];
@@ -243,7 +247,8 @@ class Court {
 
 }  // namespace
 
-int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from, int64_t to) {
+int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from,
+                   int64_t to) {
   const int64_t shift = saturated_sub(clock.aligned(call.start_ns), call.start_ns);
   const Interval wait{from == INT64_MIN ? call.start_ns : std::max(saturated_sub(from, shift), call.start_ns),
                       std::min(saturated_sub(to, shift), call.end_ns)};
@@ -313,7 +318,7 @@ struct LinkGroup {
   std::map<uint32_t, int64_t> excess_ns;   // by rank: time beyond the usual in which it computes nothing
   std::vector<SlowLink::Transfer> transfers;
   int64_t dearest_ns = 0;                  // of one likeness
-  SlowLink dearest;
+  SlowLink most_expensive;
   [[nodiscard]] bool slow() const { return static_cast<double>(own_ns) >= kSlow * static_cast<double>(usual_ns); }
   [[nodiscard]] int64_t median_excess_ns() const {
     std::vector<int64_t> excess;
@@ -369,9 +374,10 @@ class LinkComparison {
     if ((own_ns - usual_ns) * count < group.dearest_ns) return;
     group.dearest_ns = (own_ns - usual_ns) * count;
     const auto& [name, dtype, size, hosts, bytes] = likeness;
-    group.dearest.what = name + " of " + format_bytes(static_cast<double>(bytes)) + " among " + std::to_string(size) + " ranks";
-    group.dearest.transfer_ns = own_ns;
-    group.dearest.others_ns = usual_ns;
+    group.most_expensive.what =
+        name + " of " + format_bytes(static_cast<double>(bytes)) + " among " + std::to_string(size) + " ranks";
+    group.most_expensive.transfer_ns = own_ns;
+    group.most_expensive.others_ns = usual_ns;
   }
 
   [[nodiscard]] size_t root(size_t sort) const {
@@ -407,7 +413,7 @@ struct Suspicion {
 SlowLink link_of(const Groups& groups, const Members& ranks) {
   SlowLink link = (*std::max_element(groups.begin(), groups.end(), [](const LinkGroup* a, const LinkGroup* b) {
                     return a->dearest_ns < b->dearest_ns;
-                  }))->dearest;
+                  }))->most_expensive;
   link.ranks = ranks;
   for (const LinkGroup* g : groups) {
     link.excess_ns += g->median_excess_ns();

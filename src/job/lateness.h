@@ -14,8 +14,8 @@ namespace profgpu {
 
 constexpr double kStragglerPct = 5;   ///< of the mean step, output.md
 
-/// A rank that others wait for in their measured steps. A rank is late at a meeting if it comes last; one that is late at
-/// most of its meetings also is where it comes shortly before the last: two slow ranks do not hide each other.
+/// A rank that others wait for in their measured steps. A rank is late at a meeting if it comes last; one that is late
+/// at most of its meetings also is where it comes shortly before the last: two slow ranks do not hide each other.
 struct LateRank {
   struct Step {
     uint32_t place = 0;          ///< of RankDigest::steps
@@ -28,22 +28,23 @@ struct LateRank {
 };
 
 struct Waiting {
-  std::vector<int64_t> total_ns;   ///< exposed waiting for ranks that arrive later, by rank's place, over measured steps
+  std::vector<int64_t> total_ns;  ///< exposed waiting for ranks that arrive later, by rank's place, over measured steps
   std::vector<LateRank> late;      ///< those with excess from kStragglerPct of the step, by rank
 };
 
 /// Time in which a rank is in a call and computes nothing: from its arrival, but not before `from`, up to `to`, on the
 /// first rank's clock. INT64_MIN: from its arrival.
-int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from, int64_t to);
+int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from,
+                   int64_t to);
 
-/// `mean_step_ns`: over the ranks. What a rank is late because collectives of other groups took it longer than the waiting
-/// one, since the last collective of this group, is not held against it. O(calls log calls).
+/// `mean_step_ns`: over the ranks. What a rank is late because collectives of other groups took it longer than the
+/// waiting one, since the last collective of this group, is not held against it. O(calls log calls).
 Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
                 std::span<const Meeting> all, double mean_step_ns);
 
-/// The same with the ranks of a host as one: what they wait for each other within it excuses none of them from being late
-/// elsewhere. A host whose ranks are slow alike holds each of them up, now by one and now by another. Nothing where no
-/// groups are within one host, and others beyond: there it is as waiting().
+/// The same with the ranks of a host as one: what they wait for each other within it excuses none of them from being
+/// late elsewhere. A host whose ranks are slow alike holds each of them up, now by one and now by another. Nothing
+/// where no groups are within one host, and others beyond: there it is as waiting().
 std::optional<Waiting> waiting_for_hosts(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
                                          const MatchedCalls& met, std::span<const Meeting> all, double mean_step_ns);
 
@@ -51,7 +52,7 @@ std::optional<Waiting> waiting_for_hosts(std::span<const RankDigest> ranks, std:
 
 struct SlowLink {
   std::vector<uint32_t> ranks;   ///< places; several: it cannot be told whose link it is, they share their slow groups
-  int64_t excess_ns = 0;         ///< exposed time beyond that of groups alike, over measured steps, median over the group
+  int64_t excess_ns = 0;  ///< exposed time beyond that of groups alike, over measured steps, median over the group
   std::string what;              ///< what costs most: "all_gather of 25.0 MiB among 4 ranks"
   int64_t transfer_ns = 0, others_ns = 0;   ///< of one such call, medians
   struct Transfer {
@@ -63,10 +64,10 @@ struct SlowLink {
 };
 
 /// Groups are alike if they call the same collective with as many ranks on as many hosts and as many bytes; groups that
-/// are alike in any call are of one sort. A group is slow if its transfers take at least 1.5 times as long as those of the
-/// groups in the middle of its like. Named are ranks of which all groups of all sorts are slow; then, for slow groups
-/// without such a rank, those in most of them, but none that has a sound group of the same sort: a link within a host
-/// says nothing of the network. With one group of a sort nothing is said.
+/// are alike in any call are of one sort. A group is slow if its transfers take at least 1.5 times as long as those of
+/// the groups in the middle of its like. Named are ranks of which all groups of all sorts are slow; then, for slow
+/// groups without such a rank, those in most of them, but none that has a sound group of the same sort: a link within a
+/// host says nothing of the network. With one group of a sort nothing is said.
 std::vector<SlowLink> slow_links(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
                                  const MatchedCalls& met, std::span<const Meeting> all);
 

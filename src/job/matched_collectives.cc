@@ -260,8 +260,8 @@ class Search {
     });
   }
 
-  // No later call of the group, and its trace reaches the others' waiting, or nearly: what hangs is killed, and the last
-  // of its records may be lost.
+  // No later call of the group, and its trace reaches the others' waiting, or nearly: what hangs is killed, and the
+  // last of its records may be lost.
   [[nodiscard]] bool never_arrives(uint32_t rank, const std::vector<Interval>& calls, Interval time) const {
     const int64_t lost = std::max(ranks_[rank].mean_step_ns(), kHang_ns);
     return clocks_[rank].aligned(ranks_[rank].extent.end) >= saturated_sub(time.start, lost) &&
@@ -310,7 +310,8 @@ std::vector<MissingCalls> missing_calls(std::span<const RankDigest> ranks, const
 }
 
 const MissingCalls* first_hang(std::span<const MissingCalls> missing) {
-  const auto first = std::find_if(missing.begin(), missing.end(), [](const MissingCalls& m) { return m.never_arrived(); });
+  const auto first =
+      std::find_if(missing.begin(), missing.end(), [](const MissingCalls& m) { return m.never_arrived(); });
   return first == missing.end() ? nullptr : &*first;
 }
 

@@ -125,7 +125,8 @@ HandJob steps_of(int ranks, F lacks, const std::string& members = "", int32_t gr
     std::vector<HandJob::Part> parts;
     for (int r = 0; r < ranks; ++r)
       if (!lacks(r, i)) parts.push_back({r, i * 100 * kMs + (50 + r) * kMs, i * 100 * kMs + 70 * kMs});
-    job.call({.members = members, .number = 100 + i, .step = i, .group_size = group_size > 0 ? group_size : ranks}, parts);
+    job.call({.members = members, .number = 100 + i, .step = i, .group_size = group_size > 0 ? group_size : ranks},
+             parts);
   }
   return job;
 }

@@ -11,8 +11,8 @@ constexpr int64_t kMs = 1'000'000, kHour = 3'600'000 * kMs, kUnix = 1'700'000'00
 
 class OtherRunsTest : public testing::Test {
  protected:
-  /// Three ranks of one run, and one that counted the same collectives: by a clock that is `ahead`, `jitter` off in turns,
-  /// in steps whose numbers are `later`.
+  /// Three ranks of one run, and one that counted the same collectives: by a clock that is `ahead`, `jitter` off in
+  /// turns, in steps whose numbers are `later`.
   static test::HandJob job(int64_t ahead_ns, int64_t jitter_ns, int64_t later = 0, std::string host = "node-1") {
     test::HandJob job;
     for (int r = 0; r < 3; ++r) job.add("node-0", {kUnix});
@@ -20,7 +20,9 @@ class OtherRunsTest : public testing::Test {
     job.steps(20, 100 * kMs);
     for (int i = 0; i < 20; ++i) {
       const int64_t at = 100 * kMs * i + 50 * kMs, off = jitter_ns * (i * i % 7);
-      job.call({.number = i, .step = i}, {{0, at, at + 2 * kMs}, {1, at, at + 2 * kMs}, {2, at, at + 2 * kMs}, {3, at + off, at + off + 2 * kMs}});
+      job.call(
+          {.number = i, .step = i},
+          {{0, at, at + 2 * kMs}, {1, at, at + 2 * kMs}, {2, at, at + 2 * kMs}, {3, at + off, at + off + 2 * kMs}});
     }
     for (DigestStep& s : job.ranks[3].steps) s.index += later;
     return job;
@@ -42,7 +44,8 @@ TEST_F(OtherRunsTest, CollectivesThatCannotBeTheOthersDo) {
   const auto others = ranks_of_other_runs(job(kHour, 3 * kMs).ranks);
   ASSERT_EQ(others.size(), 1U);
   EXPECT_EQ(others[0].rank, 3);
-  EXPECT_NE(others[0].why.find("20 collectives that have the names and numbers of rank 0's"), std::string::npos) << others[0].why;
+  EXPECT_NE(others[0].why.find("20 collectives that have the names and numbers of rank 0's"), std::string::npos)
+      << others[0].why;
   EXPECT_NE(others[0].why.find("60 min 00 s later"), std::string::npos) << others[0].why;
   EXPECT_TRUE(found(job(0, 3 * kMs).ranks).empty()) << "at the same time: records may be lost";
 }

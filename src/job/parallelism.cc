@@ -278,7 +278,8 @@ std::vector<CollectiveUse> Parallelism::collectives() const {
     const auto op = static_cast<CollectiveOp>(i);
     const CallCount all = counts.of(op);
     if (all.calls == 0) continue;
-    uses.push_back({op, per_step(op, StepPart::kForward), per_step(op, StepPart::kBackward), per_step(op, StepPart::kOther),
+    uses.push_back({op, per_step(op, StepPart::kForward), per_step(op, StepPart::kBackward),
+                    per_step(op, StepPart::kOther),
                     only_if(all.sized && rank_steps > 0, all.bytes / std::max<int64_t>(rank_steps, 1))});
   }
   return uses;
@@ -311,7 +312,9 @@ std::string unknown_words(const Parallelism& way) {
   std::string names;
   for (int op = 0; op < kCollectiveOps; ++op)
     if (way.counts.of(static_cast<Op>(op)).calls > 0)
-      names += (names.empty() ? "" : ", ") + (static_cast<Op>(op) == Op::kUnknown ? "kernels that do not say what they do" : std::string(collective_op_name(static_cast<Op>(op))));
+      names += (names.empty() ? "" : ", ") + (static_cast<Op>(op) == Op::kUnknown
+                                                  ? "kernels that do not say what they do"
+                                                  : std::string(collective_op_name(static_cast<Op>(op))));
   return "no pattern that is known: " + names;
 }
 

@@ -416,7 +416,8 @@ TEST(Parallelism, WhatIsNotKnownIsNotInvented) {
 TEST(Parallelism, KernelsThatDoNotSayWhatTheyDoAreWhatTheProgramSays) {
   HandRank rank;
   rank.call({"ncclDevKernel_Generic(", {.size = 0}, kB, -1, 500'000, 900});
-  EXPECT_EQ(ways(rank)[0].words(), "no pattern that is known: kernels that do not say what they do, as this rank's calls suggest");
+  EXPECT_EQ(ways(rank)[0].words(),
+            "no pattern that is known: kernels that do not say what they do, as this rank's calls suggest");
   rank.d.sites.libraries.ddp = true;
   ASSERT_EQ(kinds(ways(rank)), "ddp:0");
   EXPECT_TRUE(ways(rank)[0].named);

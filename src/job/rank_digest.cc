@@ -189,7 +189,7 @@ CallSites CallSites::compute(const Facts& facts) {
 
 namespace {
 
-constexpr double kMostElements = 1e15;   // what sums of them over a step still hold exactly enough, whatever a file says
+constexpr double kMaxElements = 1e15;   // what sums of them over a step still hold exactly enough, whatever a file says
 
 // Hashes are the same on every rank, as ids of strings are not.
 uint64_t hash_of(const ActivityArgs& args) {
@@ -205,12 +205,12 @@ double elements_of(std::string_view shapes) {
   bool in_number = false, any = false;
   for (const char c : shapes) {
     if (is_digit(c)) {
-      number = std::min(number * 10 + (c - '0'), kMostElements);
+      number = std::min(number * 10 + (c - '0'), kMaxElements);
       in_number = true;
       continue;
     }
-    if (in_number) product = std::min(product * number, kMostElements), any = true;
-    if (c == ']' && any) sum = std::min(sum + product, kMostElements);
+    if (in_number) product = std::min(product * number, kMaxElements), any = true;
+    if (c == ']' && any) sum = std::min(sum + product, kMaxElements);
     if (c == ']' || c == '[') product = 1, any = false;
     in_number = false, number = 0;
   }
@@ -252,7 +252,7 @@ class KernelCounter {
       step.work += mixed_bits(key);
       if (const double elements = input_elements(launch); elements >= 0)
         step.input_elements = static_cast<int64_t>(
-            std::min(static_cast<double>(std::max<int64_t>(step.input_elements, 0)) + elements, kMostElements));
+            std::min(static_cast<double>(std::max<int64_t>(step.input_elements, 0)) + elements, kMaxElements));
       Kernel& k = kernels_[key];
       k.name = trace_.activity.name[i];
       ++k.count;
@@ -260,13 +260,13 @@ class KernelCounter {
     }
   }
 
-  [[nodiscard]] std::vector<KernelWork> dearest() const {
+  [[nodiscard]] std::vector<KernelWork> most_expensive() const {
     std::vector<KernelWork> out;
     for (const auto& [key, k] : kernels_) out.push_back({key, {}, k.count, k.total_ns});
     std::sort(out.begin(), out.end(), [](const KernelWork& a, const KernelWork& b) {
       return a.total_ns != b.total_ns ? a.total_ns > b.total_ns : a.key < b.key;
     });
-    if (out.size() > RankWork::kMostKernels) out.resize(RankWork::kMostKernels);
+    if (out.size() > RankWork::kMaxKernels) out.resize(RankWork::kMaxKernels);
     for (KernelWork& k : out) k.name = short_kernel_name(trace_.strings[kernels_.at(k.key).name]);
     return out;
   }
@@ -328,7 +328,7 @@ RankWork RankWork::compute(const Facts& facts) {
   }
   KernelCounter counter(facts);
   counter.count(device, work.steps);
-  work.kernels = counter.dearest();
+  work.kernels = counter.most_expensive();
   return work;
 }
 

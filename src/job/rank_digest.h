@@ -17,17 +17,19 @@
 
 namespace profgpu {
 
-// What each step of a rank did, so that steps of different ranks can be told apart: the same work slower, or other work.
+// What each step of a rank did, so that steps of different ranks can be told apart: the same work slower, or other
+// work.
 
 /// Of one step, on the rank's busiest device. Kernels are those that compute and that the step launched; only steps
 /// that averages are over have them.
 struct StepWork {
   std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time
   std::array<int64_t, kIdleCauses> idle_ns{};     ///< gaps, clipped to the step
-  int64_t compute_ns = 0, exposed_communication_ns = 0, exposed_memory_ns = 0;   ///< lengths of unions, clipped to the step
+  int64_t compute_ns = 0, exposed_communication_ns = 0,
+          exposed_memory_ns = 0;  ///< lengths of unions, clipped to the step
   int64_t kernels = 0;
   int64_t kernel_ns = 0;        ///< sum of their durations
-  uint64_t work = 0;            ///< equal where the kernels' names, grids and blocks are, whatever their order; 0: no kernel
+  uint64_t work = 0;  ///< equal where the kernels' names, grids and blocks are, whatever their order; 0: no kernel
   int64_t input_elements = -1;  ///< of the inputs of the ops that launched them; -1: not recorded
 };
 
@@ -39,7 +41,7 @@ struct KernelWork {
 };
 
 struct RankWork {
-  static constexpr size_t kMostKernels = 64;
+  static constexpr size_t kMaxKernels = 64;
 
   std::vector<StepWork> steps;       ///< of Steps::steps, one for one
   std::vector<KernelWork> kernels;   ///< dearest first
@@ -58,7 +60,8 @@ std::string_view collective_op_name(CollectiveOp op);
 struct CallSite {
   CollectiveOp op = CollectiveOp::kUnknown;
   bool gradient_hook = false;   ///< launched where autograd hands over a parameter's gradient
-  /// Of a bare send or receive, as its range has them ("nccl:send 0->1"): places in a group that nobody names; -1: unknown.
+  /// Of a bare send or receive, as its range has them ("nccl:send 0->1"): places in a group that nobody names; -1:
+  /// unknown.
   int32_t own = -1, peer = -1;
 };
 
@@ -141,12 +144,14 @@ class TracePart {
 };
 
 struct RankOutline {
-  std::optional<Interval> part = TracePart::kAllTime;   ///< that is shown; none: the rank has nothing of what was asked for
+  std::optional<Interval> part =
+      TracePart::kAllTime;                  ///< that is shown; none: the rank has nothing of what was asked for
   int64_t base_time_ns = 0;                 ///< as Trace has it
   std::string host;                         ///< empty: unknown
   /// From the first to the last time of any range or activity that is shown; none: the trace is empty.
   std::optional<Interval> extent;
-  std::vector<int64_t> first_others_ns;     ///< first memory event, counter, wait, wait of a thread; of a rank that is not cut
+  std::vector<int64_t>
+      first_others_ns;  ///< first memory event, counter, wait, wait of a thread; of a rank that is not cut
   int64_t events = 0;                       ///< ranges and activities that are shown
   std::vector<ActivityId> calls;            ///< of a rank that is cut: kernels of collectives that are shown, ascending
 

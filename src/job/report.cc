@@ -14,8 +14,10 @@ RankStanding standing(const Job* job, const RankReport& rank, const std::map<int
   RankStanding out{rank.rank, rank.host, {}, {}, nullptr};
   if (rank.average_step) out.step_ns = rank.average_step->duration_ns;
   if (job)
-    if (const auto mean = job->step_mean_ns.find(rank.rank); mean != job->step_mean_ns.end()) out.step_ns = mean->second;
-  if (const DeviceRow* busiest = rank.busiest()) out.busy_pct = only_if(busiest->span_ns > 0, busiest->utilization_pct());
+    if (const auto mean = job->step_mean_ns.find(rank.rank); mean != job->step_mean_ns.end())
+      out.step_ns = mean->second;
+  if (const DeviceRow* busiest = rank.busiest())
+    out.busy_pct = only_if(busiest->span_ns > 0, busiest->utilization_pct());
   if (const auto late = stragglers.find(rank.rank); late != stragglers.end()) out.straggler = late->second;
   return out;
 }
@@ -33,10 +35,12 @@ bool is_whole(const Report& report, int rank) {
 void put_in_order(std::vector<RankStanding>& all) {
   const auto by_step = [](const RankStanding& a, const RankStanding& b) { return a.step_ns < b.step_ns; };
   const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_step);
-  const auto longest = static_cast<double>(most->step_ns.value_or(0)), shortest = static_cast<double>(least->step_ns.value_or(0));
+  const auto longest = static_cast<double>(most->step_ns.value_or(0)),
+             shortest = static_cast<double>(least->step_ns.value_or(0));
   const bool alike = longest - shortest < kAlikePct / 100 * longest;
   std::stable_sort(all.begin(), all.end(), [&](const RankStanding& a, const RankStanding& b) {
-    const int64_t late_a = a.straggler ? a.straggler->excess_ns_per_step : 0, late_b = b.straggler ? b.straggler->excess_ns_per_step : 0;
+    const int64_t late_a = a.straggler ? a.straggler->excess_ns_per_step : 0,
+                  late_b = b.straggler ? b.straggler->excess_ns_per_step : 0;
     return late_a != late_b ? late_a > late_b : !alike && a.step_ns.value_or(0) > b.step_ns.value_or(0);
   });
 }
@@ -61,7 +65,8 @@ void compare_ranks(Report& report) {
     return s.straggler || (s.busy_pct && is_whole(report, s.rank));
   });
   const int rank = (telling != report.standings.end() ? *telling : report.standings.front()).rank;
-  const auto found = std::find_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) { return r.rank == rank; });
+  const auto found =
+      std::find_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) { return r.rank == rank; });
   report.focus = static_cast<int>(found - report.ranks.begin());
 }
 

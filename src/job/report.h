@@ -42,11 +42,13 @@ struct Report {
   std::vector<RankStanding> standings;
   int focus = -1;                ///< place of the rank to look into first; -1: there is none
 
-  [[nodiscard]] const RankReport* rank_in_focus() const { return focus < 0 ? nullptr : &ranks[static_cast<size_t>(focus)]; }
+  [[nodiscard]] const RankReport* rank_in_focus() const {
+    return focus < 0 ? nullptr : &ranks[static_cast<size_t>(focus)];
+  }
 };
 
-/// Of a report that has its ranks, their job and inputs. The rank in focus is the latest straggler, else of those with device
-/// activity and whole records the one with the longest steps, else the first.
+/// Of a report that has its ranks, their job and inputs. The rank in focus is the latest straggler, else of those with
+/// device activity and whole records the one with the longest steps, else the first.
 void compare_ranks(Report& report);
 
 }  // namespace profgpu

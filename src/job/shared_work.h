@@ -26,7 +26,8 @@ struct GradientUse {
   template <class V>
   void fields(V&& v) const {
     v("buckets_per_step", per_step), v("smallest_bucket_bytes", smallest_bytes), v("median_bucket_bytes", median_bytes);
-    v("largest_bucket_bytes", largest_bytes), v("first_bucket_delay_ns", first_delay_ns), v("last_bucket_tail_ns", tail_ns);
+    v("largest_bucket_bytes", largest_bytes), v("first_bucket_delay_ns", first_delay_ns),
+        v("last_bucket_tail_ns", tail_ns);
     v("micro_batches_per_step", only_if(micro_batches_per_step > 0, micro_batches_per_step));
     v("reduced_micro_batches_per_step", only_if(micro_batches_per_step > 0, reduced_passes_per_step));
     v("steps_without_reduction", steps_without);

@@ -12,7 +12,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostPeers = 64;   // a median over more says no more
+constexpr size_t kMaxPeers = 64;   // a median over more says no more
 
 double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
@@ -21,7 +21,7 @@ std::vector<uint32_t> peers_of(const LateRank& late, const std::vector<bool>& is
   std::vector<uint32_t> peers;
   for (const uint32_t r : late.met)
     if (!is_late[r]) peers.push_back(r);
-  const size_t stride = (peers.size() + kMostPeers - 1) / kMostPeers;
+  const size_t stride = (peers.size() + kMaxPeers - 1) / kMaxPeers;
   std::vector<uint32_t> out;
   for (size_t i = 0; i < peers.size(); i += stride) out.push_back(peers[i]);
   return out;
@@ -81,7 +81,8 @@ std::set<std::string> late_hosts(std::span<const RankDigest> ranks, const std::v
   return out;
 }
 
-// One cause for a late host: that of most of its ranks. What each of its devices or processes does slower, the host does.
+// One cause for a late host: that of most of its ranks. What each of its devices or processes does slower, the host
+// does.
 void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all) {
   for (const std::string& host : hosts) {
     std::map<std::string, int> kinds;
@@ -97,17 +98,19 @@ void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all)
   }
 }
 
-// Hosts all of whose ranks are late if they count as one, for one and the same reason that is their own: not because one of
-// them holds the others up. Their rows, in place of what each rank is late by itself.
-void take_hosts_as_one(std::span<const RankDigest> ranks, const Waiting& waits, std::span<const std::optional<SampledClock>> clocks,
-                       double mean_step_ns, std::vector<Straggler>& all) {
+// Hosts all of whose ranks are late if they count as one, for one and the same reason that is their own: not because
+// one of them holds the others up. Their rows, in place of what each rank is late by itself.
+void take_hosts_as_one(std::span<const RankDigest> ranks, const Waiting& waits,
+                       std::span<const std::optional<SampledClock>> clocks, double mean_step_ns,
+                       std::vector<Straggler>& all) {
   std::vector<bool> is_late(ranks.size());
   for (const LateRank& l : waits.late) is_late[l.rank] = true;
   for (const std::string& host : late_hosts(ranks, is_late)) {
     std::vector<Straggler> rows;
     for (const LateRank& l : waits.late)
       if (ranks[l.rank].host == host) rows.push_back(by_arrival(ranks, l, is_late, clocks, mean_step_ns));
-    const bool own = std::all_of(rows.begin(), rows.end(), [&](const Straggler& s) { return s.kind != "late" && s.kind == rows.front().kind; });
+    const bool own = std::all_of(rows.begin(), rows.end(),
+                                 [&](const Straggler& s) { return s.kind != "late" && s.kind == rows.front().kind; });
     if (!own) continue;
     join_hosts({host}, rows);
     std::erase_if(all, [&](const Straggler& s) { return s.host == host; });
@@ -129,8 +132,8 @@ void add_slow_links(std::span<const RankDigest> ranks, std::vector<SlowLink>& li
       if (link.ranks.size() > 1)
         for (const uint32_t other : link.ranks) s.together.push_back(ranks[other].rank);
       s.side_by_side = {{"transfer_ns", static_cast<double>(link.transfer_ns), static_cast<double>(link.others_ns)}};
-      s.evidence = {link.what + ": transfer " + format_duration(static_cast<double>(link.transfer_ns)) + ", other groups " +
-                    format_duration(static_cast<double>(link.others_ns))};
+      s.evidence = {link.what + ": transfer " + format_duration(static_cast<double>(link.transfer_ns)) +
+                    ", other groups " + format_duration(static_cast<double>(link.others_ns))};
       out.push_back(std::move(s));
     }
 }
@@ -153,7 +156,8 @@ std::string_view straggler_cause(std::string_view kind) {
 }
 
 std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
-                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns, const SampleLog& samples) {
+                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns,
+                                  const SampleLog& samples) {
   std::vector<bool> is_late(ranks.size());
   for (const LateRank& l : waits.late) is_late[l.rank] = true;
   const std::vector<std::optional<SampledClock>> sampled = sampled_clocks(ranks, samples);
@@ -197,7 +201,7 @@ std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<S
 namespace {
 
 constexpr double kTurnsPct = 10;
-constexpr size_t kMostPeersByTurns = 64;   // a median over more says no more
+constexpr size_t kMaxPeersByTurns = 64;   // a median over more says no more
 
 struct Turn {
   uint32_t rank = 0;
@@ -232,7 +236,7 @@ std::map<int64_t, Turn> turns_of(std::span<const RankDigest> ranks, std::span<co
 }
 
 std::vector<uint32_t> peers_of(uint32_t rank, size_t ranks) {
-  const size_t stride = (ranks + kMostPeersByTurns - 1) / kMostPeersByTurns;
+  const size_t stride = (ranks + kMaxPeersByTurns - 1) / kMaxPeersByTurns;
   std::vector<uint32_t> peers;
   for (size_t r = 0; r < ranks; r += stride)
     if (r != rank) peers.push_back(static_cast<uint32_t>(r));
@@ -261,9 +265,12 @@ void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& t
     if (l.numbers.size() <= steps) continue;
     steps = l.numbers.size();
     texts.clear();   // what follows the first is of all steps
-    if (!c.evidence.empty()) texts = {"rank " + std::to_string(ranks[rank].rank) + " when it is late: " + c.evidence.front()};
+    if (!c.evidence.empty())
+      texts = {"rank " + std::to_string(ranks[rank].rank) + " when it is late: " + c.evidence.front()};
   }
-  out.kind = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  out.kind = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
+               return a.second < b.second;
+             })->first;
   out.evidence = std::move(evidence[out.kind].second);
   std::stable_sort(out.ranks.begin(), out.ranks.end(),
                    [](const LateByTurns::Turns& a, const LateByTurns::Turns& b) { return a.steps > b.steps; });

@@ -20,7 +20,7 @@ struct Straggler {
   double excess_pct = 0;           ///< of the mean step
   std::string kind;                ///< slow_link, or as WorkComparison::kind
   std::string host;                ///< empty: unknown
-  std::vector<int> together;       ///< ranks that are late for one and the same reason, itself among them; empty: it alone
+  std::vector<int> together;  ///< ranks that are late for one and the same reason, itself among them; empty: it alone
   /// Measured steps; those in which the others wait for it for at least 5 % of the mean step, by number; and the one in
   /// which they wait longest. Of a slow link: none are told apart.
   int64_t steps_measured = 0;
@@ -43,15 +43,17 @@ struct Straggler {
 /// "the same kernels take longer on it"
 std::string_view straggler_cause(std::string_view kind);
 
-/// Latest first, from 5 % of the step. A host all of whose ranks are late, where another host's are not, is late as one;
-/// `hosts_waits`, with the ranks of a host as one, tell it where they hold each other up too.
-/// More than half of the ranks late at once is no straggler but a slow job: they do not wait for each other.
-/// Of `links` those that make stragglers are kept, with just the ranks that are not late besides.
+/// Latest first, from 5 % of the step. A host all of whose ranks are late, where another host's are not, is late as
+/// one; `hosts_waits`, with the ranks of a host as one, tell it where they hold each other up too. More than half of
+/// the ranks late at once is no straggler but a slow job: they do not wait for each other. Of `links` those that make
+/// stragglers are kept, with just the ranks that are not late besides.
 std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
-                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns, const SampleLog& samples);
+                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns,
+                                  const SampleLog& samples);
 
-/// What a time between ranks is uncertain by: the rank's own error, or the one in the middle of the others', whichever is
-/// larger. Of clocks that rest on calls which end together nothing: their errors are bounds for offsets, not for waits.
+/// What a time between ranks is uncertain by: the rank's own error, or the one in the middle of the others', whichever
+/// is larger. Of clocks that rest on calls which end together nothing: their errors are bounds for offsets, not for
+/// waits.
 int64_t clock_doubt_ns(std::span<const RankClock> clocks, int rank);
 
 /// Takes out those that are late by no more than clocks are uncertain; their ranks. A slow link is told without clocks.
@@ -83,8 +85,8 @@ struct LateByTurns {
   }
 };
 
-/// From 10 % of the step, for arrivals of healthy ranks differ too; only where every rank waits, the one that waits least
-/// at least half as long as the median does: else some are late and others are not.
+/// From 10 % of the step, for arrivals of healthy ranks differ too; only where every rank waits, the one that waits
+/// least at least half as long as the median does: else some are late and others are not.
 std::optional<LateByTurns> late_by_turns(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
                                          std::span<const Meeting> all, const Waiting& waits, double mean_step_ns,
                                          const SampleLog& samples);

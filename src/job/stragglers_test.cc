@@ -165,9 +165,11 @@ TEST_F(StragglersTest, TheSameKernelsSlower) {
 }
 
 TEST_F(StragglersTest, SlowInputSavingAndAllocation) {
-  expect_alone(run({.work = [](int rank, int) { return Work{.load_ns = rank == 1 ? 200'000 : 50'000}; }}), 1, "slow_input");
+  expect_alone(run({.work = [](int rank, int) { return Work{.load_ns = rank == 1 ? 200'000 : 50'000}; }}), 1,
+               "slow_input");
   expect_alone(run({.work = [](int rank, int) { return Work{.save_ns = rank == 0 ? 200'000 : 0}; }}), 0, "checkpoint");
-  expect_alone(run({.work = [](int rank, int) { return Work{.allocate_ns = rank == 3 ? 200'000 : 0}; }}), 3, "memory_allocation");
+  expect_alone(run({.work = [](int rank, int) { return Work{.allocate_ns = rank == 3 ? 200'000 : 0}; }}), 3,
+               "memory_allocation");
   expect_alone(run({.work = [](int rank, int) { return Work{.host_ns = rank == 3 ? 200'000 : 0}; }}), 3, "slow_host");
 }
 
@@ -203,7 +205,8 @@ TEST_F(StragglersTest, OtherStagesAreNotUnevenWork) {
   const Job job = run({.ranks = 3, .work = [](int rank, int) { return Work{.compute_ns = 500'000 + rank * 100'000}; },
                        .change = [](int rank, Trace& t) {
                          for (StringId& name : t.activity.name)
-                           if (t.strings[name].starts_with("gemm")) name = t.strings.intern("stage_" + std::to_string(rank));
+                           if (t.strings[name].starts_with("gemm"))
+                             name = t.strings.intern("stage_" + std::to_string(rank));
                        }});
   for (const Straggler& s : job.stragglers) EXPECT_EQ(s.kind, "late") << s.rank;
 }
@@ -261,7 +264,8 @@ TEST_F(StragglersTest, WhoIsLateBecauseItWaitedIsNotToBlame) {
     return std::vector<int>{first, first + 1, first + 2, first + 3};
   }};
   Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }};
-  const Job job = run({.ranks = 8, .work = [](int rank, int) { return Work{.compute_ns = rank == 5 ? 650'000 : 500'000}; },
+  const Job job = run({.ranks = 8,
+                       .work = [](int rank, int) { return Work{.compute_ns = rank == 5 ? 650'000 : 500'000}; },
                        .exchanges = {tensor, data}});
   expect_alone(job, 5, "slow_compute");
 }
@@ -288,16 +292,16 @@ TEST_F(StragglersTest, ASlowLinkIsFoundWhereItsGroupsMeet) {
   EXPECT_TRUE(run({.ranks = 8, .ranks_per_host = 8, .exchanges = {all}}).stragglers.empty());
 }
 
-// Tensor parallel within a host, data parallel across two: only the group of 1 and 5 is slow, and the sound groups within
-// the hosts say nothing of the network.
+// Tensor parallel within a host, data parallel across two: only the group of 1 and 5 is slow, and the sound groups
+// within the hosts say nothing of the network.
 TEST_F(StragglersTest, ASlowLinkAcrossHostsIsNotClearedBySoundGroupsWithinThem) {
   Exchange tensor{[](int rank) {
     const int first = rank / 4 * 4;
     return std::vector<int>{first, first + 1, first + 2, first + 3};
   }};
-  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }, 0, [](const std::vector<int>& members) {
-    return members.front() == 1 ? int64_t{320'000} : int64_t{80'000};
-  }};
+  Exchange data{
+      [](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }, 0,
+      [](const std::vector<int>& members) { return members.front() == 1 ? int64_t{320'000} : int64_t{80'000}; }};
   for (const int ranks_per_host : {4, 0}) {
     const Job job = run({.ranks = 8, .ranks_per_host = ranks_per_host, .exchanges = {tensor, data}});
     EXPECT_EQ(late_ranks(job), (std::vector<int>{1, 5}));
@@ -320,7 +324,9 @@ TEST_F(StragglersTest, TwoSlowLinksAreToldApart) {
     const int first = rank / 4 * 4;
     return std::vector<int>{first, first + 1, first + 2, first + 3};
   }, 0, slow};
-  Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4, rank % 4 + 8, rank % 4 + 12, rank % 4 + 16}; }, 0, slow};
+  Exchange data{
+      [](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4, rank % 4 + 8, rank % 4 + 12, rank % 4 + 16}; }, 0,
+      slow};
   const Job job = run({.ranks = 20, .ranks_per_host = 4, .exchanges = {data, tensor}});
   EXPECT_EQ(late_ranks(job), (std::vector<int>{5, 9}));
   for (const Straggler& s : job.stragglers) EXPECT_TRUE(s.together.empty());
@@ -333,7 +339,9 @@ TEST_F(StragglersTest, AHostIsLateAsOneThoughItsRanksWaitForEachOther) {
     return std::vector<int>{first, first + 1, first + 2, first + 3};
   }};
   Exchange data{[](int rank) { return std::vector<int>{rank % 4, rank % 4 + 4}; }};
-  const auto host = [](int rank, int step) { return Work{.host_ns = rank >= 4 ? 200'000 + (rank + step) % 4 * 60'000 : 0}; };
+  const auto host = [](int rank, int step) {
+    return Work{.host_ns = rank >= 4 ? 200'000 + (rank + step) % 4 * 60'000 : 0};
+  };
   const Job job = run({.ranks = 8, .ranks_per_host = 4, .work = host, .exchanges = {tensor, data}});
   EXPECT_EQ(late_ranks(job), (std::vector<int>{4, 5, 6, 7}));
   for (const Straggler& s : job.stragglers) {
@@ -460,7 +468,7 @@ TEST(RankWorkTest, KeepsTheDearestKernels) {
   for (int i = 0; i < 200; ++i) t.kernel("k" + std::to_string(i), at += 1000, 100 + i);
   const Trace trace = t.finish();
   const RankWork work = RankWork::compute(Facts(trace, {}));
-  ASSERT_EQ(work.kernels.size(), RankWork::kMostKernels);
+  ASSERT_EQ(work.kernels.size(), RankWork::kMaxKernels);
   EXPECT_EQ(work.kernels.front().name, "k199");
   EXPECT_EQ(work.kernels.front().total_ns, 299);
   EXPECT_EQ(work.steps[0].kernels, 200);
@@ -468,9 +476,13 @@ TEST(RankWorkTest, KeepsTheDearestKernels) {
 
 TEST(RankWorkTest, HostileShapesDoNotOverflow) {
   TraceRows t;
-  t.annotation("ProfilerStep#1", 0, 1000).op("aten::mm", 1, 50).call("cudaLaunchKernel", 2, 5, 1).kernel("k", 60, 10, 1);
+  t.annotation("ProfilerStep#1", 0, 1000)
+      .op("aten::mm", 1, 50)
+      .call("cudaLaunchKernel", 2, 5, 1)
+      .kernel("k", 60, 10, 1);
   Trace trace = t.finish();
-  for (const char* text : {"[[99999999999999999999, 99999999999999999999, 99999999999999999999]]", "[[[[[", "]]]]", "[[-5]]", "", "x"}) {
+  for (const char* text :
+       {"[[99999999999999999999, 99999999999999999999, 99999999999999999999]]", "[[[[[", "]]]]", "[[-5]]", "", "x"}) {
     OpArgs args;
     args.shapes = trace.strings.intern(text);
     trace.op_args = {args};

@@ -145,7 +145,8 @@ int peer_of(const CollectiveKind& kind, int own, int32_t peer, PlaceOf& members_
   return peer >= 0 && static_cast<size_t>(peer) < members.size() ? members[static_cast<size_t>(peer)] : -1;
 }
 
-// Bare sends and receives have their places from ranges, in groups that nobody names: ranks only if that fits all of them.
+// Bare sends and receives have their places from ranges, in groups that nobody names: ranks only if that fits all of
+// them.
 bool places_are_ranks(std::span<const RankDigest> ranks) {
   for (const RankDigest& rank : ranks)
     for (const CallSite& site : rank.sites.calls)

@@ -33,7 +33,8 @@ struct Traffic {
   template <class V>
   void fields(V&& v) const {
     v("name", name), v("group_size", only_if(group_size != 0, group_size)), v("spans_hosts", spans_hosts);
-    v("size_from_bytes", only_if(size_from_bytes != -1, size_from_bytes)), v("calls", calls), v("whole_calls", whole_calls);
+    v("size_from_bytes", only_if(size_from_bytes != -1, size_from_bytes)), v("calls", calls),
+        v("whole_calls", whole_calls);
     v("message_bytes", message_bytes), v("wait_ns", wait_ns), v("median_wait_ns", median_wait_ns);
     v("wait_is_lower_bound", wait_is_lower_bound()), v("transfer_ns", transfer_ns), v("algbw_gbps", algbw_gbps);
     v("busbw_gbps", busbw_gbps), v("link_gbps", link_gbps), v("link_pct", link_pct());
@@ -48,7 +49,8 @@ std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const 
 
 constexpr int kDevicesOfOneNode = 8;
 
-/// Peak rate of one device's links to its peers, per direction, in 1e9 bytes a second; nullopt if the name does not say.
+/// Peak rate of one device's links to its peers, per direction, in 1e9 bytes a second; nullopt if the name does not
+/// say.
 std::optional<double> link_rate_gbps(std::string_view device_name);
 
 // Point-to-point traffic: what one rank sends to another.
@@ -77,8 +79,8 @@ struct Pair {
 
 /// By sender, receiver, group. A send and a receive are one message if group, sender and receiver agree, and their
 /// place among those of their size in the step, since numbers are counted by each rank for itself. Those that the
-/// clocks show not to be one are left out, and so are kernels named SendRecv that no range calls a send or a receive: they
-/// may be any exchange.
+/// clocks show not to be one are left out, and so are kernels named SendRecv that no range calls a send or a receive:
+/// they may be any exchange.
 std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankClock> clocks);
 
 struct Message {

@@ -24,7 +24,8 @@ TEST(TrafficTest, ClassesOfSizeHaveWaitsAndRates) {
   }
   const auto all_reduce = [&](int i, int64_t bytes) {   // the last comes 600 after the first; 1000 of transfer
     const int64_t t = i * 10'000;
-    job.call({.elements = bytes / 4, .message_bytes = bytes, .number = i}, {{0, t, t + 1600}, {1, t + 200, t + 1600}, {2, t + 400, t + 1600}, {3, t + 600, t + 1600}});
+    job.call({.elements = bytes / 4, .message_bytes = bytes, .number = i},
+             {{0, t, t + 1600}, {1, t + 200, t + 1600}, {2, t + 400, t + 1600}, {3, t + 600, t + 1600}});
   };
   for (int i = 0; i < 3; ++i) all_reduce(i, 40'000);
   for (int i = 3; i < 5; ++i) all_reduce(i, 65'535);   // of the same class
@@ -69,7 +70,8 @@ TEST(TrafficTest, HalfAGroupGivesLowerBoundsAndTheNetworkHasNoKnownRate) {
   job.add("a"), job.add("b");
   for (RankDigest& d : job.ranks) d.device_name = "NVIDIA H200";
   for (int i = 0; i < 4; ++i)
-    job.call({.message_bytes = -1, .number = i, .group_size = i < 2 ? 4 : 2}, {{0, i * 1000, i * 1000 + 500}, {1, i * 1000 + 100, i * 1000 + 500}});
+    job.call({.message_bytes = -1, .number = i, .group_size = i < 2 ? 4 : 2},
+             {{0, i * 1000, i * 1000 + 500}, {1, i * 1000 + 100, i * 1000 + 500}});
   const std::vector<Traffic> all = traffic_of(job);
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].group_size, 2);
@@ -97,8 +99,15 @@ HandJob pipeline() {
     job.call({.name = "barrier", .number = i, .step = i}, {{4, at, at + 1000}, {6, at + 10, at + 1000}});
     for (int m = 0; m < 3; ++m) {   // sent at 10'000 m, awaited 2'000 before, here 4'000 after
       const int64_t t = at + 20'000 + 10'000 * m;
-      HandJob::Call call{.name = "send", .group = "pp", .members = "[4, 6]", .elements = 500, .message_bytes = 2000, .number = 40 + m,
-                         .step = i, .group_size = 2, .peer = 1};
+      HandJob::Call call{.name = "send",
+                         .group = "pp",
+                         .members = "[4, 6]",
+                         .elements = 500,
+                         .message_bytes = 2000,
+                         .number = 40 + m,
+                         .step = i,
+                         .group_size = 2,
+                         .peer = 1};
       job.call(call, {{4, t, t + 4'000}});
       call.name = "recv", call.peer = 0, call.number = 7 + m;
       job.call(call, {{6, t - 2'000, t + 4'000}});
@@ -107,7 +116,9 @@ HandJob pipeline() {
   return job;
 }
 
-std::vector<Pair> pairs_of(const HandJob& job) { return pairs(job.ranks, align_clocks(job.ranks, matched_calls(job.ranks))); }
+std::vector<Pair> pairs_of(const HandJob& job) {
+  return pairs(job.ranks, align_clocks(job.ranks, matched_calls(job.ranks)));
+}
 
 TEST(PairsTest, SendsMeetTheirReceives) {
   const std::vector<Pair> all = pairs_of(pipeline());
@@ -150,7 +161,13 @@ HandJob bare(int64_t ahead_ns, int32_t first_place = 0) {
   for (int r = 0; r < 2; ++r) job.add(r == 0 ? "a" : "b", {r == 0 ? 0 : ahead_ns, 0});
   job.steps(10, 100'000);
   const auto call = [&](int rank, int64_t from, int64_t to, CollectiveOp op, int step) {
-    job.call({.name = "ncclDevKernel_SendRecv(x)", .group = "", .elements = -1, .message_bytes = -1, .number = step, .step = step, .described = false},
+    job.call({.name = "ncclDevKernel_SendRecv(x)",
+              .group = "",
+              .elements = -1,
+              .message_bytes = -1,
+              .number = step,
+              .step = step,
+              .described = false},
              {{rank, from, to}});
     RankDigest& d = job.ranks[static_cast<size_t>(rank)];
     d.sites.calls.push_back({.op = op, .own = first_place + rank, .peer = first_place + 1 - rank});

@@ -19,7 +19,9 @@ struct CauseChange {
   std::string_view change;
   LaneTime kind, also;
 };
-constexpr CauseChange cause_change(std::string_view change, IdleCause cause) { return {change, lane_time(cause), lane_time(cause)}; }
+constexpr CauseChange cause_change(std::string_view change, IdleCause cause) {
+  return {change, lane_time(cause), lane_time(cause)};
+}
 constexpr CauseChange kCauseChanges[] = {
     cause_change("input_free", IdleCause::kDataLoading),
     cause_change("host_bound_free", IdleCause::kHostBound),
@@ -273,16 +275,18 @@ int64_t total_ns(const JobLanes& lanes, const std::vector<Interval>& bounds) {
   return sum;
 }
 
-class Asker {
+class WhatIfEvaluator {
  public:
-  Asker(std::span<const RankDigest> ranks, const JobLanes& lanes) : ranks_(ranks), lanes_(lanes) {
+  WhatIfEvaluator(std::span<const RankDigest> ranks, const JobLanes& lanes) : ranks_(ranks), lanes_(lanes) {
     for (const JobStep& s : lanes.job_steps) recorded_ns_ = saturated_add(recorded_ns_, s.time.length());
     for (const JobLanes::Group& g : lanes.groups) parts_missing_ |= !g.whole;
     from_ns_ = recorded_ns_;
   }
 
   // What is saved counts from here on.
-  void begin_from(const JobChange& change) { from_ns_ = std::min(recorded_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change))); }
+  void begin_from(const JobChange& change) {
+    from_ns_ = std::min(recorded_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change)));
+  }
 
   void ask(std::string_view change_name, const JobChange& change, std::vector<int> of_ranks = {}) {
     const auto steps = static_cast<int64_t>(lanes_.job_steps.size());
@@ -317,7 +321,8 @@ class Asker {
 /// Late ranks, and what makes them like the others.
 class Late {
  public:
-  Late(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late) : by_turns(late.by_turns), lanes_(lanes) {
+  Late(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late)
+      : by_turns(late.by_turns), lanes_(lanes) {
     for (const int rank : late.ranks)
       for (uint32_t r = 0; r < ranks.size(); ++r) {
         if (ranks[r].rank != rank || !lanes.ranks[r].joined) continue;
@@ -365,7 +370,8 @@ class Late {
 
 JobChange without(std::string_view change_name, JobChange change) {
   for (const CauseChange& c : kCauseChanges)
-    if (c.change == change_name) change.gone[static_cast<size_t>(c.kind)] = change.gone[static_cast<size_t>(c.also)] = true;
+    if (c.change == change_name)
+      change.gone[static_cast<size_t>(c.kind)] = change.gone[static_cast<size_t>(c.also)] = true;
   return change;
 }
 
@@ -382,12 +388,12 @@ std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes
 
 std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late_ranks) {
   if (lanes.job_steps.empty()) return {};
-  Asker asker(ranks, lanes);
+  WhatIfEvaluator asker(ranks, lanes);
   asker.ask("communication_free", without_transfers({}));
   for (const char* change : {"input_free", "host_bound_free"}) asker.ask(change, without(change, {}));
   const Late late(ranks, lanes, late_ranks);
   if (late.names.size() > 1) asker.ask("straggler_median", late.like_others(), late.names);
-  for (size_t i = 0; i < std::min(late.names.size(), kMostApart); ++i)
+  for (size_t i = 0; i < std::min(late.names.size(), kMaxApart); ++i)
     asker.ask("straggler_median", late.like_others(i, i + 1), {late.names[i]});
   if (late.by_turns) asker.ask("even_ranks", late.like_others());
   return std::move(asker.answers);
@@ -397,7 +403,7 @@ std::vector<WhatIf> what_if_on_top(std::span<const RankDigest> ranks, const JobL
   const Late late(ranks, lanes, late_ranks);
   if (lanes.job_steps.empty() || (late.names.empty() && !late.by_turns)) return {};
   const JobChange like_others = late.like_others();
-  Asker asker(ranks, lanes);
+  WhatIfEvaluator asker(ranks, lanes);
   asker.begin_from(like_others);
   asker.ask("communication_free", without_transfers(like_others));
   for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c.change, like_others));

@@ -52,7 +52,8 @@ class WhatIfTest : public testing::Test {
     t.call("cudaLaunchKernel", from, 10, correlation + 1).kernel("gemm", from, r.compute * 1000, correlation + 1);
     t.call("cudaLaunchKernel", from + 10, 10, correlation + 2);
     t.collective({.name = "allreduce", .in = 1000, .out = 1000, .size = static_cast<int32_t>(size)},
-                 (at + r.loading + r.compute) * 1000, (last + kTransfer - r.loading - r.compute) * 1000, correlation + 2);
+                 (at + r.loading + r.compute) * 1000, (last + kTransfer - r.loading - r.compute) * 1000,
+                 correlation + 2);
     t.call("cudaLaunchKernel", from + 20, 10, correlation + 3)
         .kernel("adam", (at + last + kTransfer) * 1000, 100'000, correlation + 3);
     t.call("cudaDeviceSynchronize", from + 30, (at + length) * 1000 - from - 30);   // the device sets the pace

@@ -95,9 +95,10 @@ std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, cons
     if (places.size() < 2 || !device_of(ranks[places.front()], samples, hosts)) continue;
     std::vector<int> numbers;
     for (const uint32_t p : places) numbers.push_back(ranks[p].rank);
-    notes.push_back(fmt::format("{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
-                                "not known",
-                                ranks_text(numbers), where.first.empty() ? "" : " on " + std::string(where.first), where.second));
+    notes.push_back(fmt::format(
+        "{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
+        "not known",
+        ranks_text(numbers), where.first.empty() ? "" : " on " + std::string(where.first), where.second));
   }
   return notes;
 }
@@ -126,7 +127,8 @@ void leave_out(const std::set<std::string>& hosts, SampleLog& log) {
 }
 
 // The clock of a host, as one of its ranks has it; null: not known, or the first rank's.
-const RankClock* clock_of(const std::string& host, std::span<const std::string> hosts, std::span<const RankClock> clocks) {
+const RankClock* clock_of(const std::string& host, std::span<const std::string> hosts,
+                          std::span<const RankClock> clocks) {
   for (size_t r = 0; r < clocks.size() && !host.empty(); ++r)
     if (hosts[r] == host && !clocks[r].apart && clocks[r].method != "none") return &clocks[r];
   return nullptr;
@@ -198,7 +200,8 @@ Profile profile_of(const StepWork& s) {
   p[kIdleCheckpoint] = idle(s, IdleCause::kCheckpoint);
   p[kIdleAllocation] = idle(s, IdleCause::kMemoryAllocation);
   // Launched late, whatever the host did before: a wait for the device ends before the host launches.
-  p[kIdleHost] = idle(s, IdleCause::kHostBound) + idle(s, IdleCause::kLaunchLatency) + idle(s, IdleCause::kSynchronization);
+  p[kIdleHost] =
+      idle(s, IdleCause::kHostBound) + idle(s, IdleCause::kLaunchLatency) + idle(s, IdleCause::kSynchronization);
   p[kIdleOther] = idle(s, IdleCause::kUnknown) + idle(s, IdleCause::kDependency);
   p[kExposedMemory] = static_cast<double>(s.exposed_memory_ns);
   p[kExposedCommunication] = static_cast<double>(s.exposed_communication_ns);
@@ -269,7 +272,8 @@ class Comparison {
     }
     same_work_ = false;
     for (const Course& c : courses_) {
-      const auto like = std::count_if(courses_.begin(), courses_.end(), [&](const Course& o) { return alike(c, o) >= 0.5; });
+      const auto like =
+          std::count_if(courses_.begin(), courses_.end(), [&](const Course& o) { return alike(c, o) >= 0.5; });
       if (2 * static_cast<size_t>(like) <= courses_.size()) continue;
       peers_agree_ = true;
       keep_alike(Course(c));
@@ -312,8 +316,8 @@ class Comparison {
     return peers_agree_ || varies(own_) ? "uneven_work" : "late";   // else stages of a pipeline: other work by design
   }
 
-  // Half of what the kernels take longer, over all measured steps. Ranks whose kernels differ from step to step have only
-  // some in common, which stand for all; where the others agree, what the rank alone runs is other work.
+  // Half of what the kernels take longer, over all measured steps. Ranks whose kernels differ from step to step have
+  // only some in common, which stand for all; where the others agree, what the rank alone runs is other work.
   [[nodiscard]] bool slower_explains() {
     const auto ratio = common_slowdown();
     if (!ratio || (peers_agree_ && common_share_ < kMostlyCommon)) return false;
@@ -400,7 +404,8 @@ class Comparison {
     const std::string& k = out.kind;
     if (k == "slow_input")
       pair("data loading", more(kDataLoading) > more(kIdleDataLoading) ? kDataLoading : kIdleDataLoading);
-    if (k == "checkpoint") pair("checkpoint", more(kCheckpoint) > more(kIdleCheckpoint) ? kCheckpoint : kIdleCheckpoint);
+    if (k == "checkpoint")
+      pair("checkpoint", more(kCheckpoint) > more(kIdleCheckpoint) ? kCheckpoint : kIdleCheckpoint);
     if (k == "memory_allocation") pair("GPU idle for memory allocation", kIdleAllocation);
     if (k == "slow_host") pair("GPU idle for the host", kIdleHost);
     if (k == "slow_compute" || k == "low_clocks" || k == "uneven_work") pair("GPU computes", kCompute);
@@ -438,7 +443,8 @@ class Comparison {
     out.evidence.push_back("SM clock " + format_number(own.sm_clock_mhz) + " MHz, others " +
                            format_number(*others_clock()) + " MHz");
     if (!own.held_by.empty() && own.held_pct)
-      out.evidence.push_back("clocks held back by " + own.held_by + " " + format_percent(*own.held_pct) + " of the time");
+      out.evidence.push_back("clocks held back by " + own.held_by + " " + format_percent(*own.held_pct) +
+                             " of the time");
   }
 
   std::span<const RankDigest> ranks_;

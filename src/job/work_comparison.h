@@ -22,12 +22,12 @@ struct SampledClock {
   std::string held_by;              ///< in words, the most frequent; empty: nothing
 };
 
-/// One a rank, in their order, from samples of its host. Where two ranks of a host give their device the same number, or
-/// hosts are not known (see trace/sample.h), nothing is.
+/// One a rank, in their order, from samples of its host. Where two ranks of a host give their device the same number,
+/// or hosts are not known (see trace/sample.h), nothing is.
 std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples);
 
-/// Which ranks samples say nothing of, although their host has some: several of them have one number for their device, as
-/// where each process sees a GPU of its own. One sentence a host and number, without a full stop.
+/// Which ranks samples say nothing of, although their host has some: several of them have one number for their device,
+/// as where each process sees a GPU of its own. One sentence a host and number, without a full stop.
 std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples);
 
 // Samples of devices beside the ranks of a job.
@@ -68,9 +68,9 @@ struct LateSteps {
 /// `peers`: places of ranks that met it and are not late. A device's time in a step is compute, exposed copies, exposed
 /// communication and idleness by cause; the kind is that of the part which is longest beyond the peers' median, if it
 /// makes up a third of the excess. Compute is the same work slower if the kernels are the same, or if those that both
-/// have explain half of the difference by being slower; else it is other work. Other work is only said to be uneven where
-/// the peers do the same as each other, or where every rank's work changes from step to step: stages of a pipeline differ
-/// by design.
+/// have explain half of the difference by being slower; else it is other work. Other work is only said to be uneven
+/// where the peers do the same as each other, or where every rank's work changes from step to step: stages of a
+/// pipeline differ by design.
 WorkComparison compare_work(std::span<const RankDigest> ranks, const LateSteps& late, std::span<const uint32_t> peers,
                             std::span<const std::optional<SampledClock>> clocks);
 

@@ -144,7 +144,8 @@ std::optional<StartFailure> CommandRunner::start(const std::vector<std::string>&
   // NOLINTNEXTLINE: nothing is copied, so a program with a driver in memory starts the command as fast as a small one.
   const pid_t pid = ::vfork();
   if (pid == 0)
-    become(arguments.data(), environment_ ? variables.data() : environ, defaults_, ignore_children_, before_, problem[1]);
+    become(arguments.data(), environment_ ? variables.data() : environ, defaults_, ignore_children_, before_,
+           problem[1]);
   int error = pid < 0 ? errno : 0;
   ::pthread_sigmask(SIG_SETMASK, &now, nullptr);
   ::close(problem[1]);

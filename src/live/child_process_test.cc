@@ -156,7 +156,9 @@ TEST(Processes, TheBackendsOwnIsNotLeftByTheCommandWhateverItsName) {
   const std::string pids = temporary_file("pids", "", 0644), ready = temporary_file("ready", "", 0644);
   ::unlink(ready.c_str());
   const std::string program = temporary_file(
-      "nvidia-smi", "sleep 600 & echo $! > " + pids + "; setsid sleep 600 & echo $! >> " + pids + "; : > " + ready + "; wait\n", 0755);
+      "nvidia-smi",
+      "sleep 600 & echo $! > " + pids + "; setsid sleep 600 & echo $! >> " + pids + "; : > " + ready + "; wait\n",
+      0755);
   CommandRunner runner(false);
   run(runner, program + " >/dev/null 2>&1 & until test -e " + ready + "; do sleep 0.01; done");
   EXPECT_GE(processes_left(), 2u) << "one that the command started counts";

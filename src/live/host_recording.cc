@@ -22,8 +22,8 @@ constexpr int64_t kShortestInterval_ns = 50'000'000, kLongestInterval_ns = 10'00
 // Looks at threads may take one part of a core in so many, and looks for new threads the same.
 constexpr int64_t kShareOfCore = 100;
 constexpr int64_t kFlush_ns = 1'000'000'000, kSync_ns = 10'000'000'000;
-constexpr size_t kMostSamplesKept = 16'384;
-constexpr size_t kMostThreadNames = 65'536;
+constexpr size_t kMaxSamplesKept = 16'384;
+constexpr size_t kMaxThreadNames = 65'536;
 
 // Does something again and again: the dearer it is, the more rarely.
 struct Pace {
@@ -107,7 +107,7 @@ void HostRecording::run() {
       watch_.read();
       take();
     });
-    if (monotonic_ns() >= flush_at_ns || samples_.size() >= kMostSamplesKept) {
+    if (monotonic_ns() >= flush_at_ns || samples_.size() >= kMaxSamplesKept) {
       flush(false);
       flush_at_ns = monotonic_ns() + kFlush_ns;
     }
@@ -135,7 +135,7 @@ void HostRecording::await(int64_t until_ns) {
 uint32_t HostRecording::name_id(const std::string& name) {
   const auto it = names_.find(name);
   if (it != names_.end()) return it->second;
-  if (names_.size() >= kMostThreadNames) return 0;
+  if (names_.size() >= kMaxThreadNames) return 0;
   const auto id = static_cast<uint32_t>(names_.size() + 1);
   names_.emplace(name, id);
   new_names_.emplace_back(id, name);
@@ -197,7 +197,8 @@ void HostRecording::append_switches(bool at_end, std::string& out) {
   if (at_end) times.end_waits(now_ns);
   std::vector<wire::ThreadWait> rows;
   for (const LongWait& w : times.take_waits())
-    if (const auto it = ids_.find({w.pid, w.tid}); it != ids_.end()) rows.push_back({w.start_ns, w.duration_ns, it->second});
+    if (const auto it = ids_.find({w.pid, w.tid}); it != ids_.end())
+      rows.push_back({w.start_ns, w.duration_ns, it->second});
   append_rows(rows, out);
   statistics_.waits += static_cast<int64_t>(rows.size());
   if (times.lost() > statistics_.lost_switches)

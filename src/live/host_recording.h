@@ -1,6 +1,6 @@
-// What the host did while the command ran: samples of all threads of the command's processes and, where the kernel tells
-// of context switches, how long each was blocked, in a recording file of their own (HOST-host.pgt), written by a thread
-// of ours.
+// What the host did while the command ran: samples of all threads of the command's processes and, where the kernel
+// tells of context switches, how long each was blocked, in a recording file of their own (HOST-host.pgt), written by a
+// thread of ours.
 //
 // Budget: 2 % of one core, however many threads there are: the more there are, the rarer the samples. Beside that
 // 100 ns a context switch.

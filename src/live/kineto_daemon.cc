@@ -20,8 +20,8 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kHeaderBytes = 40, kTypeBytes = 32, kMostBytes = 1 << 16;
-constexpr int32_t kActivities = 2, kMostPids = 1024;
+constexpr size_t kHeaderBytes = 40, kTypeBytes = 32, kMaxBytes = 1 << 16;
+constexpr int32_t kActivities = 2, kMaxPids = 1024;
 // Programs ask every five seconds; those that begin together need all to have asked, and time to get ready.
 constexpr int64_t kAllHaveAsked_ns = 7'000'000'000, kReady_ms = 3'000;
 constexpr int kDynologAnswers_s = 5;
@@ -36,7 +36,7 @@ struct Request {
 
 std::optional<Request> receive(int fd) {
   Request r;
-  char bytes[kMostBytes];
+  char bytes[kMaxBytes];
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
   iovec part{bytes, sizeof bytes};
   msghdr message{};
@@ -94,7 +94,7 @@ std::vector<int64_t> asking_pids(const Request& r) {
   constexpr size_t kFixed = 16;  // type, n, job
   if (r.type != "req" || r.body.size() < kFixed || (number_at(r.body, 0) & kActivities) == 0) return {};
   const int32_t n = number_at(r.body, 4);
-  if (n < 1 || n > kMostPids || r.body.size() < kFixed + 4 * static_cast<size_t>(n)) return {};
+  if (n < 1 || n > kMaxPids || r.body.size() < kFixed + 4 * static_cast<size_t>(n)) return {};
   std::vector<int64_t> pids;
   for (int32_t i = 0; i < n; ++i) pids.push_back(number_at(r.body, kFixed + 4 * static_cast<size_t>(i)));
   return pids;
@@ -220,14 +220,16 @@ Result<std::vector<int64_t>> deliver_through_dynolog(const TorchTraceRequest& re
   ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   if (fd < 0 || ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    const Error error{"another program has the socket dynolog, and no dynolog daemon answers on port " + std::to_string(port),
-                      "another `profgpu attach PID torch` may be at it; try again when it is done"};
+    const Error error{
+        "another program has the socket dynolog, and no dynolog daemon answers on port " + std::to_string(port),
+        "another `profgpu attach PID torch` may be at it; try again when it is done"};
     if (fd >= 0) ::close(fd);
     return error;
   }
-  const auto answer = ask_dynolog(
-      fd, "{\"fn\":\"setKinetOnDemandRequest\",\"config\":" + json_quoted(torch_trace_config(request, 0)) + ",\"job_id\":" +
-              std::to_string(request.job) + ",\"pids\":[" + std::to_string(request.pid) + "],\"process_limit\":1024}");
+  const auto answer =
+      ask_dynolog(fd, "{\"fn\":\"setKinetOnDemandRequest\",\"config\":" + json_quoted(torch_trace_config(request, 0)) +
+                          ",\"job_id\":" + std::to_string(request.job) + ",\"pids\":[" + std::to_string(request.pid) +
+                          "],\"process_limit\":1024}");
   ::close(fd);
   if (!answer) return Error{"the dynolog daemon did not answer"};
   const auto value = value_from_json(*answer);

@@ -1,10 +1,10 @@
-// Asks running PyTorch programs for a trace of their own, as the daemon of PyTorch's profiler (Kineto) does: programs that
-// were started with KINETO_USE_DAEMON ask a socket named "dynolog" every few seconds whether somebody wants one.
+// Asks running PyTorch programs for a trace of their own, as the daemon of PyTorch's profiler (Kineto) does: programs
+// that were started with KINETO_USE_DAEMON ask a socket named "dynolog" every few seconds whether somebody wants one.
 //
-// Protocol: datagrams on the abstract UNIX socket "\0dynolog\0"; each is a size (8 bytes), a type (32 bytes) and a body.
-// `req`: kind of request (bit 2: activities), number of process ids, job, the ids (the program's own first, then its
-// ancestors'); the answer's body is the text of a configuration, or empty. The names have no owner, so only requests of
-// the same user count, as the kernel states it.
+// Protocol: datagrams on the abstract UNIX socket "\0dynolog\0"; each is a size (8 bytes), a type (32 bytes) and a
+// body. `req`: kind of request (bit 2: activities), number of process ids, job, the ids (the program's own first, then
+// its ancestors'); the answer's body is the text of a configuration, or empty. The names have no owner, so only
+// requests of the same user count, as the kernel states it.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ class KinetoDaemon {
   KinetoDaemon(const KinetoDaemon&) = delete;
   KinetoDaemon& operator=(const KinetoDaemon&) = delete;
 
-  /// Waits until the program asks, and tells it. Where `pid` only started others (is_launcher()), they are told to begin
-  /// at the same moment. Returns the ids of those told; empty if none has asked in time.
+  /// Waits until the program asks, and tells it. Where `pid` only started others (is_launcher()), they are told to
+  /// begin at the same moment. Returns the ids of those told; empty if none has asked in time.
   std::vector<int64_t> deliver(const TorchTraceRequest& request, int64_t timeout_ns);
   /// Goes on to answer for so long, with nothing: a program that was too busy to take its order when it came takes it
   /// with the next answer.

@@ -72,8 +72,8 @@ struct LiveView {
 /// Empty: not known.
 using LiveTopology = std::vector<std::vector<std::string>>;
 
-/// Where views come from. What waits (drivers, /proc, the network) is done by threads of the source's own: none of these
-/// calls waits, so that keys and drawing go on whatever hangs. They are for one thread.
+/// Where views come from. What waits (drivers, /proc, the network) is done by threads of the source's own: none of
+/// these calls waits, so that keys and drawing go on whatever hangs. They are for one thread.
 class LiveSource {
  public:
   virtual ~LiveSource() = default;

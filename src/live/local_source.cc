@@ -19,7 +19,7 @@ namespace profgpu {
 namespace {
 
 constexpr std::chrono::seconds kLookerDeadline{1};
-constexpr size_t kMostParents = 256;
+constexpr size_t kMaxParents = 256;
 
 struct Slot {
   NewestValues values = {};
@@ -35,7 +35,8 @@ struct Slot {
 
 // What the threads share.
 struct LocalSource::State {
-  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o) : backend(std::move(b)), options(o), interval_ns(o.interval_ns) {
+  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o)
+      : backend(std::move(b)), options(o), interval_ns(o.interval_ns) {
     slots.resize(backend->devices().size());
     recorded = backend->name() == "replay";   // its processes are another machine's
     here = host_name();
@@ -121,7 +122,8 @@ void LocalSource::State::look_once(HostProcesses& processes, RecordedJobs& jobs)
   {
     const std::lock_guard lock(mutex);
     for (const uint32_t d : options.devices)
-      for (const ProcessSample& p : slots[d].processes) wanted.emplace(p.pid, compute_file(backend->devices()[d].vendor));
+      for (const ProcessSample& p : slots[d].processes)
+        wanted.emplace(p.pid, compute_file(backend->devices()[d].vendor));
   }
   std::map<int64_t, HostProcess> found;
   std::set<int64_t> shown;
@@ -132,7 +134,8 @@ void LocalSource::State::look_once(HostProcesses& processes, RecordedJobs& jobs)
   }
   std::set<int64_t> above;
   for (const auto& [pid, process] : found)
-    if (process.parent > 1 && !shown.contains(process.parent) && above.size() < kMostParents) above.insert(process.parent);
+    if (process.parent > 1 && !shown.contains(process.parent) && above.size() < kMaxParents)
+      above.insert(process.parent);
   std::vector<HostProcess> up;
   for (const int64_t pid : above) up.push_back(processes.look_here(pid));
   std::vector<std::string> lines = jobs.look({shown.begin(), shown.end()});

@@ -15,8 +15,8 @@ struct LocalSourceOptions {
   std::vector<uint32_t> devices;                ///< positions among the backend's
   int64_t interval_ns = 1'000'000'000;          ///< to begin with
   int64_t process_interval_ns = 1'000'000'000;  ///< how often processes are asked for and looked up at most
-  /// Gets each reading, with commands and origins of its processes where they are known. Called by the sampler's threads, one at a
-  /// time; must be quick.
+  /// Gets each reading, with commands and origins of its processes where they are known. Called by the sampler's
+  /// threads, one at a time; must be quick.
   std::function<void(const Reading&)> recorder = {};
 };
 

@@ -32,7 +32,7 @@ constexpr int64_t kKept_ns = 15 * kSecond;          // what phases and idle time
 constexpr int64_t kRate_ns = 10 * kSecond;          // what steps a second are of
 constexpr int64_t kAnalyseEvery_ns = 3 * kSecond, kPausePerWork = 20;
 constexpr int64_t kAskAgain_ns = 10 * kSecond;      // whether a process is recorded by now
-constexpr size_t kMostPhases = 3;
+constexpr size_t kMaxPhases = 3;
 
 std::string words(std::string_view name) {
   std::string text(name);
@@ -49,9 +49,10 @@ std::string phases_text(const Facts& facts) {
     if (static_cast<Phase>(p) != Phase::kOther) largest.emplace_back(phases.wall_ns[static_cast<size_t>(p)], p);
   std::sort(largest.rbegin(), largest.rend());
   std::string text;
-  for (size_t i = 0; i < kMostPhases; ++i)
+  for (size_t i = 0; i < kMaxPhases; ++i)
     if (const double share = percent_of(largest[i].first, whole); share >= 1)
-      text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", words(phase_name(static_cast<Phase>(largest[i].second))), share);
+      text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ",
+                          words(phase_name(static_cast<Phase>(largest[i].second))), share);
   return text;
 }
 
@@ -59,14 +60,16 @@ std::string idle_text(const Facts& facts) {
   const Devices& devices = facts.get<Devices>();
   if (devices.busiest < 0) return "";
   const auto at = static_cast<size_t>(std::find_if(devices.devices.begin(), devices.devices.end(),
-                                                   [&](const DeviceTime& d) { return d.id == devices.busiest; }) - devices.devices.begin());
+                                                   [&](const DeviceTime& d) { return d.id == devices.busiest; }) -
+                                      devices.devices.begin());
   if (at == devices.devices.size() || devices.devices[at].span_ns <= 0) return "";
   const DeviceTime& device = devices.devices[at];
   const auto& causes = facts.get<Idle>().devices[at].total_ns;
   const auto most = std::max_element(causes.begin(), causes.end());
   std::string text = fmt::format("GPU idle {:.0f} %", percent_of(device.idle_ns, device.span_ns));
   if (const double share = percent_of(*most, device.span_ns); share >= 1)
-    text += fmt::format(", most of it {} ({:.0f} %)", words(idle_cause_name(static_cast<IdleCause>(most - causes.begin()))), share);
+    text += fmt::format(", most of it {} ({:.0f} %)",
+                        words(idle_cause_name(static_cast<IdleCause>(most - causes.begin()))), share);
   return text;
 }
 
@@ -131,7 +134,8 @@ std::string RecordedJobs::Process::line(int64_t pid, int64_t now) {
   std::string text = rank >= 0 ? fmt::format("rank {}, pid {}: ", rank, pid) : fmt::format("pid {}: ", pid);
   const auto& [since, before] = steps.front();
   const double seconds = static_cast<double>(now - since) / 1e9;
-  if (status.steps > before && seconds > 0.5) text += fmt::format("{:.3g} steps/s, ", static_cast<double>(status.steps - before) / seconds);
+  if (status.steps > before && seconds > 0.5)
+    text += fmt::format("{:.3g} steps/s, ", static_cast<double>(status.steps - before) / seconds);
   text += status.steps > 0 ? fmt::format("step {}", status.steps) : "no step so far";
   if (!work.empty()) text += "; " + work;
   if (status.dropped > 0) text += fmt::format("; {} rows were dropped", status.dropped);
@@ -145,11 +149,12 @@ std::vector<std::string> RecordedJobs::look(const std::vector<int64_t>& pids) {
   std::vector<std::string> lines;
   std::erase_if(processes_, [&](const auto& p) { return std::find(pids.begin(), pids.end(), p.first) == pids.end(); });
   for (const int64_t pid : pids) {
-    if (processes_.size() == kMostProcesses && !processes_.contains(pid)) break;
+    if (processes_.size() == kMaxProcesses && !processes_.contains(pid)) break;
     auto& process = processes_[pid];
     if (!process) process = std::make_unique<Process>();
     const int64_t now = monotonic_ns();
-    if (!process->control && (process->asked_ns == 0 || now - process->asked_ns >= kAskAgain_ns)) process->begin(pid, now);
+    if (!process->control && (process->asked_ns == 0 || now - process->asked_ns >= kAskAgain_ns))
+      process->begin(pid, now);
     if (!process->control) continue;
     if (std::string line = process->line(pid, now); !line.empty()) lines.push_back(std::move(line));
   }
@@ -204,20 +209,21 @@ RecordingTail::~RecordingTail() {
 // False: there is no whole chunk yet, or never.
 bool RecordingTail::take_chunk(int64_t file_bytes, int64_t now_ns) {
   wire::ChunkHeader header;
-  if (file_bytes - at_ < static_cast<int64_t>(sizeof header) || !read_whole(fd_, at_, &header, sizeof header)) return false;
+  if (file_bytes - at_ < static_cast<int64_t>(sizeof header) || !read_whole(fd_, at_, &header, sizeof header))
+    return false;
   const auto kind = static_cast<ChunkKind>(header.kind);
   const auto size = static_cast<int64_t>(sizeof header) + header.length;
   ended_ = header.magic != wire::kChunkMagic || header.length > wire::kMaxBodyBytes || kind == ChunkKind::kEnd;
   if (ended_ || file_bytes - at_ < size) return false;
   const bool lasting = is_lasting(kind);
-  if (lasting || file_bytes - at_ <= kMostRecent) {
+  if (lasting || file_bytes - at_ <= kMaxRecent) {
     std::string bytes(static_cast<size_t>(size), '\0');
     if (!read_whole(fd_, at_, bytes.data(), bytes.size())) return false;
     if (lasting) lasting_ += bytes;
     else recent_bytes_ += size, recent_.push_back({std::move(bytes), now_ns});
   }
   at_ += size;
-  ended_ = static_cast<int64_t>(lasting_.size()) > kMostLasting;
+  ended_ = static_cast<int64_t>(lasting_.size()) > kMaxLasting;
   return true;
 }
 
@@ -226,7 +232,7 @@ bool RecordingTail::follow(int64_t now_ns) {
   if (ended_ || ::fstat(fd_, &s) != 0) return false;
   bool any = false;
   while (!ended_ && take_chunk(s.st_size, now_ns)) any = true;
-  while (!recent_.empty() && (recent_.front().read_ns < now_ns - kept_ns_ || recent_bytes_ > kMostRecent)) {
+  while (!recent_.empty() && (recent_.front().read_ns < now_ns - kept_ns_ || recent_bytes_ > kMaxRecent)) {
     recent_bytes_ -= static_cast<int64_t>(recent_.front().bytes.size());
     recent_.pop_front();
   }

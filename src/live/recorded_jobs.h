@@ -13,17 +13,18 @@
 
 namespace profgpu {
 
-/// For one thread, not one that must be quick: reads files, and analyses seconds of a recording every few seconds, for at
-/// most a twentieth of a core.
+/// For one thread, not one that must be quick: reads files, and analyses seconds of a recording every few seconds, for
+/// at most a twentieth of a core.
 class RecordedJobs {
  public:
   RecordedJobs();
   ~RecordedJobs();
 
-  /// One line for each of these processes that is recorded, in order. Those that are not asked for any more are forgotten.
+  /// One line for each of these processes that is recorded, in order. Those that are not asked for any more are
+  /// forgotten.
   std::vector<std::string> look(const std::vector<int64_t>& pids);
 
-  static constexpr size_t kMostProcesses = 64;
+  static constexpr size_t kMaxProcesses = 64;
 
  private:
   struct Process;
@@ -34,8 +35,8 @@ class RecordedJobs {
 /// nothing can be said.
 std::string recorded_work_text(const RecordingFile& recording);
 
-// The last seconds of a recording that still grows, as a recording of its own: what chunks name (strings, threads, queues,
-// clocks) and those of the others that came lately.
+// The last seconds of a recording that still grows, as a recording of its own: what chunks name (strings, threads,
+// queues, clocks) and those of the others that came lately.
 //
 // Budget: a read of what is new; memory for kept seconds, and for names.
 
@@ -47,15 +48,15 @@ class RecordingTail {
   RecordingTail& operator=(RecordingTail&&) = delete;
   ~RecordingTail();
 
-  /// Reads the whole chunks that came since, and lets go of old ones. False: nothing is new. Of a file that is met when it is
-  /// long, only the names and its last kMostRecent bytes are read.
+  /// Reads the whole chunks that came since, and lets go of old ones. False: nothing is new. Of a file that is met when
+  /// it is long, only the names and its last kMostRecent bytes are read.
   bool follow(int64_t now_ns);
   /// A recording's bytes.
   [[nodiscard]] std::string bytes() const;
   /// The process ended in order, or what follows is no chunk.
   [[nodiscard]] bool ended() const { return ended_; }
 
-  static constexpr int64_t kMostRecent = 32 << 20, kMostLasting = 64 << 20;   // bytes
+  static constexpr int64_t kMaxRecent = 32 << 20, kMaxLasting = 64 << 20;   // bytes
 
  private:
   struct Piece {

@@ -17,7 +17,8 @@ class RecordingTailTest : public testing::Test {
  protected:
   void SetUp() override {
     path_ = (std::filesystem::temp_directory_path() /
-             ("profgpu_tail_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".pgt")).string();
+             ("profgpu_tail_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".pgt"))
+                .string();
   }
   void TearDown() override { std::filesystem::remove(path_); }
   // A recorder only ever appends.
@@ -46,10 +47,12 @@ HandRecording begun() {
 // One training step of 100 ms from `ms` on: the device is busy for its last 60.
 void add_step(HandRecording& r, int64_t ms, int64_t number) {
   const uint32_t thread = r.thread(100, 100);
-  r.range(RangeOp::kPush, ms * kMs, thread, "data_loading", "profgpu").range(RangeOp::kPop, (ms + 40) * kMs, thread, "", "profgpu");
+  r.range(RangeOp::kPush, ms * kMs, thread, "data_loading", "profgpu")
+      .range(RangeOp::kPop, (ms + 40) * kMs, thread, "", "profgpu");
   r.range(RangeOp::kPush, (ms + 40) * kMs, thread, "forward", "profgpu");
   r.kernel("gemm", thread, (ms + 39) * kMs, (ms + 40) * kMs, 60 * kMs);
-  r.range(RangeOp::kPop, (ms + 99) * kMs, thread, "", "profgpu").range(RangeOp::kStep, (ms + 100) * kMs, thread, "", "profgpu", 0, static_cast<uint64_t>(number));
+  r.range(RangeOp::kPop, (ms + 99) * kMs, thread, "", "profgpu")
+      .range(RangeOp::kStep, (ms + 100) * kMs, thread, "", "profgpu", 0, static_cast<uint64_t>(number));
 }
 
 TEST_F(RecordingTailTest, OldRowsGoAndTheirNamesStay) {
@@ -108,7 +111,8 @@ TEST_F(RecordingTailTest, WorkInWords) {
   HandRecording r = begun();
   EXPECT_EQ(recorded_work_text(*recording_of(r.bytes(), "")), "");
   for (int64_t i = 0; i < 20; ++i) add_step(r, i * 100, i);
-  EXPECT_EQ(recorded_work_text(*recording_of(r.bytes(), "")), "forward 59 %, data loading 40 %; GPU idle 39 %, most of it host bound (39 %)");
+  EXPECT_EQ(recorded_work_text(*recording_of(r.bytes(), "")),
+            "forward 59 %, data loading 40 %; GPU idle 39 %, most of it host bound (39 %)");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostMaps = 64 << 20, kMostEnvironment = 4 << 20;
+constexpr size_t kMaxMaps = 64 << 20, kMaxEnvironment = 4 << 20;
 constexpr std::string_view kFolder = "/.control/", kEnding = ".control", kDeleted = " (deleted)";
 
 // Relaxed would do: words are whole, and nothing else is read through them.
@@ -36,7 +36,7 @@ struct MappedPage {
 
 // Control pages that the process has mapped; a forked child has its parent's too.
 MappedPage mapped_page(int64_t pid, int64_t inner_pid, const std::string& proc) {
-  const std::string maps = file_text(fmt::format("{}/{}/maps", proc, pid), kMostMaps).value_or("");
+  const std::string maps = file_text(fmt::format("{}/{}/maps", proc, pid), kMaxMaps).value_or("");
   MappedPage best;
   for (const std::string_view line : pieces_of(maps, '\n')) {
     const size_t slash = line.find('/');
@@ -86,7 +86,8 @@ Error not_recorded(int64_t pid, const MappedPage& page, const std::string& proc)
     return {fmt::format("process {} is a child of the recorded process {} and not recorded itself", pid, page.owner),
             fmt::format("profgpu attach {}", page.owner)};
   if (const auto below = recorded_below(pid, proc); !below.empty())
-    return {fmt::format("process {} is not recorded, but processes that it started are", pid), "recorded: " + list_of(below)};
+    return {fmt::format("process {} is not recorded, but processes that it started are", pid),
+            "recorded: " + list_of(below)};
   if (!variable_of(pid, "PROFGPU_RECORD", proc).empty())
     return {fmt::format("process {} is to be recorded, but has not used CUDA, NVTX, NCCL or PyTorch so far", pid),
             "try again later"};
@@ -127,16 +128,18 @@ std::string path_through(int64_t pid, const std::string& path, const std::string
 }
 
 std::string variable_of(int64_t pid, const std::string& name, const std::string& proc) {
-  const std::string text = file_text(fmt::format("{}/{}/environ", proc, pid), kMostEnvironment).value_or("");
+  const std::string text = file_text(fmt::format("{}/{}/environ", proc, pid), kMaxEnvironment).value_or("");
   for (const std::string_view v : pieces_of(text, '\0'))
-    if (v.size() > name.size() && v.starts_with(name) && v[name.size()] == '=') return std::string(v.substr(name.size() + 1));
+    if (v.size() > name.size() && v.starts_with(name) && v[name.size()] == '=')
+      return std::string(v.substr(name.size() + 1));
   return {};
 }
 
 Status check_process(int64_t pid, const std::string& proc) {
   const std::string folder = fmt::format("{}/{}", proc, pid);
   struct stat s {};
-  if (::stat(folder.c_str(), &s) != 0) return Error{fmt::format("there is no process {}", pid), "`pgrep -af python` shows those that run"};
+  if (::stat(folder.c_str(), &s) != 0)
+    return Error{fmt::format("there is no process {}", pid), "`pgrep -af python` shows those that run"};
   const char state = process_state(pid, proc);
   if (state == 'Z' || state == 'X') return Error{fmt::format("process {} has ended", pid)};
   const int maps = ::open((folder + "/maps").c_str(), O_RDONLY | O_CLOEXEC);
@@ -144,7 +147,8 @@ Status check_process(int64_t pid, const std::string& proc) {
   if (maps >= 0) ::close(maps);
   if (readable) return ok();
   if (s.st_uid != ::geteuid())
-    return Error{fmt::format("process {} belongs to another user (uid {})", pid, s.st_uid), "run profgpu as that user, or as root"};
+    return Error{fmt::format("process {} belongs to another user (uid {})", pid, s.st_uid),
+                 "run profgpu as that user, or as root"};
   return Error{fmt::format("process {} cannot be looked into", pid), "run profgpu as root, or in its container"};
 }
 
@@ -214,7 +218,8 @@ Status RecordingControl::order(wire::ControlOrder order, int64_t timeout_ns) {
     if (answered_ns != 0 && word(page_->flushed_host_ns) >= answered_ns) return ok();
     const auto state = static_cast<wire::RecorderState>(word(page_->state));
     if (state == wire::RecorderState::kFailed || state == wire::RecorderState::kEnded)
-      return Error{fmt::format("the recording of process {} has {}", pid_, state == wire::RecorderState::kEnded ? "ended" : "failed")};
+      return Error{fmt::format("the recording of process {} has {}", pid_,
+                               state == wire::RecorderState::kEnded ? "ended" : "failed")};
     if (auto alive = check_process(pid_, proc_); !alive) return alive;
   }
   if (answered_ns != 0) return ok();

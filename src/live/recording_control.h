@@ -1,5 +1,5 @@
-// The control page of a recorded process (wire/control.h), as seen from outside: found through /proc, read, and asked to
-// start or stop.
+// The control page of a recorded process (wire/control.h), as seen from outside: found through /proc, read, and asked
+// to start or stop.
 #pragma once
 
 #include <cstdint>

@@ -72,7 +72,8 @@ void set_python(Variables& variables, const RecordingRequest& request, const Rec
   if (!request.python_hook)
     variables.set("PROFGPU_PYTHON_HOOK", "0");
   else if (parts.python_hook.empty())
-    notes.emplace_back("steps and phases of Python programs are not marked: the folder python-hook is not beside profgpu");
+    notes.emplace_back(
+        "steps and phases of Python programs are not marked: the folder python-hook is not beside profgpu");
   else
     variables.put_in_front("PYTHONPATH", parts.python_hook);
 }

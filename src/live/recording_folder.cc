@@ -128,7 +128,8 @@ Result<RecordingFolder> take_recording_folder(const std::string& path, bool shar
 }
 
 void discard(const RecordingFolder& folder) {
-  for (const std::string& path : {folder.session, folder.samples, folder.summary, folder.host_file}) ::unlink(path.c_str());
+  for (const std::string& path : {folder.session, folder.samples, folder.summary, folder.host_file})
+    ::unlink(path.c_str());
   if (folder.made) ::rmdir(folder.path.c_str());
 }
 

@@ -59,10 +59,12 @@ class Reader {
       case wire::ChunkKind::kCollectives: p_.collectives += rows; break;
       case wire::ChunkKind::kRangeEvents: take_ranges(chunk); break;
       case wire::ChunkKind::kWindows:
-        for (const wire::Window& w : rows_of<wire::Window>(chunk)) p_.windows += w.event == wire::WindowEvent::kOpen ? 1 : 0;
+        for (const wire::Window& w : rows_of<wire::Window>(chunk))
+          p_.windows += w.event == wire::WindowEvent::kOpen ? 1 : 0;
         break;
       case wire::ChunkKind::kDrops:
-        for (const wire::Drop& d : rows_of<wire::Drop>(chunk)) p_.dropped[reason_name(d.reason)] += static_cast<int64_t>(d.count);
+        for (const wire::Drop& d : rows_of<wire::Drop>(chunk))
+          p_.dropped[reason_name(d.reason)] += static_cast<int64_t>(d.count);
         break;
       case wire::ChunkKind::kNotes:
         for (const wire::Note& n : rows_of<wire::Note>(chunk))
@@ -113,7 +115,8 @@ bool read_at(int fd, int64_t offset, void* out, size_t size) {
 // Reads headers, and the bodies of small kinds, up to the first that is not whole. The file may still grow.
 bool read_file(int fd, RecordedProcess& process) {
   wire::FileHeader header;
-  if (!read_at(fd, 0, &header, sizeof header) || wire::ChunkReader(&header, sizeof header).state() != wire::FileState::kReadable)
+  if (!read_at(fd, 0, &header, sizeof header) ||
+      wire::ChunkReader(&header, sizeof header).state() != wire::FileState::kReadable)
     return false;
   Reader reader(process);
   std::string bytes;

@@ -30,7 +30,8 @@ Result<ExporterPage> ask(const HttpUrl& url, std::chrono::milliseconds limit, co
   auto answer = http_call(call, program);
   if (!answer) return answer.error();
   if (answer->status == 401)
-    return Error{url.authorization.empty() ? "asks for a password: USER:PASSWORD@ stands before the host's name" : "does not take that password"};
+    return Error{url.authorization.empty() ? "asks for a password: USER:PASSWORD@ stands before the host's name"
+                                           : "does not take that password"};
   if (answer->status != 200) return Error{fmt::format("answers {}", answer->status)};
   return read_exporter_page(answer->body);
 }
@@ -42,12 +43,14 @@ Result<HttpUrl> remote_address(std::string_view text) {
   const std::string url = whole ? std::string(text) : "http://" + std::string(text);
   auto address = parse_http_url(url);
   if (!address)
-    return Error{fmt::format("\"{}\" is not HOST, HOST:PORT or an address that begins with http:// or https://", text.substr(0, 200)),
+    return Error{fmt::format("\"{}\" is not HOST, HOST:PORT or an address that begins with http:// or https://",
+                             text.substr(0, 200)),
                  "node1, node1:9400, https://user:password@node1:9400"};
   if (address->target == "/") address->target = kUsualPath;
   // "node1" has no port; a whole address has the port of its kind.
   const size_t host_end = url.rfind(']') == url.npos ? url.find("://") + 3 : url.rfind(']');
-  if (!whole && url.find(':', std::max(host_end, url.rfind('@') == url.npos ? 0 : url.rfind('@'))) == url.npos) address->port = kUsualPort;
+  if (!whole && url.find(':', std::max(host_end, url.rfind('@') == url.npos ? 0 : url.rfind('@'))) == url.npos)
+    address->port = kUsualPort;
   return address;
 }
 
@@ -66,7 +69,8 @@ struct RemoteSource::State {
     const ExporterDevice* said = nullptr;   // in the host's page; null: no longer on it
   };
 
-  explicit State(RemoteSourceOptions o) : options(std::move(o)), interval(options.interval_ns), hosts(options.addresses.size()) {
+  explicit State(RemoteSourceOptions o)
+      : options(std::move(o)), interval(options.interval_ns), hosts(options.addresses.size()) {
     for (size_t i = 0; i < hosts.size(); ++i) hosts[i].shown = options.addresses[i].host;
   }
   void ask_on(size_t which);
@@ -101,7 +105,8 @@ void RemoteSource::State::place_devices(size_t which) {
   Host& host = hosts[which];
   for (const size_t p : host.positions) places[p].said = nullptr;
   for (const ExporterDevice& device : host.page.devices) {
-    const auto known = std::find_if(host.positions.begin(), host.positions.end(), [&](size_t p) { return same_device(*places[p].info, device.info); });
+    const auto known = std::find_if(host.positions.begin(), host.positions.end(),
+                                    [&](size_t p) { return same_device(*places[p].info, device.info); });
     if (known != host.positions.end()) {
       places[*known].said = &device;
       continue;
@@ -172,7 +177,8 @@ LiveView RemoteSource::view() {
     const std::string driver = host.page.devices.empty() ? "" : host.page.devices.front().info.driver_version;
     view.hosts.push_back({host.shown, driver, host.tried ? s.trouble(host) : "not asked yet", false});
     for (const ExporterDevice& d : host.page.devices)
-      if (!d.jobs.empty()) view.lines.push_back(fmt::format("{}, GPU {}: job {}", host.shown, d.info.label(), fmt::join(d.jobs, ", ")));
+      if (!d.jobs.empty())
+        view.lines.push_back(fmt::format("{}, GPU {}: job {}", host.shown, d.info.label(), fmt::join(d.jobs, ", ")));
   }
   for (const State::Place& place : s.places) {
     const State::Host& host = s.hosts[place.host];

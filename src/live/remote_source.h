@@ -12,8 +12,8 @@
 
 namespace profgpu {
 
-/// "node1", "node1:9400", "[::1]:9400", "https://user:password@node1:9400/metrics". Without a port it is 9400, without a path
-/// /metrics. The error is a usage error.
+/// "node1", "node1:9400", "[::1]:9400", "https://user:password@node1:9400/metrics". Without a port it is 9400, without
+/// a path /metrics. The error is a usage error.
 Result<HttpUrl> remote_address(std::string_view text);
 
 struct RemoteSourceOptions {
@@ -22,9 +22,9 @@ struct RemoteSourceOptions {
   std::string program;                      ///< see http_call()
 };
 
-/// A thread for each host asks it at each interval, and waits no longer than that or two seconds. A host that does not answer
-/// keeps its devices as it last said them, and its trouble says so and since when. No device is shown before each host has
-/// answered or failed once; devices that come later stand behind the others.
+/// A thread for each host asks it at each interval, and waits no longer than that or two seconds. A host that does not
+/// answer keeps its devices as it last said them, and its trouble says so and since when. No device is shown before
+/// each host has answered or failed once; devices that come later stand behind the others.
 class RemoteSource final : public LiveSource {
  public:
   explicit RemoteSource(RemoteSourceOptions options);

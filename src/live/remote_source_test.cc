@@ -77,7 +77,8 @@ class FakeExporter {
 std::string page(const std::string& host, int gpus, double power) {
   std::string text;
   for (int i = 0; i < gpus; ++i) {
-    const std::string labels = "{gpu=\"" + std::to_string(i) + "\",uuid=\"GPU-" + host + std::to_string(i) + "\",model=\"H100\",host=\"" + host + "\"}";
+    const std::string labels = "{gpu=\"" + std::to_string(i) + "\",uuid=\"GPU-" + host + std::to_string(i) +
+                               "\",model=\"H100\",host=\"" + host + "\"}";
     text += "profgpu_device_up" + labels + " 1\nprofgpu_power_watts" + labels + " " + std::to_string(power) + "\n";
   }
   return text;

@@ -17,7 +17,7 @@ namespace profgpu {
 namespace {
 
 // How long the command waits for its devices' first readings, so that counters are read before it begins.
-constexpr int64_t kMostHeadStart_ns = 100'000'000;
+constexpr int64_t kMaxHeadStart_ns = 100'000'000;
 // What the readings before and after a short command may add to it, each.
 constexpr int64_t kEnds_ns = 2'000'000;
 
@@ -91,7 +91,7 @@ void add(SamplerStatistics& sum, const SamplerStatistics& one) {
 
 void await_first_reading(const Sampler& sampler) {
   const timespec pause{0, 100'000};
-  for (const int64_t until = monotonic_ns() + kMostHeadStart_ns;
+  for (const int64_t until = monotonic_ns() + kMaxHeadStart_ns;
        sampler.statistics().first_reading_ns == 0 && monotonic_ns() < until;)
     ::nanosleep(&pause, nullptr);
 }
@@ -181,7 +181,8 @@ SampleOutput::SampleOutput(std::string path, int fd, SampleWriter writer)
 
 SampleOutput::~SampleOutput() { ::close(fd_); }
 
-Result<std::unique_ptr<SampleOutput>> SampleOutput::open(const std::string& path, const std::vector<DeviceInfo>& devices,
+Result<std::unique_ptr<SampleOutput>> SampleOutput::open(const std::string& path,
+                                                         const std::vector<DeviceInfo>& devices,
                                                          std::string_view host) {
   const auto format = sample_format_of(path);
   if (!format) return format.error();

@@ -14,7 +14,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostKnown = 4096;
+constexpr size_t kMaxKnown = 4096;
 constexpr int kDeepest = 256;  // parents of a process; more is a /proc that makes no sense
 
 // Our own number in that /proc, which may be an outer namespace's.
@@ -44,7 +44,7 @@ std::optional<bool> descends_from(int64_t pid, int64_t ancestor, const std::stri
 
 void RunProcesses::see(const Reading& reading) {
   for (const ProcessSample& p : reading.processes) {
-    if (known_.contains(p.pid) || known_.size() >= kMostKnown) continue;
+    if (known_.contains(p.pid) || known_.size() >= kMaxKnown) continue;
     if (!host_) host_.emplace();
     const std::string& vendor = (*devices_)[reading.device].vendor;
     const HostProcess host = host_->look(p.pid, compute_file(vendor), reading.processes.size() == 1);

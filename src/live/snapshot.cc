@@ -37,7 +37,7 @@ std::optional<double> DeviceLook::mean(Metric metric) const {
 }
 
 // What a thread that asks and the one that waits share. Stays with a thread that never comes back.
-struct Snapshots::Eye {
+struct Snapshots::Poller {
   std::mutex mutex;
   std::condition_variable answered;
   bool asked = false;        // and not answered yet
@@ -50,7 +50,7 @@ struct Snapshots::Eye {
 Snapshots::Snapshots(std::shared_ptr<Backend> backend, std::vector<uint32_t> devices, SnapshotOptions options)
     : backend_(std::move(backend)), options_(options) {
   for (const uint32_t device : devices) {
-    eyes_.push_back(std::make_shared<Eye>());
+    eyes_.push_back(std::make_shared<Poller>());
     eyes_.back()->look.device = device;
     eyes_.back()->good_ns = unix_ns();
   }
@@ -59,7 +59,7 @@ Snapshots::Snapshots(std::shared_ptr<Backend> backend, std::vector<uint32_t> dev
 std::vector<size_t> Snapshots::ask(const std::vector<size_t>& which) {
   std::vector<size_t> asked;
   for (const size_t i : which) {
-    const std::shared_ptr<Eye> eye = eyes_[i];
+    const std::shared_ptr<Poller> eye = eyes_[i];
     {
       const std::lock_guard lock(eye->mutex);
       if (eye->asked) continue;
@@ -99,7 +99,7 @@ void Snapshots::await(const std::vector<size_t>& which) {
   }
 }
 
-bool Snapshots::needs_second_look(const Eye& eye) const {
+bool Snapshots::needs_second_look(const Poller& eye) const {
   if (eye.asked || eye.failed) return false;
   if (options_.rates) return true;
   // NVIDIA's driver keeps both itself: what is missing at first stays missing.

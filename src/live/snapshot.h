@@ -53,15 +53,15 @@ class Snapshots {
   [[nodiscard]] bool any_stuck() const;
 
  private:
-  struct Eye;
+  struct Poller;
   // Those that were asked: not the ones that still owe an answer.
   std::vector<size_t> ask(const std::vector<size_t>& which);
   void await(const std::vector<size_t>& which);
-  [[nodiscard]] bool needs_second_look(const Eye& eye) const;
+  [[nodiscard]] bool needs_second_look(const Poller& eye) const;
 
   std::shared_ptr<Backend> backend_;
   SnapshotOptions options_;
-  std::vector<std::shared_ptr<Eye>> eyes_;
+  std::vector<std::shared_ptr<Poller>> eyes_;
   bool first_ = true;
 };
 

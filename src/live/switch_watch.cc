@@ -22,7 +22,7 @@ namespace profgpu {
 namespace {
 
 // Memory that stays in place: 256 KiB is 10,000 records; what is allowed without asking is 512 KiB a processor.
-constexpr size_t kMostRing = 256 << 10, kLeastRing = 32 << 10, kAllRings = 16 << 20;
+constexpr size_t kMaxRing = 256 << 10, kMinRing = 32 << 10, kAllRings = 16 << 20;
 
 // "0-3,8". A container may have its own idea of them, but not of those that it may run on.
 std::set<int> processors() {
@@ -80,10 +80,10 @@ Status SwitchWatch::add(int processor, size_t ring_bytes) {
 
 Result<std::unique_ptr<SwitchWatch>> SwitchWatch::open() {
   const std::set<int> all = processors();
-  if (all.size() > kMostProcessors)
+  if (all.size() > kMaxProcessors)
     return Error{fmt::format("{} processors are too many: each would add to the cost of every switch", all.size())};
   const size_t share = kAllRings / std::max<size_t>(all.size(), 1);
-  const size_t ring_bytes = std::clamp(std::bit_floor(share), kLeastRing, kMostRing);
+  const size_t ring_bytes = std::clamp(std::bit_floor(share), kMinRing, kMaxRing);
   std::unique_ptr<SwitchWatch> out(new SwitchWatch());
   for (const int processor : all)
     if (auto status = out->add(processor, ring_bytes); !status) return status.error();
@@ -95,7 +95,7 @@ bool SwitchBudget::allows(int64_t now_ns, uint64_t records) {
   const int64_t allowed_ns = last_ns_ == 0 ? 0 : (now_ns - last_ns_) / 50;
   last_ns_ = now_ns;
   ahead_ns_ = std::max<int64_t>(ahead_ns_ + static_cast<int64_t>(records) * cost_ns_ - allowed_ns, 0);
-  return ahead_ns_ <= kMostAhead_ns;
+  return ahead_ns_ <= kMaxAhead_ns;
 }
 
 SwitchWatch::~SwitchWatch() { stop(); }
@@ -126,15 +126,16 @@ void SwitchTimes::take(const SwitchRecord& record) {
     lost_ += record.lost;
     return interrupt();
   }
-  if (record.tid == 0 || record.tid == UINT32_MAX) return;   // nobody: the kernel's idle thread, one of another namespace
+  if (record.tid == 0 || record.tid == UINT32_MAX)
+    return;  // nobody: the kernel's idle thread, one of another namespace
   if (record.kind == SwitchRecord::kEnded) {
     const auto thread = threads_.find(record.tid);
     if (thread == threads_.end()) return;
-    if (ended_.size() < kMostThreads) ended_[record.tid] = thread->second.totals;
+    if (ended_.size() < kMaxThreads) ended_[record.tid] = thread->second.totals;
     threads_.erase(thread);
     return;
   }
-  if (threads_.size() >= kMostThreads && !threads_.contains(record.tid)) {
+  if (threads_.size() >= kMaxThreads && !threads_.contains(record.tid)) {
     ++lost_;
     complete_ = false;
     return;

@@ -68,7 +68,8 @@ class SwitchRing {
   bool full_ = false;              // there is a front_
 };
 
-// What context switches say of threads: for how long each was blocked or had to give way, how often, and its long waits.
+// What context switches say of threads: for how long each was blocked or had to give way, how often, and its long
+// waits.
 //
 // Budget: 40 ns a record.
 
@@ -103,7 +104,7 @@ class SwitchTimes {
   [[nodiscard]] uint64_t lost() const { return lost_; }
 
   static constexpr int64_t kShortest_ns = 1'000'000;
-  static constexpr size_t kMostWaits = 4096, kMostThreads = 65'536;
+  static constexpr size_t kMostWaits = 4096, kMaxThreads = 65'536;
 
  private:
   enum class State : uint8_t { kUnknown, kRuns, kBlocked, kPreempted };
@@ -132,7 +133,7 @@ class SwitchBudget {
   /// Takes in that so many were made since the last call. False: it was too many for too long.
   bool allows(int64_t now_ns, uint64_t records);
 
-  static constexpr int64_t kMostAhead_ns = 100'000'000;
+  static constexpr int64_t kMaxAhead_ns = 100'000'000;
 
  private:
   int64_t cost_ns_;   // of a record, to the program (bench/switches.py)
@@ -147,8 +148,8 @@ class SwitchWatch {
   SwitchWatch(const SwitchWatch&) = delete;
   SwitchWatch& operator=(const SwitchWatch&) = delete;
 
-  /// Takes in what happened until now, which is returned: CLOCK_MONOTONIC. Ends the watch where switches are so frequent
-  /// that to record them costs the command over 2 %.
+  /// Takes in what happened until now, which is returned: CLOCK_MONOTONIC. Ends the watch where switches are so
+  /// frequent that to record them costs the command over 2 %.
   int64_t drain();
   [[nodiscard]] bool stopped() const { return rings_.empty(); }
   [[nodiscard]] SwitchTimes& times() { return times_; }
@@ -156,7 +157,7 @@ class SwitchWatch {
   [[nodiscard]] const std::vector<pollfd>& to_poll() const { return to_poll_; }
 
   /// Each thread has an event for each processor, and a switch walks all of them.
-  static constexpr size_t kMostProcessors = 256;
+  static constexpr size_t kMaxProcessors = 256;
 
  private:
   SwitchWatch() = default;

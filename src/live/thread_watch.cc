@@ -57,7 +57,7 @@ void ThreadWatch::discover() {
     for (const std::string& name : folder_names(fmt::format("{}/{}/task", proc_, pid))) {
       const auto tid = whole_number(name);
       if (!tid) continue;
-      if (found.size() == kMostThreads) {
+      if (found.size() == kMaxThreads) {
         ++left_out_;
         continue;
       }

@@ -34,7 +34,7 @@ class ThreadWatch {
   /// Threads that are too many.
   [[nodiscard]] size_t left_out() const { return left_out_; }
 
-  static constexpr size_t kMostThreads = 8192;
+  static constexpr size_t kMaxThreads = 8192;
 
  private:
   void add_children(int64_t pid, std::vector<int64_t>& processes) const;

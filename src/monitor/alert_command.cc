@@ -21,7 +21,8 @@ constexpr int64_t kBeforeKill_ns = 2'000'000'000;
 int file_of(const std::string& text) {
   const int fd = ::memfd_create("alert", MFD_CLOEXEC);
   if (fd < 0) return fd;
-  if (::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::lseek(fd, 0, SEEK_SET) == 0) return fd;
+  if (::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::lseek(fd, 0, SEEK_SET) == 0)
+    return fd;
   ::close(fd);
   return -1;
 }
@@ -55,7 +56,8 @@ int spawn(pid_t& pid, int input, char* const* arguments, char* const* environmen
 }
 
 std::string end_text(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("was ended by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   return fmt::format("ended with status {}", WEXITSTATUS(status));
 }
 
@@ -89,8 +91,8 @@ Status AlertCommand::start(const AlertNotice& notice) {
 }
 
 void AlertCommand::run(const AlertNotice& notice) {
-  if (waiting_.size() == kMostWaiting) {
-    fail(fmt::format("not run for {}: {} others wait", waiting_.front().name, kMostWaiting));
+  if (waiting_.size() == kMaxWaiting) {
+    fail(fmt::format("not run for {}: {} others wait", waiting_.front().name, kMaxWaiting));
     waiting_.pop_front();
   }
   waiting_.push_back(notice);
@@ -116,10 +118,11 @@ void AlertCommand::tend() {
     one.asked_to_end = true;
     one.deadline_ns = now + kBeforeKill_ns;
   }
-  while (!waiting_.empty() && running_.size() < kMostAtOnce) {
+  while (!waiting_.empty() && running_.size() < kMaxAtOnce) {
     const AlertNotice notice = std::move(waiting_.front());
     waiting_.pop_front();
-    if (Status started = start(notice); !started) fail(fmt::format("not run for {}: {}", notice.name, started.error().message));
+    if (Status started = start(notice); !started)
+      fail(fmt::format("not run for {}: {}", notice.name, started.error().message));
   }
 }
 

@@ -14,12 +14,12 @@
 
 namespace profgpu {
 
-/// For one thread. The command is a line for /bin/sh; it gets alert_row() on its standard input and alert_variables() in its
-/// environment, and its output goes to our standard error.
+/// For one thread. The command is a line for /bin/sh; it gets alert_row() on its standard input and alert_variables()
+/// in its environment, and its output goes to our standard error.
 class AlertCommand {
  public:
-  /// `limit_ns`: when it is asked to end (SIGTERM to its process group; two seconds later SIGKILL). `tell` gets a line about
-  /// each that fails.
+  /// `limit_ns`: when it is asked to end (SIGTERM to its process group; two seconds later SIGKILL). `tell` gets a line
+  /// about each that fails.
   AlertCommand(std::string command, int64_t limit_ns, std::function<void(const std::string&)> tell);
   ~AlertCommand();
   AlertCommand(const AlertCommand&) = delete;
@@ -34,7 +34,7 @@ class AlertCommand {
   /// Gives those that run so long to end, then kills them; those that wait are not started.
   void finish(int64_t patience_ns);
 
-  static constexpr size_t kMostAtOnce = 4, kMostWaiting = 64;
+  static constexpr size_t kMaxAtOnce = 4, kMaxWaiting = 64;
 
  private:
   struct Running {

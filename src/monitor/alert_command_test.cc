@@ -20,7 +20,8 @@ constexpr int64_t kMs = 1'000'000, kLong = 60'000 * kMs;
 class AlertCommandTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("profgpu_alert_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder_ = fs::temp_directory_path() /
+              ("profgpu_alert_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::remove_all(folder_);
     fs::create_directory(folder_);
   }
@@ -30,7 +31,8 @@ class AlertCommandTest : public testing::Test {
     EXPECT_EQ(errno, ECHILD);
   }
   AlertCommand command(const std::string& text, int64_t limit_ns = kLong) {
-    return {"cd " + folder_.string() + "; " + text, limit_ns, [this](const std::string& line) { told_ += line + "\n"; }};
+    return {"cd " + folder_.string() + "; " + text, limit_ns,
+            [this](const std::string& line) { told_ += line + "\n"; }};
   }
   static void wait_for(AlertCommand& c) {
     while (c.tend(), c.busy()) ::usleep(2000);
@@ -52,7 +54,8 @@ class AlertCommandTest : public testing::Test {
 };
 
 TEST_F(AlertCommandTest, GetsTheAlertInItsEnvironmentAndOnItsInput) {
-  AlertCommand c = command("echo \"$PROFGPU_ALERT $PROFGPU_ALERT_STATE $PROFGPU_ALERT_GPU\" > env; cat > in; ls /proc/self/fd > fds");
+  AlertCommand c = command(
+      "echo \"$PROFGPU_ALERT $PROFGPU_ALERT_STATE $PROFGPU_ALERT_GPU\" > env; cat > in; ls /proc/self/fd > fds");
   c.run(notice());
   wait_for(c);
   EXPECT_EQ(text_of("env"), "hot raised 3\n");
@@ -91,15 +94,16 @@ TEST_F(AlertCommandTest, OneThatIgnoresThatIsKilled) {
 
 TEST_F(AlertCommandTest, AFewAtOnceInOrder) {
   // The first two wait for one another.
-  AlertCommand c = command("touch at.$$ been.$PROFGPU_ALERT; "
-                           "case $PROFGPU_ALERT in 0|1) until [ -e been.0 ] && [ -e been.1 ]; do sleep 0.01; done;; esac; "
-                           "ls at.* 2> /dev/null | wc -l >> most; sleep 0.1; rm at.$$; echo $PROFGPU_ALERT >> names");
+  AlertCommand c = command(
+      "touch at.$$ been.$PROFGPU_ALERT; "
+      "case $PROFGPU_ALERT in 0|1) until [ -e been.0 ] && [ -e been.1 ]; do sleep 0.01; done;; esac; "
+      "ls at.* 2> /dev/null | wc -l >> most; sleep 0.1; rm at.$$; echo $PROFGPU_ALERT >> names");
   for (int i = 0; i < 20; ++i) c.run(notice(std::to_string(i)));
   wait_for(c);
   std::istringstream counts(text_of("most"));
   size_t most = 0;
   for (size_t n = 0; counts >> n;) most = std::max(most, n);
-  EXPECT_LE(most, AlertCommand::kMostAtOnce);
+  EXPECT_LE(most, AlertCommand::kMaxAtOnce);
   const std::string names = text_of("names");
   EXPECT_EQ(std::count(names.begin(), names.end(), '\n'), 20);
   EXPECT_EQ(told_, "");
@@ -107,7 +111,8 @@ TEST_F(AlertCommandTest, AFewAtOnceInOrder) {
 
 TEST_F(AlertCommandTest, TheOldestOfTooManyGivesWay) {
   AlertCommand c = command("sleep 1000");
-  for (size_t i = 0; i < AlertCommand::kMostAtOnce + AlertCommand::kMostWaiting + 2; ++i) c.run(notice("n" + std::to_string(i)));
+  for (size_t i = 0; i < AlertCommand::kMaxAtOnce + AlertCommand::kMaxWaiting + 2; ++i)
+    c.run(notice("n" + std::to_string(i)));
   EXPECT_EQ(told_, "--on-alert: not run for n4: 64 others wait\n--on-alert: not run for n5: 64 others wait\n");
   const int64_t begun = monotonic_ns();
   c.finish(100 * kMs);

@@ -49,7 +49,8 @@ std::string fingerprint(const std::map<std::string, std::string>& labels) {
 
 std::string json_object(const std::map<std::string, std::string>& of) {
   std::string out = "{";
-  for (const auto& [key, value] : of) out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", json_quoted(key), json_quoted(value));
+  for (const auto& [key, value] : of)
+    out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", json_quoted(key), json_quoted(value));
   return out + "}";
 }
 
@@ -61,7 +62,8 @@ std::string alert_summary(const AlertNotice& n) {
 
 std::string alert_row(const AlertNotice& n) {
   std::string out = fmt::format("{{\"time_ns\":{}", n.time_ns);
-  if (!n.device.empty()) out += ",\"device\":" + (n.device.size() < 10 && all_digits(n.device) ? n.device : json_quoted(n.device));
+  if (!n.device.empty())
+    out += ",\"device\":" + (n.device.size() < 10 && all_digits(n.device) ? n.device : json_quoted(n.device));
   const auto add = [&](std::string_view key, std::string_view text) {
     if (text.empty()) return;
     out.append(out.back() == '{' ? "\"" : ",\"").append(key).append("\":");
@@ -100,7 +102,8 @@ std::vector<std::string> alert_variables(const AlertNotice& n) {
 }
 
 std::string alert_webhook_body(const AlertNotice& n) {
-  std::map<std::string, std::string> labels = {{"alertname", n.name}, {"severity", std::string(severity_name(n.severity))}};
+  std::map<std::string, std::string> labels = {{"alertname", n.name},
+                                               {"severity", std::string(severity_name(n.severity))}};
   const auto label = [&](const char* key, const std::string& value) {
     if (!value.empty()) labels[key] = value;
   };
@@ -113,9 +116,9 @@ std::string alert_webhook_body(const AlertNotice& n) {
   const std::string_view status = n.raised ? "firing" : "resolved";
   const std::string group = json_object({{"alertname", n.name}});
   const std::string alert = fmt::format(
-      R"({{"status":"{}","labels":{},"annotations":{},"startsAt":"{}","endsAt":"{}","generatorURL":"","fingerprint":"{}"}})", status,
-      json_object(labels), json_object(annotations), iso(n.since_ns), n.raised ? "0001-01-01T00:00:00Z" : iso(n.time_ns),
-      fingerprint(labels));
+      R"({{"status":"{}","labels":{},"annotations":{},"startsAt":"{}","endsAt":"{}","generatorURL":"","fingerprint":"{}"}})",
+      status, json_object(labels), json_object(annotations), iso(n.since_ns),
+      n.raised ? "0001-01-01T00:00:00Z" : iso(n.time_ns), fingerprint(labels));
   return fmt::format(
       R"({{"version":"4","groupKey":{},"truncatedAlerts":0,"status":"{}","receiver":"profgpu","groupLabels":{},"commonLabels":{},)"
       R"("commonAnnotations":{},"externalURL":"","alerts":[{}]}})",

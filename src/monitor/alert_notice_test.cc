@@ -29,7 +29,8 @@ AlertNotice hot() {
 
 TEST(AlertNotice, OneLineForPeople) {
   AlertNotice n = hot();
-  EXPECT_EQ(alert_summary(n), "raised hot (warning): GPU 0 of node1: temperature_c > 85 for 2m; temperature_c is 91 °C");
+  EXPECT_EQ(alert_summary(n),
+            "raised hot (warning): GPU 0 of node1: temperature_c > 85 for 2m; temperature_c is 91 °C");
   n.raised = false;
   n.value.reset();
   n.host.clear();
@@ -45,20 +46,23 @@ TEST(AlertNotice, TheRowIsJsonThatReadersOfSamplesPassOver) {
     EXPECT_EQ(std::count(row.begin(), row.end(), '\n'), 1);
     EXPECT_TRUE(looks_like_samples(row));
   }
-  EXPECT_EQ(alert_row(hot()),
-            "{\"time_ns\":1767225720500000000,\"device\":0,\"uuid\":\"GPU-1\",\"host\":\"node1\",\"alert\":{\"name\":\"hot\","
-            "\"state\":\"raised\",\"severity\":\"warning\",\"condition\":\"temperature_c > 85 for 2m\","
-            "\"quantity\":\"temperature_c\",\"value\":91,\"since_ns\":1767225600000000000,\"model\":\"H100\","
-            "\"summary\":\"GPU 0 of node1: temperature_c > 85 for 2m; temperature_c is 91 °C\","
-            "\"advice\":\"Look at the \\\"fan\\\".\"}}\n");
+  EXPECT_EQ(
+      alert_row(hot()),
+      "{\"time_ns\":1767225720500000000,\"device\":0,\"uuid\":\"GPU-1\",\"host\":\"node1\",\"alert\":{\"name\":\"hot\","
+      "\"state\":\"raised\",\"severity\":\"warning\",\"condition\":\"temperature_c > 85 for 2m\","
+      "\"quantity\":\"temperature_c\",\"value\":91,\"since_ns\":1767225600000000000,\"model\":\"H100\","
+      "\"summary\":\"GPU 0 of node1: temperature_c > 85 for 2m; temperature_c is 91 °C\","
+      "\"advice\":\"Look at the \\\"fan\\\".\"}}\n");
 }
 
 TEST(AlertNotice, TheWebhookGetsWhatAlertmanagerSends) {
   AlertNotice n = hot();
   const std::string body = alert_webhook_body(n);
   EXPECT_TRUE(is_json(body)) << body;
-  for (const std::string part : {R"("status":"firing","labels":{"alertname":"hot","gpu":"0","host":"node1","model":"H100","severity":"warning","uuid":"GPU-1"})",
-                                  R"("startsAt":"2026-01-01T00:00:00.000Z","endsAt":"0001-01-01T00:00:00Z")", R"("version":"4")"})
+  for (
+      const std::string part :
+      {R"("status":"firing","labels":{"alertname":"hot","gpu":"0","host":"node1","model":"H100","severity":"warning","uuid":"GPU-1"})",
+       R"("startsAt":"2026-01-01T00:00:00.000Z","endsAt":"0001-01-01T00:00:00Z")", R"("version":"4")"})
     EXPECT_NE(body.find(part), std::string::npos) << part << " in " << body;
   const auto fingerprint = [](const std::string& text) { return text.substr(text.find("fingerprint"), 32); };
   n.raised = false;

@@ -44,10 +44,12 @@ const std::vector<AlertFigureInfo>& alert_figures() {
   static const std::vector<AlertFigureInfo> kAll = {
       {AlertFigure::kUp, "up", "", "1 while the device answers, else 0"},
       {AlertFigure::kMemoryUsedPct, "memory_used_pct", "%", "part of the device's memory that programs hold"},
-      {AlertFigure::kSlowedDownPct, "slowed_down_pct", "%", "100 while heat, the hardware or the power brake lowers clocks, else 0"},
+      {AlertFigure::kSlowedDownPct, "slowed_down_pct", "%",
+       "100 while heat, the hardware or the power brake lowers clocks, else 0"},
       {AlertFigure::kToSlowdown, "to_slowdown_c", "°C", "degrees left before clocks are lowered"},
       {AlertFigure::kProcesses, "processes", "", "processes on the device"},
-      {AlertFigure::kXidsCritical, "xids_critical", "", "Xid errors since we watch after which the device needs a reset or more"},
+      {AlertFigure::kXidsCritical, "xids_critical", "",
+       "Xid errors since we watch after which the device needs a reset or more"},
   };
   return kAll;
 }
@@ -70,7 +72,8 @@ std::optional<double> AlertQuantity::value(const DeviceTally& tally, int64_t now
     case AlertFigure::kMemoryUsedPct: return used_pct(tally, now_ns);
     case AlertFigure::kSlowedDownPct: return slowed_down_pct(tally, now_ns);
     case AlertFigure::kToSlowdown: return to_slowdown(tally, now_ns);
-    case AlertFigure::kProcesses: return tally.has_processes() ? std::optional<double>(tally.processes().size()) : std::nullopt;
+    case AlertFigure::kProcesses:
+      return tally.has_processes() ? std::optional<double>(tally.processes().size()) : std::nullopt;
     case AlertFigure::kXidsCritical: return critical_xids(tally);
   }
   return std::nullopt;
@@ -83,8 +86,9 @@ namespace {
 constexpr size_t kLongestName = 64, kLongestText = 4096;
 constexpr int64_t kSecond = 1'000'000'000, kShortestWindow_ns = kSecond, kLongestTime_ns = 30 * 86'400 * kSecond;
 // An alert that comes and goes is one alert.
-constexpr int64_t kMostDefaultClear_ns = 60 * kSecond;
-constexpr std::string_view kForm = "NAME: METRIC > LEVEL [until LEVEL] [and ...] [for 5m] [clear after 1m] [severity warning]";
+constexpr int64_t kMaxDefaultClear_ns = 60 * kSecond;
+constexpr std::string_view kForm =
+    "NAME: METRIC > LEVEL [until LEVEL] [and ...] [for 5m] [clear after 1m] [severity warning]";
 
 using Over = AlertCondition::Over;
 using Comparison = AlertCondition::Comparison;
@@ -104,7 +108,9 @@ std::vector<std::string_view> words_of(std::string_view text) {
     } else if (text[i] == '<' || text[i] == '>' || text[i] == '=') {
       while (i < text.size() && (text[i] == '<' || text[i] == '>' || text[i] == '=')) ++i;
     } else {
-      while (i < text.size() && !is_blank(text[i]) && std::string_view("(),<>=").find(text[i]) == std::string_view::npos) ++i;
+      while (i < text.size() && !is_blank(text[i]) &&
+             std::string_view("(),<>=").find(text[i]) == std::string_view::npos)
+        ++i;
     }
     words.push_back(text.substr(from, i - from));
   }
@@ -180,7 +186,8 @@ Status AlertParser::named(std::string_view name) {
       return ok();
     }
   if (name.empty() || comparison_of(name)) return wanted("a metric", name);
-  return wrong(fmt::format("there is no metric \"{}\"", name), "`profgpu monitor --help-alerts` lists what alerts can look at");
+  return wrong(fmt::format("there is no metric \"{}\"", name),
+               "`profgpu monitor --help-alerts` lists what alerts can look at");
 }
 
 Status AlertParser::quantity(AlertCondition& c) {
@@ -195,7 +202,8 @@ Status AlertParser::quantity(AlertCondition& c) {
   if (!take(")")) return wanted("\")\"", peek());
   const bool up = !c.quantity.metric && c.quantity.figure == AlertFigure::kUp;
   if (up) return wrong(fmt::format("up has no {}", word), "up < 1 for 1m");
-  const bool counter = c.quantity.metric ? c.quantity.metric->kind == MetricKind::kCounter : c.quantity.begins_at_zero();
+  const bool counter =
+      c.quantity.metric ? c.quantity.metric->kind == MetricKind::kCounter : c.quantity.begins_at_zero();
   if (counter == mean)
     return wrong(fmt::format("{} {} a counter", c.quantity.name(), counter ? "is" : "is not"),
                  fmt::format("{}({}, TIME)", counter ? "increase" : "mean", c.quantity.name()));
@@ -206,7 +214,9 @@ Status AlertParser::level(std::string_view what, double& to) {
   const std::string_view word = next();
   std::optional<double> number;
   if (named_.quantity.metric) {
-    number = word.empty() ? std::nullopt : sample_cell(word, {SampleColumn::Kind::kMetric, named_.quantity.metric, named_.scale}).number;
+    number = word.empty()
+                 ? std::nullopt
+                 : sample_cell(word, {SampleColumn::Kind::kMetric, named_.quantity.metric, named_.scale}).number;
   } else {
     std::string_view bare = word;
     for (const std::string_view unit : {"%", "°C", "C"})
@@ -225,7 +235,8 @@ Status AlertParser::time(std::string_view what, int64_t shortest_ns, int64_t& to
   const std::string_view word = next();
   const auto ns = word.empty() ? std::nullopt : duration_ns(word);
   if (!ns || *ns < shortest_ns || *ns > kLongestTime_ns)
-    return wanted(fmt::format("a time up to 30 days behind \"{}\"{}", what, shortest_ns > 0 ? " (1s or more)" : ""), word);
+    return wanted(fmt::format("a time up to 30 days behind \"{}\"{}", what, shortest_ns > 0 ? " (1s or more)" : ""),
+                  word);
   to = *ns;
   return ok();
 }
@@ -251,7 +262,8 @@ Status AlertParser::condition() {
 
 Status AlertParser::clause() {
   const std::string_view word = next();
-  if (std::find(clauses_.begin(), clauses_.end(), word) != clauses_.end()) return wrong(fmt::format("\"{}\" stands there twice", word), "");
+  if (std::find(clauses_.begin(), clauses_.end(), word) != clauses_.end())
+    return wrong(fmt::format("\"{}\" stands there twice", word), "");
   clauses_.push_back(word);
   if (word == "for") return time(word, 0, rule_.hold_ns);
   if (word == "clear") {
@@ -274,7 +286,7 @@ Result<AlertRule> AlertParser::parse() {
   } while (take("and"));
   while (at_ < words_.size())
     if (Status s = clause(); !s) return s.error();
-  if (!clear_given_) rule_.clear_after_ns = std::min(rule_.hold_ns, kMostDefaultClear_ns);
+  if (!clear_given_) rule_.clear_after_ns = std::min(rule_.hold_ns, kMaxDefaultClear_ns);
   return rule_;
 }
 
@@ -301,7 +313,8 @@ Result<AlertRule> parse_alert(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view name = without_blanks(text.substr(0, colon));
   if (colon == text.npos || !is_name(name) || text.size() > kLongestText)
-    return Error{fmt::format("an alert begins with its name and a colon, not \"{}\"", text.substr(0, 40)), std::string(kForm)};
+    return Error{fmt::format("an alert begins with its name and a colon, not \"{}\"", text.substr(0, 40)),
+                 std::string(kForm)};
   return AlertParser(name, text.substr(colon + 1)).parse();
 }
 
@@ -309,9 +322,11 @@ Result<std::vector<AlertRule>> alerts_in_force(std::vector<AlertRule> rules, con
   for (const std::string& text : asked) {
     auto rule = parse_alert(text);
     if (!rule) return rule.error();
-    const auto same = std::find_if(rules.begin(), rules.end(), [&](const AlertRule& r) { return r.name == rule->name; });
+    const auto same =
+        std::find_if(rules.begin(), rules.end(), [&](const AlertRule& r) { return r.name == rule->name; });
     if (rule->conditions.empty() && same == rules.end())
-      return Error{fmt::format("there is no alert {} to be switched off", rule->name), "`profgpu monitor --help-alerts` lists them"};
+      return Error{fmt::format("there is no alert {} to be switched off", rule->name),
+                   "`profgpu monitor --help-alerts` lists them"};
     if (rule->conditions.empty()) rules.erase(same);
     else if (same != rules.end()) rule->advice = same->advice, *same = *std::move(rule);
     else rules.push_back(*std::move(rule));

@@ -29,7 +29,8 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(AlertRule, AllOfItsParts) {
-  const AlertRule r = parsed("hot: temperature_c > 85 until 80C and processes >= 1 for 2m clear after 90s severity critical");
+  const AlertRule r =
+      parsed("hot: temperature_c > 85 until 80C and processes >= 1 for 2m clear after 90s severity critical");
   EXPECT_EQ(r.name, "hot");
   EXPECT_EQ(r.condition, "temperature_c > 85 until 80C and processes >= 1 for 2m clear after 90s severity critical");
   ASSERT_EQ(r.conditions.size(), 2U);
@@ -56,7 +57,8 @@ TEST(AlertRule, BlanksDoNotMatterAndDefaults) {
 
 TEST(AlertRule, LevelsHaveTheMetricsUnits) {
   EXPECT_EQ(parsed("a: memory_used_bytes > 70GiB").conditions[0].raise, 70.0 * (1 << 30));
-  EXPECT_EQ(parsed("a: memory.used > 1000").conditions[0].raise, 1000.0 * (1 << 20)) << "nvidia-smi's name has its unit";
+  EXPECT_EQ(parsed("a: memory.used > 1000").conditions[0].raise, 1000.0 * (1 << 20))
+      << "nvidia-smi's name has its unit";
   EXPECT_EQ(parsed("a: utilization.gpu < 5%").conditions[0].raise, 5);
   EXPECT_EQ(parsed("a: memory_used_pct > 97%").conditions[0].raise, 97);
   const AlertRule r = parsed("a: increase(throttle_hw_thermal_ns, 10m) > 60s until 10s");
@@ -77,15 +79,19 @@ TEST(AlertRule, Mistakes) {
   EXPECT_EQ(error_of("a: power_w > 10 until 12"), "alert a: until 12 is beyond > 10: it would be cleared at once");
   EXPECT_EQ(error_of("a: power_w < 10 until 8"), "alert a: until 8 is beyond < 10: it would be cleared at once");
   EXPECT_EQ(error_of("a: power_w > 10 for"), "alert a: a time up to 30 days behind \"for\" is wanted, not the end");
-  EXPECT_EQ(error_of("a: power_w > 10 for 40h40"), "alert a: a time up to 30 days behind \"for\" is wanted, not \"40h40\"");
-  EXPECT_EQ(error_of("a: power_w > 10 or power_w < 5"), "alert a: and, for, clear after or severity is wanted, not \"or\"");
+  EXPECT_EQ(error_of("a: power_w > 10 for 40h40"),
+            "alert a: a time up to 30 days behind \"for\" is wanted, not \"40h40\"");
+  EXPECT_EQ(error_of("a: power_w > 10 or power_w < 5"),
+            "alert a: and, for, clear after or severity is wanted, not \"or\"");
   EXPECT_EQ(error_of("a: power_w > 10 for 1m for 2m"), "alert a: \"for\" stands there twice");
   EXPECT_EQ(error_of("a: power_w > 10 severity bad"), "alert a: info, warning or critical is wanted, not \"bad\"");
-  EXPECT_EQ(error_of("a: mean(power_w) > 10"), "alert a: a comma and a time, as in mean(power_w, 5m), is wanted, not \")\"");
+  EXPECT_EQ(error_of("a: mean(power_w) > 10"),
+            "alert a: a comma and a time, as in mean(power_w, 5m), is wanted, not \")\"");
   EXPECT_EQ(error_of("a: mean(energy_j, 5m) > 10"), "alert a: energy_j is a counter");
   EXPECT_EQ(error_of("a: increase(power_w, 5m) > 10"), "alert a: power_w is not a counter");
   EXPECT_EQ(error_of("a: mean(up, 5m) > 10"), "alert a: up has no mean");
-  EXPECT_EQ(error_of("a: mean(power_w, 1ms) > 10"), "alert a: a time up to 30 days behind \"mean\" (1s or more) is wanted, not \"1ms\"");
+  EXPECT_EQ(error_of("a: mean(power_w, 1ms) > 10"),
+            "alert a: a time up to 30 days behind \"mean\" (1s or more) is wanted, not \"1ms\"");
 }
 
 TEST(AlertRule, ShippedOnesAreThoseOfPrometheus) {
@@ -95,8 +101,9 @@ TEST(AlertRule, ShippedOnesAreThoseOfPrometheus) {
     EXPECT_FALSE(r.conditions.empty()) << r.name;
     EXPECT_FALSE(r.advice.empty()) << r.name;
   }
-  EXPECT_EQ(names, (std::set<std::string>{"device_lost", "xid_critical", "uncorrectable_ecc", "row_remap_failed", "throttled",
-                                          "over_temperature", "idle_while_reserved", "memory_nearly_full"}));
+  EXPECT_EQ(names,
+            (std::set<std::string>{"device_lost", "xid_critical", "uncorrectable_ecc", "row_remap_failed", "throttled",
+                                   "over_temperature", "idle_while_reserved", "memory_nearly_full"}));
 }
 
 // PROFGPU_UPDATE_RULES=1 writes the file anew.
@@ -109,7 +116,8 @@ TEST(AlertRule, TheFileForPrometheusIsThatOfTheTable) {
 }
 
 TEST(AlertRule, AskedOnesTakeThePlaceOfShipped) {
-  auto all = alerts_in_force(shipped_alerts(), {"throttled: off", "mine: power_w > 1", "device_lost: up < 1 for 5s", "mine: power_w > 2"});
+  auto all = alerts_in_force(
+      shipped_alerts(), {"throttled: off", "mine: power_w > 1", "device_lost: up < 1 for 5s", "mine: power_w > 2"});
   ASSERT_TRUE(all);
   EXPECT_EQ(all->size(), shipped_alerts().size());
   EXPECT_EQ(all->front().hold_ns, 5 * kSecond);

@@ -24,7 +24,7 @@ void feed(AlertWindow& window, const AlertQuantity& quantity, const DeviceTally&
 
 // What stands behind the numbers of the rule's figures.
 std::string detail_of(const AlertRule& rule, const DeviceTally& tally) {
-  constexpr size_t kMostProcesses = 8;
+  constexpr size_t kMaxProcesses = 8;
   std::string text;
   const auto add = [&](std::string_view begin, int64_t number) {
     text += text.empty() ? std::string(begin) + " " : ", ";
@@ -36,15 +36,16 @@ std::string detail_of(const AlertRule& rule, const DeviceTally& tally) {
       for (const auto& [code, count] : *tally.xids())
         if (is_critical_xid(code)) add("Xid", code);
     if (c.quantity.figure == AlertFigure::kProcesses)
-      for (size_t i = 0; i < std::min(tally.processes().size(), kMostProcesses); ++i) add("pid", tally.processes()[i].pid);
+      for (size_t i = 0; i < std::min(tally.processes().size(), kMaxProcesses); ++i)
+        add("pid", tally.processes()[i].pid);
   }
   return text;
 }
 
 }  // namespace
 
-AlertWatch::AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices,
-                       int64_t interval_ns, std::string host)
+AlertWatch::AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInfo>& infos,
+                       const std::vector<uint32_t>& devices, int64_t interval_ns, std::string host)
     : rules_(std::move(rules)), interval_ns_(interval_ns) {
   for (const uint32_t d : devices) {
     DeviceState device{d, infos[d], device_word(infos, d), DeviceTally(infos[d], interval_ns), {}};
@@ -53,7 +54,8 @@ AlertWatch::AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInf
       RuleState& state = device.rules.emplace_back();
       for (const AlertCondition& c : rule.conditions)
         if (c.over != Over::kNow)
-          state.windows.emplace_back(c.window_ns, std::max(kLongestGap_ns, 3 * interval_ns), c.quantity.begins_at_zero());
+          state.windows.emplace_back(c.window_ns, std::max(kLongestGap_ns, 3 * interval_ns),
+                                     c.quantity.begins_at_zero());
     }
     devices_.push_back(std::move(device));
   }
@@ -72,8 +74,8 @@ void AlertWatch::add(const Reading& reading) {
   }
 }
 
-AlertWatch::Verdict AlertWatch::judge(const AlertRule& rule, const RuleState& state, const DeviceTally& tally, int64_t now_ns,
-                                      std::optional<bool> answers) const {
+AlertWatch::Verdict AlertWatch::judge(const AlertRule& rule, const RuleState& state, const DeviceTally& tally,
+                                      int64_t now_ns, std::optional<bool> answers) const {
   const bool up = answers.value_or(false);
   Verdict all{true, {}};
   auto window = state.windows.begin();
@@ -81,7 +83,8 @@ AlertWatch::Verdict AlertWatch::judge(const AlertRule& rule, const RuleState& st
     std::optional<double> value;
     if (c.over == Over::kIncrease) value = (window++)->increase(now_ns);
     else if (c.over == Over::kMean) value = (window++)->mean(now_ns);
-    else if (!c.quantity.metric && c.quantity.figure == AlertFigure::kUp) value = answers ? std::optional<double>(up) : std::nullopt;
+    else if (!c.quantity.metric && c.quantity.figure == AlertFigure::kUp)
+      value = answers ? std::optional<double>(up) : std::nullopt;
     else if (up) value = c.quantity.value(tally, now_ns);
     if (c.over == Over::kMean && !up) value.reset();
     if (&c == &rule.conditions.front()) all.value = value;
@@ -138,9 +141,11 @@ std::vector<AlertNotice> AlertWatch::look(int64_t now_ns, const std::vector<Devi
   std::vector<AlertNotice> notices;
   std::lock_guard lock(mutex_);
   for (DeviceState& device : devices_) {
-    const auto found = std::find_if(health.begin(), health.end(), [&](const auto& h) { return h.device == device.position; });
+    const auto found =
+        std::find_if(health.begin(), health.end(), [&](const auto& h) { return h.device == device.position; });
     std::optional<bool> up;
-    if (found != health.end() && (found->good_at_ns != 0 || !found->trouble.empty())) up = found->answers(now_ns, interval_ns_);
+    if (found != health.end() && (found->good_at_ns != 0 || !found->trouble.empty()))
+      up = found->answers(now_ns, interval_ns_);
     for (size_t r = 0; r < rules_.size(); ++r) {
       RuleState& state = device.rules[r];
       const Verdict verdict = judge(rules_[r], state, device.tally, now_ns, up);
@@ -149,7 +154,8 @@ std::vector<AlertNotice> AlertWatch::look(int64_t now_ns, const std::vector<Devi
       if (!state.raised) state.since_ns = 0;
     }
   }
-  std::stable_sort(notices.begin(), notices.end(), [](const auto& a, const auto& b) { return a.severity > b.severity; });
+  std::stable_sort(notices.begin(), notices.end(),
+                   [](const auto& a, const auto& b) { return a.severity > b.severity; });
   return notices;
 }
 

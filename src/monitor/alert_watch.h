@@ -13,11 +13,13 @@
 
 namespace profgpu {
 
-// What a number was over the last so long: its mean, or what a counter grew by. Always of one size, however many samples.
+// What a number was over the last so long: its mean, or what a counter grew by. Always of one size, however many
+// samples.
 
 class AlertWindow {
  public:
-  /// `longest_gap_ns`: a sample holds no longer into the past than this. `begins_at_zero`: a counter's first value is growth.
+  /// `longest_gap_ns`: a sample holds no longer into the past than this. `begins_at_zero`: a counter's first value is
+  /// growth.
   AlertWindow(int64_t length_ns, int64_t longest_gap_ns, bool begins_at_zero)
       : length_ns_(length_ns), longest_gap_ns_(longest_gap_ns), seen_(begins_at_zero) {}
 
@@ -47,14 +49,16 @@ class AlertWindow {
 
 class AlertWatch {
  public:
-  /// `devices`: positions among `infos`; `interval_ns`: how often they will be read; `host`: of devices that do not state theirs.
+  /// `devices`: positions among `infos`; `interval_ns`: how often they will be read; `host`: of devices that do not
+  /// state theirs.
   AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices,
              int64_t interval_ns, std::string host);
 
   /// From the sampler's thread.
   void add(const Reading& reading);
-  /// What was raised or cleared by now, the graver first. While a device does not answer, nothing is known of it but that, and
-  /// what counters grew by before. A condition of which nothing is known neither raises an alert nor clears it.
+  /// What was raised or cleared by now, the graver first. While a device does not answer, nothing is known of it but
+  /// that, and what counters grew by before. A condition of which nothing is known neither raises an alert nor clears
+  /// it.
   std::vector<AlertNotice> look(int64_t now_ns, const std::vector<DeviceHealth>& health);
 
  private:
@@ -79,8 +83,8 @@ class AlertWatch {
   [[nodiscard]] Verdict judge(const AlertRule& rule, const RuleState& state, const DeviceTally& tally, int64_t now_ns,
                               std::optional<bool> answers) const;
   static bool turns(const AlertRule& rule, RuleState& state, const Verdict& verdict, int64_t now_ns);
-  [[nodiscard]] AlertNotice notice(const AlertRule& rule, const RuleState& state, const DeviceState& device, int64_t now_ns,
-                                   std::optional<double> value) const;
+  [[nodiscard]] AlertNotice notice(const AlertRule& rule, const RuleState& state, const DeviceState& device,
+                                   int64_t now_ns, std::optional<double> value) const;
 
   const std::vector<AlertRule> rules_;
   const int64_t interval_ns_;

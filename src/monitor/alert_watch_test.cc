@@ -64,7 +64,10 @@ using enum Metric;
 
 TEST(AlertWatch, RaisedAfterItsTimeAndClearedAfterItsTime) {
   Watched w({"hot: temperature_c > 85 for 10s clear after 5s"});
-  w.say(5, {{kTemperature, 80}}).say(8, {{kTemperature, 90}}).say(1, {{kTemperature, 80}}).say(11, {{kTemperature, 90}});
+  w.say(5, {{kTemperature, 80}})
+      .say(8, {{kTemperature, 90}})
+      .say(1, {{kTemperature, 80}})
+      .say(11, {{kTemperature, 90}});
   EXPECT_EQ(w.happened, "24 + hot; ") << "the first eight seconds do not count";
   w.say(4, {{kTemperature, 80}}).say(1, {{kTemperature, 86}}).say(6, {{kTemperature, 80}});
   EXPECT_EQ(w.happened, "24 + hot; 35 - hot; ");
@@ -177,7 +180,8 @@ TEST(AlertWatch, IdleWhileReserved) {
   ASSERT_EQ(w.notices.size(), 1U) << w.happened;
   EXPECT_EQ(w.notices[0].name, "idle_while_reserved");
   EXPECT_EQ(w.notices[0].detail, "pid 0");
-  EXPECT_NEAR(static_cast<double>(w.notices[0].time_ns - kBegin) / 1e9, 15 * 60 + 30 * 60, 35) << "once half of the mean's time is known";
+  EXPECT_NEAR(static_cast<double>(w.notices[0].time_ns - kBegin) / 1e9, 15 * 60 + 30 * 60, 35)
+      << "once half of the mean's time is known";
   Watched free({}, shipped_alerts());
   EXPECT_EQ(free.say(60 * 60, {{kUtilization, 0}}, 0).happened, "");
 }

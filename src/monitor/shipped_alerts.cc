@@ -36,7 +36,8 @@ std::vector<ShippedAlert> table() {
       {"xid_critical", Severity::kCritical, "", "increase(xids_critical, 10m) > 0",
        fmt::format("increase(profgpu_xid_errors_total{{xid=~\"{}\"}}[10m]) > 0", critical_codes()),
        "Xid {{ $labels.xid }} on " + gpu, "`profgpu doctor` on the host says what the code means and what to do.",
-       "Codes after which the device needs a reset, a reboot or a replacement. Others are mostly errors of the program."},
+       "Codes after which the device needs a reset, a reboot or a replacement. Others are mostly errors of the "
+       "program."},
       {"uncorrectable_ecc", Severity::kCritical, "", "increase(ecc_uncorrected_errors, 1h) > 0",
        "increase(profgpu_ecc_uncorrected_errors_total[1h]) > 0", "uncorrectable memory errors on " + gpu,
        "Results may be wrong. Drain the device and reset it; if it comes again, have it replaced."},
@@ -52,8 +53,7 @@ std::vector<ShippedAlert> table() {
        "The power limit holds most busy devices back, as it should: it is left out."},
       {"over_temperature", left.severity, "2m", fmt::format("to_slowdown_c <= {} until {}", left.raised, left.until),
        fmt::format("profgpu_temperature_celsius >= profgpu_temperature_slowdown_celsius - {}", left.raised),
-       gpu + " is at {{ $value }} °C",
-       "It is close to where clocks are lowered. Check cooling and inlet temperature."},
+       gpu + " is at {{ $value }} °C", "It is close to where clocks are lowered. Check cooling and inlet temperature."},
       {"idle_while_reserved", idle.severity, "30m",
        fmt::format("mean(utilization_pct, 30m) < {}% until {}% and processes > 0", idle.raised, idle.until),
        fmt::format("rate(profgpu_busy_seconds_total[30m]) / rate(profgpu_watched_seconds_total[30m]) < {}"

@@ -1,5 +1,5 @@
-// The alerts that come with the program: for the monitor, and as rules for Prometheus (deploy/profgpu.rules.yml, which a
-// test holds to this table). Levels and severities are those of trace/health.h.
+// The alerts that come with the program: for the monitor, and as rules for Prometheus (deploy/profgpu.rules.yml, which
+// a test holds to this table). Levels and severities are those of trace/health.h.
 #pragma once
 
 #include <string>

@@ -83,12 +83,15 @@ void Webhook::Shared::work() {
     changed.wait_for(lock, pause, [&] { return ending; });
     pause = std::min(2 * pause, kLongestPause);
   }
-  if (dropped > 0) tell(fmt::format("--webhook {}: {} alert{} could not be posted", call.url.text(), dropped, dropped == 1 ? "" : "s"));
+  if (dropped > 0)
+    tell(
+        fmt::format("--webhook {}: {} alert{} could not be posted", call.url.text(), dropped, dropped == 1 ? "" : "s"));
   ended = true;
   changed.notify_all();
 }
 
-Webhook::Webhook(HttpUrl url, std::chrono::milliseconds limit, std::string program, std::function<void(const std::string&)> tell)
+Webhook::Webhook(HttpUrl url, std::chrono::milliseconds limit, std::string program,
+                 std::function<void(const std::string&)> tell)
     : shared_(std::make_shared<Shared>()) {
   shared_->call.url = std::move(url);
   shared_->call.content_type = "application/json";
@@ -103,7 +106,7 @@ Webhook::~Webhook() { finish(std::chrono::milliseconds(0)); }
 
 void Webhook::post(const AlertNotice& notice) {
   std::lock_guard lock(shared_->mutex);
-  if (shared_->waiting.size() == kMostWaiting) {
+  if (shared_->waiting.size() == kMaxWaiting) {
     shared_->waiting.pop_front();
     ++shared_->dropped;
   }

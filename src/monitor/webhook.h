@@ -14,12 +14,13 @@
 
 namespace profgpu {
 
-/// A thread of its own posts one after the other. What is not taken (no connection, no answer, 429, 5xx) is tried again after
-/// 1, 2, 4 ... 60 s until it is taken or too many wait; what is refused (4xx and redirections) is not.
+/// A thread of its own posts one after the other. What is not taken (no connection, no answer, 429, 5xx) is tried again
+/// after 1, 2, 4 ... 60 s until it is taken or too many wait; what is refused (4xx and redirections) is not.
 class Webhook {
  public:
   /// `tell` gets a line when posting begins to fail and when it goes on, on the thread. `program`: see http_call().
-  Webhook(HttpUrl url, std::chrono::milliseconds limit, std::string program, std::function<void(const std::string&)> tell);
+  Webhook(HttpUrl url, std::chrono::milliseconds limit, std::string program,
+          std::function<void(const std::string&)> tell);
   ~Webhook();
   Webhook(const Webhook&) = delete;
   Webhook& operator=(const Webhook&) = delete;
@@ -32,7 +33,7 @@ class Webhook {
   /// Posts at once, once.
   [[nodiscard]] Status post_now(const AlertNotice& notice) const;
 
-  static constexpr size_t kMostWaiting = 256;
+  static constexpr size_t kMaxWaiting = 256;
 
  private:
   struct Shared;

@@ -14,8 +14,8 @@ struct profgpu_mpi {
   int32_t version;   /* PROFGPU_MPI_VERSION; another is not to be used */
   int32_t place;     /* of this process */
   int32_t count;
-  /* Of each process the least number of a process on its host. Where the processes of a host cannot share memory, each is
-   * as if on a host of its own. */
+  /* Of each process the least number of a process on its host. Where the processes of a host cannot share memory, each
+   * is as if on a host of its own. */
   const int32_t* hosts;
   uint64_t* taken;   /* one number for all processes of a host, 0 at first; read and written atomically */
 };

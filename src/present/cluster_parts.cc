@@ -18,7 +18,8 @@ ClusterPart ranks_part(const Report& report, size_t most) {
   JobOverview job = job_overview(report);
   if (const size_t all = job.missing.size(); most > 0 && all > most) {
     job.missing.resize(most);
-    job.missing.push_back("… and " + plural(static_cast<int64_t>(all - most), "other call", "other calls") + " without all ranks");
+    job.missing.push_back("… and " + plural(static_cast<int64_t>(all - most), "other call", "other calls") +
+                          " without all ranks");
   }
   ClusterPart part{job.title, job.missing, {{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}}};
   part.sentences.insert(part.sentences.end(), job.notes.begin(), job.notes.end());
@@ -35,19 +36,21 @@ ClusterPart side_by_side_part(const Straggler& late) {
   if (late.together.size() > 1) part.sentences.push_back("late together: " + ranks_text(late.together));
   if (late.worst_step)
     part.sentences.push_back("late in " + format_count(static_cast<int64_t>(late.late_steps.size())) + " of " +
-                             format_count(late.steps_measured) + " steps, most in step " + format_count(*late.worst_step) + ": " +
+                             format_count(late.steps_measured) + " steps, most in step " +
+                             format_count(*late.worst_step) + ": " +
                              format_duration(static_cast<double>(late.worst_step_excess_ns)));
   part.sentences.insert(part.sentences.end(), late.evidence.begin(), late.evidence.end());
   for (const SideBySide& m : late.side_by_side)
-    part.table.rows.push_back({column_title(m.metric), cell_text(m.metric, m.late, {}), cell_text(m.metric, m.others_median, {})});
+    part.table.rows.push_back(
+        {column_title(m.metric), cell_text(m.metric, m.late, {}), cell_text(m.metric, m.others_median, {})});
   return part;
 }
 
 ClusterPart by_turns_part(const LateByTurns& late) {
   ClusterPart part{"Late by turns: " + straggler_words(late.kind),
                    {"in " + format_count(late.steps_measured) + " steps others wait " +
-                    format_duration(static_cast<double>(late.wait_ns_per_step)) + " a step (" + format_percent(late.wait_pct) +
-                    ") for another rank each"},
+                    format_duration(static_cast<double>(late.wait_ns_per_step)) + " a step (" +
+                    format_percent(late.wait_pct) + ") for another rank each"},
                    table_of(late.ranks)};
   part.sentences.insert(part.sentences.end(), late.evidence.begin(), late.evidence.end());
   return part;
@@ -76,9 +79,12 @@ ClusterPart clocks_part(const Report& report, const std::vector<RankClock>& cloc
                    {{"ranks", "host", "is_ahead_ns", "to_within_ns", "drift_ppm", "aligned_by"}, {}}};
   for (const Row& row : rows) {
     // The report says what to add to a rank's times.
-    const auto ahead = [&](double offset) { return row.clock.method == "none" ? Value() : Value(offset == 0 ? 0 : -offset); };
-    part.table.rows.push_back({number_ranges(row.ranks), unless_empty(row.host), ahead(static_cast<double>(row.clock.offset_ns)),
-                               row.clock.error_ns, ahead(row.clock.drift_ppm), row.clock.method});
+    const auto ahead = [&](double offset) {
+      return row.clock.method == "none" ? Value() : Value(offset == 0 ? 0 : -offset);
+    };
+    part.table.rows.push_back({number_ranges(row.ranks), unless_empty(row.host),
+                               ahead(static_cast<double>(row.clock.offset_ns)), row.clock.error_ns,
+                               ahead(row.clock.drift_ppm), row.clock.method});
   }
   return part;
 }
@@ -106,7 +112,8 @@ std::string passes_text(const GradientUse& g) {
   if (g.micro_batches_per_step > 1)
     text = format_number(g.micro_batches_per_step) + " backward passes a step, gradients reduced in " +
            format_number(g.reduced_passes_per_step);
-  if (g.steps_without > 0) text += (text.empty() ? "" : "; ") + plural(g.steps_without, "step", "steps") + " without reduction";
+  if (g.steps_without > 0)
+    text += (text.empty() ? "" : "; ") + plural(g.steps_without, "step", "steps") + " without reduction";
   return text;
 }
 
@@ -122,7 +129,8 @@ std::string gathers_text(const GatherUse& g) {
 }
 
 std::string pipeline_text(const Pipeline& p) {
-  std::string text = format_value(p.stages, Unit::kNone) + " stages, bubble " + format_percent(p.bubble_pct) + " of a step";
+  std::string text =
+      format_value(p.stages, Unit::kNone) + " stages, bubble " + format_percent(p.bubble_pct) + " of a step";
   if (p.ideal_bubble_pct)
     text += ", " + format_percent(*p.ideal_bubble_pct) + " in 1F1B with equal stages and " +
             counted(p.micro_batches.value_or(0), "micro-batch", "micro-batches");
@@ -144,9 +152,10 @@ std::string shape_text(const Parallelism& way) {
 // "data parallel (DDP): gradients all-reduced in buckets; 5 buckets a step of 24.0 MiB; …"
 std::string parallelism_text(const Parallelism& way) {
   std::string text = way.words();
-  for (const std::string& more : {way.pipeline ? pipeline_text(*way.pipeline) : "", way.gradients ? buckets_text(*way.gradients) : "",
-                                  way.gradients ? passes_text(*way.gradients) : "", way.gathers ? gathers_text(*way.gathers) : "",
-                                  shape_text(way)})
+  for (const std::string& more :
+       {way.pipeline ? pipeline_text(*way.pipeline) : "", way.gradients ? buckets_text(*way.gradients) : "",
+        way.gradients ? passes_text(*way.gradients) : "", way.gathers ? gathers_text(*way.gathers) : "",
+        shape_text(way)})
     if (!more.empty()) text += "; " + more;
   return text;
 }
@@ -167,10 +176,12 @@ ClusterPart parallelism_part(const std::vector<Parallelism>& ways) {
 // Stages of the first pipeline; a job has one.
 ClusterPart stages_part(const std::vector<Parallelism>& ways) {
   ClusterPart part{"Pipeline stages", {}, {{"stage", "ranks", "bubble_ns", "of_step_pct", "peak_allocated_bytes"}, {}}};
-  const auto way = std::find_if(ways.begin(), ways.end(), [](const Parallelism& w) { return w.pipeline && !w.pipeline->by_stage.empty(); });
+  const auto way = std::find_if(ways.begin(), ways.end(),
+                                [](const Parallelism& w) { return w.pipeline && !w.pipeline->by_stage.empty(); });
   if (way != ways.end())
     for (const Stage& s : way->pipeline->by_stage)
-      part.table.rows.push_back({s.stage, number_ranges(s.ranks), s.bubble_ns_per_step, s.bubble_pct, s.peak_allocated_bytes});
+      part.table.rows.push_back(
+          {s.stage, number_ranges(s.ranks), s.bubble_ns_per_step, s.bubble_pct, s.peak_allocated_bytes});
   return part;
 }
 
@@ -179,10 +190,11 @@ ClusterPart collectives_part(const std::vector<Traffic>& all) {
                    {{"name", "ranks", "over", "calls", "message_bytes", "wait_ns", "transfer_ns", "busbw_gbps",
                      "of_link_pct"}, {}}};
   for (const Traffic& t : all)
-    part.table.rows.push_back({t.name, only_if(t.group_size != 0, t.group_size), path_of(t.spans_hosts), t.calls, t.message_bytes,
-                               t.median_wait_ns, t.transfer_ns, t.busbw_gbps, t.link_pct()});
+    part.table.rows.push_back({t.name, only_if(t.group_size != 0, t.group_size), path_of(t.spans_hosts), t.calls,
+                               t.message_bytes, t.median_wait_ns, t.transfer_ns, t.busbw_gbps, t.link_pct()});
   if (std::any_of(all.begin(), all.end(), [](const Traffic& t) { return t.wait_is_lower_bound(); }))
-    part.sentences.push_back("Some calls lack ranks of their group here: waits are lower bounds, rates are of whole calls.");
+    part.sentences.push_back(
+        "Some calls lack ranks of their group here: waits are lower bounds, rates are of whole calls.");
   return part;
 }
 
@@ -199,10 +211,12 @@ ClusterPart pairs_part(const std::vector<Pair>& all) {
 }
 
 ClusterPart path_part(const CriticalPath& path) {
-  ClusterPart part{"What set the pace: the chain of work behind the length of " + plural(path.steps, "step", "steps"), {},
+  ClusterPart part{"What set the pace: the chain of work behind the length of " + plural(path.steps, "step", "steps"),
+                   {},
                    {{"time_spent_on", "total_ns", "of_steps_pct"}, {}}};
   for (const CriticalPath::Kind& k : path.by_kind)
-    part.table.rows.push_back({k.kind == LaneTime::kCommunication ? "transfers" : words(lane_time_name(k.kind)), k.ns, k.pct});
+    part.table.rows.push_back(
+        {k.kind == LaneTime::kCommunication ? "transfers" : words(lane_time_name(k.kind)), k.ns, k.pct});
   std::string by_rank;
   constexpr size_t kFew = 6;
   for (size_t i = 0; i < std::min(path.by_rank.size(), kFew); ++i)
@@ -214,22 +228,25 @@ ClusterPart path_part(const CriticalPath& path) {
 }
 
 ClusterPart longest_step_part(const StepPath& step) {
-  ClusterPart part{"The longest step, " + format_count(step.step) + " (" + format_duration(static_cast<double>(step.duration_ns)) +
-                       "): its longest stretches", {},
+  ClusterPart part{"The longest step, " + format_count(step.step) + " (" +
+                       format_duration(static_cast<double>(step.duration_ns)) + "): its longest stretches",
+                   {},
                    {{"at_ns", "rank", "time_spent_on", "lasts_ns", "call"}, {}}};
   std::vector<PathSegment> segments = step.longest_segments();
   std::stable_sort(segments.begin(), segments.end(),
                    [](const PathSegment& a, const PathSegment& b) { return a.length_ns() > b.length_ns(); });
   for (const PathSegment& s : segments)
     part.table.rows.push_back({s.start_ns - step.start_ns, s.rank,
-                               s.kind == LaneTime::kCommunication ? "transfer" : words(lane_time_name(s.kind)), s.length_ns(), s.call});
+                               s.kind == LaneTime::kCommunication ? "transfer" : words(lane_time_name(s.kind)),
+                               s.length_ns(), s.call});
   return part;
 }
 
 ClusterPart what_if_part(const std::vector<WhatIf>& all) {
   ClusterPart part{"What if", {}, {{"a_step", "would_take_ns", "saved_ns", "of_step_pct"}, {}}};
   for (const WhatIf& w : all)
-    part.table.rows.push_back({change_words(w) + (w.lower_bound ? ", at most" : ""), w.step_ns, w.saved_ns_per_step, w.saved_pct});
+    part.table.rows.push_back(
+        {change_words(w) + (w.lower_bound ? ", at most" : ""), w.step_ns, w.saved_ns_per_step, w.saved_pct});
   if (std::any_of(all.begin(), all.end(), [](const WhatIf& w) { return w.lower_bound; }))
     part.sentences.push_back("At most: not all ranks of all collectives are in the input.");
   return part;
@@ -238,7 +255,9 @@ ClusterPart what_if_part(const std::vector<WhatIf>& all) {
 // Columns of which no row says anything.
 void drop_unknown(Table& table) {
   for (size_t c = table.columns.size(); c-- > 0;) {
-    const auto unknown = [&](const std::vector<Value>& row) { return row[c].is_null() || (row[c].text() && row[c].text()->empty()); };
+    const auto unknown = [&](const std::vector<Value>& row) {
+      return row[c].is_null() || (row[c].text() && row[c].text()->empty());
+    };
     if (!table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), unknown)) drop_column(table, c);
   }
 }

@@ -48,7 +48,8 @@ TEST(JobOverview, NamesGroupsAndTheBubble) {
       return p;
     };
     job.stragglers.clear(), job.missing.clear();
-    job.parallelism = {way(ParallelKind::kPipeline, 4, 2), way(ParallelKind::kFsdpOrZero3, 2, 4), way(ParallelKind::kUnknown, 2, 4)};
+    job.parallelism = {way(ParallelKind::kPipeline, 4, 2), way(ParallelKind::kFsdpOrZero3, 2, 4),
+                       way(ParallelKind::kUnknown, 2, 4)};
     job.parallelism.front().pipeline.emplace().bubble_pct = 51.25;
   });
   EXPECT_EQ(job_overview(report).title, "4 ranks on 2 hosts: pipeline parallel in groups of 4 (bubble 51 % of a step), "
@@ -56,12 +57,13 @@ TEST(JobOverview, NamesGroupsAndTheBubble) {
 }
 
 TEST(JobOverview, NamesRanksThatNeverCameTogether) {
-  EXPECT_EQ(job_overview(cluster_report()).missing,
-            (std::vector<std::string>{
-                "ranks 1, 3 never arrived at all_reduce 1234 of group 0, step 5: 2 other ranks wait in it to the end of "
-                "their traces",
-                "rank 0: no record of 2 calls to all_gather of group 1 and later, which 1 other rank made: the trace "
-                "lost it, or the rank went another way"}));
+  EXPECT_EQ(
+      job_overview(cluster_report()).missing,
+      (std::vector<std::string>{
+          "ranks 1, 3 never arrived at all_reduce 1234 of group 0, step 5: 2 other ranks wait in it to the end of "
+          "their traces",
+          "rank 0: no record of 2 calls to all_gather of group 1 and later, which 1 other rank made: the trace "
+          "lost it, or the rank went another way"}));
 }
 
 TEST(JobOverview, SaysWhatAStepWouldTakeAndWhoseClockIsApart) {
@@ -70,7 +72,8 @@ TEST(JobOverview, SaysWhatAStepWouldTakeAndWhoseClockIsApart) {
                                       "without transfers",
                                       "Clocks: rank 2's is 3.00 ms ahead of the first rank's and drifts by 20 ppm; "
                                       "aligned to within 1.59 µs"}));
-  const Report close = with([](Job& job) { job.clocks = {{.rank = 1, .offset_ns = -1'500, .error_ns = 200, .method = "collectives"}}; });
+  const Report close =
+      with([](Job& job) { job.clocks = {{.rank = 1, .offset_ns = -1'500, .error_ns = 200, .method = "collectives"}}; });
   EXPECT_EQ(job_overview(close).remarks.size(), 1u) << "nobody needs to know of 1.5 µs";
 }
 
@@ -101,7 +104,8 @@ std::vector<int> order(const Report& report) {
 
 TEST(RankStandings, BeginWithLateRanksThenLongSteps) {
   EXPECT_EQ(order(cluster_report()), (std::vector{2, 0, 1, 3})) << "steps that are alike tell nothing";
-  EXPECT_EQ(order(with([](Job& job) { job.step_mean_ns = {{0, 100}, {1, 300}, {2, 200}, {3, 400}}; })), (std::vector{2, 3, 1, 0}));
+  EXPECT_EQ(order(with([](Job& job) { job.step_mean_ns = {{0, 100}, {1, 300}, {2, 200}, {3, 400}}; })),
+            (std::vector{2, 3, 1, 0}));
 }
 
 TEST(RankStandings, TheFirstScreenLooksIntoAWholeRankWithADevice) {
@@ -113,7 +117,8 @@ TEST(RankStandings, TheFirstScreenLooksIntoAWholeRankWithADevice) {
   EXPECT_EQ(in_focus(report), 0);
   for (const char* kind : {"truncated", "dropped"}) {
     Report damaged = report;
-    damaged.inputs.push_back({.path = "r0", .format = "", .summary = "", .rank = 0, .issues = {{kind, 1, Severity::kWarning, "cut"}}});
+    damaged.inputs.push_back(
+        {.path = "r0", .format = "", .summary = "", .rank = 0, .issues = {{kind, 1, Severity::kWarning, "cut"}}});
     EXPECT_EQ(in_focus(damaged), 2) << kind << ": rank 1 is damaged too";
   }
   report.ranks[0].devices.clear();
@@ -125,7 +130,9 @@ TEST(RankStandings, TheFirstScreenLooksIntoAWholeRankWithADevice) {
 TEST(RankStandings, AMeanStepThatTheHangIsInSaysSo) {
   EXPECT_FALSE(cluster_report().ranks[0].average_step->includes_hang) << "176.5 ms are not more than 1 % above 176";
   EXPECT_TRUE(with([](Job& job) { job.step_mean_ns[0] = 170'000'000; }).ranks[0].average_step->includes_hang);
-  EXPECT_FALSE(with([](Job& job) { job.step_mean_ns[0] = 170'000'000, job.missing.clear(); }).ranks[0].average_step->includes_hang);
+  EXPECT_FALSE(with([](Job& job) { job.step_mean_ns[0] = 170'000'000, job.missing.clear(); })
+                   .ranks[0]
+                   .average_step->includes_hang);
 }
 
 TEST(RankStandings, AFindingThatNamesItsRanksIsNotNamedTwice) {
@@ -228,7 +235,8 @@ TEST(ClusterParts, TopLimitsRowsAndLateRanks) {
 TEST(ClusterParts, MarkdownAndHtmlSayTheSame) {
   const std::string markdown = section(cluster_report(), 80, 10, "markdown");
   const std::string html = html_report(cluster_report(), {});
-  for (const char* said : {"Rank 2 beside the others: slow input", "What if", "Collectives by size", "Sends from rank to rank"}) {
+  for (const char* said :
+       {"Rank 2 beside the others: slow input", "What if", "Collectives by size", "Sends from rank to rank"}) {
     EXPECT_NE(markdown.find(said), std::string::npos) << said;
     EXPECT_NE(html.find(said), std::string::npos) << said;
   }

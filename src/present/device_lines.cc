@@ -17,9 +17,9 @@ namespace profgpu {
 namespace {
 
 constexpr int kReadable = 120;  // what is set at the right stays near what it belongs to
-constexpr size_t kMostBlocks = 4;
+constexpr size_t kMaxBlocks = 4;
 constexpr int kLabel = 13;      // "  processes  "
-constexpr size_t kMostProcesses = 6, kMostReasons = 3;
+constexpr size_t kMaxProcesses = 6, kMaxReasons = 3;
 constexpr double kShown_pct = 0.5;  // shares below that are nothing
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30, kSecond = 1e9;
 
@@ -52,7 +52,8 @@ std::string busy_text(const DeviceTelemetry& t) {
   if (t.utilization_p5 && t.utilization_p50 && t.utilization_p95 && busy.max.value_or(0) > 0)
     out += fmt::format("   p5 {}   p50 {}   p95 {}", whole_text(*t.utilization_p5), whole_text(*t.utilization_p50),
                        whole_text(*t.utilization_p95));
-  if (t.idle_pct && *t.idle_pct >= kShown_pct) out += fmt::format("   idle (<5 %) {} of the time", format_percent(*t.idle_pct, 0));
+  if (t.idle_pct && *t.idle_pct >= kShown_pct)
+    out += fmt::format("   idle (<5 %) {} of the time", format_percent(*t.idle_pct, 0));
   return out;
 }
 
@@ -88,7 +89,8 @@ std::string memory_text(const DeviceTelemetry& t) {
   if (!used.max) return {};
   std::string out = format_bytes(*used.max);
   if (total && *total > 0) {
-    out = *total >= kGiB ? fmt::format("{:.1f} of {:.1f} GiB", *used.max / kGiB, *total / kGiB) : out + " of " + format_bytes(*total);
+    out = *total >= kGiB ? fmt::format("{:.1f} of {:.1f} GiB", *used.max / kGiB, *total / kGiB)
+                         : out + " of " + format_bytes(*total);
     out += fmt::format(" at most ({})", format_percent(100 * *used.max / *total, 0));
   } else {
     out += " at most";
@@ -105,11 +107,12 @@ std::string power_text(const DeviceTelemetry& t) {
   if (power.mean) out = format_watts(*power.mean) + " mean";
   if (power.mean && power.max) out += ", " + format_watts(*power.max) + " at most";
   const auto constant = t.constants.find(Metric::kPowerLimit);
-  const auto limit = constant != t.constants.end() ? std::optional(constant->second) : t.summary(Metric::kPowerLimit).last;
+  const auto limit =
+      constant != t.constants.end() ? std::optional(constant->second) : t.summary(Metric::kPowerLimit).last;
   if (limit && power.mean) out += " of " + format_watts(*limit);
   if (!t.energy_j) return out;
-  std::string said =
-      format_energy(*t.energy_j) + (t.energy_method == "counter" ? " by the board's counter" : " from the power over time");
+  std::string said = format_energy(*t.energy_j) +
+                     (t.energy_method == "counter" ? " by the board's counter" : " from the power over time");
   if (const auto busy = t.energy_per_busy_second_j(); busy && t.busy_ns && *t.busy_ns >= kSecond)
     said += fmt::format(" ({} for each busy second)", format_energy(*busy));
   join(out, said);
@@ -122,7 +125,8 @@ std::string temperature_text(const DeviceTelemetry& t) {
   std::string out = fmt::format("{} °C mean, {} at most", whole_text(*core.mean), whole_text(*core.max));
   if (const auto limit = t.constants.find(Metric::kTemperatureSlowdown); limit != t.constants.end())
     out += fmt::format(" (slows down at {})", whole_text(limit->second));
-  if (const auto memory = t.summary(Metric::kMemoryTemperature).max) out += fmt::format("; memory {} at most", whole_text(*memory));
+  if (const auto memory = t.summary(Metric::kMemoryTemperature).max)
+    out += fmt::format("; memory {} at most", whole_text(*memory));
   return out;
 }
 
@@ -130,7 +134,7 @@ std::string throttle_text(const DeviceTelemetry& t) {
   std::string out;
   size_t shown = 0;
   for (const ThrottleTime& held : t.throttle) {
-    if (shown == kMostReasons) break;
+    if (shown == kMaxReasons) break;
     if (held.pct < kShown_pct) continue;
     const std::string share = format_percent(held.pct, 0) + (shown++ == 0 ? " of the time by " : " by ") + held.words;
     join(out, out.empty() ? "held back " + share : share, ", ");
@@ -142,7 +146,8 @@ std::string clocks_text(const DeviceTelemetry& t) {
   std::string out;
   if (const auto mean = t.summary(Metric::kSmClock).mean) {
     out = fmt::format("SM {} MHz mean", whole_text(*mean));
-    if (const auto most = t.constants.find(Metric::kSmClockMax); most != t.constants.end()) out += " of " + whole_text(most->second);
+    if (const auto most = t.constants.find(Metric::kSmClockMax); most != t.constants.end())
+      out += " of " + whole_text(most->second);
   }
   join(out, throttle_text(t));
   return out;
@@ -163,7 +168,7 @@ std::string links_text(const DeviceTelemetry& t) {
 }
 
 void add_processes(Lines& lines, const DeviceTelemetry& t, int width) {
-  const size_t count = t.processes.size(), shown = count > kMostProcesses ? kMostProcesses - 1 : count;
+  const size_t count = t.processes.size(), shown = count > kMaxProcesses ? kMaxProcesses - 1 : count;
   int pid_width = 0, name_width = 0;
   const auto pid_of = [&](size_t row) { return std::to_string(t.processes[row].process.pid); };
   const auto name_of = [&](size_t row) { return sanitised(t.processes[row].process.name); };
@@ -177,7 +182,8 @@ void add_processes(Lines& lines, const DeviceTelemetry& t, int width) {
     Line line = Line().skip(2).add(i == 0 ? "processes" : "", Style::kFaint).to_column(kLabel);
     line.add(padded_left(pid_of(i), pid_width)).skip(1);
     line.add(padded_right(truncated(name_of(i), name_width), name_width));
-    if (const auto peak = t.processes[i].memory_peak_bytes) line.skip(3).add(format_bytes(static_cast<double>(*peak)) + " at most");
+    if (const auto peak = t.processes[i].memory_peak_bytes)
+      line.skip(3).add(format_bytes(static_cast<double>(*peak)) + " at most");
     lines.push_back(std::move(line));
   }
   if (count > shown)
@@ -214,7 +220,8 @@ Lines device_table(const std::vector<DeviceTelemetry>& devices, int width) {
   for (const DeviceTelemetry& t : devices)
     for (const auto& [said, style] : {std::pair{errors_text(t), Style::kBad}, {t.notes_text(), Style::kPlain}})
       if (!said.empty())
-        append(lines, wrapped_after(Line("! ", Style::kWarn).add("GPU " + t.device_label() + "  "), said, width, style));
+        append(lines,
+               wrapped_after(Line("! ", Style::kWarn).add("GPU " + t.device_label() + "  "), said, width, style));
   return lines;
 }
 
@@ -247,7 +254,7 @@ Lines device_block(const DeviceTelemetry& t, int width) {
 
 Lines device_lines(const std::vector<DeviceTelemetry>& devices, const std::string& about, int width) {
   Lines lines;
-  if (devices.size() > kMostBlocks) {
+  if (devices.size() > kMaxBlocks) {
     lines = device_table(devices, width);
     add_about(lines, about, width);
     return lines;

@@ -23,13 +23,15 @@ DeviceTelemetry device(uint32_t index = 0) {
   t.utilization_p5 = 0, t.utilization_p50 = 88, t.utilization_p95 = 99, t.idle_pct = 18.2;
   for (int i = 0; i < 31; ++i) t.trace.push_back(i % 6 < 4 ? 87 : 0);
   t.series[Metric::kMemoryUsed] = figures(60314 * kMiB, 62669 * kMiB);
-  t.constants = {{Metric::kMemoryTotal, 143155 * kMiB}, {Metric::kSmClockMax, 1980}, {Metric::kTemperatureSlowdown, 87}};
+  t.constants = {
+      {Metric::kMemoryTotal, 143155 * kMiB}, {Metric::kSmClockMax, 1980}, {Metric::kTemperatureSlowdown, 87}};
   t.series[Metric::kPower] = figures(412, 655);
   t.energy_j = 25708, t.energy_method = "counter", t.busy_ns = 44'500'000'000;
   t.series[Metric::kTemperature] = figures(61, 70);
   t.series[Metric::kSmClock] = figures(1755);
   t.throttle_known = true;
-  t.throttle = {{"sw_power_cap", "the power limit", 0x4, 7'488'000'000, 12.0, "counter"}, {"hw_thermal", "heat", 0x40, 1'000'000, 0.01, "counter"}};
+  t.throttle = {{"sw_power_cap", "the power limit", 0x4, 7'488'000'000, 12.0, "counter"},
+                {"hw_thermal", "heat", 0x40, 1'000'000, 0.01, "counter"}};
   ProcessTelemetry process;
   process.process.pid = 4711, process.process.name = "python train.py", process.memory_peak_bytes = 65'498'251'264;
   t.processes = {process};

@@ -46,8 +46,8 @@ std::string html_text(std::string_view text, int most) {
 
 namespace {
 
-constexpr size_t kMostIssues = 30;
-constexpr size_t kMostRanks = 32;
+constexpr size_t kMaxIssues = 30;
+constexpr size_t kMaxRanks = 32;
 constexpr size_t kRows = 30;         // of long tables, unless --top says otherwise
 constexpr int kCell = 300;           // cells of text in a table
 
@@ -99,9 +99,11 @@ std::string inputs(const Report& report) {
   size_t count = 0;
   for (const InputFile& input : report.inputs)
     for (const Issue& issue : input.issues)
-      if (++count <= kMostIssues)
-        issues += lines("li", (report.inputs.size() > 1 && !issue.text.starts_with(input.path) ? input.path + ": " : "") + issue.text);
-  if (count > kMostIssues) issues += element("li", fmt::format("… and {} more", count - kMostIssues));
+      if (++count <= kMaxIssues)
+        issues +=
+            lines("li", (report.inputs.size() > 1 && !issue.text.starts_with(input.path) ? input.path + ": " : "") +
+                            issue.text);
+  if (count > kMaxIssues) issues += element("li", fmt::format("… and {} more", count - kMaxIssues));
   return element("h1", names) + (issues.empty() ? "" : "<ul class=\"issues\">\n" + issues + "</ul>\n");
 }
 
@@ -115,7 +117,7 @@ std::string ranks(const Report& report) {
   const std::vector<RankStanding>& all = report.standings;
   if (all.empty()) return {};
   Grid grid({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}});
-  for (size_t i = 0; i < std::min(all.size(), kMostRanks); ++i)   // the latest come first
+  for (size_t i = 0; i < std::min(all.size(), kMaxRanks); ++i)   // the latest come first
     grid.add_row({{std::to_string(all[i].rank)},
                   {all[i].host},
                   {format_value(all[i].step_ns, Unit::kNanoseconds)},
@@ -172,7 +174,8 @@ std::string finding(const Report& report, const Finding& f) {
   std::string head = html_text(f.rule) + fmt::format(" <small>{}</small>", severity_name(f.severity));
   if (cost) head += " costs " + html_text(format_duration(*cost, 2)) + " a step";
   if (cost && f.cost_pct) head += " (" + html_text(format_percent(*f.cost_pct, 0)) + ")";
-  std::string out = element("h3", head) + element("p", (whose.empty() ? "" : html_text(whose) + ": ") + html_text(f.what));
+  std::string out =
+      element("h3", head) + element("p", (whose.empty() ? "" : html_text(whose) + ": ") + html_text(f.what));
   if (!f.why.empty()) out += lines("p", f.why);
   if (!f.fix.empty()) out += "<p>Change:</p>\n" + list(f.fix, "fix");
   if (!f.evidence.empty()) out += "<p>Seen:</p>\n" + list(f.evidence, "evidence");
@@ -326,6 +329,7 @@ std::string write_html(const Report& report, const PresentOptions& options) {
 }  // namespace
 
 extern const Presenter kHtmlPresenter;
-const Presenter kHtmlPresenter{"html", "one page with everything, timeline included, that opens in any browser", write_html};
+const Presenter kHtmlPresenter{"html", "one page with everything, timeline included, that opens in any browser",
+                               write_html};
 
 }  // namespace profgpu

@@ -28,9 +28,11 @@ TEST(Html, ReportHasVerdictFindingsFixesAndTables) {
   EXPECT_NE(html.find(html_text(report.verdict)), std::string::npos);
   for (const Finding& f : report.findings) {
     EXPECT_NE(html.find(html_text(f.what)), std::string::npos) << f.rule;
-    for (const std::string& fix : f.fix) EXPECT_NE(html.find(html_text(fix.substr(0, fix.find('\n')))), std::string::npos) << fix;
+    for (const std::string& fix : f.fix)
+      EXPECT_NE(html.find(html_text(fix.substr(0, fix.find('\n')))), std::string::npos) << fix;
   }
-  for (const Check& c : report.checklist) EXPECT_NE(html.find(html_text(c.brief.empty() ? c.question : c.brief)), std::string::npos);
+  for (const Check& c : report.checklist)
+    EXPECT_NE(html.find(html_text(c.brief.empty() ? c.question : c.brief)), std::string::npos);
   EXPECT_GT(count(html, "<table>"), 2U);
   EXPECT_EQ(count(html, "<table>"), count(html, "</table>"));
 }
@@ -54,7 +56,8 @@ TEST(Html, HostileReportsAddNoScriptsAndNoAttributes) {
 
 TEST(Html, AsksForNothingOutside) {
   const std::string html = page(sample_report());
-  for (const char* outside : {"src=\"http", "href=\"http", "url(http", "@import"}) EXPECT_EQ(count(html, outside), 0U) << outside;
+  for (const char* outside : {"src=\"http", "href=\"http", "url(http", "@import"})
+    EXPECT_EQ(count(html, outside), 0U) << outside;
   EXPECT_EQ(count(html, "Content-Security-Policy"), 1U);
 }
 

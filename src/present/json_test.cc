@@ -170,14 +170,16 @@ TEST(Json, ARankIsItsSections) {
   rank.devices = {{.id = 1, .name = "", .span_ns = 100, .busy_ns = 25, .idle_ns = 75}};
   rank.launch.launches = 1;
   const std::string text = json_of(report);
-  EXPECT_NE(text.find(R"(
+  EXPECT_NE(
+      text.find(
+          R"(
     {
       "rank": 3,
       "world_size": null,
       "host": null,
       "devices": [
         {"id": 1, "name": null, "span_ns": 100, "busy_ns": 25, "idle_ns": 75, "compute_ns": 0, "communication_ns": 0, )"
-                      R"("memory_ns": 0, "exposed_communication_ns": 0, "exposed_memory_ns": 0, "overlap_pct": null, "utilization_pct": 25}
+          R"("memory_ns": 0, "exposed_communication_ns": 0, "exposed_memory_ns": 0, "overlap_pct": null, "utilization_pct": 25}
       ],
       "steps": [],
       "phases": [],
@@ -187,7 +189,9 @@ TEST(Json, ARankIsItsSections) {
       "ops": [],
       "launch": {
         "launches": 1,
-        "median_latency_ns": null,)"), std::string::npos) << text;
+        "median_latency_ns": null,)"),
+      std::string::npos)
+      << text;
 }
 
 TEST(Json, IsAlwaysJson) {

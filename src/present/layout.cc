@@ -151,7 +151,7 @@ std::string rendered(const Lines& lines, int width, bool colour) {
 namespace {
 
 constexpr int kColumnGap = 2;
-constexpr int kLeastText = 24;  // a name cut shorter says too little
+constexpr int kMinText = 24;  // a name cut shorter says too little
 
 using Places = std::vector<size_t>;
 using Widths = std::vector<int>;
@@ -169,7 +169,7 @@ class GridLayout {
       int cells = display_width(column.header);
       for (const auto& row : grid.rows()) cells = std::max(cells, display_width(row[natural_.size()].text));
       natural_.push_back(cells);
-      least_.push_back(column.right ? cells : std::min(cells, kLeastText));
+      least_.push_back(column.right ? cells : std::min(cells, kMinText));
     }
   }
 
@@ -190,7 +190,7 @@ class GridLayout {
         if (widths[c] > least_[c] && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
       if (widest == widths.size()) break;
       // Down to the next widest at once would be faster and no clearer; names have at most some thousand cells.
-      const int step = std::clamp(excess, 1, std::max(1, (widths[widest] - kLeastText) / 8));
+      const int step = std::clamp(excess, 1, std::max(1, (widths[widest] - kMinText) / 8));
       widths[widest] -= step;
       excess -= step;
     }

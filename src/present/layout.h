@@ -1,5 +1,6 @@
-// Text laid out: lines of styled spans, aligned columns, bars. All that reaches a terminal goes through Line::add, which
-// makes it harmless, and through rendered(), which cuts what is too long: so no part of a screen needs to think of either.
+// Text laid out: lines of styled spans, aligned columns, bars. All that reaches a terminal goes through Line::add,
+// which makes it harmless, and through rendered(), which cuts what is too long: so no part of a screen needs to think
+// of either.
 #pragma once
 
 #include <optional>
@@ -57,7 +58,8 @@ Lines wrapped_after(Line first, std::string_view text, int width, Style style = 
 Lines next_lines(const std::vector<std::string>& commands, int width);
 /// Two columns; the right one begins at `column`.
 Lines beside(Lines left, const Lines& right, int column);
-/// Lines as bytes, with no blank at their ends, cut to `width` cells (0: none is) but for whole ones; empty lines never lead or repeat.
+/// Lines as bytes, with no blank at their ends, cut to `width` cells (0: none is) but for whole ones; empty lines never
+/// lead or repeat.
 std::string rendered(const Lines& lines, int width, bool colour);
 
 /// Whose words a cell has: Markdown shows ours as they stand, what may mark up escaped, names from a trace as code.

@@ -80,8 +80,8 @@ std::string markdown_table(const Grid& grid) {
 namespace markdown {
 namespace {
 
-constexpr size_t kMostIssuesWritten = 10;
-constexpr size_t kMostRanks = 16;
+constexpr size_t kMaxIssuesWritten = 10;
+constexpr size_t kMaxRanks = 16;
 
 std::string heading(std::string_view text) { return "### " + markdown_text(text) + "\n\n"; }
 
@@ -97,8 +97,8 @@ std::string inputs(const Report& report) {
   size_t shown = 0;
   for (const InputFile& input : report.inputs)
     for (const Issue& issue : input.issues)
-      if (shown++ < kMostIssuesWritten) out += "- **!** " + markdown_text(issue.text) + "\n";
-  if (shown > kMostIssuesWritten) out += "- … and " + std::to_string(shown - kMostIssuesWritten) + " more\n";
+      if (shown++ < kMaxIssuesWritten) out += "- **!** " + markdown_text(issue.text) + "\n";
+  if (shown > kMaxIssuesWritten) out += "- … and " + std::to_string(shown - kMaxIssuesWritten) + " more\n";
   return shown ? out + "\n" : out;
 }
 
@@ -112,7 +112,7 @@ std::string ranks(const Report& report) {
   const std::vector<RankStanding>& all = report.standings;
   if (all.empty()) return {};
   Grid grid({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}});
-  for (size_t i = 0; i < std::min(all.size(), kMostRanks); ++i)   // the latest come first
+  for (size_t i = 0; i < std::min(all.size(), kMaxRanks); ++i)   // the latest come first
     grid.add_row({{std::to_string(all[i].rank)},
                   {all[i].host, Style::kPlain, Holds::kName},
                   {format_value(all[i].step_ns, Unit::kNanoseconds)},
@@ -206,11 +206,11 @@ std::string checklist(const Report& report) {
   return out + "\n";
 }
 
-constexpr int kMostCells = 200;   // of a text in a table
+constexpr int kMaxCells = 200;   // of a text in a table
 
 std::string table(const Table& t, int most, const Origin& origin, Holds holds = Holds::kName) {
   const size_t rows = most > 0 ? std::min(t.rows.size(), static_cast<size_t>(most)) : t.rows.size();
-  return markdown_table(value_grid(t, {rows, origin, holds, kMostCells})) + more(t.rows.size() - rows);
+  return markdown_table(value_grid(t, {rows, origin, holds, kMaxCells})) + more(t.rows.size() - rows);
 }
 
 std::string value(const Value& v, const PresentOptions& options, const Origin& origin) {
@@ -221,14 +221,14 @@ std::string value(const Value& v, const PresentOptions& options, const Origin& o
   std::string nested;
   for (const auto& [name, field] : record->fields)
     if (field.table() || field.record()) nested += heading(column_title(name)) + value(field, options, origin);
-  const Grid grid = record_grid(*record, {0, origin, Holds::kName, kMostCells}, true);
+  const Grid grid = record_grid(*record, {0, origin, Holds::kName, kMaxCells}, true);
   return (grid.empty() ? "" : markdown_table(grid)) + nested;
 }
 
 std::string top(const char* title, const Table& all, const PresentOptions& options) {
   const auto most = static_cast<size_t>(std::max(first_screen_rows(options), 0));
   const size_t rows = most > 0 ? std::min(all.rows.size(), most) : all.rows.size();
-  return rows > 0 ? heading(title) + markdown_table(value_grid(all, {rows, {}, Holds::kName, kMostCells})) : "";
+  return rows > 0 ? heading(title) + markdown_table(value_grid(all, {rows, {}, Holds::kName, kMaxCells})) : "";
 }
 
 std::string top_kernels(const Report& report, const PresentOptions& options) {

@@ -95,7 +95,7 @@ constexpr double kTellingPct = 3;        // of a step: a change that gains less 
 constexpr double kSpreadPct = 2;         // ranks that meet in every step differ by less
 constexpr double kClockApart_ns = 1e6;   // a picture of both ranks without alignment would mislead
 constexpr double kClockError_ns = 1e5, kClockErrorPct = 1;   // of a step: waits of that order are lost in it
-constexpr size_t kMostWays = 3, kMostChanges = 3;
+constexpr size_t kMaxWays = 3, kMaxChanges = 3;
 
 std::string joined(const std::vector<std::string>& parts) {
   std::string out;
@@ -127,7 +127,8 @@ std::string hidden_text(const Job& job) {
 std::string job_title(const Report& report, const Job& job) {
   const auto here = static_cast<int64_t>(report.ranks.size());
   const int64_t all = job.world_size.value_or(0);
-  std::string title = all > here ? format_count(here) + " of " + plural(all, "rank", "ranks") : plural(here, "rank", "ranks");
+  std::string title =
+      all > here ? format_count(here) + " of " + plural(all, "rank", "ranks") : plural(here, "rank", "ranks");
   std::vector<std::string_view> hosts;
   for (const RankReport& rank : report.ranks)
     if (!rank.host.empty()) hosts.push_back(rank.host);
@@ -136,7 +137,7 @@ std::string job_title(const Report& report, const Job& job) {
   if (hosts.size() > 1) title += " on " + plural(static_cast<int64_t>(hosts.size()), "host", "hosts");
   std::vector<std::string> said;
   for (const Parallelism& way : job.parallelism)
-    if (way.kind != ParallelKind::kUnknown && said.size() < kMostWays) said.push_back(way_text(way));
+    if (way.kind != ParallelKind::kUnknown && said.size() < kMaxWays) said.push_back(way_text(way));
   if (const std::string hidden = hidden_text(job); !hidden.empty()) said.push_back(hidden);
   if (job.step_spread_pct >= kSpreadPct) said.push_back("steps differ by " + format_percent(job.step_spread_pct));
   return said.empty() ? title : title + ": " + joined(said);
@@ -159,8 +160,8 @@ std::vector<std::string> missing_texts(const std::vector<MissingCalls>& all) {
     if (m.step != -1) where += ", step " + std::to_string(m.step);
     const std::string others = plural(m.others, "other rank", "other ranks");
     if (m.never_arrived())
-      out.push_back(ranks_text(ranks) + " never arrived at " + m.name + " " + std::to_string(m.number) + where + ": " + others +
-                    " wait in it to the end of their traces");
+      out.push_back(ranks_text(ranks) + " never arrived at " + m.name + " " + std::to_string(m.number) + where + ": " +
+                    others + " wait in it to the end of their traces");
     else
       out.push_back(ranks_text(ranks) + ": no record of " + plural(m.calls, "call", "calls") + " to " + m.name + where +
                     (m.calls > 1 ? " and later" : "") + ", which " + others +
@@ -203,8 +204,9 @@ std::vector<std::string> notes_of(const Job& job, const ClockRange& clocks) {
 
 std::string clocks_text(const ClockRange& clocks) {
   if (std::abs(clocks.offset_ns) < kClockApart_ns) return {};
-  std::string text = "Clocks: rank " + std::to_string(clocks.ahead) + "'s is " + format_duration(std::abs(clocks.offset_ns)) +
-                     (clocks.offset_ns < 0 ? " ahead of" : " behind") + " the first rank's";
+  std::string text = "Clocks: rank " + std::to_string(clocks.ahead) + "'s is " +
+                     format_duration(std::abs(clocks.offset_ns)) + (clocks.offset_ns < 0 ? " ahead of" : " behind") +
+                     " the first rank's";
   if (std::abs(clocks.drift_ppm) >= 1) text += " and drifts by " + format_number(std::abs(clocks.drift_ppm)) + " ppm";
   return text + "; aligned to within " + format_duration(clocks.error_ns);
 }
@@ -220,11 +222,12 @@ std::string what_if_of(const std::vector<WhatIf>& all) {
   std::stable_sort(telling.begin(), telling.end(),
                    [](const WhatIf* a, const WhatIf* b) { return a->saved_ns_per_step > b->saved_ns_per_step; });
   if (telling.empty()) return {};
-  telling.resize(std::min(telling.size(), kMostChanges));
+  telling.resize(std::min(telling.size(), kMaxChanges));
   const auto step_ns = static_cast<double>(telling[0]->step_ns + telling[0]->saved_ns_per_step);
   std::vector<std::string> changes;
   for (const WhatIf* w : telling)
-    changes.push_back((w->lower_bound ? "at most " : "") + format_duration(static_cast<double>(w->step_ns)) + " " + change_words(*w));
+    changes.push_back((w->lower_bound ? "at most " : "") + format_duration(static_cast<double>(w->step_ns)) + " " +
+                      change_words(*w));
   return "A step of " + format_duration(step_ns) + " would take " + joined(changes);
 }
 
@@ -244,8 +247,8 @@ std::string late_text(const RankStanding& rank) {
   if (!rank.straggler) return {};
   const Straggler& s = *rank.straggler;
   const char* what = s.kind == "slow_link" ? "transfers longer by " : "late by ";
-  return what + format_duration(static_cast<double>(s.excess_ns_per_step)) + " a step (" + format_percent(s.excess_pct, 0) + "): " +
-         straggler_words(s.kind);
+  return what + format_duration(static_cast<double>(s.excess_ns_per_step)) + " a step (" +
+         format_percent(s.excess_pct, 0) + "): " + straggler_words(s.kind);
 }
 
 std::string straggler_words(std::string_view kind) {

@@ -40,14 +40,16 @@ std::vector<DeviceOverview> device_overviews(const RankReport& rank);
 /// What a finding costs one step, or the whole trace if that is what there is.
 std::optional<double> cost_of_step(const Report& report, const Finding& finding);
 
-/// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, there is one, or the finding names them itself.
+/// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, there is one, or the finding names them
+/// itself.
 std::string ranks_concerned(const Report& report, const Finding& finding);
 
 struct JobOverview {
   std::string title;                  ///< "8 ranks on 2 hosts: data parallel (DDP), 87 % of communication hidden"
   std::vector<std::string> missing;   ///< collectives that ranks never came to, or have no record of
   std::vector<std::string> notes;     ///< what keeps ranks from being compared
-  /// What a step would take otherwise: "A step of 24.2 ms would take 18.6 ms with input always ready"; and clocks apart.
+  /// What a step would take otherwise: "A step of 24.2 ms would take 18.6 ms with input always ready"; and clocks
+  /// apart.
   std::vector<std::string> remarks;
 };
 

@@ -12,7 +12,8 @@ struct Unpacked {
   explicit Unpacked(const std::string& pack) {
     EXPECT_EQ(pack.substr(0, 4), "PGP1");
     size_t header_bytes = 0;
-    for (int i = 0; i < 4; ++i) header_bytes |= size_t{static_cast<unsigned char>(pack.at(4 + static_cast<size_t>(i)))} << (8 * i);
+    for (int i = 0; i < 4; ++i)
+      header_bytes |= size_t{static_cast<unsigned char>(pack.at(4 + static_cast<size_t>(i)))} << (8 * i);
     auto json = value_from_json(pack.substr(8, header_bytes));
     EXPECT_TRUE(json) << pack.substr(8, header_bytes);
     if (json) header = *json;
@@ -37,7 +38,8 @@ struct Unpacked {
   }
   [[nodiscard]] std::vector<int64_t> sums(const Value& index) const {
     std::vector<int64_t> out;
-    for (const uint64_t difference : column(index)) out.push_back((out.empty() ? 0 : out.back()) + static_cast<int64_t>(difference));
+    for (const uint64_t difference : column(index))
+      out.push_back((out.empty() ? 0 : out.back()) + static_cast<int64_t>(difference));
     return out;
   }
   [[nodiscard]] std::vector<int64_t> zigzag(const Value& index) const {

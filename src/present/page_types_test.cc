@@ -51,7 +51,8 @@ class TypeScript {
     T().fields([&](std::string_view field, const auto&) { always.emplace(field); });
     std::string text = "export interface " + name + " {\n";
     whole.fields([&]<class Field>(std::string_view field, const Field&) {
-      text += "  " + std::string(field) + (always.contains(std::string(field)) ? "" : "?") + ": " + type_of<Field>() + ";\n";
+      text += "  " + std::string(field) + (always.contains(std::string(field)) ? "" : "?") + ": " + type_of<Field>() +
+              ";\n";
     });
     text_ += text + "}\n";
     return name;
@@ -71,7 +72,8 @@ class TypeScript {
     return out;
   }
 
-  std::string text_ = "// Made from the C++ types by src/present/page_types_test.cc: PROFGPU_WRITE_TYPES=1 writes it again.\n";
+  std::string text_ =
+      "// Made from the C++ types by src/present/page_types_test.cc: PROFGPU_WRITE_TYPES=1 writes it again.\n";
   std::set<std::string> known_;
 };
 
@@ -110,14 +112,16 @@ TEST(PageTypes, AreThoseOfTheReport) {
   if (std::getenv("PROFGPU_WRITE_TYPES")) std::ofstream(path) << text;
   std::stringstream there;
   there << std::ifstream(path).rdbuf();
-  EXPECT_EQ(there.str(), text) << "PROFGPU_WRITE_TYPES=1 build/dev/tests/test_present --gtest_filter=PageTypes.* writes it";
+  EXPECT_EQ(there.str(), text)
+      << "PROFGPU_WRITE_TYPES=1 build/dev/tests/test_present --gtest_filter=PageTypes.* writes it";
 }
 
 TEST(PageTypes, HaveEverySection) {
   std::stringstream types;
   types << std::ifstream("web/src/report_types.ts").rdbuf();
   const std::string text = types.str(), sections = text.substr(text.find("export interface RankSections"));
-  for (const Section& s : ::profgpu::sections()) EXPECT_NE(sections.find("  " + std::string(s.name) + ": "), std::string::npos) << s.name;
+  for (const Section& s : ::profgpu::sections())
+    EXPECT_NE(sections.find("  " + std::string(s.name) + ": "), std::string::npos) << s.name;
 }
 
 }  // namespace

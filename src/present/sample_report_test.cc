@@ -17,7 +17,8 @@ Steps sample_steps() {
   int64_t start = kEpoch;
   for (int i = 0; i < 6; ++i) {
     const int64_t duration = i == 0 ? 402'000'000 : 175'000'000 + i * 500'000;
-    all.steps.push_back({"ProfilerStep#" + std::to_string(i), i, start, duration, 0, 106'600'000, duration - 106'600'000, i == 0, {}});
+    all.steps.push_back(
+        {"ProfilerStep#" + std::to_string(i), i, start, duration, 0, 106'600'000, duration - 106'600'000, i == 0, {}});
     start += duration;
   }
   return all;
@@ -44,9 +45,11 @@ std::vector<IdleRow> sample_idle() {
           {0, IdleCause::kHostBound, 23'500'000, 2.2, 412, {}}};
 }
 
-KernelRow kernel(const char* name, const char* short_name, KernelCategory category, int64_t count, int64_t total_ns, double pct) {
+KernelRow kernel(const char* name, const char* short_name, KernelCategory category, int64_t count, int64_t total_ns,
+                 double pct) {
   KernelRow k;
-  k.text = name, k.short_name = short_name, k.category = category, k.count = count, k.total_ns = total_ns, k.kernel_pct = pct;
+  k.text = name, k.short_name = short_name, k.category = category, k.count = count, k.total_ns = total_ns,
+  k.kernel_pct = pct;
   k.mean_ns = static_cast<double>(total_ns) / static_cast<double>(count);
   k.min_ns = whole_ns(k.mean_ns * 0.25), k.max_ns = whole_ns(k.mean_ns * 3);
   k.median_ns = k.mean_ns * 0.97, k.p95_ns = k.mean_ns * 2, k.stddev_ns = 12.5;
@@ -54,8 +57,8 @@ KernelRow kernel(const char* name, const char* short_name, KernelCategory catego
 }
 
 std::vector<KernelRow> sample_kernels() {
-  return {kernel("volta_scudnn_128x128_relu_small_nn_v1", "volta_scudnn_128x128_relu_small_nn_v1", KernelCategory::kConvolution, 180,
-                 152'300'000, 23.9),
+  return {kernel("volta_scudnn_128x128_relu_small_nn_v1", "volta_scudnn_128x128_relu_small_nn_v1",
+                 KernelCategory::kConvolution, 180, 152'300'000, 23.9),
           kernel("void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 512, true, 1>(float, float, float, float)",
                  "cudnn::bn_bw_1C11_kernel_new", KernelCategory::kNormalization, 318, 88'100'000, 13.8),
           kernel("void at::native::vectorized_elementwise_kernel<4, at::native::threshold_kernel_impl<float>(…)>",
@@ -99,7 +102,8 @@ RankReport sample_rank() {
 }
 
 std::vector<Finding> sample_findings() {
-  Finding loading{"data-loading-bound", Severity::kCritical, {0}, 39.7, 10, "%", {}, {}, {}, 340'000'000, 38.6, {}, {}, false};
+  Finding loading{
+      "data-loading-bound", Severity::kCritical, {0}, 39.7, 10, "%", {}, {}, {}, 340'000'000, 38.6, {}, {}, false};
   loading.what = "one process decodes every batch while the GPU idles";
   loading.why = "The loader has no workers, so each batch is made by the thread that trains.";
   loading.fix = {"DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)", "decode on the GPU"};
@@ -128,9 +132,11 @@ std::vector<Check> sample_checks() {
 
 Straggler late_rank(const std::string& host) {
   Straggler late;
-  late.rank = 2, late.excess_ns_per_step = 12'300'000, late.excess_pct = 7.0, late.kind = "slow_input", late.host = host;
+  late.rank = 2, late.excess_ns_per_step = 12'300'000, late.excess_pct = 7.0, late.kind = "slow_input",
+  late.host = host;
   late.steps_measured = 5, late.late_steps = {1, 2, 4, 5}, late.worst_step = 4, late.worst_step_excess_ns = 14'000'000;
-  late.side_by_side = {{"data_loading_ns", 15'600'000.0, 3'300'000.0}, {"kernels", 160.0, 160.0}, {"sm_clock_mhz", {}, 1'980.0}};
+  late.side_by_side = {
+      {"data_loading_ns", 15'600'000.0, 3'300'000.0}, {"kernels", 160.0, 160.0}, {"sm_clock_mhz", {}, 1'980.0}};
   late.evidence = {"data loading 15.6 ms a step, others 3.30 ms"};
   return late;
 }
@@ -141,7 +147,8 @@ Parallelism data_parallel() {
   way.calls_per_step = 5, way.bytes_per_step = 203'600'000;
   way.communication_ns_per_step = 20'000'000, way.exposed_ns_per_step = 9'000'000;
   GradientUse& gradients = way.gradients.emplace();
-  gradients.per_step = gradients.backward_per_step = 5, gradients.median_bytes = 25'200'000, gradients.tail_ns = 568'775;
+  gradients.per_step = gradients.backward_per_step = 5, gradients.median_bytes = 25'200'000,
+  gradients.tail_ns = 568'775;
   return way;
 }
 

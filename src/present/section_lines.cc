@@ -13,9 +13,9 @@ namespace {
 
 constexpr size_t kExplained = 6;      // findings that come with what to change; one screen, then the rest in short
 constexpr int kCostWidth = 15;        // "not estimated", "1.23 s  39 %"
-constexpr int kLeastRoom = 34;        // cells for what was seen, beside the rule's name
+constexpr int kMinRoom = 34;        // cells for what was seen, beside the rule's name
 constexpr int kFindingIndent = 4;
-constexpr int kMostLines = 4;         // of one sentence
+constexpr int kMaxLines = 4;         // of one sentence
 
 struct FindingColumns {
   int width;
@@ -30,7 +30,7 @@ FindingColumns columns_of(const Report& report, const PresentOptions& options) {
   c.rule = std::min(c.rule, 28);
   // Costs far away from their lines are hard to follow on a very wide screen.
   c.text_end = std::min(c.width, 120) - kCostWidth;
-  c.beside = c.text_end - c.rule - 6 >= kLeastRoom;
+  c.beside = c.text_end - c.rule - 6 >= kMinRoom;
   return c;
 }
 
@@ -58,13 +58,13 @@ Lines headline(const Report& report, const Finding& finding, const FindingColumn
   Lines what;
   if (columns.beside) {
     first.to_column(2 + columns.rule + 2);
-    what = wrapped_after(std::move(first), what_of(report, finding), columns.text_end - 2, Style::kPlain, kMostLines);
+    what = wrapped_after(std::move(first), what_of(report, finding), columns.text_end - 2, Style::kPlain, kMaxLines);
     what.front().to_column(columns.text_end).add(cost_cell(report, finding));
     return what;
   }
   first.to_column(columns.text_end).add(cost_cell(report, finding));
   what.push_back(std::move(first));
-  append(what, wrapped_after(Line().skip(2), what_of(report, finding), columns.width, Style::kPlain, kMostLines));
+  append(what, wrapped_after(Line().skip(2), what_of(report, finding), columns.width, Style::kPlain, kMaxLines));
   return what;
 }
 
@@ -72,14 +72,14 @@ Lines fix_lines(const Finding& finding, size_t count, int width) {
   Lines out;
   for (size_t i = 0; i < finding.fix.size() && i < count; ++i)
     append(out, wrapped_after(Line().skip(kFindingIndent).add("→ ", Style::kGood), finding.fix[i], width, Style::kPlain,
-                              kMostLines));
+                              kMaxLines));
   return out;
 }
 
 Lines seen_lines(const Finding& finding, size_t count, int width) {
   Lines out;
   for (size_t i = 0; i < finding.evidence.size() && i < count; ++i)
-    append(out, wrapped_after(Line().skip(kFindingIndent + 2), finding.evidence[i], width, Style::kFaint, kMostLines));
+    append(out, wrapped_after(Line().skip(kFindingIndent + 2), finding.evidence[i], width, Style::kFaint, kMaxLines));
   return out;
 }
 
@@ -302,7 +302,8 @@ Lines cluster_lines(const Report& report, const PresentOptions& options) {
   for (const ClusterPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
     append(out, {Line()});
     append(out, wrapped_after(Line(), part.title, options.width, Style::kStrong));
-    for (const std::string& text : part.sentences) append(out, wrapped_after(Line("- "), sanitised(text), options.width));
+    for (const std::string& text : part.sentences)
+      append(out, wrapped_after(Line("- "), sanitised(text), options.width));
     if (!part.table.rows.empty()) append(out, table_lines(part.table, view));
   }
   return out;

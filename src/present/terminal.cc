@@ -13,9 +13,9 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostInputs = 2;   // more are added up
-constexpr size_t kMostIssuesListed = 6;
-constexpr int kMostLinesOfText = 3;       // of one text from a file
+constexpr size_t kMaxInputs = 2;   // more are added up
+constexpr size_t kMaxIssuesListed = 6;
+constexpr int kMaxLinesOfText = 3;       // of one text from a file
 constexpr int kPartGap = 3;
 
 std::string counted_steps(const Report& report) {
@@ -50,7 +50,7 @@ Lines input_line(const std::string& path, const std::string& what, const std::st
     if (part.empty()) continue;
     if (width > 0 && line.width() + kPartGap + display_width(sanitised(part)) > width) {
       out.push_back(std::move(line));
-      append(out, wrapped_after(Line("  "), part, width, Style::kPlain, kMostLinesOfText));
+      append(out, wrapped_after(Line("  "), part, width, Style::kPlain, kMaxLinesOfText));
       line = std::move(out.back());
       out.pop_back();
     } else {
@@ -113,13 +113,14 @@ Lines complaint_lines(const Complaint& complaint, bool name_file, int width) {
   const std::string name = base_name(complaint.input->path);
   if (name_file && text.find(name) == std::string::npos) text.insert(0, name + ": ");
   if (complaint.others > 0) text += " (and " + plural(complaint.others, "other file", "other files") + ")";
-  return wrapped_after(Line("! ", complaint_style(complaint.issue->severity)), text, width, Style::kPlain, kMostLinesOfText);
+  return wrapped_after(Line("! ", complaint_style(complaint.issue->severity)), text, width, Style::kPlain,
+                       kMaxLinesOfText);
 }
 
 // Below the inputs, as it belongs to them.
 Lines issue_lines(const Report& report, const PresentOptions& options) {
   const std::vector<Complaint> complaints = complaints_of(report);
-  const size_t shown = options.verbose ? complaints.size() : std::min(complaints.size(), kMostIssuesListed);
+  const size_t shown = options.verbose ? complaints.size() : std::min(complaints.size(), kMaxIssuesListed);
   Lines out;
   for (size_t i = 0; i < shown; ++i)
     append(out, complaint_lines(complaints[i], report.inputs.size() > 1, options.width));
@@ -132,7 +133,7 @@ Lines issue_lines(const Report& report, const PresentOptions& options) {
 
 Lines input_lines(const Report& report, const PresentOptions& options) {
   Lines out;
-  if (report.inputs.size() > kMostInputs) {
+  if (report.inputs.size() > kMaxInputs) {
     out = summed_inputs(report, options.width);
   } else {
     for (size_t i = 0; i < report.inputs.size(); ++i) {
@@ -149,14 +150,14 @@ Lines input_lines(const Report& report, const PresentOptions& options) {
 
 namespace {
 
-constexpr size_t kFewRanks = 8;   // that many are shown even if --top asks for fewer rows
-constexpr size_t kFewTexts = 2;
+constexpr size_t kMinRanks = 8;   // that many are shown even if --top asks for fewer rows
+constexpr size_t kMinTexts = 2;
 
 Lines marked_lines(const std::vector<std::string>& texts, Style style, const PresentOptions& options) {
   Lines out;
-  for (size_t i = 0; i < std::min(texts.size(), kFewTexts); ++i)
+  for (size_t i = 0; i < std::min(texts.size(), kMinTexts); ++i)
     append(out, wrapped_after(Line("  ! ", style), sanitised(texts[i]), options.width, style, 3));
-  if (texts.size() > kFewTexts) out.push_back(more_line(texts.size() - kFewTexts, "--section cluster"));
+  if (texts.size() > kMinTexts) out.push_back(more_line(texts.size() - kMinTexts, "--section cluster"));
   return out;
 }
 
@@ -176,7 +177,7 @@ Lines rank_lines(const Report& report, const PresentOptions& options) {
   if (busy) grid.add_column("GPU busy", true);
   if (late) grid.add_column("");
   const auto rows = static_cast<size_t>(first_screen_rows(options));
-  const size_t shown = rows > 0 ? std::min(ranks.size(), std::max(kFewRanks, rows)) : ranks.size();
+  const size_t shown = rows > 0 ? std::min(ranks.size(), std::max(kMinRanks, rows)) : ranks.size();
   for (size_t i = 0; i < shown; ++i) {
     const RankStanding& rank = ranks[i];
     std::vector<Cell> cells{{std::to_string(rank.rank)}};

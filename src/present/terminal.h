@@ -31,8 +31,8 @@ int layout_width(const PresentOptions& options);
 /// Rows of one of several tables on a first screen; 0: all.
 int first_screen_rows(const PresentOptions& options);
 
-/// What --section takes for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a rank, in
-/// the order of the document.
+/// What --section takes for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a
+/// rank, in the order of the document.
 std::vector<std::string> section_names(const Report& report);
 bool has_section(const Report& report, std::string_view name);
 

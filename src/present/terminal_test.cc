@@ -39,7 +39,7 @@ A step of 176 ms                                      GPU 0, 1.05 s
   other         ▎                  1.41 ms   0.8 %        launch latency  ▎                   1.1 %
                                                         copies 0.3 %
 
-Findings, dearest first                                                                 costs a step
+Findings, most_expensive first                                                                 costs a step
 ● data-loading-bound   one process decodes every batch while the GPU idles               68 ms  39 %
     → DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)
       seen in 6 of 6 steps; longest wait 71.4 ms in
@@ -99,7 +99,8 @@ TEST(Terminal, OnANarrowScreenTheChecklistLeavesOutLimits) {
 
 TEST(Terminal, NextCommandsAreNeverCut) {
   Report report = sample_report();
-  const std::string command = "profgpu analyze /data/" + std::string(90, 'x') + "/rank0.pt.trace.json.gz --section idle";
+  const std::string command =
+      "profgpu analyze /data/" + std::string(90, 'x') + "/rank0.pt.trace.json.gz --section idle";
   report.next = {"profgpu explain data-loading-bound", command, "profgpu rules", "profgpu formats"};
   const std::string text = show(report, 80, "");
   EXPECT_EQ(text.substr(text.rfind("\nNext: ")), "\nNext: profgpu explain data-loading-bound\n      " + command +

@@ -27,7 +27,7 @@ bool holds_codes(std::string_view column) {
   return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "severity";
 }
 
-constexpr size_t kMostItems = 6;
+constexpr size_t kMaxItems = 6;
 
 std::string_view without_unit(std::string_view column) {
   for (const std::string_view unit : {"_ns", "_bytes", "_pct", "_gbps"})
@@ -52,16 +52,16 @@ std::string table_summary(const Table& table) {
 
 std::string list_summary(const List& list, const Origin& origin) {
   std::string out;
-  for (size_t i = 0; i < list.size() && i < kMostItems; ++i)
+  for (size_t i = 0; i < list.size() && i < kMaxItems; ++i)
     out += (i ? ", " : "") + cell_text("", list[i], origin);
-  const auto left = static_cast<int64_t>(list.size()) - static_cast<int64_t>(kMostItems);
+  const auto left = static_cast<int64_t>(list.size()) - static_cast<int64_t>(kMaxItems);
   if (left > 0) out += ", and " + format_count(left) + " more";
   return out.empty() ? std::string(kUnknownText) : out;
 }
 
 std::string record_summary(const Record& record, const Origin& origin) {
   std::string out;
-  for (size_t i = 0; i < record.fields.size() && i < kMostItems; ++i)
+  for (size_t i = 0; i < record.fields.size() && i < kMaxItems; ++i)
     out += (i ? ", " : "") + record.fields[i].first + " " +
            cell_text(record.fields[i].first, record.fields[i].second, origin);
   return out.empty() ? std::string(kUnknownText) : out;

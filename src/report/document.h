@@ -3,8 +3,8 @@
 //   template <class V>
 //   void fields(V&& v) const { v("launches", launches), v("p95_latency_ns", whole_ns(p95_latency_ns)); }
 //
-// and everything that knows fields by name is made from that: the JSON document, the tables of a section as text, tables for SQL.
-// Names state units, see unit_of().
+// and everything that knows fields by name is made from that: the JSON document, the tables of a section as text,
+// tables for SQL. Names state units, see unit_of().
 #pragma once
 
 #include <cmath>

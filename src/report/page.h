@@ -1,7 +1,8 @@
 // PageData: what an HTML report shows beyond the Report: tracks of events, call trees, memory over time, samples.
 //
-// Made only where a page is asked for. Everything is columns, so that writing it out needs no second description; web/README.md
-// says what each means. Times are nanoseconds since PageData::origin_ns, names indices into PageData::strings.
+// Made only where a page is asked for. Everything is columns, so that writing it out needs no second description;
+// web/README.md says what each means. Times are nanoseconds since PageData::origin_ns, names indices into
+// PageData::strings.
 #pragma once
 
 #include <cstdint>

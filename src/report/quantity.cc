@@ -116,14 +116,14 @@ std::string format_number(double x) {
 
 std::string number_ranges(std::vector<int> numbers) {
   std::sort(numbers.begin(), numbers.end());
-  constexpr int kMostRanges = 6;
+  constexpr int kMaxRanges = 6;
   std::string out;
   int ranges = 0;
   for (size_t i = 0; i < numbers.size();) {
     size_t end = i + 1;
     while (end < numbers.size() && int64_t{numbers[end]} - numbers[end - 1] <= 1) ++end;
     const auto left = static_cast<int64_t>(numbers.size() - i);
-    if (ranges++ == kMostRanges) return out + " and " + format_count(left) + " more";
+    if (ranges++ == kMaxRanges) return out + " and " + format_count(left) + " more";
     out += (out.empty() ? "" : ", ") + std::to_string(numbers[i]);
     if (numbers[end - 1] != numbers[i]) out += "–" + std::to_string(numbers[end - 1]);
     i = end;

@@ -161,7 +161,8 @@ struct Finding {
 
   template <class V>
   void fields(V&& v) const {
-    v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value), v("threshold", threshold);
+    v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value),
+        v("threshold", threshold);
     v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("cost_ns", cost_ns), v("cost_pct", cost_pct);
     v("evidence", evidence), v("seen", seen);
   }
@@ -180,7 +181,8 @@ struct Check {
 
   template <class V>
   void fields(V&& v) const {
-    v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value), v("threshold", threshold);
+    v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value),
+        v("threshold", threshold);
   }
 };
 

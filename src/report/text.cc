@@ -108,7 +108,7 @@ namespace {
 
 constexpr std::string_view kEllipsis = "…";
 // Combining marks on one character in any living script; more would be drawn over the lines around.
-constexpr int kMostMarks = 3;
+constexpr int kMaxMarks = 3;
 
 void append_written_out(std::string& out, uint32_t c) {
   static constexpr char kHex[] = "0123456789abcdef";
@@ -118,12 +118,13 @@ void append_written_out(std::string& out, uint32_t c) {
 
 bool is_plain(char c) { return c >= 0x20 && c < 0x7F; }
 
-// Bytes at the start of `text` that are printable ASCII, or what bars, curves and frames are drawn with (U+2500 to U+25BF): a
-// cell a character, and harmless. `cells` is how many.
+// Bytes at the start of `text` that are printable ASCII, or what bars, curves and frames are drawn with (U+2500 to
+// U+25BF): a cell a character, and harmless. `cells` is how many.
 size_t plain_prefix(std::string_view text, int& cells) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto is_block = [&](size_t i) {
-    return text.size() - i >= 3 && byte(i) == 0xE2 && byte(i + 1) >= 0x94 && byte(i + 1) <= 0x96 && (byte(i + 2) & 0xC0) == 0x80;
+    return text.size() - i >= 3 && byte(i) == 0xE2 && byte(i + 1) >= 0x94 && byte(i + 1) <= 0x96 &&
+           (byte(i + 2) & 0xC0) == 0x80;
   };
   size_t at = 0;
   for (cells = 0; at < text.size(); ++cells) {
@@ -195,7 +196,7 @@ std::string sanitised(std::string_view text) {
       append_utf8(out, 0xFFFD);
     else if (c.code_point == '\t' || c.code_point == '\n')
       out += ' ';
-    else if (is_control(c.code_point) || is_invisible(c.code_point) || marks > kMostMarks)
+    else if (is_control(c.code_point) || is_invisible(c.code_point) || marks > kMaxMarks)
       append_written_out(out, c.code_point);
     else
       out += text.substr(0, c.bytes);
@@ -217,7 +218,7 @@ int display_width(std::string_view text) {
 
 std::string truncated(std::string_view text, int width) {
   // A character takes at most 4 bytes and carries at most kMostMarks marks: no need to measure all of a huge name.
-  const size_t looked_at = std::min(text.size(), static_cast<size_t>(std::max(width, 0)) * 4 * (kMostMarks + 1) + 32);
+  const size_t looked_at = std::min(text.size(), static_cast<size_t>(std::max(width, 0)) * 4 * (kMaxMarks + 1) + 32);
   const size_t n = prefix_bytes(text.substr(0, looked_at), width);
   if (n == text.size()) return std::string(text);
   if (width <= 0) return {};

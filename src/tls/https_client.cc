@@ -14,8 +14,8 @@ namespace {
 namespace ssl = boost::asio::ssl;
 
 // Where systems have their list of authorities; OpenSSL, being linked, knows only Debian's.
-constexpr const char* kAuthorities[] = {
-    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
+constexpr const char* kAuthorities[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                                        "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
 
 bool load_authorities(SSL_CTX* tls) {
   if (const char* named = std::getenv("SSL_CERT_FILE")) return SSL_CTX_load_verify_file(tls, named) == 1;
@@ -34,7 +34,8 @@ Result<HttpAnswer> https_call(const HttpCall& call) {
   ssl::context context(ssl::context::tls_client);
   SSL_CTX_set_min_proto_version(context.native_handle(), TLS1_2_VERSION);
   if (!load_authorities(context.native_handle()))
-    return Error{"TLS: no list of authorities to check certificates with", "SSL_CERT_FILE names one; Debian has it in ca-certificates"};
+    return Error{"TLS: no list of authorities to check certificates with",
+                 "SSL_CERT_FILE names one; Debian has it in ca-certificates"};
   boost::asio::io_context io(1);
   using Stream = boost::beast::ssl_stream<boost::beast::tcp_stream>;
   calling::Exchange<Stream> exchange(call, io, context);
@@ -47,8 +48,10 @@ Result<HttpAnswer> https_call(const HttpCall& call) {
 }  // namespace
 }  // namespace profgpu
 
-extern "C" __attribute__((visibility("default"))) bool profgpu_https_call(const char* version, const profgpu::HttpCall& call,
-                                                                           profgpu::HttpAnswer& answer, profgpu::Error& problem) {
+extern "C" __attribute__((visibility("default"))) bool profgpu_https_call(const char* version,
+                                                                          const profgpu::HttpCall& call,
+                                                                          profgpu::HttpAnswer& answer,
+                                                                          profgpu::Error& problem) {
   if (std::string_view(version) != profgpu::kVersion) {
     problem = {"libprofgpu-tls.so is of another version than the program"};
     return false;

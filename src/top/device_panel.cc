@@ -16,9 +16,9 @@
 namespace profgpu {
 namespace {
 
-constexpr int kMostLabel = 24;
-constexpr int kMostChart = 10;       // rows of a device's curves below its line
-constexpr int kFewChart = 2;         // fewer say nothing
+constexpr int kMaxLabel = 24;
+constexpr int kMaxChart = 10;       // rows of a device's curves below its line
+constexpr int kMinChart = 2;         // fewer say nothing
 constexpr int64_t kSaySince_ns = 1'000'000'000;
 
 /// Which cells a device's line has.
@@ -35,13 +35,17 @@ constexpr int kLinks = 23, kHeld = 12, kFan = 5;
 constexpr int kAlways = kMark + 1 + kPercent + kGap + kMemory + kGap + kPower + kGap + kCelsius + kGap + kClock;
 
 bool any_has(const LiveView& view, Metric metric) {
-  return std::any_of(view.devices.begin(), view.devices.end(), [&](const LiveDevice& d) { return d.value(metric).has_value(); });
+  return std::any_of(view.devices.begin(), view.devices.end(),
+                     [&](const LiveDevice& d) { return d.value(metric).has_value(); });
 }
 
-std::string name_of(const LiveDevice& d) { return d.info->mig_profile.empty() ? d.info->name : "MIG " + d.info->mig_profile; }
+std::string name_of(const LiveDevice& d) {
+  return d.info->mig_profile.empty() ? d.info->name : "MIG " + d.info->mig_profile;
+}
 
 bool one_name(const LiveView& view) {
-  return std::all_of(view.devices.begin(), view.devices.end(), [&](const auto& d) { return name_of(d) == name_of(view.devices[0]); });
+  return std::all_of(view.devices.begin(), view.devices.end(),
+                     [&](const auto& d) { return name_of(d) == name_of(view.devices[0]); });
 }
 
 // Whether the columns of rates have anything to say: in a frame that is printed nothing is known of most.
@@ -57,7 +61,7 @@ DeviceCells cells_for(const TopModel& model, int width, bool curves, bool printe
   DeviceCells cells;
   int name = 0;
   for (size_t i = 0; i < view.devices.size(); ++i) {
-    cells.label = std::max(cells.label, std::min(display_width(sanitised(device_text(view, i))), kMostLabel));
+    cells.label = std::max(cells.label, std::min(display_width(sanitised(device_text(view, i))), kMaxLabel));
     name = std::max(name, std::min(display_width(sanitised(name_of(view.devices[i]))), 28));
   }
   int left = width - kAlways - cells.label;
@@ -97,11 +101,14 @@ std::string held_text(const DeviceHistory& history) {
   double most = power.value_or(0);
   if (heat.value_or(0) > most) cause = "heat", most = *heat;
   if (other.value_or(0) > most) cause = "limits", most = *other;
-  return most >= 0.5 ? fmt::format("{} {:.0f} %", cause, most) : power || heat || other ? "not held" : std::string(kUnknownText);
+  return most >= 0.5              ? fmt::format("{} {:.0f} %", cause, most)
+         : power || heat || other ? "not held"
+                                  : std::string(kUnknownText);
 }
 
 std::string links_text(const DeviceHistory& history) {
-  return fmt::format("↓{:>10} ↑{:>10}", speed_text(history.latest(Track::kPcieRx)), speed_text(history.latest(Track::kPcieTx)));
+  return fmt::format("↓{:>10} ↑{:>10}", speed_text(history.latest(Track::kPcieRx)),
+                     speed_text(history.latest(Track::kPcieTx)));
 }
 
 void add_bar(Line& line, const std::optional<double>& share, int cells, Style style) {
@@ -133,7 +140,8 @@ void add_figures(Line& line, const LiveDevice& d, const DeviceHistory& history, 
   const Style memory = heat(used, 0.9, 0.97);
   add_bar(line, used, c.memory, memory == Style::kPlain ? Style::kNote : memory);
   line.add(padded_left(memory_pair(d), kMemory), memory).skip(kGap);
-  line.add(padded_left(power_pair(d), kPower), heat(ratio(power_now(d), d.value(Metric::kPowerLimit)), 0.95, 1.02)).skip(kGap);
+  line.add(padded_left(power_pair(d), kPower), heat(ratio(power_now(d), d.value(Metric::kPowerLimit)), 0.95, 1.02))
+      .skip(kGap);
   const auto celsius = d.value(Metric::kTemperature);
   const double limit = d.value(Metric::kTemperatureSlowdown).value_or(90);
   line.add(padded_left(rounded(celsius, " °C"), kCelsius), heat(ratio(celsius, limit), 0.88, 0.97)).skip(kGap);
@@ -153,17 +161,22 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
   const auto mine = std::find_if(advice.begin(), advice.end(), [&](const DeviceAdvice& a) { return a.device == i; });
   const bool chosen = !printed && model.device() == i && model.view().devices.size() > 1;
   Line line;
-  line.add(padded_left(truncated(sanitised(device_text(model.view(), i)), c.label), c.label), chosen ? Style::kStrong : Style::kNote);
+  line.add(padded_left(truncated(sanitised(device_text(model.view(), i)), c.label), c.label),
+           chosen ? Style::kStrong : Style::kNote);
   const bool bad = mine != advice.end() && mine->severity == Severity::kCritical;
-  line.add(mine == advice.end() || mine->severity == Severity::kInfo ? " " : "!", bad ? Style::kStrongBad : Style::kWarn);
+  line.add(mine == advice.end() || mine->severity == Severity::kInfo ? " " : "!",
+           bad ? Style::kStrongBad : Style::kWarn);
   line.add(chosen ? ">" : " ", Style::kStrong).skip(1);
   if (c.name > 0) line.add(padded_right(truncated(sanitised(name_of(d)), c.name), c.name)).skip(kGap);
   if (d.state != DeviceState::kOk) return line.add(trouble_text(d, model.view().time_ns), Style::kStrongBad), line;
   if (d.time_ns == 0) return line.add("has not answered yet", Style::kFaint), line;
   const auto busy = d.busy_pct();
   add_bar(line, ratio(busy, 100), c.bar, Style::kGood);
-  line.add(padded_left(rounded(busy, " %"), kPercent), !busy || *busy < kIdlePct.said ? Style::kFaint : Style::kPlain).skip(kGap);
-  if (c.curve > 0) line.add(graph(history.columns(Track::kUtilization, model.interval_ns(), c.curve), 100, 1).front(), Style::kGood).skip(kGap);
+  line.add(padded_left(rounded(busy, " %"), kPercent), !busy || *busy < kIdlePct.said ? Style::kFaint : Style::kPlain)
+      .skip(kGap);
+  if (c.curve > 0)
+    line.add(graph(history.columns(Track::kUtilization, model.interval_ns(), c.curve), 100, 1).front(), Style::kGood)
+        .skip(kGap);
   add_figures(line, d, history, c);
   return line;
 }
@@ -173,13 +186,23 @@ void add_chart(Frame& frame, const TopModel& model, size_t i, const DeviceCells&
   constexpr int kCurveTitle = 6;
   const int indent = c.label + kMark + 1;
   const int half = (width - indent - kGap) / 2, cells = std::max(half - kCurveTitle, 0);
-  const auto drawn = [&](Track track) { return graph(model.histories().device(i).columns(track, model.interval_ns(), cells), 100, rows); };
+  const auto drawn = [&](Track track) {
+    return graph(model.histories().device(i).columns(track, model.interval_ns(), cells), 100, rows);
+  };
   const auto busy = drawn(Track::kUtilization), memory = drawn(Track::kMemory);
   for (int r = 0; r < rows; ++r) {
     const auto row = static_cast<size_t>(r);
-    const std::string_view busy_title = r == 0 ? "100 %" : r == 1 ? "busy" : "", memory_title = r == 0 ? "100 %" : r == 1 ? "mem" : "";
+    const std::string_view busy_title = r == 0   ? "100 %"
+                                        : r == 1 ? "busy"
+                                                 : "",
+                           memory_title = r == 0   ? "100 %"
+                                          : r == 1 ? "mem"
+                                                   : "";
     Line line;
-    line.skip(indent).add(padded_right(std::string(busy_title), kCurveTitle), Style::kFaint).add(busy[row], Style::kGood).skip(kGap);
+    line.skip(indent)
+        .add(padded_right(std::string(busy_title), kCurveTitle), Style::kFaint)
+        .add(busy[row], Style::kGood)
+        .skip(kGap);
     line.add(padded_right(std::string(memory_title), kCurveTitle), Style::kFaint).add(memory[row], Style::kNote);
     frame.add(std::move(line));
   }
@@ -215,22 +238,24 @@ std::string memory_pair(const LiveDevice& d) {
 std::string trouble_text(const LiveDevice& d, int64_t now_ns) {
   std::string text = sanitised(d.trouble);
   if (d.since_ns > 0 && now_ns - d.since_ns >= kSaySince_ns)
-    text += fmt::format(", since {} ({})", clock_time(d.since_ns), format_duration(static_cast<double>(now_ns - d.since_ns), 2));
+    text += fmt::format(", since {} ({})", clock_time(d.since_ns),
+                        format_duration(static_cast<double>(now_ns - d.since_ns), 2));
   return text;
 }
 
 int useful_device_rows(const TopModel& model) {
-  return static_cast<int>(model.view().devices.size()) * (1 + kMostChart);
+  return static_cast<int>(model.view().devices.size()) * (1 + kMaxChart);
 }
 
 void add_devices(Frame& frame, const TopModel& model, int width, int rows) {
   const auto count = static_cast<int>(model.view().devices.size());
   const int lines = rows > 0 ? rows : count;
-  const int chart = count > 0 && lines / count > kFewChart ? std::min(lines / count - 1, kMostChart) : 0;
+  const int chart = count > 0 && lines / count > kMinChart ? std::min(lines / count - 1, kMaxChart) : 0;
   const DeviceCells cells = cells_for(model, width, rows > 0 && chart == 0, rows == 0);
   add_heading(frame, cells);
   const bool cut = count > lines;
-  const auto [first, end] = window(static_cast<size_t>(count), model.device(), static_cast<size_t>(std::max(cut ? lines - 1 : lines, 0)));
+  const auto [first, end] =
+      window(static_cast<size_t>(count), model.device(), static_cast<size_t>(std::max(cut ? lines - 1 : lines, 0)));
   for (size_t i = first; i < end; ++i) {
     frame.hits.push_back({frame.next(), 0, width, Hit::What::kDevice, i});
     frame.add(device_line(model, i, cells, rows == 0));

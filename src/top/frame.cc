@@ -19,9 +19,9 @@ namespace {
 std::string_view likeness(uint32_t c) {
   static const std::map<uint32_t, std::string_view> kAscii = {
       {U'█', "#"}, {U'▉', "#"}, {U'▊', "#"}, {U'▋', "#"}, {U'▌', "="}, {U'▍', "="}, {U'▎', "-"}, {U'▏', "-"},
-      {U'▁', "."}, {U'▂', ":"}, {U'▃', "-"}, {U'▄', "="}, {U'▅', "+"}, {U'▆', "*"}, {U'▇', "%"},
-      {U'·', "-"}, {U'–', "-"}, {U'…', "~"}, {U'°', " "}, {U'×', "x"}, {U'↑', "^"}, {U'↓', "v"}, {U'→', ">"},
-      {U'▲', "^"}, {U'▼', "v"}, {U'├', "|"}, {U'└', "`"}, {U'─', "-"}, {U'│', "|"}, {U'µ', "u"}, {U'●', "*"}, {U'○', "o"},
+      {U'▁', "."}, {U'▂', ":"}, {U'▃', "-"}, {U'▄', "="}, {U'▅', "+"}, {U'▆', "*"}, {U'▇', "%"}, {U'·', "-"},
+      {U'–', "-"}, {U'…', "~"}, {U'°', " "}, {U'×', "x"}, {U'↑', "^"}, {U'↓', "v"}, {U'→', ">"}, {U'▲', "^"},
+      {U'▼', "v"}, {U'├', "|"}, {U'└', "`"}, {U'─', "-"}, {U'│', "|"}, {U'µ', "u"}, {U'●', "*"}, {U'○', "o"},
   };
   const auto it = kAscii.find(c);
   return it == kAscii.end() ? "?" : it->second;
@@ -106,8 +106,11 @@ std::vector<std::string> graph(const std::vector<float>& columns, double most, i
   std::vector<std::string> out(static_cast<size_t>(std::max(rows, 0)));
   for (const float value : columns) {
     const int eighths =
-        std::isnan(value) ? 0 : std::clamp(static_cast<int>(std::lround(most > 0 ? value / most * rows * 8 : 0)), 1, rows * 8);
-    for (int r = 0; r < rows; ++r) out[static_cast<size_t>(rows - 1 - r)] += kHeights[std::clamp(eighths - r * 8, 0, 8)];
+        std::isnan(value)
+            ? 0
+            : std::clamp(static_cast<int>(std::lround(most > 0 ? value / most * rows * 8 : 0)), 1, rows * 8);
+    for (int r = 0; r < rows; ++r)
+      out[static_cast<size_t>(rows - 1 - r)] += kHeights[std::clamp(eighths - r * 8, 0, 8)];
   }
   return out;
 }
@@ -121,8 +124,8 @@ double largest(const std::vector<float>& columns) {
 
 namespace {
 
-constexpr int kLeastWidth = 30, kLeastHeight = 6;   // below, there is no room for anything useful
-constexpr int kMostAdviceLines = 4, kMostLines = 3;
+constexpr int kMinWidth = 30, kMinHeight = 6;   // below, there is no room for anything useful
+constexpr int kMaxAdviceLines = 4, kMaxLines = 3;
 
 // "8 × NVIDIA H100 80GB HBM3"; of several models only how many.
 std::string devices_text(const LiveView& view) {
@@ -181,10 +184,12 @@ struct KeyHint {
 const std::vector<KeyHint>& overview_keys() {
   using Kind = KeyPress::Kind;
   static const std::vector<KeyHint> kKeys = {
-      {"h", "help", {Kind::kCharacter, 'h'}},   {"q", "quit", {Kind::kCharacter, 'q'}},   {"d", "device", {Kind::kCharacter, 'd'}},
-      {"/", "filter", {Kind::kCharacter, '/'}}, {"k", "signal", {Kind::kCharacter, 'k'}}, {"t", "tree", {Kind::kCharacter, 't'}},
-      {">", "sort", {Kind::kCharacter, '>'}},   {"u", "users", {Kind::kCharacter, 'u'}},  {"l", "links", {Kind::kCharacter, 'l'}},
-      {"n", "nice", {Kind::kCharacter, 'n'}},   {"s", "interval", {Kind::kCharacter, 's'}},
+      {"h", "help", {Kind::kCharacter, 'h'}},     {"q", "quit", {Kind::kCharacter, 'q'}},
+      {"d", "device", {Kind::kCharacter, 'd'}},   {"/", "filter", {Kind::kCharacter, '/'}},
+      {"k", "signal", {Kind::kCharacter, 'k'}},   {"t", "tree", {Kind::kCharacter, 't'}},
+      {">", "sort", {Kind::kCharacter, '>'}},     {"u", "users", {Kind::kCharacter, 'u'}},
+      {"l", "links", {Kind::kCharacter, 'l'}},    {"n", "nice", {Kind::kCharacter, 'n'}},
+      {"s", "interval", {Kind::kCharacter, 's'}},
   };
   return kKeys;
 }
@@ -192,7 +197,10 @@ const std::vector<KeyHint>& overview_keys() {
 const std::vector<KeyHint>& page_keys() {
   using Kind = KeyPress::Kind;
   static const std::vector<KeyHint> kKeys = {
-      {"Esc", "back", {Kind::kEscape}}, {"h", "help", {Kind::kCharacter, 'h'}}, {"q", "quit", {Kind::kCharacter, 'q'}}, {"← →", "device", {Kind::kRight}},
+      {"Esc", "back", {Kind::kEscape}},
+      {"h", "help", {Kind::kCharacter, 'h'}},
+      {"q", "quit", {Kind::kCharacter, 'q'}},
+      {"← →", "device", {Kind::kRight}},
   };
   return kKeys;
 }
@@ -200,7 +208,8 @@ const std::vector<KeyHint>& page_keys() {
 void add_keys(Frame& frame, const TopModel& model, int width) {
   Line line;
   const int y = frame.next();
-  if (!model.order().filter.empty()) line.add("filter: " + truncated(sanitised(model.order().filter), width / 3), Style::kWarn).skip(2);
+  if (!model.order().filter.empty())
+    line.add("filter: " + truncated(sanitised(model.order().filter), width / 3), Style::kWarn).skip(2);
   for (const KeyHint& hint : model.page() == TopPage::kOverview ? overview_keys() : page_keys()) {
     const int from = line.width();
     if (from + display_width(hint.key) + 1 + display_width(hint.says) > width) break;
@@ -217,7 +226,8 @@ Line question_line(const TopModel& model) {
     case Question::kFilter: return Line("filter: ", Style::kStrong).add(model.typed());
     case Question::kInterval: return Line("interval, in seconds or as 100ms: ", Style::kStrong).add(model.typed());
     case Question::kNice: return Line("nice value, -20 to 19, for " + what + ": ", Style::kStrong).add(model.typed());
-    case Question::kSure: return Line(what + ": sure? ", Style::kWarn).add("y", Style::kStrong).add(" yes, anything else no");
+    case Question::kSure:
+      return Line(what + ": sure? ", Style::kWarn).add("y", Style::kStrong).add(" yes, anything else no");
     case Question::kSignal: {
       Line line("signal: ", Style::kStrong);
       for (const SignalChoice& s : signal_choices())
@@ -235,7 +245,8 @@ void add_lowest_line(Frame& frame, const TopModel& model, int width) {
     return frame.add(Line(model.message(), Style::kWarn));
   }
   Line line = question_line(model);
-  if (model.question() == Question::kFilter || model.question() == Question::kInterval || model.question() == Question::kNice) {
+  if (model.question() == Question::kFilter || model.question() == Question::kInterval ||
+      model.question() == Question::kNice) {
     frame.cursor_x = std::min(line.width(), width - 1);
     frame.cursor_y = frame.next();
   }
@@ -246,15 +257,17 @@ void add_overview(Frame& frame, const TopModel& model, int width, int rows) {
   const bool printed = rows == 0;
   const int above = frame.next();
   const auto devices = static_cast<int>(model.view().devices.size());
-  const int all_advice = static_cast<int>(model.advice().size()), all_lines = static_cast<int>(model.view().lines.size());
+  const int all_advice = static_cast<int>(model.advice().size()),
+            all_lines = static_cast<int>(model.view().lines.size());
   // Two headings, and a line that keeps devices and processes apart.
   const auto processes = static_cast<int>(model.processes().size());
-  const int lines = std::min(all_lines, printed ? all_lines : kMostLines);
+  const int lines = std::min(all_lines, printed ? all_lines : kMaxLines);
   const int spare = rows - 2 - lines - devices - processes;
-  const int advice = printed ? all_advice : std::min({all_advice, kMostAdviceLines, std::max({rows / 12, spare, 1})});
+  const int advice = printed ? all_advice : std::min({all_advice, kMaxAdviceLines, std::max({rows / 12, spare, 1})});
   const int free = rows - 2 - lines - std::max(advice, 1);
   const int least_processes = std::min(std::max(processes, 1), std::max(free / 3, 3));
-  const int device_rows = printed ? 0 : std::max(std::min(useful_device_rows(model), free - least_processes), std::min(devices, 1));
+  const int device_rows =
+      printed ? 0 : std::max(std::min(useful_device_rows(model), free - least_processes), std::min(devices, 1));
   add_devices(frame, model, width, device_rows);
   for (int i = 0; i < advice; ++i) {
     Line line = advice_line(model.view(), model.advice()[static_cast<size_t>(i)], width);
@@ -275,7 +288,7 @@ void add_overview(Frame& frame, const TopModel& model, int width, int rows) {
 
 Frame top_frame(const TopModel& model, int width, int height) {
   Frame frame;
-  if (height > 0 && (width < kLeastWidth || height < kLeastHeight)) {
+  if (height > 0 && (width < kMinWidth || height < kMinHeight)) {
     frame.add(Line(truncated("too small", width)));
     return frame;
   }

@@ -60,8 +60,8 @@ std::string frame_text(const Frame& frame, int width, bool colour);
 /// The same in letters that every terminal has: bars of "#", curves of ".:-=+*#", "?" for what has no likeness.
 std::string ascii_text(std::string_view text);
 
-// What of a screen's line has to be drawn anew. A terminal library takes hundreds of instructions for each character that it
-// is given, and of most lines a few cells change.
+// What of a screen's line has to be drawn anew. A terminal library takes hundreds of instructions for each character
+// that it is given, and of most lines a few cells change.
 
 /// Cells next to each other that look alike.
 struct CellRun {
@@ -76,8 +76,8 @@ std::vector<CellRun> changed_cells(const FrameLine& before, const FrameLine& aft
 
 // Curves as a few rows of block characters.
 
-/// `rows` texts, the uppermost first, of one cell for each of `columns`; `most` fills them. Blank where it is NaN; what is 0 has the
-/// lowest block.
+/// `rows` texts, the uppermost first, of one cell for each of `columns`; `most` fills them. Blank where it is NaN; what
+/// is 0 has the lowest block.
 std::vector<std::string> graph(const std::vector<float>& columns, double most, int rows);
 /// The largest that is known; 0 if there is none.
 double largest(const std::vector<float>& columns);

@@ -13,9 +13,13 @@
 namespace profgpu {
 namespace {
 
-FrameLine line(std::string_view text, Style style = Style::kPlain, bool reversed = false) { return {Line(text, style), reversed}; }
+FrameLine line(std::string_view text, Style style = Style::kPlain, bool reversed = false) {
+  return {Line(text, style), reversed};
+}
 
-std::vector<CellRun> changed(const FrameLine& before, const FrameLine& after) { return changed_cells(before, after, 10); }
+std::vector<CellRun> changed(const FrameLine& before, const FrameLine& after) {
+  return changed_cells(before, after, 10);
+}
 
 TEST(ChangedCells, NothingOfWhatStays) {
   EXPECT_TRUE(changed(line("abc"), line("abc")).empty());
@@ -24,7 +28,8 @@ TEST(ChangedCells, NothingOfWhatStays) {
 }
 
 TEST(ChangedCells, OnlyWhatIsNew) {
-  EXPECT_EQ(changed(line("12 % ▁▂▃"), line("13 % ▁▂▄")), (std::vector<CellRun>{{1, Style::kPlain, "3"}, {7, Style::kPlain, "▄"}}));
+  EXPECT_EQ(changed(line("12 % ▁▂▃"), line("13 % ▁▂▄")),
+            (std::vector<CellRun>{{1, Style::kPlain, "3"}, {7, Style::kPlain, "▄"}}));
   EXPECT_EQ(changed({}, line("ab", Style::kGood)), (std::vector<CellRun>{{0, Style::kGood, "ab"}}));
 }
 
@@ -36,7 +41,8 @@ TEST(ChangedCells, LooksCount) {
   FrameLine two = line("ab");
   two.line.add("cd", Style::kBad);
   EXPECT_EQ(changed(line("abcd"), two), (std::vector<CellRun>{{2, Style::kBad, "cd"}}));
-  EXPECT_EQ(changed(line("ab"), line("ab", Style::kPlain, true)), (std::vector<CellRun>{{0, Style::kPlain, "ab        "}}));
+  EXPECT_EQ(changed(line("ab"), line("ab", Style::kPlain, true)),
+            (std::vector<CellRun>{{0, Style::kPlain, "ab        "}}));
 }
 
 TEST(ChangedCells, WideCharactersAndMarksStayWhole) {
@@ -85,7 +91,8 @@ constexpr std::pair<int, int> kSizes[] = {{80, 24}, {120, 40}, {200, 60}};
 
 TEST_F(TopScreens, OverviewsAreAsTheyWereLookedAt) {
   for (const auto& [name, devices] : {std::pair{"one", 1}, {"eight", 8}, {"sixteen", 16}})
-    for (const auto& [width, height] : kSizes) expect_screen(name, watched(static_cast<size_t>(devices)), width, height);
+    for (const auto& [width, height] : kSizes)
+      expect_screen(name, watched(static_cast<size_t>(devices)), width, height);
 }
 
 TEST_F(TopScreens, PagesAreAsTheyWereLookedAt) {

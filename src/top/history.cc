@@ -19,12 +19,12 @@ double or_unknown(const std::optional<double>& x) { return x.value_or(kUnknown);
 }  // namespace
 
 void Curve::add(double value) {
-  if (points_.size() < kMostPoints) {
+  if (points_.size() < kMaxPoints) {
     points_.push_back(static_cast<float>(value));
     return;
   }
   points_[end_] = static_cast<float>(value);
-  end_ = (end_ + 1) % kMostPoints;
+  end_ = (end_ + 1) % kMaxPoints;
 }
 
 std::optional<double> Curve::latest() const {
@@ -84,7 +84,8 @@ double DeviceHistory::rate(const LiveDevice& device, Metric metric) {
 double DeviceHistory::held(const LiveDevice& device, std::initializer_list<Metric> counters, uint32_t reasons) {
   double pct = kUnknown;
   for (const Metric m : counters)
-    if (const double r = rate(device, m); !std::isnan(r)) pct = std::max(std::isnan(pct) ? 0 : pct, std::min(r * 1e-7, 100.0));
+    if (const double r = rate(device, m); !std::isnan(r))
+      pct = std::max(std::isnan(pct) ? 0 : pct, std::min(r * 1e-7, 100.0));
   const auto now = reason_bits(device.value(Metric::kClockEventReasons));
   if (std::isnan(pct) && now) pct = (*now & reasons) != 0 ? 100 : 0;
   return pct;
@@ -107,7 +108,9 @@ void DeviceHistory::take(const LiveDevice& device, int64_t now_ns, int64_t inter
     const auto p = device.value(part), a = device.value(all);
     return p && a && *a > 0 ? 100 * *p / *a : kUnknown;
   };
-  const auto first = [&](Metric a, Metric b) { return or_unknown(device.value(a) ? device.value(a) : device.value(b)); };
+  const auto first = [&](Metric a, Metric b) {
+    return or_unknown(device.value(a) ? device.value(a) : device.value(b));
+  };
   const auto speed = [&](Metric counter, Metric gauge) {
     const double r = rate(device, counter);
     return std::isnan(r) ? or_unknown(device.value(gauge)) : r;
@@ -128,10 +131,11 @@ void DeviceHistory::take(const LiveDevice& device, int64_t now_ns, int64_t inter
   add(Track::kLinkRx, link(Metric::kNvlinkRx, Metric::kXgmiRx));
   add(Track::kHeldByPower, held(device, {Metric::kThrottlePower, Metric::kThrottleHwPowerBrake},
                                 kPowerReasons));
-  add(Track::kHeldByHeat, held(device, {Metric::kThrottleSwThermal, Metric::kThrottleHwThermal, Metric::kThrottleThermal},
-                               kHeatReasons));
-  add(Track::kHeldByOther, held(device, {Metric::kThrottleSyncBoost, Metric::kThrottleBoardLimit, Metric::kThrottleReliability},
-                                bits_of({ClockReason::kSyncBoost, ClockReason::kHwSlowdown})));
+  add(Track::kHeldByHeat,
+      held(device, {Metric::kThrottleSwThermal, Metric::kThrottleHwThermal, Metric::kThrottleThermal}, kHeatReasons));
+  add(Track::kHeldByOther,
+      held(device, {Metric::kThrottleSyncBoost, Metric::kThrottleBoardLimit, Metric::kThrottleReliability},
+           bits_of({ClockReason::kSyncBoost, ClockReason::kHwSlowdown})));
   add(Track::kSmActive, or_unknown(device.value(Metric::kSmActive)));
   add(Track::kSmOccupancy, or_unknown(device.value(Metric::kSmOccupancy)));
   add(Track::kTensorActive, or_unknown(device.value(Metric::kTensorActive)));
@@ -165,7 +169,7 @@ void Histories::take(const LiveView& view, int64_t interval_ns) {
     const bool newer = device.time_ns > paces_[i].newest_ns();
     const Pace::Step step = newer ? paces_[i].step(device.time_ns, interval_ns) : Pace::Step();
     for (const LiveProcess& p : device.processes) {
-      if (kept.size() >= kMostProcesses) break;
+      if (kept.size() >= kMaxProcesses) break;
       const ProcessKey key{i, p.sample.pid};
       const auto known = processes_.find(key);
       ProcessHistory& history = kept[key];

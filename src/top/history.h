@@ -1,5 +1,6 @@
-// What a device and its processes did in the last minutes, for curves and means. One point a view with a new reading, each of which
-// stands for the time since the one before: readings may come late, and at an interval that is changed meanwhile.
+// What a device and its processes did in the last minutes, for curves and means. One point a view with a new reading,
+// each of which stands for the time since the one before: readings may come late, and at an interval that is changed
+// meanwhile.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ constexpr size_t kTrackCount = static_cast<size_t>(Track::kDramActive) + 1;
 /// The last points of one thing, at most kMostPoints; NaN where it was not known.
 class Curve {
  public:
-  static constexpr size_t kMostPoints = 512;
+  static constexpr size_t kMaxPoints = 512;
   void add(double value);
   [[nodiscard]] size_t size() const { return points_.size(); }
   /// The n-th point from the newest, which is 0.
@@ -39,8 +40,8 @@ class Curve {
   size_t end_ = 0;
 };
 
-/// The newest `cells` stretches of `width_ns` each, the newest last: the mean over time of what is known of each, NaN where that is less
-/// than half of it. `seconds`: how long each point of `curve` stands for.
+/// The newest `cells` stretches of `width_ns` each, the newest last: the mean over time of what is known of each, NaN
+/// where that is less than half of it. `seconds`: how long each point of `curve` stands for.
 std::vector<float> columns(const Curve& curve, const Curve& seconds, int64_t width_ns, int cells);
 
 /// Says of each point how long it stands for: the time since the one before it, or if that is too long ago an interval.
@@ -108,7 +109,7 @@ class Histories {
   [[nodiscard]] const ProcessHistory* process(const ProcessKey& key) const;
 
  private:
-  static constexpr size_t kMostProcesses = 2048;
+  static constexpr size_t kMaxProcesses = 2048;
   std::vector<DeviceHistory> devices_;
   std::vector<Pace> paces_;         // of each device's processes
   std::map<ProcessKey, ProcessHistory> processes_;

@@ -13,10 +13,10 @@ using sample::kSecond_ns;
 
 TEST(Curve, KeepsTheNewestPoints) {
   Curve curve;
-  for (size_t i = 0; i < Curve::kMostPoints + 100; ++i) curve.add(static_cast<double>(i));
-  ASSERT_EQ(curve.size(), Curve::kMostPoints);
-  EXPECT_EQ(curve.back(0), static_cast<float>(Curve::kMostPoints + 99));
-  EXPECT_EQ(curve.back(Curve::kMostPoints - 1), 100.0f);
+  for (size_t i = 0; i < Curve::kMaxPoints + 100; ++i) curve.add(static_cast<double>(i));
+  ASSERT_EQ(curve.size(), Curve::kMaxPoints);
+  EXPECT_EQ(curve.back(0), static_cast<float>(Curve::kMaxPoints + 99));
+  EXPECT_EQ(curve.back(Curve::kMaxPoints - 1), 100.0f);
 }
 
 TEST(DeviceHistory, CountersBecomeRates) {
@@ -96,13 +96,15 @@ TEST(DeviceHistory, MeansAreOverTimeAndNotOverReadings) {
 TEST(DeviceHistory, WhatNobodyLookedAtIsNotKnown) {
   const DeviceHistory history = read_at({{0, 50}, {10, 50}, {310, 50}}, kSecond_ns);
   EXPECT_FALSE(history.mean(Track::kUtilization, 30 * kSecond_ns));
-  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 32), 100, 1).front(), "▄▄" + std::string(29, ' ') + "▄");
+  EXPECT_EQ(graph(history.columns(Track::kUtilization, kSecond_ns, 32), 100, 1).front(),
+            "▄▄" + std::string(29, ' ') + "▄");
 }
 
 TEST(DeviceHistory, TheTimeBeforeAShorterIntervalIsKnown) {
   DeviceHistory history;
   LiveDevice device = sample::view(1, 0).devices[0];
-  for (const auto& [second, interval_ns] : {std::pair{10, 10 * kSecond_ns}, {20, 10 * kSecond_ns}, {26, kSecond_ns / 10}}) {
+  for (const auto& [second, interval_ns] :
+       {std::pair{10, 10 * kSecond_ns}, {20, 10 * kSecond_ns}, {26, kSecond_ns / 10}}) {
     device.time_ns = kBegin_ns + second * kSecond_ns;
     history.take(device, 0, interval_ns);
   }

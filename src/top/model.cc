@@ -16,7 +16,8 @@ namespace {
 constexpr int kPage = 10;             // rows
 constexpr size_t kLongestInput = 100; // bytes
 constexpr int64_t kMs = 1'000'000;
-constexpr int64_t kIntervals_ns[] = {100 * kMs, 200 * kMs, 500 * kMs, 1000 * kMs, 2000 * kMs, 5000 * kMs, 10'000 * kMs};   // + and - go through
+constexpr int64_t kIntervals_ns[] = {100 * kMs,  200 * kMs,  500 * kMs,   1000 * kMs,
+                                     2000 * kMs, 5000 * kMs, 10'000 * kMs};  // + and - go through
 
 // What a key does to text that is typed: one more letter, or one less.
 void edit(std::string& text, const KeyPress& key) {
@@ -41,8 +42,9 @@ bool descends_first(ProcessColumn column) {
 
 const std::vector<SignalChoice>& signal_choices() {
   static const std::vector<SignalChoice> kChoices = {
-      {'t', SIGTERM, "TERM"}, {'i', SIGINT, "INT"},   {'k', SIGKILL, "KILL"}, {'h', SIGHUP, "HUP"},  {'s', SIGSTOP, "STOP"},
-      {'c', SIGCONT, "CONT"}, {'1', SIGUSR1, "USR1"}, {'2', SIGUSR2, "USR2"}, {'q', SIGQUIT, "QUIT"},
+      {'t', SIGTERM, "TERM"}, {'i', SIGINT, "INT"},   {'k', SIGKILL, "KILL"},
+      {'h', SIGHUP, "HUP"},   {'s', SIGSTOP, "STOP"}, {'c', SIGCONT, "CONT"},
+      {'1', SIGUSR1, "USR1"}, {'2', SIGUSR2, "USR2"}, {'q', SIGQUIT, "QUIT"},
   };
   return kChoices;
 }
@@ -70,7 +72,8 @@ void TopModel::list() {
 
 std::optional<size_t> TopModel::selected() const {
   if (!selected_) return std::nullopt;
-  const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const ProcessEntry& e) { return e.key() == *selected_; });
+  const auto it =
+      std::find_if(entries_.begin(), entries_.end(), [&](const ProcessEntry& e) { return e.key() == *selected_; });
   return it == entries_.end() ? std::nullopt : std::optional(static_cast<size_t>(it - entries_.begin()));
 }
 
@@ -191,7 +194,8 @@ void TopModel::ask_about_process(Question question) {
   if (!at) return say("choose a process first: ↑ ↓, or click on it");
   const ProcessEntry& entry = entries_[*at];
   const HostProcess& host = entry.parent ? *entry.parent : entry.process->host;
-  if (!view_.hosts[view_.devices[entry.device].host].here) return say("this process is not of this machine: it cannot be sent anything");
+  if (!view_.hosts[view_.devices[entry.device].host].here)
+    return say("this process is not of this machine: it cannot be sent anything");
   if (host.visible_pid == 0)
     return say(fmt::format("nothing is known of process {} here{}", entry.process ? entry.process->sample.pid : 0,
                            host.unknown.empty() ? "" : ": " + host.unknown));
@@ -350,7 +354,8 @@ std::vector<DeviceAdvice> advice_on(const LiveView& view, const Histories& histo
       add_xid(device, said);
       const DeviceNow now = now_of(device, histories.device(i));
       for (const Rule* rule : rules())
-        if (auto advice = rule->now != nullptr ? rule->now(*rule, now) : std::nullopt) said.push_back(*std::move(advice));
+        if (auto advice = rule->now != nullptr ? rule->now(*rule, now) : std::nullopt)
+          said.push_back(*std::move(advice));
     }
     for (Advice& advice : said) all.push_back({std::move(advice), i});
   }

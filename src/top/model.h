@@ -44,7 +44,8 @@ const std::vector<SignalChoice>& signal_choices();
 
 class TopModel {
  public:
-  explicit TopModel(int64_t interval_ns, ProcessOrder order = {}) : interval_ns_(interval_ns), order_(std::move(order)) {}
+  explicit TopModel(int64_t interval_ns, ProcessOrder order = {})
+      : interval_ns_(interval_ns), order_(std::move(order)) {}
 
   /// A newer view of the same devices.
   void take(LiveView view);

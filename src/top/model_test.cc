@@ -16,7 +16,8 @@ using Kind = KeyPress::Kind;
 
 std::vector<int64_t> pids(const TopModel& model) {
   std::vector<int64_t> out;
-  for (const ProcessEntry& e : model.processes()) out.push_back(e.process ? e.process->sample.pid : -e.parent->visible_pid);
+  for (const ProcessEntry& e : model.processes())
+    out.push_back(e.process ? e.process->sample.pid : -e.parent->visible_pid);
   return out;
 }
 
@@ -199,7 +200,8 @@ TEST(TopModel, ClicksChooseWhatIsThere) {
   TopModel model = watched(8);
   const Frame frame = top_frame(model, 120, 40);
   const auto find = [&](Hit::What what, auto&& is) {
-    const auto it = std::find_if(frame.hits.begin(), frame.hits.end(), [&](const Hit& h) { return h.what == what && is(h); });
+    const auto it =
+        std::find_if(frame.hits.begin(), frame.hits.end(), [&](const Hit& h) { return h.what == what && is(h); });
     return it == frame.hits.end() ? nullptr : frame.hit(it->from, it->y);
   };
   const Hit* process = find(Hit::What::kProcess, [](const Hit& h) { return h.process.pid == 4713; });

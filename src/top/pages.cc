@@ -16,7 +16,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int kLeastFix = 16;   // cells: less of what to do says nothing
+constexpr int kMinFix = 16;   // cells: less of what to do says nothing
 
 struct UserSum {
   size_t processes = 0;
@@ -45,7 +45,8 @@ std::string devices_list(const LiveView& view, const std::set<size_t>& devices) 
   std::string text;
   std::vector<int> indices;
   for (const size_t i : devices)
-    if (device_text(view, i) == std::to_string(view.devices[i].info->index)) indices.push_back(static_cast<int>(view.devices[i].info->index));
+    if (device_text(view, i) == std::to_string(view.devices[i].info->index))
+      indices.push_back(static_cast<int>(view.devices[i].info->index));
   if (indices.size() == devices.size()) return number_ranges(indices);
   for (const size_t i : devices) append_listed(text, device_text(view, i));
   return text;
@@ -65,15 +66,22 @@ Line advice_line(const LiveView& view, const DeviceAdvice& advice, int width) {
   const int room = width - line.width();
   line.add(truncated(sanitised(advice.what), std::max(room, 1)), style);
   const int left = width - line.width() - 3;
-  if (!advice.fix.empty() && left >= kLeastFix) line.add(" · ", Style::kFaint).add(truncated(sanitised(advice.fix), left));
+  if (!advice.fix.empty() && left >= kMinFix)
+    line.add(" · ", Style::kFaint).add(truncated(sanitised(advice.fix), left));
   return line;
 }
 
 void add_users_page(Frame& frame, const TopModel& model, int width, int rows) {
   const auto users = users_of(model.view());
   std::vector<std::pair<std::string, UserSum>> sorted(users.begin(), users.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.memory_bytes > b.second.memory_bytes; });
-  Grid grid({{"USER"}, {"processes", true}, {"GPU memory", true}, {"SM, all GPUs", true}, {"CPU", true}, {"host memory", true},
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.memory_bytes > b.second.memory_bytes; });
+  Grid grid({{"USER"},
+             {"processes", true},
+             {"GPU memory", true},
+             {"SM, all GPUs", true},
+             {"CPU", true},
+             {"host memory", true},
              {"GPUs"}});
   for (const auto& [name, sum] : sorted)
     grid.add_row({{name},
@@ -90,7 +98,8 @@ void add_users_page(Frame& frame, const TopModel& model, int width, int rows) {
 void add_topology_page(Frame& frame, const TopModel& model, int width, int rows) {
   const LiveTopology& links = model.topology();
   const LiveView& view = model.view();
-  if (links.size() != view.devices.size()) return frame.add(Line("how devices are connected is not known here, or not yet", Style::kFaint));
+  if (links.size() != view.devices.size())
+    return frame.add(Line("how devices are connected is not known here, or not yet", Style::kFaint));
   Grid grid({{""}});
   for (size_t i = 0; i < links.size(); ++i) grid.add_column("GPU " + device_text(view, i));
   for (size_t i = 0; i < links.size(); ++i) {
@@ -101,7 +110,8 @@ void add_topology_page(Frame& frame, const TopModel& model, int width, int rows)
   }
   Lines lines = grid.lines(width);
   lines.emplace_back();
-  lines.emplace_back("NV#: that many NVLinks · PIX: one PCIe switch · PXB: several · PHB: the processor's host bridge", Style::kFaint);
+  lines.emplace_back("NV#: that many NVLinks · PIX: one PCIe switch · PXB: several · PHB: the processor's host bridge",
+                     Style::kFaint);
   lines.emplace_back("NODE: bridges of one NUMA node · SYS: across processors · X: itself", Style::kFaint);
   add_lines(frame, lines, rows);
 }
@@ -139,8 +149,8 @@ void add_help_page(Frame& frame, int width, int rows) {
 namespace {
 
 constexpr int kTitle = 15, kValue = 25;   // cells before a curve
-constexpr int kMostCurveRows = 4;
-constexpr int kMostAdvice = 3;
+constexpr int kMaxCurveRows = 4;
+constexpr int kMaxAdvice = 3;
 
 /// What a device says of itself, in lines "title  words".
 class DeviceFacts {
@@ -165,7 +175,8 @@ class DeviceFacts {
     if (value(metric)) part(text, name, rounded(value(metric), unit));
   }
   void line(std::string_view title, const std::string& text) {
-    if (!text.empty()) append(lines_, wrapped_after(Line(padded_right(std::string(title), 10), Style::kNote), text, width_));
+    if (!text.empty())
+      append(lines_, wrapped_after(Line(padded_right(std::string(title), 10), Style::kNote), text, width_));
   }
   void clocks();
   void power();
@@ -201,8 +212,10 @@ void DeviceFacts::power() {
   if (!value(Metric::kPower)) part(text, "", of(Metric::kPowerInstant, Metric::kPowerLimit, " W"));
   part(text, "default", Metric::kPowerLimitDefault, " W");
   if (value(Metric::kPowerLimitMin) && value(Metric::kPowerLimitMax))
-    part(text, "can be", rounded(value(Metric::kPowerLimitMin), "") + " to " + rounded(value(Metric::kPowerLimitMax), " W"));
-  if (const auto j = value(Metric::kEnergy)) part(text, "since the driver was loaded", fmt::format("{:.2f} kWh", *j / 3.6e6));
+    part(text, "can be",
+         rounded(value(Metric::kPowerLimitMin), "") + " to " + rounded(value(Metric::kPowerLimitMax), " W"));
+  if (const auto j = value(Metric::kEnergy))
+    part(text, "since the driver was loaded", fmt::format("{:.2f} kWh", *j / 3.6e6));
   line("power", text);
 }
 
@@ -252,9 +265,13 @@ void DeviceFacts::errors() {
 
 void DeviceFacts::engines() {
   std::string text;
-  for (const auto& [name, metric] : {std::pair{"encoder", Metric::kEncoderUtilization}, {"decoder", Metric::kDecoderUtilization},
-                                     {"JPEG", Metric::kJpegUtilization}, {"optical flow", Metric::kOfaUtilization},
-                                     {"FP64", Metric::kFp64Active}, {"FP32", Metric::kFp32Active}, {"FP16", Metric::kFp16Active}})
+  for (const auto& [name, metric] : {std::pair{"encoder", Metric::kEncoderUtilization},
+                                     {"decoder", Metric::kDecoderUtilization},
+                                     {"JPEG", Metric::kJpegUtilization},
+                                     {"optical flow", Metric::kOfaUtilization},
+                                     {"FP64", Metric::kFp64Active},
+                                     {"FP32", Metric::kFp32Active},
+                                     {"FP16", Metric::kFp16Active}})
     part(text, name, metric, " %");
   line("engines", text);
 }
@@ -285,16 +302,21 @@ std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, in
   const auto add = [&](Track track, std::string_view title, std::string value, double most, Style style) {
     std::vector<float> columns = h.columns(track, interval_ns, cells);
     const double top = largest(columns);
-    if (h.latest(track) || top > 0) rows.push_back({title, std::move(value), most > 0 ? most : top, std::move(columns), style});
+    if (h.latest(track) || top > 0)
+      rows.push_back({title, std::move(value), most > 0 ? most : top, std::move(columns), style});
   };
-  const auto percent = [&](Track track, std::string_view title, Style style) { add(track, title, rounded(h.latest(track), " %"), 100, style); };
-  const auto limited = [&](Track track, std::string_view title, std::string_view unit, std::optional<double> limit, double otherwise) {
+  const auto percent = [&](Track track, std::string_view title, Style style) {
+    add(track, title, rounded(h.latest(track), " %"), 100, style);
+  };
+  const auto limited = [&](Track track, std::string_view title, std::string_view unit, std::optional<double> limit,
+                           double otherwise) {
     const std::string of = limit ? " of " + rounded(limit, "") : "";
     add(track, title, rounded(h.latest(track), "") + of + std::string(unit), limit.value_or(otherwise), Style::kNote);
   };
   const auto held = [&](Track track, std::string_view title) {
     const auto mean = h.mean(track, 60'000'000'000);
-    add(track, title, rounded(h.latest(track), " %") + (mean ? fmt::format(", 1 min {:.0f} %", *mean) : ""), 100, Style::kWarn);
+    add(track, title, rounded(h.latest(track), " %") + (mean ? fmt::format(", 1 min {:.0f} %", *mean) : ""), 100,
+        Style::kWarn);
   };
   const auto speed = [&](Track track, std::string_view title) {
     const double top = largest(h.columns(track, interval_ns, cells));
@@ -321,12 +343,12 @@ std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, in
 
 void add_curves(Frame& frame, const TopModel& model, int width, int rows) {
   const int cells = std::max(width - kTitle - kValue - 2, 0);
-  std::vector<CurveRow> all =
-      curve_rows(model.view().devices[model.device()], model.histories().device(model.device()), model.interval_ns(), cells);
+  std::vector<CurveRow> all = curve_rows(model.view().devices[model.device()], model.histories().device(model.device()),
+                                         model.interval_ns(), cells);
   if (static_cast<int>(all.size()) > rows) all.resize(static_cast<size_t>(std::max(rows, 0)));
   if (all.empty()) return;
   // The first is what counts most: it has what is left over.
-  int spare = std::min(rows - static_cast<int>(all.size()), kMostCurveRows - 1);
+  int spare = std::min(rows - static_cast<int>(all.size()), kMaxCurveRows - 1);
   for (const CurveRow& row : all) {
     const int high = 1 + std::max(spare, 0);
     spare = 0;
@@ -355,7 +377,7 @@ void add_device_page(Frame& frame, const TopModel& model, int width, int rows) {
   if (d.state != DeviceState::kOk) frame.add(Line(trouble_text(d, view.time_ns), Style::kStrongBad));
   int said = 0;
   for (const DeviceAdvice& a : model.advice())
-    if (a.device == model.device() && said++ < kMostAdvice) frame.add(advice_line(view, a, width));
+    if (a.device == model.device() && said++ < kMaxAdvice) frame.add(advice_line(view, a, width));
   for (Line& line : DeviceFacts(d, width).lines()) frame.add(std::move(line));
   const int processes = std::clamp(static_cast<int>(model.processes().size()), 1, std::max(rows / 4, 2));
   const int left = above + rows - frame.next() - processes - 1;

@@ -1,4 +1,5 @@
-// The parts of the screen between title and keys: devices, processes, and the pages of one device, links, users and help.
+// The parts of the screen between title and keys: devices, processes, and the pages of one device, links, users and
+// help.
 #pragma once
 
 #include "top/frame.h"

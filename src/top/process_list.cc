@@ -19,8 +19,8 @@ namespace {
 bool matches(const LiveView& view, const ProcessEntry& entry, const std::string& wanted) {
   if (wanted.empty()) return true;
   const HostProcess& host = entry.process->host;
-  for (const std::string& text : {command_text(entry), host.user, std::to_string(entry.process->sample.pid), host.place(),
-                                  "gpu " + device_text(view, entry.device)})
+  for (const std::string& text : {command_text(entry), host.user, std::to_string(entry.process->sample.pid),
+                                  host.place(), "gpu " + device_text(view, entry.device)})
     if (lower_case(text).find(wanted) != std::string::npos) return true;
   return false;
 }
@@ -38,7 +38,8 @@ double number(const ProcessEntry& e, ProcessColumn column) {
     case ProcessColumn::kSm: return of(sample.utilization_pct);
     case ProcessColumn::kCpu: return of(host.cpu_pct);
     case ProcessColumn::kHostMemory: return of(host.memory_bytes);
-    case ProcessColumn::kTime: return host.start_ns ? -static_cast<double>(*host.start_ns) : -1e19;   // the longest first
+    case ProcessColumn::kTime:
+      return host.start_ns ? -static_cast<double>(*host.start_ns) : -1e19;  // the longest first
     default: return 0;
   }
 }
@@ -97,7 +98,8 @@ class ProcessTree {
     out_.push_back(e);
     out_.back().depth = depth;
     // A process on several devices has its children once.
-    if (const int64_t pid = e.process->host.visible_pid; pid != 0 && done_.insert(pid).second) add_below(pid, depth + 1);
+    if (const int64_t pid = e.process->host.visible_pid; pid != 0 && done_.insert(pid).second)
+      add_below(pid, depth + 1);
   }
   void add_below(int64_t pid, int depth) {
     const auto it = below_.find(pid);
@@ -145,7 +147,7 @@ std::vector<ProcessEntry> process_list(const LiveView& view, const ProcessOrder&
 namespace {
 
 constexpr int kColumnGap = 1;
-constexpr int kLeastCommand = 18;
+constexpr int kMinCommand = 18;
 
 struct TableColumn {
   ProcessColumn column;
@@ -175,13 +177,14 @@ struct TableLayout {
 
 TableLayout layout_for(const TopModel& model, int width, bool curves) {
   TableLayout out;
-  int left = width - kLeastCommand - kColumnGap;   // nothing stands behind the command
+  int left = width - kMinCommand - kColumnGap;   // nothing stands behind the command
   for (const TableColumn& c : kColumns) out.width[static_cast<size_t>(c.column)] = c.width;
   int& device = out.width[static_cast<size_t>(ProcessColumn::kDevice)];
   for (size_t i = 0; i < model.view().devices.size(); ++i)
     device = std::max(device, std::min(display_width(sanitised(device_text(model.view(), i))), 16));
-  const bool anywhere = std::any_of(model.processes().begin(), model.processes().end(),
-                                    [](const ProcessEntry& e) { return e.process && !e.process->host.place().empty(); });
+  const bool anywhere = std::any_of(model.processes().begin(), model.processes().end(), [](const ProcessEntry& e) {
+    return e.process && !e.process->host.place().empty();
+  });
   if (!anywhere) out.width[static_cast<size_t>(ProcessColumn::kPlace)] = 0;
   const auto sum = [&] {
     int n = 0;
@@ -189,12 +192,12 @@ TableLayout layout_for(const TopModel& model, int width, bool curves) {
     return n;
   };
   // What goes first on a narrow screen.
-  for (const ProcessColumn c : {ProcessColumn::kPlace, ProcessColumn::kHostMemory, ProcessColumn::kCpu, ProcessColumn::kTime,
-                                ProcessColumn::kUser, ProcessColumn::kSm})
+  for (const ProcessColumn c : {ProcessColumn::kPlace, ProcessColumn::kHostMemory, ProcessColumn::kCpu,
+                                ProcessColumn::kTime, ProcessColumn::kUser, ProcessColumn::kSm})
     if (sum() > left) out.width[static_cast<size_t>(c)] = 0;
   left -= sum();
   if (curves && left >= 34) out.curve = std::min(20, left - 20), left -= out.curve + kColumnGap;
-  out.width[static_cast<size_t>(ProcessColumn::kCommand)] = std::max(left + kLeastCommand + kColumnGap, 1);
+  out.width[static_cast<size_t>(ProcessColumn::kCommand)] = std::max(left + kMinCommand + kColumnGap, 1);
   return out;
 }
 
@@ -233,7 +236,8 @@ std::string cell_text(const TopModel& model, const ProcessEntry& e, ProcessColum
     case ProcessColumn::kPlace: return host.place();
     case ProcessColumn::kCommand: {
       const std::string words = without_folders(command_text(e));
-      return (e.depth > 0 ? std::string(2 * static_cast<size_t>(e.depth - 1), ' ') + "└ " : "") + (words.empty() ? host.unknown : words);
+      return (e.depth > 0 ? std::string(2 * static_cast<size_t>(e.depth - 1), ' ') + "└ " : "") +
+             (words.empty() ? host.unknown : words);
     }
   }
   return "";
@@ -248,7 +252,8 @@ void add_heading(Frame& frame, const TopModel& model, const TableLayout& layout)
     std::string title(c.title);
     if (order.column == c.column) title = truncated(title, width - 1) + (order.descending ? "▼" : "▲");
     frame.hits.push_back({frame.next(), line.width(), line.width() + width, Hit::What::kColumn, 0, {}, c.column});
-    line.add(c.right ? padded_left(title, width) : padded_right(title, width)).skip(c.column == ProcessColumn::kCommand ? 0 : kColumnGap);
+    line.add(c.right ? padded_left(title, width) : padded_right(title, width))
+        .skip(c.column == ProcessColumn::kCommand ? 0 : kColumnGap);
     if (c.column == ProcessColumn::kSm && layout.curve > 0) line.add(padded_right("", layout.curve)).skip(kColumnGap);
   }
   frame.add(std::move(line), true);
@@ -263,10 +268,15 @@ Line process_line(const TopModel& model, const ProcessEntry& e, const TableLayou
     // What a silent device said last may no longer be so.
     const bool faint = e.parent || text == kUnknownText || model.view().devices[e.device].state != DeviceState::kOk;
     if (c.column == ProcessColumn::kCommand) return line.add(text, faint ? Style::kFaint : Style::kPlain), line;
-    line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain).skip(kColumnGap);
+    line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain)
+        .skip(kColumnGap);
     if (c.column != ProcessColumn::kSm || layout.curve == 0) continue;
     const ProcessHistory* history = e.process ? model.histories().process(e.key()) : nullptr;
-    line.add(history ? graph(columns(history->utilization, history->seconds, model.interval_ns(), layout.curve), 100, 1).front() : padded_right("", layout.curve), Style::kGood);
+    line.add(
+        history
+            ? graph(columns(history->utilization, history->seconds, model.interval_ns(), layout.curve), 100, 1).front()
+            : padded_right("", layout.curve),
+        Style::kGood);
     line.skip(kColumnGap);
   }
   return line;

@@ -30,7 +30,8 @@ struct ProcessEntry {
 };
 
 /// Entries point into the view. `only`: processes of one device.
-std::vector<ProcessEntry> process_list(const LiveView& view, const ProcessOrder& order, std::optional<size_t> only = {});
+std::vector<ProcessEntry> process_list(const LiveView& view, const ProcessOrder& order,
+                                       std::optional<size_t> only = {});
 
 /// The words of a process: what the host knows, else what the driver said.
 std::string command_text(const ProcessEntry& entry);

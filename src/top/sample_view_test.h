@@ -19,12 +19,14 @@ inline std::shared_ptr<DeviceInfo> device_info(uint32_t i) {
   info->name = "NVIDIA H100 80GB HBM3";
   info->uuid = "GPU-00000000-5eed-4000-8000-00000000000" + std::to_string(i % 10);
   info->pci_bus_id = "00000000:1" + std::to_string(i % 10) + ":00.0";
-  info->constants = {{Metric::kMemoryTotal, 85'520'809'984}, {Metric::kSmClockMax, 1980},       {Metric::kTemperatureSlowdown, 89},
-                     {Metric::kPcieWidthMax, 16},            {Metric::kPcieGenerationMax, 5},   {Metric::kPowerLimitDefault, 700}};
+  info->constants = {{Metric::kMemoryTotal, 85'520'809'984}, {Metric::kSmClockMax, 1980},
+                     {Metric::kTemperatureSlowdown, 89},     {Metric::kPcieWidthMax, 16},
+                     {Metric::kPcieGenerationMax, 5},        {Metric::kPowerLimitDefault, 700}};
   return info;
 }
 
-inline LiveProcess process(int64_t pid, double gib, double sm, const std::string& user, std::vector<std::string> words) {
+inline LiveProcess process(int64_t pid, double gib, double sm, const std::string& user,
+                           std::vector<std::string> words) {
   LiveProcess p;
   p.sample.pid = pid;
   p.sample.memory_bytes = static_cast<int64_t>(gib * (1 << 30));
@@ -38,7 +40,8 @@ inline LiveProcess process(int64_t pid, double gib, double sm, const std::string
   return p;
 }
 
-/// As it is `second` seconds after the beginning: device 1 is too hot, 2 idles, 3 is lost from second 30 on, 4 has lost lanes.
+/// As it is `second` seconds after the beginning: device 1 is too hot, 2 idles, 3 is lost from second 30 on, 4 has lost
+/// lanes.
 inline LiveView view(size_t devices, int64_t second) {
   LiveView v;
   v.time_ns = kBegin_ns + second * kSecond_ns;
@@ -76,7 +79,8 @@ inline LiveView view(size_t devices, int64_t second) {
       d.since_ns = d.time_ns = kBegin_ns + 29 * kSecond_ns;
     }
     d.has_processes = true;
-    d.processes = {process(4711 + i, i == 1 ? 74.5 : 40.8, i == 2 ? 0 : 40 + wave, "alice", {"/usr/bin/python3", "train.py", "--rank", std::to_string(i)})};
+    d.processes = {process(4711 + i, i == 1 ? 74.5 : 40.8, i == 2 ? 0 : 40 + wave, "alice",
+                           {"/usr/bin/python3", "train.py", "--rank", std::to_string(i)})};
     d.processes[0].host.placement.slurm_job = "815";
     d.processes[0].host.parent = 4700;
     if (i == 0) d.processes.push_back(process(902, 0.5, 3, "bob", {"jupyter-lab"}));

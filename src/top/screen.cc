@@ -112,7 +112,8 @@ Result<std::unique_ptr<Screen>> Screen::open(ScreenOptions options) {
     ::mouseinterval(0);
     ::mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, nullptr);
   }
-  // Until the screen was given back once, ncurses 6.4 writes out each move of the cursor by itself: a hundred writes a frame.
+  // Until the screen was given back once, ncurses 6.4 writes out each move of the cursor by itself: a hundred writes a
+  // frame.
   ::endwin();
   ::refresh();
   return screen;

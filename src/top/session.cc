@@ -85,7 +85,8 @@ namespace {
 
 constexpr int64_t kFirstFrame_ns = 100'000'000;       // then it is drawn with what there is
 constexpr int64_t kBetweenFrames_ns = 15'000'000;     // news that come faster share a frame
-constexpr int64_t kShortestRefresh_ns = 250'000'000, kLongestRefresh_ns = 1'000'000'000;   // of times and troubles, without news
+constexpr int64_t kShortestRefresh_ns = 250'000'000,
+                  kLongestRefresh_ns = 1'000'000'000;  // of times and troubles, without news
 
 // What signal handlers leave behind. The wake-up must outlive a source's threads, so it is never closed.
 std::atomic<int> end_signal{0};
@@ -148,7 +149,8 @@ class Session {
 
 void Session::take() {
   LiveView view = source_.view();
-  if (const std::string notice = options_.notice ? options_.notice() : ""; !notice.empty()) view.lines.insert(view.lines.begin(), notice);
+  if (const std::string notice = options_.notice ? options_.notice() : ""; !notice.empty())
+    view.lines.insert(view.lines.begin(), notice);
   model_.take(std::move(view));
   if (model_.page() == TopPage::kTopology) model_.take(source_.topology());
   news_ = false;

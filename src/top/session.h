@@ -24,7 +24,8 @@ struct SessionEnd {
   bool silent = false;   ///< a device did not answer at the end: do not wait for it
 };
 
-/// Runs until the user leaves or a signal comes. The terminal is then as it was. `source` was not started yet and is left running.
+/// Runs until the user leaves or a signal comes. The terminal is then as it was. `source` was not started yet and is
+/// left running.
 Result<SessionEnd> run_session(LiveSource& source, const SessionOptions& options);
 
 /// Does it to the process that was meant, never to another that got its number since. The error says why not.

@@ -21,7 +21,9 @@ struct Place {
 
   [[nodiscard]] StringId string(StringId id) const { return id.valid() ? strings[id.value] : id; }
   [[nodiscard]] HostId host(HostId id) const { return id.valid() ? HostId(host_rows[id.value]) : id; }
-  [[nodiscard]] ActivityId activity(ActivityId id) const { return id.valid() ? ActivityId(activity_rows[id.value]) : id; }
+  [[nodiscard]] ActivityId activity(ActivityId id) const {
+    return id.valid() ? ActivityId(activity_rows[id.value]) : id;
+  }
   /// When what begins at `start` has to end.
   [[nodiscard]] int64_t limit(int64_t start) const {
     const size_t next = first_ending_after(given, start);
@@ -35,7 +37,8 @@ struct Piece {
   Interval within{INT64_MIN, INT64_MAX};
 
   /// Those of rows begin..end, which are in order of time.
-  [[nodiscard]] std::pair<uint32_t, uint32_t> rows(const std::vector<int64_t>& starts, uint32_t begin, uint32_t end) const {
+  [[nodiscard]] std::pair<uint32_t, uint32_t> rows(const std::vector<int64_t>& starts, uint32_t begin,
+                                                   uint32_t end) const {
     const auto from = std::lower_bound(starts.begin() + begin, starts.begin() + end, within.start);
     const auto to = std::lower_bound(from, starts.begin() + end, within.end);
     return {from - starts.begin(), to - starts.begin()};
@@ -280,7 +283,8 @@ void describe(const std::vector<Trace>& windows, Trace& joined) {
     if (!joined.distributed.world_size) joined.distributed.world_size = w.distributed.world_size;
     if (joined.distributed.backend.empty()) joined.distributed.backend = w.distributed.backend;
     for (const DeviceProperties& d : w.devices)
-      if (std::none_of(joined.devices.begin(), joined.devices.end(), [&](const auto& known) { return known.id == d.id; }))
+      if (std::none_of(joined.devices.begin(), joined.devices.end(),
+                       [&](const auto& known) { return known.id == d.id; }))
         joined.devices.push_back(d);
   }
 }

@@ -1,5 +1,5 @@
-// Stable sort of rows by a 64-bit key. Budget: 4 ns a row and pass; where the keys are a few sorted runs, passes that merge
-// them, else as many of 11 bits as the keys differ in.
+// Stable sort of rows by a 64-bit key. Budget: 4 ns a row and pass; where the keys are a few sorted runs, passes that
+// merge them, else as many of 11 bits as the keys differ in.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,11 @@ struct SortKey {
 /// Merges the sorted runs that `keys` is made of: files have events by time, but calls after ops. False, and nothing is
 /// done, where the runs are many.
 inline bool merge_runs(std::vector<SortKey>& keys) {
-  constexpr size_t kMostRuns = 8;
+  constexpr size_t kMaxRuns = 8;
   const auto by_key = [](const SortKey& a, const SortKey& b) { return a.key < b.key; };
   std::vector<size_t> bounds = {0};
   while (bounds.back() < keys.size()) {
-    if (bounds.size() > kMostRuns) return false;
+    if (bounds.size() > kMaxRuns) return false;
     const auto end = std::is_sorted_until(keys.begin() + static_cast<int64_t>(bounds.back()), keys.end(), by_key);
     bounds.push_back(static_cast<size_t>(end - keys.begin()));
   }

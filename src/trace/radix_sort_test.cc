@@ -17,12 +17,14 @@ TEST(RadixSort, IsStableWhateverTheKeysAreMadeOf) {
         for (size_t i = 0; i < size; ++i) keys[i] = {random() % range, static_cast<uint32_t>(i)};
         const auto by_key = [](const SortKey& a, const SortKey& b) { return a.key < b.key; };
         for (size_t r = 0; r < runs && runs < 5000; ++r)
-          std::sort(keys.begin() + static_cast<int64_t>(size * r / runs), keys.begin() + static_cast<int64_t>(size * (r + 1) / runs), by_key);
+          std::sort(keys.begin() + static_cast<int64_t>(size * r / runs),
+                    keys.begin() + static_cast<int64_t>(size * (r + 1) / runs), by_key);
         for (size_t i = 0; i < size; ++i) keys[i].row = static_cast<uint32_t>(i);
         std::vector<SortKey> expected = keys;
         std::stable_sort(expected.begin(), expected.end(), by_key);
         radix_sort(keys);
-        for (size_t i = 0; i < size; ++i) ASSERT_EQ(keys[i].row, expected[i].row) << size << " keys in " << runs << " runs";
+        for (size_t i = 0; i < size; ++i)
+          ASSERT_EQ(keys[i].row, expected[i].row) << size << " keys in " << runs << " runs";
       }
 }
 

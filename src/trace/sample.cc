@@ -35,7 +35,8 @@ int64_t median_distance(const std::vector<int64_t>& times) {
 }
 
 bool SampleLog::several_hosts() const {
-  return std::any_of(devices.begin(), devices.end(), [&](const DeviceInfo& d) { return d.host != devices.front().host; });
+  return std::any_of(devices.begin(), devices.end(),
+                     [&](const DeviceInfo& d) { return d.host != devices.front().host; });
 }
 
 std::string SampleLog::label(uint32_t device) const {
@@ -103,7 +104,8 @@ std::string device_word(const std::vector<DeviceInfo>& devices, uint32_t device)
     hosts |= d.host != mine.host;
     vendors |= d.vendor != mine.vendor;
   }
-  return (hosts && !mine.host.empty() ? mine.host + " " : "") + (vendors && !mine.vendor.empty() ? mine.vendor + " " : "") + label;
+  return (hosts && !mine.host.empty() ? mine.host + " " : "") +
+         (vendors && !mine.vendor.empty() ? mine.vendor + " " : "") + label;
 }
 
 void append_number(std::string& out, double value) {

@@ -23,7 +23,7 @@ struct Sample {
 
 /// Who put a process where it is, by its control group.
 struct Placement {
-  std::string container_runtime;            ///< "docker", "containerd", "cri-o", "podman", "lxc"; empty: no container seen
+  std::string container_runtime;  ///< "docker", "containerd", "cri-o", "podman", "lxc"; empty: no container seen
   std::string container;                    ///< twelve digits of its id, or its name
   std::string pod;                          ///< UID of the Kubernetes pod
   std::string slurm_job, slurm_step;        ///< "4711"; "0", "batch", "extern"
@@ -45,7 +45,8 @@ struct ProcessSample {
   std::optional<int64_t> memory_bytes;
   std::optional<double> utilization_pct, memory_utilization_pct, encoder_pct, decoder_pct;
   std::string name;                         ///< only where the source says it (nvidia-smi, a replay)
-  std::shared_ptr<const ProcessOrigin> origin;   ///< null: not known, as of all but recordings; shared by samples of one process
+  std::shared_ptr<const ProcessOrigin>
+      origin;  ///< null: not known, as of all but recordings; shared by samples of one process
 };
 
 /// What does not change while a program runs.

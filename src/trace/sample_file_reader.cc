@@ -21,10 +21,10 @@ namespace {
 
 constexpr size_t kWindowBytes = 1 << 20;
 constexpr size_t kLongestLine = 16 << 20;
-constexpr int64_t kMostStrangeLines = 1000;   // before the first good one: then it is no file of samples
+constexpr int64_t kMaxStrangeLines = 1000;   // before the first good one: then it is no file of samples
 constexpr int64_t kLatest_ns = 9'200'000'000'000'000'000;   // the year 2261
 constexpr int64_t kHighestIndex = 65535;
-constexpr size_t kMostUnknown = 20, kMostColumns = 4096, kMostOrigins = 4096;
+constexpr size_t kMaxUnknown = 20, kMaxColumns = 4096, kMaxOrigins = 4096;
 using Kind = SampleColumn::Kind;
 
 /// One line to one row.
@@ -33,8 +33,8 @@ class RowReader {
   enum class Outcome { kRow, kHeader, kAlert, kDamaged };
   explicit RowReader(SampleFileIssues& issues) : issues_(issues) {}
 
-  /// `line` has no line feed and is followed by kJsonPadding readable bytes. After kRow, row() has what it says; partly()
-  /// tells whether some of it could not be read.
+  /// `line` has no line feed and is followed by kJsonPadding readable bytes. After kRow, row() has what it says;
+  /// partly() tells whether some of it could not be read.
   Outcome read(std::string_view line) { return line.front() == '{' ? read_json(line) : read_csv(line); }
   [[nodiscard]] const SampleFileRow& row() const { return row_; }
   [[nodiscard]] bool partly() const { return partly_; }
@@ -90,7 +90,7 @@ bool is_no_index(std::string_view text) {
 
 void RowReader::note_unknown(std::string_view name) {
   auto& all = issues_.unknown;
-  if (all.size() < kMostUnknown && std::find(all.begin(), all.end(), name) == all.end())
+  if (all.size() < kMaxUnknown && std::find(all.begin(), all.end(), name) == all.end())
     all.emplace_back(name.substr(0, 60));
 }
 
@@ -137,7 +137,7 @@ void RowReader::set(const SampleColumn& column, std::string_view text) {
 
 // Whether the fields are a header; then it is the one that counts.
 bool RowReader::read_header() {
-  if (csv_.fields().size() > kMostColumns) return false;
+  if (csv_.fields().size() > kMaxColumns) return false;
   std::vector<SampleColumn> columns;
   bool metric = false, time = false;
   for (const std::string_view f : csv_.fields()) {
@@ -175,7 +175,7 @@ const SampleColumn& RowReader::column_of(std::string_view key) {
   }
   const SampleColumn column = sample_column(key);
   if (column.kind == Kind::kUnknown) note_unknown(key);
-  if (keys_.size() >= kMostColumns) return (other_key_ = {"", column}).second;
+  if (keys_.size() >= kMaxColumns) return (other_key_ = {"", column}).second;
   key_index_.emplace(name, keys_.size());
   keys_.emplace_back(std::move(name), column);
   next_key_ = keys_.size();
@@ -185,7 +185,7 @@ const SampleColumn& RowReader::column_of(std::string_view key) {
 // Every row repeats them.
 std::shared_ptr<const ProcessOrigin> RowReader::shared(int64_t pid, ProcessOrigin origin) {
   if (origin == ProcessOrigin()) return nullptr;
-  if (origins_.size() > kMostOrigins) origins_.clear();
+  if (origins_.size() > kMaxOrigins) origins_.clear();
   auto& known = origins_[pid];
   if (!known || *known != origin) known = std::make_shared<const ProcessOrigin>(std::move(origin));
   return known;
@@ -202,14 +202,16 @@ bool RowReader::read_process(JsonReader& reader, ProcessSample& p) {
     if (key == "pid" && number && std::abs(*number) < 1e15) p.pid = static_cast<int64_t>(*number);
     if (key == "type" && text && raw.size() == 1) p.type = raw.front();
     if (int64_t replaced = 0; key == "name" && text) p.name = unescaped({raw, true, true}, replaced);
-    if (key == "memory_bytes" && number && *number >= 0 && *number < 1e18) p.memory_bytes = static_cast<int64_t>(*number);
+    if (key == "memory_bytes" && number && *number >= 0 && *number < 1e18)
+      p.memory_bytes = static_cast<int64_t>(*number);
     if (key == "utilization_pct") p.utilization_pct = number;
     if (key == "memory_utilization_pct") p.memory_utilization_pct = number;
     if (key == "encoder_pct") p.encoder_pct = number;
     if (key == "decoder_pct") p.decoder_pct = number;
     if (key == "rank") origin.rank = whole_number(raw);
     if (key == "world_size") origin.world_size = whole_number(raw);
-    if (int64_t replaced = 0; std::string* to = text ? origin_text(origin, key) : nullptr) *to = unescaped({raw, true, true}, replaced);
+    if (int64_t replaced = 0; std::string* to = text ? origin_text(origin, key) : nullptr)
+      *to = unescaped({raw, true, true}, replaced);
     return true;
   });
   p.origin = shared(p.pid, std::move(origin));
@@ -310,7 +312,7 @@ bool FileReader::take_lines(bool all) {
     if (skipping_) ++lines_;
     else take_line(line, feed != nullptr);
     skipping_ = false;
-    if (builder_.empty() && issues_.damaged_rows > kMostStrangeLines) return false;
+    if (builder_.empty() && issues_.damaged_rows > kMaxStrangeLines) return false;
   }
   from = std::min(from, filled_);
   std::memmove(buffer_.data(), buffer_.data() + from, filled_ - from);
@@ -328,10 +330,12 @@ Error FileReader::nothing() const {
   if (header_ && rows_.timeless())
     return {path_ + ": its header row has no column time_ns or timestamp",
             "log with one: profgpu log, or nvidia-smi --query-gpu=timestamp,index,utilization.gpu,..."};
-  if (header_ && issues_.damaged_rows == 0) return {path_ + ": a header row and no rows of samples" + (issues_.torn ? " but a torn one" : ""), hint};
+  if (header_ && issues_.damaged_rows == 0)
+    return {path_ + ": a header row and no rows of samples" + (issues_.torn ? " but a torn one" : ""), hint};
   std::string why = issues_.torn ? "its only row is not whole" : "no row in it";
   if (issues_.damaged_rows > 0)
-    why = "damaged rows: " + std::to_string(issues_.damaged_rows) + ", the first in line " + std::to_string(issues_.first_damaged_line);
+    why = "damaged rows: " + std::to_string(issues_.damaged_rows) + ", the first in line " +
+          std::to_string(issues_.first_damaged_line);
   return {path_ + ": no samples could be read (" + why + ")", hint};
 }
 

@@ -91,8 +91,8 @@ Reading reading(uint32_t device, int64_t time, double utilization) {
 TEST_F(SampleFileTest, WhatNoDeviceCanBeIsDamage) {
   const std::string row = "{\"time_ns\":1800000000000000000,\"device\":";
   std::string text = row + "0,\"utilization_pct\":50,\"temperature_margin_c\":-3,\"fan_speed_pct\":104}\n";
-  for (const char* bad : {"-1,\"utilization_pct\":5}", "4294967297,\"utilization_pct\":5}", "0,\"utilization_pct\":250}",
-                          "0,\"utilization_pct\":-50}", "0,\"power_w\":-1}"})
+  for (const char* bad : {"-1,\"utilization_pct\":5}", "4294967297,\"utilization_pct\":5}",
+                          "0,\"utilization_pct\":250}", "0,\"utilization_pct\":-50}", "0,\"power_w\":-1}"})
     text += row + bad + "\n";
   const SampleLog log = good(text);
   EXPECT_EQ(issues_.damaged_rows, 5);
@@ -197,8 +197,10 @@ TEST_F(SampleFileTest, OriginsOfProcessesReadBack) {
 }
 
 TEST_F(SampleFileTest, OddOriginsDoNoHarm) {
-  const SampleLog log = good("{\"time_ns\":1800000000000000000,\"device\":0,\"processes\":[{\"pid\":7,\"user\":12,\"rank\":\"x\",\"pod\":null,\"container\":{\"a\":[1]},"
-                             "\"slurm_job\":\"8\\u00e4\"},{\"user\":\"nobody\"}]}\n");
+  const SampleLog log = good(
+      "{\"time_ns\":1800000000000000000,\"device\":0,\"processes\":[{\"pid\":7,\"user\":12,\"rank\":\"x\",\"pod\":null,"
+      "\"container\":{\"a\":[1]},"
+      "\"slurm_job\":\"8\\u00e4\"},{\"user\":\"nobody\"}]}\n");
   ASSERT_EQ(log.processes.size(), 2u);
   ProcessOrigin only;
   only.placement.slurm_job = "8ä";
@@ -240,7 +242,8 @@ TEST_F(SampleFileTest, LogsOfTwoHostsInOneFileStayApart) {
       device.vendor = "AMD";
       SampleWriter writer(format, {device}, {Metric::kUtilization}, h == 0 ? "a" : "b");
       texts[h] = writer.header();
-      for (int i = 0; i < 3; ++i) texts[h] += writer.row(reading(0, kT0 + i * kStep, 10.0 * i + static_cast<double>(h)));
+      for (int i = 0; i < 3; ++i)
+        texts[h] += writer.row(reading(0, kT0 + i * kStep, 10.0 * i + static_cast<double>(h)));
     }
     const SampleLog log = good(texts[0] + texts[1]);
     ASSERT_EQ(log.devices.size(), 2u);
@@ -283,7 +286,8 @@ TEST_F(SampleFileTest, LogsAreJoinedByHostAndDevice) {
     return l;
   };
   // Pieces of one log; an older piece without its host; and the same number on another host.
-  const SampleLog joined = joined_samples({log("a", "GPU-1", 1, 1), log("", "GPU-1", 2, 2), log("b", "GPU-1", 3, 3), log("a", "GPU-1", 4, 4)});
+  const SampleLog joined = joined_samples(
+      {log("a", "GPU-1", 1, 1), log("", "GPU-1", 2, 2), log("b", "GPU-1", 3, 3), log("a", "GPU-1", 4, 4)});
   ASSERT_EQ(joined.devices.size(), 2u);
   EXPECT_EQ(values(joined, 0, Metric::kUtilization), (std::vector<double>{1, 2, 4}));
   EXPECT_EQ(values(joined, 1, Metric::kUtilization), std::vector<double>{3});
@@ -293,7 +297,8 @@ TEST_F(SampleFileTest, LogsAreJoinedByHostAndDevice) {
 }
 
 TEST_F(SampleFileTest, AlertsBetweenTheRowsArePassedOver) {
-  const std::string alert = "{\"time_ns\":1800000000500000000,\"device\":0,\"alert\":{\"name\":\"hot\",\"value\":91}}\n";
+  const std::string alert =
+      "{\"time_ns\":1800000000500000000,\"device\":0,\"alert\":{\"name\":\"hot\",\"value\":91}}\n";
   const std::string row = "{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":100}\n";
   const SampleLog log = good(alert + row + alert + alert);
   EXPECT_EQ(log.ticks, 1);
@@ -363,10 +368,12 @@ TEST_F(SampleFileTest, DevicesOfTwoVendorsAndInstances) {
     ASSERT_EQ(log.devices.size(), 3u);
     std::map<std::string, double> seen;
     for (uint32_t d = 0; d < 3; ++d)
-      seen[log.devices[d].vendor + log.devices[d].uuid + log.devices[d].label()] = values(log, d, Metric::kUtilization).at(0);
+      seen[log.devices[d].vendor + log.devices[d].uuid + log.devices[d].label()] =
+          values(log, d, Metric::kUtilization).at(0);
     EXPECT_EQ(seen.size(), 3u);
     EXPECT_EQ(seen["AMD0"], 1);
-    EXPECT_TRUE(std::any_of(log.devices.begin(), log.devices.end(), [](const DeviceInfo& d) { return d.gpu_instance == 7u; }));
+    EXPECT_TRUE(
+        std::any_of(log.devices.begin(), log.devices.end(), [](const DeviceInfo& d) { return d.gpu_instance == 7u; }));
   }
 }
 
@@ -375,11 +382,13 @@ TEST_F(SampleFileTest, WhatNvidiaSmiWritesIsAnInput) {
       "timestamp, index, name, uuid, pci.bus_id, driver_version, pstate, utilization.gpu [%], memory.used [MiB], "
       "memory.total [MiB], power.draw [W], clocks.current.sm [MHz], clocks_event_reasons.active, "
       "clocks_event_reasons_counters.sw_power_cap [us], ecc.errors.corrected.volatile.total, fan.speed [%], serial\r\n"
-      "2027/01/15 08:00:00.250, 1, NVIDIA L40S, GPU-b, 00000000:0A:00.0, 595.80, P0, 97 %, 1024 MiB, 46068 MiB, 301.25 W, "
+      "2027/01/15 08:00:00.250, 1, NVIDIA L40S, GPU-b, 00000000:0A:00.0, 595.80, P0, 97 %, 1024 MiB, 46068 MiB, 301.25 "
+      "W, "
       "2520 MHz, 0x0000000000000004, 1500 us, 0, [N/A], 1650\r\n"
       "2027/01/15 08:00:00.251, 0, NVIDIA L40S, GPU-a, 00000000:09:00.0, 595.80, P8, 0 %, 2 MiB, 46068 MiB, 35.1 W, "
       "210 MHz, 0x0000000000000001, 0 us, 0, [Not Supported], 1651\r\n"
-      "2027/01/15 08:00:01.250, 1, NVIDIA L40S, GPU-b, 00000000:0A:00.0, 595.80, P0, [Unknown Error], 1024 MiB, 46068 MiB, "
+      "2027/01/15 08:00:01.250, 1, NVIDIA L40S, GPU-b, 00000000:0A:00.0, 595.80, P0, [Unknown Error], 1024 MiB, 46068 "
+      "MiB, "
       "300 W, 2520 MHz, 0x0000000000000004, 2500 us, 0, ERR!, 1650\r\n");
   EXPECT_EQ(issues_.damaged_rows, 0);
   EXPECT_EQ(issues_.unknown, std::vector<std::string>{"serial"});
@@ -399,7 +408,8 @@ TEST_F(SampleFileTest, RowsInAnyOrderAndTwice) {
   std::string text;
   for (const int i : {3, 0, 2, 1, 2})
     text += "{\"time_ns\":" + std::to_string(kT0 + i) + ",\"device\":1,\"power_w\":" + std::to_string(i) + "}\n" +
-            "{\"device\":\"0\",\"power_w\":" + std::to_string(10 + i) + ",\"time_ns\":" + std::to_string(kT0 + i) + "}\n";
+            "{\"device\":\"0\",\"power_w\":" + std::to_string(10 + i) + ",\"time_ns\":" + std::to_string(kT0 + i) +
+            "}\n";
   text += "{\"time_ns\":" + std::to_string(kT0 + 2) + ",\"device\":1,\"power_w\":22}\n";
   const SampleLog log = good(text);
   EXPECT_EQ(values(log, 0, Metric::kPower), (std::vector<double>{10, 11, 12, 13}));
@@ -409,11 +419,12 @@ TEST_F(SampleFileTest, RowsInAnyOrderAndTwice) {
 
 TEST_F(SampleFileTest, DamagedRowsAreCountedAndLeftOut) {
   const std::string row = "{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":1}\n";
-  const SampleLog log = good(row + "{\"time_ns\":18000\n\n{\"device\":0,\"power_w\":2}\nnonsense\n{\"time_ns\":-5,\"device\":0}\n" +
-                             "{\"time_ns\":1800000000000000001,\"device\":0,\"power_w\":\"many\",\"temperature_c\":60}\n" +
-                             "{\"time_ns\":1800000000000000002,\"device\":0,\"power_w\":1e400,\"temperature_c\":null}\n" +
-                             "{\"time_ns\":99999999999999999999999,\"device\":0,\"power_w\":3}\n" +
-                             "{\"time_ns\":1800000000000000003,\"device\":0,\"power_w\":[1]} x\n");
+  const SampleLog log =
+      good(row + "{\"time_ns\":18000\n\n{\"device\":0,\"power_w\":2}\nnonsense\n{\"time_ns\":-5,\"device\":0}\n" +
+           "{\"time_ns\":1800000000000000001,\"device\":0,\"power_w\":\"many\",\"temperature_c\":60}\n" +
+           "{\"time_ns\":1800000000000000002,\"device\":0,\"power_w\":1e400,\"temperature_c\":null}\n" +
+           "{\"time_ns\":99999999999999999999999,\"device\":0,\"power_w\":3}\n" +
+           "{\"time_ns\":1800000000000000003,\"device\":0,\"power_w\":[1]} x\n");
   EXPECT_EQ(issues_.damaged_rows, 8);
   EXPECT_EQ(issues_.first_damaged_line, 2);
   EXPECT_FALSE(issues_.torn);
@@ -459,8 +470,9 @@ TEST_F(SampleFileTest, OddCsv) {
 }
 
 TEST_F(SampleFileTest, TimeInNanosecondsIsNeverTakenForSeconds) {
-  const SampleLog log = good("{\"time_ns\":21000000000,\"timestamp\":\"2027-01-15T08:00:00Z\",\"device\":0,\"power_w\":1}\n"
-                             "{\"timestamp\":\"2027-01-15T08:00:00Z\",\"time_ns\":0,\"device\":0,\"power_w\":1}\n");
+  const SampleLog log = good(
+      "{\"time_ns\":21000000000,\"timestamp\":\"2027-01-15T08:00:00Z\",\"device\":0,\"power_w\":1}\n"
+      "{\"timestamp\":\"2027-01-15T08:00:00Z\",\"time_ns\":0,\"device\":0,\"power_w\":1}\n");
   EXPECT_EQ(log.first_ns, 0);
   EXPECT_EQ(log.last_ns, 21'000'000'000);
 }
@@ -498,7 +510,8 @@ TEST_F(SampleFileTest, AMillionColumnsOrDevicesDoNoHarm) {
   std::string text = "{\"time_ns\":1800000000000000000,\"device\":0";
   for (int i = 0; i < 200000; ++i) text += ",\"k" + std::to_string(i) + "\":1";
   text += "}\n";
-  for (int i = 0; i < 100000; ++i) text += "{\"time_ns\":1800000000000000000,\"device\":" + std::to_string(i) + ",\"power_w\":1}\n";
+  for (int i = 0; i < 100000; ++i)
+    text += "{\"time_ns\":1800000000000000000,\"device\":" + std::to_string(i) + ",\"power_w\":1}\n";
   const SampleLog log = good(text);
   EXPECT_LE(log.devices.size(), 4096u);
   EXPECT_GT(issues_.damaged_rows, 90000);
@@ -507,7 +520,8 @@ TEST_F(SampleFileTest, AMillionColumnsOrDevicesDoNoHarm) {
 
 TEST_F(SampleFileTest, CompressedAndCut) {
   std::string text = "time_ns,device,power_w\n";
-  for (int i = 0; i < 50000; ++i) text += std::to_string(kT0 + i * kStep) + ",0," + std::to_string((i * 7919) % 700) + "\n";
+  for (int i = 0; i < 50000; ++i)
+    text += std::to_string(kT0 + i * kStep) + ",0," + std::to_string((i * 7919) % 700) + "\n";
   const std::string path = (folder_ / "log.csv.gz").string();
   gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
@@ -524,11 +538,13 @@ TEST_F(SampleFileTest, CompressedAndCut) {
 }
 
 TEST_F(SampleFileTest, AMillionRows) {
-  std::string text = "time_ns,device,name,uuid,utilization_pct,memory_used_bytes,power_w,energy_j,temperature_c,sm_clock_mhz,"
-                     "memory_clock_mhz,clock_event_reasons\n";
+  std::string text =
+      "time_ns,device,name,uuid,utilization_pct,memory_used_bytes,power_w,energy_j,temperature_c,sm_clock_mhz,"
+      "memory_clock_mhz,clock_event_reasons\n";
   for (int i = 0; i < 1000000; ++i)
     text += std::to_string(kT0 + i / 8 * kStep) + "," + std::to_string(i % 8) + ",NVIDIA H100 80GB HBM3,GPU-" +
-            std::to_string(i % 8) + "," + std::to_string(i % 101) + ",80000000000,512.25," + std::to_string(i) + ",61,1755,2619,4\n";
+            std::to_string(i % 8) + "," + std::to_string(i % 101) + ",80000000000,512.25," + std::to_string(i) +
+            ",61,1755,2619,4\n";
   const std::string path = write(text);
   const auto start = std::chrono::steady_clock::now();
   auto log = read_sample_file(path, issues_);
@@ -544,10 +560,12 @@ TEST_F(SampleFileTest, Sniffing) {
   EXPECT_TRUE(looks_like_samples("time_ns,device,power_w\n1"));
   EXPECT_TRUE(looks_like_samples("timestamp, index, utilization.gpu [%]\n"));
   EXPECT_TRUE(looks_like_samples("\xEF\xBB\xBF{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":1}\n{"));
-  EXPECT_TRUE(looks_like_samples("ice\":0,\"power_w\":1}\n{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":1}\n"));
+  EXPECT_TRUE(
+      looks_like_samples("ice\":0,\"power_w\":1}\n{\"time_ns\":1800000000000000000,\"device\":0,\"power_w\":1}\n"));
   EXPECT_FALSE(looks_like_samples(""));
   EXPECT_FALSE(looks_like_samples("{\n  \"schemaVersion\": 1,\n  \"traceEvents\": [\n"));
-  EXPECT_FALSE(looks_like_samples("{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"X\",\"ts\":1,\"args\":{\"device\":0}}]}"));
+  EXPECT_FALSE(
+      looks_like_samples("{\"schemaVersion\":1,\"traceEvents\":[{\"ph\":\"X\",\"ts\":1,\"args\":{\"device\":0}}]}"));
   EXPECT_FALSE(looks_like_samples("[{\"ph\":\"X\",\"ts\":1,\"name\":\"k\",\"args\":{\"device\":0}},\n"));
   EXPECT_FALSE(looks_like_samples("time,loss\n1,2\n"));
   EXPECT_FALSE(looks_like_samples("name,index\na,1\n"));
@@ -555,7 +573,8 @@ TEST_F(SampleFileTest, Sniffing) {
 
 TEST_F(SampleFileTest, FormatByName) {
   EXPECT_EQ(*sample_format_of("a/b.csv"), SampleFormat::kCsv);
-  for (const char* name : {"x.jsonl", "x.ndjson", "x.json"}) EXPECT_EQ(*sample_format_of(name), SampleFormat::kJsonLines);
+  for (const char* name : {"x.jsonl", "x.ndjson", "x.json"})
+    EXPECT_EQ(*sample_format_of(name), SampleFormat::kJsonLines);
   EXPECT_FALSE(sample_format_of("x.txt"));
 }
 
@@ -564,7 +583,8 @@ TEST(Timestamp, WhatIsWrittenReadsBack) {
     ::setenv("TZ", zone, 1), ::tzset();
     TimestampReader reader;
     for (const int64_t t : {kT0 + 123'000'000, kT0 + 86'400'000'000'000 * 180 + 5'999'000'000}) {
-      for (const auto style : {TimestampStyle::kUnixNs, TimestampStyle::kEpoch, TimestampStyle::kIso, TimestampStyle::kNvidiaSmi})
+      for (const auto style :
+           {TimestampStyle::kUnixNs, TimestampStyle::kEpoch, TimestampStyle::kIso, TimestampStyle::kNvidiaSmi})
         EXPECT_EQ(reader.read(timestamp_text(t, style)), t) << zone << " " << timestamp_text(t, style);
     }
   }
@@ -573,8 +593,9 @@ TEST(Timestamp, WhatIsWrittenReadsBack) {
 
 TEST(Timestamp, Nonsense) {
   TimestampReader reader;
-  for (const char* text : {"", "now", "2026/13/01 00:00:00", "2026/01/01 24:00:00", "2026/01/01 00:00:00 EST", "2026-01-01T00:00",
-                           "1969/01/01 00:00:00.000", "-5", "1e30", "2026/01/01 00:00:0x.1", "99999999999999999999"})
+  for (const char* text :
+       {"", "now", "2026/13/01 00:00:00", "2026/01/01 24:00:00", "2026/01/01 00:00:00 EST", "2026-01-01T00:00",
+        "1969/01/01 00:00:00.000", "-5", "1e30", "2026/01/01 00:00:0x.1", "99999999999999999999"})
     EXPECT_EQ(reader.read(text), std::nullopt) << text;
   EXPECT_EQ(reader.read("2027-01-15 08:00:00,25Z"), kT0 + 250'000'000);
 }

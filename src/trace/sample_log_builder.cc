@@ -57,7 +57,8 @@ void sort_by_time(SampleSeries& s) {
 void find_parents(std::vector<DeviceInfo>& devices) {
   for (DeviceInfo& d : devices)
     for (uint32_t i = 0; i < devices.size() && d.gpu_instance; ++i)
-      if (!devices[i].gpu_instance && devices[i].index == d.index && devices[i].vendor == d.vendor && devices[i].host == d.host)
+      if (!devices[i].gpu_instance && devices[i].index == d.index && devices[i].vendor == d.vendor &&
+          devices[i].host == d.host)
         d.parent = i;
 }
 
@@ -65,7 +66,9 @@ void find_parents(std::vector<DeviceInfo>& devices) {
 std::vector<uint32_t> sort_devices(std::vector<DeviceInfo>& devices) {
   std::vector<uint32_t> order(devices.size()), position(order.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto key = [&](uint32_t d) { return std::tie(devices[d].host, devices[d].vendor, devices[d].index, devices[d].gpu_instance); };
+  const auto key = [&](uint32_t d) {
+    return std::tie(devices[d].host, devices[d].vendor, devices[d].index, devices[d].gpu_instance);
+  };
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
   std::vector<DeviceInfo> sorted;
   for (const uint32_t d : order) {
@@ -95,12 +98,14 @@ void sort_samples(SampleLog& log) {
   for (auto& p : log.process_ticks) p.device = position[p.device];
   std::stable_sort(log.processes.begin(), log.processes.end(), earlier);
   std::stable_sort(log.process_ticks.begin(), log.process_ticks.end(), earlier);
-  std::stable_sort(log.marks.begin(), log.marks.end(), [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
+  std::stable_sort(log.marks.begin(), log.marks.end(),
+                   [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
 }
 
 void SampleFileRow::clear() {
   time_ns.reset(), numa_node.reset();
-  for (std::string* s : {&device, &name, &uuid, &pci_bus_id, &vendor, &driver_version, &mig_profile, &host, &mark}) s->clear();
+  for (std::string* s : {&device, &name, &uuid, &pci_bus_id, &vendor, &driver_version, &mig_profile, &host, &mark})
+    s->clear();
   values.clear(), processes.clear();
   has_processes = false;
 }
@@ -111,7 +116,8 @@ void SampleLogBuilder::describe(DeviceInfo& info, const SampleFileRow& row) {
     to = from.substr(0, kLongestText);
     replace_invalid_utf8(to);
   };
-  set(info.name, row.name), set(info.uuid, row.uuid), set(info.pci_bus_id, row.pci_bus_id), set(info.vendor, row.vendor);
+  set(info.name, row.name), set(info.uuid, row.uuid), set(info.pci_bus_id, row.pci_bus_id),
+      set(info.vendor, row.vendor);
   set(info.driver_version, row.driver_version), set(info.mig_profile, row.mig_profile);
   set(info.host, row.host);
   if (row.numa_node) info.numa_node = row.numa_node;
@@ -175,7 +181,8 @@ bool SampleLogBuilder::add(const SampleFileRow& row) {
   Device& device = devices_[d];
   for (const auto& [metric, value] : row.values) {
     if (metric_info(metric).kind == MetricKind::kConstant) {
-      const auto it = std::find_if(device.constants.begin(), device.constants.end(), [&, m = metric](auto& c) { return c.first == m; });
+      const auto it = std::find_if(device.constants.begin(), device.constants.end(),
+                                   [&, m = metric](auto& c) { return c.first == m; });
       it == device.constants.end() ? void(device.constants.emplace_back(metric, value)) : void(it->second = value);
       continue;
     }

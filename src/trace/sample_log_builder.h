@@ -27,8 +27,8 @@ struct SampleFileRow {
   void clear();
 };
 
-/// Puts devices in order of vendor and index and everything else in order of device and time. The last of several values
-/// of one time stands.
+/// Puts devices in order of vendor and index and everything else in order of device and time. The last of several
+/// values of one time stands.
 void sort_samples(SampleLog& log);
 
 class SampleLogBuilder {

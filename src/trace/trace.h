@@ -273,7 +273,7 @@ class Trace {
   std::optional<ClockStatement> clock;   ///< of the clock that base_time_ns is from
   std::vector<std::pair<std::string, std::string>> metadata;  ///< other top-level fields, as text
   int64_t base_time_ns = 0;
-  bool recorded = false;           ///< by profgpu: steps that nothing marks may be estimated; makes way in joined_windows()
+  bool recorded = false;  ///< by profgpu: steps that nothing marks may be estimated; makes way in joined_windows()
   bool cut_off = false;            ///< a file of it ends early
   int64_t events = 0;              ///< records in the input, of whatever kind
   std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty

@@ -139,7 +139,8 @@ void map_small_tables(Rows& rows, Trace& trace) {
 
 void sort_small_tables(Trace& trace) {
   std::sort(trace.thread_samples.begin(), trace.thread_samples.end(), [](const ThreadSample& a, const ThreadSample& b) {
-    return std::tie(a.thread, a.time_ns, a.user_ns, a.system_ns) < std::tie(b.thread, b.time_ns, b.user_ns, b.system_ns);
+    return std::tie(a.thread, a.time_ns, a.user_ns, a.system_ns) <
+           std::tie(b.thread, b.time_ns, b.user_ns, b.system_ns);
   });
   std::sort(trace.thread_waits.begin(), trace.thread_waits.end(), [](const ThreadWait& a, const ThreadWait& b) {
     return std::tie(a.thread, a.start_ns, a.duration_ns) < std::tie(b.thread, b.start_ns, b.duration_ns);
@@ -209,11 +210,12 @@ void fill(std::vector<T>& column, const std::vector<uint32_t>& order, Get&& get)
   for (const uint32_t p : order) column.push_back(get(p));
 }
 
-// Open ranges that a longer one may overlap and leave open. Those of different clocks overlap by pairs, not by hundreds.
-constexpr ptrdiff_t kMostOverlapping = 64;
+// Open ranges that a longer one may overlap and leave open. Those of different clocks overlap by pairs, not by
+// hundreds.
+constexpr ptrdiff_t kMaxOverlapping = 64;
 
-// The stack of each thread: a range's parent is the one that ends first of those before it that contain all of it. Ranges
-// may overlap without one containing the other (two clocks): the stack is kept by end, earliest on top.
+// The stack of each thread: a range's parent is the one that ends first of those before it that contain all of it.
+// Ranges may overlap without one containing the other (two clocks): the stack is kept by end, earliest on top.
 void nest(Trace& trace) {
   HostTable& h = trace.host;
   h.parent.assign(h.size(), {});
@@ -226,7 +228,7 @@ void nest(Trace& trace) {
       auto at = stack.end();
       while (at != stack.begin() && h.end_ns(at[-1]) < end) --at;
       if (at != stack.begin()) h.parent[i] = at[-1];
-      if (stack.end() - at > kMostOverlapping) at = stack.erase(at, stack.end());
+      if (stack.end() - at > kMaxOverlapping) at = stack.erase(at, stack.end());
       stack.insert(at, HostId(i));
     }
   }

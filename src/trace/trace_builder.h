@@ -1,8 +1,8 @@
 // TraceBuilder: rows in any order, from several threads at once, to one sorted and linked Trace.
 //
-// Each importing thread fills a Shard of its own: rows with ids of that shard's own tables. finish() gathers the shards,
-// sorts, nests host ranges, links launches to activity and forward to backward. The result does not depend on the order
-// of rows or on which shard they came through.
+// Each importing thread fills a Shard of its own: rows with ids of that shard's own tables. finish() gathers the
+// shards, sorts, nests host ranges, links launches to activity and forward to backward. The result does not depend on
+// the order of rows or on which shard they came through.
 //
 // Budget of finish(): 60 ns a row on one core for rows that come in order of time within their thread.
 #pragma once
@@ -137,7 +137,8 @@ class TraceBuilder {
 };
 
 /// Profiler windows of one rank, in time order and not overlapping, as one trace. Their links stay as they are. In the
-/// time of other windows a recording (Trace::recorded) has no ranges and no device activity: what it says of threads stays.
+/// time of other windows a recording (Trace::recorded) has no ranges and no device activity: what it says of threads
+/// stays.
 Trace joined_windows(std::vector<Trace> windows);
 
 }  // namespace profgpu

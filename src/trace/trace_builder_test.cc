@@ -70,7 +70,8 @@ TEST(TraceBuilder, ARecordingIsCutWhereAnotherWindowStands) {
   }
 }
 
-// Whatever overlaps what, rows are in order, each lies in its parent, and none of the recording begins where others stand.
+// Whatever overlaps what, rows are in order, each lies in its parent, and none of the recording begins where others
+// stand.
 TEST(TraceBuilder, RandomRecordingsAroundRandomWindows) {
   sim::Noise noise;
   const auto random = [&](int64_t from, int64_t to, int rows, std::string_view name) {

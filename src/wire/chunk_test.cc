@@ -122,8 +122,8 @@ Walk walk(const std::string& file) {
 
 template <typename Row>
 class EveryRow : public testing::Test {};
-using AllRows = testing::Types<Property, ClockSync, ThreadRow, QueueRow, LaunchShape, DeviceRow, Kernel, Copy, Set, Call,
-                               Sync, Overhead, Allocation, GraphLaunch, ExternalId, RangeEvent, CollectiveRow,
+using AllRows = testing::Types<Property, ClockSync, ThreadRow, QueueRow, LaunchShape, DeviceRow, Kernel, Copy, Set,
+                               Call, Sync, Overhead, Allocation, GraphLaunch, ExternalId, RangeEvent, CollectiveRow,
                                ThreadSample, ThreadWait, Drop, Window, Note>;
 TYPED_TEST_SUITE(EveryRow, AllRows);
 

@@ -27,7 +27,8 @@ template <typename Row>
 size_t max_chunk_bytes(size_t rows) {
   ColumnCount count;
   Row::columns(count);
-  return sizeof(ChunkHeader) + sizeof(BodyHeader) + count.columns * (1 + kMaxVarintBytes + (rows + 1) * kMaxVarintBytes);
+  return sizeof(ChunkHeader) + sizeof(BodyHeader) +
+         count.columns * (1 + kMaxVarintBytes + (rows + 1) * kMaxVarintBytes);
 }
 
 /// Puts the header before a body of `length` bytes that stands behind it. Returns the chunk's size.

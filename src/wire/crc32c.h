@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli, RFC 3720 appendix B.4), eight bytes at a time from tables. About 2 GB/s, with no instruction that
-// an old machine lacks.
+// CRC-32C (Castagnoli, RFC 3720 appendix B.4), eight bytes at a time from tables. About 2 GB/s, with no instruction
+// that an old machine lacks.
 #pragma once
 
 #include <stddef.h>

@@ -2,8 +2,8 @@
 // new columns go to the end.
 //
 // Two clocks: what CUPTI stamps is on CUPTI's clock ("device clock" here); what the process itself stamps is on
-// CLOCK_MONOTONIC ("host clock"). Rows of kClockSyncs join both to Unix time. All times are nanoseconds. Ids of strings,
-// threads, queues and launch shapes are given by rows of their kinds earlier in the file; 0: none.
+// CLOCK_MONOTONIC ("host clock"). Rows of kClockSyncs join both to Unix time. All times are nanoseconds. Ids of
+// strings, threads, queues and launch shapes are given by rows of their kinds earlier in the file; 0: none.
 #pragma once
 
 #include "wire/format.h"

@@ -10,7 +10,8 @@ namespace profgpu::sim {
 
 class KinetoRows {
  public:
-  KinetoRows(const RankTrace& trace, const KinetoStyle& style) : t_(trace), style_(style), old_(style.generation == KinetoGeneration::v1_8), facts_(facts(trace.gpu)) {}
+  KinetoRows(const RankTrace& trace, const KinetoStyle& style)
+      : t_(trace), style_(style), old_(style.generation == KinetoGeneration::v1_8), facts_(facts(trace.gpu)) {}
 
   std::string out;
 
@@ -32,10 +33,12 @@ class KinetoRows {
   [[nodiscard]] bool old() const { return old_; }
 
  private:
-  void head(const char* category, const std::string& name, int64_t pid, int64_t tid, const char* tid_prefix, int64_t start, int64_t duration);
+  void head(const char* category, const std::string& name, int64_t pid, int64_t tid, const char* tid_prefix,
+            int64_t start, int64_t duration);
   void tail() { out += "\n    }\n  },\n"; }
   void duration(int64_t start, int64_t ns);
-  void flow(char phase, uint32_t id, int64_t pid, int64_t tid, const char* tid_prefix, int64_t start, const char* category);
+  void flow(char phase, uint32_t id, int64_t pid, int64_t tid, const char* tid_prefix, int64_t start,
+            const char* category);
   void shapes(const std::string& name);
   void collective(uint32_t row);
   void members(const Group& group);

@@ -34,7 +34,8 @@ class File {
   ~File() { close(); }
   bool write(std::string_view text) {
 #ifdef PROFGPU_SIM_HAS_ZLIB
-    if (gz_ != nullptr) return gzwrite(gz_, text.data(), static_cast<unsigned>(text.size())) == static_cast<int>(text.size());
+    if (gz_ != nullptr)
+      return gzwrite(gz_, text.data(), static_cast<unsigned>(text.size())) == static_cast<int>(text.size());
 #endif
     return plain_ != nullptr && std::fwrite(text.data(), 1, text.size(), plain_) == text.size();
   }
@@ -62,7 +63,8 @@ int64_t text_bytes(SimOptions options, const KinetoStyle& style, int steps) {
   int64_t bytes = 0;
   // Rank 0 comes first, and is all that is asked for.
   (void)simulate_each(options, 1, [&](const RankTrace& trace) {
-    write_kineto(trace, style, [&](std::string_view piece) { return bytes += static_cast<int64_t>(piece.size()), true; });
+    write_kineto(trace, style,
+                 [&](std::string_view piece) { return bytes += static_cast<int64_t>(piece.size()), true; });
     return false;
   });
   return bytes;
@@ -75,12 +77,15 @@ void aim(SimArguments& a) {
   a.sim.steps = static_cast<int>(std::max<int64_t>(1, (a.target_bytes - two + per_step / 2) / per_step + 2));
 }
 
-bool contains(const std::vector<int>& list, int value) { return std::find(list.begin(), list.end(), value) != list.end(); }
+bool contains(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
 
 /// What is written of a job, rank by rank, from several threads.
 class JobFiles {
  public:
-  explicit JobFiles(const SimArguments& a) : a_(a), folder_((a.sim.ranks > 1 && a.only_rank < 0) || a.sim.windows > 1) {}
+  explicit JobFiles(const SimArguments& a)
+      : a_(a), folder_((a.sim.ranks > 1 && a.only_rank < 0) || a.sim.windows > 1) {}
 
   Status write() {
     std::error_code failed;
@@ -92,12 +97,19 @@ class JobFiles {
       other.seed += 1000;
       other.first_step += 1000;
       other_run_ = true;
-      if (Status s = simulate_job(other, [&](int rank) { return contains(a_.damage.of_another_run, rank); }); !s) return s;
+      if (Status s = simulate_job(other, [&](int rank) { return contains(a_.damage.of_another_run, rank); }); !s)
+        return s;
     }
-    std::sort(truth_.begin(), truth_.end(), [](const TraceTruth& x, const TraceTruth& y) { return std::pair(x.steps.rank, x.steps.window) < std::pair(y.steps.rank, y.steps.window); });
-    if (const bool clocks = std::any_of(a_.sim.faults.begin(), a_.sim.faults.end(), [](const FaultUse& f) { return f.name == "straggler-clocks"; }); clocks) {
+    std::sort(truth_.begin(), truth_.end(), [](const TraceTruth& x, const TraceTruth& y) {
+      return std::pair(x.steps.rank, x.steps.window) < std::pair(y.steps.rank, y.steps.window);
+    });
+    if (const bool clocks = std::any_of(a_.sim.faults.begin(), a_.sim.faults.end(),
+                                        [](const FaultUse& f) { return f.name == "straggler-clocks"; });
+        clocks) {
       for (const SampleText& s : sample_texts(a_.sim, truth_))
-        if (Status written = write_text(stem() + ".samples" + (s.host.empty() ? "" : "-" + s.host) + ".jsonl", s.text); !written) return written;
+        if (Status written = write_text(stem() + ".samples" + (s.host.empty() ? "" : "-" + s.host) + ".jsonl", s.text);
+            !written)
+          return written;
     }
     if (!a_.truth) return ok();
     return write_text(stem() + ".truth.json", truth_json(a_.sim, make_truth(a_.sim, truth_)));
@@ -106,8 +118,10 @@ class JobFiles {
  private:
   template <class Wanted>
   Status simulate_job(const SimOptions& options, Wanted&& wanted) {
-    const int threads = a_.threads > 0 ? a_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-    const Status status = simulate_each(options, threads, [&](const RankTrace& t) { return !wanted(t.rank) || take(t); });
+    const int threads =
+        a_.threads > 0 ? a_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const Status status =
+        simulate_each(options, threads, [&](const RankTrace& t) { return !wanted(t.rank) || take(t); });
     if (!failure_.empty()) return Error{failure_ + ": cannot be written"};
     return status;
   }
@@ -121,7 +135,8 @@ class JobFiles {
     if ((a_.only_rank >= 0 && t.rank != a_.only_rank) || contains(a_.damage.missing, t.rank)) return true;
     if (!other_run_ && contains(a_.damage.of_another_run, t.rank)) return true;
     std::string name = a_.out;
-    if (folder_) name += "/rank-" + std::to_string(t.rank) + (a_.sim.windows > 1 ? ".window-" + std::to_string(t.window) : "");
+    if (folder_)
+      name += "/rank-" + std::to_string(t.rank) + (a_.sim.windows > 1 ? ".window-" + std::to_string(t.window) : "");
     if (!write_trace(t, folder_ ? name + ".json" : name)) return false;
     return !contains(a_.damage.doubled, t.rank) || write_trace(t, name + ".copy.json");
   }
@@ -176,7 +191,8 @@ void list_faults() {
   for (const Fault& f : faults()) {
     std::string rules;
     for (const char* r : f.expected) rules += (rules.empty() ? "" : ", ") + std::string(r);
-    std::printf("%-26s %s\n%-26s   must fire: %s%s\n", f.name, f.summary, "", rules.empty() ? "nothing" : rules.c_str(), f.min_ranks > 1 ? "; several ranks" : "");
+    std::printf("%-26s %s\n%-26s   must fire: %s%s\n", f.name, f.summary, "", rules.empty() ? "nothing" : rules.c_str(),
+                f.min_ranks > 1 ? "; several ranks" : "");
   }
 }
 

@@ -1,4 +1,5 @@
-// The frame of a Kineto file: top-level keys, order of events, metadata rows. Text leaves in pieces of about a megabyte.
+// The frame of a Kineto file: top-level keys, order of events, metadata rows. Text leaves in pieces of about a
+// megabyte.
 #include "tests/support/kineto_text.h"
 
 #include <algorithm>
@@ -12,7 +13,22 @@ namespace {
 
 constexpr size_t kPieceBytes = 1 << 20;
 
-enum class RowKind : uint8_t { host_main, host_autograd, host_background, host_flow_main, host_flow_autograd, memory, python, device, device_flow, call, call_flow, sync, overhead, gpu_span };
+enum class RowKind : uint8_t {
+  host_main,
+  host_autograd,
+  host_background,
+  host_flow_main,
+  host_flow_autograd,
+  memory,
+  python,
+  device,
+  device_flow,
+  call,
+  call_flow,
+  sync,
+  overhead,
+  gpu_span
+};
 
 struct Ref {
   uint32_t row;
@@ -20,8 +36,8 @@ struct Ref {
   bool has_activity;
 };
 
-/// Every event of the file in the order of the file: operators thread by thread, memory, Python, then device activity and calls
-/// by correlation, then what Kineto derives.
+/// Every event of the file in the order of the file: operators thread by thread, memory, Python, then device activity
+/// and calls by correlation, then what Kineto derives.
 std::vector<Ref> file_order(const RankTrace& t, const KinetoStyle& style) {
   const bool old = style.generation == KinetoGeneration::v1_8;
   std::vector<Ref> order;
@@ -35,12 +51,14 @@ std::vector<Ref> file_order(const RankTrace& t, const KinetoStyle& style) {
     // PyTorch 1.8 wrote operators as they ended, so children first.
     if (old) {
       const auto end_ns = [&](uint32_t i) { return rows[i].start_ns + rows[i].duration_ns; };
-      std::sort(by.begin(), by.end(), [&](uint32_t a, uint32_t b) { return end_ns(a) != end_ns(b) ? end_ns(a) < end_ns(b) : a > b; });
+      std::sort(by.begin(), by.end(),
+                [&](uint32_t a, uint32_t b) { return end_ns(a) != end_ns(b) ? end_ns(a) < end_ns(b) : a > b; });
     }
     for (const uint32_t i : by) {
       if (rows[i].step && !style.steps) continue;
       order.push_back({i, kHost[thread], false});
-      if (!old && style.flows && rows[i].flow != 0) order.push_back({i, thread == kAutogradThread ? RowKind::host_flow_autograd : RowKind::host_flow_main, false});
+      if (!old && style.flows && rows[i].flow != 0)
+        order.push_back({i, thread == kAutogradThread ? RowKind::host_flow_autograd : RowKind::host_flow_main, false});
     }
   }
   const auto all = [&](size_t count, RowKind kind) {
@@ -56,7 +74,8 @@ std::vector<Ref> file_order(const RankTrace& t, const KinetoStyle& style) {
       order.push_back({static_cast<uint32_t>(device), RowKind::device, false});
       if (style.flows) order.push_back({static_cast<uint32_t>(device), RowKind::device_flow, false});
     }
-    for (; !old && sync < t.syncs.size() && t.syncs[sync].correlation <= t.calls[i].correlation; ++sync) order.push_back({static_cast<uint32_t>(sync), RowKind::sync, false});
+    for (; !old && sync < t.syncs.size() && t.syncs[sync].correlation <= t.calls[i].correlation; ++sync)
+      order.push_back({static_cast<uint32_t>(sync), RowKind::sync, false});
     order.push_back({i, RowKind::call, false});
     if (style.flows) order.push_back({i, RowKind::call_flow, has_activity});
   }
@@ -95,8 +114,9 @@ std::string group_list(const RankTrace& t) {
   for (const Group& g : t.groups) {
     std::string ranks;
     for (const int r : g.ranks) ranks += (ranks.empty() ? "" : ", ") + std::to_string(r);
-    list += (list.empty() ? "" : ", ") + std::string("{\"pg_name\": \"") + g.name + "\", \"pg_desc\": \"" + g.description +
-            "\", \"backend_config\": \"cuda:nccl\", \"pg_size\": " + std::to_string(g.ranks.size()) + ", \"ranks\": [" + ranks + "]}";
+    list += (list.empty() ? "" : ", ") + std::string("{\"pg_name\": \"") + g.name + "\", \"pg_desc\": \"" +
+            g.description + "\", \"backend_config\": \"cuda:nccl\", \"pg_size\": " + std::to_string(g.ranks.size()) +
+            ", \"ranks\": [" + ranks + "]}";
   }
   return list;
 }
@@ -107,7 +127,8 @@ void write_head(KinetoRows& rows, const RankTrace& t, const KinetoStyle& style) 
     out += "[\n";
     return;
   }
-  out += rows.old() ? "\n{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n" : "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n";
+  out += rows.old() ? "\n{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n"
+                    : "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n";
   const int devices = visible_devices(t);
   for (int i = 0; i < devices; ++i) out += device_properties(t.gpu, i) + (i + 1 < devices ? ",\n" : "\n");
   out += "  ],\n";
@@ -115,23 +136,31 @@ void write_head(KinetoRows& rows, const RankTrace& t, const KinetoStyle& style) 
     out += "  \"traceEvents\": [\n";
     return;
   }
-  if (!t.cpu_only) out += facts(t.gpu).amd ? "  \"roctracer_version\": 4.1,\n  \"hip_runtime_version\": 60443483,\n" : "  \"cuda_runtime_version\": 12040,\n  \"cupti_version\": 22,\n";
+  if (!t.cpu_only)
+    out += facts(t.gpu).amd ? "  \"roctracer_version\": 4.1,\n  \"hip_runtime_version\": 60443483,\n"
+                            : "  \"cuda_runtime_version\": 12040,\n  \"cupti_version\": 22,\n";
   if (style.distributed_info && t.world_size > 1) {
-    out += "  \"distributedInfo\": {\"backend\": \"nccl\", \"rank\": " + std::to_string(t.rank) + ", \"world_size\": " + std::to_string(t.world_size) +
-           ", \"pg_count\": " + std::to_string(t.groups.size()) + ", \"pg_config\": [" + group_list(t) + "], \"nccl_version\": \"2.21.5\"},\n";
+    out += "  \"distributedInfo\": {\"backend\": \"nccl\", \"rank\": " + std::to_string(t.rank) +
+           ", \"world_size\": " + std::to_string(t.world_size) + ", \"pg_count\": " + std::to_string(t.groups.size()) +
+           ", \"pg_config\": [" + group_list(t) + "], \"nccl_version\": \"2.21.5\"},\n";
   }
   if (style.shapes) out += "  \"record_shapes\": 1,\n";
   if (style.memory) out += "  \"profile_memory\": 1,\n";
   if (!t.python.empty()) out += "  \"with_stack\": 1,\n";
   if (style.host_names && !t.host_name.empty()) out += "  \"host_name\": \"" + t.host_name + "\",\n";
-  out += "  \"trace_id\": \"5EED" + std::string("0000000000000000000000000000").substr(0, 27) + std::to_string(t.rank % 10) + "\",\n  \"traceEvents\": [\n";
+  out += "  \"trace_id\": \"5EED" + std::string("0000000000000000000000000000").substr(0, 27) +
+         std::to_string(t.rank % 10) + "\",\n  \"traceEvents\": [\n";
 }
 
-void metadata(KinetoRows& rows, const char* name, int64_t start, const std::string& pid, const std::string& tid, const std::string& value) {
+void metadata(KinetoRows& rows, const char* name, int64_t start, const std::string& pid, const std::string& tid,
+              const std::string& value) {
   rows.out += std::string("  {\n    \"name\": \"") + name + "\", \"ph\": \"M\", \"ts\": ";
   rows.time(start);
-  const std::string field = std::string(name).find("sort_index") != std::string::npos ? "sort_index" : std::string(name).find("labels") != std::string::npos ? "labels" : "name";
-  rows.out += ", \"pid\": " + pid + ", \"tid\": " + tid + ",\n    \"args\": {\n      \"" + field + "\": " + (field == "sort_index" ? value : "\"" + value + "\"") + "\n    }\n  },\n";
+  const std::string field = std::string(name).find("sort_index") != std::string::npos ? "sort_index"
+                            : std::string(name).find("labels") != std::string::npos   ? "labels"
+                                                                                      : "name";
+  rows.out += ", \"pid\": " + pid + ", \"tid\": " + tid + ",\n    \"args\": {\n      \"" + field +
+              "\": " + (field == "sort_index" ? value : "\"" + value + "\"") + "\n    }\n  },\n";
 }
 
 void write_metadata(KinetoRows& rows, const RankTrace& t) {
@@ -155,7 +184,8 @@ void write_metadata(KinetoRows& rows, const RankTrace& t) {
     if (used[s]) thread(t.device, number, "stream " + std::to_string(number) + " ", false);
   }
   for (int slot = 0; slot < kThreadSlots; ++slot) {
-    if (!t.host[slot].empty()) thread(t.pid, t.tids[slot], "thread " + std::to_string(t.tids[slot]) + " (python3)", rows.old());
+    if (!t.host[slot].empty())
+      thread(t.pid, t.tids[slot], "thread " + std::to_string(t.tids[slot]) + " (python3)", rows.old());
   }
 }
 
@@ -167,20 +197,29 @@ void write_tail(KinetoRows& rows, const RankTrace& t, const KinetoStyle& style) 
   out += ", \"dur\": ";
   rows.number(duration / 1000);
   if (!rows.old()) out += "." + std::to_string(1000 + duration % 1000).substr(1);
-  out += std::string(",\n    \"pid\": \"") + (rows.old() ? "Traces" : "Spans") + "\", \"tid\": \"PyTorch Profiler\",\n    \"name\": \"PyTorch Profiler (0)\",\n    \"args\": {\n      \"Op count\": 0\n    }\n  },\n";
+  out += std::string(",\n    \"pid\": \"") + (rows.old() ? "Traces" : "Spans") +
+         "\", \"tid\": \"PyTorch Profiler\",\n    \"name\": \"PyTorch Profiler (0)\",\n    \"args\": {\n      \"Op "
+         "count\": 0\n    }\n  },\n";
   if (!rows.old()) {
     out += "  {\n    \"name\": \"process_sort_index\", \"ph\": \"M\", \"ts\": ";
     rows.time(start);
     out += ",\n    \"pid\": \"Spans\", \"tid\": 0,\n    \"args\": {\n      \"sort_index\": 536870912\n    }\n  },\n";
   }
-  out += "  {\n    \"name\": \"Iteration Start: PyTorch Profiler\", \"ph\": \"i\", \"s\": \"g\",\n    \"pid\": \"Traces\", \"tid\": \"Trace PyTorch Profiler\", \"ts\": ";
+  out +=
+      "  {\n    \"name\": \"Iteration Start: PyTorch Profiler\", \"ph\": \"i\", \"s\": \"g\",\n    \"pid\": "
+      "\"Traces\", \"tid\": \"Trace PyTorch Profiler\", \"ts\": ";
   rows.time(start);
-  out += "\n  },\n  {\n    \"name\": \"Record Window End\", \"ph\": \"i\", \"s\": \"g\",\n    \"pid\": \"\", \"tid\": \"\", \"ts\": ";
+  out +=
+      "\n  },\n  {\n    \"name\": \"Record Window End\", \"ph\": \"i\", \"s\": \"g\",\n    \"pid\": \"\", \"tid\": "
+      "\"\", \"ts\": ";
   rows.time(t.end_ns + 38'000'000);
   out += "\n  }\n";
   if (style.array) out += "]\n";
   else if (rows.old()) out += "]}";
-  else out += "  ],\n  \"traceName\": \"./traces/rank" + std::to_string(t.rank) + ".json\",\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": " + std::to_string(kBaseTimeNs) + "\n}";
+  else
+    out += "  ],\n  \"traceName\": \"./traces/rank" + std::to_string(t.rank) +
+           ".json\",\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": " + std::to_string(kBaseTimeNs) +
+           "\n}";
 }
 
 }  // namespace
@@ -192,7 +231,8 @@ bool write_kineto(const RankTrace& trace, const KinetoStyle& style, const TextSi
   if (style.shuffle_seed != 0) {
     Noise noise;
     noise.reseed(style.shuffle_seed, 0, 0, 0);
-    for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[static_cast<size_t>(noise.below(static_cast<int64_t>(i)))]);
+    for (size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[static_cast<size_t>(noise.below(static_cast<int64_t>(i)))]);
   }
   write_head(rows, trace, style);
   for (const Ref& ref : order) {

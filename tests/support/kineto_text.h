@@ -1,5 +1,5 @@
-// Kineto's JSON from simulated rows, in the layout of two of its generations: key order, line breaks, categories, flow events,
-// metadata rows and top-level keys are those of traces recorded by PyTorch 2.x and by PyTorch 1.8.
+// Kineto's JSON from simulated rows, in the layout of two of its generations: key order, line breaks, categories, flow
+// events, metadata rows and top-level keys are those of traces recorded by PyTorch 2.x and by PyTorch 1.8.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,8 @@ namespace profgpu::sim {
 const char* const kSimHelp =
     "usage: kineto-sim --out PATH [options]\n\n"
     "Simulates a PyTorch training job and writes its Kineto trace, with NAME.truth.json beside it.\n"
-    "With several ranks or windows PATH is a folder (rank-0.json, rank-1.json, ...); the truth lies beside the folder.\n\n"
+    "With several ranks or windows PATH is a folder (rank-0.json, rank-1.json, ...); the truth lies beside the "
+    "folder.\n\n"
     "  --fault NAME[:SEVERITY]  plant a fault, 1 is its default size; may be given again\n"
     "  --list-faults            name the faults and the rules that they must set off\n"
     "  --ranks N                ranks of the job (default 1, or what the faults need)\n"
@@ -23,11 +24,13 @@ const char* const kSimHelp =
     "  --step-noise PERMILLE    steps vary by this (standard deviation); --slower PERMILLE: all takes longer\n"
     "  --gpu h100|a100|mi300x   device (default h100); --vendor nvidia|amd picks h100 or mi300x\n"
     "  --strategy ddp|fsdp|zero1|zero2|tp|pp|ep     how ranks share the work\n"
-    "  --group G                ranks that share one model with tp, pp and ep (default all); data parallel between them\n"
+    "  --group G                ranks that share one model with tp, pp and ep (default all); data parallel between "
+    "them\n"
     "  --plain-groups           process groups without descriptions\n"
     "  --hosts H                ranks are spread over node-0, node-1, ...\n"
     "  --clock-offset HOST:NS --clock-drift HOST:PPM       what a host's clock is ahead, and gains\n"
-    "  --clock-error-ns N --drift-error-ppm N      clocks of all hosts but the first are wrong by up to this, by the seed\n"
+    "  --clock-error-ns N --drift-error-ppm N      clocks of all hosts but the first are wrong by up to this, by the "
+    "seed\n"
     "  --end-jitter NS          ranks see a collective end up to this apart\n"
     "  --slow-rank R            where straggler faults are planted (default the last rank); may be given again\n"
     "  --excess PCT             the fault's severity is what makes the job's steps so much longer\n"
@@ -45,7 +48,8 @@ const char* const kSimHelp =
     "  --no-seq --no-group-ranks --no-host-names --no-collective-args   what older versions do not record\n"
     "  --hang-rank R            R misses the job's last collective, in which the others wait for ten steps\n"
     "  --step-shift R:N         R recorded as many steps, from N later on\n"
-    "  --truncate R:PCT --double R --other-run R --missing R       rank R's file is cut, there twice, of another run, not there\n"
+    "  --truncate R:PCT --double R --other-run R --missing R       rank R's file is cut, there twice, of another run, "
+    "not there\n"
     "  --threads N              ranks written at once (default: all cores)\n"
     "  --no-truth               write no truth\n"
     "  --demo                   the small case of examples/: data loading and two lesser faults\n";
@@ -100,11 +104,13 @@ bool switch_of(const std::string& flag, SimArguments& a) {
 Result<std::pair<int, int64_t>> parse_pair(const std::string& flag, const std::string& text, bool thousandths = false) {
   const size_t colon = text.find(':');
   const auto key = parse_integer(flag, text.substr(0, colon));
-  if (!key || *key < 0 || *key > 1'000'000 || colon == std::string::npos) return Error{flag + " takes two numbers with a colon between, not '" + text + "'"};
+  if (!key || *key < 0 || *key > 1'000'000 || colon == std::string::npos)
+    return Error{flag + " takes two numbers with a colon between, not '" + text + "'"};
   char* end = nullptr;
   const std::string value = text.substr(colon + 1);
   const double number = std::strtod(value.c_str(), &end);
-  if (value.empty() || *end != '\0' || !(std::abs(number) < 1e18)) return Error{flag + " takes a number after the colon, not '" + value + "'"};
+  if (value.empty() || *end != '\0' || !(std::abs(number) < 1e18))
+    return Error{flag + " takes a number after the colon, not '" + value + "'"};
   return std::pair<int, int64_t>(static_cast<int>(*key), std::llround(thousandths ? number * 1000 : number));
 }
 
@@ -115,12 +121,17 @@ Result<bool> job_value(const std::string& flag, const std::string& value, SimArg
     if (!pair) return pair.error();
     if (flag == "--clock-offset") a.sim.clock_offsets.push_back(*pair);
     else if (flag == "--clock-drift") a.sim.clock_drifts.push_back(*pair);
-    else if (flag == "--truncate") a.damage.truncated.emplace_back(pair->first, static_cast<int>(std::clamp<int64_t>(pair->second, 0, 100)));
-    else a.sim.shifted_rank = pair->first, a.sim.shifted_steps = static_cast<int>(std::clamp<int64_t>(pair->second, 0, 100'000));
+    else if (flag == "--truncate")
+      a.damage.truncated.emplace_back(pair->first, static_cast<int>(std::clamp<int64_t>(pair->second, 0, 100)));
+    else
+      a.sim.shifted_rank = pair->first,
+      a.sim.shifted_steps = static_cast<int>(std::clamp<int64_t>(pair->second, 0, 100'000));
     return true;
   }
-  const bool known = flag == "--slow-rank" || flag == "--double" || flag == "--other-run" || flag == "--missing" || flag == "--hosts" || flag == "--group" ||
-                     flag == "--slow-every" || flag == "--hang-rank" || flag == "--threads" || flag == "--clock-error-ns" || flag == "--drift-error-ppm" || flag == "--end-jitter";
+  const bool known = flag == "--slow-rank" || flag == "--double" || flag == "--other-run" || flag == "--missing" ||
+                     flag == "--hosts" || flag == "--group" || flag == "--slow-every" || flag == "--hang-rank" ||
+                     flag == "--threads" || flag == "--clock-error-ns" || flag == "--drift-error-ppm" ||
+                     flag == "--end-jitter";
   if (!known) return false;
   const auto number = parse_integer(flag, value);
   if (!number) return number.error();
@@ -159,7 +170,10 @@ Status value_of(const std::string& flag, const std::string& value, SimArguments&
     return -1;
   };
   if (flag == "--gpu" || flag == "--vendor" || flag == "--style" || flag == "--strategy") {
-    const int which = flag == "--gpu" ? choose({"h100", "a100", "mi300x"}) : flag == "--vendor" ? choose({"nvidia", "-", "amd"}) : flag == "--style" ? choose({"kineto-2.x", "kineto-1.8"}) : choose({"ddp", "fsdp", "zero1", "zero2", "tp", "pp", "ep"});
+    const int which = flag == "--gpu"      ? choose({"h100", "a100", "mi300x"})
+                      : flag == "--vendor" ? choose({"nvidia", "-", "amd"})
+                      : flag == "--style"  ? choose({"kineto-2.x", "kineto-1.8"})
+                                           : choose({"ddp", "fsdp", "zero1", "zero2", "tp", "pp", "ep"});
     if (which < 0) return Error{flag + " does not know '" + value + "'"};
     if (flag == "--style") a.style.generation = static_cast<KinetoGeneration>(which);
     else if (flag == "--strategy") a.sim.strategy = static_cast<Strategy>(which);
@@ -169,7 +183,9 @@ Status value_of(const std::string& flag, const std::string& value, SimArguments&
   if (flag == "--excess") {
     char* end = nullptr;
     a.excess_pct = std::strtod(value.c_str(), &end);
-    return value.empty() || *end != '\0' || !(a.excess_pct > 0 && a.excess_pct < 1000) ? Status(Error{"--excess takes a percentage, not '" + value + "'"}) : ok();
+    return value.empty() || *end != '\0' || !(a.excess_pct > 0 && a.excess_pct < 1000)
+               ? Status(Error{"--excess takes a percentage, not '" + value + "'"})
+               : ok();
   }
   const auto of_job = job_value(flag, value, a);
   if (!of_job) return of_job.error();
@@ -219,7 +235,8 @@ Result<SimArguments> parse_arguments(int count, char** words) {
   for (const FaultUse& use : a.sim.faults) {
     if (!a.ranks_given && find_fault(use.name)->min_ranks > 1) a.sim.ranks = 4;
   }
-  if (a.only_rank >= a.sim.ranks) return Error{"rank " + std::to_string(a.only_rank) + " is not one of " + std::to_string(a.sim.ranks)};
+  if (a.only_rank >= a.sim.ranks)
+    return Error{"rank " + std::to_string(a.only_rank) + " is not one of " + std::to_string(a.sim.ranks)};
   return a;
 }
 

@@ -5,22 +5,30 @@ namespace profgpu::sim {
 namespace {
 
 #define NODE(name, children) "autograd::engine::evaluate_function: " name "/(" name "?(" children "))"
-#define ACCUMULATE "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad(torch::autograd::AccumulateGrad(aten::detach(detach)))"
-#define ADDMM_BACKWARD                                                                                              \
-  NODE("AddmmBackward0", "aten::t(aten::transpose(aten::as_strided)),aten::mm(*),aten::t(aten::transpose(aten::as_strided)),aten::mm(#*)," \
-                         "aten::t(aten::transpose(aten::as_strided)),aten::sum(*),aten::view()%")
+#define ACCUMULATE                        \
+  "autograd::engine::evaluate_function: " \
+  "torch::autograd::AccumulateGrad(torch::autograd::AccumulateGrad(aten::detach(detach)))"
+#define ADDMM_BACKWARD                                                                                                 \
+  NODE("AddmmBackward0",                                                                                               \
+       "aten::t(aten::transpose(aten::as_strided)),aten::mm(*),aten::t(aten::transpose(aten::as_strided)),aten::mm(#*" \
+       "),"                                                                                                            \
+       "aten::t(aten::transpose(aten::as_strided)),aten::sum(*),aten::view()%")
 
 const OpScript& linear_backward() {
-  static const OpScript s(ADDMM_BACKWARD "," ACCUMULATE "," NODE("TBackward0", "aten::t(aten::transpose(aten::as_strided))") "," ACCUMULATE);
+  static const OpScript s(ADDMM_BACKWARD "," ACCUMULATE "," NODE(
+      "TBackward0", "aten::t(aten::transpose(aten::as_strided))") "," ACCUMULATE);
   return s;
 }
 const OpScript& norm_backward() {
-  static const OpScript s(NODE("NativeLayerNormBackward0", "aten::native_layer_norm_backward(aten::empty_like(aten::empty_strided),**)") "," ACCUMULATE);
+  static const OpScript s(
+      NODE("NativeLayerNormBackward0",
+           "aten::native_layer_norm_backward(aten::empty_like(aten::empty_strided),**)") "," ACCUMULATE);
   return s;
 }
 const OpScript& attention_backward() {
   static const OpScript s(NODE("ScaledDotProductFlashAttentionBackward0",
-                               "aten::_scaled_dot_product_flash_attention_backward(aten::transpose(aten::as_strided),aten::_flash_attention_backward(aten::empty_like(aten::empty_strided),~*))"));
+                               "aten::_scaled_dot_product_flash_attention_backward(aten::transpose(aten::as_strided),"
+                               "aten::_flash_attention_backward(aten::empty_like(aten::empty_strided),~*))"));
   return s;
 }
 const OpScript& gelu_backward() {
@@ -81,7 +89,9 @@ void Training::backward_layer(Process& p, int layer) {
 void Training::begin_backward(Process& p, bool has_head) {
   static const OpScript nll(NODE("NllLossBackward0", "aten::nll_loss_backward(aten::zero_(aten::fill_),*)"));
   static const OpScript log_softmax(NODE("LogSoftmaxBackward0", "aten::_log_softmax_backward_data(*)"));
-  static const OpScript head(NODE("MmBackward0", "aten::t(aten::transpose(aten::as_strided)),aten::mm(*),aten::t(aten::transpose(aten::as_strided)),aten::mm(#*)%") "," ACCUMULATE);
+  static const OpScript head(NODE("MmBackward0",
+                                  "aten::t(aten::transpose(aten::as_strided)),aten::mm(*),aten::t(aten::transpose(aten:"
+                                  ":as_strided)),aten::mm(#*)%") "," ACCUMULATE);
   const uint32_t tail = first_sequence_ + 2 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer);
   p.begin_place(step_, 950);
   p.open_python("torch/_tensor.py(570): backward");
@@ -95,7 +105,9 @@ void Training::begin_backward(Process& p, bool has_head) {
 }
 
 void Training::backward_embedding(Process& p) {
-  static const OpScript embed(NODE("EmbeddingBackward0", "aten::embedding_backward(aten::embedding_dense_backward(aten::zeros(aten::empty),*))") "," ACCUMULATE);
+  static const OpScript embed(
+      NODE("EmbeddingBackward0",
+           "aten::embedding_backward(aten::embedding_dense_backward(aten::zeros(aten::empty),*))") "," ACCUMULATE);
   p.begin_place(step_, 960);
   p.run(embed, {Role::embedding_backward}, first_sequence_);
 }

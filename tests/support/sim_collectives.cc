@@ -13,8 +13,10 @@ constexpr int kHangSteps = 10;
 Collective described(Role role, int64_t bytes, GroupSlot slot, int group_size) {
   const int64_t whole = bytes / 2, part = whole / group_size;
   switch (role) {
-    case Role::all_gather: return {"_allgather_base", "c10d::_allgather_base_", "nccl:_all_gather_base", part, whole, slot};
-    case Role::reduce_scatter: return {"_reduce_scatter_base", "c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base", whole, part, slot};
+    case Role::all_gather:
+      return {"_allgather_base", "c10d::_allgather_base_", "nccl:_all_gather_base", part, whole, slot};
+    case Role::reduce_scatter:
+      return {"_reduce_scatter_base", "c10d::_reduce_scatter_base_", "nccl:_reduce_scatter_base", whole, part, slot};
     case Role::send_recv: return {"all_to_all", "c10d::alltoall_base_", "nccl:all_to_all", whole, whole, slot};
     default: return {"allreduce", "c10d::allreduce_", "nccl:all_reduce", whole, whole, slot};
   }

@@ -45,18 +45,25 @@ const DeviceFacts& facts(Gpu gpu) { return kFacts[static_cast<int>(gpu)]; }
 
 std::string device_properties(Gpu gpu, int index) {
   const DeviceFacts& f = facts(gpu);
-  std::string out = "    {\n      \"id\": " + std::to_string(index) + ", \"name\": \"" + f.name + "\", \"totalGlobalMem\": " + std::to_string(f.memory_bytes) + ",\n";
-  const char* version = gpu == Gpu::h100 ? "9, \"computeMinor\": 0" : gpu == Gpu::a100 ? "8, \"computeMinor\": 0" : "9, \"computeMinor\": 4";
-  out += std::string("      \"computeMajor\": ") + version + ",\n      \"maxThreadsPerBlock\": 1024, \"maxThreadsPerMultiprocessor\": 2048,\n";
+  std::string out = "    {\n      \"id\": " + std::to_string(index) + ", \"name\": \"" + f.name +
+                    "\", \"totalGlobalMem\": " + std::to_string(f.memory_bytes) + ",\n";
+  const char* version = gpu == Gpu::h100   ? "9, \"computeMinor\": 0"
+                        : gpu == Gpu::a100 ? "8, \"computeMinor\": 0"
+                                           : "9, \"computeMinor\": 4";
+  out += std::string("      \"computeMajor\": ") + version +
+         ",\n      \"maxThreadsPerBlock\": 1024, \"maxThreadsPerMultiprocessor\": 2048,\n";
   if (f.amd) {
     out += "      \"regsPerBlock\": 65536, \"warpSize\": 64,\n      \"sharedMemPerBlock\": 65536, \"numSms\": 304\n";
     out += "    , \"maxSharedMemoryPerMultiProcessor\": 65536\n    }";
     return out;
   }
   const bool hopper = gpu == Gpu::h100;
-  out += std::string("      \"regsPerBlock\": 65536, \"warpSize\": 32,\n      \"sharedMemPerBlock\": 49152, \"numSms\": ") + (hopper ? "132" : "108") + "\n";
-  out += std::string("    , \"regsPerMultiprocessor\": 65536, \"sharedMemPerBlockOptin\": ") + (hopper ? "232448" : "166912") +
-         ", \"sharedMemPerMultiprocessor\": " + (hopper ? "233472" : "167936") + "\n    }";
+  out += std::string(
+             "      \"regsPerBlock\": 65536, \"warpSize\": 32,\n      \"sharedMemPerBlock\": 49152, \"numSms\": ") +
+         (hopper ? "132" : "108") + "\n";
+  out += std::string("    , \"regsPerMultiprocessor\": 65536, \"sharedMemPerBlockOptin\": ") +
+         (hopper ? "232448" : "166912") + ", \"sharedMemPerMultiprocessor\": " + (hopper ? "233472" : "167936") +
+         "\n    }";
   return out;
 }
 

@@ -1,4 +1,5 @@
-// What differs between the devices and runtimes that the simulator imitates: kernel names and durations, API names, properties.
+// What differs between the devices and runtimes that the simulator imitates: kernel names and durations, API names,
+// properties.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,24 @@
 namespace profgpu::sim {
 
 enum class Api : uint8_t {
-  launch, launch_extended, launch_driver, launch_graph, launch_host_function, memcpy_async, memset_async, stream_synchronize, device_synchronize,
-  event_record, event_query, stream_wait_event, malloc, free, stream_is_capturing, function_attribute, occupancy, count
+  launch,
+  launch_extended,
+  launch_driver,
+  launch_graph,
+  launch_host_function,
+  memcpy_async,
+  memset_async,
+  stream_synchronize,
+  device_synchronize,
+  event_record,
+  event_query,
+  stream_wait_event,
+  malloc,
+  free,
+  stream_is_capturing,
+  function_attribute,
+  occupancy,
+  count
 };
 
 struct ApiName {
@@ -22,10 +39,56 @@ struct ApiName {
 const ApiName& api_name(Gpu gpu, Api api);
 
 enum class Role : uint8_t {
-  embedding, layer_norm, qkv_gemm, attention, attention_scores, attention_softmax, attention_output, proj_gemm, dropout, add, fc1_gemm, gelu, fc2_gemm, head_gemm,
-  log_softmax, nll, nll_backward, log_softmax_backward, head_dgrad, head_wgrad, embedding_backward, fc2_dgrad, fc2_wgrad, gelu_backward, fc1_dgrad, fc1_wgrad,
-  dropout_backward, norm_backward, norm_weights_backward, proj_dgrad, proj_wgrad, attention_backward, qkv_dgrad, qkv_wgrad, bias_sum, add_grad, grad_norm,
-  fused_adam, loop_mul, loop_add, loop_addcmul, loop_sqrt, loop_addcdiv, tiny, custom, all_reduce, all_gather, reduce_scatter, send_recv, count
+  embedding,
+  layer_norm,
+  qkv_gemm,
+  attention,
+  attention_scores,
+  attention_softmax,
+  attention_output,
+  proj_gemm,
+  dropout,
+  add,
+  fc1_gemm,
+  gelu,
+  fc2_gemm,
+  head_gemm,
+  log_softmax,
+  nll,
+  nll_backward,
+  log_softmax_backward,
+  head_dgrad,
+  head_wgrad,
+  embedding_backward,
+  fc2_dgrad,
+  fc2_wgrad,
+  gelu_backward,
+  fc1_dgrad,
+  fc1_wgrad,
+  dropout_backward,
+  norm_backward,
+  norm_weights_backward,
+  proj_dgrad,
+  proj_wgrad,
+  attention_backward,
+  qkv_dgrad,
+  qkv_wgrad,
+  bias_sum,
+  add_grad,
+  grad_norm,
+  fused_adam,
+  loop_mul,
+  loop_add,
+  loop_addcmul,
+  loop_sqrt,
+  loop_addcdiv,
+  tiny,
+  custom,
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  send_recv,
+  count
 };
 
 struct Geometry {
@@ -33,8 +96,9 @@ struct Geometry {
   int grid[3], block[3];
 };
 
-/// What a role's kernel is called and how long it takes on an otherwise idle device. matrix: runs on tensor cores unless full
-/// precision is asked for. small: normalisation and elementwise work that a badly fused model does in many pieces.
+/// What a role's kernel is called and how long it takes on an otherwise idle device. matrix: runs on tensor cores
+/// unless full precision is asked for. small: normalisation and elementwise work that a badly fused model does in many
+/// pieces.
 struct Kernel {
   const char* name;
   int64_t duration_ns;

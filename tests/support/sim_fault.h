@@ -1,5 +1,5 @@
-// The faults that can be planted. A fault is a name, what it changes in the plan of the run, and what a diagnosis of the resulting
-// trace has to say.
+// The faults that can be planted. A fault is a name, what it changes in the plan of the run, and what a diagnosis of
+// the resulting trace has to say.
 #pragma once
 
 #include <cstdint>

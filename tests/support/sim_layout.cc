@@ -70,7 +70,9 @@ void Layout::split_groups(const SimOptions& options) {
   const char* names[] = {"mesh_tp", "mesh_pp", "mesh_ep"};
   const char* model_name = names[static_cast<int>(options.strategy) - static_cast<int>(Strategy::tp)];
   int number = 0;
-  const auto describe = [&](const char* name) { return Group{std::to_string(++number), options.named_groups ? name : "undefined", {}}; };
+  const auto describe = [&](const char* name) {
+    return Group{std::to_string(++number), options.named_groups ? name : "undefined", {}};
+  };
   groups.resize(3);
   for (int d = 0; d < data; ++d) {
     groups[kModel].push_back(describe(model_name));

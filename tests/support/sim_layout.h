@@ -24,8 +24,8 @@ struct RankPlace {
 bool slow_rank(const SimOptions& options, int rank);
 bool slow_step(const SimOptions& options, int index);
 
-/// Hosts take successive ranks, evenly. Tensor- and expert-parallel groups are neighbours, the stages of a pipeline are as
-/// far apart as possible, as Megatron places them; the data-parallel groups are what is left.
+/// Hosts take successive ranks, evenly. Tensor- and expert-parallel groups are neighbours, the stages of a pipeline are
+/// as far apart as possible, as Megatron places them; the data-parallel groups are what is left.
 class Layout {
  public:
   explicit Layout(const SimOptions& options);

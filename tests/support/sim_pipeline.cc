@@ -1,5 +1,5 @@
-// A step of pipeline parallelism: stages hand activations and gradients on, one forward, one backward. Messages of the two
-// directions have a stream each, so that no stage has to group its sends with its receives.
+// A step of pipeline parallelism: stages hand activations and gradients on, one forward, one backward. Messages of the
+// two directions have a stream each, so that no stage has to group its sends with its receives.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -43,8 +43,12 @@ std::vector<Action> schedule(int stage, int stages, int micro_batches) {
 
 Collective message(bool sends, int self, int peer) {
   const std::string from = std::to_string(self), to = std::to_string(peer);
-  Collective c{sends ? "send" : "recv", sends ? "c10d::send" : "c10d::recv_", sends ? "nccl:send " + from + "->" + to : "nccl:recv " + from + "<-" + to,
-               kMessageBytes / 2, kMessageBytes / 2, kModel};
+  Collective c{sends ? "send" : "recv",
+               sends ? "c10d::send" : "c10d::recv_",
+               sends ? "nccl:send " + from + "->" + to : "nccl:recv " + from + "<-" + to,
+               kMessageBytes / 2,
+               kMessageBytes / 2,
+               kModel};
   (sends ? c.destination : c.source) = peer;
   return c;
 }
@@ -107,8 +111,10 @@ bool Training::run_message(Stage& s, std::map<int, Stage*>& by_rank, bool sends,
     Noise noise;
     noise.reseed(options_.seed, kMessagePlace + rank, step_, s.next);
     const bool slow = is_slow(p.rank()) || is_slow(sender.process->rank());
-    const int64_t transfer = kMessageLatencyNs + kMessageBytes / facts(options_.gpu).bus_gbps * 1000 / plan_.bus_permille;
-    const int64_t end = std::max(here.start_ns, there.start_ns) + noise.around(slow ? transfer * plan_.link_permille / 1000 : transfer, 15);
+    const int64_t transfer =
+        kMessageLatencyNs + kMessageBytes / facts(options_.gpu).bus_gbps * 1000 / plan_.bus_permille;
+    const int64_t end = std::max(here.start_ns, there.start_ns) +
+                        noise.around(slow ? transfer * plan_.link_permille / 1000 : transfer, 15);
     ends_[rank].push_back(end);
     p.complete(here, end);
     const auto from = static_cast<size_t>(sender.process->rank());

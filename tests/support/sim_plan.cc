@@ -14,11 +14,15 @@ Scale scale_of(const SimOptions& options) {
   int64_t back = 0, head = ns(Role::embedding) + ns(Role::layer_norm);
   for (int r = static_cast<int>(Role::fc2_dgrad); r <= static_cast<int>(Role::qkv_wgrad); ++r) {
     const Role role = static_cast<Role>(r);
-    back += ns(role) * (role == Role::norm_backward || role == Role::norm_weights_backward || role == Role::dropout_backward ? 2 : 1);
+    back +=
+        ns(role) *
+        (role == Role::norm_backward || role == Role::norm_weights_backward || role == Role::dropout_backward ? 2 : 1);
   }
   back += 4 * ns(Role::bias_sum) + 2 * ns(Role::add_grad);
-  for (int r = static_cast<int>(Role::head_gemm); r <= static_cast<int>(Role::embedding_backward); ++r) head += ns(static_cast<Role>(r));
-  scale.step_ns = (options.layers * (scale.layer_ns + back) + head) * options.micro_batches + 8 * ns(Role::fused_adam) + 4 * ns(Role::grad_norm);
+  for (int r = static_cast<int>(Role::head_gemm); r <= static_cast<int>(Role::embedding_backward); ++r)
+    head += ns(static_cast<Role>(r));
+  scale.step_ns = (options.layers * (scale.layer_ns + back) + head) * options.micro_batches + 8 * ns(Role::fused_adam) +
+                  4 * ns(Role::grad_norm);
   scale.ranks = options.ranks;
   scale.steps = options.steps * options.windows;
   scale.layers = options.layers;

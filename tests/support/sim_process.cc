@@ -10,7 +10,11 @@ OpScript::OpScript(const char* text) {
   while (*p != '\0') {
     if (*p == ',' ) { ++p; continue; }
     if (*p == ')') { steps.push_back({')', ' ', {}}); ++p; continue; }
-    if (*p == '*' || *p == '@' || *p == '%' || *p == '#' || *p == '~') { steps.push_back({*p, ' ', {}}); ++p; continue; }
+    if (*p == '*' || *p == '@' || *p == '%' || *p == '#' || *p == '~') {
+      steps.push_back({*p, ' ', {}});
+      ++p;
+      continue;
+    }
     const char* begin = p;
     while (*p != '\0' && *p != '(' && *p != ')' && *p != ',') ++p;
     std::string name(begin, p);
@@ -25,7 +29,8 @@ OpScript::OpScript(const char* text) {
   }
 }
 
-Process::Process(const ProcessOptions& options, const Plan& the_plan) : plan(the_plan), options_(options), queue_(1024, 0) {
+Process::Process(const ProcessOptions& options, const Plan& the_plan)
+    : plan(the_plan), options_(options), queue_(1024, 0) {
   trace_.rank = options.rank;
   trace_.world_size = options.world_size;
   trace_.gpu = options.gpu;
@@ -98,7 +103,8 @@ void Process::close_python() {
 }
 
 void Process::background_range(const char* name, int64_t start_ns, int64_t duration_ns) {
-  trace_.host[kBackgroundThread].push_back({start_ns, duration_ns, name_id(name), external_++, kNone, 0, kNone, HostKind::annotation, false, false});
+  trace_.host[kBackgroundThread].push_back(
+      {start_ns, duration_ns, name_id(name), external_++, kNone, 0, kNone, HostKind::annotation, false, false});
 }
 
 void Process::run(const OpScript& script, const std::vector<Role>& roles, uint32_t sequence) {
@@ -110,7 +116,8 @@ void Process::run(const OpScript& script, const std::vector<Role>& roles, uint32
         if (in_graph_ || s.mark == ' ' || sequence == kNone) break;
         HostRow& row = trace_.host[thread_].back();
         row.sequence = sequence;
-        // Flow ids follow autograd's sequence numbers; only the forward op and its node carry one, not the engine's wrapper.
+        // Flow ids follow autograd's sequence numbers; only the forward op and its node carry one, not the engine's
+        // wrapper.
         if (s.mark != '/') row.flow = sequence;
         break;
       }
@@ -215,7 +222,9 @@ RankTrace Process::take_trace(int window) {
   if (options_.python_stacks) {
     const uint32_t module = name_id("train.py(184): <module>"), main = name_id("train.py(161): train");
     out.names = trace_.names;
-    out.python.insert(out.python.begin(), {{trace_.start_ns - 1900, now_ - trace_.start_ns + 3900, module, 1, 0, kMainThread}, {trace_.start_ns - 1000, now_ - trace_.start_ns + 2000, main, 2, 1, kMainThread}});
+    out.python.insert(out.python.begin(),
+                      {{trace_.start_ns - 1900, now_ - trace_.start_ns + 3900, module, 1, 0, kMainThread},
+                       {trace_.start_ns - 1000, now_ - trace_.start_ns + 2000, main, 2, 1, kMainThread}});
   }
   discard_rows();
   trace_.steps.clear();

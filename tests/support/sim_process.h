@@ -1,6 +1,7 @@
-// One simulated process and its device. The host is a clock that calls advance; the device is a set of in-order streams. A kernel
-// starts when its launch has reached the device, its stream is free and the events it waits for have happened, and all of that is
-// known when it is launched: no event queue is needed. Ranks meet only in collectives, which the caller runs for all of them.
+// One simulated process and its device. The host is a clock that calls advance; the device is a set of in-order
+// streams. A kernel starts when its launch has reached the device, its stream is free and the events it waits for have
+// happened, and all of that is known when it is launched: no event queue is needed. Ranks meet only in collectives,
+// which the caller runs for all of them.
 #pragma once
 
 #include <array>
@@ -27,8 +28,10 @@ struct ProcessOptions {
   int64_t peak_bytes = 0, fixed_bytes = 0, reserved_bytes = 0;
 };
 
-/// An operator tree as text, parsed once: NAME(children), '*' a kernel launch, '@' an activation kept for the backward pass,
-/// '%' one given back, '#' a gradient, '~' scratch taken and given back. A '!' after the name marks the op that autograd numbers,
+/// An operator tree as text, parsed once: NAME(children), '*' a kernel launch, '@' an activation kept for the backward
+/// pass,
+/// '%' one given back, '#' a gradient, '~' scratch taken and given back. A '!' after the name marks the op that
+/// autograd numbers,
 /// '?' its backward counterpart, '/' the engine's wrapper of it.
 struct OpScript {
   struct Step {
@@ -46,7 +49,9 @@ class Process {
 
   [[nodiscard]] int64_t now() const { return now_; }
   [[nodiscard]] int rank() const { return options_.rank; }
-  void begin_place(uint64_t step, uint64_t place) { noise_.reseed(options_.seed, static_cast<uint64_t>(options_.rank), step, place); }
+  void begin_place(uint64_t step, uint64_t place) {
+    noise_.reseed(options_.seed, static_cast<uint64_t>(options_.rank), step, place);
+  }
   void set_compute_permille(int64_t permille) { compute_permille_ = permille; }
   /// Kernels of larger grids, which take longer in proportion.
   void set_work_permille(int64_t permille) { work_permille_ = permille; }
@@ -86,8 +91,8 @@ class Process {
     size_t launch = 0;
     StreamSlot stream = kCommStream;
   };
-  /// Launches a collective's kernel and says when this rank arrives in it; the end comes from all ranks together. Until it
-  /// is known, nothing may be launched into the stream.
+  /// Launches a collective's kernel and says when this rank arrives in it; the end comes from all ranks together. Until
+  /// it is known, nothing may be launched into the stream.
   Arrival arrive(Role role, Collective what, StreamSlot stream = kCommStream);
   void complete(const Arrival& arrival, int64_t end_ns);
 
@@ -98,7 +103,10 @@ class Process {
   void drop_gradients();
   void leak(int64_t bytes);
   void empty_cache(int segments, int64_t call_ns);
-  void set_sizes(int64_t activation_bytes, int64_t gradient_bytes) { activation_bytes_ = activation_bytes; gradient_bytes_ = gradient_bytes; }
+  void set_sizes(int64_t activation_bytes, int64_t gradient_bytes) {
+    activation_bytes_ = activation_bytes;
+    gradient_bytes_ = gradient_bytes;
+  }
 
   void begin_step(int number, bool annotate);
   void end_step();
@@ -124,7 +132,8 @@ class Process {
   uint32_t name_id(const std::string& name);
   uint32_t call(Api api, int64_t duration_ns, uint32_t detail = kNone);
   void getters(Role role);
-  void run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64_t duration_ns, StreamSlot stream, uint32_t correlation, uint32_t geometry, uint64_t bytes);
+  void run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64_t duration_ns, StreamSlot stream,
+                  uint32_t correlation, uint32_t geometry, uint64_t bytes);
   void extend_spans(StreamSlot stream, int64_t start, int64_t end);
   void flush_profiler();
   void throttle();
@@ -148,7 +157,9 @@ class Process {
   uint32_t graph_correlation_ = 0;
   int64_t graph_ready_ns_ = 0, graph_start_ns_ = 0;
   int64_t compute_permille_ = 1000, work_permille_ = 1000, late_ns_ = 0, pace_ = 1'000'000;
-  [[nodiscard]] int64_t paced(int64_t ns) const { return pace_ == 1'000'000 ? ns : ns / 1000 * pace_ / 1000 + ns % 1000 * pace_ / 1'000'000; }
+  [[nodiscard]] int64_t paced(int64_t ns) const {
+    return pace_ == 1'000'000 ? ns : ns / 1000 * pace_ / 1000 + ns % 1000 * pace_ / 1'000'000;
+  }
   int64_t last_start_ns_ = 0, last_device_row_ = -1;
   uint32_t correlation_ = 4001, external_ = 1025, sequence_ = 1180, flow_ = 0, python_id_ = 0;
   std::vector<uint32_t> collective_sequences_;  // by group

@@ -17,12 +17,17 @@ struct Device {
   std::vector<StepSpan> slow_steps;
 };
 
-void append_row(std::string& out, const std::string& host, const Device& d, int64_t time_ns, bool first, bool slow, int64_t clock_mhz, const SimOptions& o) {
-  out += "{\"time_ns\":" + std::to_string(kBaseTimeNs + time_ns + d.clock->drift_ns(time_ns - kJobStartNs) + d.clock->offset_ns) + ",\"device\":" + std::to_string(d.number);
-  if (first) out += std::string(",\"name\":\"") + facts(o.gpu).name + "\",\"sm_clock_max_mhz\":" + std::to_string(kMaxClockMhz);
+void append_row(std::string& out, const std::string& host, const Device& d, int64_t time_ns, bool first, bool slow,
+                int64_t clock_mhz, const SimOptions& o) {
+  out += "{\"time_ns\":" +
+         std::to_string(kBaseTimeNs + time_ns + d.clock->drift_ns(time_ns - kJobStartNs) + d.clock->offset_ns) +
+         ",\"device\":" + std::to_string(d.number);
+  if (first)
+    out += std::string(",\"name\":\"") + facts(o.gpu).name + "\",\"sm_clock_max_mhz\":" + std::to_string(kMaxClockMhz);
   if (first && !host.empty()) out += ",\"host\":\"" + host + "\"";
-  out += ",\"utilization_pct\":99,\"power_w\":" + std::to_string(slow ? 480 : 610) + ",\"temperature_c\":" + std::to_string(slow ? 86 : 63) +
-         ",\"sm_clock_mhz\":" + std::to_string(clock_mhz) + ",\"clock_event_reasons\":" + std::to_string(slow ? kThermalSlowdown : 0) + "}\n";
+  out += ",\"utilization_pct\":99,\"power_w\":" + std::to_string(slow ? 480 : 610) +
+         ",\"temperature_c\":" + std::to_string(slow ? 86 : 63) + ",\"sm_clock_mhz\":" + std::to_string(clock_mhz) +
+         ",\"clock_event_reasons\":" + std::to_string(slow ? kThermalSlowdown : 0) + "}\n";
 }
 
 }  // namespace
@@ -50,9 +55,12 @@ std::vector<SampleText> sample_texts(const SimOptions& options, const std::vecto
     out.push_back({options.hosts > 0 ? "node-" + std::to_string(h) : "", ""});
     for (int64_t t = kJobStartNs; t < end_ns; t += kTickNs) {
       for (const Device& d : hosts[h]) {
-        const bool slow = std::any_of(d.slow_steps.begin(), d.slow_steps.end(), [&](const StepSpan& s) { return s.start_ns <= t && t < s.start_ns + s.duration_ns; });
+        const bool slow = std::any_of(d.slow_steps.begin(), d.slow_steps.end(), [&](const StepSpan& s) {
+          return s.start_ns <= t && t < s.start_ns + s.duration_ns;
+        });
         const int64_t mhz = kClockMhz + noise.below(kSpreadMhz);
-        append_row(out.back().text, out.back().host, d, t, t == kJobStartNs, slow, slow ? mhz * plan.clock_permille / 1000 : mhz, options);
+        append_row(out.back().text, out.back().host, d, t, t == kJobStartNs, slow,
+                   slow ? mhz * plan.clock_permille / 1000 : mhz, options);
       }
     }
   }

@@ -9,7 +9,8 @@ uint32_t Process::call(Api api, int64_t duration_ns, uint32_t detail) {
   const uint32_t correlation = correlation_++;
   const int64_t start = now_;
   spend(duration_ns);
-  trace_.calls.push_back({start, now_ - start, static_cast<uint32_t>(api), external_id(), correlation, detail, thread_, api_name(options_.gpu, api).links});
+  trace_.calls.push_back({start, now_ - start, static_cast<uint32_t>(api), external_id(), correlation, detail, thread_,
+                          api_name(options_.gpu, api).links});
   spend(260);
   return correlation;
 }
@@ -43,7 +44,8 @@ void Process::extend_spans(StreamSlot stream, int64_t start, int64_t end) {
   }
 }
 
-void Process::run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64_t duration_ns, StreamSlot stream, uint32_t correlation, uint32_t geometry, uint64_t bytes) {
+void Process::run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64_t duration_ns, StreamSlot stream,
+                         uint32_t correlation, uint32_t geometry, uint64_t bytes) {
   Stream& s = streams_[stream];
   const int64_t gap = in_graph_ ? 600 : noise_.around(1050, 120);
   const int64_t start = std::max({ready_ns, s.free_ns + gap, s.wait_ns});
@@ -53,9 +55,11 @@ void Process::run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64
   if (!in_graph_) queue_[launches_ % queue_.size()] = s.free_ns;
   ++launches_;
   extend_spans(stream, start, s.free_ns);
-  if (options_.drop_pct > 0 && (correlation * 2654435761u >> 8) % 100 < static_cast<uint32_t>(options_.drop_pct)) return;
+  if (options_.drop_pct > 0 && (correlation * 2654435761u >> 8) % 100 < static_cast<uint32_t>(options_.drop_pct))
+    return;
   const bool compute = kind == DeviceKind::kernel && pending_collective_row_ == kNone;
-  trace_.device_rows.push_back({start, duration_ns, bytes, name, external_id(), correlation, geometry, pending_collective_row_, stream, kind,
+  trace_.device_rows.push_back({start, duration_ns, bytes, name, external_id(), correlation, geometry,
+                                pending_collective_row_, stream, kind,
                                 static_cast<uint16_t>(compute ? work_permille_ : 1000)});
   last_device_row_ = static_cast<int64_t>(trace_.device_rows.size()) - 1;
 }
@@ -90,13 +94,15 @@ void Process::launch(Role role, int64_t duration_ns, StreamSlot stream) {
       throttle();
       const int64_t start = now_;
       const uint32_t correlation = call(Api::launch, 5200, static_cast<uint32_t>(Role::tiny));
-      run_device(DeviceKind::kernel, name_id(kernel(options_.gpu, Role::tiny, false, false).name), start + 7000, duration / pieces, stream, correlation, static_cast<uint32_t>(Role::tiny), 0);
+      run_device(DeviceKind::kernel, name_id(kernel(options_.gpu, Role::tiny, false, false).name), start + 7000,
+                 duration / pieces, stream, correlation, static_cast<uint32_t>(Role::tiny), 0);
       close();
     }
     return;
   }
   if (in_graph_) {
-    run_device(DeviceKind::kernel, name_id(k.name), graph_ready_ns_, duration, stream, graph_correlation_, static_cast<uint32_t>(role), 0);
+    run_device(DeviceKind::kernel, name_id(k.name), graph_ready_ns_, duration, stream, graph_correlation_,
+               static_cast<uint32_t>(role), 0);
     return;
   }
   getters(role);
@@ -112,8 +118,10 @@ void Process::launch(Role role, int64_t duration_ns, StreamSlot stream) {
   const uint32_t correlation = correlation_++;
   now_ = start + waited + call_ns;
   const Api api = nccl ? Api::launch_extended : triton ? Api::launch_driver : Api::launch;
-  trace_.calls.push_back({start, now_ - start, static_cast<uint32_t>(api), external_id(), correlation, static_cast<uint32_t>(role), thread_, true});
-  run_device(DeviceKind::kernel, name_id(k.name), now_ + noise_.around(1900, 150), duration, stream, correlation, static_cast<uint32_t>(role), 0);
+  trace_.calls.push_back({start, now_ - start, static_cast<uint32_t>(api), external_id(), correlation,
+                          static_cast<uint32_t>(role), thread_, true});
+  run_device(DeviceKind::kernel, name_id(k.name), now_ + noise_.around(1900, 150), duration, stream, correlation,
+             static_cast<uint32_t>(role), 0);
   spend(600);
 }
 
@@ -126,7 +134,8 @@ void Process::copy(const char* name, uint64_t bytes, int gbps, bool blocking, St
   spend(6200);
   run_device(DeviceKind::memcpy, name_id(name), now_ + 1500, duration, stream, correlation, kNone, bytes);
   if (blocking) skip_to(streams_[stream].free_ns + 2200);
-  trace_.calls.push_back({start, now_ - start, static_cast<uint32_t>(Api::memcpy_async), external_id(), correlation, kNone, thread_, true});
+  trace_.calls.push_back({start, now_ - start, static_cast<uint32_t>(Api::memcpy_async), external_id(), correlation,
+                          kNone, thread_, true});
   spend(500);
 }
 
@@ -134,10 +143,13 @@ void Process::clear(uint64_t bytes) {
   if (options_.cpu_only) return;
   const int64_t duration = noise_.around(1500 + static_cast<int64_t>(bytes) / 1800, 25);
   const int64_t start = now_;
-  if (in_graph_) return run_device(DeviceKind::memset, name_id("Memset (Device)"), graph_ready_ns_, duration, kComputeStream, graph_correlation_, kNone, bytes);
+  if (in_graph_)
+    return run_device(DeviceKind::memset, name_id("Memset (Device)"), graph_ready_ns_, duration, kComputeStream,
+                      graph_correlation_, kNone, bytes);
   throttle();
   const uint32_t correlation = call(Api::memset_async, 4300);
-  run_device(DeviceKind::memset, name_id("Memset (Device)"), start + 6500, duration, kComputeStream, correlation, kNone, bytes);
+  run_device(DeviceKind::memset, name_id("Memset (Device)"), start + 6500, duration, kComputeStream, correlation, kNone,
+             bytes);
 }
 
 void Process::wait_for(StreamSlot stream) {
@@ -145,8 +157,11 @@ void Process::wait_for(StreamSlot stream) {
   const int64_t start = now_, until = std::max(now_ + 2800, streams_[stream].free_ns + noise_.around(3200, 150));
   const uint32_t correlation = correlation_++, external = external_id();
   now_ = until;
-  trace_.calls.push_back({start, until - start, static_cast<uint32_t>(Api::stream_synchronize), external, correlation, kNone, thread_, api_name(options_.gpu, Api::stream_synchronize).links});
-  if (options_.sync_rows) trace_.syncs.push_back({start + 300, until - start - 500, name_id("Stream Sync"), external, correlation, facts(options_.gpu).stream_numbers[stream], 0, 0});
+  trace_.calls.push_back({start, until - start, static_cast<uint32_t>(Api::stream_synchronize), external, correlation,
+                          kNone, thread_, api_name(options_.gpu, Api::stream_synchronize).links});
+  if (options_.sync_rows)
+    trace_.syncs.push_back({start + 300, until - start - 500, name_id("Stream Sync"), external, correlation,
+                            facts(options_.gpu).stream_numbers[stream], 0, 0});
 }
 
 void Process::wait_for_device() {
@@ -156,8 +171,11 @@ void Process::wait_for_device() {
   const int64_t start = now_;
   const uint32_t correlation = correlation_++;
   now_ = until;
-  trace_.calls.push_back({start, until - start, static_cast<uint32_t>(Api::device_synchronize), external_id(), correlation, kNone, thread_, api_name(options_.gpu, Api::device_synchronize).links});
-  if (options_.sync_rows) trace_.syncs.push_back({start + 300, until - start - 500, name_id("Context Sync"), external_id(), correlation, -1, 0, 0});
+  trace_.calls.push_back({start, until - start, static_cast<uint32_t>(Api::device_synchronize), external_id(),
+                          correlation, kNone, thread_, api_name(options_.gpu, Api::device_synchronize).links});
+  if (options_.sync_rows)
+    trace_.syncs.push_back(
+        {start + 300, until - start - 500, name_id("Context Sync"), external_id(), correlation, -1, 0, 0});
 }
 
 void Process::wait_event(StreamSlot waiter, StreamSlot awaited) {
@@ -169,7 +187,9 @@ void Process::wait_event(StreamSlot waiter, StreamSlot awaited) {
   const int64_t start = now_;
   const uint32_t correlation = call(Api::stream_wait_event, 1700);
   const auto& numbers = facts(options_.gpu).stream_numbers;
-  if (options_.sync_rows) trace_.syncs.push_back({start + 200, 1300, name_id("Stream Wait Event"), external_id(), correlation, numbers[waiter], numbers[awaited], record});
+  if (options_.sync_rows)
+    trace_.syncs.push_back({start + 200, 1300, name_id("Stream Wait Event"), external_id(), correlation,
+                            numbers[waiter], numbers[awaited], record});
 }
 
 void Process::host_function(StreamSlot stream, int64_t duration_ns) {
@@ -192,14 +212,16 @@ void Process::end_graph() {
   in_graph_ = false;
   now_ = graph_start_ns_;
   spend(38'000);
-  trace_.calls.push_back({graph_start_ns_, now_ - graph_start_ns_, static_cast<uint32_t>(Api::launch_graph), external_id(), graph_correlation_, kNone, thread_, true});
+  trace_.calls.push_back({graph_start_ns_, now_ - graph_start_ns_, static_cast<uint32_t>(Api::launch_graph),
+                          external_id(), graph_correlation_, kNone, thread_, true});
   spend(900);
 }
 
 void Process::item(bool twice) {
   open("aten::item", HostKind::op);
   open("aten::_local_scalar_dense", HostKind::op);
-  copy(facts(options_.gpu).amd ? "Memcpy DtoH (Device -> Host)" : "Memcpy DtoH (Device -> Pinned)", twice ? 8 : 4, 12, false);
+  copy(facts(options_.gpu).amd ? "Memcpy DtoH (Device -> Host)" : "Memcpy DtoH (Device -> Pinned)", twice ? 8 : 4, 12,
+       false);
   wait_for(kComputeStream);
   close();
   close();
@@ -232,8 +254,10 @@ void Process::complete(const Arrival& arrival, int64_t end_ns) {
   const int64_t before = s.free_ns;
   s.free_ns = end_ns;
   if (!in_graph_) queue_[arrival.launch % queue_.size()] = end_ns;
-  if (arrival.device_row >= 0) trace_.device_rows[static_cast<size_t>(arrival.device_row)].duration_ns = end_ns - arrival.start_ns;
-  for (auto span = trace_.gpu_spans.rbegin(); span != trace_.gpu_spans.rend() && span->end_ns >= before - 4000; ++span) {
+  if (arrival.device_row >= 0)
+    trace_.device_rows[static_cast<size_t>(arrival.device_row)].duration_ns = end_ns - arrival.start_ns;
+  for (auto span = trace_.gpu_spans.rbegin(); span != trace_.gpu_spans.rend() && span->end_ns >= before - 4000;
+       ++span) {
     if (span->stream == arrival.stream && span->end_ns == before + 1) span->end_ns = end_ns + 1;
   }
 }

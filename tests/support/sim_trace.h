@@ -1,5 +1,5 @@
-// What one simulated process recorded: plain rows in the order in which they happened, names interned. About 50 bytes a row, a
-// sixth of the text that the writer makes of it, so that half a gigabyte of text never has to exist in memory.
+// What one simulated process recorded: plain rows in the order in which they happened, names interned. About 50 bytes a
+// row, a sixth of the text that the writer makes of it, so that half a gigabyte of text never has to exist in memory.
 #pragma once
 
 #include <cstdint>
@@ -157,7 +157,8 @@ inline int64_t drifted(const RankTrace& t, int64_t ns) { return ns + t.clock.dri
 
 /// Exclusive of flow and metadata rows.
 inline size_t event_rows(const RankTrace& t) {
-  size_t n = t.calls.size() + t.device_rows.size() + t.syncs.size() + t.memory.size() + t.python.size() + t.overhead.size() + t.gpu_spans.size();
+  size_t n = t.calls.size() + t.device_rows.size() + t.syncs.size() + t.memory.size() + t.python.size() +
+             t.overhead.size() + t.gpu_spans.size();
   for (const auto& rows : t.host) n += rows.size();
   return n;
 }

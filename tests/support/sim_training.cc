@@ -17,13 +17,17 @@ const OpScript& layer_norm() {
   return s;
 }
 const OpScript& attention() {
-  static const OpScript s("aten::scaled_dot_product_attention(aten::_scaled_dot_product_flash_attention!(aten::transpose(aten::as_strided),aten::transpose(aten::as_strided),"
-                          "aten::transpose(aten::as_strided),aten::_flash_attention_forward(aten::empty_like(aten::empty_strided),~*)))");
+  static const OpScript s(
+      "aten::scaled_dot_product_attention(aten::_scaled_dot_product_flash_attention!(aten::transpose(aten::as_strided),"
+      "aten::transpose(aten::as_strided),"
+      "aten::transpose(aten::as_strided),aten::_flash_attention_forward(aten::empty_like(aten::empty_strided),~*)))");
   return s;
 }
 const OpScript& slow_attention() {
-  static const OpScript s("aten::scaled_dot_product_attention(aten::_scaled_dot_product_attention_math!(aten::transpose(aten::as_strided),aten::matmul(aten::expand(aten::as_strided),aten::bmm(*)),"
-                          "aten::softmax(aten::_softmax(*)),aten::matmul(aten::expand(aten::as_strided),aten::bmm(~*))))");
+  static const OpScript s(
+      "aten::scaled_dot_product_attention(aten::_scaled_dot_product_attention_math!(aten::transpose(aten::as_strided),"
+      "aten::matmul(aten::expand(aten::as_strided),aten::bmm(*)),"
+      "aten::softmax(aten::_softmax(*)),aten::matmul(aten::expand(aten::as_strided),aten::bmm(~*))))");
   return s;
 }
 const OpScript& gelu() {
@@ -46,7 +50,8 @@ Training::Training(const SimOptions& options, const Plan& plan, const Layout& la
   for (int rank = 0; rank < options.ranks; ++rank) add_rank(rank);
 }
 
-Training::Training(const SimOptions& options, const Plan& plan, const Layout& layout, int rank, const CollectiveEnds& known)
+Training::Training(const SimOptions& options, const Plan& plan, const Layout& layout, int rank,
+                   const CollectiveEnds& known)
     : options_(options), plan_(plan), layout_(layout), known_(&known), next_end_(layout.ranks.size()) {
   add_rank(rank);
 }
@@ -58,8 +63,23 @@ void Training::add_rank(int rank) {
   const int64_t fixed = std::min(parameters * 14, peak / 2);
   const bool holds_more = plan_.slack_permille > 100;
   const RankPlace& place = layout_.ranks[static_cast<size_t>(rank)];
-  ProcessOptions p{options_.gpu, rank, options_.ranks, place.local_rank % 8, options_.seed, options_.python_stacks, options_.runtime_getters, options_.compiled, options_.cpu_only, options_.sync_rows, options_.drop_pct,
-                   place.host_name, place.clock, layout_.groups_of(rank), peak, fixed, holds_more ? peak / 1000 * (1000 + plan_.slack_permille) : peak / 100 * 97};
+  ProcessOptions p{options_.gpu,
+                   rank,
+                   options_.ranks,
+                   place.local_rank % 8,
+                   options_.seed,
+                   options_.python_stacks,
+                   options_.runtime_getters,
+                   options_.compiled,
+                   options_.cpu_only,
+                   options_.sync_rows,
+                   options_.drop_pct,
+                   place.host_name,
+                   place.clock,
+                   layout_.groups_of(rank),
+                   peak,
+                   fixed,
+                   holds_more ? peak / 1000 * (1000 + plan_.slack_permille) : peak / 100 * 97};
   ranks_.emplace_back(p, plan_);
   int live_layers = options_.layers * options_.micro_batches;
   if (options_.strategy == Strategy::pp && layout_.split()) {
@@ -76,7 +96,9 @@ void Training::pause(int64_t ns) {
   for (Process& p : ranks_) p.skip_to(p.now() + ns);
 }
 
-bool Training::is_slow(int rank) const { return slow_step_ && (options_.by_turns ? rank == turn_ : slow_rank(options_, rank)); }
+bool Training::is_slow(int rank) const {
+  return slow_step_ && (options_.by_turns ? rank == turn_ : slow_rank(options_, rank));
+}
 
 void Training::begin(Process& p, int number, int index) {
   const bool is_long = plan_.long_every > 0 && index % plan_.long_every == 2 % plan_.long_every;
@@ -140,10 +162,14 @@ void Training::step(int number, int index, bool last) {
 
 void Training::load_batch(Process& p) {
   const int64_t begin = p.now();
-  p.open(plan_.loader_in_process ? "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" : "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", HostKind::annotation);
+  p.open(plan_.loader_in_process ? "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+                                 : "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+         HostKind::annotation);
   p.open_python("torch/utils/data/dataloader.py(702): __next__");
   if (plan_.loader_in_process) {
-    static const OpScript decode("aten::empty,aten::to(aten::_to_copy(aten::empty_strided,aten::copy_)),aten::div(aten::to),aten::permute(aten::as_strided)");
+    static const OpScript decode(
+        "aten::empty,aten::to(aten::_to_copy(aten::empty_strided,aten::copy_)),aten::div(aten::to),aten::permute(aten::"
+        "as_strided)");
     static const OpScript collate("aten::stack(aten::cat),aten::pin_memory");
     for (int i = 0; i < 16; ++i) {
       p.spend(plan_.loader_ns / 17);
@@ -162,10 +188,12 @@ void Training::load_batch(Process& p) {
   p.open("aten::copy_", HostKind::op);
   const bool amd = facts(options_.gpu).amd;
   if (plan_.pageable_bytes > 0) {
-    p.copy(amd ? "Memcpy HtoD (Host -> Device)" : "Memcpy HtoD (Pageable -> Device)", static_cast<uint64_t>(plan_.pageable_bytes), facts(options_.gpu).pageable_gbps, true);
+    p.copy(amd ? "Memcpy HtoD (Host -> Device)" : "Memcpy HtoD (Pageable -> Device)",
+           static_cast<uint64_t>(plan_.pageable_bytes), facts(options_.gpu).pageable_gbps, true);
     p.wait_for(kComputeStream);
   } else {
-    p.copy(amd ? "Memcpy HtoD (Host -> Device)" : "Memcpy HtoD (Pinned -> Device)", kBatchBytes, facts(options_.gpu).pinned_gbps, false);
+    p.copy(amd ? "Memcpy HtoD (Host -> Device)" : "Memcpy HtoD (Pinned -> Device)", kBatchBytes,
+           facts(options_.gpu).pinned_gbps, false);
   }
   for (int i = 0; i < 3; ++i) p.close();
   if (plan_.decoy_ranges) {
@@ -174,7 +202,8 @@ void Training::load_batch(Process& p) {
   }
 }
 
-void Training::module(Process& p, const char* type, int number, const char* file, const OpScript& script, const std::vector<Role>& roles, uint32_t sequence) {
+void Training::module(Process& p, const char* type, int number, const char* file, const OpScript& script,
+                      const std::vector<Role>& roles, uint32_t sequence) {
   if (options_.python_stacks) {
     p.open_python(std::string("nn.Module: ") + type + "_" + std::to_string(number));
     p.open_python("torch/nn/modules/module.py(1739): _wrapped_call_impl");
@@ -211,7 +240,9 @@ void Training::forward_part(Process& p, int layer, int part) {
     module(p, "LayerNorm", 2 * layer, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, s);
     module(p, "Linear", 4 * layer, "linear.py(125): forward", linear(), {Role::qkv_gemm}, s + 1);
     if (plan_.syncs_per_layer > 0) checks(1);
-    if (plan_.full_precision) module(p, "Attention", layer, "activation.py(1190): forward", slow_attention(), {Role::attention_scores, Role::attention_softmax, Role::attention_output}, s + 2);
+    if (plan_.full_precision)
+      module(p, "Attention", layer, "activation.py(1190): forward", slow_attention(),
+             {Role::attention_scores, Role::attention_softmax, Role::attention_output}, s + 2);
     else module(p, "Attention", layer, "activation.py(1190): forward", attention(), {Role::attention}, s + 2);
     module(p, "Linear", 4 * layer + 1, "linear.py(125): forward", linear(), {Role::proj_gemm}, s + 3);
   } else if (part == 1) {
@@ -245,17 +276,21 @@ void Training::begin_forward(Process& p, int micro) {
   first_sequence_ = p.next_sequence();
   for (int i = 0; i < options_.layers * kSequencesPerLayer + 8; ++i) p.next_sequence();
   if (options_.ranks > 1) p.open(wrapper(), HostKind::annotation);
-  if (options_.compiled) p.open("## Call CompiledFxGraph fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea ##", HostKind::annotation);
+  if (options_.compiled)
+    p.open("## Call CompiledFxGraph fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea ##", HostKind::annotation);
 }
 
 void Training::embed(Process& p) {
-  static const OpScript embedding("aten::embedding!(aten::reshape(aten::view),aten::index_select(aten::empty,*),aten::view)");
+  static const OpScript embedding(
+      "aten::embedding!(aten::reshape(aten::view),aten::index_select(aten::empty,*),aten::view)");
   module(p, "Embedding", 0, "sparse.py(190): forward", embedding, {Role::embedding}, first_sequence_);
   device_wait(p);
 }
 
 void Training::end_forward(Process& p, bool has_head) {
-  if (has_head) module(p, "LayerNorm", 2 * options_.layers, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, first_sequence_ + 1 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer));
+  if (has_head)
+    module(p, "LayerNorm", 2 * options_.layers, "normalization.py(217): forward", layer_norm(), {Role::layer_norm},
+           first_sequence_ + 1 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer));
   if (options_.compiled) p.close();
   if (options_.ranks > 1) p.close();
   if (has_head) loss(p);
@@ -284,7 +319,8 @@ void Training::forward(int micro) {
 void Training::loss(Process& p) {
   const uint32_t s = first_sequence_ + 2 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer);
   module(p, "Linear", 4 * options_.layers, "linear.py(125): forward", linear(), {Role::head_gemm}, s);
-  static const OpScript cross_entropy("aten::cross_entropy_loss(aten::log_softmax(aten::_log_softmax!(aten::empty_like(aten::empty_strided),*)))");
+  static const OpScript cross_entropy(
+      "aten::cross_entropy_loss(aten::log_softmax(aten::_log_softmax!(aten::empty_like(aten::empty_strided),*)))");
   static const OpScript nll("aten::nll_loss_nd(aten::nll_loss(aten::nll_loss_forward!(aten::resize_,*)))");
   module(p, "CrossEntropyLoss", 0, "loss.py(1293): forward", cross_entropy, {Role::log_softmax}, s + 1);
   p.run(nll, {Role::nll}, s + 2);
@@ -301,7 +337,8 @@ void Training::optimizer(Process& p) {
     loop_optimizer(p);
   } else {
     static const OpScript fused("aten::_fused_adamw_(********)");
-    if (shares_optimizer()) p.set_compute_permille(std::max(1, 1000 / options_.ranks));  // of the state, and so the work
+    if (shares_optimizer())
+      p.set_compute_permille(std::max(1, 1000 / options_.ranks));  // of the state, and so the work
     p.run(fused, std::vector<Role>(8, Role::fused_adam));
   }
   p.spend(40'000);
@@ -310,8 +347,11 @@ void Training::optimizer(Process& p) {
 }
 
 void Training::loop_optimizer(Process& p) {
-  static const OpScript one("aten::mul_(*),aten::lerp_(*),aten::mul_(*),aten::addcmul_(*),aten::sqrt(*),aten::div(*),aten::add_(*),aten::addcdiv_(*)");
-  const std::vector<Role> roles = {Role::loop_mul, Role::loop_add, Role::loop_mul, Role::loop_addcmul, Role::loop_sqrt, Role::loop_mul, Role::loop_add, Role::loop_addcdiv};
+  static const OpScript one(
+      "aten::mul_(*),aten::lerp_(*),aten::mul_(*),aten::addcmul_(*),aten::sqrt(*),aten::div(*),aten::add_(*),aten::"
+      "addcdiv_(*)");
+  const std::vector<Role> roles = {Role::loop_mul,  Role::loop_add, Role::loop_mul, Role::loop_addcmul,
+                                   Role::loop_sqrt, Role::loop_mul, Role::loop_add, Role::loop_addcdiv};
   const int parameters = static_cast<int>((options_.layers * 12 + 4) * plan_.loop_permille / 1000);
   for (int i = 0; i < std::max(parameters, 14); ++i) {
     p.spend(6000);
@@ -334,7 +374,8 @@ void Training::finish(Process& p, int index) {
       p.open("aten::to", HostKind::op);
       p.open("aten::_to_copy", HostKind::op);
       p.open("aten::copy_", HostKind::op);
-      p.copy(facts(options_.gpu).amd ? "Memcpy DtoH (Device -> Host)" : "Memcpy DtoH (Device -> Pinned)", 4 << 20, 20, false);
+      p.copy(facts(options_.gpu).amd ? "Memcpy DtoH (Device -> Host)" : "Memcpy DtoH (Device -> Pinned)", 4 << 20, 20,
+             false);
       p.wait_for(kComputeStream);
       for (int k = 0; k < 3; ++k) p.close();
       p.spend(plan_.checkpoint_ns / 13);

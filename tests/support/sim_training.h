@@ -17,7 +17,8 @@ constexpr int kSequencesPerLayer = 12, kLayerParts = 4;
 Scale scale_of(const SimOptions& options);
 Plan plan_of(const SimOptions& options);
 
-/// Ends of the collectives of each rank, in the order in which it launches them: all that ranks need to know of each other.
+/// Ends of the collectives of each rank, in the order in which it launches them: all that ranks need to know of each
+/// other.
 using CollectiveEnds = std::vector<std::vector<int64_t>>;
 
 class Training {
@@ -66,7 +67,8 @@ class Training {
   void optimizer(Process& p);
   void loop_optimizer(Process& p);
   void finish(Process& p, int index);
-  void module(Process& p, const char* type, int number, const char* file, const OpScript& script, const std::vector<Role>& roles, uint32_t sequence);
+  void module(Process& p, const char* type, int number, const char* file, const OpScript& script,
+              const std::vector<Role>& roles, uint32_t sequence);
   void collective(Role role, int64_t bytes, GroupSlot slot);
   void finish_call(Process& p, const Process::Arrival& arrival, int64_t end_ns);
   void device_wait(Process& p);

@@ -1,4 +1,5 @@
-// What is true of a simulated run: device times by interval arithmetic over its own rows, and what steps take without each fault.
+// What is true of a simulated run: device times by interval arithmetic over its own rows, and what steps take without
+// each fault.
 #include <algorithm>
 #include <cmath>
 
@@ -127,12 +128,16 @@ void name_rules(const SimOptions& options, Truth& truth) {
   for (const FaultUse& use : options.faults) {
     const Fault* f = find_fault(use.name);
     if (f == nullptr) continue;
-    // A Tensile or MIOpen name does not say whether matrix cores run; and a pinned copy is named as a pageable one by ROCm.
+    // A Tensile or MIOpen name does not say whether matrix cores run; and a pinned copy is named as a pageable one by
+    // ROCm.
     const bool unsaid = facts(options.gpu).amd && (use.name == "full-precision-gemm" || use.name == "pageable-copies");
-    for (const char* rule : f->expected) add_unique(unsaid || options.cpu_only ? truth.tolerated_rules : truth.expected_rules, rule);
+    for (const char* rule : f->expected)
+      add_unique(unsaid || options.cpu_only ? truth.tolerated_rules : truth.expected_rules, rule);
     for (const char* rule : f->tolerated) add_unique(truth.tolerated_rules, rule);
   }
-  std::erase_if(truth.tolerated_rules, [&](const std::string& r) { return std::find(truth.expected_rules.begin(), truth.expected_rules.end(), r) != truth.expected_rules.end(); });
+  std::erase_if(truth.tolerated_rules, [&](const std::string& r) {
+    return std::find(truth.expected_rules.begin(), truth.expected_rules.end(), r) != truth.expected_rules.end();
+  });
 }
 
 const char* straggler_kind(const std::string& fault) {
@@ -151,8 +156,10 @@ void describe_job(const SimOptions& options, const std::vector<TraceTruth>& trac
     const RankPlace& place = layout.ranks[static_cast<size_t>(rank)];
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (; t < traces.size() && traces[t].steps.rank <= rank; ++t)
-      if (traces[t].steps.rank == rank) first = std::min(first, traces[t].first_ns), last = std::max(last, traces[t].last_ns);
-    truth.clocks.push_back({rank, place.host_name, place.clock, first < last ? first + (last - first) / 2 : kJobStartNs});
+      if (traces[t].steps.rank == rank)
+        first = std::min(first, traces[t].first_ns), last = std::max(last, traces[t].last_ns);
+    truth.clocks.push_back(
+        {rank, place.host_name, place.clock, first < last ? first + (last - first) / 2 : kJobStartNs});
   }
   for (const FaultUse& use : options.faults) {
     const char* kind = straggler_kind(use.name);
@@ -166,16 +173,23 @@ void describe_job(const SimOptions& options, const std::vector<TraceTruth>& trac
 void append_job(std::string& out, const Truth& truth) {
   out += ",\n  \"clocks\": [";
   for (const ClockTruth& c : truth.clocks) {
-    out += (c.rank > 0 ? ",\n    " : "\n    ") + std::string("{\"rank\": ") + std::to_string(c.rank) + ", \"host\": " + (c.host.empty() ? "null" : "\"" + c.host + "\"") +
-           ", \"ahead_ns\": " + std::to_string(c.clock.offset_ns) + ", \"drift_ppb\": " + std::to_string(c.clock.drift_ppb) + ", \"middle_ns\": " + std::to_string(c.middle_ns) + "}";
+    out += (c.rank > 0 ? ",\n    " : "\n    ") + std::string("{\"rank\": ") + std::to_string(c.rank) +
+           ", \"host\": " + (c.host.empty() ? "null" : "\"" + c.host + "\"") +
+           ", \"ahead_ns\": " + std::to_string(c.clock.offset_ns) +
+           ", \"drift_ppb\": " + std::to_string(c.clock.drift_ppb) + ", \"middle_ns\": " + std::to_string(c.middle_ns) +
+           "}";
   }
   out += "],\n  \"job_start_ns\": " + std::to_string(kJobStartNs) + ",\n  \"stragglers\": [";
   for (size_t i = 0; i < truth.stragglers.size(); ++i)
-    out += (i > 0 ? ", {\"rank\": " : "{\"rank\": ") + std::to_string(truth.stragglers[i].rank) + ", \"kind\": \"" + truth.stragglers[i].kind + "\"}";
+    out += (i > 0 ? ", {\"rank\": " : "{\"rank\": ") + std::to_string(truth.stragglers[i].rank) + ", \"kind\": \"" +
+           truth.stragglers[i].kind + "\"}";
   out += "]";
 }
 
-void append_wall(std::string& out, const WallTime& w) { out += "{\"measured_ns\": " + std::to_string(w.measured_ns) + ", \"step_median_ns\": " + std::to_string(w.step_median_ns) + "}"; }
+void append_wall(std::string& out, const WallTime& w) {
+  out += "{\"measured_ns\": " + std::to_string(w.measured_ns) +
+         ", \"step_median_ns\": " + std::to_string(w.step_median_ns) + "}";
+}
 
 void append_names(std::string& out, const std::vector<std::string>& names) {
   out += "[";
@@ -188,7 +202,9 @@ void append_names(std::string& out, const std::vector<std::string>& names) {
 TraceTruth trace_truth(const RankTrace& t, const KinetoStyle& style) {
   TraceTruth truth{device_truth(t, style), {t.rank, t.window, t.steps}, INT64_MAX, INT64_MIN, 0, 0, t.capacity_bytes};
   const auto extend = [&](const auto& rows) {
-    for (const auto& r : rows) truth.first_ns = std::min(truth.first_ns, r.start_ns), truth.last_ns = std::max(truth.last_ns, r.start_ns + r.duration_ns);
+    for (const auto& r : rows)
+      truth.first_ns = std::min(truth.first_ns, r.start_ns),
+      truth.last_ns = std::max(truth.last_ns, r.start_ns + r.duration_ns);
   };
   for (const auto& rows : t.host) extend(rows);
   extend(t.calls);
@@ -221,7 +237,8 @@ Truth make_truth(const SimOptions& options, const std::vector<TraceTruth>& trace
   for (size_t i = 0; i < options.faults.size(); ++i) {
     std::vector<FaultUse> others = options.faults;
     others.erase(others.begin() + static_cast<long>(i));
-    truth.without.emplace_back(options.faults[i].name, others.empty() ? truth.healthy : counterfactual(options, others, warm_up));
+    truth.without.emplace_back(options.faults[i].name,
+                               others.empty() ? truth.healthy : counterfactual(options, others, warm_up));
   }
   for (const TraceTruth& t : traces) {
     truth.devices.push_back(t.device);
@@ -234,18 +251,23 @@ Truth make_truth(const SimOptions& options, const std::vector<TraceTruth>& trace
 }
 
 std::string truth_json(const SimOptions& options, const Truth& truth) {
-  std::string out = "{\n  \"schema\": \"profgpu.sim_truth.v1\",\n  \"seed\": " + std::to_string(options.seed) + ",\n  \"faults\": [";
+  std::string out =
+      "{\n  \"schema\": \"profgpu.sim_truth.v1\",\n  \"seed\": " + std::to_string(options.seed) + ",\n  \"faults\": [";
   for (size_t i = 0; i < truth.faults.size(); ++i) {
     const auto permille = static_cast<int64_t>(truth.faults[i].severity * 1000 + 0.5);
-    out += (i > 0 ? ", " : "") + std::string("{\"name\": \"") + truth.faults[i].name + "\", \"severity\": " + std::to_string(permille / 1000) + "." + std::to_string(1000 + permille % 1000).substr(1) + "}";
+    out += (i > 0 ? ", " : "") + std::string("{\"name\": \"") + truth.faults[i].name +
+           "\", \"severity\": " + std::to_string(permille / 1000) + "." +
+           std::to_string(1000 + permille % 1000).substr(1) + "}";
   }
   out += "],\n  \"expected_rules\": ";
   append_names(out, truth.expected_rules);
   out += ",\n  \"tolerated_rules\": ";
   append_names(out, truth.tolerated_rules);
   out += ",\n  \"warm_up_steps\": [";
-  for (size_t i = 0; i < truth.warm_up_steps.size(); ++i) out += (i > 0 ? ", " : "") + std::to_string(truth.warm_up_steps[i]);
-  out += "],\n  \"step_ns_median\": " + std::to_string(truth.actual.step_median_ns) + ",\n  \"healthy_step_ns_median\": " + std::to_string(truth.healthy.step_median_ns) + ",\n  \"actual\": ";
+  for (size_t i = 0; i < truth.warm_up_steps.size(); ++i)
+    out += (i > 0 ? ", " : "") + std::to_string(truth.warm_up_steps[i]);
+  out += "],\n  \"step_ns_median\": " + std::to_string(truth.actual.step_median_ns) +
+         ",\n  \"healthy_step_ns_median\": " + std::to_string(truth.healthy.step_median_ns) + ",\n  \"actual\": ";
   append_wall(out, truth.actual);
   out += ",\n  \"healthy\": ";
   append_wall(out, truth.healthy);
@@ -254,13 +276,17 @@ std::string truth_json(const SimOptions& options, const Truth& truth) {
     out += (i > 0 ? ", \"" : "\"") + truth.without[i].first + "\": ";
     append_wall(out, truth.without[i].second);
   }
-  out += "},\n  \"memory\": {\"peak_allocated_bytes\": " + std::to_string(truth.peak_allocated_bytes) + ", \"peak_reserved_bytes\": " + std::to_string(truth.peak_reserved_bytes) +
+  out += "},\n  \"memory\": {\"peak_allocated_bytes\": " + std::to_string(truth.peak_allocated_bytes) +
+         ", \"peak_reserved_bytes\": " + std::to_string(truth.peak_reserved_bytes) +
          ", \"capacity_bytes\": " + std::to_string(truth.capacity_bytes) + "},\n  \"devices\": [\n";
   for (size_t i = 0; i < truth.devices.size(); ++i) {
     const DeviceTruth& d = truth.devices[i];
-    out += "    {\"rank\": " + std::to_string(d.rank) + ", \"window\": " + std::to_string(d.window) + ", \"id\": \"" + std::to_string(d.device) + "\", \"events\": " + std::to_string(d.events) +
-           ", \"span_ns\": " + std::to_string(d.span_ns) + ", \"busy_ns\": " + std::to_string(d.busy_ns) + ", \"compute_ns\": " + std::to_string(d.compute_ns) +
-           ", \"communication_ns\": " + std::to_string(d.communication_ns) + ", \"memory_ns\": " + std::to_string(d.memory_ns) +
+    out += "    {\"rank\": " + std::to_string(d.rank) + ", \"window\": " + std::to_string(d.window) + ", \"id\": \"" +
+           std::to_string(d.device) + "\", \"events\": " + std::to_string(d.events) +
+           ", \"span_ns\": " + std::to_string(d.span_ns) + ", \"busy_ns\": " + std::to_string(d.busy_ns) +
+           ", \"compute_ns\": " + std::to_string(d.compute_ns) +
+           ", \"communication_ns\": " + std::to_string(d.communication_ns) +
+           ", \"memory_ns\": " + std::to_string(d.memory_ns) +
            ", \"exposed_communication_ns\": " + std::to_string(d.exposed_communication_ns) + ", \"step_ns\": [";
     for (size_t k = 0; k < d.step_ns.size(); ++k) out += (k > 0 ? ", " : "") + std::to_string(d.step_ns[k]);
     out += i + 1 < truth.devices.size() ? "]},\n" : "]}\n";

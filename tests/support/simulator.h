@@ -1,9 +1,10 @@
 // A simulated PyTorch training job, as a source of traces whose truth is known.
 //
-// simulate() runs one or more ranks of a transformer's training loop: a main thread (data loading, forward, optimizer), an autograd
-// thread, a compute and a communication stream, collectives that end together on all ranks. Faults of the rule table can be planted
-// alone or together. make_truth() says what was planted, what a diagnosis must say, and what each step would have taken without
-// each fault, from a second run with the same noise. write_kineto() in kineto_text.h makes Kineto's JSON of it.
+// simulate() runs one or more ranks of a transformer's training loop: a main thread (data loading, forward, optimizer),
+// an autograd thread, a compute and a communication stream, collectives that end together on all ranks. Faults of the
+// rule table can be planted alone or together. make_truth() says what was planted, what a diagnosis must say, and what
+// each step would have taken without each fault, from a second run with the same noise. write_kineto() in kineto_text.h
+// makes Kineto's JSON of it.
 //
 //   SimOptions options;
 //   options.faults = {{"data-loading-bound", 1.0}};
@@ -25,8 +26,8 @@
 
 namespace profgpu::sim {
 
-/// tp, pp and ep split the model within groups of SimOptions::group ranks and are data parallel between them. zero1 and zero2
-/// share the optimizer's state.
+/// tp, pp and ep split the model within groups of SimOptions::group ranks and are data parallel between them. zero1 and
+/// zero2 share the optimizer's state.
 enum class Strategy : uint8_t { ddp, fsdp, zero1, zero2, tp, pp, ep };
 
 struct SimOptions {
@@ -86,8 +87,8 @@ struct RankSteps {
 /// The steps alone, in the order of simulate()'s traces.
 Result<std::vector<RankSteps>> simulate_steps(const SimOptions& options);
 
-/// The severity at which the options' only fault makes the job's median step take `excess_pct` longer than without it, to a
-/// twentieth of that.
+/// The severity at which the options' only fault makes the job's median step take `excess_pct` longer than without it,
+/// to a twentieth of that.
 Result<double> severity_for(SimOptions options, double excess_pct);
 
 struct DeviceTruth {

@@ -1,5 +1,5 @@
-// The simulator has to be trusted by every test that uses it: same seed same bytes, truth independent of how it is written, and
-// each fault large enough to be a fault.
+// The simulator has to be trusted by every test that uses it: same seed same bytes, truth independent of how it is
+// written, and each fault large enough to be a fault.
 #include "tests/support/simulator.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,9 @@ SimResult run(const SimOptions& o) {
   return *std::move(result);
 }
 
-double busy_share(const Truth& t) { return static_cast<double>(t.devices[0].busy_ns) / static_cast<double>(t.devices[0].span_ns); }
+double busy_share(const Truth& t) {
+  return static_cast<double>(t.devices[0].busy_ns) / static_cast<double>(t.devices[0].span_ns);
+}
 
 TEST(Simulator, SameSeedSameText) {
   EXPECT_EQ(kineto_text(run(small_run()).traces[0], {}), kineto_text(run(small_run()).traces[0], {}));
@@ -77,13 +79,17 @@ TEST(Simulator, StreamsAreInOrder) {
 }
 
 TEST(Simulator, SlowingFaultsCostTime) {
-  const std::map<std::string, double> at_least = {{"data-loading-bound", 1.3}, {"host-bound-launches", 1.2}, {"device-waits", 1.2}, {"excessive-synchronization", 1.1},
-                                                  {"exposed-communication", 1.3}, {"straggler-rank", 1.08}, {"short-kernels", 1.2}, {"pageable-copies", 1.1},
-                                                  {"full-precision-gemm", 1.8}, {"allocator-churn", 1.1}, {"dominant-kernel", 1.8}};
+  const std::map<std::string, double> at_least = {{"data-loading-bound", 1.3},    {"host-bound-launches", 1.2},
+                                                  {"device-waits", 1.2},          {"excessive-synchronization", 1.1},
+                                                  {"exposed-communication", 1.3}, {"straggler-rank", 1.08},
+                                                  {"short-kernels", 1.2},         {"pageable-copies", 1.1},
+                                                  {"full-precision-gemm", 1.8},   {"allocator-churn", 1.1},
+                                                  {"dominant-kernel", 1.8}};
   for (const auto& [name, factor] : at_least) {
     const SimOptions o = small_run({{name, 1.0}}, find_fault(name)->min_ranks);
     const Truth t = make_truth(o, run(o), {});
-    EXPECT_GT(static_cast<double>(t.actual.step_median_ns), factor * static_cast<double>(t.healthy.step_median_ns)) << name;
+    EXPECT_GT(static_cast<double>(t.actual.step_median_ns), factor * static_cast<double>(t.healthy.step_median_ns))
+        << name;
     EXPECT_EQ(t.without.at(0).second.measured_ns, t.healthy.measured_ns) << name;
   }
 }
@@ -102,7 +108,9 @@ std::map<std::pair<std::string, uint32_t>, std::map<int, int64_t>> collective_en
   std::map<std::pair<std::string, uint32_t>, std::map<int, int64_t>> ends;
   for (const RankTrace& t : r.traces)
     for (const DeviceRow& d : t.device_rows) {
-      if (d.collective == kNone || t.collectives[d.collective].source >= 0 || t.collectives[d.collective].destination >= 0) continue;
+      if (d.collective == kNone || t.collectives[d.collective].source >= 0 ||
+          t.collectives[d.collective].destination >= 0)
+        continue;
       const Collective& c = t.collectives[d.collective];
       ends[{t.groups[c.group].name, c.sequence}][t.rank] = d.start_ns + d.duration_ns;
     }
@@ -129,7 +137,8 @@ TEST(Simulator, GroupsOfASplitModelEndTogether) {
   }
 }
 
-// Every message that is sent is received, at the same time; whatever the stages and micro-batches, the pipeline gets to its end.
+// Every message that is sent is received, at the same time; whatever the stages and micro-batches, the pipeline gets to
+// its end.
 TEST(Simulator, PipelinesPassEveryMessageOn) {
   for (const auto& [stages, micro_batches] : {std::pair(2, 1), {2, 5}, {4, 1}, {4, 4}, {4, 9}}) {
     const SimResult r = run(job(Strategy::pp, stages, 0, micro_batches));
@@ -203,14 +212,17 @@ TEST(Simulator, ARankMayHaveRecordedOtherSteps) {
 }
 
 TEST(Simulator, SeveritiesAreFoundForAnExcess) {
-  for (const char* fault : {"straggler-rank", "straggler-loading", "straggler-work", "straggler-host", "straggler-clocks"}) {
+  for (const char* fault :
+       {"straggler-rank", "straggler-loading", "straggler-work", "straggler-host", "straggler-clocks"}) {
     SimOptions o = small_run({{fault, 1.0}}, 4);
     o.slow_ranks = {1};
     const auto severity = severity_for(o, 10);
     ASSERT_TRUE(severity) << fault;
     o.faults[0].severity = *severity;
     const Truth t = make_truth(o, run(o), {});
-    EXPECT_NEAR(static_cast<double>(t.actual.step_median_ns) / static_cast<double>(t.healthy.step_median_ns), 1.10, 0.01) << fault;
+    EXPECT_NEAR(static_cast<double>(t.actual.step_median_ns) / static_cast<double>(t.healthy.step_median_ns), 1.10,
+                0.01)
+        << fault;
     ASSERT_EQ(t.stragglers.size(), 1u);
     EXPECT_EQ(t.stragglers[0].rank, 1);
   }
