@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "inject/nvtx_types.h"
+#include "record/inject/nvtx_types.h"
 
 namespace {
 

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <string>
 
-#include "import/importer.h"
+#include "record/wire/chunk_reader.h"
 #include "tests/support/sample_recording.h"
-#include "wire/chunk_reader.h"
+#include "trace/import/importer.h"
 
 namespace {
 

@@ -9,10 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "analyse/rank_report.h"
-#include "diagnose/rule.h"
-#include "import/importer.h"
-#include "present/registry.h"
+#include "analyse/rank/rank_report.h"
+#include "analyse/rules/rule.h"
+#include "trace/import/importer.h"
+#include "view/registry.h"
 
 using Clock = std::chrono::steady_clock;
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <thread>
 
-#include "collect/switch_event.h"
+#include "devices/switch_event.h"
 
 namespace {
 

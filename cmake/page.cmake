@@ -1,4 +1,4 @@
-# The page inside HTML reports: web/ built by npm into one file, and that file inside profgpu_present. Without npm or the
+# The page inside HTML reports: web/ built by npm into one file, and that file inside profgpu_view. Without npm or the
 # packages that it needs, HTML reports are plain ones.
 
 find_program(NPM npm)
@@ -31,6 +31,6 @@ profgpu_page_end:
   # Clang minds that an assembler file has no use for C++'s options.
   set_source_files_properties(${embedded} PROPERTIES OBJECT_DEPENDS ${page}
                               COMPILE_OPTIONS -Wno-unused-command-line-argument)
-  target_sources(profgpu_present PRIVATE ${embedded})
+  target_sources(profgpu_view PRIVATE ${embedded})
   set_source_files_properties(present/html.cc PROPERTIES COMPILE_DEFINITIONS PROFGPU_HAS_PAGE=1)
 endif()

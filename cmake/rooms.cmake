@@ -1,20 +1,24 @@
-# A room is a folder of src/: its .cc files make one static library profgpu_NAME, its *_test.cc files one test program
-# test_NAME. Files are found, not listed: a new one needs no line here.
+# A room is a folder of src/, or one inside such a folder: its .cc files make one static library, its *_test.cc files one
+# test program. Room analyse/job is profgpu_analyse_job and test_analyse_job. Files are found, not listed: a new one needs
+# no line here.
 
-# profgpu_room(NAME [USES room...] [LIBRARIES lib...] [EXCEPT file...] [ALONE file...] [COLD])
-# Several files of a room are compiled as one unit (PROFGPU_UNITY), so names in anonymous namespaces are a room's own; files
-# named ALONE stay by themselves, so that who links the room need not link what they bring in. Code of a COLD room runs once a command: it is optimised less.
-function(profgpu_room name)
+# profgpu_room(ROOM [USES room...] [LIBRARIES lib...] [EXCEPT file...] [ALONE file...] [COLD])
+# Several files of a room are compiled as one unit (PROFGPU_UNITY), so names in anonymous namespaces are a room's own;
+# files named ALONE stay by themselves, so that who links the room need not link what they bring in. Code of a COLD room
+# runs once a command: it is optimised less.
+function(profgpu_room room)
   cmake_parse_arguments(ARG "COLD" "" "USES;LIBRARIES;EXCEPT;ALONE" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  set_property(GLOBAL APPEND PROPERTY PROFGPU_ROOMS ${room})
+  string(REPLACE / _ name ${room})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${room}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   foreach(file IN LISTS ARG_EXCEPT)
-    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${name}/${file})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${room}/${file})
   endforeach()
   if(sources)
     add_library(profgpu_${name} STATIC ${sources})
     set_target_properties(profgpu_${name} PROPERTIES UNITY_BUILD ${PROFGPU_UNITY} UNITY_BUILD_BATCH_SIZE 10)
-    list(TRANSFORM ARG_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${name}/)
+    list(TRANSFORM ARG_ALONE PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${room}/)
     set_source_files_properties(${ARG_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     if(ARG_COLD)
       target_compile_options(profgpu_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -25,6 +29,7 @@ function(profgpu_room name)
     set(scope INTERFACE)
   endif()
   target_include_directories(profgpu_${name} ${scope} ${CMAKE_SOURCE_DIR}/src ${CMAKE_BINARY_DIR}/generated)
+  list(TRANSFORM ARG_USES REPLACE / _)
   list(TRANSFORM ARG_USES PREPEND profgpu_)
   target_link_libraries(profgpu_${name} ${scope} ${ARG_USES} ${ARG_LIBRARIES})
 endfunction()

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "capi/c_values.h"
 #include "capi/ranges.h"
-#include "present/json_text.h"
+#include "view/json_text.h"
 
 struct profgpu_monitor {
   profgpu::Monitor monitor;

@@ -4,7 +4,7 @@
 #include "capi/c_values.h"
 #include "cli/analyze_options.h"
 #include "cli/make_report.h"
-#include "present/registry.h"
+#include "view/registry.h"
 
 struct profgpu_report {
   profgpu::Report report;

@@ -2,12 +2,12 @@
 #include <mutex>
 #include <optional>
 
+#include "app/export/sql_database.h"
 #include "capi/c_values.h"
 #include "cli/analyze_options.h"
 #include "cli/make_report.h"
 #include "cli/run_rows.h"
 #include "cli/suggestion.h"
-#include "export/sql_database.h"
 
 namespace profgpu {
 namespace {

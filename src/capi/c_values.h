@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "app/export/data_table.h"
 #include "base/result.h"
 #include "cli/command.h"
-#include "export/data_table.h"
 
 namespace profgpu {
 

@@ -11,12 +11,12 @@
 #include <optional>
 #include <string>
 
-#include "analyse/telemetry.h"
+#include "analyse/rank/telemetry.h"
+#include "analyse/report/quantity.h"
 #include "base/clock.h"
-#include "collect/backend.h"
-#include "collect/sampler.h"
-#include "collect/selection.h"
-#include "report/quantity.h"
+#include "devices/backend.h"
+#include "devices/sampler.h"
+#include "devices/selection.h"
 #include "trace/sample.h"
 
 namespace profgpu {

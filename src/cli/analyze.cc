@@ -6,16 +6,16 @@
 #include <memory>
 #include <optional>
 
+#include "analyse/report/page.h"
+#include "analyse/report/quantity.h"
+#include "app/gather/processes.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
 #include "cli/make_report.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
-#include "gather/processes.h"
-#include "live/recording_environment.h"
-#include "present/registry.h"
-#include "report/page.h"
-#include "report/quantity.h"
+#include "view/registry.h"
+#include "watch/live/recording_environment.h"
 
 namespace profgpu {
 namespace {

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "analyse/rules/rule.h"
 #include "cli/suggestion.h"
-#include "diagnose/rule.h"
 
 namespace profgpu {
 namespace {

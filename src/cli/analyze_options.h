@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "analyse/kept_events.h"
+#include "analyse/rank/kept_events.h"
+#include "analyse/report/report.h"
+#include "analyse/rules/rule.h"
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/rank_list.h"
 #include "cli/terminal.h"
-#include "diagnose/rule.h"
-#include "report/report.h"
 
 namespace profgpu {
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "analyse/rules/rule.h"
 #include "cli/command_line.h"
-#include "diagnose/rule.h"
 
 namespace profgpu {
 namespace {

@@ -1,15 +1,15 @@
 // profgpu attach PID: look at, start and stop the recording of a process that runs; or have PyTorch trace itself.
 #include <fmt/format.h>
 
+#include "analyse/report/quantity.h"
 #include "base/decimal.h"
 #include "cli/attach_torch.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/shell_line.h"
-#include "live/recording_control.h"
-#include "present/json_text.h"
-#include "report/quantity.h"
+#include "view/json_text.h"
+#include "watch/live/recording_control.h"
 
 namespace profgpu {
 namespace {

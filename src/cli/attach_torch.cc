@@ -15,9 +15,9 @@
 #include "base/decimal.h"
 #include "cli/output.h"
 #include "cli/shell_line.h"
-#include "collect/system_files.h"
-#include "live/recording_control.h"
-#include "present/json_text.h"
+#include "devices/system_files.h"
+#include "view/json_text.h"
+#include "watch/live/recording_control.h"
 
 namespace profgpu {
 namespace {

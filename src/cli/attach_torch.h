@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "live/kineto_daemon.h"
+#include "watch/live/kineto_daemon.h"
 
 namespace profgpu {
 

@@ -1,12 +1,12 @@
 // profgpu baseline save NAME RUN: keep a run to compare later ones with.
 #include <fmt/format.h>
 
+#include "analyse/report/quantity.h"
 #include "cli/command.h"
 #include "cli/compared_run.h"
 #include "cli/history_options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
-#include "report/quantity.h"
 
 namespace profgpu {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <sys/stat.h>
 
+#include "analyse/report/document.h"
 #include "base/text_source.h"
 #include "cli/make_report.h"
-#include "present/registry.h"
-#include "report/document.h"
+#include "view/registry.h"
 
 namespace profgpu {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "app/compare/run_summary.h"
 #include "base/progress.h"
 #include "cli/analyze_options.h"
-#include "compare/run_summary.h"
 
 namespace profgpu {
 

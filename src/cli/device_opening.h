@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "cli/device_options.h"
-#include "collect/pending.h"
+#include "devices/pending.h"
 
 namespace profgpu {
 

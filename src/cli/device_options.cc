@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "collect/sampler.h"
-#include "collect/selection.h"
+#include "devices/sampler.h"
+#include "devices/selection.h"
 
 namespace profgpu {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/decimal.h"
 #include "base/result.h"
 #include "cli/command.h"
-#include "collect/backend.h"
+#include "devices/backend.h"
 
 namespace profgpu {
 

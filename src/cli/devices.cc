@@ -4,16 +4,16 @@
 #include <chrono>
 #include <set>
 
+#include "analyse/report/quantity.h"
 #include "base/decimal.h"
 #include "cli/command.h"
 #include "cli/device_opening.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "collect/pending.h"
-#include "collect/system_files.h"
-#include "present/json_text.h"
-#include "present/layout.h"
-#include "report/quantity.h"
+#include "devices/pending.h"
+#include "devices/system_files.h"
+#include "view/json_text.h"
+#include "view/layout.h"
 
 namespace profgpu {
 namespace {

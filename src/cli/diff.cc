@@ -9,7 +9,7 @@
 #include "cli/history_options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
-#include "present/json_text.h"
+#include "view/json_text.h"
 
 namespace profgpu {
 namespace {

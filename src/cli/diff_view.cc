@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyse/report/quantity.h"
+#include "analyse/report/text.h"
 #include "cli/shell_line.h"
-#include "present/markdown.h"
-#include "present/wording.h"
-#include "report/quantity.h"
-#include "report/text.h"
+#include "view/markdown.h"
+#include "view/wording.h"
 
 namespace profgpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compare/comparison_record.h"
+#include "app/compare/comparison_record.h"
 
 namespace profgpu {
 

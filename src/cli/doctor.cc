@@ -5,20 +5,20 @@
 #include <chrono>
 #include <memory>
 
+#include "analyse/report/quantity.h"
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/device_opening.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"
-#include "collect/nvml_library.h"
-#include "collect/selection.h"
-#include "collect/system_checks.h"
-#include "live/snapshot.h"
-#include "present/json_text.h"
-#include "present/layout.h"
-#include "present/wording.h"
-#include "report/quantity.h"
+#include "devices/nvml_library.h"
+#include "devices/selection.h"
+#include "devices/system_checks.h"
+#include "view/json_text.h"
+#include "view/layout.h"
+#include "view/wording.h"
+#include "watch/live/snapshot.h"
 
 namespace profgpu {
 namespace {

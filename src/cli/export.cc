@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "app/export/data_table.h"
+#include "app/export/run.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
 #include "cli/exported_file.h"
@@ -13,8 +15,6 @@
 #include "cli/progress_bar.h"
 #include "cli/run_rows.h"
 #include "cli/suggestion.h"
-#include "export/data_table.h"
-#include "export/run.h"
 
 namespace profgpu {
 namespace {

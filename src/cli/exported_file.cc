@@ -4,9 +4,9 @@
 
 #include <vector>
 
+#include "analyse/report/quantity.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
-#include "report/quantity.h"
 
 namespace profgpu {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "app/export/run.h"
 #include "base/progress.h"
 #include "cli/loaded_run.h"
-#include "export/run.h"
 
 namespace profgpu {
 

@@ -1,5 +1,5 @@
 // profgpu exporter: what devices do, for Prometheus to fetch.
-#include "exporter/metrics_service.h"
+#include "watch/exporter/metrics_service.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -11,7 +11,7 @@
 #include "cli/device_opening.h"
 #include "cli/exporter_options.h"
 #include "cli/output.h"
-#include "live/recording_environment.h"
+#include "watch/live/recording_environment.h"
 
 namespace profgpu {
 namespace {

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "base/decimal.h"
-#include "collect/host_process.h"
-#include "collect/system_files.h"
-#include "exporter/grpc_call.h"
-#include "exporter/http_server.h"
+#include "devices/host_process.h"
+#include "devices/system_files.h"
+#include "watch/exporter/grpc_call.h"
+#include "watch/exporter/http_server.h"
 
 namespace profgpu {
 namespace {

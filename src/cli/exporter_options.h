@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/device_options.h"
-#include "exporter/dcgm_fields.h"
-#include "exporter/web_config.h"
+#include "watch/exporter/dcgm_fields.h"
+#include "watch/exporter/web_config.h"
 
 namespace profgpu {
 

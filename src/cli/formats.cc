@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "app/export/run.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "export/run.h"
-#include "import/importer.h"
-#include "present/registry.h"
+#include "trace/import/importer.h"
+#include "view/registry.h"
 
 namespace profgpu {
 namespace {

@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
+#include "analyse/report/quantity.h"
 #include "base/timestamp.h"
 #include "cli/command.h"
 #include "cli/history_options.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "present/json_text.h"
-#include "present/layout.h"
-#include "report/quantity.h"
+#include "view/json_text.h"
+#include "view/layout.h"
 
 namespace profgpu {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "app/compare/history.h"
+#include "app/compare/run_summary.h"
 #include "cli/command.h"
-#include "compare/history.h"
-#include "compare/run_summary.h"
 
 namespace profgpu {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analyse/steps.h"
+#include "analyse/rank/steps.h"
 
 namespace profgpu {
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "analyse/job/job.h"
+#include "app/gather/read_job.h"
 #include "base/progress.h"
 #include "base/result.h"
-#include "gather/read_job.h"
-#include "job/job.h"
 
 namespace profgpu {
 

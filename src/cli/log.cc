@@ -19,8 +19,8 @@
 #include "cli/shell_line.h"
 #include "cli/size_text.h"
 #include "cli/terminal.h"
-#include "collect/sampler.h"
-#include "live/recording_folder.h"
+#include "devices/sampler.h"
+#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {

@@ -6,12 +6,12 @@
 #include <cctype>
 #include <cmath>
 
+#include "analyse/report/text.h"
 #include "base/csv.h"
 #include "base/json_quoted.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/suggestion.h"
-#include "report/text.h"
 
 namespace profgpu {
 namespace {

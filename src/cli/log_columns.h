@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "base/timestamp.h"
-#include "collect/backend.h"
+#include "devices/backend.h"
 #include "trace/sample_file.h"
 #include "trace/sample_file_column.h"
 

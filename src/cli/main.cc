@@ -6,7 +6,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/program.h"
-#include "collect/pending.h"
+#include "devices/pending.h"
 
 int main(int argc, char** argv) {
   // Large blocks go back to the system when freed. Left to itself, glibc raises this bound at the first such block and

@@ -6,10 +6,10 @@
 #include <set>
 #include <string_view>
 
-#include "analyse/page.h"
+#include "analyse/rank/page.h"
+#include "app/gather/read_job.h"
 #include "cli/page_ranks.h"
 #include "cli/shell_line.h"
-#include "gather/read_job.h"
 
 namespace profgpu {
 namespace {

@@ -1,11 +1,11 @@
 // From paths to a Report: read, analyse, diagnose.
 #pragma once
 
+#include "analyse/job/report.h"
+#include "app/gather/processes.h"
 #include "base/progress.h"
 #include "base/result.h"
 #include "cli/analyze_options.h"
-#include "gather/processes.h"
-#include "job/report.h"
 
 namespace profgpu {
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "analyse/report/quantity.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
 #include "cli/exported_file.h"
@@ -12,7 +13,6 @@
 #include "cli/progress_bar.h"
 #include "cli/rank_list.h"
 #include "cli/run_rows.h"
-#include "report/quantity.h"
 
 namespace profgpu {
 namespace {

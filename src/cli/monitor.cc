@@ -12,9 +12,9 @@
 #include "cli/monitor_log.h"
 #include "cli/output.h"
 #include "cli/shell_line.h"
-#include "collect/sampler.h"
-#include "live/recording_folder.h"
-#include "monitor/alert_watch.h"
+#include "devices/sampler.h"
+#include "watch/live/recording_folder.h"
+#include "watch/monitor/alert_watch.h"
 
 namespace profgpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cli/output.h"
-#include "live/recording_environment.h"
+#include "watch/live/recording_environment.h"
 
 namespace profgpu {
 namespace {

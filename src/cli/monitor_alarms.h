@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cli/monitor_options.h"
-#include "monitor/alert_command.h"
-#include "monitor/webhook.h"
+#include "watch/monitor/alert_command.h"
+#include "watch/monitor/webhook.h"
 
 namespace profgpu {
 

@@ -4,7 +4,7 @@
 
 #include "base/decimal.h"
 #include "cli/size_text.h"
-#include "collect/system_files.h"
+#include "devices/system_files.h"
 #include "trace/sample_file.h"
 
 namespace profgpu {

@@ -8,8 +8,8 @@
 
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "exporter/http_client.h"
-#include "monitor/alert_rule.h"
+#include "watch/exporter/http_client.h"
+#include "watch/monitor/alert_rule.h"
 
 namespace profgpu {
 

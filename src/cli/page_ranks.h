@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "analyse/job/job.h"
 #include "cli/rank_list.h"
-#include "job/job.h"
 
 namespace profgpu {
 

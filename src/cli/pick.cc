@@ -6,17 +6,17 @@
 #include <cmath>
 #include <thread>
 
+#include "analyse/report/quantity.h"
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "cli/command.h"
 #include "cli/device_opening.h"
 #include "cli/output.h"
 #include "cli/size_text.h"
-#include "collect/selection.h"
-#include "live/snapshot.h"
-#include "present/json_text.h"
-#include "present/layout.h"
-#include "report/quantity.h"
+#include "devices/selection.h"
+#include "view/json_text.h"
+#include "view/layout.h"
+#include "watch/live/snapshot.h"
 
 namespace profgpu {
 namespace {

@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "app/export/row_text.h"
+#include "app/export/sql_database.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
 #include "cli/exported_file.h"
@@ -16,8 +18,6 @@
 #include "cli/run_rows.h"
 #include "cli/suggestion.h"
 #include "cli/table_list.h"
-#include "export/row_text.h"
-#include "export/sql_database.h"
 
 namespace profgpu {
 namespace {

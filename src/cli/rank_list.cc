@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "report/quantity.h"
+#include "analyse/report/quantity.h"
 
 namespace profgpu {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "analyse/rules/rule.h"
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/suggestion.h"
 #include "cli/wrap.h"
-#include "diagnose/rule.h"
 
 namespace profgpu {
 namespace {

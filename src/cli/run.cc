@@ -18,8 +18,8 @@
 #include "cli/run_recording.h"
 #include "cli/run_report.h"
 #include "cli/shell_line.h"
-#include "live/run_session.h"
-#include "present/json_text.h"
+#include "view/json_text.h"
+#include "watch/live/run_session.h"
 
 namespace profgpu {
 namespace {

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <thread>
 
+#include "analyse/report/quantity.h"
 #include "base/clock.h"
 #include "base/version.h"
 #include "cli/output.h"
-#include "present/json_text.h"
-#include "report/quantity.h"
+#include "view/json_text.h"
 
 namespace profgpu {
 namespace {

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "analyse/report/report.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "live/host_recording.h"
-#include "live/recording_environment.h"
-#include "live/recording_folder.h"
-#include "live/recording_summary.h"
-#include "live/run_session.h"
-#include "report/report.h"
+#include "watch/live/host_recording.h"
+#include "watch/live/recording_environment.h"
+#include "watch/live/recording_folder.h"
+#include "watch/live/recording_summary.h"
+#include "watch/live/run_session.h"
 
 namespace profgpu {
 

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <filesystem>
 
-#include "analyse/telemetry.h"
+#include "analyse/rank/telemetry.h"
+#include "analyse/report/document.h"
+#include "analyse/report/quantity.h"
+#include "analyse/rules/rule.h"
 #include "cli/shell_line.h"
-#include "diagnose/rule.h"
-#include "report/document.h"
-#include "report/quantity.h"
 
 namespace profgpu {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "analyse/report/report.h"
 #include "cli/device_options.h"
 #include "cli/run_options.h"
-#include "live/run_session.h"
-#include "report/report.h"
+#include "watch/live/run_session.h"
 
 namespace profgpu {
 

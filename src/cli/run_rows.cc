@@ -1,7 +1,7 @@
 #include "cli/run_rows.h"
 
+#include "app/gather/rank_result.h"
 #include "cli/output.h"
-#include "gather/rank_result.h"
 
 namespace profgpu {
 

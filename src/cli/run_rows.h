@@ -1,8 +1,8 @@
 // A loaded run as the tables and formats that it is exported to see it.
 #pragma once
 
+#include "app/export/run.h"
 #include "cli/loaded_run.h"
-#include "export/run.h"
 
 namespace profgpu {
 

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "analyse/report/quantity.h"
+#include "analyse/report/text.h"
 #include "cli/run_report.h"
 #include "cli/shell_line.h"
-#include "present/device_lines.h"
-#include "present/terminal.h"
-#include "report/quantity.h"
-#include "report/text.h"
+#include "view/device_lines.h"
+#include "view/terminal.h"
 
 namespace profgpu {
 namespace {

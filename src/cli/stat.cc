@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "analyse/report/quantity.h"
+#include "analyse/report/text.h"
 #include "base/decimal.h"
 #include "base/timestamp.h"
 #include "cli/command.h"
@@ -17,10 +19,8 @@
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"
-#include "present/layout.h"
-#include "report/quantity.h"
-#include "report/text.h"
 #include "trace/health.h"
+#include "view/layout.h"
 
 namespace profgpu {
 namespace {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
+#include "analyse/report/text.h"
 #include "cli/stat_view.h"
-#include "report/text.h"
 
 namespace profgpu {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/timestamp.h"
-#include "collect/selection.h"
-#include "live/run_session_processes.h"
-#include "present/json_text.h"
+#include "devices/selection.h"
+#include "view/json_text.h"
+#include "watch/live/run_session_processes.h"
 
 namespace profgpu {
 namespace {

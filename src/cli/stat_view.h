@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cli/device_options.h"
-#include "collect/host_process.h"
-#include "live/snapshot.h"
-#include "present/layout.h"
+#include "devices/host_process.h"
+#include "view/layout.h"
+#include "watch/live/snapshot.h"
 
 namespace profgpu {
 

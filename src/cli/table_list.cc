@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "export/data_table.h"
+#include "app/export/data_table.h"
 
 namespace profgpu {
 namespace {

@@ -16,12 +16,12 @@
 #include "cli/log_file.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "collect/host_process.h"
-#include "collect/system_files.h"
-#include "live/local_source.h"
-#include "live/recording_environment.h"
-#include "live/remote_source.h"
-#include "top/session.h"
+#include "devices/host_process.h"
+#include "devices/system_files.h"
+#include "watch/live/local_source.h"
+#include "watch/live/recording_environment.h"
+#include "watch/live/remote_source.h"
+#include "watch/top/session.h"
 
 namespace profgpu {
 namespace {

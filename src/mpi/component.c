@@ -35,7 +35,8 @@ static void spare_networks(void) {
   const char* all = getenv("OMPI_COMM_WORLD_SIZE");
   const char* on_host = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   const char* nodes = getenv("SLURM_STEP_NUM_NODES");
-  const int one_host = all != NULL && on_host != NULL ? strcmp(all, on_host) == 0 : nodes != NULL && strcmp(nodes, "1") == 0;
+  const int one_host =
+      all != NULL && on_host != NULL ? strcmp(all, on_host) == 0 : nodes != NULL && strcmp(nodes, "1") == 0;
   if (one_host) setenv("OMPI_MCA_pml", "ob1", 0);   /* whoever set it knows better */
 }
 

@@ -6,7 +6,7 @@
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/ssl.hpp>
 
-#include "exporter/http_calling.h"
+#include "watch/exporter/http_calling.h"
 
 namespace profgpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/ssl.hpp>
 
-#include "exporter/http_serving.h"
+#include "watch/exporter/http_serving.h"
 
 namespace profgpu {
 namespace {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "record/wire/chunk_reader.h"
+#include "record/wire/chunk_writer.h"
 #include "tests/fuzz/whole_report.h"
-#include "wire/chunk_reader.h"
-#include "wire/chunk_writer.h"
 
 namespace {
 

@@ -8,18 +8,18 @@
 #include <cstdlib>
 #include <string>
 
-#include "analyse/devices.h"
-#include "analyse/idle.h"
-#include "analyse/page.h"
-#include "analyse/phases.h"
-#include "analyse/replay.h"
-#include "analyse/steps.h"
-#include "diagnose/rule.h"
-#include "export/data_table.h"
-#include "export/run.h"
-#include "import/importer.h"
-#include "job/report.h"
-#include "present/registry.h"
+#include "analyse/job/report.h"
+#include "analyse/rank/devices.h"
+#include "analyse/rank/idle.h"
+#include "analyse/rank/page.h"
+#include "analyse/rank/phases.h"
+#include "analyse/rank/replay.h"
+#include "analyse/rank/steps.h"
+#include "analyse/rules/rule.h"
+#include "app/export/data_table.h"
+#include "app/export/run.h"
+#include "trace/import/importer.h"
+#include "view/registry.h"
 
 namespace profgpu {
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "inject/cupti_types.h"
+#include "record/inject/cupti_types.h"
 #include "stubs/cuda/cupti_layouts.h"
 #include "stubs/cuda/sim.h"
 

@@ -8,7 +8,7 @@
 #include <nvtx3/nvToolsExtPayload.h>
 #endif
 
-#include "inject/nvtx_types.h"
+#include "record/inject/nvtx_types.h"
 
 namespace ours = profgpu::inject::nvtx;
 #define SAME_MEMBER(a, b) \

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "analyse/devices.h"
-#include "analyse/steps.h"
+#include "analyse/rank/devices.h"
+#include "analyse/rank/steps.h"
 #include "tests/property/simulated_job.h"
 
 namespace profgpu {

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "job/job.h"
-#include "diagnose/rule.h"
-#include "import/inputs.h"
+#include "analyse/job/job.h"
+#include "analyse/rules/rule.h"
 #include "tests/support/sim_samples.h"
 #include "tests/support/simulator.h"
+#include "trace/import/inputs.h"
 
 namespace profgpu {
 

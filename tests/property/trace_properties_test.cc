@@ -1,14 +1,14 @@
 // What must hold of every trace, however it was written.
 #include <gtest/gtest.h>
 
-#include "analyse/devices.h"
-#include "analyse/idle.h"
-#include "analyse/phases.h"
-#include "analyse/replay.h"
-#include "analyse/steps.h"
-#include "job/report.h"
-#include "present/registry.h"
+#include "analyse/job/report.h"
+#include "analyse/rank/devices.h"
+#include "analyse/rank/idle.h"
+#include "analyse/rank/phases.h"
+#include "analyse/rank/replay.h"
+#include "analyse/rank/steps.h"
 #include "tests/property/simulated_job.h"
+#include "view/registry.h"
 
 namespace profgpu {
 namespace {

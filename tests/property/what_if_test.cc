@@ -1,9 +1,9 @@
 // What-if against a simulator that runs the same job with and without a cause, over strategies, faults and seeds.
-#include "job/what_if.h"
+#include "analyse/job/what_if.h"
 
 #include <gtest/gtest.h>
 
-#include "job/job_lanes.h"
+#include "analyse/job/job_lanes.h"
 #include "tests/property/simulated_job.h"
 
 namespace profgpu {

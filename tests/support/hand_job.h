@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "job/rank_digest.h"
+#include "analyse/job/rank_digest.h"
 
 namespace profgpu::test {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "wire/chunk_writer.h"
-#include "wire/rows.h"
+#include "record/wire/chunk_writer.h"
+#include "record/wire/rows.h"
 
 namespace profgpu {
 

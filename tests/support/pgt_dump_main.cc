@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "base/json_quoted.h"
-#include "wire/chunk_reader.h"
-#include "wire/rows.h"
+#include "record/wire/chunk_reader.h"
+#include "record/wire/rows.h"
 
 namespace profgpu {
 namespace {

@@ -1,4 +1,4 @@
-// Made from the C++ types by src/present/page_types_test.cc: PROFGPU_WRITE_TYPES=1 writes it again.
+// Made from the C++ types by src/view/page_types_test.cc: PROFGPU_WRITE_TYPES=1 writes it again.
 export interface Issue {
   kind: string;
   count: number;

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "inject/nccl_types.h"
+#include "record/inject/nccl_types.h"
 
 using namespace cuda_sim;
 namespace nccl = profgpu::inject::nccl;

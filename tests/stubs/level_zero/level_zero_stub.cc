@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "collect/level_zero_api.h"
+#include "devices/level_zero_api.h"
 
 namespace {
 

@@ -1,0 +1,455 @@
+#include "analyse/job/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "analyse/job/clocks.h"
+#include "analyse/job/matched_collectives.h"
+#include "analyse/job/work_comparison.h"
+#include "analyse/report/quantity.h"
+#include "base/saturated.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int kMaxRanks = 1 << 20;   // a file may state any number
+
+// What the meetings say of each rank's calls.
+std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                  std::span<const Meeting> all) {
+  std::map<int, MetCalls> met;
+  for (const Meeting& m : all)
+    for (const RankCall& c : m.calls) {
+      const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
+      const int64_t arrival = clocks[c.rank].aligned(call.start_ns), end = clocks[c.rank].aligned(call.end_ns);
+      met[ranks[c.rank].rank].calls.push_back(
+          {call.activity, saturated_sub(std::min(m.last_ns, end), arrival), m.transfer_ns(), m.whole_group,
+           ranks[m.latest].rank, &m - all.data()});
+    }
+  for (auto& [rank, calls] : met)
+    std::sort(calls.calls.begin(), calls.calls.end(),
+              [](const MetCall& a, const MetCall& b) { return a.activity < b.activity; });
+  return met;
+}
+
+// Stages of a pipeline may meet in nothing but sends and receives. An end of one may be gone before the other's, as
+// from a broadcast.
+MatchedCalls with_pairs(std::span<const RankDigest> ranks, MatchedCalls met) {
+  const auto kind = static_cast<uint32_t>(met.kinds.size());
+  met.kinds.push_back({"", "", "send_recv", false});
+  for (const Message& m : messages(ranks, {})) {
+    std::array<RankCall, 2> parts{m.send, m.receive};
+    if (parts[1].rank < parts[0].rank) std::swap(parts[0], parts[1]);
+    met.add(kind, parts);
+  }
+  return met;
+}
+
+std::vector<RankClock> clocks_of(std::span<const RankDigest> ranks, const MatchedCalls& met) {
+  std::vector<RankClock> clocks = align_clocks(ranks, met);
+  if (std::all_of(clocks.begin(), clocks.end(), [](const RankClock& c) { return c.known(); })) return clocks;
+  return align_clocks(ranks, with_pairs(ranks, met));
+}
+
+// Whether calls that ranks may leave early are left together all the same: collectives whose kernels do not say so.
+bool left_together(std::span<const RankDigest> ranks, const MatchedCalls& met, std::vector<RankClock> clocks) {
+  constexpr size_t kLeast = 8;
+  for (RankClock& c : clocks)
+    if (c.known()) c.error_ns = 0;
+  size_t all = 0, together = 0;
+  for (size_t i = 0; i < met.size(); ++i) {
+    if (met.kinds[met.kind[i]].ends_together) continue;
+    ++all;
+    together += meeting_of(ranks, met[i], true, clocks).has_value();
+  }
+  return all >= kLeast && 10 * together >= 9 * all;
+}
+
+// Clocks that say by how much what ranks wait for each other is uncertain.
+std::vector<RankClock> doubted(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                               std::vector<RankClock> clocks) {
+  if (left_together(ranks, met, clocks))
+    for (RankClock& c : clocks) c.loose = false;
+  return clocks;
+}
+
+// Ranks that the job says it has, where all that they say can be true.
+void find_missing_ranks(std::span<const RankDigest> ranks, Job& job) {
+  int world = 0;
+  for (const RankDigest& r : ranks) world = std::max(world, r.world_size.value_or(0));
+  if (world > kMaxRanks || ranks.empty() || world <= ranks.back().rank) return;
+  job.world_size = world;
+  auto next = job.ranks.begin();
+  for (int rank = 0; rank < world; ++rank) {
+    if (next != job.ranks.end() && *next == rank) ++next;
+    else job.missing_ranks.push_back(rank);
+  }
+}
+
+// The mean over measured steps that end before a hang holds them up; over all of them if none does.
+int64_t mean_step_ns(const RankDigest& rank, const RankClock& clock, int64_t hang_ns) {
+  int64_t sum = 0, count = 0;
+  for (const DigestStep& s : rank.steps)
+    if (s.measured && clock.aligned(s.interval().end) <= hang_ns) sum = saturated_add(sum, s.duration_ns), ++count;
+  return count > 0 ? sum / count : rank.mean_step_ns();
+}
+
+// Sets how long steps take; the mean over the ranks.
+double average_steps(std::span<const RankDigest> ranks, Job& job) {
+  int64_t hang_ns = INT64_MAX;   // on the first rank's clock
+  for (const MissingCalls& m : job.missing)
+    if (m.never_arrived()) hang_ns = std::min(hang_ns, m.first_ns);
+  double mean = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int64_t own = mean_step_ns(ranks[i], job.clocks[i], hang_ns);
+    job.step_mean_ns[ranks[i].rank] = own;
+    mean += static_cast<double>(own) / static_cast<double>(ranks.size());
+  }
+  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
+  if (mean > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean;
+  return mean;
+}
+
+}  // namespace
+
+Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  Job job;
+  for (const RankDigest& r : ranks) {
+    job.ranks.push_back(r.rank);
+    job.wait_ns[r.rank] = 0;
+    job.step_mean_ns[r.rank] = r.mean_step_ns();
+  }
+  find_missing_ranks(ranks, job);
+  if (ranks.size() < 2) return job;
+  MatchedCalls met = matched_calls(ranks);
+  if (std::optional<MatchedCalls> again = matched_by_time(ranks, met, align_clocks(ranks, met, true)))
+    met = *std::move(again);
+  job.clocks = clocks_of(ranks, met);
+  std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
+  job.missing = missing_calls(ranks, met, job.clocks);
+  const double mean_step = average_steps(ranks, job);
+  const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
+  const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
+  for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
+  std::vector<SlowLink> links = slow_links(ranks, job.clocks, met, all);
+  job.stragglers =
+      stragglers(ranks, links, waits, waiting_for_hosts(ranks, job.clocks, met, all, mean_step), mean_step, samples);
+  const std::vector<RankClock> in_doubt = doubted(ranks, met, job.clocks);
+  const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
+  // All of them late, or none: it may be another one in each step.
+  if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
+    job.late_by_turns = late_by_turns(ranks, job.clocks, all, waits, mean_step, samples);
+  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1))
+    job.late_by_turns.reset();
+  if (job.late_by_turns) job.stragglers.clear(), links.clear();
+  for (const SlowLink& link : links)
+    for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
+  job.met_calls = met_calls(ranks, job.clocks, all);
+  job.traffic = traffic(ranks, job.clocks, all);
+  job.pairs = pairs(ranks, job.clocks);
+  job.notes = job_notes(ranks, met, job.clocks);
+  if (!uncertain.empty())
+    job.notes.push_back(ranks_text(uncertain) +
+                        ": seems late, but by less than clocks are known to within, so it is not named");
+  std::vector<std::string> unclear = unclear_samples(ranks, samples);
+  std::move(unclear.begin(), unclear.end(), std::back_inserter(job.notes));
+  std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));
+  job.parallelism = parallelism_of(ranks);
+  std::vector<int> late;
+  for (const Straggler& s : job.stragglers) late.push_back(s.rank);
+  const JobLanes lanes = join_lanes(ranks, met, job.clocks, all);
+  job.critical_path = critical_path(ranks, lanes);
+  const LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
+  job.what_if = what_if(ranks, lanes, late_ranks);
+  job.what_if_on_top = what_if_on_top(ranks, lanes, late_ranks);
+  return job;
+}
+
+namespace {
+
+// Ranks whose files count times from some moment of their own, where others have Unix time.
+std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
+  std::vector<int> without;
+  for (const RankDigest& r : ranks)
+    if (!has_unix_time(r)) without.push_back(r.rank);
+  return without.size() < ranks.size() ? without : std::vector<int>();
+}
+
+constexpr int64_t kWrongClock_ns = 1'000'000'000;   // hosts that keep time are nearer
+
+// Of hosts whose clocks are far from the rank's in the middle, one sentence each.
+std::vector<std::string> wrong_clocks(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
+  std::vector<std::pair<int64_t, int>> offsets;   // and whose they are
+  for (const RankClock& c : clocks)
+    if (c.known()) offsets.emplace_back(c.offset_ns, c.rank);
+  if (offsets.empty()) return {};
+  std::sort(offsets.begin(), offsets.end());
+  const auto [usual, of_rank] = offsets[(offsets.size() - 1) / 2];
+  std::map<std::pair<std::string, std::string>, std::vector<int>> by_words;   // host, how wrong
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const int64_t off = saturated_sub(clocks[r].offset_ns, usual), far = off < 0 ? saturated_sub(0, off) : off;
+    if (!clocks[r].known() || far < kWrongClock_ns || !has_unix_time(ranks[r])) continue;
+    by_words[{ranks[r].host, format_duration(static_cast<double>(far)) + (off < 0 ? " ahead of" : " behind")}]
+        .push_back(ranks[r].rank);
+  }
+  std::map<int, std::string> notes;   // by the first rank
+  for (const auto& [words, of_host] : by_words)
+    notes[of_host.front()] = fmt::format(
+        "{}{}: the clock is {} rank {}'s; collectives fit, so it is taken for a wrong clock and "
+        "corrected, not for another run",
+        ranks_text(of_host), words.first.empty() ? "" : " on " + words.first, words.second, of_rank);
+  std::vector<std::string> in_order;
+  for (auto& [rank, note] : notes) in_order.push_back(std::move(note));
+  return in_order;
+}
+
+// "… are stated: by rank 0 of 4, by ranks 1–3 of 16"; empty where all that state one agree.
+std::string different_worlds(std::span<const RankDigest> ranks) {
+  std::map<int, std::vector<int>> by_size;
+  for (const RankDigest& r : ranks)
+    if (r.world_size) by_size[*r.world_size].push_back(r.rank);
+  std::string text;
+  for (const auto& [size, of_size] : by_size)
+    text += fmt::format("{}{} of {}", text.empty() ? "worlds of different sizes are stated: by " : ", by ",
+                        ranks_text(of_size), size);
+  return by_size.size() > 1 ? text : std::string();
+}
+
+}  // namespace
+
+std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const MatchedCalls& met,
+                                   std::span<const RankClock> clocks) {
+  std::vector<bool> met_any(ranks.size());
+  for (const RankCall& c : met.calls) met_any[c.rank] = true;
+  std::vector<int> strangers, by_steps, unknown, apart;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
+    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
+    if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
+    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
+    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
+    if (clocks[r].apart) apart.push_back(ranks[r].rank);
+  }
+  std::vector<std::string> notes;
+  if (!strangers.empty())
+    notes.push_back(fmt::format("{}: none of the collectives is one of another rank's: another run, other steps, or "
+                                "groups whose other ranks are not here",
+                                ranks_text(strangers)));
+  if (!by_steps.empty())
+    notes.push_back(fmt::format("{}: no collective ties the clock to rank {}'s; aligned by the starts of equal steps, "
+                                "so who waits for whom is unknown",
+                                ranks_text(by_steps), ranks.front().rank));
+  if (!unknown.empty())
+    notes.push_back(fmt::format("{}: neither a collective nor a step ties the clock to rank {}'s; times are as the "
+                                "files have them",
+                                ranks_text(unknown), ranks.front().rank));
+  if (const std::vector<int> baseless = without_unix_time(ranks); !baseless.empty())
+    notes.push_back(
+        fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
+                    "older than it); the offset says so, not that the host's clock is wrong",
+                    ranks_text(baseless)));
+  const std::vector<std::string> wrong = wrong_clocks(ranks, clocks);
+  notes.insert(notes.end(), wrong.begin(), wrong.end());
+  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
+  if (!apart.empty())
+    notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",
+                                ranks_text(apart)));
+  return notes;
+}
+
+namespace {
+
+constexpr int64_t kFarApart_ns = 60'000'000'000;   // hosts that keep time at all are nearer
+constexpr size_t kMinShared = 8;                 // collectives that say whether they are the same ones
+
+using Places = std::vector<uint32_t>;   // of ranks
+
+bool contains(const Places& places, uint32_t r) { return std::binary_search(places.begin(), places.end(), r); }
+
+/// What two ranks both have by name, group, size and number.
+struct Shared {
+  RankCall usual, strange;
+};
+
+class OtherRunSearch {
+ public:
+  explicit OtherRunSearch(std::span<const RankDigest> ranks) : ranks_(ranks) {}
+
+  std::vector<OtherRun> run() {
+    Places left = same_world();
+    std::vector<Places> groups = by_time(left);
+    if (groups.size() > 1) {
+      // The largest; of equal ones the first rank's.
+      const auto usual = std::max_element(groups.begin(), groups.end(), [](const Places& a, const Places& b) {
+        return a.size() != b.size() ? a.size() < b.size() : a.front() > b.front();
+      });
+      const MatchedCalls met = matched_calls(ranks_);
+      for (const Places& group : groups)
+        for (const uint32_t r : group)
+          if (&group != &*usual && has_unix_time(ranks_[r]) == has_unix_time(ranks_[usual->front()]))
+            look(r, *usual, met);
+    }
+    std::sort(found_.begin(), found_.end(), [](const OtherRun& a, const OtherRun& b) { return a.rank < b.rank; });
+    return std::move(found_);
+  }
+
+ private:
+  void add(uint32_t r, std::string why) { found_.push_back({ranks_[r].rank, std::move(why)}); }
+
+  // Those that do not state another size than more than half of those that state one.
+  Places same_world() {
+    std::map<int, size_t> stated;
+    size_t all = 0;
+    for (const RankDigest& r : ranks_)
+      if (r.world_size) ++stated[*r.world_size], ++all;
+    std::optional<int> most;
+    for (const auto& [size, count] : stated)
+      if (2 * count > all) most = size;
+    Places same;
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      const std::optional<int> own = ranks_[r].world_size;
+      if (!most || !own || *own == *most) same.push_back(r);
+      else add(r, fmt::format("it states a world of {} ranks, most others one of {}", *own, *most));
+    }
+    return same;
+  }
+
+  // Ranks whose times are apart, by the clocks in their files.
+  [[nodiscard]] std::vector<Places> by_time(Places ranks) const {
+    std::sort(ranks.begin(), ranks.end(), [&](uint32_t a, uint32_t b) {
+      return std::pair(ranks_[a].extent.start, a) < std::pair(ranks_[b].extent.start, b);
+    });
+    std::vector<Places> groups;
+    int64_t end = INT64_MIN;
+    for (const uint32_t r : ranks) {
+      if (groups.empty() || ranks_[r].extent.start > saturated_add(end, kFarApart_ns)) groups.emplace_back();
+      groups.back().push_back(r);
+      end = std::max(end, ranks_[r].extent.end);
+    }
+    for (Places& group : groups) std::sort(group.begin(), group.end());
+    return groups;
+  }
+
+  // Collectives of the rank that most ones have too, by the one with which it shares most.
+  [[nodiscard]] std::vector<Shared> shared(uint32_t rank, const Places& usual, const MatchedCalls& met) const {
+    std::map<uint32_t, std::vector<Shared>> by_other;
+    for (size_t i = 0; i < met.size(); ++i) {
+      const auto own = std::find_if(met[i].begin(), met[i].end(), [&](const RankCall& c) { return c.rank == rank; });
+      if (own == met[i].end() || !met.kinds[met.kind[i]].ends_together) continue;
+      for (const RankCall& c : met[i])
+        if (contains(usual, c.rank)) by_other[c.rank].push_back({c, *own});
+    }
+    std::vector<Shared> most;
+    for (auto& [other, calls] : by_other)
+      if (calls.size() > most.size()) most = std::move(calls);
+    return most;
+  }
+
+  void look(uint32_t rank, const Places& usual, const MatchedCalls& met) {
+    const std::vector<Shared> both = shared(rank, usual, met);
+    if (both.empty()) return look_at_steps(rank, usual);
+    if (const auto steps = other_steps(both))
+      return add(rank, fmt::format("collectives of the same numbers are of step {} on it, of step {} on rank {}, {}",
+                                   steps->second, steps->first, ranks_[both.front().usual.rank].rank,
+                                   apart(rank, both.front().usual.rank)));
+    const size_t fit = fitting(rank, both);
+    if (both.size() >= kMinShared && 2 * fit < both.size())
+      add(rank,
+          fmt::format("of {} collectives that have the names and numbers of rank {}'s, {} can be the same ones, {}",
+                      both.size(), ranks_[both.front().usual.rank].rank,
+                      fit == 0 ? "none" : "only " + std::to_string(fit), apart(rank, both.front().usual.rank)));
+  }
+
+  // "1 h later by the clocks in the files"
+  [[nodiscard]] std::string apart(uint32_t rank, uint32_t other) const {
+    const int64_t by = saturated_sub(ranks_[rank].extent.start, ranks_[other].extent.start);
+    return format_duration(std::abs(static_cast<double>(by))) + (by < 0 ? " earlier" : " later") +
+           " by the clocks in the files";
+  }
+
+  // Numbers of the first two steps that differ, where most do: the usual one's and the rank's.
+  [[nodiscard]] std::optional<std::pair<int64_t, int64_t>> other_steps(const std::vector<Shared>& both) const {
+    std::optional<std::pair<int64_t, int64_t>> first;
+    size_t known = 0, differ = 0;
+    for (const Shared& s : both) {
+      const auto a = step_of(s.usual), b = step_of(s.strange);
+      if (!a || !b) continue;
+      ++known;
+      if (*a == *b) continue;
+      ++differ;
+      if (!first) first = {*a, *b};
+    }
+    return 2 * differ > known ? first : std::nullopt;
+  }
+
+  [[nodiscard]] std::optional<int64_t> step_of(const RankCall& c) const {
+    const RankDigest& rank = ranks_[c.rank];
+    const uint32_t place = call(c).step_place;
+    if (!rank.annotated || place >= rank.steps.size()) return std::nullopt;
+    return rank.steps[place].index;
+  }
+
+  // Collectives that both could have left together, on whatever clock fits best.
+  [[nodiscard]] size_t fitting(uint32_t rank, const std::vector<Shared>& both) const {
+    std::vector<Encounter> encounters;
+    for (const Shared& s : both) encounters.push_back({time_of(s.usual), time_of(s.strange)});
+    const int64_t at = ranks_[rank].extent.start;
+    const auto fit = fit_clock(encounters, at, true);
+    if (!fit) return 0;
+    const auto aligned = [&](int64_t t) {
+      return saturated_add(t, saturated_add(fit->offset_ns, std::llround(fit->drift_ppm * 1e-6 *
+                                                                         static_cast<double>(saturated_sub(t, at)))));
+    };
+    return static_cast<size_t>(std::count_if(encounters.begin(), encounters.end(), [&](const Encounter& e) {
+      const int64_t start = aligned(e.own.start), end = aligned(e.own.end);
+      const int64_t shorter = std::min(saturated_sub(e.known.end, e.known.start), saturated_sub(end, start));
+      const int64_t off = saturated_sub(end, e.known.end), far = off < 0 ? saturated_sub(0, off) : off;
+      return start <= e.known.end && e.known.start <= end && far <= std::max(kEndsApart_ns, shorter / 10);
+    }));
+  }
+
+  // One host has one clock: a step that it ran twice is of two runs.
+  void look_at_steps(uint32_t rank, const Places& usual) {
+    const RankDigest& own = ranks_[rank];
+    if (own.host.empty() || !own.annotated || own.calls.calls.empty()) return;
+    std::set<int64_t> numbers;
+    for (const DigestStep& s : own.steps) numbers.insert(s.index);
+    for (const uint32_t u : usual) {
+      const RankDigest& other = ranks_[u];
+      if (other.host != own.host || !other.annotated) continue;
+      const auto same = std::find_if(other.steps.begin(), other.steps.end(),
+                                     [&](const DigestStep& s) { return numbers.contains(s.index); });
+      if (same == other.steps.end()) continue;
+      return add(
+          rank,
+          fmt::format(
+              "it has none of the others' collectives, and rank {} ran step {} on the same host, {}; this one did {}",
+              other.rank, same->index, own.host, apart(rank, u)));
+    }
+  }
+
+  [[nodiscard]] const CollectiveCall& call(const RankCall& c) const { return ranks_[c.rank].calls.calls[c.call]; }
+  [[nodiscard]] Interval time_of(const RankCall& c) const { return {call(c).start_ns, call(c).end_ns}; }
+
+  std::span<const RankDigest> ranks_;
+  std::vector<OtherRun> found_;
+};
+
+}  // namespace
+
+bool has_unix_time(const RankDigest& rank) {
+  constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;   // September 2001
+  return rank.extent.start >= kMinUnix_ns;
+}
+
+std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks) { return OtherRunSearch(ranks).run(); }
+
+}  // namespace profgpu

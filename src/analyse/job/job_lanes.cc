@@ -1,0 +1,430 @@
+#include "analyse/job/job_lanes.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "analyse/rank/collectives.h"
+#include "base/saturated.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+namespace {
+
+using What = LanePoint::What;
+constexpr int64_t kLongestStepNs = int64_t{1} << 50;   // 13 days, as of any record
+
+class Joiner {
+ public:
+  Joiner(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) : ranks_(ranks), clocks_(clocks) {}
+
+  JobLanes join(const MatchedCalls& met, std::span<const Meeting> all) {
+    for (uint32_t r = 0; r < ranks_.size(); ++r) add_rank(r);
+    for (uint32_t i = 0; i < all.size(); ++i) {
+      const size_t before = out_.groups.size();
+      add_meeting(all[i].calls, all[i].whole_group, met.kinds[met.kind[all[i].collective]].ends_together);
+      if (out_.groups.size() > before) out_.groups.back().meeting = i;
+    }
+    for (const Message& m : messages(ranks_, clocks_)) add_meeting(std::array{m.send, m.receive}, true, false);
+    for (uint32_t c = 0; c < out_.calls.size(); ++c)
+      if (out_.calls[c].point != JobLanes::kNone && out_.calls[c].group == JobLanes::kNone)
+        add_group({&c, 1}, alone_is_whole(c));
+    for (uint32_t r = 0; r < ranks_.size(); ++r)
+      if (!out_.ranks[r].joined) out_.ranks_without.push_back(ranks_[r].rank);
+    add_streams();
+    put_in_order(out_);
+    find_steps();
+    return std::move(out_);
+  }
+
+ private:
+  void add_rank(uint32_t r) {
+    const RankDigest& rank = ranks_[r];
+    const RankClock& clock = clocks_[r];
+    const JobLanes::Rank first{static_cast<uint32_t>(out_.calls.size()), static_cast<uint32_t>(out_.points.size()),
+                               static_cast<uint32_t>(out_.steps.size()), false};
+    out_.ranks.push_back(first);
+    for (const CollectiveCall& c : rank.calls.calls)
+      out_.calls.push_back({.rank = r, .start_ns = clock.aligned(c.start_ns), .end_ns = clock.aligned(c.end_ns)});
+    for (const DigestStep& s : rank.steps)
+      out_.steps.push_back({clock.aligned(s.start_ns), clock.aligned(s.interval().end)});
+    uint32_t part = 0;
+    for (const LanePoint& p : rank.lane.points) {
+      JobLanes::Point point{JobLanes::kNone, p.what, clock.aligned(p.time_ns), 0, 0};
+      for (; part < p.parts_end; ++part) point.own_ns = saturated_add(point.own_ns, rank.lane.parts[part].ns);
+      bind(point, p, first);
+      out_.points.push_back(point);
+    }
+  }
+
+  // To the call or step that it is a point of.
+  void bind(JobLanes::Point& point, const LanePoint& p, const JobLanes::Rank& first) {
+    const auto at = static_cast<uint32_t>(out_.points.size());
+    switch (p.what) {
+      case What::kRestart: return;
+      case What::kArrive: out_.calls[point.of = first.first_call + p.of].point = at; return;
+      case What::kWait: point.of = first.first_call + p.of; return;
+      case What::kStepBegin:
+        point.of = first.first_step + p.of;
+        point.delay_ns = saturated_sub(out_.steps[point.of].begin_ns, point.time_ns);
+        out_.steps[point.of].begin_point = at;
+        return;
+      case What::kStepEnd:
+        point.of = first.first_step + p.of;
+        point.delay_ns = saturated_sub(out_.steps[point.of].end_ns, point.time_ns);
+        out_.steps[point.of].end_point = at;
+    }
+  }
+
+  void add_meeting(std::span<const RankCall> all, bool whole, bool ends_together) {
+    std::vector<uint32_t> members;
+    for (const RankCall& c : all) {
+      const uint32_t call = out_.ranks[c.rank].first_call + c.call;
+      if (out_.calls[call].point != JobLanes::kNone && out_.calls[call].group == JobLanes::kNone)
+        members.push_back(call);
+    }
+    if (members.size() < 2) return;
+    add_group(members, whole && members.size() == all.size());
+    for (const uint32_t c : members) {
+      out_.ranks[out_.calls[c].rank].joined = true;
+      out_.calls[c].together = ends_together || out_.calls[c].end_ns >= out_.groups.back().last_ns;
+    }
+  }
+
+  void add_group(std::span<const uint32_t> members, bool whole) {
+    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, JobLanes::kNone};
+    for (const uint32_t c : members) {
+      out_.members.push_back(c);
+      out_.calls[c].group = static_cast<uint32_t>(out_.groups.size());
+      group.last_ns = std::max(group.last_ns, out_.calls[c].start_ns);
+    }
+    group.end = static_cast<uint32_t>(out_.members.size());
+    out_.groups.push_back(group);
+  }
+
+  [[nodiscard]] const CollectiveCall& recorded(uint32_t call) const {
+    const uint32_t r = out_.calls[call].rank;
+    return ranks_[r].calls.calls[call - out_.ranks[r].first_call];
+  }
+  [[nodiscard]] bool alone_is_whole(uint32_t call) const {
+    return ranks_[out_.calls[call].rank].kind(recorded(call)).group_size == 1;
+  }
+
+  void add_streams() {
+    std::vector<std::tuple<uint16_t, int64_t, int64_t, uint32_t>> arrived;   // of one rank, by stream and time
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      arrived.clear();
+      const std::vector<CollectiveCall>& calls = ranks_[r].calls.calls;
+      for (uint32_t i = 0; i < calls.size(); ++i) {
+        const uint32_t c = out_.ranks[r].first_call + i;
+        if (out_.calls[c].point != JobLanes::kNone)
+          arrived.emplace_back(calls[i].queue, out_.calls[c].start_ns, out_.calls[c].end_ns, c);
+      }
+      std::sort(arrived.begin(), arrived.end());
+      for (size_t i = 0; i < arrived.size(); ++i) {
+        const auto [queue, start_ns, end_ns, at] = arrived[i];
+        JobLanes::Call& c = out_.calls[at];
+        int64_t held = out_.points[c.point].time_ns;
+        if (i > 0 && std::get<0>(arrived[i - 1]) == queue && std::get<2>(arrived[i - 1]) <= start_ns) {
+          c.before = std::get<3>(arrived[i - 1]);
+          out_.calls[c.before].next = at;
+          held = std::max(held, std::get<2>(arrived[i - 1]));
+        }
+        c.delay_ns = saturated_sub(start_ns, held);
+      }
+    }
+  }
+
+  void find_steps() {
+    std::vector<std::tuple<int64_t, uint32_t, uint32_t, uint32_t>> all;   // number, which of that number, rank, place
+    size_t joined = 0;
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      if (!out_.ranks[r].joined) continue;
+      ++joined;
+      std::map<int64_t, uint32_t> seen;
+      for (uint32_t s = 0; s < ranks_[r].steps.size(); ++s)
+        all.emplace_back(ranks_[r].steps[s].index, seen[ranks_[r].steps[s].index]++, r, s);
+    }
+    std::sort(all.begin(), all.end());
+    for (size_t i = 0, j = 0; i < all.size(); i = j) {
+      JobStep step{std::get<0>(all[i]), {INT64_MIN, INT64_MIN}, {}};
+      size_t measured = 0;
+      for (; j < all.size() && std::get<0>(all[j]) == step.index && std::get<1>(all[j]) == std::get<1>(all[i]); ++j) {
+        const auto [index, again, rank, place] = all[j];
+        step.parts.push_back({rank, place});
+        measured += ranks_[rank].steps[place].measured;
+        const JobLanes::Step& bounds = out_.steps[out_.ranks[rank].first_step + place];
+        step.time = {std::max(step.time.start, bounds.begin_ns), std::max(step.time.end, bounds.end_ns)};
+      }
+      const int64_t duration = saturated_sub(step.time.end, step.time.start);
+      if (2 * measured > joined && duration > 0 && duration < kLongestStepNs) out_.job_steps.push_back(std::move(step));
+    }
+  }
+
+  std::span<const RankDigest> ranks_;
+  std::span<const RankClock> clocks_;
+  JobLanes out_;
+};
+
+}  // namespace
+
+JobLanes join_lanes(std::span<const RankDigest> ranks, const MatchedCalls& met, std::span<const RankClock> clocks,
+                    std::span<const Meeting> all) {
+  return Joiner(ranks, clocks).join(met, all);
+}
+
+std::span<const LanePart> parts_before(std::span<const RankDigest> ranks, const JobLanes& lanes, uint32_t rank,
+                                       uint32_t point) {
+  const Lane& lane = ranks[rank].lane;
+  const uint32_t at = point - lanes.ranks[rank].first_point;
+  const uint32_t begin = at > 0 ? lane.points[at - 1].parts_end : 0;
+  return {lane.parts.data() + begin, lane.points[at].parts_end - begin};
+}
+
+namespace {
+
+using What = LanePoint::What;
+
+class Order {
+ public:
+  explicit Order(JobLanes& lanes)
+      : lanes_(lanes),
+        missing_(lanes.groups.size()),
+        ended_(lanes.groups.size()),
+        waiting_(lanes.ranks.size(), JobLanes::kNone) {
+    for (const JobLanes::Call& c : lanes.calls) {
+      if (c.group == JobLanes::kNone || !lanes.ranks[c.rank].joined) continue;
+      missing_[c.group] += c.before != JobLanes::kNone ? 2 : 1;   // its arrival, and the end of the one before it
+    }
+    at_.reserve(lanes.ranks.size());
+    for (size_t r = 0; r < lanes.ranks.size(); ++r) {
+      at_.push_back(lanes.ranks[r].first_point);
+      const size_t end = r + 1 < lanes.ranks.size() ? lanes.ranks[r + 1].first_point : lanes.points.size();
+      end_.push_back(lanes.ranks[r].joined ? static_cast<uint32_t>(end) : at_.back());
+    }
+    lanes_.order.reserve(lanes.points.size() + lanes.groups.size());
+  }
+
+  void run() {
+    for (uint32_t r = 0; r < lanes_.ranks.size(); ++r) runnable_.push_back(r);
+    while (true) {
+      for (; next_ < runnable_.size(); ++next_) go_on(runnable_[next_]);
+      runnable_.clear();
+      next_ = 0;
+      bool stuck = false;
+      for (uint32_t r = 0; r < waiting_.size(); ++r) {
+        if (waiting_[r] == JobLanes::kNone) continue;
+        stuck = true;
+        if (!ended_[waiting_[r]]) end_group(waiting_[r]);
+        end_groups();
+      }
+      if (!stuck) return;
+    }
+  }
+
+ private:
+  void go_on(uint32_t rank) {
+    while (at_[rank] < end_[rank]) {
+      const JobLanes::Point& p = lanes_.points[at_[rank]];
+      const uint32_t group =
+          p.what == What::kWait || p.what == What::kArrive ? lanes_.calls[p.of].group : JobLanes::kNone;
+      if (p.what == What::kWait && group != JobLanes::kNone && !ended_[group]) {
+        waiting_[rank] = group;
+        waiters_[group].push_back(rank);
+        return;
+      }
+      lanes_.order.push_back({rank, at_[rank]++});
+      if (p.what == What::kArrive) one_less(group);
+      end_groups();
+    }
+  }
+
+  void one_less(uint32_t group) {
+    if (!ended_[group] && --missing_[group] == 0) complete_.push_back(group);
+  }
+
+  void end_groups() {
+    while (!complete_.empty()) {
+      const uint32_t group = complete_.back();
+      complete_.pop_back();
+      if (!ended_[group]) end_group(group);
+    }
+  }
+
+  void end_group(uint32_t group) {
+    ended_[group] = true;
+    lanes_.order.push_back({JobLanes::kNone, group});
+    for (uint32_t m = lanes_.groups[group].first; m < lanes_.groups[group].end; ++m) {
+      const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
+      if (c.next != JobLanes::kNone) one_less(lanes_.calls[c.next].group);
+    }
+    const auto waiters = waiters_.find(group);
+    if (waiters == waiters_.end()) return;
+    for (const uint32_t rank : waiters->second) {
+      waiting_[rank] = JobLanes::kNone;
+      runnable_.push_back(rank);
+    }
+    waiters_.erase(waiters);
+  }
+
+  JobLanes& lanes_;
+  std::vector<uint32_t> missing_;
+  std::vector<bool> ended_;
+  std::vector<uint32_t> waiting_;     // by rank: the group that it waits for
+  std::unordered_map<uint32_t, std::vector<uint32_t>> waiters_;
+  std::vector<uint32_t> at_, end_;    // by rank: its points still to come
+  std::vector<uint32_t> runnable_, complete_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+void put_in_order(JobLanes& lanes) { Order(lanes).run(); }
+
+namespace {
+
+using What = LanePoint::What;
+
+/// From the end of a step back to its start.
+class PathWalk {
+ public:
+  PathWalk(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobStep& step)
+      : ranks_(ranks), lanes_(lanes), from_(step.time.start), at_(step.time.end) {
+    for (const JobStep::Part& p : step.parts) {
+      const JobLanes::Step& bounds = lanes.steps[lanes.ranks[p.rank].first_step + p.place];
+      if (bounds.end_ns != step.time.end) continue;
+      rank_ = p.rank;
+      point_ = bounds.end_point;
+      break;
+    }
+  }
+
+  std::vector<PathSegment> walk() {
+    // Each turn goes to something that came before; records that contradict each other could go round.
+    for (size_t turns = lanes_.points.size(); turns > 0 && at_ > from_ && point_ != JobLanes::kNone; --turns)
+      pass_point();
+    back_to(from_, lane_time(IdleCause::kUnknown));
+    std::reverse(segments_.begin(), segments_.end());
+    return std::move(segments_);
+  }
+
+ private:
+  void pass_point() {
+    const JobLanes::Point& p = lanes_.points[point_];
+    // The host went on to the step's bound while the device waited.
+    back_to(p.time_ns, lane_time(IdleCause::kHostBound));
+    if (p.what == What::kRestart || point_ == lanes_.ranks[rank_].first_point) {
+      point_ = JobLanes::kNone;
+      return;
+    }
+    const int64_t ready = saturated_add(lanes_.points[point_ - 1].time_ns, p.own_ns);
+    if (p.what == What::kWait && ready < p.time_ns && lanes_.calls[p.of].group != JobLanes::kNone) {
+      pass_call(p.of);
+      return;
+    }
+    const std::span<const LanePart> parts = parts_before(ranks_, lanes_, rank_, point_);
+    for (auto part = parts.rbegin(); part != parts.rend(); ++part) back_to(saturated_sub(at_, part->ns), part->kind);
+    --point_;
+    back_to(lanes_.points[point_].time_ns, lane_time(IdleCause::kUnknown));   // clocks differ by so much
+  }
+
+  // From the end of a call to the point at which the last rank was ready for it.
+  void pass_call(uint32_t call) {
+    for (size_t turns = lanes_.calls.size(); turns > 0; --turns) {
+      const JobLanes::Group& group = lanes_.groups[lanes_.calls[call].group];
+      uint32_t last = call;
+      if (lanes_.calls[call].together)
+        last = *std::find_if(lanes_.members.begin() + group.first, lanes_.members.begin() + group.end,
+                             [&](uint32_t m) { return lanes_.calls[m].start_ns == group.last_ns; });
+      back_to(lanes_.calls[last].start_ns, LaneTime::kCommunication, call);
+      const JobLanes::Call& c = lanes_.calls[last];
+      rank_ = c.rank;
+      call = last;
+      const int64_t ready = lanes_.points[c.point].time_ns;
+      if (c.before == JobLanes::kNone || lanes_.calls[c.before].end_ns <= ready || at_ <= from_) {
+        back_to(ready, lane_time(IdleCause::kLaunchLatency), call);
+        point_ = c.point;
+        return;
+      }
+      back_to(lanes_.calls[c.before].end_ns, lane_time(IdleCause::kLaunchLatency), call);
+      call = c.before;
+    }
+    point_ = JobLanes::kNone;
+  }
+
+  void back_to(int64_t time, LaneTime kind, uint32_t call = JobLanes::kNone) {
+    time = std::max(time, from_);
+    if (time >= at_) return;
+    PathSegment* next = segments_.empty() ? nullptr : &segments_.back();
+    if (next != nullptr && next->rank == ranks_[rank_].rank && next->kind == kind && call == call_) {
+      next->start_ns = time;
+    } else {
+      segments_.push_back({ranks_[rank_].rank, kind, time, at_, name(call)});
+    }
+    call_ = call;
+    at_ = time;
+  }
+
+  [[nodiscard]] std::string name(uint32_t call) const {
+    if (call == JobLanes::kNone) return "";
+    const uint32_t rank = lanes_.calls[call].rank;
+    const RankDigest& r = ranks_[rank];
+    return r.call_name(r.calls.calls[call - lanes_.ranks[rank].first_call]);
+  }
+
+  std::span<const RankDigest> ranks_;
+  const JobLanes& lanes_;
+  int64_t from_, at_;
+  uint32_t rank_ = 0, point_ = JobLanes::kNone, call_ = JobLanes::kNone;
+  std::vector<PathSegment> segments_;
+};
+
+}  // namespace
+
+StepPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes, size_t place) {
+  const JobStep& step = lanes.job_steps[place];
+  return {step.index, step.time.start, step.time.length(), PathWalk(ranks, lanes, step).walk()};
+}
+
+CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes) {
+  CriticalPath path;
+  std::map<int, int64_t> by_rank;
+  std::array<int64_t, kLaneTimes> by_kind{};
+  for (size_t i = 0; i < lanes.job_steps.size(); ++i) {
+    StepPath step = critical_path(ranks, lanes, i);
+    path.duration_ns = saturated_add(path.duration_ns, step.duration_ns);
+    for (const PathSegment& s : step.segments) {
+      for (int64_t* sum : {&by_kind[static_cast<size_t>(s.kind)], &by_rank[s.rank]})
+        *sum = saturated_add(*sum, s.length_ns());
+    }
+    if (step.duration_ns > path.longest.duration_ns) path.longest = std::move(step);
+  }
+  path.steps = static_cast<int64_t>(lanes.job_steps.size());
+  path.ranks_without = lanes.ranks_without;
+  for (const auto& [rank, ns] : by_rank) path.by_rank.push_back({rank, ns, percent_of(ns, path.duration_ns)});
+  for (size_t i = 0; i < by_kind.size(); ++i)
+    if (by_kind[i] > 0)
+      path.by_kind.push_back({static_cast<LaneTime>(i), by_kind[i], percent_of(by_kind[i], path.duration_ns)});
+  const auto longer = [](const auto& a, const auto& b) { return a.ns > b.ns; };
+  std::stable_sort(path.by_rank.begin(), path.by_rank.end(), longer);
+  std::stable_sort(path.by_kind.begin(), path.by_kind.end(), longer);
+  return path;
+}
+
+std::vector<PathSegment> StepPath::longest_segments() const {
+  std::vector<size_t> kept(segments.size());
+  std::iota(kept.begin(), kept.end(), 0);
+  std::stable_sort(kept.begin(), kept.end(),
+                   [&](size_t a, size_t b) { return segments[a].length_ns() > segments[b].length_ns(); });
+  kept.resize(std::min(kept.size(), kMost));
+  std::sort(kept.begin(), kept.end());
+  std::vector<PathSegment> out;
+  for (const size_t i : kept) out.push_back(segments[i]);
+  return out;
+}
+
+}  // namespace profgpu

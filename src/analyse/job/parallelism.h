@@ -1,0 +1,143 @@
+// How a job shares its work, as its collectives show it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "analyse/job/group_use.h"
+#include "analyse/job/shared_work.h"
+#include "analyse/report/document.h"
+
+namespace profgpu {
+
+// Who sends to whom: pipelines and their stages, and rings.
+
+/// What one rank sends and receives within one group, in measured steps. By peer, as the group numbers it; -1: unknown.
+struct PairUse {
+  int32_t own = -1;                     ///< place in the group; -1: unknown
+  std::map<int32_t, int64_t> sends, receives;
+  std::array<int64_t, kStepParts> sent{}, received{};   ///< by part of the step
+};
+/// By rank's place, then group.
+using PairUses = std::vector<std::map<uint32_t, PairUse>>;
+PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses);
+
+/// Groups whose ranks all hand on to one neighbour what they get from another, the last to the first: ring attention.
+/// In a pipeline gradients come back the way that activations went.
+std::set<uint32_t> rings(const GroupUses& uses, const PairUses& pairs);
+
+struct Stage {
+  int64_t stage = 0;                ///< from 0
+  std::vector<int> ranks;           ///< in hand, ascending
+  int64_t bubble_ns_per_step = 0;   ///< mean over its ranks: the device runs sends and receives and nothing else
+  double bubble_pct = 0;            ///< of the mean step
+  std::optional<int64_t> peak_allocated_bytes;   ///< the largest of its ranks
+
+  template <class V>
+  void fields(V&& v) const {
+    v("stage", stage), v("ranks", ranks), v("bubble_ns_per_step", bubble_ns_per_step), v("bubble_pct", bubble_pct);
+    v("peak_allocated_bytes", peak_allocated_bytes);
+  }
+};
+
+struct Pipeline {
+  std::optional<int64_t> stages;
+  /// Sends of a rank to one neighbour a step; times its model chunks where schedules interleave them.
+  std::optional<double> micro_batches;
+  /// Of a step whose passes take what they take with (p - 1) / (m + p - 1) of bubble among them, the rest as it is.
+  std::optional<double> ideal_bubble_pct;
+  double bubble_pct = 0;                   ///< mean over ranks
+  std::vector<Stage> by_stage;             ///< where stages are known
+
+  template <class V>
+  void fields(V&& v) const {
+    v("stages", stages), v("micro_batches_per_step", micro_batches), v("bubble_pct", bubble_pct);
+    v("ideal_bubble_pct", ideal_bubble_pct), v("by_stage", by_stage);
+  }
+};
+
+/// Of the groups given, and whether names say that each is one pipeline. `alone_ns`: by rank's place, time a step in
+/// which sends and receives run and nothing else; ranks that are not of the pipeline have none.
+Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, const PairUses& pairs,
+                     const std::map<uint32_t, bool>& groups, const std::map<uint32_t, int64_t>& alone_ns);
+
+/// Calls of one kind, a step and rank.
+struct CollectiveUse {
+  CollectiveOp op = CollectiveOp::kUnknown;
+  double forward = 0, backward = 0, other = 0;
+  std::optional<int64_t> bytes;   ///< none where the size of any is unknown
+
+  template <class V>
+  void fields(V&& v) const {
+    v("name", collective_op_name(op)), v("forward_calls_per_step", forward), v("backward_calls_per_step", backward);
+    v("other_calls_per_step", other), v("bytes_per_step", bytes);
+  }
+};
+
+/// One way to share the work, over groups of one size. Figures of a step are means over measured steps and ranks.
+struct Parallelism {
+  ParallelKind kind = ParallelKind::kUnknown;
+  bool named = false;               ///< names of groups, ranges or kernels say it; else the pattern of calls alone
+  int64_t group_size = 0;           ///< 0: unknown
+  int64_t groups = 0;               ///< with a rank in hand
+  std::vector<int> ranks;           ///< in hand, ascending
+  std::optional<int64_t> hosts_per_group;   ///< most hosts that ranks in hand of one group are on
+  std::optional<int64_t> replicas;  ///< of kHsdp: size of the second group
+  CallCounts counts;                ///< over measured steps of all ranks
+  double calls_per_step = 0;
+  std::optional<int64_t> bytes_per_step;    ///< none where the size of any call is unknown
+  std::optional<double> bytes_spread_pct;   ///< of ranks: 100 (most - least) / mean
+  int64_t communication_ns_per_step = 0, exposed_ns_per_step = 0;
+  std::optional<GradientUse> gradients;     ///< delays and tails: medians over ranks
+  std::optional<GatherUse> gathers;
+  std::optional<Pipeline> pipeline;
+  int64_t rank_steps = 0;           ///< measured steps of all ranks
+
+  [[nodiscard]] std::optional<double> overlap_pct() const;
+  [[nodiscard]] double per_step(CollectiveOp op, StepPart part) const;
+  [[nodiscard]] bool exchanges() const { return counts.of(CollectiveOp::kAllToAll).calls > 0; }
+  [[nodiscard]] std::vector<CollectiveUse> collectives() const;
+  /// "FSDP: parameters all-gathered before use, gradients reduce-scattered"
+  [[nodiscard]] std::string words() const;
+
+  /// Its figures, as far as its kind has them.
+  struct Detail {
+    const Parallelism& way;
+
+    template <class V>
+    void fields(V&& v) const {
+      v("told_by", way.named ? "names" : "pattern"), v("ranks", way.ranks.size());
+      v("hosts_per_group", way.hosts_per_group), v("collectives", way.collectives());
+      if (way.replicas) v("replica_group_size", way.replicas);
+      if (way.gradients) way.gradients->fields(v);
+      if (way.gathers) way.gathers->fields(v);
+      if (way.pipeline) way.pipeline->fields(v);
+      if (way.exchanges()) v("bytes_spread_pct", way.bytes_spread_pct);
+    }
+  };
+
+  template <class V>
+  void fields(V&& v) const {
+    v("kind", parallel_kind_name(kind)), v("words", words()), v("group_size", only_if(group_size > 0, group_size));
+    v("groups", groups), v("calls_per_step", calls_per_step), v("bytes_per_step", bytes_per_step);
+    v("communication_ns_per_step", communication_ns_per_step), v("exposed_ns_per_step", exposed_ns_per_step);
+    v("overlap_pct", overlap_pct()), v("detail", Detail{*this});
+  }
+};
+
+/// Most exposed first. One rank gives what its calls suggest; ranks without collectives give nothing.
+/// O(calls log calls).
+std::vector<Parallelism> parallelism_of(std::span<const RankDigest> ranks);
+
+/// Of one rank alone.
+struct RankParallelism {
+  std::vector<Parallelism> ways;
+  static RankParallelism compute(const Facts& facts);
+};
+
+}  // namespace profgpu

@@ -1,0 +1,73 @@
+#include "analyse/job/report.h"
+
+#include <algorithm>
+#include <array>
+
+namespace profgpu {
+namespace {
+
+constexpr double kAlikePct = 2;    // ranks whose steps differ by less are in no order of length
+constexpr double kHangRatio = 1.01; // a mean that is larger by more than rounding has the step in which the job hangs
+
+// What is known of one rank, for a report of many: a job may have thousands.
+RankStanding standing(const Job* job, const RankReport& rank, const std::map<int, const Straggler*>& stragglers) {
+  RankStanding out{rank.rank, rank.host, {}, {}, nullptr};
+  if (rank.average_step) out.step_ns = rank.average_step->duration_ns;
+  if (job)
+    if (const auto mean = job->step_mean_ns.find(rank.rank); mean != job->step_mean_ns.end())
+      out.step_ns = mean->second;
+  if (const DeviceRow* busiest = rank.busiest())
+    out.busy_pct = only_if(busiest->span_ns > 0, busiest->utilization_pct());
+  if (const auto late = stragglers.find(rank.rank); late != stragglers.end()) out.straggler = late->second;
+  return out;
+}
+
+// Whether all of a rank's records could be read.
+bool is_whole(const Report& report, int rank) {
+  constexpr std::array<std::string_view, 4> kLost = {"truncated", "damaged", "out_of_range", "dropped"};
+  return std::none_of(report.inputs.begin(), report.inputs.end(), [&](const InputFile& file) {
+    return file.rank == rank && std::any_of(file.issues.begin(), file.issues.end(), [&](const Issue& issue) {
+      return std::find(kLost.begin(), kLost.end(), issue.kind) != kLost.end();
+    });
+  });
+}
+
+void put_in_order(std::vector<RankStanding>& all) {
+  const auto by_step = [](const RankStanding& a, const RankStanding& b) { return a.step_ns < b.step_ns; };
+  const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_step);
+  const auto longest = static_cast<double>(most->step_ns.value_or(0)),
+             shortest = static_cast<double>(least->step_ns.value_or(0));
+  const bool alike = longest - shortest < kAlikePct / 100 * longest;
+  std::stable_sort(all.begin(), all.end(), [&](const RankStanding& a, const RankStanding& b) {
+    const int64_t late_a = a.straggler ? a.straggler->excess_ns_per_step : 0,
+                  late_b = b.straggler ? b.straggler->excess_ns_per_step : 0;
+    return late_a != late_b ? late_a > late_b : !alike && a.step_ns.value_or(0) > b.step_ns.value_or(0);
+  });
+}
+
+}  // namespace
+
+void compare_ranks(Report& report) {
+  report.standings.clear();
+  report.focus = report.ranks.empty() ? -1 : 0;
+  if (report.ranks.size() < 2) return;
+  std::map<int, const Straggler*> stragglers;
+  if (report.job)
+    for (const Straggler& s : report.job->stragglers) stragglers.try_emplace(s.rank, &s);
+  for (RankReport& rank : report.ranks) {
+    report.standings.push_back(standing(report.job.get(), rank, stragglers));
+    if (!rank.average_step || !report.job || !report.job->hangs()) continue;
+    const double usual_ns = static_cast<double>(report.standings.back().step_ns.value_or(0));
+    rank.average_step->includes_hang = static_cast<double>(rank.average_step->duration_ns) > kHangRatio * usual_ns;
+  }
+  put_in_order(report.standings);
+  const auto telling = std::find_if(report.standings.begin(), report.standings.end(), [&](const RankStanding& s) {
+    return s.straggler || (s.busy_pct && is_whole(report, s.rank));
+  });
+  const int rank = (telling != report.standings.end() ? *telling : report.standings.front()).rank;
+  const auto found =
+      std::find_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) { return r.rank == rank; });
+  report.focus = static_cast<int>(found - report.ranks.begin());
+}
+
+}  // namespace profgpu

@@ -1,0 +1,300 @@
+#include "analyse/job/stragglers.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "analyse/report/quantity.h"
+#include "base/saturated.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxPeers = 64;   // a median over more says no more
+
+double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
+
+// Ranks that met a late one and are not late themselves; of many, a sample.
+std::vector<uint32_t> peers_of(const LateRank& late, const std::vector<bool>& is_late) {
+  std::vector<uint32_t> peers;
+  for (const uint32_t r : late.met)
+    if (!is_late[r]) peers.push_back(r);
+  const size_t stride = (peers.size() + kMaxPeers - 1) / kMaxPeers;
+  std::vector<uint32_t> out;
+  for (size_t i = 0; i < peers.size(); i += stride) out.push_back(peers[i]);
+  return out;
+}
+
+LateSteps late_steps(const RankDigest& rank, const LateRank& late, double mean_step_ns) {
+  LateSteps out{late.rank, {}, 0};
+  for (const bool all : {false, true}) {   // spread so thinly that no step stands out: all of them
+    for (const LateRank::Step& s : late.steps) {
+      const bool late_enough = percent_of(static_cast<double>(s.excess_ns), mean_step_ns) >= kStragglerPct;
+      if (s.place >= rank.steps.size() || (!all && !late_enough)) continue;
+      out.numbers.push_back(rank.steps[s.place].index);
+      out.excess_ns += static_cast<double>(s.excess_ns);
+    }
+    if (!out.numbers.empty()) break;
+  }
+  std::sort(out.numbers.begin(), out.numbers.end());
+  out.excess_ns /= static_cast<double>(std::max<size_t>(out.numbers.size(), 1));
+  return out;
+}
+
+Straggler row(const RankDigest& rank, int64_t excess_ns, double mean_step_ns) {
+  Straggler s;
+  s.rank = rank.rank;
+  s.host = rank.host;
+  s.steps_measured = rank.measured_steps();
+  s.excess_ns_per_step = excess_ns / std::max<int64_t>(s.steps_measured, 1);
+  s.excess_pct = percent_of(static_cast<double>(s.excess_ns_per_step), mean_step_ns);
+  return s;
+}
+
+Straggler by_arrival(std::span<const RankDigest> ranks, const LateRank& late, const std::vector<bool>& is_late,
+                     std::span<const std::optional<SampledClock>> clocks, double mean_step_ns) {
+  const RankDigest& rank = ranks[late.rank];
+  Straggler s = row(rank, late.excess_ns, mean_step_ns);
+  for (const LateRank::Step& step : late.steps) {
+    if (step.place >= rank.steps.size()) continue;
+    const int64_t number = rank.steps[step.place].index;
+    if (percent_of(static_cast<double>(step.excess_ns), mean_step_ns) >= kStragglerPct) s.late_steps.push_back(number);
+    if (step.excess_ns > s.worst_step_excess_ns) s.worst_step = number, s.worst_step_excess_ns = step.excess_ns;
+  }
+  WorkComparison c = compare_work(ranks, late_steps(rank, late, mean_step_ns), peers_of(late, is_late), clocks);
+  s.kind = std::move(c.kind);
+  s.side_by_side = std::move(c.side_by_side);
+  s.evidence = std::move(c.evidence);
+  return s;
+}
+
+// Hosts all of whose ranks in hand are late, beside one of which none is.
+std::set<std::string> late_hosts(std::span<const RankDigest> ranks, const std::vector<bool>& is_late) {
+  std::map<std::string, std::array<int64_t, 2>> counts;   // in time, late
+  for (size_t r = 0; r < ranks.size(); ++r) ++counts[ranks[r].host][is_late[r] ? 1 : 0];
+  const bool one_in_time = std::any_of(counts.begin(), counts.end(), [](const auto& h) { return h.second[1] == 0; });
+  std::set<std::string> out;
+  for (const auto& [host, count] : counts)
+    if (!host.empty() && one_in_time && count[0] == 0 && count[1] > 1) out.insert(host);
+  return out;
+}
+
+// One cause for a late host: that of most of its ranks. What each of its devices or processes does slower, the host
+// does.
+void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all) {
+  for (const std::string& host : hosts) {
+    std::map<std::string, int> kinds;
+    std::vector<int> together;
+    for (const Straggler& s : all)
+      if (s.host == host) ++kinds[s.kind], together.push_back(s.rank);
+    std::string kind = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
+                         return a.second < b.second;
+                       })->first;
+    if (kind == "slow_compute" || kind == "late") kind = "slow_host";
+    for (Straggler& s : all)
+      if (s.host == host) s.kind = kind, s.together = together;
+  }
+}
+
+// Hosts all of whose ranks are late if they count as one, for one and the same reason that is their own: not because
+// one of them holds the others up. Their rows, in place of what each rank is late by itself.
+void take_hosts_as_one(std::span<const RankDigest> ranks, const Waiting& waits,
+                       std::span<const std::optional<SampledClock>> clocks, double mean_step_ns,
+                       std::vector<Straggler>& all) {
+  std::vector<bool> is_late(ranks.size());
+  for (const LateRank& l : waits.late) is_late[l.rank] = true;
+  for (const std::string& host : late_hosts(ranks, is_late)) {
+    std::vector<Straggler> rows;
+    for (const LateRank& l : waits.late)
+      if (ranks[l.rank].host == host) rows.push_back(by_arrival(ranks, l, is_late, clocks, mean_step_ns));
+    const bool own = std::all_of(rows.begin(), rows.end(),
+                                 [&](const Straggler& s) { return s.kind != "late" && s.kind == rows.front().kind; });
+    if (!own) continue;
+    join_hosts({host}, rows);
+    std::erase_if(all, [&](const Straggler& s) { return s.host == host; });
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+}
+
+void add_slow_links(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const std::vector<bool>& is_late,
+                    double mean_step_ns, std::vector<Straggler>& out) {
+  for (SlowLink& link : links)
+    std::erase_if(link.ranks, [&](uint32_t r) {
+      return is_late[r] || row(ranks[r], link.excess_ns, mean_step_ns).excess_pct < kStragglerPct;
+    });
+  std::erase_if(links, [](const SlowLink& link) { return link.ranks.empty(); });
+  for (const SlowLink& link : links)
+    for (const uint32_t r : link.ranks) {
+      Straggler s = row(ranks[r], link.excess_ns, mean_step_ns);
+      s.kind = "slow_link";
+      if (link.ranks.size() > 1)
+        for (const uint32_t other : link.ranks) s.together.push_back(ranks[other].rank);
+      s.side_by_side = {{"transfer_ns", static_cast<double>(link.transfer_ns), static_cast<double>(link.others_ns)}};
+      s.evidence = {link.what + ": transfer " + format_duration(static_cast<double>(link.transfer_ns)) +
+                    ", other groups " + format_duration(static_cast<double>(link.others_ns))};
+      out.push_back(std::move(s));
+    }
+}
+
+}  // namespace
+
+std::string_view straggler_cause(std::string_view kind) {
+  constexpr std::pair<std::string_view, std::string_view> kCauses[] = {
+      {"slow_compute", "its GPU takes longer for the same kernels"},
+      {"low_clocks", "its GPU runs at lower clocks"},
+      {"slow_input", "its data loading takes longer"},
+      {"uneven_work", "it has more to compute"},
+      {"slow_host", "its host launches late"},
+      {"slow_link", "transfers with it take longer"},
+      {"checkpoint", "it saves checkpoints meanwhile"},
+      {"memory_allocation", "it waits for memory allocation"}};
+  for (const auto& [name, words] : kCauses)
+    if (name == kind) return words;
+  return "why is not known";
+}
+
+std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
+                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns,
+                                  const SampleLog& samples) {
+  std::vector<bool> is_late(ranks.size());
+  for (const LateRank& l : waits.late) is_late[l.rank] = true;
+  const std::vector<std::optional<SampledClock>> sampled = sampled_clocks(ranks, samples);
+  std::vector<Straggler> out;
+  for (const LateRank& l : waits.late) out.push_back(by_arrival(ranks, l, is_late, sampled, mean_step_ns));
+  join_hosts(late_hosts(ranks, is_late), out);
+  if (hosts_waits) take_hosts_as_one(ranks, *hosts_waits, sampled, mean_step_ns, out);
+  for (const Straggler& s : out)
+    for (size_t r = 0; r < ranks.size(); ++r)
+      if (ranks[r].rank == s.rank) is_late[r] = true;
+  add_slow_links(ranks, links, is_late, mean_step_ns, out);
+  std::sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
+    return a.excess_ns_per_step != b.excess_ns_per_step ? a.excess_ns_per_step > b.excess_ns_per_step : a.rank < b.rank;
+  });
+  return out;
+}
+
+int64_t clock_doubt_ns(std::span<const RankClock> clocks, int rank) {
+  std::vector<int64_t> others;
+  int64_t own = 0;
+  for (const RankClock& c : clocks) {
+    if (!c.known()) continue;
+    const int64_t doubt = c.loose ? c.error_ns.value_or(0) : 0;
+    if (c.rank == rank) own = doubt;
+    else others.push_back(doubt);
+  }
+  return others.empty() ? own : std::max(own, upper_median(std::move(others)));
+}
+
+std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<Straggler>& all) {
+  std::vector<int> dropped;
+  std::erase_if(all, [&](const Straggler& s) {
+    const bool uncertain = s.kind != "slow_link" && s.excess_ns_per_step <= clock_doubt_ns(clocks, s.rank);
+    if (uncertain) dropped.push_back(s.rank);
+    return uncertain;
+  });
+  std::sort(dropped.begin(), dropped.end());
+  return dropped;
+}
+
+namespace {
+
+constexpr double kTurnsPct = 10;
+constexpr size_t kMaxPeersByTurns = 64;   // a median over more says no more
+
+struct Turn {
+  uint32_t rank = 0;
+  int64_t wait_ns = 0;
+};
+
+// Of each measured step, by number, who is waited for most: sums of what the usual one of the others waits.
+std::map<int64_t, Turn> turns_of(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                 std::span<const Meeting> all) {
+  std::map<int64_t, std::map<uint32_t, int64_t>> waited;
+  std::vector<int64_t> others;
+  for (const Meeting& m : all) {
+    if (!m.measured || m.calls.size() < 2) continue;
+    others.clear();
+    int64_t step = -1;
+    for (const RankCall& c : m.calls) {
+      const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
+      if (c.rank != m.latest) others.push_back(stalled_ns(ranks[c.rank], clocks[c.rank], call, INT64_MIN, m.last_ns));
+      else if (call.step_place < ranks[c.rank].steps.size()) step = ranks[c.rank].steps[call.step_place].index;
+    }
+    int64_t& sum = waited[step][m.latest];
+    if (step >= 0) sum = saturated_add(sum, lower_median(others));
+  }
+  waited.erase(-1);
+  std::map<int64_t, Turn> turns;
+  for (const auto& [step, by_rank] : waited) {
+    const auto most = std::max_element(by_rank.begin(), by_rank.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (most->second > 0) turns[step] = {most->first, most->second};
+  }
+  return turns;
+}
+
+std::vector<uint32_t> peers_of(uint32_t rank, size_t ranks) {
+  const size_t stride = (ranks + kMaxPeersByTurns - 1) / kMaxPeersByTurns;
+  std::vector<uint32_t> peers;
+  for (size_t r = 0; r < ranks; r += stride)
+    if (r != rank) peers.push_back(static_cast<uint32_t>(r));
+  return peers;
+}
+
+// Why, by whose turn it is: the cause of most turns stands for all.
+void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& turns, const SampleLog& samples,
+             LateByTurns& out) {
+  std::map<uint32_t, LateSteps> late;
+  for (const auto& [step, turn] : turns) {
+    LateSteps& l = late[turn.rank];
+    l.rank = turn.rank;
+    l.numbers.push_back(step);
+    l.excess_ns += static_cast<double>(turn.wait_ns);
+  }
+  const std::vector<std::optional<SampledClock>> clocks = sampled_clocks(ranks, samples);
+  std::map<std::string, size_t> kinds;
+  std::map<std::string, std::pair<size_t, std::vector<std::string>>> evidence;
+  for (auto& [rank, l] : late) {
+    out.ranks.push_back({ranks[rank].rank, static_cast<int64_t>(l.numbers.size())});
+    l.excess_ns /= static_cast<double>(l.numbers.size());
+    WorkComparison c = compare_work(ranks, l, peers_of(rank, ranks.size()), clocks);
+    kinds[c.kind] += l.numbers.size();
+    auto& [steps, texts] = evidence[c.kind];
+    if (l.numbers.size() <= steps) continue;
+    steps = l.numbers.size();
+    texts.clear();   // what follows the first is of all steps
+    if (!c.evidence.empty())
+      texts = {"rank " + std::to_string(ranks[rank].rank) + " when it is late: " + c.evidence.front()};
+  }
+  out.kind = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
+               return a.second < b.second;
+             })->first;
+  out.evidence = std::move(evidence[out.kind].second);
+  std::stable_sort(out.ranks.begin(), out.ranks.end(),
+                   [](const LateByTurns::Turns& a, const LateByTurns::Turns& b) { return a.steps > b.steps; });
+}
+
+}  // namespace
+
+std::optional<LateByTurns> late_by_turns(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
+                                         std::span<const Meeting> all, const Waiting& waits, double mean_step_ns,
+                                         const SampleLog& samples) {
+  std::vector<int64_t> per_step;
+  for (size_t r = 0; r < ranks.size(); ++r)
+    per_step.push_back(waits.total_ns[r] / std::max<int64_t>(ranks[r].measured_steps(), 1));
+  LateByTurns out;
+  out.wait_ns_per_step = lower_median(per_step);
+  out.wait_pct = mean_step_ns > 0 ? 100 * static_cast<double>(out.wait_ns_per_step) / mean_step_ns : 0;
+  const int64_t least = *std::min_element(per_step.begin(), per_step.end());
+  if (out.wait_pct < kTurnsPct || least < out.wait_ns_per_step / 2) return std::nullopt;
+  const std::map<int64_t, Turn> turns = turns_of(ranks, clocks, all);
+  if (turns.empty()) return std::nullopt;
+  out.steps_measured = static_cast<int64_t>(turns.size());
+  explain(ranks, turns, samples, out);
+  if (out.ranks.size() < 2) return std::nullopt;
+  return out;
+}
+
+}  // namespace profgpu

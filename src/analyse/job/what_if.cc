@@ -1,0 +1,422 @@
+#include "analyse/job/what_if.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/saturated.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+namespace {
+
+using What = LanePoint::What;
+using KindTimes = std::array<int64_t, kLaneTimes>;
+constexpr auto kLoading = static_cast<size_t>(lane_time(IdleCause::kDataLoading));
+constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound));
+constexpr auto kSaving = static_cast<size_t>(lane_time(IdleCause::kCheckpoint));
+
+struct CauseChange {
+  std::string_view change;
+  LaneTime kind, also;
+};
+constexpr CauseChange cause_change(std::string_view change, IdleCause cause) {
+  return {change, lane_time(cause), lane_time(cause)};
+}
+constexpr CauseChange kCauseChanges[] = {
+    cause_change("input_free", IdleCause::kDataLoading),
+    cause_change("host_bound_free", IdleCause::kHostBound),
+    cause_change("checkpoint_free", IdleCause::kCheckpoint),
+    cause_change("synchronization_free", IdleCause::kSynchronization),
+    cause_change("allocation_free", IdleCause::kMemoryAllocation),
+    cause_change("dependency_free", IdleCause::kDependency),
+    {"short_launches_free", lane_time(IdleCause::kLaunchLatency), lane_time(IdleCause::kHostBound)},
+    {"copies_free", LaneTime::kCopy, LaneTime::kCopy}};
+
+// A step's own time on one rank, from one collective that it arrives at to the next, by kind.
+std::vector<KindTimes> stretches(std::span<const RankDigest> ranks, const JobLanes& lanes, JobStep::Part part) {
+  const uint32_t first = lanes.ranks[part.rank].first_point;
+  const JobLanes::Step& step = lanes.steps[lanes.ranks[part.rank].first_step + part.place];
+  std::vector<KindTimes> own(1);
+  if (step.begin_point == JobLanes::kNone || step.end_point == JobLanes::kNone) return own;
+  for (uint32_t i = step.begin_point + 1; i <= step.end_point; ++i) {
+    for (const LanePart& p : parts_before(ranks, lanes, part.rank, i)) {
+      int64_t& sum = own.back()[static_cast<size_t>(p.kind)];
+      sum = saturated_add(sum, p.ns);
+    }
+    if (ranks[part.rank].lane.points[i - first].what == What::kArrive) own.emplace_back();
+  }
+  return own;
+}
+
+/// What a step of one rank is to be instead.
+struct Target {
+  std::vector<KindTimes> own, instead;   // by stretch; one for all where no other rank has as many
+  int64_t host_ns = 0;
+};
+
+/// What ranks that are to be like the others would do instead.
+class Targets {
+ public:
+  Targets(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change)
+      : ranks_(ranks), lanes_(lanes), even_(change.even), changed_(ranks.size(), change.even) {
+    for (const uint32_t r : change.like_others) changed_[r] = true;
+    if (change.like_others.empty() && !even_) return;
+    for (const JobStep& step : lanes.job_steps) add(step);
+  }
+
+  [[nodiscard]] bool changes(uint32_t rank) const { return changed_[rank]; }
+  /// Of a step of a rank that changes; null: it stays as it is.
+  [[nodiscard]] const Target* find(uint32_t step) const {
+    const auto known = of_step_.find(step);
+    return known != of_step_.end() ? &known->second : nullptr;
+  }
+
+ private:
+  void add(const JobStep& step) {
+    std::vector<std::vector<KindTimes>> others;
+    std::vector<int64_t> host;
+    for (const JobStep::Part& p : step.parts) {
+      if (changed_[p.rank] && !even_) continue;
+      others.push_back(stretches(ranks_, lanes_, p));
+      host.push_back(host_ns(p));
+    }
+    if (others.empty()) return;
+    for (const JobStep::Part& p : step.parts) {
+      if (!changed_[p.rank]) continue;
+      Target& target = of_step_[lanes_.ranks[p.rank].first_step + p.place];
+      target.own = stretches(ranks_, lanes_, p);
+      target.host_ns = std::min(host_ns(p), lower_median(host));
+      set(target, others);
+    }
+  }
+
+  [[nodiscard]] int64_t host_ns(JobStep::Part p) const {
+    const std::vector<LaneStep>& steps = ranks_[p.rank].lane.steps;
+    return p.place < steps.size() ? steps[p.place].host_ns : 0;
+  }
+
+  // The median of ranks with as many collectives in the step, for stages of a pipeline do different work.
+  static void set(Target& target, const std::vector<std::vector<KindTimes>>& others) {
+    std::vector<const std::vector<KindTimes>*> alike;
+    for (const std::vector<KindTimes>& o : others)
+      if (o.size() == target.own.size()) alike.push_back(&o);
+    if (alike.empty()) {
+      std::vector<std::vector<KindTimes>> whole;
+      for (const std::vector<KindTimes>& o : others) whole.push_back({total(o)});
+      target.own = {total(target.own)};
+      return set(target, whole);
+    }
+    target.instead = target.own;
+    std::vector<int64_t> values(alike.size());
+    for (size_t s = 0; s < target.own.size(); ++s) {
+      for (size_t kind = 0; kind < kLaneTimes; ++kind) {
+        for (size_t i = 0; i < alike.size(); ++i) values[i] = (*alike[i])[s][kind];
+        target.instead[s][kind] = lower_median(values);
+      }
+    }
+  }
+
+  static KindTimes total(const std::vector<KindTimes>& stretches) {
+    KindTimes sum{};
+    for (const KindTimes& s : stretches)
+      for (size_t kind = 0; kind < sum.size(); ++kind) sum[kind] = saturated_add(sum[kind], s[kind]);
+    return sum;
+  }
+
+  std::span<const RankDigest> ranks_;
+  const JobLanes& lanes_;
+  bool even_;
+  std::vector<bool> changed_;
+  std::unordered_map<uint32_t, Target> of_step_;
+};
+
+// part * instead / whole, where part is of whole.
+int64_t scaled(int64_t part, int64_t instead, int64_t whole) {
+  const __int128 product = static_cast<__int128>(part) * instead / whole;
+  return product > INT64_MAX ? INT64_MAX : static_cast<int64_t>(product);
+}
+
+class Player {
+ public:
+  Player(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change)
+      : ranks_(ranks), lanes_(lanes), change_(change), targets_(ranks, lanes, change), now_(ranks.size()),
+        target_(ranks.size()), stretch_(ranks.size()) {
+    for (const bool gone : change.gone) some_gone_ |= gone;
+    for (const JobLanes::Call& c : lanes.calls) {
+      ready_ns_.push_back(c.point != JobLanes::kNone ? lanes.points[c.point].time_ns : c.start_ns);
+      end_ns_.push_back(c.end_ns);
+    }
+    for (const JobLanes::Step& s : lanes.steps) bounds_.push_back({s.begin_ns, s.end_ns});
+  }
+
+  std::vector<Interval> play() {
+    for (const JobLanes::Event& e : lanes_.order) {
+      if (e.rank == JobLanes::kNone) end_group(lanes_.groups[e.at]);
+      else pass(e.rank, e.at);
+    }
+    return std::move(bounds_);
+  }
+
+ private:
+  void end_group(const JobLanes::Group& group) {
+    const bool free = change_.free_transfers && (group.whole || change_.free_parts);
+    const int64_t shorter = change_.shorter_ns.empty() ? 0 : change_.shorter_ns[&group - lanes_.groups.data()];
+    starts_.clear();
+    int64_t last = INT64_MIN;
+    for (uint32_t m = group.first; m < group.end; ++m) {
+      const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
+      int64_t from = ready_ns_[lanes_.members[m]];
+      if (c.before != JobLanes::kNone) from = std::max(from, end_ns_[c.before]);
+      starts_.push_back(saturated_add(from, c.delay_ns));
+      last = std::max(last, starts_.back());
+    }
+    for (uint32_t m = group.first; m < group.end; ++m) {
+      const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
+      int64_t after = saturated_sub(c.end_ns, c.together ? group.last_ns : c.start_ns);
+      if (free) after = std::min<int64_t>(after, 0);
+      else if (shorter > 0) after = std::max(std::min<int64_t>(after, 0), saturated_sub(after, shorter));
+      end_ns_[lanes_.members[m]] = saturated_add(c.together ? last : starts_[m - group.first], after);
+    }
+  }
+
+  void pass(uint32_t rank, uint32_t at) {
+    const JobLanes::Point& p = lanes_.points[at];
+    int64_t& now = now_[rank];
+    if (p.what == What::kRestart || at == lanes_.ranks[rank].first_point) {
+      now = p.time_ns;
+      return;
+    }
+    // What clocks differ since the point before is nobody's time.
+    const int64_t between = p.what == What::kWait ? p.own_ns : saturated_sub(p.time_ns, lanes_.points[at - 1].time_ns);
+    now = saturated_add(now, saturated_add(saturated_sub(between, p.own_ns), own_ns(rank, at)));
+    switch (p.what) {
+      case What::kArrive:
+        ready_ns_[p.of] = now;
+        ++stretch_[rank];
+        break;
+      case What::kWait: now = std::max(now, end_ns_[p.of]); break;
+      case What::kStepBegin:
+        bounds_[p.of].start = saturated_add(now, p.delay_ns);
+        target_[rank] = targets_.changes(rank) ? targets_.find(p.of) : nullptr;
+        stretch_[rank] = 0;
+        break;
+      case What::kStepEnd: end_step(rank, p); break;
+      default: break;
+    }
+  }
+
+  void end_step(uint32_t rank, const JobLanes::Point& p) {
+    const int64_t end = saturated_add(now_[rank], p.delay_ns);
+    bounds_[p.of].end = std::max(end, saturated_add(bounds_[p.of].start, host_ns(rank, p.of)));
+    now_[rank] = saturated_add(now_[rank], saturated_sub(bounds_[p.of].end, end));
+    target_[rank] = nullptr;
+  }
+
+  // The host's part of a step.
+  [[nodiscard]] int64_t host_ns(uint32_t rank, uint32_t step) const {
+    const uint32_t place = step - lanes_.ranks[rank].first_step;
+    if (change_.gone[kHostBound] || place >= ranks_[rank].lane.steps.size()) return 0;
+    const LaneStep& host = ranks_[rank].lane.steps[place];
+    int64_t ns = target_[rank] != nullptr ? target_[rank]->host_ns : host.host_ns;
+    if (change_.gone[kLoading]) ns -= host.loading_ns;
+    if (change_.gone[kSaving]) ns -= host.saving_ns;
+    const JobLanes::Step& recorded = lanes_.steps[step];
+    return std::clamp<int64_t>(ns, 0, std::max<int64_t>(saturated_sub(recorded.end_ns, recorded.begin_ns), 0));
+  }
+
+  // The rank's own time since the point before, as it would have been.
+  [[nodiscard]] int64_t own_ns(uint32_t rank, uint32_t at) const {
+    const Target* target = target_[rank];
+    if (target == nullptr && !some_gone_) return lanes_.points[at].own_ns;
+    const bool whole = target != nullptr && target->own.size() == 1;
+    const size_t stretch = target == nullptr ? 0 : std::min(stretch_[rank], target->own.size() - 1);
+    const What what = lanes_.points[at].what;
+    int64_t sum = 0;
+    for (const LanePart& part : parts_before(ranks_, lanes_, rank, at)) {
+      const auto kind = static_cast<size_t>(part.kind);
+      if (change_.gone[kind]) continue;
+      int64_t ns = part.ns;
+      if (target != nullptr && target->own[stretch][kind] > 0)
+        ns = scaled(ns, target->instead[stretch][kind], target->own[stretch][kind]);
+      sum = saturated_add(sum, ns);
+    }
+    // What the others do there and it does not.
+    if (target != nullptr && (what == What::kStepEnd || (!whole && what == What::kArrive)))
+      for (size_t kind = 0; kind < kLaneTimes; ++kind)
+        if (target->own[stretch][kind] == 0 && !change_.gone[kind])
+          sum = saturated_add(sum, target->instead[stretch][kind]);
+    return sum;
+  }
+
+  std::span<const RankDigest> ranks_;
+  const JobLanes& lanes_;
+  const JobChange& change_;
+  Targets targets_;
+  bool some_gone_ = false;
+  std::vector<int64_t> now_;       // by rank: its lane
+  std::vector<const Target*> target_;   // by rank: of the step that it is in
+  std::vector<size_t> stretch_;         // by rank: collectives that it arrived at in the step
+  std::vector<int64_t> ready_ns_, end_ns_;   // by call
+  std::vector<Interval> bounds_;   // by step of all ranks
+  std::vector<int64_t> starts_;
+};
+
+// Of the job's steps, each from when the last rank begins it to when the last rank ends it.
+int64_t total_ns(const JobLanes& lanes, const std::vector<Interval>& bounds) {
+  int64_t sum = 0;
+  for (const JobStep& step : lanes.job_steps) {
+    Interval time{INT64_MIN, INT64_MIN};
+    for (const JobStep::Part& p : step.parts) {
+      const Interval& part = bounds[lanes.ranks[p.rank].first_step + p.place];
+      time = {std::max(time.start, part.start), std::max(time.end, part.end)};
+    }
+    sum = saturated_add(sum, saturated_sub(time.end, time.start));
+  }
+  return sum;
+}
+
+class WhatIfEvaluator {
+ public:
+  WhatIfEvaluator(std::span<const RankDigest> ranks, const JobLanes& lanes) : ranks_(ranks), lanes_(lanes) {
+    for (const JobStep& s : lanes.job_steps) recorded_ns_ = saturated_add(recorded_ns_, s.time.length());
+    for (const JobLanes::Group& g : lanes.groups) parts_missing_ |= !g.whole;
+    from_ns_ = recorded_ns_;
+  }
+
+  // What is saved counts from here on.
+  void begin_from(const JobChange& change) {
+    from_ns_ = std::min(recorded_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change)));
+  }
+
+  void ask(std::string_view change_name, const JobChange& change, std::vector<int> of_ranks = {}) {
+    const auto steps = static_cast<int64_t>(lanes_.job_steps.size());
+    WhatIf w;
+    w.change = change_name;
+    w.ranks = std::move(of_ranks);
+    const int64_t saved = saved_ns(change);
+    w.saved_ns_per_step = w.most_saved_ns_per_step = saved / steps;
+    w.step_ns = from_ns_ / steps - w.saved_ns_per_step;
+    w.saved_pct = percent_of(saved, recorded_ns_);
+    w.lower_bound = change.free_transfers && parts_missing_;
+    if (w.lower_bound) {
+      JobChange parts_too = change;
+      parts_too.free_parts = true;
+      w.most_saved_ns_per_step = std::max(w.saved_ns_per_step, saved_ns(parts_too) / steps);
+    }
+    answers.push_back(std::move(w));
+  }
+  std::vector<WhatIf> answers;
+
+ private:
+  [[nodiscard]] int64_t saved_ns(const JobChange& change) const {
+    return std::max<int64_t>(0, saturated_sub(from_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change))));
+  }
+
+  std::span<const RankDigest> ranks_;
+  const JobLanes& lanes_;
+  int64_t recorded_ns_ = 0, from_ns_ = 0;
+  bool parts_missing_ = false;
+};
+
+/// Late ranks, and what makes them like the others.
+class Late {
+ public:
+  Late(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late)
+      : by_turns(late.by_turns), lanes_(lanes) {
+    for (const int rank : late.ranks)
+      for (uint32_t r = 0; r < ranks.size(); ++r) {
+        if (ranks[r].rank != rank || !lanes.ranks[r].joined) continue;
+        names.push_back(rank);
+        places_.push_back(r);
+        links_.push_back(nullptr);
+        for (const SlowLink& link : late.links)
+          if (std::find(link.ranks.begin(), link.ranks.end(), r) != link.ranks.end()) links_.back() = &link;
+      }
+    for (uint32_t g = 0; g < lanes.groups.size() && !late.links.empty(); ++g)
+      if (lanes.groups[g].meeting != JobLanes::kNone) group_of_.emplace(lanes.groups[g].meeting, g);
+  }
+
+  // Places in `names`.
+  [[nodiscard]] JobChange like_others(size_t begin, size_t end) const {
+    JobChange change;
+    for (size_t i = begin; i < end; ++i) {
+      if (links_[i] == nullptr) change.like_others.push_back(places_[i]);
+      else shorten(*links_[i], change);
+    }
+    return change;
+  }
+  [[nodiscard]] JobChange like_others() const {
+    JobChange change = like_others(0, names.size());
+    change.even = by_turns;
+    return change;
+  }
+
+  std::vector<int> names;
+  bool by_turns;
+
+ private:
+  void shorten(const SlowLink& link, JobChange& change) const {
+    change.shorter_ns.resize(lanes_.groups.size());
+    for (const SlowLink::Transfer& t : link.transfers)
+      if (const auto group = group_of_.find(t.meeting); group != group_of_.end())
+        change.shorter_ns[group->second] = t.beyond_ns;
+  }
+
+  const JobLanes& lanes_;
+  std::vector<uint32_t> places_;
+  std::vector<const SlowLink*> links_;   // null: it is late by itself
+  std::unordered_map<uint32_t, uint32_t> group_of_;   // by meeting
+};
+
+JobChange without(std::string_view change_name, JobChange change) {
+  for (const CauseChange& c : kCauseChanges)
+    if (c.change == change_name)
+      change.gone[static_cast<size_t>(c.kind)] = change.gone[static_cast<size_t>(c.also)] = true;
+  return change;
+}
+
+JobChange without_transfers(JobChange change) {
+  change.free_transfers = true;
+  return change;
+}
+
+}  // namespace
+
+std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change) {
+  return Player(ranks, lanes, change).play();
+}
+
+std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late_ranks) {
+  if (lanes.job_steps.empty()) return {};
+  WhatIfEvaluator asker(ranks, lanes);
+  asker.ask("communication_free", without_transfers({}));
+  for (const char* change : {"input_free", "host_bound_free"}) asker.ask(change, without(change, {}));
+  const Late late(ranks, lanes, late_ranks);
+  if (late.names.size() > 1) asker.ask("straggler_median", late.like_others(), late.names);
+  for (size_t i = 0; i < std::min(late.names.size(), kMaxApart); ++i)
+    asker.ask("straggler_median", late.like_others(i, i + 1), {late.names[i]});
+  if (late.by_turns) asker.ask("even_ranks", late.like_others());
+  return std::move(asker.answers);
+}
+
+std::vector<WhatIf> what_if_on_top(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late_ranks) {
+  const Late late(ranks, lanes, late_ranks);
+  if (lanes.job_steps.empty() || (late.names.empty() && !late.by_turns)) return {};
+  const JobChange like_others = late.like_others();
+  WhatIfEvaluator asker(ranks, lanes);
+  asker.begin_from(like_others);
+  asker.ask("communication_free", without_transfers(like_others));
+  for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c.change, like_others));
+  return std::move(asker.answers);
+}
+
+const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank) {
+  for (const WhatIf& w : all) {
+    const bool of_all = rank < 0 && w.ranks.empty();
+    const bool of_rank = rank >= 0 && w.ranks.size() == 1 && w.ranks.front() == rank;
+    if (w.change == change && (of_all || of_rank)) return &w;
+  }
+  return nullptr;
+}
+
+}  // namespace profgpu

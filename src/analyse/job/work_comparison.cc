@@ -1,0 +1,470 @@
+#include "analyse/job/work_comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+
+#include "analyse/report/quantity.h"
+#include "base/statistics.h"
+#include "trace/sample.h"
+
+namespace profgpu {
+namespace {
+
+// Place in the log of the device with a rank's number on its host.
+std::optional<uint32_t> device_of(const RankDigest& rank, const SampleLog& log, const SampleHosts& hosts) {
+  std::optional<uint32_t> found;
+  for (uint32_t i = 0; i < log.devices.size(); ++i) {
+    const DeviceInfo& d = log.devices[i];
+    if (!d.mig_profile.empty() || static_cast<int64_t>(d.index) != rank.device || !hosts.fits(rank.host, d)) continue;
+    if (found) return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+bool in_measured_step(const RankDigest& rank, int64_t time_ns) {
+  const auto after = std::upper_bound(rank.steps.begin(), rank.steps.end(), time_ns,
+                                      [](int64_t t, const DigestStep& s) { return t < s.start_ns; });
+  if (after == rank.steps.begin()) return false;
+  const DigestStep& step = *std::prev(after);
+  return step.measured && time_ns < step.interval().end;
+}
+
+std::optional<SampledClock> clock_of(const RankDigest& rank, const SampleLog& log, uint32_t device) {
+  const SampleSeries* clock = log.find(device, Metric::kSmClock);
+  const SampleSeries* reasons = log.find(device, Metric::kClockEventReasons);
+  if (clock == nullptr) return std::nullopt;
+  double sum = 0;
+  int64_t count = 0, held = 0;
+  std::map<uint32_t, int64_t> held_by;
+  for (size_t i = 0; i < clock->time_ns.size(); ++i) {
+    if (!in_measured_step(rank, clock->time_ns[i])) continue;
+    const auto bits = static_cast<uint32_t>(reasons ? reasons->at(clock->time_ns[i]).value_or(0) : 0);
+    if ((bits & static_cast<uint32_t>(ClockReason::kIdle)) != 0) continue;
+    sum += clock->value[i];
+    ++count;
+    if ((bits & kHeldBackReasons) == 0) continue;
+    ++held;
+    for (const ClockReasonInfo& r : clock_reasons())
+      if ((bits & kHeldBackReasons & static_cast<uint32_t>(r.reason)) != 0) ++held_by[static_cast<uint32_t>(r.reason)];
+  }
+  if (count == 0) return std::nullopt;
+  SampledClock out;
+  out.sm_clock_mhz = sum / static_cast<double>(count);
+  if (reasons != nullptr) out.held_pct = 100.0 * static_cast<double>(held) / static_cast<double>(count);
+  int64_t most = 0;
+  for (const ClockReasonInfo& r : clock_reasons())
+    if (const auto it = held_by.find(static_cast<uint32_t>(r.reason)); it != held_by.end() && it->second > most)
+      most = it->second, out.held_by = r.words;
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  std::vector<std::optional<SampledClock>> out(ranks.size());
+  if (samples.empty()) return out;
+  std::map<std::pair<std::string_view, int32_t>, int> users;
+  std::vector<std::string> names;
+  for (const RankDigest& r : ranks) {
+    names.push_back(r.host);
+    ++users[{r.host, r.device}];
+  }
+  const SampleHosts hosts(samples, names);
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (const auto device = device_of(ranks[i], samples, hosts); device && users[{ranks[i].host, ranks[i].device}] == 1)
+      out[i] = clock_of(ranks[i], samples, *device);
+  return out;
+}
+
+std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  if (samples.empty()) return {};
+  std::map<std::pair<std::string_view, int32_t>, std::vector<uint32_t>> users;
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < ranks.size(); ++i) {
+    names.push_back(ranks[i].host);
+    users[{ranks[i].host, ranks[i].device}].push_back(i);
+  }
+  const SampleHosts hosts(samples, names);
+  std::vector<std::string> notes;
+  for (const auto& [where, places] : users) {
+    if (places.size() < 2 || !device_of(ranks[places.front()], samples, hosts)) continue;
+    std::vector<int> numbers;
+    for (const uint32_t p : places) numbers.push_back(ranks[p].rank);
+    notes.push_back(fmt::format(
+        "{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
+        "not known",
+        ranks_text(numbers), where.first.empty() ? "" : " on " + std::string(where.first), where.second));
+  }
+  return notes;
+}
+
+namespace {
+
+constexpr uint32_t kLeftOut = UINT32_MAX;
+
+// Takes out rows of devices that are left out, and numbers the others anew.
+template <class Rows>
+void keep(Rows& rows, const std::vector<uint32_t>& position) {
+  std::erase_if(rows, [&](const auto& r) { return position[r.device] == kLeftOut; });
+  for (auto& r : rows) r.device = position[r.device];
+}
+
+void leave_out(const std::set<std::string>& hosts, SampleLog& log) {
+  std::vector<uint32_t> position;
+  uint32_t next = 0;
+  for (const DeviceInfo& d : log.devices) position.push_back(hosts.contains(d.host) ? kLeftOut : next++);
+  std::erase_if(log.devices, [&](const DeviceInfo& d) { return hosts.contains(d.host); });
+  for (DeviceInfo& d : log.devices)
+    if (d.parent) d.parent = position[*d.parent];
+  keep(log.series, position);
+  keep(log.processes, position);
+  keep(log.process_ticks, position);
+}
+
+// The clock of a host, as one of its ranks has it; null: not known, or the first rank's.
+const RankClock* clock_of(const std::string& host, std::span<const std::string> hosts,
+                          std::span<const RankClock> clocks) {
+  for (size_t r = 0; r < clocks.size() && !host.empty(); ++r)
+    if (hosts[r] == host && !clocks[r].apart && clocks[r].method != "none") return &clocks[r];
+  return nullptr;
+}
+
+void put_on_first_clock(std::span<const std::string> hosts, std::span<const RankClock> clocks, SampleLog& log) {
+  std::vector<const RankClock*> of_device;
+  for (const DeviceInfo& d : log.devices) of_device.push_back(clock_of(d.host, hosts, clocks));
+  const auto move = [&](uint32_t device, int64_t& time_ns) {
+    if (of_device[device] != nullptr) time_ns = of_device[device]->aligned(time_ns);
+  };
+  Interval all{INT64_MAX, INT64_MIN};
+  for (SampleSeries& s : log.series)
+    for (int64_t& t : s.time_ns) {
+      move(s.device, t);
+      all = {std::min(all.start, t), std::max(all.end, t)};
+    }
+  for (auto& p : log.processes) move(p.device, p.time_ns);
+  for (auto& t : log.process_ticks) move(t.device, t.time_ns);
+  if (all.start <= all.end) log.first_ns = all.start, log.last_ns = all.end;
+}
+
+}  // namespace
+
+JobSamples job_samples(SampleLog log, std::span<const std::string> hosts, std::span<const RankClock> clocks) {
+  JobSamples out{std::move(log), {}};
+  const bool all_known = std::none_of(hosts.begin(), hosts.end(), [](const std::string& h) { return h.empty(); });
+  const std::set<std::string_view> of_ranks(hosts.begin(), hosts.end());
+  for (const DeviceInfo& d : out.log.devices)
+    if (all_known && !d.host.empty() && !of_ranks.contains(d.host)) out.others.insert(d.host);
+  if (!out.others.empty()) leave_out(out.others, out.log);
+  put_on_first_clock(hosts, clocks, out.log);
+  return out;
+}
+
+namespace {
+
+constexpr double kExplains = 1.0 / 3;       // of the excess: a smaller part is not why a rank is late
+constexpr double kLowClock = 0.97;          // of the others' clock: boost clocks of healthy devices differ by less
+constexpr double kCommonWork = 0.1;         // of kernel time that ranks must have in common to be compared by it
+constexpr double kMostlyCommon = 2.0 / 3;   // less in common with ranks that all do the same is other work
+constexpr double kShownPct = 1;             // of the step: smaller differences are not shown
+
+double median(std::vector<double> values) { return values.empty() ? 0 : median_of(values); }
+
+double idle(const StepWork& s, IdleCause cause) { return static_cast<double>(s.idle_ns[static_cast<size_t>(cause)]); }
+double phase(const StepWork& s, Phase p) { return static_cast<double>(s.phase_ns[static_cast<size_t>(p)]); }
+
+// Means over steps.
+enum Measure : uint8_t {
+  kCompute, kKernelTime, kKernels, kInputElements, kDataLoading, kCheckpoint, kIdleDataLoading, kIdleCheckpoint,
+  kIdleAllocation, kIdleHost, kIdleOther, kExposedMemory, kExposedCommunication, kMeasures
+};
+constexpr const char* kNames[kMeasures] = {
+    "compute_ns", "kernel_time_ns", "kernels", "input_elements", "data_loading_ns", "checkpoint_ns",
+    "idle_data_loading_ns", "idle_checkpoint_ns", "idle_memory_allocation_ns", "idle_host_ns", "idle_other_ns",
+    "exposed_memory_ns", "exposed_communication_ns"};
+using Profile = std::array<double, kMeasures>;
+
+Profile profile_of(const StepWork& s) {
+  Profile p{};
+  p[kCompute] = static_cast<double>(s.compute_ns);
+  p[kKernelTime] = static_cast<double>(s.kernel_ns);
+  p[kKernels] = static_cast<double>(s.kernels);
+  p[kInputElements] = static_cast<double>(s.input_elements);
+  p[kDataLoading] = phase(s, Phase::kDataLoading);
+  p[kCheckpoint] = phase(s, Phase::kCheckpoint);
+  p[kIdleDataLoading] = idle(s, IdleCause::kDataLoading);
+  p[kIdleCheckpoint] = idle(s, IdleCause::kCheckpoint);
+  p[kIdleAllocation] = idle(s, IdleCause::kMemoryAllocation);
+  // Launched late, whatever the host did before: a wait for the device ends before the host launches.
+  p[kIdleHost] =
+      idle(s, IdleCause::kHostBound) + idle(s, IdleCause::kLaunchLatency) + idle(s, IdleCause::kSynchronization);
+  p[kIdleOther] = idle(s, IdleCause::kUnknown) + idle(s, IdleCause::kDependency);
+  p[kExposedMemory] = static_cast<double>(s.exposed_memory_ns);
+  p[kExposedCommunication] = static_cast<double>(s.exposed_communication_ns);
+  return p;
+}
+
+// Steps of a rank by number: means over the chosen ones, and what each of them did.
+struct Course {
+  Profile mean{};
+  std::map<int64_t, uint64_t> work;   // by number of the step
+  [[nodiscard]] bool known() const { return !work.empty(); }
+};
+
+Course course_of(const RankDigest& rank, const std::vector<int64_t>& numbers) {
+  Course course;
+  for (size_t i = 0; i < std::min(rank.steps.size(), rank.work.steps.size()); ++i) {
+    if (!rank.steps[i].measured || !std::binary_search(numbers.begin(), numbers.end(), rank.steps[i].index)) continue;
+    if (!course.work.emplace(rank.steps[i].index, rank.work.steps[i].work).second) continue;
+    const Profile p = profile_of(rank.work.steps[i]);
+    for (size_t m = 0; m < kMeasures; ++m) course.mean[m] += p[m];
+  }
+  for (double& x : course.mean) x /= static_cast<double>(std::max<size_t>(course.work.size(), 1));
+  return course;
+}
+
+class Comparison {
+ public:
+  Comparison(std::span<const RankDigest> ranks, const LateSteps& late, std::span<const uint32_t> peers,
+             std::span<const std::optional<SampledClock>> clocks)
+      : ranks_(ranks), late_(late), clocks_(clocks), own_(course_of(ranks[late.rank], late.numbers)) {
+    for (const uint32_t p : peers) {
+      Course course = course_of(ranks[p], late.numbers);
+      if (course.known()) peers_.push_back(p), courses_.push_back(std::move(course));
+    }
+    choose_alike();
+    for (size_t m = 0; m < kMeasures; ++m) {
+      std::vector<double> values;
+      for (const Course& c : courses_) values.push_back(c.mean[m]);
+      others_[m] = median(std::move(values));
+    }
+  }
+
+  WorkComparison compare() {
+    WorkComparison out;
+    if (peers_.empty() || !own_.known()) return out;
+    out.kind = kind();
+    show(out);
+    tell(out);
+    return out;
+  }
+
+ private:
+  [[nodiscard]] double more(Measure m) const { return own_.mean[m] - others_[m]; }
+
+  // Share of steps in which two ranks do the same.
+  [[nodiscard]] static double alike(const Course& a, const Course& b) {
+    size_t common = 0, same = 0;
+    for (const auto& [number, work] : a.work)
+      if (const auto it = b.work.find(number); it != b.work.end()) ++common, same += work == it->second && work != 0;
+    return common == 0 ? 0 : static_cast<double>(same) / static_cast<double>(common);
+  }
+
+  // Peers that do what the rank does; else those that do what most of them do; else all, if they do different things.
+  void choose_alike() {
+    if (keep_alike(own_)) {
+      same_work_ = true;
+      return;
+    }
+    same_work_ = false;
+    for (const Course& c : courses_) {
+      const auto like =
+          std::count_if(courses_.begin(), courses_.end(), [&](const Course& o) { return alike(c, o) >= 0.5; });
+      if (2 * static_cast<size_t>(like) <= courses_.size()) continue;
+      peers_agree_ = true;
+      keep_alike(Course(c));
+      return;
+    }
+  }
+
+  bool keep_alike(const Course& model) {
+    std::vector<uint32_t> peers;
+    std::vector<Course> courses;
+    for (size_t i = 0; i < peers_.size(); ++i)
+      if (alike(model, courses_[i]) >= 0.5) peers.push_back(peers_[i]), courses.push_back(courses_[i]);
+    if (peers.empty()) return false;
+    peers_ = std::move(peers), courses_ = std::move(courses);
+    return true;
+  }
+
+  [[nodiscard]] std::string kind() {
+    // Where loading or saving is longer, the device's idleness for it may have other names: a wait, a late launch.
+    const double idle = std::max(0.0, more(kIdleDataLoading)) + std::max(0.0, more(kIdleCheckpoint)) +
+                        std::max(0.0, more(kIdleHost)) + std::max(0.0, more(kIdleOther));
+    const std::pair<const char*, double> parts[] = {
+        {"slow_input", std::max(more(kIdleDataLoading), std::min(more(kDataLoading), idle))},
+        {"checkpoint", std::max(more(kIdleCheckpoint), std::min(more(kCheckpoint), idle))},
+        {"memory_allocation", more(kIdleAllocation)},
+        {"compute", more(kCompute)},
+        {"slow_host", more(kIdleHost)},
+        {"late", std::max(more(kIdleOther), more(kExposedMemory))}};
+    const auto* largest = std::max_element(std::begin(parts), std::end(parts),
+                                           [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (largest->second < kExplains * late_.excess_ns || largest->second <= 0) return "late";
+    return largest->first == std::string_view("compute") ? compute_kind() : largest->first;
+  }
+
+  [[nodiscard]] std::string compute_kind() {
+    const double slower = others_[kCompute] > 0 ? own_.mean[kCompute] / others_[kCompute] - 1 : 0;
+    if (low_clock(slower)) return "low_clocks";
+    if (larger_inputs(slower)) return "uneven_work";
+    if (same_work_ || slower_explains()) return "slow_compute";
+    return peers_agree_ || varies(own_) ? "uneven_work" : "late";   // else stages of a pipeline: other work by design
+  }
+
+  // Half of what the kernels take longer, over all measured steps. Ranks whose kernels differ from step to step have
+  // only some in common, which stand for all; where the others agree, what the rank alone runs is other work.
+  [[nodiscard]] bool slower_explains() {
+    const auto ratio = common_slowdown();
+    if (!ratio || (peers_agree_ && common_share_ < kMostlyCommon)) return false;
+    std::vector<double> others;
+    for (const uint32_t p : peers_) others.push_back(kernel_ns_per_step(ranks_[p]));
+    const double own = kernel_ns_per_step(ranks_[late_.rank]);
+    const double comparable = peers_agree_ ? own * common_share_ : own;
+    return 2 * comparable * (1 - 1 / *ratio) >= own - median(std::move(others));
+  }
+
+  [[nodiscard]] static double kernel_ns_per_step(const RankDigest& rank) {
+    double sum = 0;
+    for (const StepWork& s : rank.work.steps) sum += static_cast<double>(s.kernel_ns);
+    return sum / static_cast<double>(std::max<int64_t>(rank.measured_steps(), 1));
+  }
+
+  [[nodiscard]] bool larger_inputs(double slower) const {
+    const double own = own_.mean[kInputElements], others = others_[kInputElements];
+    return own > 0 && others > 0 && own / others - 1 >= std::max(0.01, slower / 2);
+  }
+
+  [[nodiscard]] static bool varies(const Course& c) {
+    return std::any_of(c.work.begin(), c.work.end(), [&](const auto& w) { return w.second != c.work.begin()->second; });
+  }
+
+  [[nodiscard]] std::optional<double> others_clock() const {
+    std::vector<double> mhz;
+    for (const uint32_t p : peers_)
+      if (clocks_[p]) mhz.push_back(clocks_[p]->sm_clock_mhz);
+    return mhz.empty() ? std::nullopt : std::optional(median(std::move(mhz)));
+  }
+
+  // Lower than the others', and by enough to explain half of what kernels take longer.
+  [[nodiscard]] bool low_clock(double slower) const {
+    const auto& own = clocks_[late_.rank];
+    const auto others = others_clock();
+    return own && others && own->sm_clock_mhz > 0 && own->sm_clock_mhz <= kLowClock * *others &&
+           *others / own->sm_clock_mhz - 1 >= slower / 2;
+  }
+
+  // Kernels that the rank and its peers have: mean duration here over the peers' median, weighed by time; and the one
+  // that adds most.
+  std::optional<double> common_slowdown() {
+    std::unordered_map<uint64_t, std::vector<double>> means;
+    for (const uint32_t p : peers_)
+      for (const KernelWork& k : ranks_[p].work.kernels)
+        if (k.count > 0) means[k.key].push_back(static_cast<double>(k.total_ns) / static_cast<double>(k.count));
+    double own = 0, others = 0, all = 0, most = 0;
+    for (const KernelWork& k : ranks_[late_.rank].work.kernels) {
+      all += static_cast<double>(k.total_ns);
+      const auto it = means.find(k.key);
+      if (it == means.end()) continue;
+      const double there = median(it->second) * static_cast<double>(k.count);
+      own += static_cast<double>(k.total_ns), others += there;
+      if (static_cast<double>(k.total_ns) - there <= most) continue;
+      most = static_cast<double>(k.total_ns) - there;
+      slowest_ = {&k, median(it->second)};
+    }
+    if (own < kCommonWork * all || others <= 0 || own <= 0) return std::nullopt;
+    common_share_ = own / all;
+    return own / others;
+  }
+
+  void show(WorkComparison& out) const {
+    const double step_ns = static_cast<double>(ranks_[late_.rank].mean_step_ns());
+    for (size_t m = 0; m < kMeasures; ++m) {
+      const bool time = m != kKernels && m != kInputElements;
+      const bool always = m == kCompute || m == kKernels || m == kExposedCommunication;
+      const bool unknown = m == kInputElements && (own_.mean[m] < 0 || others_[m] < 0);
+      const double difference = std::abs(own_.mean[m] - others_[m]);
+      const bool differs = time ? difference >= kShownPct / 100 * step_ns : difference > 0.01 * others_[m];
+      if (!unknown && (always || differs)) out.side_by_side.push_back({kNames[m], own_.mean[m], others_[m]});
+    }
+    const auto& clock = clocks_[late_.rank];
+    if (const auto others = others_clock(); clock || others)
+      out.side_by_side.push_back({"sm_clock_mhz", clock ? std::optional(clock->sm_clock_mhz) : std::nullopt, others});
+  }
+
+  void tell(WorkComparison& out) {
+    const auto pair = [&](const char* what, Measure m) {
+      out.evidence.push_back(std::string(what) + " " + format_duration(own_.mean[m]) + " a step, others " +
+                             format_duration(others_[m]));
+    };
+    const std::string& k = out.kind;
+    if (k == "slow_input")
+      pair("data loading", more(kDataLoading) > more(kIdleDataLoading) ? kDataLoading : kIdleDataLoading);
+    if (k == "checkpoint")
+      pair("checkpoint", more(kCheckpoint) > more(kIdleCheckpoint) ? kCheckpoint : kIdleCheckpoint);
+    if (k == "memory_allocation") pair("GPU idle for memory allocation", kIdleAllocation);
+    if (k == "slow_host") pair("GPU idle for the host", kIdleHost);
+    if (k == "slow_compute" || k == "low_clocks" || k == "uneven_work") pair("GPU computes", kCompute);
+    if (k == "slow_compute" || k == "low_clocks") tell_slow(out);
+    if (k == "uneven_work") tell_uneven(out);
+    if (k == "low_clocks") tell_clock(out);
+    pair("GPU communicates and does nothing else", kExposedCommunication);
+  }
+
+  void tell_slow(WorkComparison& out) {
+    const auto ratio = common_slowdown();
+    if (!ratio) return;
+    out.evidence.push_back((same_work_ ? "the same kernels take " : "kernels that all have take ") +
+                           format_percent(100 * (*ratio - 1)) + " longer");
+    if (slowest_.first != nullptr)
+      out.evidence.push_back(slowest_.first->name + ": " +
+                             format_duration(static_cast<double>(slowest_.first->total_ns) /
+                                             static_cast<double>(slowest_.first->count)) +
+                             " each, others " + format_duration(slowest_.second));
+  }
+
+  void tell_uneven(WorkComparison& out) const {
+    const auto counts = [&](const char* what, Measure m) {
+      if (own_.mean[m] <= 0 || others_[m] <= 0 || more(m) == 0) return;
+      out.evidence.push_back(std::string(what) + format_count(static_cast<int64_t>(own_.mean[m])) + " a step, others " +
+                             format_count(static_cast<int64_t>(others_[m])));
+    };
+    counts("kernels: ", kKernels);
+    counts("elements of inputs: ", kInputElements);
+    if (!same_work_) out.evidence.push_back("its kernels differ from the others' by name, grid or block");
+  }
+
+  void tell_clock(WorkComparison& out) const {
+    const SampledClock& own = *clocks_[late_.rank];
+    out.evidence.push_back("SM clock " + format_number(own.sm_clock_mhz) + " MHz, others " +
+                           format_number(*others_clock()) + " MHz");
+    if (!own.held_by.empty() && own.held_pct)
+      out.evidence.push_back("clocks held back by " + own.held_by + " " + format_percent(*own.held_pct) +
+                             " of the time");
+  }
+
+  std::span<const RankDigest> ranks_;
+  const LateSteps& late_;
+  std::span<const std::optional<SampledClock>> clocks_;
+  Course own_;
+  std::vector<uint32_t> peers_;
+  std::vector<Course> courses_;   // of peers_
+  Profile others_{};              // medians over peers_
+  bool same_work_ = false;        // peers_ do what the rank does
+  bool peers_agree_ = false;      // peers_ do the same, but not what the rank does
+  double common_share_ = 0;       // of the rank's kernel time
+  std::pair<const KernelWork*, double> slowest_{nullptr, 0};
+};
+
+}  // namespace
+
+WorkComparison compare_work(std::span<const RankDigest> ranks, const LateSteps& late, std::span<const uint32_t> peers,
+                            std::span<const std::optional<SampledClock>> clocks) {
+  return Comparison(ranks, late, peers, clocks).compare();
+}
+
+}  // namespace profgpu

@@ -1,0 +1,47 @@
+// Time on each device: lengths of unions of activity, by kind.
+#pragma once
+
+#include "analyse/rank/facts.h"
+#include "analyse/report/document.h"
+#include "trace/intervals.h"
+
+namespace profgpu {
+
+enum class WorkKind : uint8_t { kCompute, kCommunication, kMemory };
+std::string_view work_kind_name(WorkKind kind);
+
+struct DeviceRow {
+  int32_t id = 0;
+  std::string name;        ///< empty: unknown
+  int64_t span_ns = 0, busy_ns = 0, idle_ns = 0, compute_ns = 0, communication_ns = 0, memory_ns = 0;
+  int64_t exposed_communication_ns = 0, exposed_memory_ns = 0;
+  [[nodiscard]] double overlap_pct() const;      ///< only meaningful with communication_ns > 0
+  [[nodiscard]] double utilization_pct() const;  ///< 100 busy / span; 0 for an empty span
+
+  template <class V>
+  void fields(V&& v) const {
+    v("id", id), v("name", unless_empty(name)), v("span_ns", span_ns), v("busy_ns", busy_ns), v("idle_ns", idle_ns);
+    v("compute_ns", compute_ns), v("communication_ns", communication_ns), v("memory_ns", memory_ns);
+    v("exposed_communication_ns", exposed_communication_ns), v("exposed_memory_ns", exposed_memory_ns);
+    v("overlap_pct", only_if(communication_ns > 0, overlap_pct()));
+    v("utilization_pct", only_if(span_ns > 0, utilization_pct()));
+  }
+  static std::vector<DeviceRow> rows(const Facts& facts);
+};
+
+struct DeviceTime : DeviceRow {
+  ActivityId begin, end;   ///< its rows of ActivityTable
+  Intervals spans;         ///< one a window: first start to last end of activity
+  Intervals busy, compute, communication, memory;
+  Intervals exposed_communication;   ///< communication where no compute runs
+};
+
+struct Devices {
+  std::vector<DeviceTime> devices;     ///< by id
+  std::vector<WorkKind> kind;          ///< of each activity
+  /// The device with most busy time, -1 with none.
+  int busiest = -1;
+  static Devices compute(const Facts& facts);
+};
+
+}  // namespace profgpu

@@ -1,0 +1,129 @@
+#include "analyse/rank/idle.h"
+
+#include <gtest/gtest.h>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/replay.h"
+#include "tests/support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+// The cause of the gap between kernel a (ends at 100) and kernel b; `build` adds both and what the host did.
+IdleCause cause_of(HandTrace& small) {
+  const Trace trace = small.build();
+  const Facts facts(trace, {});
+  const auto& gaps = facts.get<Idle>().devices.at(0).gaps;
+  EXPECT_EQ(gaps.size(), 1U);
+  return gaps.empty() ? IdleCause::kUnknown : gaps[0].cause;
+}
+
+TEST(Idle, LaunchedBeforeAShortGapIsLatency) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).kernel("b", 50, 55, 109, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kLaunchLatency);
+}
+
+TEST(Idle, LaunchedBeforeALongGapIsADependency) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).kernel("b", 50, 55, 110, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kDependency);
+}
+
+TEST(Idle, WithoutALaunchTheCauseIsUnknown) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).orphan("b", 150, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kUnknown);
+}
+
+TEST(Idle, LaunchedLateIsHostBound) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).kernel("b", 150, 155, 160, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kHostBound);
+}
+
+TEST(Idle, OverHalfOfTheWaitInTheLoaderIsDataLoading) {
+  HandTrace most, half;
+  most.kernel("a", 0, 5, 10, 100).range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 90, 131);
+  most.kernel("b", 160, 165, 170, 200);
+  EXPECT_EQ(cause_of(most), IdleCause::kDataLoading);   // 31 of 60 us
+  half.kernel("a", 0, 5, 10, 100).range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 90, 130);
+  half.kernel("b", 160, 165, 170, 200);
+  EXPECT_EQ(cause_of(half), IdleCause::kHostBound);     // 30 of 60 us
+}
+
+TEST(Idle, ALoaderOnAnotherThreadIsNotTheCause) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).range("load_batch", 90, 160, "prefetch").kernel("b", 160, 165, 170, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kHostBound);
+}
+
+TEST(Idle, CheckpointsComeBeforeDataLoading) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).range("save_checkpoint", 90, 158).range("load_batch", 92, 157);
+  t.kernel("b", 160, 165, 170, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kCheckpoint);
+}
+
+TEST(Idle, AllocationCallsAreACause) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).call("cudaMalloc", 101, 150).kernel("b", 160, 165, 170, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kMemoryAllocation);
+}
+
+TEST(Idle, AWaitThatEndedInTheGapIsSynchronization) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).call("cudaStreamSynchronize", 20, 104).kernel("b", 150, 155, 160, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kSynchronization);
+}
+
+TEST(Idle, AWaitForNothingIsNot) {
+  HandTrace t;   // began when the device was already idle
+  t.kernel("a", 0, 5, 10, 100).call("cudaStreamSynchronize", 110, 112).kernel("b", 150, 155, 160, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kHostBound);
+}
+
+TEST(Idle, CausesAddUpAndOverlappingStreamsLeaveNoGap) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).kernel("c", 1, 6, 50, 150, "main", 8).kernel("b", 120, 125, 200, 250);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const DeviceIdle& idle = facts.get<Idle>().devices.at(0);
+  ASSERT_EQ(idle.gaps.size(), 1U);
+  EXPECT_EQ(idle.gaps[0].start_ns, 150000);
+  EXPECT_EQ(idle.gaps[0].length(), 50000);
+  EXPECT_EQ(trace.name(idle.gaps[0].before), "c");
+}
+
+// Three steps of 100 us: 40 us of loading, launch, 50 us of kernel, a wait for it. Without loading a step takes 60.
+TEST(Replay, TakesOutDataLoading) {
+  HandTrace t;
+  for (int64_t at = 0; at < 300; at += 100) {
+    t.range("ProfilerStep#" + std::to_string(at / 100 + 1), at, at + 100).range("load_batch", at, at + 40);
+    t.kernel("k", at + 40, at + 45, at + 48, at + 98).call("cudaDeviceSynchronize", at + 46, at + 99);
+  }
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Replay& replay = facts.get<Replay>();
+  EXPECT_EQ(replay.saved_by({}), 0);
+  Removal loading;
+  loading.host_time = {{0, 40000}, {100000, 140000}, {200000, 240000}};
+  EXPECT_EQ(replay.saved_by(loading), 120000);
+  // Two gaps of 50 us lie between kernels; the first load is before the device's span, and idle time all the same.
+  EXPECT_EQ(replay.saved_by_cause(IdleCause::kDataLoading, 0), 120000);
+  EXPECT_EQ(replay.saved_by_cause(IdleCause::kHostBound, 0), 0);
+}
+
+TEST(Idle, TheSpanEndsWithWhatTakesNoTime) {
+  HandTrace t;
+  t.kernel("first", 0, 5, 10, 10).kernel("a", 1, 6, 30, 100).kernel("last", 50, 55, 120, 120);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const DeviceIdle& idle = facts.get<Idle>().devices.at(0);
+  int64_t sum = 0;
+  for (const int64_t ns : idle.total_ns) sum += ns;
+  EXPECT_EQ(sum, facts.get<Devices>().devices.at(0).idle_ns);
+}
+
+}  // namespace
+}  // namespace profgpu

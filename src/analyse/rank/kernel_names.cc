@@ -1,0 +1,425 @@
+// Names that libraries make by rule, token by token.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyse/rank/kernels.h"
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+using std::string_view;
+
+template <size_t N>
+bool is_one_of(string_view text, const string_view (&list)[N]) {
+  return std::find(std::begin(list), std::end(list), text) != std::end(list);
+}
+
+std::vector<string_view> tokens(string_view text) {
+  std::vector<string_view> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('_', at), text.size());
+    if (end > at) out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+void add(std::string& text, string_view part, char separator = ' ') {
+  if (part.empty()) return;
+  if (!text.empty()) text.push_back(separator);
+  text += part;
+}
+
+/// "128x64", "16x4": numbers with an x between.
+bool is_extent(string_view token) {
+  const size_t x = token.find('x');
+  return x != 0 && x != token.npos && x + 1 < token.size() &&
+         std::all_of(token.begin(), token.end(), [](char c) { return is_digit(c) || c == 'x'; });
+}
+
+bool is_layout(string_view token) {
+  static constexpr string_view kLayouts[] = {"nn", "nt", "tn", "tt", "ntn", "tnn", "nhwc", "nchw"};
+  return is_one_of(token, kLayouts);
+}
+
+// ncclKernel_AllReduce_RING_LL_Sum_float and ncclDevKernel_AllReduce_Sum_f32_RING_LL are one thing.
+std::string nccl_name(string_view base) {
+  static constexpr string_view kHow[] = {"RING", "TREE", "COLLNET", "CollNet", "COLLNETDIRECT", "COLLNETCHAIN", "NVLS",
+                                         "NVLSTREE", "PAT", "LL", "LL128", "SIMPLE"};
+  const std::vector<string_view> parts = tokens(base);
+  std::string out = "nccl", how, rest;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    std::string part(parts[i]);
+    if (i == 1) {
+      add(out, part);
+      continue;
+    }
+    for (char& c : part) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    const bool type_end = part == "t" && !rest.empty();   // int8_t
+    add(is_one_of(parts[i], kHow) ? how : rest, part, is_one_of(parts[i], kHow) || type_end ? '_' : ' ');
+  }
+  add(out, how);
+  add(out, rest);
+  return out;
+}
+
+// Tensile names a GEMM by a hundred switches: Cijk_<A>_<B>_<types>_..._MT<tile>_MI<instruction>_...
+std::string tensile_name(string_view name) {
+  const std::vector<string_view> parts = tokens(name);
+  std::string out = "Tensile gemm";
+  if (parts.size() > 3) {
+    static constexpr std::pair<char, string_view> kTypes[] = {
+        {'B', "bf16"}, {'H', "f16"}, {'S', "f32"}, {'D', "f64"}, {'C', "c32"}, {'Z', "c64"}, {'I', "i8"}, {'F', "f8"}};
+    for (const auto& [letter, type] : kTypes)
+      if (parts[3].front() == letter) add(out, type);
+    const string_view transposed = parts[1] == "Ailk" ? "N" : "T";
+    add(out, std::string(transposed) + (parts[2] == "Bljk" ? "N" : "T"));
+  }
+  for (const string_view part : parts)
+    if (part.starts_with("MT") && part.size() > 2 && is_digit(part[2])) add(out, part);
+  for (const string_view part : parts)
+    if (part.starts_with("MI") && part.size() > 2 && is_digit(part[2])) {
+      add(out, part);
+      break;
+    }
+  return out;
+}
+
+// cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8: "cutlass gemm 80_tensorop_bf16_s16816 relu
+// 64x64_64x6 tn"; empty if it is not of that form.
+std::string cutlass_name(string_view base) {
+  static constexpr string_view kKinds[] = {"gemm", "fprop", "dgrad", "wgrad", "deconv"};
+  static constexpr string_view kActivations[] = {"relu", "gelu", "silu", "bias"};
+  std::string kind, how, what, extents, layout;
+  const std::vector<string_view> parts = tokens(base);
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const string_view part = parts[i];
+    if (kind.empty()) {
+      for (const string_view k : kKinds)
+        if (part.ends_with(k)) kind = k;
+      add(how, kind.empty() ? part : part.substr(0, part.size() - kind.size()), '_');
+    } else if (is_extent(part)) {
+      add(extents, part, '_');
+    } else if (is_layout(part)) {
+      layout = part;
+    } else if (part == "tf32") {
+      add(how, part, '_');
+    } else if (is_one_of(part, kActivations)) {
+      add(what, part, '_');
+    }
+  }
+  if (kind.empty()) return {};
+  std::string out = "cutlass " + kind;
+  for (const std::string& part : {how, what, extents, layout}) add(out, part);
+  return out;
+}
+
+// sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_...:
+// "sm80_xmma fprop tf32f32 128x128x16".
+std::string xmma_name(string_view base) {
+  static constexpr string_view kWords[] = {"implicit", "gemm", "indexed", "warp", "specialized"};
+  const std::vector<string_view> parts = tokens(base);
+  if (parts.size() < 4) return std::string(base);
+  std::string out = std::string(parts[0]) + "_xmma " + std::string(parts[2]);
+  size_t i = 3;
+  while (i < parts.size() && is_one_of(parts[i], kWords)) ++i;
+  if (i < parts.size()) add(out, parts[i]);
+  for (const string_view part : parts)
+    if (part.starts_with("tilesize")) add(out, part.substr(8));
+  for (; i < parts.size(); ++i)
+    if (is_layout(parts[i]) && parts[2] == "gemm") {
+      add(out, parts[i]);
+      break;
+    }
+  return out;
+}
+
+// MIOpen's igemm_bwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x64x32_wt...: direction, layout, type, block tile.
+std::string igemm_name(string_view base) {
+  const std::vector<string_view> parts = tokens(base);
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(parts.size(), 5); ++i) add(out, parts[i], '_');
+  for (const string_view part : parts)
+    if (part.starts_with("bt") && is_extent(part.substr(2))) add(out, part.substr(2));
+  return out;
+}
+
+}  // namespace
+
+std::string ruled_kernel_name(string_view bare) {
+  if (bare.starts_with("nccl") && bare.find("Kernel_") != bare.npos) return nccl_name(bare);
+  if (bare.starts_with("Cijk_")) return tensile_name(bare);
+  if (bare.starts_with("cutlass")) return cutlass_name(bare);
+  if (bare.starts_with("sm") && bare.find("_xmma_") != bare.npos) return xmma_name(bare);
+  if (bare.starts_with("igemm_") && bare.find("_bt") != bare.npos) return igemm_name(bare);
+  return {};
+}
+
+// Itanium-mangled names, read without demangling: libstdc++ of the time knows not every type that kernels use (DF16b).
+
+namespace {
+
+using std::string_view;
+
+/// Identifiers of an Itanium-mangled name, in order; the first `qualified` of them are the entity's own.
+struct Mangled {
+  std::vector<string_view> words;
+  size_t qualified = 0;
+};
+
+Mangled mangled_words(string_view name) {
+  Mangled m;
+  bool own = true;
+  for (size_t i = 2; i < name.size();) {
+    if (!is_digit(name[i])) {
+      if (name[i] == 'I' || name[i] == 'E') own = false;
+      // A literal: Li128E, Lb0E. Its digits are no length.
+      if (name[i] == 'L' && i + 2 < name.size() && !is_digit(name[i + 1]) && name[i + 1] != 'N') {
+        const size_t end = name.find('E', i);
+        i = end == name.npos ? name.size() : end + 1;
+      } else {
+        ++i;
+      }
+      continue;
+    }
+    size_t length = 0;
+    for (; i < name.size() && is_digit(name[i]) && length < name.size(); ++i)
+      length = length * 10 + static_cast<size_t>(name[i] - '0');
+    if (length == 0 || i + length > name.size()) break;
+    m.words.push_back(name.substr(i, length));
+    if (own) m.qualified = m.words.size();
+    i += length;
+  }
+  return m;
+}
+
+}  // namespace
+
+bool is_wrapper_name(string_view base) {
+  static constexpr string_view kNames[] = {"Kernel", "Kernel2", "kernel", "device_kernel", "kentry",
+                                           "globalKernel", "run", "kernel_impl", "_kernel_agent", "main_kernel"};
+  return std::find(std::begin(kNames), std::end(kNames), base) != std::end(kNames);
+}
+
+std::string mangled_kernel_name(string_view name) {
+  const Mangled m = mangled_words(name);
+  if (m.qualified == 0) return std::string(name);
+  const string_view space = m.words.front();
+  const string_view base = m.words[m.qualified - 1];
+  std::string out;
+  if (m.qualified > 1) out = space;
+  const auto add = [&](string_view part) { append_listed(out, part, " "); };
+  if (!is_wrapper_name(base)) {
+    add(base);
+    return out;
+  }
+  // A wrapper: its first argument that is a type says what runs.
+  for (size_t i = m.qualified; i < m.words.size(); ++i) {
+    if (m.words[i].front() < 'A' || m.words[i].front() > 'Z') continue;
+    add(m.words[i]);
+    break;
+  }
+  for (const string_view pass : {"Wgrad", "Dgrad", "Fprop"})
+    if (name.find(pass) != name.npos) {
+      add(pass);
+      break;
+    }
+  return out;
+}
+
+// What elementwise and reduction kernels compute, from their template arguments.
+
+namespace {
+
+using std::string_view;
+
+bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
+
+// Wrappers, types and words of C++ that say nothing of what is computed.
+bool is_wrapper(string_view word) {
+  static constexpr string_view kWords[] = {
+      "gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "gpu_kernel_with_index", "BinaryFunctor",
+      "AUnaryFunctor", "BUnaryFunctor", "UnaryFunctor", "ReduceOp", "func_wrapper_t", "OpaqueType", "Array", "array",
+      "_cuda_scatter_gather_internal_kernel", "anonymous", "namespace", "lambda", "operator", "const", "void", "bool",
+      "char", "short", "int", "long", "float", "double", "unsigned", "signed", "BFloat16", "Half", "complex",
+      "int8_t", "uint8_t", "int16_t", "int32_t", "int64_t", "__half", "__nv_bfloat16", "__hip_bfloat16", "true",
+      "false", "DepthToType", "TrivialOffsetCalculator", "OffsetCalculator"};
+  return word.starts_with("TensorList") || word.starts_with("FusedOptimizerTensorList") ||
+         word.starts_with("Float8_") || std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+}
+
+// "CompareEq" to "compare_eq"; words that have underscores already are only made lower case.
+std::string snake(string_view word) {
+  std::string out;
+  for (size_t i = 0; i < word.size(); ++i) {
+    const bool starts_word = is_upper(word[i]) && i > 0 && is_lower(word[i - 1]);
+    if (starts_word) out.push_back('_');
+    out.push_back(lower(word[i]));
+  }
+  return out;
+}
+
+std::string plain(string_view word) {
+  for (const string_view start : {"CUDAFunctor_", "CUDAFunctorOnSelf_", "CUDAFunctorOnOther_", "launch_", "_"})
+    if (word.starts_with(start) && word.size() > start.size()) word.remove_prefix(start.size());
+  for (bool again = true; again;) {
+    again = false;
+    for (const string_view end : {"_cuda", "_cuda_out", "_gpu", "_kernel", "_impl", "_scalar", "_functor",
+                                  "MathFunctor", "Functor", "CUDAKernelImpl", "KernelImpl", "CUDAKernel", "Ops"})
+      if (word.ends_with(end) && word.size() > end.size()) word.remove_suffix(end.size()), again = true;
+  }
+  return snake(word);
+}
+
+// The next word of `text` from `at` that names something: not a scope, not a wrapper.
+string_view next_word(string_view text, size_t& at) {
+  while (at < text.size()) {
+    while (at < text.size() && !is_word(text[at])) ++at;
+    const size_t start = at;
+    while (at < text.size() && is_word(text[at])) ++at;
+    const string_view word = text.substr(start, at - start);
+    if (word.empty() || is_digit(word.front()) || text.substr(at).starts_with("::") || is_wrapper(word)) continue;
+    return word;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string functor_name(string_view arguments) {
+  size_t at = 0;
+  const string_view word = next_word(arguments, at);
+  if (word.empty()) return {};
+  std::string out = plain(word);
+  // Foreach kernels take their operation as a second functor: BinaryOpScalarFunctor<float, 1, 1, 0>, std::plus<float>.
+  if (word.starts_with("BinaryOp") || word.starts_with("PointwiseOp") || word.starts_with("UnaryOp"))
+    if (const string_view operation = next_word(arguments, at); !operation.empty()) out += " " + plain(operation);
+  return out;
+}
+
+// A name for a kernel that people can read in a narrow table: what it does first, then how, without namespaces,
+// template arguments, parameters, and the switches of generated libraries. Different kernels may share one.
+
+namespace {
+
+using std::string_view;
+
+constexpr size_t kLongest = 60;
+
+std::string clipped(std::string text) {
+  if (text.size() <= kLongest) return text;
+  size_t keep = kLongest - 3;
+  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0) == 0x80) --keep;
+  text.resize(keep);
+  return text + "…";
+}
+
+/// The parts of "ret a::b<c>::base<args>(parameters)".
+struct Demangled {
+  std::vector<string_view> scopes;   ///< a, b
+  string_view base;
+  string_view arguments;             ///< of the base, without the brackets
+};
+
+// The end of the bracket that opens at `at`; the end of the text if it never closes. "->" closes nothing.
+size_t closing(string_view name, size_t at) {
+  int depth = 0;
+  for (; at < name.size(); ++at) {
+    depth += name[at] == '<';
+    depth -= name[at] == '>' && name[at - 1] != '-';
+    if (depth == 0) return at;
+  }
+  return at;
+}
+
+// One walk from the left; template arguments are skipped whole.
+Demangled demangled(string_view name) {
+  constexpr string_view kAnonymous = "(anonymous namespace)";
+  Demangled d;
+  size_t word = 0, bracket = 0;   // bracket: where the word's template arguments open; 0: it has none
+  const auto part = [&](size_t end) { return name.substr(word, (bracket > 0 ? bracket : end) - word); };
+  size_t i = 0;
+  for (; i < name.size() && name[i] != '('; ++i) {
+    if (name[i] == '<' && i > 0) {
+      const size_t end = closing(name, i);
+      bracket = i;
+      d.arguments = name.substr(i + 1, end - i - 1);
+      i = std::min(end, name.size() - 1);
+    } else if (name[i] == ' ') {   // what came before was a return type
+      d = {};
+      word = i + 1, bracket = 0;
+    } else if (name.substr(i).starts_with("::")) {
+      d.scopes.push_back(part(i));
+      d.arguments = {};
+      word = i + 2, bracket = 0;
+      ++i;
+    }
+    if (name.substr(word).starts_with(kAnonymous)) {   // a scope without a name
+      word = std::min(word + kAnonymous.size() + 2, name.size());
+      i = word - 1;
+    }
+  }
+  d.base = part(i);
+  return d;
+}
+
+void drop(std::string& text, string_view part) {
+  for (size_t at = text.find(part); at != text.npos && text.size() > part.size(); at = text.find(part))
+    text.erase(at, part.size());
+}
+
+// "_kernel" in the middle or at the end says nothing in a list of kernels.
+std::string plain_base(string_view base) {
+  std::string out(base);
+  for (size_t at = out.find("_kernel"); at != out.npos; at = out.find("_kernel", at + 1)) {
+    const size_t end = at + 7;
+    if (at > 0 && (end == out.size() || out[end] == '_')) out.erase(at--, 7);
+  }
+  drop(out, "_codegen");
+  if (out.starts_with("split_embedding")) out.erase(0, 6);
+  for (const string_view ending : {"CUDAKernel", "Kernel", "_v1"})
+    if (string_view(out).ends_with(ending) && out.size() > ending.size()) out.resize(out.size() - ending.size());
+  for (const string_view start : {"cudnn_infer_", "cudnn_train_", "cudnn_"})
+    if (out.starts_with(start)) out.erase(0, start.size());
+  return out;
+}
+
+// "Kernel2<cutlass_80_...>" is its argument; "gemvx::kernel" is its scope.
+std::string wrapped_name(const Demangled& d) {
+  string_view argument = d.arguments.substr(0, d.arguments.find_first_of("<,( "));
+  if (const size_t scope = argument.rfind("::"); scope != argument.npos) argument.remove_prefix(scope + 2);
+  if (std::string ruled = ruled_kernel_name(argument); !ruled.empty()) return ruled;
+  std::string out;
+  if (!d.scopes.empty()) out = d.scopes.back() == "impl" && d.scopes.size() > 1 ? d.scopes.end()[-2] : d.scopes.back();
+  const bool type = !argument.empty() && argument.front() >= 'A' && argument.front() <= 'Z';
+  if (type || out.empty()) append_listed(out, std::string(type ? argument : d.base), " ");
+  return out;
+}
+
+std::string demangled_name(string_view name) {
+  const Demangled d = demangled(name);
+  if (d.base.empty()) return {};
+  if (is_wrapper_name(d.base)) return wrapped_name(d);
+  std::string out = plain_base(d.base);
+  const auto base_has = [&](string_view part) { return d.base.find(part) != d.base.npos; };
+  if (base_has("elementwise") || base_has("reduce_kernel") || base_has("multi_tensor_apply"))
+    if (const std::string functor = functor_name(d.arguments); !functor.empty()) out += " " + functor;
+  return out;
+}
+
+}  // namespace
+
+std::string short_kernel_name(string_view name) {
+  while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+  if (name.empty()) return "(no name)";
+  if (name.starts_with("Memcpy") || name.starts_with("Memset")) return clipped(std::string(name));
+  std::string out = ruled_kernel_name(name.substr(0, name.find_first_of("(< ")));
+  if (out.empty()) out = name.starts_with("_Z") ? mangled_kernel_name(name) : demangled_name(name);
+  if (out.empty()) out = name;
+  return clipped(out);
+}
+
+}  // namespace profgpu

@@ -1,0 +1,92 @@
+#include "analyse/rank/launch.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "analyse/rank/steps.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+namespace {
+
+// Activities launched and not yet ended, on the same device, at each launch; its own are not counted.
+std::vector<int64_t> queue_depths(const Trace& trace) {
+  std::vector<int64_t> depths, ends;
+  std::vector<std::pair<int64_t, HostId>> launches;   // one for each activity
+  for (const Trace::DeviceRows& rows : trace.device_rows) {
+    launches.clear(), ends.clear();
+    for (uint32_t i = rows.begin.value; i < rows.end.value; ++i) {
+      const HostId call = trace.activity.launch[i];
+      if (!call.valid()) continue;
+      launches.emplace_back(trace.host.start_ns[call.value], call);
+      ends.push_back(trace.activity.end_ns(ActivityId(i)));
+    }
+    std::sort(launches.begin(), launches.end());
+    std::sort(ends.begin(), ends.end());
+    int64_t launched = 0, ended = 0;
+    const auto count = static_cast<int64_t>(launches.size());
+    for (int64_t i = 0; i < count; ++i) {
+      const auto& [time, call] = launches[static_cast<size_t>(i)];
+      if (i > 0 && launches[static_cast<size_t>(i) - 1].second == call) continue;   // the rest of a graph
+      while (launches[static_cast<size_t>(launched)].first < time) ++launched;
+      while (ended < count && ends[static_cast<size_t>(ended)] <= time) ++ended;
+      depths.push_back(std::max<int64_t>(0, launched - ended));
+    }
+  }
+  return depths;
+}
+
+/// Whether a call replays a graph, by its name; each distinct name is looked at once.
+class GraphLaunches {
+ public:
+  explicit GraphLaunches(const Trace& trace) : trace_(trace), known_(trace.strings.size(), kUnknown) {}
+  bool operator()(HostId call) {
+    const StringId name = trace_.host.name[call.value];
+    if (known_[name.value] == kUnknown)
+      known_[name.value] = trace_.strings[name].find("GraphLaunch") != std::string_view::npos ? kYes : kNo;
+    return known_[name.value] == kYes;
+  }
+
+ private:
+  enum Answer : uint8_t { kUnknown, kNo, kYes };
+  const Trace& trace_;
+  std::vector<Answer> known_;
+};
+
+}  // namespace
+
+Launch Launch::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Launch result;
+  result.launches = static_cast<int64_t>(trace.launching.size());
+  std::vector<int64_t> latencies;
+  latencies.reserve(trace.launching.size());
+  GraphLaunches is_graph(trace);
+  const Intervals warmup = facts.get<Steps>().warmup_time();
+  for (size_t c = 0; c < trace.launching.size(); ++c) {
+    const HostId call = trace.launching[c];
+    const uint32_t first = trace.launched_first[c], end = trace.launched_first[c + 1];
+    latencies.push_back(trace.activity.start_ns[trace.launched[first].value] - trace.host.start_ns[call.value]);
+    // A launch that owns several activities replays a graph, whatever it is called.
+    if (end - first > 1 || is_graph(call)) continue;
+    if (trace.activity.kind[trace.launched[first].value] != ActivityKind::kKernel) continue;
+    const bool is_short = trace.activity.duration_ns[trace.launched[first].value] < trace.host.duration_ns[call.value];
+    const bool steady = !contains(warmup, trace.host.start_ns[call.value]);
+    ++result.kernels;
+    result.short_kernels += is_short;
+    result.steady_kernels += steady;
+    result.steady_short_kernels += steady && is_short;
+  }
+  if (!latencies.empty()) {
+    std::sort(latencies.begin(), latencies.end());
+    result.median_latency_ns = percentile_of_sorted(latencies, 50);
+    result.p95_latency_ns = percentile_of_sorted(latencies, 95);
+  }
+  if (result.kernels > 0)
+    result.short_kernel_pct = percent_of(result.short_kernels, result.kernels);
+  result.median_queue_depth = percentile(queue_depths(trace), 50);
+  return result;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,189 @@
+#include "analyse/rank/measured.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <unordered_map>
+
+#include "analyse/rank/collectives.h"
+#include "analyse/rank/ops.h"
+#include "analyse/rank/steps.h"
+
+namespace profgpu {
+namespace {
+
+// What the device does at an instant: a kind of work, the cause of a gap, or neither.
+struct StepState {
+  enum : uint8_t { kCompute, kCommunication, kMemory, kOutside, kFirstIdle };
+  static constexpr int kCount = kFirstIdle + kIdleCauses;
+};
+
+std::string step_state_name(int state) {
+  constexpr std::string_view kNames[] = {"compute", "communication", "memory", "outside"};
+  if (state < StepState::kFirstIdle) return std::string(kNames[state]);
+  return "idle: " + std::string(idle_cause_name(static_cast<IdleCause>(state - StepState::kFirstIdle)));
+}
+
+struct StateInterval {
+  Interval time;
+  int state = StepState::kOutside;
+};
+
+// Disjoint, in order of time; what lies between them is outside.
+std::vector<StateInterval> device_states(const Facts& facts) {
+  std::vector<StateInterval> all;
+  const Devices& devices = facts.get<Devices>();
+  if (devices.busiest < 0) return all;
+  const DeviceTime& d = devices.devices[static_cast<size_t>(devices.busiest)];
+  const auto add = [&](const Intervals& time, int state) {
+    for (const Interval& i : time) all.push_back({i, state});
+  };
+  add(d.compute, StepState::kCompute);
+  add(d.exposed_communication, StepState::kCommunication);
+  add(subtract(d.memory, unite(d.compute, d.communication)), StepState::kMemory);
+  for (const Gap& g : facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].gaps)
+    all.push_back({{g.start_ns, g.end_ns}, StepState::kFirstIdle + static_cast<int>(g.cause)});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+  return all;
+}
+
+// Sums of a step, one step after the other.
+class StepSum {
+ public:
+  void add(int64_t step, int64_t ns) {
+    if (step != step_) close();
+    step_ = step;
+    now_ += ns;
+  }
+  /// The deviation over `steps`, those with nothing among them.
+  Varying over(int64_t steps) {
+    close();
+    Varying v{total_, 0};
+    if (steps > 1) {
+      const double n = static_cast<double>(steps), mean = static_cast<double>(total_) / n;
+      v.step_stddev_ns = std::sqrt(std::max(0.0, (squares_ - n * mean * mean) / (n - 1)));
+    }
+    return v;
+  }
+
+ private:
+  void close() {
+    total_ += now_;
+    squares_ += static_cast<double>(now_) * static_cast<double>(now_);
+    now_ = 0;
+  }
+  int64_t step_ = -1, now_ = 0, total_ = 0;
+  double squares_ = 0;
+};
+
+void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSteps& m) {
+  const std::vector<StateInterval> states = device_states(facts);
+  std::array<StepSum, kPhases> phases;
+  std::array<StepSum, StepState::kCount> of_state;
+  std::array<std::array<int64_t, StepState::kCount>, kPhases> makeup_ns{};
+  const auto take = [&](const PhaseSegment& s, int state, int64_t ns) {
+    if (ns == 0) return;
+    makeup_ns[static_cast<size_t>(s.phase)][static_cast<size_t>(state)] += ns;
+    phases[static_cast<size_t>(s.phase)].add(s.step, ns);
+    of_state[static_cast<size_t>(state)].add(s.step, ns);
+  };
+  size_t at = 0;
+  for (const PhaseSegment& s : facts.get<Phases>().segments) {
+    if (!counts[s.step]) continue;
+    while (at < states.size() && states[at].time.end <= s.start_ns) ++at;
+    int64_t outside = s.end_ns - s.start_ns;
+    for (size_t i = at; i < states.size() && states[i].time.start < s.end_ns; ++i) {
+      const int64_t ns = std::min(states[i].time.end, s.end_ns) - std::max(states[i].time.start, s.start_ns);
+      take(s, states[i].state, ns);
+      outside -= ns;
+    }
+    take(s, StepState::kOutside, outside);
+  }
+  for (int i = 0; i < StepState::kCount; ++i)
+    if (const Varying time = of_state[static_cast<size_t>(i)].over(m.steps); time.total_ns != 0)
+      m.states.push_back({step_state_name(i), time});
+  for (size_t p = 0; p < kPhases; ++p) {
+    const std::string phase(phase_name(static_cast<Phase>(p)));
+    m.phases.push_back({phase, phases[p].over(m.steps)});
+    for (int i = 0; i < StepState::kCount; ++i)
+      if (const int64_t ns = makeup_ns[p][static_cast<size_t>(i)]; ns != 0)
+        m.makeup.push_back({phase, step_state_name(i), ns});
+  }
+}
+
+struct WorkKey {
+  StringId name, op, shapes;
+  WorkKind kind = WorkKind::kCompute;
+  bool operator==(const WorkKey&) const = default;
+};
+struct WorkHash {
+  size_t operator()(const WorkKey& k) const {
+    uint64_t h = k.name.value;
+    for (const uint64_t part : {uint64_t{k.op.value}, uint64_t{k.shapes.value}, static_cast<uint64_t>(k.kind)})
+      h = (h ^ part) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 32);
+  }
+};
+
+void add_work(const Facts& facts, MeasuredSteps& m) {
+  const Trace& trace = facts.trace();
+  const Devices& devices = facts.get<Devices>();
+  const Ops& ops = facts.get<Ops>();
+  const Kernels& kernels = facts.get<Kernels>();
+  std::unordered_map<WorkKey, size_t, WorkHash> place_of;
+  std::vector<StepSum> sums;
+  StepFinder step_of(facts.get<Steps>());
+  const auto text = [&](StringId id) { return only_if(id.valid(), std::string(trace.strings[id])); };
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const int64_t step = step_of(trace.activity.start_ns[i]);
+    if (step < 0) continue;
+    WorkKey key{trace.activity.name[i], {}, {}, devices.kind[i]};
+    if (const HostId op = ops.of_activity[i]; op.valid()) {
+      key.op = trace.host.name[op.value];
+      if (const OpArgsId args = trace.host.args[op.value]; args.valid()) key.shapes = trace.op_args[args.value].shapes;
+    }
+    const auto [it, fresh] = place_of.try_emplace(key, sums.size());
+    if (fresh) {
+      sums.emplace_back();
+      const std::string name(trace.strings[key.name]);
+      const bool copy = key.kind == WorkKind::kMemory;
+      m.work.push_back({name,
+                        short_kernel_name(name),
+                        key.kind,
+                        copy ? KernelCategory::kCopy : kernels.category[key.name.value],
+                        text(key.op),
+                        text(key.shapes),
+                        0,
+                        {}});
+    }
+    ++m.work[it->second].count;
+    sums[it->second].add(step, trace.activity.duration_ns[i]);
+  }
+  for (size_t i = 0; i < sums.size(); ++i) m.work[i].time = sums[i].over(m.steps);
+  std::sort(m.work.begin(), m.work.end(), [](const MeasuredWork& a, const MeasuredWork& b) {
+    if (a.time.total_ns != b.time.total_ns) return a.time.total_ns > b.time.total_ns;
+    return std::tie(a.name, a.op, a.shapes, a.kind) < std::tie(b.name, b.op, b.shapes, b.kind);
+  });
+}
+
+}  // namespace
+
+MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
+  const Steps& steps = facts.get<Steps>();
+  MeasuredSteps m;
+  const std::vector<const Step*> measured = steps.measured();
+  m.steps = static_cast<int64_t>(measured.size());
+  m.wall_ns = steps.measured_wall_ns();
+  std::vector<bool> counts(steps.steps.size());
+  for (const Step* s : measured) counts[static_cast<size_t>(s - steps.steps.data())] = true;
+  add_makeup(facts, counts, m);
+  add_work(facts, m);
+  for (const OpRow& o : facts.get<Ops>().rows)
+    if (o.measured_calls > 0) m.ops.push_back({o.text, o.measured_calls, o.measured_self_ns});
+  for (const CollectiveRow& c : facts.get<Collectives>().rows)
+    if (c.measured_calls > 0)
+      m.collectives.push_back({c.name, c.dtype, c.message_bytes, c.measured_calls, c.measured_ns});
+  return m;
+}
+
+}  // namespace profgpu

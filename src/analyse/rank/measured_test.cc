@@ -1,0 +1,80 @@
+#include "analyse/rank/measured.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "analyse/rank/collectives.h"
+#include "analyse/rank/ops.h"
+#include "analyse/rank/steps.h"
+#include "support/hand_trace.h"
+#include "support/trace_rows.h"
+#include "trace/import/importer.h"
+
+namespace profgpu {
+namespace {
+
+int64_t sum(const MeasuredSteps& m) {
+  int64_t all = 0;
+  for (const Makeup& part : m.makeup) all += part.total_ns;
+  return all;
+}
+
+TEST(Measured, MakeupAddsUpToTheWallTimeOfTheMeasuredSteps) {
+  std::vector<std::string> files = {"examples/resnet-demo.json.gz"};
+  if (std::filesystem::exists("../shared/traces"))
+    for (const auto& entry : std::filesystem::directory_iterator("../shared/traces"))
+      if (entry.is_regular_file() && entry.file_size() < (4u << 20)) files.push_back(entry.path());
+  int checked = 0;
+  for (const std::string& file : files) {
+    const auto imported = import_file(file, {});
+    if (!imported) continue;
+    const Facts facts(imported->trace, {});
+    const MeasuredSteps& m = facts.get<MeasuredSteps>();
+    EXPECT_EQ(m.wall_ns, facts.get<Steps>().measured_wall_ns()) << file;
+    EXPECT_EQ(sum(m), m.wall_ns) << file;
+    for (size_t p = 0; p < kPhases; ++p)
+      EXPECT_EQ(m.phases[p].time.total_ns, facts.get<Phases>().measured_wall_ns[p]) << file;
+    ++checked;
+  }
+  EXPECT_GE(checked, 1);
+}
+
+TEST(Measured, HostTimesOfOpsLeaveWarmUpOut) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 1000).op("aten::mm", 10, 510);
+  for (int i = 1; i < 4; ++i)
+    hand.range("ProfilerStep#" + std::to_string(i), 900 + i * 100, 1000 + i * 100)
+        .op("aten::mm", 910 + i * 100, 920 + i * 100);
+  hand.op("aten::mm", 1400, 1450);   // after the last step
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  ASSERT_EQ(facts.get<Steps>().measured().size(), 3u);
+  const auto& rows = facts.get<Ops>().rows;
+  const auto mm = std::find_if(rows.begin(), rows.end(), [](const OpRow& r) { return r.text == "aten::mm"; });
+  ASSERT_NE(mm, rows.end());
+  EXPECT_EQ(mm->calls, 5);
+  EXPECT_EQ(mm->measured_calls, 3);
+  EXPECT_EQ(mm->measured_self_ns, 30'000);
+}
+
+TEST(Measured, CollectivesLeaveWarmUpOut) {
+  test::TraceRows rows;
+  test::TraceRows::Message message;
+  message.name = "allreduce";
+  rows.annotation("ProfilerStep#0", 0, 1000).collective(message, 100, 500);
+  for (int i = 1; i < 4; ++i)
+    rows.annotation("ProfilerStep#" + std::to_string(i), 900 + i * 100, 100).collective(message, 910 + i * 100, 20);
+  const Trace trace = rows.finish();
+  const Facts facts(trace, {});
+  const auto& all = facts.get<Collectives>().rows;
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].calls, 4);
+  EXPECT_EQ(all[0].total_ns, 560);
+  EXPECT_EQ(all[0].measured_calls, 3);
+  EXPECT_EQ(all[0].measured_ns, 60);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,51 @@
+// Device memory as the framework's allocator saw it.
+#pragma once
+
+#include <optional>
+
+#include "analyse/rank/facts.h"
+#include "analyse/report/document.h"
+#include "analyse/report/page.h"
+
+namespace profgpu {
+
+struct MemoryPoint {
+  int64_t time_ns = 0;
+  std::optional<int64_t> allocated_bytes;
+  std::optional<int64_t> reserved_bytes;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("time_ns", time_ns), v("allocated_bytes", allocated_bytes), v("reserved_bytes", reserved_bytes);
+  }
+};
+
+struct Memory {
+  int32_t device = -1;  ///< the device these are of: the one whose peak is highest, of its capacity
+  std::optional<int64_t> peak_allocated_bytes;
+  std::optional<int64_t> peak_reserved_bytes;
+  std::optional<int64_t> capacity_bytes;
+  std::optional<double> growth_bytes_per_step;  ///< Theil-Sen slope of the lowest allocation in each measured step
+  std::optional<double> fragmentation_pct;      ///< at the reserved peak
+  int64_t allocator_calls = 0;                  ///< cudaMalloc, cudaFree, hipMalloc and kin
+  int64_t steps_with_allocator_calls = 0;       ///< of the measured steps: calls that wait for the device
+  std::vector<MemoryPoint> timeline;            ///< at most 500 points; keeps every peak
+
+  template <class V>
+  void fields(V&& v) const {
+    v("peak_allocated_bytes", peak_allocated_bytes), v("peak_reserved_bytes", peak_reserved_bytes);
+    v("capacity_bytes", capacity_bytes), v("growth_bytes_per_step", growth_bytes_per_step);
+    v("fragmentation_pct", fragmentation_pct), v("allocator_calls", allocator_calls), v("timeline", timeline);
+  }
+  static Memory compute(const Facts& facts);
+};
+
+// Device memory over time, and which places in the program held it when most was allocated.
+
+/// Of the device that Memory is of; nothing without allocator events that carry totals. Times are the trace's own,
+/// moved by `shift_ns`. At most about 2,000 points, of each stretch the first, the lowest and the highest; at most 100
+/// holders and a last one for the rest. Blocks that were there before the trace are one holder without a place in the
+/// program.
+std::optional<PageMemory> memory_over_time(const Facts& facts, int64_t shift_ns);
+
+}  // namespace profgpu

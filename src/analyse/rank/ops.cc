@@ -1,0 +1,220 @@
+// Which rows there are, how they nest and what is left out follow torch/autograd/profiler_util.py of PyTorch 2.13
+// (_filter_name, _rewrite_name, _populate_cpu_children, _remove_dup_nodes, key_averages). Python frames, which
+// key_averages counts as rows since with_stack records them, are left out here: an op's own time keeps its meaning
+// whether or not stacks were recorded.
+//
+// One walk. Budget: 40 ns a host row.
+#include "analyse/rank/ops.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "analyse/rank/steps.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
+constexpr std::string_view kStepRow = "ProfilerStep*";
+
+bool is_row_kind(HostKind kind) { return kind != HostKind::kPython && kind != HostKind::kOverhead; }
+
+// Ops of the profiler's own that key_averages leaves out, so that their parents keep that time as theirs.
+bool is_left_out(std::string_view name) {
+  return name == "[memory]" || name == "[OutOfMemory]" || name == "profiler::_record_function_enter" ||
+         name == "profiler::_record_function_enter_new" || name == "profiler::_record_function_exit" ||
+         name == "aten::is_leaf" || name == "aten::output_nr" || name == "aten::_version";
+}
+
+// Every string of the trace once: the name that its row is kept under, or none.
+class OpNames {
+ public:
+  explicit OpNames(const Trace& trace) : trace_(trace), name_(trace.strings.size(), kUnknown) {}
+
+  /// The string that stands for all that share its row; invalid if it has no row.
+  StringId of(uint32_t host) {
+    const StringId id = trace_.host.name[host];
+    if (!id.valid()) return {};
+    uint32_t& known = name_[id.value];
+    if (known == kUnknown) known = classify(id);
+    StringId name;
+    name.value = known;
+    return name;
+  }
+  [[nodiscard]] std::string_view text(StringId name) const { return name == step_ ? kStepRow : trace_.strings[name]; }
+
+ private:
+  static constexpr uint32_t kUnknown = StringId::kNone - 1;
+
+  uint32_t classify(StringId id) {
+    const std::string_view text = trace_.strings[id];
+    if (is_left_out(text)) return StringId::kNone;
+    if (!text.starts_with(kStepPrefix)) return id.value;
+    if (!step_.valid()) step_ = id;
+    return step_.value;
+  }
+
+  const Trace& trace_;
+  std::vector<uint32_t> name_;
+  StringId step_;
+};
+
+// One call of an op, as far as it is known.
+struct Call {
+  uint32_t host = 0;
+  StringId name;
+  int64_t self_ns = 0;             ///< less its children
+  int64_t device_inside_ns = 0;    ///< what its children launched
+  int64_t device_self_ns = 0;
+  bool measured = false;
+};
+
+/// Walks the ranges of each thread in time order and sums up the calls of each row as they end.
+class OpWalk {
+ public:
+  OpWalk(const Facts& facts, std::vector<OpRow>& rows)
+      : trace_(facts.trace()), h_(trace_.host), names_(trace_), step_of_(facts.get<Steps>()), rows_(rows),
+        row_of_(trace_.strings.size() * 2, kNoRow) {}
+
+  void walk() {
+    size_t launch = 0;   // next of trace.launching, which ascends as the rows do
+    for (const Thread& thread : trace_.threads) {
+      for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
+        const bool launches = launch < trace_.launching.size() && trace_.launching[launch].value == i;
+        const StringId name = is_row_kind(h_.kind[i]) ? names_.of(i) : StringId();
+        if (name.valid()) begin(i, name);
+        if (launches && name.valid()) add_device_time(open_.size(), launched_ns(launch));
+        launch += launches;
+      }
+      while (!open_.empty()) end();
+    }
+  }
+
+ private:
+  static constexpr uint32_t kNoRow = UINT32_MAX;
+  struct Open : Call {
+    int64_t end_ns = 0;
+    uint32_t children = 0;
+    std::optional<Call> twin;   ///< its only child, which has its name
+  };
+
+  // Ranges nest by time alone; one that outlasts what it started in has no parent there.
+  void begin(uint32_t host, StringId name) {
+    const int64_t start = h_.start_ns[host], end_ns = h_.end_ns(HostId(host));
+    while (!open_.empty() && (start >= open_.back().end_ns || end_ns > open_.back().end_ns)) end();
+    if (!open_.empty()) {
+      Open& parent = open_.back();
+      ++parent.children;
+      if (parent.twin) add_child(parent, *std::exchange(parent.twin, std::nullopt));
+    }
+    Open& open = open_.emplace_back();
+    open.host = host;
+    open.name = name;
+    open.self_ns = h_.duration_ns[host];
+    open.measured = step_of_(start) >= 0;
+    open.end_ns = end_ns;
+  }
+
+  // An only child of its parent's name is the same call recorded twice.
+  void end() {
+    if (const auto twin = std::exchange(open_.back().twin, std::nullopt)) {
+      Open& both = open_.back();
+      both.self_ns += twin->self_ns - h_.duration_ns[twin->host];
+      both.device_inside_ns += twin->device_inside_ns;
+      add_device_time(open_.size(), twin->device_self_ns);
+    }
+    const Call call = open_.back();
+    open_.pop_back();
+    if (open_.empty()) return add(call);
+    Open& parent = open_.back();
+    if (parent.children == 1 && parent.name == call.name) parent.twin = call;
+    else add_child(parent, call);
+  }
+
+  void add_child(Open& parent, const Call& call) {
+    parent.self_ns -= h_.duration_ns[call.host];
+    parent.device_inside_ns += call.device_inside_ns + call.device_self_ns;
+    add(call);
+  }
+
+  // To the innermost op of the first `depth` open ranges; where there is none, the innermost annotation.
+  void add_device_time(size_t depth, int64_t ns) {
+    Open* annotation = nullptr;
+    for (size_t i = depth; i-- > 0;) {
+      const HostKind kind = h_.kind[open_[i].host];
+      if (kind == HostKind::kOp) return void(open_[i].device_self_ns += ns);
+      if (kind == HostKind::kAnnotation && annotation == nullptr) annotation = &open_[i];
+    }
+    if (annotation != nullptr) annotation->device_self_ns += ns;
+  }
+
+  [[nodiscard]] int64_t launched_ns(size_t launch) const {
+    int64_t ns = 0;
+    for (uint32_t i = trace_.launched_first[launch]; i < trace_.launched_first[launch + 1]; ++i)
+      ns += trace_.activity.duration_ns[trace_.launched[i].value];
+    return ns;
+  }
+
+  void add(const Call& call) {
+    // Annotations are rows of their own even where an op has the same name.
+    const bool annotation = h_.kind[call.host] == HostKind::kAnnotation;
+    uint32_t& row = row_of_[size_t{call.name.value} * 2 + annotation];
+    if (row == kNoRow) {
+      row = static_cast<uint32_t>(rows_.size());
+      OpRow& fresh = rows_.emplace_back();
+      fresh.name = call.name;
+      fresh.text = names_.text(fresh.name);
+      fresh.annotation = annotation;
+    }
+    OpRow& r = rows_[row];
+    ++r.calls;
+    r.cpu_total_ns += h_.duration_ns[call.host];
+    r.cpu_self_ns += call.self_ns;
+    r.device_total_ns += call.device_inside_ns + call.device_self_ns;
+    r.device_self_ns += call.device_self_ns;
+    if (call.measured) {
+      ++r.measured_calls;
+      r.measured_self_ns += call.self_ns;
+    }
+    if (const OpArgsId args = h_.args[call.host]; args.valid()) r.flops += trace_.op_args[args.value].flops;
+  }
+
+  const Trace& trace_;
+  const HostTable& h_;
+  OpNames names_;
+  StepFinder step_of_;
+  std::vector<OpRow>& rows_;
+  std::vector<uint32_t> row_of_;
+  std::vector<Open> open_;
+};
+
+std::vector<HostId> innermost_ranges(const Trace& trace) {
+  const HostTable& h = trace.host;
+  std::vector<HostId> of_activity(trace.activity.size());
+  for (size_t c = 0; c < trace.launching.size(); ++c) {
+    HostId at = trace.launching[c];
+    while (at.valid() && h.kind[at.value] != HostKind::kOp && h.kind[at.value] != HostKind::kAnnotation)
+      at = h.parent[at.value];
+    for (uint32_t i = trace.launched_first[c]; i < trace.launched_first[c + 1]; ++i)
+      of_activity[trace.launched[i].value] = at;
+  }
+  return of_activity;
+}
+
+}  // namespace
+
+std::vector<OpRow> OpRow::rows(const Facts& facts) { return facts.get<Ops>().rows; }
+
+Ops Ops::compute(const Facts& facts) {
+  Ops ops;
+  ops.of_activity = innermost_ranges(facts.trace());
+  OpWalk(facts, ops.rows).walk();
+  std::sort(ops.rows.begin(), ops.rows.end(), [](const OpRow& a, const OpRow& b) {
+    if (a.cpu_self_ns != b.cpu_self_ns) return a.cpu_self_ns > b.cpu_self_ns;
+    return a.text != b.text ? a.text < b.text : a.annotation < b.annotation;
+  });
+  return ops;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,223 @@
+#include "analyse/rank/page.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "analyse/rank/idle.h"
+#include "analyse/rank/kernels.h"
+#include "analyse/rank/memory.h"
+#include "analyse/rank/sample_series.h"
+#include "analyse/rank/timeline.h"
+#include "base/saturated.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxBins = 4096;
+constexpr size_t kMinBins = 256;
+constexpr size_t kBinsOfAllTracks = 600'000;   // so that a job of many ranks stays a small page
+
+// Times before 2001 are no Unix times: traces without a base time count from the epoch or from boot.
+constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;
+
+std::optional<int64_t> unix_shift(const Trace& trace) {
+  if (trace.base_time_ns != 0) return trace.base_time_ns;
+  const bool is_unix = !trace.windows.empty() && trace.windows.front().start > kMinUnix_ns;
+  return is_unix ? std::optional<int64_t>(0) : std::nullopt;
+}
+
+Interval span_of(const Trace& trace) {
+  if (trace.windows.empty()) return {};
+  return {trace.windows.front().start, trace.windows.back().end};
+}
+
+// Shifts to the first rank's clock. Ranks whose clocks say nothing of each other, and whose times are far apart, start
+// together.
+std::vector<PlacedRank> on_one_clock(const PageInput& input) {
+  std::vector<PlacedRank> placed;
+  const Trace& first = input.ranks.front().facts->trace();
+  const Interval first_span = span_of(first);
+  for (const RankFacts& r : input.ranks) {
+    const Trace& trace = r.facts->trace();
+    PlacedRank rank{r.rank, r.facts, trace.base_time_ns - first.base_time_ns};
+    if (const auto offset = input.clock_offset_ns.find(r.rank); offset != input.clock_offset_ns.end())
+      rank.shift_ns = saturated_add(rank.shift_ns, offset->second);
+    const Interval span = span_of(trace);
+    const bool apart = saturated_add(span.start, rank.shift_ns) >= first_span.end ||
+                       saturated_add(span.end, rank.shift_ns) <= first_span.start;
+    if (apart) rank.shift_ns = first_span.start - span.start;
+    placed.push_back(rank);
+  }
+  return placed;
+}
+
+Interval span_of(const std::vector<PlacedRank>& ranks) {
+  Interval all{INT64_MAX, INT64_MIN};
+  for (const PlacedRank& r : ranks) {
+    const Interval span = span_of(r.facts->trace());
+    all = {std::min(all.start, span.start + r.shift_ns), std::max(all.end, span.end + r.shift_ns)};
+  }
+  return all;
+}
+
+size_t bins_of_track(const std::vector<PlacedRank>& ranks) {
+  size_t tracks = 1;
+  for (const PlacedRank& r : ranks) tracks += r.facts->trace().threads.size() + r.facts->trace().queues.size() + 4;
+  return std::clamp(kBinsOfAllTracks / tracks, kMinBins, kMaxBins);
+}
+
+TimelinePlan plan_of(const std::vector<PlacedRank>& ranks, KeptEvents kept, int64_t span_ns) {
+  TimelinePlan plan;
+  plan.host_least_ns = kept.host_least_ns;
+  plan.scale.kept = std::move(kept.windows);
+  const auto bins = static_cast<int64_t>(bins_of_track(ranks));
+  plan.scale.bin_ns = std::max<int64_t>((span_ns + bins - 1) / bins, 1);
+  plan.scale.bins = static_cast<size_t>((span_ns + plan.scale.bin_ns - 1) / plan.scale.bin_ns);
+  return plan;
+}
+
+void add_samples(const PlacedSamples& samples, const std::map<uint32_t, int>& rank_of, PageData& page) {
+  page.samples = sample_series(samples, rank_of);
+  if (page.samples.empty()) return;
+  for (const ClockReasonInfo& r : clock_reasons()) page.reasons.push_back({static_cast<uint32_t>(r.reason), r.words});
+}
+
+// A page of samples alone: their own time.
+void place_samples(const SampleLog& log, PageData& page) {
+  page.origin_ns = log.first_ns;
+  page.unix_origin_ns = log.first_ns;
+  page.span_ns = std::max<int64_t>(log.last_ns - log.first_ns, 1);
+  add_samples({&log, log.first_ns, page.span_ns}, {}, page);
+}
+
+// The clocks that a rank's devices ran at, and whose they are.
+DeviceClocks clocks_of(const PlacedSamples& samples, const std::vector<PlacedRank>& ranks, const PlacedRank& rank,
+                       std::map<uint32_t, int>& rank_of) {
+  DeviceClocks clocks;
+  clocks.shift_ns = samples.shift_ns;
+  if (!samples.log) return clocks;
+  for (const Trace::DeviceRows& rows : rank.facts->trace().device_rows) {
+    const auto device = sampled_device(*samples.log, ranks, rank, rows.device);
+    if (!device) continue;
+    rank_of.try_emplace(*device, rank.rank);
+    if (auto course = ClockCourse::of(*samples.log, *device)) clocks.courses.emplace(rows.device, std::move(*course));
+  }
+  return clocks;
+}
+
+void add_rank(const PlacedRank& r, const TimelinePlan& plan, const DeviceClocks& clocks, PageData& page) {
+  add_timeline(r, plan, clocks, page);
+  PageRank& rank = page.ranks.emplace_back();
+  rank.rank = r.rank;
+  rank.flame = flames(*r.facts, page.strings);
+  rank.kernels = kernel_histograms(*r.facts);
+  rank.memory = memory_over_time(*r.facts, r.shift_ns);
+  rank.gaps = longest_gaps(*r.facts, r.shift_ns);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const PageData>> make_page(const PageInput& input, const StepChoice& steps) {
+  auto page = std::make_shared<PageData>();
+  page->categories = page_category_names();
+  const SampleLog* log = input.samples && !input.samples->empty() ? input.samples : nullptr;
+  if (input.ranks.empty()) {
+    if (log) place_samples(*log, *page);
+    return std::shared_ptr<const PageData>(page);
+  }
+  std::vector<PlacedRank> ranks = on_one_clock(input);
+  const Interval span = span_of(ranks);
+  page->origin_ns = span.start;
+  page->span_ns = std::max<int64_t>(span.length(), 1);
+  const auto shift = unix_shift(input.ranks.front().facts->trace());
+  if (shift) page->unix_origin_ns = span.start + *shift;
+  for (PlacedRank& r : ranks) r.shift_ns -= span.start;
+
+  KeptEvents kept = kept_events(ranks, {0, page->span_ns}, steps, kPageEvents);
+  if (kept.windows.empty())
+    return Error{"--html-steps leaves no step", "`--section steps` lists them with their numbers"};
+  for (const Interval& w : kept.windows) page->kept.emplace_back(w.start, w.end);
+  page->host_least_ns = kept.host_least_ns;
+  const TimelinePlan plan = plan_of(ranks, std::move(kept), page->span_ns);
+
+  PlacedSamples samples;
+  if (shift && log) samples = {log, *page->unix_origin_ns, page->span_ns};
+  std::map<uint32_t, int> rank_of;
+  for (const PlacedRank& r : ranks) add_rank(r, plan, clocks_of(samples, ranks, r, rank_of), *page);
+  for (const int rank : input.without_events) page->ranks.emplace_back().rank = rank;
+  std::sort(page->ranks.begin(), page->ranks.end(),
+            [](const PageRank& a, const PageRank& b) { return a.rank < b.rank; });
+  page->without_events = input.without_events;
+  if (samples.log) add_samples(samples, rank_of, *page);
+  return std::shared_ptr<const PageData>(page);
+}
+
+namespace {
+
+constexpr int kHistogramBins = 40;
+
+PageGap shown(const Trace& trace, int32_t device, const Gap& g, int64_t shift_ns) {
+  PageGap gap;
+  gap.device = device;
+  gap.start_ns = g.start_ns + shift_ns;
+  gap.duration_ns = g.length();
+  gap.cause = idle_cause_name(g.cause);
+  if (g.before.valid()) gap.after = trace.name(g.before);   // the gap comes after it
+  if (g.after.valid()) gap.before = trace.name(g.after);
+  if (g.host.valid()) gap.host = trace.name(g.host);
+  return gap;
+}
+
+size_t histogram_bin(int64_t ns, int64_t from_ns, int64_t to_ns) {
+  if (to_ns <= from_ns) return 0;
+  const double place = std::log(static_cast<double>(ns) / static_cast<double>(from_ns)) /
+                       std::log(static_cast<double>(to_ns) / static_cast<double>(from_ns));
+  return static_cast<size_t>(std::clamp(static_cast<int>(place * kHistogramBins), 0, kHistogramBins - 1));
+}
+
+}  // namespace
+
+std::vector<PageGap> longest_gaps(const Facts& facts, int64_t shift_ns, size_t most) {
+  std::vector<PageGap> all;
+  for (const DeviceIdle& idle : facts.get<Idle>().devices) {
+    std::array<std::vector<const Gap*>, kIdleCauses> by_cause;
+    for (const Gap& g : idle.gaps) by_cause[static_cast<size_t>(g.cause)].push_back(&g);
+    for (std::vector<const Gap*>& gaps : by_cause) {
+      const size_t count = std::min(most, gaps.size());
+      std::partial_sort(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(count), gaps.end(),
+                        [](const Gap* a, const Gap* b) {
+                          return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
+                        });
+      for (size_t i = 0; i < count; ++i) all.push_back(shown(facts.trace(), idle.device, *gaps[i], shift_ns));
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const PageGap& a, const PageGap& b) { return a.duration_ns > b.duration_ns; });
+  return all;
+}
+
+std::vector<PageHistogram> kernel_histograms(const Facts& facts, size_t most) {
+  const Trace& trace = facts.trace();
+  std::vector<PageHistogram> all;
+  std::map<std::pair<int32_t, StringId>, size_t> place;
+  std::map<int32_t, size_t> of_device;
+  for (const KernelRow& row : facts.get<Kernels>().rows) {   // by device, longest first
+    if (row.count < 2 || of_device[row.device]++ >= most) continue;
+    place[{row.device, row.name}] = all.size();
+    // From 1 ns on: equal ratios have no zero.
+    const int64_t from_ns = std::max<int64_t>(row.min_ns, 1);
+    all.push_back({row.device, std::string(trace.strings[row.name]), from_ns, std::max(row.max_ns, from_ns),
+                   std::vector<int64_t>(kHistogramBins)});
+  }
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const auto it = place.find({trace.device_of(ActivityId(size_t{i})), trace.activity.name[i]});
+    if (it == place.end()) continue;
+    PageHistogram& h = all[it->second];
+    ++h.counts[histogram_bin(std::max<int64_t>(trace.activity.duration_ns[i], 1), h.from_ns, h.to_ns)];
+  }
+  return all;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,351 @@
+// The rules are output.md's, in its order; each is a layer of labelled time, painted under the layers before it.
+#include "analyse/rank/phases.h"
+
+#include <algorithm>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/idle.h"
+#include "analyse/rank/steps.h"
+
+namespace profgpu {
+namespace {
+
+/// Time with a phase: intervals of each phase, disjoint within a layer.
+using Layer = std::array<Intervals, kPhases>;
+
+Intervals& of(Layer& layer, Phase phase) { return layer[static_cast<size_t>(phase)]; }
+
+Intervals all_of(const Layer& layer) {
+  Intervals all;
+  for (const Intervals& part : layer) all.insert(all.end(), part.begin(), part.end());
+  return merged(std::move(all));
+}
+
+// Rule 1: on each instant of the thread the innermost range that marks a phase.
+Layer marked_ranges(const Facts& facts, ThreadId thread) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  const HostTable& h = trace.host;
+  Layer layer;
+  struct Open {
+    int64_t end;
+    Phase phase;
+  };
+  std::vector<Open> stack;
+  int64_t at = 0;
+  const auto paint_to = [&](int64_t time) {
+    if (!stack.empty() && time > at) of(layer, stack.back().phase).push_back({at, time});
+    at = std::max(at, time);
+  };
+  const Thread& t = trace.threads[thread.value];
+  for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
+    const Phase phase = names.phase[h.name[i].value];
+    if (phase == Phase::kOther || h.kind[i] == HostKind::kPython) continue;
+    while (!stack.empty() && stack.back().end <= h.start_ns[i]) {
+      paint_to(stack.back().end);
+      stack.pop_back();
+    }
+    paint_to(h.start_ns[i]);
+    at = h.start_ns[i];
+    // Ranges that overlap without nesting: the later one ends with the one around it.
+    const int64_t end = h.start_ns[i] + h.duration_ns[i];
+    stack.push_back({stack.empty() ? end : std::min(end, stack.back().end), phase});
+  }
+  while (!stack.empty()) {
+    paint_to(stack.back().end);
+    stack.pop_back();
+  }
+  for (Intervals& part : layer) part = merged(std::move(part));
+  return layer;
+}
+
+// Starts of ops on the thread that are neither backward ops nor within `outside`, ascending.
+std::vector<Interval> forward_ops(const Facts& facts, ThreadId thread, const Intervals& outside) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  const HostTable& h = trace.host;
+  std::vector<Interval> ops;
+  const Thread& t = trace.threads[thread.value];
+  int64_t backward_until = INT64_MIN;
+  for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
+    if (h.kind[i] != HostKind::kOp || names.phase[h.name[i].value] != Phase::kOther) continue;
+    if (names.autograd[h.name[i].value]) backward_until = std::max(backward_until, h.end_ns(HostId(i)));
+    if (h.start_ns[i] < backward_until) continue;
+    const size_t around = first_ending_after(outside, h.start_ns[i]);
+    if (around < outside.size() && outside[around].start <= h.start_ns[i]) continue;
+    ops.push_back(h.interval(HostId(i)));
+  }
+  return ops;
+}
+
+// Rule 2: backward ops of any thread, joined into one stretch a micro-batch. What parts two micro-batches is work of
+// the step's own thread between them: forward ops, data loading, the optimizer, a step's start.
+Intervals backward_stretches(const Facts& facts, const std::vector<Interval>& forward, const Intervals& marked) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  Intervals ops;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (names.autograd[trace.host.name[i].value] && trace.host.kind[i] != HostKind::kPython)
+      ops.push_back(trace.host.interval(HostId(i)));
+  ops = merged(std::move(ops));
+  std::vector<int64_t> parting;
+  for (const Interval& op : forward) parting.push_back(op.start);
+  for (const Interval& range : marked) parting.push_back(range.start);
+  for (const Step& step : facts.get<Steps>().steps) parting.push_back(step.start_ns);
+  std::sort(parting.begin(), parting.end());
+  Intervals stretches;
+  for (const Interval& op : ops) {
+    if (!stretches.empty()) {
+      const auto next = std::lower_bound(parting.begin(), parting.end(), stretches.back().end);
+      if (next == parting.end() || *next >= op.start) {
+        stretches.back().end = op.end;
+        continue;
+      }
+    }
+    stretches.push_back(op);
+  }
+  return stretches;
+}
+
+// Ends of optimizer steps. Clearing gradients ends none: it often stands between forward and backward.
+std::vector<int64_t> optimizer_ends(const Facts& facts, ThreadId thread) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  std::vector<int64_t> ends;
+  const Thread& t = trace.threads[thread.value];
+  for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
+    if (names.phase[trace.host.name[i].value] != Phase::kOptimizer || trace.host.kind[i] == HostKind::kPython) continue;
+    if (trace.name(HostId(i)).find("zero_grad") == std::string_view::npos) ends.push_back(trace.host.end_ns(HostId(i)));
+  }
+  return ends;
+}
+
+// Rule 4: from the first op after data loading, the step's start, the optimizer or the micro-batch before, to the
+// first backward op. Without backward and optimizer: from the first op to the last.
+Intervals forward_stretches(const Facts& facts, const std::vector<Interval>& ops, const Intervals& backward,
+                            const Layer& marked) {
+  if (ops.empty()) return {};
+  const Steps& steps = facts.get<Steps>();
+  const Intervals& loading = marked[static_cast<size_t>(Phase::kDataLoading)];
+  if (backward.empty() && marked[static_cast<size_t>(Phase::kOptimizer)].empty()) {
+    int64_t end = ops.front().end;
+    for (const Interval& op : ops) end = std::max(end, op.end);
+    return {{ops.front().start, end}};
+  }
+  std::vector<int64_t> starts = optimizer_ends(facts, steps.thread);
+  for (const Step& step : steps.steps) starts.push_back(step.start_ns);
+  for (const Interval& range : loading) starts.push_back(range.end);
+  for (const Interval& stretch : backward) starts.push_back(stretch.end);
+  std::sort(starts.begin(), starts.end());
+  Intervals forward;
+  for (const Interval& stretch : backward) {
+    auto after = std::upper_bound(starts.begin(), starts.end(), stretch.start);
+    if (after == starts.begin()) continue;
+    const int64_t from = *std::prev(after);
+    const auto op = std::lower_bound(ops.begin(), ops.end(), Interval{from, INT64_MIN});
+    if (op != ops.end() && op->start < stretch.start) forward.push_back({op->start, stretch.start});
+  }
+  return merged(std::move(forward));
+}
+
+/// Labels in order of time, for look-up by time.
+std::vector<PhaseSegment> flattened(const std::vector<Layer>& layers) {
+  std::vector<PhaseSegment> out;
+  Intervals covered;
+  for (const Layer& layer : layers) {
+    for (int p = 0; p < kPhases; ++p)
+      for (const Interval& part : subtract(layer[p], covered))
+        out.push_back({part.start, part.end, static_cast<Phase>(p), 0});
+    covered = unite(covered, all_of(layer));
+  }
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
+  return out;
+}
+
+Phase phase_at(const std::vector<PhaseSegment>& segments, int64_t time) {
+  const auto it = std::upper_bound(segments.begin(), segments.end(), time,
+                                   [](int64_t t, const PhaseSegment& s) { return t < s.start_ns; });
+  return it != segments.begin() && std::prev(it)->end_ns > time ? std::prev(it)->phase : Phase::kOther;
+}
+
+// The phase that launched each activity: a range around the call, a backward op around it, else what the step's thread
+// was in at that time.
+std::vector<Phase> phases_of_activity(const Facts& facts, ThreadId thread, const std::vector<PhaseSegment>& base) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  const HostTable& h = trace.host;
+  std::vector<Phase> of_activity(trace.activity.size(), Phase::kOther);
+  std::vector<Phase> last(trace.queues.size(), Phase::kOther);
+  HostId known_call;
+  Phase known = Phase::kOther;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const HostId call = trace.activity.launch[i];
+    Phase& before = last[trace.activity.queue[i]];
+    if (call.valid() && call != known_call) {
+      known_call = call;
+      known = phase_at(base, h.start_ns[call.value]);
+      if (h.thread[call.value] != thread) {
+        for (HostId at = h.parent[call.value]; at.valid(); at = h.parent[at.value])
+          if (names.autograd[h.name[at.value].value]) known = Phase::kBackward;
+      }
+    }
+    if (call.valid()) before = known;
+    of_activity[i] = before;
+  }
+  return of_activity;
+}
+
+/// What the devices run at each instant of a set of waits.
+class Running {
+ public:
+  Running(const Facts& facts, const std::vector<Phase>& of_activity)
+      : trace_(facts.trace()), kind_(facts.get<Devices>().kind), of_activity_(of_activity) {
+    for (uint32_t i = 0; i < trace_.activity.size(); ++i) by_start_.push_back(i);
+    if (trace_.device_rows.size() > 1)
+      std::stable_sort(by_start_.begin(), by_start_.end(), [&](uint32_t a, uint32_t b) {
+        return trace_.activity.start_ns[a] < trace_.activity.start_ns[b];
+      });
+  }
+
+  // Rule 3 for one wait. Waits must come in order of time.
+  void label(Interval wait, Layer& layer) {
+    const ActivityTable& a = trace_.activity;
+    std::erase_if(open_, [&](uint32_t i) { return a.end_ns(ActivityId(i)) <= wait.start; });
+    int64_t at = wait.start;
+    while (at < wait.end) {
+      while (next_ < by_start_.size() && a.start_ns[by_start_[next_]] <= at) {
+        if (a.end_ns(ActivityId(by_start_[next_])) > at) open_.push_back(by_start_[next_]);
+        ++next_;
+      }
+      int64_t until = wait.end;
+      if (next_ < by_start_.size()) until = std::min(until, a.start_ns[by_start_[next_]]);
+      for (const uint32_t i : open_) until = std::min(until, a.end_ns(ActivityId(i)));
+      if (!open_.empty()) {
+        of(layer, phase_of_open()).push_back({at, until});
+      } else if (next_ < by_start_.size()) {
+        of(layer, phase_alone(by_start_[next_])).push_back({at, until});
+      }
+      at = until;
+      std::erase_if(open_, [&](uint32_t i) { return a.end_ns(ActivityId(i)) <= at; });
+    }
+  }
+
+ private:
+  [[nodiscard]] Phase phase_alone(uint32_t i) const {
+    return kind_[i] == WorkKind::kCommunication ? Phase::kCommunication : of_activity_[i];
+  }
+  // Compute tells before copies, copies before communication; the first started of each.
+  [[nodiscard]] Phase phase_of_open() const {
+    const auto rank = [&](uint32_t i) {
+      return kind_[i] == WorkKind::kCompute ? 0 : kind_[i] == WorkKind::kMemory ? 1 : 2;
+    };
+    return phase_alone(*std::min_element(open_.begin(), open_.end(),
+                                         [&](uint32_t a, uint32_t b) { return rank(a) < rank(b); }));
+  }
+
+  const Trace& trace_;
+  const std::vector<WorkKind>& kind_;
+  const std::vector<Phase>& of_activity_;
+  std::vector<uint32_t> by_start_, open_;
+  size_t next_ = 0;
+};
+
+void add_segments(const Steps& steps, const std::vector<PhaseSegment>& painted, Phases& phases) {
+  size_t at = 0;
+  for (uint32_t s = 0; s < steps.steps.size(); ++s) {
+    const Interval step = steps.steps[s].interval();
+    int64_t time = step.start;
+    while (at < painted.size() && painted[at].end_ns <= step.start) ++at;
+    for (size_t i = at; i < painted.size() && painted[i].start_ns < step.end; ++i) {
+      const int64_t from = std::max(painted[i].start_ns, step.start), to = std::min(painted[i].end_ns, step.end);
+      if (from > time) phases.segments.push_back({time, from, Phase::kOther, s});
+      if (to > from) phases.segments.push_back({from, to, painted[i].phase, s});
+      time = std::max(time, to);
+    }
+    if (time < step.end) phases.segments.push_back({time, step.end, Phase::kOther, s});
+  }
+}
+
+void add_totals(const Facts& facts, Phases& phases) {
+  const Steps& steps = facts.get<Steps>();
+  const bool all_warmup = std::all_of(steps.steps.begin(), steps.steps.end(), [](const Step& s) { return s.warmup; });
+  for (const PhaseSegment& s : phases.segments) {
+    phases.wall_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
+    if (all_warmup || !steps.steps[s.step].warmup)
+      phases.measured_wall_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
+  }
+  const Trace& trace = facts.trace();
+  std::array<Intervals, kPhases> busy;
+  for (const Trace::DeviceRows& rows : trace.device_rows) {
+    for (Intervals& b : busy) b.clear();
+    for (uint32_t i = rows.begin.value; i < rows.end.value; ++i)
+      busy[static_cast<size_t>(phases.of_activity[i])].push_back(trace.activity.interval(ActivityId(i)));
+    for (int p = 0; p < kPhases; ++p) phases.device_busy_ns[p] += total_length(merged(std::move(busy[p])));
+  }
+}
+
+PhaseShare share_of(int phase, int64_t ns, int64_t whole) {
+  return {static_cast<Phase>(phase), ns, whole > 0 ? 100.0 * static_cast<double>(ns) / static_cast<double>(whole) : 0};
+}
+
+}  // namespace
+
+std::vector<PhaseRow> PhaseRow::rows(const Facts& facts) {
+  const Phases& phases = facts.get<Phases>();
+  const bool device = !facts.get<Devices>().devices.empty();
+  std::vector<PhaseRow> rows;
+  for (int p = 0; p < kPhases; ++p)
+    rows.push_back({share_of(p, phases.wall_ns[p], facts.get<Steps>().total_wall_ns()),
+                    only_if(device, phases.device_busy_ns[p])});
+  return rows;
+}
+
+std::optional<AverageStep> AverageStep::compute(const Facts& facts) {
+  const Steps& steps = facts.get<Steps>();
+  const auto n = static_cast<int64_t>(steps.measured().size());
+  if (n == 0) return std::nullopt;
+  const int64_t wall = steps.measured_wall_ns();
+  AverageStep mean{n, wall / n, {}, false};
+  for (int p = 0; p < kPhases; ++p) {
+    mean.phases.push_back(share_of(p, facts.get<Phases>().measured_wall_ns[p], wall));
+    mean.phases.back().wall_ns /= n;
+  }
+  return mean;
+}
+
+Phases Phases::compute(const Facts& facts) {
+  const Steps& steps = facts.get<Steps>();
+  Phases phases;
+  phases.of_activity.resize(facts.trace().activity.size(), Phase::kOther);
+  if (!steps.thread.valid()) {
+    add_segments(steps, {}, phases);
+    add_totals(facts, phases);
+    return phases;
+  }
+  Layer marked = marked_ranges(facts, steps.thread);
+  phases.data_loading = of(marked, Phase::kDataLoading);
+  phases.checkpoint = of(marked, Phase::kCheckpoint);
+  const Intervals any_marked = all_of(marked);
+  const std::vector<Interval> ops = forward_ops(facts, steps.thread, any_marked);
+  Layer backward, forward;
+  of(backward, Phase::kBackward) = backward_stretches(facts, ops, any_marked);
+  of(forward, Phase::kForward) = forward_stretches(facts, ops, of(backward, Phase::kBackward), marked);
+  phases.backward_passes = static_cast<int64_t>(of(backward, Phase::kBackward).size());
+  phases.backward = of(of(backward, Phase::kBackward).empty() ? marked : backward, Phase::kBackward);
+  phases.optimizer_steps = static_cast<int64_t>(optimizer_ends(facts, steps.thread).size());
+  phases.of_activity = phases_of_activity(facts, steps.thread, flattened({marked, backward, forward}));
+
+  const Intervals& waits = facts.get<Waits>().device_waits[steps.thread.value];
+  Layer waiting;
+  Running running(facts, phases.of_activity);
+  for (const Interval& wait : waits) running.label(wait, waiting);
+  for (Intervals& part : waiting) part = merged(std::move(part));
+  Layer working = marked;
+  for (Intervals& part : working) part = subtract(part, waits);
+  // A wait with nothing on the device, then or later, stays with the range around it.
+  add_segments(steps, flattened({working, backward, waiting, marked, forward}), phases);
+  add_totals(facts, phases);
+  return phases;
+}
+
+}  // namespace profgpu

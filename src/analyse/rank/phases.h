@@ -1,0 +1,72 @@
+// Which phase of training each instant of the steps belongs to, and which phase launched each activity.
+#pragma once
+
+#include <array>
+
+#include "analyse/rank/names.h"
+#include "analyse/report/document.h"
+#include "trace/intervals.h"
+
+namespace profgpu {
+
+struct PhaseSegment {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  Phase phase = Phase::kOther;
+  uint32_t step = 0;           ///< index into Steps::steps
+};
+
+struct PhaseShare {
+  Phase phase = Phase::kOther;
+  int64_t wall_ns = 0;
+  double wall_pct = 0;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("name", phase_name(phase)), v("wall_ns", wall_ns), v("wall_pct", wall_pct);
+  }
+};
+
+/// Of all steps.
+struct PhaseRow {
+  PhaseShare share;
+  std::optional<int64_t> device_busy_ns;   ///< none: no device was recorded
+
+  template <class V>
+  void fields(V&& v) const {
+    share.fields(v), v("device_busy_ns", device_busy_ns);
+  }
+  static std::vector<PhaseRow> rows(const Facts& facts);
+};
+
+/// The mean over the measured steps.
+struct AverageStep {
+  int64_t steps = 0;
+  int64_t duration_ns = 0;
+  std::vector<PhaseShare> phases;
+  bool includes_hang = false;   ///< the job hangs in one of them, which what is said of the job's steps leaves out
+
+  template <class V>
+  void fields(V&& v) const {
+    v("steps", steps), v("duration_ns", duration_ns), v("phases", phases);
+    if (includes_hang) v("includes_hang", true);
+  }
+  static std::optional<AverageStep> compute(const Facts& facts);
+};
+
+struct Phases {
+  std::vector<PhaseSegment> segments;            ///< partition of the steps, in time order
+  std::array<int64_t, kPhases> wall_ns{};        ///< over all steps
+  std::array<int64_t, kPhases> measured_wall_ns{};  ///< over measured steps
+  std::array<int64_t, kPhases> device_busy_ns{};
+  std::vector<Phase> of_activity;                ///< phase of each activity's launch
+  /// Ranges on the step's thread that mark data loading / checkpoints, merged, over all of the trace.
+  Intervals data_loading, checkpoint;
+  /// Backward passes, one a micro-batch: of the autograd engine's ops, else ranges on the step's thread.
+  Intervals backward;
+  int64_t backward_passes = 0;   ///< micro-batches
+  int64_t optimizer_steps = 0;
+  static Phases compute(const Facts& facts);
+};
+
+}  // namespace profgpu

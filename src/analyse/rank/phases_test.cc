@@ -1,0 +1,141 @@
+#include "analyse/rank/phases.h"
+
+#include <gtest/gtest.h>
+
+#include "analyse/rank/steps.h"
+#include "tests/support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+int64_t micros(const Phases& p, Phase phase) { return p.wall_ns[static_cast<size_t>(phase)] / 1000; }
+
+TEST(Phases, OrdinaryStep) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000);
+  t.range("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 10, 110);
+  t.op("aten::to", 120, 130).op("aten::linear", 150, 300);
+  t.range("Optimizer.zero_grad#SGD.zero_grad", 320, 340);                         // between forward and backward
+  t.op("autograd::engine::evaluate_function: AddmmBackward0", 360, 500, "autograd");
+  t.op("autograd::engine::evaluate_function: AddmmBackward0", 520, 700, "autograd");
+  t.range("Optimizer.step#SGD.step", 720, 900);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Phases& p = facts.get<Phases>();
+  EXPECT_EQ(micros(p, Phase::kDataLoading), 100);
+  EXPECT_EQ(micros(p, Phase::kForward), 220);      // 120 to 360, less zero_grad
+  EXPECT_EQ(micros(p, Phase::kBackward), 340);     // 360 to 700, the gap included
+  EXPECT_EQ(micros(p, Phase::kOptimizer), 200);
+  EXPECT_EQ(micros(p, Phase::kOther), 140);
+  EXPECT_EQ(p.backward_passes, 1);
+  EXPECT_EQ(p.optimizer_steps, 1);
+}
+
+TEST(Phases, WaitingForTheDeviceIsThePhaseThatItRuns) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000).op("aten::mm", 10, 100);
+  t.kernel("k", 20, 25, 30, 500);
+  t.op("autograd::engine::evaluate_function: MmBackward0", 100, 200, "autograd");
+  t.kernel("kb", 120, 125, 500, 800, "autograd");
+  t.call("cudaDeviceSynchronize", 210, 810);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Phases& p = facts.get<Phases>();
+  EXPECT_EQ(micros(p, Phase::kForward), 90 + 290);        // 10 to 100, and 210 to 500 in the wait
+  EXPECT_EQ(micros(p, Phase::kBackward), 100 + 300);
+  EXPECT_EQ(micros(p, Phase::kOther), 1000 - 380 - 400);  // the wait's end runs nothing, then or later
+}
+
+TEST(Phases, CommunicationAloneIsCommunication) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000).op("aten::mm", 10, 100);
+  t.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 25, 30, 600).call("cudaStreamSynchronize", 200, 600);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kCommunication), 400);
+}
+
+TEST(Phases, InferenceIsForwardFromTheFirstOpToTheLast) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 500).op("aten::mm", 100, 200).op("aten::add", 300, 400);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kForward), 300);
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kOther), 200);
+}
+
+TEST(Phases, MicroBatchesAreSeparatePasses) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000);
+  for (const int64_t at : {0, 300, 600}) {
+    t.op("aten::mm", at + 10, at + 100);
+    t.op("autograd::engine::evaluate_function: MmBackward0", at + 100, at + 250, "autograd");
+  }
+  t.range("Optimizer.step#Adam.step", 900, 950);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const Phases& p = facts.get<Phases>();
+  EXPECT_EQ(p.backward_passes, 3);
+  EXPECT_EQ(p.optimizer_steps, 1);
+  EXPECT_EQ(micros(p, Phase::kBackward), 450);
+  EXPECT_EQ(micros(p, Phase::kForward), 270);
+}
+
+TEST(Phases, NamesOfRanges) {
+  EXPECT_EQ(phase_of_range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"), Phase::kDataLoading);
+  EXPECT_EQ(phase_of_range("Data Loading"), Phase::kDataLoading);
+  EXPECT_EQ(phase_of_range("## forward ##"), Phase::kForward);
+  EXPECT_EQ(phase_of_range("## backward ##"), Phase::kBackward);
+  EXPECT_EQ(phase_of_range("Optimizer.step#AdamW.step"), Phase::kOptimizer);
+  EXPECT_EQ(phase_of_range("torch.save"), Phase::kCheckpoint);
+  EXPECT_EQ(phase_of_range("checkpoint"), Phase::kOther);            // activation checkpointing
+  EXPECT_EQ(phase_of_range("aten::mm"), Phase::kOther);
+}
+
+TEST(Steps, FromRangesByNameElseTheWholeTrace) {
+  HandTrace named;
+  named.range("iteration 12", 0, 100).range("iteration 13", 100, 220).op("aten::mm", 10, 20);
+  const Trace a = named.build();
+  const Facts with_names(a, {});
+  ASSERT_EQ(with_names.get<Steps>().steps.size(), 2U);
+  EXPECT_EQ(with_names.get<Steps>().steps[1].index, 13);
+  EXPECT_TRUE(with_names.get<Steps>().annotated);
+
+  HandTrace plain;
+  plain.op("aten::mm", 10, 20).kernel("k", 12, 14, 30, 90);
+  const Trace b = plain.build();
+  const Facts without(b, {});
+  ASSERT_EQ(without.get<Steps>().steps.size(), 1U);
+  EXPECT_EQ(without.get<Steps>().steps[0].name, "trace");
+  EXPECT_EQ(without.get<Steps>().steps[0].start_ns, 10000);
+  EXPECT_EQ(without.get<Steps>().steps[0].duration_ns, 80000);
+
+  HandTrace own;
+  own.range("train epoch=0 it=7", 0, 50).range("train epoch=0 it=8", 50, 100);
+  const Trace c = own.build();
+  AnalysisOptions options;
+  options.step_pattern = "^train .* it=[0-9]+$";
+  const Facts by_pattern(c, options);
+  EXPECT_EQ(by_pattern.get<Steps>().steps.size(), 2U);
+}
+
+TEST(Steps, LeadingLongStepsAreWarmup) {
+  HandTrace t;
+  int64_t at = 0;
+  int n = 1;
+  for (const int64_t length : {400, 160, 100, 100, 300, 100}) {
+    t.range("ProfilerStep#" + std::to_string(n++), at, at + length);
+    at += length;
+  }
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const auto& steps = facts.get<Steps>().steps;
+  EXPECT_TRUE(steps[0].warmup);
+  EXPECT_TRUE(steps[1].warmup);    // 160 is over 1.5 times the median of 100
+  EXPECT_FALSE(steps[2].warmup);
+  EXPECT_FALSE(steps[4].warmup);   // long, but not leading
+  EXPECT_EQ(facts.get<Steps>().measured_wall_ns(), 600000);
+}
+
+}  // namespace
+}  // namespace profgpu

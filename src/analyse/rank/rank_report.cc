@@ -1,0 +1,190 @@
+#include "analyse/rank/rank_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/names.h"
+#include "analyse/rank/replay.h"
+#include "analyse/rank/steps.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+namespace {
+
+// A record overruns if it ends later than the next one of its stream starts, by more than clocks jitter.
+constexpr int64_t kOverrunNs = 1'000;
+
+void overruns(const Trace& trace, std::vector<TraceIssue>& issues) {
+  const ActivityTable& a = trace.activity;
+  std::vector<int64_t> next_start(trace.queues.size(), INT64_MAX);
+  int64_t count = 0;
+  for (size_t i = a.size(); i-- > 0;) {
+    const uint16_t q = a.queue[i];
+    if (next_start[q] != INT64_MAX && a.end_ns(ActivityId(i)) - next_start[q] > kOverrunNs) ++count;
+    next_start[q] = a.start_ns[i];
+  }
+  if (count > 0)
+    issues.push_back(
+        {TraceIssueKind::kOverrun, count,
+         fmt::format("device records that last beyond the start of the next one on their stream: {}; device "
+                     "times may be too long",
+                     count)});
+}
+
+// Kernel launches whose activity is not there. Calls that are refused or captured into a graph never have any, so a
+// few are normal; so are those at the end of the window.
+void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  if (trace.activity.size() == 0) return;
+  std::vector<bool> has_activity(trace.host.size());
+  for (const HostId call : trace.launching) has_activity[call.value] = true;
+  int64_t launches = 0, without = 0;
+  for (uint32_t i = 0; i < trace.host.size(); ++i) {
+    if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
+    if (trace.host.is_inner_call(HostId(i))) continue;
+    const std::string_view name = trace.name(HostId(i));
+    if (name.find("Launch") == name.npos || name.find("HostFunc") != name.npos) continue;
+    ++launches;
+    without += !has_activity[i];
+  }
+  if (without == 0) return;
+  issues.push_back(
+      {TraceIssueKind::kLaunchWithoutActivity, without,
+       fmt::format("kernel launches without a kernel in the file: {} of {}; the profiler dropped them, or they "
+                   "ran after recording stopped",
+                   without, launches)});
+}
+
+const char* where_activity_may_be(const Trace& trace) {
+  if (trace.cut_off) return " (it may have been in the part that is cut off)";
+  return trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)";
+}
+
+}  // namespace
+
+Quality Quality::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Quality quality;
+  auto& issues = quality.issues;
+  if (trace.activity.size() == 0)
+    issues.push_back(
+        {TraceIssueKind::kNoDeviceActivity, 1,
+         std::string("no GPU activity is in the file: device figures are missing") + where_activity_may_be(trace)});
+  if (trace.host.size() == 0)
+    issues.push_back(
+        {TraceIssueKind::kNoHostEvents, 1, "no host events are in the file: idle time has no known cause"});
+  const Steps& steps = facts.get<Steps>();
+  if (steps.estimated > 0)
+    issues.push_back({TraceIssueKind::kNoSteps, 1,
+                      fmt::format("no steps are marked: they were estimated from what repeats on the busiest stream "
+                                  "({:.0f} % alike); --step-pattern names ranges that are steps",
+                                  steps.estimated * 100)});
+  else if (!steps.annotated)
+    issues.push_back(
+        {TraceIssueKind::kNoSteps, 1,
+         fmt::format("no steps are marked ({} once a step, or give --step-pattern): the whole trace counts as one",
+                     trace.recorded ? "with profgpu.step():" : "call prof.step()")});
+  overruns(trace, issues);
+  missing_activity(facts, issues);
+  int64_t count = 0, time = 0, all = 0;
+  for (const DeviceTime& device : facts.get<Devices>().devices) {
+    Intervals without;
+    for (uint32_t i = device.begin.value; i < device.end.value; ++i)
+      if (!trace.activity.launch[i].valid()) without.push_back(trace.activity.interval(ActivityId(i)));
+    count += static_cast<int64_t>(without.size());
+    time += total_length(merged(std::move(without)));
+    all += device.busy_ns;
+  }
+  if (count > 0 && trace.host.size() > 0) {
+    quality.unlaunched_pct = percent_of(time, all);
+    issues.push_back(
+        {TraceIssueKind::kActivityWithoutLaunch, count,
+         fmt::format("device records without a launching call in the file: {} ({:.1f} % of busy time); their "
+                     "phase and the cause of gaps before them are not known for certain",
+                     count, quality.unlaunched_pct)});
+  }
+  return quality;
+}
+
+namespace {
+
+// Analyses are reported as they are; rows and what may be missing make themselves.
+template <class T>
+T made(const Facts& facts) {
+  if constexpr (requires { T::value_type::rows(facts); }) return T::value_type::rows(facts);
+  else if constexpr (requires { T::value_type::compute(facts); }) return T::value_type::compute(facts);
+  else return facts.get<T>();
+}
+
+template <auto kMember>
+constexpr Section section(std::string_view name, std::string_view title, std::string_view summary,
+                          bool of_job = false) {
+  return {name, title, summary, of_job,
+          [](const Facts& facts, RankReport& rank) {
+            rank.*kMember = made<std::remove_reference_t<decltype(rank.*kMember)>>(facts);
+          },
+          [](const RankReport& rank) { return value_of(rank.*kMember); }};
+}
+
+constexpr Section kSections[] = {
+    section<&RankReport::devices>("devices", "Devices", "time on each device: busy, idle, by kind of work"),
+    section<&RankReport::steps>("steps", "Steps", "every step, with its device time"),
+    section<&RankReport::phases>("phases", "Phases", "wall time of all steps by phase of training"),
+    section<&RankReport::average_step>("average_step", "Average step", "the mean of the measured steps, by phase"),
+    section<&RankReport::idle>("idle", "Idle time by cause", "every gap on a device has one cause"),
+    section<&RankReport::kernels>("kernels", "Kernels", "kernels, copies and sets by device and name"),
+    section<&RankReport::ops>("ops", "Ops", "operators as PyTorch's key_averages counts them"),
+    section<&RankReport::launch>("launch", "Launches", "cost and latency of launches"),
+    section<&RankReport::collectives>("collectives", "Collectives", "collectives by name, type, group and size", true),
+    section<&RankReport::memory>("memory", "Memory", "device memory as the framework's allocator saw it"),
+    section<&RankReport::measured>("measured", "Measured steps",
+                                   "what the measured steps are made of, for `profgpu diff`"),
+    section<&RankReport::threads>("threads", "Threads",
+                                  "processor time of each thread, how long it was blocked, and in which system calls"),
+};
+
+}  // namespace
+
+std::span<const Section> sections() { return kSections; }
+
+const Section* find_section(std::string_view name) {
+  const Section* found =
+      std::find_if(std::begin(kSections), std::end(kSections), [&](const Section& s) { return s.name == name; });
+  return found != std::end(kSections) ? found : nullptr;
+}
+
+const DeviceRow* RankReport::busiest() const {
+  const auto by_share = [](const DeviceRow& a, const DeviceRow& b) {
+    return a.utilization_pct() < b.utilization_pct();
+  };
+  return devices.empty() ? nullptr : &*std::max_element(devices.begin(), devices.end(), by_share);
+}
+
+RankReport rank_report(const Facts& facts) {
+  RankReport report;
+  report.world_size = facts.trace().distributed.world_size;
+  report.host = facts.trace().host_name;
+  for (const DeviceTime& d : facts.get<Devices>().devices)
+    if (!d.name.empty() &&
+        std::find(report.device_names.begin(), report.device_names.end(), d.name) == report.device_names.end())
+      report.device_names.push_back(d.name);
+  const auto make = [&](size_t i) {
+    if (!kSections[i].of_job) kSections[i].make(facts, report);
+  };
+  std::atomic<size_t> taken{0};
+  std::thread other([&] {
+    for (size_t i = std::size(kSections); taken++ < std::size(kSections);) make(--i);
+  });
+  for (size_t i = 0; taken++ < std::size(kSections); ++i) make(i);
+  // Rules ask for it as soon as the last section is there.
+  facts.get<Replay>();
+  other.join();
+  return report;
+}
+
+}  // namespace profgpu

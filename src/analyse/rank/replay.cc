@@ -1,0 +1,368 @@
+#include "analyse/rank/replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/idle.h"
+#include "analyse/rank/names.h"
+#include "analyse/rank/phases.h"
+#include "analyse/rank/steps.h"
+#include "trace/radix_sort.h"
+
+namespace profgpu {
+namespace {
+
+// Delays that remain when nothing holds an activity or a wait up: what a launch, a stream switch and a call cost.
+constexpr int64_t kLaunchNs = 5'000;
+constexpr int64_t kNextOnStreamNs = 1'000;
+constexpr int64_t kWaitCallNs = 5'000;
+// A start later than this after launch and stream is taken to wait for another stream.
+constexpr int64_t kUnexplainedNs = 10'000;
+// What another stream's end may take to release it: this at most, and a quarter of the wait.
+constexpr int64_t kReleaseNs = 100'000;
+constexpr uint32_t kNoRow = UINT32_MAX;
+constexpr int64_t kNever = INT64_MIN / 2;   // far enough from INT64_MIN to subtract from
+
+enum class EventKind : uint8_t { kLaunch, kWaitStart, kActivity, kWaitEnd };
+
+struct Event {
+  int64_t time;
+  uint32_t row;      // of Model::launches, waits or the activity table
+  EventKind kind;
+};
+
+/// What an activity waited for; times as recorded.
+struct Start {
+  uint32_t launch = kNoRow;     // row of Trace::launching
+  uint32_t before = kNoRow;     // activity before it on its stream
+  uint32_t other = kNoRow;      // activity of another stream that it seems to have waited for
+  int64_t launch_delay = 0;     // from each of these to the start, less where another one held it up longer
+  int64_t before_delay = 0;
+  int64_t other_delay = 0;
+};
+
+struct Wait {
+  int64_t start, end;
+  uint32_t activity = kNoRow;   // the one whose end ended the wait
+};
+
+/// Measured steps of one profiler window, as one stretch.
+struct Run {
+  int64_t start, end;           // of the host
+  int64_t device_end;           // last end of an activity that was launched in it
+  // It takes until its work is done on the device too: the host may have run ahead of it.
+  [[nodiscard]] Interval whole() const { return {start, std::max(end, device_end)}; }
+  // Of the steps' wall time, for some of the whole.
+  [[nodiscard]] int64_t share(int64_t ns) const {
+    const int64_t all = whole().length();
+    return all == end - start
+               ? ns
+               : std::llround(static_cast<double>(ns) * static_cast<double>(end - start) / static_cast<double>(all));
+  }
+};
+
+}  // namespace
+
+struct Replay::Model {
+  std::vector<Event> events;
+  std::vector<Start> starts;
+  std::vector<Wait> waits;
+  std::vector<Run> runs;
+};
+
+namespace {
+
+std::vector<Start> find_starts(const Trace& trace) {
+  const ActivityTable& a = trace.activity;
+  std::vector<Start> starts(a.size());
+  for (uint32_t i = 0; i < trace.launching.size(); ++i)
+    for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j)
+      starts[trace.launched[j].value].launch = i;
+  std::vector<uint32_t> last(trace.queues.size(), kNoRow);
+  for (const Trace::DeviceRows& rows : trace.device_rows) {
+    for (uint32_t i = rows.begin.value; i < rows.end.value; ++i) {
+      Start& s = starts[i];
+      const int64_t start = a.start_ns[i];
+      s.before = last[a.queue[i]];
+      int64_t ready = kNever;
+      if (s.before != kNoRow) ready = a.end_ns(ActivityId(s.before));
+      int64_t launched = kNever;
+      if (s.launch != kNoRow) launched = trace.host.start_ns[trace.launching[s.launch].value];
+      if (launched > start) s.launch = kNoRow, launched = kNever;  // clocks that disagree
+      if (const int64_t waited = start - std::max(ready, launched); waited > kUnexplainedNs) {
+        // The latest end on another stream that can have released it: soon before, as waits go that it ended.
+        int64_t latest = start - std::max(kUnexplainedNs, std::min(kReleaseNs, waited / 4));
+        for (size_t q = 0; q < last.size(); ++q) {
+          if (q == a.queue[i] || last[q] == kNoRow || trace.queues[q].device != rows.device) continue;
+          const int64_t end = a.end_ns(ActivityId(last[q]));
+          if (end <= start && end >= latest) s.other = last[q], latest = end;
+        }
+      }
+      const int64_t other = s.other == kNoRow ? kNever : a.end_ns(ActivityId(s.other));
+      const int64_t held = std::max({ready, launched, other});
+      const auto delay = [&](int64_t from, int64_t least) {
+        if (from == kNever) return int64_t{0};
+        return from == held ? start - from : std::min(start - from, least);
+      };
+      s.launch_delay = delay(launched, kLaunchNs);
+      s.before_delay = delay(ready, kNextOnStreamNs);
+      s.other_delay = delay(other, kNextOnStreamNs);
+      last[a.queue[i]] = i;
+    }
+  }
+  return starts;
+}
+
+// The last activity that ended during each wait, among those launched before it began.
+std::vector<Wait> find_waits(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<Wait> waits;
+  for (const auto& calls : facts.get<Waits>().calls)
+    for (const HostId call : calls) waits.push_back({trace.host.start_ns[call.value], trace.host.end_ns(call), kNoRow});
+  std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.end < b.end; });
+  std::vector<std::pair<int64_t, uint32_t>> ends;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) ends.emplace_back(trace.activity.end_ns(ActivityId(i)), i);
+  std::sort(ends.begin(), ends.end());
+  for (Wait& w : waits) {
+    auto it = std::upper_bound(ends.begin(), ends.end(), std::pair(w.end, kNoRow));
+    for (int tries = 0; it != ends.begin() && tries < 256; ++tries) {
+      --it;
+      if (it->first < w.start) break;
+      const HostId launch = trace.activity.launch[it->second];
+      if (launch.valid() && trace.host.start_ns[launch.value] > w.start) continue;
+      w.activity = it->second;
+      break;
+    }
+  }
+  return waits;
+}
+
+std::vector<Event> in_order(const Trace& trace, const std::vector<Wait>& waits) {
+  std::vector<Event> events;
+  events.reserve(trace.launching.size() + trace.activity.size() + 2 * waits.size());
+  for (uint32_t i = 0; i < trace.launching.size(); ++i)
+    events.push_back({trace.host.start_ns[trace.launching[i].value], i, EventKind::kLaunch});
+  for (uint32_t i = 0; i < waits.size(); ++i) events.push_back({waits[i].start, i, EventKind::kWaitStart});
+  for (uint32_t i = 0; i < trace.activity.size(); ++i)
+    events.push_back({trace.activity.start_ns[i], i, EventKind::kActivity});
+  for (uint32_t i = 0; i < waits.size(); ++i) events.push_back({waits[i].end, i, EventKind::kWaitEnd});
+  std::vector<SortKey> keys;
+  keys.reserve(events.size());
+  for (uint32_t i = 0; i < events.size(); ++i) keys.push_back({ordered(events[i].time), i});
+  radix_sort(keys);
+  std::vector<Event> sorted;
+  sorted.reserve(events.size());
+  for (const SortKey& k : keys) sorted.push_back(events[k.row]);
+  return sorted;
+}
+
+std::vector<Run> find_runs(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<Run> runs;
+  for (const Step* step : facts.get<Steps>().measured()) {
+    const Interval part = step->interval();
+    bool same = !runs.empty();
+    for (const Interval& window : trace.windows)
+      if (same && window.start > runs.back().start && window.start <= part.start) same = false;
+    if (same) {
+      runs.back().end = std::max(runs.back().end, part.end);
+    } else {
+      runs.push_back({part.start, part.end, part.start});
+    }
+  }
+  for (size_t i = 0; i < trace.launching.size(); ++i) {
+    const int64_t launched = trace.host.start_ns[trace.launching[i].value];
+    for (Run& run : runs) {
+      if (launched < run.start || launched >= run.end) continue;
+      for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j) {
+        const ActivityId a = trace.launched[j];
+        if (trace.activity.start_ns[a.value] < run.start) continue;   // before its launch: clocks that disagree
+        run.device_end = std::max(run.device_end, trace.activity.end_ns(a));
+      }
+    }
+  }
+  return runs;
+}
+
+/// One replay: how much earlier than recorded things happen.
+class Player {
+ public:
+  Player(const Trace& trace, const std::vector<Start>& starts, const std::vector<Wait>& waits, const Removal& removal)
+      : trace_(trace), starts_(starts), waits_(waits), removal_(removal) {
+    launched_.resize(trace.launching.size());
+    ended_.resize(trace.activity.size());
+    wait_started_.resize(waits.size());
+  }
+
+  // The host's time as it would have been at `time`; times must not go back.
+  int64_t host_at(int64_t time) {
+    while (cut_ < removal_.host_time.size() && removal_.host_time[cut_].start < time) {
+      const Interval& cut = removal_.host_time[cut_];
+      const int64_t from = std::max(cut.start, reached_);
+      const int64_t to = std::min(cut.end, time);
+      if (to > from) earlier_ += to - from;
+      if (cut.end > time) break;
+      ++cut_;
+    }
+    reached_ = std::max(reached_, time);
+    return time - earlier_;
+  }
+
+  void play(const Event& e) {
+    const int64_t now = host_at(e.time);
+    switch (e.kind) {
+      case EventKind::kLaunch: launched_[e.row] = now; break;
+      case EventKind::kWaitStart: wait_started_[e.row] = now; break;
+      case EventKind::kActivity: start_activity(e.row); break;
+      case EventKind::kWaitEnd: end_wait(e.row); break;
+    }
+  }
+
+  [[nodiscard]] int64_t device_end() const { return device_end_; }
+  void restart_device_end() { device_end_ = INT64_MIN; }
+
+ private:
+  void start_activity(uint32_t i) {
+    const Start& s = starts_[i];
+    const int64_t recorded = trace_.activity.start_ns[i];
+    int64_t start = INT64_MIN;
+    const auto after = [&](int64_t time, int64_t delay, bool shorten, int64_t least) {
+      start = std::max(start, time + (shorten ? std::min(delay, least) : delay));
+    };
+    const bool unexplained = std::max({s.launch_delay, s.before_delay}) > kUnexplainedNs;
+    const bool shorten = (removal_.dependency_waits && unexplained) || (removal_.launch_latency && !unexplained);
+    const bool in_time = i < removal_.in_time.size() && removal_.in_time[i];
+    if (s.launch != kNoRow && !in_time) after(launched_[s.launch], s.launch_delay, shorten, kLaunchNs);
+    if (s.before != kNoRow)
+      after(ended_[s.before], s.before_delay, shorten, removal_.launch_latency ? 0 : kNextOnStreamNs);
+    if (s.other != kNoRow && !removal_.dependency_waits) after(ended_[s.other], s.other_delay, false, 0);
+    if (start == INT64_MIN) start = recorded - earlier_;
+    start = std::min(start, recorded);
+    const bool gone = i < removal_.activity.size() && removal_.activity[i];
+    ended_[i] = start + (gone ? 0 : trace_.activity.duration_ns[i]);
+    device_end_ = std::max(device_end_, ended_[i]);
+  }
+
+  void end_wait(uint32_t w) {
+    const Wait& wait = waits_[w];
+    if (wait.activity == kNoRow) return;   // it waited for nothing: ordinary host time
+    const int64_t least = std::min(wait.end - wait.start, kWaitCallNs);
+    int64_t end = wait_started_[w] + least;
+    if (!removal_.synchronization) {
+      const int64_t after = wait.end - trace_.activity.end_ns(ActivityId(wait.activity));
+      end = std::max(end, ended_[wait.activity] + after);
+    }
+    earlier_ = std::max(int64_t{0}, wait.end - std::min(end, wait.end));
+  }
+
+  const Trace& trace_;
+  const std::vector<Start>& starts_;
+  const std::vector<Wait>& waits_;
+  const Removal& removal_;
+  std::vector<int64_t> launched_, ended_, wait_started_;
+  int64_t earlier_ = 0;      // recorded host time less what it would have been
+  int64_t reached_ = INT64_MIN;
+  int64_t device_end_ = INT64_MIN;
+  size_t cut_ = 0;
+};
+
+Intervals allocation_time(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  Intervals calls;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (trace.host.is_call(HostId(i)) && names.call[trace.host.name[i].value] == CallKind::kMemory)
+      calls.push_back(trace.host.interval(HostId(i)));
+  return merged(std::move(calls));
+}
+
+// Gaps of one cause, in time order.
+Intervals gaps_of(const DeviceIdle& idle, IdleCause cause) {
+  Intervals gaps;
+  for (const Gap& gap : idle.gaps)
+    if (gap.cause == cause) gaps.push_back({gap.start_ns, gap.end_ns});
+  return merged(std::move(gaps));
+}
+
+std::vector<bool> activities_after(const Trace& trace, const DeviceIdle& idle, IdleCause cause) {
+  std::vector<bool> after(trace.activity.size());
+  for (const Gap& gap : idle.gaps)
+    if (gap.cause == cause) after[gap.after.value] = true;
+  return after;
+}
+
+}  // namespace
+
+Replay Replay::compute(const Facts& facts) {
+  Replay replay;
+  replay.facts_ = &facts;
+  auto model = std::make_shared<Model>();
+  model->starts = find_starts(facts.trace());
+  model->waits = find_waits(facts);
+  model->events = in_order(facts.trace(), model->waits);
+  model->runs = find_runs(facts);
+  replay.model_ = std::move(model);
+  return replay;
+}
+
+int64_t Replay::saved_by(const Removal& removal) const {
+  Player player(facts_->trace(), model_->starts, model_->waits, removal);
+  int64_t saved = 0;
+  size_t at = 0;
+  for (const Run& run : model_->runs) {
+    for (; at < model_->events.size() && model_->events[at].time < run.start; ++at) player.play(model_->events[at]);
+    const int64_t start = player.host_at(run.start);
+    player.restart_device_end();
+    for (; at < model_->events.size() && model_->events[at].time < run.end; ++at) player.play(model_->events[at]);
+    const int64_t host_end = player.host_at(run.end);
+    for (; at < model_->events.size() && model_->events[at].time < run.device_end; ++at)
+      player.play(model_->events[at]);
+    const int64_t recorded = run.whole().length();
+    const int64_t taken = std::max(host_end, player.device_end()) - start;
+    saved += run.share(std::clamp<int64_t>(recorded - taken, 0, recorded));
+  }
+  return std::min(saved, facts_->get<Steps>().measured_wall_ns());
+}
+
+int64_t Replay::of_runs(const Intervals& time) const {
+  int64_t ns = 0;
+  for (const Run& run : model_->runs) ns += run.share(overlap_length(time, run.whole()));
+  return ns;
+}
+
+int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
+  const Phases& phases = facts_->get<Phases>();
+  const DeviceIdle& idle = facts_->get<Idle>().devices[device];
+  Intervals idle_time = gaps_of(idle, cause);
+  Removal removal;
+  switch (cause) {
+    case IdleCause::kUnknown: return 0;
+    case IdleCause::kLaunchLatency: removal.launch_latency = true; break;
+    case IdleCause::kDependency: removal.dependency_waits = true; break;
+    case IdleCause::kCheckpoint: removal.host_time = phases.checkpoint; break;
+    case IdleCause::kDataLoading: removal.host_time = phases.data_loading; break;
+    case IdleCause::kMemoryAllocation: removal.host_time = allocation_time(*facts_); break;
+    case IdleCause::kSynchronization: removal.synchronization = true; break;
+    case IdleCause::kHostBound:
+      removal.host_time = idle_time;
+      removal.in_time = activities_after(facts_->trace(), idle, cause);
+      break;
+  }
+  if (cause == IdleCause::kCheckpoint || cause == IdleCause::kDataLoading)
+    idle_time = unite(idle_time, subtract(removal.host_time, facts_->get<Devices>().devices[device].spans));
+  const int64_t most = of_runs(idle_time);
+  return most == 0 ? 0 : std::min(most, saved_by(removal));
+}
+
+int64_t Replay::saved_by_communication(size_t device) const {
+  const Devices& devices = facts_->get<Devices>();
+  const int64_t most = of_runs(devices.devices[device].exposed_communication);
+  if (most == 0) return 0;
+  Removal removal;
+  removal.activity.resize(devices.kind.size());
+  for (size_t i = 0; i < devices.kind.size(); ++i) removal.activity[i] = devices.kind[i] == WorkKind::kCommunication;
+  return std::min(most, saved_by(removal));
+}
+
+}  // namespace profgpu

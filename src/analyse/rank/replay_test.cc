@@ -1,0 +1,82 @@
+#include "analyse/rank/replay.h"
+
+#include <gtest/gtest.h>
+
+#include "analyse/rank/steps.h"
+#include "support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+TEST(Replay, WithNothingTakenOutIsTheRecording) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 100).kernel("a", 10, 15, 30, 60).kernel("b", 20, 25, 60, 120);
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(facts.get<Replay>().saved_by({}), 0);
+}
+
+// Two clocks that disagree: the kernel runs before its launch, and before the step that launched it.
+TEST(Replay, AKernelFromBeforeTheStepSavesNothing) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 100, 200).kernel("a", 110, 115, 120, 150).kernel("early", 150, 160, 50, 300);
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(facts.get<Replay>().saved_by({}), 0);
+}
+
+// One step that saves at its end: no gap between kernels, and idle time all the same.
+TEST(Replay, ACheckpointAfterTheLastKernelCosts) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 200).kernel("a", 10, 15, 20, 60).call("cudaDeviceSynchronize", 20, 61);
+  hand.range("save_checkpoint", 70, 190);
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(facts.get<Replay>().saved_by_cause(IdleCause::kCheckpoint, 0), 120000);
+}
+
+/// Ten steps: 400 us of compute, then 300 of communication, and a kernel that waits for that, `release` later. The host
+/// launches all within 100 us a step and waits for it, or runs ahead.
+Trace communicating(int64_t release, bool waits) {
+  HandTrace hand;
+  const int64_t device = 710 + release + 20, step = waits ? device + 60 : 100;
+  for (int64_t i = 0; i < 10; ++i) {
+    const int64_t at = 1000 + i * step, on = 1050 + i * (waits ? step : device);
+    hand.range("ProfilerStep#" + std::to_string(i), at, at + step);
+    hand.kernel("gemm", at + 1, at + 6, on, on + 400);
+    hand.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", at + 11, at + 16, on + 402, on + 702, "main", 20);
+    hand.kernel("adam", at + 21, at + 26, on + 702 + release, on + 710 + release + 20);
+    if (waits) hand.call("cudaDeviceSynchronize", at + 30, on + device + 3);
+  }
+  return hand.build();
+}
+
+TEST(Replay, AStreamThatIsReleasedSlowlyWaitedAllTheSame) {
+  for (const int64_t release : {2, 9, 11, 20, 60}) {
+    const Trace trace = communicating(release, true);
+    const Facts facts(trace, {});
+    const auto saved = static_cast<double>(facts.get<Replay>().saved_by_communication(0));
+    EXPECT_NEAR(saved, 10 * 300'000.0, 10 * 6'000.0) << release;
+  }
+}
+
+TEST(Replay, WhereTheHostRunsAheadStepsTakeWhatTheDeviceTakes) {
+  const Trace trace = communicating(5, false);
+  const Facts facts(trace, {});
+  const double share = static_cast<double>(facts.get<Replay>().saved_by_communication(0)) /
+                       static_cast<double>(facts.get<Steps>().measured_wall_ns());
+  EXPECT_NEAR(share, 300.0 / 735, 0.02);
+}
+
+// Kernels of 4 us, launched each 20 us: in time, one would follow the other.
+TEST(Replay, LaunchesInTimeLeaveTheKernelsAlone) {
+  HandTrace hand;
+  hand.range("ProfilerStep#0", 0, 2000);
+  for (int64_t i = 0; i < 99; ++i) hand.kernel("small", 2 + i * 20, 8 + i * 20, 12 + i * 20, 16 + i * 20);
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  EXPECT_NEAR(static_cast<double>(facts.get<Replay>().saved_by_cause(IdleCause::kHostBound, 0)), 98 * 16e3, 98 * 1e3);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,484 @@
+#include "analyse/rank/telemetry.h"
+
+#include "base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "analyse/rank/series_statistics.h"
+#include "analyse/rank/time_bins.h"
+#include "base/statistics.h"
+#include "trace/health.h"
+#include "trace/sample.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kTraceColumns = 40, kGrowthParts = 32;
+constexpr size_t kMaxWaiting = 512;
+// A node's worth; what a fork bomb leaves beyond it is not remembered one by one.
+constexpr size_t kMaxProcesses = 512;
+// What grows while a shorter job starts is not growth yet.
+constexpr int64_t kShortestGrowth_ns = 30'000'000'000;
+// Power sensors are read about ten times a second on every NVIDIA device since Volta.
+constexpr int64_t kShortestEnergy_ns = 10 * 100'000'000;
+
+// How much a counter grew. Going back is a reset (the driver was loaded again) or a wrap: what it shows since counts.
+class Growth {
+ public:
+  void add(double value, int64_t time_ns) {
+    if (samples_ == 0) first_ns_ = time_ns;
+    last_ns_ = std::max(last_ns_, time_ns);
+    if (last_) {
+      if (value >= *last_) grown_ += value - *last_;
+      else if (value < *last_ / 2) grown_ += value, went_back_ = true;
+    }
+    if (!last_ || value > *last_ || value < *last_ / 2) last_ = value;
+    ++samples_;
+  }
+  [[nodiscard]] std::optional<double> grown() const { return samples_ > 1 ? std::optional(grown_) : std::nullopt; }
+  [[nodiscard]] bool went_back() const { return went_back_; }
+  [[nodiscard]] int64_t span_ns() const { return last_ns_ - first_ns_; }
+
+ private:
+  std::optional<double> last_;
+  double grown_ = 0;
+  int64_t samples_ = 0, first_ns_ = 0, last_ns_ = 0;
+  bool went_back_ = false;
+};
+
+struct Reason {
+  Metric counter;
+  ClockReason bit;
+};
+constexpr Reason kReasons[] = {
+    {Metric::kThrottlePower, ClockReason::kSwPowerCap},
+    {Metric::kThrottleSwThermal, ClockReason::kSwThermal},
+    {Metric::kThrottleHwThermal, ClockReason::kHwThermal},
+    {Metric::kThrottleHwPowerBrake, ClockReason::kHwPowerBrake},
+    {Metric::kThrottleSyncBoost, ClockReason::kSyncBoost},
+};
+
+std::string words_of(ClockReason reason, bool words) {
+  for (const ClockReasonInfo& r : clock_reasons())
+    if (r.reason == reason) return std::string(words ? r.words : r.name);
+  return {};
+}
+
+}  // namespace
+
+const SeriesSummary* DeviceTelemetry::find(Metric metric) const {
+  auto it = series.find(metric);
+  return it == series.end() ? nullptr : &it->second;
+}
+
+SeriesSummary DeviceTelemetry::summary(Metric metric) const {
+  const SeriesSummary* s = find(metric);
+  return s ? *s : SeriesSummary();
+}
+
+std::optional<double> DeviceTelemetry::growth(Metric metric) const {
+  const auto it = grown.find(metric);
+  return it == grown.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::string DeviceTelemetry::notes_text() const {
+  return joined(notes, "; ");
+}
+
+std::optional<int64_t> DeviceTelemetry::trace_column_ns() const {
+  return trace.empty() ? std::nullopt : std::optional(duration_ns() / static_cast<int64_t>(trace.size()));
+}
+
+std::optional<double> DeviceTelemetry::limit(Metric metric) const {
+  if (auto it = constants.find(metric); it != constants.end()) return it->second;
+  if (auto value = device.constant(metric)) return value;
+  const SeriesSummary* s = find(metric);
+  return s ? s->last : std::nullopt;
+}
+
+std::optional<double> DeviceTelemetry::memory_peak_pct() const {
+  const SeriesSummary* used = find(Metric::kMemoryUsed);
+  const auto total = limit(Metric::kMemoryTotal);
+  if (!used || !used->max || !total || *total <= 0) return std::nullopt;
+  return 100 * *used->max / *total;
+}
+
+std::optional<double> DeviceTelemetry::energy_per_busy_second_j() const {
+  if (!energy_j || energy_ns <= 0 || busy_ns.value_or(0) <= 0) return std::nullopt;
+  const double known_j = *energy_j * static_cast<double>(known_ns) / static_cast<double>(energy_ns);
+  return known_j * 1e9 / static_cast<double>(*busy_ns);
+}
+
+bool DeviceTelemetry::used() const {
+  const SeriesSummary* utilization = find(Metric::kUtilization);
+  return !processes.empty() || (utilization && utilization->max.value_or(0) > 0);
+}
+
+namespace {
+
+// The slope that lasts: of the whole or of the second half, whichever is nearer to nothing.
+std::optional<double> lasting_slope(const std::vector<std::pair<double, double>>& points) {
+  const auto whole = theil_sen_slope(points);
+  const auto half = theil_sen_slope({points.begin() + static_cast<ptrdiff_t>(points.size() / 2), points.end()});
+  if (!whole || !half) return std::nullopt;
+  if (*whole * *half <= 0) return 0.0;
+  return std::abs(*whole) < std::abs(*half) ? whole : half;
+}
+
+}  // namespace
+
+struct TelemetryCollector::Impl {
+  Impl(DeviceInfo d, int64_t interval, int64_t warmup)
+      : device(std::move(d)), interval_ns(interval), warmup_ns(warmup) {
+    waiting.reserve(kMaxWaiting);
+  }
+
+  void add_sample(const Sample& sample);
+  void take_in();
+  void add_process(const ProcessSample& process, int64_t time_ns);
+  void held(Metric metric, const Held& h);
+  void begin(int64_t time_ns);
+  void tick(int64_t time_ns);
+  void show_series(DeviceTelemetry& out) const;
+  void show_energy(DeviceTelemetry& out) const;
+  [[nodiscard]] const SeriesStatistics* power() const;
+  [[nodiscard]] std::string energy_note(const DeviceTelemetry& out) const;
+  void show_throttle(DeviceTelemetry& out) const;
+  void show_course(DeviceTelemetry& out) const;
+  [[nodiscard]] std::optional<double> sampled_throttle_ns(ClockReason bit) const;
+
+  DeviceInfo device;
+  int64_t interval_ns, warmup_ns;
+  int64_t first_ns = 0, last_ns = 0, from_ns = 0, ticks = 0;
+  // Not yet in what follows. Each metric has its statistics in another place, which each tick after a pause would fetch
+  // from memory one by one.
+  std::vector<Sample> waiting;
+  std::map<Metric, SeriesStatistics> series;
+  std::map<Metric, Growth> counters;
+  std::map<Metric, double> constants;
+  LevelHistogram levels;
+  GapFinder gaps;
+  std::optional<TimeBins> utilization, memory;
+  std::map<uint32_t, double> reason_ns;   // time that each bit of the clock event reasons was set
+  double reasons_watched_ns = 0;
+  std::map<int64_t, ProcessTelemetry> processes;
+  std::map<int64_t, SeriesStatistics> process_utilization;
+};
+
+void TelemetryCollector::Impl::begin(int64_t time_ns) {
+  if (first_ns != 0) return;
+  first_ns = last_ns = time_ns;
+  from_ns = time_ns + warmup_ns;
+}
+
+void TelemetryCollector::Impl::tick(int64_t time_ns) {
+  begin(time_ns);
+  last_ns = std::max(last_ns, time_ns);
+  ticks += time_ns >= from_ns;
+}
+
+void TelemetryCollector::Impl::held(Metric metric, const Held& h) {
+  if (metric == Metric::kUtilization) {
+    levels.add(h);
+    gaps.add(h);
+    if (!utilization) utilization.emplace(from_ns, interval_ns);
+    utilization->add(h.from_ns, h.to_ns, h.value);
+  } else if (metric == Metric::kMemoryUsed) {
+    if (!memory) memory.emplace(from_ns, interval_ns);
+    memory->add(h.from_ns, h.to_ns, h.value);
+  } else if (metric == Metric::kClockEventReasons) {
+    reasons_watched_ns += h.ns();
+    for (const ClockReasonInfo& r : clock_reasons())
+      if (static_cast<uint64_t>(h.value) & static_cast<uint32_t>(r.reason))
+        reason_ns[static_cast<uint32_t>(r.reason)] += h.ns();
+  }
+}
+
+void TelemetryCollector::Impl::add_sample(const Sample& sample) {
+  if (!std::isfinite(sample.value)) return;
+  const MetricKind kind = metric_info(sample.metric).kind;
+  if (kind == MetricKind::kConstant) {
+    constants[sample.metric] = sample.value;
+  } else if (sample.time_ns >= from_ns) {
+    if (kind == MetricKind::kCounter) {
+      counters[sample.metric].add(sample.value, sample.time_ns);
+    } else {
+      auto [it, is_new] = series.try_emplace(sample.metric, interval_ns);
+      if (auto before = it->second.add(sample.time_ns, sample.value)) held(sample.metric, *before);
+    }
+  }
+}
+
+void TelemetryCollector::Impl::take_in() {
+  for (const Sample& s : waiting) add_sample(s);
+  waiting.clear();
+}
+
+void TelemetryCollector::Impl::add_process(const ProcessSample& p, int64_t time_ns) {
+  auto it = processes.find(p.pid);
+  if (it == processes.end()) {
+    if (processes.size() >= kMaxProcesses) return;
+    it = processes.emplace(p.pid, ProcessTelemetry{}).first;
+    it->second.first_ns = time_ns;
+  }
+  ProcessTelemetry& t = it->second;
+  const std::string name = p.name.empty() ? t.process.name : p.name;
+  t.process = p;
+  t.process.name = name;
+  t.last_ns = time_ns;
+  if (p.memory_bytes) t.memory_peak_bytes = std::max(t.memory_peak_bytes.value_or(0), *p.memory_bytes);
+  if (!p.utilization_pct) return;
+  t.utilization_max_pct = std::max(t.utilization_max_pct.value_or(0), *p.utilization_pct);
+  process_utilization.try_emplace(p.pid, interval_ns).first->second.add(time_ns, *p.utilization_pct);
+}
+
+void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
+  for (const auto& [metric, s] : series) out.series.emplace(metric, s.summary());
+  for (const auto& [metric, c] : counters) {
+    if (auto grown = c.grown()) out.grown.emplace(metric, *grown);
+    if (c.went_back())
+      out.notes.push_back(
+          fmt::format("{} went back: the driver was reset, or the counter wrapped; what it showed since is counted",
+                      metric_info(metric).name));
+  }
+  LevelHistogram all = levels;
+  double unit_ns = 0;
+  if (auto it = series.find(Metric::kUtilization); it != series.end())
+    if (auto last = it->second.last()) {
+      all.add(*last);
+      unit_ns = last->ns();
+    }
+  out.utilization_p5 = all.percentile(0.05, unit_ns);
+  out.utilization_p50 = all.percentile(0.5, unit_ns);
+  out.utilization_p95 = all.percentile(0.95, unit_ns);
+  out.utilization_p99 = all.percentile(0.99, unit_ns);
+  out.idle_pct = all.idle_pct();
+  out.active_pct = all.active_pct();
+  out.idle_gaps = gaps.gaps();
+  // The mean of the time that was watched: the last sample may stand for more than that.
+  const SeriesSummary* utilization_summary = out.find(Metric::kUtilization);
+  if (!utilization_summary || !utilization_summary->mean || out.duration_ns() <= 0) return;
+  out.known_ns = std::max<int64_t>(out.duration_ns() - series.at(Metric::kUtilization).unknown_ns(out.last_ns), 0);
+  if (out.known_ns > 0)
+    out.busy_ns = std::llround(*utilization_summary->mean / 100 * static_cast<double>(out.known_ns));
+}
+
+const SeriesStatistics* TelemetryCollector::Impl::power() const {
+  auto it = series.find(Metric::kPower);
+  if (it == series.end()) it = series.find(Metric::kPowerInstant);
+  return it == series.end() ? nullptr : &it->second;
+}
+
+// What the power can have added up to in a time of which its readings show a part: at least, and at most. When it
+// changed is known to one reading.
+std::pair<double, double> integrated_within(const SeriesStatistics& power, int64_t span_ns) {
+  const SeriesSummary s = power.summary();
+  const double rest_s = static_cast<double>(std::max<int64_t>(span_ns - power.area_ns(), 0)) / 1e9;
+  const double change_j = (*s.max - *s.min) * static_cast<double>(s.resolution_ns) / 1e9;
+  return {power.area() + *s.min * rest_s - change_j, power.area() + *s.max * rest_s + change_j};
+}
+
+void TelemetryCollector::Impl::show_energy(DeviceTelemetry& out) const {
+  const SeriesStatistics* const watts = power();
+  // A counter that stands still while the device draws power has not had its next update yet.
+  const bool draws = watts && watts->summary().mean.value_or(0) > 0;
+  auto grown = out.grown.find(Metric::kEnergy);
+  if (grown != out.grown.end() && grown->second <= 0 && (draws || out.duration_ns() < kShortestEnergy_ns))
+    grown = (out.grown.erase(grown), out.grown.end());
+  if (watts && watts->area_ns() > 0) {
+    out.energy_j = out.energy_integrated_j = watts->area();
+    out.energy_ns = watts->area_ns();
+    out.energy_method = "integrated";
+  }
+  if (grown != out.grown.end()) {
+    out.energy_j = grown->second;
+    out.energy_ns = counters.at(Metric::kEnergy).span_ns();
+    out.energy_method = "counter";
+  }
+  if (out.energy_j) out.energy_note = energy_note(out);
+}
+
+std::string TelemetryCollector::Impl::energy_note(const DeviceTelemetry& out) const {
+  if (device.parent) return "of the whole GPU, which other instances share";
+  if (out.duration_ns() < kShortestEnergy_ns)
+    return "too short for the power sensor, which is read about ten times a second";
+  if (!out.energy_integrated_j) return "";
+  if (out.energy_method == "counter") {
+    const auto [least, most] = integrated_within(*power(), out.energy_ns);
+    const double j = *out.energy_j;
+    const double pct = 100 * std::max({least - j, j - most, 0.0}) / std::max(j, 1e-9);
+    return pct > 5 ? fmt::format("the counter and the integrated power differ by {:.0f} %", pct) : "";
+  }
+  const double known = 100.0 * static_cast<double>(out.energy_ns) / static_cast<double>(out.duration_ns());
+  return fmt::format("integrated over {:.0f} % of the time from {} readings; sensors are within about 5 %",
+                     std::min(known, 100.0), power()->summary().samples);
+}
+
+std::optional<double> TelemetryCollector::Impl::sampled_throttle_ns(ClockReason bit) const {
+  if (reasons_watched_ns <= 0) return std::nullopt;
+  auto it = reason_ns.find(static_cast<uint32_t>(bit));
+  return it == reason_ns.end() ? 0 : it->second;
+}
+
+void TelemetryCollector::Impl::show_throttle(DeviceTelemetry& out) const {
+  const auto duration = static_cast<double>(std::max<int64_t>(out.duration_ns(), 1));
+  auto show = [&](std::string name, std::string words, uint32_t bits, double ns, double of_ns, const char* method) {
+    out.throttle_known = true;
+    if (ns <= 0) return;
+    const double pct = std::min(100 * ns / of_ns, 100.0);
+    out.throttle.push_back({std::move(name), std::move(words), bits, std::llround(ns), pct, method});
+  };
+  auto show_bit = [&](ClockReason bit, double ns, double of_ns, const char* method) {
+    show(words_of(bit, false), words_of(bit, true), static_cast<uint32_t>(bit), ns, of_ns, method);
+  };
+  bool thermal_split = false;
+  for (const Reason& reason : kReasons) {
+    if (auto it = out.grown.find(reason.counter); it != out.grown.end()) {
+      show_bit(reason.bit, it->second, duration, "counter");
+      thermal_split |= reason.counter == Metric::kThrottleSwThermal || reason.counter == Metric::kThrottleHwThermal;
+    } else if (auto ns = sampled_throttle_ns(reason.bit)) {
+      show_bit(reason.bit, *ns, reasons_watched_ns, "sampled");
+    }
+  }
+  // The older counter for both kinds of thermal slowdown.
+  if (auto it = out.grown.find(Metric::kThrottleThermal); it != out.grown.end() && !thermal_split) {
+    std::erase_if(out.throttle, [](const ThrottleTime& t) { return (t.bits & kHeatReasons) != 0; });
+    show("thermal", "temperature", kHeatReasons, it->second, duration, "counter");
+  }
+  for (ClockReason bit : {ClockReason::kApplicationClocks, ClockReason::kDisplayClocks})
+    if (auto ns = sampled_throttle_ns(bit)) show_bit(bit, *ns, reasons_watched_ns, "sampled");
+  if (auto it = out.grown.find(Metric::kThrottleReliability); it != out.grown.end())
+    show("reliability", "the voltage limit", 0, it->second, duration, "counter");
+  std::stable_sort(out.throttle.begin(), out.throttle.end(),
+                   [](const ThrottleTime& a, const ThrottleTime& b) { return a.time_ns > b.time_ns; });
+}
+
+void TelemetryCollector::Impl::show_course(DeviceTelemetry& out) const {
+  auto with_last = [&](const std::optional<TimeBins>& bins, Metric metric) {
+    std::optional<TimeBins> all = bins;
+    auto it = series.find(metric);
+    if (it == series.end()) return all;
+    if (!all) all.emplace(from_ns, interval_ns);
+    if (auto last = it->second.last()) all->add(last->from_ns, std::min(last->to_ns, out.last_ns), last->value);
+    return all;
+  };
+  if (auto bins = with_last(utilization, Metric::kUtilization)) out.trace = bins->means(out.last_ns, kTraceColumns);
+  auto bins = with_last(memory, Metric::kMemoryUsed);
+  if (!bins || out.duration_ns() < kShortestGrowth_ns) return;
+  std::vector<double> least = bins->minima(out.last_ns, kGrowthParts);
+  const double part_s = static_cast<double>(out.duration_ns()) / 1e9 / kGrowthParts;
+  std::vector<std::pair<double, double>> points;
+  for (size_t i = 0; i < least.size(); ++i)
+    if (!std::isnan(least[i])) points.emplace_back(static_cast<double>(i) * part_s, least[i]);
+  out.memory_growth_bytes_per_s = lasting_slope(points);
+}
+
+TelemetryCollector::TelemetryCollector(DeviceInfo device, int64_t interval_ns, int64_t warmup_ns)
+    : impl_(std::make_unique<Impl>(std::move(device), interval_ns, warmup_ns)) {}
+TelemetryCollector::~TelemetryCollector() = default;
+TelemetryCollector::TelemetryCollector(TelemetryCollector&&) noexcept = default;
+TelemetryCollector& TelemetryCollector::operator=(TelemetryCollector&&) noexcept = default;
+
+void TelemetryCollector::add(const Reading& reading) {
+  impl_->tick(reading.time_ns);
+  if (impl_->waiting.size() + reading.samples.size() > kMaxWaiting) impl_->take_in();
+  impl_->waiting.insert(impl_->waiting.end(), reading.samples.begin(), reading.samples.end());
+  if (reading.has_processes && reading.time_ns >= impl_->from_ns)
+    for (const ProcessSample& p : reading.processes) impl_->add_process(p, reading.time_ns);
+}
+
+DeviceTelemetry TelemetryCollector::summary() const {
+  impl_->take_in();
+  const Impl& i = *impl_;
+  DeviceTelemetry out;
+  out.device = i.device;
+  out.interval_ns = i.interval_ns;
+  out.ticks = i.ticks;
+  out.last_ns = i.last_ns;
+  out.first_ns = std::min(i.from_ns, i.last_ns);
+  for (const auto& [metric, value] : i.device.constants) out.constants[metric] = value;
+  for (const auto& [metric, value] : i.constants) out.constants[metric] = value;
+  i.show_series(out);
+  i.show_energy(out);
+  i.show_throttle(out);
+  i.show_course(out);
+  for (const auto& [pid, p] : i.processes) {
+    out.processes.push_back(p);
+    if (const auto it = i.process_utilization.find(pid); it != i.process_utilization.end())
+      out.processes.back().utilization_mean_pct = it->second.summary().mean;
+  }
+  std::stable_sort(out.processes.begin(), out.processes.end(),
+                   [](const ProcessTelemetry& a, const ProcessTelemetry& b) {
+                     return a.memory_peak_bytes.value_or(-1) > b.memory_peak_bytes.value_or(-1);
+                   });
+  return out;
+}
+
+namespace {
+
+// Distinct times of a device's rows, in order.
+std::vector<int64_t> row_times(const SampleLog& log, uint32_t device, bool buffered) {
+  std::vector<int64_t> times;
+  for (const SampleSeries& s : log.series)
+    if (s.device == device && (buffered || !may_have_own_rows(s.metric))) {
+      const auto middle = static_cast<ptrdiff_t>(times.size());
+      times.insert(times.end(), s.time_ns.begin(), s.time_ns.end());
+      std::inplace_merge(times.begin(), times.begin() + middle, times.end());
+      times.erase(std::unique(times.begin(), times.end()), times.end());
+    }
+  return times;
+}
+
+// Ticks say more than what drivers buffer; a log of little else has that alone.
+std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
+  std::vector<int64_t> ticks = row_times(log, device, false);
+  return ticks.size() > 1 ? ticks : row_times(log, device, true);
+}
+
+}  // namespace
+
+SampleLog clipped(const SampleLog& log, int64_t from_ns, int64_t to_ns) {
+  SampleLog out;
+  out.devices = log.devices;
+  out.first_ns = std::max(log.first_ns, from_ns);
+  out.last_ns = std::min(log.last_ns, to_ns);
+  for (const SampleSeries& s : log.series) {
+    const auto begin = std::lower_bound(s.time_ns.begin(), s.time_ns.end(), from_ns) - s.time_ns.begin();
+    const auto end = std::upper_bound(s.time_ns.begin(), s.time_ns.end(), to_ns) - s.time_ns.begin();
+    if (begin >= end) continue;
+    SampleSeries part{s.device, s.metric, {}, {}};
+    part.time_ns.assign(s.time_ns.begin() + begin, s.time_ns.begin() + end);
+    part.value.assign(s.value.begin() + begin, s.value.begin() + end);
+    out.ticks = std::max<int64_t>(out.ticks, end - begin);
+    out.series.push_back(std::move(part));
+  }
+  for (const SampleLog::ProcessRow& row : log.processes)
+    if (row.time_ns >= from_ns && row.time_ns <= to_ns) out.processes.push_back(row);
+  return out;
+}
+
+std::vector<DeviceTelemetry> summarise(const SampleLog& log) {
+  std::vector<DeviceTelemetry> out;
+  for (uint32_t d = 0; d < log.devices.size(); ++d) {
+    const std::vector<int64_t> times = tick_times(log, d);
+    if (times.empty()) continue;
+    TelemetryCollector collector(log.devices[d], times.size() > 1 ? median_distance(times) : kOneSampleHolds_ns);
+    TelemetryCollector::Impl& impl = *collector.impl_;
+    for (int64_t t : times) impl.tick(t);
+    // Series are fed whole, one after the other: each keeps its own time.
+    for (const SampleSeries& s : log.series)
+      if (s.device == d)
+        for (size_t i = 0; i < s.time_ns.size(); ++i) impl.add_sample({s.time_ns[i], s.metric, s.value[i]});
+    for (const SampleLog::ProcessRow& row : log.processes)
+      if (row.device == d) impl.add_process(row.process, row.time_ns);
+    out.push_back(collector.summary());
+    out.back().several_hosts = log.several_hosts();
+  }
+  return out;
+}
+
+}  // namespace profgpu

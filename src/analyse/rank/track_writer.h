@@ -1,0 +1,91 @@
+// TrackWriter: events in order of time become one track of the page: density of all, columns of those that are kept.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/report/page.h"
+#include "trace/intervals.h"
+
+namespace profgpu {
+
+// DensityBins: a track from afar, in equal bins: the category that takes most of each bin's time and how much of it any
+// event covers. Time within nested events is the innermost one's.
+//
+// One pass; an event costs no more than the bins in which it is the innermost.
+
+class DensityBins {
+ public:
+  static constexpr size_t kCategories = 64;
+
+  /// Bins start at 0. Later parts of events than bins * bin_ns are left out.
+  DensityBins(int64_t bin_ns, size_t bins) : bin_ns_(bin_ns) {
+    out_.bin_ns = bin_ns;
+    out_.category.assign(bins, 0);
+    out_.busy.assign(bins, 0);
+  }
+
+  /// Starts never decrease.
+  void add(int64_t start_ns, int64_t end_ns, uint8_t category);
+  PageDensity finish();
+
+ private:
+  struct Open {
+    int64_t end_ns;
+    uint8_t category;
+  };
+  void close_until(int64_t time_ns);
+  void cover(int64_t end_ns, uint8_t category);
+  void write_bin();
+
+  int64_t bin_ns_;
+  PageDensity out_;
+  std::vector<Open> open_;
+  int64_t reached_ns_ = 0;                          // up to here all time is given away
+  size_t bin_ = 0;                                  // the bin that the sums are of
+  int64_t covered_ns_ = 0;
+  std::array<int64_t, kCategories> by_category_ns_{};
+};
+
+/// What all tracks of a page have in common.
+struct PageScale {
+  int64_t bin_ns = 1;
+  size_t bins = 0;
+  Intervals kept;
+};
+
+class TrackWriter {
+ public:
+  /// Tracks of one page are written one after the other. `nested`: events may overlap and get depths.
+  TrackWriter(PageData& page, const PageScale& scale, PageTrack track, bool nested = false);
+
+  struct Event {
+    int64_t start_ns = 0, end_ns = 0;   ///< on the page's time axis; starts never decrease
+    uint8_t category = 0;
+  };
+  /// Whether it is kept; then its name and whatever else is known of it must be pushed to track().
+  bool add(const Event& event, bool wanted = true);
+  [[nodiscard]] PageTrack& track() { return track_; }
+  /// Number that the event added next would have.
+  [[nodiscard]] uint32_t number() const { return track_.first + static_cast<uint32_t>(track_.start_ns.size()); }
+  /// Adds the track to the page; one without events is left out.
+  void finish();
+
+ private:
+  // Stacks beyond this are a runaway recursion, or an attack.
+  static constexpr size_t kDeepest = 1000;
+
+  PageData& page_;
+  const PageScale& scale_;
+  PageTrack track_;
+  DensityBins density_;
+  bool nested_;
+  std::vector<int64_t> open_ends_;
+  size_t window_ = 0;
+  int64_t events_ = 0;
+};
+
+}  // namespace profgpu

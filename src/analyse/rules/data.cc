@@ -1,0 +1,245 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "analyse/rules/measure.h"
+
+namespace profgpu {
+namespace {
+
+constexpr double kFeltPct = 1;
+
+// The device idles for it: in gaps, or before its first activity and after its last if that is not the odd step among
+// many in which loading is hidden.
+bool is_felt(const Measured& m) {
+  if (m.idle_pct(IdleCause::kDataLoading) >= kFeltPct) return true;
+  return m.idle_wall_pct(IdleCause::kDataLoading) >= kFeltPct &&
+         2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
+}
+
+struct Loader {
+  std::string range;        // the longest data-loading range's name
+  int64_t longest_ns = 0;
+  bool single_process = false, workers = false;
+};
+
+Loader loader_of(const Measured& m) {
+  const Trace& trace = m.trace();
+  const Names& names = m.facts().get<Names>();
+  const ThreadId thread = m.facts().get<Steps>().thread;
+  Loader loader;
+  for (uint32_t i = trace.threads[thread.value].begin.value; i < trace.threads[thread.value].end.value; ++i) {
+    if (names.phase[trace.host.name[i].value] != Phase::kDataLoading) continue;
+    const std::string_view name = trace.name(HostId(i));
+    loader.single_process |= name.find("_SingleProcessDataLoaderIter") != name.npos;
+    loader.workers |= name.find("_MultiProcessingDataLoaderIter") != name.npos;
+    if (trace.host.duration_ns[i] <= loader.longest_ns || !m.in_measured_step(trace.host.start_ns[i])) continue;
+    loader.longest_ns = trace.host.duration_ns[i];
+    loader.range = name;
+  }
+  return loader;
+}
+
+std::optional<double> data_loading_bound_value(const Measured& m) {
+  if (!is_felt(m)) return std::nullopt;
+  return m.phase_pct(Phase::kDataLoading);
+}
+
+void say_data_loading_bound(const Measured& m, Finding& f) {
+  const Loader loader = loader_of(m);
+  if (loader.workers) {
+    f.what = "the loader's workers do not keep up; the GPU idles between steps";
+    f.fix = {"DataLoader(…, num_workers=2 * os.cpu_count() // gpus, prefetch_factor=4, persistent_workers=True)",
+             "make one sample cheaper: store decoded or resized data, decode on the GPU (torchvision.io, DALI)",
+             "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)"};
+  } else {
+    f.what = loader.single_process ? "one process prepares every batch while the GPU idles"
+                                   : "every batch is prepared in the step while the GPU idles";
+    f.fix = {"DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)",
+             "batch.to(device, non_blocking=True), so that the copy overlaps with compute"};
+  }
+  f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them for it.", percent_text(*f.value),
+                      m.device_label(), percent_text(m.idle_wall_pct(IdleCause::kDataLoading)));
+  f.evidence.push_back(fmt::format("seen in {} of {} steps; longest wait {} in {}",
+                                   steps_with_gaps(m, IdleCause::kDataLoading), m.steps(),
+                                   duration_text(static_cast<double>(loader.longest_ns)), shortened(loader.range, 90)));
+  // With workers it waits for them, whatever they do.
+  if (const auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
+    f.evidence.push_back(blocked->said);
+  set_cost(f, m, m.saved_by_cause(IdleCause::kDataLoading));
+}
+
+}  // namespace
+
+extern const Rule kDataLoadingBound;
+const Rule kDataLoadingBound = {
+    .id = "data-loading-bound",
+    .summary = "the GPU waits for the next batch",
+    .unit = "%",
+    .threshold = 10,
+    .grave = 25,
+    .meaning =
+        "The training loop waits for input: fetching a batch takes a large part of each step, and the device has "
+        "nothing to do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
+    .computation =
+        "Value: share of the measured steps' wall time in data-loading ranges on the step's thread "
+        "(enumerate(DataLoader)#….__next__ and the like). Fires only if the device idles for it. Cost: the trace is "
+        "replayed with that host time taken out; at most the idle time that data loading caused, before the device's "
+        "first activity too.",
+    .advice = {
+        "DataLoader(…, num_workers=N): start with 4 a GPU and raise it until the wait is gone or the CPU is full",
+        "DataLoader(…, persistent_workers=True): workers are not started anew every epoch",
+        "DataLoader(…, prefetch_factor=4): more batches ready when one takes long",
+        "DataLoader(…, pin_memory=True) with batch.to(device, non_blocking=True): the copy overlaps with compute",
+        "decode and augment on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors, nvImageCodec)",
+        "store data decoded, resized or tokenised; read large shards in sequence (WebDataset, MosaicML Streaming, "
+        "Parquet)",
+        "copy the data set to local NVMe; a network file system answers small random reads slowly",
+        "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
+        "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("The GPU waits for data: loading takes {} of each step.", share_text(f));
+    },
+    .seen = longest_gap_of(IdleCause::kDataLoading),
+    .rank = {.value = data_loading_bound_value, .say = say_data_loading_bound},
+    .job_cost = {.change = "input_free"},
+    .checklist = {{.place = 2,
+                   .id = "data-loading",
+                   .question = "Is data loading under 10 % of the step?",
+                   .label = "data loading",
+                   .value = [](const RankMeasure& m) -> std::optional<double> {
+                     return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)];
+                   },
+                   .limit = 10}},
+};
+
+namespace {
+
+std::optional<double> checkpoint_stall_value(const Measured& m) {
+  return m.phase_pct(Phase::kCheckpoint);
+}
+
+void say_checkpoint_stall(const Measured& m, Finding& f) {
+  f.what = "training stops while checkpoints are written";
+  f.why = fmt::format("Saving takes {} of the steps' time on the thread that trains.", percent_text(*f.value));
+  f.fix = {"torch.distributed.checkpoint.async_save(…)   # copies to host memory, writes beside the training",
+           "save less often, to local NVMe first; sharded checkpoints instead of rank 0 alone"};
+  const Intervals& saves = m.facts().get<Phases>().checkpoint;
+  f.evidence.push_back(fmt::format("{} saves in the measured steps", intersect(saves, m.measured_time()).size()));
+  if (m.has_device()) set_cost(f, m, m.saved_by_cause(IdleCause::kCheckpoint));
+}
+
+}  // namespace
+
+extern const Rule kCheckpointStall;
+const Rule kCheckpointStall = {
+    .id = "checkpoint-stall",
+    .summary = "training stops while checkpoints are written",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "The training thread serialises and writes the model itself, and the devices wait.",
+    .computation =
+        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: the trace is "
+        "replayed with that host time taken out; at most the idle time of cause checkpoint.",
+    .advice = {
+        "torch.distributed.checkpoint.async_save; Lightning: AsyncCheckpointIO; DeepSpeed: nebula or async I/O",
+        "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
+        "write to local NVMe or tmpfs and copy in the background",
+        "save less often; keep optimizer states out of intermediate checkpoints",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("Saving checkpoints takes {} of the time.", share_text(f));
+    },
+    .seen = longest_gap_of(IdleCause::kCheckpoint),
+    .rank = {.value = checkpoint_stall_value, .say = say_checkpoint_stall, .host_alone = true},
+    .job_cost = {.change = "checkpoint_free"},
+};
+
+namespace {
+
+struct Copies {
+  std::vector<bool> which;   // by ActivityId
+  Intervals time;            // the copies and the host's waits for them, in measured steps
+  Intervals on_device;
+  int64_t count = 0, bytes = 0;
+};
+
+// A call that waited for work queued before its copy did not wait for the copy until that was done.
+Copies pageable(const Measured& m) {
+  const Trace& trace = m.trace();
+  Copies c;
+  c.which.resize(trace.activity.size());
+  std::vector<int64_t> stream_end(trace.queues.size(), INT64_MIN);
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const ActivityId id(i);
+    const int64_t ready = std::exchange(stream_end[trace.activity.queue[i]], trace.activity.end_ns(id));
+    if (trace.activity.kind[i] != ActivityKind::kMemcpy || trace.name(id).find("Pageable") == std::string_view::npos ||
+        !m.in_measured_step(trace.activity.start_ns[i]))
+      continue;
+    c.which[i] = true;
+    ++c.count;
+    if (trace.activity.args[i].valid())
+      c.bytes += std::max<int64_t>(0, trace.activity_args[trace.activity.args[i].value].bytes);
+    c.on_device.push_back(trace.activity.interval(id));
+    if (const HostId call = trace.activity.launch[i]; call.valid())
+      c.time.push_back({std::max(trace.host.start_ns[call.value], ready), trace.host.end_ns(call)});
+  }
+  c.on_device = merged(std::move(c.on_device));
+  c.time.insert(c.time.end(), c.on_device.begin(), c.on_device.end());
+  c.time = intersect(merged(std::move(c.time)), m.measured_time());
+  return c;
+}
+
+std::optional<double> pageable_copies_value(const Measured& m) {
+  return m.wall_pct(total_length(pageable(m).time));
+}
+
+void say_pageable_copies(const Measured& m, Finding& f) {
+  const Copies copies = pageable(m);
+  f.what = "copies go through pageable memory, and the host waits for them";
+  f.why = fmt::format("{} copies take {} of the steps. Pageable memory is staged, cannot overlap, and blocks the host.",
+                      copies.count, percent_text(*f.value));
+  f.fix = {"DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)",
+           "tensor.pin_memory() once for buffers that are copied again and again"};
+  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count,
+                                   static_cast<double>(copies.bytes) / 1048576));
+  // At most the time in which the copies alone kept the device busy: idle time has other findings.
+  const DeviceTime& d = m.device();
+  const Intervals exposed = intersect(subtract(copies.on_device, unite(d.compute, d.communication)), m.measured_time());
+  Removal removal;
+  removal.activity = copies.which;
+  set_cost(f, m, std::min(total_length(exposed), m.replay().saved_by(removal)));
+}
+
+}  // namespace
+
+extern const Rule kPageableCopies;
+const Rule kPageableCopies = {
+    .id = "pageable-copies",
+    .summary = "copies from or to pageable memory",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "A copy between the device and ordinary (pageable) host memory goes through a staging buffer: half the speed "
+        "or less, no overlap with compute, and the call blocks even when it is asynchronous by name.",
+    .computation =
+        "Value: union of such copies and of the host calls that made them (from when the copy could start), as a "
+        "share of the measured steps' wall time. Cost: the trace is replayed with those copies taking no time; at "
+        "most the time they ran alone on the device.",
+    .advice = {
+        "DataLoader(…, pin_memory=True); batch.to(device, non_blocking=True)",
+        "custom batch types: define pin_memory() on the class, or the loader leaves them pageable",
+        "keep results on the device; copy them back in one piece, into a pinned buffer",
+        "prefetch the next batch on a side stream while this one computes",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("Copies through pageable memory take {} of the time.", share_text(f));
+    },
+    .seen = {Locator::At::kLongestKernel, "Pageable"},
+    .rank = {.value = pageable_copies_value, .say = say_pageable_copies},
+    .job_cost = {.change = "copies_free"},
+};
+
+}  // namespace profgpu

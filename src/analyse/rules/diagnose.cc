@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/rules/measure.h"
+
+namespace profgpu {
+namespace {
+
+bool costs_more(const Finding& a, const Finding& b) {
+  if (a.cost_ns.has_value() != b.cost_ns.has_value()) return a.cost_ns.has_value();
+  if (a.cost_ns && *a.cost_ns != *b.cost_ns) return *a.cost_ns > *b.cost_ns;
+  return a.severity > b.severity;
+}
+
+// A device that has this little of the busiest one's compute, or was in use for less than half of its span, is none
+// that the program works on.
+constexpr int64_t kMinPart = 100;
+
+// Places in Devices, the busiest first; a single 0 where there is none.
+std::vector<size_t> judged_devices(const Facts& facts) {
+  const Devices& all = facts.get<Devices>();
+  if (all.busiest < 0) return {0};
+  std::vector<size_t> places = {static_cast<size_t>(all.busiest)};
+  const DeviceTime& busiest = all.devices[places.front()];
+  for (size_t i = 0; i < all.devices.size(); ++i) {
+    const DeviceTime& d = all.devices[i];
+    const bool works = d.compute_ns > busiest.compute_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
+    if (i != places.front() && works) places.push_back(i);
+  }
+  return places;
+}
+
+// The worst rank's finding stands for all ranks that have one.
+std::optional<Finding> worst_of_ranks(size_t place, const Evidence& evidence) {
+  const Rule& rule = *rules()[place];
+  std::optional<Finding> worst;
+  std::vector<int> ranks;
+  for (const RankDiagnosis& r : evidence.ranks) {
+    if (!r.findings[place]) continue;
+    Finding f = *r.findings[place];
+    if (rule.settle != nullptr && !rule.settle(rule, evidence, r.measure, f)) continue;
+    ranks.push_back(r.measure.rank);
+    if (!worst || rule.beyond(*f.value, *worst->value)) worst = std::move(f);
+  }
+  if (worst) worst->ranks = std::move(ranks);
+  return worst;
+}
+
+// All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
+// for. What is over goes off the cheapest.
+void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
+  if (evidence.ranks.size() != 1 || !evidence.has_device_activity()) return;
+  const RankMeasure& m = evidence.ranks.front().measure;
+  int64_t left = m.waiting_ns;
+  for (auto& [rule, f] : answers) {
+    if (!f.cost_ns) continue;
+    set_cost(f, m, std::min(*f.cost_ns, left));
+    left -= *f.cost_ns;
+  }
+}
+
+void set_job_cost(Finding& f, const RankMeasure& m, const WhatIf& change) {
+  const int64_t step_ns = change.step_ns + change.saved_ns_per_step;
+  f.cost_ns = change.saved_ns_per_step * m.steps;
+  f.cost_pct = step_ns > 0 ? 100.0 * static_cast<double>(change.saved_ns_per_step) / static_cast<double>(step_ns) : 0;
+}
+
+// Where ranks or records are missing, waiting looks like transfer: known as far as it makes no difference.
+bool known_well(const WhatIf& w) {
+  const int64_t step_ns = w.step_ns + w.saved_ns_per_step, open_ns = w.most_saved_ns_per_step - w.saved_ns_per_step;
+  return open_ns <= std::max(step_ns / 100, w.saved_ns_per_step / 4);
+}
+
+// What one rank spends in communication the job need not gain.
+void leave_open(const WhatIf* w, Finding& f) {
+  f.cost_ns.reset(), f.cost_pct.reset();
+  const std::string least = w == nullptr || w->saved_ns_per_step == 0
+                                ? "" : fmt::format("without transfers a step takes {} less at least; ",
+                                                   duration_text(static_cast<double>(w->saved_ns_per_step)));
+  f.evidence.push_back(least + "what is waiting for ranks or records that are not here is not known");
+}
+
+// What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
+// steps would take less. What late ranks cost is said there; another cause costs at most what it would save on top.
+void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
+  if (evidence.job == nullptr) return;
+  const Job& job = *evidence.job;
+  const bool late = std::any_of(answers.begin(), answers.end(),
+                                [](const Answer& a) { return a.rule->job_cost.first != nullptr; });
+  for (auto& [rule, f] : answers) {
+    const JobCost& cost = rule->job_cost;
+    const RankMeasure* m = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
+    if (m == nullptr) continue;
+    if (cost.first != nullptr)
+      if (const WhatIf* w = cost.first(job)) set_job_cost(f, *m, *w);
+    if (cost.change.empty()) continue;
+    const WhatIf* other = find_what_if(job.what_if, cost.change);
+    const bool known_cost = other != nullptr ? known_well(*other) : !cost.required;
+    if (!known_cost) leave_open(other, f);
+    else if (other != nullptr) set_job_cost(f, *m, *other);
+    const WhatIf* on_top = late ? find_what_if(job.what_if_on_top, cost.change) : nullptr;
+    if (on_top != nullptr && f.cost_ns) set_cost(f, *m, std::min(*f.cost_ns, on_top->saved_ns_per_step * m->steps));
+  }
+}
+
+// A symptom names its cause: a finding with a cost, else the largest cause of idle time.
+void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
+  const auto low = std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return a.rule->symptom; });
+  if (low == answers.end()) return;
+  Finding& symptom = low->finding;
+  const auto cause = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
+    return a.finding.cost_ns.value_or(0) > 0 && !a.rule->symptom;
+  });
+  if (cause == answers.end()) {
+    const RankMeasure* m = symptom.ranks.empty() ? nullptr : evidence.measure(symptom.ranks.front());
+    if (m != nullptr)
+      symptom.why = fmt::format("Most of the idle time is {} ({} of the span).",
+                                idle_cause_words(m->largest_idle_cause), percent_text(m->largest_idle_pct()));
+    return;
+  }
+  symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
+  symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
+}
+
+// The worst of a rank's devices.
+std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
+  const Measured* worst = nullptr;
+  double most = 0;
+  for (const Measured& m : devices) {
+    if (rule.rank.value == nullptr || !(m.has_device() || rule.rank.host_alone)) continue;
+    const std::optional<double> value = rule.rank.value(m);
+    if (!value || !rule.beyond(*value, m.threshold(rule)) || (worst != nullptr && !rule.beyond(*value, most))) continue;
+    worst = &m, most = *value;
+  }
+  if (worst == nullptr) return std::nullopt;
+  Finding f = rule.finding(most, worst->threshold(rule));
+  f.ranks = {worst->rank()};
+  rule.rank.say(*worst, f);
+  return f;
+}
+
+// Devices that nothing used, and runs that are shorter than this, say nothing.
+constexpr int64_t kShortestSampled = 2'000'000'000;
+
+// The worst of the devices of which there are samples.
+std::optional<Finding> said_of_samples(const Rule& rule, const Evidence& evidence) {
+  if (rule.samples.value == nullptr) return std::nullopt;
+  if (rule.samples.without_trace && evidence.has_device_activity()) return std::nullopt;
+  const double limit = evidence.thresholds.of(rule);
+  const DeviceTelemetry* worst = nullptr;
+  double most = 0;
+  size_t count = 0;
+  for (const DeviceTelemetry& device : evidence.telemetry) {
+    if (!device.used() || device.duration_ns() < kShortestSampled) continue;
+    const std::optional<double> value = rule.samples.value(device);
+    if (!value || !rule.beyond(*value, limit)) continue;
+    ++count;
+    if (worst == nullptr || rule.beyond(*value, most)) worst = &device, most = *value;
+  }
+  if (worst == nullptr) return std::nullopt;
+  Finding f = rule.finding(most, limit);
+  if (count > 1) f.evidence.push_back(fmt::format("{} devices are beyond the threshold; this is the worst", count));
+  rule.samples.say(*worst, f);
+  return f;
+}
+
+}  // namespace
+
+Severity Rule::severity_at(double value) const {
+  const bool more = grave && (below ? value < *grave : value >= *grave);
+  return more ? static_cast<Severity>(static_cast<int>(severity) + 1) : severity;
+}
+
+Finding Rule::finding(double value, double limit) const {
+  Finding f;
+  f.rule = id;
+  f.severity = severity_at(value);
+  f.unit = unit;
+  f.value = value;
+  f.threshold = limit;
+  f.seen = seen;
+  return f;
+}
+
+bool Evidence::has_device_activity() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankDiagnosis& r) { return r.measure.has_device; });
+}
+
+const RankMeasure* Evidence::measure(int rank) const {
+  const auto it = std::find_if(ranks.begin(), ranks.end(),
+                               [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
+  return it == ranks.end() ? nullptr : &it->measure;
+}
+
+RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
+  std::vector<Measured> devices;
+  for (const size_t place : judged_devices(*rank.facts))
+    devices.emplace_back(rank.rank, *rank.facts, place, thresholds);
+  RankDiagnosis said{rank_measure(devices.front()), {}};
+  for (const Measured& m : devices) {
+    if (!m.has_device()) continue;
+    said.measure.least_utilization_pct = std::min(said.measure.least_utilization_pct, m.utilization_pct());
+    said.measure.waiting_ns = std::max(said.measure.waiting_ns, m.waiting_ns());
+  }
+  for (const Rule* rule : rules()) said.findings.push_back(said_of_rank(*rule, devices));
+  return said;
+}
+
+Diagnosis diagnose(const Evidence& evidence) {
+  std::vector<Answer> answers;
+  for (size_t place = 0; place < rules().size(); ++place) {
+    const Rule* rule = rules()[place];
+    std::optional<Finding> finding = worst_of_ranks(place, evidence);
+    if (!finding && rule->job != nullptr) finding = rule->job(*rule, evidence);
+    if (!finding) finding = said_of_samples(*rule, evidence);
+    if (finding) answers.push_back({rule, *std::move(finding)});
+  }
+  const auto by_cost = [](const Answer& a, const Answer& b) { return costs_more(a.finding, b.finding); };
+  cost_of_job(evidence, answers);
+  std::stable_sort(answers.begin(), answers.end(), by_cost);
+  cap_costs(evidence, answers);
+  std::stable_sort(answers.begin(), answers.end(), by_cost);
+  explain_symptom(evidence, answers);
+  Diagnosis diagnosis{{}, checklist(evidence, answers), verdict(evidence, answers)};
+  for (Answer& a : answers) diagnosis.findings.push_back(std::move(a.finding));
+  return diagnosis;
+}
+
+std::vector<Finding> telemetry_findings(const std::vector<DeviceTelemetry>& telemetry) {
+  Evidence evidence;
+  evidence.telemetry = telemetry;
+  return diagnose(evidence).findings;
+}
+
+}  // namespace profgpu

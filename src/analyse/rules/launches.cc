@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include "analyse/rank/launch.h"
+#include "analyse/rules/measure.h"
+
+namespace profgpu {
+namespace {
+
+std::optional<double> host_bound_launches_value(const Measured& m) {
+  return m.idle_pct(IdleCause::kHostBound);
+}
+
+void say_host_bound_launches(const Measured& m, Finding& f) {
+  const Launch& launch = m.facts().get<Launch>();
+  f.what = "the GPU runs dry: the host launches work too late";
+  f.why = fmt::format("{} idles {} of its span because Python and the framework had not launched the next kernel yet.",
+                      m.device_label(), percent_text(*f.value));
+  f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
+           "larger batches, so that each launch brings more work",
+           "move logging, .item() and Python work out of the step; torch.cuda.make_graphed_callables for fixed shapes"};
+  f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
+                                   duration_text(launch.median_latency_ns.value_or(0))));
+  for (std::string& where : waited_in(m, IdleCause::kHostBound)) f.evidence.push_back("host was in " + where);
+  add_blocked_thread(f, m, IdleCause::kHostBound);
+  set_cost(f, m, m.saved_by_cause(IdleCause::kHostBound));
+}
+
+}  // namespace
+
+extern const Rule kHostBoundLaunches;
+const Rule kHostBoundLaunches = {
+    .id = "host-bound-launches",
+    .summary = "the host launches work too late",
+    .unit = "%",
+    .threshold = 10,
+    .grave = 30,
+    .meaning =
+        "The device finishes what it was given before the host has launched more. Eager PyTorch spends 5 to 20 µs of "
+        "Python and dispatcher time an operator; kernels shorter than that leave the device idle.",
+    .computation =
+        "Value: idle time of cause host_bound as a share of the device's span. Cost: the trace is replayed with the "
+        "host time in those gaps taken out and what ends them launched in time; at most that idle time.",
+    .advice = {
+        "torch.compile(model): fewer, larger kernels and less Python between them",
+        "torch.compile(model, mode=\"reduce-overhead\") or CUDA graphs (torch.cuda.graph, make_graphed_callables)",
+        "larger batch or sequence, gradient accumulation with a larger micro-batch",
+        "fused kernels: scaled_dot_product_attention, fused=True optimizers, Liger, Apex, xFormers",
+        "foreach=True or fused=True in torch.optim; zero_grad(set_to_none=True)",
+        "no Python work between launches: log every N steps, keep metrics on the device, avoid .item() and print",
+        "check that the CPU is not shared: pin ranks to cores and NUMA nodes (numactl, torchrun --bind), "
+        "OMP_NUM_THREADS",
+        "DeepSpeed, FSDP: smaller wrapping units launch more; wrap whole transformer blocks",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("The GPU waits for the host: it idles {} of the time because work is launched too late.",
+                         share_text(f));
+    },
+    .seen = longest_gap_of(IdleCause::kHostBound),
+    .rank = {.value = host_bound_launches_value, .say = say_host_bound_launches},
+    .job_cost = {.change = "host_bound_free"},
+    .checklist = {{.place = 6,
+                   .id = "compiled",
+                   .question = "Is torch.compile, Triton or a CUDA graph in use?",
+                   .label = "torch.compile",
+                   .judge = [](const RankMeasure& m, bool) { return m.compiled ? Verdict::kPass : Verdict::kFail; }}},
+};
+
+extern const Rule kHostBoundLaunches;
+
+namespace {
+
+constexpr double kHostBoundPct = 10;   // of span, host_bound and launch_latency together
+
+struct ShortShare {
+  int64_t short_ones, all;
+};
+ShortShare short_share_of(const Measured& m) {
+  const Launch& l = m.facts().get<Launch>();
+  return {m.counted(l.short_kernels, l.steady_short_kernels), m.counted(l.kernels, l.steady_kernels)};
+}
+
+std::optional<double> short_kernels_value(const Measured& m) {
+  if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kHostBoundPct) return std::nullopt;
+  const ShortShare s = short_share_of(m);
+  if (s.all == 0) return std::nullopt;
+  return 100.0 * static_cast<double>(s.short_ones) / static_cast<double>(s.all);
+}
+
+void say_short_kernels(const Measured& m, Finding& f) {
+  const ShortShare share = short_share_of(m);
+  f.what = "most kernels run for less time than their launch takes";
+  f.why = fmt::format("{} of the kernels are shorter than the call that launched them, so the host cannot keep ahead.",
+                      percent_text(*f.value));
+  f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fusion and CUDA graphs",
+           "torch.cuda.make_graphed_callables(model, sample)   # one launch replays hundreds of kernels",
+           "larger batches: the same launches, longer kernels"};
+  f.evidence.push_back(fmt::format("{} short kernels of {}", share.short_ones, share.all));
+  // Time lost to late launches belongs to host-bound-launches where that fires.
+  const bool taken = m.idle_pct(IdleCause::kHostBound) > m.threshold(kHostBoundLaunches);
+  int64_t cost = m.saved_by_cause(IdleCause::kLaunchLatency);
+  if (!taken) cost += m.saved_by_cause(IdleCause::kHostBound);
+  if (cost > 0) set_cost(f, m, cost);
+}
+
+}  // namespace
+
+extern const Rule kShortKernels;
+const Rule kShortKernels = {
+    .id = "short-kernels",
+    .summary = "most kernels are shorter than their own launch",
+    .unit = "%",
+    .threshold = 50,
+    .meaning =
+        "A kernel that takes less time than launching it cannot be fed fast enough by one host thread. Fewer, larger "
+        "kernels or launching many at once is the way out.",
+    .computation =
+        "Value: share of linked kernels outside graphs whose duration is below that of their launch call on the host. "
+        "Fires only if host_bound and launch_latency idle time together are over 10 % of the span. Cost: the trace "
+        "replayed without launch latency, and without late launches where host-bound-launches does not claim them.",
+    .advice = {
+        "torch.compile: fuses elementwise chains; mode=\"reduce-overhead\" adds CUDA graphs",
+        "CUDA graphs by hand: torch.cuda.graph, make_graphed_callables; inference servers: capture per batch size",
+        "fused operators: fused=True optimizers, scaled_dot_product_attention, fused layer norm, xFormers",
+        "larger batches, longer sequences, fewer and wider layers",
+        "for inference: batch requests",
+    },
+    .verdict = [](const Finding& f, const Job*) {
+      return fmt::format("Kernels are too short: {} of them take less time than their launch.", share_text(f));
+    },
+    .seen = longest_gap_of(IdleCause::kHostBound),
+    .rank = {.value = short_kernels_value, .say = say_short_kernels},
+    .job_cost = {.change = "short_launches_free"},
+};
+
+}  // namespace profgpu

@@ -1,0 +1,113 @@
+// What rules measure, the same way in all of them: over the measured steps, on the worst device of the worst rank.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/idle.h"
+#include "analyse/rank/phases.h"
+#include "analyse/rank/replay.h"
+#include "analyse/rank/steps.h"
+#include "analyse/rules/rule.h"
+
+namespace profgpu {
+
+/// One rank as a rule sees it, with one of its devices.
+class Measured {
+ public:
+  /// `place`: of the device in Devices; ignored where there is none.
+  Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds = {});
+
+  [[nodiscard]] int rank() const { return rank_; }
+  /// Beyond which a rule fires.
+  [[nodiscard]] double threshold(const Rule& rule) const { return thresholds_.of(rule); }
+  [[nodiscard]] const Facts& facts() const { return facts_; }
+  [[nodiscard]] const Trace& trace() const { return facts_.trace(); }
+  [[nodiscard]] const Replay& replay() const { return facts_.get<Replay>(); }
+  [[nodiscard]] bool has_device() const { return !facts_.get<Devices>().devices.empty(); }
+  /// The device that is looked at, and its idle time; only with has_device().
+  [[nodiscard]] const DeviceTime& device() const;
+  [[nodiscard]] const DeviceIdle& idle() const;
+  [[nodiscard]] int64_t wall_ns() const { return wall_ns_; }
+  [[nodiscard]] int64_t steps() const { return steps_; }
+  /// "GPU 0"
+  [[nodiscard]] std::string device_label() const;
+
+  /// Percent of the device's span, as the idle section shows it; where there are warm-up steps, of the part of the span
+  /// within the other steps.
+  [[nodiscard]] double idle_pct(IdleCause cause) const;
+  /// The steps' time of data loading or a checkpoint before the device's first activity and after its last: no gap, but
+  /// idle. Empty for other causes.
+  [[nodiscard]] Intervals idle_around(IdleCause cause) const;
+  /// Idle time of a cause within the measured steps, that around the device's activity too, of their wall time.
+  [[nodiscard]] double idle_wall_pct(IdleCause cause) const;
+  /// Idle or exposed time: what all causes of waiting together can cost.
+  [[nodiscard]] int64_t waiting_ns() const;
+  /// What the steps would not have taken without the cause on this device.
+  [[nodiscard]] int64_t saved_by_cause(IdleCause cause) const { return replay().saved_by_cause(cause, device_); }
+  [[nodiscard]] int64_t saved_by_communication() const { return replay().saved_by_communication(device_); }
+  /// Of a kernel's time or count, what averages are over: all of it, or without warm-up steps.
+  [[nodiscard]] int64_t counted(int64_t all, int64_t steady) const { return all_measured_ ? all : steady; }
+  [[nodiscard]] IdleCause largest_idle_cause() const;
+  [[nodiscard]] double utilization_pct() const;
+  [[nodiscard]] double exposed_communication_pct() const;
+  /// Percent of the measured steps' wall time.
+  [[nodiscard]] double phase_pct(Phase phase) const;
+  [[nodiscard]] double wall_pct(int64_t ns) const;
+  [[nodiscard]] bool in_measured_step(int64_t time) const;
+  [[nodiscard]] const Intervals& measured_time() const { return measured_; }
+
+ private:
+  [[nodiscard]] int64_t span_ns() const;
+  int rank_;
+  const Facts& facts_;
+  size_t device_;
+  Thresholds thresholds_;
+  Intervals measured_;
+  int64_t wall_ns_ = 0, steps_ = 0;
+  bool all_measured_ = true;   // shares of the span are of all of it
+};
+
+/// Sets the cost, and its share of the rank's measured steps.
+void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns);
+
+/// "12.3 ms", "4.5 µs".
+std::string duration_text(double ns);
+/// "memory allocation"
+std::string idle_cause_words(IdleCause cause);
+/// "39.7 %"
+std::string percent_text(double pct);
+/// At most `longest` bytes, cut between characters.
+std::string shortened(std::string_view text, size_t longest = 72);
+
+/// Ranges in which the launching threads spent most of a cause's gaps, by time: "aten::item (12.1 ms, 240 gaps)".
+std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most = 3);
+/// Longest gap of a cause, within measured steps where there is one.
+const Gap* longest_gap(const Measured& measured, IdleCause cause);
+/// How many of the measured steps idle for the cause.
+int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
+
+/// Where a page shows a rule about a cause of idle time.
+Locator longest_gap_of(IdleCause cause);
+/// "40 %", of a finding's value in a verdict.
+std::string share_text(const Finding& finding);
+/// What `top` says of clocks that were held back in the last minute.
+std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix);
+/// Percent of the time that the reasons (bits of ClockReason) held clocks back; nothing where it is not known.
+std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reasons);
+
+// What kept a thread from launching: in system calls, as samples of it say.
+
+struct BlockedThread {
+  std::string said;   ///< "meanwhile the thread that launches is blocked 92 % of the time, in read: it reads"
+  std::string fix;    ///< where it is for most of the time, and known what for; else empty
+};
+/// Of the threads that end the cause's gaps in measured steps, within these; nothing where samples are few or show none
+/// blocked for a good part.
+std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause);
+/// Makes it the finding's first evidence and fix.
+void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause cause);
+
+}  // namespace profgpu

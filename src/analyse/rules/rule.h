@@ -1,0 +1,200 @@
+// A rule asks one question and answers with at most one finding. All that the program knows of a rule is here: what it
+// reads, what it says, what it costs, where that is seen, what the checklist and the screen say of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/job/job.h"
+#include "analyse/rank/facts.h"
+#include "analyse/rank/idle.h"
+#include "analyse/rank/names.h"
+#include "analyse/rank/telemetry.h"
+#include "analyse/report/report.h"
+
+namespace profgpu {
+
+// RankMeasure: the figures of one rank that are said beside findings. They outlive its trace.
+
+/// Percentages and times are over the measured steps, as the rules take them.
+struct RankMeasure {
+  int rank = 0;
+  int64_t wall_ns = 0, steps = 0;        ///< of the measured steps
+  bool annotated = false;                ///< steps come from ranges of the program
+  std::array<double, kPhases> phase_pct{};   ///< of wall_ns
+  bool accumulates = false;              ///< more backward passes than optimizer steps
+  std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
+
+  bool has_device = false;               ///< what follows is of the busiest device
+  std::string device_label, device_name; ///< "GPU 0"; the name may be unknown
+  int64_t span_ns = 0;                   ///< the whole of it
+  int64_t waiting_ns = 0;                ///< idle or exposed, over the whole span: what all causes together can cost
+  double utilization_pct = 0, exposed_communication_pct = 0;
+  double least_utilization_pct = 100;    ///< of all devices that the rank works on
+  double busy_wall_pct = 0;              ///< busy time within the measured steps, of wall_ns
+  std::array<double, kIdleCauses> idle_pct{};
+  IdleCause largest_idle_cause = IdleCause::kUnknown;
+  bool matrix_work = false, compiled = false;
+  Verdict fused_optimizer = Verdict::kUnknown;
+
+  [[nodiscard]] Phase largest_phase() const;
+  [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause)]; }
+};
+
+class Measured;
+RankMeasure rank_measure(const Measured& measured);
+
+/// Sets the cost, and its share of the rank's measured steps.
+void set_cost(Finding& finding, const RankMeasure& measure, int64_t cost_ns);
+
+class Measured;
+struct Rule;
+
+/// --threshold rule=value
+class Thresholds {
+ public:
+  void set(std::string rule, double value) { values_[std::move(rule)] = value; }
+  [[nodiscard]] double of(const Rule& rule) const;
+
+ private:
+  std::map<std::string, double, std::less<>> values_;
+};
+
+/// What rules say of one rank by itself, and the figures that are said beside them. The rank's trace may go after it.
+struct RankDiagnosis {
+  RankMeasure measure;
+  std::vector<std::optional<Finding>> findings;   ///< by place in rules()
+};
+
+/// What a rule sees of the whole: every rank, the job, the devices' samples.
+struct Evidence {
+  std::vector<RankDiagnosis> ranks;        ///< by rank; none: samples alone
+  const Job* job = nullptr;                ///< null for one rank
+  std::vector<DeviceTelemetry> telemetry;  ///< what samples say of each device, where there are samples
+  Thresholds thresholds;
+
+  [[nodiscard]] bool has_device_activity() const;
+  /// Null: not in hand.
+  [[nodiscard]] const RankMeasure* measure(int rank) const;
+};
+
+/// Asks one rank, with one device at a time; the worst device stands for the rank, the worst rank for all.
+struct RankCheck {
+  std::optional<double> (*value)(const Measured&) = nullptr;   ///< the rule fires beyond its threshold
+  void (*say)(const Measured&, Finding&) = nullptr;            ///< what, why, fix, evidence, cost; the value is there
+  bool host_alone = false;                                     ///< asked of ranks without a device, too
+};
+
+/// Asks the samples of each device where no rank answers; the worst device stands for all.
+struct SampleCheck {
+  std::optional<double> (*value)(const DeviceTelemetry&) = nullptr;
+  void (*say)(const DeviceTelemetry&, Finding&) = nullptr;
+  bool without_trace = false;   ///< only where no trace tells better
+};
+
+/// What the job's steps would take without the cause.
+struct JobCost {
+  std::string_view change = {};   ///< WhatIf::change
+  bool required = false;          ///< without it the cost is open
+  /// Instead, which one. What the other causes cost comes on top of it.
+  const WhatIf* (*first)(const Job&) = nullptr;
+};
+
+/// A question of the checklist that the rule answers.
+struct ChecklistEntry {
+  int place = 0;              ///< the list is in this order
+  std::string_view id, question, label;
+  /// The value of the worst rank with a device, against the limit ...
+  std::optional<double> (*value)(const RankMeasure&) = nullptr;
+  double limit = 0;
+  bool above = false;         ///< passes above the limit, not below it
+  bool of_several = false;    ///< one rank alone does not tell
+  /// ... or a judgement of the first such rank. `found`: there is a finding of the rule.
+  Verdict (*judge)(const RankMeasure&, bool found) = nullptr;
+};
+
+/// What is known of a device that runs: its newest values, and the last minute.
+struct DeviceNow {
+  std::string label;
+  std::array<std::optional<double>, kMetricCount> values;
+  std::optional<double> busy_pct, held_by_heat_pct, held_by_power_pct;   ///< of the last minute
+  std::optional<ProcessSample> largest;   ///< the process that holds most memory
+  std::string user;                       ///< whose it is; empty: not known
+
+  [[nodiscard]] std::optional<double> value(Metric metric) const { return values[static_cast<size_t>(metric)]; }
+};
+
+/// What `top` says of a device.
+struct Advice {
+  Severity severity = Severity::kWarning;   ///< kInfo: no fault, but worth knowing
+  std::string what;           ///< "the power limit holds the clocks back, 62 % of the last minute"
+  std::string fix;            ///< what to do
+};
+
+struct Rule {
+  std::string_view id = {};
+  std::string_view summary = {};       ///< one line for `profgpu rules`
+  std::string_view unit = {};          ///< of value and threshold
+  double threshold = 0;           ///< default; the finding fires beyond it
+  bool below = false;             ///< fires below the threshold, not above it
+  Severity severity = Severity::kWarning;
+  std::optional<double> grave = {};    ///< one severity more from here on
+  bool symptom = false;           ///< of other findings, which it names
+  std::string_view meaning = {};       ///< what it says about the job
+  std::string_view computation = {};   ///< how value and cost are computed
+  std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting
+  /// The report's first sentence where this costs most.
+  std::string (*verdict)(const Finding&, const Job*) = nullptr;
+  Locator seen = {};                   ///< where a page goes to show it
+
+  // Who is asked, in this order, until one answers.
+  RankCheck rank = {};
+  std::optional<Finding> (*job)(const Rule&, const Evidence&) = nullptr;
+  SampleCheck samples = {};
+  /// Puts right what a rank said by itself once the job is known; false: it no longer holds.
+  bool (*settle)(const Rule&, const Evidence&, const RankMeasure&, Finding&) = nullptr;
+
+  JobCost job_cost = {};
+  std::vector<ChecklistEntry> checklist = {};
+  std::optional<Advice> (*now)(const Rule&, const DeviceNow&) = nullptr;
+
+  [[nodiscard]] bool beyond(double value, double limit) const { return below ? value < limit : value > limit; }
+  [[nodiscard]] Severity severity_at(double value) const;
+  /// With value, threshold and severity; the rest is the rule's to say.
+  [[nodiscard]] Finding finding(double value, double limit) const;
+};
+
+inline double Thresholds::of(const Rule& rule) const {
+  const auto it = values_.find(rule.id);
+  return it == values_.end() ? rule.threshold : it->second;
+}
+
+const std::vector<const Rule*>& rules();
+const Rule* find_rule(std::string_view id);
+/// What is to be said of one rank, with nothing known of the others.
+RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds);
+
+/// What is said of the whole.
+struct Diagnosis {
+  std::vector<Finding> findings;   ///< the largest cost first; unknown costs last, by severity then
+  std::vector<Check> checklist;    ///< of ranks; empty for samples alone
+  std::string verdict;             ///< one or two sentences: where the time goes, what it costs
+};
+Diagnosis diagnose(const Evidence& evidence);
+/// The findings of samples alone.
+std::vector<Finding> telemetry_findings(const std::vector<DeviceTelemetry>& telemetry);
+
+/// A finding, and the rule that made it.
+struct Answer {
+  const Rule* rule = nullptr;
+  Finding finding;
+};
+std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>& answers);
+std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers);
+
+}  // namespace profgpu

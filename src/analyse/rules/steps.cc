@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include "analyse/report/quantity.h"
+#include "analyse/rules/measure.h"
+#include "base/statistics.h"
+#include "trace/health.h"
+
+namespace profgpu {
+namespace {
+
+// Without a trace: how busy the driver says that the device was.
+std::optional<double> low_gpu_utilization_samples(const DeviceTelemetry& d) {
+  const SeriesSummary* s = d.find(Metric::kUtilization);
+  return s ? s->mean : std::nullopt;
+}
+
+void say_low_gpu_utilization_samples(const DeviceTelemetry& d, Finding& f) {
+  f.what = fmt::format("{} is busy {} of the time", d.label(), percent_text(*f.value));
+  if (d.idle_gaps.regular)
+    f.why = fmt::format("It idles in regular gaps of {}, one every {}: likely input or checkpoints.",
+                        duration_text(static_cast<double>(d.idle_gaps.mean_ns)),
+                        duration_text(static_cast<double>(d.idle_gaps.period_ns)));
+  else if (d.idle_pct.value_or(0) > 10)
+    f.why = fmt::format("It idles (under 5 %) for {} of the time.", percent_text(*d.idle_pct));
+  else
+    f.why = "It is never idle for long: small kernels with gaps between them, or waits within each step.";
+  f.fix = {"record a window and see which: torch.profiler.profile(…).export_chrome_trace(\"trace.json\"), then profgpu "
+           "analyze trace.json"};
+}
+
+std::optional<double> low_gpu_utilization_value(const Measured& m) {
+  if (m.device().span_ns == 0) return std::nullopt;
+  return m.utilization_pct();
+}
+
+void say_low_gpu_utilization(const Measured& m, Finding& f) {
+  f.what = fmt::format("{} is busy {} of the time", m.device_label(), percent_text(*f.value));
+  f.why = "Nothing runs on it for the rest.";
+  f.fix = {"see the idle time by cause: profgpu analyze … --section idle"};
+}
+
+constexpr double kHeldBytes = 256.0 * (1 << 20);   // a bare context of CUDA is about as large
+
+std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
+  const double held = d.largest ? static_cast<double>(d.largest->memory_bytes.value_or(0)) : 0;
+  if (!d.busy_pct || *d.busy_pct >= kIdlePct.said || held < kHeldBytes) return std::nullopt;
+  return Advice{kIdlePct.severity,
+                fmt::format("idle for the last minute, while process {}{} holds {}", d.largest->pid,
+                            d.user.empty() ? "" : " of " + d.user, format_bytes(held)),
+                fmt::format("`profgpu attach {}` shows what it waits for; k ends it", d.largest->pid)};
+}
+
+}  // namespace
+
+extern const Rule kLowGpuUtilization;
+const Rule kLowGpuUtilization = {
+    .id = "low-gpu-utilization",
+    .summary = "the device is idle for a large part of the time",
+    .unit = "%",
+    .threshold = 80,
+    .below = true,
+    .grave = 50,
+    .symptom = true,
+    .meaning =
+        "The device runs nothing for more than a fifth of the time. This is a symptom; another finding says what "
+        "causes it. Busy does not mean efficient: a busy device may still run slow kernels.",
+    .computation =
+        "Value: length of the union of all activity over the span from the first to the last, per device; where there "
+        "are only samples, the driver's utilization over the time. It has no cost of its own: the findings that "
+        "explain the idle time have.",
+    .advice = {
+        "find the largest cause of idle time and follow its finding",
+        "larger batches, if memory allows",
+        "several small jobs on one device (MPS, MIG), if one cannot fill it",
+    },
+    .rank = {.value = low_gpu_utilization_value, .say = say_low_gpu_utilization},
+    .samples = {.value = low_gpu_utilization_samples, .say = say_low_gpu_utilization_samples, .without_trace = true},
+    .checklist = {{.place = 1,
+                   .id = "gpu-utilization",
+                   .question = "Is the GPU busy over 80 % of the time?",
+                   .label = "GPU busy",
+                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.least_utilization_pct; },
+                   .limit = 80,
+                   .above = true}},
+    .now = idle_now,
+};
+
+namespace {
+
+constexpr size_t kMinCompared = 8;
+
+std::optional<double> step_time_variance_value(const Measured& m) {
+  const Steps& steps = m.facts().get<Steps>();
+  std::vector<int64_t> durations;
+  for (const Step* s : steps.measured()) durations.push_back(s->duration_ns);
+  if (!steps.annotated || durations.size() < kMinCompared) return std::nullopt;
+  const double median = percentile(durations, 50).value_or(0);
+  if (median <= 0) return std::nullopt;
+  return percentile(durations, 95).value_or(0) / median;
+}
+
+void say_step_time_variance(const Measured& m, Finding& f) {
+  const Step* longest = nullptr;
+  std::vector<int64_t> durations;
+  for (const Step* s : m.facts().get<Steps>().measured()) {
+    durations.push_back(s->duration_ns);
+    if (longest == nullptr || s->duration_ns > longest->duration_ns) longest = s;
+  }
+  const double median = percentile(durations, 50).value_or(0);
+  f.what = "some steps take much longer than others";
+  f.why = fmt::format("The slow steps (95th percentile) take {:.1f} times the median step of {}.", *f.value,
+                      duration_text(median));
+  f.fix = {
+      "profgpu analyze … --section steps shows which; look at what those steps do that others do not",
+      "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven batches"};
+  f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest->name),
+                                   duration_text(static_cast<double>(longest->duration_ns))));
+}
+
+// A step that hangs is no slow step.
+bool settle_variance(const Rule&, const Evidence& evidence, const RankMeasure&, Finding&) {
+  return evidence.job == nullptr || first_hang(evidence.job->missing) == nullptr;
+}
+
+}  // namespace
+
+extern const Rule kStepTimeVariance;
+const Rule kStepTimeVariance = {
+    .id = "step-time-variance",
+    .summary = "some steps take much longer than others",
+    .unit = "ratio",
+    .threshold = 1.3,
+    .severity = Severity::kInfo,
+    .grave = 2,
+    .meaning =
+        "Steps of one training loop should take about the same time. Long ones point at something that happens now "
+        "and then: checkpoints, evaluation, garbage collection, uneven batches, a noisy neighbour.",
+    .computation =
+        "Value: 95th percentile of the measured steps' durations over their median; from eight steps on. No cost: "
+        "what makes single steps long has its own finding where the trace shows it.",
+    .advice = {
+        "Python's garbage collector: gc.collect() and gc.freeze() after start, gc.disable() in the loop",
+        "batches of equal size: bucketing by length, packing, padding to few sizes (also avoids recompilation)",
+        "torch.compile recompiles on new shapes: mark_dynamic, or pad",
+        "cudnn.benchmark = True tries algorithms again for each new shape",
+        "checkpoints and evaluation: less often, or asynchronously (torch.distributed.checkpoint.async_save)",
+        "other jobs on the host: cores, disk, network",
+    },
+    .seen = {Locator::At::kLongestStep, {}},
+    .rank = {.value = step_time_variance_value, .say = say_step_time_variance, .host_alone = true},
+    .settle = settle_variance,
+};
+
+namespace {
+
+Intervals overhead(const Measured& m) {
+  const Trace& trace = m.trace();
+  Intervals all;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (trace.host.kind[i] == HostKind::kOverhead) all.push_back(trace.host.interval(HostId(i)));
+  return intersect(merged(std::move(all)), m.measured_time());
+}
+
+std::optional<double> profiler_overhead_value(const Measured& m) {
+  return m.wall_pct(total_length(overhead(m)));
+}
+
+void say_profiler_overhead(const Measured&, Finding& f) {
+  f.what = fmt::format("the profiler itself takes {} of the time", percent_text(*f.value));
+  f.why = "Buffer flushes and instrumentation are part of these steps; without the profiler they are shorter.";
+  f.fix = {"record fewer steps: schedule(wait=5, warmup=3, active=3)",
+           "leave out what is not needed: with_stack, record_shapes, profile_memory"};
+}
+
+}  // namespace
+
+extern const Rule kProfilerOverhead;
+const Rule kProfilerOverhead = {
+    .id = "profiler-overhead",
+    .summary = "the profiler itself takes much of the time",
+    .unit = "%",
+    .threshold = 5,
+    .severity = Severity::kInfo,
+    .meaning =
+        "The profiler flushes its buffers and instruments calls while the steps run, so they look slower than they "
+        "are.",
+    .computation =
+        "Value: union of the profiler's own overhead records over the measured steps' wall time. No cost: the job "
+        "does not pay it when it is not recorded.",
+    .advice = {
+        "torch.profiler.schedule with a few active steps and warmup=3",
+        "with_stack=False, record_shapes=False, profile_memory=False unless needed",
+        "compare step times with and without the profiler before trusting small differences",
+    },
+    .rank = {.value = profiler_overhead_value, .say = say_profiler_overhead, .host_alone = true},
+};
+
+}  // namespace profgpu

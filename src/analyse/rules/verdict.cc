@@ -1,0 +1,170 @@
+// The first sentence of a report: where the time goes, and what is to be gained.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/report/quantity.h"
+#include "analyse/rules/measure.h"
+#include "analyse/rules/rule.h"
+
+namespace profgpu {
+namespace {
+
+// A gain below this is not worth a sentence.
+constexpr double kWorthPct = 3;
+
+std::string_view words(Phase phase) {
+  switch (phase) {
+    case Phase::kDataLoading: return "data loading";
+    case Phase::kForward: return "forward";
+    case Phase::kBackward: return "backward";
+    case Phase::kOptimizer: return "the optimizer";
+    case Phase::kCommunication: return "waiting for communication";
+    case Phase::kCheckpoint: return "saving checkpoints";
+    case Phase::kOther: break;
+  }
+  return "work outside the known phases";
+}
+
+std::string where(const Answer& a, const Job* job) {
+  return a.rule->verdict != nullptr ? a.rule->verdict(a.finding, job)
+                                    : fmt::format("{} stands out: {}.", a.rule->id, a.finding.what);
+}
+
+std::string gain(const Finding& f, const RankMeasure& m) {
+  const double step = static_cast<double>(m.wall_ns) / static_cast<double>(std::max<int64_t>(m.steps, 1));
+  const double without = step * (1 - *f.cost_pct / 100);
+  if (without <= 0) return "";
+  const char* unit = m.annotated ? "a step" : "this";
+  const double faster = step / without;
+  return fmt::format(" Without that {} would take about {} instead of {} ({:.{}f} times as fast).", unit,
+                     duration_text(without), duration_text(step), faster, faster < 1.095 ? 2 : 1);
+}
+
+std::string largest_part(const RankMeasure& m) {
+  const Phase phase = m.largest_phase();
+  const double pct = m.phase_pct[static_cast<size_t>(phase)];
+  if (phase == Phase::kOther && pct > 95) return "no phase of training was recognised";
+  return fmt::format("the largest part of the time is {} ({:.0f} %)", words(phase), pct);
+}
+
+std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry, const std::vector<Answer>& answers) {
+  const DeviceTelemetry* least = nullptr;
+  const auto busy = [](const DeviceTelemetry& d) {
+    const SeriesSummary* s = d.find(Metric::kUtilization);
+    return s ? s->mean : std::nullopt;
+  };
+  for (const DeviceTelemetry& d : telemetry)
+    if (d.used() && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
+  if (!least) return "No device in these samples did anything.";
+  const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return !a.rule->symptom; });
+  const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
+  if (other != answers.end())
+    return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->finding.what);
+  if (answers.empty())
+    return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
+  return fmt::format("{} is busy {:.0f} % of the time. {}", who, *busy(*least), answers.front().finding.why);
+}
+
+// A job that hangs has no other trouble worth the first word.
+std::string hang(const Evidence& evidence) {
+  const MissingCalls* never = evidence.job != nullptr ? first_hang(evidence.job->missing) : nullptr;
+  if (never == nullptr) return "";
+  const std::string step = never->step >= 0 ? fmt::format(" in step {}", never->step) : "";
+  return fmt::format("Rank {} never arrives at {}{}, in which {} to the end: the job hangs there.",
+                     never->rank, never->name, step,
+                     never->others == 1 ? "another rank waits" : fmt::format("{} other ranks wait", never->others));
+}
+
+std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>& answers) {
+  const auto with_device = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
+                                        [](const RankDiagnosis& r) { return r.measure.has_device; });
+  if (with_device == evidence.ranks.end())
+    return fmt::format("No GPU activity is in this trace; on the host {}.",
+                       largest_part(evidence.ranks.front().measure));
+  const RankMeasure& m = with_device->measure;
+  const auto named = [&](const Finding& f) -> const RankMeasure& {
+    const RankMeasure* first = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
+    return first != nullptr && first->has_device ? *first : m;
+  };
+  const auto costly = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
+    return a.finding.severity != Severity::kInfo && a.finding.cost_pct.value_or(0) >= kWorthPct;
+  });
+  if (costly != answers.end()) return where(*costly, evidence.job) + gain(costly->finding, named(costly->finding));
+  const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
+    return a.finding.severity != Severity::kInfo && !a.rule->symptom;
+  });
+  const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct);
+  const std::string also = other == answers.end() ? "" : fmt::format(" What stands out: {}.", other->finding.what);
+  if (m.utilization_pct < 80)
+    return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy,
+                       idle_cause_words(m.largest_idle_cause), m.largest_idle_pct(), also);
+  // Idle before the first activity and after the last is outside the span that utilization is of.
+  if (m.busy_wall_pct < 80 && m.annotated)
+    return fmt::format("{} between its first and last kernel, but only {:.0f} % of the step: for the rest it had not "
+                       "started or was done; {}.{}",
+                       busy, m.busy_wall_pct, largest_part(m), also);
+  if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
+  return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
+}
+
+}  // namespace
+
+std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers) {
+  if (evidence.ranks.empty()) return verdict_of_samples(evidence.telemetry, answers);
+  const std::string hung = hang(evidence);
+  return hung.empty() ? verdict_of_steps(evidence, answers) : hung;
+}
+
+namespace {
+
+// The lowest (or highest) value over the ranks that have one.
+std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entry) {
+  std::optional<double> result;
+  if (entry.of_several && evidence.ranks.size() < 2) return result;
+  for (const RankDiagnosis& r : evidence.ranks) {
+    const std::optional<double> v = r.measure.has_device ? entry.value(r.measure) : std::nullopt;
+    if (v && (!result || (entry.above ? *v < *result : *v > *result))) result = v;
+  }
+  return result;
+}
+
+Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
+  const std::optional<double> value = worst(evidence, entry);
+  const std::string label(entry.label);
+  Check c{std::string(entry.id), std::string(entry.question), Verdict::kUnknown, value, entry.limit, label};
+  if (value) {
+    c.verdict = (entry.above ? *value > entry.limit : *value < entry.limit) ? Verdict::kPass : Verdict::kFail;
+    c.brief = fmt::format("{} {:.1f} % ({} {:.0f})", label, *value, entry.above ? "over" : "under", entry.limit);
+  } else if (entry.of_several && evidence.ranks.size() < 2) {
+    c.brief = label + " (one rank)";
+  }
+  return c;
+}
+
+}  // namespace
+
+std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>& answers) {
+  if (evidence.ranks.empty()) return {};
+  const auto first = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
+                                  [](const RankDiagnosis& r) { return r.measure.has_device; });
+  std::vector<std::pair<const ChecklistEntry*, const Rule*>> entries;
+  for (const Rule* rule : rules())
+    for (const ChecklistEntry& entry : rule->checklist) entries.emplace_back(&entry, rule);
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const auto& a, const auto& b) { return a.first->place < b.first->place; });
+  std::vector<Check> list;
+  for (const auto& [entry, rule] : entries) {
+    if (entry->value != nullptr) {
+      list.push_back(measured_check(evidence, *entry));
+      continue;
+    }
+    const bool found =
+        std::any_of(answers.begin(), answers.end(), [of = rule](const Answer& a) { return a.rule == of; });
+    const Verdict said = first == evidence.ranks.end() ? Verdict::kUnknown : entry->judge(first->measure, found);
+    list.push_back({std::string(entry->id), std::string(entry->question), said, {}, {}, std::string(entry->label)});
+  }
+  return list;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,316 @@
+#include "app/compare/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "analyse/report/quantity.h"
+
+namespace profgpu {
+namespace {
+
+// Parts in whole nanoseconds that add up to the whole number nearest to the mean: each is rounded down, and what is
+// missing goes to those that lost most (largest remainder).
+std::map<std::pair<std::string, std::string>, int64_t> mean_parts(const RunSummary& run) {
+  std::map<std::pair<std::string, std::string>, int64_t> parts;
+  struct Lost {
+    int64_t remainder;
+    const StepMakeup* part;
+  };
+  std::vector<Lost> lost;
+  int64_t sum = 0;
+  const int64_t n = std::max<int64_t>(run.step_count, 1);
+  for (const StepMakeup& p : run.makeup) {
+    sum += parts[{p.phase, p.state}] = p.total_ns / n;
+    lost.push_back({p.total_ns % n, &p});
+  }
+  std::stable_sort(lost.begin(), lost.end(), [](const Lost& a, const Lost& b) { return a.remainder > b.remainder; });
+  const int64_t missing = std::llround(run.mean_step_ns()) - sum;
+  for (int64_t i = 0; i < missing && i < static_cast<int64_t>(lost.size()); ++i)
+    ++parts[{lost[static_cast<size_t>(i)].part->phase, lost[static_cast<size_t>(i)].part->state}];
+  return parts;
+}
+
+template <class Rows, class Delta>
+void sort_by_change(Rows& rows, Delta delta) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const auto& a, const auto& b) { return std::abs(delta(a)) > std::abs(delta(b)); });
+}
+
+std::vector<WaterfallRow> waterfall(const RunSummary& before, const RunSummary& after) {
+  const auto a = mean_parts(before), b = mean_parts(after);
+  std::map<std::pair<std::string, std::string>, WaterfallRow> rows;
+  for (const auto& [key, ns] : a) rows[key].before_ns = ns;
+  for (const auto& [key, ns] : b) rows[key].after_ns = ns;
+  std::vector<WaterfallRow> all;
+  for (auto& [key, row] : rows) {
+    row.phase = key.first, row.state = key.second;
+    all.push_back(std::move(row));
+  }
+  sort_by_change(all, [](const WaterfallRow& r) { return static_cast<double>(r.delta_ns()); });
+  return all;
+}
+
+std::vector<Difference> of_sums(const std::map<std::string, StepSums>& before,
+                                const std::map<std::string, StepSums>& after) {
+  std::set<std::string> names;
+  for (const auto& [name, sums] : before) names.insert(name);
+  for (const auto& [name, sums] : after) names.insert(name);
+  std::vector<Difference> all;
+  for (const std::string& name : names) {
+    const auto a = before.find(name), b = after.find(name);
+    // What a run does not have takes no time in any of its steps.
+    const StepSums none_a{0, 0, before.empty() ? 0 : before.begin()->second.steps};
+    const StepSums none_b{0, 0, after.empty() ? 0 : after.begin()->second.steps};
+    const StepSums& x = a != before.end() ? a->second : none_a;
+    const StepSums& y = b != after.end() ? b->second : none_b;
+    if (x.mean == 0 && y.mean == 0) continue;
+    Difference d;
+    d.name = name;
+    d.before_ns = x.mean, d.after_ns = y.mean;
+    judge(d, x, y);
+    all.push_back(std::move(d));
+  }
+  sort_by_change(all, [](const Difference& d) { return d.delta_ns(); });
+  return all;
+}
+
+std::map<std::string, StepSums> category_sums(const RunSummary& run) {
+  std::map<std::string, StepSums> sums;
+  for (const Work& w : run.work) {
+    StepSums& s = sums[w.category];
+    s.mean += w.ns.mean;
+    s.stddev = std::sqrt(s.stddev * s.stddev + w.ns.stddev * w.ns.stddev);   // hypot needs glibc 2.35
+    s.steps = w.ns.steps;
+  }
+  return sums;
+}
+
+// Rows of two maps by name; `show` gives what is compared and sets calls.
+template <class Row, class Show>
+std::vector<Difference> differences_by_name(const std::map<std::string, Row>& before,
+                                            const std::map<std::string, Row>& after, Show show) {
+  std::set<std::string> names;
+  for (const auto& [name, row] : before) names.insert(name);
+  for (const auto& [name, row] : after) names.insert(name);
+  std::vector<Difference> all;
+  for (const std::string& name : names) {
+    const auto a = before.find(name), b = after.find(name);
+    Difference d;
+    d.name = name;
+    if (a != before.end()) d.calls_before = a->second.calls, d.before_ns = show(a->second);
+    if (b != after.end()) d.calls_after = b->second.calls, d.after_ns = show(b->second);
+    judge(d, {}, {});
+    if (a == before.end()) d.change = "added";
+    if (b == after.end()) d.change = "gone";
+    all.push_back(std::move(d));
+  }
+  sort_by_change(all, [](const Difference& d) { return d.delta_ns(); });
+  return all;
+}
+
+std::vector<NumberChange> numbers(const std::map<std::string, double>& before,
+                                  const std::map<std::string, double>& after) {
+  std::map<std::string, NumberChange> all;
+  for (const auto& [name, value] : before) all[name].before = value;
+  for (const auto& [name, value] : after) all[name].after = value;
+  std::vector<NumberChange> rows;
+  for (auto& [name, change] : all) {
+    change.name = name;
+    rows.push_back(std::move(change));
+  }
+  return rows;
+}
+
+const FindingSummary* find(const RunSummary& run, const std::string& rule) {
+  for (const FindingSummary& f : run.findings)
+    if (f.rule == rule) return &f;
+  return nullptr;
+}
+
+std::vector<FindingChange> finding_changes(const RunSummary& before, const RunSummary& after) {
+  constexpr double kNoticeable = 0.1;   // of the cost
+  std::vector<FindingChange> all;
+  const auto add = [&](const FindingSummary* a, const FindingSummary* b) {
+    const FindingSummary& shown = b ? *b : *a;
+    FindingChange c{shown.rule, "same", shown.severity, shown.what, {}, {}};
+    if (a) c.before_cost_ns = a->cost_ns;
+    if (b) c.after_cost_ns = b->cost_ns;
+    if (!a) c.change = "new";
+    if (!b) c.change = "gone";
+    if (a && b && a->cost_ns && b->cost_ns) {
+      if (*b->cost_ns > *a->cost_ns * (1 + kNoticeable)) c.change = "dearer";
+      if (*b->cost_ns < *a->cost_ns * (1 - kNoticeable)) c.change = "cheaper";
+    }
+    all.push_back(std::move(c));
+  };
+  for (const FindingSummary& f : before.findings) add(&f, find(after, f.rule));
+  for (const FindingSummary& f : after.findings)
+    if (!find(before, f.rule)) add(nullptr, &f);
+  return all;
+}
+
+std::vector<std::string> comparison_notes(const RunSummary& before, const RunSummary& after) {
+  std::vector<std::string> notes;
+  const auto say = [&](const RunSummary& run) {
+    if (run.step_count > 0 && !run.annotated)
+      notes.push_back(run.label + " marks no steps: all of it counts as one");
+    else if (run.steps_ns.size() == 1)
+      notes.push_back(run.label + " has one measured step, so chance cannot be told from change");
+    if (!run.without_device.empty())
+      notes.push_back(run.label + ": left out for want of anything from a device: " + ranks_text(run.without_device));
+  };
+  say(before);
+  say(after);
+  if (before.ranks > 0 && after.ranks > 0 && before.ranks != after.ranks)
+    notes.push_back("the runs have " + std::to_string(before.ranks) + " and " + std::to_string(after.ranks) +
+                    " ranks: figures are of the mean rank");
+  if (!before.devices.empty() && !after.devices.empty() && before.devices != after.devices)
+    notes.push_back("different devices: " + before.devices.front() + " and " + after.devices.front());
+  return notes;
+}
+
+}  // namespace
+
+Result<Comparison> compare(const RunSummary& before, const RunSummary& after) {
+  Comparison c;
+  const bool steps = before.step_count > 0 && after.step_count > 0;
+  const bool telemetry = !before.telemetry.empty() && !after.telemetry.empty();
+  if (!steps && !telemetry)
+    return Error{
+        before.label + " and " + after.label + " have nothing in common: one has steps, the other only samples",
+        "compare two traces, or two sample logs, or add samples with --samples when analysing"};
+  c.telemetry = telemetry ? numbers(before.telemetry, after.telemetry) : std::vector<NumberChange>();
+  c.findings = finding_changes(before, after);
+  c.notes = comparison_notes(before, after);
+  if (!steps) return c;
+  if (before.wall_ns > 0) c.steps = step_ratio(before.steps_ns, after.steps_ns);
+  c.before_step_ns = std::llround(before.mean_step_ns());
+  c.after_step_ns = std::llround(after.mean_step_ns());
+  c.waterfall = waterfall(before, after);
+  c.phases = of_sums(before.phases, after.phases);
+  c.states = of_sums(before.states, after.states);
+  c.kernels = matched_work(before, after);
+  sort_by_change(c.kernels, [](const Difference& d) { return d.delta_ns(); });
+  c.categories = of_sums(category_sums(before), category_sums(after));
+  c.ops = differences_by_name(before.ops, after.ops, [](const OpTime& op) { return op.cpu_self_ns; });
+  c.collectives =
+      differences_by_name(before.collectives, after.collectives, [](const CollectiveTime& x) { return x.total_ns; });
+  c.memory = numbers(before.memory, after.memory);
+  return c;
+}
+
+namespace {
+
+/// Rows of one run that are compared as one.
+struct Group {
+  double calls = 0, variance = 0;
+  StepSums ns;
+  const Work* longest = nullptr;
+  std::vector<const Work*> rows;
+
+  void add(const Work& w) {
+    calls += w.calls;
+    variance += w.ns.stddev * w.ns.stddev;
+    ns.mean += w.ns.mean;
+    ns.steps = w.ns.steps;
+    ns.stddev = std::sqrt(variance);
+    if (!longest || w.ns.mean > longest->ns.mean) longest = &w;
+    rows.push_back(&w);
+  }
+};
+
+using Groups = std::map<std::string, Group>;
+using Key = std::function<std::string(const Work&)>;
+
+Groups grouped(const std::vector<const Work*>& rows, const Key& key) {
+  Groups groups;
+  for (const Work* w : rows)
+    if (const std::string k = key(*w); !k.empty()) groups[k].add(*w);
+  return groups;
+}
+
+Difference difference(const Group* before, const Group* after, std::string matched_by) {
+  const Work& shown = before ? *before->longest : *after->longest;
+  Difference d;
+  d.name = shown.name;
+  d.category = shown.category;
+  d.matched_by = std::move(matched_by);
+  if (after && after->longest->name != d.name) d.name_after = after->longest->name;
+  if (before) d.calls_before = before->calls, d.before_ns = before->ns.mean;
+  if (after) d.calls_after = after->calls, d.after_ns = after->ns.mean;
+  judge(d, before ? before->ns : StepSums(), after ? after->ns : StepSums());
+  if (!before) d.change = "added";
+  if (!after) d.change = "gone";
+  return d;
+}
+
+class Matcher {
+ public:
+  Matcher(const RunSummary& before, const RunSummary& after) {
+    for (const Work& w : before.work) before_.push_back(&w);
+    for (const Work& w : after.work) after_.push_back(&w);
+  }
+
+  void match(const Key& key, const char* matched_by) {
+    const Groups before = grouped(before_, key), after = grouped(after_, key);
+    std::vector<const Work*> done;
+    for (const auto& [k, group] : before) {
+      const auto other = after.find(k);
+      if (other == after.end()) continue;
+      found.push_back(difference(&group, &other->second, matched_by));
+      done.insert(done.end(), group.rows.begin(), group.rows.end());
+      done.insert(done.end(), other->second.rows.begin(), other->second.rows.end());
+    }
+    std::sort(done.begin(), done.end());
+    for (auto* rows : {&before_, &after_})
+      std::erase_if(*rows, [&](const Work* w) { return std::binary_search(done.begin(), done.end(), w); });
+  }
+
+  void rest(const Key& key) {
+    for (const auto& [k, group] : grouped(before_, key)) found.push_back(difference(&group, nullptr, ""));
+    for (const auto& [k, group] : grouped(after_, key)) found.push_back(difference(nullptr, &group, ""));
+  }
+
+  std::vector<Difference> found;
+
+ private:
+  std::vector<const Work*> before_, after_;
+};
+
+std::string by_name(const Work& w) { return w.name + '\0' + w.kind; }
+std::string by_op_and_shapes(const Work& w) { return w.shapes.empty() ? "" : w.op + '\0' + w.shapes + '\0' + w.kind; }
+std::string by_op(const Work& w) { return w.op.empty() ? "" : w.op + '\0' + w.kind; }
+
+}  // namespace
+
+void judge(Difference& d, const StepSums& before, const StepSums& after) {
+  constexpr double kNoticeable = 0.02;   // without steps to tell chance by
+  constexpr double kSameCalls = 0.005;
+  const bool testable = before.steps > 1 && after.steps > 1;
+  if (testable) d.real = differs(before, after);
+  const double larger = std::max(d.before_ns, d.after_ns);
+  const bool changed = testable ? *d.real : std::abs(d.delta_ns()) > kNoticeable * larger;
+  d.change = "same";
+  if (!changed) return;
+  d.change = d.delta_ns() > 0 ? "slower" : "faster";
+  if (d.calls_before <= 0 || d.calls_after <= 0 || d.before_ns <= 0) return;
+  // More of the same: the calls explain most of the change.
+  const double calls = d.calls_after / d.calls_before;
+  if (std::abs(calls - 1) <= kSameCalls) return;
+  const double each = (d.after_ns / d.calls_after) / (d.before_ns / d.calls_before);
+  if (std::abs(std::log(calls)) > std::abs(std::log(each))) d.change = calls > 1 ? "more_calls" : "fewer_calls";
+}
+
+std::vector<Difference> matched_work(const RunSummary& before, const RunSummary& after) {
+  Matcher matcher(before, after);
+  matcher.match(by_name, "name");
+  matcher.match(by_op_and_shapes, "op and shapes");
+  matcher.match(by_op, "op");
+  matcher.rest(by_name);
+  return std::move(matcher.found);
+}
+
+}  // namespace profgpu

@@ -1,0 +1,66 @@
+// Two runs side by side: is the difference real, and what is it made of.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/compare/run_summary.h"
+#include "app/compare/step_ratio.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+
+/// A part of the mean step. All parts of a waterfall add up to the mean steps to the nanosecond.
+struct WaterfallRow {
+  std::string phase, state;
+  int64_t before_ns = 0, after_ns = 0;
+  [[nodiscard]] int64_t delta_ns() const { return after_ns - before_ns; }
+};
+
+/// Some quantity of a step in both runs.
+struct Difference {
+  std::string name;          ///< as in the run before; as in the run after where it is new
+  std::string name_after;    ///< where it is another one
+  std::string category;      ///< of kernels
+  std::string matched_by;    ///< of kernels: "name", "op and shapes" or "op"
+  std::string change;        ///< same, faster, slower, more_calls, fewer_calls, added, gone
+  double calls_before = 0, calls_after = 0;
+  double before_ns = 0, after_ns = 0;
+  std::optional<bool> real;  ///< told from chance; none where the steps are too few to say
+  [[nodiscard]] double delta_ns() const { return after_ns - before_ns; }
+};
+
+struct NumberChange {
+  std::string name;
+  std::optional<double> before, after;
+};
+
+struct FindingChange {
+  std::string rule, change;   ///< new, gone, dearer, cheaper, same
+  std::string severity, what; ///< of the run after where it has it
+  std::optional<double> before_cost_ns, after_cost_ns;   ///< a step
+};
+
+struct Comparison {
+  std::optional<StepRatio> steps;    ///< none where a run has no steps (samples)
+  int64_t before_step_ns = 0, after_step_ns = 0;   ///< means
+  std::vector<WaterfallRow> waterfall;   ///< largest change first
+  std::vector<Difference> phases, states;   ///< in the order of the report, and by change
+  std::vector<Difference> kernels, categories, ops, collectives;   ///< largest change first
+  std::vector<NumberChange> memory, telemetry;
+  std::vector<FindingChange> findings;
+  std::vector<std::string> notes;    ///< what makes the runs hard to compare
+};
+
+/// Fails if the runs share nothing to compare.
+Result<Comparison> compare(const RunSummary& before, const RunSummary& after);
+
+/// Kernels of two runs: by name; what is left by launching op and shapes, then by op; what is left then is gone or
+/// added.
+std::vector<Difference> matched_work(const RunSummary& before, const RunSummary& after);
+
+/// Sets `change` and `real` from the rest.
+void judge(Difference& d, const StepSums& before, const StepSums& after);
+
+}  // namespace profgpu

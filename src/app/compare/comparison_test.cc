@@ -1,0 +1,136 @@
+#include "app/compare/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyse/report/document.h"
+#include "app/compare/comparison_record.h"
+#include "app/compare/gate.h"
+
+namespace profgpu {
+namespace {
+
+RunSummary run(std::string label, std::vector<int64_t> steps_ns, std::vector<StepMakeup> makeup) {
+  RunSummary r;
+  r.label = std::move(label);
+  r.ranks = 1;
+  r.steps_ns = std::move(steps_ns);
+  r.step_count = static_cast<int64_t>(r.steps_ns.size());
+  for (const int64_t ns : r.steps_ns) r.wall_ns += ns;
+  r.makeup = std::move(makeup);
+  return r;
+}
+
+Work work(std::string name, std::string op, std::string shapes, double calls, double ns, double stddev = 1) {
+  return {name, name, "compute", "gemm", std::move(op), std::move(shapes), calls, {ns, stddev, 10}};
+}
+
+TEST(Waterfall, PartsAddUpToTheMeansToTheNanosecond) {
+  // 1001 / 3 and 1000 / 7 leave remainders in every part.
+  RunSummary a = run("a", {333, 334, 334},
+                     {{"forward", "compute", 500}, {"backward", "idle: host_bound", 400}, {"other", "outside", 101}});
+  RunSummary b = run("b", {142, 143, 143, 143, 143, 143, 143},
+                     {{"forward", "compute", 333}, {"backward", "compute", 334}, {"other", "outside", 333}});
+  const auto c = compare(a, b);
+  ASSERT_TRUE(c);
+  int64_t before = 0, after = 0;
+  for (const WaterfallRow& row : c->waterfall) before += row.before_ns, after += row.after_ns;
+  EXPECT_EQ(before, c->before_step_ns);
+  EXPECT_EQ(after, c->after_step_ns);
+  EXPECT_EQ(c->before_step_ns, 334);
+  EXPECT_EQ(c->after_step_ns, 143);
+}
+
+TEST(MatchedWork, ByNameThenByWhatLaunchedIt) {
+  RunSummary a, b;
+  a.work = {work("volta_gemm", "aten::mm", "[[8, 8]]", 4, 400), work("relu_old", "aten::relu", "", 2, 50),
+            work("both", "aten::add", "", 1, 30), work("only_a", "", "", 1, 10)};
+  b.work = {work("sm90_gemm", "aten::mm", "[[8, 8]]", 4, 200), work("relu_new", "aten::relu", "", 2, 60),
+            work("both", "aten::add", "", 1, 30), work("only_b", "", "", 3, 20)};
+  const std::vector<Difference> all = matched_work(a, b);
+  const auto named = [&](std::string_view name) {
+    return *std::find_if(all.begin(), all.end(), [&](const Difference& d) { return d.name == name; });
+  };
+  ASSERT_EQ(all.size(), 5u);
+  EXPECT_EQ(named("volta_gemm").matched_by, "op and shapes");
+  EXPECT_EQ(named("volta_gemm").name_after, "sm90_gemm");
+  EXPECT_EQ(named("volta_gemm").change, "faster");
+  EXPECT_EQ(named("relu_old").matched_by, "op");
+  EXPECT_EQ(named("both").change, "same");
+  EXPECT_EQ(named("only_a").change, "gone");
+  EXPECT_EQ(named("only_b").change, "added");
+  double delta = 0;
+  for (const Difference& d : all) delta += d.delta_ns();
+  EXPECT_DOUBLE_EQ(delta, 310 - 490);   // nothing is counted twice or lost
+}
+
+TEST(MatchedWork, MoreCallsAreNotSlowerOnes) {
+  RunSummary a, b;
+  a.work = {work("k", "", "", 10, 1000)};
+  b.work = {work("k", "", "", 20, 2010)};
+  EXPECT_EQ(matched_work(a, b).front().change, "more_calls");
+  b.work = {work("k", "", "", 10, 2000)};
+  EXPECT_EQ(matched_work(a, b).front().change, "slower");
+}
+
+TEST(Compare, NothingInCommonIsAnError) {
+  RunSummary steps = run("a", {100, 100}, {{"other", "outside", 200}}), samples;
+  samples.label = "b";
+  samples.telemetry["power_w"] = 300;
+  const auto c = compare(steps, samples);
+  ASSERT_FALSE(c);
+  EXPECT_NE(c.error().message.find("nothing in common"), std::string::npos);
+  EXPECT_TRUE(compare(samples, samples));
+}
+
+class Gates : public ::testing::Test {
+ protected:
+  GateResult check(const std::string& text, std::vector<int64_t> before, std::vector<int64_t> after) {
+    a_ = run("a", std::move(before), {});
+    b_ = run("b", std::move(after), {});
+    comparison_ = *compare(a_, b_);
+    return check_gate(*parse_gate(text), comparison_);
+  }
+  RunSummary a_, b_;
+  Comparison comparison_;
+};
+
+TEST_F(Gates, FailOnlyOnRealChangesBeyondTheLimit) {
+  const std::vector<int64_t> base = {1000, 1010, 990, 1005, 995}, slow = {1100, 1110, 1090, 1105, 1095};
+  EXPECT_EQ(check("step_time > +3%", base, slow).verdict, GateVerdict::kFail);
+  EXPECT_EQ(check("step_time > +20%", base, slow).verdict, GateVerdict::kPass);
+  EXPECT_EQ(check("step_time > +3%", base, base).verdict, GateVerdict::kPass);
+  EXPECT_EQ(check("step_time < -3%", slow, base).verdict, GateVerdict::kFail);
+  EXPECT_EQ(check("step_time > 1.05us", base, slow).verdict, GateVerdict::kFail);
+  EXPECT_EQ(check("step_time > +50ns", base, slow).verdict, GateVerdict::kFail);
+  EXPECT_EQ(check("step_time > +200ns", base, slow).verdict, GateVerdict::kPass);
+  const std::vector<int64_t> wild = {500, 1900, 700, 1400, 900};
+  EXPECT_EQ(check("step_time > +3%", base, wild).verdict, GateVerdict::kPass);   // 8 % more, but chance
+  EXPECT_EQ(check("step_time > +3%", {1000}, {1100}).verdict, GateVerdict::kUnknown);
+  EXPECT_EQ(check("peak_memory > +3%", base, slow).verdict, GateVerdict::kUnknown);
+}
+
+TEST(ParseGate, SaysWhatItDoesNotUnderstand) {
+  for (const char* text : {"", "step_time", "step_time > fast", "steptime > +3%", "kernel > +3%", "step_time:x > 3%",
+                           "peak_memory > +5ms", "finding", "step_time > nan%"})
+    EXPECT_FALSE(parse_gate(text)) << text;
+  const auto kernel = parse_gate("kernel:void f<int>(a) > +10%");
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(kernel->name, "void f<int>(a)");
+  EXPECT_FALSE(parse_gate("finding:exposed-communication")->limited);
+}
+
+TEST(DiffRecord, KeepsTheContract) {
+  Diff diff;
+  diff.runs = {run("a", {100, 110}, {{"other", "outside", 210}}), run("b", {100, 120}, {{"other", "compute", 220}})};
+  diff.comparisons = {*compare(diff.runs[0], diff.runs[1])};
+  const Record r = diff_record(diff);
+  EXPECT_EQ(*r.at("schema").text(), "profgpu.diff.v1");
+  for (const char* key : {"a", "b", "verdict", "ratio", "ratio_low", "ratio_high", "steps_a", "steps_b", "waterfall",
+                          "kernels", "ops", "findings", "gates"})
+    EXPECT_TRUE(std::any_of(r.fields.begin(), r.fields.end(), [&](const auto& f) { return f.first == key; })) << key;
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,203 @@
+#include "app/compare/gate.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "analyse/report/quantity.h"
+#include "base/text.h"
+
+namespace profgpu {
+namespace {
+
+enum class Kind : uint8_t { kTime, kBytes, kJoules, kWatts, kPercent, kFinding };
+
+struct Metric {
+  std::string_view name;
+  Kind kind;
+  bool named;
+};
+constexpr Metric kMetrics[] = {
+    {"step_time", Kind::kTime, false},      {"step_time_median", Kind::kTime, false},
+    {"peak_memory", Kind::kBytes, false},   {"memory_growth", Kind::kBytes, false},
+    {"energy_per_step", Kind::kJoules, false}, {"power", Kind::kWatts, false},
+    {"gpu_utilization", Kind::kPercent, false}, {"phase", Kind::kTime, true},
+    {"idle", Kind::kTime, true},            {"device", Kind::kTime, true},
+    {"kernel", Kind::kTime, true},          {"category", Kind::kTime, true},
+    {"op", Kind::kTime, true},              {"collective", Kind::kTime, true},
+    {"finding", Kind::kFinding, true}};
+
+const Metric* find_metric(std::string_view name) {
+  for (const Metric& m : kMetrics)
+    if (m.name == name) return &m;
+  return nullptr;
+}
+
+struct UnitFactor {
+  std::string_view unit;
+  Kind kind;
+  double factor;
+};
+constexpr UnitFactor kUnits[] = {
+    {"ns", Kind::kTime, 1},       {"us", Kind::kTime, 1e3},      {"µs", Kind::kTime, 1e3},
+    {"ms", Kind::kTime, 1e6},     {"s", Kind::kTime, 1e9},       {"B", Kind::kBytes, 1},
+    {"KiB", Kind::kBytes, 1024},  {"MiB", Kind::kBytes, 1048576}, {"GiB", Kind::kBytes, 1073741824},
+    {"kB", Kind::kBytes, 1e3},    {"MB", Kind::kBytes, 1e6},     {"GB", Kind::kBytes, 1e9},
+    {"J", Kind::kJoules, 1},      {"W", Kind::kWatts, 1}};
+
+constexpr const char* kHint =
+    "write METRIC > LIMIT: 'step_time > +3%', 'peak_memory > 70GiB', 'phase:backward > +5%', 'kernel:NAME > +10%', "
+    "'finding:exposed-communication'";
+
+bool read_limit(std::string_view text, Kind kind, Gate& gate) {
+  const bool sign = !text.empty() && (text.front() == '+' || text.front() == '-');
+  if (!text.empty() && text.front() == '+') text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gate.limit);
+  if (error != std::errc() || !std::isfinite(gate.limit)) return false;
+  const std::string unit(without_blanks(text.substr(static_cast<size_t>(end - text.data()))));
+  if (unit == "%") {
+    gate.relative = kind != Kind::kPercent;
+    gate.change = kind == Kind::kPercent && sign;
+    return true;
+  }
+  for (const UnitFactor& u : kUnits) {
+    if (u.unit != unit || u.kind != kind) continue;
+    gate.limit *= u.factor;
+    gate.change = sign;
+    return true;
+  }
+  return false;
+}
+
+/// What a gate looks at, in both runs.
+struct Measured {
+  double before = 0, after = 0;
+  std::optional<bool> real;   ///< none: the steps are too few to tell; true where chance plays no part
+};
+
+std::optional<Measured> of_differences(const std::vector<Difference>& all, const std::string& name, bool part) {
+  Measured sum;
+  bool found = false;
+  for (const Difference& d : all) {
+    const bool hit = part ? d.name.find(name) != std::string::npos || d.name_after.find(name) != std::string::npos
+                          : d.name == name;
+    if (!hit) continue;
+    sum.before += d.before_ns;
+    sum.after += d.after_ns;
+    // One of several that changed for certain is enough: the limit is of their sum.
+    if (!found || (d.real && *d.real)) sum.real = d.real;
+    found = true;
+  }
+  return found ? std::optional(sum) : std::nullopt;
+}
+
+std::optional<Measured> of_numbers(const std::vector<NumberChange>& all, std::string_view name) {
+  for (const NumberChange& n : all)
+    if (n.name == name && n.before && n.after) return Measured{*n.before, *n.after, true};
+  return std::nullopt;
+}
+
+std::optional<Measured> of_steps(const Gate& gate, const Comparison& c) {
+  if (!c.steps) return std::nullopt;
+  const Ratio& ratio = gate.metric == "step_time" ? c.steps->mean : c.steps->median;
+  Measured m{static_cast<double>(c.before_step_ns), static_cast<double>(c.before_step_ns) * ratio.value, {}};
+  if (ratio.low) m.real = *ratio.low > 1 || *ratio.high < 1;
+  return m;
+}
+
+std::optional<Measured> measured(const Gate& gate, const Comparison& c) {
+  if (gate.metric == "step_time" || gate.metric == "step_time_median") return of_steps(gate, c);
+  if (gate.metric == "peak_memory") {
+    const auto reserved = of_numbers(c.memory, "peak_reserved_bytes");
+    return reserved ? reserved : of_numbers(c.memory, "peak_allocated_bytes");
+  }
+  if (gate.metric == "memory_growth") return of_numbers(c.memory, "growth_bytes_per_step");
+  if (gate.metric == "energy_per_step") return of_numbers(c.telemetry, "energy_per_step_j");
+  if (gate.metric == "power") return of_numbers(c.telemetry, "power_w");
+  if (gate.metric == "gpu_utilization") return of_numbers(c.telemetry, "utilization_pct");
+  if (gate.metric == "phase") return of_differences(c.phases, gate.name, false);
+  if (gate.metric == "idle") return of_differences(c.states, "idle: " + gate.name, false);
+  if (gate.metric == "device") return of_differences(c.states, gate.name, false);
+  if (gate.metric == "category") return of_differences(c.categories, gate.name, false);
+  if (gate.metric == "kernel") return of_differences(c.kernels, gate.name, true);
+  if (gate.metric == "collective") return of_differences(c.collectives, gate.name, true);
+  return of_differences(c.ops, gate.name, false);
+}
+
+std::string quantity(Kind kind, double value) {
+  switch (kind) {
+    case Kind::kTime: return format_duration(value);
+    case Kind::kBytes: return format_bytes(value);
+    case Kind::kJoules: return format_number(value) + " J";
+    case Kind::kWatts: return format_number(value) + " W";
+    default: return format_percent(value);
+  }
+}
+
+GateResult check_finding(const Gate& gate, const Comparison& c) {
+  const auto it = std::find_if(c.findings.begin(), c.findings.end(),
+                               [&](const FindingChange& f) { return f.rule == gate.name; });
+  if (it == c.findings.end() || it->change == "gone")
+    return {gate, GateVerdict::kPass, "the run after does not have it"};
+  if (!gate.limited) {
+    if (it->change == "new") return {gate, GateVerdict::kFail, "new: " + it->what};
+    return {gate, GateVerdict::kPass, "the run before has it too"};
+  }
+  if (it->change == "new") return {gate, GateVerdict::kFail, "new: " + it->what};
+  if (!it->before_cost_ns || !it->after_cost_ns) return {gate, GateVerdict::kUnknown, "its cost is not estimated"};
+  const double pct = 100 * (*it->after_cost_ns / std::max(*it->before_cost_ns, 1.0) - 1);
+  const bool over = gate.above ? pct > gate.limit : pct < gate.limit;
+  return {gate, over ? GateVerdict::kFail : GateVerdict::kPass,
+          "its cost went from " + format_duration(*it->before_cost_ns) + " to " + format_duration(*it->after_cost_ns) +
+              " a step"};
+}
+
+}  // namespace
+
+Result<Gate> parse_gate(const std::string& text) {
+  Gate gate;
+  gate.text = text;
+  // A kernel's name may hold < and >: the comparison is the last one that has a blank before it or a limit behind it.
+  size_t at = text.find_last_of("<>");
+  const std::string left(without_blanks(std::string_view(text).substr(0, at)));
+  const size_t colon = left.find(':');
+  gate.metric = left.substr(0, colon);
+  if (colon != std::string::npos) gate.name = without_blanks(std::string_view(left).substr(colon + 1));
+  const Metric* metric = find_metric(gate.metric);
+  if (!metric) return Error{"--fail-on: nothing is measured as \"" + gate.metric + "\"", kHint};
+  if (metric->named == gate.name.empty())
+    return Error{"--fail-on: \"" + text +
+                     (metric->named ? "\" names no " + gate.metric : "\": " + gate.metric + " takes no name"),
+                 kHint};
+  if (at == std::string::npos) {
+    if (metric->kind != Kind::kFinding) return Error{"--fail-on: \"" + text + "\" has no limit", kHint};
+    gate.limited = false;
+    return gate;
+  }
+  gate.above = text[at] == '>';
+  std::string limit(without_blanks(std::string_view(text).substr(at + 1)));
+  if (!limit.empty() && limit.front() == '=') limit = std::string(without_blanks(std::string_view(limit).substr(1)));
+  if (!read_limit(limit, metric->kind == Kind::kFinding ? Kind::kTime : metric->kind, gate))
+    return Error{"--fail-on: \"" + limit + "\" is no limit for " + gate.metric, kHint};
+  return gate;
+}
+
+GateResult check_gate(const Gate& gate, const Comparison& c) {
+  const Kind kind = find_metric(gate.metric)->kind;
+  if (kind == Kind::kFinding) return check_finding(gate, c);
+  const std::optional<Measured> m = measured(gate, c);
+  if (!m) return {gate, GateVerdict::kUnknown, "the runs do not both have it"};
+  const double pct = m->before != 0 ? 100 * (m->after / m->before - 1) : (m->after != 0 ? INFINITY : 0);
+  const double value = gate.relative ? pct : gate.change ? m->after - m->before : m->after;
+  const bool over = gate.above ? value > gate.limit : value < gate.limit;
+  std::string detail = quantity(kind, m->before) + " to " + quantity(kind, m->after);
+  if (std::isfinite(pct)) detail += pct < 0 ? " (−" + format_number(-pct) + " %)" : " (+" + format_number(pct) + " %)";
+  if (!over) return {gate, GateVerdict::kPass, detail};
+  // A limit of the value itself is passed or not; only a change can be chance.
+  if (!gate.relative && !gate.change) return {gate, GateVerdict::kFail, detail};
+  if (!m->real) return {gate, GateVerdict::kUnknown, detail + ", but the steps are too few to tell it from chance"};
+  if (!*m->real) return {gate, GateVerdict::kPass, detail + ", which can be chance"};
+  return {gate, GateVerdict::kFail, detail};
+}
+
+}  // namespace profgpu

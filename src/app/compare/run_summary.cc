@@ -1,0 +1,229 @@
+#include "app/compare/run_summary.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace profgpu {
+namespace {
+
+const Record kNothing;
+
+const Record& record_of(const Value& v) { return v.record() ? *v.record() : kNothing; }
+
+std::vector<const Record*> rows_of(const Value& v) {
+  std::vector<const Record*> rows;
+  if (const List* list = v.list())
+    for (const Value& item : *list)
+      if (item.record()) rows.push_back(item.record());
+  return rows;
+}
+
+std::string text_of(const Value& v) { return v.text() ? *v.text() : std::string(); }
+int64_t whole_of(const Value& v) { return v.integer() ? *v.integer() : 0; }
+bool is_true(const Value& v) { return v.boolean() && *v.boolean(); }
+bool is_number(const Value& v) { return v.integer() || v.real(); }
+
+// Sums of one quantity over ranks. Ranks run in step, so they add no independent steps.
+struct Pool {
+  double total = 0, variance = 0;
+  int64_t ranks = 0;
+  void add(double rank_total, double stddev) {
+    total += rank_total;
+    variance += stddev * stddev;
+    ++ranks;
+  }
+};
+
+class Reader {
+ public:
+  explicit Reader(RunSummary& run) : run_(run) {}
+
+  Status rank(const Record& rank) {
+    const Record& measured = record_of(rank.at("measured"));
+    if (measured.fields.empty())
+      return Error{"made by a profgpu that did not yet save what a comparison needs", "analyse the trace again"};
+    ++run_.ranks;
+    steps(rank);
+    const int64_t n = whole_of(measured.at("steps"));
+    run_.step_count += n;
+    most_steps_ = std::max(most_steps_, n);
+    run_.wall_ns += whole_of(measured.at("wall_ns"));
+    for (const Record* r : rows_of(measured.at("makeup")))
+      makeup_[{text_of(r->at("phase")), text_of(r->at("state"))}] += whole_of(r->at("total_ns"));
+    pool(measured.at("phases"), phases_);
+    pool(measured.at("states"), states_);
+    for (const Record* r : rows_of(measured.at("work"))) work(*r);
+    ops(measured);
+    collectives(measured);
+    memory(record_of(rank.at("memory")));
+    for (const Record* d : rows_of(rank.at("devices")))
+      if (const std::string name = text_of(d->at("name"));
+          !name.empty() && std::find(run_.devices.begin(), run_.devices.end(), name) == run_.devices.end())
+        run_.devices.push_back(name);
+    return ok();
+  }
+
+  void finish() {
+    for (const auto& [key, ns] : makeup_) run_.makeup.push_back({key.first, key.second, ns});
+    for (const auto& [name, p] : phases_) run_.phases[name] = sums(p);
+    for (const auto& [name, p] : states_) run_.states[name] = sums(p);
+    for (auto& [key, w] : work_) {
+      w.first.calls = per_step(w.first.calls);
+      w.first.ns = sums(w.second);
+      run_.work.push_back(std::move(w.first));
+    }
+    for (auto& [name, op] : run_.ops) op.calls = per_step(op.calls), op.cpu_self_ns = per_step(op.cpu_self_ns);
+    for (auto& [name, c] : run_.collectives) c.calls = per_step(c.calls), c.total_ns = per_step(c.total_ns);
+    join_steps();
+  }
+
+ private:
+  using Key = std::pair<std::string, std::string>;
+
+  [[nodiscard]] double per_step(double total) const {
+    return run_.step_count > 0 ? total / static_cast<double>(run_.step_count) : 0;
+  }
+  [[nodiscard]] StepSums sums(const Pool& p) const {
+    return {per_step(p.total), std::sqrt(p.variance / static_cast<double>(run_.ranks)), most_steps_};
+  }
+  static void pool(const Value& table, std::map<std::string, Pool>& to) {
+    for (const Record* r : rows_of(table))
+      to[text_of(r->at("name"))].add(r->at("total_ns").number(), r->at("step_stddev_ns").number());
+  }
+
+  void steps(const Record& rank) {
+    std::map<int64_t, int64_t> all, measured;
+    for (const Record* r : rows_of(rank.at("steps"))) {
+      if (text_of(r->at("name")) == "trace") run_.annotated = false;
+      all[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
+      if (!is_true(r->at("warmup"))) measured[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
+    }
+    steps_.push_back(measured.empty() ? std::move(all) : std::move(measured));
+  }
+
+  // The job's step is the mean of the ranks that have it: they run in step, so each more is no further step.
+  void join_steps() {
+    std::map<int64_t, std::pair<double, int64_t>> by_index;
+    for (const auto& rank : steps_)
+      for (const auto& [index, ns] : rank) {
+        auto& [sum, ranks] = by_index[index];
+        sum += static_cast<double>(ns);
+        ++ranks;
+      }
+    for (const auto& [index, step] : by_index)
+      run_.steps_ns.push_back(std::llround(step.first / static_cast<double>(step.second)));
+  }
+
+  void work(const Record& r) {
+    Work w{text_of(r.at("name")), text_of(r.at("short_name")), text_of(r.at("kind")), text_of(r.at("category")),
+           text_of(r.at("op")),   text_of(r.at("shapes")),     0,                     {}};
+    auto& [sum, pool] = work_[{w.name + '\0' + w.kind, w.op + '\0' + w.shapes}];
+    if (pool.ranks == 0) sum = std::move(w);
+    sum.calls += r.at("count").number();
+    pool.add(r.at("total_ns").number(), r.at("step_stddev_ns").number());
+  }
+
+  void ops(const Record& measured) {
+    for (const Record* r : rows_of(measured.at("ops"))) {
+      OpTime& op = run_.ops[text_of(r->at("name"))];
+      op.calls += r->at("calls").number();
+      op.cpu_self_ns += r->at("cpu_self_ns").number();
+    }
+  }
+
+  void collectives(const Record& measured) {
+    for (const Record* r : rows_of(measured.at("collectives"))) {
+      std::string name = text_of(r->at("name"));
+      if (const std::string dtype = text_of(r->at("dtype")); !dtype.empty()) name += " " + dtype;
+      if (const Value& bytes = r->at("message_bytes"); is_number(bytes))
+        name += " " + std::to_string(whole_of(bytes)) + " bytes";
+      CollectiveTime& c = run_.collectives[name];
+      c.calls += r->at("calls").number();
+      c.total_ns += r->at("total_ns").number();
+    }
+  }
+
+  void memory(const Record& m) {
+    for (const char* field : {"peak_allocated_bytes", "peak_reserved_bytes", "growth_bytes_per_step"}) {
+      const Value& v = m.at(field);
+      if (!is_number(v)) continue;
+      const auto [it, fresh] = run_.memory.try_emplace(field, v.number());
+      it->second = std::max(it->second, v.number());
+    }
+  }
+
+  RunSummary& run_;
+  std::map<Key, int64_t> makeup_;
+  std::map<std::string, Pool> phases_, states_;
+  std::map<Key, std::pair<Work, Pool>> work_;
+  std::vector<std::map<int64_t, int64_t>> steps_;
+  int64_t most_steps_ = 0;
+};
+
+// Of the devices that were used: their sum or mean, and energy a step from mean power.
+void read_telemetry(const Value& devices, RunSummary& run) {
+  std::map<std::string, std::pair<double, int64_t>> mean;
+  double power = 0;
+  bool power_known = false;
+  for (const Record* d : rows_of(devices)) {
+    if (!is_true(d->at("used"))) continue;
+    for (const auto& [field, name] : {std::pair{"util_gpu_mean", "utilization_pct"},
+                                      {"mem_used_max_mb", "memory_used_mib"},
+                                      {"temp_mean_c", "temperature_c"},
+                                      {"sm_clock_mean_mhz", "sm_clock_mhz"}}) {
+      if (!is_number(d->at(field))) continue;
+      mean[name].first += d->at(field).number();
+      ++mean[name].second;
+    }
+    if (!is_number(d->at("power_mean_w"))) continue;
+    power += d->at("power_mean_w").number();
+    power_known = true;
+  }
+  for (const auto& [name, sum] : mean) run.telemetry[name] = sum.first / static_cast<double>(sum.second);
+  if (!power_known) return;
+  run.telemetry["power_w"] = power;
+  if (run.step_count > 0) run.telemetry["energy_per_step_j"] = power * run.mean_step_ns() * 1e-9;
+}
+
+void read_findings(const Record& document, RunSummary& run) {
+  const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
+  for (const Record* f : rows_of(document.at("findings"))) {
+    FindingSummary finding{text_of(f->at("rule")), text_of(f->at("severity")), text_of(f->at("what")), {}};
+    if (is_number(f->at("cost_ns"))) finding.cost_ns = f->at("cost_ns").number() / steps;
+    run.findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace
+
+Result<RunSummary> run_summary(const Value& document, std::string label) {
+  const Record& d = record_of(document);
+  const std::string schema = text_of(d.at("schema"));
+  if (schema != "profgpu.analysis.v1")
+    return Error{schema.empty() ? "not an analysis that profgpu saved"
+                                : "a document of schema " + schema + ", which this profgpu does not compare",
+                 schema.starts_with("profgpu.analysis.")
+                     ? "another version of profgpu wrote it: compare with that one, or analyse the run again"
+                     : "give a trace, a recording, a sample log or the output of `profgpu analyze --json`"};
+  RunSummary run;
+  run.label = std::move(label);
+  Reader reader(run);
+  const auto ranks = rows_of(d.at("ranks"));
+  const auto has_device = [](const Record* rank) { return !rows_of(rank->at("devices")).empty(); };
+  const bool any_device = std::any_of(ranks.begin(), ranks.end(), has_device);
+  for (const Record* rank : ranks) {
+    if (any_device && !has_device(rank)) {
+      run.without_device.push_back(static_cast<int>(whole_of(rank->at("rank"))));
+      continue;
+    }
+    if (Status status = reader.rank(*rank); !status) return status.error();
+  }
+  reader.finish();
+  read_telemetry(d.at("telemetry"), run);
+  read_findings(d, run);
+  if (run.step_count == 0 && run.telemetry.empty())
+    return Error{"neither steps nor samples in it", "is it the document of `profgpu analyze --json`?"};
+  return run;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,72 @@
+// What a run is compared by, taken from the document that `analyze --json` prints: a saved analysis and one made just
+// now go the same way.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyse/report/report.h"
+#include "app/compare/step_ratio.h"
+#include "base/result.h"
+#include "base/statistics.h"
+
+namespace profgpu {
+
+/// Time of a step's mean: what a phase, a device's state or some work took, over all ranks.
+struct StepMakeup {
+  std::string phase;     ///< "forward"
+  std::string state;     ///< "compute", "idle: host_bound"
+  int64_t total_ns = 0;  ///< over RunSummary::step_count steps
+};
+
+/// Activity of one name, launched by one op with one set of shapes.
+struct Work {
+  std::string name, short_name, kind, category;
+  std::string op, shapes;   ///< empty: unknown
+  double calls = 0;         ///< a step
+  StepSums ns;
+};
+
+struct OpTime {
+  double calls = 0;         ///< a step
+  double cpu_self_ns = 0;
+};
+
+struct CollectiveTime {
+  double calls = 0, total_ns = 0;   ///< a step
+};
+
+struct FindingSummary {
+  std::string rule, severity, what;
+  std::optional<double> cost_ns;   ///< a step
+};
+
+struct RunSummary {
+  std::string label;                  ///< what the user called it
+  std::vector<std::string> devices;   ///< different names
+  int64_t ranks = 0;
+  std::vector<int> without_device;   ///< ranks left out: what their devices did is unknown, others' is known
+  bool annotated = true;              ///< false: the trace marks no steps, and all of it counts as one
+  std::vector<int64_t> steps_ns;      ///< measured steps of the job: means over the ranks that have them
+  int64_t step_count = 0;             ///< measured steps of all ranks
+  int64_t wall_ns = 0;                ///< of those
+  std::vector<StepMakeup> makeup;       ///< adds up to wall_ns
+  std::map<std::string, StepSums> phases, states;
+  std::vector<Work> work;             ///< of a rank's mean step
+  std::map<std::string, OpTime> ops;
+  std::map<std::string, CollectiveTime> collectives;   ///< by name and message size
+  std::map<std::string, double> memory;                ///< peak_reserved_bytes ..., the largest rank's
+  std::map<std::string, double> telemetry;  ///< power_w, energy_j_per_step, utilization_pct ..., of all devices
+  std::vector<FindingSummary> findings;
+
+  [[nodiscard]] double mean_step_ns() const {
+    return step_count > 0 ? static_cast<double>(wall_ns) / static_cast<double>(step_count) : 0;
+  }
+};
+
+/// From a document of schema profgpu.analysis.v1. Errors say what it lacks.
+Result<RunSummary> run_summary(const Value& document, std::string label);
+
+}  // namespace profgpu

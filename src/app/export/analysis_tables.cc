@@ -1,0 +1,265 @@
+// What analyses found: the sections of the report as tables, with the same names and numbers, and what they are made
+// of.
+#include "app/export/data_table.h"
+
+namespace profgpu {
+namespace {
+
+using Kind = Datum::Kind;
+using From = RowSource;
+
+Datum activity_name(const From& f, ActivityId id) { return id.valid() ? Datum(f.trace().name(id)) : Datum(); }
+
+std::vector<Stretch> devices_of_gaps(const From& f) {
+  std::vector<Stretch> all;
+  size_t begin = 0;
+  for (const DeviceIdle& d : f.rank->idle().devices) {
+    all.push_back({begin, begin + d.gaps.size(), d.device});
+    begin += d.gaps.size();
+  }
+  return all;
+}
+
+const Gap& gap(const From& f, size_t i) { return *f.rank->gaps()[i]; }
+
+}  // namespace
+
+extern const DataTable kDeviceData, kStepData, kPhaseData, kPhaseSegmentData, kIdleData, kGapData, kKernelNameData,
+    kOpNameData, kLaunchData, kCollectiveData, kMemoryData, kThreadTimeData;
+
+const DataTable kDeviceData{
+    .name = "devices",
+    .summary = "time on each device: busy, idle, by kind of work; what `analyze` shows",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"id", Kind::kInteger, "device id as recorded", section_cell},
+         {"name", Kind::kText, "name of the device", section_cell},
+         {"span_ns", Kind::kInteger, "first activity's start to last one's end", section_cell},
+         {"busy_ns", Kind::kInteger, "time with at least one activity", section_cell},
+         {"idle_ns", Kind::kInteger, "span less busy", section_cell},
+         {"compute_ns", Kind::kInteger, "time with compute", section_cell},
+         {"communication_ns", Kind::kInteger, "time with communication", section_cell},
+         {"memory_ns", Kind::kInteger, "time with copies or sets", section_cell},
+         {"exposed_communication_ns", Kind::kInteger, "communication while no compute runs", section_cell},
+         {"exposed_memory_ns", Kind::kInteger, "copies and sets while nothing else runs", section_cell},
+         {"overlap_pct", Kind::kReal, "share of communication that compute hides", section_cell},
+         {"utilization_pct", Kind::kReal, "busy of span", section_cell}},
+    .rows = section_rows,
+    .section = "devices",
+};
+
+const DataTable kStepData{
+    .name = "steps",
+    .summary = "every step of the training loop",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"name", Kind::kText, "name of the step's range", section_cell},
+         {"number", Kind::kInteger, "the number in its name, else its place",   // `index` is a word of SQL's
+          [](const From& f, size_t i, size_t) -> Datum { return *f.section->at(i, "index").integer(); }},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", section_cell},
+         {"duration_ns", Kind::kInteger, "wall time", section_cell},
+         {"device", Kind::kInteger, "the rank's busiest device", section_cell},
+         {"device_busy_ns", Kind::kInteger, "its busy time within the step", section_cell},
+         {"device_idle_ns", Kind::kInteger, "its idle time within the step", section_cell},
+         {"warmup", Kind::kInteger, "1: left out of averages", section_cell}},
+    .rows = section_rows,
+    .section = "steps",
+};
+
+const DataTable kPhaseData{
+    .name = "phases",
+    .summary = "wall time of all steps by phase of training",
+    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+                {"name", Kind::kText, "data_loading, forward, backward, optimizer, communication, checkpoint or other",
+                 section_cell},
+                {"wall_ns", Kind::kInteger, "wall time", section_cell},
+                {"wall_pct", Kind::kReal, "of all steps' wall time", section_cell},
+                {"device_busy_ns", Kind::kInteger, "busy time of what was launched from it", section_cell}},
+    .rows = section_rows,
+    .section = "phases",
+};
+
+const DataTable kPhaseSegmentData{
+    .name = "phase_segments",
+    .summary = "which phase each instant of the steps belongs to",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock",
+          [](const From& f, size_t i, size_t) -> Datum { return f.rank->phases().segments[i].start_ns; }},
+         {"duration_ns", Kind::kInteger, "how long",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const PhaseSegment& s = f.rank->phases().segments[i];
+            return s.end_ns - s.start_ns;
+          }},
+         {"phase", Kind::kText, "name of the phase",
+          [](const From& f, size_t i, size_t) -> Datum { return phase_name(f.rank->phases().segments[i].phase); }},
+         {"step", Kind::kInteger, "place of the step in steps, from 0",
+          [](const From& f, size_t i, size_t) -> Datum { return f.rank->phases().segments[i].step; }}},
+    .rows = [](const From& f) { return f.rank->phases().segments.size(); },
+    .sorted = "start_ns",
+};
+
+const DataTable kIdleData{
+    .name = "idle",
+    .summary = "idle time of devices by cause",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"device", Kind::kInteger, "device id as recorded", section_cell},
+         {"cause", Kind::kText, "why the device waited; `profgpu rules` has more", section_cell},
+         {"total_ns", Kind::kInteger, "sum of the gaps", section_cell},
+         {"span_pct", Kind::kReal, "of the device's span", section_cell},
+         {"count", Kind::kInteger, "gaps", section_cell}},
+    .rows = section_rows,
+    .section = "idle",
+};
+
+const DataTable kGapData{
+    .name = "gaps",
+    .summary = "every gap of every device, with its cause",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"device", Kind::kInteger, "device id as recorded",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const ActivityId after = f.rank->gaps()[i]->after;
+            return after.valid() ? Datum(f.trace().device_of(after)) : Datum();
+          }},
+         {"start_ns", Kind::kInteger, "start, on the trace's clock", cell<gap, &Gap::start_ns>},
+         {"duration_ns", Kind::kInteger, "how long the device was idle",
+          [](const From& f, size_t i, size_t) -> Datum { return f.rank->gaps()[i]->length(); }},
+         {"end_ns", Kind::kInteger, "end, on the trace's clock", cell<gap, &Gap::end_ns>},
+         {"cause", Kind::kText, "why the device waited",
+          [](const From& f, size_t i, size_t) -> Datum { return idle_cause_name(f.rank->gaps()[i]->cause); }},
+         {"after", Kind::kText, "name of the activity that it comes after",
+          [](const From& f, size_t i, size_t) { return activity_name(f, f.rank->gaps()[i]->before); }},
+         {"before", Kind::kText, "name of the activity that it comes before",
+          [](const From& f, size_t i, size_t) { return activity_name(f, f.rank->gaps()[i]->after); }},
+         {"host", Kind::kText, "name of the range that the launching thread spent most of the gap in",
+          [](const From& f, size_t i, size_t) -> Datum {
+            const HostId host = f.rank->gaps()[i]->host;
+            return host.valid() ? Datum(f.trace().name(host)) : Datum();
+          }},
+         {"after_id", Kind::kInteger, "row of activity", cell<gap, &Gap::before>},
+         {"before_id", Kind::kInteger, "row of activity", cell<gap, &Gap::after>},
+         {"launch_id", Kind::kInteger, "row of host: the call that launched what ends it", cell<gap, &Gap::launch>},
+         {"host_id", Kind::kInteger, "row of host", cell<gap, &Gap::host>}},
+    .rows = [](const From& f) { return f.rank->gaps().size(); },
+    .sorted = "start_ns",
+    .key = "device",
+    .stretches = devices_of_gaps,
+};
+
+const DataTable kKernelNameData{
+    .name = "kernels_by_name",
+    .summary = "kernels, copies and sets by device and name",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"device", Kind::kInteger, "device id as recorded", section_cell},
+         {"name", Kind::kText, "name as recorded", section_cell},
+         {"short_name", Kind::kText, "name without return type, template arguments and parameters", section_cell},
+         {"kind", Kind::kText, "compute, communication or memory", section_cell},
+         {"category", Kind::kText, "gemm, attention, elementwise and so on", section_cell},
+         {"count", Kind::kInteger, "how often it ran", section_cell},
+         {"total_ns", Kind::kInteger, "sum of durations", section_cell},
+         {"mean_ns", Kind::kInteger, "mean duration", section_cell},
+         {"min_ns", Kind::kInteger, "shortest", section_cell},
+         {"median_ns", Kind::kInteger, "median duration", section_cell},
+         {"p95_ns", Kind::kInteger, "95th percentile", section_cell},
+         {"max_ns", Kind::kInteger, "longest", section_cell},
+         {"stddev_ns", Kind::kInteger, "standard deviation", section_cell},
+         {"kernel_pct", Kind::kReal, "of the sum of all kernels' durations on the device", section_cell},
+         {"tensor_cores", Kind::kInteger, "1: its name says that it uses tensor cores", section_cell}},
+    .rows = section_rows,
+    .section = "kernels",
+};
+
+const DataTable kOpNameData{
+    .name = "ops_by_name",
+    .summary = "operators by name, as PyTorch's key_averages counts them, with device time",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"name", Kind::kText, "name of the operator", section_cell},
+         {"calls", Kind::kInteger, "how often it was called", section_cell},
+         {"cpu_total_ns", Kind::kInteger, "sum of durations on the host", section_cell},
+         {"cpu_self_ns", Kind::kInteger, "less what ranges directly inside took", section_cell},
+         {"device_total_ns", Kind::kInteger, "sum of durations of what was launched from inside", section_cell},
+         {"device_self_ns", Kind::kInteger, "of what it launched itself", section_cell},
+         {"flops", Kind::kInteger, "floating-point operations, as the profiler estimates them", section_cell}},
+    .rows = section_rows,
+    .section = "ops",
+};
+
+const DataTable kLaunchData{
+    .name = "launch_summary",
+    .summary = "cost and latency of launches",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"launches", Kind::kInteger, "calls that launched something that is in the file", section_cell},
+         {"median_latency_ns", Kind::kInteger, "from the call's start to the kernel's", section_cell},
+         {"p95_latency_ns", Kind::kInteger, "95th percentile", section_cell},
+         {"short_kernels", Kind::kInteger, "kernels shorter than their own launch call", section_cell},
+         {"short_kernel_pct", Kind::kReal, "of kernels with a launch, outside graphs", section_cell},
+         {"median_queue_depth", Kind::kReal, "activities launched and not yet ended, at a launch", section_cell}},
+    .rows = section_rows,
+    .section = "launch",
+};
+
+const DataTable kCollectiveData{
+    .name = "collectives",
+    .summary = "collectives by name, type, group and size",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"name", Kind::kText, "all_reduce, all_gather and so on", section_cell},
+         {"dtype", Kind::kText, "type of the elements", section_cell},
+         {"group_size", Kind::kInteger, "ranks of the group", section_cell},
+         {"process_group", Kind::kText, "name of the group", section_cell},
+         {"calls", Kind::kInteger, "how often", section_cell},
+         {"message_bytes", Kind::kInteger, "size of one message, as nccl-tests defines it", section_cell},
+         {"total_ns", Kind::kInteger, "time with at least one of them", section_cell},
+         {"exposed_ns", Kind::kInteger, "of it, where no compute runs", section_cell},
+         {"algbw_gbps", Kind::kReal, "bytes over time of transfer", section_cell},
+         {"busbw_gbps", Kind::kReal, "the same times nccl-tests' factor", section_cell},
+         {"wait_ns", Kind::kInteger, "waiting for later ranks", section_cell},
+         {"wait_is_lower_bound", Kind::kInteger, "1: not all ranks are in hand", section_cell}},
+    .rows = section_rows,
+    .section = "collectives",
+};
+
+const DataTable kMemoryData{
+    .name = "memory",
+    .summary = "device memory as the framework's allocator saw it",
+    .columns =
+        {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+         {"peak_allocated_bytes", Kind::kInteger, "most that was allocated", section_cell},
+         {"peak_reserved_bytes", Kind::kInteger, "most that was reserved", section_cell},
+         {"capacity_bytes", Kind::kInteger, "what the device has", section_cell},
+         {"growth_bytes_per_step", Kind::kReal, "slope of the lowest allocation in each step", section_cell},
+         {"fragmentation_pct", Kind::kReal, "reserved, but not allocated, at the peak", section_cell},
+         {"allocator_calls", Kind::kInteger, "cudaMalloc, cudaFree and the like", section_cell}},
+    .rows = section_rows,
+    .section = "memory",
+};
+
+const DataTable kThreadTimeData{
+    .name = "thread_times",
+    .summary = "what threads did on the processor while profgpu recorded",
+    .columns = {{"rank", Kind::kInteger, "rank of the job", rank_cell},
+                {"process", Kind::kText, "process id as recorded", section_cell},
+                {"thread", Kind::kText, "thread id as recorded", section_cell},
+                {"name", Kind::kText, "name, if one was recorded", section_cell},
+                {"samples", Kind::kInteger, "looks at it", section_cell},
+                {"observed_ns", Kind::kInteger, "first look to last", section_cell},
+                {"cpu_ns", Kind::kInteger, "processor time within", section_cell},
+                {"cpu_pct", Kind::kReal, "of the time observed", section_cell},
+                {"waited_ns", Kind::kInteger, "ready to run, but without a processor", section_cell},
+                {"blocked_ns", Kind::kInteger, "neither running nor ready to run", section_cell},
+                {"blocked_pct", Kind::kReal, "of the time observed", section_cell},
+                {"blocked_source", Kind::kText,
+                 "switches: what context switches say; proc: what the times above leave of the time observed",
+                 section_cell},
+                {"waits", Kind::kInteger, "how often it blocked, where context switches say", section_cell},
+                {"longest_wait_ns", Kind::kInteger, "the longest of its rows of thread_waits", section_cell}},
+    .rows = section_rows,
+    .section = "threads",
+};
+
+}  // namespace profgpu

@@ -1,0 +1,179 @@
+#include "app/gather/job_report.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "analyse/job/job.h"
+#include "analyse/job/work_comparison.h"
+
+namespace profgpu {
+namespace {
+
+InputFile input_of(const InputSource& source) {
+  InputFile file;
+  file.path = source.path;
+  file.format = source.format;
+  file.summary = source.noun;
+  file.file_bytes = source.file_bytes;
+  file.events = source.events;
+  if (source.rank >= 0) file.rank = source.rank;
+  for (const TraceIssue& i : source.issues) file.issues.push_back(issue_of(i));
+  return file;
+}
+
+// NCCL's kernel for whatever has none of its own carries the name and type of the first function in its table. Where
+// all calls of such a row were launched as one thing, that is what they are.
+void name_rows(const RankDigest& rank, std::vector<CollectiveRow>& rows) {
+  std::vector<std::string> names(rows.size());
+  std::vector<bool> alike(rows.size(), true);
+  for (const CollectiveCall& c : rank.calls.calls) {
+    if (c.row >= rows.size() || !alike[c.row]) continue;
+    if (rank.kind(c).described) {
+      alike[c.row] = false;
+      continue;
+    }
+    std::string name = rank.call_name(c);
+    alike[c.row] = names[c.row].empty() || names[c.row] == name;
+    names[c.row] = std::move(name);
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!alike[i] || names[i].empty() || names[i] == rows[i].name) continue;
+    rows[i].name = names[i];
+    rows[i].dtype.clear();
+  }
+}
+
+// With what only the other ranks tell.
+std::vector<CollectiveRow> collectives(const RankDigest& rank, const Job* job) {
+  const auto met = job != nullptr ? job->met_calls.find(rank.rank) : std::map<int, MetCalls>::const_iterator();
+  if (job == nullptr || met == job->met_calls.end()) return rated(rank.calls, {});
+  std::vector<CollectiveRow> rows = rated(rank.calls, met->second.calls);
+  name_rows(rank, rows);
+  return rows;
+}
+
+void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report) {
+  if (ranks.empty()) return;
+  const RankDigest& first = ranks.front().digest;
+  report.measured_steps = first.measured_steps();
+  report.warmup_steps = static_cast<int64_t>(first.steps.size()) - report.measured_steps;
+  for (RankResult& r : ranks) {
+    const auto file = std::find_if(report.inputs.begin(), report.inputs.end(),
+                                   [&](const InputFile& f) { return f.rank == r.digest.rank; });
+    if (file != report.inputs.end()) std::move(r.issues.begin(), r.issues.end(), std::back_inserter(file->issues));
+    r.report.collectives = collectives(r.digest, evidence.job);
+    report.ranks.push_back(std::move(r.report));
+    evidence.ranks.push_back(std::move(r.diagnosis));
+  }
+}
+
+std::string why_none_within(const SampleLog& samples, const Interval& job) {
+  const std::string text = "no sample lies within the time of the traces: ";
+  if (samples.first_ns <= job.start && samples.last_ns >= job.end)
+    return text + "it is shorter than the time between two samples";
+  return text + "another run, another host's clock, or a run that was over before the next sample";
+}
+
+// Samples beside traces count on the ranks' hosts, while the traces were recorded.
+void add_telemetry(const JobRead& read, Evidence& evidence, Report& report) {
+  if (read.ranks.empty()) evidence.telemetry = summarise(read.samples);
+  if (read.ranks.empty() || read.samples.empty()) return;
+  const std::span<const RankClock> clocks = read.job ? std::span(read.job->clocks) : std::span<const RankClock>();
+  Interval job{INT64_MAX, INT64_MIN};
+  for (size_t i = 0; i < read.ranks.size(); ++i) {
+    const RankDigest& d = read.ranks[i].digest;
+    const auto at = [&](int64_t t) { return clocks.empty() || clocks[i].method == "none" ? t : clocks[i].aligned(t); };
+    job = {std::min(job.start, at(d.extent.start)), std::max(job.end, at(d.extent.end))};
+  }
+  const JobSamples samples = samples_of_ranks(read);
+  evidence.telemetry = summarise(clipped(samples.log, job.start, job.end));
+  for (InputFile& file : report.inputs) {
+    if (file.format != "samples") continue;
+    for (const std::string& host : samples.others)
+      file.issues.push_back(
+          {"samples_elsewhere", 1, Severity::kWarning, "samples of " + host + " are left out: no rank ran on it"});
+    if (evidence.telemetry.empty() && !samples.log.empty())
+      file.issues.push_back({"samples_elsewhere", read.samples.ticks, Severity::kWarning,
+                             why_none_within(samples.log, job)});
+    return;   // the logs are one by now
+  }
+}
+
+std::string left_out_text(const OtherRun& o) {
+  return "rank " + std::to_string(o.rank) + " is left out, since its file is of another run: " + o.why;
+}
+
+// Ranks of other runs are as if they were not there; their files say why.
+void leave_out(const std::vector<OtherRun>& others, std::vector<RankDigest>& digests, JobRead& read) {
+  std::map<int, std::string> texts;   // said of each once
+  for (const OtherRun& o : others) texts[o.rank] = left_out_text(o);
+  for (InputSource& source : read.sources) {
+    const auto text = texts.find(source.rank);
+    if (text == texts.end()) continue;
+    source.rank = InputSource::kNoRank;
+    if (!text->second.empty()) source.issues.push_back({TraceIssueKind::kOtherRun, 1, std::exchange(text->second, {})});
+  }
+  auto digest = digests.begin();
+  std::erase_if(read.ranks, [&](const RankResult&) { return texts.contains((digest++)->rank); });
+  std::erase_if(digests, [&](const RankDigest& d) { return texts.contains(d.rank); });
+  for (const OtherRun& o : others) read.outlines.erase(o.rank), read.traces.erase(o.rank);
+}
+
+std::vector<std::string> notes_of(const std::vector<OtherRun>& others) {
+  constexpr size_t kMaxNamed = 3;
+  std::vector<std::string> notes;
+  for (size_t i = 0; i < std::min(others.size(), kMaxNamed); ++i) notes.push_back(left_out_text(others[i]));
+  if (others.size() > kMaxNamed)
+    notes.push_back(std::to_string(others.size() - kMaxNamed) +
+                    " more ranks are left out for such reasons: their inputs say why");
+  return notes;
+}
+
+}  // namespace
+
+void analyse_ranks(JobRead& read) {
+  if (read.ranks.size() < 2) return;
+  std::vector<RankDigest> digests;   // lent: they are large together
+  digests.reserve(read.ranks.size());
+  for (RankResult& r : read.ranks) digests.push_back(std::move(r.digest));
+  std::vector<OtherRun> others = ranks_of_other_runs(digests);
+  leave_out(others, digests, read);
+  std::unique_ptr<Job> job;
+  if (digests.size() > 1) {
+    job = std::make_unique<Job>(analyse_job(digests, read.samples));
+    const std::vector<std::string> notes = notes_of(others);
+    job->notes.insert(job->notes.begin(), notes.begin(), notes.end());
+    job->other_runs = std::move(others);
+  }
+  for (size_t i = 0; i < read.ranks.size(); ++i) read.ranks[i].digest = std::move(digests[i]);
+  read.job = std::move(job);
+}
+
+JobSamples samples_of_ranks(const JobRead& read) {
+  if (read.ranks.empty()) return {read.samples, {}};
+  std::vector<std::string> hosts;
+  for (const RankResult& r : read.ranks) hosts.push_back(r.digest.host);
+  return job_samples(read.samples, hosts, read.job ? std::span(read.job->clocks) : std::span<const RankClock>());
+}
+
+Report job_report(JobRead read, const Thresholds& thresholds) {
+  if (read.job == nullptr) analyse_ranks(read);
+  Report report;
+  for (const InputSource& source : read.sources) report.inputs.push_back(input_of(source));
+  Evidence evidence;
+  evidence.thresholds = thresholds;
+  evidence.job = read.job.get();
+  add_telemetry(read, evidence, report);
+  add_ranks(std::move(read.ranks), evidence, report);
+  Diagnosis said = diagnose(evidence);
+  report.job = std::move(read.job);
+  report.telemetry = std::move(evidence.telemetry);
+  report.findings = std::move(said.findings);
+  report.checklist = std::move(said.checklist);
+  report.verdict = std::move(said.verdict);
+  compare_ranks(report);
+  return report;
+}
+
+}  // namespace profgpu

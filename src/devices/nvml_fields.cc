@@ -1,0 +1,305 @@
+#include "devices/nvml_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+namespace profgpu::nvml {
+namespace {
+
+constexpr double kFieldMilli = 1e-3, kKiB = 1024;
+constexpr int64_t kSlowPeriodNs = 5'000'000'000;
+// A driver's time that is further from ours is of another clock.
+constexpr int64_t kPlausibleNs = 10'000'000'000;
+
+std::optional<double> number_of(const FieldValue& f) {
+  switch (f.type) {
+    case kDouble: return f.value.d;
+    case kUint: return f.value.u32;
+    case kUlong:
+    case kUlonglong:
+      if (f.value.u64 == kNotAvailable) return std::nullopt;
+      return static_cast<double>(f.value.u64);
+    case kSlonglong: return static_cast<double>(f.value.i64);
+    case kSint: return f.value.i32;
+    case kUshort: return f.value.u16;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+constinit const std::array<FieldBatch::Row, FieldBatch::kRows> FieldBatch::kAllRows = {{
+    {kPowerAverage, 0, Metric::kPower, kFieldMilli, false},
+    {kPowerInstant, 0, Metric::kPowerInstant, kFieldMilli, false},
+    {kTotalEnergy, 0, Metric::kEnergy, kFieldMilli, false},
+    {kMemoryTemperature, 0, Metric::kMemoryTemperature, 1, false},
+    {nvml::kThrottlePower, 0, Metric::kThrottlePower, 1, false},
+    {nvml::kThrottleThermal, 0, Metric::kThrottleThermal, 1, false},
+    {nvml::kThrottleSyncBoost, 0, Metric::kThrottleSyncBoost, 1, false},
+    {nvml::kThrottleBoardLimit, 0, Metric::kThrottleBoardLimit, 1, false},
+    {nvml::kThrottleLowUtilization, 0, Metric::kThrottleLowUtilization, 1, false},
+    {nvml::kThrottleReliability, 0, Metric::kThrottleReliability, 1, false},
+    {nvml::kThrottleSwThermal, 0, Metric::kThrottleSwThermal, 1, false},
+    {nvml::kThrottleHwThermal, 0, Metric::kThrottleHwThermal, 1, false},
+    {nvml::kThrottleHwPowerBrake, 0, Metric::kThrottleHwPowerBrake, 1, false},
+    {kLinkDataTx, kAllLinks, Metric::kNvlinkTx, kKiB, false},
+    {kLinkDataRx, kAllLinks, Metric::kNvlinkRx, kKiB, false},
+    {kPcieTxBytes, 0, Metric::kPcieTx, 1, false},
+    {kPcieRxBytes, 0, Metric::kPcieRx, 1, false},
+    {kPcieReplay, 0, Metric::kPcieReplays, 1, true},
+    {kLinkReplay, 0, Metric::kNvlinkErrors, 1, true},
+    {kLinkRecovery, 0, Metric::kNvlinkErrors, 1, true},
+    {kLinkCrcFlit, 0, Metric::kNvlinkErrors, 1, true},
+    {kLinkCrcData, 0, Metric::kNvlinkErrors, 1, true},
+    {kEccSbeVolatile, 0, Metric::kEccCorrected, 1, true},
+    {kEccDbeVolatile, 0, Metric::kEccUncorrected, 1, true},
+    {kEccSbeLifetime, 0, Metric::kEccCorrectedTotal, 1, true},
+    {kEccDbeLifetime, 0, Metric::kEccUncorrectedTotal, 1, true},
+    {kRetiredSbe, 0, Metric::kRetiredPagesSingleBit, 1, true},
+    {kRetiredDbe, 0, Metric::kRetiredPagesDoubleBit, 1, true},
+    {kRetiredPending, 0, Metric::kRetiredPagesPending, 1, true},
+    {kRemappedCorrected, 0, Metric::kRemappedRowsCorrected, 1, true},
+    {kRemappedUncorrected, 0, Metric::kRemappedRowsUncorrected, 1, true},
+    {kRemappedPending, 0, Metric::kRemappedRowsPending, 1, true},
+    {kRemappedFailed, 0, Metric::kRemappedRowsFailed, 1, true},
+    {nvml::kRecoveryAction, 0, Metric::kRecoveryAction, 1, true},
+}};
+
+FieldBatch::FieldBatch(DeviceCalls& calls) : calls_(calls) {
+  for (size_t i = 0; i < kRows; ++i) rows_[i] = static_cast<uint8_t>(i);
+  count_ = kRows;
+  quick_ = static_cast<uint8_t>(std::count_if(kAllRows.begin(), kAllRows.end(), [](const Row& r) { return !r.slow; }));
+  // An instance has no power, links or health of its own.
+  if (!calls.parent && calls.library.api.fields) return;
+  for (const Row& r : kAllRows) calls_.note(r.metric, calls.parent ? kNotSupported : kFunctionNotFound);
+  count_ = quick_ = 0;
+}
+
+bool FieldBatch::has(Metric metric) const {
+  return std::any_of(rows_.begin(), rows_.begin() + count_, [&](uint8_t r) { return kAllRows[r].metric == metric; });
+}
+
+Return FieldBatch::read(int64_t now_ns, bool everything, bool power_elsewhere, Reading& reading) {
+  const bool slow = everything || slow_at_ns_ == 0 || now_ns - slow_at_ns_ >= kSlowPeriodNs;
+  const size_t count = slow ? count_ : quick_;
+  if (count == 0) return kSuccess;
+  // On the stack, where the device before this one has warmed the cache.
+  std::array<FieldValue, kRows> values;
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = {};
+    values[i].field = kAllRows[rows_[i]].field;
+    values[i].scope = kAllRows[rows_[i]].scope;
+  }
+  const Return code = calls_.call(calls_.library.api.fields, static_cast<int>(count), values.data());
+  if (code != kSuccess) {
+    for (size_t i = 0; i < count_; ++i) calls_.note(kAllRows[rows_[i]].metric, code);
+    if (is_final(code)) count_ = quick_ = 0;
+    return code;
+  }
+  if (slow) slow_at_ns_ = now_ns;
+  link_errors_ = 0;
+  any_link_errors_ = false;
+  size_t kept = 0;
+  Return gone = kSuccess;
+  for (size_t i = 0; i < count; ++i) {
+    const Row& row = kAllRows[rows_[i]];
+    const Return answer = gone == kSuccess ? take(values[i], row, power_elsewhere, reading) : kSuccess;
+    if (device_gone(answer)) {
+      gone = answer;
+    } else if (is_final(answer)) {
+      quick_ -= !row.slow;
+      continue;
+    }
+    rows_[kept++] = rows_[i];
+  }
+  if (kept < count) {
+    std::copy(rows_.begin() + count, rows_.begin() + count_, rows_.begin() + kept);
+    count_ -= static_cast<uint8_t>(count - kept);
+  }
+  if (gone != kSuccess) return gone;
+  if (any_link_errors_) {
+    calls_.note(Metric::kNvlinkErrors, kSuccess);
+    reading.add(Metric::kNvlinkErrors, link_errors_);
+  }
+  return kSuccess;
+}
+
+Return FieldBatch::take(const FieldValue& f, const Row& row, bool power_elsewhere, Reading& reading) {
+  const auto code = static_cast<Return>(f.result);
+  const auto value = code == kSuccess ? number_of(f) : std::nullopt;
+  if (!value) {
+    const Return absent = code == kSuccess ? kNotSupported : code;
+    calls_.note(row.metric, absent);
+    return absent;
+  }
+  if (row.metric == Metric::kNvlinkErrors) {
+    link_errors_ += *value;
+    any_link_errors_ = true;
+    return kSuccess;
+  }
+  calls_.note(row.metric, kSuccess);
+  if (row.metric == Metric::kPower && power_elsewhere) return kSuccess;
+  add(row, *value * row.scale, f.time_us, reading);
+  return kSuccess;
+}
+
+// Power keeps the driver's time, so that asking faster than the sensor measures invents nothing. All else is stamped
+// with the tick: differences of counters must cover the time from tick to tick.
+void FieldBatch::add(const Row& row, double value, int64_t driver_us, Reading& reading) {
+  int64_t at = reading.time_ns;
+  if (row.metric == Metric::kPower || row.metric == Metric::kPowerInstant) {
+    Last& last = row.metric == Metric::kPower ? power_ : power_instant_;
+    const int64_t driver_ns = driver_us * 1000;
+    const bool plausible = driver_us > 0 && driver_us < INT64_MAX / 1000 && std::llabs(driver_ns - at) < kPlausibleNs;
+    if (plausible && last.time_ns != 0) at = driver_ns;
+    if (at <= last.time_ns) {
+      if (value == last.value) return;
+      at = std::max(reading.time_ns, last.time_ns + 1);
+    }
+    last = {at, value};
+  }
+  reading.add(row.metric, value, at);
+}
+
+namespace {
+
+using Values = std::array<double, 2>;
+
+constexpr double kMilli = 1e-3;
+
+Return ask_bar1(Library& library, Device device, Values& values) {
+  Bar1Memory bar1{};
+  const Return code = library.call(library.api.bar1, device, &bar1);
+  values[0] = static_cast<double>(bar1.total);
+  return code;
+}
+
+Return ask_power_range(Library& library, Device device, Values& values) {
+  uint32_t low = 0, high = 0;
+  const Return code = library.call(library.api.power_range, device, &low, &high);
+  values = {low * kMilli, high * kMilli};
+  return code;
+}
+
+template <GetUint Api::*Function>
+Return ask_number(Library& library, Device device, Values& values) {
+  uint32_t value = 0;
+  const Return code = library.call(library.api.*Function, device, &value);
+  values[0] = value;
+  return code;
+}
+
+Return ask_power_default(Library& library, Device device, Values& values) {
+  const Return code = ask_number<&Api::power_default>(library, device, values);
+  values[0] *= kMilli;
+  return code;
+}
+
+template <auto Function, uint32_t Which>
+Return ask_indexed(Library& library, Device device, Values& values) {
+  uint32_t value = 0;
+  const Return code = library.call(library.api.*Function, device, Which, &value);
+  values[0] = value;
+  return code;
+}
+
+constexpr Constant kConstants[] = {
+    {Metric::kBar1Total, {}, ask_bar1},
+    {Metric::kSmClockMax, {}, ask_indexed<&Api::clock_max, kSmClock>},
+    {Metric::kTemperatureSlowdown, {}, ask_indexed<&Api::threshold, kSlowdownThreshold>},
+    {Metric::kPowerLimitMin, Metric::kPowerLimitMax, ask_power_range},
+    {Metric::kPowerLimitDefault, {}, ask_power_default},
+    {Metric::kPcieGenerationMax, {}, ask_number<&Api::pcie_generation_max>},
+    {Metric::kPcieWidthMax, {}, ask_number<&Api::pcie_width_max>},
+    {Metric::kTemperatureShutdown, {}, ask_indexed<&Api::threshold, kShutdownThreshold>},
+    {Metric::kMemoryClockMax, {}, ask_indexed<&Api::clock_max, kMemoryClock>},
+    {Metric::kGraphicsClockMax, {}, ask_indexed<&Api::clock_max, kGraphicsClock>},
+    {Metric::kVideoClockMax, {}, ask_indexed<&Api::clock_max, kVideoClock>},
+};
+
+}  // namespace
+
+std::span<const Constant> constants() { return kConstants; }
+
+namespace {
+
+struct Row {
+  uint32_t id;
+  Metric metric;
+  double scale;
+};
+// Percentages are 0 to 100. NVML's header gives the traffic in MiB/s and is believed here; DCGM passes the same number
+// on as bytes per second, so one of the two is wrong by 2^20.
+constexpr double kMiB = 1 << 20;
+constexpr Row kRows[] = {
+    {1, Metric::kGraphicsActive, 1}, {2, Metric::kSmActive, 1},      {3, Metric::kSmOccupancy, 1},
+    {5, Metric::kTensorActive, 1},   {10, Metric::kDramActive, 1},   {11, Metric::kFp64Active, 1},
+    {12, Metric::kFp32Active, 1},    {13, Metric::kFp16Active, 1},   {20, Metric::kPcieTxRate, kMiB},
+    {21, Metric::kPcieRxRate, kMiB},
+};
+// Two takes that are closer say more about the counters' grain than about the device.
+constexpr int64_t kShortestNs = 50'000'000;
+
+}  // namespace
+
+Gpm::~Gpm() {
+  if (before_) calls_.library.call(calls_.library.api.gpm_free, before_);
+  if (after_) calls_.library.call(calls_.library.api.gpm_free, after_);
+}
+
+Return Gpm::start() {
+  const Api& api = calls_.library.api;
+  GpmSupport support{1, 0};
+  // Instances have what their GPU has.
+  const Device asked = calls_.parent ? calls_.parent : calls_.device;
+  if (const Return code = calls_.call_system(api.gpm_support, asked, &support); code != kSuccess) return code;
+  if (!support.supported || !api.gpm_metrics || !api.gpm_free) return kNotSupported;
+  if (const Return code = calls_.call_system(api.gpm_alloc, &before_); code != kSuccess) return code;
+  const Return code = calls_.call_system(api.gpm_alloc, &after_);
+  started_ = code == kSuccess;
+  return code;
+}
+
+Return Gpm::take(GpmSample sample) {
+  const Api& api = calls_.library.api;
+  return calls_.parent ? calls_.call_system(api.gpm_mig_sample, calls_.parent, calls_.gpu_instance, sample)
+                       : calls_.call(api.gpm_sample, sample);
+}
+
+Return Gpm::read(int64_t now_ns, Reading& reading) {
+  if (!started_)
+    if (const Return code = start(); code != kSuccess) return code;
+  if (taken_ns_ != 0 && now_ns - taken_ns_ < kShortestNs) return kSuccess;
+  if (const Return code = take(after_); code != kSuccess) return code;
+  const Return code = taken_ns_ != 0 ? add_metrics(after_, reading) : kSuccess;
+  std::swap(before_, after_);
+  taken_ns_ = now_ns;
+  taken_unix_ns_ = reading.time_ns;
+  return code;
+}
+
+Return Gpm::add_metrics(GpmSample now, Reading& reading) {
+  GpmMetrics<std::size(kRows)> request{};
+  request.version = 1;
+  request.count = std::size(kRows);
+  request.before = before_;
+  request.after = now;
+  for (size_t i = 0; i < std::size(kRows); ++i) request.metrics[i].id = kRows[i].id;
+  const Return asked = calls_.call_system(calls_.library.api.gpm_metrics, static_cast<void*>(&request));
+  if (asked != kSuccess) return asked;
+  for (size_t i = 0; i < std::size(kRows); ++i) {
+    const GpmMetric& m = request.metrics[i];
+    const auto code = static_cast<Return>(m.result);
+    // A driver that has nothing to say says NaN.
+    const bool good = code == kSuccess && std::isfinite(m.value) && m.value >= 0;
+    calls_.note(kRows[i].metric, good ? kSuccess : code == kSuccess ? kNoData : code);
+    if (good) reading.add(kRows[i].metric, m.value * kRows[i].scale, taken_unix_ns_);
+  }
+  return kSuccess;
+}
+
+}  // namespace profgpu::nvml

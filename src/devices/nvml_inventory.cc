@@ -1,0 +1,283 @@
+#include "devices/nvml_inventory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "devices/nvml_fields.h"
+#include "devices/pending.h"
+#include "devices/system_files.h"
+
+namespace profgpu::nvml {
+namespace {
+
+constexpr uint32_t kMaxInstances = 64;
+
+std::string text_of(Library& library, GetText call, Device device) {
+  std::array<char, 96> text{};
+  const Return code = library.call(call, device, text.data(), static_cast<uint32_t>(text.size() - 1));
+  return code == kSuccess ? text.data() : std::string();
+}
+
+// The host's node; the driver's own number for a GPU's node is another thing (memory of Grace Hopper).
+std::optional<int32_t> numa_node(Library& library, Device device, const std::string& bus_id) {
+  std::array<unsigned long, 16> nodes{};
+  if (library.call(library.api.memory_affinity, device, uint32_t{nodes.size()}, nodes.data(), uint32_t{0}) == kSuccess)
+    for (size_t i = 0; i < nodes.size() * 64; ++i)
+      if (nodes[i / 64] >> i % 64 & 1) return static_cast<int32_t>(i);
+  if (bus_id.size() < 5) return std::nullopt;
+  const std::string line =
+      file_line(SystemRoots::from_environment().sys + "/bus/pci/devices/" + bus_id.substr(4) + "/numa_node");
+  if (line.empty() || !is_digit(line[0])) return std::nullopt;
+  return std::atoi(line.c_str());
+}
+
+void add(Found& found, Return code, Metric metric, double value) {
+  if (code == kSuccess) found.info.constants.emplace_back(metric, value);
+  else found.unknown.emplace_back(metric, code);
+}
+
+void add_memory(Library& library, Found& found) {
+  MemoryV2 m{version_word(sizeof m, 2), 0, 0, 0, 0};
+  Return code = library.call(library.api.memory_v2, found.place.device, &m);
+  if (code != kSuccess) {
+    Memory old{};
+    code = library.call(library.api.memory, found.place.device, &old);
+    m.total = old.total;
+  }
+  add(found, code, Metric::kMemoryTotal, static_cast<double>(m.total));
+  if (code == kSuccess) found.place.memory_total = static_cast<double>(m.total);
+}
+
+void add_constants(Library& library, Found& found) {
+  for (const Constant& c : constants().first(found.place.parent ? 1 : constants().size())) {
+    std::array<double, 2> values{};
+    const Return code = c.ask(library, found.place.device, values);
+    add(found, code, c.metric, values[0]);
+    if (c.second) add(found, code, *c.second, values[1]);
+  }
+}
+
+Found gpu_at(Library& library, uint32_t index, bool with_constants) {
+  Found f;
+  f.info.index = index;
+  f.info.vendor = "NVIDIA";
+  f.info.driver_version = library.driver_version();
+  f.broken = library.call(library.api.handle, index, &f.place.device);
+  if (f.broken != kSuccess) {
+    f.place.device = nullptr;
+    f.info.name = "NVIDIA GPU (" + words_of(f.broken) + ")";
+    return f;
+  }
+  f.info.name = text_of(library, library.api.name, f.place.device);
+  if (f.info.name.empty()) f.info.name = "NVIDIA GPU";
+  f.info.uuid = text_of(library, library.api.uuid, f.place.device);
+  f.info.pci_bus_id = pci_bus_id(library, f.place.device);
+  f.info.numa_node = numa_node(library, f.place.device, f.info.pci_bus_id);
+  uint32_t mode = 0, pending = 0;
+  f.place.divided = library.call(library.api.mig_mode, f.place.device, &mode, &pending) == kSuccess && mode == 1;
+  add_memory(library, f);
+  if (with_constants) add_constants(library, f);
+  f.place.constants_wanted = !with_constants;
+  return f;
+}
+
+// "NVIDIA H100 80GB HBM3 MIG 3g.40gb" says it; else slices and memory do.
+std::string profile_of(Library& library, Device device, const std::string& name) {
+  const size_t at = name.rfind("MIG ");
+  if (at != std::string::npos) return name.substr(at + 4);
+  DeviceAttributes a{};
+  if (library.call(library.api.attributes, device, &a) != kSuccess) return "MIG";
+  const uint64_t gib = (a.memory_mib + 512) / 1024;
+  return a.compute_slices < a.gpu_slices ? fmt::format("{}c.{}g.{}gb", a.compute_slices, a.gpu_slices, gib)
+                                         : fmt::format("{}g.{}gb", a.gpu_slices, gib);
+}
+
+void add_instances(Library& library, std::vector<Found>& all) {
+  const Device gpu = all.front().place.device;
+  uint32_t count = 0;
+  if (library.call(library.api.mig_count, gpu, &count) != kSuccess) return;
+  for (uint32_t i = 0; i < std::min(count, kMaxInstances); ++i) {
+    Found f;
+    // Places without an instance answer NOT_FOUND.
+    if (library.call(library.api.mig_handle, gpu, i, &f.place.device) != kSuccess) continue;
+    f.place.parent = gpu;
+    f.info = all.front().info;
+    f.info.constants.clear();
+    f.info.parent = 0;
+    f.info.uuid = text_of(library, library.api.uuid, f.place.device);
+    f.info.mig_profile = profile_of(library, f.place.device, text_of(library, library.api.name, f.place.device));
+    uint32_t id = 0;
+    if (library.call(library.api.gpu_instance, f.place.device, &id) == kSuccess) {
+      f.info.gpu_instance = id;
+      f.place.gpu_instance = id;
+    }
+    if (library.call(library.api.compute_instance, f.place.device, &id) == kSuccess) f.info.compute_instance = id;
+    add_memory(library, f);
+    add_constants(library, f);
+    all.push_back(std::move(f));
+  }
+}
+
+}  // namespace
+
+std::string pci_bus_id(Library& library, Device device) {
+  PciInfo pci{};
+  if (library.call(library.api.pci_info, device, &pci) != kSuccess) return {};
+  // The numbers stand at the same place in all versions of the struct; the long text does not.
+  return fmt::format("{:08x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
+}
+
+std::vector<Found> find_device(Library& library, uint32_t index, bool with_constants) {
+  std::vector<Found> found = {gpu_at(library, index, with_constants)};
+  if (found.front().place.divided) add_instances(library, found);
+  return found;
+}
+
+// All devices asked who they are, so that one that hangs keeps no other from being watched.
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kMostDevices = 256;
+constexpr size_t kMaxAtOnce = 16;
+// Devices that take less than threads would are asked one after the other.
+constexpr std::chrono::milliseconds kWorthThreads{1};
+// For the next answer once a device has given one: a driver without persistence mode wakes them one by one.
+constexpr std::chrono::seconds kNextAnswer{3};
+
+// What the threads share. One that hangs keeps it.
+struct RollCall {
+  std::mutex lock;                          // everything below
+  std::condition_variable changed;
+  bool with_constants = true;
+  std::shared_ptr<Library> library;
+  std::optional<Error> failed;
+  std::vector<std::vector<Found>> answers;  // by index; empty: none yet
+  size_t next = 0, answered = 0;
+  Clock::time_point answered_at;
+  [[nodiscard]] bool complete() const { return failed || (library && answered == answers.size()); }
+};
+
+Result<uint32_t> count_of(Library& library) {
+  uint32_t count = 0;
+  if (const Return code = library.call(library.api.count, &count); code != kSuccess)
+    return Error{"NVML does not count its devices: " + words_of(code)};
+  if (count == 0)
+    return Error{"the NVIDIA driver works but has no device",
+                 "in a container pass the devices in (--gpus all); else see lspci -d 10de: and dmesg | grep -i nvrm"};
+  return std::min(count, kMostDevices);
+}
+
+void ask_devices(RollCall& call) {
+  std::unique_lock lock(call.lock);
+  while (call.next < call.answers.size()) {
+    const size_t index = call.next++;
+    lock.unlock();
+    auto answer = find_device(*call.library, static_cast<uint32_t>(index), call.with_constants);
+    lock.lock();
+    call.answers[index] = std::move(answer);
+    ++call.answered;
+    call.answered_at = Clock::now();
+    call.changed.notify_all();
+  }
+}
+
+void open_and_ask(RollCall& call) {
+  auto library = Library::open();
+  const Result<uint32_t> count = library ? count_of(**library) : Result<uint32_t>(library.error());
+  {
+    const std::lock_guard lock(call.lock);
+    if (count) call.answers.resize(*count), call.library = std::move(*library);
+    else call.failed = count.error();
+    call.changed.notify_all();
+  }
+  if (count) ask_devices(call);
+}
+
+void employ_more(const std::shared_ptr<RollCall>& call, size_t most, std::vector<std::thread>& threads) {
+  try {
+    while (threads.size() < most) threads.emplace_back([call] { ask_devices(*call); });
+  } catch (const std::system_error&) {   // no more threads to be had
+  }
+}
+
+// False: nobody has answered.
+bool await_answers(RollCall& call, std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
+  for (;;) {
+    const auto until = call.answered ? call.answered_at + kNextAnswer : deadline;
+    const size_t before = call.answered;
+    if (!call.changed.wait_until(lock, until, [&] { return call.complete() || call.answered > before; }))
+      return call.answered > 0;
+    if (call.complete()) return true;
+  }
+}
+
+Found silent_device(const Library& library, size_t index) {
+  Found f;
+  f.broken = kTimeout;
+  f.info.index = static_cast<uint32_t>(index);
+  f.info.vendor = "NVIDIA";
+  f.info.driver_version = library.driver_version();
+  f.info.name = "NVIDIA GPU (" + words_of(f.broken) + ")";
+  return f;
+}
+
+Result<std::vector<Found>> all_found(RollCall& call) {
+  std::vector<Found> all;
+  size_t forbidden = 0;
+  for (size_t i = 0; i < call.answers.size(); ++i) {
+    std::vector<Found> answer = std::exchange(call.answers[i], {});
+    if (answer.empty()) answer.push_back(silent_device(*call.library, i));
+    const auto gpu = static_cast<uint32_t>(all.size());
+    for (Found& f : answer) {
+      if (f.info.parent) f.info.parent = gpu;
+      forbidden += f.broken == kNoPermission;
+      all.push_back(std::move(f));
+    }
+  }
+  if (forbidden == all.size())
+    return Error{"no permission to use any of the NVIDIA devices", "see who may open /dev/nvidia0 and so on"};
+  return all;
+}
+
+}  // namespace
+
+Result<Inventory> take_inventory(int64_t patience_ns, bool with_constants) {
+  const auto deadline = Clock::now() + std::chrono::nanoseconds(patience_ns);
+  const auto call = std::make_shared<RollCall>();
+  call->with_constants = with_constants;
+  std::vector<std::thread> threads;
+  threads.emplace_back([call] { open_and_ask(*call); });
+  std::unique_lock lock(call->lock);
+  call->changed.wait_until(lock, deadline, [&] { return call->library || call->failed; });
+  call->changed.wait_for(lock, kWorthThreads, [&] { return call->complete(); });
+  if (call->library && !call->complete())
+    employ_more(call, std::min(call->answers.size(), kMaxAtOnce), threads);
+  const bool answered = await_answers(*call, lock, deadline), complete = call->complete();
+  call->next = call->answers.size();
+  if (!complete) left_in_driver = true;
+  if (call->library && !complete) call->library->abandon();
+  lock.unlock();
+  for (std::thread& thread : threads) complete ? thread.join() : thread.detach();
+  if (!answered)
+    return Error{fmt::format("the NVIDIA driver has not answered for {} s", patience_ns / 1'000'000'000),
+                 "dmesg | grep -i -e nvrm -e xid may say why; a device that hangs needs a reset or a reboot"};
+  lock.lock();
+  if (call->failed) return *call->failed;
+  auto found = all_found(*call);
+  if (!found) return found.error();
+  return Inventory{call->library, std::move(*found)};
+}
+
+}  // namespace profgpu::nvml

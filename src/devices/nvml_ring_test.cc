@@ -1,0 +1,84 @@
+#include <algorithm>
+
+#include "devices/nvml_stage_test.h"
+
+namespace profgpu {
+namespace {
+
+class NvmlRing : public NvmlStage {
+ protected:
+  std::vector<Sample> collect(Metric metric, int polls, int64_t ms) {
+    std::vector<Sample> out;
+    for (int i = 0; i < polls; ++i) {
+      const Reading r = read_all();
+      for (const Sample& s : all(r, metric)) out.push_back(s);
+      pause_ms(ms);
+    }
+    return out;
+  }
+  // Each of the driver's samples once and in order: apart from the first, which stands for the time we began.
+  static void expect_each_once(const std::vector<Sample>& samples, int64_t period_ns) {
+    ASSERT_GT(samples.size(), 3U);
+    for (size_t i = 2; i < samples.size(); ++i)
+      EXPECT_NEAR(double(samples[i].time_ns - samples[i - 1].time_ns), double(period_ns), 2e3);
+  }
+};
+
+TEST_F(NvmlRing, ASlowPollMissesNothing) {
+  open("start 5\ndevice 0\nutilization square 10 90 0.08\nring utilization 0.02\n");
+  const auto samples = collect(Metric::kUtilization, 5, 230);
+  expect_each_once(samples, 20'000'000);
+  EXPECT_GT(samples.size(), 40U);
+  const auto low = std::count_if(samples.begin(), samples.end(), [](const Sample& s) { return s.value < 50; });
+  EXPECT_NEAR(static_cast<double>(low) / static_cast<double>(samples.size()), 0.5, 0.1);
+}
+
+TEST_F(NvmlRing, AFastPollInventsNothing) {
+  open("start 5\ndevice 0\nutilization 60\nring utilization 0.1\n");
+  const auto samples = collect(Metric::kUtilization, 120, 5);
+  expect_each_once(samples, 100'000'000);
+  EXPECT_LT(samples.size(), 12U);
+}
+
+TEST_F(NvmlRing, AnIdleDeviceIsAskedForItsRate) {
+  open("start 2.5\ndevice 0\nutilization steps 3 95 0\nring utilization 0.05\n");
+  const auto samples = collect(Metric::kUtilization, 20, 100);
+  ASSERT_GT(samples.size(), 5U);
+  EXPECT_EQ(samples.front().value, 95.0);
+  EXPECT_EQ(samples.back().value, 0.0);
+  for (size_t i = 1; i < samples.size(); ++i) EXPECT_GT(samples[i].time_ns, samples[i - 1].time_ns);
+}
+
+TEST_F(NvmlRing, ADeviceThatWasNeverBusySaysZero) {
+  open("device 0\n");
+  EXPECT_EQ(value(read_all(), Metric::kUtilization), 0.0);
+  EXPECT_EQ(value(read_all(), Metric::kMemoryUtilization), 0.0);
+}
+
+TEST_F(NvmlRing, PowerComesAtTheBuffersResolution) {
+  open("start 5\ndevice 0\npower square 100 600 0.1\nring power 0.02\n");
+  const auto samples = collect(Metric::kPower, 4, 200);
+  expect_each_once(samples, 20'000'000);
+  for (const Sample& s : samples) EXPECT_TRUE(s.value >= 99.9 && s.value <= 600.1) << s.value;
+}
+
+TEST_F(NvmlRing, WithoutBufferTheRateAndTheAverage) {
+  open("device 0\nutilization 33\npower 210\nring utilization off\nring memory_utilization off\nring power off\n");
+  for (int i = 0; i < 3; ++i) {
+    const Reading r = read_all();
+    EXPECT_EQ(value(r, Metric::kUtilization), 33.0);
+    EXPECT_EQ(all(r, Metric::kPower).size(), 1U);
+    EXPECT_EQ(value(r, Metric::kPower), 210.0);
+  }
+  EXPECT_EQ(calls("nvmlDeviceGetSamples"), 3) << "each kind is asked for once";
+}
+
+TEST_F(NvmlRing, ADeeperBufferThanExpectedFits) {
+  open("start 100\ndevice 0\nutilization 50\nring utilization 0.001 5000\n");
+  read_all();
+  pause_ms(300);
+  EXPECT_GT(all(read_all(), Metric::kUtilization).size(), 250U);
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,83 @@
+#include "devices/system_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include "base/decimal.h"
+
+namespace profgpu {
+namespace {
+
+std::string environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : otherwise;
+}
+
+}  // namespace
+
+SystemRoots SystemRoots::from_environment() {
+  return {environment("PROFGPU_PROC_ROOT", "/proc"), environment("PROFGPU_SYSFS_ROOT", "/sys"),
+          environment("PROFGPU_DEV_ROOT", "/dev")};
+}
+
+std::optional<std::string> file_text(const std::string& path, size_t most) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return std::nullopt;
+  std::string text;
+  char buffer[4096];
+  ssize_t n = 0;
+  while (text.size() < most) {
+    n = ::read(fd, buffer, std::min(sizeof buffer, most - text.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  ::close(fd);
+  if (n < 0 && text.empty()) return std::nullopt;
+  return text;
+}
+
+std::string file_line(const std::string& path) {
+  const std::string text = file_text(path, 4096).value_or("");
+  return std::string(without_blanks(std::string_view(text).substr(0, text.find('\n'))));
+}
+
+std::vector<std::string> folder_names(const std::string& path) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
+  if (!folder) return names;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string pci_folder(const SystemRoots& roots, const std::string& pci_bus_id) {
+  // NVML writes the domain with eight digits, the kernel with four or as many as it needs.
+  const size_t colon = pci_bus_id.find(':');
+  if (colon == std::string::npos || pci_bus_id.find('/') != std::string::npos) return "";
+  std::string domain = pci_bus_id.substr(0, colon);
+  while (domain.size() > 4 && domain.front() == '0') domain.erase(0, 1);
+  return roots.sys + "/bus/pci/devices/" + domain + pci_bus_id.substr(colon);
+}
+
+std::optional<int64_t> ProcessStat::number(size_t field) const {
+  return field - 3 < fields.size() ? whole_number(fields[field - 3]) : std::nullopt;
+}
+
+std::optional<ProcessStat> process_stat(std::string_view text) {
+  const size_t open = text.find('('), close = text.rfind(')');
+  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  ProcessStat stat{text.substr(open + 1, close - open - 1), pieces_of(without_blanks(text.substr(close + 1)), ' ')};
+  return stat.fields.empty() ? std::nullopt : std::optional(std::move(stat));
+}
+
+}  // namespace profgpu

@@ -1,0 +1,229 @@
+#include "trace/import/input_units.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace profgpu {
+namespace {
+
+constexpr int kNoRank = InputSource::kNoRank;
+
+// Why `later` cannot be a later window of the process that wrote `earlier`; empty if it can.
+std::string not_successive(const WindowFacts& earlier, const WindowFacts& later) {
+  if (earlier.extent.end > later.extent.start) return "their times overlap";
+  if (!earlier.host.empty() && !later.host.empty() && earlier.host != later.host)
+    return "they come from different hosts";
+  const auto &a = earlier.processes, &b = later.processes;
+  std::vector<std::string> both;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+  if (!a.empty() && !b.empty() && both.empty()) return "they come from different processes";
+  if (earlier.first_step <= earlier.last_step && later.first_step <= later.last_step &&
+      later.first_step <= earlier.last_step)
+    return "their step numbers do not go up";
+  return "";
+}
+
+// Whether two files without a rank were written by one process, one after the other.
+bool same_process(const WindowFacts& a, const WindowFacts& b) {
+  const bool in_order = a.extent.start < b.extent.start;
+  return !a.processes.empty() && a.processes == b.processes &&
+         not_successive(in_order ? a : b, in_order ? b : a).empty();
+}
+
+// Recordings, and PyTorch's traces that their processes wrote meanwhile: what is one rank.
+using Links = std::map<const InputPart*, std::vector<InputPart*>>;
+
+Links traces_of_recordings(std::vector<InputPart>& parts) {
+  std::map<std::string, std::vector<InputPart*>> recordings;   // by pid
+  for (InputPart& p : parts)
+    for (const std::string& pid : p.window.processes)
+      if (p.recording) recordings[pid].push_back(&p);
+  const auto may_be_of = [](const InputPart& trace, const InputPart& recording) {
+    const bool same_host = trace.window.host.empty() || trace.window.host == recording.window.host;
+    return same_host && recording.life.start < trace.window.extent.end &&
+           trace.window.extent.start < recording.life.end;
+  };
+  Links links;
+  for (InputPart& trace : parts) {
+    if (trace.recording) continue;
+    std::set<InputPart*> found;
+    for (const std::string& pid : trace.window.processes)
+      if (const auto it = recordings.find(pid); it != recordings.end())
+        for (InputPart* r : it->second)
+          if (may_be_of(trace, *r)) found.insert(r);
+    if (found.size() != 1) continue;
+    links[*found.begin()].push_back(&trace);
+    links[&trace].push_back(*found.begin());
+  }
+  return links;
+}
+
+void give_rank(InputPart& part, int rank, const Links& links) {
+  part.source.rank = rank;
+  if (const auto it = links.find(&part); it != links.end())
+    for (InputPart* linked : it->second)
+      if (linked->source.rank == kNoRank) give_rank(*linked, rank, links);
+}
+
+// As recorded, else as named. A recording's name begins with its host's, which may look like a rank.
+int own_rank(const InputPart& p) { return p.stated_rank.value_or(p.recording ? kNoRank : rank_in_name(p.source.path)); }
+
+// As recorded, else as named, else that of what the same process wrote, else the next that is free.
+void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
+  std::set<int> taken;
+  std::vector<InputPart*> unnamed;
+  for (InputPart& p : parts) {
+    if (p.only_samples) {
+      p.source.rank = kNoRank;
+      continue;
+    }
+    p.source.rank = own_rank(p);
+    if (p.source.rank >= 0) taken.insert(p.source.rank);
+    else unnamed.push_back(&p);
+  }
+  for (InputPart& p : parts)
+    if (p.source.rank != kNoRank) give_rank(p, p.source.rank, links);
+  int next = 0;
+  std::vector<InputPart*> guessed;
+  std::map<std::set<std::string>, std::vector<const InputPart*>> by_process;
+  for (InputPart* p : unnamed) {
+    auto& others = by_process[p->window.processes];
+    for (size_t i = 0; i < others.size() && p->source.rank < 0; ++i)
+      if (same_process(others[i]->window, p->window)) give_rank(*p, others[i]->source.rank, links);
+    others.push_back(p);
+    if (p->source.rank >= 0) continue;
+    while (taken.contains(next)) ++next;
+    taken.insert(next);
+    give_rank(*p, next, links);
+    guessed.push_back(p);
+  }
+  if (taken.size() > 1)
+    for (InputPart* p : guessed)
+      p->source.issues.push_back(
+          {TraceIssueKind::kNote, 1,
+           fmt::format("it states no rank, and its name has none: taken as rank {}", p->source.rank)});
+}
+
+// The recording of the same rank that a trace was written beside; null if there is none.
+const InputPart* recording_of(const InputPart& trace, const Links& links) {
+  const auto it = links.find(&trace);
+  return it != links.end() && it->second.front()->source.rank == trace.source.rank ? it->second.front() : nullptr;
+}
+
+// A trace that PyTorch wrote while its process was recorded is joined with the recording, unless it says less of its
+// time. What any other has to do with the recording nobody knows: it stands for the rank alone.
+void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_t>& of_rank) {
+  const auto recordings =
+      std::stable_partition(of_rank.begin(), of_rank.end(), [&](size_t i) { return !parts[i].recording; });
+  if (recordings == of_rank.begin() || recordings == of_rank.end()) return;
+  const auto say = [&](InputPart& part, int64_t count, std::string text) {
+    part.source.issues.push_back({TraceIssueKind::kNote, count, std::move(text)});
+  };
+  const auto stranger =
+      std::find_if(of_rank.begin(), recordings, [&](size_t i) { return recording_of(parts[i], links) == nullptr; });
+  if (stranger != recordings) {
+    say(parts[*stranger], of_rank.end() - recordings,
+        fmt::format(
+            "this trace stands for its rank; the recording beside it ({}) was not analysed: they are not of the "
+            "same process at the same time",
+            parts[*recordings].source.path));
+    of_rank.erase(recordings, of_rank.end());
+    return;
+  }
+  std::erase_if(of_rank, [&](size_t i) {
+    InputPart& trace = parts[i];
+    if (trace.recording) return false;
+    const InputPart& recording = *recording_of(trace, links);
+    const bool says_less = recording.on_device && !trace.on_device;
+    if (says_less)
+      say(trace, 1,
+          fmt::format("this trace was left out: it has no device activity, and the recording of its process ({}) has; "
+                      "alone it can be analysed",
+                      recording.source.path));
+    else
+      say(trace, 1,
+          fmt::format(
+              "PyTorch's own trace of {:.3g} s, joined with the recording beside it ({}): operators are known in "
+              "its time only",
+              static_cast<double>(trace.window.extent.length()) / 1e9, recording.source.path));
+    return says_less;
+  });
+}
+
+Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vector<size_t>& of_rank) {
+  std::stable_sort(of_rank.begin(), of_rank.end(), [&](size_t a, size_t b) {
+    return parts[a].window.extent.start < parts[b].window.extent.start;
+  });
+  for (size_t i = 0; i < of_rank.size(); ++i) {
+    const InputPart& a = parts[of_rank[i]];
+    const auto next = std::find_if(of_rank.begin() + static_cast<int64_t>(i) + 1, of_rank.end(),
+                                   [&](size_t n) { return parts[n].recording == a.recording; });
+    if (next == of_rank.end()) continue;
+    const InputPart& b = parts[*next];
+    const std::string why = not_successive(a.window, b.window);
+    if (why.empty()) continue;
+    // A copy, renamed or compressed, holds just what the other one holds.
+    const bool copied = a.window.extent.start == b.window.extent.start && a.window.extent.end == b.window.extent.end &&
+                        a.window.processes == b.window.processes;
+    const bool named = !a.stated_rank && !b.stated_rank;
+    return Error{fmt::format("{} and {}: both {} rank {}, but they are not successive windows of it: {}", a.source.path,
+                             b.source.path, named ? "have names of" : "say they are", rank, why),
+                 copied ? "one seems to be a copy of the other: leave one of them out"
+                 : named
+                     ? "if each host counts its ranks from 0, name the files by the ranks of the whole job"
+                     : "give one run at a time; files of different runs can be compared with each other, not joined"};
+  }
+  return ok();
+}
+
+}  // namespace
+
+std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (!parts[i].only_samples) places.push_back(i);
+  const bool alike = std::all_of(places.begin(), places.end(),
+                                 [&](size_t i) { return own_rank(parts[i]) == own_rank(parts[places.front()]); });
+  return alike && in_order_of_time(kNoRank, parts, places) ? places : std::vector<size_t>();
+}
+
+std::string left_out_text(const std::vector<std::string>& left_out) {
+  constexpr size_t kMaxNamed = 5;
+  std::string text = std::to_string(left_out.size());
+  for (size_t i = 0; i < left_out.size() && i < kMaxNamed; ++i) text += "; " + left_out[i];
+  if (left_out.size() > kMaxNamed) text += fmt::format("; and {} more", left_out.size() - kMaxNamed);
+  return text;
+}
+
+Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts) {
+  const Links links = traces_of_recordings(parts);
+  assign_ranks(parts, links);
+  std::map<int, std::vector<size_t>> by_rank;
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (parts[i].source.rank != kNoRank) by_rank[parts[i].source.rank].push_back(i);
+  for (auto& [rank, of_rank] : by_rank) {
+    settle(parts, links, of_rank);
+    if (Status status = in_order_of_time(rank, parts, of_rank); !status) return status.error();
+  }
+  return by_rank;
+}
+
+std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUnits& units,
+                                    const std::vector<std::string>& left_out) {
+  std::sort(parts.begin(), parts.end(), [](const InputPart& a, const InputPart& b) { return a.place < b.place; });
+  if (!left_out.empty() && !parts.empty())
+    parts.front().source.issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(left_out.size()),
+                                           "files beside it that were left out: " + left_out_text(left_out)});
+  std::vector<InputSource> sources;
+  for (InputPart& p : parts) {
+    for (InputSource& source : p.beside) source.rank = p.source.rank;
+    sources.push_back(std::move(p.source));
+    std::move(p.beside.begin(), p.beside.end(), std::back_inserter(sources));
+  }
+  sources.insert(sources.end(), units.others.begin(), units.others.end());
+  return sources;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,313 @@
+// Kineto's JSON is one object with a long array of events, or that array alone. It is read in windows of a
+// quarter megabyte, each cut where an event seems to start, so that windows are parsed side by side while the next one
+// is read or inflated. Where a cut turns out to be wrong the file is read again in order, each window carrying over
+// what it could not finish.
+//
+// Budget: the text is looked at once; resident memory is the rows plus a few windows.
+#include "trace/import/kineto.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/text_source.h"
+#include "trace/import/kineto_event.h"
+#include "trace/import/kineto_window.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kLongestHeader = 64 << 20;
+// The field that our own export puts into a file of several ranks.
+constexpr std::string_view kMergedRanks = "profgpu_merged_ranks";
+
+/// How far the events could be read.
+struct Reading {
+  bool wrong_cut = false;
+  bool array_closed = false;   // the `]` after the events was there
+  bool closed = false;         // and so was the end of the whole text
+  int64_t damaged = 0;
+  int64_t text_bytes = 0;
+};
+
+// Reads fields from `reader` into the trace until the array of events begins. True if it was found.
+bool read_header(JsonReader& reader, Trace& trace) {
+  if (reader.take('[')) return true;
+  if (!reader.take('{') || reader.peek() == '}') return false;
+  for (;;) {
+    JsonString key;
+    if (!reader.string(key) || !reader.take(':')) return false;
+    if (key.raw == "traceEvents" && reader.take('[')) return true;
+    std::string_view raw;
+    if (!reader.raw_value(raw)) return false;
+    read_kineto_field(key.raw, raw, trace);
+    if (!reader.take(',')) return false;
+  }
+}
+
+// Fields after the events: `, "traceName": ... }`. Reads what is whole; true if the object is closed.
+bool read_tail(std::string& text, bool object, Trace& trace) {
+  JsonReader reader = JsonReader::over(text);
+  if (!object) return true;
+  for (;;) {
+    if (reader.take('}')) return true;
+    if (!reader.take(',')) return false;
+    JsonString key;
+    std::string_view raw;
+    if (!reader.string(key) || !reader.take(':') || !reader.raw_value(raw)) return false;
+    read_kineto_field(key.raw, raw, trace);
+  }
+}
+
+bool is_object(std::string_view head) {
+  const size_t i = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  return i != head.npos && head[i] == '{';
+}
+
+/// Reads one file: header, windows of events, tail.
+class KinetoReader {
+ public:
+  KinetoReader(const std::string& path, const ImportOptions& options) : path_(path), options_(options) {}
+
+  Result<Trace> read() {
+    const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    const int threads = std::clamp(options_.threads > 0 ? options_.threads : cores, 1, 8);
+    auto builder = std::make_unique<TraceBuilder>();
+    Status status = read_file(*builder, threads);
+    if (status && reading_.wrong_cut) {
+      builder = std::make_unique<TraceBuilder>();
+      reading_ = {};
+      status = read_file(*builder, 0);
+    }
+    if (!status) return status.error();
+    return finish(*builder, threads);
+  }
+
+ private:
+  Status read_file(TraceBuilder& builder, int threads);
+  Status find_events(Window& window, Trace& header);
+  void fill(Window& window, size_t room);
+  bool next_window(Window& rest, Window& window);
+  void read_beside(TraceBuilder& builder, int threads, Window& rest);
+  void read_in_order(TraceBuilder& builder, Window& window);
+  void end_of_events(const WindowResult& result, const Window& window, Trace& header);
+  void report_progress();
+  Result<Trace> finish(TraceBuilder& builder, int threads);
+  void add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const;
+
+  const std::string& path_;
+  const ImportOptions& options_;
+  std::unique_ptr<TextSource> source_;
+  Reading reading_;
+  bool object_ = false;
+};
+
+Status KinetoReader::read_file(TraceBuilder& builder, int threads) {
+  auto opened = open_text(path_);
+  if (!opened) return opened.error();
+  source_ = *std::move(opened);
+  Window window;
+  if (Status found = find_events(window, builder.header()); !found) return found;
+  // One window is not worth a thread.
+  if (threads == 0 || source_->end() != TextSource::End::kOpen) {
+    read_in_order(builder, window);
+  } else {
+    read_beside(builder, threads, window);
+  }
+  return ok();
+}
+
+// Fills `window` until the array of events begins, and drops what came before.
+Status KinetoReader::find_events(Window& window, Trace& header) {
+  for (size_t room = kWindowBytes;; room *= 2) {
+    window.fill(*source_, room);
+    object_ = is_object({window.begin(), window.size()});
+    JsonReader reader(window.begin(), window.end());
+    if (std::string_view(window.begin(), window.size()).starts_with("\xEF\xBB\xBF")) reader.seek(window.begin() + 3);
+    header = Trace();
+    if (read_header(reader, header)) {
+      reading_.text_bytes = static_cast<int64_t>(window.size());
+      window.drop_front(static_cast<size_t>(reader.position() - window.begin()));
+      return ok();
+    }
+    const bool open = source_->end() == TextSource::End::kOpen;
+    if (reader.at_end() && open && room < kLongestHeader) continue;
+    if (reader.at_end() && !open)
+      return Error{path_ + ": ends before its first event, after " + std::to_string(window.size()) + " bytes of text",
+                   "the profiled process was probably stopped while it wrote; record again"};
+    return Error{path_ + ": JSON, but without an array \"traceEvents\" that can be read",
+                 "`profgpu formats` lists what it reads"};
+  }
+}
+
+void KinetoReader::report_progress() {
+  if (options_.progress) options_.progress(source_->file_bytes_read(), source_->file_bytes());
+}
+
+void KinetoReader::fill(Window& window, size_t room) {
+  const size_t before = window.size();
+  window.fill(*source_, room);
+  reading_.text_bytes += static_cast<int64_t>(window.size() - before);
+}
+
+// Moves the next whole events into `window`, and what follows them into `rest`. True if no text follows.
+bool KinetoReader::next_window(Window& rest, Window& window) {
+  report_progress();
+  std::swap(rest, window);
+  for (size_t room = kWindowBytes;; room *= 2) {
+    fill(window, room);
+    const bool last = source_->end() != TextSource::End::kOpen;
+    size_t cut = last ? window.size() : window.last_event();
+    if (cut == 0 && !last) {
+      if (room < kLongestEvent) continue;
+      cut = window.size();   // not whole: the file will be read again in order
+    }
+    rest.assign(window.begin() + cut, window.end());
+    window.truncate(cut);
+    return last;
+  }
+}
+
+// Threads take turns to read the next window, and parse it outside their turn: its text is still in their core's cache.
+void KinetoReader::read_beside(TraceBuilder& builder, int threads, Window& rest) {
+  std::mutex turn;   // guards the rest and all of this reader
+  uint32_t order = 0;
+  bool over = false;
+  const auto work = [&](Shard& shard) {
+    KinetoEvents events(shard);
+    Window window;
+    std::unique_lock lock(turn);
+    while (!over) {
+      const bool last = over = next_window(rest, window);
+      const uint32_t piece = order++;
+      lock.unlock();
+      shard.begin_piece(piece);
+      const WindowResult result = parse_window(events, window, last);
+      lock.lock();
+      reading_.damaged += result.damaged;
+      if (last) {
+        end_of_events(result, window, builder.header());
+      } else if (result.end != WindowResult::End::kAllRead) {
+        reading_.wrong_cut = over = true;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(work, std::ref(builder.shard()));
+  work(builder.shard());
+  for (std::thread& t : others) t.join();
+}
+
+void KinetoReader::read_in_order(TraceBuilder& builder, Window& window) {
+  KinetoEvents events(builder.shard());
+  size_t room = kWindowBytes;
+  for (;;) {
+    report_progress();
+    fill(window, room);
+    // An event that does not end within the longest allowed is damage; parsing as if the text ended finds the next.
+    const bool last = source_->end() != TextSource::End::kOpen || window.size() >= kLongestEvent;
+    const WindowResult result = parse_window(events, window, last);
+    reading_.damaged += result.damaged;
+    if (result.end == WindowResult::End::kArrayEnd || source_->end() != TextSource::End::kOpen)
+      return end_of_events(result, window, builder.header());
+    room = result.offset == 0 ? std::min(window.size() * 2, kLongestEvent) : kWindowBytes;
+    if (result.offset == 0 && last) {
+      window.truncate(0);
+      ++reading_.damaged;
+      continue;
+    }
+    window.drop_front(result.offset);
+  }
+}
+
+void KinetoReader::end_of_events(const WindowResult& result, const Window& window, Trace& header) {
+  if (result.end != WindowResult::End::kArrayEnd) return;
+  reading_.array_closed = true;
+  std::string tail(window.begin() + result.offset + 1, window.end());
+  std::string more(kWindowBytes, '\0');
+  while (source_->end() == TextSource::End::kOpen && tail.size() < kLongestHeader)
+    tail.append(more.data(), source_->read(more.data(), more.size()));
+  reading_.closed = read_tail(tail, object_, header);
+}
+
+void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64_t>& counts) const {
+  const bool small = reading_.text_bytes < 1'000'000;
+  const std::string extent = fmt::format("after {:.1f} {} of text ({} events)",
+                                         static_cast<double>(reading_.text_bytes) / (small ? 1e3 : 1e6),
+                                         small ? "kB" : "MB", trace.events);
+  using End = TextSource::End;
+  const End end = source_->end();
+  if (end == End::kTruncated || end == End::kDamaged || end == End::kUnreadable) {
+    const auto kind = end == End::kTruncated ? TraceIssueKind::kTruncated : TraceIssueKind::kDamaged;
+    trace.issues.push_back({kind, 1, path_ + " " + (end == End::kUnreadable ? "cannot be read further: " : "") +
+                                         source_->problem() + ", " + extent});
+  } else if (!reading_.closed) {
+    trace.issues.push_back({TraceIssueKind::kTruncated, 1,
+                            path_ + (reading_.array_closed ? " ends in the fields that follow its events, "
+                                                           : " ends in the middle of its events, ") + extent});
+  }
+  if (reading_.damaged > 0)
+    trace.issues.push_back({TraceIssueKind::kDamaged, reading_.damaged,
+                            fmt::format("damaged places in the text, skipped with the events around them: {}",
+                                        reading_.damaged)});
+  const auto say = [&](TraceIssueKind kind, std::string_view text) {
+    if (auto it = counts.find(kind); it != counts.end() && it->second > 0)
+      trace.issues.push_back({kind, it->second, fmt::format(fmt::runtime(text), it->second)});
+  };
+  say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: {}");
+  say(TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}");
+  say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD");
+  say(TraceIssueKind::kNote, "rows of hardware counters, which are not read: {}");
+  say(TraceIssueKind::kUnknownRows, "rows left out because profgpu does not know their kind: {}");
+}
+
+Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
+  std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  Trace trace = builder.finish(threads);
+  const auto merged = std::find_if(trace.metadata.begin(), trace.metadata.end(),
+                                   [](const auto& m) { return m.first == kMergedRanks; });
+  if (merged != trace.metadata.end())
+    return Error{path_ + ": a timeline of " + merged->second + " ranks in one file, made for viewers",
+                 "give the traces that it was made of"};
+  if (trace.events == 0 && trace.issues.empty() && reading_.damaged == 0)
+    return Error{path_ + ": a trace without any events", "record for longer, or check the profiler's schedule"};
+  if (trace.host.size() + trace.activity.size() == 0)
+    return Error{path_ + ": none of its events could be used" +
+                     (reading_.damaged > 0 ? " (the text is damaged)" : ""),
+                 "`profgpu formats` lists what it reads"};
+  add_issues(trace, counts);
+  return trace;
+}
+
+bool sniff_kineto(std::string_view head) {
+  const size_t i = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  return i != head.npos && (head[i] == '{' || head[i] == '[');
+}
+
+Peek peek_kineto(std::string_view head) {
+  const size_t info = head.find("\"distributedInfo\"");
+  if (info == head.npos) return {};
+  const size_t key = head.find("\"rank\"", info);
+  if (key == head.npos || key - info > 512) return {};
+  size_t i = head.find_first_not_of(": \"", key + 6);
+  int rank = 0;
+  size_t digits = 0;
+  for (; i < head.size() && is_digit(head[i]) && digits < 7; ++i, ++digits) rank = rank * 10 + (head[i] - '0');
+  return {digits > 0 ? std::optional(rank) : std::nullopt};
+}
+
+Result<Trace> read_kineto(const std::string& path, const ImportOptions& options) {
+  return KinetoReader(path, options).read();
+}
+
+}  // namespace
+
+const Importer kKineto = {
+    "kineto", "PyTorch trace", "PyTorch profiler trace (Kineto's Chrome JSON), plain, gzip or zstd",
+    "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff_kineto, read_kineto, peek_kineto};
+
+}  // namespace profgpu

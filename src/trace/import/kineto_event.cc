@@ -1,0 +1,468 @@
+// Budget: 1 ns a byte of text on one core; two hash look-ups an event (name, thread), no allocation for known strings.
+#include "trace/import/kineto_event.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <vector>
+
+#include "base/decimal.h"
+
+namespace profgpu {
+namespace {
+
+using std::string_view;
+
+constexpr std::array<std::pair<string_view, EventClass>, 34> kCategories = {{
+    {"cpu_op", EventClass::kOp}, {"Operator", EventClass::kOp}, {"operator", EventClass::kOp},
+    {"user_annotation", EventClass::kAnnotation}, {"python_function", EventClass::kPython},
+    {"cuda_runtime", EventClass::kRuntime}, {"Runtime", EventClass::kRuntime},
+    {"cuda_driver", EventClass::kDriver}, {"Driver", EventClass::kDriver},
+    {"overhead", EventClass::kOverhead}, {"Overhead", EventClass::kOverhead},
+    {"kernel", EventClass::kKernel}, {"Kernel", EventClass::kKernel},
+    {"mtia_ccp_events", EventClass::kKernel}, {"concurrent_kernel", EventClass::kKernel},
+    {"gpu_memcpy", EventClass::kMemcpy}, {"Memcpy", EventClass::kMemcpy},
+    {"gpu_memset", EventClass::kMemset}, {"Memset", EventClass::kMemset},
+    {"cuda_sync", EventClass::kSync}, {"cpu_instant_event", EventClass::kInstant},
+    {"user_instant_event", EventClass::kIgnored}, {"gpu_user_annotation", EventClass::kIgnored},
+    {"Trace", EventClass::kIgnored}, {"ac2g", EventClass::kIgnored}, {"async", EventClass::kIgnored},
+    {"async_cpu_to_gpu", EventClass::kIgnored}, {"async_gpu", EventClass::kIgnored},
+    {"cuda_profiler_range", EventClass::kCounters}, {"cuda_event", EventClass::kIgnored},
+    {"fwdbwd", EventClass::kBackwardFlow}, {"forward_backward", EventClass::kBackwardFlow},
+    {"collective_comm", EventClass::kIgnored}, {"gpu_pm_counter", EventClass::kCounters},
+}};
+
+bool is_activity(EventClass c) {
+  return c == EventClass::kKernel || c == EventClass::kMemcpy || c == EventClass::kMemset;
+}
+bool is_host(EventClass c) { return c >= EventClass::kOp && c <= EventClass::kOverhead; }
+
+HostKind host_kind(EventClass c) {
+  switch (c) {
+    case EventClass::kAnnotation: return HostKind::kAnnotation;
+    case EventClass::kPython: return HostKind::kPython;
+    case EventClass::kRuntime: return HostKind::kRuntime;
+    case EventClass::kDriver: return HostKind::kDriver;
+    case EventClass::kOverhead: return HostKind::kOverhead;
+    default: return HostKind::kOp;
+  }
+}
+
+ActivityKind activity_kind(EventClass c) {
+  return c == EventClass::kMemcpy ? ActivityKind::kMemcpy
+                                  : c == EventClass::kMemset ? ActivityKind::kMemset : ActivityKind::kKernel;
+}
+
+string_view unquoted(string_view token) {
+  return token.size() >= 2 && token.front() == '"' ? token.substr(1, token.size() - 2) : token;
+}
+
+// A number, bare or quoted, as text; empty for anything else.
+bool number_text(JsonReader& reader, string_view& out) {
+  const char c = reader.peek();
+  if (c == '"') {
+    JsonString token;
+    if (!reader.string(token)) return false;
+    out = token.raw;
+    return true;
+  }
+  out = {};
+  if (c == '{' || c == '[') return reader.skip_value();
+  return reader.scalar(out);
+}
+
+// Values lie in a window, whose padding follows them.
+std::optional<int64_t> padded_number(string_view text) {
+  return text.empty() ? std::nullopt : padded_scaled_decimal(text, 0);
+}
+
+uint32_t id32(string_view text) {
+  const auto value = padded_number(text);
+  return value && *value > 0 ? static_cast<uint32_t>(*value) : 0;
+}
+
+template <class T>
+T number_or(string_view text, T otherwise) {
+  const auto value = padded_number(text);
+  if (!value || *value < static_cast<int64_t>(std::numeric_limits<T>::min())) return otherwise;
+  if constexpr (sizeof(T) < 8)
+    if (*value > static_cast<int64_t>(std::numeric_limits<T>::max())) return otherwise;
+  return static_cast<T>(*value);
+}
+
+}  // namespace
+
+EventClass event_class(string_view category) {
+  for (const auto& [name, event_class] : kCategories)
+    if (name == category) return event_class;
+  // Back ends beside CUDA and HIP: xpu_runtime, mtia_runtime, privateuse1_driver, ...
+  if (category.ends_with("_runtime")) return EventClass::kRuntime;
+  if (category.ends_with("_driver")) return EventClass::kDriver;
+  return EventClass::kUnknown;
+}
+
+bool read_triple(JsonReader& reader, int32_t (&out)[3]) {
+  int i = 0;
+  return read_array(reader, [&] {
+    string_view token;
+    if (!number_text(reader, token)) return false;
+    if (i < 3) out[i++] = number_or<int32_t>(token, 0);
+    return true;
+  });
+}
+
+// Categories take turns: a launch, its kernel, the flow between them.
+EventClass KinetoEvents::classify(string_view category) {
+  if (category.empty()) return EventClass::kUnknown;
+  KnownCategory& known =
+      categories_[(category.size() + static_cast<unsigned char>(category.front()) * 5U) % categories_.size()];
+  if (category != known.name) known = {std::string(category), event_class(category)};
+  return known.event_class;
+}
+
+bool KinetoEvents::read(JsonReader& reader) {
+  values_.forget();
+  if (!shapes_.read(reader, values_)) {
+    values_.forget();
+    shapes_.begin(reader.position());
+    if (!read_by_key(reader)) return false;
+    shapes_.learn(reader.position(), values_);
+  }
+  ++shard_.events;
+  if (const string_view arguments = values_.arguments; !arguments.empty() && values_.phase != 'C') {
+    // The text was scanned already, so it ends where it should; what follows it is a delimiter.
+    JsonReader again(arguments.data(), arguments.data() + arguments.size() + 1);
+    const char phase = values_.phase;
+    const EventClass c = phase == 'i' || phase == 'I' || phase == 'M' ? EventClass::kInstant : values_.event_class;
+    if (!read_arguments(again, c)) values_.forget_arguments();
+  }
+  add();
+  return true;
+}
+
+/// The keys that are wanted of a class of events, found by their length and first letter.
+class KinetoEvents::SlotTable {
+ public:
+  template <size_t N>
+  constexpr SlotTable(const KinetoSlot (&known)[N]) {
+    static_assert(N < kSlots / 2);
+    for (const KinetoSlot& a : known) {
+      size_t i = slot(a.key);
+      while (!slots_[i].key.empty()) i = (i + 1) % kSlots;
+      slots_[i] = a;
+    }
+  }
+  [[nodiscard]] const KinetoSlot* find(string_view key) const {
+    if (key.empty()) return nullptr;
+    for (size_t i = slot(key); !slots_[i].key.empty(); i = (i + 1) % kSlots)
+      if (slots_[i].key == key) return &slots_[i];
+    return nullptr;
+  }
+
+ private:
+  static constexpr size_t kSlots = 64;
+  static constexpr size_t slot(string_view key) {
+    return (key.size() * 5 + static_cast<unsigned char>(key.front())) % kSlots;
+  }
+  std::array<KinetoSlot, kSlots> slots_{};
+};
+
+const KinetoEvents::SlotTable& KinetoEvents::slots_of(EventClass c) {
+  using A = KinetoValues;
+  static constexpr KinetoSlot kCall[] = {{"correlation", &A::correlation}};
+  static constexpr KinetoSlot kActivity[] = {{"device", &A::device},
+                                             {"stream", &A::stream},
+                                             {"context", &A::context},
+                                             {"correlation", &A::correlation},
+                                             {"bytes", &A::bytes},
+                                             {"registers per thread", &A::registers},
+                                             {"shared memory", &A::shared},
+                                             {"graph id", &A::graph},
+                                             {"graph node id", &A::graph_node},
+                                             {"In msg nelems", &A::in_elements},
+                                             {"Out msg nelems", &A::out_elements},
+                                             {"Group size", &A::group_size},
+                                             {"Seq", &A::collective_sequence},
+                                             {"Src Rank", &A::source},
+                                             {"Dst Rank", &A::destination},
+                                             {.key = "grid", .triple = &A::grid},
+                                             {.key = "block", .triple = &A::block},
+                                             {.key = "Collective name", .text = &A::collective},
+                                             {.key = "dtype", .text = &A::dtype},
+                                             {.key = "Process Group Name", .text = &A::group},
+                                             {.key = "Process Group Description", .text = &A::group_description},
+                                             {.key = "Process Group Ranks", .text = &A::ranks}};
+  static constexpr KinetoSlot kOp[] = {{"External id", &A::external_id},
+                                       {"external id", &A::external_id},
+                                       {"Sequence number", &A::sequence},
+                                       {"Fwd thread id", &A::forward_thread},
+                                       {"flops", &A::flops},
+                                       {"In msg nelems", &A::in_elements},
+                                       {"Out msg nelems", &A::out_elements},
+                                       {"Group size", &A::group_size},
+                                       {"Seq", &A::collective_sequence},
+                                       {"Src Rank", &A::source},
+                                       {"Dst Rank", &A::destination},
+                                       {.key = "Input Dims", .raw = &A::shapes},
+                                       {.key = "Input dims", .raw = &A::shapes},
+                                       {.key = "Input type", .raw = &A::types},
+                                       {.key = "Input Types", .raw = &A::types},
+                                       {.key = "Collective name", .text = &A::collective},
+                                       {.key = "dtype", .text = &A::dtype},
+                                       {.key = "Process Group Name", .text = &A::group},
+                                       {.key = "Process Group Description", .text = &A::group_description},
+                                       {.key = "Process Group Ranks", .text = &A::ranks}};
+  static constexpr KinetoSlot kInstant[] = {
+      {"Device Type", &A::device_type}, {"Device Id", &A::device_id}, {"Bytes", &A::bytes}, {"Addr", &A::address},
+      {"Total Allocated", &A::total_allocated}, {"Total Reserved", &A::total_reserved},
+      {.key = "name", .text = &A::label}};
+  static constexpr SlotTable kOfCall(kCall), kOfActivity(kActivity), kOfOp(kOp), kOfInstant(kInstant);
+  if (c == EventClass::kRuntime || c == EventClass::kDriver) return kOfCall;
+  if (is_activity(c) || c == EventClass::kSync) return kOfActivity;
+  return c == EventClass::kInstant ? kOfInstant : kOfOp;
+}
+
+bool KinetoEvents::read_by_key(JsonReader& reader) {
+  using A = KinetoValues;
+  static constexpr KinetoSlot kFields[] = {{"ts", &A::time},
+                                           {"id", &A::id},
+                                           {"dur", &A::duration},
+                                           {"pid", &A::pid},
+                                           {"tid", &A::tid},
+                                           {.key = "name", .text = &A::name},
+                                           {.key = "args", .raw = &A::arguments}};
+  static constexpr SlotTable kOfEvent(kFields);
+  return read_object(reader, [&](string_view key) {
+    if (key == "ph" || key == "cat") {   // which every event of a shape has alike
+      JsonString token;
+      if (!reader.string(token)) return false;
+      if (key == "ph") {
+        values_.phase = token.raw.empty() ? 0 : token.raw.front();
+      } else {
+        values_.event_class = classify(token.raw);
+        values_.has_category = true;
+      }
+      return true;
+    }
+    if (key == "args" && values_.has_category && (values_.phase == 'X' || values_.phase == 'i'))
+      return read_arguments(reader, values_.event_class);
+    return read_value(reader, kOfEvent.find(key), false);
+  });
+}
+
+bool KinetoEvents::read_value(JsonReader& reader, const KinetoSlot* slot, bool argument) {
+  using Written = KinetoShapes::Written;
+  if (argument && slot != nullptr) values_.given.push_back(slot);
+  const char c = reader.peek();
+  const char* const from = reader.position();
+  const auto whole = [&] { return string_view(from, static_cast<size_t>(reader.position() - from)); };
+  if (c == '"') {
+    JsonString token;
+    if (!reader.string(token)) return false;
+    if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = whole(), slot = nullptr, shapes_.forget_event();
+    if (slot != nullptr && slot->number != nullptr) values_.*slot->number = token.raw;
+    if (slot != nullptr && slot->text != nullptr) values_.*slot->text = token;
+    shapes_.value(Written::kText, slot != nullptr && slot->triple == nullptr ? slot : nullptr, argument, token.raw);
+    return true;
+  }
+  if (c == '[' && slot != nullptr && slot->triple != nullptr) {
+    if (!read_triple(reader, values_.*slot->triple)) return false;
+    shapes_.value(Written::kTriple, slot, argument, whole());
+    return true;
+  }
+  const bool nested = c == '[' || c == '{';
+  if (string_view token; !(nested ? reader.skip_value() : reader.scalar(token))) return false;
+  if (slot != nullptr && slot->number != nullptr) values_.*slot->number = nested ? string_view() : whole();
+  if (slot != nullptr && slot->raw != nullptr) values_.*slot->raw = whole();
+  const bool kept = slot != nullptr && (nested ? slot->raw : slot->number) != nullptr;
+  if (slot != nullptr && !kept && (slot->raw != nullptr || slot->number != nullptr)) shapes_.forget_event();
+  shapes_.value(nested ? Written::kNested : Written::kBare, kept ? slot : nullptr, argument, whole());
+  return true;
+}
+
+bool KinetoEvents::read_arguments(JsonReader& reader, EventClass c) {
+  const bool wanted = is_activity(c) || c == EventClass::kOp || c == EventClass::kAnnotation ||
+                      c == EventClass::kRuntime || c == EventClass::kDriver || c == EventClass::kSync ||
+                      c == EventClass::kInstant;
+  if (!wanted || reader.peek() != '{') return read_value(reader, nullptr, true);
+  const SlotTable& table = slots_of(c);
+  // Only these describe a collective.
+  const bool texts = c == EventClass::kOp || c == EventClass::kKernel || c == EventClass::kInstant;
+  return read_object(reader, [&](string_view key) {
+    const KinetoSlot* slot = table.find(key);
+    return read_value(reader, slot != nullptr && slot->text != nullptr && !texts ? nullptr : slot, true);
+  });
+}
+
+void KinetoEvents::add() {
+  const KinetoValues& v = values_;
+  if (v.phase == 'M') return add_metadata();
+  if (v.has_category && v.event_class == EventClass::kIgnored) return;
+  if (v.event_class == EventClass::kCounters) {
+    ++shard_.issues[TraceIssueKind::kNote];
+    return;
+  }
+  if (v.phase == 'B' || v.phase == 'E' || (v.phase == 'X' && v.event_class == EventClass::kUnknown)) {
+    ++shard_.issues[TraceIssueKind::kUnknownRows];
+    return;
+  }
+  const auto start = padded_scaled_decimal(v.time, 3);
+  const auto duration = v.duration.empty() ? std::optional<int64_t>(0) : padded_scaled_decimal(v.duration, 3);
+  // Within these, differences of times and sums of durations cannot overflow: the year 2043 in Unix time, 13 days.
+  constexpr int64_t kLatest = INT64_MAX / 4, kLongest = int64_t{1} << 50;
+  const bool in_range = start && duration && *start < kLatest && *start > -kLatest && *duration < kLongest;
+  switch (v.phase) {
+    case 'X':
+      if (!in_range) {
+        ++shard_.issues[TraceIssueKind::kOutOfRange];
+      } else if (*duration < 0) {
+        ++shard_.issues[TraceIssueKind::kNegativeDuration];
+      } else if (is_host(v.event_class)) {
+        add_host(*start, *duration);
+      } else {
+        add_activity(*start, *duration);
+      }
+      break;
+    case 'i':
+    case 'I':
+      if (in_range && v.name.raw == "[memory]") add_instant(*start);
+      break;
+    case 's':
+    case 'f':
+    case 't':
+      if (v.event_class == EventClass::kBackwardFlow && in_range)
+        shard_.flows.push_back({*start, number_or<uint64_t>(v.id, 0), shard_.thread(v.pid, v.tid), v.phase == 's'});
+      break;
+    case 'C':
+      if (in_range) add_counter(*start);
+      break;
+    default: break;
+  }
+}
+
+void KinetoEvents::add_host(int64_t start, int64_t duration) {
+  const KinetoValues& v = values_;
+  HostRow row;
+  row.start_ns = start;
+  row.duration_ns = duration;
+  row.name = text(v.name);
+  row.thread = static_cast<uint16_t>(shard_.thread(v.pid, v.tid));
+  row.kind = host_kind(v.event_class);
+  const bool call = row.kind == HostKind::kRuntime || row.kind == HostKind::kDriver;
+  row.link = id32(call ? v.correlation : v.external_id);
+  if (!v.sequence.empty() || !v.shapes.empty() || !v.flops.empty()) {
+    OpArgs args;
+    args.sequence = number_or<int32_t>(v.sequence, -1);
+    args.forward_thread = id32(v.forward_thread);
+    args.flops = static_cast<uint64_t>(std::max<int64_t>(0, number_or<int64_t>(v.flops, 0)));
+    if (!v.shapes.empty()) args.shapes = raw_text(v.shapes);
+    if (!v.types.empty()) args.types = raw_text(v.types);
+    row.args = static_cast<uint32_t>(shard_.op_args.size());
+    shard_.op_args.push_back(args);
+  }
+  if (!v.collective.raw.empty()) shard_.host_collectives.emplace_back(shard_.host.size(), add_collective());
+  shard_.host.push_back(row);
+}
+
+void KinetoEvents::add_activity(int64_t start, int64_t duration) {
+  const KinetoValues& v = values_;
+  const auto device = padded_number(v.device.empty() ? v.pid : v.device);
+  if (!device || *device < INT32_MIN || *device > INT32_MAX) {
+    ++shard_.issues[TraceIssueKind::kOutOfRange];
+    return;
+  }
+  string_view lane = v.tid;
+  if (lane.starts_with("stream ")) lane.remove_prefix(7);
+  const int64_t stream = number_or<int64_t>(v.stream.empty() ? lane : v.stream, -1);
+  if (v.event_class == EventClass::kSync) {
+    shard_.syncs.push_back({start, duration, text(v.name), static_cast<int32_t>(*device), stream, id32(v.correlation)});
+    return;
+  }
+  ActivityRow row;
+  row.start_ns = start;
+  row.duration_ns = duration;
+  row.name = text(v.name);
+  row.correlation = id32(v.correlation);
+  row.kind = activity_kind(v.event_class);
+  row.queue = shard_.queue({static_cast<int32_t>(*device), stream, number_or<int64_t>(v.context, 0)});
+  ActivityArgs args;
+  std::copy(v.grid, v.grid + 3, args.grid);
+  std::copy(v.block, v.block + 3, args.block);
+  args.registers = number_or<int32_t>(v.registers, 0);
+  args.shared_bytes = number_or<int32_t>(v.shared, 0);
+  args.bytes = number_or<int64_t>(v.bytes, -1);
+  args.graph = id32(v.graph);
+  args.graph_node = id32(v.graph_node);
+  row.args = shard_.activity_args(args);
+  if (!v.collective.raw.empty()) row.collective = add_collective();
+  shard_.activity.push_back(row);
+}
+
+uint32_t KinetoEvents::add_collective() {
+  const KinetoValues& v = values_;
+  Collective c;
+  c.name = text(v.collective);
+  if (!v.dtype.raw.empty()) c.dtype = text(v.dtype);
+  if (!v.group.raw.empty()) c.group = text(v.group);
+  if (!v.group_description.raw.empty()) c.group_description = text(v.group_description);
+  if (!v.ranks.raw.empty()) c.ranks = text(v.ranks);
+  c.in_elements = number_or<int64_t>(v.in_elements, -1);
+  c.out_elements = number_or<int64_t>(v.out_elements, -1);
+  c.group_size = number_or<int32_t>(v.group_size, 0);
+  c.sequence = number_or<int64_t>(v.collective_sequence, -1);
+  c.source = number_or<int32_t>(v.source, -1);
+  c.destination = number_or<int32_t>(v.destination, -1);
+  shard_.collectives.push_back(c);
+  return static_cast<uint32_t>(shard_.collectives.size() - 1);
+}
+
+void KinetoEvents::add_instant(int64_t start) {
+  const KinetoValues& v = values_;
+  MemoryEvent m;
+  m.time_ns = start;
+  m.bytes = number_or<int64_t>(v.bytes, 0);
+  m.total_allocated = number_or<int64_t>(v.total_allocated, -1);
+  m.total_reserved = number_or<int64_t>(v.total_reserved, -1);
+  m.address = number_or<uint64_t>(v.address, 0);
+  m.device_type = number_or<int32_t>(v.device_type, -1);
+  m.device = number_or<int32_t>(v.device_id, -1);
+  m.thread = ThreadId(shard_.thread(v.pid, v.tid));
+  shard_.memory.push_back(m);
+}
+
+void KinetoEvents::add_metadata() {
+  const KinetoValues& v = values_;
+  if (v.name.raw == "thread_name") shard_.name_thread(v.pid, v.tid, shard_.strings[text(v.label)]);
+}
+
+void KinetoEvents::add_counter(int64_t start) {
+  const KinetoValues& v = values_;
+  if (v.arguments.empty()) return;
+  JsonReader reader(v.arguments.data(), v.arguments.data() + v.arguments.size() + 1);
+  const StringId name = text(v.name);
+  const auto device = number_or<int32_t>(v.pid, -1);
+  if (reader.peek() != '{') return;
+  read_object(reader, [&](string_view) {
+    string_view token;
+    if (!number_text(reader, token)) return false;
+    if (const auto value = real_number(token)) shard_.counters.push_back({start, name, device, *value});
+    return true;
+  });
+}
+
+StringId KinetoEvents::text(const JsonString& token) {
+  if (!token.escaped && !token.non_ascii) return shard_.strings.intern(token.raw);
+  int64_t replaced = 0;
+  const StringId id = shard_.strings.intern(unescaped(token, replaced));
+  if (replaced > 0) ++shard_.issues[TraceIssueKind::kInvalidText];
+  return id;
+}
+
+StringId KinetoEvents::raw_text(string_view raw) {
+  const bool ascii =
+      find(raw.data(), raw.data() + raw.size(), [](const TextBlock& b) { return b.high(); }) == raw.data() + raw.size();
+  if (ascii) return shard_.strings.intern(unquoted(raw));
+  return text({raw, false, true});
+}
+
+}  // namespace profgpu

@@ -1,0 +1,727 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/hand_recording.h"
+#include "trace/import/inputs.h"
+#include "trace/import/recording.h"
+#include "trace/import/recording_file.h"
+#include "trace/import/recording_rows.h"
+
+namespace profgpu {
+namespace {
+
+using wire::RangeOp;
+using wire::WindowEvent;
+
+constexpr int64_t kMs = 1'000'000;
+constexpr int64_t kUnix = 1'790'000'000'000'000'000;   // of host time 0
+constexpr int64_t kDevice = 500 * kMs;                 // device time of host time 0
+
+/// A folder of its own for each test.
+class Recording : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/profgpu-recording-XXXXXX";
+    folder_ = ::mkdtemp(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
+
+  Trace read(const HandRecording& recording) {
+    auto imported = import_file(recording.write(path("one.pgt")), {});
+    EXPECT_TRUE(imported) << (imported ? "" : imported.error().message);
+    return imported ? std::move(imported->trace) : Trace();
+  }
+  std::string folder_;
+};
+
+/// Clocks that never part: device time is host time plus kDevice.
+HandRecording begun(uint32_t pid = 100, int rank = -1, uint32_t ppid = 1) {
+  HandRecording r;
+  r.process(pid, ppid, "node1", rank).sync(0, kUnix, kDevice);
+  return r;
+}
+
+std::vector<std::string> annotations(const Trace& trace) {
+  std::vector<std::string> all;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (trace.host.kind[i] == HostKind::kAnnotation)
+      all.push_back(std::string(trace.name(HostId(i))) + " " +
+                    std::to_string((trace.host.start_ns[i] + trace.base_time_ns - kUnix) / kMs) + " " +
+                    std::to_string(trace.host.duration_ns[i] / kMs));
+  return all;
+}
+
+bool has_issue(const std::vector<TraceIssue>& issues, TraceIssueKind kind, std::string_view part = "") {
+  return std::any_of(issues.begin(), issues.end(),
+                     [&](const TraceIssue& i) { return i.kind == kind && i.text.find(part) != std::string::npos; });
+}
+
+TEST_F(Recording, kernels_calls_and_ranges_stand_on_one_clock) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100, "python");
+  r.kernel("_Z4gemmIfEvPT_i", main, kDevice + 10 * kMs, kDevice + 11 * kMs, 2 * kMs);
+  r.range(RangeOp::kPush, 9 * kMs, main, "forward", "profgpu");
+  r.range(RangeOp::kPop, 12 * kMs, main, "", "profgpu").end();
+  const Trace t = read(r);
+  ASSERT_EQ(t.activity.size(), 1U);
+  EXPECT_EQ(t.name(ActivityId(size_t{0})), "void gemm<float>(float*, int)");
+  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 11 * kMs);
+  ASSERT_TRUE(t.activity.launch[0].valid());
+  const HostId call = t.activity.launch[0];
+  EXPECT_EQ(t.name(call), "cudaLaunchKernel");
+  EXPECT_EQ(t.host.kind[call.value], HostKind::kRuntime);
+  ASSERT_TRUE(t.host.parent[call.value].valid());
+  EXPECT_EQ(t.name(t.host.parent[call.value]), "forward");
+  EXPECT_EQ(t.threads.front().name, "python");
+  EXPECT_TRUE(t.issues.empty());
+}
+
+TEST_F(Recording, steps_begin_where_the_one_before_ended_and_the_first_with_its_first_phase) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.range(RangeOp::kPush, 1 * kMs, main, "import", "");
+  r.range(RangeOp::kPush, 5 * kMs, main, "data_loading", "profgpu").range(RangeOp::kPop, 6 * kMs, main, "", "profgpu");
+  r.range(RangeOp::kStep, 15 * kMs, main, "", "profgpu", 0, 0);
+  r.range(RangeOp::kStep, 25 * kMs, main, "", "profgpu", 0, 1);
+  r.range(RangeOp::kPop, 26 * kMs, main).end();
+  EXPECT_EQ(annotations(read(r)), (std::vector<std::string>{"import 1 25", "ProfilerStep#0 5 10", "data_loading 5 1",
+                                                            "ProfilerStep#1 15 10"}));
+}
+
+TEST_F(Recording, ranges_that_overlap_or_stay_open) {
+  HandRecording r = begun();
+  const uint32_t a = r.thread(100, 100), b = r.thread(100, 101);
+  r.range(RangeOp::kPop, 0, a);                                    // pushed before the recording
+  r.range(RangeOp::kPush, 1 * kMs, a, "outer").range(RangeOp::kPush, 2 * kMs, a, "other", "lib");
+  r.range(RangeOp::kPop, 3 * kMs, a);                              // closes "outer", not lib's
+  r.range(RangeOp::kStart, 4 * kMs, a, "copy", "", 9).range(RangeOp::kEnd, 8 * kMs, b, "", "", 9);
+  r.range(RangeOp::kMark, 5 * kMs, b, "epoch").range(RangeOp::kEnd, 9 * kMs, b, "", "", 77);
+  r.range(RangeOp::kPush, 6 * kMs, b, "open").range(RangeOp::kMark, 10 * kMs, b, "last").end();
+  EXPECT_EQ(annotations(read(r)),
+            (std::vector<std::string>{"outer 1 2", "lib: other 2 8", "copy 4 4", "epoch 5 0", "open 6 4",
+                                      "last 10 0"}));
+}
+
+TEST_F(Recording, checkpoints_are_called_as_other_analyses_know_them) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.range(RangeOp::kPush, 0, main, "checkpoint", "profgpu").range(RangeOp::kPop, kMs, main, "", "profgpu").end();
+  EXPECT_EQ(annotations(read(r)), (std::vector<std::string>{"save_checkpoint 0 1"}));
+}
+
+TEST_F(Recording, clocks_that_drift_are_joined_point_by_point) {
+  HandRecording r;
+  r.process(100, 1, "node1").sync(1000 * kMs, kUnix, kDevice);
+  r.sync(2000 * kMs, kUnix + 1000 * kMs, kDevice + 1000 * kMs + 100'000);
+  const uint32_t main = r.thread(100, 100);
+  r.kernel("k", main, kDevice + 500 * kMs, kDevice + 500 * kMs + 50'000, 1000).end();
+  const Trace t = read(r);
+  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 500 * kMs);
+}
+
+TEST_F(Recording, a_clock_that_jumps_is_split_there) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.kernel("before", main, kDevice + 10 * kMs, kDevice + 11 * kMs, kMs);
+  r.sync(20 * kMs, kUnix + 20 * kMs, kDevice + 20 * kMs);
+  const int64_t other = 77'000'000 * kMs;
+  r.sync(30 * kMs, kUnix + 30 * kMs, other);
+  r.kernel("after", main, other + 10 * kMs, other + 11 * kMs, kMs);
+  r.sync(50 * kMs, kUnix + 50 * kMs, other + 20 * kMs).end();
+  const Trace t = read(r);
+  ASSERT_EQ(t.activity.size(), 2U);
+  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 11 * kMs);
+  EXPECT_EQ(t.activity.start_ns[1] + t.base_time_ns, kUnix + 41 * kMs);
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOther, "jumps of the clock"));
+}
+
+TEST_F(Recording, a_clock_stepped_back_is_told_apart_by_the_order_of_the_file) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.kernel("before", main, kDevice + 8 * kMs, kDevice + 9 * kMs, kMs).sync(20 * kMs, kUnix, kDevice + 20 * kMs);
+  r.sync(21 * kMs, kUnix, kDevice + 5 * kMs);   // 16 ms back
+  r.kernel("after", main, kDevice + 8 * kMs, kDevice + 9 * kMs, kMs).sync(40 * kMs, kUnix, kDevice + 24 * kMs).end();
+  const Trace t = read(r);
+  ASSERT_EQ(t.activity.size(), 2U);
+  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 9 * kMs);
+  EXPECT_EQ(t.activity.start_ns[1] + t.base_time_ns, kUnix + 25 * kMs);
+}
+
+TEST_F(Recording, without_a_reading_cupti_s_clock_is_unix_time) {
+  HandRecording r;
+  r.process(100, 1, "node1").sync(5 * kMs, kUnix + 5 * kMs, 0);
+  r.kernel("k", r.thread(100, 100), kUnix + 6 * kMs, kUnix + 7 * kMs, kMs).end();
+  const Trace t = read(r);
+  EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 7 * kMs);
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOther, "never read"));
+}
+
+TEST_F(Recording, several_windows_stay_apart_and_cut_the_ranges) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  for (int64_t step = 0; step < 10; ++step) {
+    r.range(RangeOp::kPush, step * 10 * kMs, main, "forward", "profgpu");
+    r.range(RangeOp::kPop, (step * 10 + 5) * kMs, main, "", "profgpu");
+    r.range(RangeOp::kStep, (step + 1) * 10 * kMs, main, "", "profgpu", 0, static_cast<uint64_t>(step));
+  }
+  // Each window opens a little late.
+  for (const int64_t first : {2, 7}) {
+    r.window(WindowEvent::kOpen, first * 10 * kMs + 100'000, "steps");
+    for (int64_t step = first; step < first + 2; ++step)
+      r.kernel("k", main, kDevice + (step * 10 + 1) * kMs, kDevice + (step * 10 + 2) * kMs, kMs);
+    r.window(WindowEvent::kClose, (first + 2) * 10 * kMs, "steps");
+  }
+  const Trace t = read(r.end());
+  std::vector<std::string> steps;
+  for (const std::string& a : annotations(t))
+    if (a.starts_with("Profiler")) steps.push_back(a);
+  EXPECT_EQ(steps, (std::vector<std::string>{"ProfilerStep#2 20 10", "ProfilerStep#3 30 10", "ProfilerStep#7 70 10",
+                                             "ProfilerStep#8 80 10"}));
+  ASSERT_EQ(t.windows.size(), 2U);
+  EXPECT_LE(t.windows[0].end, t.windows[1].start);
+  EXPECT_EQ(std::count(t.host.kind.begin(), t.host.kind.end(), HostKind::kAnnotation), 8);
+}
+
+TEST_F(Recording, copies_sets_waits_and_graphs_are_called_as_in_other_traces) {
+  HandRecording r = begun();
+  const uint32_t q = r.queue(0, 7), main = r.thread(100, 100);
+  r.add(wire::Copy{kDevice, kMs, 4096, q, 1, 1, 1, 3, 1, 0, 0, 0});
+  r.add(wire::Set{kDevice + kMs, kMs, 64, q, 2, 0, 3, 0, 0});
+  r.add(wire::GraphLaunch{kDevice + 2 * kMs, kMs, q, 3, 12}).add(wire::Sync{kDevice, kMs, q, 4, 3, 0});
+  r.add(wire::Overhead{kDevice, kMs, 1 << 16, main});
+  const uint32_t call = r.string("cudaStreamSynchronize_ptsz_v3020");
+  r.add(wire::Call{kDevice, kMs, call, main, 4, 0, 0});
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.activity.size(), 3U);
+  EXPECT_EQ(t.name(ActivityId(size_t{0})), "Memcpy HtoD (Pageable -> Device)");
+  EXPECT_EQ(t.activity_args[t.activity.args[0].value].bytes, 4096);
+  EXPECT_EQ(t.name(ActivityId(size_t{1})), "Memset (Device)");
+  EXPECT_EQ(t.name(ActivityId(size_t{2})), "CUDA graph 12");
+  ASSERT_EQ(t.syncs.size(), 1U);
+  EXPECT_EQ(t.strings[t.syncs[0].name], "Stream Sync");
+  ASSERT_EQ(t.host.size(), 2U);
+  EXPECT_TRUE(t.strings.find("cudaStreamSynchronize").valid());
+  EXPECT_TRUE(t.strings.find("Buffer Flush").valid());
+}
+
+TEST_F(Recording, a_launch_that_goes_through_the_driver_is_one_launch) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100), inner = r.string("cuLaunchKernel");
+  r.kernel("k", main, kDevice, kDevice + kMs, kMs);
+  r.add(wire::Call{kDevice + 1000, 2000, inner, main, r.last_correlation(), 1, 0});
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.launching.size(), 1U);
+  EXPECT_EQ(t.name(t.launching[0]), "cudaLaunchKernel");
+  EXPECT_TRUE(t.issues.empty());
+}
+
+TEST_F(Recording, collectives_have_the_kernels_launched_from_their_enqueue) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  wire::CollectiveRow c;
+  c.start_ns = 10 * kMs, c.duration_ns = 2 * kMs, c.communicator = 0xabcd, c.ranks = 8, c.sequence = 4;
+  c.function = r.string("AllGather"), c.data_type = r.string("ncclBfloat16"), c.count = 1000, c.thread = main;
+  r.add(c).kernel("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", main, kDevice + 11 * kMs,
+                  kDevice + 12 * kMs, kMs);
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 1U);
+  const Collective& found = t.collectives[0];
+  EXPECT_TRUE(found.activity.valid());
+  EXPECT_EQ(t.strings[found.name], "AllGather");
+  EXPECT_EQ(t.strings[found.dtype], "Bfloat16");
+  EXPECT_EQ(t.strings[found.group], "abcd");
+  EXPECT_EQ(found.group_size, 8);
+  EXPECT_EQ(found.in_elements, 1000);
+  EXPECT_EQ(found.out_elements, 8000);
+  EXPECT_EQ(found.sequence, 4);
+}
+
+TEST_F(Recording, collectives_launched_by_another_thread_are_matched_in_order) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100), nccl = r.thread(100, 101);
+  for (int64_t i = 0; i < 3; ++i) {
+    wire::CollectiveRow c;
+    c.start_ns = i * 10 * kMs, c.duration_ns = kMs, c.ranks = 2, c.sequence = static_cast<uint64_t>(i), c.thread = main;
+    c.function = r.string(i == 1 ? "ReduceScatter" : "AllReduce"), c.count = static_cast<uint64_t>(100 + i);
+    r.add(c);
+    const char* name = i == 1 ? "ncclDevKernel_ReduceScatter_Sum" : "ncclDevKernel_AllReduce_Sum";
+    r.kernel(name, nccl, kDevice + (i * 10 + 2) * kMs, kDevice + (i * 10 + 3) * kMs, kMs);
+  }
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 3U);
+  for (const Collective& c : t.collectives) {
+    ASSERT_TRUE(c.activity.valid());
+    EXPECT_EQ(t.activity.start_ns[c.activity.value] + t.base_time_ns - kUnix, (c.sequence * 10 + 3) * kMs);
+  }
+}
+
+TEST_F(Recording, a_pair_names_the_other_and_its_own_place) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  const auto pair = [&](const char* function, int64_t at, int32_t peer) {
+    wire::CollectiveRow c;
+    c.start_ns = at, c.duration_ns = kMs, c.communicator = 0xabcd, c.rank = 1, c.ranks = 4, c.root_or_peer = peer;
+    c.function = r.string(function), c.data_type = r.string("ncclInt8"), c.count = 64, c.thread = main;
+    r.add(c);
+  };
+  pair("Send", 10 * kMs, 2);
+  pair("Recv", 20 * kMs, 0);
+  r.kernel("ncclDevKernel_SendRecv", main, kDevice + 11 * kMs, kDevice + 12 * kMs, kMs);
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 2U);
+  EXPECT_EQ(std::pair(t.collectives[0].destination, t.collectives[0].source), std::pair(2, -1));
+  EXPECT_EQ(std::pair(t.collectives[1].destination, t.collectives[1].source), std::pair(-1, 0));
+  EXPECT_EQ(t.collectives[0].group_rank, 1);
+}
+
+/// Ranges as NCCL gives them: a communicator, and what runs over it.
+class NcclByRanges : public Recording {
+ protected:
+  static constexpr uint64_t kCommunicator = 0xfedcba9876543210;
+  static constexpr uint64_t kMade = 1u << 24, kCall = kMade + 1, kOldCall = kMade + 2, kPair = kMade + 3;
+
+  NcclByRanges() {
+    const auto schema = [&](uint32_t id, uint64_t number, const std::vector<std::pair<const char*, uint64_t>>& fields) {
+      r.add(wire::PayloadSchema{id, r.string("NCCL"), number, 0, wire::SchemaKind::kStatic, 0, 0});
+      std::vector<wire::PayloadField> rows;
+      for (uint32_t i = 0; i < fields.size(); ++i)
+        rows.push_back({id, i, r.string(fields[i].first), 0, fields[i].second, 0, 0});
+      r.add(rows);
+    };
+    const std::pair hash("NCCL communicator ID", kUint64), bytes("Message size [bytes]", kUint64);
+    schema(1, kMade, {hash, {"No. of ranks", kInt32}, {"Rank", kInt32}});
+    schema(2, kCall, {hash, bytes});
+    schema(3, kOldCall, {bytes});
+    schema(4, kPair, {hash, bytes, {"Peer rank", kInt32}});
+  }
+  void call(const char* name, int64_t at, uint64_t schema, const std::vector<uint64_t>& longs,
+            const std::vector<int32_t>& ints = {}) {
+    std::string data(reinterpret_cast<const char*>(longs.data()), longs.size() * sizeof(uint64_t));
+    data.append(reinterpret_cast<const char*>(ints.data()), ints.size() * sizeof(int32_t));
+    r.payload(++events, "NCCL", schema, data);
+    const uint32_t text = r.string(name), domain = r.string("NCCL");
+    r.add(wire::RangeEvent{at, main, text, domain, 0, RangeOp::kPush, wire::PayloadType::kExtended, 0, events});
+    r.range(RangeOp::kPop, at + kMs, main, "", "NCCL");
+  }
+  void communicator() { call("ncclCommInitRank", 2 * kMs, kMade, {kCommunicator}, {8, 3}); }
+
+  static constexpr uint64_t kInt32 = 15, kUint64 = 18;
+  HandRecording r = begun();
+  uint32_t main = r.thread(100, 100);
+  uint64_t events = 0;
+};
+
+TEST_F(NcclByRanges, are_collectives_with_their_size_and_communicator) {
+  communicator();
+  call("ncclAllGather", 10 * kMs, kCall, {kCommunicator, 4096});
+  r.kernel("ncclDevKernel_AllGather_RING_LL", main, kDevice + 10 * kMs, kDevice + 12 * kMs, kMs);
+  call("ncclSend", 20 * kMs, kPair, {kCommunicator, 64}, {5});
+  call("ncclGroupEnd", 30 * kMs, kCall, {kCommunicator, 1});
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 2U);
+  const Collective& gather = t.collectives[0];
+  EXPECT_TRUE(gather.activity.valid());
+  EXPECT_EQ(t.strings[gather.name], "AllGather");
+  EXPECT_EQ(t.strings[gather.group], "fedcba9876543210");
+  EXPECT_EQ(std::pair(gather.group_size, gather.group_rank), std::pair(8, 3));
+  EXPECT_EQ(std::pair(gather.in_elements, gather.out_elements), std::pair(int64_t{4096}, int64_t{8 * 4096}));
+  EXPECT_EQ(t.collectives[1].destination, 5);
+}
+
+TEST_F(NcclByRanges, without_a_communicator_have_their_size) {
+  call("ncclAllReduce", 10 * kMs, kOldCall, {4096});
+  call("ncclReduceScatter", 20 * kMs, kOldCall, {64});
+  const Trace t = read(r.end());
+  ASSERT_EQ(t.collectives.size(), 2U);
+  EXPECT_EQ(t.collectives[0].in_elements, 4096);
+  EXPECT_EQ(std::pair(t.collectives[1].in_elements, t.collectives[1].out_elements),
+            std::pair(int64_t{-1}, int64_t{64}));
+  EXPECT_EQ(t.strings[t.collectives[0].group], "");
+}
+
+TEST_F(NcclByRanges, are_ranges_only_where_the_plugin_recorded_the_calls) {
+  communicator();
+  call("ncclAllGather", 10 * kMs, kCall, {kCommunicator, 4096});
+  wire::CollectiveRow c;
+  c.start_ns = 10 * kMs, c.duration_ns = kMs, c.ranks = 8, c.function = r.string("AllGather"), c.thread = main;
+  const Trace t = read(r.add(c).end());
+  ASSERT_EQ(t.collectives.size(), 1U);
+  EXPECT_EQ(t.name(t.collectives[0].host), "nccl:AllGather");
+}
+
+TEST_F(Recording, what_the_recorder_says_is_said) {
+  HandRecording r = begun();
+  r.kernel("k", r.thread(100, 100), kDevice, kDevice + kMs, kMs);
+  r.add(wire::Drop{5, 16, wire::DropReason::kCupti, 30}).add(wire::Drop{6, 16, wire::DropReason::kCupti, 12});
+  r.note(wire::Severity::kWarning, "another profiler has CUPTI").note(wire::Severity::kInfo, "CUPTI 12.4");
+  const std::string whole = r.bytes();
+  r.raw(std::string_view(whole).substr(16, 40));   // half a chunk
+  const Trace t = read(r);
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kDropped, "kernels that are missing: 42; CUPTI dropped them"));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOther, "another profiler has CUPTI"));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNote, "CUPTI 12.4"));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kTruncated, "the recording has no end"));
+}
+
+TEST_F(Recording, of_ranges_alone_has_an_end_too) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.range(RangeOp::kPush, kMs, main, "decode").range(RangeOp::kPop, 2 * kMs, main);
+  EXPECT_TRUE(has_issue(read(r).issues, TraceIssueKind::kTruncated, "the recording has no end"));
+  EXPECT_FALSE(has_issue(read(r.end()).issues, TraceIssueKind::kTruncated));
+}
+
+TEST_F(Recording, an_empty_one_says_why) {
+  HandRecording r = begun();
+  r.note(wire::Severity::kWarning, "no GPU: cuInit was never called").end();
+  const auto imported = import_file(r.write(path("empty.pgt")), {});
+  ASSERT_FALSE(imported);
+  EXPECT_NE(imported.error().message.find("cuInit was never called"), std::string::npos);
+  const auto bare = import_file(HandRecording().write(path("bare.pgt")), {});
+  ASSERT_FALSE(bare);
+  EXPECT_NE(bare.error().message.find("killed before anything was written"), std::string::npos);
+}
+
+TEST_F(Recording, newer_versions_and_text_copies_are_refused_with_a_reason) {
+  const auto newer = import_file(HandRecording(2).write(path("newer.pgt")), {});
+  ASSERT_FALSE(newer);
+  EXPECT_NE(newer.error().message.find("format version 2"), std::string::npos);
+  HandRecording r;
+  std::string text = r.bytes();
+  text.erase(4, 1);   // \r\n became \n
+  std::FILE* f = std::fopen(path("text.pgt").c_str(), "wb");
+  std::fwrite(text.data(), 1, text.size(), f);
+  std::fclose(f);
+  const auto converted = import_file(path("text.pgt"), {});
+  ASSERT_FALSE(converted);
+  EXPECT_NE(converted.error().message.find("copied as text"), std::string::npos);
+}
+
+TEST_F(Recording, times_and_numbers_beyond_reason_are_left_out_and_counted) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.kernel("good", main, kDevice, kDevice + kMs, kMs).kernel("negative", main, kDevice, kDevice, -5);
+  r.kernel("late", main, kDevice, INT64_MAX, 5).kernel("long", main, kDevice, kDevice, INT64_MAX);
+  r.range(RangeOp::kPush, INT64_MIN, main, "x").add(wire::Kernel{kDevice, 10, 999999, 77, 5, 88, 0, 0});
+  const Trace t = read(r.end());
+  EXPECT_EQ(t.activity.size(), 2U);
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNegativeDuration));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOutOfRange));
+}
+
+/// A recording that made way for PyTorch's profiler from 30 to 80 ms, and traces of the same process.
+class RecordingBesideTrace : public Recording {
+ protected:
+  void SetUp() override {
+    Recording::SetUp();
+    HandRecording r = begun(101);
+    const uint32_t main = r.thread(101, 101, "python");
+    r.window(WindowEvent::kOpen, 0).range(RangeOp::kPush, kMs, main, "epoch");
+    for (const int64_t step : {0, 1, 2, 8, 9}) {
+      if (step == 8) r.window(WindowEvent::kClose, 30 * kMs, "torch").window(WindowEvent::kOpen, 80 * kMs, "torch");
+      r.kernel("recorded", main, kDevice + (step * 10 + 2) * kMs, kDevice + (step * 10 + 3) * kMs, 4 * kMs);
+    }
+    for (uint64_t step = 0; step < 10; ++step)
+      r.range(RangeOp::kStep, static_cast<int64_t>(step + 1) * 10 * kMs, main, "", "profgpu", 0, step);
+    r.range(RangeOp::kPop, 99 * kMs, main).window(WindowEvent::kClose, 100 * kMs, "end");
+    r.sync(100 * kMs, kUnix + 100 * kMs, kDevice + 100 * kMs).end().write(path("node1-101.pgt"));
+  }
+  /// Step 5, from 50 to 60 ms: an operator, and with `kernel` what it launched.
+  void trace(bool kernel, const std::string& pid = "101", const std::string& host = "node1") {
+    std::ofstream(path("trace_101.json"))
+        << R"({"host_name": ")" << host << R"(", "baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
+      {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": )"
+        << pid << R"(, "tid": 101, "ts": 50000, "dur": 10000},
+      {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": )"
+        << pid << R"(, "tid": 101, "ts": 51000, "dur": 2000},
+      {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": )"
+        << pid << R"(, "tid": 101, "ts": 51500, "dur": 10, "args": {"correlation": 3}})"
+        << (kernel ? R"(, {"ph": "X", "cat": "kernel", "name": "traced", "pid": 0, "tid": 7, "ts": 53000, "dur": 4000,
+                          "args": {"device": 0, "context": 1, "stream": 7, "correlation": 3}})"
+                   : "")
+        << "]}";
+  }
+  Trace joined() {
+    inputs_ = read_inputs({folder_}, {});
+    EXPECT_TRUE(inputs_) << (inputs_ ? "" : inputs_.error().message);
+    if (!inputs_) return {};
+    EXPECT_EQ(inputs_->ranks.size(), 1U);
+    return std::move(inputs_->ranks[0].trace);
+  }
+  Result<Inputs> inputs_ = Error{};
+};
+
+TEST_F(RecordingBesideTrace, goes_on_around_it) {
+  trace(true);
+  const Trace t = joined();
+  EXPECT_TRUE(has_issue(inputs_->sources[0].issues, TraceIssueKind::kNote, "joined with the recording"));
+  std::vector<std::string> device;
+  for (uint32_t i = 0; i < t.activity.size(); ++i) device.emplace_back(t.name(ActivityId(i)));
+  EXPECT_EQ(device, (std::vector<std::string>{"recorded", "recorded", "recorded", "traced", "recorded", "recorded"}));
+  EXPECT_EQ(t.queues.size(), 1U);
+  for (uint32_t i = 0; i < t.activity.size(); ++i) {
+    ASSERT_TRUE(t.activity.launch[i].valid());
+    EXPECT_LE(t.host.start_ns[t.activity.launch[i].value], t.activity.start_ns[i]);
+  }
+  const auto around_launch = [&](size_t i) {
+    const HostId parent = t.host.parent[t.activity.launch[i].value];
+    return parent.valid() ? t.name(parent) : "nothing";
+  };
+  EXPECT_EQ(around_launch(0), "epoch");
+  EXPECT_EQ(around_launch(1), "ProfilerStep#1");
+  EXPECT_EQ(around_launch(3), "aten::mm");
+  EXPECT_EQ(around_launch(5), "ProfilerStep#9");
+  std::vector<std::string> steps;
+  for (const std::string& a : annotations(t))
+    if (a.starts_with("Profiler")) steps.push_back(a);
+  EXPECT_EQ(steps, (std::vector<std::string>{"ProfilerStep#1 10 10", "ProfilerStep#2 20 10", "ProfilerStep#5 50 10",
+                                             "ProfilerStep#8 80 10", "ProfilerStep#9 90 10"}));
+  ASSERT_EQ(t.windows.size(), 3U);
+  for (size_t w = 1; w < t.windows.size(); ++w) EXPECT_LE(t.windows[w - 1].end, t.windows[w].start);
+  const auto main = std::find_if(t.threads.begin(), t.threads.end(), [](const Thread& x) { return x.id == "101"; });
+  ASSERT_NE(main, t.threads.end());
+  EXPECT_EQ(main->begin.value, 0U);
+  EXPECT_EQ(main->end.value, t.host.size());
+  EXPECT_TRUE(std::is_sorted(t.host.start_ns.begin(), t.host.start_ns.end()));
+}
+
+TEST_F(RecordingBesideTrace, that_knows_no_device_it_stays_whole) {
+  trace(false);
+  const Trace t = joined();
+  EXPECT_EQ(t.activity.size(), 5U);
+  EXPECT_EQ(t.windows.size(), 2U);
+  EXPECT_TRUE(has_issue(inputs_->sources[0].issues, TraceIssueKind::kNote, "no device activity"));
+}
+
+TEST_F(RecordingBesideTrace, of_another_process_or_host_it_is_another_rank) {
+  for (const auto& [pid, host] : {std::pair("102", "node1"), std::pair("101", "node2")}) {
+    trace(true, pid, host);
+    const auto inputs = read_inputs({folder_}, {});
+    ASSERT_TRUE(inputs) << inputs.error().message;
+    EXPECT_EQ(inputs->ranks.size(), 2U);
+  }
+}
+
+// Nothing of a device is recorded: ranges and steps go on all the time, the trace's own stand in its time.
+TEST_F(Recording, of_ranges_alone_goes_on_around_a_trace_of_its_process) {
+  HandRecording r = begun(101);
+  const uint32_t main = r.thread(101, 101);
+  r.range(RangeOp::kPush, 0, main, "epoch");
+  for (int64_t step = 0; step < 6; ++step) {
+    r.range(RangeOp::kPush, (step * 10 + 1) * kMs, main, "forward", "profgpu");
+    r.range(RangeOp::kPop, (step * 10 + 9) * kMs, main, "", "profgpu");
+    r.range(RangeOp::kStep, (step + 1) * 10 * kMs, main, "", "profgpu", 0, static_cast<uint64_t>(step));
+  }
+  r.range(RangeOp::kPop, 60 * kMs, main).end().write(path("node1-101.pgt"));
+  // Begins within step 1, where it does not say what step it is, and ends with step 2.
+  std::ofstream(path("trace_101.json")) << R"({"baseTimeNanoseconds": 1790000000000000000, "traceEvents": [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 101, "tid": 101, "ts": 15000, "dur": 1000},
+    {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 101, "tid": 101, "ts": 20000, "dur": 10000}]})";
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  ASSERT_EQ(inputs->ranks.size(), 1U);
+  const Trace& t = inputs->ranks[0].trace;
+  EXPECT_EQ(annotations(t), (std::vector<std::string>{
+      "epoch 0 15", "ProfilerStep#0 1 9", "forward 1 8", "forward 11 4", "ProfilerStep#2 20 10", "ProfilerStep#3 30 10",
+      "forward 31 8", "ProfilerStep#4 40 10", "forward 41 8", "ProfilerStep#5 50 10", "forward 51 8"}));
+}
+
+TEST_F(Recording, that_is_there_twice_is_refused_and_named_twice_is_read_once) {
+  HandRecording r = begun();
+  r.kernel("k", r.thread(100, 100), kDevice, kDevice + kMs, kMs).end();
+  r.write(path("node1-100.pgt"));
+  r.write(path("renamed.pgt"));
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_FALSE(inputs);
+  EXPECT_NE(inputs.error().hint.find("a copy of the other"), std::string::npos);
+  std::filesystem::remove(path("renamed.pgt"));
+  const auto once = read_inputs({folder_, path("node1-100.pgt")}, {});
+  ASSERT_TRUE(once);
+  EXPECT_EQ(once->sources.size(), 1U);
+}
+
+TEST_F(Recording, processes_of_a_rank_become_one_trace) {
+  HandRecording trainer = begun(100, 0), worker = begun(101, 0, 100);
+  trainer.kernel("a", trainer.thread(100, 100), kDevice, kDevice + kMs, kMs).end();
+  const uint32_t thread = worker.thread(101, 101);
+  // The same correlation and stream as the trainer's.
+  worker.kernel("b", thread, kDevice + 2 * kMs, kDevice + 3 * kMs, kMs);
+  worker.range(RangeOp::kPush, 4 * kMs, thread, "decode").range(RangeOp::kPop, 5 * kMs, thread);
+  trainer.write(path("node1-rank0-100.pgt"));
+  worker.write(path("node1-rank0-101.pgt"));
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  ASSERT_EQ(inputs->ranks.size(), 1U);
+  EXPECT_EQ(inputs->sources.size(), 2U);
+  const Trace& t = inputs->ranks[0].trace;
+  ASSERT_EQ(t.activity.size(), 2U);
+  for (uint32_t i = 0; i < 2; ++i) ASSERT_TRUE(t.activity.launch[i].valid());
+  EXPECT_EQ(t.threads[t.host.thread[t.activity.launch[0].value].value].process, "100");
+  EXPECT_EQ(t.threads[t.host.thread[t.activity.launch[1].value].value].process, "101");
+  EXPECT_EQ(t.queues.size(), 2U);
+  EXPECT_EQ(annotations(t), (std::vector<std::string>{"decode 4 1"}));
+  EXPECT_FALSE(has_issue(t.issues, TraceIssueKind::kDuplicateCorrelation));
+}
+
+TEST_F(Recording, a_folder_of_a_whole_job) {
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto pid = static_cast<uint32_t>(100 + rank);
+    HandRecording r = begun(pid, rank, 50);
+    const uint32_t thread = rank == 0 ? r.thread(pid, 7, "main") : r.thread(pid, pid);
+    r.kernel("k", thread, kDevice, kDevice + kMs, kMs).end();
+    r.write(path("node1-rank" + std::to_string(rank) + "-" + std::to_string(pid) + ".pgt"));
+  }
+  begun(50).end().write(path("node1-50.pgt"));   // torchrun
+  HandRecording host;
+  host.property("mode", "host").property("host", "node1").sync(0, kUnix, 0);
+  for (int i = 0; i < 2; ++i)
+    host.add(wire::ThreadSample{5 * kMs, host.thread(static_cast<uint32_t>(100 + i), 7, "before exec"), 'S', 232, 100,
+                                200})
+        .add(wire::ThreadWait{4 * kMs, (i + 2) * kMs, host.thread(static_cast<uint32_t>(100 + i), 7)});
+  host.end().write(path("node1-host.pgt"));
+  for (const char* name : {"session.json", "session-node2.json", "summary.json"}) {
+    std::FILE* f = std::fopen(path(name).c_str(), "wb");
+    std::fputs(
+        name == std::string_view("session.json")
+            ? R"({"host": "node1", "clock": {"start": {"synchronised": true, "max_error_ns": 900000}, "end": null}})"
+            : "{\"schema\": \"x\"}",
+        f);
+    std::fclose(f);
+  }
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  ASSERT_EQ(inputs->ranks.size(), 2U);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(inputs->ranks[static_cast<size_t>(rank)].rank, rank);
+    const Trace& t = inputs->ranks[static_cast<size_t>(rank)].trace;
+    ASSERT_EQ(t.thread_samples.size(), 1U);
+    EXPECT_EQ(t.thread_samples[0].blocked_ns, -1);
+    ASSERT_EQ(t.thread_waits.size(), 1U);
+    EXPECT_EQ(t.thread_waits[0].duration_ns, (rank + 2) * kMs);
+    EXPECT_EQ(t.thread_samples[0].time_ns - t.thread_waits[0].start_ns, 1 * kMs);
+    EXPECT_EQ(t.thread_waits[0].thread, t.thread_samples[0].thread);
+    ASSERT_TRUE(t.clock);
+    EXPECT_TRUE(t.clock->synchronised);
+    EXPECT_EQ(t.clock->error_ns, 900'000);
+    const Thread& sampled = t.threads[t.thread_samples[0].thread.value];
+    EXPECT_EQ(sampled.process, std::to_string(100 + rank));
+    EXPECT_EQ(sampled.name, rank == 0 ? "main" : "before exec");   // its own name, where the process says one
+  }
+  for (const InputSource& s : inputs->sources)
+    EXPECT_TRUE(s.issues.empty()) << s.path << ": " << s.issues.front().text;
+}
+
+TEST_F(Recording, a_command_that_ended_before_it_was_looked_at) {
+  HandRecording host;
+  host.property("mode", "host").property("host", "node1").sync(0, kUnix, 0).end().write(path("node1-host.pgt"));
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_FALSE(inputs);
+  EXPECT_NE(inputs.error().message.find("no process was recorded"), std::string::npos) << inputs.error().message;
+}
+
+TEST_F(Recording, waits_of_threads_that_cannot_be) {
+  HandRecording r = begun(100);
+  const uint32_t thread = r.thread(100, 100);
+  r.add(wire::ThreadSample{kMs, thread, 'S', 0, 1, 2, 3, 4, 5, 6});
+  r.add(std::vector<wire::ThreadWait>{{9 * kMs, kMs, thread},
+                                      {2 * kMs, kMs, thread},
+                                      {kMs, -1, thread},
+                                      {kMs, INT64_MAX, thread},
+                                      {INT64_MAX, kMs, thread},
+                                      {INT64_MIN, kMs, thread},
+                                      {3 * kMs, kMs, 99}});
+  r.add(wire::Drop{5 * kMs, 29, wire::DropReason::kRingFull, 7}).end();
+  const Trace t = read(r);
+  ASSERT_EQ(t.thread_waits.size(), 3U) << "one is of a thread without a name";
+  EXPECT_TRUE(
+      std::is_sorted(t.thread_waits.begin(), t.thread_waits.end(), [](const ThreadWait& a, const ThreadWait& b) {
+        return a.thread != b.thread ? a.thread < b.thread : a.start_ns < b.start_ns;
+      }));
+  EXPECT_EQ(t.thread_samples[0].blocked_ns, 4);
+  EXPECT_EQ(t.thread_samples[0].waits, 6);
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNegativeDuration));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOutOfRange));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kDropped));
+}
+
+TEST_F(Recording, processes_without_a_rank) {
+  HandRecording shell = begun(10), one = begun(20, -1, 10), two = begun(30, -1, 10), child = begun(31, -1, 30);
+  const auto thread = [](HandRecording& r, uint32_t pid) { return r.thread(pid, pid); };
+  one.kernel("k", thread(one, 20), kDevice, kDevice + kMs, kMs).end();
+  two.kernel("k", thread(two, 30), kDevice, kDevice + kMs, kMs).end();
+  child.range(RangeOp::kMark, kMs, thread(child, 31), "loaded");
+  shell.range(RangeOp::kMark, kMs, thread(shell, 10), "started").end();
+  std::vector<RecordingFile> files;
+  for (const HandRecording* r : {&shell, &one, &two, &child}) {
+    auto file = open_recording(r->write(path(std::to_string(files.size()) + ".pgt")));
+    ASSERT_TRUE(file);
+    files.push_back(*std::move(file));
+  }
+  const auto groups = grouped(files);
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_EQ(groups[0].processes, (std::vector<size_t>{1}));
+  EXPECT_EQ(groups[1].processes, (std::vector<size_t>{2, 3}));
+}
+
+TEST_F(Recording, beside_a_pytorch_trace_of_the_rank_the_trace_is_taken) {
+  begun(100, 0).kernel("k", 0, kDevice, kDevice + kMs, kMs).end().write(path("node1-rank0-100.pgt"));
+  std::FILE* f = std::fopen(path("torch-rank0.json").c_str(), "wb");
+  std::fputs(R"({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "from torch", "pid": 0, "tid": 7, "ts": 1,)"
+             R"( "dur": 2, "args": {"device": 0, "stream": 7, "correlation": 1}}]})", f);
+  std::fclose(f);
+  const auto inputs = read_inputs({folder_}, {});
+  ASSERT_TRUE(inputs) << inputs.error().message;
+  ASSERT_EQ(inputs->ranks.size(), 1U);
+  EXPECT_EQ(inputs->ranks[0].trace.name(ActivityId(size_t{0})), "from torch");
+  bool said = false;
+  for (const InputSource& s : inputs->sources) said |= has_issue(s.issues, TraceIssueKind::kNote, "beside");
+  EXPECT_TRUE(said);
+}
+
+TEST_F(Recording, compressed_ones_are_read_and_many_chunks_on_several_threads) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100), q = r.queue(0, 7), name = r.string("k");
+  const uint32_t call = r.string("cudaLaunchKernel_v7000");
+  uint32_t correlation = 0;
+  for (int64_t block = 0; block < 40; ++block) {
+    std::vector<wire::Kernel> kernels;
+    std::vector<wire::Call> calls;
+    for (int64_t i = 0; i < 500; ++i) {
+      const int64_t at = kDevice + (block * 500 + i) * 10'000;
+      calls.push_back({at, 3000, call, main, ++correlation, 0, 0});
+      kernels.push_back({at + 4000, 5000, name, q, correlation, 0, 0, 0});
+    }
+    r.add(kernels).add(calls);
+  }
+  r.end().write(path("big.pgt"));
+  ImportOptions options;
+  options.threads = 4;
+  const auto imported = import_file(path("big.pgt"), options);
+  ASSERT_TRUE(imported);
+  const Trace& t = imported->trace;
+  ASSERT_EQ(t.activity.size(), 20000U);
+  EXPECT_EQ(t.events, 40000);
+  for (uint32_t i = 0; i < 20000; ++i) {
+    ASSERT_TRUE(t.activity.launch[i].valid());
+    ASSERT_EQ(t.activity.start_ns[i] - t.host.start_ns[t.activity.launch[i].value], 4000);
+  }
+}
+
+TEST(RecordingNames, calls_lose_their_version_and_default_stream) {
+  EXPECT_EQ(call_name("cudaLaunchKernel_v7000"), "cudaLaunchKernel");
+  EXPECT_EQ(call_name("cudaLaunchKernelExC_ptsz_v11060"), "cudaLaunchKernelExC");
+  EXPECT_EQ(call_name("cuMemAlloc_v2"), "cuMemAlloc_v2");
+  EXPECT_EQ(call_name("cudaMemcpy_ptds_v7000"), "cudaMemcpy");
+}
+
+TEST(RecordingNames, names_that_are_not_mangled_stay) {
+  EXPECT_EQ(demangled("ampere_sgemm_128x64_tn"), "ampere_sgemm_128x64_tn");
+  EXPECT_EQ(demangled("_Zzzz"), "_Zzzz");
+  EXPECT_EQ(demangled("_ZN2at6native4fillEv"), "at::native::fill()");
+}
+
+}  // namespace
+}  // namespace profgpu

@@ -1,0 +1,289 @@
+#include "view/overview.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "analyse/report/quantity.h"
+#include "view/wording.h"
+
+namespace profgpu {
+namespace {
+
+Value path_of(std::optional<bool> spans_hosts) {
+  return spans_hosts ? Value(*spans_hosts ? "network" : "one host") : Value();
+}
+
+ClusterPart ranks_part(const Report& report, size_t most) {
+  JobOverview job = job_overview(report);
+  if (const size_t all = job.missing.size(); most > 0 && all > most) {
+    job.missing.resize(most);
+    job.missing.push_back("… and " + plural(static_cast<int64_t>(all - most), "other call", "other calls") +
+                          " without all ranks");
+  }
+  ClusterPart part{job.title, job.missing, {{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}}};
+  part.sentences.insert(part.sentences.end(), job.notes.begin(), job.notes.end());
+  for (const RankStanding& rank : report.standings)
+    part.table.rows.push_back({rank.rank, unless_empty(rank.host), rank.step_ns, rank.busy_pct, late_text(rank)});
+  return part;
+}
+
+// The metrics that a late rank was compared by; each has a unit of its own.
+ClusterPart side_by_side_part(const Straggler& late) {
+  const std::string rank = "rank " + format_count(late.rank);
+  ClusterPart part{"R" + rank.substr(1) + " beside the others: " + straggler_words(late.kind), {},
+                   {{"a_step's", rank, "others'_median"}, {}}};
+  if (late.together.size() > 1) part.sentences.push_back("late together: " + ranks_text(late.together));
+  if (late.worst_step)
+    part.sentences.push_back("late in " + format_count(static_cast<int64_t>(late.late_steps.size())) + " of " +
+                             format_count(late.steps_measured) + " steps, most in step " +
+                             format_count(*late.worst_step) + ": " +
+                             format_duration(static_cast<double>(late.worst_step_excess_ns)));
+  part.sentences.insert(part.sentences.end(), late.evidence.begin(), late.evidence.end());
+  for (const SideBySide& m : late.side_by_side)
+    part.table.rows.push_back(
+        {column_title(m.metric), cell_text(m.metric, m.late, {}), cell_text(m.metric, m.others_median, {})});
+  return part;
+}
+
+ClusterPart by_turns_part(const LateByTurns& late) {
+  ClusterPart part{"Late by turns: " + straggler_words(late.kind),
+                   {"in " + format_count(late.steps_measured) + " steps others wait " +
+                    format_duration(static_cast<double>(late.wait_ns_per_step)) + " a step (" +
+                    format_percent(late.wait_pct) + ") for another rank each"},
+                   table_of(late.ranks)};
+  part.sentences.insert(part.sentences.end(), late.evidence.begin(), late.evidence.end());
+  return part;
+}
+
+// Ranks of one host share a clock: a row for all that do.
+ClusterPart clocks_part(const Report& report, const std::vector<RankClock>& clocks) {
+  struct Row {
+    std::vector<int> ranks;
+    std::string_view host;
+    RankClock clock;
+  };
+  std::vector<Row> rows;
+  std::map<int, std::string_view> hosts;
+  for (const RankReport& rank : report.ranks) hosts[rank.rank] = rank.host;
+  for (const RankClock& c : clocks) {
+    const std::string_view host = hosts[c.rank];
+    const bool shared = !rows.empty() && !host.empty() && rows.back().host == host && c.method == "same host" &&
+                        rows.back().clock.offset_ns == c.offset_ns && rows.back().clock.drift_ppm == c.drift_ppm;
+    if (!shared) rows.push_back({{}, host, c});
+    Row& row = rows.back();
+    row.ranks.push_back(c.rank);
+    if (row.clock.error_ns) row.clock.error_ns = std::max(*row.clock.error_ns, c.error_ns.value_or(0));
+  }
+  ClusterPart part{"Clocks, against the first rank's", {},
+                   {{"ranks", "host", "is_ahead_ns", "to_within_ns", "drift_ppm", "aligned_by"}, {}}};
+  for (const Row& row : rows) {
+    // The report says what to add to a rank's times.
+    const auto ahead = [&](double offset) {
+      return row.clock.method == "none" ? Value() : Value(offset == 0 ? 0 : -offset);
+    };
+    part.table.rows.push_back({number_ranges(row.ranks), unless_empty(row.host),
+                               ahead(static_cast<double>(row.clock.offset_ns)), row.clock.error_ns,
+                               ahead(row.clock.drift_ppm), row.clock.method});
+  }
+  return part;
+}
+
+std::string counted(double count, const std::string& one, const std::string& many) {
+  return format_number(count) + " " + (count == 1 ? one : many);
+}
+std::string counted(double count, const std::string& one) { return counted(count, one, one + "s"); }
+
+std::string buckets_text(const GradientUse& g) {
+  if (g.per_step <= 0) return {};
+  std::string text = counted(g.per_step, "bucket") + " a step";
+  const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
+  const auto duration = [](int64_t ns) { return format_duration(static_cast<double>(ns)); };
+  if (g.median_bytes) text += " of " + bytes(*g.median_bytes);
+  if (g.smallest_bytes && g.largest_bytes && *g.smallest_bytes != *g.largest_bytes)
+    text += " (" + bytes(*g.smallest_bytes) + " to " + bytes(*g.largest_bytes) + ")";
+  if (g.first_delay_ns) text += "; the first starts " + duration(*g.first_delay_ns) + " into the backward pass";
+  if (g.tail_ns > 0) text += "; the last ends " + duration(g.tail_ns) + " after the last compute beside it";
+  return text;
+}
+
+std::string passes_text(const GradientUse& g) {
+  std::string text;
+  if (g.micro_batches_per_step > 1)
+    text = format_number(g.micro_batches_per_step) + " backward passes a step, gradients reduced in " +
+           format_number(g.reduced_passes_per_step);
+  if (g.steps_without > 0)
+    text += (text.empty() ? "" : "; ") + plural(g.steps_without, "step", "steps") + " without reduction";
+  return text;
+}
+
+std::string gathers_text(const GatherUse& g) {
+  if (g.per_step <= 0) return {};
+  std::string text = counted(g.per_step, "gather") + " of parameters a step";
+  if (g.backward_per_step > 0) text += ", again in the backward pass";
+  if (g.late_per_step > 0)
+    text += "; " + format_number(g.late_per_step) + " begin with no compute beside them, " +
+            format_duration(std::floor(g.late_ns_per_step)) + " a step";
+  else if (g.per_step > 1) text += ", all but the first prefetched";
+  return text;
+}
+
+std::string pipeline_text(const Pipeline& p) {
+  std::string text =
+      format_value(p.stages, Unit::kNone) + " stages, bubble " + format_percent(p.bubble_pct) + " of a step";
+  if (p.ideal_bubble_pct)
+    text += ", " + format_percent(*p.ideal_bubble_pct) + " in 1F1B with equal stages and " +
+            counted(p.micro_batches.value_or(0), "micro-batch", "micro-batches");
+  return text;
+}
+
+std::string shape_text(const Parallelism& way) {
+  std::string text;
+  const auto say = [&](const std::string& words) { text += (text.empty() ? "" : "; ") + words; };
+  if (way.hosts_per_group && *way.hosts_per_group > 1)
+    say("each group spans " + format_number(static_cast<double>(*way.hosts_per_group)) + " hosts");
+  if (way.replicas) say("replicas in groups of " + format_number(static_cast<double>(*way.replicas)));
+  if (way.exchanges() && way.bytes_spread_pct && *way.bytes_spread_pct >= 1)
+    say("ranks differ by " + format_percent(*way.bytes_spread_pct) + " in bytes");
+  if (!way.named) say("told by the pattern of calls, not by names");
+  return text;
+}
+
+// "data parallel (DDP): gradients all-reduced in buckets; 5 buckets a step of 24.0 MiB; …"
+std::string parallelism_text(const Parallelism& way) {
+  std::string text = way.words();
+  for (const std::string& more :
+       {way.pipeline ? pipeline_text(*way.pipeline) : "", way.gradients ? buckets_text(*way.gradients) : "",
+        way.gradients ? passes_text(*way.gradients) : "", way.gathers ? gathers_text(*way.gathers) : "",
+        shape_text(way)})
+    if (!more.empty()) text += "; " + more;
+  return text;
+}
+
+ClusterPart parallelism_part(const std::vector<Parallelism>& ways) {
+  ClusterPart part{"How the ranks share the work, for each step", {},
+                   {{"", "groups", "calls", "moved_bytes", "takes_ns", "exposed_ns", "hidden_pct"}, {}}};
+  for (const Parallelism& way : ways) {
+    Value groups;
+    if (way.group_size > 0) groups = format_count(way.groups) + " of " + plural(way.group_size, "rank", "ranks");
+    part.table.rows.push_back({parallelism_name(way), groups, way.calls_per_step, way.bytes_per_step,
+                               way.communication_ns_per_step, way.exposed_ns_per_step, way.overlap_pct()});
+    part.sentences.push_back(parallelism_text(way));
+  }
+  return part;
+}
+
+// Stages of the first pipeline; a job has one.
+ClusterPart stages_part(const std::vector<Parallelism>& ways) {
+  ClusterPart part{"Pipeline stages", {}, {{"stage", "ranks", "bubble_ns", "of_step_pct", "peak_allocated_bytes"}, {}}};
+  const auto way = std::find_if(ways.begin(), ways.end(),
+                                [](const Parallelism& w) { return w.pipeline && !w.pipeline->by_stage.empty(); });
+  if (way != ways.end())
+    for (const Stage& s : way->pipeline->by_stage)
+      part.table.rows.push_back(
+          {s.stage, number_ranges(s.ranks), s.bubble_ns_per_step, s.bubble_pct, s.peak_allocated_bytes});
+  return part;
+}
+
+ClusterPart collectives_part(const std::vector<Traffic>& all) {
+  ClusterPart part{"Collectives by size, all ranks together", {},
+                   {{"name", "ranks", "over", "calls", "message_bytes", "wait_ns", "transfer_ns", "busbw_gbps",
+                     "of_link_pct"}, {}}};
+  for (const Traffic& t : all)
+    part.table.rows.push_back({t.name, only_if(t.group_size != 0, t.group_size), path_of(t.spans_hosts), t.calls,
+                               t.message_bytes, t.median_wait_ns, t.transfer_ns, t.busbw_gbps, t.link_pct()});
+  if (std::any_of(all.begin(), all.end(), [](const Traffic& t) { return t.wait_is_lower_bound(); }))
+    part.sentences.push_back(
+        "Some calls lack ranks of their group here: waits are lower bounds, rates are of whole calls.");
+  return part;
+}
+
+ClusterPart pairs_part(const std::vector<Pair>& all) {
+  ClusterPart part{"Sends from rank to rank, times of the mean call", {},
+                   {{"from", "to", "over", "calls", "message_bytes", "receiver_waits_ns", "sender_waits_ns",
+                     "transfer_ns", "rate_gbps"}, {}}};
+  for (const Pair& p : all) {
+    const auto mean = [&](int64_t sum) { return sum / std::max<int64_t>(p.calls, 1); };
+    part.table.rows.push_back({p.from, p.to, path_of(p.spans_hosts), p.calls, p.message_bytes, mean(p.receiver_wait_ns),
+                               mean(p.sender_wait_ns), mean(p.transfer_ns), p.bandwidth_gbps});
+  }
+  return part;
+}
+
+ClusterPart path_part(const CriticalPath& path) {
+  ClusterPart part{"What set the pace: the chain of work behind the length of " + plural(path.steps, "step", "steps"),
+                   {},
+                   {{"time_spent_on", "total_ns", "of_steps_pct"}, {}}};
+  for (const CriticalPath::Kind& k : path.by_kind)
+    part.table.rows.push_back(
+        {k.kind == LaneTime::kCommunication ? "transfers" : words(lane_time_name(k.kind)), k.ns, k.pct});
+  std::string by_rank;
+  constexpr size_t kFew = 6;
+  for (size_t i = 0; i < std::min(path.by_rank.size(), kFew); ++i)
+    if (const CriticalPath::Share& r = path.by_rank[i]; i == 0 || r.pct >= 1)
+      by_rank += (i ? ", " : "") + format_percent(r.pct, 0) + " on rank " + format_count(r.rank);
+  if (!by_rank.empty()) part.sentences.push_back(by_rank);
+  if (!path.ranks_without.empty()) part.sentences.push_back("not looked at: " + ranks_text(path.ranks_without));
+  return part;
+}
+
+ClusterPart longest_step_part(const StepPath& step) {
+  ClusterPart part{"The longest step, " + format_count(step.step) + " (" +
+                       format_duration(static_cast<double>(step.duration_ns)) + "): its longest stretches",
+                   {},
+                   {{"at_ns", "rank", "time_spent_on", "lasts_ns", "call"}, {}}};
+  std::vector<PathSegment> segments = step.longest_segments();
+  std::stable_sort(segments.begin(), segments.end(),
+                   [](const PathSegment& a, const PathSegment& b) { return a.length_ns() > b.length_ns(); });
+  for (const PathSegment& s : segments)
+    part.table.rows.push_back({s.start_ns - step.start_ns, s.rank,
+                               s.kind == LaneTime::kCommunication ? "transfer" : words(lane_time_name(s.kind)),
+                               s.length_ns(), s.call});
+  return part;
+}
+
+ClusterPart what_if_part(const std::vector<WhatIf>& all) {
+  ClusterPart part{"What if", {}, {{"a_step", "would_take_ns", "saved_ns", "of_step_pct"}, {}}};
+  for (const WhatIf& w : all)
+    part.table.rows.push_back(
+        {change_words(w) + (w.lower_bound ? ", at most" : ""), w.step_ns, w.saved_ns_per_step, w.saved_pct});
+  if (std::any_of(all.begin(), all.end(), [](const WhatIf& w) { return w.lower_bound; }))
+    part.sentences.push_back("At most: not all ranks of all collectives are in the input.");
+  return part;
+}
+
+// Columns of which no row says anything.
+void drop_unknown(Table& table) {
+  for (size_t c = table.columns.size(); c-- > 0;) {
+    const auto unknown = [&](const std::vector<Value>& row) {
+      return row[c].is_null() || (row[c].text() && row[c].text()->empty());
+    };
+    if (!table.rows.empty() && std::all_of(table.rows.begin(), table.rows.end(), unknown)) drop_column(table, c);
+  }
+}
+
+}  // namespace
+
+std::vector<ClusterPart> cluster_parts(const Report& report, size_t most) {
+  if (report.job == nullptr) return {};
+  const Job& job = *report.job;
+  std::vector<ClusterPart> all{ranks_part(report, most)};
+  for (const Straggler& late : job.stragglers)
+    if (most == 0 || all.size() <= most) all.push_back(side_by_side_part(late));
+  if (job.late_by_turns) all.push_back(by_turns_part(*job.late_by_turns));
+  all.push_back(what_if_part(job.what_if));
+  if (job.critical_path.steps > 0) {
+    all.push_back(path_part(job.critical_path));
+    if (!job.critical_path.longest.segments.empty()) all.push_back(longest_step_part(job.critical_path.longest));
+  }
+  all.push_back(parallelism_part(job.parallelism));
+  all.push_back(stages_part(job.parallelism));
+  all.push_back(collectives_part(job.traffic));
+  all.push_back(pairs_part(job.pairs));
+  all.push_back(clocks_part(report, job.clocks));
+  std::erase_if(all, [](const ClusterPart& part) { return part.table.rows.empty() && part.sentences.empty(); });
+  for (ClusterPart& part : all) drop_unknown(part.table);
+  return all;
+}
+
+}  // namespace profgpu

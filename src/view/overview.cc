@@ -1,0 +1,279 @@
+#include "view/overview.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "analyse/report/quantity.h"
+#include "view/wording.h"
+
+namespace profgpu {
+namespace {
+
+constexpr double kVisiblePct = 0.05;  // less would read 0.0 %
+constexpr double kNotablePct = 1;     // whether less than that hides behind compute does not matter
+
+std::vector<Share> causes_of(const RankReport& rank, const DeviceRow& device) {
+  std::vector<Share> out;
+  for (const IdleRow& idle : rank.idle)
+    if (idle.device == device.id && idle.span_pct >= kVisiblePct)
+      out.push_back({words(idle_cause_name(idle.cause)), static_cast<double>(idle.total_ns), idle.span_pct});
+  std::stable_sort(out.begin(), out.end(), [](const Share& a, const Share& b) { return a.pct > b.pct; });
+  return out;
+}
+
+void add_note(DeviceOverview& device, const char* name, double pct, double exposed) {
+  if (pct < kVisiblePct) return;
+  std::string note = std::string(name) + " " + format_percent(pct);
+  if (exposed >= kVisiblePct && pct >= kNotablePct)
+    note += std::abs(exposed - pct) < kVisiblePct ? ", all exposed" : ", " + format_percent(exposed) + " exposed";
+  device.notes.push_back(std::move(note));
+}
+
+DeviceOverview device_overview(const RankReport& rank, const DeviceRow& device) {
+  DeviceOverview out;
+  out.name = "GPU " + format_count(device.id);
+  out.title = out.name + ", " + format_duration(static_cast<double>(device.span_ns));
+  out.causes = causes_of(rank, device);
+  if (device.span_ns <= 0) return out;
+  const auto share = [&](int64_t ns) { return 100 * static_cast<double>(ns) / static_cast<double>(device.span_ns); };
+  out.busy_pct = device.utilization_pct();
+  out.idle_pct = share(device.idle_ns);
+  add_note(out, "communication", share(device.communication_ns), share(device.exposed_communication_ns));
+  add_note(out, "copies", share(device.memory_ns), share(device.exposed_memory_ns));
+  return out;
+}
+
+}  // namespace
+
+std::string folder_of_inputs(const Report& report) {
+  constexpr size_t kNamedEach = 2;
+  if (report.inputs.size() <= kNamedEach) return {};
+  const auto folder = [](const InputFile& input) { return input.path.substr(0, input.path.rfind('/') + 1); };
+  std::string common = folder(report.inputs.front());
+  for (const InputFile& input : report.inputs)
+    if (folder(input) != common) return {};
+  if (common.size() > 1) common.pop_back();
+  return common;
+}
+
+StepOverview step_overview(const RankReport& rank) {
+  const bool steps = rank.steps.marked();
+  StepOverview out{steps ? "A step" : "The whole trace", {}};
+  if (!rank.average_step) return out;
+  const auto mean_ns = static_cast<double>(rank.average_step->duration_ns);
+  out.title += (steps ? " of " : ", ") + format_duration(mean_ns);
+  if (rank.average_step->includes_hang) out.title += " with the one that hangs";
+  for (const PhaseShare& phase : rank.average_step->phases)
+    if (phase.wall_pct >= kVisiblePct)
+      out.phases.push_back({words(phase_name(phase.phase)), mean_ns * phase.wall_pct / 100, phase.wall_pct});
+  return out;
+}
+
+std::vector<DeviceOverview> device_overviews(const RankReport& rank) {
+  std::vector<DeviceOverview> out;
+  for (const DeviceRow& device : rank.devices) out.push_back(device_overview(rank, device));
+  return out;
+}
+
+std::optional<double> cost_of_step(const Report& report, const Finding& finding) {
+  if (!finding.cost_ns) return std::nullopt;
+  return static_cast<double>(*finding.cost_ns) / static_cast<double>(std::max<int64_t>(report.measured_steps, 1));
+}
+
+std::string ranks_concerned(const Report& report, const Finding& finding) {
+  const std::vector<int>& ranks = finding.ranks;
+  if (report.ranks.size() < 2 || ranks.empty() || ranks.size() >= report.ranks.size()) return {};
+  return finding.names_ranks ? "" : ranks_text(ranks);
+}
+
+namespace {
+
+constexpr double kTellingPct = 3;        // of a step: a change that gains less is no advice
+constexpr double kSpreadPct = 2;         // ranks that meet in every step differ by less
+constexpr double kClockApart_ns = 1e6;   // a picture of both ranks without alignment would mislead
+constexpr double kClockError_ns = 1e5, kClockErrorPct = 1;   // of a step: waits of that order are lost in it
+constexpr size_t kMaxWays = 3, kMaxChanges = 3;
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
+  return out;
+}
+
+// "pipeline parallel in groups of 4 (bubble 51 % of a step)"
+std::string way_text(const Parallelism& way) {
+  std::string text = parallelism_name(way);
+  if (way.groups > 1 && way.group_size > 0) text += " in groups of " + format_count(way.group_size);
+  if (way.pipeline) text += " (bubble " + format_percent(way.pipeline->bubble_pct, 0) + " of a step)";
+  return text;
+}
+
+// Only where exposed communication is transfers: in a pipeline it is the bubble, with a late rank the waiting for it.
+std::string hidden_text(const Job& job) {
+  if (job.hangs() || !job.stragglers.empty() || job.late_by_turns) return {};
+  double communication = 0, exposed = 0;
+  for (const Parallelism& way : job.parallelism) {
+    if (way.kind == ParallelKind::kPipeline) return {};
+    communication += static_cast<double>(way.communication_ns_per_step);
+    exposed += static_cast<double>(way.exposed_ns_per_step);
+  }
+  if (communication <= 0) return {};
+  return format_percent(100 * std::max(0.0, communication - exposed) / communication, 0) + " of communication hidden";
+}
+
+std::string job_title(const Report& report, const Job& job) {
+  const auto here = static_cast<int64_t>(report.ranks.size());
+  const int64_t all = job.world_size.value_or(0);
+  std::string title =
+      all > here ? format_count(here) + " of " + plural(all, "rank", "ranks") : plural(here, "rank", "ranks");
+  std::vector<std::string_view> hosts;
+  for (const RankReport& rank : report.ranks)
+    if (!rank.host.empty()) hosts.push_back(rank.host);
+  std::sort(hosts.begin(), hosts.end());
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  if (hosts.size() > 1) title += " on " + plural(static_cast<int64_t>(hosts.size()), "host", "hosts");
+  std::vector<std::string> said;
+  for (const Parallelism& way : job.parallelism)
+    if (way.kind != ParallelKind::kUnknown && said.size() < kMaxWays) said.push_back(way_text(way));
+  if (const std::string hidden = hidden_text(job); !hidden.empty()) said.push_back(hidden);
+  if (job.step_spread_pct >= kSpreadPct) said.push_back("steps differ by " + format_percent(job.step_spread_pct));
+  return said.empty() ? title : title + ": " + joined(said);
+}
+
+// Ranks that miss the same call are named together; they follow each other.
+std::vector<std::string> missing_texts(const std::vector<MissingCalls>& all) {
+  const auto same = [](const MissingCalls& a, const MissingCalls& b) {
+    const auto call = [](const MissingCalls& m) {
+      return std::tie(m.kind, m.name, m.process_group, m.number, m.step, m.calls, m.first_ns, m.others);
+    };
+    return call(a) == call(b);
+  };
+  std::vector<std::string> out;
+  for (size_t i = 0, end = 0; i < all.size(); i = end) {
+    const MissingCalls& m = all[i];
+    std::vector<int> ranks;
+    for (; end < all.size() && same(m, all[end]); ++end) ranks.push_back(all[end].rank);
+    std::string where = m.process_group.empty() ? "" : " of group " + m.process_group;
+    if (m.step != -1) where += ", step " + std::to_string(m.step);
+    const std::string others = plural(m.others, "other rank", "other ranks");
+    if (m.never_arrived())
+      out.push_back(ranks_text(ranks) + " never arrived at " + m.name + " " + std::to_string(m.number) + where + ": " +
+                    others + " wait in it to the end of their traces");
+    else
+      out.push_back(ranks_text(ranks) + ": no record of " + plural(m.calls, "call", "calls") + " to " + m.name + where +
+                    (m.calls > 1 ? " and later" : "") + ", which " + others +
+                    " made: the trace lost it, or the rank went another way");
+  }
+  return out;
+}
+
+// Of the clocks that collectives tie to the first rank's.
+struct ClockRange {
+  double offset_ns = 0, error_ns = 0, drift_ppm = 0;   // largest, by absolute value
+  int ahead = 0;                                       // whose offset it is
+
+  explicit ClockRange(const std::vector<RankClock>& clocks) {
+    for (const RankClock& c : clocks) {
+      if (!c.known()) continue;
+      if (take(offset_ns, static_cast<double>(c.offset_ns))) ahead = c.rank;
+      take(error_ns, static_cast<double>(c.error_ns.value_or(0)));
+      take(drift_ppm, c.drift_ppm);
+    }
+  }
+
+ private:
+  static bool take(double& largest, double value) {
+    if (std::abs(value) <= std::abs(largest)) return false;
+    largest = value;
+    return true;
+  }
+};
+
+std::vector<std::string> notes_of(const Job& job, const ClockRange& clocks) {
+  std::vector<std::string> out = job.notes;
+  double step_ns = 0;
+  for (const auto& [rank, ns] : job.step_mean_ns) step_ns = std::max(step_ns, static_cast<double>(ns));
+  if (clocks.error_ns > std::max(kClockError_ns, kClockErrorPct / 100 * step_ns))
+    out.push_back("clocks are known to within " + format_duration(clocks.error_ns) +
+                  " only, so waits for each other are as uncertain");
+  return out;
+}
+
+std::string clocks_text(const ClockRange& clocks) {
+  if (std::abs(clocks.offset_ns) < kClockApart_ns) return {};
+  std::string text = "Clocks: rank " + std::to_string(clocks.ahead) + "'s is " +
+                     format_duration(std::abs(clocks.offset_ns)) + (clocks.offset_ns < 0 ? " ahead of" : " behind") +
+                     " the first rank's";
+  if (std::abs(clocks.drift_ppm) >= 1) text += " and drifts by " + format_number(std::abs(clocks.drift_ppm)) + " ppm";
+  return text + "; aligned to within " + format_duration(clocks.error_ns);
+}
+
+std::string what_if_of(const std::vector<WhatIf>& all) {
+  std::vector<const WhatIf*> telling;
+  bool like_others = false;   // the first such row is of all stragglers together
+  for (const WhatIf& w : all) {
+    const bool straggler = w.change == "straggler_median";
+    if (w.saved_pct >= kTellingPct && !(straggler && like_others)) telling.push_back(&w);
+    like_others |= straggler;
+  }
+  std::stable_sort(telling.begin(), telling.end(),
+                   [](const WhatIf* a, const WhatIf* b) { return a->saved_ns_per_step > b->saved_ns_per_step; });
+  if (telling.empty()) return {};
+  telling.resize(std::min(telling.size(), kMaxChanges));
+  const auto step_ns = static_cast<double>(telling[0]->step_ns + telling[0]->saved_ns_per_step);
+  std::vector<std::string> changes;
+  for (const WhatIf* w : telling)
+    changes.push_back((w->lower_bound ? "at most " : "") + format_duration(static_cast<double>(w->step_ns)) + " " +
+                      change_words(*w));
+  return "A step of " + format_duration(step_ns) + " would take " + joined(changes);
+}
+
+}  // namespace
+
+JobOverview job_overview(const Report& report) {
+  if (report.job == nullptr) return {};
+  const Job& job = *report.job;
+  const ClockRange clocks(job.clocks);
+  JobOverview out{job_title(report, job), missing_texts(job.missing), notes_of(job, clocks), {}};
+  for (const std::string& remark : {what_if_of(job.what_if), clocks_text(clocks)})
+    if (!remark.empty()) out.remarks.push_back(remark);
+  return out;
+}
+
+std::string late_text(const RankStanding& rank) {
+  if (!rank.straggler) return {};
+  const Straggler& s = *rank.straggler;
+  const char* what = s.kind == "slow_link" ? "transfers longer by " : "late by ";
+  return what + format_duration(static_cast<double>(s.excess_ns_per_step)) + " a step (" +
+         format_percent(s.excess_pct, 0) + "): " + straggler_words(s.kind);
+}
+
+std::string straggler_words(std::string_view kind) {
+  return kind.empty() || kind == "unknown" ? "cause not known" : words(kind);
+}
+
+std::string parallelism_name(const Parallelism& way) {
+  if (way.kind == ParallelKind::kFsdpOrZero2) return "FSDP or ZeRO-2";
+  if (way.kind == ParallelKind::kFsdpOrZero3) return "FSDP or ZeRO-3";
+  if (way.kind == ParallelKind::kUnknown) return "no known pattern";
+  const std::string sentence = way.words();
+  const size_t colon = sentence.find(':');
+  return colon == std::string::npos ? words(parallel_kind_name(way.kind)) : sentence.substr(0, colon);
+}
+
+std::string change_words(const WhatIf& change) {
+  using Words = std::pair<std::string_view, std::string_view>;
+  constexpr std::array kNames = {Words{"communication_free", "without transfers"},
+                                 Words{"input_free", "with input always ready"},
+                                 Words{"host_bound_free", "with launches in time"},
+                                 Words{"even_ranks", "with all ranks alike in each step"}};
+  if (change.change == "straggler_median") return "with " + ranks_text(change.ranks) + " like the others";
+  for (const auto& [code, said] : kNames)
+    if (code == change.change) return std::string(said);
+  return "with " + words(change.change);
+}
+
+}  // namespace profgpu

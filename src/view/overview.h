@@ -1,0 +1,78 @@
+// What a report says, in words, shares and tables that each presenter lays out. What is not known is absent, never 0.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/job/report.h"
+
+namespace profgpu {
+
+struct Share {
+  std::string name;             ///< as a person says it: "data loading"
+  std::optional<double> ns;
+  double pct = 0;
+};
+
+/// The mean step, or the whole trace where it has no steps.
+struct StepOverview {
+  std::string title;            ///< "A step of 176 ms"
+  std::vector<Share> phases;    ///< those that take time, in the order they have in a step
+};
+
+struct DeviceOverview {
+  std::string title;            ///< "GPU 0, 1.05 s"
+  std::string name;             ///< "GPU 0"
+  std::optional<double> busy_pct, idle_pct;
+  std::vector<Share> causes;    ///< of idle time, longest first
+  std::vector<std::string> notes;  ///< communication and copies
+};
+
+/// What several files are called together: the folder that all of them lie in, or "". Not for one or two of them.
+std::string folder_of_inputs(const Report& report);
+
+StepOverview step_overview(const RankReport& rank);
+/// By id.
+std::vector<DeviceOverview> device_overviews(const RankReport& rank);
+/// What a finding costs one step, or the whole trace if that is what there is.
+std::optional<double> cost_of_step(const Report& report, const Finding& finding);
+
+/// "rank 3", "ranks 0–3, 7"; empty if it concerns all ranks of the report, there is one, or the finding names them
+/// itself.
+std::string ranks_concerned(const Report& report, const Finding& finding);
+
+struct JobOverview {
+  std::string title;                  ///< "8 ranks on 2 hosts: data parallel (DDP), 87 % of communication hidden"
+  std::vector<std::string> missing;   ///< collectives that ranks never came to, or have no record of
+  std::vector<std::string> notes;     ///< what keeps ranks from being compared
+  /// What a step would take otherwise: "A step of 24.2 ms would take 18.6 ms with input always ready"; and clocks
+  /// apart.
+  std::vector<std::string> remarks;
+};
+
+/// Empty for one rank.
+JobOverview job_overview(const Report& report);
+
+/// "late by 3.10 ms a step (12 %): slow input"; empty for a rank that is not late.
+std::string late_text(const RankStanding& rank);
+/// Of a code of `stragglers`: "slow input".
+std::string straggler_words(std::string_view kind);
+/// "data parallel (DDP)"
+std::string parallelism_name(const Parallelism& way);
+/// "with rank 3 like the others"
+std::string change_words(const WhatIf& change);
+
+struct ClusterPart {
+  std::string title;
+  std::vector<std::string> sentences;
+  Table table;   ///< may be empty; columns are named as in a report, so that their units follow; texts are words
+};
+
+/// Those that have something to say; none for one rank. `most`: late ranks that have a part of their own, and calls
+/// named that lack ranks (0: all).
+std::vector<ClusterPart> cluster_parts(const Report& report, size_t most);
+
+}  // namespace profgpu

@@ -1,0 +1,59 @@
+#include "view/registry.h"
+
+#include "analyse/job/report.h"
+#include "analyse/rank/telemetry.h"
+#include "view/json_text.h"
+
+namespace profgpu {
+namespace {
+
+struct RankDocument {
+  const RankReport& rank;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("rank", rank.rank), v("world_size", rank.world_size), v("host", unless_empty(rank.host));
+    for (const Section& section : sections()) v(section.name, section.value(rank));
+  }
+};
+
+/// The contract that scripts rely on. Holds every row, whatever the options say.
+struct ReportDocument {
+  const Report& report;
+
+  template <class V>
+  void fields(V&& v) const {
+    const std::vector<RankDocument> ranks(report.ranks.begin(), report.ranks.end());
+    v("schema", report.schema), v("verdict", report.verdict);
+    v("measured_steps", report.measured_steps), v("warmup_steps", report.warmup_steps);
+    v("inputs", InFull<InputFile>{report.inputs}), v("ranks", InFull<RankDocument>{ranks});
+    v("cluster", report.job ? value_of(*report.job) : Value());
+    std::vector<Record> telemetry;
+    for (const DeviceTelemetry& device : report.telemetry) telemetry.push_back(telemetry_record(device));
+    if (!telemetry.empty()) v("telemetry", InFull<Record>{telemetry});
+    v("findings", InFull<Finding>{report.findings}), v("checklist", report.checklist), v("next", report.next);
+  }
+};
+
+}  // namespace
+
+std::string json_report(const Report& report, const PresentOptions&) { return json_document(ReportDocument{report}); }
+
+const Presenter kJsonPresenter{"json", "everything, for scripts", json_report};
+extern const Presenter kTerminalPresenter;
+extern const Presenter kMarkdownPresenter;
+extern const Presenter kHtmlPresenter;
+
+const std::vector<const Presenter*>& presenters() {
+  static const std::vector<const Presenter*> all = {&kTerminalPresenter, &kJsonPresenter, &kMarkdownPresenter,
+                                                    &kHtmlPresenter};
+  return all;
+}
+
+const Presenter* find_presenter(std::string_view name) {
+  for (const Presenter* presenter : presenters())
+    if (presenter->name == name) return presenter;
+  return nullptr;
+}
+
+}  // namespace profgpu

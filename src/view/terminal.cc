@@ -1,0 +1,425 @@
+#include "view/terminal.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analyse/report/quantity.h"
+#include "analyse/report/text.h"
+#include "view/device_lines.h"
+#include "view/layout.h"
+#include "view/overview.h"
+#include "view/wording.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxInputs = 2;   // more are added up
+constexpr size_t kMaxIssuesListed = 6;
+constexpr int kMaxLinesOfText = 3;       // of one text from a file
+constexpr int kPartGap = 3;
+
+std::string counted_steps(const Report& report) {
+  const bool whole = !report.ranks.empty() && report.ranks.front().steps.is_whole_trace();
+  const int64_t count = report.measured_steps + report.warmup_steps;
+  if (count <= 0) return {};
+  if (whole) return ", no steps marked";
+  std::string text = ", " + plural(count, "step", "steps");
+  if (report.warmup_steps > 0) text += " (" + format_count(report.warmup_steps) + " warm-up left out)";
+  return text;
+}
+
+std::string device_names(const Report& report) {
+  std::vector<std::pair<std::string, int>> names;
+  for (const RankReport& rank : report.ranks)
+    for (const std::string& name : rank.device_names) {
+      const auto it = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.first == name; });
+      it == names.end() ? (void)names.emplace_back(name, 1) : (void)++it->second;
+    }
+  std::string text;
+  for (const auto& [name, count] : names)
+    text += (text.empty() ? "" : ", ") + (count > 1 ? std::to_string(count) + " × " : std::string()) + name;
+  return text;
+}
+
+// Path, what it is, the device; what does not fit beside the path goes below it.
+Lines input_line(const std::string& path, const std::string& what, const std::string& device, int width) {
+  const std::string plain = sanitised(path);
+  Line line(width > 0 ? truncated_front(plain, width) : plain, Style::kStrong);
+  Lines out;
+  for (const std::string& part : {what, device}) {
+    if (part.empty()) continue;
+    if (width > 0 && line.width() + kPartGap + display_width(sanitised(part)) > width) {
+      out.push_back(std::move(line));
+      append(out, wrapped_after(Line("  "), part, width, Style::kPlain, kMaxLinesOfText));
+      line = std::move(out.back());
+      out.pop_back();
+    } else {
+      line.skip(kPartGap).add(part);
+    }
+  }
+  out.push_back(std::move(line));
+  return out;
+}
+
+Lines summed_inputs(const Report& report, int width) {
+  int64_t events = 0, bytes = 0;
+  const std::string folder = folder_of_inputs(report);
+  for (const InputFile& input : report.inputs) events += input.events, bytes += input.file_bytes;
+  const std::string files = plural(static_cast<int64_t>(report.inputs.size()), "file", "files") + " of " +
+                            plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
+  const std::string what = plural(events, "event", "events") + ", " + format_bytes(static_cast<double>(bytes)) +
+                           counted_steps(report);
+  if (folder.empty()) return input_line(files, what, device_names(report), width);
+  return input_line(folder, files + ", " + what, device_names(report), width);
+}
+
+std::string base_name(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos || slash + 1 == path.size() ? path : path.substr(slash + 1);
+}
+
+struct Complaint {
+  const InputFile* input;
+  const Issue* issue;
+  int64_t others = 0;   // inputs that have the same kind
+};
+
+// One of each kind, the gravest first.
+std::vector<Complaint> complaints_of(const Report& report) {
+  std::vector<Complaint> out;
+  std::map<std::string_view, size_t> seen;
+  for (const InputFile& input : report.inputs)
+    for (const Issue& issue : input.issues) {
+      const auto [it, is_new] = seen.try_emplace(issue.kind, out.size());
+      if (is_new)
+        out.push_back({&input, &issue});
+      else if (out[it->second].input != &input)
+        ++out[it->second].others;
+      else
+        out.push_back({&input, &issue});
+    }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Complaint& a, const Complaint& b) { return a.issue->severity > b.issue->severity; });
+  return out;
+}
+
+Style complaint_style(Severity severity) {
+  if (severity == Severity::kCritical) return Style::kStrongBad;
+  return severity == Severity::kWarning ? Style::kWarn : Style::kFaint;
+}
+
+Lines complaint_lines(const Complaint& complaint, bool name_file, int width) {
+  std::string text = complaint.issue->text;
+  const std::string name = base_name(complaint.input->path);
+  if (name_file && text.find(name) == std::string::npos) text.insert(0, name + ": ");
+  if (complaint.others > 0) text += " (and " + plural(complaint.others, "other file", "other files") + ")";
+  return wrapped_after(Line("! ", complaint_style(complaint.issue->severity)), text, width, Style::kPlain,
+                       kMaxLinesOfText);
+}
+
+// Below the inputs, as it belongs to them.
+Lines issue_lines(const Report& report, const PresentOptions& options) {
+  const std::vector<Complaint> complaints = complaints_of(report);
+  const size_t shown = options.verbose ? complaints.size() : std::min(complaints.size(), kMaxIssuesListed);
+  Lines out;
+  for (size_t i = 0; i < shown; ++i)
+    append(out, complaint_lines(complaints[i], report.inputs.size() > 1, options.width));
+  if (shown < complaints.size())
+    out.push_back(more_line(complaints.size() - shown, "--section inputs"));
+  return out;
+}
+
+}  // namespace
+
+Lines input_lines(const Report& report, const PresentOptions& options) {
+  Lines out;
+  if (report.inputs.size() > kMaxInputs) {
+    out = summed_inputs(report, options.width);
+  } else {
+    for (size_t i = 0; i < report.inputs.size(); ++i) {
+      const InputFile& input = report.inputs[i];
+      std::string what = input.summary + (input.summary.empty() ? "" : ", ") + plural(input.events, "event", "events");
+      const bool last = i + 1 == report.inputs.size();
+      if (last) what += counted_steps(report);
+      append(out, input_line(input.path, what, last ? device_names(report) : "", options.width));
+    }
+  }
+  append(out, issue_lines(report, options));
+  return out;
+}
+
+namespace {
+
+constexpr size_t kMinRanks = 8;   // that many are shown even if --top asks for fewer rows
+constexpr size_t kMinTexts = 2;
+
+Lines marked_lines(const std::vector<std::string>& texts, Style style, const PresentOptions& options) {
+  Lines out;
+  for (size_t i = 0; i < std::min(texts.size(), kMinTexts); ++i)
+    append(out, wrapped_after(Line("  ! ", style), sanitised(texts[i]), options.width, style, 3));
+  if (texts.size() > kMinTexts) out.push_back(more_line(texts.size() - kMinTexts, "--section cluster"));
+  return out;
+}
+
+}  // namespace
+
+Lines rank_lines(const Report& report, const PresentOptions& options) {
+  const std::vector<RankStanding>& ranks = report.standings;
+  if (ranks.empty()) return {};
+  const auto any = [&](auto has) { return std::any_of(ranks.begin(), ranks.end(), has); };
+  const bool hosts = any([](const RankStanding& r) { return !r.host.empty(); });
+  const bool busy = any([](const RankStanding& r) { return r.busy_pct.has_value(); });
+  const bool late = any([](const RankStanding& r) { return r.straggler != nullptr; });
+  Grid grid;
+  grid.add_column("  rank", true);
+  if (hosts) grid.add_column("host");
+  grid.add_column("mean step", true);
+  if (busy) grid.add_column("GPU busy", true);
+  if (late) grid.add_column("");
+  const auto rows = static_cast<size_t>(first_screen_rows(options));
+  const size_t shown = rows > 0 ? std::min(ranks.size(), std::max(kMinRanks, rows)) : ranks.size();
+  for (size_t i = 0; i < shown; ++i) {
+    const RankStanding& rank = ranks[i];
+    std::vector<Cell> cells{{std::to_string(rank.rank)}};
+    if (hosts) cells.push_back({rank.host});
+    cells.push_back({format_fixed(rank.step_ns, Unit::kNanoseconds, 0)});
+    if (busy) cells.push_back({format_value(rank.busy_pct, Unit::kPercent)});
+    if (late) cells.push_back({late_text(rank), Style::kWarn});
+    grid.add_row(std::move(cells));
+  }
+  const JobOverview job = job_overview(report);
+  Lines out = wrapped_after(Line(), job.title, options.width, Style::kStrong, 3);
+  append(out, marked_lines(job.missing, Style::kBad, options));
+  append(out, grid.lines(options.width));
+  if (shown < ranks.size())
+    out.push_back(more_line(ranks.size() - shown, "--section cluster"));
+  append(out, marked_lines(job.notes, Style::kWarn, options));
+  for (const std::string& remark : job.remarks)
+    append(out, wrapped_after(Line().skip(2), remark, options.width, Style::kPlain, 3));
+  return out;
+}
+
+namespace {
+
+constexpr size_t kMostDevices = 8;
+
+Panel step_panel(const Report& report, const RankReport& rank) {
+  const StepOverview step = step_overview(rank);
+  Panel panel{step.title + rank_suffix(report, rank), {}, {}};
+  for (const Share& phase : step.phases) {
+    const std::string pct = padded_left(format_percent(phase.pct), 6);
+    const std::string ns = phase.ns ? format_duration(*phase.ns) + "  " : "";
+    panel.rows.push_back({phase.name, phase.pct, ns + pct, Style::kWall});
+  }
+  return panel;
+}
+
+void add_idle(Panel& panel, const DeviceOverview& device, const std::string& label) {
+  if (!device.idle_pct || *device.idle_pct < 0.05) return;
+  panel.rows.push_back({label, *device.idle_pct, format_percent(*device.idle_pct), Style::kIdle});
+  for (const Share& cause : device.causes)
+    panel.rows.push_back({"  " + cause.name, cause.pct, format_percent(cause.pct), Style::kIdle});
+}
+
+Panel device_panel(const DeviceOverview& device) {
+  Panel panel{device.title, {}, device.notes};
+  if (device.busy_pct) panel.rows.push_back({"busy", *device.busy_pct, format_percent(*device.busy_pct), Style::kBusy});
+  add_idle(panel, device, "idle");
+  return panel;
+}
+
+// A line for each device; why it idles for the busiest, which sets the pace.
+Panel devices_panel(const RankReport& rank, const std::vector<DeviceOverview>& devices) {
+  Panel panel{plural(static_cast<int64_t>(devices.size()), "GPU", "GPUs"), {}, {}};
+  for (size_t i = 0; i < devices.size() && i < kMostDevices; ++i)
+    if (const auto& pct = devices[i].busy_pct)
+      panel.rows.push_back({devices[i].name + " busy", *pct, format_percent(*pct), Style::kBusy});
+  const DeviceOverview& busiest = devices[static_cast<size_t>(rank.busiest() - rank.devices.data())];
+  add_idle(panel, busiest, busiest.name + " idle");
+  panel.notes = busiest.notes;
+  if (devices.size() > kMostDevices)
+    panel.notes.push_back("and " + format_count(static_cast<int64_t>(devices.size() - kMostDevices)) +
+                          " more: --section devices");
+  return panel;
+}
+
+}  // namespace
+
+Lines time_lines(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank) return {};
+  const std::vector<DeviceOverview> devices = device_overviews(*rank);
+  std::vector<Panel> panels{step_panel(report, *rank)};
+  if (devices.size() == 1) panels.push_back(device_panel(devices.front()));
+  if (devices.size() > 1) panels.push_back(devices_panel(*rank, devices));
+  return panels_lines(panels, layout_width(options));
+}
+
+namespace {
+
+constexpr int kCheckGap = 3;
+
+struct Mark {
+  std::string_view text;
+  Style style;
+};
+
+// One GPU does not communicate: that is no gap in what is known.
+bool not_applicable(const Check& check, const Report& report) {
+  return check.id == "communication" && report.ranks.size() < 2 && check.verdict == Verdict::kUnknown;
+}
+
+Mark mark_of(const Check& check, const Report& report) {
+  if (not_applicable(check, report)) return {"· ", Style::kFaint};
+  switch (check.verdict) {
+    case Verdict::kPass: return {"✓ ", Style::kGood};
+    case Verdict::kFail: return {"✗ ", Style::kBad};
+    case Verdict::kUnknown: break;
+  }
+  return {"? ", Style::kFaint};
+}
+
+std::string name_of(const Check& check) {
+  if (!check.brief.empty()) return check.brief;
+  std::string name = check.id;
+  for (char& c : name)
+    if (c == '-') c = ' ';
+  return name;
+}
+
+}  // namespace
+
+Lines checklist_lines(const Report& report, const PresentOptions& options) {
+  if (report.checklist.empty()) return {};
+  Line line("Checklist   ", Style::kStrong);
+  const int indent = line.width();
+  Lines out;
+  for (const Check& check : report.checklist) {
+    const Mark mark = mark_of(check, report);
+    std::string name = sanitised(name_of(check));
+    // On a narrow terminal the verdict stands without its limit.
+    if (indent + 2 + display_width(name) > layout_width(options)) name.resize(std::min(name.size(), name.rfind(" (")));
+    const int cells = 2 + display_width(name);
+    if (line.width() > indent && line.width() + kCheckGap + cells > layout_width(options)) {
+      out.push_back(std::move(line));
+      line = Line().skip(indent);
+    }
+    if (line.width() > indent) line.skip(kCheckGap);
+    line.add(mark.text, mark.style).add(name, check.verdict == Verdict::kUnknown ? Style::kFaint : Style::kPlain);
+  }
+  out.push_back(std::move(line));
+  return out;
+}
+
+namespace {
+
+constexpr double kNoteworthyPct = 1;   // of all kernels' time; less is not on a first screen
+
+size_t first_rows(size_t rows, const PresentOptions& options) {
+  const int most = first_screen_rows(options);
+  return most > 0 ? std::min(rows, static_cast<size_t>(most)) : rows;
+}
+
+// The first column's name is the title.
+Lines first_lines(const Table& table, size_t shown, const char* section, const PresentOptions& options) {
+  const Grid grid = value_grid(table, {.rows = shown, .aligned = true});
+  Lines out = grid.lines(options.width > 0 ? std::min(options.width, 140) : 0);
+  if (shown < table.rows.size())
+    out.push_back(more_line(table.rows.size() - shown, std::string("--section ") + section));
+  return out;
+}
+
+// Both tables' numbers begin in the same column.
+std::string wide(const std::string& title, const PresentOptions& options) {
+  return padded_right(title, std::clamp(layout_width(options) - 52, 24, 64));
+}
+
+Lines kernel_table(const RankReport& rank, const std::string& whose, const PresentOptions& options) {
+  const std::vector<KernelRow>& kernels = rank.kernels;
+  if (kernels.empty()) return {};
+  Table table{{wide("Top kernels" + whose, options), "GPU", "calls", "total_ns", "mean_ns", "kernel_pct"}, {}};
+  for (const KernelRow& k : kernels)
+    table.rows.push_back({"  " + k.short_name, k.device, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
+  if (rank.devices.size() < 2) drop_column(table, 1);
+  size_t shown = first_rows(kernels.size(), options);
+  while (shown > 1 && kernels[shown - 1].kernel_pct < kNoteworthyPct) --shown;
+  return first_lines(table, shown, "kernels", options);
+}
+
+Lines op_table(const RankReport& rank, const std::string& whose, const PresentOptions& options) {
+  const std::vector<OpRow>& ops = rank.ops;
+  if (ops.empty()) return {};
+  Table table{{wide("Top ops" + whose, options), "calls", "cpu_self_ns", "on_gpu_ns"}, {}};
+  for (const OpRow& o : ops) table.rows.push_back({"  " + o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
+  const auto on_gpu = [](const OpRow& o) { return o.device_total_ns != 0; };
+  if (std::none_of(ops.begin(), ops.end(), on_gpu)) drop_column(table, 3);
+  return first_lines(table, first_rows(ops.size(), options), "ops", options);
+}
+
+}  // namespace
+
+Lines top_lines(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank) return {};
+  const std::string whose = rank_suffix(report, *rank);
+  Lines out = kernel_table(*rank, whose, options);
+  append_apart(out, op_table(*rank, whose, options));
+  return out;
+}
+
+int layout_width(const PresentOptions& options) { return options.width > 0 ? options.width : PresentOptions{}.width; }
+
+// Several tables share a screen, so each shows half as many rows as a table of its own, unless somebody asked.
+int first_screen_rows(const PresentOptions& options) {
+  return options.top == PresentOptions{}.top ? options.top / 2 : options.top;
+}
+
+Line more_line(size_t count, std::string_view where) {
+  return Line("  … and " + std::to_string(count) + " more: " + std::string(where), Style::kFaint);
+}
+
+namespace {
+
+constexpr int kReadableProse = 120;  // longer lines of prose are hard to read on any screen
+
+Lines verdict_lines(const Report& report, const PresentOptions& options) {
+  if (report.verdict.empty()) return {};
+  return wrapped_after(Line(), report.verdict, std::min(options.width, kReadableProse), Style::kStrong, 5);
+}
+
+Lines telemetry_lines(const Report& report, const PresentOptions& options) {
+  if (report.telemetry.empty()) return {};
+  return device_lines(report.telemetry, report.ranks.empty() ? "" : "samples while the trace was recorded",
+                      layout_width(options));
+}
+
+Lines first_screen(const Report& report, const PresentOptions& options) {
+  std::vector<Lines> parts = {input_lines(report, options), verdict_lines(report, options)};
+  // Samples alone have no ranks, phases or kernels.
+  if (!report.ranks.empty()) {
+    parts.push_back(rank_lines(report, options));
+    parts.push_back(time_lines(report, options));
+  }
+  parts.push_back(telemetry_lines(report, options));
+  parts.push_back(finding_lines(report, options, false));
+  if (!report.ranks.empty()) {
+    parts.push_back(checklist_lines(report, options));
+    parts.push_back(top_lines(report, options));
+  }
+  parts.push_back(next_lines(report.next, layout_width(options)));
+  Lines out;
+  for (Lines& part : parts) append_apart(out, std::move(part));
+  return out;
+}
+
+std::string write_terminal(const Report& report, const PresentOptions& options) {
+  const Lines lines = options.section.empty() ? first_screen(report, options) : section_lines(report, options);
+  return rendered(lines, options.width, options.colour);
+}
+
+}  // namespace
+
+extern const Presenter kTerminalPresenter;
+const Presenter kTerminalPresenter{"terminal", "one screen for a person, or one section in full", write_terminal};
+
+}  // namespace profgpu

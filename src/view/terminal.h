@@ -1,0 +1,42 @@
+// A report on a terminal: one screen that says where the time goes, why, and what to do; or one section in full.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/job/report.h"
+#include "view/layout.h"
+
+namespace profgpu {
+
+/// What was read, and what is wrong or missing in it.
+Lines input_lines(const Report& report, const PresentOptions& options);
+/// The ranks of a job side by side.
+Lines rank_lines(const Report& report, const PresentOptions& options);
+/// Bars: where a step's time goes, and what the devices do.
+Lines time_lines(const Report& report, const PresentOptions& options);
+/// What costs time, what to change; `whole` adds reasons, figures and all that was seen.
+Lines finding_lines(const Report& report, const PresentOptions& options, bool whole);
+/// One paragraph of marks.
+Lines checklist_lines(const Report& report, const PresentOptions& options);
+/// Kernels and ops that take the most time.
+Lines top_lines(const Report& report, const PresentOptions& options);
+
+/// "… and 123 more: --section kernels"
+Line more_line(size_t count, std::string_view where);
+
+/// Columns to lay out for: options.width, or what a page has if lines may be of any length.
+int layout_width(const PresentOptions& options);
+/// Rows of one of several tables on a first screen; 0: all.
+int first_screen_rows(const PresentOptions& options);
+
+/// What --section takes for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a
+/// rank, in the order of the document.
+std::vector<std::string> section_names(const Report& report);
+bool has_section(const Report& report, std::string_view name);
+
+/// The section that options.section names, for every rank that has it; a line with the valid names if none has.
+Lines section_lines(const Report& report, const PresentOptions& options);
+
+}  // namespace profgpu

@@ -1,0 +1,175 @@
+#include "view/wording.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "analyse/report/quantity.h"
+#include "analyse/report/text.h"
+
+namespace profgpu {
+namespace {
+
+struct Title {
+  std::string_view column, title;
+};
+// Where dropping the unit and the underscores is not enough.
+constexpr std::array kTitles = {
+    Title{"span_pct", "of span"},       Title{"wall_pct", "of wall"},   Title{"kernel_pct", "of kernels"},
+    Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
+    Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
+    Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
+    Title{"sm_clock_mhz", "SM clock, MHz"}, Title{"on_gpu_ns", "on GPU"},
+};
+
+// Columns that hold our own codes; in any other, underscores are part of somebody's name.
+bool holds_codes(std::string_view column) {
+  return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "severity";
+}
+
+constexpr size_t kMaxItems = 6;
+
+std::string_view without_unit(std::string_view column) {
+  for (const std::string_view unit : {"_ns", "_bytes", "_pct", "_gbps"})
+    if (column.ends_with(unit) && column.size() > unit.size()) return column.substr(0, column.size() - unit.size());
+  return column;
+}
+
+// "growth_bytes_per_step": the unit stands in the middle.
+std::string without_inner_unit(std::string name) {
+  for (const std::string_view unit : {"_ns_", "_bytes_"})
+    if (const size_t at = name.find(unit); at != std::string::npos) name.replace(at, unit.size(), "_");
+  return name;
+}
+
+std::string table_summary(const Table& table) {
+  const int64_t rows = static_cast<int64_t>(table.rows.size());
+  if (rows == 0) return std::string(kUnknownText);
+  double longest = -1;
+  for (size_t i = 0; i < table.rows.size(); ++i) longest = std::max(longest, table.at(i, "duration_ns").number(-1));
+  return longest < 0 ? plural(rows, "row", "rows") : "up to " + format_duration(longest);
+}
+
+std::string list_summary(const List& list, const Origin& origin) {
+  std::string out;
+  for (size_t i = 0; i < list.size() && i < kMaxItems; ++i)
+    out += (i ? ", " : "") + cell_text("", list[i], origin);
+  const auto left = static_cast<int64_t>(list.size()) - static_cast<int64_t>(kMaxItems);
+  if (left > 0) out += ", and " + format_count(left) + " more";
+  return out.empty() ? std::string(kUnknownText) : out;
+}
+
+std::string record_summary(const Record& record, const Origin& origin) {
+  std::string out;
+  for (size_t i = 0; i < record.fields.size() && i < kMaxItems; ++i)
+    out += (i ? ", " : "") + record.fields[i].first + " " +
+           cell_text(record.fields[i].first, record.fields[i].second, origin);
+  return out.empty() ? std::string(kUnknownText) : out;
+}
+
+// Seconds with all that tells two events apart: 1.052134 s.
+std::string instant_text(int64_t ns) {
+  char buffer[48];
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, static_cast<double>(ns) / 1e9,
+                                    std::chars_format::fixed, 6);
+  return std::string(buffer, result.ptr) + " s";
+}
+
+}  // namespace
+
+std::string words(std::string_view code) {
+  std::string out(code);
+  std::replace(out.begin(), out.end(), '_', ' ');
+  return out;
+}
+
+std::string column_title(std::string_view column) {
+  for (const Title& t : kTitles)
+    if (t.column == column) return std::string(t.title);
+  std::string name = without_inner_unit(std::string(without_unit(column)));
+  std::replace(name.begin(), name.end(), '_', ' ');
+  for (const std::string_view acronym : {"cpu", "gpu"})
+    if (name.starts_with(acronym)) name.replace(0, acronym.size(), acronym == "cpu" ? "CPU" : "GPU");
+  return name;
+}
+
+std::string plural(int64_t n, std::string_view one, std::string_view many) {
+  return format_count(n).append(" ").append(n == 1 ? one : many);
+}
+
+Origin origin_of(const RankReport& rank) {
+  Origin origin;
+  for (const Step& step : rank.steps.steps)
+    origin.first_step_ns = std::min(origin.first_step_ns.value_or(step.start_ns), step.start_ns);
+  return origin;
+}
+
+bool is_instant(std::string_view column) { return column == "start_ns" || column == "end_ns" || column == "time_ns"; }
+
+std::string cell_text(std::string_view column, const Value& value, const Origin& origin) {
+  if (is_instant(column) && value.integer() && origin.first_step_ns)
+    return instant_text(*value.integer() - *origin.first_step_ns);
+  if (value.text()) return holds_codes(column) ? words(*value.text()) : *value.text();
+  if (const Table* table = value.table()) return table_summary(*table);
+  if (const List* list = value.list()) return list_summary(*list, origin);
+  if (const Record* record = value.record()) return record_summary(*record, origin);
+  return format_value(value, unit_of(column));
+}
+
+bool is_numeric_column(const Table& table, size_t column) {
+  return std::all_of(table.rows.begin(), table.rows.end(), [&](const std::vector<Value>& row) {
+    if (column >= row.size()) return true;
+    const Value& v = row[column];
+    return v.is_null() || v.integer() || v.real();
+  });
+}
+
+namespace {
+
+Cell value_cell(std::string_view column, const Value& value, const ValueGrid& how) {
+  const bool nested = value.table() || value.list() || value.record();
+  if (how.aligned && !nested && !value.text() && !is_instant(column)) return {format_fixed(value, unit_of(column), 0)};
+  Cell cell{cell_text(column, value, how.origin)};
+  cell.holds = value.text() ? how.holds : value.list() || value.record() ? Holds::kWords : Holds::kOurs;
+  if (how.most > 0 && cell.holds != Holds::kOurs) cell.text = truncated(sanitised(cell.text), how.most);
+  return cell;
+}
+
+}  // namespace
+
+Grid value_grid(const Table& table, const ValueGrid& how) {
+  Grid grid;
+  for (size_t c = 0; c < table.columns.size(); ++c)
+    grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
+  for (size_t r = 0; r < std::min(how.rows, table.rows.size()); ++r) {
+    std::vector<Cell> cells;
+    for (size_t c = 0; c < table.columns.size(); ++c)
+      cells.push_back(value_cell(table.columns[c], c < table.rows[r].size() ? table.rows[r][c] : Value(), how));
+    grid.add_row(std::move(cells));
+  }
+  return grid;
+}
+
+Grid record_grid(const Record& record, const ValueGrid& how, bool unknown) {
+  Grid grid({{""}, {"", true}});
+  for (const auto& [name, field] : record.fields)
+    if (!field.table() && !field.record() && (unknown || !field.is_null()))
+      grid.add_row({{column_title(name), Style::kPlain, Holds::kWords}, value_cell(name, field, how)});
+  return grid;
+}
+
+void drop_column(Table& table, size_t column) {
+  const auto at = static_cast<ptrdiff_t>(column);
+  table.columns.erase(table.columns.begin() + at);
+  for (std::vector<Value>& row : table.rows) row.erase(row.begin() + at);
+}
+
+std::string rank_suffix(const Report& report, const RankReport& rank) {
+  return report.ranks.size() > 1 ? ", rank " + std::to_string(rank.rank) : "";
+}
+
+std::string_view check_mark(Verdict verdict) {
+  return verdict == Verdict::kPass ? "✓ " : verdict == Verdict::kFail ? "✗ " : "? ";
+}
+
+}  // namespace profgpu

@@ -1,0 +1,56 @@
+// Names of columns, codes and cells as a person says them. Terminal and Markdown say the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/job/report.h"
+#include "view/layout.h"
+
+namespace profgpu {
+
+/// One of our codes as words: "data_loading" to "data loading". Not for names from a trace.
+std::string words(std::string_view code);
+
+/// "total_ns" to "total", "span_pct" to "of span", "cpu_self_ns" to "CPU self".
+std::string column_title(std::string_view column);
+
+std::string plural(int64_t n, std::string_view one, std::string_view many);
+
+/// Where a rank's clock starts for a reader: traces count from the epoch or from boot.
+struct Origin {
+  std::optional<int64_t> first_step_ns;
+};
+Origin origin_of(const RankReport& rank);
+
+/// start_ns, end_ns, time_ns: a point in time, shown from the origin on.
+bool is_instant(std::string_view column);
+
+/// One cell in its column's unit; nested values in a few words.
+std::string cell_text(std::string_view column, const Value& value, const Origin& origin);
+
+/// The first `rows` of a table. Texts are `holds`, those and lists at most `most` cells (0: any).
+struct ValueGrid {
+  size_t rows;
+  Origin origin = {};
+  Holds holds = Holds::kName;
+  int most = 0;
+  bool aligned = false;     ///< columns of numbers with their units below each other (see format_fixed)
+};
+Grid value_grid(const Table& table, const ValueGrid& how);
+/// The fields of a record that are not tables or records themselves, a row each. `unknown`: also those that are null.
+Grid record_grid(const Record& record, const ValueGrid& how, bool unknown);
+/// Whether a column holds no text, so that it is aligned to the right.
+bool is_numeric_column(const Table& table, size_t column);
+
+void drop_column(Table& table, size_t column);
+
+/// ", rank 3" where a report has several.
+std::string rank_suffix(const Report& report, const RankReport& rank);
+/// "✓ ", "✗ ", "? "
+std::string_view check_mark(Verdict verdict);
+
+}  // namespace profgpu

@@ -1,0 +1,222 @@
+#include "watch/live/child_process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+
+#include "base/clock.h"
+
+namespace profgpu {
+namespace {
+
+// Signals of our own: faults, what the terminal says of our output, children; and what nobody can hold.
+constexpr int kOwn[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+
+// All others are the command's.
+std::vector<int> passed_on() {
+  std::vector<int> out;
+  for (int s = 1; s <= SIGRTMAX; ++s) {
+    const bool of_the_c_library = s > SIGSYS && s < SIGRTMIN;
+    if (!of_the_c_library && std::find(std::begin(kOwn), std::end(kOwn), s) == std::end(kOwn)) out.push_back(s);
+  }
+  return out;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// Descriptors that a program which we start would get.
+std::vector<int> open_descriptors() {
+  std::vector<int> out;
+  DIR* folder = ::opendir("/proc/self/fd");
+  if (!folder) return {0, 1, 2};
+  while (const dirent* entry = ::readdir(folder)) {
+    const int fd = std::atoi(entry->d_name);
+    if (entry->d_name[0] == '.' || fd == ::dirfd(folder)) continue;
+    if (const int flags = ::fcntl(fd, F_GETFD); flags >= 0 && (flags & FD_CLOEXEC) == 0) out.push_back(fd);
+  }
+  ::closedir(folder);
+  return out;
+}
+
+// The child's part. It shares our memory until it runs the command, so it touches nothing but its own signal settings.
+// execvpe() rather than posix_spawn(): that leaves two signals ignored, and does not give scripts without a first line
+// to sh as shells, env and nohup do.
+[[noreturn]] void become(char* const* arguments, char* const* variables, const sigset_t& defaults,
+                         bool ignore_children, const sigset_t& mask, int problem) {
+  for (int s = 1; s < NSIG; ++s)
+    if (sigismember(&defaults, s) == 1) ::signal(s, SIG_DFL);
+  if (ignore_children) ::signal(SIGCHLD, SIG_IGN);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::execvpe(arguments[0], arguments, variables);
+  const int error = errno;
+  ::_exit(::write(problem, &error, sizeof error) == sizeof error ? 127 : 126);
+}
+
+// As the kernel takes lists of words; valid as long as the words are.
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+  std::vector<char*> out;
+  for (const std::string& w : words) out.push_back(const_cast<char*>(w.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+bool exists(const std::string& path) {
+  struct stat s{};
+  return ::lstat(path.c_str(), &s) == 0;
+}
+
+StartFailure not_found(const std::string& name) {
+  const bool is_path = name.find('/') != std::string::npos;
+  StartFailure failure{127, {fmt::format("{}: {}", name, is_path ? "no such file" : "command not found"), ""}};
+  if (name.empty())
+    failure.error.message = "the command is an empty word";
+  else if (is_path && exists(name))
+    failure.error = {name + ": its interpreter or loader is not there", "its first line names it"};
+  else if (name.find(' ') != std::string::npos)
+    failure.error.hint = "a command and its arguments are words of their own: profgpu -- " + name;
+  else if (!is_path && exists(name))
+    failure.error.hint = "to run the file in this folder: profgpu -- ./" + name;
+  else if (!is_path)
+    failure.error.hint = "it is in no folder of PATH";
+  return failure;
+}
+
+StartFailure start_failure(const std::string& name, int error) {
+  if (error == ENOENT || error == ENOTDIR) return not_found(name);
+  StartFailure failure{126, {fmt::format("{}: {}", name, std::strerror(error)), ""}};
+  struct stat s{};
+  if (error == EACCES && ::stat(name.c_str(), &s) == 0) {
+    if (S_ISDIR(s.st_mode))
+      failure.error = {name + ": is a folder", "name the program in it"};
+    else
+      failure.error = {name + ": is not executable", "chmod +x " + name + ", or python3 " + name};
+  }
+  return failure;
+}
+
+bool asks_for_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT; }
+
+}  // namespace
+
+CommandRunner::CommandRunner(bool pipe_signal_ignored) : inherited_(open_descriptors()) {
+  sigemptyset(&held_);
+  // What nohup or a shell had us ignore stays ignored, by us and by the command.
+  for (const int s : passed_on())
+    if (!is_ignored(s)) sigaddset(&held_, s);
+  defaults_ = held_;
+  if (!pipe_signal_ignored) sigaddset(&defaults_, SIGPIPE);
+  // With SIGCHLD ignored the kernel would throw the exit status away.
+  ignore_children_ = is_ignored(SIGCHLD);
+  if (ignore_children_) ::signal(SIGCHLD, SIG_DFL);
+  sigaddset(&held_, SIGCHLD);
+  ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
+  // Whom the command leaves behind becomes our child: so we still know whose it is.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+CommandRunner::~CommandRunner() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+std::optional<StartFailure> CommandRunner::start(const std::vector<std::string>& words) {
+  for (const int fd : open_descriptors())
+    if (std::find(inherited_.begin(), inherited_.end(), fd) == inherited_.end()) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  const std::vector<char*> arguments = pointers(words);
+  const std::vector<char*> variables = environment_ ? pointers(*environment_) : std::vector<char*>();
+  int problem[2];
+  if (::pipe2(problem, O_CLOEXEC) != 0) return start_failure(words[0], errno);
+  // No handler of ours may run in the child.
+  sigset_t all, now;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &now);
+  begun_ns_ = monotonic_ns();
+  // NOLINTNEXTLINE: nothing is copied, so a program with a driver in memory starts the command as fast as a small one.
+  const pid_t pid = ::vfork();
+  if (pid == 0)
+    become(arguments.data(), environment_ ? variables.data() : environ, defaults_, ignore_children_, before_,
+           problem[1]);
+  int error = pid < 0 ? errno : 0;
+  ::pthread_sigmask(SIG_SETMASK, &now, nullptr);
+  ::close(problem[1]);
+  if (pid > 0 && ::read(problem[0], &error, sizeof error) == sizeof error) ::waitpid(pid, nullptr, 0);
+  ::close(problem[0]);
+  pid_ = error == 0 ? pid : 0;
+  return error == 0 ? std::nullopt : std::optional(start_failure(words[0], error));
+}
+
+// Whether the command has ended.
+bool CommandRunner::reap(CommandEnd& end) {
+  int status = 0;
+  while (::waitpid(pid_, &status, WNOHANG | WUNTRACED | WCONTINUED) == pid_) {
+    if (WIFSTOPPED(status)) {
+      stopped_by_ = WSTOPSIG(status);
+    } else if (WIFCONTINUED(status)) {
+      stopped_by_ = 0;
+    } else {
+      end.wall_ns = monotonic_ns() - begun_ns_;
+      end.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      end.exit_code = end.signal != 0 ? 128 + end.signal : WEXITSTATUS(status);
+      return true;
+    }
+  }
+  // Processes that the command had left behind, and that have now ended. What leads a session of its own may be a
+  // backend's (nvidia-smi), which wants its status itself.
+  siginfo_t info{};
+  while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 && info.si_pid != pid_ &&
+         ::getsid(info.si_pid) != info.si_pid)
+    ::waitpid(info.si_pid, nullptr, WNOHANG);
+  return false;
+}
+
+void CommandRunner::take(const siginfo_t& info, CommandEnd& end) {
+  const int signal = info.si_signo;
+  if (asks_for_end(signal)) end.interrupted = true;
+  if (signal == SIGTSTP) stop_asked_ = true;
+  // The kernel sends to the whole group that has the terminal, and the command is in it unless it left.
+  const bool has_it = info.si_code > 0 ? ::getpgid(pid_) == ::getpgrp() : info.si_pid == pid_;
+  if (has_it && signal != SIGCONT) return;
+  if (info.si_code == SI_QUEUE) ::sigqueue(pid_, signal, info.si_value);
+  else ::kill(pid_, signal);
+}
+
+// Only for job control: a command that somebody has stopped from outside, to go on later, does not stop us.
+void CommandRunner::stop_with_command() {
+  const bool job_control = stopped_by_ == SIGTTIN || stopped_by_ == SIGTTOU || (stopped_by_ != 0 && stop_asked_);
+  if (!job_control) return;
+  stop_asked_ = false;
+  stopped_by_ = 0;
+  ::raise(SIGSTOP);
+}
+
+CommandEnd CommandRunner::wait() {
+  CommandEnd end;
+  stopped_by_ = 0;
+  stop_asked_ = false;
+  siginfo_t info{};
+  for (bool ended = reap(end); !ended;) {
+    const int signal = ::sigwaitinfo(&held_, &info);
+    if (signal == SIGCHLD)
+      ended = reap(end);
+    else if (signal > 0)
+      take(info, end);
+    if (!ended) stop_with_command();
+  }
+  pid_ = 0;
+  // What came too late for the command is not for us either.
+  const timespec at_once{};
+  while (::sigtimedwait(&held_, &info, &at_once) > 0) end.interrupted = end.interrupted || asks_for_end(info.si_signo);
+  return end;
+}
+
+}  // namespace profgpu

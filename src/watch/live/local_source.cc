@@ -1,0 +1,299 @@
+#include "watch/live/local_source.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "devices/selection.h"
+#include "trace/sample.h"
+#include "watch/live/recorded_jobs.h"
+#include "watch/live/run_session_processes.h"
+
+namespace profgpu {
+namespace {
+
+constexpr std::chrono::seconds kLookerDeadline{1};
+constexpr size_t kMaxParents = 256;
+
+struct Slot {
+  NewestValues values = {};
+  std::array<int64_t, kMetricCount> read_ns = {};
+  int64_t time_ns = 0;       // Unix time of the newest reading
+  int64_t at_ns = 0;         // monotonic, the same
+  bool fresh = false;        // read since the last news
+  bool has_processes = false;
+  std::vector<ProcessSample> processes;
+};
+
+}  // namespace
+
+// What the threads share.
+struct LocalSource::State {
+  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o)
+      : backend(std::move(b)), options(o), interval_ns(o.interval_ns) {
+    slots.resize(backend->devices().size());
+    recorded = backend->name() == "replay";   // its processes are another machine's
+    here = host_name();
+  }
+
+  void take(const Reading& reading);
+  void record(const Reading& reading);
+  [[nodiscard]] bool all_fresh(int64_t now) const;
+  void look_on();
+  void look_once(HostProcesses& processes, RecordedJobs& jobs);
+  void ask_topology();
+
+  const std::shared_ptr<Backend> backend;
+  const LocalSourceOptions options;
+  bool recorded = false;
+  std::string here;           // this machine's name
+  std::function<void()> news;
+
+  // The sampler's, one at a time.
+  SampleRow row;
+  Reading annotated;
+
+  mutable std::mutex mutex;   // all below
+  std::condition_variable changed;
+  int64_t interval_ns;
+  std::vector<Slot> slots;    // by the backend's positions
+  std::map<int64_t, HostProcess> known;
+  std::vector<HostProcess> parents;
+  std::vector<std::string> job_lines;
+  LiveTopology topology;
+  int64_t rounds = 0;         // of looking up
+  bool due = false, stopping = false, looking = false, asking = false, asked = false;
+};
+
+// Under `mutex`. A device that has fallen behind is not waited for.
+bool LocalSource::State::all_fresh(int64_t now) const {
+  return std::all_of(options.devices.begin(), options.devices.end(), [&](uint32_t d) {
+    return slots[d].fresh || (slots[d].at_ns != 0 && now - slots[d].at_ns > 2 * interval_ns + 100'000'000);
+  });
+}
+
+void LocalSource::State::take(const Reading& reading) {
+  row.take(reading);
+  bool tell = false;
+  {
+    const std::lock_guard lock(mutex);
+    Slot& slot = slots[reading.device];
+    for (size_t m = 0; m < kMetricCount; ++m)
+      if (const auto& value = row[static_cast<Metric>(m)]) slot.values[m] = value, slot.read_ns[m] = reading.time_ns;
+    slot.time_ns = reading.time_ns;
+    slot.at_ns = monotonic_ns();
+    slot.fresh = true;
+    if (reading.has_processes) {
+      slot.has_processes = true;
+      slot.processes = reading.processes;
+      due = true;
+    }
+    tell = all_fresh(slot.at_ns);
+    if (tell)
+      for (Slot& s : slots) s.fresh = false;
+    if (tell && due) changed.notify_all();
+  }
+  if (tell && news) news();
+  if (options.recorder) record(reading);
+}
+
+void LocalSource::State::record(const Reading& reading) {
+  annotated = reading;
+  {
+    const std::lock_guard lock(mutex);
+    for (ProcessSample& p : annotated.processes) {
+      const auto it = known.find(p.pid);
+      if (it == known.end()) continue;
+      if (p.name.empty()) p.name = it->second.command_line();
+      p.origin = it->second.origin();
+    }
+  }
+  options.recorder(annotated);
+}
+
+void LocalSource::State::look_once(HostProcesses& processes, RecordedJobs& jobs) {
+  std::map<int64_t, std::string_view> wanted;   // pid to what holds its device
+  {
+    const std::lock_guard lock(mutex);
+    for (const uint32_t d : options.devices)
+      for (const ProcessSample& p : slots[d].processes)
+        wanted.emplace(p.pid, compute_file(backend->devices()[d].vendor));
+  }
+  std::map<int64_t, HostProcess> found;
+  std::set<int64_t> shown;
+  for (const auto& [pid, file] : wanted) {
+    HostProcess process = processes.look(pid, file, wanted.size() == 1);
+    if (process.visible_pid != 0) shown.insert(process.visible_pid);
+    found.emplace(pid, std::move(process));
+  }
+  std::set<int64_t> above;
+  for (const auto& [pid, process] : found)
+    if (process.parent > 1 && !shown.contains(process.parent) && above.size() < kMaxParents)
+      above.insert(process.parent);
+  std::vector<HostProcess> up;
+  for (const int64_t pid : above) up.push_back(processes.look_here(pid));
+  std::vector<std::string> lines = jobs.look({shown.begin(), shown.end()});
+  const std::lock_guard lock(mutex);
+  known = std::move(found);
+  parents = std::move(up);
+  job_lines = std::move(lines);
+  ++rounds;
+}
+
+void LocalSource::State::look_on() {
+  HostProcesses processes;
+  RecordedJobs jobs;
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return due || stopping; });
+    if (stopping) break;
+    due = false;
+    lock.unlock();
+    if (!recorded) look_once(processes, jobs);
+    if (news) news();
+    lock.lock();
+  }
+  looking = false;
+  changed.notify_all();
+}
+
+void LocalSource::State::ask_topology() {
+  std::vector<std::vector<Link>> links = backend->topology();
+  std::unique_lock lock(mutex);
+  if (links.size() == slots.size())
+    for (const uint32_t i : options.devices) {
+      topology.emplace_back();
+      for (const uint32_t j : options.devices)
+        topology.back().push_back(j < links[i].size() ? links[i][j].kind : "");
+    }
+  asking = false;
+  changed.notify_all();
+  lock.unlock();
+  if (news) news();
+}
+
+namespace {
+
+SamplerOptions sampling(const LocalSourceOptions& options) {
+  SamplerOptions sampler;
+  sampler.interval_ns = options.interval_ns;
+  sampler.process_interval_ns = options.process_interval_ns;
+  sampler.devices = options.devices;
+  return sampler;
+}
+
+}  // namespace
+
+LocalSource::LocalSource(std::shared_ptr<Backend> backend, LocalSourceOptions options)
+    : options_(std::move(options)),
+      state_(std::make_shared<State>(backend, options_)),
+      sampler_(backend, sampling(options_), [state = state_](const Reading& r) { state->take(r); }) {}
+
+LocalSource::~LocalSource() { stop(); }
+
+void LocalSource::start(std::function<void()> news) {
+  State& s = *state_;
+  s.news = std::move(news);
+  s.looking = true;
+  std::thread([state = state_] { state->look_on(); }).detach();
+  sampler_.start();
+}
+
+int64_t LocalSource::interval_ns() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->interval_ns;
+}
+
+void LocalSource::set_interval(int64_t interval_ns) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->interval_ns = interval_ns;
+  }
+  state_->backend->set_interval(interval_ns);
+  sampler_.set_interval(interval_ns);
+}
+
+// Asked for only once somebody wants to see it: of sixteen devices it takes hundreds of calls.
+LiveTopology LocalSource::topology() {
+  const std::lock_guard lock(state_->mutex);
+  if (!std::exchange(state_->asked, true)) {
+    state_->asking = true;
+    std::thread([state = state_] { state->ask_topology(); }).detach();
+  }
+  return state_->topology;
+}
+
+// Without the devices' values. A recording may be of several hosts.
+LiveView LocalSource::bare_view() const {
+  LiveView view;
+  view.time_ns = unix_ns();
+  const auto& infos = state_->backend->devices();
+  for (const uint32_t d : options_.devices) {
+    const std::string& name = state_->recorded && !infos[d].host.empty() ? infos[d].host : state_->here;
+    LiveDevice device;
+    device.info = std::shared_ptr<const DeviceInfo>(state_->backend, &infos[d]);
+    while (device.host < view.hosts.size() && view.hosts[device.host].name != name) ++device.host;
+    if (device.host == view.hosts.size())
+      view.hosts.push_back({name, common_driver(infos, options_.devices), "", !state_->recorded});
+    view.devices.push_back(std::move(device));
+  }
+  return view;
+}
+
+LiveView LocalSource::view() {
+  const State& s = *state_;
+  LiveView view = bare_view();
+  view.ended = s.backend->ended();
+  const std::vector<DeviceHealth> health = sampler_.health();
+  const std::lock_guard lock(s.mutex);
+  for (size_t i = 0; i < options_.devices.size(); ++i) {
+    const Slot& slot = s.slots[options_.devices[i]];
+    LiveDevice& device = view.devices[i];
+    device.trouble = health[i].trouble;
+    if (!device.trouble.empty())
+      device.state = device.trouble == kDoesNotAnswer ? DeviceState::kNotAnswering : DeviceState::kError;
+    device.since_ns = health[i].good_at_ns;
+    device.time_ns = slot.time_ns;
+    device.values = slot.values;
+    device.read_ns = slot.read_ns;
+    device.has_processes = slot.has_processes;
+    for (const ProcessSample& p : slot.processes) {
+      const auto it = s.known.find(p.pid);
+      device.processes.push_back({p, it == s.known.end() ? recorded_process(p) : it->second});
+    }
+  }
+  view.parents = s.parents;
+  view.lines = s.job_lines;
+  return view;
+}
+
+bool LocalSource::complete() const {
+  const State& s = *state_;
+  const std::vector<DeviceHealth> health = sampler_.health();
+  const std::lock_guard lock(s.mutex);
+  bool any = false;
+  for (size_t i = 0; i < options_.devices.size(); ++i) {
+    const Slot& slot = s.slots[options_.devices[i]];
+    if (health[i].trouble.empty() && !slot.has_processes) return false;
+    any |= !slot.processes.empty();
+  }
+  return !any || s.rounds >= 2 || s.recorded;
+}
+
+bool LocalSource::stop() {
+  State& s = *state_;
+  sampler_.stop();
+  std::unique_lock lock(s.mutex);
+  s.stopping = true;
+  s.changed.notify_all();
+  const bool ended = s.changed.wait_for(lock, kLookerDeadline, [&] { return !s.looking && !s.asking; });
+  return sampler_.any_stuck() || !ended;
+}
+
+}  // namespace profgpu

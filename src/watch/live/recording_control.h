@@ -1,0 +1,59 @@
+// The control page of a recorded process (wire/control.h), as seen from outside: found through /proc, read, and asked
+// to start or stop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "record/wire/control.h"
+
+namespace profgpu {
+
+struct RecorderStatus {
+  wire::RecorderState state = wire::RecorderState::kStarting;
+  uint64_t rows = 0, bytes = 0, dropped = 0, steps = 0;
+  int64_t started_unix_ns = 0;
+  int64_t flushed_ago_ns = -1;  ///< -1: it never was
+  std::string reason;
+};
+
+class RecordingControl {
+ public:
+  /// Errors: no such process, somebody else's, not recorded, or recorded but without a page.
+  static Result<std::unique_ptr<RecordingControl>> open(int64_t pid, const std::string& proc = "/proc");
+  ~RecordingControl();
+  RecordingControl(const RecordingControl&) = delete;
+  RecordingControl& operator=(const RecordingControl&) = delete;
+
+  [[nodiscard]] RecorderStatus status() const;
+  /// Waits for the process to carry it out, `timeout_ns` at the most.
+  Status order(wire::ControlOrder order, int64_t timeout_ns);
+  /// The recording's folder, as the process sees it.
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  /// The recording itself, as we see it; empty: it is not there.
+  [[nodiscard]] std::string recording_path() const;
+
+ private:
+  RecordingControl(int64_t pid, std::string proc, std::string folder, wire::ControlPage* page)
+      : pid_(pid), proc_(std::move(proc)), folder_(std::move(folder)), page_(page) {}
+
+  int64_t pid_;
+  std::string proc_, folder_;
+  wire::ControlPage* page_;
+};
+
+/// Processes that `pid` has started, at whatever distance, and that are recorded.
+std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc = "/proc");
+/// Whether it only starts programs that work (torchrun): they are ranks or recorded, and it is neither.
+bool is_launcher(int64_t pid, const std::string& proc = "/proc");
+/// Whether there is such a process that we may look into: an error says which it is.
+Status check_process(int64_t pid, const std::string& proc = "/proc");
+/// A path as the process sees it, for us: it may be in a container, or in another mount namespace.
+std::string path_through(int64_t pid, const std::string& path, const std::string& proc = "/proc");
+/// A variable of the process's environment as it started; empty if it is not there or cannot be read.
+std::string variable_of(int64_t pid, const std::string& name, const std::string& proc = "/proc");
+
+}  // namespace profgpu

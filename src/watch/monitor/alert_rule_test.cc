@@ -1,0 +1,132 @@
+#include "watch/monitor/alert_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "watch/monitor/shipped_alerts.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+using Over = AlertCondition::Over;
+using Comparison = AlertCondition::Comparison;
+
+AlertRule parsed(std::string_view text) {
+  auto rule = parse_alert(text);
+  EXPECT_TRUE(rule) << text << ": " << rule.error().message;
+  return rule ? *std::move(rule) : AlertRule{};
+}
+
+std::string error_of(std::string_view text) {
+  auto rule = parse_alert(text);
+  EXPECT_FALSE(rule) << text;
+  return rule ? "" : rule.error().message;
+}
+
+TEST(AlertRule, AllOfItsParts) {
+  const AlertRule r =
+      parsed("hot: temperature_c > 85 until 80C and processes >= 1 for 2m clear after 90s severity critical");
+  EXPECT_EQ(r.name, "hot");
+  EXPECT_EQ(r.condition, "temperature_c > 85 until 80C and processes >= 1 for 2m clear after 90s severity critical");
+  ASSERT_EQ(r.conditions.size(), 2U);
+  EXPECT_EQ(r.conditions[0].quantity.metric->metric, Metric::kTemperature);
+  EXPECT_EQ(r.conditions[0].raise, 85);
+  EXPECT_EQ(r.conditions[0].until, 80);
+  EXPECT_EQ(r.conditions[1].quantity.figure, AlertFigure::kProcesses);
+  EXPECT_EQ(r.conditions[1].comparison, Comparison::kAtLeast);
+  EXPECT_EQ(r.hold_ns, 120 * kSecond);
+  EXPECT_EQ(r.clear_after_ns, 90 * kSecond);
+  EXPECT_EQ(r.severity, Severity::kCritical);
+}
+
+TEST(AlertRule, BlanksDoNotMatterAndDefaults) {
+  const AlertRule r = parsed(" low :power_w<100 for 5m");
+  EXPECT_EQ(r.name, "low");
+  EXPECT_EQ(r.conditions[0].comparison, Comparison::kBelow);
+  EXPECT_EQ(r.conditions[0].until, 100);
+  EXPECT_EQ(r.severity, Severity::kWarning);
+  EXPECT_EQ(r.clear_after_ns, 60 * kSecond) << "as long as it must be true, a minute at most";
+  EXPECT_EQ(parsed("a: power_w < 100 for 10s").clear_after_ns, 10 * kSecond);
+  EXPECT_EQ(parsed("a: power_w < 100").clear_after_ns, 0);
+}
+
+TEST(AlertRule, LevelsHaveTheMetricsUnits) {
+  EXPECT_EQ(parsed("a: memory_used_bytes > 70GiB").conditions[0].raise, 70.0 * (1 << 30));
+  EXPECT_EQ(parsed("a: memory.used > 1000").conditions[0].raise, 1000.0 * (1 << 20))
+      << "nvidia-smi's name has its unit";
+  EXPECT_EQ(parsed("a: utilization.gpu < 5%").conditions[0].raise, 5);
+  EXPECT_EQ(parsed("a: memory_used_pct > 97%").conditions[0].raise, 97);
+  const AlertRule r = parsed("a: increase(throttle_hw_thermal_ns, 10m) > 60s until 10s");
+  EXPECT_EQ(r.conditions[0].over, Over::kIncrease);
+  EXPECT_EQ(r.conditions[0].window_ns, 600 * kSecond);
+  EXPECT_EQ(r.conditions[0].raise, 60e9);
+}
+
+TEST(AlertRule, Mistakes) {
+  EXPECT_EQ(error_of("temperature_c > 85"), "an alert begins with its name and a colon, not \"temperature_c > 85\"");
+  EXPECT_EQ(error_of("a b: power_w > 1"), "an alert begins with its name and a colon, not \"a b: power_w > 1\"");
+  EXPECT_EQ(error_of("a:"), "alert a: a metric is wanted, not the end");
+  EXPECT_EQ(error_of("a: heat > 1"), "alert a: there is no metric \"heat\"");
+  EXPECT_EQ(error_of("a: power_w"), "alert a: > >= < or <= behind power_w is wanted, not the end");
+  EXPECT_EQ(error_of("a: power_w == 1"), "alert a: > >= < or <= behind power_w is wanted, not \"==\"");
+  EXPECT_EQ(error_of("a: power_w > much"), "alert a: a number in W behind \">\" is wanted, not \"much\"");
+  EXPECT_EQ(error_of("a: power_w > 10GiB"), "alert a: a number in W behind \">\" is wanted, not \"10GiB\"");
+  EXPECT_EQ(error_of("a: power_w > 10 until 12"), "alert a: until 12 is beyond > 10: it would be cleared at once");
+  EXPECT_EQ(error_of("a: power_w < 10 until 8"), "alert a: until 8 is beyond < 10: it would be cleared at once");
+  EXPECT_EQ(error_of("a: power_w > 10 for"), "alert a: a time up to 30 days behind \"for\" is wanted, not the end");
+  EXPECT_EQ(error_of("a: power_w > 10 for 40h40"),
+            "alert a: a time up to 30 days behind \"for\" is wanted, not \"40h40\"");
+  EXPECT_EQ(error_of("a: power_w > 10 or power_w < 5"),
+            "alert a: and, for, clear after or severity is wanted, not \"or\"");
+  EXPECT_EQ(error_of("a: power_w > 10 for 1m for 2m"), "alert a: \"for\" stands there twice");
+  EXPECT_EQ(error_of("a: power_w > 10 severity bad"), "alert a: info, warning or critical is wanted, not \"bad\"");
+  EXPECT_EQ(error_of("a: mean(power_w) > 10"),
+            "alert a: a comma and a time, as in mean(power_w, 5m), is wanted, not \")\"");
+  EXPECT_EQ(error_of("a: mean(energy_j, 5m) > 10"), "alert a: energy_j is a counter");
+  EXPECT_EQ(error_of("a: increase(power_w, 5m) > 10"), "alert a: power_w is not a counter");
+  EXPECT_EQ(error_of("a: mean(up, 5m) > 10"), "alert a: up has no mean");
+  EXPECT_EQ(error_of("a: mean(power_w, 1ms) > 10"),
+            "alert a: a time up to 30 days behind \"mean\" (1s or more) is wanted, not \"1ms\"");
+}
+
+TEST(AlertRule, ShippedOnesAreThoseOfPrometheus) {
+  std::set<std::string> names;
+  for (const AlertRule& r : shipped_alerts()) {
+    names.insert(r.name);
+    EXPECT_FALSE(r.conditions.empty()) << r.name;
+    EXPECT_FALSE(r.advice.empty()) << r.name;
+  }
+  EXPECT_EQ(names,
+            (std::set<std::string>{"device_lost", "xid_critical", "uncorrectable_ecc", "row_remap_failed", "throttled",
+                                   "over_temperature", "idle_while_reserved", "memory_nearly_full"}));
+}
+
+// PROFGPU_UPDATE_RULES=1 writes the file anew.
+TEST(AlertRule, TheFileForPrometheusIsThatOfTheTable) {
+  const std::string path = "deploy/profgpu.rules.yml";
+  if (std::getenv("PROFGPU_UPDATE_RULES")) std::ofstream(path) << prometheus_rules();
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  EXPECT_EQ(text.str(), prometheus_rules());
+}
+
+TEST(AlertRule, AskedOnesTakeThePlaceOfShipped) {
+  auto all = alerts_in_force(
+      shipped_alerts(), {"throttled: off", "mine: power_w > 1", "device_lost: up < 1 for 5s", "mine: power_w > 2"});
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->size(), shipped_alerts().size());
+  EXPECT_EQ(all->front().hold_ns, 5 * kSecond);
+  EXPECT_EQ(all->front().advice, shipped_alerts().front().advice);
+  EXPECT_EQ(all->back().conditions[0].raise, 2);
+  auto wrong = alerts_in_force(shipped_alerts(), {"thrttled: off"});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().message, "there is no alert thrttled to be switched off");
+}
+
+}  // namespace
+}  // namespace profgpu
