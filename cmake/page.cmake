@@ -32,5 +32,5 @@ profgpu_page_end:
   set_source_files_properties(${embedded} PROPERTIES OBJECT_DEPENDS ${page}
                               COMPILE_OPTIONS -Wno-unused-command-line-argument)
   target_sources(profgpu_view PRIVATE ${embedded})
-  set_source_files_properties(present/html.cc PROPERTIES COMPILE_DEFINITIONS PROFGPU_HAS_PAGE=1)
+  target_compile_definitions(profgpu_view PRIVATE PROFGPU_HAS_PAGE=1)
 endif()

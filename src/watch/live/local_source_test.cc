@@ -114,7 +114,7 @@ TEST(LocalSource, RecordsWhatProcessesRun) {
   source.start([] {});
   EXPECT_TRUE(comes_true([&] {
     const std::lock_guard lock(mutex);
-    return name.find("test_live") != std::string::npos && !user.empty();
+    return name.find("test_watch_live") != std::string::npos && !user.empty();
   }));
   source.stop();
 }
