@@ -1,9 +1,7 @@
 #include "base/decimal.h"
 
-#include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/text.h"
@@ -73,27 +71,6 @@ std::optional<int64_t> slow_scaled(std::string_view text, int scale) {
 constexpr int64_t kPowers[] = {1, 10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000, 100'000'000};
 // Whole parts whose nanoseconds fit, by scale.
 constexpr int64_t kMaxWhole[] = {INT64_MAX, 900'000'000'000'000'000, 90'000'000'000'000'000, 9'000'000'000'000'000};
-
-struct Digits {
-  int count;
-  int64_t value;
-};
-
-// The digits that eight bytes begin with. Neighbours are joined in pairs, pairs in fours, fours in eight.
-inline Digits digits_at(const char* p) {
-  uint64_t v;
-  std::memcpy(&v, p, 8);
-  if constexpr (std::endian::native == std::endian::big) v = __builtin_bswap64(v);
-  v ^= 0x3030303030303030;   // digits are their value now, all else more than nine
-  const uint64_t others = (((v & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | v) & 0x8080808080808080;
-  if ((others & 0x80) != 0) return {0, 0};
-  const int count = others == 0 ? 8 : __builtin_ctzll(others) / 8;
-  v <<= 64 - 8 * count;   // as if zeros came before them
-  v = (v * 10 + (v >> 8)) & 0x00FF00FF00FF00FF;
-  v = (v * 100 + (v >> 16)) & 0x0000FFFF0000FFFF;
-  v = (v * 10000 + (v >> 32)) & 0xFFFFFFFF;
-  return {count, static_cast<int64_t>(v)};
-}
 
 }  // namespace
 

@@ -1,7 +1,9 @@
 // Exact numbers from decimal text.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -11,8 +13,37 @@ namespace profgpu {
 /// fraction and an exponent; nullopt for anything else and for results that do not fit int64_t.
 std::optional<int64_t> scaled_decimal(std::string_view text, int scale);
 
+struct Digits {
+  int count;
+  int64_t value;
+};
+
+/// The digits that eight bytes begin with. Neighbours are joined in pairs, pairs in fours, fours in eight.
+[[gnu::always_inline]] inline Digits digits_at(const char* p) {
+  uint64_t v;
+  std::memcpy(&v, p, 8);
+  if constexpr (std::endian::native == std::endian::big) v = __builtin_bswap64(v);
+  v ^= 0x3030303030303030;   // digits are their value now, all else more than nine
+  const uint64_t others = (((v & 0x7F7F7F7F7F7F7F7F) + 0x7676767676767676) | v) & 0x8080808080808080;
+  if ((others & 0x80) != 0) return {0, 0};
+  const int count = others == 0 ? 8 : __builtin_ctzll(others) / 8;
+  v <<= 64 - 8 * count;   // as if zeros came before them
+  v = (v * 10 + (v >> 8)) & 0x00FF00FF00FF00FF;
+  v = (v * 100 + (v >> 16)) & 0x0000FFFF0000FFFF;
+  v = (v * 10000 + (v >> 32)) & 0xFFFFFFFF;
+  return {count, static_cast<int64_t>(v)};
+}
+
 /// The same, for text that eight readable bytes follow: digits are taken eight at a time, however many there are.
 std::optional<int64_t> padded_scaled_decimal(std::string_view text, int scale);
+
+/// Likewise of a whole number; most have no more than eight digits.
+inline std::optional<int64_t> padded_whole_number(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  const Digits digits = digits_at(text.data());
+  if (static_cast<size_t>(digits.count) == text.size()) return digits.value;
+  return padded_scaled_decimal(text, 0);
+}
 
 inline std::optional<int64_t> whole_number(std::string_view text) { return scaled_decimal(text, 0); }
 /// A floating-point number; nullopt if the text is none or not finite.

@@ -1,4 +1,4 @@
-// Text looked at a block of bytes at a time: sixteen with SSE2, else one.
+// Text looked at a block of bytes at a time: sixteen with SSE2 or NEON, else one.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace profgpu {
@@ -43,6 +45,34 @@ class TextBlock {
 
  private:
   __m128i bytes_;
+};
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+class TextBlock {
+ public:
+  static constexpr size_t kBytes = 16;
+  explicit TextBlock(const char* at) : bytes_(vld1q_u8(reinterpret_cast<const uint8_t*>(at))) {}
+
+  [[nodiscard]] uint8x16_t is(char c) const { return vceqq_u8(bytes_, vdupq_n_u8(static_cast<uint8_t>(c))); }
+  [[nodiscard]] uint8x16_t bracket() const {
+    const uint8x16_t folded = vorrq_u8(bytes_, vdupq_n_u8(0x20));
+    return vceqq_u8(folded, vdupq_n_u8('{')) | vceqq_u8(folded, vdupq_n_u8('}'));
+  }
+  [[nodiscard]] uint8x16_t high() const { return bytes_; }
+  [[nodiscard]] uint8x16_t up_to(char c) const { return vcleq_u8(bytes_, vdupq_n_u8(static_cast<uint8_t>(c))); }
+  [[nodiscard]] uint8x16_t ink() const { return vmvnq_u8(is(' ') | is('\t') | is('\n') | is('\r')); }
+  /// Of each byte the highest bit, as in high(): one bit of its place in each half, and these added up.
+  static unsigned bits(uint8x16_t answer) {
+    constexpr uint8_t kPlaces[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8x16_t chosen = vandq_u8(vcltzq_s8(vreinterpretq_s8_u8(answer)), vld1q_u8(kPlaces));
+    return vaddv_u8(vget_low_u8(chosen)) | static_cast<unsigned>(vaddv_u8(vget_high_u8(chosen))) << 8;
+  }
+  [[nodiscard]] bool begins_as(const char* other, size_t count) const {
+    const unsigned differing = ~bits(vceqq_u8(bytes_, vld1q_u8(reinterpret_cast<const uint8_t*>(other))));
+    return (differing & ((2U << (count - 1)) - 1)) == 0;
+  }
+
+ private:
+  uint8x16_t bytes_;
 };
 #else
 class TextBlock {

@@ -1,7 +1,9 @@
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -15,6 +17,8 @@ int main(int argc, char** argv) {
   // What lies below that bound grows and shrinks by much at once: by 128 kB, as glibc has it, the same pages are given
   // back and faulted in again all through an import (a fifth of its wall time).
   mallopt(M_TOP_PAD, 16 << 20);
+  // What one thread frees another takes: each with an arena of its own keeps what only it can use again.
+  mallopt(M_ARENA_MAX, std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / 4));
   profgpu::prepare_streams();
   profgpu::install_interrupt_handler();
   // argc is 0 if whoever started us gave no name.

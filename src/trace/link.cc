@@ -96,8 +96,9 @@ HostId op_at(const Trace& trace, uint32_t thread, int64_t time) {
 }
 
 void link_backward(Trace& trace, std::vector<FlowEnd> flows) {
-  std::sort(flows.begin(), flows.end(), [](const FlowEnd& a, const FlowEnd& b) {
-    return std::tie(a.id, b.is_start, a.time_ns, a.thread) < std::tie(b.id, a.is_start, b.time_ns, b.thread);
+  radix_sort(flows);
+  sort_ties(std::span(flows), OwnKey(), [](const FlowEnd& a, const FlowEnd& b) {
+    return std::tie(b.is_start, a.time_ns, a.thread) < std::tie(a.is_start, b.time_ns, b.thread);
   });
   for (size_t i = 0; i < flows.size();) {
     size_t j = i;

@@ -1,8 +1,8 @@
 #include "trace/trace_builder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
+#include <span>
 
 #include "base/text.h"
 #include "trace/radix_sort.h"
@@ -26,25 +26,49 @@ struct Rows {
   [[nodiscard]] const HostRow& host(uint32_t p) const { return shards[shard_of(p)].host[row_of(p)]; }
   [[nodiscard]] const ActivityRow& activity(uint32_t p) const { return shards[shard_of(p)].activity[row_of(p)]; }
 
-  // Calls fn(shard, first row, end row) for each piece of the input in order.
-  template <class Begin, class Fn>
-  void each_piece(Begin begin, const std::vector<size_t>& sizes, Fn&& fn) const {
-    struct Part {
-      uint32_t order;
-      size_t shard, first, end;
-    };
-    std::vector<Part> parts;
-    for (size_t s = 0; s < shards.size(); ++s) {
-      const auto& pieces = shards[s].pieces;
-      if (pieces.empty()) parts.push_back({0, s, 0, sizes[s]});
-      for (size_t i = 0; i < pieces.size(); ++i)
-        parts.push_back(
-            {pieces[i].order, s, pieces[i].*begin, i + 1 < pieces.size() ? pieces[i + 1].*begin : sizes[s]});
-    }
-    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.order < b.order; });
-    for (const Part& p : parts) fn(p.shard, p.first, p.end);
-  }
 };
+
+// Places of the rows of `table` by group, then start, then `less`. `bounds` are where each group's begin, and one more
+// for the end. `group` takes a shard and a row of it. Pieces are taken in the order of the input, so that most rows are
+// sorted.
+template <class Row, class Group, class Less>
+std::vector<uint32_t> sorted_rows(const Rows& rows, Blocks<Row> Shard::* table, size_t Shard::Piece::* begin,
+                                 std::vector<uint32_t>& bounds, Group&& group, Less&& less) {
+  struct Part {
+    uint32_t order;
+    size_t shard, first, end;
+  };
+  std::vector<Part> parts;
+  for (size_t s = 0; s < rows.shards.size(); ++s) {
+    const auto& pieces = rows.shards[s].pieces;
+    const size_t size = (rows.shards[s].*table).size();
+    if (pieces.empty()) parts.push_back({0, s, 0, size});
+    for (size_t i = 0; i < pieces.size(); ++i)
+      parts.push_back({pieces[i].order, s, pieces[i].*begin, i + 1 < pieces.size() ? pieces[i + 1].*begin : size});
+  }
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.order < b.order; });
+  const auto each = [&](auto&& fn) {
+    for (const Part& p : parts) {
+      const Blocks<Row>& block = rows.shards[p.shard].*table;
+      for (size_t r = p.first; r < p.end; ++r) fn(group(p.shard, block[r]), p.shard, r, block[r]);
+    }
+  };
+  each([&](size_t g, size_t, size_t, const Row&) { ++bounds[g + 1]; });
+  std::partial_sum(bounds.begin(), bounds.end(), bounds.begin());
+  std::vector<uint32_t> at = bounds;
+  std::vector<uint32_t> order(bounds.back());
+  each([&](size_t g, size_t s, size_t r, const Row&) { order[at[g]++] = Rows::place(s, r); });
+  const auto start = [&](uint32_t p) {
+    return ordered((rows.shards[Rows::shard_of(p)].*table)[Rows::row_of(p)].start_ns);
+  };
+  std::vector<uint32_t> spare;
+  for (size_t g = 0; g + 1 < bounds.size(); ++g) {
+    const std::span<uint32_t> of_group(order.data() + bounds[g], bounds[g + 1] - bounds[g]);
+    sort_rows(of_group, spare, start);
+    sort_ties(of_group, start, less);
+  }
+  return order;
+}
 
 void map_strings(Rows& rows, Trace& trace) {
   for (Shard& shard : rows.shards) {
@@ -95,46 +119,55 @@ void map_queues(Rows& rows, Trace& trace) {
 
 StringId mapped(const std::vector<StringId>& map, StringId id) { return id.valid() ? map[id.value] : id; }
 
-void map_small_tables(Rows& rows, Trace& trace) {
+void map_collectives(Rows& rows, Trace& trace) {
+  for (size_t s = 0; s < rows.shards.size(); ++s) {
+    rows.collectives_base.push_back(static_cast<uint32_t>(trace.collectives.size()));
+    for (Collective c : rows.shards[s].collectives) {
+      for (StringId* id : {&c.name, &c.dtype, &c.group, &c.group_description, &c.ranks})
+        *id = mapped(rows.strings[s], *id);
+      trace.collectives.push_back(c);
+    }
+  }
+}
+
+// Tables that need no sorting by group: arguments, memory, flows and the small ones. Shards lose the large ones.
+std::vector<FlowEnd> map_other_tables(Rows& rows, Trace& trace) {
+  std::vector<FlowEnd> flows;
   for (size_t s = 0; s < rows.shards.size(); ++s) {
     Shard& shard = rows.shards[s];
     const auto& strings = rows.strings[s];
-    rows.op_args_base.push_back(static_cast<uint32_t>(trace.op_args.size()));
-    rows.activity_args_base.push_back(static_cast<uint32_t>(trace.activity_args.size()));
-    rows.collectives_base.push_back(static_cast<uint32_t>(trace.collectives.size()));
+    const auto& threads = rows.threads[s];
     trace.op_args.reserve(trace.op_args.size() + shard.op_args.size());
-    for (size_t i = 0; i < shard.op_args.size(); ++i) {
-      OpArgs a = shard.op_args[i];
+    shard.op_args.drain([&](OpArgs a) {
       a.shapes = mapped(strings, a.shapes);
       a.types = mapped(strings, a.types);
       trace.op_args.push_back(a);
-    }
-    shard.op_args.clear();
+    });
+    trace.memory.reserve(trace.memory.size() + shard.memory.size());
+    shard.memory.drain([&](MemoryEvent m) {
+      if (m.thread.valid()) m.thread = ThreadId(threads[m.thread.value]);
+      trace.memory.push_back(m);
+    });
+    flows.reserve(flows.size() + shard.flows.size());
+    shard.flows.drain([&](FlowEnd f) {
+      f.thread = threads[f.thread];
+      flows.push_back(f);
+    });
     trace.activity_args.insert(trace.activity_args.end(), shard.activity_args_rows.begin(),
                                shard.activity_args_rows.end());
-    for (Collective c : shard.collectives) {
-      for (StringId* id : {&c.name, &c.dtype, &c.group, &c.group_description, &c.ranks}) *id = mapped(strings, *id);
-      trace.collectives.push_back(c);
-    }
     for (SyncRow r : shard.syncs) r.name = mapped(strings, r.name), trace.syncs.push_back(r);
     for (CounterValue c : shard.counters) c.name = mapped(strings, c.name), trace.counters.push_back(c);
-    trace.memory.reserve(trace.memory.size() + shard.memory.size());
-    for (size_t i = 0; i < shard.memory.size(); ++i) {
-      MemoryEvent m = shard.memory[i];
-      if (m.thread.valid()) m.thread = ThreadId(rows.threads[s][m.thread.value]);
-      trace.memory.push_back(m);
-    }
-    shard.memory.clear();
     for (ThreadSample t : shard.thread_samples) {
-      t.thread = ThreadId(rows.threads[s][t.thread.value]);
+      t.thread = ThreadId(threads[t.thread.value]);
       trace.thread_samples.push_back(t);
     }
     for (ThreadWait w : shard.thread_waits) {
-      w.thread = ThreadId(rows.threads[s][w.thread.value]);
+      w.thread = ThreadId(threads[w.thread.value]);
       trace.thread_waits.push_back(w);
     }
     trace.events += shard.events;
   }
+  return flows;
 }
 
 void sort_small_tables(Trace& trace) {
@@ -148,9 +181,10 @@ void sort_small_tables(Trace& trace) {
   std::sort(trace.syncs.begin(), trace.syncs.end(), [](const SyncRow& a, const SyncRow& b) {
     return std::tie(a.start_ns, a.duration_ns, a.correlation) < std::tie(b.start_ns, b.duration_ns, b.correlation);
   });
-  std::sort(trace.memory.begin(), trace.memory.end(), [](const MemoryEvent& a, const MemoryEvent& b) {
-    return std::tie(a.time_ns, a.device_type, a.device, a.bytes, a.address, a.total_allocated) <
-           std::tie(b.time_ns, b.device_type, b.device, b.bytes, b.address, b.total_allocated);
+  radix_sort(trace.memory);
+  sort_ties(std::span(trace.memory), OwnKey(), [](const MemoryEvent& a, const MemoryEvent& b) {
+    return std::tie(a.device_type, a.device, a.bytes, a.address, a.total_allocated) <
+           std::tie(b.device_type, b.device, b.bytes, b.address, b.total_allocated);
   });
   std::sort(trace.counters.begin(), trace.counters.end(), [&](const CounterValue& a, const CounterValue& b) {
     if (a.time_ns != b.time_ns) return a.time_ns < b.time_ns;
@@ -159,55 +193,31 @@ void sort_small_tables(Trace& trace) {
   });
 }
 
-// Places of the host rows by thread, in the order of the input within each.
-std::vector<uint32_t> by_thread(const Rows& rows, Trace& trace) {
-  std::vector<uint32_t> at(trace.threads.size() + 1);
-  std::vector<size_t> sizes;
-  for (size_t s = 0; s < rows.shards.size(); ++s) {
-    sizes.push_back(rows.shards[s].host.size());
-    for (size_t r = 0; r < sizes.back(); ++r) ++at[rows.threads[s][rows.shards[s].host[r].thread] + 1];
-  }
-  for (size_t t = 0; t < trace.threads.size(); ++t) {
-    at[t + 1] += at[t];
-    trace.threads[t].begin = HostId(at[t]);
-    trace.threads[t].end = HostId(at[t + 1]);
-  }
-  std::vector<uint32_t> order(at.back());
-  rows.each_piece(&Shard::Piece::host_begin, sizes, [&](size_t s, size_t first, size_t end) {
-    for (size_t r = first; r < end; ++r)
-      order[at[rows.threads[s][rows.shards[s].host[r].thread]]++] = Rows::place(s, r);
-  });
-  return order;
-}
-
 // Host rows by thread, then start, then longest first; ties by what is usually outside, then name, so that the order of
 // the input does not matter.
 std::vector<uint32_t> sorted_host(const Rows& rows, Trace& trace) {
-  std::vector<uint32_t> order = by_thread(rows, trace);
-  std::vector<SortKey> keys;
-  for (const Thread& thread : trace.threads) {
-    keys.clear();
-    keys.reserve(thread.end.value - thread.begin.value);
-    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i)
-      keys.push_back({ordered(rows.host(order[i]).start_ns), order[i]});
-    radix_sort(keys);
-    sort_ties(keys, [&](uint32_t a, uint32_t b) {
-      const HostRow &x = rows.host(a), &y = rows.host(b);
-      if (x.duration_ns != y.duration_ns) return x.duration_ns > y.duration_ns;
-      if (x.kind != y.kind) return x.kind < y.kind;
-      if (x.link != y.link) return x.link < y.link;
-      return trace.strings[rows.strings[Rows::shard_of(a)][x.name.value]] <
-             trace.strings[rows.strings[Rows::shard_of(b)][y.name.value]];
-    });
-    for (size_t i = 0; i < keys.size(); ++i) order[thread.begin.value + i] = keys[i].row;
+  std::vector<uint32_t> bounds(trace.threads.size() + 1);
+  const auto thread_of = [&](size_t s, const HostRow& row) { return rows.threads[s][row.thread]; };
+  const auto less = [&](uint32_t a, uint32_t b) {
+    const HostRow &x = rows.host(a), &y = rows.host(b);
+    if (x.duration_ns != y.duration_ns) return x.duration_ns > y.duration_ns;
+    if (x.kind != y.kind) return x.kind < y.kind;
+    if (x.link != y.link) return x.link < y.link;
+    return trace.strings[rows.strings[Rows::shard_of(a)][x.name.value]] <
+           trace.strings[rows.strings[Rows::shard_of(b)][y.name.value]];
+  };
+  std::vector<uint32_t> order =
+      sorted_rows(rows, &Shard::host, &Shard::Piece::host_begin, bounds, thread_of, less);
+  for (size_t t = 0; t < trace.threads.size(); ++t) {
+    trace.threads[t].begin = HostId(bounds[t]);
+    trace.threads[t].end = HostId(bounds[t + 1]);
   }
   return order;
 }
 
-template <class T, class Get>
-void fill(std::vector<T>& column, const std::vector<uint32_t>& order, Get&& get) {
-  column.reserve(order.size());
-  for (const uint32_t p : order) column.push_back(get(p));
+template <class... Columns>
+void reserve(size_t size, Columns&... columns) {
+  (columns.reserve(size), ...);
 }
 
 // Open ranges that a longer one may overlap and leave open. Those of different clocks overlap by pairs, not by
@@ -242,26 +252,10 @@ const T* found(const std::vector<std::pair<size_t, T>>& of_rows, size_t row) {
   return it != of_rows.end() && it->first == row ? &it->second : nullptr;
 }
 
-void build_host(const Rows& rows, Trace& trace, int threads) {
-  const std::vector<uint32_t> order = sorted_host(rows, trace);
-  HostTable& h = trace.host;
-  const auto times = [&] {
-    fill(h.start_ns, order, [&](uint32_t p) { return rows.host(p).start_ns; });
-    fill(h.duration_ns, order, [&](uint32_t p) { return rows.host(p).duration_ns; });
-    nest(trace);
-  };
-  const auto others = [&] {
-    fill(h.name, order, [&](uint32_t p) { return rows.strings[Rows::shard_of(p)][rows.host(p).name.value]; });
-    fill(h.thread, order, [&](uint32_t p) { return ThreadId(rows.threads[Rows::shard_of(p)][rows.host(p).thread]); });
-    fill(h.kind, order, [&](uint32_t p) { return rows.host(p).kind; });
-    fill(h.link, order, [&](uint32_t p) { return rows.host(p).link; });
-    fill(h.args, order, [&](uint32_t p) {
-      const uint32_t args = rows.host(p).args;
-      return args == UINT32_MAX ? OpArgsId() : OpArgsId(rows.op_args_base[Rows::shard_of(p)] + args);
-    });
-  };
-  side_by_side(threads, times, others);
-  for (size_t i = 0; i < order.size(); ++i) {
+// Host rows of which a shard's side tables say more.
+void join_side_tables(const Rows& rows, const std::vector<uint32_t>& order, const std::vector<uint32_t>& more,
+                      Trace& trace) {
+  for (const uint32_t i : more) {
     const size_t s = Rows::shard_of(order[i]), row = Rows::row_of(order[i]);
     if (const uint32_t* call = found(rows.shards[s].host_collectives, row))
       trace.collectives[rows.collectives_base[s] + *call].host = HostId(i);
@@ -270,49 +264,79 @@ void build_host(const Rows& rows, Trace& trace, int threads) {
   }
 }
 
-void build_activity(const Rows& rows, Trace& trace) {
-  std::map<int32_t, std::vector<SortKey>> by_device;
-  std::vector<size_t> sizes;
-  for (const Shard& shard : rows.shards) sizes.push_back(shard.activity.size());
-  rows.each_piece(&Shard::Piece::activity_begin, sizes, [&](size_t s, size_t first, size_t end) {
-    for (size_t r = first; r < end; ++r) {
-      const ActivityRow& row = rows.shards[s].activity[r];
-      by_device[rows.shards[s].queues[row.queue].device].push_back({ordered(row.start_ns), Rows::place(s, r)});
+void build_host(const Rows& rows, Trace& trace, int threads) {
+  for (Shard& shard : rows.shards) {
+    for (const auto& [row, call] : shard.host_collectives) shard.host[row].more = true;
+    for (const auto& [row, text] : shard.host_arguments) shard.host[row].more = true;
+  }
+  const std::vector<uint32_t> order = sorted_host(rows, trace);
+  HostTable& h = trace.host;
+  const auto times = [&] {
+    reserve(order.size(), h.start_ns, h.duration_ns);
+    for (const uint32_t p : order) {
+      const HostRow& row = rows.host(p);
+      h.start_ns.push_back(row.start_ns);
+      h.duration_ns.push_back(row.duration_ns);
     }
-  });
+    nest(trace);
+  };
+  std::vector<uint32_t> more;
+  const auto others = [&] {
+    reserve(order.size(), h.name, h.thread, h.kind, h.link, h.args);
+    for (const uint32_t p : order) {
+      const size_t s = Rows::shard_of(p);
+      const HostRow& row = rows.host(p);
+      if (row.more) more.push_back(static_cast<uint32_t>(h.name.size()));
+      h.name.push_back(rows.strings[s][row.name.value]);
+      h.thread.push_back(ThreadId(rows.threads[s][row.thread]));
+      h.kind.push_back(row.kind);
+      h.link.push_back(row.link);
+      h.args.push_back(row.args == UINT32_MAX ? OpArgsId() : OpArgsId(rows.op_args_base[s] + row.args));
+    }
+  };
+  side_by_side(threads, times, others);
+  join_side_tables(rows, order, more, trace);
+}
+
+void build_activity(const Rows& rows, Trace& trace) {
+  for (const Queue& queue : trace.queues)   // these are in order
+    if (trace.device_rows.empty() || trace.device_rows.back().device != queue.device)
+      trace.device_rows.push_back({queue.device});
+  std::vector<uint32_t> device_of_queue(trace.queues.size());
+  for (size_t q = 1; q < trace.queues.size(); ++q)
+    device_of_queue[q] = device_of_queue[q - 1] + (trace.queues[q].device != trace.queues[q - 1].device);
+  std::vector<uint32_t> bounds(trace.device_rows.size() + 1);
+  const auto device_of = [&](size_t s, const ActivityRow& row) { return device_of_queue[rows.queues[s][row.queue]]; };
   const auto queue_of = [&](uint32_t p) { return rows.queues[Rows::shard_of(p)][rows.activity(p).queue]; };
   const auto name_of = [&](uint32_t p) { return rows.strings[Rows::shard_of(p)][rows.activity(p).name.value]; };
-  std::vector<uint32_t> order;
-  for (auto& [device, keys] : by_device) {
-    radix_sort(keys);
-    sort_ties(keys, [&](uint32_t a, uint32_t b) {
-      const ActivityRow &x = rows.activity(a), &y = rows.activity(b);
-      if (x.duration_ns != y.duration_ns) return x.duration_ns < y.duration_ns;
-      if (queue_of(a) != queue_of(b)) return queue_of(a) < queue_of(b);
-      if (x.correlation != y.correlation) return x.correlation < y.correlation;
-      return trace.strings[name_of(a)] < trace.strings[name_of(b)];
-    });
-    Trace::DeviceRows& range = trace.device_rows.emplace_back();
-    range.device = device;
-    range.begin = ActivityId(order.size());
-    for (const SortKey& k : keys) order.push_back(k.row);
-    range.end = ActivityId(order.size());
+  const auto less = [&](uint32_t a, uint32_t b) {
+    const ActivityRow &x = rows.activity(a), &y = rows.activity(b);
+    if (x.duration_ns != y.duration_ns) return x.duration_ns < y.duration_ns;
+    if (queue_of(a) != queue_of(b)) return queue_of(a) < queue_of(b);
+    if (x.correlation != y.correlation) return x.correlation < y.correlation;
+    return trace.strings[name_of(a)] < trace.strings[name_of(b)];
+  };
+  const std::vector<uint32_t> order =
+      sorted_rows(rows, &Shard::activity, &Shard::Piece::activity_begin, bounds, device_of, less);
+  for (size_t d = 0; d < trace.device_rows.size(); ++d) {
+    trace.device_rows[d].begin = ActivityId(bounds[d]);
+    trace.device_rows[d].end = ActivityId(bounds[d + 1]);
   }
+  std::erase_if(trace.device_rows, [](const Trace::DeviceRows& d) { return d.begin == d.end; });
   ActivityTable& a = trace.activity;
-  fill(a.start_ns, order, [&](uint32_t p) { return rows.activity(p).start_ns; });
-  fill(a.duration_ns, order, [&](uint32_t p) { return rows.activity(p).duration_ns; });
-  fill(a.name, order, name_of);
-  fill(a.queue, order, queue_of);
-  fill(a.kind, order, [&](uint32_t p) { return rows.activity(p).kind; });
-  fill(a.correlation, order, [&](uint32_t p) { return rows.activity(p).correlation; });
-  fill(a.args, order, [&](uint32_t p) {
-    const uint32_t args = rows.activity(p).args;
-    return args == UINT32_MAX ? ActivityArgsId() : ActivityArgsId(rows.activity_args_base[Rows::shard_of(p)] + args);
-  });
-  for (size_t i = 0; i < order.size(); ++i) {
-    const uint32_t c = rows.activity(order[i]).collective;
-    if (c != UINT32_MAX)
-      trace.collectives[rows.collectives_base[Rows::shard_of(order[i])] + c].activity = ActivityId(i);
+  reserve(order.size(), a.start_ns, a.duration_ns, a.name, a.queue, a.kind, a.correlation, a.args);
+  for (const uint32_t p : order) {
+    const size_t s = Rows::shard_of(p);
+    const ActivityRow& row = rows.activity(p);
+    if (row.collective != UINT32_MAX)
+      trace.collectives[rows.collectives_base[s] + row.collective].activity = ActivityId(a.start_ns.size());
+    a.start_ns.push_back(row.start_ns);
+    a.duration_ns.push_back(row.duration_ns);
+    a.name.push_back(rows.strings[s][row.name.value]);
+    a.queue.push_back(rows.queues[s][row.queue]);
+    a.kind.push_back(row.kind);
+    a.correlation.push_back(row.correlation);
+    a.args.push_back(row.args == UINT32_MAX ? ActivityArgsId() : ActivityArgsId(rows.activity_args_base[s] + row.args));
   }
 }
 
@@ -330,25 +354,25 @@ std::map<TraceIssueKind, int64_t> TraceBuilder::issue_counts() const {
 
 Trace TraceBuilder::finish(int threads) {
   Rows rows{shards_, {}, {}, {}, {}, {}, {}};
+  uint32_t op_args = 0, activity_args = 0;
+  for (const Shard& shard : shards_) {
+    rows.op_args_base.push_back(op_args);
+    rows.activity_args_base.push_back(activity_args);
+    op_args += static_cast<uint32_t>(shard.op_args.size());
+    activity_args += static_cast<uint32_t>(shard.activity_args_rows.size());
+  }
   map_strings(rows, trace_);
   map_threads(rows, trace_);
   map_queues(rows, trace_);
-  map_small_tables(rows, trace_);
+  map_collectives(rows, trace_);
   std::vector<FlowEnd> flows;
-  for (size_t s = 0; s < shards_.size(); ++s) {
-    for (size_t i = 0; i < shards_[s].flows.size(); ++i) {
-      FlowEnd flow = shards_[s].flows[i];
-      flow.thread = rows.threads[s][flow.thread];
-      flows.push_back(flow);
-    }
-    shards_[s].flows.clear();
-  }
-  const auto activity = [&] {
+  const auto others = [&] {
+    flows = map_other_tables(rows, trace_);
+    sort_small_tables(trace_);
     build_activity(rows, trace_);
     for (Shard& shard : shards_) shard.activity.clear();
-    sort_small_tables(trace_);
   };
-  side_by_side(threads, [&] { build_host(rows, trace_, threads); }, activity);
+  side_by_side(threads, [&] { build_host(rows, trace_, threads); }, others);
   shards_.clear();
   link(trace_, std::move(flows), threads);
   return std::move(trace_);

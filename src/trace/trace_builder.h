@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "trace/radix_sort.h"
 #include "trace/trace.h"
 
 namespace profgpu {
@@ -38,6 +39,15 @@ class Blocks {
     blocks_.clear();
     size_ = 0;
   }
+  /// Calls fn with each value and gives its memory back on the way.
+  template <class Fn>
+  void drain(Fn&& fn) {
+    for (size_t i = 0; i < size_; ++i) {
+      fn((*this)[i]);
+      if ((i & (kBlock - 1)) == kBlock - 1) blocks_[i / kBlock].reset();
+    }
+    clear();
+  }
 
  private:
   std::vector<std::unique_ptr<T[]>> blocks_;
@@ -52,6 +62,7 @@ struct HostRow {
   uint32_t args = UINT32_MAX;  ///< row of the shard's op_args
   uint16_t thread = 0;      ///< of the shard
   HostKind kind = HostKind::kOp;
+  bool more = false;        ///< set by finish(): host_collectives or host_arguments has something of it
 };
 static_assert(sizeof(HostRow) == 32);
 
@@ -73,6 +84,8 @@ struct FlowEnd {
   uint32_t thread = 0;
   bool is_start = false;
 };
+inline uint64_t sort_key(const FlowEnd& flow) { return flow.id; }
+inline uint64_t sort_key(const MemoryEvent& event) { return ordered(event.time_ns); }
 
 /// One importing thread's rows. Not thread-safe.
 class Shard {

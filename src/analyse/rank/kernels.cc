@@ -8,6 +8,7 @@
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 #include "base/text.h"
+#include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
@@ -20,7 +21,7 @@ struct Bucket {
 
 void finish(Bucket& b, int64_t kernel_total) {
   KernelRow& r = b.row;
-  std::sort(b.durations.begin(), b.durations.end());
+  radix_sort(b.durations);
   r.count = static_cast<int64_t>(b.durations.size());
   for (const int64_t d : b.durations) r.total_ns += d;
   r.min_ns = b.durations.front();

@@ -1,11 +1,12 @@
 #include "analyse/rank/launch.h"
 
 #include <algorithm>
-#include <utility>
+#include <functional>
 #include <vector>
 
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
+#include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
@@ -13,24 +14,25 @@ namespace {
 // Activities launched and not yet ended, on the same device, at each launch; its own are not counted.
 std::vector<int64_t> queue_depths(const Trace& trace) {
   std::vector<int64_t> depths, ends;
-  std::vector<std::pair<int64_t, HostId>> launches;   // one for each activity
+  std::vector<SortKey> launches;   // one for each activity: when its call began
   for (const Trace::DeviceRows& rows : trace.device_rows) {
     launches.clear(), ends.clear();
     for (uint32_t i = rows.begin.value; i < rows.end.value; ++i) {
       const HostId call = trace.activity.launch[i];
       if (!call.valid()) continue;
-      launches.emplace_back(trace.host.start_ns[call.value], call);
+      launches.push_back({ordered(trace.host.start_ns[call.value]), call.value});
       ends.push_back(trace.activity.end_ns(ActivityId(i)));
     }
-    std::sort(launches.begin(), launches.end());
-    std::sort(ends.begin(), ends.end());
+    radix_sort(launches);
+    sort_ties(launches, std::less());
+    radix_sort(ends);
     int64_t launched = 0, ended = 0;
     const auto count = static_cast<int64_t>(launches.size());
     for (int64_t i = 0; i < count; ++i) {
       const auto& [time, call] = launches[static_cast<size_t>(i)];
-      if (i > 0 && launches[static_cast<size_t>(i) - 1].second == call) continue;   // the rest of a graph
-      while (launches[static_cast<size_t>(launched)].first < time) ++launched;
-      while (ended < count && ends[static_cast<size_t>(ended)] <= time) ++ended;
+      if (i > 0 && launches[static_cast<size_t>(i) - 1].row == call) continue;   // the rest of a graph
+      while (launches[static_cast<size_t>(launched)].key < time) ++launched;
+      while (ended < count && ends[static_cast<size_t>(ended)] <= unordered(time)) ++ended;
       depths.push_back(std::max<int64_t>(0, launched - ended));
     }
   }
@@ -79,7 +81,7 @@ Launch Launch::compute(const Facts& facts) {
     result.steady_short_kernels += steady && is_short;
   }
   if (!latencies.empty()) {
-    std::sort(latencies.begin(), latencies.end());
+    radix_sort(latencies);
     result.median_latency_ns = percentile_of_sorted(latencies, 50);
     result.p95_latency_ns = percentile_of_sorted(latencies, 95);
   }

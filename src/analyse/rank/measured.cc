@@ -8,6 +8,7 @@
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/steps.h"
+#include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
@@ -28,6 +29,7 @@ struct StateInterval {
   Interval time;
   int state = StepState::kOutside;
 };
+uint64_t sort_key(const StateInterval& s) { return ordered(s.time.start); }
 
 // Disjoint, in order of time; what lies between them is outside.
 std::vector<StateInterval> device_states(const Facts& facts) {
@@ -43,7 +45,7 @@ std::vector<StateInterval> device_states(const Facts& facts) {
   add(subtract(d.memory, unite(d.compute, d.communication)), StepState::kMemory);
   for (const Gap& g : facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].gaps)
     all.push_back({{g.start_ns, g.end_ns}, StepState::kFirstIdle + static_cast<int>(g.cause)});
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+  radix_sort(all);
   return all;
 }
 

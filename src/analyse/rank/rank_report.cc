@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/names.h"
-#include "analyse/rank/replay.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 
@@ -173,17 +170,8 @@ RankReport rank_report(const Facts& facts) {
     if (!d.name.empty() &&
         std::find(report.device_names.begin(), report.device_names.end(), d.name) == report.device_names.end())
       report.device_names.push_back(d.name);
-  const auto make = [&](size_t i) {
-    if (!kSections[i].of_job) kSections[i].make(facts, report);
-  };
-  std::atomic<size_t> taken{0};
-  std::thread other([&] {
-    for (size_t i = std::size(kSections); taken++ < std::size(kSections);) make(--i);
-  });
-  for (size_t i = 0; taken++ < std::size(kSections); ++i) make(i);
-  // Rules ask for it as soon as the last section is there.
-  facts.get<Replay>();
-  other.join();
+  for (const Section& section : kSections)
+    if (!section.of_job) section.make(facts, report);
   return report;
 }
 

@@ -121,17 +121,18 @@ std::vector<Wait> find_waits(const Facts& facts) {
   for (const auto& calls : facts.get<Waits>().calls)
     for (const HostId call : calls) waits.push_back({trace.host.start_ns[call.value], trace.host.end_ns(call), kNoRow});
   std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.end < b.end; });
-  std::vector<std::pair<int64_t, uint32_t>> ends;
-  for (uint32_t i = 0; i < trace.activity.size(); ++i) ends.emplace_back(trace.activity.end_ns(ActivityId(i)), i);
-  std::sort(ends.begin(), ends.end());
+  std::vector<SortKey> ends;
+  ends.reserve(trace.activity.size());
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) ends.push_back({ordered(trace.activity.end_ns(ActivityId(i))), i});
+  radix_sort(ends);
   for (Wait& w : waits) {
-    auto it = std::upper_bound(ends.begin(), ends.end(), std::pair(w.end, kNoRow));
+    auto it = std::upper_bound(ends.begin(), ends.end(), SortKey{ordered(w.end), kNoRow}, less_by());
     for (int tries = 0; it != ends.begin() && tries < 256; ++tries) {
       --it;
-      if (it->first < w.start) break;
-      const HostId launch = trace.activity.launch[it->second];
+      if (unordered(it->key) < w.start) break;
+      const HostId launch = trace.activity.launch[it->row];
       if (launch.valid() && trace.host.start_ns[launch.value] > w.start) continue;
-      w.activity = it->second;
+      w.activity = it->row;
       break;
     }
   }

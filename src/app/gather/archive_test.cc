@@ -23,7 +23,7 @@ RankResult a_rank(int number) {
   }
   const Trace trace = rows.finish();
   const Facts facts(trace, {});
-  RankResult result = reduced(facts, rank_digest(number, facts), {});
+  RankResult result = reduced(number, facts, {}, 2);
   result.number(number);
   return result;
 }

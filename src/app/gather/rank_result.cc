@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "analyse/rank/rank_report.h"
+#include "analyse/rank/replay.h"
 #include "app/gather/archive.h"
+#include "trace/radix_sort.h"
 #include "trace/trace_builder.h"
 
 namespace profgpu {
@@ -32,10 +34,23 @@ void RankResult::number(int rank) {
     if (f) f->ranks = {rank};
 }
 
-RankResult reduced(const Facts& facts, RankDigest digest, const Thresholds& thresholds) {
+// The digest asks for one half of the analyses, those of time; the other thread begins with those that count, and with
+// what rules will ask for.
+RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, int threads) {
   RankResult result;
+  const auto digest = [&] {
+    result.digest = rank_digest(rank, facts);
+    facts.get<MeasuredSteps>();
+  };
+  const auto others = [&] {
+    facts.get<Ops>();
+    facts.get<Kernels>();
+    facts.get<Launch>();
+    facts.get<Replay>();
+    facts.get<Quality>();
+  };
+  side_by_side(threads, digest, others);
   result.report = rank_report(facts);
-  result.digest = std::move(digest);
   result.diagnosis = diagnose_rank({0, &facts}, thresholds);
   for (const TraceIssue& i : facts.get<Quality>().issues) result.issues.push_back(issue_of(i));
   return result;

@@ -25,7 +25,7 @@ struct RankResult {
   void number(int rank);
 };
 
-RankResult reduced(const Facts& facts, RankDigest digest, const Thresholds& thresholds);
+RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, int threads);
 
 Issue issue_of(const TraceIssue& issue);
 

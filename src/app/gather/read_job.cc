@@ -82,7 +82,7 @@ class UnitProgress {
 constexpr int kNotNumbered = 0;   // which rank it is is known when all are read
 
 // Sets what `out` has of a rank's trace; nothing where no step is left.
-void reduce(Trace read, const JobOptions& options, bool keep, UnitOutcome& out) {
+void reduce(Trace read, const JobOptions& options, int threads, bool keep, UnitOutcome& out) {
   auto trace = std::make_unique<TraceFacts>(std::move(read), options.analysis);
   const Facts& facts = trace->facts;
   if (facts.get<Steps>().steps.empty()) return;
@@ -90,7 +90,7 @@ void reduce(Trace read, const JobOptions& options, bool keep, UnitOutcome& out) 
     out.result.emplace().digest = rank_digest(kNotNumbered, facts);
     out.outline = options.outline(facts);
   } else {
-    out.result = reduced(facts, rank_digest(kNotNumbered, facts), options.thresholds);
+    out.result = reduced(kNotNumbered, facts, options.thresholds, threads);
   }
   if (keep) out.trace = std::move(trace);
 }
@@ -114,7 +114,7 @@ UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const
   }
   std::vector<Trace> windows;
   for (const size_t i : windows_of_one_rank(out.parts)) windows.push_back(std::move(traces[i]));
-  if (!windows.empty()) reduce(joined_windows(std::move(windows)), options, keep, out);
+  if (!windows.empty()) reduce(joined_windows(std::move(windows)), options, import.threads, keep, out);
   return out;
 }
 
@@ -199,7 +199,7 @@ class Assembly {
     } else {   // the rank's files lay apart, or together with another's
       auto trace = files.read(rank);
       if (!trace) return trace.error();
-      reduce(*std::move(trace), options_, keep, of_files);
+      reduce(*std::move(trace), options_, 2, keep, of_files);
     }
     if (!of_files.result) return no_steps_left(options_.paths.front(), rank);
     of_files.result->number(rank);

@@ -72,18 +72,14 @@ bool number_text(JsonReader& reader, string_view& out) {
 }
 
 // Values lie in a window, whose padding follows them.
-std::optional<int64_t> padded_number(string_view text) {
-  return text.empty() ? std::nullopt : padded_scaled_decimal(text, 0);
-}
-
 uint32_t id32(string_view text) {
-  const auto value = padded_number(text);
+  const auto value = padded_whole_number(text);
   return value && *value > 0 ? static_cast<uint32_t>(*value) : 0;
 }
 
 template <class T>
 T number_or(string_view text, T otherwise) {
-  const auto value = padded_number(text);
+  const auto value = padded_whole_number(text);
   if (!value || *value < static_cast<int64_t>(std::numeric_limits<T>::min())) return otherwise;
   if constexpr (sizeof(T) < 8)
     if (*value > static_cast<int64_t>(std::numeric_limits<T>::max())) return otherwise;
@@ -366,7 +362,7 @@ void KinetoEvents::add_host(int64_t start, int64_t duration) {
 
 void KinetoEvents::add_activity(int64_t start, int64_t duration) {
   const KinetoValues& v = values_;
-  const auto device = padded_number(v.device.empty() ? v.pid : v.device);
+  const auto device = padded_whole_number(v.device.empty() ? v.pid : v.device);
   if (!device || *device < INT32_MIN || *device > INT32_MAX) {
     ++shard_.issues[TraceIssueKind::kOutOfRange];
     return;

@@ -26,7 +26,7 @@ class KinetoShapes {
 
   /// Reads the event at the reader's place. False: it has no known shape; the reader has not moved, `values` are to be
   /// forgotten.
-  bool read(JsonReader& reader, KinetoValues& values) const;
+  bool read(JsonReader& reader, KinetoValues& values);
 
   // An event that is read key by key: where it begins, its values in their order, where it ends.
   void begin(const char* event) {
@@ -60,7 +60,7 @@ class KinetoShapes {
     EventClass event_class = EventClass::kUnknown;
     bool has_category = false;
   };
-  const Node* next(const Node& node, const char* at, const char* end) const;
+  Node* next(Node& node, const char* at, const char* end);
   const char* read_value(const Node& node, JsonReader& reader, const char* at, KinetoValues& values) const;
   uint16_t child_of(uint16_t parent, std::string_view literal, const Node& wanted);
 
