@@ -15,7 +15,7 @@
 #include <cstring>
 #include <vector>
 
-#include "devices/nvml_api.h"
+#include "devices/nvml_library.h"
 
 namespace {
 

@@ -13,7 +13,7 @@ add_custom_command(
   COMMENT "Writing the manual page and shell completions")
 add_custom_target(share_files ALL DEPENDS ${share}/profgpu.1.gz)
 
-# igzip, carried beside the program and opened where a gzip file is read (src/base/inflate.cc).
+# igzip, carried beside the program and opened where a gzip file is read (src/base/gzip.cc).
 find_library(isal_LIBRARY libisal.so.2)
 if(isal_LIBRARY)
   get_filename_component(isal_FILE ${isal_LIBRARY} REALPATH)

@@ -5,6 +5,7 @@
 #include <thread>
 
 namespace profgpu {
+
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
@@ -53,4 +54,5 @@ TEST(TickTimer, AnotherScheduleReplacesTheFirst) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace profgpu {
+
 namespace {
 
 std::string_view leading_digits(std::string_view text) {
@@ -71,6 +72,74 @@ bool natural_less(std::string_view a, std::string_view b) {
     }
   }
   return x.empty() != y.empty() ? x.empty() : a < b;
+}
+
+void append_utf8(std::string& out, uint32_t c) {
+  if (c < 0x80) {
+    out.push_back(static_cast<char>(c));
+  } else if (c < 0x800) {
+    out.push_back(static_cast<char>(0xC0 | c >> 6));
+    out.push_back(static_cast<char>(0x80 | (c & 0x3F)));
+  } else if (c < 0x10000) {
+    out.push_back(static_cast<char>(0xE0 | c >> 12));
+    out.push_back(static_cast<char>(0x80 | (c >> 6 & 0x3F)));
+    out.push_back(static_cast<char>(0x80 | (c & 0x3F)));
+  } else {
+    out.push_back(static_cast<char>(0xF0 | c >> 18));
+    out.push_back(static_cast<char>(0x80 | (c >> 12 & 0x3F)));
+    out.push_back(static_cast<char>(0x80 | (c >> 6 & 0x3F)));
+    out.push_back(static_cast<char>(0x80 | (c & 0x3F)));
+  }
+}
+
+size_t utf8_sequence(std::string_view s) {
+  if (s.empty()) return 0;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || s.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  const unsigned char second = byte(1);
+  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool surrogate = first == 0xED && second > 0x9F;
+  const bool beyond = first == 0xF4 && second > 0x8F;
+  return overlong || surrogate || beyond ? 0 : length;
+}
+
+Character first_character(std::string_view s) {
+  const size_t n = utf8_sequence(s);
+  if (n == 0) return {};
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(s[i])); };
+  uint32_t c = n == 1 ? byte(0) : byte(0) & (0x7Fu >> n);
+  for (size_t i = 1; i < n; ++i) c = c << 6 | (byte(i) & 0x3F);
+  return {c, n, true};
+}
+
+bool is_control(uint32_t c) { return c < 0x20 || (c >= 0x7F && c < 0xA0); }
+
+bool is_invisible(uint32_t c) {
+  return c == 0xAD || c == 0x61C || c == 0x180E || (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || (c >= 0xFFF9 && c <= 0xFFFB) || (c >= 0xE0000 && c <= 0xE007F);
+}
+
+int64_t replace_invalid_utf8(std::string& text) {
+  int64_t replaced = 0;
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    const size_t n = utf8_sequence(std::string_view(text).substr(i));
+    if (n > 0) {
+      if (replaced > 0) out.append(text, i, n);
+      i += n;
+      continue;
+    }
+    if (replaced++ == 0) out.assign(text, 0, i);
+    append_utf8(out, 0xFFFD);
+    ++i;
+  }
+  if (replaced > 0) text = std::move(out);
+  return replaced;
 }
 
 }  // namespace profgpu

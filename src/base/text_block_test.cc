@@ -32,8 +32,10 @@ class TextBlockTest : public testing::Test {
 
 TEST_F(TextBlockTest, FindsBytes) {
   for (const char c : {'"', '\\', '\0', '\x7F', '\x80', '\xFF'})
-    check([c](const TextBlock& b) { return b.is(c); }, [c](unsigned char x) { return x == static_cast<unsigned char>(c); });
-  check([](const TextBlock& b) { return b.is('"') | b.is('\\'); }, [](unsigned char x) { return x == '"' || x == '\\'; });
+    check([c](const TextBlock& b) { return b.is(c); },
+          [c](unsigned char x) { return x == static_cast<unsigned char>(c); });
+  check([](const TextBlock& b) { return b.is('"') | b.is('\\'); },
+        [](unsigned char x) { return x == '"' || x == '\\'; });
   check([](const TextBlock& b) { return b.bracket(); },
         [](unsigned char x) { return x == '[' || x == ']' || x == '{' || x == '}'; });
   check([](const TextBlock& b) { return b.high(); }, [](unsigned char x) { return x >= 0x80; });

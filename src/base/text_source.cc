@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/inflate.h"
+#include "base/gzip.h"
 #include "base/spool.h"
 
 namespace profgpu {

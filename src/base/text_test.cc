@@ -5,6 +5,7 @@
 #include <algorithm>
 
 namespace profgpu {
+
 namespace {
 
 TEST(Text, ChangesTheCaseOfAsciiOnly) {
@@ -52,4 +53,5 @@ TEST(Text, IsOrderedAsPeopleCount) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

@@ -5,9 +5,9 @@
 #include "app/export/sql_database.h"
 #include "capi/c_values.h"
 #include "cli/analyze_options.h"
+#include "cli/loaded_run.h"
 #include "cli/make_report.h"
-#include "cli/run_rows.h"
-#include "cli/suggestion.h"
+#include "cli/words.h"
 
 namespace profgpu {
 namespace {

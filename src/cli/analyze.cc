@@ -15,7 +15,7 @@
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "view/registry.h"
-#include "watch/live/recording_environment.h"
+#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {
@@ -184,9 +184,7 @@ const Command kAnalyze{
             .help = "samples of the devices, of the same time (profgpu log, run --samples)",
             .repeatable = true,
             .takes_path = true},
-           {.name = "--step-pattern",
-            .value = "REGEX",
-            .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
+           step_pattern_flag(),
            {.name = "--mpi", .help = "share the reading among the processes that mpirun or srun started"},
            {.name = "--threshold",
             .value = "RULE=VALUE",
@@ -197,14 +195,10 @@ const Command kAnalyze{
             .value = "SEVERITY",
             .help = "exit 3 if a finding is at least this severe",
             .choices = {"info", "warning", "critical"}},
-           {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
-           {.name = "--no-progress", .help = "no progress bar"}}},
+           quiet_flag(), no_progress_flag()}},
          {"Screen",
-          {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},
-           {.name = "--color",
-            .value = "WHEN",
-            .help = "colours (default auto)",
-            .choices = {"auto", "always", "never"}},
+          {width_flag(),
+           colour_flag(),
            {.name = "--verbose", .short_name = "-v", .help = "more of everything, full kernel names"}}}},
     .examples = {{"profgpu analyze trace.json.gz", "the first screen: verdict, findings, checklist"},
                  {"profgpu analyze trace.json.gz --section kernels --top 30", "the thirty longest kernels"},

@@ -6,7 +6,8 @@
 #include <cmath>
 
 #include "analyse/rules/rule.h"
-#include "cli/suggestion.h"
+#include "cli/flag_values.h"
+#include "cli/words.h"
 
 namespace profgpu {
 namespace {
@@ -15,15 +16,6 @@ template <class T>
 bool parse_number(std::string_view text, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
-}
-
-Status read_count(const Arguments& arguments, std::string_view flag, int& value) {
-  if (!arguments.has(flag)) return ok();
-  const std::string text = arguments.value(flag);
-  int n = 0;
-  if (!parse_number(text, n) || n < 0) return Error{std::string(flag) + " takes a whole number, not \"" + text + "\""};
-  value = n;
-  return ok();
 }
 
 Status read_steps(const std::string& text, AnalyzeOptions& options) {
@@ -112,8 +104,8 @@ std::optional<Severity> severity_of(std::string_view name) {
 }
 
 Status read_numbers(const Arguments& arguments, AnalyzeOptions& options) {
-  if (auto status = read_count(arguments, "--top", options.top); !status) return status;
-  if (auto status = read_count(arguments, "--width", options.width); !status) return status;
+  if (auto status = read_whole(arguments, "--top", 0, INT32_MAX, options.top); !status) return status;
+  if (auto status = read_whole(arguments, "--width", 0, INT32_MAX, options.width); !status) return status;
   if (arguments.has("--steps"))
     if (auto status = read_steps(arguments.value("--steps"), options); !status) return status;
   if (arguments.has("--html-steps"))
@@ -128,6 +120,12 @@ Status read_numbers(const Arguments& arguments, AnalyzeOptions& options) {
 }
 
 }  // namespace
+
+Flag step_pattern_flag() {
+  return {.name = "--step-pattern",
+          .value = "REGEX",
+          .help = "ranges whose name matches are steps (POSIX extended regular expression)"};
+}
 
 Result<AnalyzeOptions> analyze_options(const Arguments& arguments) {
   AnalyzeOptions options;
@@ -149,8 +147,7 @@ Result<AnalyzeOptions> analyze_options(const Arguments& arguments) {
     return Error{"--section and --format html exclude each other", "the page has all of the report"};
   options.fail_on = severity_of(arguments.value("--fail-on"));
   options.step_pattern = arguments.value("--step-pattern");
-  const std::string colour = arguments.value("--color", "auto");
-  options.colour = colour == "always" ? Colour::kAlways : colour == "never" ? Colour::kNever : Colour::kAuto;
+  options.colour = asked_colour(arguments);
   options.verbose = arguments.has("--verbose");
   options.quiet = arguments.has("--quiet");
   options.progress = !options.quiet && !arguments.has("--no-progress");

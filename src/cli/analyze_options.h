@@ -11,8 +11,8 @@
 #include "analyse/rules/rule.h"
 #include "base/result.h"
 #include "cli/command.h"
-#include "cli/rank_list.h"
-#include "cli/terminal.h"
+#include "cli/output.h"
+#include "cli/flag_values.h"
 
 namespace profgpu {
 
@@ -41,6 +41,9 @@ struct AnalyzeOptions {
   [[nodiscard]] bool chooses_steps() const { return first_step != 0 || end_step != INT64_MAX; }
   [[nodiscard]] bool wants_page() const { return !html.empty() || format == "html"; }
 };
+
+/// --step-pattern, of every command that reads traces.
+Flag step_pattern_flag();
 
 /// Everything wrong with the options is a usage error.
 Result<AnalyzeOptions> analyze_options(const Arguments& arguments);

@@ -6,8 +6,9 @@
 #include "cli/attach_torch.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "cli/flag_values.h"
 #include "cli/output.h"
-#include "cli/shell_line.h"
+#include "cli/words.h"
 #include "view/json_text.h"
 #include "watch/live/recording_control.h"
 
@@ -75,14 +76,6 @@ Outcome control(int64_t pid, const std::string& order, bool json, int64_t timeou
   return written ? Outcome{} : Outcome::failed(written.error());
 }
 
-Result<int64_t> time_of(const Arguments& arguments, std::string_view flag, int64_t otherwise_ns) {
-  if (!arguments.has(flag)) return otherwise_ns;
-  const std::string text = arguments.value(flag);
-  const auto ns = duration_ns(text);
-  if (!ns || *ns == 0) return Error{fmt::format("{} takes a time, not \"{}\"", flag, text), "seconds, or 500ms, 2m"};
-  return *ns;
-}
-
 Result<TorchAttachOptions> torch_options(const Arguments& arguments, int64_t pid) {
   TorchAttachOptions o;
   o.request.pid = pid;
@@ -92,18 +85,12 @@ Result<TorchAttachOptions> torch_options(const Arguments& arguments, int64_t pid
   if (arguments.has("--steps") && arguments.has("--duration"))
     return Error{"--steps and --duration cannot go together", "one of them says when the trace ends"};
   if (arguments.has("--output") && o.folder.empty()) return Error{"--output takes a folder, not an empty word"};
-  if (arguments.has("--steps")) {
-    const auto n = whole_number(arguments.value("--steps"));
-    if (!n || *n < 1 || *n > kMaxSteps)
-      return Error{"--steps takes a whole number from 1, not \"" + arguments.value("--steps") + "\""};
-    o.request.steps = *n;
-  }
-  const auto duration = time_of(arguments, "--duration", kDefaultDuration_ms * 1'000'000);
-  if (!duration) return duration.error();
-  o.request.duration_ms = std::max<int64_t>(*duration / 1'000'000, 1);
-  const auto timeout = time_of(arguments, "--timeout", 0);
-  if (!timeout) return timeout.error();
-  o.timeout_ns = *timeout;
+  int64_t duration = kDefaultDuration_ms * 1'000'000;
+  for (const Status& read : {read_whole(arguments, "--steps", 1, kMaxSteps, o.request.steps),
+                             read_time(arguments, "--duration", {.least = 1}, duration),
+                             read_time(arguments, "--timeout", {.least = 1}, o.timeout_ns)})
+    if (!read) return read.error();
+  o.request.duration_ms = std::max<int64_t>(duration / 1'000'000, 1);
   return o;
 }
 
@@ -124,9 +111,10 @@ Outcome attach(const Arguments& arguments) {
     if (arguments.has(flag))
       return Outcome::usage(
           {fmt::format("{} is for the order torch", flag), fmt::format("profgpu attach {} torch", *pid)});
-  const auto timeout = time_of(arguments, "--timeout", kTimeout_ns);
-  if (!timeout) return Outcome::usage(timeout.error());
-  return control(*pid, order, arguments.has("--json"), *timeout);
+  int64_t timeout = kTimeout_ns;
+  if (Status read = read_time(arguments, "--timeout", {.least = 1}, timeout); !read)
+    return Outcome::usage(read.error());
+  return control(*pid, order, arguments.has("--json"), timeout);
 }
 
 }  // namespace

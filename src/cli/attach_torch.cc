@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "cli/output.h"
-#include "cli/shell_line.h"
+#include "cli/words.h"
 #include "devices/system_files.h"
 #include "view/json_text.h"
 #include "watch/live/recording_control.h"

@@ -4,7 +4,6 @@
 #include "analyse/report/quantity.h"
 #include "cli/command.h"
 #include "cli/compared_run.h"
-#include "cli/history_options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 
@@ -15,18 +14,17 @@ Outcome save(const Arguments& arguments, const std::string& name, const std::str
   AnalyzeOptions how;
   how.step_pattern = arguments.value("--step-pattern");
   Progress progress;
-  Result<std::string> document = [&] {
+  std::string document;
+  const auto run = [&] {
     const ProgressBar bar(progress, stderr_is_terminal());
-    return run_document(path, how, progress);
+    return compared_run(path, how, progress, &document);
   }();
-  if (!document) return Outcome::failed(document.error());
-  auto run = read_run(*document, path);
   if (!run) return Outcome::failed(run.error());
   const std::string file = history_path(arguments);
   auto history = History::open(file, true);
   if (!history) return Outcome::failed(history.error());
   const HistoryRun saved = history_run(name, path, *run);
-  auto id = history->save(saved, *document);
+  auto id = history->save(saved, document);
   if (!id) return Outcome::failed(id.error());
   const std::string step =
       saved.step_mean_ns ? fmt::format(", a step of {}", format_duration(static_cast<double>(*saved.step_mean_ns)))
@@ -54,8 +52,7 @@ const Command kBaseline{
     .positional_help = "the name, and a trace, a recording, a folder, a sample log or a saved analysis",
     .groups = {{"Where and how",
                 {history_file_flag(),
-                 {.name = "--step-pattern", .value = "REGEX",
-                  .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}}},
+                 step_pattern_flag()}}},
     .examples = {{"profgpu baseline save main trace.json.gz", "what later runs are compared with"},
                  {"profgpu diff --baseline main new.json.gz --fail-on 'step_time > +3%'", "compare one"},
                  {"profgpu history main", "all runs saved under the name"}},

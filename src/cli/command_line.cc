@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "cli/suggestion.h"
+#include "cli/words.h"
 
 namespace profgpu {
 namespace {

@@ -1,13 +1,23 @@
 #include "cli/compared_run.h"
 
+#include <limits.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "analyse/report/document.h"
+#include "base/clock.h"
 #include "base/text_source.h"
 #include "cli/make_report.h"
+#include "cli/words.h"
 #include "view/registry.h"
 
 namespace profgpu {
+
 namespace {
 
 constexpr size_t kHead = 4096;
@@ -43,7 +53,16 @@ Result<std::string> saved_document(const std::string& path) {
 
 }  // namespace
 
-Result<std::string> run_document(const std::string& path, const AnalyzeOptions& how, Progress& progress) {
+Result<RunSummary> saved_run(const std::string& document, const std::string& label) {
+  auto value = value_from_json(document);
+  if (!value) return value.error().within(label);
+  auto run = run_summary(*value, label);
+  if (!run) return run.error().within(label);
+  return run;
+}
+
+Result<RunSummary> compared_run(const std::string& path, const AnalyzeOptions& how, Progress& progress,
+                                std::string* document) {
   if (!is_folder(path)) {
     auto saved = saved_document(path);
     if (!saved) return saved.error();
@@ -51,24 +70,105 @@ Result<std::string> run_document(const std::string& path, const AnalyzeOptions& 
       return Error{
           path + ": --steps cannot choose from a saved analysis",
           "give the trace itself, or save one of these steps: profgpu analyze --json --steps A:B -o FILE TRACE"};
-    if (!saved->empty()) return saved;
+    if (!saved->empty()) {
+      auto run = saved_run(*saved, path);
+      if (document != nullptr) *document = *std::move(saved);
+      return run;
+    }
   }
   AnalyzeOptions options = how;
   options.paths = {path};
   options.format = "json";
   auto report = make_report(options, progress);
   if (!report) return report.error();
-  for (const Presenter* p : presenters())
-    if (p->name == options.format) return p->write(*report, {});
-  return Error{"no presenter writes JSON"};
+  if (document != nullptr) *document = json_report(*report, {});
+  auto run = run_summary(report_value(*report), path);
+  if (!run) return run.error().within(path);
+  return run;
 }
 
-Result<RunSummary> read_run(const std::string& document, const std::string& label) {
-  auto value = value_from_json(document);
-  if (!value) return value.error().within(label);
-  auto run = run_summary(*value, label);
-  if (!run) return run.error().within(label);
-  return run;
+namespace {
+
+std::string line_of(const std::filesystem::path& file) {
+  std::string line;
+  std::ifstream in(file);
+  std::getline(in, line);
+  return line;
+}
+
+bool is_commit(const std::string& text) {
+  return text.size() >= 40 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// A branch that is not a file of its own stands in packed-refs, "<commit> <branch>".
+std::string packed_commit(const std::filesystem::path& git, const std::string& branch) {
+  std::ifstream in(git / "packed-refs");
+  for (std::string line; std::getline(in, line);)
+    if (line.size() > 41 && line.substr(41) == branch && is_commit(line.substr(0, 40))) return line.substr(0, 40);
+  return "";
+}
+
+std::string commit_of(const std::filesystem::path& git) {
+  const std::string head = line_of(git / "HEAD");
+  if (!head.starts_with("ref: ")) return is_commit(head) ? head : "";
+  const std::string commit = line_of(git / head.substr(5));
+  return is_commit(commit) ? commit : packed_commit(git, head.substr(5));
+}
+
+}  // namespace
+
+std::string history_path(const Arguments& arguments) {
+  if (arguments.has("--file")) return arguments.value("--file");
+  const char* set = std::getenv("PROFGPU_HISTORY");
+  return set && *set ? set : "profgpu-history.sqlite";
+}
+
+Flag history_file_flag() {
+  return {.name = "--file", .value = "FILE",
+          .help = "the history (default: PROFGPU_HISTORY, else profgpu-history.sqlite here)", .takes_path = true};
+}
+
+std::string commit_here() {
+  for (const char* name : {"GITHUB_SHA", "CI_COMMIT_SHA"})
+    if (const char* value = std::getenv(name); value && is_commit(value)) return value;
+  std::error_code error;
+  for (auto folder = std::filesystem::current_path(error); !error; folder = folder.parent_path()) {
+    if (std::filesystem::is_directory(folder / ".git", error)) return commit_of(folder / ".git");
+    if (folder == folder.parent_path()) break;
+  }
+  return "";
+}
+
+HistoryRun history_run(const std::string& name, const std::string& path, const RunSummary& run) {
+  HistoryRun h;
+  h.name = name;
+  h.saved_unix_ns = unix_ns();
+  h.path = path;
+  h.commit = commit_here();
+  char host[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(host, sizeof host - 1) == 0) h.host = host;
+  if (run.step_count > 0) {
+    h.step_mean_ns = std::llround(run.mean_step_ns());
+    h.steps = static_cast<int64_t>(run.steps_ns.size());
+  }
+  for (const char* field : {"peak_reserved_bytes", "peak_allocated_bytes"})
+    if (const auto it = run.memory.find(field); it != run.memory.end() && !h.peak_memory_bytes)
+      h.peak_memory_bytes = std::llround(it->second);
+  return h;
+}
+
+Result<std::string> baseline_document(const std::string& file, const std::string& name) {
+  auto history = History::open(file, false);
+  if (!history) return history.error();
+  auto document = history->latest_document(name);
+  if (!document || !document->empty()) return document;
+  auto runs = history->runs("");
+  if (!runs) return runs.error();
+  std::vector<std::string> names;
+  for (const HistoryRun& r : *runs) names.push_back(r.name);
+  const std::string near = nearest(name, names);
+  return Error{file + ": no baseline is called \"" + name + "\"",
+               near.empty() ? "`profgpu history` lists them" : "did you mean " + near + "?"};
 }
 
 }  // namespace profgpu

@@ -5,6 +5,7 @@
 #include "cli/log_columns.h"
 
 namespace profgpu {
+
 namespace {
 
 TEST(DeviceOptions, Durations) {
@@ -88,4 +89,5 @@ TEST(LogColumns, WhatTheTableMakesOfHostileNames) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

@@ -6,7 +6,6 @@
 #include "cli/command.h"
 #include "cli/compared_run.h"
 #include "cli/diff_view.h"
-#include "cli/history_options.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
 #include "view/json_text.h"
@@ -48,16 +47,14 @@ Result<Diff> make_diff(const DiffOptions& options) {
   if (!options.baseline.empty()) {
     auto document = baseline_document(options.history, options.baseline);
     if (!document) return document.error();
-    auto run = read_run(*document, options.baseline);
+    auto run = saved_run(*document, options.baseline);
     if (!run) return run.error();
     diff.runs.push_back(std::move(*run));
   }
   for (const std::string& path : options.paths) {
     Progress progress;
     const ProgressBar bar(progress, options.analysis.progress && stderr_is_terminal());
-    auto document = run_document(path, options.analysis, progress);
-    if (!document) return document.error();
-    auto run = read_run(*document, path);
+    auto run = compared_run(path, options.analysis, progress);
     if (!run) return run.error();
     diff.runs.push_back(std::move(*run));
   }
@@ -124,9 +121,7 @@ const Command kDiff{
           {{.name = "--steps",
             .value = "A:B",
             .help = "steps A up to B - 1 only, of every run; not of saved analyses, which have their steps already"},
-           {.name = "--step-pattern",
-            .value = "REGEX",
-            .help = "ranges whose name matches are steps (POSIX extended regular expression)"},
+           step_pattern_flag(),
            {.name = "--baseline", .value = "NAME", .help = "the run before is what `profgpu baseline save NAME` kept"},
            history_file_flag()}},
          {"In scripts",
@@ -135,14 +130,10 @@ const Command kDiff{
             .help = "exit 3 if the change passes a limit and is real: 'step_time > +3%', 'peak_memory > +5%', "
                     "'phase:backward > +5%', 'kernel:NAME > +10%', 'finding:RULE'; may be repeated",
             .repeatable = true},
-           {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
-           {.name = "--no-progress", .help = "no progress bar"}}},
+           quiet_flag(), no_progress_flag()}},
          {"Screen",
-          {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},
-           {.name = "--color",
-            .value = "WHEN",
-            .help = "colours (default auto)",
-            .choices = {"auto", "always", "never"}}}}},
+          {width_flag(),
+           colour_flag()}}},
     .examples = {{"profgpu diff before.json.gz after.json.gz", "two traces of one training script"},
                  {"profgpu diff baseline.json trace.json.gz --fail-on 'step_time > +3%'",
                   "as a gate: baseline.json is `profgpu analyze --json -o baseline.json` of a good run"},

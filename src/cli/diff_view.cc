@@ -7,7 +7,7 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
-#include "cli/shell_line.h"
+#include "cli/words.h"
 #include "view/markdown.h"
 #include "view/wording.h"
 

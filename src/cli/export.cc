@@ -10,11 +10,10 @@
 #include "app/export/run.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
-#include "cli/exported_file.h"
-#include "cli/output_file.h"
+#include "cli/loaded_run.h"
+#include "cli/output.h"
 #include "cli/progress_bar.h"
-#include "cli/run_rows.h"
-#include "cli/suggestion.h"
+#include "cli/words.h"
 
 namespace profgpu {
 namespace {
@@ -166,12 +165,9 @@ const Command kExport{
             .help = "folded, speedscope: stacks by time on the host, or by device time of what they launched (default "
                     "host)",
             .choices = {"host", "device"}},
-           {.name = "--step-pattern",
-            .value = "REGEX",
-            .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
+           step_pattern_flag()}},
          {"Screen",
-          {{.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
-           {.name = "--no-progress", .help = "no progress bar"}}}},
+          {quiet_flag(), no_progress_flag()}}},
     .examples = {{"profgpu export trace.json.gz --to perfetto", "a timeline, with steps, phases and idle causes"},
                  {"profgpu export run7/ --to sqlite -o run7.sqlite",
                   "all ranks; also for scripts that query Nsight's exports"},

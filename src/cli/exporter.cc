@@ -8,10 +8,10 @@
 #include <cstdlib>
 
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/exporter_options.h"
 #include "cli/output.h"
-#include "watch/live/recording_environment.h"
+#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {
@@ -27,15 +27,9 @@ void raise_descriptor_limit() {
 }
 
 Outcome serve(const ExporterCommand& command, OpenDevices devices, HttpServer& server) {
-  MetricsServiceOptions options;
+  MetricsServiceOptions options = command.service;
   options.interval_ns = command.devices.interval_ns;
   options.devices = devices.devices;
-  options.host = command.host;
-  options.names = command.names;
-  options.counters = command.counters;
-  options.job_mapping = command.job_mapping;
-  options.kubelet_socket = command.kubelet_socket;
-  options.shared_pods = command.shared_pods;
   const size_t count = options.devices.size();
   MetricsService service(devices.backend, std::move(options), announce);
   service.start();

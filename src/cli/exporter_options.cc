@@ -9,8 +9,8 @@
 #include "base/decimal.h"
 #include "devices/host_process.h"
 #include "devices/system_files.h"
-#include "watch/exporter/grpc_call.h"
 #include "watch/exporter/http_server.h"
+#include "watch/exporter/kubelet_pods.h"
 
 namespace profgpu {
 namespace {
@@ -53,7 +53,7 @@ std::string listed(const std::vector<std::string>& names) {
 bool is_its_own(const std::string& path) { return path.starts_with("/etc/dcgm-exporter/"); }
 
 Status read_counters(const Arguments& arguments, const EnvironmentVariables& variables, ExporterCommand& command) {
-  command.counters = default_dcgm_counters();
+  command.service.counters = default_dcgm_counters();
   const std::string path = asked(arguments, "--collectors", variables, "DCGM_EXPORTER_COLLECTORS");
   if (path.empty()) return ok();
   const auto text = file_text(path, kMaxCountersBytes);
@@ -66,9 +66,10 @@ Status read_counters(const Arguments& arguments, const EnvironmentVariables& var
                  "--collectors FILE, else DCGM_EXPORTER_COLLECTORS"};
   auto counters = parse_dcgm_counters(*text);
   if (!counters) return counters.error().within(path);
-  command.counters = *std::move(counters);
-  if (!command.counters.left_out.empty())
-    command.notes.push_back(fmt::format("{}: not measured and left out: {}", path, listed(command.counters.left_out)));
+  command.service.counters = *std::move(counters);
+  if (!command.service.counters.left_out.empty())
+    command.notes.push_back(
+        fmt::format("{}: not measured and left out: {}", path, listed(command.service.counters.left_out)));
   return ok();
 }
 
@@ -104,18 +105,18 @@ void note_the_rest(const EnvironmentVariables& variables, ExporterCommand& comma
 }
 
 Status read_kubernetes(const Arguments& arguments, const EnvironmentVariables& variables, ExporterCommand& command) {
-  command.shared_pods =
+  command.service.shared_pods =
       arguments.has("--kubernetes-virtual-gpus") || says_yes(variable(variables, "KUBERNETES_VIRTUAL_GPUS"));
   if (!arguments.has("--kubernetes") && !says_yes(variable(variables, "DCGM_EXPORTER_KUBERNETES"))) return ok();
   const std::string named =
       asked(arguments, "--pod-resources-kubelet-socket", variables, "DCGM_POD_RESOURCES_KUBELET_SOCKET");
-  command.kubelet_socket = named.empty() ? "/var/lib/kubelet/pod-resources/kubelet.sock" : named;
-  if (command.kubelet_socket.size() >= kLongestSocketPath)
+  command.service.kubelet_socket = named.empty() ? "/var/lib/kubelet/pod-resources/kubelet.sock" : named;
+  if (command.service.kubelet_socket.size() >= kLongestSocketPath)
     return Error{fmt::format("the kubelet's socket has a path of {} bytes: sockets' paths are shorter than {}",
-                             command.kubelet_socket.size(), kLongestSocketPath)};
-  if (::access(command.kubelet_socket.c_str(), F_OK) != 0)
+                             command.service.kubelet_socket.size(), kLongestSocketPath)};
+  if (::access(command.service.kubelet_socket.c_str(), F_OK) != 0)
     command.notes.push_back(fmt::format("{}: {}; series have no labels of pods until it is there",
-                                        command.kubelet_socket, std::strerror(errno)));
+                                        command.service.kubelet_socket, std::strerror(errno)));
   return ok();
 }
 
@@ -155,10 +156,10 @@ Result<ExporterCommand> exporter_command(const Arguments& arguments, const Envir
   if (!listen.empty() || arguments.has("--listen")) command.listen = listen;
   if (Status s = HttpServer::check_address(command.listen); !s) return s.error();
   const std::string names = arguments.value("--dcgm-names", "classic");
-  command.names = names == "off" ? DcgmNames::kOff : names == "4.6" ? DcgmNames::kNew : DcgmNames::kClassic;
-  command.job_mapping = asked(arguments, "--hpc-job-mapping-dir", variables, "DCGM_HPC_JOB_MAPPING_DIR");
+  command.service.names = names == "off" ? DcgmNames::kOff : names == "4.6" ? DcgmNames::kNew : DcgmNames::kClassic;
+  command.service.job_mapping = asked(arguments, "--hpc-job-mapping-dir", variables, "DCGM_HPC_JOB_MAPPING_DIR");
   if (!arguments.has("--no-hostname") && !says_yes(variable(variables, "DCGM_EXPORTER_NO_HOSTNAME")))
-    command.host = exporter_host(variables);
+    command.service.host = exporter_host(variables);
   for (const auto read : {read_interval, read_counters, read_devices, read_kubernetes})
     if (Status s = read(arguments, variables, command); !s) return s.error();
   if (const std::string web = asked(arguments, "--web.config.file", variables, "DCGM_EXPORTER_WEB_CONFIG_FILE");

@@ -6,20 +6,15 @@
 #include <vector>
 
 #include "cli/device_options.h"
-#include "watch/exporter/dcgm_fields.h"
+#include "watch/exporter/metrics_service.h"
 #include "watch/exporter/web_config.h"
 
 namespace profgpu {
 
 struct ExporterCommand {
   DeviceOptions devices;
+  MetricsServiceOptions service;   ///< without its devices
   std::string listen = "127.0.0.1:9400";
-  std::string host;
-  DcgmNames names = DcgmNames::kClassic;
-  DcgmCounters counters;
-  std::string job_mapping;
-  std::string kubelet_socket;  ///< empty: pods are not asked for
-  bool shared_pods = false;
   WebConfig web;
   std::vector<std::string> notes;  ///< for people, one line each
 };

@@ -4,11 +4,10 @@
 #include <algorithm>
 
 #include "analyse/report/quantity.h"
-#include "base/timestamp.h"
+#include "base/clock.h"
 #include "cli/command.h"
-#include "cli/history_options.h"
+#include "cli/compared_run.h"
 #include "cli/output.h"
-#include "cli/terminal.h"
 #include "view/json_text.h"
 #include "view/layout.h"
 

@@ -1,10 +1,17 @@
 #include "cli/loaded_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <vector>
 
 #include "analyse/rank/steps.h"
+#include "analyse/report/quantity.h"
+#include "app/gather/rank_result.h"
+#include "cli/output.h"
 
 namespace profgpu {
+
 namespace {
 
 // From the first chosen step's start to the last one's end; nullopt: the rank has none of them.
@@ -54,6 +61,70 @@ Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOpti
   for (const auto& [rank, trace] : run.read.traces)
     if (const MetCalls* calls = run.met(rank)) trace->facts.know(*calls);
   return run;
+}
+
+RunRows run_rows(const LoadedRun& run, const std::vector<int>& ranks) {
+  static const MetCalls kNone;
+  RunRows rows;
+  for (const int rank : ranks) {
+    const RankOutline& outline = run.read.outlines.at(rank);
+    if (const auto kept = run.read.traces.find(rank); kept != run.read.traces.end()) {
+      rows.ranks.emplace_back(rank, kept->second->facts, *outline.part);
+      continue;
+    }
+    const MetCalls* met = run.met(rank);
+    rows.ranks.emplace_back(rank, outline, met ? *met : kNone, [&run, rank] { return run.read_again(rank); });
+  }
+  rows.job = run.read.job.get();
+  if (!run.read.samples.empty()) rows.samples = &run.read.samples;
+  return rows;
+}
+
+RunRows run_rows(const LoadedRun& run) {
+  std::vector<int> ranks;
+  for (const auto& [rank, outline] : run.read.outlines) ranks.push_back(rank);
+  return run_rows(run, ranks);
+}
+
+void say_issues(const LoadedRun& run) {
+  for (const InputSource& source : run.read.sources)
+    for (const TraceIssue& issue : source.issues)
+      if (issue_of(issue).severity != Severity::kInfo) print_issue(source.path, issue.text);
+}
+
+const Exporter* find_exporter(std::string_view name) {
+  for (const Exporter* e : exporters())
+    if (e->name == name) return e;
+  return nullptr;
+}
+
+Status refuse_overwrite(const LoadedRun& run, const std::string& path) {
+  std::vector<std::string> inputs;
+  for (const InputSource& s : run.read.sources) inputs.push_back(s.path);
+  return refuse_overwrite(inputs, path);
+}
+
+Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,
+                      const std::string& path, Progress& progress) {
+  auto file = OutputFile::open(path, &progress.done_bytes);
+  if (!file) return file.error();
+  if (exporter.write_file != nullptr) {
+    const std::string& partial = (*file)->partial();
+    if (partial.empty()) return Error{path + " is no regular file, and " + std::string(exporter.name) + " needs one"};
+    auto status = exporter.write_file(run, partial, &progress.done_bytes);
+    if (!status) return status.error().within(path);
+  } else {
+    if (path.ends_with(".gz")) (*file)->bytes().compress();
+    auto status = exporter.write(run, options, (*file)->bytes());
+    if (!status) return status;
+  }
+  return (*file)->finish();
+}
+
+void say_written(const std::string& path, const Progress& progress, std::string_view reader) {
+  if (path == "-") return;
+  const std::string size = format_bytes(static_cast<double>(progress.done_bytes));
+  print_message(fmt::format("profgpu: wrote {}, {}, for {}", path, size, reader));
 }
 
 }  // namespace profgpu

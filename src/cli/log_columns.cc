@@ -11,7 +11,7 @@
 #include "base/json_quoted.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "cli/suggestion.h"
+#include "cli/words.h"
 
 namespace profgpu {
 namespace {

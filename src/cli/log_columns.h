@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
-#include "base/timestamp.h"
 #include "devices/backend.h"
 #include "trace/sample_file.h"
 #include "trace/sample_file_column.h"

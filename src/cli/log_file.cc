@@ -92,17 +92,17 @@ Status LogFile::open_file() {
 }
 
 bool LogFile::is_full(size_t row_bytes) const {
-  return options_.rotate_bytes > 0 && regular_ && bytes_ > static_cast<int64_t>(options_.header.size()) &&
-         bytes_ + static_cast<int64_t>(row_bytes) > options_.rotate_bytes;
+  return options_.rotation.bytes > 0 && regular_ && bytes_ > static_cast<int64_t>(options_.header.size()) &&
+         bytes_ + static_cast<int64_t>(row_bytes) > options_.rotation.bytes;
 }
 
 Status LogFile::rotate() {
   const auto old = [&](int64_t n) { return options_.path + (n == 0 ? "" : "." + std::to_string(n)); };
   int64_t last = 0;
-  while (last < options_.keep && ::access(old(last + 1).c_str(), F_OK) == 0) ++last;
-  for (int64_t n = std::min(last, options_.keep - 1); n >= 0; --n)
+  while (last < options_.rotation.keep && ::access(old(last + 1).c_str(), F_OK) == 0) ++last;
+  for (int64_t n = std::min(last, options_.rotation.keep - 1); n >= 0; --n)
     if (std::rename(old(n).c_str(), old(n + 1).c_str()) != 0) return failed(old(n), "cannot be renamed: ", errno);
-  if (options_.keep == 0 && ::unlink(options_.path.c_str()) != 0)
+  if (options_.rotation.keep == 0 && ::unlink(options_.path.c_str()) != 0)
     return failed(options_.path, "cannot be removed: ", errno);
   ::close(std::exchange(fd_, -1));
   return open_file();

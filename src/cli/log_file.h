@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "cli/flag_values.h"
 
 namespace profgpu {
 
@@ -16,8 +17,7 @@ class LogFile {
   struct Options {
     std::string path;            ///< empty: standard output
     std::string header;          ///< with its line feed; empty: none
-    int64_t rotate_bytes = 0;    ///< 0: never
-    int64_t keep = INT64_MAX;    ///< older files that stay
+    Rotation rotation{};
     /// Once true, no row waits any longer for whoever reads a pipe. Must outlive the file.
     const std::atomic<bool>* given_up = nullptr;
   };

@@ -8,11 +8,10 @@
 #include "analyse/report/quantity.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
-#include "cli/exported_file.h"
+#include "cli/loaded_run.h"
 #include "cli/output.h"
 #include "cli/progress_bar.h"
-#include "cli/rank_list.h"
-#include "cli/run_rows.h"
+#include "cli/flag_values.h"
 
 namespace profgpu {
 namespace {
@@ -169,12 +168,9 @@ const Command kMerge{
             .help = "samples of the devices, of the same time (perfetto)",
             .repeatable = true,
             .takes_path = true},
-           {.name = "--step-pattern",
-            .value = "REGEX",
-            .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
+           step_pattern_flag()}},
          {"Screen",
-          {{.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
-           {.name = "--no-progress", .help = "no progress bar"}}}},
+          {quiet_flag(), no_progress_flag()}}},
     .examples = {{"profgpu merge run7/ -o run7.pftrace", "all ranks, for Perfetto"},
                  {"profgpu merge run7/ --ranks 0,3 --steps 10:12 -o late.pftrace",
                   "two ranks side by side for two steps"},

@@ -7,11 +7,10 @@
 #include <ctime>
 
 #include "base/clock.h"
-#include "cli/device_opening.h"
-#include "cli/monitor_alarms.h"
+#include "cli/device_options.h"
 #include "cli/monitor_log.h"
 #include "cli/output.h"
-#include "cli/shell_line.h"
+#include "cli/words.h"
 #include "devices/sampler.h"
 #include "watch/live/recording_folder.h"
 #include "watch/monitor/alert_watch.h"
@@ -157,7 +156,7 @@ Outcome monitor(const Arguments& arguments) {
   std::unique_ptr<MonitorLog> log;
   if (!command->output.empty()) {
     auto opened =
-        MonitorLog::open({command->output, command->rotate_bytes, command->keep, command->sync_ns, recording_host()},
+        MonitorLog::open({command->output, command->rotation, command->sync_ns, recording_host()},
                          devices->backend->devices(), say_as_monitor);
     if (!opened) return Outcome::failed(opened.error());
     log = *std::move(opened);

@@ -13,14 +13,18 @@
 #include <variant>
 #include <vector>
 
+#include "cli/flag_values.h"
 #include "cli/log_file.h"
+#include "cli/monitor_options.h"
 #include "trace/sample_file.h"
+#include "watch/monitor/alert_command.h"
+#include "watch/monitor/alert_notice.h"
 
 namespace profgpu {
 
 struct MonitorLogOptions {
   std::string path;
-  int64_t rotate_bytes = 0, keep = 0;
+  Rotation rotation;
   int64_t sync_ns = 0;  ///< how often what was written is synced to the disk; 0: after each batch of rows
   std::string host;                    ///< of devices that do not state theirs
 };
@@ -52,6 +56,32 @@ class MonitorLog {
 
   std::shared_ptr<Shared> shared_;   // outlives us where the thread does
   std::thread thread_;
+};
+
+// What `profgpu monitor` does about an alert: a line on standard error, a row in the log, syslog, a command, a webhook.
+
+/// One line on standard error: "profgpu: monitor: …".
+void say_as_monitor(const std::string& text);
+
+/// For one thread.
+class MonitorAlarms {
+ public:
+  explicit MonitorAlarms(const MonitorCommand& command);
+
+  void give(const AlertNotice& notice);
+  /// To be called a few times a second while busy(), else each second.
+  void tend();
+  [[nodiscard]] bool busy() const { return command_ && command_->busy(); }
+  /// Lets what was begun end, for a few seconds; false: the network holds a thread, and the program should leave by
+  /// std::_Exit.
+  bool finish();
+  /// Raises an alert and clears it, waits for what comes of it, and says so.
+  Status test(AlertNotice notice);
+
+ private:
+  bool syslog_;
+  std::optional<AlertCommand> command_;
+  std::unique_ptr<Webhook> webhook_;
 };
 
 }  // namespace profgpu

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "cli/flag_values.h"
 #include "watch/exporter/http_client.h"
 #include "watch/monitor/alert_rule.h"
 
@@ -16,7 +17,8 @@ namespace profgpu {
 struct MonitorCommand {
   DeviceOptions devices;
   std::string output;                       ///< empty: no log
-  int64_t rotate_bytes = 0, keep = 0, sync_ns = 0;
+  Rotation rotation{100'000'000, 9};
+  int64_t sync_ns = 10'000'000'000;
   std::vector<AlertRule> alerts;
   std::string on_alert;                     ///< a line for the shell; empty: none
   std::optional<HttpUrl> webhook;

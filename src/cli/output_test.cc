@@ -7,6 +7,7 @@
 #include <sstream>
 
 namespace profgpu {
+
 namespace {
 
 TEST(Printable, ShowsControlCharactersInsteadOfSendingThem) {
@@ -53,4 +54,5 @@ TEST_F(WriteFile, NamesTheFileInErrors) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

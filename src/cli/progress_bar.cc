@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cli/interrupt.h"
+#include "cli/output.h"
 
 namespace profgpu {
 namespace {

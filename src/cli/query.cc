@@ -11,16 +11,34 @@
 #include "app/export/sql_database.h"
 #include "cli/analyze_options.h"
 #include "cli/command.h"
-#include "cli/exported_file.h"
+#include "cli/loaded_run.h"
 #include "cli/output.h"
-#include "cli/output_file.h"
 #include "cli/progress_bar.h"
-#include "cli/run_rows.h"
-#include "cli/suggestion.h"
-#include "cli/table_list.h"
+#include "cli/words.h"
 
 namespace profgpu {
 namespace {
+
+std::string_view type_name(Datum::Kind kind) {
+  return kind == Datum::Kind::kInteger ? "integer" : kind == Datum::Kind::kReal ? "real" : "text";
+}
+
+// The tables and views that a query may ask, for people.
+std::string table_list() {
+  std::string out;
+  for (const DataTable* t : data_tables()) {
+    out += fmt::format("{}: {}\n", t->name, t->summary);
+    for (const DataColumn& c : t->columns) {
+      const std::string_view unit = unit_in_name(c.name);
+      out += fmt::format("  {:<24}  {:<16}  {}\n", c.name, unit.empty() ? type_name(c.kind) : unit, c.meaning);
+    }
+    out += '\n';
+  }
+  out += "Views\n";
+  for (const DataView& v : data_views()) out += fmt::format("  {:<14}  {}\n", v.name, v.summary);
+  out += "\nNext: profgpu query PATH \"select ...\"\n";
+  return out;
+}
 
 constexpr int kLongestCell = 60;
 
@@ -166,9 +184,7 @@ const Command kQuery{
         {{"What to ask",
           {{.name = "--tables", .help = "list tables and views with their columns, units and meaning, and end"},
            {.name = "--file", .value = "FILE", .help = "the query is in FILE", .takes_path = true},
-           {.name = "--step-pattern",
-            .value = "REGEX",
-            .help = "ranges whose name matches are steps (POSIX extended regular expression)"}}},
+           step_pattern_flag()}},
          {"How to show it",
           {{.name = "--format",
             .value = "NAME",
@@ -177,8 +193,7 @@ const Command kQuery{
            {.name = "--json", .help = "rows as JSON, same as --format json"},
            {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write them to FILE", .takes_path = true},
            {.name = "--verbose", .short_name = "-v", .help = "long names in full, in tables"},
-           {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"},
-           {.name = "--no-progress", .help = "no progress bar"}}}},
+           quiet_flag(), no_progress_flag()}}},
     .examples = {{"profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 5\"",
                   "the five longest kernels"},
                  {"profgpu query trace.json.gz \"select cause, sum(duration_ns) from gaps group by 1\"",

@@ -6,8 +6,7 @@
 #include "analyse/rules/rule.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/suggestion.h"
-#include "cli/wrap.h"
+#include "cli/words.h"
 
 namespace profgpu {
 namespace {

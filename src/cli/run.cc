@@ -17,7 +17,7 @@
 #include "cli/run_options.h"
 #include "cli/run_recording.h"
 #include "cli/run_report.h"
-#include "cli/shell_line.h"
+#include "cli/words.h"
 #include "view/json_text.h"
 #include "watch/live/run_session.h"
 

@@ -8,21 +8,12 @@
 #include <fstream>
 
 #include "base/decimal.h"
+#include "cli/flag_values.h"
 
 namespace profgpu {
 namespace {
 
 constexpr int kMaxGpus = 1024, kMostNodes = 100'000;
-
-Status read_number(const Arguments& arguments, std::string_view flag, int least, int most, int& value) {
-  if (!arguments.has(flag)) return ok();
-  const std::string text = arguments.value(flag);
-  const auto n = whole_number(text);
-  if (!n || text.find_first_not_of("0123456789") != std::string::npos || *n < least || *n > most)
-    return Error{fmt::format("{} takes a whole number from {} to {}, not \"{}\"", flag, least, most, text)};
-  value = static_cast<int>(*n);
-  return ok();
-}
 
 int number_from(std::initializer_list<const char*> names, int otherwise) {
   for (const char* name : names)
@@ -115,10 +106,10 @@ Result<LaunchOptions> launch_options(const Arguments& arguments) {
   }
   o.master_port = number_from({"MASTER_PORT"}, o.master_port);
   o.master_address = arguments.value("--master-addr");
-  for (const auto& status : {read_number(arguments, "--gpus", 1, kMaxGpus, o.gpus),
-                             read_number(arguments, "--nodes", 1, kMostNodes, o.nodes),
-                             read_number(arguments, "--node-rank", 0, kMostNodes - 1, o.node_rank),
-                             read_number(arguments, "--master-port", 1, 65'535, o.master_port)})
+  for (const auto& status : {read_whole(arguments, "--gpus", 1, kMaxGpus, o.gpus),
+                             read_whole(arguments, "--nodes", 1, kMostNodes, o.nodes),
+                             read_whole(arguments, "--node-rank", 0, kMostNodes - 1, o.node_rank),
+                             read_whole(arguments, "--master-port", 1, 65'535, o.master_port)})
     if (!status) return status.error();
   const bool names_nodes = o.nodes > 1 || o.node_rank > 0;
   if (names_nodes && (o.mode == "single" || o.mode == "multi-gpu"))

@@ -7,9 +7,9 @@
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
+#include "cli/output.h"
 #include "cli/run_launch.h"
 #include "cli/run_recording.h"
-#include "cli/terminal.h"
 
 namespace profgpu {
 

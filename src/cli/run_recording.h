@@ -10,7 +10,6 @@
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "watch/live/host_recording.h"
-#include "watch/live/recording_environment.h"
 #include "watch/live/recording_folder.h"
 #include "watch/live/recording_summary.h"
 #include "watch/live/run_session.h"

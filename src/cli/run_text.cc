@@ -7,7 +7,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "cli/run_report.h"
-#include "cli/shell_line.h"
+#include "cli/words.h"
 #include "view/device_lines.h"
 #include "view/terminal.h"
 

@@ -12,13 +12,13 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
+#include "base/clock.h"
 #include "base/decimal.h"
-#include "base/timestamp.h"
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
+#include "cli/flag_values.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
-#include "cli/terminal.h"
 #include "trace/health.h"
 #include "view/layout.h"
 
@@ -258,19 +258,15 @@ Result<StatOptions> stat_options(const Arguments& arguments) {
     return Error{"--json and --format " + arguments.value("--format") + " exclude each other"};
   options.style = style_of(arguments);
   options.colour = asked_colour(arguments);
-  if (arguments.has("--width")) {
-    const auto width = whole_number(arguments.value("--width"));
-    if (!width || *width < 0 || *width > 10000)
-      return Error{"--width takes a whole number, not \"" + arguments.value("--width") + "\""};
-    options.width = static_cast<int>(*width);
-  }
-  if (arguments.has("--watch")) {
-    const auto interval = duration_ns(arguments.value("--watch"));
-    if (!interval || *interval < kShortestWatch_ns || *interval > kLongestWatch_ns)
-      return Error{"--watch takes a time from 50ms to 24h, not \"" + arguments.value("--watch") + "\"",
-                   "`profgpu log` records faster than that"};
-    options.watch = std::chrono::nanoseconds(*interval);
-  }
+  if (Status read = read_whole(arguments, "--width", 0, 10'000, options.width); !read) return read.error();
+  std::optional<int64_t> interval;
+  if (Status read = read_time(arguments, "--watch",
+                              {kShortestWatch_ns, kLongestWatch_ns, " from 50ms to 24h",
+                               "`profgpu log` records faster than that"},
+                              interval);
+      !read)
+    return read.error();
+  if (interval) options.watch = std::chrono::nanoseconds(*interval);
   return options;
 }
 
@@ -371,7 +367,7 @@ const Command kStat{
            {.name = "--power", .short_name = "-P", .help = "power and its limit (always shown)"},
            {.name = "--all", .short_name = "-a", .help = "all of these"}}},
          {"Screen",
-          {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},
+          {width_flag(),
            colour_flag()}}},
     .examples = {{"profgpu stat", "all GPUs, once"},
                  {"profgpu stat --watch 1", "like `watch nvidia-smi`, without starting it each time"},

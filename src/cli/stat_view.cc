@@ -9,10 +9,9 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/timestamp.h"
 #include "devices/selection.h"
 #include "view/json_text.h"
-#include "watch/live/run_session_processes.h"
+#include "watch/live/child_process.h"
 
 namespace profgpu {
 namespace {

@@ -11,15 +11,14 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/log_columns.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
-#include "cli/terminal.h"
 #include "devices/host_process.h"
 #include "devices/system_files.h"
 #include "watch/live/local_source.h"
-#include "watch/live/recording_environment.h"
+#include "watch/live/recording_folder.h"
 #include "watch/live/remote_source.h"
 #include "watch/top/session.h"
 

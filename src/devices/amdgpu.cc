@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/decimal.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "devices/amdgpu_metrics.h"
 #include "devices/backend.h"
 #include "devices/drm_card.h"

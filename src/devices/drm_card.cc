@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "devices/system_files.h"
 
 namespace profgpu {

@@ -12,8 +12,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/timestamp.h"
-#include "base/utf8.h"
 #include "devices/nvidia_smi_child.h"
 #include "devices/system_files.h"
 #include "trace/sample_file_column.h"

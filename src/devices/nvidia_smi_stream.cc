@@ -9,8 +9,7 @@
 #include <chrono>
 
 #include "base/clock.h"
-#include "base/timestamp.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "devices/system_files.h"
 
 namespace profgpu {

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
-#include "base/timestamp.h"
 #include "devices/nvidia_smi_child.h"
 #include "devices/nvidia_smi_query.h"
 #include "trace/sample.h"

@@ -13,9 +13,10 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 namespace profgpu {
+
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -447,4 +448,5 @@ TEST_F(NvidiaSmiTest, RealOutputIsReadAsItStands) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

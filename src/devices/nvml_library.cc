@@ -9,6 +9,7 @@
 #include "devices/pending.h"
 
 namespace profgpu::nvml {
+
 namespace {
 
 Error not_initialised(Return code) {

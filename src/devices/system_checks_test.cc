@@ -12,6 +12,7 @@
 #include "devices/switch_event.h"
 
 namespace profgpu {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -332,4 +333,5 @@ TEST_F(Machine, PerfEventsAndHowToHaveThem) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

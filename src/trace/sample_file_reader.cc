@@ -6,12 +6,12 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "base/clock.h"
 #include "base/csv.h"
 #include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/text_source.h"
-#include "base/timestamp.h"
 #include "trace/sample_file.h"
 #include "trace/sample_file_column.h"
 #include "trace/sample_log_builder.h"

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <map>
 
-#include "base/timestamp.h"
+#include "base/clock.h"
 
 namespace profgpu {
 namespace {

@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "base/text.h"
-#include "base/utf8.h"
 
 namespace profgpu {
 namespace {

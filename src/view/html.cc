@@ -226,7 +226,7 @@ std::string rank_tables(const Report& report, const PresentOptions& options) {
   if (!rank) return {};
   std::string out;
   for (const Section& section : sections()) {
-    const std::string shown = content(section.value(*rank), options, origin_of(*rank));
+    const std::string shown = content(section_value(*rank, section.name), options, origin_of(*rank));
     if (!shown.empty()) out += heading(std::string(section.title) + rank_suffix(report, *rank)) + shown;
   }
   return out;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "view/json_text.h"
 #include "view/registry.h"
 #include "view/sample_report_test.h"

@@ -272,7 +272,7 @@ std::string one_section(const Report& report, const PresentOptions& options) {
   for (const RankReport& rank : report.ranks) {
     if (!section) break;
     out += heading(std::string(section->title) + rank_suffix(report, rank));
-    out += value(section->value(rank), options, origin_of(rank));
+    out += value(section_value(rank, section->name), options, origin_of(rank));
   }
   return out;
 }

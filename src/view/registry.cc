@@ -13,7 +13,7 @@ struct RankDocument {
   template <class V>
   void fields(V&& v) const {
     v("rank", rank.rank), v("world_size", rank.world_size), v("host", unless_empty(rank.host));
-    for (const Section& section : sections()) v(section.name, section.value(rank));
+    for (const Section& section : sections()) v(section.name, section_value(rank, section.name));
   }
 };
 
@@ -38,6 +38,8 @@ struct ReportDocument {
 }  // namespace
 
 std::string json_report(const Report& report, const PresentOptions&) { return json_document(ReportDocument{report}); }
+
+Value report_value(const Report& report) { return value_of(ReportDocument{report}); }
 
 const Presenter kJsonPresenter{"json", "everything, for scripts", json_report};
 extern const Presenter kTerminalPresenter;

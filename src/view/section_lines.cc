@@ -261,7 +261,8 @@ Lines rank_sections(const Report& report, const PresentOptions& options) {
   Lines out;
   for (const RankReport& rank : report.ranks) {
     const std::string title = std::string(section.title) + rank_suffix(report, rank);
-    append_value(out, title, "", with_phase_names(section, section.value(rank)), {options, origin_of(rank)});
+    append_value(out, title, "", with_phase_names(section, section_value(rank, section.name)),
+                 {options, origin_of(rank)});
   }
   return out;
 }

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "watch/exporter/pod_resources.h"
+#include "watch/exporter/kubelet_pods.h"
 
 namespace {
 

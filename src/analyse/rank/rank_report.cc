@@ -118,41 +118,36 @@ T made(const Facts& facts) {
   else return facts.get<T>();
 }
 
-template <auto kMember>
-constexpr Section section(std::string_view name, std::string_view title, std::string_view summary,
-                          bool of_job = false) {
-  return {name, title, summary, of_job,
-          [](const Facts& facts, RankReport& rank) {
-            rank.*kMember = made<std::remove_reference_t<decltype(rank.*kMember)>>(facts);
-          },
-          [](const RankReport& rank) { return value_of(rank.*kMember); }};
-}
-
-constexpr Section kSections[] = {
-    section<&RankReport::devices>("devices", "Devices", "time on each device: busy, idle, by kind of work"),
-    section<&RankReport::steps>("steps", "Steps", "every step, with its device time"),
-    section<&RankReport::phases>("phases", "Phases", "wall time of all steps by phase of training"),
-    section<&RankReport::average_step>("average_step", "Average step", "the mean of the measured steps, by phase"),
-    section<&RankReport::idle>("idle", "Idle time by cause", "every gap on a device has one cause"),
-    section<&RankReport::kernels>("kernels", "Kernels", "kernels, copies and sets by device and name"),
-    section<&RankReport::ops>("ops", "Ops", "operators as PyTorch's key_averages counts them"),
-    section<&RankReport::launch>("launch", "Launches", "cost and latency of launches"),
-    section<&RankReport::collectives>("collectives", "Collectives", "collectives by name, type, group and size", true),
-    section<&RankReport::memory>("memory", "Memory", "device memory as the framework's allocator saw it"),
-    section<&RankReport::measured>("measured", "Measured steps",
-                                   "what the measured steps are made of, for `profgpu diff`"),
-    section<&RankReport::threads>("threads", "Threads",
-                                  "processor time of each thread, how long it was blocked, and in which system calls"),
-};
-
 }  // namespace
 
-std::span<const Section> sections() { return kSections; }
+std::span<const Section> sections() {
+  static const std::vector<Section> all = [] {
+    std::vector<Section> each;
+    RankReport::sections(RankReport(), [&](const Section& section, const auto&) { each.push_back(section); });
+    return each;
+  }();
+  return all;
+}
 
 const Section* find_section(std::string_view name) {
-  const Section* found =
-      std::find_if(std::begin(kSections), std::end(kSections), [&](const Section& s) { return s.name == name; });
-  return found != std::end(kSections) ? found : nullptr;
+  const auto found = std::ranges::find(sections(), name, &Section::name);
+  return found != sections().end() ? &*found : nullptr;
+}
+
+Value section_value(const RankReport& rank, std::string_view name) {
+  Value value;
+  RankReport::sections(rank, [&](const Section& section, const auto& rows) {
+    if (section.name == name) value = value_of(rows);
+  });
+  return value;
+}
+
+Value section_value(const Facts& facts, std::string_view name) {
+  Value value;
+  RankReport::sections(RankReport(), [&]<class T>(const Section& section, const T&) {
+    if (section.name == name) value = value_of(made<T>(facts));
+  });
+  return value;
 }
 
 const DeviceRow* RankReport::busiest() const {
@@ -170,8 +165,9 @@ RankReport rank_report(const Facts& facts) {
     if (!d.name.empty() &&
         std::find(report.device_names.begin(), report.device_names.end(), d.name) == report.device_names.end())
       report.device_names.push_back(d.name);
-  for (const Section& section : kSections)
-    if (!section.of_job) section.make(facts, report);
+  RankReport::sections(report, [&]<class T>(const Section& section, T& rows) {
+    if (!section.of_job) rows = made<T>(facts);
+  });
   return report;
 }
 

@@ -123,7 +123,8 @@ std::vector<Wait> find_waits(const Facts& facts) {
   std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.end < b.end; });
   std::vector<SortKey> ends;
   ends.reserve(trace.activity.size());
-  for (uint32_t i = 0; i < trace.activity.size(); ++i) ends.push_back({ordered(trace.activity.end_ns(ActivityId(i))), i});
+  for (uint32_t i = 0; i < trace.activity.size(); ++i)
+    ends.push_back({ordered(trace.activity.end_ns(ActivityId(i))), i});
   radix_sort(ends);
   for (Wait& w : waits) {
     auto it = std::upper_bound(ends.begin(), ends.end(), SortKey{ordered(w.end), kNoRow}, less_by());

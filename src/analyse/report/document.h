@@ -42,7 +42,8 @@ struct InFull {
 template <class Rows>
 Table table_of(const Rows& rows);
 
-/// Named types become records, rows of them tables, other lists and maps of scalars lists and records.
+/// Named types become records, rows of them tables (lists, where none can be made without its fields), other lists and
+/// maps of scalars lists and records.
 template <class T>
 Value value_of(const T& x) {
   if constexpr (Named<T>) {
@@ -59,7 +60,7 @@ Value value_of(const T& x) {
     return record;
   } else if constexpr (std::convertible_to<const T&, std::string_view> || !requires { x.begin(); }) {
     return Value(x);
-  } else if constexpr (Named<typename T::value_type>) {
+  } else if constexpr (Named<typename T::value_type> && std::default_initializable<typename T::value_type>) {
     return table_of(x);
   } else {
     List list;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <span>
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {

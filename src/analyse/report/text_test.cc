@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "base/utf8.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {

@@ -10,13 +10,30 @@ const Record kNothing;
 
 const Record& record_of(const Value& v) { return v.record() ? *v.record() : kNothing; }
 
-std::vector<const Record*> rows_of(const Value& v) {
-  std::vector<const Record*> rows;
-  if (const List* list = v.list())
-    for (const Value& item : *list)
-      if (item.record()) rows.push_back(item.record());
-  return rows;
-}
+/// The rows of a table, by column: of one made now, or of a list of objects, as a saved document has it.
+class Rows {
+ public:
+  explicit Rows(const Value& v) {
+    if (const List* list = v.list())
+      for (const Value& item : *list)
+        if (item.record()) rows_.push_back(item.record());
+    const Table* table = v.table();
+    if (table == nullptr) return;
+    made_.reserve(table->rows.size());
+    for (const std::vector<Value>& row : table->rows) {
+      Record& record = made_.emplace_back();
+      for (size_t i = 0; i < table->columns.size(); ++i) record.add(table->columns[i], row[i]);
+      rows_.push_back(&record);
+    }
+  }
+  [[nodiscard]] auto begin() const { return rows_.begin(); }
+  [[nodiscard]] auto end() const { return rows_.end(); }
+  [[nodiscard]] bool empty() const { return rows_.empty(); }
+
+ private:
+  std::vector<Record> made_;
+  std::vector<const Record*> rows_;
+};
 
 std::string text_of(const Value& v) { return v.text() ? *v.text() : std::string(); }
 int64_t whole_of(const Value& v) { return v.integer() ? *v.integer() : 0; }
@@ -48,15 +65,15 @@ class Reader {
     run_.step_count += n;
     most_steps_ = std::max(most_steps_, n);
     run_.wall_ns += whole_of(measured.at("wall_ns"));
-    for (const Record* r : rows_of(measured.at("makeup")))
+    for (const Record* r : Rows(measured.at("makeup")))
       makeup_[{text_of(r->at("phase")), text_of(r->at("state"))}] += whole_of(r->at("total_ns"));
     pool(measured.at("phases"), phases_);
     pool(measured.at("states"), states_);
-    for (const Record* r : rows_of(measured.at("work"))) work(*r);
+    for (const Record* r : Rows(measured.at("work"))) work(*r);
     ops(measured);
     collectives(measured);
     memory(record_of(rank.at("memory")));
-    for (const Record* d : rows_of(rank.at("devices")))
+    for (const Record* d : Rows(rank.at("devices")))
       if (const std::string name = text_of(d->at("name"));
           !name.empty() && std::find(run_.devices.begin(), run_.devices.end(), name) == run_.devices.end())
         run_.devices.push_back(name);
@@ -87,13 +104,13 @@ class Reader {
     return {per_step(p.total), std::sqrt(p.variance / static_cast<double>(run_.ranks)), most_steps_};
   }
   static void pool(const Value& table, std::map<std::string, Pool>& to) {
-    for (const Record* r : rows_of(table))
+    for (const Record* r : Rows(table))
       to[text_of(r->at("name"))].add(r->at("total_ns").number(), r->at("step_stddev_ns").number());
   }
 
   void steps(const Record& rank) {
     std::map<int64_t, int64_t> all, measured;
-    for (const Record* r : rows_of(rank.at("steps"))) {
+    for (const Record* r : Rows(rank.at("steps"))) {
       if (text_of(r->at("name")) == "trace") run_.annotated = false;
       all[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
       if (!is_true(r->at("warmup"))) measured[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
@@ -124,7 +141,7 @@ class Reader {
   }
 
   void ops(const Record& measured) {
-    for (const Record* r : rows_of(measured.at("ops"))) {
+    for (const Record* r : Rows(measured.at("ops"))) {
       OpTime& op = run_.ops[text_of(r->at("name"))];
       op.calls += r->at("calls").number();
       op.cpu_self_ns += r->at("cpu_self_ns").number();
@@ -132,7 +149,7 @@ class Reader {
   }
 
   void collectives(const Record& measured) {
-    for (const Record* r : rows_of(measured.at("collectives"))) {
+    for (const Record* r : Rows(measured.at("collectives"))) {
       std::string name = text_of(r->at("name"));
       if (const std::string dtype = text_of(r->at("dtype")); !dtype.empty()) name += " " + dtype;
       if (const Value& bytes = r->at("message_bytes"); is_number(bytes))
@@ -165,7 +182,7 @@ void read_telemetry(const Value& devices, RunSummary& run) {
   std::map<std::string, std::pair<double, int64_t>> mean;
   double power = 0;
   bool power_known = false;
-  for (const Record* d : rows_of(devices)) {
+  for (const Record* d : Rows(devices)) {
     if (!is_true(d->at("used"))) continue;
     for (const auto& [field, name] : {std::pair{"util_gpu_mean", "utilization_pct"},
                                       {"mem_used_max_mb", "memory_used_mib"},
@@ -187,7 +204,7 @@ void read_telemetry(const Value& devices, RunSummary& run) {
 
 void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
-  for (const Record* f : rows_of(document.at("findings"))) {
+  for (const Record* f : Rows(document.at("findings"))) {
     FindingSummary finding{text_of(f->at("rule")), text_of(f->at("severity")), text_of(f->at("what")), {}};
     if (is_number(f->at("cost_ns"))) finding.cost_ns = f->at("cost_ns").number() / steps;
     run.findings.push_back(std::move(finding));
@@ -208,8 +225,8 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   RunSummary run;
   run.label = std::move(label);
   Reader reader(run);
-  const auto ranks = rows_of(d.at("ranks"));
-  const auto has_device = [](const Record* rank) { return !rows_of(rank->at("devices")).empty(); };
+  const Rows ranks(d.at("ranks"));
+  const auto has_device = [](const Record* rank) { return !Rows(rank->at("devices")).empty(); };
   const bool any_device = std::any_of(ranks.begin(), ranks.end(), has_device);
   for (const Record* rank : ranks) {
     if (any_device && !has_device(rank)) {

@@ -7,10 +7,7 @@ namespace {
 
 // A record is a table of one row.
 Table section_table(std::string_view name, const Facts& facts) {
-  const Section* section = find_section(name);
-  RankReport rank;
-  section->make(facts, rank);
-  const Value shown = section->value(rank);
+  const Value shown = section_value(facts, name);
   if (const Table* table = shown.table()) return *table;
   Table one;
   if (const Record* record = shown.record()) {

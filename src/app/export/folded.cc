@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "app/export/run.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "base/decimal.h"
 #include "base/text.h"
-#include "base/utf8.h"
 #include "devices/system_files.h"
 
 namespace profgpu {

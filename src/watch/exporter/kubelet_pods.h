@@ -1,18 +1,65 @@
 // Which pods are on which devices, asked of the node's kubelet again and again.
 #pragma once
 
+#include <chrono>
+#include <compare>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
-#include "watch/exporter/pod_resources.h"
+#include "base/result.h"
+#include "trace/sample.h"
 
 namespace profgpu {
+
+// One gRPC request without parameters over a unix socket: HTTP/2 by libnghttp2.
+
+struct GrpcCall {
+  std::string socket;                      ///< its path, of less than kLongestSocketPath bytes
+  std::string method;                      ///< "/v1.PodResourcesLister/List"
+  std::chrono::milliseconds limit{5'000};  ///< for all of it
+  size_t most_bytes = 16 << 20;            ///< of the answer
+};
+constexpr size_t kLongestSocketPath = 108;  ///< sockaddr_un's, with a byte for its end
+
+/// The answer's message. Waits, no longer than about a tenth of a second after `stop`. A program that was built without
+/// libnghttp2 has no other answer than an error that says so.
+Result<std::string> grpc_call(const GrpcCall& call, const std::stop_token& stop);
+
+// Which containers of Kubernetes' pods were given which devices, as the kubelet's list of pods says.
+
+/// A container that was given a device.
+struct PodContainer {
+  std::string name_space, pod, container;
+  std::string share;  ///< "3" of a device that is shared out as "GPU-…::3"; empty: all of it, or not told apart
+  auto operator<=>(const PodContainer&) const = default;
+};
+/// By device; of each in order, each once.
+using PodsByDevice = std::vector<std::vector<PodContainer>>;
+
+class PodResources {
+ public:
+  /// `sys`: where sysfs is, for the numbers of Intel's cards.
+  PodResources(const std::vector<DeviceInfo>& devices, const std::string& sys);
+
+  /// `list`: v1.ListPodResourcesResponse. Devices are found by their ids alone, whatever the resource is called.
+  [[nodiscard]] Result<PodsByDevice> read(std::string_view list) const;
+
+ private:
+  struct Grant;
+  void add(const Grant& grant, PodsByDevice& pods) const;
+
+  size_t count_;
+  std::multimap<std::string, size_t, std::less<>> positions_;  // by what device plugins call a device
+};
 
 /// What the kubelet said, and whether it still says anything. Times are Unix time; 0: never.
 class KubeletAnswers {

@@ -10,7 +10,6 @@
 #include <functional>
 
 #include "base/text.h"
-#include "base/utf8.h"
 #include "base/version.h"
 #include "devices/system_files.h"
 #include "trace/health.h"

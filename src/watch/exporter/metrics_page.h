@@ -10,7 +10,7 @@
 #include "watch/exporter/dcgm_fields.h"
 #include "watch/exporter/device_tally.h"
 #include "watch/exporter/exposition.h"
-#include "watch/exporter/pod_resources.h"
+#include "watch/exporter/kubelet_pods.h"
 
 namespace profgpu {
 

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "devices/nvidia_smi_child.h"
-#include "watch/live/run_session_processes.h"
 
 namespace profgpu {
+
 namespace {
 
 CommandEnd run(CommandRunner& runner, const std::string& script) {
@@ -169,4 +169,5 @@ TEST(Processes, TheBackendsOwnIsNotLeftByTheCommandWhateverItsName) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "devices/selection.h"
 #include "trace/sample.h"
+#include "watch/live/child_process.h"
 #include "watch/live/recorded_jobs.h"
-#include "watch/live/run_session_processes.h"
 
 namespace profgpu {
 namespace {

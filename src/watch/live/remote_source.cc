@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/timestamp.h"
 #include "watch/exporter/exporter_page.h"
 
 namespace profgpu {

@@ -14,7 +14,6 @@
 #include "devices/sampler.h"
 #include "trace/sample_file.h"
 #include "watch/live/child_process.h"
-#include "watch/live/run_session_processes.h"
 
 namespace profgpu {
 

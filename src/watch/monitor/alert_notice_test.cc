@@ -8,6 +8,7 @@
 #include "trace/sample_file.h"
 
 namespace profgpu {
+
 namespace {
 
 AlertNotice hot() {
@@ -81,4 +82,5 @@ TEST(AlertNotice, NamesOfDevicesCannotBreakOut) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

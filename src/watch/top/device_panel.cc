@@ -8,7 +8,7 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
-#include "base/timestamp.h"
+#include "base/clock.h"
 #include "trace/health.h"
 #include "view/layout.h"
 #include "watch/top/frame.h"

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "analyse/report/text.h"
-#include "base/timestamp.h"
-#include "base/utf8.h"
+#include "base/clock.h"
+#include "base/text.h"
 #include "watch/top/model.h"
 #include "watch/top/pages.h"
 

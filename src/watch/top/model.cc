@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "base/decimal.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "devices/sampler.h"
 #include "devices/system_checks.h"
 

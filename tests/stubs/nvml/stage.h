@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "devices/nvml_api.h"
+#include "devices/nvml_library.h"
 #include "scenario.h"
 
 #define NVML_EXPORT extern "C" __attribute__((visibility("default")))

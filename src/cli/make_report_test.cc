@@ -1,8 +1,9 @@
-#include "cli/page_ranks.h"
+#include "cli/make_report.h"
 
 #include <gtest/gtest.h>
 
 namespace profgpu {
+
 namespace {
 
 std::vector<int> numbers(int count) {
@@ -37,4 +38,5 @@ TEST(PageRanks, AreThoseThatAreAskedFor) {
 }
 
 }  // namespace
+
 }  // namespace profgpu
