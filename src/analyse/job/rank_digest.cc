@@ -92,8 +92,8 @@ RankDigest calls_digest(int rank, const Facts& facts) {
 
 RankDigest rank_digest(int rank, const Facts& facts) {
   RankDigest d = calls_digest(rank, facts);
-  d.work = RankWork::compute(facts);
   d.lane = Lane::compute(facts);
+  d.work = facts.get<RankWork>();
   return d;
 }
 

@@ -6,6 +6,7 @@
 #include "analyse/rank/devices.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/steps.h"
+#include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
@@ -92,7 +93,7 @@ Intervals backward_stretches(const Facts& facts, const std::vector<Interval>& fo
   for (const Interval& op : forward) parting.push_back(op.start);
   for (const Interval& range : marked) parting.push_back(range.start);
   for (const Step& step : facts.get<Steps>().steps) parting.push_back(step.start_ns);
-  std::sort(parting.begin(), parting.end());
+  radix_sort(parting);
   Intervals stretches;
   for (const Interval& op : ops) {
     if (!stretches.empty()) {
@@ -136,7 +137,7 @@ Intervals forward_stretches(const Facts& facts, const std::vector<Interval>& ops
   for (const Step& step : steps.steps) starts.push_back(step.start_ns);
   for (const Interval& range : loading) starts.push_back(range.end);
   for (const Interval& stretch : backward) starts.push_back(stretch.end);
-  std::sort(starts.begin(), starts.end());
+  radix_sort(starts);
   Intervals forward;
   for (const Interval& stretch : backward) {
     auto after = std::upper_bound(starts.begin(), starts.end(), stretch.start);

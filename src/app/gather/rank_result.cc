@@ -38,18 +38,16 @@ void RankResult::number(int rank) {
 // what rules will ask for.
 RankResult reduced(int rank, const Facts& facts, const Thresholds& thresholds, int threads) {
   RankResult result;
-  const auto digest = [&] {
-    result.digest = rank_digest(rank, facts);
-    facts.get<MeasuredSteps>();
-  };
   const auto others = [&] {
     facts.get<Ops>();
     facts.get<Kernels>();
     facts.get<Launch>();
     facts.get<Replay>();
     facts.get<Quality>();
+    facts.get<RankWork>();
+    facts.get<MeasuredSteps>();
   };
-  side_by_side(threads, digest, others);
+  side_by_side(threads, [&] { result.digest = rank_digest(rank, facts); }, others);
   result.report = rank_report(facts);
   result.diagnosis = diagnose_rank({0, &facts}, thresholds);
   for (const TraceIssue& i : facts.get<Quality>().issues) result.issues.push_back(issue_of(i));
