@@ -88,4 +88,5 @@ TEST(LogColumns, WhatTheTableMakesOfHostileNames) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

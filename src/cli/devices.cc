@@ -7,7 +7,7 @@
 #include "analyse/report/quantity.h"
 #include "base/decimal.h"
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "devices/pending.h"

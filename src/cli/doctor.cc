@@ -8,7 +8,7 @@
 #include "analyse/report/quantity.h"
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"

@@ -10,14 +10,13 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "app/words.h"
 #include "base/clock.h"
 #include "base/decimal.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/log_columns.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
-#include "cli/shell_line.h"
-#include "cli/size_text.h"
 #include "cli/terminal.h"
 #include "devices/sampler.h"
 #include "watch/live/recording_folder.h"
@@ -346,10 +345,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
 }
 
 Outcome log(const Arguments& arguments) {
-  if (arguments.has("--help-query")) {
-    auto written = write_stdout(log_column_help());
-    return written ? Outcome{} : Outcome::failed(written.error());
-  }
+  if (arguments.has("--help-query")) return Outcome::of(write_stdout(log_column_help()));
   auto options = log_options(arguments);
   if (!options) return Outcome::usage(options.error());
   auto devices = open_devices(options->devices);
@@ -391,11 +387,7 @@ const Command kLog{
                   .value = "TIME",
                   .help = "end after this many seconds, or with a unit: 90, 10m, 1h"}}},
                {"Where and how",
-                {{.name = "--output",
-                  .short_name = "-o",
-                  .value = "FILE",
-                  .help = "append to this file, .csv or .jsonl",
-                  .takes_path = true},
+                {output_flag("append to this file, .csv or .jsonl"),
                  {.name = "--format",
                   .value = "NAME",
                   .help = "how to write it (default: by the file's ending; a table on a terminal, else csv)",

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <thread>
 
-#include "cli/interrupt.h"
 #include "cli/output.h"
 #include "cli/program.h"
 #include "devices/pending.h"

@@ -1,13 +1,56 @@
-// Where words go: standard output, files, messages on standard error.
+// Ctrl-C: leave at once, tidily.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/byte_writer.h"
 #include "base/result.h"
 
 namespace profgpu {
+
+/// From now on SIGINT and SIGTERM end the program with 130 or 143, after clearing a progress line and removing the
+/// file named below.
+void install_interrupt_handler();
+
+/// A file that is of no use if we are interrupted; null: none. The text must outlive the setting.
+void remove_on_interrupt(const char* path);
+
+/// True while standard error shows a line that must be cleared on the way out.
+void clear_line_on_interrupt(bool on);
+
+// A file that is written piece by piece and takes its place at once when all is there.
+
+class OutputFile {
+ public:
+  /// Empty or "-": standard output. Anything else that is not a regular file (a pipe, /dev/stdout) is written directly.
+  /// The error names the path. `written`: see ByteWriter.
+  static Result<std::unique_ptr<OutputFile>> open(const std::string& path, std::atomic<int64_t>* written = nullptr);
+  /// What was not finished is removed, also when the program is interrupted; an older file of the name stays as it was.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  ByteWriter& bytes() { return *bytes_; }
+  /// Where the file is until it is finished, for those who write it by name; empty if it is no regular file.
+  [[nodiscard]] const std::string& partial() const { return partial_; }
+  /// A reader of standard output that has left is no error: it has seen what it wanted.
+  Status finish();
+
+ private:
+  OutputFile() = default;
+  std::string path_, partial_;
+  int fd_ = -1;
+  std::unique_ptr<ByteWriter> bytes_;
+};
+
+/// "PATH: cannot be written: ...", with what may help.
+Error cannot_write(const std::string& path, int error);
+
+// Where words go: standard output, files, messages on standard error.
 
 /// Call once, first. A standard stream that is closed becomes one that fails to be written, so that no file that we
 /// open takes its number; a reader that leaves early becomes an error value instead of a signal.

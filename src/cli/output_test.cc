@@ -53,4 +53,5 @@ TEST_F(WriteFile, NamesTheFileInErrors) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

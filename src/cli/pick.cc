@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "analyse/report/quantity.h"
+#include "app/words.h"
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/output.h"
-#include "cli/size_text.h"
 #include "devices/selection.h"
 #include "view/json_text.h"
 #include "view/layout.h"

@@ -15,7 +15,7 @@
 #include "base/decimal.h"
 #include "base/timestamp.h"
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
 #include "cli/terminal.h"
@@ -253,9 +253,9 @@ StatStyle style_of(const Arguments& arguments) {
 
 Result<StatOptions> stat_options(const Arguments& arguments) {
   StatOptions options;
-  options.format = arguments.has("--json") ? "json" : arguments.value("--format", "text");
-  if (arguments.has("--json") && arguments.value("--format", "json") != "json")
-    return Error{"--json and --format " + arguments.value("--format") + " exclude each other"};
+  auto format = asked_format(arguments, "text");
+  if (!format) return format.error();
+  options.format = *std::move(format);
   options.style = style_of(arguments);
   options.colour = asked_colour(arguments);
   if (arguments.has("--width")) {
@@ -371,7 +371,7 @@ const Command kStat{
            {.name = "--power", .short_name = "-P", .help = "power and its limit (always shown)"},
            {.name = "--all", .short_name = "-a", .help = "all of these"}}},
          {"Screen",
-          {{.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"},
+          {width_flag(),
            colour_flag()}}},
     .examples = {{"profgpu stat", "all GPUs, once"},
                  {"profgpu stat --watch 1", "like `watch nvidia-smi`, without starting it each time"},

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/device_opening.h"
+#include "cli/device_options.h"
 #include "cli/log_columns.h"
 #include "cli/log_file.h"
 #include "cli/output.h"

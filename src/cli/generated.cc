@@ -1,0 +1,279 @@
+// profgpu completion SHELL: completion scripts, written from the command descriptions while the program is built.
+#include <fmt/format.h>
+
+#include "base/version.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/program.h"
+
+namespace profgpu {
+namespace {
+
+std::vector<Flag> flags_of(const Command& command) {
+  std::vector<Flag> flags;
+  for (const FlagGroup& group : command.groups) flags.insert(flags.end(), group.flags.begin(), group.flags.end());
+  flags.push_back(kHelpFlag);
+  return flags;
+}
+
+template <class Words>
+std::string joined(const Words& words) {
+  std::string out;
+  for (const auto& word : words) out += (out.empty() ? "" : " ") + std::string(word);
+  return out;
+}
+
+std::vector<const Command*> shown() {
+  std::vector<const Command*> out;
+  for (const Command* c : commands())
+    if (!c->hidden) out.push_back(c);
+  return out;
+}
+
+std::string names() {
+  std::vector<std::string_view> out;
+  for (const Command* c : shown()) out.push_back(c->name);
+  return joined(out);
+}
+
+// Text inside single quotes of any shell here.
+std::string quoted(std::string_view text) {
+  std::string out;
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out;
+}
+
+std::string bash_values(const Command& command) {
+  std::string out;
+  for (const Flag& flag : flags_of(command)) {
+    if (flag.value.empty()) continue;
+    std::string pattern(flag.name);
+    if (!flag.short_name.empty()) pattern += "|" + std::string(flag.short_name);
+    const std::string action = flag.takes_path          ? "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))"
+                               : flag.choices.empty() ? ":"
+                                                      : fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$cur\"))",
+                                                                    joined(flag.choices));
+    out += fmt::format("        {}) {}; return ;;\n", pattern, action);
+  }
+  return out.empty() ? "" : "      case $prev in\n" + out + "      esac\n";
+}
+
+std::string bash_script() {
+  std::string out = fmt::format(
+      "# bash completion for profgpu\n"
+      "_profgpu() {{\n"
+      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}}\n"
+      "  COMPREPLY=()\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+      "    COMPREPLY=($(compgen -W '{} --help --version' -- \"$cur\"))\n"
+      "    return\n"
+      "  fi\n"
+      "  case ${{COMP_WORDS[1]}} in\n",
+      names());
+  for (const Command* c : shown()) {
+    std::vector<std::string_view> flags;
+    for (const Flag& flag : flags_of(*c)) flags.push_back(flag.name);
+    out += fmt::format("    {})\n{}", c->name, bash_values(*c));
+    out += fmt::format("      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return; fi\n",
+                       joined(flags));
+    if (c->positional_is_path()) out += "      compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))\n";
+    if (c->candidates)
+      out += fmt::format("      COMPREPLY=($(compgen -W '{}' -- \"$cur\"))\n", joined(c->candidates()));
+    out += "      ;;\n";
+  }
+  return out + "  esac\n}\ncomplete -F _profgpu profgpu\n";
+}
+
+// Brackets and colons have a meaning in zsh's _arguments specifications.
+std::string zsh_text(std::string_view text) {
+  std::string out;
+  for (char c : quoted(text)) {
+    if (c == '[' || c == ']' || c == ':') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string zsh_flag(const Flag& flag) {
+  std::string spec = flag.repeatable ? "'*" : "'";
+  spec += fmt::format("{}[{}]", flag.name, zsh_text(flag.help));
+  if (!flag.value.empty()) {
+    spec += fmt::format(":{}:", zsh_text(flag.value));
+    if (flag.takes_path) spec += "_files";
+    else if (!flag.choices.empty()) spec += fmt::format("({})", joined(flag.choices));
+  }
+  return spec + "'";
+}
+
+std::string zsh_script() {
+  std::string out = "#compdef profgpu\n\n_profgpu() {\n  if (( CURRENT == 2 )); then\n    local -a list=(\n";
+  for (const Command* c : shown()) out += fmt::format("      '{}:{}'\n", c->name, zsh_text(c->summary));
+  out += "    )\n    _describe command list\n    return\n  fi\n  local name=$words[2]\n"
+         "  shift words\n  (( CURRENT-- ))\n  case $name in\n";
+  for (const Command* c : shown()) {
+    out += fmt::format("    {})\n      _arguments", c->name);
+    for (const Flag& flag : flags_of(*c)) out += " \\\n        " + zsh_flag(flag);
+    if (c->positional_is_path()) out += " \\\n        '*:path:_files'";
+    if (c->candidates) out += fmt::format(" \\\n        '1:{}:({})'", zsh_text(c->name), joined(c->candidates()));
+    out += "\n      ;;\n";
+  }
+  return out + "  esac\n}\n\n_profgpu \"$@\"\n";
+}
+
+std::string fish_flag(const Command& command, const Flag& flag) {
+  std::string line = fmt::format("complete -c profgpu -n '__fish_seen_subcommand_from {}' -l {}", command.name,
+                                 flag.name.substr(2));
+  if (!flag.short_name.empty()) line += fmt::format(" -s {}", flag.short_name.substr(1));
+  if (flag.takes_path) line += " -r -F";
+  else if (!flag.choices.empty()) line += fmt::format(" -x -a '{}'", joined(flag.choices));
+  else if (!flag.value.empty()) line += " -x";
+  return line + fmt::format(" -d '{}'\n", quoted(flag.help));
+}
+
+std::string fish_script() {
+  std::string out = "# fish completion for profgpu\ncomplete -c profgpu -f\n";
+  for (const Command* c : shown())
+    out += fmt::format("complete -c profgpu -n __fish_use_subcommand -a {} -d '{}'\n", c->name, quoted(c->summary));
+  for (const Command* c : shown()) {
+    for (const Flag& flag : flags_of(*c)) out += fish_flag(*c, flag);
+    const std::string here = fmt::format("complete -c profgpu -n '__fish_seen_subcommand_from {}'", c->name);
+    if (c->positional_is_path()) out += here + " -F\n";
+    if (c->candidates) out += fmt::format("{} -a '{}'\n", here, joined(c->candidates()));
+  }
+  return out;
+}
+
+std::vector<std::string> shells() { return {"bash", "zsh", "fish"}; }
+
+Outcome completion(const Arguments& arguments) {
+  const std::string& shell = arguments.positional.front();
+  std::string script;
+  if (shell == "bash") script = bash_script();
+  else if (shell == "zsh") script = zsh_script();
+  else if (shell == "fish") script = fish_script();
+  else return Outcome::usage({"does not know the shell \"" + shell + "\"", "one of: bash, zsh, fish"});
+  return Outcome::of(write_stdout(script));
+}
+
+}  // namespace
+
+extern const Command kCompletion;
+const Command kCompletion{
+    .name = "completion",
+    .summary = "write a shell completion script",
+    .positional = "SHELL",
+    .positional_help = "bash, zsh or fish",
+    .examples = {{"source <(profgpu completion bash)", "completion in this bash"}},
+    .hidden = true,
+    .candidates = shells,
+    .run = completion,
+};
+
+// profgpu manpage: the manual page in troff, written from the command descriptions while the program is built.
+
+namespace {
+
+// Text as troff takes it literally: hyphens that can be copied, no leading dot or quote that would be a request.
+std::string roff(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if ((c == '.' || c == '\'') && (out.empty() || out.back() == '\n')) out += "\\&";
+    if (c == '\\') out += "\\e";
+    else if (c == '-') out += "\\-";
+    else out += c;
+  }
+  return out;
+}
+
+std::string flag_entry(const Flag& flag) {
+  std::string head = flag.short_name.empty() ? "" : fmt::format("\\fB{}\\fR, ", roff(flag.short_name));
+  head += fmt::format("\\fB{}\\fR", roff(flag.name));
+  if (!flag.value.empty()) head += fmt::format(" \\fI{}\\fR", roff(flag.value));
+  return fmt::format(".TP\n{}\n{}\n", head, roff(flag_explanation(flag)));
+}
+
+std::string command_section(const Command& command) {
+  std::string out = fmt::format(".SS {}\n\\fB{}\\fR\n.PP\n{}.\n", roff(command.name), roff(usage_line(command)),
+                                roff(command.summary));
+  if (command.takes_positional())
+    out += fmt::format(".TP\n\\fI{}\\fR\n{}\n", roff(command.positional), roff(command.positional_help));
+  for (const FlagGroup& group : command.groups)
+    for (const Flag& flag : group.flags) out += flag_entry(flag);
+  return out;
+}
+
+std::string examples() {
+  std::string out = ".SH EXAMPLES\n";
+  for (const Command* c : commands()) {
+    if (c->hidden) continue;
+    for (const Example& e : c->examples) out += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(e.command), roff(e.says));
+  }
+  return out;
+}
+
+struct Entry {
+  std::string_view head, says;
+};
+constexpr Entry kExitStatus[] = {
+    {"0", "a report was made, even if it is partial"},
+    {"1", "no report; standard error says why"},
+    {"2", "the command line cannot be understood"},
+    {"3", "a finding at or above the severity given with --fail-on"},
+    {"130", "interrupted"},
+    {"the command's own",
+     "run: also 126 if the command cannot be run, 127 if there is none, 128 + n if signal n ended it; 1 "
+     "and 2 as above, and the command did not run then"},
+};
+constexpr Entry kEnvironment[] = {
+    {"CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, ZE_AFFINITY_MASK",
+     "the devices that are meant where --device is not given"},
+    {"PROFGPU_NVML_LIBRARY", "NVIDIA's management library, instead of libnvidia-ml.so.1 where the loader finds it"},
+    {"PROFGPU_NVIDIA_SMI", "the nvidia-smi program, instead of the first on the PATH"},
+    {"PROFGPU_LEVEL_ZERO_LIBRARY", "the loader of Intel's Level Zero, instead of libze_loader.so.1"},
+    {"PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT, PROFGPU_DEV_ROOT",
+     "folders to read instead of /proc, /sys and /dev: where a container has the host's elsewhere"},
+    {"NO_COLOR", "if set and not empty, no colours"},
+    {"TERM", "no colours where it is dumb"},
+    {"COLUMNS", "the width of the report"},
+};
+
+template <size_t N>
+std::string roff_list(std::string_view title, const Entry (&entries)[N]) {
+  std::string out = fmt::format(".SH {}\n", title);
+  for (const Entry& e : entries) out += fmt::format(".TP\n{}\n{}\n", roff(e.head), roff(e.says));
+  return out;
+}
+
+std::string manual_page() {
+  std::string out = fmt::format(".TH PROFGPU 1 \"\" \"profgpu {}\" \"User Commands\"\n", roff(kVersion));
+  out += ".SH NAME\nprofgpu \\- say why GPU work is slow, and what to change\n";
+  out += ".SH SYNOPSIS\n";
+  for (const Command* c : commands())
+    if (!c->hidden) out += fmt::format("\\fB{}\\fR\n.br\n", roff(usage_line(*c)));
+  out +=
+      ".SH DESCRIPTION\n"
+      "Reads what a profiler recorded of a job on GPUs, finds where the time goes, and says what it costs and what to "
+      "change.\n";
+  out += ".SH COMMANDS\n";
+  for (const Command* c : commands())
+    if (!c->hidden) out += command_section(*c);
+  return out + roff_list("EXIT STATUS", kExitStatus) + roff_list("ENVIRONMENT", kEnvironment) + examples();
+}
+
+Outcome manpage(const Arguments&) {
+  return Outcome::of(write_stdout(manual_page()));
+}
+
+}  // namespace
+
+extern const Command kManpage;
+const Command kManpage{
+    .name = "manpage",
+    .summary = "write the manual page",
+    .positional = "",
+    .examples = {{"profgpu manpage > profgpu.1", "the page that `man profgpu` shows"}},
+    .hidden = true,
+    .run = manpage,
+};
+
+}  // namespace profgpu
