@@ -1,9 +1,9 @@
 // <profgpu/c.h>: reports.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
+#include "app/analyze.h"
+#include "base/text.h"
 #include "capi/c_values.h"
-#include "cli/analyze_options.h"
-#include "cli/make_report.h"
 #include "view/registry.h"
 
 struct profgpu_report {
@@ -11,52 +11,48 @@ struct profgpu_report {
 };
 
 namespace profgpu {
-
-extern const Command kAnalyze;
-
 namespace {
 
-constexpr int kPlainWidth = 100;   // of text that goes to no terminal
-
-PresentOptions present_options(const AnalyzeOptions& options) {
-  PresentOptions shown;
-  shown.width = options.width > 0 ? options.width : kPlainWidth;
-  shown.colour = options.colour == Colour::kAlways;
-  shown.top = options.top;
-  shown.section = options.section;
-  shown.verbose = options.verbose;
-  return shown;
+Error unknown_value(std::string_view option, std::string_view value, const std::string& known) {
+  return {fmt::format("{} does not know \"{}\"", option.substr(2), value), "one of: " + known};
 }
 
-// As the command's own line is checked.
-Status check_choices(const Arguments& arguments) {
-  for (const FlagGroup& group : kAnalyze.groups)
-    for (const Flag& flag : group.flags)
-      for (const std::string& value : arguments.values(flag.name))
-        if (!flag.choices.empty() && std::find(flag.choices.begin(), flag.choices.end(), value) == flag.choices.end())
-          return Error{fmt::format("{} does not know \"{}\"", flag.name.substr(2), value),
-                       fmt::format("one of: {}", fmt::join(flag.choices, ", "))};
+// As the program's own command line is checked.
+Status check_choices(const GivenOptions& given) {
+  for (const auto& [option, values] : given)
+    for (const std::string& value : values) {
+      if (option == "--format" && !find_presenter(value))
+        return unknown_value(option, value, joined(names_of(presenters())));
+      if (option == "--section" && std::ranges::find(kReportSections, value) == std::end(kReportSections))
+        return unknown_value(option, value, joined(kReportSections));
+      if (option == "--color" && std::ranges::find(kColours, value) == std::end(kColours))
+        return unknown_value(option, value, joined(kColours));
+    }
   return ok();
 }
 
-Result<AnalyzeOptions> read_options(const profgpu_option* options, size_t count,
-                                    const std::vector<std::string_view>& known, std::vector<std::string> paths) {
-  auto arguments = arguments_of(options, count, known);
-  if (!arguments) return arguments.error();
-  if (Status good = check_choices(*arguments); !good) return good.error();
-  arguments->positional = std::move(paths);
-  return analyze_options(*arguments);
+template <class Options, size_t N>
+Status set_options(Options& options, const std::string_view (&names)[N], const GivenOptions& given) {
+  for (const std::string_view name : names)
+    if (const auto at = given.find(name); at != given.end())
+      if (Status set = set_option(options, name, at->second); !set) return set;
+  return ok();
 }
 
 Result<Report> analyzed(std::vector<std::string> paths, const profgpu_option* options, size_t count) {
   if (paths.empty()) return Error{"a path is needed"};
-  auto read = read_options(
+  auto given = given_options(
       options, count,
-      {"--steps", "--step-pattern", "--samples", "--threshold", "--format", "--html-steps", "--html-ranks"},
-      std::move(paths));
-  if (!read) return read.error();
+      {"--steps", "--step-pattern", "--samples", "--threshold", "--format", "--html-steps", "--html-ranks"});
+  if (!given) return given.error();
+  if (Status good = check_choices(*given); !good) return good.error();
+  AnalyzeOptions read;
+  read.paths = std::move(paths);
+  for (const std::string& samples : (*given)["--samples"]) read.paths.push_back(samples);
+  if (const auto& formats = (*given)["--format"]; !formats.empty()) read.page = formats.back() == "html";
+  if (Status set = set_options(read, kReadingOptions, *given); !set) return set.error();
   Progress progress;
-  return make_report(*read, progress);
+  return make_report(read, progress);
 }
 
 Result<std::string> written(const profgpu_report* report, const std::string& format, const profgpu_option* options,
@@ -64,9 +60,13 @@ Result<std::string> written(const profgpu_report* report, const std::string& for
   if (report == nullptr) return missing("report");
   const Presenter* presenter = find_presenter(format);
   if (presenter == nullptr) return Error{"there is no format \"" + format + "\"", "json, terminal, markdown, html"};
-  auto read = read_options(options, count, {"--top", "--section", "--width", "--color", "--verbose"}, {});
-  if (!read) return read.error();
-  return presenter->write(report->report, present_options(*read));
+  const auto given = given_options(options, count, {std::begin(kShowingOptions), std::end(kShowingOptions)});
+  if (!given) return given.error();
+  if (Status good = check_choices(*given); !good) return good.error();
+  PresentOptions shown;
+  if (Status set = set_options(shown, kShowingOptions, *given); !set) return set.error();
+  if (shown.width == 0) shown.width = PresentOptions().width;
+  return presenter->write(report->report, shown);
 }
 
 }  // namespace

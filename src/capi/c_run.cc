@@ -2,12 +2,11 @@
 #include <mutex>
 #include <optional>
 
+#include "app/analyze.h"
 #include "app/export/sql_database.h"
+#include "app/loaded_run.h"
+#include "app/words.h"
 #include "capi/c_values.h"
-#include "cli/analyze_options.h"
-#include "cli/loaded_run.h"
-#include "cli/make_report.h"
-#include "cli/words.h"
 
 namespace profgpu {
 namespace {
@@ -90,11 +89,8 @@ class FinishedTable final : public profgpu_table {
 
 Result<std::unique_ptr<profgpu_table>> table_of(const std::shared_ptr<OpenRun>& run, const std::string& name) {
   if (const DataTable* table = find_data_table(name)) return std::unique_ptr<profgpu_table>(new RunTable(run, *table));
-  std::vector<std::string> names;
-  for (const DataTable* t : data_tables()) names.emplace_back(t->name);
-  const std::string near = nearest(name, names);
   return Error{"there is no table \"" + name + "\"",
-               near.empty() ? "`profgpu query --tables` lists them" : "did you mean " + near + "?"};
+               did_you_mean(name, names_of(data_tables()), "`profgpu query --tables` lists them")};
 }
 
 Result<std::unique_ptr<profgpu_table>> answer(OpenRun& run, const std::string& sql) {
@@ -117,15 +113,15 @@ Result<std::unique_ptr<profgpu_table>> answer(OpenRun& run, const std::string& s
   return finished_table(rows->columns(), std::move(columns));
 }
 
-Result<LoadedRun> loaded(std::vector<std::string> paths, const profgpu_option* options, size_t count) {
+Result<LoadedRun> loaded(const std::vector<std::string>& paths, const profgpu_option* options, size_t count) {
   if (paths.empty()) return Error{"a path is needed"};
-  auto arguments = arguments_of(options, count, {"--step-pattern"});
-  if (!arguments) return arguments.error();
-  arguments->positional = std::move(paths);
-  auto read = analyze_options(*arguments);
-  if (!read) return read.error();
+  const auto asked = given_options(options, count, {"--step-pattern"});
+  if (!asked) return asked.error();
+  AnalyzeOptions read;
+  for (const auto& [option, values] : *asked)
+    if (Status set = set_option(read, option, values); !set) return set.error();
   Progress progress;
-  return load_run(read->paths, {.analysis = {read->step_pattern}, .most_kept = SIZE_MAX}, progress);
+  return load_run(paths, {.analysis = read.analysis, .most_kept = SIZE_MAX}, progress);
 }
 
 profgpu_table* given(Result<std::unique_ptr<profgpu_table>> table, profgpu_error** error) {

@@ -1,6 +1,7 @@
 // <profgpu/c.h>: versions, errors and texts.
 #include "capi/c_values.h"
 
+#include "base/text.h"
 #include "base/version.h"
 
 #include <fmt/format.h>
@@ -11,21 +12,18 @@
 
 namespace profgpu {
 
-Result<Arguments> arguments_of(const profgpu_option* options, size_t count,
-                               const std::vector<std::string_view>& known) {
-  Arguments arguments;
-  if (options == nullptr) count = 0;
-  for (const std::string_view name : known)
-    for (size_t i = 0; i < count; ++i)
-      if (view(options[i].name) == name.substr(2)) arguments.add(name, std::string(view(options[i].value)));
-  for (size_t i = 0; i < count; ++i) {
+Result<GivenOptions> given_options(const profgpu_option* options, size_t count,
+                                   const std::vector<std::string_view>& known) {
+  GivenOptions given;
+  for (size_t i = 0; options != nullptr && i < count; ++i) {
     const std::string_view name = view(options[i].name);
-    if (std::any_of(known.begin(), known.end(), [&](std::string_view k) { return k.substr(2) == name; })) continue;
-    std::string hint = "it takes";
-    for (const std::string_view k : known) hint.append(" ").append(k.substr(2));
-    return Error{"there is no option \"" + std::string(name) + "\" here", hint};
+    const auto at = std::find_if(known.begin(), known.end(), [&](std::string_view k) { return k.substr(2) == name; });
+    if (at == known.end())
+      return Error{"there is no option \"" + std::string(name) + "\" here",
+                   "it takes " + joined(known, " ", [](std::string_view k) { return k.substr(2); })};
+    given[*at].emplace_back(view(options[i].value));
   }
-  return arguments;
+  return given;
 }
 
 using Kind = Datum::Kind;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,7 +15,6 @@
 
 #include "app/export/data_table.h"
 #include "base/result.h"
-#include "cli/command.h"
 
 namespace profgpu {
 
@@ -111,8 +111,11 @@ void write_struct(Struct* out, Struct value) {
   std::memcpy(out, &value, value.struct_size);
 }
 
-/// As if they had been typed; an error where one is not of `known`.
-Result<Arguments> arguments_of(const profgpu_option* options, size_t count, const std::vector<std::string_view>& known);
+/// Values by option, in the order given.
+using GivenOptions = std::map<std::string_view, std::vector<std::string>>;
+/// An error where one is not of `known`, which begin with "--".
+Result<GivenOptions> given_options(const profgpu_option* options, size_t count,
+                                   const std::vector<std::string_view>& known);
 
 /// A table whose columns are all there already.
 std::unique_ptr<profgpu_table> finished_table(std::vector<std::string> names, std::vector<ColumnValues> columns);

@@ -8,31 +8,15 @@
 
 #include "analyse/report/page.h"
 #include "analyse/report/quantity.h"
+#include "app/analyze.h"
 #include "app/gather/processes.h"
-#include "cli/analyze_options.h"
-#include "cli/command.h"
-#include "cli/make_report.h"
 #include "cli/output.h"
-#include "cli/progress_bar.h"
+#include "cli/trace_command.h"
 #include "view/registry.h"
 #include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {
-
-constexpr int kFileWidth = 100;
-
-PresentOptions present_options(const AnalyzeOptions& options) {
-  // mpirun gives process 0 a terminal of its own, whatever its output goes to.
-  const bool to_file = !options.output.empty() || options.mpi;
-  PresentOptions shown;
-  shown.width = options.width > 0 ? options.width : to_file ? kFileWidth : output_width();
-  shown.colour = to_file ? options.colour == Colour::kAlways : output_colour(options.colour);
-  shown.top = options.top;
-  shown.section = options.section;
-  shown.verbose = options.verbose;
-  return shown;
-}
 
 // Whoever reads JSON by program, or has the report in a file, still hears what the input lacks.
 void say_issues(const Report& report) {
@@ -58,20 +42,20 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-Result<std::optional<Report>> make_report_with_progress(const AnalyzeOptions& options, const Processes& processes,
+Result<std::optional<Report>> make_report_with_progress(const TraceCommand& options, const Processes& processes,
                                                         Progress& progress) {
-  const ProgressBar bar(progress, options.progress && processes.place == 0 && stderr_is_terminal());
-  return make_report(options, processes, progress);
+  const ProgressBar bar(progress, options.draws() && processes.place == 0);
+  return make_report(options.read, processes, progress);
 }
 
-Status check_outputs(const AnalyzeOptions& options, const std::vector<std::string>& inputs) {
+Status check_outputs(const TraceCommand& options, const std::vector<std::string>& inputs) {
   for (const std::string& output : {options.output, options.html})
     if (Status writable = refuse_overwrite(inputs, output); !writable) return writable;
   return ok();
 }
 
 // What a folder held, and what a file is, is known only now.
-Status check_inputs(const AnalyzeOptions& options, const Report& report) {
+Status check_inputs(const TraceCommand& options, const Report& report) {
   std::vector<std::string> inputs;
   for (const InputFile& input : report.inputs) {
     inputs.push_back(input.path);
@@ -85,34 +69,33 @@ Status check_inputs(const AnalyzeOptions& options, const Report& report) {
 }
 
 // Beside the report, which names it as what to look at next.
-Status write_page(Report& report, const AnalyzeOptions& options) {
+Status write_page(Report& report, const TraceCommand& options) {
   if (options.html.empty()) return ok();
   PresentOptions shown;
-  shown.top = options.top;
+  shown.top = options.shown.top;
   auto written = write_file(options.html, find_presenter("html")->write(report, shown));
   if (written) report.next.push_back("xdg-open " + options.html);
   return written;
 }
 
-Outcome show(Report& report, const AnalyzeOptions& options, const Presenter& presenter, double made_s, double read_s) {
+Outcome show(Report& report, const TraceCommand& options, const Presenter& presenter, double made_s, double read_s) {
   if (!options.quiet && (options.format != "terminal" || !options.output.empty())) say_issues(report);
   const auto begin = Clock::now();
   const Status page = write_page(report, options);   // where it fails, the report is shown nevertheless
-  const std::string text = presenter.write(report, present_options(options));
-  if (options.verbose)
+  const std::string text = presenter.write(report, options.as_output());
+  if (options.shown.verbose)
     print_message(fmt::format("profgpu: read and linked in {:.3f} s, analysed in {:.3f} s, presented in {:.3f} s",
                               read_s, made_s - read_s, seconds_since(begin)));
-  auto written = options.output.empty() ? write_stdout(text) : write_file(options.output, text);
-  if (!written) return Outcome::failed(written.error());
+  if (const Status written = options.write(text); !written) return Outcome::failed(written.error());
   if (!page) return Outcome::failed(page.error());
   if (options.fail_on && has_finding(report, *options.fail_on)) return {ExitCode::kFindings};
   return {};
 }
 
 Outcome analyze(const Arguments& arguments) {
-  auto options = analyze_options(arguments);
+  auto options = trace_command(arguments);
   if (!options) return Outcome::usage(options.error());
-  if (Status writable = check_outputs(*options, options->paths); !writable) return Outcome::usage(writable.error());
+  if (Status writable = check_outputs(*options, options->read.paths); !writable) return Outcome::usage(writable.error());
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Outcome::failed({"no presenter is called " + options->format});
 
@@ -152,11 +135,7 @@ const Command kAnalyze{
             .value = "NAME",
             .help = "how to write the report (default terminal)",
             .choices = {"terminal", "json", "markdown", "html"}},
-           {.name = "--output",
-            .short_name = "-o",
-            .value = "FILE",
-            .help = "write the report to FILE",
-            .takes_path = true},
+           output_flag("write the report to FILE"),
            {.name = "--html",
             .value = "FILE",
             .help = "write a page with timeline, flame graph and all tables to FILE as well",
@@ -171,19 +150,14 @@ const Command kAnalyze{
             .help = "ranks whose events the page has: 0,3,8-11, all (default: all of a small job, else eight: late "
                     "ones and "
                     "others beside them)"},
-           {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"},
+           top_flag(),
            {.name = "--section",
             .value = "NAME",
             .help = "only this part, with every row that --top allows",
-            .choices = {"findings", "checklist", "devices", "steps", "phases", "idle", "kernels", "ops", "launch",
-                        "collectives", "memory", "threads", "cluster"}}}},
+            .choices = {std::begin(kReportSections), std::end(kReportSections)}}}},
          {"What to look at",
-          {{.name = "--steps", .value = "A:B", .help = "steps A up to B - 1 only"},
-           {.name = "--samples",
-            .value = "FILE",
-            .help = "samples of the devices, of the same time (profgpu log, run --samples)",
-            .repeatable = true,
-            .takes_path = true},
+          {steps_flag("steps A up to B - 1 only"),
+           samples_flag("samples of the devices, of the same time (profgpu log, run --samples)"),
            step_pattern_flag(),
            {.name = "--mpi", .help = "share the reading among the processes that mpirun or srun started"},
            {.name = "--threshold",
@@ -195,7 +169,8 @@ const Command kAnalyze{
             .value = "SEVERITY",
             .help = "exit 3 if a finding is at least this severe",
             .choices = {"info", "warning", "critical"}},
-           quiet_flag(), no_progress_flag()}},
+           quiet_flag(),
+           no_progress_flag()}},
          {"Screen",
           {width_flag(),
            colour_flag(),

@@ -19,7 +19,6 @@ enum class ExitCode : int {
   kInterrupted = 130 ///< Ctrl-C
 };
 
-
 struct Flag {
   std::string_view name;                      ///< "--top"
   std::string_view short_name = {};           ///< "-o", or empty
@@ -67,6 +66,7 @@ struct Outcome {
   Error error = {};
 
   static Outcome failed(Error e) { return {ExitCode::kFailed, std::move(e)}; }
+  static Outcome of(const Status& done) { return done ? Outcome{} : failed(done.error()); }
   static Outcome usage(Error e) { return {ExitCode::kUsage, std::move(e)}; }
 };
 
@@ -91,7 +91,34 @@ struct Command {
   [[nodiscard]] bool positional_is_path() const { return positional.find("PATH") != std::string_view::npos; }
 };
 
+/// --format, or json where --json says so. The error: they differ.
+Result<std::string> asked_format(const Arguments& arguments, std::string_view otherwise);
+
+// Flags that several commands have.
+
+Flag step_pattern_flag();
+Flag samples_flag(std::string_view help);
+Flag steps_flag(std::string_view help);
+Flag output_flag(std::string_view help);
+Flag top_flag();
+Flag width_flag();
+Flag quiet_flag();
+Flag no_progress_flag();
+Flag colour_flag();
+
 const std::vector<const Command*>& commands();
 const Command* find_command(std::string_view name);
+
+// Command line to Arguments.
+
+/// How many of the words are the command's own flags and their values: all, but where it runs another command, whose
+/// line begins behind `--` or at the first word that is no flag.
+size_t own_words(const Command& command, const std::vector<std::string>& words);
+
+/// Parses the words after the command's name. The error is one for exit code 2 and says what was probably meant.
+Result<Arguments> parse_arguments(const Command& command, const std::vector<std::string>& words);
+
+/// True if the words ask for help: --help or -h before a `--`.
+bool asks_for_help(const std::vector<std::string>& words);
 
 }  // namespace profgpu

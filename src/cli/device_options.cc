@@ -6,13 +6,11 @@
 #include <chrono>
 #include <cstdlib>
 
-#include "cli/flag_values.h"
 #include "cli/output.h"
 #include "devices/sampler.h"
 #include "devices/selection.h"
 
 namespace profgpu {
-
 namespace {
 
 std::string_view first_sentence(std::string_view text) { return text.substr(0, text.find('\n')); }
@@ -47,8 +45,13 @@ Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default
   if (Status known = check_backend(options.backend); !known) return known.error();
   options.strict = arguments.has("--strict");
   options.interval_ns = default_interval_ns;
-  const TimeRange range{kShortestSampling_ns, kLongestSampling_ns, " from 1ms to 24h"};
-  if (Status read = read_time(arguments, "--interval", range, options.interval_ns); !read) return read.error();
+  if (!arguments.has("--interval")) return options;
+  const std::string text = arguments.value("--interval");
+  const auto interval = duration_ns(text);
+  if (!interval || *interval < kShortestSampling_ns || *interval > kLongestSampling_ns)
+    return Error{fmt::format("--interval takes a time from 1ms to 24h, not \"{}\"", text),
+                 "seconds, or a number with a unit: --interval 0.2, --interval 100ms"};
+  options.interval_ns = *interval;
   return options;
 }
 

@@ -5,7 +5,6 @@
 #include "cli/log_columns.h"
 
 namespace profgpu {
-
 namespace {
 
 TEST(DeviceOptions, Durations) {

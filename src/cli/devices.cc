@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "devices/pending.h"
 #include "devices/system_files.h"
 #include "view/json_text.h"

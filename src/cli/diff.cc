@@ -1,83 +1,65 @@
 // profgpu diff: did it help?
 #include <fmt/format.h>
 
-#include <charconv>
-
-#include "cli/command.h"
-#include "cli/compared_run.h"
+#include "app/compared_runs.h"
 #include "cli/diff_view.h"
 #include "cli/output.h"
-#include "cli/progress_bar.h"
+#include "cli/trace_command.h"
 #include "view/json_text.h"
 
 namespace profgpu {
 namespace {
 
 struct DiffOptions {
-  std::vector<std::string> paths;
-  AnalyzeOptions analysis;       ///< how traces are read; its format, output and screen are the diff's
+  TraceCommand trace;            ///< how traces are read; how and where the comparison is shown
   std::vector<Gate> gates;
   std::string baseline, history; ///< the run before is this baseline of that file; empty: the first path
 };
 
 Result<DiffOptions> diff_options(const Arguments& arguments) {
   DiffOptions options;
-  options.paths = arguments.positional;
   options.baseline = arguments.value("--baseline");
   options.history = history_path(arguments);
-  if (options.paths.size() + !options.baseline.empty() < 2)
+  if (arguments.positional.size() + !options.baseline.empty() < 2)
     return Error{"two runs are needed", "profgpu diff before.json after.json"};
-  auto read = analyze_options(arguments);
-  if (!read) return read.error();
-  options.analysis = *read;
-  if (Status writable = refuse_overwrite(options.paths, options.analysis.output); !writable) return writable.error();
+  auto trace = trace_command(arguments);
+  if (!trace) return trace.error();
+  options.trace = *std::move(trace);
+  if (Status writable = refuse_overwrite(options.trace.read.paths, options.trace.output); !writable)
+    return writable.error();
   for (const std::string& text : arguments.values("--fail-on")) {
     auto gate = parse_gate(text);
     if (!gate) return gate.error();
     options.gates.push_back(*gate);
   }
-  if (options.analysis.format == "junit" && options.gates.empty())
+  if (options.trace.format == "junit" && options.gates.empty())
     return Error{"--format junit has a test case for each --fail-on, and there is none",
                  "profgpu diff a b --format junit --fail-on 'step_time > +3%'"};
   return options;
 }
 
 Result<Diff> make_diff(const DiffOptions& options) {
-  Diff diff;
+  std::vector<RunSummary> runs;
   if (!options.baseline.empty()) {
-    auto document = baseline_document(options.history, options.baseline);
-    if (!document) return document.error();
-    auto run = saved_run(*document, options.baseline);
+    auto run = baseline_run(options.history, options.baseline);
     if (!run) return run.error();
-    diff.runs.push_back(std::move(*run));
+    runs.push_back(*std::move(run));
   }
-  for (const std::string& path : options.paths) {
+  for (const std::string& path : options.trace.read.paths) {
     Progress progress;
-    const ProgressBar bar(progress, options.analysis.progress && stderr_is_terminal());
-    auto run = compared_run(path, options.analysis, progress);
+    const ProgressBar bar(progress, options.trace.draws());
+    auto run = read_run(path, options.trace.read, progress);
     if (!run) return run.error();
-    diff.runs.push_back(std::move(*run));
+    runs.push_back(*std::move(run));
   }
-  for (size_t i = 1; i < diff.runs.size(); ++i) {
-    auto comparison = compare(diff.runs.front(), diff.runs[i]);
-    if (!comparison) return comparison.error();
-    diff.comparisons.push_back(std::move(*comparison));
-  }
-  for (const Gate& gate : options.gates) diff.gates.push_back(check_gate(gate, diff.comparisons.back()));
-  return diff;
+  return diff_of(std::move(runs), options.gates);
 }
 
-std::string written(const Diff& diff, const AnalyzeOptions& o) {
-  if (o.format == "junit") return diff_junit(diff);
-  if (o.format == "markdown") return diff_markdown(diff, o.top);
-  if (o.format == "json") {
-    JsonText json;
-    json.record(diff_record(diff), Layout::kLines);
-    return json.take() + "\n";
-  }
-  const bool to_file = !o.output.empty();
-  const int width = o.width > 0 ? o.width : to_file ? 100 : output_width();
-  return diff_terminal(diff, o.top, width, to_file ? o.colour == Colour::kAlways : output_colour(o.colour));
+std::string written(const Diff& diff, const TraceCommand& c) {
+  if (c.format == "junit") return diff_junit(diff);
+  if (c.format == "markdown") return diff_markdown(diff, c.shown.top);
+  if (c.format == "json") return json_document(diff_record(diff));
+  return diff_terminal(diff, c.as_output());
 }
 
 Outcome diff(const Arguments& arguments) {
@@ -85,14 +67,12 @@ Outcome diff(const Arguments& arguments) {
   if (!options) return Outcome::usage(options.error());
   auto made = make_diff(*options);
   if (!made) return Outcome::failed(made.error());
-  const AnalyzeOptions& o = options->analysis;
-  const std::string text = written(*made, o);
-  const Status status = o.output.empty() ? write_stdout(text) : write_file(o.output, text);
-  if (!status) return Outcome::failed(status.error());
+  if (const Status status = options->trace.write(written(*made, options->trace)); !status)
+    return Outcome::failed(status.error());
   Outcome outcome;
   for (const GateResult& g : made->gates) {
     if (g.verdict == GateVerdict::kFail) outcome.code = ExitCode::kFindings;
-    if (g.verdict == GateVerdict::kUnknown && !o.quiet)
+    if (g.verdict == GateVerdict::kUnknown && !options->trace.quiet)
       print_message(fmt::format("profgpu: diff: --fail-on '{}' was not decided: {}", g.gate.text, g.detail));
   }
   return outcome;
@@ -115,22 +95,21 @@ const Command kDiff{
             .value = "NAME",
             .help = "how to write it (default terminal)",
             .choices = {"terminal", "json", "markdown", "junit"}},
-           {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write it to FILE", .takes_path = true},
-           {.name = "--top", .value = "N", .help = "rows of long tables (default 10)"}}},
+           output_flag("write it to FILE"),
+           top_flag()}},
          {"What to look at",
-          {{.name = "--steps",
-            .value = "A:B",
-            .help = "steps A up to B - 1 only, of every run; not of saved analyses, which have their steps already"},
+          {steps_flag("steps A up to B - 1 only, of every run; not of saved analyses, which have their steps already"),
            step_pattern_flag(),
            {.name = "--baseline", .value = "NAME", .help = "the run before is what `profgpu baseline save NAME` kept"},
-           history_file_flag()}},
+           history_flag()}},
          {"In scripts",
           {{.name = "--fail-on",
             .value = "GATE",
             .help = "exit 3 if the change passes a limit and is real: 'step_time > +3%', 'peak_memory > +5%', "
                     "'phase:backward > +5%', 'kernel:NAME > +10%', 'finding:RULE'; may be repeated",
             .repeatable = true},
-           quiet_flag(), no_progress_flag()}},
+           quiet_flag(),
+           no_progress_flag()}},
          {"Screen",
           {width_flag(),
            colour_flag()}}},

@@ -7,7 +7,7 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
-#include "cli/words.h"
+#include "app/words.h"
 #include "view/markdown.h"
 #include "view/wording.h"
 
@@ -303,8 +303,9 @@ std::string xml(std::string_view text) {
 
 }  // namespace
 
-std::string diff_terminal(const Diff& diff, int top, int width, bool colour) {
-  const DiffView view = diff_view(diff, top);
+std::string diff_terminal(const Diff& diff, const PresentOptions& options) {
+  const int width = options.width;
+  const DiffView view = diff_view(diff, options.top);
   Lines lines = title_lines(diff, width);
   lines.emplace_back();
   append(lines, wrapped_after(Line(), view.headline, std::min(width, kReadable), view.style));
@@ -324,7 +325,7 @@ std::string diff_terminal(const Diff& diff, int top, int width, bool colour) {
   }
   lines.emplace_back();
   append(lines, next_lines({"profgpu analyze " + shell_line({diff.runs.back().label})}, width));
-  return rendered(lines, width, colour);
+  return rendered(lines, width, options.colour);
 }
 
 std::string diff_markdown(const Diff& diff, int top) {

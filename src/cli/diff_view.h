@@ -3,13 +3,12 @@
 
 #include <string>
 
-#include "app/compare/comparison_record.h"
+#include "app/compare/gate.h"
 
 namespace profgpu {
 
-/// `top`: rows of a table.
-std::string diff_terminal(const Diff& diff, int top, int width, bool colour);
-/// For a pull request.
+std::string diff_terminal(const Diff& diff, const PresentOptions& options);
+/// For a pull request. `top`: rows of a table.
 std::string diff_markdown(const Diff& diff, int top);
 /// One test case a gate.
 std::string diff_junit(const Diff& diff);

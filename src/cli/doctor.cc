@@ -11,6 +11,7 @@
 #include "cli/device_options.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
+#include "cli/terminal.h"
 #include "devices/nvml_library.h"
 #include "devices/selection.h"
 #include "devices/system_checks.h"

@@ -1,30 +1,56 @@
-// profgpu export: a run in other tools' formats.
+// profgpu export, profgpu merge: a run in other tools' formats; or chosen ranks and steps of one in a timeline.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
 
+#include "analyse/report/quantity.h"
 #include "app/export/data_table.h"
-#include "app/export/run.h"
-#include "cli/analyze_options.h"
-#include "cli/command.h"
-#include "cli/loaded_run.h"
+#include "app/loaded_run.h"
 #include "cli/output.h"
-#include "cli/progress_bar.h"
-#include "cli/words.h"
+#include "cli/trace_command.h"
 
 namespace profgpu {
 namespace {
 
 namespace fs = std::filesystem;
 
+// What an event takes in a timeline; tests/python/test_merge.py holds real traces to it within a factor of two.
+struct EventSize {
+  double bytes, gzip_bytes;
+};
+constexpr EventSize kPerfettoEvent{90, 22}, kChromeEvent{340, 28};
+// From here on viewers in a browser take minutes, if they open it at all.
+constexpr double kMuchBytes = 1e9;
+
 struct ExportCommand {
-  AnalyzeOptions analysis;      ///< how traces are read, and where the file goes
+  TraceCommand trace;                ///< how traces are read, and where the file goes
   const Exporter* exporter = nullptr;
   ExportOptions options;
+  bool merges = false;               ///< one timeline, of what is chosen
+  std::optional<RankRanges> ranks;   ///< none: all
+
+  /// Tables go into a folder, a file each.
+  [[nodiscard]] bool to_folder() const { return exporter->tables != nullptr && options.table.empty(); }
+  [[nodiscard]] LoadOptions loading() const {
+    LoadOptions load{.analysis = {trace.read.analysis.step_pattern}};
+    // A folder goes through all ranks for each of its tables.
+    if (to_folder() || merges) load.most_kept = SIZE_MAX;
+    if (merges) load.most_kept_bytes = kMinBytes;
+    if (trace.read.chooses_steps())
+      load.shown_steps = std::pair(trace.read.analysis.first_step, trace.read.analysis.end_step);
+    return load;
+  }
 };
+
+const Exporter* find_exporter(std::string_view name) {
+  for (const Exporter* e : exporters())
+    if (e->name == name) return e;
+  return nullptr;
+}
 
 // What a file is called without the endings of traces: "trace" of "runs/trace.json.gz" and of "trace/".
 std::string stem(const std::vector<std::string>& paths) {
@@ -37,19 +63,17 @@ std::string stem(const std::vector<std::string>& paths) {
   return name.empty() || name == "." || name == ".." ? "profgpu" : name;
 }
 
-bool is_folder(const ExportCommand& c) { return c.exporter->tables != nullptr && c.options.table.empty(); }
-
 // A name of our own choosing never replaces anything.
 Status choose_output(ExportCommand& c) {
-  std::string& output = c.analysis.output;
-  if (output == "-" && (is_folder(c) || c.exporter->write == nullptr))
+  std::string& output = c.trace.output;
+  if (output == "-" && (c.to_folder() || c.exporter->write == nullptr))
     return Error{fmt::format("{} does not go to standard output", c.exporter->name),
-                 is_folder(c) ? "one table does: --table activity" : "-o FILE"};
+                 c.to_folder() ? "one table does: --table activity" : "-o FILE"};
   if (!output.empty()) return ok();
-  output = stem(c.analysis.paths) + (is_folder(c) ? "-" : c.options.table.empty() ? "" : "-" + c.options.table);
-  output += is_folder(c) ? std::string(c.exporter->name) : std::string(c.exporter->extension);
+  output = stem(c.trace.read.paths) + (c.to_folder() ? "-" : c.options.table.empty() ? "" : "-" + c.options.table);
+  output += c.to_folder() ? std::string(c.exporter->name) : std::string(c.exporter->extension);
   struct stat s{};
-  if (::lstat(output.c_str(), &s) == 0 && !is_folder(c))
+  if (::lstat(output.c_str(), &s) == 0 && !c.to_folder())
     return Error{output + " is there already", "-o " + output + " replaces it; -o FILE names another"};
   return ok();
 }
@@ -60,11 +84,8 @@ Status check_table(const ExportCommand& c) {
   if (c.exporter->tables == nullptr)
     return Error{fmt::format("--table is for csv; {} has everything", c.exporter->name)};
   if (find_data_table(table) != nullptr) return ok();
-  std::vector<std::string> export_names;
-  for (const DataTable* t : data_tables()) export_names.emplace_back(t->name);
-  const std::string near = nearest(table, export_names);
   return Error{"there is no table \"" + table + "\"",
-               near.empty() ? "`profgpu query --tables` lists them" : "did you mean " + near + "?"};
+               did_you_mean(table, names_of(data_tables()), "`profgpu query --tables` lists them")};
 }
 
 Result<ExportCommand> export_command(const Arguments& arguments) {
@@ -74,9 +95,9 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
   if (command.exporter == nullptr) return Error{"nothing is called " + arguments.value("--to")};
   command.options.table = arguments.value("--table");
   command.options.weight = arguments.value("--weight") == "device" ? Weight::kDevice : Weight::kHost;
-  auto read = analyze_options(arguments);
-  if (!read) return read.error();
-  command.analysis = *read;
+  auto trace = trace_command(arguments);
+  if (!trace) return trace.error();
+  command.trace = *std::move(trace);
   if (auto status = check_table(command); !status) return status.error();
   if (arguments.has("--weight") && command.exporter->name != "folded" && command.exporter->name != "speedscope")
     return Error{fmt::format("--weight is for folded and speedscope, not for {}", command.exporter->name)};
@@ -84,18 +105,110 @@ Result<ExportCommand> export_command(const Arguments& arguments) {
   return command;
 }
 
+// By how a file is called: what timelines in that format are called.
+std::string_view format_of(std::string_view path) {
+  if (path.ends_with(".gz")) path.remove_suffix(3);
+  if (path.ends_with(".json")) return "chrome";
+  return path.ends_with(".pftrace") || path.ends_with(".perfetto-trace") ? "perfetto" : "";
+}
+
+Result<ExportCommand> merge_command(const Arguments& arguments) {
+  ExportCommand command;
+  command.merges = true;
+  if (!arguments.has("--output")) return Error{"-o FILE is needed", "profgpu merge run7/ -o run7.pftrace"};
+  const std::string output = arguments.value("--output");
+  command.exporter = find_exporter(arguments.value("--to", format_of(output)));
+  if (command.exporter == nullptr)
+    return Error{output + " does not tell a format",
+                 "call it .pftrace (Perfetto) or .json or .json.gz (Chrome), or add --to"};
+  if (arguments.has("--ranks")) {
+    command.ranks = rank_ranges(arguments.value("--ranks"));
+    if (!command.ranks)
+      return Error{"--ranks takes a list such as 0,3,8-11, not \"" + arguments.value("--ranks") + "\""};
+  }
+  auto trace = trace_command(arguments);
+  if (!trace) return trace.error();
+  command.trace = *std::move(trace);
+  return command;
+}
+
+/// What will be written, and what there is to say of it.
+struct ChosenRows {
+  RunRows rows;
+  std::vector<int> without_steps;   ///< chosen ranks that have none of the chosen steps
+};
+
+// Only what is shown is chosen here: clocks come from all ranks and steps that were read.
+Result<ChosenRows> choose(const LoadedRun& run, const ExportCommand& command) {
+  std::vector<int> ranks, without_steps;
+  for (const auto& [rank, outline] : run.read.outlines) ranks.push_back(rank);
+  if (command.ranks) {
+    auto named = chosen_ranks(*command.ranks, ranks);
+    if (!named) return named.error();
+    ranks = *named;
+  }
+  const auto with_steps = std::stable_partition(ranks.begin(), ranks.end(),
+                                                [&](int rank) { return run.read.outlines.at(rank).part.has_value(); });
+  without_steps.assign(with_steps, ranks.end());
+  ranks.erase(with_steps, ranks.end());
+  if (ranks.empty() && !run.only_samples())
+    return Error{"none of the chosen ranks has one of the chosen steps",
+                 fmt::format("the traces have steps {} to {}: --steps {}:{} is all of them", run.first_step,
+                             run.last_step, run.first_step, run.last_step + 1)};
+  return ChosenRows{run_rows(run, ranks), std::move(without_steps)};
+}
+
+double estimated_bytes(const RunRows& rows, const ExportCommand& command) {
+  int64_t events = 0;
+  for (const RankRows& rank : rows.ranks) events += rank.outline().events;
+  const EventSize& each = command.exporter->name == "chrome" ? kChromeEvent : kPerfettoEvent;
+  return static_cast<double>(events) * (command.trace.output.ends_with(".gz") ? each.gzip_bytes : each.bytes);
+}
+
+void say_what_is_missing(const ChosenRows& chosen, double bytes) {
+  if (!chosen.without_steps.empty())
+    print_message("profgpu: left out, for want of the chosen steps: " + ranks_text(chosen.without_steps));
+  std::map<std::string_view, std::vector<int>> notes;
+  for (const RankRows& rank : chosen.rows.ranks)
+    if (const RankClock* clock = chosen.rows.job_clock(rank))
+      if (const std::string_view note = clock_note(*clock); !note.empty()) notes[note].push_back(rank.rank());
+  for (const auto& [note, ranks] : notes)
+    print_message(fmt::format("profgpu: clock of {}: {}", ranks_text(ranks), note));
+  if (bytes > kMuchBytes)
+    print_message(fmt::format("profgpu: about {} will be written, which viewers open slowly if at all; "
+                              "--ranks and --steps choose less", format_bytes(bytes)));
+}
+
 // Tables in a folder of traces would be read with them.
 Status check_output(const LoadedRun& run, const ExportCommand& c) {
-  const std::string& output = c.analysis.output;
-  if (!is_folder(c)) return refuse_overwrite(run, output);
-  for (const InputSource& s : run.read.sources)
-    if (std::error_code error; fs::equivalent(fs::absolute(s.path).parent_path(), output, error))
+  const std::string& output = c.trace.output;
+  if (!c.to_folder()) return refuse_overwrite(run.paths(), output);
+  for (const std::string& path : run.paths())
+    if (std::error_code error; fs::equivalent(fs::absolute(path).parent_path(), output, error))
       return Error{output + " is what is read", "choose another name for what is written"};
   return ok();
 }
 
+// What is called .gz is compressed, but where the format is written in place. The error names the path.
+Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,
+                      const std::string& path, Progress& progress) {
+  auto file = OutputFile::open(path, &progress.done_bytes);
+  if (!file) return file.error();
+  if (exporter.write_file != nullptr) {
+    const std::string& partial = (*file)->partial();
+    if (partial.empty()) return Error{path + " is no regular file, and " + std::string(exporter.name) + " needs one"};
+    auto status = exporter.write_file(run, partial, &progress.done_bytes);
+    if (!status) return status.error().within(path);
+  } else {
+    if (path.ends_with(".gz")) (*file)->bytes().compress();
+    auto status = exporter.write(run, options, (*file)->bytes());
+    if (!status) return status;
+  }
+  return (*file)->finish();
+}
+
 Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
-  const std::string& folder = c.analysis.output;
+  const std::string& folder = c.trace.output;
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return cannot_write(folder, error.value());
@@ -110,32 +223,46 @@ Status write_folder(ExportCommand c, const RunRows& run, Progress& progress) {
   return ok();
 }
 
-Outcome run_export(const Arguments& arguments) {
-  auto command = export_command(arguments);
-  if (!command) return Outcome::usage(command.error());
-  const std::string& output = command->analysis.output;
+// On standard error: what was written where, how much, and what opens it. Nothing of standard output.
+void say_written(const ExportCommand& c, const Progress& progress) {
+  if (c.trace.output == "-") return;
+  // What reads the profiler's traces takes one rank from a file.
+  const std::string_view reader = c.merges ? "Perfetto (ui.perfetto.dev)" : c.exporter->reader;
+  print_message(fmt::format("profgpu: wrote {}, {}, for {}", c.trace.output,
+                            format_bytes(static_cast<double>(progress.done_bytes)), reader));
+}
+
+Outcome write_run(const Result<ExportCommand>& asked) {
+  if (!asked) return Outcome::usage(asked.error());
+  const ExportCommand& c = *asked;
   Progress progress;
-  auto bar = std::make_unique<ProgressBar>(progress, command->analysis.progress && stderr_is_terminal());
-  // A folder goes through all ranks for each of its tables.
-  auto run = load_run(command->analysis.paths,
-                      {.analysis = {command->analysis.step_pattern}, .most_kept = is_folder(*command) ? SIZE_MAX : 1},
-                      progress);
-  if (!run) return bar.reset(), Outcome::failed(run.error());
-  if (Status writable = check_output(*run, *command); !writable) return bar.reset(), Outcome::usage(writable.error());
-  const RunRows rows = run_rows(*run);
+  auto bar = std::make_unique<ProgressBar>(progress, c.trace.draws());
+  auto run = load_run(c.trace.read.paths, c.loading(), progress);
+  bar.reset();
+  if (!run) return Outcome::failed(run.error());
+  if (c.merges && run->only_samples())
+    return Outcome::failed({"there are only samples of devices here, and no ranks",
+                            "`profgpu export` writes them in other formats"});
+  if (Status writable = check_output(*run, c); !writable) return Outcome::usage(writable.error());
+  const auto chosen = choose(*run, c);
+  if (!chosen) return Outcome::failed(chosen.error());
+  if (c.merges && !c.trace.quiet) say_issues(*run), say_what_is_missing(*chosen, estimated_bytes(chosen->rows, c));
   progress.total_bytes = 0;
   progress.done_bytes = 0;
   progress.stage = "writing";
-  const Status status = is_folder(*command)
-                            ? write_folder(*command, rows, progress)
-                            : write_exported(*command->exporter, command->options, rows, output, progress);
+  bar = std::make_unique<ProgressBar>(progress, c.trace.draws());
+  const Status status = c.to_folder() ? write_folder(c, chosen->rows, progress)
+                                      : write_exported(*c.exporter, c.options, chosen->rows, c.trace.output, progress);
   bar.reset();
   if (!status) return Outcome::failed(status.error());
-  if (command->analysis.quiet) return {};
-  say_issues(*run);
-  say_written(output, progress, command->exporter->reader);
+  if (c.trace.quiet) return {};
+  if (!c.merges) say_issues(*run);
+  say_written(c, progress);
   return {};
 }
+
+Outcome run_export(const Arguments& arguments) { return write_run(export_command(arguments)); }
+Outcome run_merge(const Arguments& arguments) { return write_run(merge_command(arguments)); }
 
 std::vector<std::string_view> export_names() {
   std::vector<std::string_view> all;
@@ -145,7 +272,7 @@ std::vector<std::string_view> export_names() {
 
 }  // namespace
 
-extern const Command kExport;
+extern const Command kExport, kMerge;
 const Command kExport{
     .name = "export",
     .summary = "write a trace for Perfetto, SQLite, CSV or flame graphs",
@@ -154,11 +281,7 @@ const Command kExport{
     .groups =
         {{"What to write",
           {{.name = "--to", .value = "FORMAT", .help = "format", .choices = export_names()},
-           {.name = "--output",
-            .short_name = "-o",
-            .value = "FILE",
-            .help = "file, or folder of csv; - is standard output (default: named after PATH, here)",
-            .takes_path = true},
+           output_flag("file, or folder of csv; - is standard output (default: named after PATH, here)"),
            {.name = "--table", .value = "NAME", .help = "csv: only this table, into one file"},
            {.name = "--weight",
             .value = "WHAT",
@@ -167,7 +290,8 @@ const Command kExport{
             .choices = {"host", "device"}},
            step_pattern_flag()}},
          {"Screen",
-          {quiet_flag(), no_progress_flag()}}},
+          {quiet_flag(),
+           no_progress_flag()}}},
     .examples = {{"profgpu export trace.json.gz --to perfetto", "a timeline, with steps, phases and idle causes"},
                  {"profgpu export run7/ --to sqlite -o run7.sqlite",
                   "all ranks; also for scripts that query Nsight's exports"},
@@ -179,6 +303,38 @@ const Command kExport{
         "arguments that "
         "profgpu keeps), sqlite (docs/sqlite.md), csv, speedscope and folded (flame graphs).",
     .run = run_export,
+};
+
+const Command kMerge{
+    .name = "merge",
+    .summary = "put ranks of a job into one timeline, on one clock",
+    .positional = "PATH...",
+    .positional_help =
+        "what analyze reads: all ranks that there are, since clocks are aligned by what they did "
+        "together",
+    .groups =
+        {{"What to write",
+          {output_flag("file; - is standard output"),
+           {.name = "--to",
+            .value = "FORMAT",
+            .help = "format (default: chrome for .json and .json.gz, perfetto for .pftrace)",
+            .choices = {"perfetto", "chrome"}},
+           {.name = "--ranks", .value = "LIST", .help = "these ranks only: 0,3,8-11 (default: all)"},
+           steps_flag("steps A up to B - 1 only (default: all)"),
+           samples_flag("samples of the devices, of the same time (perfetto)"),
+           step_pattern_flag()}},
+         {"Screen",
+          {quiet_flag(),
+           no_progress_flag()}}},
+    .examples = {{"profgpu merge run7/ -o run7.pftrace", "all ranks, for Perfetto"},
+                 {"profgpu merge run7/ --ranks 0,3 --steps 10:12 -o late.pftrace",
+                  "two ranks side by side for two steps"},
+                 {"profgpu merge run7/ --ranks 0-7 -o node0.json.gz", "as JSON for chrome://tracing"}},
+    .notes =
+        "Arrows lead from each kernel of a collective to the one of the rank that came last. With --steps, host "
+        "ranges are cut at the ends of the chosen steps; what a device ran or was given in them is whole. A merged "
+        "file is for viewers: analyze wants the traces.",
+    .run = run_merge,
 };
 
 }  // namespace profgpu

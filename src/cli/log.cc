@@ -10,13 +10,14 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "app/words.h"
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "cli/device_options.h"
 #include "cli/log_columns.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
-#include "cli/flag_values.h"
-#include "cli/words.h"
+#include "cli/terminal.h"
 #include "devices/sampler.h"
 #include "watch/live/recording_folder.h"
 
@@ -29,11 +30,14 @@ struct LogOptions {
   std::string output;                      ///< empty: standard output
   std::optional<int64_t> count;            ///< rows of each device
   std::optional<int64_t> duration_ns;
-  Rotation rotation;
+  int64_t rotate_bytes = 0;
+  int64_t keep = INT64_MAX;
 
   /// An end was asked for, so that a signal before it cuts the log short.
   [[nodiscard]] bool bounded() const { return count || duration_ns; }
 };
+
+constexpr double kMinFile = 4096;
 
 Result<LogFormat> format_of(const Arguments& arguments) {
   const std::string format = arguments.value("--format");
@@ -52,8 +56,18 @@ Result<LogFormat> format_of(const Arguments& arguments) {
 }
 
 Status read_ends(const Arguments& arguments, LogOptions& options) {
-  if (Status read = read_whole(arguments, "--count", 1, kAnyNumber, options.count); !read) return read;
-  return read_time(arguments, "--duration", {.least = 1, .words = " above 0"}, options.duration_ns);
+  if (arguments.has("--count")) {
+    options.count = whole_number(arguments.value("--count"));
+    if (!options.count || *options.count < 1)
+      return Error{fmt::format("--count takes a whole number from 1, not \"{}\"", arguments.value("--count"))};
+  }
+  if (arguments.has("--duration")) {
+    options.duration_ns = duration_ns(arguments.value("--duration"));
+    if (!options.duration_ns || *options.duration_ns < 1)
+      return Error{fmt::format("--duration takes a time above 0, not \"{}\"", arguments.value("--duration")),
+                   "seconds, or a number with a unit: --duration 60, --duration 10m"};
+  }
+  return ok();
 }
 
 Status read_rotation(const Arguments& arguments, LogOptions& options) {
@@ -61,7 +75,17 @@ Status read_rotation(const Arguments& arguments, LogOptions& options) {
     return Error{"--keep says how many older files stay: give --rotate too"};
   if (!arguments.has("--rotate")) return ok();
   if (options.output.empty()) return Error{"--rotate needs a file", "name one with --output"};
-  return read_rotation(arguments, options.rotation);
+  const auto size = size_bytes(arguments.value("--rotate"));
+  if (!size || *size < kMinFile || *size > 1e18)
+    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")),
+                 "for example --rotate 100MB"};
+  options.rotate_bytes = static_cast<int64_t>(*size);
+  if (!arguments.has("--keep")) return ok();
+  const auto keep = whole_number(arguments.value("--keep"));
+  if (!keep || *keep < 0 || *keep > 1'000'000)
+    return Error{fmt::format("--keep takes a whole number from 0 to 1000000, not \"{}\"", arguments.value("--keep"))};
+  options.keep = *keep;
+  return ok();
 }
 
 // The memory's size is always known at once.
@@ -321,10 +345,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
 }
 
 Outcome log(const Arguments& arguments) {
-  if (arguments.has("--help-query")) {
-    auto written = write_stdout(log_column_help());
-    return written ? Outcome{} : Outcome::failed(written.error());
-  }
+  if (arguments.has("--help-query")) return Outcome::of(write_stdout(log_column_help()));
   auto options = log_options(arguments);
   if (!options) return Outcome::usage(options.error());
   auto devices = open_devices(options->devices);
@@ -342,7 +363,7 @@ Outcome log(const Arguments& arguments) {
   take_facts(*devices, options->rows);
   const LogRows rows(options->rows, devices->backend->devices());
   std::atomic<bool> closed = false;
-  auto file = LogFile::open({options->output, rows.header(), options->rotation, &closed});
+  auto file = LogFile::open({options->output, rows.header(), options->rotate_bytes, options->keep, &closed});
   if (!file) return Outcome::failed(file.error());
   return write_log(*options, *devices, *std::move(file), closed);
 }
@@ -366,11 +387,7 @@ const Command kLog{
                   .value = "TIME",
                   .help = "end after this many seconds, or with a unit: 90, 10m, 1h"}}},
                {"Where and how",
-                {{.name = "--output",
-                  .short_name = "-o",
-                  .value = "FILE",
-                  .help = "append to this file, .csv or .jsonl",
-                  .takes_path = true},
+                {output_flag("append to this file, .csv or .jsonl"),
                  {.name = "--format",
                   .value = "NAME",
                   .help = "how to write it (default: by the file's ending; a table on a terminal, else csv)",

@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "analyse/report/text.h"
+#include "app/words.h"
 #include "base/csv.h"
 #include "base/json_quoted.h"
 #include "base/text.h"
 #include "cli/output.h"
-#include "cli/words.h"
 
 namespace profgpu {
 namespace {

@@ -3,12 +3,20 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <variant>
+#include <vector>
 
 #include "base/result.h"
-#include "cli/flag_values.h"
+#include "trace/sample_file.h"
 
 namespace profgpu {
 
@@ -17,7 +25,8 @@ class LogFile {
   struct Options {
     std::string path;            ///< empty: standard output
     std::string header;          ///< with its line feed; empty: none
-    Rotation rotation{};
+    int64_t rotate_bytes = 0;    ///< 0: never
+    int64_t keep = INT64_MAX;    ///< older files that stay
     /// Once true, no row waits any longer for whoever reads a pipe. Must outlive the file.
     const std::atomic<bool>* given_up = nullptr;
   };
@@ -51,6 +60,45 @@ class LogFile {
   bool regular_ = false;         ///< and so can be cut back to its last whole row
   bool reader_left_ = false;
   int64_t bytes_ = 0;
+};
+
+// The log of `profgpu monitor`: rows of samples and of alerts, written by a thread of its own, so that a disk that is
+// full or hangs never holds up what watches the devices.
+
+struct MonitorLogOptions {
+  std::string path;
+  int64_t rotate_bytes = 0, keep = 0;
+  int64_t sync_ns = 0;  ///< how often what was written is synced to the disk; 0: after each batch of rows
+  std::string host;                    ///< of devices that do not state theirs
+};
+
+class MonitorLog {
+ public:
+  /// The error is that of the first opening; later ones are told and tried again. `tell` is called on the thread, once
+  /// when writing begins to fail and once when it goes on.
+  static Result<std::unique_ptr<MonitorLog>> open(MonitorLogOptions options, std::vector<DeviceInfo> devices,
+                                                  std::function<void(const std::string&)> tell);
+  ~MonitorLog();
+  MonitorLog(const MonitorLog&) = delete;
+  MonitorLog& operator=(const MonitorLog&) = delete;
+
+  /// Neither waits. What comes while kMostWaiting wait is lost, and counted.
+  void add(const Reading& reading);
+  void add_row(std::string row);
+  /// Closes the file and opens what then has its name: for whoever rotates it from outside.
+  void reopen();
+  /// Writes and syncs what waits; false: the disk hangs and the thread is left behind.
+  bool close(int64_t patience_ns);
+  [[nodiscard]] int64_t rows() const;
+
+  static constexpr size_t kMaxWaiting = 16384;
+
+ private:
+  struct Shared;
+  explicit MonitorLog(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+
+  std::shared_ptr<Shared> shared_;   // outlives us where the thread does
+  std::thread thread_;
 };
 
 }  // namespace profgpu

@@ -6,11 +6,12 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "app/words.h"
 #include "base/clock.h"
 #include "cli/device_options.h"
-#include "cli/monitor_log.h"
+#include "cli/log_file.h"
+#include "cli/monitor_options.h"
 #include "cli/output.h"
-#include "cli/words.h"
 #include "devices/sampler.h"
 #include "watch/live/recording_folder.h"
 #include "watch/monitor/alert_watch.h"
@@ -145,10 +146,7 @@ std::string beginning(const MonitorCommand& command, const OpenDevices& devices)
 Outcome monitor(const Arguments& arguments) {
   auto command = monitor_command(arguments);
   if (!command) return Outcome::usage(command.error());
-  if (arguments.has("--help-alerts")) {
-    auto written = write_stdout(alert_help(command->alerts));
-    return written ? Outcome{} : Outcome::failed(written.error());
-  }
+  if (arguments.has("--help-alerts")) return Outcome::of(write_stdout(alert_help(command->alerts)));
   if (command->test) return test_alert(*command);
   const AwaitedSignals signals;
   auto devices = open_shown("monitor", command->devices);
@@ -156,7 +154,7 @@ Outcome monitor(const Arguments& arguments) {
   std::unique_ptr<MonitorLog> log;
   if (!command->output.empty()) {
     auto opened =
-        MonitorLog::open({command->output, command->rotation, command->sync_ns, recording_host()},
+        MonitorLog::open({command->output, command->rotate_bytes, command->keep, command->sync_ns, recording_host()},
                          devices->backend->devices(), say_as_monitor);
     if (!opened) return Outcome::failed(opened.error());
     log = *std::move(opened);
@@ -181,11 +179,7 @@ const Command kMonitor{
     .positional = "",
     .groups = {monitor_device_flags(),
                {"Log",
-                {{.name = "--output",
-                  .short_name = "-o",
-                  .value = "FILE",
-                  .help = "append to this file, .jsonl",
-                  .takes_path = true},
+                {output_flag("append to this file, .jsonl"),
                  {.name = "--rotate",
                   .value = "SIZE",
                   .help = "begin a new file at this size; FILE becomes FILE.1, and so on (default 100MB)"},

@@ -1,18 +1,34 @@
 #include "cli/monitor_options.h"
 
 #include <fmt/format.h>
+#include <syslog.h>
+#include <unistd.h>
 
+#include "app/words.h"
 #include "base/decimal.h"
-#include "cli/flag_values.h"
+#include "cli/output.h"
 #include "devices/system_files.h"
 #include "trace/sample_file.h"
+#include "watch/live/recording_folder.h"
 
 namespace profgpu {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
+constexpr double kMinLog = 4096;
+constexpr int64_t kSecond = 1'000'000'000, kDefaultSync_ns = 10 * kSecond;
 constexpr int64_t kShortestAction_ns = kSecond / 10, kLongestAction_ns = 3600 * kSecond;
 constexpr size_t kMaxAlertBytes = 1 << 20, kMaxAlerts = 1000;
+
+Result<int64_t> time_of(const Arguments& arguments, std::string_view flag, int64_t otherwise, int64_t least,
+                        int64_t most) {
+  if (!arguments.has(flag)) return otherwise;
+  const std::string text = arguments.value(flag);
+  const auto ns = duration_ns(text);
+  if (!ns || *ns < least || *ns > most)
+    return Error{fmt::format("{} takes a time, not \"{}\"", flag, text),
+                 fmt::format("seconds, or a number with a unit: {} 10, {} 5m", flag, flag)};
+  return *ns;
+}
 
 Status read_log(const Arguments& arguments, MonitorCommand& command) {
   command.output = arguments.value("--output");
@@ -23,8 +39,19 @@ Status read_log(const Arguments& arguments, MonitorCommand& command) {
   if (auto format = sample_format_of(command.output);
       !command.output.empty() && (!format || *format == SampleFormat::kCsv) && !command.output.starts_with("/dev/"))
     return Error{command.output + ": logs with alerts in them are JSON lines", "name it .jsonl"};
-  if (Status read = read_rotation(arguments, command.rotation); !read) return read;
-  return read_time(arguments, "--sync", {.most = 3600 * kSecond}, command.sync_ns);
+  const auto size = size_bytes(arguments.value("--rotate", "100MB"));
+  if (!size || *size < kMinLog || *size > 1e18)
+    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")),
+                 "for example --rotate 100MB"};
+  command.rotate_bytes = static_cast<int64_t>(*size);
+  const auto keep = whole_number(arguments.value("--keep", "9"));
+  if (!keep || *keep < 0 || *keep > 1'000'000)
+    return Error{fmt::format("--keep takes a whole number from 0 to 1000000, not \"{}\"", arguments.value("--keep"))};
+  command.keep = *keep;
+  auto sync = time_of(arguments, "--sync", kDefaultSync_ns, 0, 3600 * kSecond);
+  if (!sync) return sync.error();
+  command.sync_ns = *sync;
+  return ok();
 }
 
 Status read_alerts(const Arguments& arguments, MonitorCommand& command) {
@@ -54,12 +81,9 @@ Status read_actions(const Arguments& arguments, MonitorCommand& command) {
     if (!url) return url.error().within("--webhook");
     command.webhook = *std::move(url);
   }
-  int64_t limit = 30 * kSecond;
-  if (Status read =
-          read_time(arguments, "--action-limit", {.least = kShortestAction_ns, .most = kLongestAction_ns}, limit);
-      !read)
-    return read;
-  command.action_limit = std::chrono::milliseconds(limit / 1'000'000);
+  auto limit = time_of(arguments, "--action-limit", 30 * kSecond, kShortestAction_ns, kLongestAction_ns);
+  if (!limit) return limit.error();
+  command.action_limit = std::chrono::milliseconds(*limit / 1'000'000);
   command.test = arguments.has("--test-alert");
   if (command.test && command.on_alert.empty() && !command.webhook && !command.syslog)
     return Error{"--test-alert has nothing to test", "give --on-alert, --webhook or --syslog as well"};
@@ -83,7 +107,11 @@ Result<MonitorCommand> monitor_command(const Arguments& arguments) {
   if (!devices) return devices.error();
   command.devices = *std::move(devices);
   if (command.devices.device.empty()) command.devices.device = {"all"};
-  if (Status read = read_time(arguments, "--duration", {.least = 1}, command.duration_ns); !read) return read.error();
+  if (arguments.has("--duration")) {
+    auto duration = time_of(arguments, "--duration", 0, 1, 9'000'000'000 * kSecond);
+    if (!duration) return duration.error();
+    command.duration_ns = *duration;
+  }
   for (const auto read : {read_log, read_alerts, read_actions})
     if (Status s = read(arguments, command); !s) return s.error();
   return command;
@@ -103,6 +131,77 @@ std::string alert_help(const std::vector<AlertRule>& alerts) {
          "  NAME: off\n"
          "\nNext: profgpu monitor --alert 'hot: temperature_c > 85 until 80 for 2m' --on-alert 'logger "
          "\"$PROFGPU_ALERT_SUMMARY\"' --test-alert\n";
+}
+
+namespace {
+
+constexpr int64_t kLastCommands_ns = 3'000'000'000;
+constexpr std::chrono::seconds kLastPosts{3};
+
+int priority_of(const AlertNotice& notice) {
+  if (!notice.raised) return LOG_NOTICE;
+  switch (notice.severity) {
+    case Severity::kInfo: return LOG_INFO;
+    case Severity::kWarning: return LOG_WARNING;
+    case Severity::kCritical: return LOG_CRIT;
+  }
+  return LOG_NOTICE;
+}
+
+void log_to_system(const AlertNotice& notice) {
+  ::syslog(priority_of(notice), "%s", printable(alert_summary(notice)).c_str());
+}
+
+}  // namespace
+
+void say_as_monitor(const std::string& text) { print_message("profgpu: monitor: " + text); }
+
+MonitorAlarms::MonitorAlarms(const MonitorCommand& command) : syslog_(command.syslog) {
+  if (syslog_) ::openlog("profgpu", LOG_PID | LOG_NDELAY, LOG_DAEMON);
+  if (!command.on_alert.empty())
+    command_.emplace(command.on_alert, command.action_limit.count() * 1'000'000, say_as_monitor);
+  if (command.webhook)
+    webhook_ = std::make_unique<Webhook>(*command.webhook, command.action_limit, own_program(), say_as_monitor);
+}
+
+void MonitorAlarms::give(const AlertNotice& notice) {
+  say_as_monitor(alert_summary(notice));
+  if (syslog_) log_to_system(notice);
+  if (command_) command_->run(notice);
+  if (webhook_) webhook_->post(notice);
+}
+
+void MonitorAlarms::tend() {
+  if (command_) command_->tend();
+}
+
+bool MonitorAlarms::finish() {
+  if (command_) command_->finish(kLastCommands_ns);
+  return !webhook_ || webhook_->finish(kLastPosts);
+}
+
+Status MonitorAlarms::test(AlertNotice notice) {
+  Status all = ok();
+  const auto tell = [&](std::string_view what, const Status& status) {
+    say_as_monitor(fmt::format("{}: {}", what, status ? "ok" : status.error().message));
+    if (!status && all) all = Error{"not every action took the test alert"};
+  };
+  for (const bool raised : {true, false}) {
+    notice.raised = raised;
+    say_as_monitor(alert_summary(notice));
+    if (syslog_) {
+      log_to_system(notice);
+      tell("--syslog", ok());   // whether anybody reads it, syslog(3) does not say
+    }
+    if (command_) {
+      const int64_t before = command_->failures();
+      command_->run(notice);
+      while (command_->tend(), command_->busy()) ::usleep(10'000);
+      tell("--on-alert", command_->failures() == before ? ok() : Status(Error{"failed"}));
+    }
+    if (webhook_) tell("--webhook", webhook_->post_now(notice));
+  }
+  return all;
 }
 
 }  // namespace profgpu

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "cli/flag_values.h"
 #include "watch/exporter/http_client.h"
+#include "watch/monitor/alert_command.h"
+#include "watch/monitor/alert_notice.h"
 #include "watch/monitor/alert_rule.h"
 
 namespace profgpu {
@@ -17,8 +19,7 @@ namespace profgpu {
 struct MonitorCommand {
   DeviceOptions devices;
   std::string output;                       ///< empty: no log
-  Rotation rotation{100'000'000, 9};
-  int64_t sync_ns = 10'000'000'000;
+  int64_t rotate_bytes = 0, keep = 0, sync_ns = 0;
   std::vector<AlertRule> alerts;
   std::string on_alert;                     ///< a line for the shell; empty: none
   std::optional<HttpUrl> webhook;
@@ -32,5 +33,31 @@ struct MonitorCommand {
 Result<MonitorCommand> monitor_command(const Arguments& arguments);
 /// What alerts can look at, and which there are.
 std::string alert_help(const std::vector<AlertRule>& alerts);
+
+// What `profgpu monitor` does about an alert: a line on standard error, a row in the log, syslog, a command, a webhook.
+
+/// One line on standard error: "profgpu: monitor: …".
+void say_as_monitor(const std::string& text);
+
+/// For one thread.
+class MonitorAlarms {
+ public:
+  explicit MonitorAlarms(const MonitorCommand& command);
+
+  void give(const AlertNotice& notice);
+  /// To be called a few times a second while busy(), else each second.
+  void tend();
+  [[nodiscard]] bool busy() const { return command_ && command_->busy(); }
+  /// Lets what was begun end, for a few seconds; false: the network holds a thread, and the program should leave by
+  /// std::_Exit.
+  bool finish();
+  /// Raises an alert and clears it, waits for what comes of it, and says so.
+  Status test(AlertNotice notice);
+
+ private:
+  bool syslog_;
+  std::optional<AlertCommand> command_;
+  std::unique_ptr<Webhook> webhook_;
+};
 
 }  // namespace profgpu

@@ -2,25 +2,99 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <string>
-#include <string_view>
 
 #include "base/text.h"
 #include "cli/command.h"
 
 namespace profgpu {
+namespace {
+
+std::atomic<const char*> partial_file{nullptr};
+std::atomic<bool> line_shown{false};
+
+// Nothing here but calls that a signal handler may make.
+void leave(int signal) {
+  if (const char* path = partial_file.load()) ::unlink(path);
+  if (line_shown.load()) {
+    constexpr char kClear[] = "\r\033[K";
+    if (::write(STDERR_FILENO, kClear, sizeof kClear - 1) < 0) ::_exit(128 + signal);
+  }
+  ::_exit(signal == SIGINT ? static_cast<int>(ExitCode::kInterrupted) : 128 + signal);
+}
+
+}  // namespace
+
+void install_interrupt_handler() {
+  struct sigaction action{};
+  action.sa_handler = leave;
+  // A shell starts background jobs with SIGINT ignored; that is its wish.
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before{};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
+}
+
+void remove_on_interrupt(const char* path) { partial_file = path; }
+void clear_line_on_interrupt(bool on) { line_shown = on; }
+
+namespace {
+
+bool is_replaceable(const std::string& path) {
+  struct stat s{};
+  return ::lstat(path.c_str(), &s) != 0 || S_ISREG(s.st_mode);
+}
+
+}  // namespace
+
+Error cannot_write(const std::string& path, int error) {
+  const char* hint = "choose a place that you may write to";
+  if (error == ENOSPC || error == EDQUOT) hint = "make room, or choose a place on another disk";
+  if (error == ENOENT || error == ENOTDIR) hint = "make its folder first, or choose another place";
+  return {path + ": cannot be written: " + std::strerror(error), hint};
+}
+
+Result<std::unique_ptr<OutputFile>> OutputFile::open(const std::string& path, std::atomic<int64_t>* written) {
+  std::unique_ptr<OutputFile> file(new OutputFile);
+  file->path_ = path == "-" ? "" : path;
+  if (file->path_.empty()) {
+    file->fd_ = STDOUT_FILENO;
+  } else {
+    if (is_replaceable(path)) file->partial_ = fmt::format("{}.{}.partial", path, ::getpid());
+    const std::string& target = file->partial_.empty() ? path : file->partial_;
+    remove_on_interrupt(file->partial_.empty() ? nullptr : file->partial_.c_str());
+    file->fd_ = ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file->fd_ < 0) return cannot_write(path, errno);
+  }
+  file->bytes_ = std::make_unique<ByteWriter>(file->fd_, written);
+  return file;
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0 && !path_.empty()) ::close(fd_);
+  if (!partial_.empty()) ::unlink(partial_.c_str());
+  remove_on_interrupt(nullptr);
+}
+
+Status OutputFile::finish() {
+  int error = bytes_->close();
+  if (path_.empty()) return error == 0 || error == EPIPE ? ok() : cannot_write("standard output", error);
+  if (::close(fd_) != 0 && error == 0) error = errno;
+  fd_ = -1;
+  if (error == 0 && !partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0) error = errno;
+  if (error != 0) return cannot_write(path_, error);
+  partial_.clear();
+  return ok();
+}
 
 namespace {
 
@@ -111,136 +185,5 @@ void print_error(std::string_view command, const Error& error) {
   if (!error.hint.empty()) text += "\n  hint: " + error.hint;
   print_message(text);
 }
-
-namespace {
-
-bool is_replaceable(const std::string& path) {
-  struct stat s{};
-  return ::lstat(path.c_str(), &s) != 0 || S_ISREG(s.st_mode);
-}
-
-}  // namespace
-
-Error cannot_write(const std::string& path, int error) {
-  const char* hint = "choose a place that you may write to";
-  if (error == ENOSPC || error == EDQUOT) hint = "make room, or choose a place on another disk";
-  if (error == ENOENT || error == ENOTDIR) hint = "make its folder first, or choose another place";
-  return {path + ": cannot be written: " + std::strerror(error), hint};
-}
-
-Result<std::unique_ptr<OutputFile>> OutputFile::open(const std::string& path, std::atomic<int64_t>* written) {
-  std::unique_ptr<OutputFile> file(new OutputFile);
-  file->path_ = path == "-" ? "" : path;
-  if (file->path_.empty()) {
-    file->fd_ = STDOUT_FILENO;
-  } else {
-    if (is_replaceable(path)) file->partial_ = fmt::format("{}.{}.partial", path, ::getpid());
-    const std::string& target = file->partial_.empty() ? path : file->partial_;
-    remove_on_interrupt(file->partial_.empty() ? nullptr : file->partial_.c_str());
-    file->fd_ = ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file->fd_ < 0) return cannot_write(path, errno);
-  }
-  file->bytes_ = std::make_unique<ByteWriter>(file->fd_, written);
-  return file;
-}
-
-OutputFile::~OutputFile() {
-  if (fd_ >= 0 && !path_.empty()) ::close(fd_);
-  if (!partial_.empty()) ::unlink(partial_.c_str());
-  remove_on_interrupt(nullptr);
-}
-
-Status OutputFile::finish() {
-  int error = bytes_->close();
-  if (path_.empty()) return error == 0 || error == EPIPE ? ok() : cannot_write("standard output", error);
-  if (::close(fd_) != 0 && error == 0) error = errno;
-  fd_ = -1;
-  if (error == 0 && !partial_.empty() && std::rename(partial_.c_str(), path_.c_str()) != 0) error = errno;
-  if (error != 0) return cannot_write(path_, error);
-  partial_.clear();
-  return ok();
-}
-
-namespace {
-
-constexpr int kDefaultWidth = 100;
-constexpr int kWidest = 1000;  // a report stretched further is no easier to read
-
-std::string_view environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-int width_of(int fd) {
-  int width = std::atoi(std::string(environment("COLUMNS")).c_str());
-  winsize size{};
-  if (width <= 0 && ::ioctl(fd, TIOCGWINSZ, &size) == 0) width = size.ws_col;
-  return width <= 0 ? kDefaultWidth : std::min(width, kWidest);
-}
-
-bool colour_of(Colour asked, bool terminal) {
-  if (asked != Colour::kAuto) return asked == Colour::kAlways;
-  return terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
-}
-
-}  // namespace
-
-Flag colour_flag() {
-  return {.name = "--color", .value = "WHEN", .help = "colours (default auto)", .choices = {"auto", "always", "never"}};
-}
-
-Flag width_flag() {
-  return {.name = "--width", .value = "COLUMNS", .help = "wrap at this width (default: the terminal's)"};
-}
-
-Flag quiet_flag() {
-  return {.name = "--quiet", .short_name = "-q", .help = "no messages and no progress bar; errors are still said"};
-}
-
-Flag no_progress_flag() { return {.name = "--no-progress", .help = "no progress bar"}; }
-
-Colour asked_colour(const Arguments& arguments) {
-  const std::string when = arguments.value("--color", "auto");
-  return when == "always" ? Colour::kAlways : when == "never" ? Colour::kNever : Colour::kAuto;
-}
-
-bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
-bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
-
-int output_width() { return width_of(STDOUT_FILENO); }
-int message_width() { return width_of(STDERR_FILENO); }
-bool output_colour(Colour asked) { return colour_of(asked, stdout_is_terminal()); }
-bool message_colour(Colour asked) { return colour_of(asked, stderr_is_terminal()); }
-
-namespace {
-
-std::atomic<const char*> partial_file{nullptr};
-std::atomic<bool> line_shown{false};
-
-// Nothing here but calls that a signal handler may make.
-void leave(int signal) {
-  if (const char* path = partial_file.load()) ::unlink(path);
-  if (line_shown.load()) {
-    constexpr char kClear[] = "\r\033[K";
-    if (::write(STDERR_FILENO, kClear, sizeof kClear - 1) < 0) ::_exit(128 + signal);
-  }
-  ::_exit(signal == SIGINT ? static_cast<int>(ExitCode::kInterrupted) : 128 + signal);
-}
-
-}  // namespace
-
-void install_interrupt_handler() {
-  struct sigaction action{};
-  action.sa_handler = leave;
-  // A shell starts background jobs with SIGINT ignored; that is its wish.
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction before{};
-    ::sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
-  }
-}
-
-void remove_on_interrupt(const char* path) { partial_file = path; }
-void clear_line_on_interrupt(bool on) { line_shown = on; }
 
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-// Where words go: standard output, files, messages on standard error.
+// Ctrl-C: leave at once, tidily.
 #pragma once
 
 #include <atomic>
@@ -12,34 +12,15 @@
 
 namespace profgpu {
 
-/// Call once, first. A standard stream that is closed becomes one that fails to be written, so that no file that we
-/// open takes its number; a reader that leaves early becomes an error value instead of a signal.
-void prepare_streams();
+/// From now on SIGINT and SIGTERM end the program with 130 or 143, after clearing a progress line and removing the
+/// file named below.
+void install_interrupt_handler();
 
-/// Whether whoever started us ignored SIGPIPE, as a shell does after `trap '' PIPE`.
-bool pipe_signal_was_ignored();
+/// A file that is of no use if we are interrupted; null: none. The text must outlive the setting.
+void remove_on_interrupt(const char* path);
 
-/// Writes all of it. A reader that has left (`| head`) is no error: it has seen what it wanted.
-Status write_stdout(std::string_view text);
-
-/// Replaces the file at once when all is written, so that a failure leaves the old one. Anything that is not a
-/// regular file (a pipe, /dev/stdout) is written directly.
-Status write_file(const std::string& path, std::string_view text);
-
-/// An error where `path`, empty for none, is one of the files that are read: writing it would be their end.
-Status refuse_overwrite(const std::vector<std::string>& inputs, const std::string& path);
-
-/// "profgpu: COMMAND: message" and, below it, "  hint: ...".
-void print_error(std::string_view command, const Error& error);
-
-/// One line on standard error; control characters are shown, not sent.
-void print_message(std::string_view text);
-
-/// What is wrong with an input, as a message: the path stands before the text unless the text begins with it.
-void print_issue(std::string_view path, std::string_view text);
-
-/// Text that cannot move the cursor or change colours: control characters but line feeds become \xNN.
-std::string printable(std::string_view text);
+/// True while standard error shows a line that must be cleared on the way out.
+void clear_line_on_interrupt(bool on);
 
 // A file that is written piece by piece and takes its place at once when all is there.
 
@@ -69,42 +50,35 @@ class OutputFile {
 /// "PATH: cannot be written: ...", with what may help.
 Error cannot_write(const std::string& path, int error);
 
-// What the terminal, if there is one, can show.
+// Where words go: standard output, files, messages on standard error.
 
-class Arguments;
-struct Flag;
+/// Call once, first. A standard stream that is closed becomes one that fails to be written, so that no file that we
+/// open takes its number; a reader that leaves early becomes an error value instead of a signal.
+void prepare_streams();
 
-enum class Colour { kAuto, kAlways, kNever };
-/// --color, and what it asks for.
-Flag colour_flag();
-Flag width_flag();
-Flag quiet_flag();
-Flag no_progress_flag();
-Colour asked_colour(const Arguments& arguments);
+/// Whether whoever started us ignored SIGPIPE, as a shell does after `trap '' PIPE`.
+bool pipe_signal_was_ignored();
 
-/// Columns of standard output: COLUMNS, else the terminal's own, else 100.
-int output_width();
+/// Writes all of it. A reader that has left (`| head`) is no error: it has seen what it wanted.
+Status write_stdout(std::string_view text);
 
-/// Whether to colour standard output: as asked, else on a terminal unless NO_COLOR is set or TERM is dumb.
-bool output_colour(Colour asked);
+/// Replaces the file at once when all is written, so that a failure leaves the old one. Anything that is not a
+/// regular file (a pipe, /dev/stdout) is written directly.
+Status write_file(const std::string& path, std::string_view text);
 
-/// The same of standard error, where the summary of a run goes.
-int message_width();
-bool message_colour(Colour asked);
+/// An error where `path`, empty for none, is one of the files that are read: writing it would be their end.
+Status refuse_overwrite(const std::vector<std::string>& inputs, const std::string& path);
 
-bool stdout_is_terminal();
-bool stderr_is_terminal();
+/// "profgpu: COMMAND: message" and, below it, "  hint: ...".
+void print_error(std::string_view command, const Error& error);
 
-// Ctrl-C: leave at once, tidily.
+/// One line on standard error; control characters are shown, not sent.
+void print_message(std::string_view text);
 
-/// From now on SIGINT and SIGTERM end the program with 130 or 143, after clearing a progress line and removing the
-/// file named below.
-void install_interrupt_handler();
+/// What is wrong with an input, as a message: the path stands before the text unless the text begins with it.
+void print_issue(std::string_view path, std::string_view text);
 
-/// A file that is of no use if we are interrupted; null: none. The text must outlive the setting.
-void remove_on_interrupt(const char* path);
-
-/// True while standard error shows a line that must be cleared on the way out.
-void clear_line_on_interrupt(bool on);
+/// Text that cannot move the cursor or change colours: control characters but line feeds become \xNN.
+std::string printable(std::string_view text);
 
 }  // namespace profgpu

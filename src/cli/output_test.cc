@@ -7,7 +7,6 @@
 #include <sstream>
 
 namespace profgpu {
-
 namespace {
 
 TEST(Printable, ShowsControlCharactersInsteadOfSendingThem) {

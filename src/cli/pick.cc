@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "analyse/report/quantity.h"
+#include "app/words.h"
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
 #include "cli/output.h"
-#include "cli/flag_values.h"
 #include "devices/selection.h"
 #include "view/json_text.h"
 #include "view/layout.h"
@@ -40,9 +40,21 @@ struct Candidate {
   std::string refused;   ///< empty: it will do
 };
 
+Status read_percent(const Arguments& arguments, std::string_view flag, std::optional<double>& value) {
+  if (!arguments.has(flag)) return ok();
+  std::string text = arguments.value(flag);
+  if (text.ends_with("%")) text.pop_back();
+  value = real_number(text);
+  if (value && *value >= 0 && *value <= 100) return ok();
+  return Error{fmt::format("{} takes 0 to 100, not \"{}\"", flag, arguments.value(flag))};
+}
+
 Result<PickOptions> pick_options(const Arguments& arguments) {
   PickOptions options;
-  if (auto status = read_whole(arguments, "--count", 1, 1024, options.count); !status) return status.error();
+  const auto count = whole_number(arguments.value("--count", "1"));
+  if (!count || *count < 1 || *count > 1024)
+    return Error{"--count takes a whole number from 1, not \"" + arguments.value("--count") + "\""};
+  options.count = static_cast<size_t>(*count);
   if (arguments.has("--free")) {
     options.free_bytes = size_bytes(arguments.value("--free"));
     if (!options.free_bytes)
@@ -53,7 +65,11 @@ Result<PickOptions> pick_options(const Arguments& arguments) {
   options.order = arguments.value("--order", "memory");
   options.format = arguments.value("--format", "index");
   options.json = arguments.has("--json");
-  if (auto status = read_time(arguments, "--wait", {}, options.wait_ns); !status) return status.error();
+  if (arguments.has("--wait")) {
+    const auto wait = duration_ns(arguments.value("--wait"));
+    options.wait_ns = wait.value_or(0);
+    if (!wait) return Error{"--wait takes a time, not \"" + arguments.value("--wait") + "\"", "--wait 30s, --wait 2h"};
+  }
   return options;
 }
 

@@ -3,18 +3,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cctype>
 #include <fstream>
 #include <sstream>
 
+#include "app/export/data_table.h"
 #include "app/export/row_text.h"
 #include "app/export/sql_database.h"
-#include "cli/analyze_options.h"
-#include "cli/command.h"
-#include "cli/loaded_run.h"
+#include "app/loaded_run.h"
+#include "base/text.h"
 #include "cli/output.h"
-#include "cli/progress_bar.h"
-#include "cli/words.h"
+#include "cli/trace_command.h"
 
 namespace profgpu {
 namespace {
@@ -23,7 +21,6 @@ std::string_view type_name(Datum::Kind kind) {
   return kind == Datum::Kind::kInteger ? "integer" : kind == Datum::Kind::kReal ? "real" : "text";
 }
 
-// The tables and views that a query may ask, for people.
 std::string table_list() {
   std::string out;
   for (const DataTable* t : data_tables()) {
@@ -43,7 +40,7 @@ std::string table_list() {
 constexpr int kLongestCell = 60;
 
 struct QueryOptions {
-  AnalyzeOptions analysis;   ///< how traces are read, and where the answer goes
+  TraceCommand trace;   ///< how traces are read, and where the answer goes
   std::string sql;
   RowFormat format = RowFormat::kTable;
   bool tables = false;
@@ -65,10 +62,10 @@ Status read_query_file(const std::string& path, std::string& sql) {
 Result<QueryOptions> query_options(const Arguments& arguments) {
   QueryOptions options;
   options.tables = arguments.has("--tables");
-  auto read = analyze_options(arguments);
-  if (!read) return read.error();
-  options.analysis = *read;
-  std::vector<std::string>& paths = options.analysis.paths;
+  auto trace = trace_command(arguments);
+  if (!trace) return trace.error();
+  options.trace = *std::move(trace);
+  std::vector<std::string>& paths = options.trace.read.paths;
   if (arguments.has("--file")) {
     if (auto status = read_query_file(arguments.value("--file"), options.sql); !status) return status.error();
   } else if (!options.tables && !paths.empty()) {
@@ -81,15 +78,9 @@ Result<QueryOptions> query_options(const Arguments& arguments) {
                  "profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 10\""};
   if (!arguments.has("--file") && is_file(options.sql))
     return Error{"the query comes last: " + options.sql + " is a file", "profgpu query PATH... \"select ...\""};
-  const std::string format = arguments.has("--json") ? "json" : arguments.value("--format", "table");
+  const std::string& format = options.trace.format;
   options.format = format == "csv" ? RowFormat::kCsv : format == "json" ? RowFormat::kJson : RowFormat::kTable;
   return options;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
 }
 
 // What was probably meant: the nearest name of those that the query could have used.
@@ -100,12 +91,12 @@ std::string suggestion(const std::string& message, const std::string& sql, SqlDa
   std::vector<std::string> names;
   for (const DataView& v : data_views()) names.emplace_back(v.name);
   for (const DataTable* t : data_tables()) names.emplace_back(t->name);
-  if (std::string table = after("no such table: "); !table.empty())
-    return lower(table) == "ranges" ? "host" : nearest(lower(table), names);   // ranges are what that table is of
-  std::string column = after("no such column: ");
+  if (const std::string table = lower_case(after("no such table: ")); !table.empty())
+    return table == "ranges" ? "host" : nearest(table, names);   // ranges are what that table is of
+  std::string column = lower_case(after("no such column: "));
   if (column.empty()) return {};
   column = column.substr(column.rfind('.') + 1);
-  const std::string text = lower(sql);
+  const std::string text = lower_case(sql);
   std::vector<std::string> columns;
   for (const std::string& name : names) {
     if (text.find(name) == std::string::npos) continue;
@@ -113,8 +104,8 @@ std::string suggestion(const std::string& message, const std::string& sql, SqlDa
   }
   // "dur" is nearer to duration_ns than to anything of its own length.
   for (const std::string& c : columns)
-    if (c.starts_with(lower(column)) || c == lower(column) + "_ns" || c == lower(column) + "_bytes") return c;
-  return nearest(lower(column), columns);
+    if (c.starts_with(column) || c == column + "_ns" || c == column + "_bytes") return c;
+  return nearest(column, columns);
 }
 
 // The line of the query with the place marked below it.
@@ -134,10 +125,10 @@ Error query_error(const SqlError& error, const std::string& sql, SqlDatabase& da
 }
 
 Status write_rows(SqlRows& rows, const QueryOptions& options) {
-  auto file = OutputFile::open(options.analysis.output);
+  auto file = OutputFile::open(options.trace.output);
   if (!file) return file.error();
   ByteWriter& out = (*file)->bytes();
-  RowText text(options.format, rows.columns(), options.analysis.verbose ? 0 : kLongestCell, out);
+  RowText text(options.format, rows.columns(), options.trace.shown.verbose ? 0 : kLongestCell, out);
   auto more = rows.next();
   for (; more && *more && out.error() == 0; more = rows.next()) text.row(rows.row());
   text.finish();
@@ -148,28 +139,25 @@ Status write_rows(SqlRows& rows, const QueryOptions& options) {
 Outcome query(const Arguments& arguments) {
   auto options = query_options(arguments);
   if (!options) return Outcome::usage(options.error());
-  if (options->tables) {
-    const auto written = write_stdout(table_list());
-    return written ? Outcome{} : Outcome::failed(written.error());
-  }
+  const TraceCommand& trace = options->trace;
+  if (options->tables) return Outcome::of(write_stdout(table_list()));
   Progress progress;
-  auto bar = std::make_unique<ProgressBar>(progress, options->analysis.progress && stderr_is_terminal());
-  auto run = load_run(
-      options->analysis.paths,
-      {.analysis = {options->analysis.step_pattern}, .most_kept = SIZE_MAX, .most_kept_bytes = kMinBytes}, progress);
+  auto bar = std::make_unique<ProgressBar>(progress, trace.draws());
+  const LoadOptions load{
+      .analysis = {trace.read.analysis.step_pattern}, .most_kept = SIZE_MAX, .most_kept_bytes = kMinBytes};
+  auto run = load_run(trace.read.paths, load, progress);
   bar.reset();
   if (!run) return Outcome::failed(run.error());
-  if (Status writable = refuse_overwrite(*run, options->analysis.output); !writable)
+  if (Status writable = refuse_overwrite(run->paths(), trace.output); !writable)
     return Outcome::usage(writable.error());
-  if (!options->analysis.quiet) say_issues(*run);
+  if (!trace.quiet) say_issues(*run);
   const RunRows rows = run_rows(*run);
   auto database = SqlDatabase::open(rows);
   if (!database) return Outcome::failed(database.error());
   SqlError error;
   const auto answer = (*database)->query(options->sql, error);
   if (!answer) return Outcome::usage(query_error(error, options->sql, **database));
-  if (auto written = write_rows(*answer, *options); !written) return Outcome::failed(written.error());
-  return {};
+  return Outcome::of(write_rows(*answer, *options));
 }
 
 }  // namespace
@@ -191,9 +179,10 @@ const Command kQuery{
             .help = "how to write rows (default table)",
             .choices = {"table", "csv", "json"}},
            {.name = "--json", .help = "rows as JSON, same as --format json"},
-           {.name = "--output", .short_name = "-o", .value = "FILE", .help = "write them to FILE", .takes_path = true},
+           output_flag("write them to FILE"),
            {.name = "--verbose", .short_name = "-v", .help = "long names in full, in tables"},
-           quiet_flag(), no_progress_flag()}}},
+           quiet_flag(),
+           no_progress_flag()}}},
     .examples = {{"profgpu query trace.json.gz \"select name, total_ns from kernels_by_name limit 5\"",
                   "the five longest kernels"},
                  {"profgpu query trace.json.gz \"select cause, sum(duration_ns) from gaps group by 1\"",

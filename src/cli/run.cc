@@ -10,6 +10,7 @@
 #include <memory>
 #include <thread>
 
+#include "app/words.h"
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
@@ -17,7 +18,6 @@
 #include "cli/run_options.h"
 #include "cli/run_recording.h"
 #include "cli/run_report.h"
-#include "cli/words.h"
 #include "view/json_text.h"
 #include "watch/live/run_session.h"
 

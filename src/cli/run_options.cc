@@ -1,77 +1,159 @@
 #include "cli/run_options.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <span>
 
+#include "app/words.h"
 #include "base/decimal.h"
-#include "cli/flag_values.h"
 #include "cli/run_recording.h"
-#include "cli/words.h"
 #include "trace/sample_file.h"
 
 namespace profgpu {
-
 namespace {
 
-constexpr int64_t kDefaultInterval_ns = 200'000'000;
-constexpr int64_t kMaxRuns = 1'000'000;
+constexpr int kMaxGpus = 1024, kMostNodes = 100'000;
+
+Status read_number(const Arguments& arguments, std::string_view flag, int least, int most, int& value) {
+  if (!arguments.has(flag)) return ok();
+  const std::string text = arguments.value(flag);
+  const auto n = whole_number(text);
+  if (!n || text.find_first_not_of("0123456789") != std::string::npos || *n < least || *n > most)
+    return Error{fmt::format("{} takes a whole number from {} to {}, not \"{}\"", flag, least, most, text)};
+  value = static_cast<int>(*n);
+  return ok();
+}
+
+int number_from(std::initializer_list<const char*> names, int otherwise) {
+  for (const char* name : names)
+    if (const char* text = std::getenv(name))
+      if (const auto n = whole_number(text); n && *n >= 0 && *n <= kMostNodes) return static_cast<int>(*n);
+  return otherwise;
+}
+
+bool is_executable(const std::string& path) {
+  struct stat s{};
+  return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+bool in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::string rest = path ? path : "/usr/bin:/bin";
+  for (size_t at = 0; at <= rest.size();) {
+    const size_t end = std::min(rest.find(':', at), rest.size());
+    if (is_executable(rest.substr(at, end - at) + "/" + program)) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+std::string python() { return in_path("python") ? "python" : "python3"; }
+
+std::vector<std::string> torchrun() {
+  if (in_path("torchrun")) return {"torchrun"};
+  return {python(), "-m", "torch.distributed.run"};
+}
+
+Error needs(std::string_view flag, std::string_view why) {
+  return {fmt::format("--mode multi-node needs {}", flag), std::string(why)};
+}
+
+// What was not said is as Slurm or the launcher's own variables have it.
+Status complete(LaunchOptions& o) {
+  if (o.nodes == 0) o.nodes = number_from({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, 0);
+  if (o.node_rank < 0) o.node_rank = number_from({"SLURM_NODEID", "GROUP_RANK"}, -1);
+  if (const char* address = std::getenv("MASTER_ADDR"); address && o.master_address.empty()) o.master_address = address;
+  if (o.nodes == 0) return needs("--nodes N", "how many nodes there are");
+  if (o.node_rank < 0)
+    return needs("--node-rank R", "this node's number, from 0; each node runs the command with its own");
+  if (o.node_rank >= o.nodes)
+    return Error{fmt::format("--node-rank {} of {} nodes", o.node_rank, o.nodes), "nodes count from 0"};
+  if (o.master_address.empty()) return needs("--master-addr HOST", "the node whose --node-rank is 0, for all the same");
+  return ok();
+}
+
+std::string chosen_mode(const LaunchOptions& o, size_t devices) {
+  if (o.mode != "auto") return o.mode;
+  if (o.nodes > 1 || (o.nodes == 0 && number_from({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"}, 1) > 1)) return "multi-node";
+  return (o.gpus > 0 ? static_cast<size_t>(o.gpus) : devices) > 1 ? "multi-gpu" : "single";
+}
 
 }  // namespace
 
-std::vector<FlagGroup> run_flags() {
-  return {
-      {"What to watch",
-       {{.name = "--warmup", .value = "TIME", .help = "leave out the samples of the first seconds of a run"},
-        {.name = "--repeats",
-         .value = "N",
-         .help = "run the command N times and say how much figures vary (default 1)"},
-        {.name = "--warmup-runs", .value = "N", .help = "runs before those, not sampled (default 0)"},
-        {.name = "--torch-sync", .help = "taken and not needed: a program ends after its work on the GPU"}}},
-      device_flags(true, "0.2"),
-      trace_flags(),
-      launch_flags(),
-      {"Where results go",
-       {{.name = "--json", .help = "the summary as JSON: the last line on standard output, after the command's own"},
-        {.name = "--samples",
-         .value = "FILE",
-         .help = "write all samples as they come, to FILE.csv or FILE.jsonl",
-         .takes_path = true},
-        {.name = "--output",
-         .short_name = "-o",
-         .value = "FOLDER",
-         .help = "write FOLDER/summary.json and FOLDER/samples.jsonl, with --trace the recording too",
-         .takes_path = true},
-        {.name = "--quiet", .short_name = "-q", .help = "no summary; errors are still said"},
-        colour_flag()}}};
+bool names_program(const std::string& word) {
+  if (word.empty()) return false;
+  if (word.find('/') == std::string::npos) return in_path(word);
+  if (!is_executable(word)) return false;
+  // On some file systems every file may be executed, a trace too.
+  char begin[4] = {};
+  std::ifstream(word, std::ios::binary).read(begin, sizeof begin);
+  const std::string_view read(begin, sizeof begin);
+  return read.starts_with("#!") || read == "\x7f" "ELF";
 }
 
-Result<RunOptions> run_options(const Arguments& arguments) {
-  RunOptions options;
-  options.command = arguments.positional;
-  auto devices = device_options(arguments, kDefaultInterval_ns);
-  if (!devices) return devices.error();
-  options.devices = std::move(*devices);
-  options.devices.constants_later = true;
-  for (const Status& read : {read_whole(arguments, "--repeats", 1, kMaxRuns, options.repeats),
-                             read_whole(arguments, "--warmup-runs", 0, kMaxRuns, options.warmup_runs),
-                             read_time(arguments, "--warmup", {}, options.warmup_ns)})
-    if (!read) return read.error();
-  auto trace = trace_options(arguments);
-  if (!trace) return trace.error();
-  options.trace = std::move(*trace);
-  auto launch = launch_options(arguments);
-  if (!launch) return launch.error();
-  options.launch = std::move(*launch);
-  options.json = arguments.has("--json");
-  options.quiet = arguments.has("--quiet");
-  options.samples = arguments.value("--samples");
-  options.folder = arguments.value("--output");
-  if (arguments.has("--samples"))
-    if (const auto format = sample_format_of(options.samples); !format) return format.error();
-  if (arguments.has("--output") && options.folder.empty()) return Error{"--output takes a folder, not an empty word"};
-  options.colour = asked_colour(arguments);
-  return options;
+FlagGroup launch_flags() {
+  return {"Starting a PyTorch script (COMMAND is the script and its arguments)",
+          {{.name = "--mode",
+            .value = "MODE",
+            .help = "run the script with python, or with torchrun on all GPUs of one node or several nodes",
+            .choices = {"auto", "single", "multi-gpu", "multi-node"}},
+           {.name = "--gpus", .value = "N", .help = "processes on each node (default: as many as there are GPUs)"},
+           {.name = "--nodes", .value = "N", .help = "nodes (default: as Slurm says)"},
+           {.name = "--node-rank", .value = "R", .help = "number of this node, from 0 (default: as Slurm says)"},
+           {.name = "--master-addr", .value = "HOST", .help = "node 0 (default: MASTER_ADDR)"},
+           {.name = "--master-port", .value = "PORT", .help = "its port (default: MASTER_PORT, else 29500)"}}};
+}
+
+Result<LaunchOptions> launch_options(const Arguments& arguments) {
+  LaunchOptions o;
+  o.mode = arguments.value("--mode");
+  if (o.mode.empty()) {
+    for (const std::string_view flag : {"--gpus", "--nodes", "--node-rank", "--master-addr", "--master-port"})
+      if (arguments.has(flag))
+        return Error{fmt::format("{} is for --mode", flag), "--mode auto|single|multi-gpu|multi-node"};
+    return o;
+  }
+  o.master_port = number_from({"MASTER_PORT"}, o.master_port);
+  o.master_address = arguments.value("--master-addr");
+  for (const auto& status : {read_number(arguments, "--gpus", 1, kMaxGpus, o.gpus),
+                             read_number(arguments, "--nodes", 1, kMostNodes, o.nodes),
+                             read_number(arguments, "--node-rank", 0, kMostNodes - 1, o.node_rank),
+                             read_number(arguments, "--master-port", 1, 65'535, o.master_port)})
+    if (!status) return status.error();
+  const bool names_nodes = o.nodes > 1 || o.node_rank > 0;
+  if (names_nodes && (o.mode == "single" || o.mode == "multi-gpu"))
+    return Error{"--mode " + o.mode + " is for one node", "--mode multi-node"};
+  if (o.gpus > 1 && o.mode == "single") return Error{"--mode single is for one GPU", "--mode multi-gpu"};
+  return o;
+}
+
+Result<std::vector<std::string>> launch_command(const LaunchOptions& options, const std::vector<std::string>& words,
+                                                size_t devices) {
+  if (options.mode.empty()) return words;
+  LaunchOptions o = options;
+  const std::string mode = chosen_mode(o, devices);
+  std::vector<std::string> out;
+  if (mode == "single") {
+    if (words[0].ends_with(".py") || words[0] == "-m") out.push_back(python());
+  } else {
+    if (o.gpus == 0) o.gpus = static_cast<int>(devices);
+    if (o.gpus == 0) return Error{"--mode " + mode + " needs --gpus N: no GPU is seen here"};
+    out = torchrun();
+    if (mode == "multi-gpu") {
+      out.insert(out.end(), {"--standalone", "--nproc-per-node", std::to_string(o.gpus)});
+    } else {
+      if (auto status = complete(o); !status) return status.error();
+      out.insert(out.end(), {"--nnodes", std::to_string(o.nodes), "--nproc-per-node", std::to_string(o.gpus),
+                             "--node-rank", std::to_string(o.node_rank), "--master-addr", o.master_address,
+                             "--master-port", std::to_string(o.master_port)});
+    }
+  }
+  out.insert(out.end(), words.begin(), words.end());
+  return out;
 }
 
 // The flags of `profgpu run --trace` and what recorded processes are told of them.
@@ -108,15 +190,27 @@ std::string escaped(const std::string& name) {
   return out;
 }
 
+Result<int64_t> milliseconds(const Arguments& arguments, std::string_view flag) {
+  const std::string text = arguments.value(flag);
+  const auto ns = duration_ns(text);
+  if (!ns) return Error{fmt::format("{} takes a time, not \"{}\"", flag, text), "seconds, or 500ms, 2m, 1h"};
+  return *ns / kMillion;
+}
+
 Result<std::string> time_window(const Arguments& arguments) {
-  int64_t delay = 0;
-  std::optional<int64_t> duration;
-  if (Status read = read_time(arguments, "--delay", {}, delay); !read) return read.error();
-  if (Status read =
-          read_time(arguments, "--duration", {.least = kMillion, .words = " of a millisecond or more"}, duration);
-      !read)
-    return read.error();
-  return fmt::format("time:{}:{}", delay / kMillion, duration ? std::to_string(*duration / kMillion) : "");
+  std::string delay = "0", duration;
+  if (arguments.has("--delay")) {
+    const auto ms = milliseconds(arguments, "--delay");
+    if (!ms) return ms.error();
+    delay = std::to_string(*ms);
+  }
+  if (arguments.has("--duration")) {
+    const auto ms = milliseconds(arguments, "--duration");
+    if (!ms) return ms.error();
+    if (*ms == 0) return Error{"--duration takes a time of a millisecond or more"};
+    duration = std::to_string(*ms);
+  }
+  return "time:" + delay + ":" + duration;
 }
 
 // One way of choosing what is recorded; steps may be counted in a range.
@@ -219,14 +313,99 @@ Result<TraceOptions> trace_options(const Arguments& arguments) {
   options.options = "window=" + *when;
   options.window = shell_line(window_words(arguments));
   if (arguments.has("--graphs")) options.options += ",graphs=" + arguments.value("--graphs");
-  std::optional<int64_t> flush;
-  if (Status read = read_time(arguments, "--flush", {kShortestFlush_ns, kLongestFlush_ns, " from 10ms to 1h"}, flush);
-      !read)
-    return read.error();
-  if (flush) options.options += fmt::format(",flush_ms={}", *flush / kMillion);
+  if (arguments.has("--flush")) {
+    const std::string text = arguments.value("--flush");
+    const auto ns = duration_ns(text);
+    if (!ns || *ns < kShortestFlush_ns || *ns > kLongestFlush_ns)
+      return Error{"--flush takes a time from 10ms to 1h, not \"" + text + "\""};
+    options.options += fmt::format(",flush_ms={}", *ns / kMillion);
+  }
   options.python_hook = !arguments.has("--no-python-hook");
   options.perf_events = !arguments.has("--no-perf-events");
   options.preload = arguments.has("--preload") || options.torch_on_demand;
+  return options;
+}
+
+namespace {
+
+constexpr int64_t kDefaultInterval_ns = 200'000'000;
+constexpr int64_t kMaxRuns = 1'000'000;
+
+Status read_runs(const Arguments& arguments, std::string_view flag, int64_t least, int& value) {
+  if (!arguments.has(flag)) return ok();
+  const std::string text = arguments.value(flag);
+  const auto n = whole_number(text);
+  // 1e1 and 2.5 are numbers too, of a kind that nobody means here.
+  if (!n || text.find_first_not_of("0123456789") != std::string::npos || *n < least || *n > kMaxRuns)
+    return Error{std::string(flag) + " takes a whole number from " + std::to_string(least) + ", not \"" + text + "\""};
+  value = static_cast<int>(*n);
+  return ok();
+}
+
+Status read_warmup(const Arguments& arguments, RunOptions& options) {
+  if (!arguments.has("--warmup")) return ok();
+  const std::string text = arguments.value("--warmup");
+  const auto ns = duration_ns(text);
+  if (!ns)
+    return Error{"--warmup takes a time, not \"" + text + "\"",
+                 "seconds, or a number with a unit: --warmup 5, --warmup 500ms"};
+  options.warmup_ns = *ns;
+  return ok();
+}
+
+}  // namespace
+
+std::vector<FlagGroup> run_flags() {
+  return {
+      {"What to watch",
+       {{.name = "--warmup", .value = "TIME", .help = "leave out the samples of the first seconds of a run"},
+        {.name = "--repeats",
+         .value = "N",
+         .help = "run the command N times and say how much figures vary (default 1)"},
+        {.name = "--warmup-runs", .value = "N", .help = "runs before those, not sampled (default 0)"},
+        {.name = "--torch-sync", .help = "taken and not needed: a program ends after its work on the GPU"}}},
+      device_flags(true, "0.2"),
+      trace_flags(),
+      launch_flags(),
+      {"Where results go",
+       {{.name = "--json", .help = "the summary as JSON: the last line on standard output, after the command's own"},
+        {.name = "--samples",
+         .value = "FILE",
+         .help = "write all samples as they come, to FILE.csv or FILE.jsonl",
+         .takes_path = true},
+        {.name = "--output",
+         .short_name = "-o",
+         .value = "FOLDER",
+         .help = "write FOLDER/summary.json and FOLDER/samples.jsonl, with --trace the recording too",
+         .takes_path = true},
+        {.name = "--quiet", .short_name = "-q", .help = "no summary; errors are still said"},
+        colour_flag()}}};
+}
+
+Result<RunOptions> run_options(const Arguments& arguments) {
+  RunOptions options;
+  options.command = arguments.positional;
+  auto devices = device_options(arguments, kDefaultInterval_ns);
+  if (!devices) return devices.error();
+  options.devices = std::move(*devices);
+  options.devices.constants_later = true;
+  if (auto status = read_runs(arguments, "--repeats", 1, options.repeats); !status) return status.error();
+  if (auto status = read_runs(arguments, "--warmup-runs", 0, options.warmup_runs); !status) return status.error();
+  if (auto status = read_warmup(arguments, options); !status) return status.error();
+  auto trace = trace_options(arguments);
+  if (!trace) return trace.error();
+  options.trace = std::move(*trace);
+  auto launch = launch_options(arguments);
+  if (!launch) return launch.error();
+  options.launch = std::move(*launch);
+  options.json = arguments.has("--json");
+  options.quiet = arguments.has("--quiet");
+  options.samples = arguments.value("--samples");
+  options.folder = arguments.value("--output");
+  if (arguments.has("--samples"))
+    if (const auto format = sample_format_of(options.samples); !format) return format.error();
+  if (arguments.has("--output") && options.folder.empty()) return Error{"--output takes a folder, not an empty word"};
+  options.colour = asked_colour(arguments);
   return options;
 }
 

@@ -111,9 +111,7 @@ Status RunRecording::start(const OpenDevices& open) {
   auto host = HostRecording::open(folder_.host_file, folder_.host);
   if (!host) return host.error();
   host_ = std::move(*host);
-  JsonText json;
-  json.record(session_document(nullptr), Layout::kLines);
-  if (auto status = write_file(folder_.session, json.take() + "\n"); !status) return status;
+  if (auto status = write_file(folder_.session, json_document(session_document(nullptr))); !status) return status;
   host_->start(options_.perf_events);
   return ok();
 }
@@ -126,9 +124,7 @@ void RunRecording::cancel() {
 Status RunRecording::finish(const RunSession& session) {
   host_statistics_ = host_->stop();
   summary_ = summary_of_recording(folder_.path, {run_, folder_.host, started_by_launcher_, begun_unix_ns_});
-  JsonText json;
-  json.record(session_document(&session), Layout::kLines);
-  return write_file(folder_.session, json.take() + "\n");
+  return write_file(folder_.session, json_document(session_document(&session)));
 }
 
 bool RunRecording::is_empty() const {

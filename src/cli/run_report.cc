@@ -10,7 +10,7 @@
 #include "analyse/report/document.h"
 #include "analyse/report/quantity.h"
 #include "analyse/rules/rule.h"
-#include "cli/words.h"
+#include "app/words.h"
 
 namespace profgpu {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
+#include "app/words.h"
 #include "cli/run_report.h"
-#include "cli/words.h"
 #include "view/device_lines.h"
 #include "view/terminal.h"
 

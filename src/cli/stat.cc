@@ -16,9 +16,9 @@
 #include "base/decimal.h"
 #include "cli/command.h"
 #include "cli/device_options.h"
-#include "cli/flag_values.h"
 #include "cli/output.h"
 #include "cli/stat_view.h"
+#include "cli/terminal.h"
 #include "trace/health.h"
 #include "view/layout.h"
 
@@ -253,20 +253,24 @@ StatStyle style_of(const Arguments& arguments) {
 
 Result<StatOptions> stat_options(const Arguments& arguments) {
   StatOptions options;
-  options.format = arguments.has("--json") ? "json" : arguments.value("--format", "text");
-  if (arguments.has("--json") && arguments.value("--format", "json") != "json")
-    return Error{"--json and --format " + arguments.value("--format") + " exclude each other"};
+  auto format = asked_format(arguments, "text");
+  if (!format) return format.error();
+  options.format = *std::move(format);
   options.style = style_of(arguments);
   options.colour = asked_colour(arguments);
-  if (Status read = read_whole(arguments, "--width", 0, 10'000, options.width); !read) return read.error();
-  std::optional<int64_t> interval;
-  if (Status read = read_time(arguments, "--watch",
-                              {kShortestWatch_ns, kLongestWatch_ns, " from 50ms to 24h",
-                               "`profgpu log` records faster than that"},
-                              interval);
-      !read)
-    return read.error();
-  if (interval) options.watch = std::chrono::nanoseconds(*interval);
+  if (arguments.has("--width")) {
+    const auto width = whole_number(arguments.value("--width"));
+    if (!width || *width < 0 || *width > 10000)
+      return Error{"--width takes a whole number, not \"" + arguments.value("--width") + "\""};
+    options.width = static_cast<int>(*width);
+  }
+  if (arguments.has("--watch")) {
+    const auto interval = duration_ns(arguments.value("--watch"));
+    if (!interval || *interval < kShortestWatch_ns || *interval > kLongestWatch_ns)
+      return Error{"--watch takes a time from 50ms to 24h, not \"" + arguments.value("--watch") + "\"",
+                   "`profgpu log` records faster than that"};
+    options.watch = std::chrono::nanoseconds(*interval);
+  }
   return options;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/log_columns.h"
 #include "cli/log_file.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "devices/host_process.h"
 #include "devices/system_files.h"
 #include "watch/live/local_source.h"

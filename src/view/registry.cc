@@ -37,9 +37,8 @@ struct ReportDocument {
 
 }  // namespace
 
-std::string json_report(const Report& report, const PresentOptions&) { return json_document(ReportDocument{report}); }
-
 Value report_value(const Report& report) { return value_of(ReportDocument{report}); }
+std::string json_report(const Report& report, const PresentOptions&) { return json_document(ReportDocument{report}); }
 
 const Presenter kJsonPresenter{"json", "everything, for scripts", json_report};
 extern const Presenter kTerminalPresenter;

@@ -12,8 +12,8 @@ const std::vector<const Presenter*>& presenters();
 /// Null if there is none of that name.
 const Presenter* find_presenter(std::string_view name);
 
-/// The document of `analyze --json`, as text and as what it is made of.
-std::string json_report(const Report& report, const PresentOptions& options);
+/// The document of `analyze --json`, as values and as text.
 Value report_value(const Report& report);
+std::string json_report(const Report& report, const PresentOptions& options);
 
 }  // namespace profgpu

@@ -323,7 +323,7 @@ def test_samples_come_along(merge, simulate, perfetto_trace, tmp_path):
 def test_sizes_are_foreseen(merge, pair, profgpu, to):
     """The size that is said before so much is written holds for real traces within a factor of two."""
     name = 'kPerfettoEvent' if 'pftrace' in to else 'kChromeEvent'
-    with open(os.path.join(ROOT, 'src', 'cli', 'merge.cc')) as f:
+    with open(os.path.join(ROOT, 'src', 'cli', 'export.cc')) as f:
         each = float(re.search(name + r'{(\d+), (\d+)}', f.read())[2 if to.endswith('.gz') else 1])
     events = sum(r['n'] for r in query(profgpu, pair, 'select count(*) n from host union all select count(*) from activity'))
     size = merge(pair, to=to)[0].stat().st_size

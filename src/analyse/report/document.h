@@ -36,7 +36,6 @@ std::optional<T> only_if(bool holds, T x) {
 template <class T>
 struct InFull {
   const std::vector<T>& in_full;
-  [[nodiscard]] const std::vector<T>& listed() const { return in_full; }
 };
 
 template <class Rows>
@@ -54,6 +53,10 @@ Value value_of(const T& x) {
     return x ? value_of(*x) : Value();
   } else if constexpr (requires { x.listed(); }) {
     return value_of(x.listed());
+  } else if constexpr (requires { x.in_full; }) {
+    List list;
+    for (const auto& item : x.in_full) list.push_back(value_of(item));
+    return list;
   } else if constexpr (requires { typename T::mapped_type; }) {
     Record record;
     for (const auto& [key, field] : x) record.add(std::to_string(key), value_of(field));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "analyse/report/document.h"
 #include "base/result.h"
 
 struct sqlite3;
@@ -20,6 +21,13 @@ struct HistoryRun {
   int64_t saved_unix_ns = 0;
   std::string path, host, commit;   ///< empty: unknown
   std::optional<int64_t> step_mean_ns, steps, peak_memory_bytes;
+
+  template <class V>
+  void fields(V&& v) const {
+    v("id", id), v("name", name), v("saved_unix_ns", saved_unix_ns), v("path", unless_empty(path));
+    v("host", unless_empty(host)), v("commit", unless_empty(commit)), v("steps", steps);
+    v("step_mean_ns", step_mean_ns), v("peak_memory_bytes", peak_memory_bytes);
+  }
 };
 
 class History {

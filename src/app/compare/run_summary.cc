@@ -10,35 +10,28 @@ const Record kNothing;
 
 const Record& record_of(const Value& v) { return v.record() ? *v.record() : kNothing; }
 
-/// The rows of a table, by column: of one made now, or of a list of objects, as a saved document has it.
-class Rows {
- public:
-  explicit Rows(const Value& v) {
-    if (const List* list = v.list())
-      for (const Value& item : *list)
-        if (item.record()) rows_.push_back(item.record());
-    const Table* table = v.table();
-    if (table == nullptr) return;
-    made_.reserve(table->rows.size());
-    for (const std::vector<Value>& row : table->rows) {
-      Record& record = made_.emplace_back();
-      for (size_t i = 0; i < table->columns.size(); ++i) record.add(table->columns[i], row[i]);
-      rows_.push_back(&record);
-    }
-  }
-  [[nodiscard]] auto begin() const { return rows_.begin(); }
-  [[nodiscard]] auto end() const { return rows_.end(); }
-  [[nodiscard]] bool empty() const { return rows_.empty(); }
-
- private:
-  std::vector<Record> made_;
-  std::vector<const Record*> rows_;
+/// Of a table, or of a list of records: what was saved and read again has no tables.
+struct Row {
+  const Record* record = nullptr;
+  const Table* table = nullptr;
+  size_t row = 0;
+  [[nodiscard]] const Value& at(std::string_view name) const { return record ? record->at(name) : table->at(row, name); }
 };
+
+std::vector<Row> rows_of(const Value& v) {
+  std::vector<Row> rows;
+  if (const Table* table = v.table())
+    for (size_t i = 0; i < table->rows.size(); ++i) rows.push_back({nullptr, table, i});
+  if (const List* list = v.list())
+    for (const Value& item : *list)
+      if (item.record()) rows.push_back({item.record()});
+  return rows;
+}
 
 std::string text_of(const Value& v) { return v.text() ? *v.text() : std::string(); }
 int64_t whole_of(const Value& v) { return v.integer() ? *v.integer() : 0; }
 bool is_true(const Value& v) { return v.boolean() && *v.boolean(); }
-bool is_number(const Value& v) { return v.integer() || v.real(); }
+bool is_number(const Value& v) { return v.integer() || (v.real() && std::isfinite(*v.real())); }
 
 // Sums of one quantity over ranks. Ranks run in step, so they add no independent steps.
 struct Pool {
@@ -55,7 +48,7 @@ class Reader {
  public:
   explicit Reader(RunSummary& run) : run_(run) {}
 
-  Status rank(const Record& rank) {
+  Status rank(const Row& rank) {
     const Record& measured = record_of(rank.at("measured"));
     if (measured.fields.empty())
       return Error{"made by a profgpu that did not yet save what a comparison needs", "analyse the trace again"};
@@ -65,16 +58,16 @@ class Reader {
     run_.step_count += n;
     most_steps_ = std::max(most_steps_, n);
     run_.wall_ns += whole_of(measured.at("wall_ns"));
-    for (const Record* r : Rows(measured.at("makeup")))
-      makeup_[{text_of(r->at("phase")), text_of(r->at("state"))}] += whole_of(r->at("total_ns"));
+    for (const Row& r : rows_of(measured.at("makeup")))
+      makeup_[{text_of(r.at("phase")), text_of(r.at("state"))}] += whole_of(r.at("total_ns"));
     pool(measured.at("phases"), phases_);
     pool(measured.at("states"), states_);
-    for (const Record* r : Rows(measured.at("work"))) work(*r);
+    for (const Row& r : rows_of(measured.at("work"))) work(r);
     ops(measured);
     collectives(measured);
     memory(record_of(rank.at("memory")));
-    for (const Record* d : Rows(rank.at("devices")))
-      if (const std::string name = text_of(d->at("name"));
+    for (const Row& d : rows_of(rank.at("devices")))
+      if (const std::string name = text_of(d.at("name"));
           !name.empty() && std::find(run_.devices.begin(), run_.devices.end(), name) == run_.devices.end())
         run_.devices.push_back(name);
     return ok();
@@ -104,16 +97,16 @@ class Reader {
     return {per_step(p.total), std::sqrt(p.variance / static_cast<double>(run_.ranks)), most_steps_};
   }
   static void pool(const Value& table, std::map<std::string, Pool>& to) {
-    for (const Record* r : Rows(table))
-      to[text_of(r->at("name"))].add(r->at("total_ns").number(), r->at("step_stddev_ns").number());
+    for (const Row& r : rows_of(table))
+      to[text_of(r.at("name"))].add(r.at("total_ns").number(), r.at("step_stddev_ns").number());
   }
 
-  void steps(const Record& rank) {
+  void steps(const Row& rank) {
     std::map<int64_t, int64_t> all, measured;
-    for (const Record* r : Rows(rank.at("steps"))) {
-      if (text_of(r->at("name")) == "trace") run_.annotated = false;
-      all[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
-      if (!is_true(r->at("warmup"))) measured[whole_of(r->at("index"))] = whole_of(r->at("duration_ns"));
+    for (const Row& r : rows_of(rank.at("steps"))) {
+      if (text_of(r.at("name")) == "trace") run_.annotated = false;
+      all[whole_of(r.at("index"))] = whole_of(r.at("duration_ns"));
+      if (!is_true(r.at("warmup"))) measured[whole_of(r.at("index"))] = whole_of(r.at("duration_ns"));
     }
     steps_.push_back(measured.empty() ? std::move(all) : std::move(measured));
   }
@@ -131,7 +124,7 @@ class Reader {
       run_.steps_ns.push_back(std::llround(step.first / static_cast<double>(step.second)));
   }
 
-  void work(const Record& r) {
+  void work(const Row& r) {
     Work w{text_of(r.at("name")), text_of(r.at("short_name")), text_of(r.at("kind")), text_of(r.at("category")),
            text_of(r.at("op")),   text_of(r.at("shapes")),     0,                     {}};
     auto& [sum, pool] = work_[{w.name + '\0' + w.kind, w.op + '\0' + w.shapes}];
@@ -141,22 +134,22 @@ class Reader {
   }
 
   void ops(const Record& measured) {
-    for (const Record* r : Rows(measured.at("ops"))) {
-      OpTime& op = run_.ops[text_of(r->at("name"))];
-      op.calls += r->at("calls").number();
-      op.cpu_self_ns += r->at("cpu_self_ns").number();
+    for (const Row& r : rows_of(measured.at("ops"))) {
+      OpTime& op = run_.ops[text_of(r.at("name"))];
+      op.calls += r.at("calls").number();
+      op.cpu_self_ns += r.at("cpu_self_ns").number();
     }
   }
 
   void collectives(const Record& measured) {
-    for (const Record* r : Rows(measured.at("collectives"))) {
-      std::string name = text_of(r->at("name"));
-      if (const std::string dtype = text_of(r->at("dtype")); !dtype.empty()) name += " " + dtype;
-      if (const Value& bytes = r->at("message_bytes"); is_number(bytes))
+    for (const Row& r : rows_of(measured.at("collectives"))) {
+      std::string name = text_of(r.at("name"));
+      if (const std::string dtype = text_of(r.at("dtype")); !dtype.empty()) name += " " + dtype;
+      if (const Value& bytes = r.at("message_bytes"); is_number(bytes))
         name += " " + std::to_string(whole_of(bytes)) + " bytes";
       CollectiveTime& c = run_.collectives[name];
-      c.calls += r->at("calls").number();
-      c.total_ns += r->at("total_ns").number();
+      c.calls += r.at("calls").number();
+      c.total_ns += r.at("total_ns").number();
     }
   }
 
@@ -182,18 +175,18 @@ void read_telemetry(const Value& devices, RunSummary& run) {
   std::map<std::string, std::pair<double, int64_t>> mean;
   double power = 0;
   bool power_known = false;
-  for (const Record* d : Rows(devices)) {
-    if (!is_true(d->at("used"))) continue;
+  for (const Row& d : rows_of(devices)) {
+    if (!is_true(d.at("used"))) continue;
     for (const auto& [field, name] : {std::pair{"util_gpu_mean", "utilization_pct"},
                                       {"mem_used_max_mb", "memory_used_mib"},
                                       {"temp_mean_c", "temperature_c"},
                                       {"sm_clock_mean_mhz", "sm_clock_mhz"}}) {
-      if (!is_number(d->at(field))) continue;
-      mean[name].first += d->at(field).number();
+      if (!is_number(d.at(field))) continue;
+      mean[name].first += d.at(field).number();
       ++mean[name].second;
     }
-    if (!is_number(d->at("power_mean_w"))) continue;
-    power += d->at("power_mean_w").number();
+    if (!is_number(d.at("power_mean_w"))) continue;
+    power += d.at("power_mean_w").number();
     power_known = true;
   }
   for (const auto& [name, sum] : mean) run.telemetry[name] = sum.first / static_cast<double>(sum.second);
@@ -204,9 +197,9 @@ void read_telemetry(const Value& devices, RunSummary& run) {
 
 void read_findings(const Record& document, RunSummary& run) {
   const auto steps = static_cast<double>(std::max<int64_t>(whole_of(document.at("measured_steps")), 1));
-  for (const Record* f : Rows(document.at("findings"))) {
-    FindingSummary finding{text_of(f->at("rule")), text_of(f->at("severity")), text_of(f->at("what")), {}};
-    if (is_number(f->at("cost_ns"))) finding.cost_ns = f->at("cost_ns").number() / steps;
+  for (const Row& f : rows_of(document.at("findings"))) {
+    FindingSummary finding{text_of(f.at("rule")), text_of(f.at("severity")), text_of(f.at("what")), {}};
+    if (is_number(f.at("cost_ns"))) finding.cost_ns = f.at("cost_ns").number() / steps;
     run.findings.push_back(std::move(finding));
   }
 }
@@ -225,15 +218,15 @@ Result<RunSummary> run_summary(const Value& document, std::string label) {
   RunSummary run;
   run.label = std::move(label);
   Reader reader(run);
-  const Rows ranks(d.at("ranks"));
-  const auto has_device = [](const Record* rank) { return !Rows(rank->at("devices")).empty(); };
+  const auto ranks = rows_of(d.at("ranks"));
+  const auto has_device = [](const Row& rank) { return !rows_of(rank.at("devices")).empty(); };
   const bool any_device = std::any_of(ranks.begin(), ranks.end(), has_device);
-  for (const Record* rank : ranks) {
+  for (const Row& rank : ranks) {
     if (any_device && !has_device(rank)) {
-      run.without_device.push_back(static_cast<int>(whole_of(rank->at("rank"))));
+      run.without_device.push_back(static_cast<int>(whole_of(rank.at("rank"))));
       continue;
     }
-    if (Status status = reader.rank(*rank); !status) return status.error();
+    if (Status status = reader.rank(rank); !status) return status.error();
   }
   reader.finish();
   read_telemetry(d.at("telemetry"), run);

@@ -1,5 +1,5 @@
-// What a run is compared by, taken from the document that `analyze --json` prints: a saved analysis and one made just
-// now go the same way.
+// What a run is compared by, taken from the report's document: from that of a report made just now, or of a saved one
+// that was read again.
 #pragma once
 
 #include <map>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "analyse/report/report.h"
-#include "app/compare/step_ratio.h"
 #include "base/result.h"
 #include "base/statistics.h"
 

@@ -37,34 +37,17 @@ struct LoadedRun {
   [[nodiscard]] const MetCalls* met(int rank) const;
   /// The events of a rank. The error: its files are not what they were.
   [[nodiscard]] Result<std::unique_ptr<TraceFacts>> read_again(int rank) const;
+  /// The files.
+  [[nodiscard]] std::vector<std::string> paths() const;
+  /// What they lack, beside the path of each.
+  [[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>> issues() const;
 };
 
 /// Reads traces, folders, recordings and samples. The error names the file.
 Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOptions& options, Progress& progress);
 
-// A loaded run as the tables and formats that it is exported to see it.
-
-/// `run` must stay where it is as long as this.
+/// As tables and formats see it. `run` must stay where it is as long as this.
 RunRows run_rows(const LoadedRun& run);
 /// Of these ranks only, each of which has something to show.
 RunRows run_rows(const LoadedRun& run, const std::vector<int>& ranks);
-
-/// On standard error: what the input lacks.
-void say_issues(const LoadedRun& run);
-
-// A run as a file in another tool's format.
-
-/// Null: nothing is called so.
-const Exporter* find_exporter(std::string_view name);
-
-/// An error where a path is one of the files that the run was read from.
-Status refuse_overwrite(const LoadedRun& run, const std::string& path);
-
-/// What is called .gz is compressed, but where the format is written in place. The error names the path.
-Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,
-                      const std::string& path, Progress& progress);
-
-/// On standard error: what was written where, how much, and what opens it. Nothing of standard output.
-void say_written(const std::string& path, const Progress& progress, std::string_view reader);
-
 }  // namespace profgpu

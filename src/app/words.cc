@@ -1,4 +1,4 @@
-#include "cli/flag_values.h"
+#include "app/words.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,13 +6,10 @@
 #include <cmath>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "analyse/report/quantity.h"
 #include "base/decimal.h"
 
 namespace profgpu {
-
 namespace {
 
 bool read_rank(std::string_view text, int& rank) {
@@ -25,61 +22,6 @@ std::string range_text(int first, int last) {
 }
 
 }  // namespace
-
-Status read_whole(const Arguments& arguments, std::string_view flag, int64_t least, int64_t most, int64_t& value) {
-  if (!arguments.has(flag)) return ok();
-  const std::string text = arguments.value(flag);
-  const auto n = whole_number(text);
-  // 1e1 and 2.5 are numbers too, of a kind that nobody means here.
-  if (n && text.find_first_not_of("0123456789") == std::string::npos && *n >= least && *n <= most) {
-    value = *n;
-    return ok();
-  }
-  std::string limits = least > 0 || most != kAnyNumber ? fmt::format(" from {}", least) : "";
-  if (most != kAnyNumber) limits += fmt::format(" to {}", most);
-  return Error{fmt::format("{} takes a whole number{}, not \"{}\"", flag, limits, text)};
-}
-
-Status read_time(const Arguments& arguments, std::string_view flag, const TimeRange& range, int64_t& value) {
-  if (!arguments.has(flag)) return ok();
-  const std::string text = arguments.value(flag);
-  const auto ns = duration_ns(text);
-  if (!ns || *ns < range.least || *ns > range.most)
-    return Error{fmt::format("{} takes a time{}, not \"{}\"", flag, range.words, text),
-                 range.hint.empty() ? fmt::format("seconds, or a number with a unit: {0} 0.5, {0} 100ms, {0} 5m", flag)
-                                    : std::string(range.hint)};
-  value = *ns;
-  return ok();
-}
-
-Status read_time(const Arguments& arguments, std::string_view flag, const TimeRange& range,
-                 std::optional<int64_t>& value) {
-  int64_t ns = 0;
-  if (Status read = read_time(arguments, flag, range, ns); !read || !arguments.has(flag)) return read;
-  value = ns;
-  return ok();
-}
-
-Status read_percent(const Arguments& arguments, std::string_view flag, std::optional<double>& value) {
-  if (!arguments.has(flag)) return ok();
-  std::string text = arguments.value(flag);
-  if (text.ends_with("%")) text.pop_back();
-  value = real_number(text);
-  if (value && *value >= 0 && *value <= 100) return ok();
-  return Error{fmt::format("{} takes 0 to 100, not \"{}\"", flag, arguments.value(flag))};
-}
-
-Status read_rotation(const Arguments& arguments, Rotation& rotation) {
-  constexpr double kMinFile = 4096;
-  if (arguments.has("--rotate")) {
-    const auto size = size_bytes(arguments.value("--rotate"));
-    if (!size || *size < kMinFile || *size > 1e18)
-      return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")),
-                   "for example --rotate 100MB"};
-    rotation.bytes = static_cast<int64_t>(*size);
-  }
-  return read_whole(arguments, "--keep", 0, 1'000'000, rotation.keep);
-}
 
 std::optional<RankRanges> rank_ranges(std::string_view text) {
   RankRanges ranges;
@@ -112,6 +54,43 @@ Result<std::vector<int>> chosen_ranks(const RankRanges& ranges, std::span<const 
   return chosen;
 }
 
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  // A third of the letters may be wrong; beyond that a guess confuses more than it helps.
+  constexpr size_t kLongest = 64;
+  if (word.size() > kLongest) return {};
+  std::string best;
+  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    if (word.size() >= 3 && candidate.starts_with(word)) return candidate;
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known, std::string_view otherwise) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? std::string(otherwise) : "did you mean " + near + "?";
+}
+
 std::optional<double> size_bytes(std::string_view text) {
   const size_t end = text.find_first_not_of("0123456789.");
   const auto number = real_number(text.substr(0, end));
@@ -125,6 +104,22 @@ std::optional<double> size_bytes(std::string_view text) {
   const std::string rest = unit.substr(1);
   if (!rest.empty() && rest != "ib" && rest != "b") return std::nullopt;
   return *number * std::pow(rest == "b" ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+}
+
+std::string shell_line(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      line += word;
+      continue;
+    }
+    line += '\'';
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
 }
 
 }  // namespace profgpu

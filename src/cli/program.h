@@ -1,7 +1,8 @@
-// Help made from command descriptions.
+// The whole program but for main(), and help made from command descriptions.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 
@@ -21,5 +22,8 @@ std::string flag_explanation(const Flag& flag);
 
 /// The flag that every command has.
 extern const Flag kHelpFlag;
+
+/// Runs the command that `words` (without the program's name) ask for and prints its error, if it ends in one.
+ExitCode run_program(const std::vector<std::string>& words);
 
 }  // namespace profgpu

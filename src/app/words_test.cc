@@ -1,9 +1,8 @@
-#include "cli/flag_values.h"
+#include "app/words.h"
 
 #include <gtest/gtest.h>
 
 namespace profgpu {
-
 namespace {
 
 TEST(RankList, IsReadInFull) {
@@ -20,6 +19,27 @@ TEST(RankList, ChoosesWhatIsThere) {
   ASSERT_FALSE(absent);
   EXPECT_EQ(absent.error().message, "there is no rank 6-8");
   EXPECT_EQ(absent.error().hint, "those that were read: 0–2, 5, 9");
+}
+
+}  // namespace
+
+namespace {
+
+TEST(Suggestion, DistanceCountsEdits) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("abc", ""), 3u);
+  EXPECT_EQ(edit_distance("analyze", "anlyze"), 1u);
+  EXPECT_EQ(edit_distance("analyze", "anaylze"), 1u) << "a swap of neighbours is one slip";
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+}
+
+TEST(Suggestion, GuessesOnlyWhatIsNear) {
+  const std::vector<std::string> names = {"analyze", "explain", "rules", "formats"};
+  EXPECT_EQ(nearest("analyse", names), "analyze");
+  EXPECT_EQ(nearest("form", names), "formats") << "a beginning is enough";
+  EXPECT_EQ(nearest("run", names), "");
+  EXPECT_EQ(nearest("", names), "");
+  EXPECT_EQ(nearest(std::string(100000, 'a'), names), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "cli/command_line.h"
+#include "cli/command.h"
 
 #include <gtest/gtest.h>
 
@@ -115,4 +115,5 @@ TEST(CommandLine, FindsHelpBeforeTwoDashesOnly) {
 }
 
 }  // namespace
+
 }  // namespace profgpu

@@ -1,28 +1,28 @@
-#include "cli/analyze_options.h"
+#include "cli/trace_command.h"
 
 #include <gtest/gtest.h>
 
 #include "analyse/rules/rule.h"
-#include "cli/command_line.h"
+#include "cli/command.h"
 
 namespace profgpu {
 namespace {
 
-Result<AnalyzeOptions> parse(std::vector<std::string> words) {
+Result<TraceCommand> parse(std::vector<std::string> words) {
   words.insert(words.begin(), "trace.json");
   auto arguments = parse_arguments(*find_command("analyze"), words);
   if (!arguments) return arguments.error();
-  return analyze_options(*arguments);
+  return trace_command(*arguments);
 }
 
 TEST(AnalyzeOptions, Defaults) {
   auto options = parse({});
   ASSERT_TRUE(options);
-  EXPECT_EQ(options->paths, std::vector<std::string>{"trace.json"});
+  EXPECT_EQ(options->read.paths, std::vector<std::string>{"trace.json"});
   EXPECT_EQ(options->format, "terminal");
-  EXPECT_EQ(options->top, 10);
-  EXPECT_EQ(options->first_step, 0);
-  EXPECT_EQ(options->end_step, INT64_MAX);
+  EXPECT_EQ(options->shown.top, 10);
+  EXPECT_EQ(options->read.analysis.first_step, 0);
+  EXPECT_EQ(options->read.analysis.end_step, INT64_MAX);
   EXPECT_FALSE(options->fail_on);
   EXPECT_TRUE(options->progress);
 }
@@ -36,22 +36,22 @@ TEST(AnalyzeOptions, ReadsEveryOption) {
   ASSERT_TRUE(options);
   EXPECT_EQ(options->format, "json");
   EXPECT_EQ(options->output, "out");
-  EXPECT_EQ(options->top, 0);
-  EXPECT_EQ(options->section, "idle");
+  EXPECT_EQ(options->shown.top, 0);
+  EXPECT_EQ(options->shown.section, "idle");
   EXPECT_EQ(options->fail_on, Severity::kWarning);
-  EXPECT_EQ(options->thresholds.of(*find_rule(rule)), 2.5);
-  EXPECT_EQ(options->step_pattern, "^it[0-9]+");
-  EXPECT_EQ(options->first_step, 3);
-  EXPECT_EQ(options->end_step, 7);
-  EXPECT_EQ(options->width, 72);
+  EXPECT_EQ(options->read.thresholds.of(*find_rule(rule)), 2.5);
+  EXPECT_EQ(options->read.analysis.step_pattern, "^it[0-9]+");
+  EXPECT_EQ(options->read.analysis.first_step, 3);
+  EXPECT_EQ(options->read.analysis.end_step, 7);
+  EXPECT_EQ(options->shown.width, 72);
   EXPECT_EQ(options->colour, Colour::kNever);
-  EXPECT_TRUE(options->verbose);
+  EXPECT_TRUE(options->shown.verbose);
   EXPECT_FALSE(options->progress);
 }
 
 TEST(AnalyzeOptions, StepsMayBeOpen) {
-  EXPECT_EQ(parse({"--steps", "3:"})->end_step, INT64_MAX);
-  EXPECT_EQ(parse({"--steps", ":3"})->first_step, 0);
+  EXPECT_EQ(parse({"--steps", "3:"})->read.analysis.end_step, INT64_MAX);
+  EXPECT_EQ(parse({"--steps", ":3"})->read.analysis.first_step, 0);
 }
 
 TEST(AnalyzeOptions, RefusesWhatItCannotRead) {

@@ -1,9 +1,8 @@
-#include "cli/make_report.h"
+#include "app/analyze.h"
 
 #include <gtest/gtest.h>
 
 namespace profgpu {
-
 namespace {
 
 std::vector<int> numbers(int count) {

@@ -1,17 +1,11 @@
-#include "cli/loaded_run.h"
-
-#include <fmt/format.h>
+#include "app/loaded_run.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "analyse/rank/steps.h"
-#include "analyse/report/quantity.h"
 #include "app/gather/rank_result.h"
-#include "cli/output.h"
 
 namespace profgpu {
-
 namespace {
 
 // From the first chosen step's start to the last one's end; nullopt: the rank has none of them.
@@ -39,6 +33,20 @@ Result<std::unique_ptr<TraceFacts>> LoadedRun::read_again(int rank) const {
   auto events = std::make_unique<TraceFacts>(*std::move(trace), analysis);
   if (const MetCalls* calls = met(rank)) events->facts.know(*calls);
   return events;
+}
+
+std::vector<std::string> LoadedRun::paths() const {
+  std::vector<std::string> all;
+  for (const InputSource& source : read.sources) all.push_back(source.path);
+  return all;
+}
+
+std::vector<std::pair<std::string_view, std::string_view>> LoadedRun::issues() const {
+  std::vector<std::pair<std::string_view, std::string_view>> all;
+  for (const InputSource& source : read.sources)
+    for (const TraceIssue& issue : source.issues)
+      if (issue_of(issue).severity != Severity::kInfo) all.emplace_back(source.path, issue.text);
+  return all;
 }
 
 Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOptions& options, Progress& progress) {
@@ -84,47 +92,6 @@ RunRows run_rows(const LoadedRun& run) {
   std::vector<int> ranks;
   for (const auto& [rank, outline] : run.read.outlines) ranks.push_back(rank);
   return run_rows(run, ranks);
-}
-
-void say_issues(const LoadedRun& run) {
-  for (const InputSource& source : run.read.sources)
-    for (const TraceIssue& issue : source.issues)
-      if (issue_of(issue).severity != Severity::kInfo) print_issue(source.path, issue.text);
-}
-
-const Exporter* find_exporter(std::string_view name) {
-  for (const Exporter* e : exporters())
-    if (e->name == name) return e;
-  return nullptr;
-}
-
-Status refuse_overwrite(const LoadedRun& run, const std::string& path) {
-  std::vector<std::string> inputs;
-  for (const InputSource& s : run.read.sources) inputs.push_back(s.path);
-  return refuse_overwrite(inputs, path);
-}
-
-Status write_exported(const Exporter& exporter, const ExportOptions& options, const RunRows& run,
-                      const std::string& path, Progress& progress) {
-  auto file = OutputFile::open(path, &progress.done_bytes);
-  if (!file) return file.error();
-  if (exporter.write_file != nullptr) {
-    const std::string& partial = (*file)->partial();
-    if (partial.empty()) return Error{path + " is no regular file, and " + std::string(exporter.name) + " needs one"};
-    auto status = exporter.write_file(run, partial, &progress.done_bytes);
-    if (!status) return status.error().within(path);
-  } else {
-    if (path.ends_with(".gz")) (*file)->bytes().compress();
-    auto status = exporter.write(run, options, (*file)->bytes());
-    if (!status) return status;
-  }
-  return (*file)->finish();
-}
-
-void say_written(const std::string& path, const Progress& progress, std::string_view reader) {
-  if (path == "-") return;
-  const std::string size = format_bytes(static_cast<double>(progress.done_bytes));
-  print_message(fmt::format("profgpu: wrote {}, {}, for {}", path, size, reader));
 }
 
 }  // namespace profgpu

@@ -1,12 +1,16 @@
-// profgpu rules, profgpu explain RULE.
+// profgpu rules, profgpu explain RULE, profgpu formats: what there is.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "analyse/rules/rule.h"
+#include "app/analyze.h"
+#include "app/export/run.h"
 #include "cli/command.h"
 #include "cli/output.h"
-#include "cli/words.h"
+#include "cli/terminal.h"
+#include "trace/import/importer.h"
+#include "view/registry.h"
 
 namespace profgpu {
 namespace {
@@ -19,11 +23,6 @@ std::vector<std::string> rule_ids() {
   return ids;
 }
 
-Outcome finish(const std::string& text) {
-  if (auto written = write_stdout(text); !written) return Outcome::failed(written.error());
-  return {};
-}
-
 std::string threshold_text(const Rule& rule) {
   if (rule.unit.empty()) return fmt::format("{}", rule.threshold);
   return fmt::format("{} {}", rule.threshold, rule.unit);
@@ -34,28 +33,42 @@ Outcome list_rules(const Arguments&) {
   for (const Rule* r : rules()) widest = std::max(widest, r->id.size());
   std::string out;
   for (const Rule* r : rules()) out += fmt::format("{:<{}}  {}\n", r->id, widest, r->summary);
-  return finish(out + "\nNext: profgpu explain RULE\n");
+  return Outcome::of(write_stdout(out + "\nNext: profgpu explain RULE\n"));
 }
 
 Outcome explain(const Arguments& arguments) {
   const std::string& id = arguments.positional.front();
   const Rule* rule = find_rule(id);
-  if (!rule) {
-    const std::string near = nearest(id, rule_ids());
-    return Outcome::usage({"there is no rule \"" + id + "\"",
-                           near.empty() ? "`profgpu rules` lists them" : "did you mean " + near + "?"});
-  }
+  if (!rule) return Outcome::usage(no_such_rule(id));
   std::string out = fmt::format("{}: {}\n\n", rule->id, rule->summary);
   out += wrap(rule->meaning, kRulesWidth, "") + "\nHow it is computed\n" + wrap(rule->computation, kRulesWidth, "  ");
   out += fmt::format("  Default threshold: {}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
                      threshold_text(*rule), rule->id);
   for (std::string_view advice : rule->advice) out += wrap(advice, kRulesWidth, "  - ");
-  return finish(out + fmt::format("\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n"));
+  return Outcome::of(write_stdout(out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n"));
+}
+
+Outcome list_formats(const Arguments&) {
+  size_t widest = 0;
+  for (const Importer* i : importers()) widest = std::max(widest, i->name.size());
+  for (const Presenter* p : presenters()) widest = std::max(widest, p->name.size());
+  for (const Exporter* e : exporters()) widest = std::max(widest, e->name.size());
+  std::string out = "Reads\n";
+  for (const Importer* i : importers()) {
+    out += fmt::format("  {:<{}}  {}\n", i->name, widest, i->summary);
+    if (!i->examples.empty()) out += fmt::format("  {:<{}}  files such as {}\n", "", widest, i->examples);
+  }
+  out += "Writes\n";
+  for (const Presenter* p : presenters()) out += fmt::format("  {:<{}}  {}\n", p->name, widest, p->summary);
+  out += "Exports, with --to\n";
+  for (const Exporter* e : exporters()) out += fmt::format("  {:<{}}  {}\n", e->name, widest, e->summary);
+  out += "\nNext: profgpu analyze PATH\n";
+  return Outcome::of(write_stdout(out));
 }
 
 }  // namespace
 
-extern const Command kRules, kExplain;
+extern const Command kRules, kExplain, kFormats;
 
 const Command kRules{
     .name = "rules",
@@ -73,6 +86,14 @@ const Command kExplain{
     .examples = {{"profgpu explain data-loading-bound", "why the GPU waits for input, and every way out"}},
     .candidates = rule_ids,
     .run = explain,
+};
+
+const Command kFormats{
+    .name = "formats",
+    .summary = "list what it reads and writes",
+    .positional = "",
+    .examples = {{"profgpu formats", "one entry for each format"}},
+    .run = list_formats,
 };
 
 }  // namespace profgpu

@@ -1,0 +1,271 @@
+#include "app/analyze.h"
+
+#include <regex.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "analyse/rank/page.h"
+#include "app/gather/read_job.h"
+
+namespace profgpu {
+namespace {
+
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// One of "A:B" and "A"; either end of the first may be left out.
+bool read_step_range(std::string_view text, std::pair<int64_t, int64_t>& range) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    if (!parse_number(text, range.first) || range.first == INT64_MAX) return false;
+    range.second = range.first + 1;
+    return range.first >= 0;
+  }
+  const std::string_view a = text.substr(0, colon), b = text.substr(colon + 1);
+  range = {0, INT64_MAX};
+  return (a.empty() || parse_number(a, range.first)) && (b.empty() || parse_number(b, range.second)) &&
+         range.first >= 0 && range.first < range.second;
+}
+
+Status read_steps(const std::string& text, AnalyzeOptions& options) {
+  std::pair<int64_t, int64_t> range;
+  if (text.find(':') == std::string::npos || !read_step_range(text, range))
+    return Error{"--steps takes a:b, not \"" + text + "\"", "--steps 10:20 is steps 10 up to 19"};
+  std::tie(options.analysis.first_step, options.analysis.end_step) = range;
+  return ok();
+}
+
+Status read_html_steps(const std::string& whole, AnalyzeOptions& options) {
+  if (!options.page) return Error{"--html-steps goes with --html FILE"};
+  if (whole == "all") {
+    options.page_steps.all = true;
+    return ok();
+  }
+  for (std::string_view text = whole;;) {
+    const size_t comma = text.find(',');
+    if (!read_step_range(text.substr(0, comma), options.page_steps.indices.emplace_back()))
+      return Error{"--html-steps takes a:b, a list such as 3,7:9, or all, not \"" + whole + "\"",
+                   "--html-steps 10:12 keeps all events of steps 10 and 11"};
+    if (comma == std::string_view::npos) return ok();
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Status read_html_ranks(const std::string& text, AnalyzeOptions& options) {
+  if (!options.page) return Error{"--html-ranks goes with --html FILE"};
+  options.page_ranks = text == "all" ? RankRanges{{0, INT32_MAX}} : rank_ranges(text);
+  if (!options.page_ranks)
+    return Error{"--html-ranks takes a list such as 0,3,8-11, or all, not \"" + text + "\""};
+  return ok();
+}
+
+Status read_threshold(const std::string& text, AnalyzeOptions& options) {
+  const size_t equals = text.find('=');
+  const std::string rule = text.substr(0, equals);
+  double value = 0;
+  if (equals == std::string::npos || !parse_number(std::string_view(text).substr(equals + 1), value) ||
+      !std::isfinite(value))
+    return Error{"--threshold takes RULE=NUMBER, not \"" + text + "\"", "--threshold host-bound-launches=15"};
+  if (!find_rule(rule)) return no_such_rule(rule);
+  options.thresholds.set(rule, value);
+  return ok();
+}
+
+Status read_count(std::string_view option, const std::string& text, int& value) {
+  int n = 0;
+  if (!parse_number(text, n) || n < 0)
+    return Error{std::string(option) + " takes a whole number, not \"" + text + "\""};
+  value = n;
+  return ok();
+}
+
+Status read_pattern(const std::string& pattern, AnalyzeOptions& options) {
+  options.analysis.step_pattern = pattern;
+  regex_t compiled;
+  const int error = ::regcomp(&compiled, pattern.c_str(), REG_EXTENDED | REG_NOSUB);
+  if (error == 0) {
+    ::regfree(&compiled);
+    return ok();
+  }
+  char text[200];
+  ::regerror(error, &compiled, text, sizeof text);
+  return Error{"--step-pattern \"" + pattern + "\": " + text, "it is a POSIX extended regular expression"};
+}
+
+struct ReadingOption {
+  std::string_view name;
+  Status (*read)(const std::string& text, AnalyzeOptions& options);
+};
+constexpr ReadingOption kReaders[] = {{"--steps", read_steps},
+                                      {"--html-steps", read_html_steps},
+                                      {"--html-ranks", read_html_ranks},
+                                      {"--threshold", read_threshold},
+                                      {"--step-pattern", read_pattern}};
+
+}  // namespace
+
+Error no_such_rule(const std::string& id) {
+  std::vector<std::string> ids;
+  for (const Rule* r : rules()) ids.emplace_back(r->id);
+  return {"there is no rule \"" + id + "\"", did_you_mean(id, ids, "`profgpu rules` lists them")};
+}
+
+Status set_option(AnalyzeOptions& options, std::string_view option, std::span<const std::string> values) {
+  const auto reader = std::find_if(std::begin(kReaders), std::end(kReaders),
+                                   [&](const ReadingOption& r) { return r.name == option; });
+  for (const std::string& text : option == "--threshold" ? values : values.last(1))
+    if (Status read = reader->read(text, options); !read) return read;
+  return ok();
+}
+
+Status set_option(PresentOptions& options, std::string_view option, std::span<const std::string> values) {
+  if (option == "--top") return read_count(option, values.back(), options.top);
+  if (option == "--width") return read_count(option, values.back(), options.width);
+  if (option == "--section") options.section = values.back();
+  if (option == "--color") options.colour = values.back() == "always";
+  if (option == "--verbose") options.verbose = true;
+  return ok();
+}
+
+namespace {
+
+std::vector<int> by_interest(const std::vector<int>& there, const Job& job) {
+  std::vector<int> order;
+  for (const Straggler& s : job.stragglers) order.push_back(s.rank);
+  for (const MissingCalls& m : job.missing) order.push_back(m.rank);
+  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
+  order.push_back(longest->first);
+  // A late rank is seen beside one that waits for it: half the places at most are for what is unusual.
+  order.resize(std::min(order.size(), kPageRanks / 2));
+  order.push_back(shortest->first);
+  order.insert(order.end(), there.begin(), there.end());
+  return order;
+}
+
+}  // namespace
+
+Result<std::vector<int>> page_ranks(const std::vector<int>& there, const Job* job,
+                                    const std::optional<RankRanges>& choice) {
+  if (choice) return chosen_ranks(*choice, there);
+  if (job == nullptr || there.size() <= kPageRanks) return there;
+  std::vector<int> chosen;
+  for (const int rank : by_interest(there, *job))
+    if (chosen.size() < kPageRanks && std::find(chosen.begin(), chosen.end(), rank) == chosen.end())
+      chosen.push_back(rank);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+namespace {
+
+// Neither the device nor the host was recorded, but what threads did is known.
+bool has_only_threads(const Report& report) {
+  std::set<std::string_view> missing;
+  for (const InputFile& file : report.inputs)
+    for (const Issue& issue : file.issues) missing.insert(issue.kind);
+  return missing.contains("no_host_events") && missing.contains("no_device_activity");
+}
+
+std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
+  std::vector<std::string> next;
+  if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
+  if (report.ranks.empty()) {
+    next.push_back("profgpu analyze TRACE --samples " + shell_line({report.inputs.front().path}));
+    return next;
+  }
+  const std::string paths = options.paths.size() == 1 ? " " + shell_line(options.paths) : " …";
+  if (report.ranks.size() > 1) next.push_back("profgpu analyze" + paths + " --section cluster");
+  next.push_back("profgpu analyze" + paths +
+                 (has_only_threads(report) ? " --section threads" : " --section kernels --top 30"));
+  if (!options.page) next.push_back("profgpu analyze" + paths + " --html report.html");
+  return next;
+}
+
+JobOptions job_options(const AnalyzeOptions& options) {
+  return {options.paths, options.analysis, options.thresholds};
+}
+
+// A rank whose trace was kept, or read again.
+Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const MetCalls* met,
+                                              const AnalysisOptions& analysis) {
+  std::unique_ptr<TraceFacts>& kept = read.traces[rank];
+  if (!kept) {
+    auto trace = read.files.read(rank);
+    if (!trace) return trace.error();
+    kept = std::make_unique<TraceFacts>(*std::move(trace), analysis);
+  }
+  if (met) kept->facts.know(*met);
+  return std::move(kept);
+}
+
+// The page shows events of ranks beside the report. Those that it shows are in memory at once, and no others.
+Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progress) {
+  JobOptions job = job_options(options);
+  job.most_kept = kPageRanks;
+  auto got = read_job(job, Processes(), progress);
+  if (!got) return got.error();
+  JobRead& read = **got;
+  analyse_ranks(read);
+  std::vector<int> there;
+  for (const RankResult& r : read.ranks) there.push_back(r.digest.rank);
+  auto shown = page_ranks(there, read.job.get(), options.page_ranks);
+  if (!shown) return shown.error();
+  PageInput input;
+  std::vector<std::unique_ptr<TraceFacts>> events;
+  progress.stage = "drawing";
+  for (const int rank : *shown) {
+    const bool met = read.job && read.job->met_calls.contains(rank);
+    auto of_rank = events_of(rank, read, met ? &read.job->met_calls.at(rank) : nullptr, job.analysis);
+    if (!of_rank) return of_rank.error();
+    events.push_back(*std::move(of_rank));
+    input.ranks.push_back({rank, &events.back()->facts});
+  }
+  read.traces.clear();
+  std::set_difference(there.begin(), there.end(), shown->begin(), shown->end(),
+                      std::back_inserter(input.without_events));
+  if (read.job)
+    for (const RankClock& c : read.job->clocks) input.clock_offset_ns[c.rank] = c.offset_ns;
+  const SampleLog samples = samples_of_ranks(read).log;
+  input.samples = &samples;
+  auto page = make_page(input, options.page_steps);
+  if (!page) return page.error();
+  Report report = job_report(std::move(read), options.thresholds);
+  report.page = std::move(*page);
+  return report;
+}
+
+}  // namespace
+
+Result<std::optional<Report>> make_report(const AnalyzeOptions& options, const Processes& processes,
+                                          Progress& progress) {
+  std::optional<Report> report;
+  if (options.page) {
+    auto with_page = report_with_page(options, progress);
+    if (!with_page) return with_page.error();
+    report = *std::move(with_page);
+  } else {
+    auto read = read_job(job_options(options), processes, progress);
+    if (!read) return read.error();
+    if (*read) report = job_report(**std::move(read), options.thresholds);
+  }
+  if (report) report->next = next_commands(options, *report);
+  return report;
+}
+
+Result<Report> make_report(const AnalyzeOptions& options, Progress& progress) {
+  auto report = make_report(options, Processes(), progress);
+  if (!report) return report.error();
+  return **std::move(report);
+}
+
+}  // namespace profgpu

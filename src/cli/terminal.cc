@@ -1,0 +1,138 @@
+#include "cli/terminal.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "cli/command.h"
+#include "cli/output.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int kDefaultWidth = 100;
+constexpr int kWidest = 1000;  // a report stretched further is no easier to read
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+int width_of(int fd) {
+  int width = std::atoi(std::string(environment("COLUMNS")).c_str());
+  winsize size{};
+  if (width <= 0 && ::ioctl(fd, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return width <= 0 ? kDefaultWidth : std::min(width, kWidest);
+}
+
+bool colour_of(Colour asked, bool terminal) {
+  if (asked != Colour::kAuto) return asked == Colour::kAlways;
+  return terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+}
+
+}  // namespace
+
+Colour asked_colour(const Arguments& arguments) {
+  const std::string when = arguments.value("--color", "auto");
+  return when == "always" ? Colour::kAlways : when == "never" ? Colour::kNever : Colour::kAuto;
+}
+
+bool stdout_is_terminal() { return ::isatty(STDOUT_FILENO) == 1; }
+bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
+
+int output_width() { return width_of(STDOUT_FILENO); }
+int message_width() { return width_of(STDERR_FILENO); }
+bool output_colour(Colour asked) { return colour_of(asked, stdout_is_terminal()); }
+bool message_colour(Colour asked) { return colour_of(asked, stderr_is_terminal()); }
+
+int columns(std::string_view text) {
+  return static_cast<int>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+std::string wrap(std::string_view text, int width, std::string_view indent) {
+  std::string out(indent);
+  const std::string blanks(static_cast<size_t>(columns(indent)), ' ');
+  int at = columns(indent);
+  bool line_empty = true;
+  while (!text.empty()) {
+    if (text.front() == ' ' || text.front() == '\n') {
+      const bool broken = text.front() == '\n';
+      text.remove_prefix(1);
+      if (!broken) continue;
+      out += "\n" + blanks;
+      at = columns(blanks);
+      line_empty = true;
+      continue;
+    }
+    const std::string_view word = text.substr(0, text.find_first_of(" \n"));
+    text.remove_prefix(word.size());
+    if (!line_empty && at + 1 + columns(word) > width) {
+      out += "\n" + blanks;
+      at = columns(blanks);
+      line_empty = true;
+    }
+    if (!line_empty) out += ' ';
+    out += word;
+    at += columns(word) + (line_empty ? 0 : 1);
+    line_empty = false;
+  }
+  return out + "\n";
+}
+
+namespace {
+
+constexpr auto kQuiet = std::chrono::milliseconds(500);  // most files are read before anyone wonders
+constexpr auto kTick = std::chrono::milliseconds(100);
+constexpr int kCells = 30;
+
+void put(std::string_view text) {
+  // A progress line that cannot be shown is no reason to stop.
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+}  // namespace
+
+std::string progress_line(const Progress& progress) {
+  const auto done = static_cast<double>(progress.done_bytes.load());
+  const auto total = static_cast<double>(progress.total_bytes.load());
+  const char* stage = progress.stage.load();
+  if (total <= 0) return fmt::format("{}  {:.0f} MB", stage, done / 1e6);
+  const double share = std::clamp(done / total, 0.0, 1.0);
+  const int full = static_cast<int>(share * kCells);
+  return fmt::format("{}  [{:#<{}}{: <{}}]  {:.0f} %  {:.0f} of {:.0f} MB", stage, "", full, "", kCells - full,
+                     100 * share, done / 1e6, total / 1e6);
+}
+
+ProgressBar::ProgressBar(const Progress& progress, bool shown) : progress_(progress) {
+  if (shown) thread_ = std::thread([this] { draw_until_done(); });
+}
+
+ProgressBar::~ProgressBar() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void ProgressBar::draw_until_done() {
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, kQuiet, [this] { return done_; })) return;
+  clear_line_on_interrupt(true);
+  do {
+    put("\r" + progress_line(progress_) + "\033[K");
+  } while (!changed_.wait_for(lock, kTick, [this] { return done_; }));
+  put("\r\033[K");
+  clear_line_on_interrupt(false);
+}
+
+}  // namespace profgpu

@@ -1,0 +1,66 @@
+// What the terminal, if there is one, can show.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/progress.h"
+
+namespace profgpu {
+
+class Arguments;
+
+enum class Colour { kAuto, kAlways, kNever };
+/// As --color asks.
+Colour asked_colour(const Arguments& arguments);
+
+/// Columns of standard output: COLUMNS, else the terminal's own, else 100.
+int output_width();
+
+/// Whether to colour standard output: as asked, else on a terminal unless NO_COLOR is set or TERM is dumb.
+bool output_colour(Colour asked);
+
+/// The same of standard error, where the summary of a run goes.
+int message_width();
+bool message_colour(Colour asked);
+
+bool stdout_is_terminal();
+bool stderr_is_terminal();
+
+// Text broken into lines.
+
+/// Breaks at spaces so that no line is longer than `width` columns unless one word is. The first line begins with
+/// `indent`, the others with as many blanks. A line feed in the text ends a line. Always ends with a line feed.
+std::string wrap(std::string_view text, int width, std::string_view indent);
+
+/// Columns that UTF-8 text takes, each character counted as one.
+int columns(std::string_view text);
+
+// A line on standard error that says how far reading has come.
+
+/// Draws at most ten times a second, from the first half second on, until destroyed; then the line is gone.
+/// Draws nothing if not `shown`.
+class ProgressBar {
+ public:
+  ProgressBar(const Progress& progress, bool shown);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+ private:
+  void draw_until_done();
+
+  const Progress& progress_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+/// "reading  [#####     ]  51 %  1.2 of 2.4 GB", without colours or control characters.
+std::string progress_line(const Progress& progress);
+
+}  // namespace profgpu

@@ -1,0 +1,82 @@
+#include "cli/trace_command.h"
+
+#include <cstdlib>
+
+#include "cli/output.h"
+
+namespace profgpu {
+namespace {
+
+constexpr int kFileWidth = 100;
+
+std::optional<Severity> severity_of(std::string_view name) {
+  for (Severity s : {Severity::kInfo, Severity::kWarning, Severity::kCritical})
+    if (severity_name(s) == name) return s;
+  return std::nullopt;
+}
+
+template <class Options, size_t N>
+Status set_options(Options& options, const std::string_view (&names)[N], const Arguments& arguments) {
+  for (const std::string_view name : names)
+    if (arguments.has(name))
+      if (Status set = set_option(options, name, arguments.values(name)); !set) return set;
+  return ok();
+}
+
+}  // namespace
+
+PresentOptions TraceCommand::as_output() const {
+  // mpirun gives process 0 a terminal of its own, whatever its output goes to.
+  const bool to_file = !output.empty() || mpi;
+  PresentOptions options = shown;
+  if (options.width <= 0) options.width = to_file ? kFileWidth : output_width();
+  options.colour = to_file ? colour == Colour::kAlways : output_colour(colour);
+  return options;
+}
+
+Status TraceCommand::write(std::string_view text) const {
+  return output.empty() ? write_stdout(text) : write_file(output, text);
+}
+
+Result<TraceCommand> trace_command(const Arguments& arguments) {
+  TraceCommand c;
+  c.read.paths = arguments.positional;
+  c.samples = arguments.values("--samples");
+  c.read.paths.insert(c.read.paths.end(), c.samples.begin(), c.samples.end());
+  auto format = asked_format(arguments, "terminal");
+  if (!format) return format.error();
+  c.format = *std::move(format);
+  c.output = arguments.value("--output");
+  c.html = arguments.value("--html");
+  c.read.page = !c.html.empty() || c.format == "html";
+  c.mpi = arguments.has("--mpi");
+  if (c.mpi && c.read.page)
+    return Error{"--mpi goes without a page: it needs the events, which stay with the processes that read them",
+                 "profgpu analyze --html FILE with some of the ranks' files"};
+  if (c.format == "html" && arguments.has("--section"))
+    return Error{"--section and --format html exclude each other", "the page has all of the report"};
+  c.fail_on = severity_of(arguments.value("--fail-on"));
+  c.colour = asked_colour(arguments);
+  c.quiet = arguments.has("--quiet");
+  c.progress = !c.quiet && !arguments.has("--no-progress");
+  if (Status set = set_options(c.shown, kShowingOptions, arguments); !set) return set.error();
+  if (Status set = set_options(c.read, kReadingOptions, arguments); !set) return set.error();
+  return c;
+}
+
+void say_issues(const LoadedRun& run) {
+  for (const auto& [path, text] : run.issues()) print_issue(path, text);
+}
+
+Flag history_flag() {
+  return {.name = "--file", .value = "FILE",
+          .help = "the history (default: PROFGPU_HISTORY, else profgpu-history.sqlite here)", .takes_path = true};
+}
+
+std::string history_path(const Arguments& arguments) {
+  if (arguments.has("--file")) return arguments.value("--file");
+  const char* set = std::getenv("PROFGPU_HISTORY");
+  return set && *set ? set : "profgpu-history.sqlite";
+}
+
+}  // namespace profgpu
