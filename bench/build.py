@@ -4,7 +4,6 @@ longest, the time by room, and how long one changed file takes, for the largest 
   bench/build.py BUILD [FOLDER]      BUILD: a configured build, for the compiler's name; FOLDER: where to build, else a
                                      temporary one. Nothing is taken from a compiler's cache."""
 import collections
-import glob
 import os
 import re
 import resource
@@ -49,9 +48,9 @@ def by_room(seconds):
 def one_file_each(folder, environment):
     """How long the program takes to be there again after the largest file of a room has changed."""
     out = {}
-    for room in sorted(os.listdir(os.path.join(ROOT, 'src'))):
-        files = [f for f in glob.glob(os.path.join(ROOT, 'src', room, '*.cc')) if not f.endswith('_test.cc')]
-        if not files or room in ('inject', 'tls'):
+    for room, _, names in sorted(os.walk(os.path.join(ROOT, 'src'))):
+        files = [os.path.join(room, n) for n in names if n.endswith('.cc') and not n.endswith('_test.cc')]
+        if not files or room.endswith(('/inject', '/tls')):
             continue
         largest = max(files, key=os.path.getsize)
         os.utime(largest)
