@@ -1,6 +1,6 @@
-// Where the time of one analysis goes: prints JSON with seconds for reading, linking, analysing, diagnosing and
-// presenting, and the size of the trace in memory. Reading ends when the importer has asked for its last piece of the
-// file; what follows is linking.
+// Where the time of one analysis goes: prints JSON with seconds for reading, linking, analysing (and what rules say of
+// the rank alone), diagnosing the whole and presenting, and the size of the trace in memory. Reading ends when the
+// importer has asked for its last piece of the file; what follows is linking.
 #include <malloc.h>
 
 #include <chrono>
@@ -9,8 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "analyse/rank/rank_report.h"
-#include "analyse/rules/rule.h"
+#include "app/gather/job_report.h"
 #include "trace/import/importer.h"
 #include "view/registry.h"
 
@@ -33,15 +32,11 @@ int main(int count, char** words) {
   const Clock::time_point linked = Clock::now();
 
   const profgpu::Facts facts(imported->trace, {});
-  profgpu::Report report;
-  report.ranks.push_back(profgpu::rank_report({0, &facts}));
+  profgpu::JobRead read;
+  read.ranks.push_back(profgpu::reduced(0, facts, {}, options.threads == 1 ? 1 : 2));
   const Clock::time_point analysed = Clock::now();
 
-  profgpu::Evidence evidence;
-  evidence.ranks.push_back(profgpu::diagnose_rank({0, &facts}, evidence.thresholds));
-  report.findings = profgpu::diagnose(evidence);
-  report.checklist = profgpu::checklist(evidence, report.findings);
-  report.verdict = profgpu::verdict(evidence, report.findings);
+  const profgpu::Report report = profgpu::job_report(std::move(read), {});
   const Clock::time_point diagnosed = Clock::now();
 
   const std::string text = profgpu::presenters().front()->write(report, {});

@@ -95,7 +95,8 @@ Outcome show(Report& report, const TraceCommand& options, const Presenter& prese
 Outcome analyze(const Arguments& arguments) {
   auto options = trace_command(arguments);
   if (!options) return Outcome::usage(options.error());
-  if (Status writable = check_outputs(*options, options->read.paths); !writable) return Outcome::usage(writable.error());
+  if (Status writable = check_outputs(*options, options->read.paths); !writable)
+    return Outcome::usage(writable.error());
   const Presenter* presenter = find_presenter(options->format);
   if (!presenter) return Outcome::failed({"no presenter is called " + options->format});
 

@@ -248,26 +248,6 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());
 }
 
-// Calls in ascending order again, each with its activities.
-void rebuild_launches(Trace& joined) {
-  std::vector<std::pair<HostId, ActivityId>> pairs;
-  for (uint32_t i = 0; i < joined.activity.size(); ++i)
-    if (joined.activity.launch[i].valid()) pairs.emplace_back(joined.activity.launch[i], ActivityId(i));
-  std::sort(pairs.begin(), pairs.end(), [&](const auto& x, const auto& y) {
-    if (x.first != y.first) return x.first < y.first;
-    const int64_t a = joined.activity.start_ns[x.second.value], b = joined.activity.start_ns[y.second.value];
-    return a != b ? a < b : x.second < y.second;
-  });
-  for (const auto& [call, activity] : pairs) {
-    if (joined.launching.empty() || joined.launching.back() != call) {
-      joined.launching.push_back(call);
-      joined.launched_first.push_back(static_cast<uint32_t>(joined.launched.size()));
-    }
-    joined.launched.push_back(activity);
-  }
-  joined.launched_first.push_back(static_cast<uint32_t>(joined.launched.size()));
-}
-
 // What is said of the whole: by a recording where there is one, and by the others what it leaves out.
 void describe(const std::vector<Trace>& windows, Trace& joined) {
   const auto recording = std::find_if(windows.begin(), windows.end(), [](const Trace& w) { return w.recorded; });
@@ -335,7 +315,7 @@ Trace joined_windows(std::vector<Trace> windows) {
     move_small_tables(windows[w], places[w], joined);
     windows[w] = Trace();
   }
-  rebuild_launches(joined);
+  index_launches(joined);
   sort_joined_tables(joined);
   return joined;
 }

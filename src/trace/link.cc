@@ -60,12 +60,21 @@ class CallIndex {
 void link_launches(Trace& trace) {
   const CallIndex index(trace);
   ActivityTable& a = trace.activity;
-  a.launch.assign(a.size(), {});
+  a.launch.reserve(a.size());
+  for (const uint32_t correlation : a.correlation) a.launch.push_back(index.find(correlation));
+  index_launches(trace);
+  if (index.duplicates() > 0)
+    trace.issues.push_back({TraceIssueKind::kDuplicateCorrelation, index.duplicates(),
+                            "launching calls share a correlation id; the earliest of each was taken"});
+}
+
+}  // namespace
+
+void index_launches(Trace& trace) {
+  const ActivityTable& a = trace.activity;
   std::vector<SortKey> pairs;
-  for (uint32_t i = 0; i < a.size(); ++i) {
-    a.launch[i] = index.find(a.correlation[i]);
+  for (uint32_t i = 0; i < a.size(); ++i)
     if (a.launch[i].valid()) pairs.push_back({a.launch[i].value, i});
-  }
   radix_sort(pairs);
   sort_ties(pairs, [&](uint32_t x, uint32_t y) {
     return a.start_ns[x] != a.start_ns[y] ? a.start_ns[x] < a.start_ns[y] : x < y;
@@ -78,10 +87,9 @@ void link_launches(Trace& trace) {
     trace.launched.emplace_back(p.row);
   }
   trace.launched_first.push_back(static_cast<uint32_t>(trace.launched.size()));
-  if (index.duplicates() > 0)
-    trace.issues.push_back({TraceIssueKind::kDuplicateCorrelation, index.duplicates(),
-                            "launching calls share a correlation id; the earliest of each was taken"});
 }
+
+namespace {
 
 // The innermost op of the thread that is open at `time`.
 HostId op_at(const Trace& trace, uint32_t thread, int64_t time) {

@@ -133,6 +133,9 @@ class Shard {
   std::unordered_multimap<uint64_t, uint32_t> args_of_;
 };
 
+/// Makes launching, launched_first and launched of what activities say of their launches. In link.cc.
+void index_launches(Trace& trace);
+
 class TraceBuilder {
  public:
   /// A new shard, which lives as long as the builder. Call before importing threads start.

@@ -15,7 +15,9 @@ struct Row {
   const Record* record = nullptr;
   const Table* table = nullptr;
   size_t row = 0;
-  [[nodiscard]] const Value& at(std::string_view name) const { return record ? record->at(name) : table->at(row, name); }
+  [[nodiscard]] const Value& at(std::string_view name) const {
+    return record ? record->at(name) : table->at(row, name);
+  }
 };
 
 std::vector<Row> rows_of(const Value& v) {
