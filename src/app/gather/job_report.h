@@ -1,5 +1,5 @@
-// What is kept of each rank, and what a report of all makes of it. RankResult: all that a report needs of one rank; what
-// it was made from may go after it.
+// What is kept of each rank, and what a report of all makes of it. RankResult: all that a report needs of one rank;
+// what it was made from may go after it.
 #pragma once
 
 #include <map>
