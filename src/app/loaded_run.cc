@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "analyse/rank/steps.h"
-#include "app/gather/rank_result.h"
+#include "app/gather/job_report.h"
 
 namespace profgpu {
 namespace {

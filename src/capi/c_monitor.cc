@@ -19,6 +19,10 @@
 #include "capi/c_values.h"
 #include "view/json_text.h"
 
+struct profgpu_monitor {
+  profgpu::Monitor monitor;
+};
+
 namespace profgpu {
 namespace {
 
@@ -121,8 +125,6 @@ void push(const std::string& name, std::string phase) {
   mark_monitors(false);
 }
 
-}  // namespace
-
 // After it, no thread is in the monitor's mark() for a range. Nothing where the monitor follows none.
 void unfollow_ranges(Monitor& monitor) {
   const std::lock_guard lock(followed_mutex());
@@ -140,39 +142,6 @@ void follow_ranges(Monitor& monitor) {
   if (!open_ranges.empty()) monitor.mark(open_ranges.back());
 }
 
-}  // namespace profgpu
-
-using namespace profgpu;
-
-extern "C" {
-
-void profgpu_range_push(profgpu_string name) { push(std::string(view(name)), std::string(view(name))); }
-
-void profgpu_range_pop(void) {
-  if (open_ranges.empty()) return;
-  if (const Recorder* r = recorder()) r->pop();
-  open_ranges.pop_back();
-  mark_monitors(true);
-}
-
-void profgpu_step_push(int64_t number) { push("ProfilerStep#" + std::to_string(number), "step"); }
-
-void profgpu_range_mark(profgpu_string name) {
-  if (const Recorder* r = recorder()) r->mark(std::string(view(name)).c_str());
-}
-
-int profgpu_is_recorded(void) { return recorder() != nullptr ? 1 : 0; }
-}
-
-// <profgpu/c.h>: monitors, which are profgpu::Monitor.
-
-struct profgpu_monitor {
-  profgpu::Monitor monitor;
-};
-
-namespace profgpu {
-namespace {
-
 MonitorOptions options_of(const profgpu_monitor_options* given) {
   profgpu_monitor_options asked{};
   if (given != nullptr) std::memcpy(&asked, given, std::min(given->struct_size, sizeof asked));
@@ -185,90 +154,65 @@ MonitorOptions options_of(const profgpu_monitor_options* given) {
   return options;
 }
 
-void member(JsonText& json, std::string_view name, const std::optional<double>& value) {
-  if (value) json.key(name), json.real(*value);
-}
+/// Writes members of an object: what is not known is left out, lists and maps of figures take one line.
+struct Members {
+  JsonText& json;
 
-void member(JsonText& json, std::string_view name, const std::map<std::string, double>& values) {
-  json.key(name);
-  json.open('{', Layout::kInline);
-  for (const auto& [key, value] : values) json.key(key), json.real(value);
-  json.close('}');
-}
-
-void member(JsonText& json, std::string_view name, const std::vector<std::string>& texts) {
-  json.key(name);
-  json.open('[', Layout::kInline);
-  for (const std::string& text : texts) json.element(), json.text(text);
-  json.close(']');
-}
-
-void write_metrics(JsonText& json, const std::map<std::string, MonitorStatistics>& metrics) {
-  json.key("metrics");
-  json.open('{');
-  for (const auto& [name, s] : metrics) {
-    json.key(name);
-    json.open('{', Layout::kInline);
-    member(json, "mean", s.mean);
-    member(json, "stddev", s.stddev);
-    member(json, "min", s.min);
-    member(json, "max", s.max);
-    json.key("samples"), json.integer(s.samples);
-    json.key("resolution_s"), json.real(s.resolution_s);
+  void operator()(std::string_view name, const std::string& text) const { json.key(name), json.text(text); }
+  void operator()(std::string_view name, int64_t n) const { json.key(name), json.integer(n); }
+  void operator()(std::string_view name, double x) const { json.key(name), json.real(x); }
+  void operator()(std::string_view name, const std::optional<double>& x) const {
+    if (x) (*this)(name, *x);
+  }
+  void operator()(std::string_view name, const std::map<std::string, double>& figures) const {
+    json.key(name), json.open('{', Layout::kInline);
+    for (const auto& [key, figure] : figures) (*this)(key, figure);
     json.close('}');
   }
-  json.close('}');
-}
-
-void write_phases(JsonText& json, const std::vector<MonitorPhase>& phases, size_t device) {
-  json.key("phases");
-  json.open('[');
-  for (const MonitorPhase& p : phases) {
-    if (p.device != device) continue;
-    json.element();
-    json.open('{', Layout::kInline);
-    json.key("name"), json.text(p.name);
-    json.key("count"), json.integer(p.count);
-    json.key("duration_s"), json.real(p.duration_s);
-    member(json, "utilization_mean_pct", p.utilization_mean_pct);
-    member(json, "power_mean_w", p.power_mean_w);
-    member(json, "energy_j", p.energy_j);
-    member(json, "memory_max_bytes", p.memory_max_bytes);
+  void operator()(std::string_view name, const std::vector<std::string>& texts) const {
+    json.key(name), json.open('[', Layout::kInline);
+    for (const std::string& text : texts) json.element(), json.text(text);
+    json.close(']');
+  }
+  void operator()(std::string_view name, const std::vector<double>& figures) const {
+    json.key(name), json.open('[', Layout::kInline);
+    for (const double x : figures) json.element(), json.real(x);   // NaN is null
+    json.close(']');
+  }
+  void operator()(std::string_view name, const std::map<std::string, MonitorStatistics>& metrics) const {
+    json.key(name), json.open('{');
+    for (const auto& [metric, s] : metrics) {
+      json.key(metric), json.open('{', Layout::kInline);
+      (*this)("mean", s.mean), (*this)("stddev", s.stddev), (*this)("min", s.min), (*this)("max", s.max);
+      (*this)("samples", s.samples), (*this)("resolution_s", s.resolution_s);
+      json.close('}');
+    }
     json.close('}');
   }
-  json.close(']');
-}
+  void operator()(const MonitorPhase& p) const {
+    json.open('{', Layout::kInline);
+    (*this)("name", p.name), (*this)("count", p.count), (*this)("duration_s", p.duration_s);
+    (*this)("utilization_mean_pct", p.utilization_mean_pct), (*this)("power_mean_w", p.power_mean_w);
+    (*this)("energy_j", p.energy_j), (*this)("memory_max_bytes", p.memory_max_bytes);
+    json.close('}');
+  }
+};
 
 void write_summary(JsonText& json, const MonitorSummary& s, const std::vector<MonitorPhase>& phases, size_t place) {
+  const Members v{json};
   json.open('{');
-  json.key("device"), json.text(s.device);
-  json.key("name"), json.text(s.name);
-  json.key("uuid"), json.text(s.uuid);
-  json.key("pci_bus_id"), json.text(s.pci_bus_id);
-  json.key("duration_s"), json.real(s.duration_s);
-  json.key("interval_s"), json.real(s.interval_s);
-  json.key("readings"), json.integer(s.readings);
-  write_metrics(json, s.metrics);
-  member(json, "counters", s.counters);
-  member(json, "constants", s.constants);
-  member(json, "utilization_p5", s.utilization_p5);
-  member(json, "utilization_p50", s.utilization_p50);
-  member(json, "utilization_p95", s.utilization_p95);
-  member(json, "utilization_p99", s.utilization_p99);
-  member(json, "idle_pct", s.idle_pct);
-  member(json, "active_pct", s.active_pct);
-  member(json, "busy_s", s.busy_s);
-  member(json, "energy_j", s.energy_j);
-  json.key("energy_method"), json.text(s.energy_method);
-  member(json, "throttle_pct", s.throttle_pct);
-  member(json, "memory_growth_bytes_per_s", s.memory_growth_bytes_per_s);
-  json.key("trace");
-  json.open('[', Layout::kInline);
-  for (const double x : s.trace) json.element(), json.real(x);   // NaN is null
+  v("device", s.device), v("name", s.name), v("uuid", s.uuid), v("pci_bus_id", s.pci_bus_id);
+  v("duration_s", s.duration_s), v("interval_s", s.interval_s), v("readings", s.readings), v("metrics", s.metrics);
+  v("counters", s.counters), v("constants", s.constants), v("utilization_p5", s.utilization_p5);
+  v("utilization_p50", s.utilization_p50), v("utilization_p95", s.utilization_p95);
+  v("utilization_p99", s.utilization_p99), v("idle_pct", s.idle_pct), v("active_pct", s.active_pct);
+  v("busy_s", s.busy_s), v("energy_j", s.energy_j), v("energy_method", s.energy_method);
+  v("throttle_pct", s.throttle_pct), v("memory_growth_bytes_per_s", s.memory_growth_bytes_per_s);
+  v("trace", s.trace), v("notes", s.notes), v("troubles", s.troubles);
+  json.key("phases"), json.open('[');
+  for (const MonitorPhase& p : phases)
+    if (p.device == place) json.element(), v(p);
   json.close(']');
-  member(json, "notes", s.notes);
-  member(json, "troubles", s.troubles);
-  write_phases(json, phases, place);
   json.close('}');
 }
 
@@ -300,6 +244,23 @@ std::unique_ptr<profgpu_table> table_of(const std::vector<MonitorSample>& sample
 using namespace profgpu;
 
 extern "C" {
+
+void profgpu_range_push(profgpu_string name) { push(std::string(view(name)), std::string(view(name))); }
+
+void profgpu_range_pop(void) {
+  if (open_ranges.empty()) return;
+  if (const Recorder* r = recorder()) r->pop();
+  open_ranges.pop_back();
+  mark_monitors(true);
+}
+
+void profgpu_step_push(int64_t number) { push("ProfilerStep#" + std::to_string(number), "step"); }
+
+void profgpu_range_mark(profgpu_string name) {
+  if (const Recorder* r = recorder()) r->mark(std::string(view(name)).c_str());
+}
+
+int profgpu_is_recorded(void) { return recorder() != nullptr ? 1 : 0; }
 
 profgpu_monitor* profgpu_monitor_open(const profgpu_monitor_options* options) {
   return new profgpu_monitor{Monitor(options_of(options))};

@@ -195,16 +195,13 @@ Outcome show(const TorchAttachOptions& options, const std::vector<std::string>& 
   const std::string folder = files.front().substr(0, files.front().rfind('/'));
   const std::string next =
       "profgpu analyze " + shell_line({files.size() == 1 && folder != recording ? files.front() : folder});
-  if (options.json) {
-    List list;
-    for (const std::string& f : files) list.emplace_back(f);
+  if (options.json)
     return Outcome::of(write_stdout(json_document(Record()
                                                       .add("schema", "profgpu.attach.v1")
                                                       .add("pid", options.request.pid)
-                                                      .add("traces", std::move(list))
+                                                      .add("traces", value_of(files))
                                                       .add("missing", expected - files.size())
                                                       .add("next", List{next}))));
-  }
   std::string text;
   for (const std::string& f : files) text += printable(f) + "\n";
   if (expected > files.size())
@@ -312,13 +309,7 @@ Outcome control(int64_t pid, const std::string& order, bool json, int64_t timeou
   return Outcome::of(write_stdout(json ? status_json(pid, status, folder) : status_text(pid, status, folder)));
 }
 
-Result<int64_t> time_of(const Arguments& arguments, std::string_view flag, int64_t otherwise_ns) {
-  if (!arguments.has(flag)) return otherwise_ns;
-  const std::string text = arguments.value(flag);
-  const auto ns = duration_ns(text);
-  if (!ns || *ns == 0) return Error{fmt::format("{} takes a time, not \"{}\"", flag, text), "seconds, or 500ms, 2m"};
-  return *ns;
-}
+const Takes kTime{"a time", 1, INT64_MAX, "seconds, or 500ms, 2m"};
 
 Result<TorchAttachOptions> torch_options(const Arguments& arguments, int64_t pid) {
   TorchAttachOptions o;
@@ -329,18 +320,13 @@ Result<TorchAttachOptions> torch_options(const Arguments& arguments, int64_t pid
   if (arguments.has("--steps") && arguments.has("--duration"))
     return Error{"--steps and --duration cannot go together", "one of them says when the trace ends"};
   if (arguments.has("--output") && o.folder.empty()) return Error{"--output takes a folder, not an empty word"};
-  if (arguments.has("--steps")) {
-    const auto n = whole_number(arguments.value("--steps"));
-    if (!n || *n < 1 || *n > kMaxSteps)
-      return Error{"--steps takes a whole number from 1, not \"" + arguments.value("--steps") + "\""};
-    o.request.steps = *n;
-  }
-  const auto duration = time_of(arguments, "--duration", kDefaultDuration_ms * 1'000'000);
-  if (!duration) return duration.error();
-  o.request.duration_ms = std::max<int64_t>(*duration / 1'000'000, 1);
-  const auto timeout = time_of(arguments, "--timeout", 0);
-  if (!timeout) return timeout.error();
-  o.timeout_ns = *timeout;
+  int64_t traced_ns = kDefaultDuration_ms * 1'000'000;
+  for (const Status& read :
+       {read_option(arguments, "--steps", whole_number, {"a whole number from 1", 1, kMaxSteps}, o.request.steps),
+        read_option(arguments, "--duration", duration_ns, kTime, traced_ns),
+        read_option(arguments, "--timeout", duration_ns, kTime, o.timeout_ns)})
+    if (!read) return read.error();
+  o.request.duration_ms = std::max<int64_t>(traced_ns / 1'000'000, 1);
   return o;
 }
 
@@ -361,9 +347,10 @@ Outcome attach(const Arguments& arguments) {
     if (arguments.has(flag))
       return Outcome::usage(
           {fmt::format("{} is for the order torch", flag), fmt::format("profgpu attach {} torch", *pid)});
-  const auto timeout = time_of(arguments, "--timeout", kTimeout_ns);
-  if (!timeout) return Outcome::usage(timeout.error());
-  return control(*pid, order, arguments.has("--json"), *timeout);
+  int64_t timeout_ns = kTimeout_ns;
+  if (Status read = read_option(arguments, "--timeout", duration_ns, kTime, timeout_ns); !read)
+    return Outcome::usage(read.error());
+  return control(*pid, order, arguments.has("--json"), timeout_ns);
 }
 
 }  // namespace

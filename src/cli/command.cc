@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "app/words.h"
+#include "base/decimal.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -159,6 +160,24 @@ bool asks_for_help(const std::vector<std::string>& words) {
     if (word == "--help" || word == "-h") return true;
   }
   return false;
+}
+
+std::optional<int64_t> digits_only(std::string_view text) {
+  return all_digits(text) ? whole_number(text) : std::nullopt;
+}
+
+std::optional<int64_t> whole_bytes(std::string_view text) {
+  const auto size = size_bytes(text);
+  return size && *size <= 1e18 ? std::optional(static_cast<int64_t>(*size)) : std::nullopt;
+}
+
+Result<std::optional<int64_t>> option_value(const Arguments& arguments, std::string_view flag, OptionParser parse,
+                                            const Takes& takes) {
+  if (!arguments.has(flag)) return std::optional<int64_t>();
+  const std::string text = arguments.value(flag);
+  const auto value = parse(text);
+  if (value && *value >= takes.least && *value <= takes.most) return value;
+  return Error{std::string(flag) + " takes " + takes.what + ", not \"" + text + "\"", takes.hint};
 }
 
 Flag step_pattern_flag() {

@@ -2,8 +2,11 @@
 // made from this description.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/result.h"
@@ -105,6 +108,30 @@ Flag width_flag();
 Flag quiet_flag();
 Flag no_progress_flag();
 Flag colour_flag();
+
+/// What an option takes, as its error says it: "--count takes a whole number from 1, not ...".
+struct Takes {
+  std::string what;
+  int64_t least = 0, most = INT64_MAX;
+  std::string hint = {};
+};
+/// Text to a whole number: whole_number(), duration_ns(), or one of these.
+using OptionParser = std::optional<int64_t> (*)(std::string_view);
+std::optional<int64_t> digits_only(std::string_view text);   ///< 1e1 and 2.5 are numbers too, but nobody means them
+std::optional<int64_t> whole_bytes(std::string_view text);   ///< of "100MB", up to 1e18
+
+/// None where the option was not given. The error is a usage error.
+Result<std::optional<int64_t>> option_value(const Arguments& arguments, std::string_view flag, OptionParser parse,
+                                            const Takes& takes);
+/// Leaves `to` as it is where the option was not given.
+template <class T>
+Status read_option(const Arguments& arguments, std::string_view flag, OptionParser parse, const Takes& takes, T& to) {
+  auto value = option_value(arguments, flag, parse, takes);
+  if (!value) return value.error();
+  if constexpr (std::is_arithmetic_v<T>) to = static_cast<T>(value->value_or(to));
+  else if (*value) to = **value;
+  return ok();
+}
 
 const std::vector<const Command*>& commands();
 const Command* find_command(std::string_view name);

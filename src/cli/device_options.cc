@@ -17,24 +17,13 @@ std::string_view first_sentence(std::string_view text) { return text.substr(0, t
 
 }  // namespace
 
-FlagGroup device_flags(bool with_interval, std::string_view default_interval) {
+FlagGroup device_flags(const DeviceFlags& flags) {
   FlagGroup group{"Devices",
-                  {{.name = "--device",
-                    .value = "WHICH",
-                    .help = "index, UUID, PCI id, cuda:N or all; several with commas or again (default: what the "
-                            "command can see)",
-                    .repeatable = true},
-                   {.name = "--backend",
-                    .value = "NAME",
-                    .help = "auto, nvml, smi, amdgpu, intel, replay:FILE or none (default auto)"},
-                   {.name = "--strict", .help = "fail if no device can be read"}}};
-  if (!with_interval) return group;
-  static const std::string_view kHelp02 = "time between samples in seconds, or with a unit: 0.5, 100ms (default 0.2)";
-  static const std::string_view kHelp1 = "time between samples in seconds, or with a unit: 0.5, 100ms (default 1)";
-  group.flags.push_back({.name = "--interval",
-                         .short_name = "-i",
-                         .value = "TIME",
-                         .help = default_interval == "1" ? kHelp1 : kHelp02});
+                  {{.name = "--device", .value = "WHICH", .help = flags.device, .repeatable = true},
+                   {.name = "--backend", .value = "NAME", .help = flags.backend}}};
+  if (!flags.strict.empty()) group.flags.push_back({.name = "--strict", .help = flags.strict});
+  if (!flags.interval.empty())
+    group.flags.push_back({.name = "--interval", .short_name = "-i", .value = "TIME", .help = flags.interval});
   return group;
 }
 
@@ -45,13 +34,10 @@ Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default
   if (Status known = check_backend(options.backend); !known) return known.error();
   options.strict = arguments.has("--strict");
   options.interval_ns = default_interval_ns;
-  if (!arguments.has("--interval")) return options;
-  const std::string text = arguments.value("--interval");
-  const auto interval = duration_ns(text);
-  if (!interval || *interval < kShortestSampling_ns || *interval > kLongestSampling_ns)
-    return Error{fmt::format("--interval takes a time from 1ms to 24h, not \"{}\"", text),
-                 "seconds, or a number with a unit: --interval 0.2, --interval 100ms"};
-  options.interval_ns = *interval;
+  const Takes takes{"a time from 1ms to 24h", kShortestSampling_ns, kLongestSampling_ns,
+                    "seconds, or a number with a unit: --interval 0.2, --interval 100ms"};
+  if (Status read = read_option(arguments, "--interval", duration_ns, takes, options.interval_ns); !read)
+    return read.error();
   return options;
 }
 
@@ -100,12 +86,9 @@ Error no_device(const OpenDevices& open) {
 }  // namespace
 
 FlagGroup shown_device_flags(bool with_interval) {
-  FlagGroup group = device_flags(with_interval, "1");
-  std::erase_if(group.flags, [](const Flag& flag) { return flag.name == "--strict"; });
-  for (Flag& flag : group.flags)
-    if (flag.name == "--device")
-      flag.help = "index, UUID, PCI id or cuda:N; several with commas or again (default: all)";
-  return group;
+  return device_flags({.device = "index, UUID, PCI id or cuda:N; several with commas or again (default: all)",
+                       .strict = "",
+                       .interval = with_interval ? kIntervalHelp : ""});
 }
 
 Result<OpenDevices> open_shown(std::string_view command, const DeviceOptions& options) {

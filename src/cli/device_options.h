@@ -25,9 +25,18 @@ struct DeviceOptions {
   bool constants_later = false;      ///< as in BackendOptions
 };
 
-/// --device, --backend, --strict and, where asked for, --interval. `default_interval`: as it stands in the help, "0.2";
-/// must live as long as the program.
-FlagGroup device_flags(bool with_interval, std::string_view default_interval);
+constexpr std::string_view kIntervalHelp =
+    "time between samples in seconds, or with a unit: 0.5, 100ms (default 1)";
+
+/// Help of --device, --backend, --strict and --interval; the latter two are not there where it is empty.
+struct DeviceFlags {
+  std::string_view device =
+      "index, UUID, PCI id, cuda:N or all; several with commas or again (default: what the command can see)";
+  std::string_view backend = "auto, nvml, smi, amdgpu, intel, replay:FILE or none (default auto)";
+  std::string_view strict = "fail if no device can be read";
+  std::string_view interval = {};
+};
+FlagGroup device_flags(const DeviceFlags& flags);
 /// The error is a usage error.
 Result<DeviceOptions> device_options(const Arguments& arguments, int64_t default_interval_ns);
 

@@ -330,15 +330,10 @@ Outcome doctor(const Arguments& arguments) {
 }
 
 FlagGroup doctor_device_flags() {
-  FlagGroup group = device_flags(false, "");
-  for (Flag& flag : group.flags) {
-    if (flag.name == "--strict") flag.help = "exit 1 if there is a problem";
-    if (flag.name == "--device")
-      flag.help = "only these: index, UUID, PCI id, cuda:N; several with commas or again (default: all)";
-    if (flag.name == "--backend")
-      flag.help = "only this: nvml, smi, amdgpu, intel, replay:FILE or none (default: auto, which tries all)";
-  }
-  return group;
+  return device_flags(
+      {.device = "only these: index, UUID, PCI id, cuda:N; several with commas or again (default: all)",
+       .backend = "only this: nvml, smi, amdgpu, intel, replay:FILE or none (default: auto, which tries all)",
+       .strict = "exit 1 if there is a problem"});
 }
 
 }  // namespace

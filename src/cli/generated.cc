@@ -1,6 +1,9 @@
-// profgpu completion SHELL: completion scripts, written from the command descriptions while the program is built.
+// profgpu completion SHELL and profgpu manpage: completion scripts and the manual page, written from the command
+// descriptions while the program is built.
 #include <fmt/format.h>
 
+#include "app/words.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -16,12 +19,7 @@ std::vector<Flag> flags_of(const Command& command) {
   return flags;
 }
 
-template <class Words>
-std::string joined(const Words& words) {
-  std::string out;
-  for (const auto& word : words) out += (out.empty() ? "" : " ") + std::string(word);
-  return out;
-}
+std::string in_a_row(const auto& words) { return joined(words, " "); }
 
 std::vector<const Command*> shown() {
   std::vector<const Command*> out;
@@ -30,11 +28,7 @@ std::vector<const Command*> shown() {
   return out;
 }
 
-std::string names() {
-  std::vector<std::string_view> out;
-  for (const Command* c : shown()) out.push_back(c->name);
-  return joined(out);
-}
+std::string names() { return in_a_row(names_of(shown())); }
 
 // Text inside single quotes of any shell here.
 std::string quoted(std::string_view text) {
@@ -52,7 +46,7 @@ std::string bash_values(const Command& command) {
     const std::string action = flag.takes_path          ? "compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))"
                                : flag.choices.empty() ? ":"
                                                       : fmt::format("COMPREPLY=($(compgen -W '{}' -- \"$cur\"))",
-                                                                    joined(flag.choices));
+                                                                    in_a_row(flag.choices));
     out += fmt::format("        {}) {}; return ;;\n", pattern, action);
   }
   return out.empty() ? "" : "      case $prev in\n" + out + "      esac\n";
@@ -75,10 +69,10 @@ std::string bash_script() {
     for (const Flag& flag : flags_of(*c)) flags.push_back(flag.name);
     out += fmt::format("    {})\n{}", c->name, bash_values(*c));
     out += fmt::format("      if [[ $cur == -* ]]; then COMPREPLY=($(compgen -W '{}' -- \"$cur\")); return; fi\n",
-                       joined(flags));
+                       in_a_row(flags));
     if (c->positional_is_path()) out += "      compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\"))\n";
     if (c->candidates)
-      out += fmt::format("      COMPREPLY=($(compgen -W '{}' -- \"$cur\"))\n", joined(c->candidates()));
+      out += fmt::format("      COMPREPLY=($(compgen -W '{}' -- \"$cur\"))\n", in_a_row(c->candidates()));
     out += "      ;;\n";
   }
   return out + "  esac\n}\ncomplete -F _profgpu profgpu\n";
@@ -100,7 +94,7 @@ std::string zsh_flag(const Flag& flag) {
   if (!flag.value.empty()) {
     spec += fmt::format(":{}:", zsh_text(flag.value));
     if (flag.takes_path) spec += "_files";
-    else if (!flag.choices.empty()) spec += fmt::format("({})", joined(flag.choices));
+    else if (!flag.choices.empty()) spec += fmt::format("({})", in_a_row(flag.choices));
   }
   return spec + "'";
 }
@@ -114,7 +108,7 @@ std::string zsh_script() {
     out += fmt::format("    {})\n      _arguments", c->name);
     for (const Flag& flag : flags_of(*c)) out += " \\\n        " + zsh_flag(flag);
     if (c->positional_is_path()) out += " \\\n        '*:path:_files'";
-    if (c->candidates) out += fmt::format(" \\\n        '1:{}:({})'", zsh_text(c->name), joined(c->candidates()));
+    if (c->candidates) out += fmt::format(" \\\n        '1:{}:({})'", zsh_text(c->name), in_a_row(c->candidates()));
     out += "\n      ;;\n";
   }
   return out + "  esac\n}\n\n_profgpu \"$@\"\n";
@@ -125,7 +119,7 @@ std::string fish_flag(const Command& command, const Flag& flag) {
                                  flag.name.substr(2));
   if (!flag.short_name.empty()) line += fmt::format(" -s {}", flag.short_name.substr(1));
   if (flag.takes_path) line += " -r -F";
-  else if (!flag.choices.empty()) line += fmt::format(" -x -a '{}'", joined(flag.choices));
+  else if (!flag.choices.empty()) line += fmt::format(" -x -a '{}'", in_a_row(flag.choices));
   else if (!flag.value.empty()) line += " -x";
   return line + fmt::format(" -d '{}'\n", quoted(flag.help));
 }
@@ -138,7 +132,7 @@ std::string fish_script() {
     for (const Flag& flag : flags_of(*c)) out += fish_flag(*c, flag);
     const std::string here = fmt::format("complete -c profgpu -n '__fish_seen_subcommand_from {}'", c->name);
     if (c->positional_is_path()) out += here + " -F\n";
-    if (c->candidates) out += fmt::format("{} -a '{}'\n", here, joined(c->candidates()));
+    if (c->candidates) out += fmt::format("{} -a '{}'\n", here, in_a_row(c->candidates()));
   }
   return out;
 }
@@ -169,7 +163,7 @@ const Command kCompletion{
     .run = completion,
 };
 
-// profgpu manpage: the manual page in troff, written from the command descriptions while the program is built.
+// The manual page in troff.
 
 namespace {
 

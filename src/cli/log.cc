@@ -37,8 +37,6 @@ struct LogOptions {
   [[nodiscard]] bool bounded() const { return count || duration_ns; }
 };
 
-constexpr double kMinFile = 4096;
-
 Result<LogFormat> format_of(const Arguments& arguments) {
   const std::string format = arguments.value("--format");
   const std::string output = arguments.value("--output");
@@ -56,35 +54,18 @@ Result<LogFormat> format_of(const Arguments& arguments) {
 }
 
 Status read_ends(const Arguments& arguments, LogOptions& options) {
-  if (arguments.has("--count")) {
-    options.count = whole_number(arguments.value("--count"));
-    if (!options.count || *options.count < 1)
-      return Error{fmt::format("--count takes a whole number from 1, not \"{}\"", arguments.value("--count"))};
-  }
-  if (arguments.has("--duration")) {
-    options.duration_ns = duration_ns(arguments.value("--duration"));
-    if (!options.duration_ns || *options.duration_ns < 1)
-      return Error{fmt::format("--duration takes a time above 0, not \"{}\"", arguments.value("--duration")),
-                   "seconds, or a number with a unit: --duration 60, --duration 10m"};
-  }
-  return ok();
+  Status count = read_option(arguments, "--count", whole_number, {"a whole number from 1", 1}, options.count);
+  if (!count) return count;
+  return read_option(arguments, "--duration", duration_ns,
+                     {"a time above 0", 1, INT64_MAX,
+                      "seconds, or a number with a unit: --duration 60, --duration 10m"},
+                     options.duration_ns);
 }
 
-Status read_rotation(const Arguments& arguments, LogOptions& options) {
+Status check_rotation(const Arguments& arguments, const LogOptions& options) {
   if (arguments.has("--keep") && !arguments.has("--rotate"))
     return Error{"--keep says how many older files stay: give --rotate too"};
-  if (!arguments.has("--rotate")) return ok();
-  if (options.output.empty()) return Error{"--rotate needs a file", "name one with --output"};
-  const auto size = size_bytes(arguments.value("--rotate"));
-  if (!size || *size < kMinFile || *size > 1e18)
-    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")),
-                 "for example --rotate 100MB"};
-  options.rotate_bytes = static_cast<int64_t>(*size);
-  if (!arguments.has("--keep")) return ok();
-  const auto keep = whole_number(arguments.value("--keep"));
-  if (!keep || *keep < 0 || *keep > 1'000'000)
-    return Error{fmt::format("--keep takes a whole number from 0 to 1000000, not \"{}\"", arguments.value("--keep"))};
-  options.keep = *keep;
+  if (arguments.has("--rotate") && options.output.empty()) return Error{"--rotate needs a file", "name one with --output"};
   return ok();
 }
 
@@ -139,7 +120,8 @@ Result<LogOptions> log_options(const Arguments& arguments) {
   if (Status read = read_rows(arguments, options.rows); !read) return read.error();
   options.devices.constants_later = !options.rows.queried || !has_constants(options.rows.columns);
   if (Status read = read_ends(arguments, options); !read) return read.error();
-  if (Status read = read_rotation(arguments, options); !read) return read.error();
+  if (Status checked = check_rotation(arguments, options); !checked) return checked.error();
+  if (Status read = read_rotation(arguments, options.rotate_bytes, options.keep); !read) return read.error();
   return options;
 }
 
@@ -339,9 +321,8 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   sampler.stop();
   if (!log.blocked()) tell_troubles(sampler, *devices.backend, told);
   Outcome outcome = outcome_of(options, log, told);
-  if (!sampler.any_stuck()) return outcome;
-  if (!outcome.error.message.empty()) print_error("log", outcome.error);
-  std::_Exit(static_cast<int>(outcome.code));
+  if (sampler.any_stuck()) leave_stuck("log", outcome);
+  return outcome;
 }
 
 Outcome log(const Arguments& arguments) {
@@ -375,7 +356,7 @@ const Command kLog{
     .name = "log",
     .summary = "what GPUs do, row by row, to screen, CSV or JSON lines",
     .positional = "",
-    .groups = {device_flags(true, "1"),
+    .groups = {device_flags({.interval = kIntervalHelp}),
                {"What to log",
                 {{.name = "--query",
                   .value = "FIELDS",

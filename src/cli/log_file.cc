@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "trace/sample_file.h"
 
 namespace profgpu {
@@ -318,5 +319,13 @@ bool MonitorLog::close(int64_t patience_ns) {
 }
 
 int64_t MonitorLog::rows() const { return shared_->rows; }
+
+Status read_rotation(const Arguments& arguments, int64_t& rotate_bytes, int64_t& keep) {
+  constexpr int64_t kMinFile = 4096, kMostFiles = 1'000'000;
+  Status size = read_option(arguments, "--rotate", whole_bytes,
+                            {"a size from 4KiB", kMinFile, INT64_MAX, "for example --rotate 100MB"}, rotate_bytes);
+  if (!size) return size;
+  return read_option(arguments, "--keep", whole_number, {"a whole number from 0 to 1000000", 0, kMostFiles}, keep);
+}
 
 }  // namespace profgpu

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/command.h"
 #include "trace/sample_file.h"
 
 namespace profgpu {
@@ -100,5 +101,8 @@ class MonitorLog {
   std::shared_ptr<Shared> shared_;   // outlives us where the thread does
   std::thread thread_;
 };
+
+/// --rotate and --keep, where they were given. The error is a usage error.
+Status read_rotation(const Arguments& arguments, int64_t& rotate_bytes, int64_t& keep);
 
 }  // namespace profgpu

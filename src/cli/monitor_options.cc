@@ -6,6 +6,7 @@
 
 #include "app/words.h"
 #include "base/decimal.h"
+#include "cli/log_file.h"
 #include "cli/output.h"
 #include "devices/system_files.h"
 #include "trace/sample_file.h"
@@ -14,20 +15,13 @@
 namespace profgpu {
 namespace {
 
-constexpr double kMinLog = 4096;
-constexpr int64_t kSecond = 1'000'000'000, kDefaultSync_ns = 10 * kSecond;
+constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kShortestAction_ns = kSecond / 10, kLongestAction_ns = 3600 * kSecond;
 constexpr size_t kMaxAlertBytes = 1 << 20, kMaxAlerts = 1000;
 
-Result<int64_t> time_of(const Arguments& arguments, std::string_view flag, int64_t otherwise, int64_t least,
-                        int64_t most) {
-  if (!arguments.has(flag)) return otherwise;
-  const std::string text = arguments.value(flag);
-  const auto ns = duration_ns(text);
-  if (!ns || *ns < least || *ns > most)
-    return Error{fmt::format("{} takes a time, not \"{}\"", flag, text),
-                 fmt::format("seconds, or a number with a unit: {} 10, {} 5m", flag, flag)};
-  return *ns;
+Status read_time(const Arguments& arguments, std::string_view flag, int64_t least, int64_t most, auto& ns) {
+  const std::string hint = fmt::format("seconds, or a number with a unit: {} 10, {} 5m", flag, flag);
+  return read_option(arguments, flag, duration_ns, {"a time", least, most, hint}, ns);
 }
 
 Status read_log(const Arguments& arguments, MonitorCommand& command) {
@@ -39,19 +33,8 @@ Status read_log(const Arguments& arguments, MonitorCommand& command) {
   if (auto format = sample_format_of(command.output);
       !command.output.empty() && (!format || *format == SampleFormat::kCsv) && !command.output.starts_with("/dev/"))
     return Error{command.output + ": logs with alerts in them are JSON lines", "name it .jsonl"};
-  const auto size = size_bytes(arguments.value("--rotate", "100MB"));
-  if (!size || *size < kMinLog || *size > 1e18)
-    return Error{fmt::format("--rotate takes a size from 4KiB, not \"{}\"", arguments.value("--rotate")),
-                 "for example --rotate 100MB"};
-  command.rotate_bytes = static_cast<int64_t>(*size);
-  const auto keep = whole_number(arguments.value("--keep", "9"));
-  if (!keep || *keep < 0 || *keep > 1'000'000)
-    return Error{fmt::format("--keep takes a whole number from 0 to 1000000, not \"{}\"", arguments.value("--keep"))};
-  command.keep = *keep;
-  auto sync = time_of(arguments, "--sync", kDefaultSync_ns, 0, 3600 * kSecond);
-  if (!sync) return sync.error();
-  command.sync_ns = *sync;
-  return ok();
+  if (Status read = read_rotation(arguments, command.rotate_bytes, command.keep); !read) return read;
+  return read_time(arguments, "--sync", 0, 3600 * kSecond, command.sync_ns);
 }
 
 Status read_alerts(const Arguments& arguments, MonitorCommand& command) {
@@ -81,9 +64,10 @@ Status read_actions(const Arguments& arguments, MonitorCommand& command) {
     if (!url) return url.error().within("--webhook");
     command.webhook = *std::move(url);
   }
-  auto limit = time_of(arguments, "--action-limit", 30 * kSecond, kShortestAction_ns, kLongestAction_ns);
-  if (!limit) return limit.error();
-  command.action_limit = std::chrono::milliseconds(*limit / 1'000'000);
+  int64_t limit_ns = 30 * kSecond;
+  if (Status read = read_time(arguments, "--action-limit", kShortestAction_ns, kLongestAction_ns, limit_ns); !read)
+    return read;
+  command.action_limit = std::chrono::milliseconds(limit_ns / 1'000'000);
   command.test = arguments.has("--test-alert");
   if (command.test && command.on_alert.empty() && !command.webhook && !command.syslog)
     return Error{"--test-alert has nothing to test", "give --on-alert, --webhook or --syslog as well"};
@@ -107,11 +91,8 @@ Result<MonitorCommand> monitor_command(const Arguments& arguments) {
   if (!devices) return devices.error();
   command.devices = *std::move(devices);
   if (command.devices.device.empty()) command.devices.device = {"all"};
-  if (arguments.has("--duration")) {
-    auto duration = time_of(arguments, "--duration", 0, 1, 9'000'000'000 * kSecond);
-    if (!duration) return duration.error();
-    command.duration_ns = *duration;
-  }
+  if (Status read = read_time(arguments, "--duration", 1, 9'000'000'000 * kSecond, command.duration_ns); !read)
+    return read.error();
   for (const auto read : {read_log, read_alerts, read_actions})
     if (Status s = read(arguments, command); !s) return s.error();
   return command;

@@ -19,7 +19,7 @@ namespace profgpu {
 struct MonitorCommand {
   DeviceOptions devices;
   std::string output;                       ///< empty: no log
-  int64_t rotate_bytes = 0, keep = 0, sync_ns = 0;
+  int64_t rotate_bytes = 100'000'000, keep = 9, sync_ns = 10'000'000'000;
   std::vector<AlertRule> alerts;
   std::string on_alert;                     ///< a line for the shell; empty: none
   std::optional<HttpUrl> webhook;

@@ -51,10 +51,9 @@ Status read_percent(const Arguments& arguments, std::string_view flag, std::opti
 
 Result<PickOptions> pick_options(const Arguments& arguments) {
   PickOptions options;
-  const auto count = whole_number(arguments.value("--count", "1"));
-  if (!count || *count < 1 || *count > 1024)
-    return Error{"--count takes a whole number from 1, not \"" + arguments.value("--count") + "\""};
-  options.count = static_cast<size_t>(*count);
+  if (Status read = read_option(arguments, "--count", whole_number, {"a whole number from 1", 1, 1024}, options.count);
+      !read)
+    return read.error();
   if (arguments.has("--free")) {
     options.free_bytes = size_bytes(arguments.value("--free"));
     if (!options.free_bytes)
@@ -65,11 +64,10 @@ Result<PickOptions> pick_options(const Arguments& arguments) {
   options.order = arguments.value("--order", "memory");
   options.format = arguments.value("--format", "index");
   options.json = arguments.has("--json");
-  if (arguments.has("--wait")) {
-    const auto wait = duration_ns(arguments.value("--wait"));
-    options.wait_ns = wait.value_or(0);
-    if (!wait) return Error{"--wait takes a time, not \"" + arguments.value("--wait") + "\"", "--wait 30s, --wait 2h"};
-  }
+  if (Status read = read_option(arguments, "--wait", duration_ns, {"a time", 0, INT64_MAX, "--wait 30s, --wait 2h"},
+                                options.wait_ns);
+      !read)
+    return read.error();
   return options;
 }
 
@@ -237,16 +235,6 @@ Outcome pick(const Arguments& arguments) {
   leave_stuck("pick", outcome);
 }
 
-FlagGroup visible_device_flags() {
-  FlagGroup group = shown_device_flags();
-  for (Flag& flag : group.flags)
-    if (flag.name == "--device")
-      flag.help =
-          "only of these: index, UUID, PCI id, cuda:N or all; several with commas or again (default: those that "
-          "CUDA_VISIBLE_DEVICES leaves)";
-  return group;
-}
-
 }  // namespace
 
 extern const Command kPick;
@@ -269,7 +257,9 @@ const Command kPick{
            {.name = "--wait",
             .value = "TIME",
             .help = "look again each second until there are enough, at most so long"}}},
-         visible_device_flags(),
+         device_flags({.device = "only of these: index, UUID, PCI id, cuda:N or all; several with commas or again "
+                                 "(default: those that CUDA_VISIBLE_DEVICES leaves)",
+                       .strict = ""}),
          {"How to print them",
           {{.name = "--format", .value = "NAME", .help = "how (default index)", .choices = {"index", "uuid", "env"}},
            {.name = "--json", .help = "with every candidate and why it was refused"}}}},

@@ -200,8 +200,7 @@ Outcome run(const Arguments& arguments) {
   }
   if (!stuck) return outcome;
   // A driver call has not come back; it may hold locks that an orderly end waits for.
-  if (!outcome.error.message.empty()) print_error("run", outcome.error);
-  std::_Exit(static_cast<int>(outcome.code));
+  leave_stuck("run", outcome);
 }
 
 }  // namespace

@@ -19,13 +19,8 @@ namespace {
 constexpr int kMaxGpus = 1024, kMostNodes = 100'000;
 
 Status read_number(const Arguments& arguments, std::string_view flag, int least, int most, int& value) {
-  if (!arguments.has(flag)) return ok();
-  const std::string text = arguments.value(flag);
-  const auto n = whole_number(text);
-  if (!n || text.find_first_not_of("0123456789") != std::string::npos || *n < least || *n > most)
-    return Error{fmt::format("{} takes a whole number from {} to {}, not \"{}\"", flag, least, most, text)};
-  value = static_cast<int>(*n);
-  return ok();
+  return read_option(arguments, flag, digits_only,
+                     {fmt::format("a whole number from {} to {}", least, most), least, most}, value);
 }
 
 int number_from(std::initializer_list<const char*> names, int otherwise) {
@@ -190,27 +185,14 @@ std::string escaped(const std::string& name) {
   return out;
 }
 
-Result<int64_t> milliseconds(const Arguments& arguments, std::string_view flag) {
-  const std::string text = arguments.value(flag);
-  const auto ns = duration_ns(text);
-  if (!ns) return Error{fmt::format("{} takes a time, not \"{}\"", flag, text), "seconds, or 500ms, 2m, 1h"};
-  return *ns / kMillion;
-}
-
 Result<std::string> time_window(const Arguments& arguments) {
-  std::string delay = "0", duration;
-  if (arguments.has("--delay")) {
-    const auto ms = milliseconds(arguments, "--delay");
-    if (!ms) return ms.error();
-    delay = std::to_string(*ms);
-  }
-  if (arguments.has("--duration")) {
-    const auto ms = milliseconds(arguments, "--duration");
-    if (!ms) return ms.error();
-    if (*ms == 0) return Error{"--duration takes a time of a millisecond or more"};
-    duration = std::to_string(*ms);
-  }
-  return "time:" + delay + ":" + duration;
+  const Takes time{"a time", 0, INT64_MAX, "seconds, or 500ms, 2m, 1h"};
+  int64_t delay_ns = 0;
+  if (Status read = read_option(arguments, "--delay", duration_ns, time, delay_ns); !read) return read.error();
+  const auto lasts_ns = option_value(arguments, "--duration", duration_ns, time);
+  if (!lasts_ns) return lasts_ns.error();
+  if (lasts_ns->value_or(kMillion) < kMillion) return Error{"--duration takes a time of a millisecond or more"};
+  return fmt::format("time:{}:{}", delay_ns / kMillion, *lasts_ns ? std::to_string(**lasts_ns / kMillion) : "");
 }
 
 // One way of choosing what is recorded; steps may be counted in a range.
@@ -313,13 +295,10 @@ Result<TraceOptions> trace_options(const Arguments& arguments) {
   options.options = "window=" + *when;
   options.window = shell_line(window_words(arguments));
   if (arguments.has("--graphs")) options.options += ",graphs=" + arguments.value("--graphs");
-  if (arguments.has("--flush")) {
-    const std::string text = arguments.value("--flush");
-    const auto ns = duration_ns(text);
-    if (!ns || *ns < kShortestFlush_ns || *ns > kLongestFlush_ns)
-      return Error{"--flush takes a time from 10ms to 1h, not \"" + text + "\""};
-    options.options += fmt::format(",flush_ms={}", *ns / kMillion);
-  }
+  const auto flush_ns = option_value(arguments, "--flush", duration_ns,
+                                     {"a time from 10ms to 1h", kShortestFlush_ns, kLongestFlush_ns});
+  if (!flush_ns) return flush_ns.error();
+  if (*flush_ns) options.options += fmt::format(",flush_ms={}", **flush_ns / kMillion);
   options.python_hook = !arguments.has("--no-python-hook");
   options.perf_events = !arguments.has("--no-perf-events");
   options.preload = arguments.has("--preload") || options.torch_on_demand;
@@ -332,25 +311,13 @@ constexpr int64_t kDefaultInterval_ns = 200'000'000;
 constexpr int64_t kMaxRuns = 1'000'000;
 
 Status read_runs(const Arguments& arguments, std::string_view flag, int64_t least, int& value) {
-  if (!arguments.has(flag)) return ok();
-  const std::string text = arguments.value(flag);
-  const auto n = whole_number(text);
-  // 1e1 and 2.5 are numbers too, of a kind that nobody means here.
-  if (!n || text.find_first_not_of("0123456789") != std::string::npos || *n < least || *n > kMaxRuns)
-    return Error{std::string(flag) + " takes a whole number from " + std::to_string(least) + ", not \"" + text + "\""};
-  value = static_cast<int>(*n);
-  return ok();
+  return read_option(arguments, flag, digits_only,
+                     {fmt::format("a whole number from {}", least), least, kMaxRuns}, value);
 }
 
 Status read_warmup(const Arguments& arguments, RunOptions& options) {
-  if (!arguments.has("--warmup")) return ok();
-  const std::string text = arguments.value("--warmup");
-  const auto ns = duration_ns(text);
-  if (!ns)
-    return Error{"--warmup takes a time, not \"" + text + "\"",
-                 "seconds, or a number with a unit: --warmup 5, --warmup 500ms"};
-  options.warmup_ns = *ns;
-  return ok();
+  const Takes time{"a time", 0, INT64_MAX, "seconds, or a number with a unit: --warmup 5, --warmup 500ms"};
+  return read_option(arguments, "--warmup", duration_ns, time, options.warmup_ns);
 }
 
 }  // namespace
@@ -364,7 +331,7 @@ std::vector<FlagGroup> run_flags() {
          .help = "run the command N times and say how much figures vary (default 1)"},
         {.name = "--warmup-runs", .value = "N", .help = "runs before those, not sampled (default 0)"},
         {.name = "--torch-sync", .help = "taken and not needed: a program ends after its work on the GPU"}}},
-      device_flags(true, "0.2"),
+      device_flags({.interval = "time between samples in seconds, or with a unit: 0.5, 100ms (default 0.2)"}),
       trace_flags(),
       launch_flags(),
       {"Where results go",

@@ -42,12 +42,6 @@ bool is_telling(std::string_view name) {
          std::none_of(std::begin(kSecretWords), std::end(kSecretWords), holds);
 }
 
-Value text_list(const std::vector<std::string>& all) {
-  List out;
-  for (const std::string& text : all) out.emplace_back(text);
-  return out;
-}
-
 Value environment_value(std::vector<std::string> variables) {
   std::sort(variables.begin(), variables.end());
   Record out;
@@ -144,7 +138,7 @@ Record RunRecording::session_document(const RunSession* session) const {
   ::uname(&system);
   std::error_code error;
   Record d;
-  d.add("schema", "profgpu.session.v1").add("command", text_list(command_));
+  d.add("schema", "profgpu.session.v1").add("command", value_of(command_));
   d.add("working_folder", std::filesystem::current_path(error).string());
   d.add("host", folder_.host).add("pid", int64_t{::getpid()});
   d.add("begun_unix_ns", begun_unix_ns_).add("begun_monotonic_ns", begun_host_ns_);
@@ -161,7 +155,7 @@ Record RunRecording::session_document(const RunSession* session) const {
   List devices;
   for (const Record& r : devices_) devices.emplace_back(r);
   d.add("devices", std::move(devices)).add("environment", environment_value(environment_.variables));
-  return d.add("problems", session ? text_list(problems()) : Value());
+  return d.add("problems", session ? value_of(problems()) : Value());
 }
 
 std::vector<std::string> RunRecording::problems() const {
@@ -232,7 +226,7 @@ Record RunRecording::document() const {
                             .add("switches", switches.empty() ? "recorded" : switches)
                             .add("waits", host_statistics_.waits)
                             .add("lost_switches", host_statistics_.lost_switches));
-  return d.add("problems", text_list(problems()));
+  return d.add("problems", value_of(problems()));
 }
 
 }  // namespace profgpu

@@ -19,14 +19,6 @@ constexpr size_t kSeedFields = 30;     // of a device's record: what the rows of
 constexpr size_t kLongestShown = 100;  // of a command to type again
 constexpr double kSecondsPerNs = 1e9;
 
-Value text_or_null(const std::string& text) { return text.empty() ? Value() : Value(text); }
-
-Value texts(const std::vector<std::string>& all) {
-  List out;
-  for (const std::string& text : all) out.emplace_back(text);
-  return out;
-}
-
 // Mean, standard deviation (n - 1), range and the values themselves; null values are in the list only.
 Value statistics_of(const List& values) {
   std::vector<double> known;
@@ -97,8 +89,8 @@ Value processes_value(const RunSession& session) {
       auto it = session.processes.find(p.process.pid);
       const WatchedProcess known = it == session.processes.end() ? WatchedProcess() : it->second;
       table.rows.push_back({p.process.pid, known.visible_pid > 0 ? Value(known.visible_pid) : Value(),
-                            text_or_null(p.process.name), t.device.label(), p.memory_peak_bytes, p.utilization_max_pct,
-                            known.of_command, text_or_null(known.unknown)});
+                            unless_empty(p.process.name), t.device.label(), p.memory_peak_bytes, p.utilization_max_pct,
+                            known.of_command, unless_empty(known.unknown)});
     }
   return table;
 }
@@ -212,7 +204,7 @@ RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSess
   std::vector<std::vector<Record>> records;
   for (const OneRun& run : session.runs) records.push_back(first_thirty(run));
   Record& d = report.document;
-  d.add("schema", "profgpu.run.v1").add("command", texts(options.command));
+  d.add("schema", "profgpu.run.v1").add("command", value_of(options.command));
   d.add("exit_code", session.last.exit_code)
       .add("signal", session.last.signal == 0 ? Value() : Value(session.last.signal));
   d.add("interrupted", session.last.interrupted).add("wall_ns", session.last.wall_ns);
@@ -224,9 +216,9 @@ RunReport run_report(const RunOptions& options, const OpenDevices& open, RunSess
   d.add("processes", processes_value(session)).add("processes_left", session.processes_left);
   d.add("findings", findings_value(report.findings));
   d.add("sampler", sampler_value(session.sampler, options, !session.devices.empty()));
-  d.add("troubles", troubles_value(session, open)).add("notes", texts(notes));
+  d.add("troubles", troubles_value(session, open)).add("notes", value_of(notes));
   d.add("recording", recording ? Value(recording->document()) : Value());
-  d.add("next", texts(next_commands(options, open, session, report.findings, recording)));
+  d.add("next", value_of(next_commands(options, open, session, report.findings, recording)));
   if (!options.folder.empty()) report.summary_path = options.folder + "/summary.json";
   if (recording) report.summary_path = recording->folder().summary;
   return report;

@@ -258,19 +258,13 @@ Result<StatOptions> stat_options(const Arguments& arguments) {
   options.format = *std::move(format);
   options.style = style_of(arguments);
   options.colour = asked_colour(arguments);
-  if (arguments.has("--width")) {
-    const auto width = whole_number(arguments.value("--width"));
-    if (!width || *width < 0 || *width > 10000)
-      return Error{"--width takes a whole number, not \"" + arguments.value("--width") + "\""};
-    options.width = static_cast<int>(*width);
-  }
-  if (arguments.has("--watch")) {
-    const auto interval = duration_ns(arguments.value("--watch"));
-    if (!interval || *interval < kShortestWatch_ns || *interval > kLongestWatch_ns)
-      return Error{"--watch takes a time from 50ms to 24h, not \"" + arguments.value("--watch") + "\"",
-                   "`profgpu log` records faster than that"};
-    options.watch = std::chrono::nanoseconds(*interval);
-  }
+  if (Status read = read_option(arguments, "--width", whole_number, {"a whole number", 0, 10000}, options.width); !read)
+    return read.error();
+  const Takes takes{"a time from 50ms to 24h", kShortestWatch_ns, kLongestWatch_ns,
+                    "`profgpu log` records faster than that"};
+  const auto interval = option_value(arguments, "--watch", duration_ns, takes);
+  if (!interval) return interval.error();
+  if (*interval) options.watch = std::chrono::nanoseconds(**interval);
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "analyse/report/document.h"
 #include "analyse/report/quantity.h"
 #include "base/text.h"
 
@@ -204,13 +205,9 @@ namespace {
 
 int64_t whole(double x) { return std::llround(x); }
 
-Value text_or_null(const std::string& text) { return text.empty() ? Value() : Value(text); }
-
 Record run_record(const RunSummary& run) {
-  List devices;
-  for (const std::string& name : run.devices) devices.emplace_back(name);
   Record r;
-  r.add("path", run.label).add("devices", devices).add("ranks", run.ranks);
+  r.add("path", run.label).add("devices", value_of(run.devices)).add("ranks", run.ranks);
   r.add("steps", run.steps_ns.size());
   r.add("step_mean_ns", run.step_count > 0 ? Value(whole(run.mean_step_ns())) : Value());
   for (const auto& [name, value] : run.memory) r.add(name, value);
@@ -242,7 +239,7 @@ Table kernel_table(const std::vector<Difference>& rows) {
   t.columns.insert(t.columns.end(), {"category", "matched_by", "name_after"});
   for (size_t i = 0; i < rows.size(); ++i)
     t.rows[i].insert(t.rows[i].end(),
-                     {rows[i].category, text_or_null(rows[i].matched_by), text_or_null(rows[i].name_after)});
+                     {rows[i].category, unless_empty(rows[i].matched_by), unless_empty(rows[i].name_after)});
   return t;
 }
 
@@ -296,9 +293,8 @@ std::string_view gate_verdict_name(GateVerdict verdict) {
 
 Record diff_record(const Diff& diff) {
   const Comparison& c = diff.comparisons.back();
-  List runs, notes;
+  List runs;
   for (const RunSummary& run : diff.runs) runs.emplace_back(run_record(run));
-  for (const std::string& note : c.notes) notes.emplace_back(note);
   Record r;
   r.add("schema", "profgpu.diff.v1").add("a", diff.runs.front().label).add("b", diff.runs.back().label);
   add_ratio(r, c);
@@ -311,7 +307,7 @@ Record diff_record(const Diff& diff) {
   r.add("ops", difference_table(c.ops, true)).add("collectives", difference_table(c.collectives, true));
   r.add("memory", number_table(c.memory)).add("telemetry", number_table(c.telemetry));
   r.add("findings", finding_table(c.findings)).add("gates", gate_table(diff.gates));
-  r.add("runs", runs).add("notes", notes);
+  r.add("runs", runs).add("notes", value_of(c.notes));
   return r;
 }
 

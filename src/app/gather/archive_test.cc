@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "app/gather/rank_result.h"
+#include "app/gather/job_report.h"
 #include "tests/support/trace_rows.h"
 
 namespace profgpu {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "analyse/rank/steps.h"
-#include "app/gather/rank_result.h"
+#include "app/gather/job_report.h"
 #include "base/hash.h"
 #include "trace/import/input_units.h"
 #include "trace/import/inputs.h"
