@@ -1,5 +1,6 @@
-// Gzip'd trace text, streamed in pieces of 256 KB on one core with its checksum: our own inflate, zlib's, and ISA-L's
-// igzip where its shared library is (libisal.so.2); libdeflate's, which wants the whole text in memory, beside them.
+// Gzip'd trace text, streamed in pieces of 256 KB on one core with its checksum: our reader (which takes
+// ISA-L's igzip where libisal.so.2 is found, else zlib), zlib alone, igzip alone, and libdeflate, which wants the whole
+// text in memory.
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
 #include <libdeflate.h>

@@ -3,8 +3,7 @@
 //   range_events LIBRARY payloads COUNT         the same where every other event has 16 bytes of payload
 //   range_events LIBRARY flood THREADS COUNT    as many as the threads can make, so that some are dropped
 //   range_events LIBRARY spawn COUNT            wall time of a process that does nothing: bare, with the environment
-//   set,
-//                                               with the library preloaded
+//                                               set, with the library preloaded
 // Prints one JSON object. PROFGPU_RECORD is set by the caller.
 #include <dlfcn.h>
 #include <spawn.h>

@@ -270,34 +270,37 @@ class Terminal:
         if self.pid == 0:
             os.execve(words[0], list(map(str, words)), dict(env or os.environ, TERM='xterm', COLUMNS='100'))
         self.text = b''
+        self.open = True
 
     def expect(self, what, seconds=60, times=1):
         until = time.time() + seconds
-        while self.text.count(what) < times:
-            assert time.time() < until, self.text
-            if select.select([self.fd], [], [], 0.1)[0]:
-                try:
-                    self.text += os.read(self.fd, 65536)
-                except OSError:
-                    break
+        while self.text.count(what) < times and self.open and time.time() < until:
+            self.read(0.1)
         assert self.text.count(what) >= times, self.text
 
     def type(self, keys):
         os.write(self.fd, keys)
 
+    def read(self, seconds):
+        """Whether there was something to read within that time."""
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return False
+        try:
+            self.text += os.read(self.fd, 65536)
+        except OSError:  # nobody has the terminal open any more
+            self.open = False
+        return self.open
+
     def wait(self):
         """The exit code, as a shell has it, of what was started."""
         until = time.time() + 60
-        while True:
-            if select.select([self.fd], [], [], 0.05)[0]:
-                try:
-                    self.text += os.read(self.fd, 65536)
-                except OSError:
-                    pass
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                break
+        pid = 0
+        while not pid:
             assert time.time() < until, self.text
+            self.read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        while self.read(0):  # what it wrote last
+            pass
         os.close(self.fd)
         return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 

@@ -44,9 +44,9 @@ std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
 std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
   const DeviceInfo& i = *d.info;
   return joined_labels({label("gpu", device_number(i)), label("uuid", i.uuid), label("model", i.name),
-                 i.mig_profile.empty() ? "" : label("mig_profile", i.mig_profile),
-                 i.gpu_instance ? label("mig_instance", std::to_string(*i.gpu_instance)) : "",
-                 input.host.empty() ? "" : label("host", input.host)});
+                        i.mig_profile.empty() ? "" : label("mig_profile", i.mig_profile),
+                        i.gpu_instance ? label("mig_instance", std::to_string(*i.gpu_instance)) : "",
+                        input.host.empty() ? "" : label("host", input.host)});
 }
 
 std::string pod_labels(const PodContainer& c) {
