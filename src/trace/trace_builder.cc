@@ -278,7 +278,6 @@ void build_host(const Rows& rows, Trace& trace, int threads) {
       h.start_ns.push_back(row.start_ns);
       h.duration_ns.push_back(row.duration_ns);
     }
-    nest(trace);
   };
   std::vector<uint32_t> more;
   const auto others = [&] {
@@ -373,7 +372,8 @@ Trace TraceBuilder::finish(int threads) {
     for (Shard& shard : shards_) shard.activity.clear();
   };
   side_by_side(threads, [&] { build_host(rows, trace_, threads); }, others);
-  shards_.clear();
+  shards_.clear();   // before more columns are filled: memory is at its peak here
+  nest(trace_);
   link(trace_, std::move(flows), threads);
   return std::move(trace_);
 }
