@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/names.h"
 #include "base/statistics.h"
 #include "base/text.h"
 
@@ -70,12 +71,54 @@ std::vector<HostId> ranges(const Trace& trace, const std::vector<bool>& named) {
   return best;
 }
 
-std::vector<HostId> step_ranges(const Facts& facts) {
+std::vector<HostId> engine_ranges(const Trace& trace) {
+  std::vector<bool> named(trace.strings.size());
+  for (size_t i = 0; i < named.size(); ++i) named[i] = engine_step(trace.strings[StringId(i)]).has_value();
+  return ranges(trace, named);
+}
+
+std::vector<HostId> step_ranges(const Facts& facts, const std::vector<HostId>& of_engine) {
   const Trace& trace = facts.trace();
   if (!facts.options().step_pattern.empty())
     return ranges(trace, matching_strings(trace, facts.options().step_pattern.c_str()));
-  auto found = ranges(trace, matching_strings(trace, kProfilerStep));
-  return found.empty() ? ranges(trace, matching_strings(trace, kLikeStep)) : found;
+  if (auto found = ranges(trace, matching_strings(trace, kProfilerStep)); !found.empty()) return found;
+  return of_engine.empty() ? ranges(trace, matching_strings(trace, kLikeStep)) : of_engine;
+}
+
+// A step that holds one step of an engine is that; one that holds several is of their kind if they are all alike.
+void set_engine_steps(const Trace& trace, const std::vector<HostId>& of_engine, std::vector<Step>& steps) {
+  size_t at = 0;
+  for (Step& s : steps) {
+    const auto start = [&](size_t i) { return trace.host.start_ns[of_engine[i].value]; };
+    while (at < of_engine.size() && start(at) < s.start_ns) ++at;
+    const size_t first = at;
+    for (; at < of_engine.size() && start(at) < s.interval().end; ++at) {
+      const EngineStep one = *engine_step(trace.name(of_engine[at]));
+      if (at == first) s.batch = one;
+      else s.batch = {one.kind == s.batch.kind ? one.kind : StepKind::kUnknown, {}, {}, {}};
+    }
+  }
+}
+
+// Steps with a backward pass or an optimizer train; where there are such, the others evaluate.
+void set_training_kinds(const Facts& facts, std::vector<Step>& steps) {
+  const Trace& trace = facts.trace();
+  const Names& names = facts.get<Names>();
+  std::vector<int64_t> times;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (const uint32_t name = trace.host.name[i].value;
+        names.autograd[name] || (names.phase[name] == Phase::kOptimizer && trace.host.kind[i] != HostKind::kPython))
+      times.push_back(trace.host.start_ns[i]);
+  std::sort(times.begin(), times.end());
+  for (Step& s : steps) {
+    const auto next = std::lower_bound(times.begin(), times.end(), s.start_ns);
+    if (s.batch.kind == StepKind::kUnknown && next != times.end() && *next < s.interval().end)
+      s.batch.kind = StepKind::kTrain;
+  }
+  const auto trains = [](const Step& s) { return s.batch.kind == StepKind::kTrain; };
+  if (!std::any_of(steps.begin(), steps.end(), trains)) return;
+  for (Step& s : steps)
+    if (s.batch.kind == StepKind::kUnknown) s.batch.kind = StepKind::kEval;
 }
 
 // Of "[step 12/500]", "[step 12".
@@ -108,14 +151,18 @@ ThreadId busiest_thread(const Trace& trace) {
   return best;
 }
 
-// Leading steps longer than 1.5 times the lower median of all.
+// Leading steps longer than 1.5 times the lower median of all. An engine's are compared with others of their kind: a
+// prefill is no slow decode.
 void mark_warmup(std::vector<Step>& steps) {
   if (steps.size() < 2) return;
-  std::vector<int64_t> durations;
-  for (const Step& s : steps) durations.push_back(s.duration_ns);
-  const double limit = 1.5 * static_cast<double>(lower_median(std::move(durations)));
+  std::map<StepKind, std::vector<int64_t>> durations;
+  const auto group = [](const Step& s) {
+    const StepKind kind = s.batch.kind;
+    return kind == StepKind::kTrain || kind == StepKind::kEval ? StepKind::kUnknown : kind;
+  };
+  for (const Step& s : steps) durations[group(s)].push_back(s.duration_ns);
   for (Step& s : steps) {
-    if (static_cast<double>(s.duration_ns) <= limit) break;
+    if (static_cast<double>(s.duration_ns) <= 1.5 * static_cast<double>(lower_median(durations[group(s)]))) break;
     s.warmup = true;
   }
 }
@@ -182,17 +229,20 @@ int64_t Steps::total_wall_ns() const {
 Steps Steps::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   Steps all;
-  const std::vector<HostId> found = step_ranges(facts);
+  const std::vector<HostId> of_engine = engine_ranges(trace);
+  const std::vector<HostId> found = step_ranges(facts, of_engine);
   for (size_t i = 0; i < found.size(); ++i) {
     Step s;
     s.name = trace.name(found[i]);
-    s.index = number_at_end(s.name).value_or(static_cast<int64_t>(i));
+    s.index = engine_step(s.name) ? static_cast<int64_t>(i) : number_at_end(s.name).value_or(static_cast<int64_t>(i));
     s.start_ns = trace.host.start_ns[found[i].value];
     s.duration_ns = trace.host.duration_ns[found[i].value];
     s.range = found[i];
     all.steps.push_back(s);
   }
   all.annotated = !all.steps.empty();
+  set_engine_steps(trace, of_engine, all.steps);
+  set_training_kinds(facts, all.steps);
   if (!all.annotated && trace.recorded && facts.options().step_pattern.empty()) add_estimated(trace, all);
   mark_warmup_by_window(trace, all.steps);
   std::erase_if(all.steps, [&](const Step& s) {

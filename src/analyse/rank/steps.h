@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "analyse/rank/engine_step.h"
 #include "analyse/rank/facts.h"
 #include "analyse/report/document.h"
 #include "trace/intervals.h"
@@ -20,6 +21,7 @@ struct Step {
   int64_t device_idle_ns = 0;
   bool warmup = false;
   HostId range;                ///< the annotation; invalid for the step named `trace`
+  EngineStep batch;            ///< what an inference engine says of it; of others only the kind
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
 
   template <class V>
@@ -27,6 +29,8 @@ struct Step {
     v("name", name), v("index", index), v("start_ns", start_ns), v("duration_ns", duration_ns);
     v("device", only_if(device >= 0, device)), v("device_busy_ns", only_if(device >= 0, device_busy_ns));
     v("device_idle_ns", only_if(device >= 0, device_idle_ns)), v("warmup", warmup);
+    v("kind", unless_empty(step_kind_name(batch.kind))), v("sequences", batch.sequences), v("tokens", batch.tokens);
+    v("context_tokens", batch.context_tokens);
   }
 };
 
