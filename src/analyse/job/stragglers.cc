@@ -140,21 +140,6 @@ void add_slow_links(std::span<const RankDigest> ranks, std::vector<SlowLink>& li
 
 }  // namespace
 
-std::string_view straggler_cause(std::string_view kind) {
-  constexpr std::pair<std::string_view, std::string_view> kCauses[] = {
-      {"slow_compute", "its GPU takes longer for the same kernels"},
-      {"low_clocks", "its GPU runs at lower clocks"},
-      {"slow_input", "its data loading takes longer"},
-      {"uneven_work", "it has more to compute"},
-      {"slow_host", "its host launches late"},
-      {"slow_link", "transfers with it take longer"},
-      {"checkpoint", "it saves checkpoints meanwhile"},
-      {"memory_allocation", "it waits for memory allocation"}};
-  for (const auto& [name, words] : kCauses)
-    if (name == kind) return words;
-  return "why is not known";
-}
-
 std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
                                   const std::optional<Waiting>& hosts_waits, double mean_step_ns,
                                   const SampleLog& samples) {

@@ -40,9 +40,6 @@ struct Straggler {
   }
 };
 
-/// "the same kernels take longer on it"
-std::string_view straggler_cause(std::string_view kind);
-
 /// Latest first, from 5 % of the step. A host all of whose ranks are late, where another host's are not, is late as
 /// one; `hosts_waits`, with the ranks of a host as one, tell it where they hold each other up too. More than half of
 /// the ranks late at once is no straggler but a slow job: they do not wait for each other. Of `links` those that make

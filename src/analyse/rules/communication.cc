@@ -118,11 +118,6 @@ const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
   return known == ways.end() ? nullptr : &*known;
 }
 
-std::optional<double> exposed_communication_value(const Measured& m) {
-  if (m.device().communication_ns == 0) return std::nullopt;
-  return m.exposed_communication_pct();
-}
-
 void say_exposed_communication(const Measured& m, Finding& f) {
   const auto& rows = m.facts().get<Collectives>().rows;
   f.what = "communication that no compute hides";
@@ -132,8 +127,8 @@ void say_exposed_communication(const Measured& m, Finding& f) {
   f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways));
   for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i)
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
-                                     duration_text(static_cast<double>(rows[i].exposed_ns))));
-  set_cost(f, m, m.saved_by_communication());
+                                     duration_text(rows[i].exposed_ns)));
+  set_cost(f, m.wall_ns(), m.saved_by_communication());
 }
 
 // Time in which the rank does nothing but send to other stages and receive, percent of a step.
@@ -177,71 +172,11 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
   judge_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);
   if (const std::vector<int>& missing = evidence.job->missing_ranks; !missing.empty())
     f.fix.insert(f.fix.begin(),
-                 fmt::format("give the traces of all ranks: {} not here, and waiting for {} looks like this",
-                             ranks_text(missing) + (missing.size() == 1 ? " is" : " are"),
+                 fmt::format("give the traces of all ranks: {} {} not here, and waiting for {} looks like this",
+                             ranks_text(missing), missing.size() == 1 ? "is" : "are",
                              missing.size() == 1 ? "it" : "them"));
   return rule.beyond(*f.value, *f.threshold);
 }
-
-}  // namespace
-
-extern const Rule kExposedCommunication;
-const Rule kExposedCommunication = {
-    .id = "exposed-communication",
-    .summary = "communication that no compute hides",
-    .unit = "%",
-    .threshold = 20,
-    .grave = 40,
-    .meaning =
-        "The device runs collectives and nothing else. Either there is too little compute to hide them behind, or "
-        "they start too late, or they are slow.",
-    .computation =
-        "Value: time in which communication kernels run and no compute does, as a share of the device's span, less "
-        "waiting for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking "
-        "no time; at most the exposed time of the measured steps. Of a job, what its steps would take less, waiting "
-        "of stages of a pipeline not gained; none where ranks or records are missing that others may have waited for.",
-    .advice =
-        {
-            "DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
-            "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
-            "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
-            "bf16 or fp16 compression hooks; PowerSGD on slow links",
-            "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across "
-            "nodes",
-            "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
-            "tensor parallelism within a node only; sequence parallelism; overlap with the products",
-            "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
-            "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or "
-            "fp8",
-            "larger batch a GPU: more compute for the same bytes",
-            "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
-        },
-    .verdict =
-        [](const Finding& f, const Job*) {
-          return fmt::format(
-              "Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
-              share_text(f));
-        },
-    .seen = {Locator::At::kLongestKernel, "communication"},
-    .rank = {.value = exposed_communication_value, .say = say_exposed_communication},
-    .settle = settle_exposed_communication,
-    .job_cost = {.change = "communication_free", .required = true},
-    .checklist = {{.place = 4,
-                   .id = "communication",
-                   .question = "Is exposed communication under 20 % of the span?",
-                   .label = "communication",
-                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.exposed_communication_pct; },
-                   .limit = 20,
-                   .of_several = true},
-                  {.place = 8,
-                   .id = "gradient-accumulation",
-                   .question = "Are there more backward passes than optimizer steps?",
-                   .label = "gradient accumulation",
-                   .judge = [](const RankMeasure& m,
-                               bool) { return m.accumulates ? Verdict::kPass : Verdict::kUnknown; }}},
-};
-
-namespace {
 
 constexpr int64_t kLargeMessage = 16 << 20;   // output.md: from 16 MiB on latency no longer tells
 
@@ -268,36 +203,6 @@ std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence&
                             static_cast<double>(*worst->message_bytes) / 1048576, worst->group_size)};
   return f;
 }
-
-}  // namespace
-
-extern const Rule kLowBusBandwidth;
-const Rule kLowBusBandwidth = {
-    .id = "low-bus-bandwidth",
-    .summary = "large collectives move fewer bytes than the link could",
-    .unit = "%",
-    .threshold = 50,
-    .below = true,
-    .meaning =
-        "Large messages should come near the rate of the link between the devices. Far below it, traffic takes a "
-        "slower way (PCIe or host memory instead of NVLink), or a link is down.",
-    .computation =
-        "Value: median bus bandwidth (nccl-tests' definition) of the slowest kind of collective from 16 MiB, over the "
-        "link's rate per direction. Transfer time runs from the last rank's arrival to the end, so all ranks of the "
-        "group must be given; groups beyond one node are left alone. No cost: exposed communication has it.",
-    .advice = {
-        "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH shows rings and transports",
-        "nvidia-smi topo -m and nvidia-smi nvlink -s show topology and links that are down",
-        "no NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_NET=Socket left over in the environment",
-        "containers: --ipc=host or --shm-size, all devices of the node visible, no ACS redirection on PCIe",
-        "across nodes: NCCL_IB_HCA, GPUDirect RDMA (nvidia-peermem), one NIC a GPU, NCCL_CROSS_NIC",
-        "measure the link alone with nccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)",
-    },
-    .seen = {Locator::At::kLongestKernel, "communication"},
-    .job = check_low_bus_bandwidth,
-};
-
-namespace {
 
 std::string call_text(const MissingCalls& hang) {
   const std::string which = hang.number >= 0 ? fmt::format(" {}", hang.number) : "";
@@ -330,8 +235,85 @@ std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& e
 
 }  // namespace
 
-extern const Rule kCollectiveHang;
-const Rule kCollectiveHang = {
+extern const Rule kExposedCommunication = {
+    .id = "exposed-communication",
+    .summary = "communication that no compute hides",
+    .unit = "%",
+    .threshold = 20,
+    .grave = 40,
+    .meaning =
+        "The device runs collectives and nothing else. Either there is too little compute to hide them behind, or "
+        "they start too late, or they are slow.",
+    .computation =
+        "Value: time in which communication kernels run and no compute does, as a share of the device's span, less "
+        "waiting for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking "
+        "no time; at most the exposed time of the measured steps. Of a job, what its steps would take less, waiting "
+        "of stages of a pipeline not gained; none where ranks or records are missing that others may have waited for.",
+    .advice =
+        {
+            "DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
+            "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
+            "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
+            "bf16 or fp16 compression hooks; PowerSGD on slow links",
+            "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across "
+            "nodes",
+            "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
+            "tensor parallelism within a node only; sequence parallelism; overlap with the products",
+            "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
+            "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or "
+            "fp8",
+            "larger batch a GPU: more compute for the same bytes",
+            "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
+        },
+    .verdict = "Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
+    .seen = {Locator::At::kLongestKernel, "communication"},
+    .rank = {.value = [](const Measured& m) {
+               return only_if(m.device().communication_ns != 0, m.exposed_communication_pct());
+             },
+             .say = say_exposed_communication},
+    .settle = settle_exposed_communication,
+    .job_cost = {.change = "communication_free", .required = true},
+    .checklist = {{.place = 4,
+                   .id = "communication",
+                   .question = "Is exposed communication under 20 % of the span?",
+                   .label = "communication",
+                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.exposed_communication_pct; },
+                   .limit = 20,
+                   .of_several = true},
+                  {.place = 8,
+                   .id = "gradient-accumulation",
+                   .question = "Are there more backward passes than optimizer steps?",
+                   .label = "gradient accumulation",
+                   .judge = [](const RankMeasure& m,
+                               bool) { return m.accumulates ? Verdict::kPass : Verdict::kUnknown; }}},
+};
+
+extern const Rule kLowBusBandwidth = {
+    .id = "low-bus-bandwidth",
+    .summary = "large collectives move fewer bytes than the link could",
+    .unit = "%",
+    .threshold = 50,
+    .below = true,
+    .meaning =
+        "Large messages should come near the rate of the link between the devices. Far below it, traffic takes a "
+        "slower way (PCIe or host memory instead of NVLink), or a link is down.",
+    .computation =
+        "Value: median bus bandwidth (nccl-tests' definition) of the slowest kind of collective from 16 MiB, over the "
+        "link's rate per direction. Transfer time runs from the last rank's arrival to the end, so all ranks of the "
+        "group must be given; groups beyond one node are left alone. No cost: exposed communication has it.",
+    .advice = {
+        "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH shows rings and transports",
+        "nvidia-smi topo -m and nvidia-smi nvlink -s show topology and links that are down",
+        "no NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_NET=Socket left over in the environment",
+        "containers: --ipc=host or --shm-size, all devices of the node visible, no ACS redirection on PCIe",
+        "across nodes: NCCL_IB_HCA, GPUDirect RDMA (nvidia-peermem), one NIC a GPU, NCCL_CROSS_NIC",
+        "measure the link alone with nccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)",
+    },
+    .seen = {Locator::At::kLongestKernel, "communication"},
+    .job = check_low_bus_bandwidth,
+};
+
+extern const Rule kCollectiveHang = {
     .id = "collective-hang",
     .summary = "a rank never arrives at a collective in which others wait",
     .unit = "ranks",

@@ -40,11 +40,6 @@ Loader loader_of(const Measured& m) {
   return loader;
 }
 
-std::optional<double> data_loading_bound_value(const Measured& m) {
-  if (!is_felt(m)) return std::nullopt;
-  return m.phase_pct(Phase::kDataLoading);
-}
-
 void say_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
   if (loader.workers) {
@@ -62,62 +57,10 @@ void say_data_loading_bound(const Measured& m, Finding& f) {
                       m.device_label(), percent_text(m.idle_wall_pct(IdleCause::kDataLoading)));
   f.evidence.push_back(fmt::format("seen in {} of {} steps; longest wait {} in {}",
                                    steps_with_gaps(m, IdleCause::kDataLoading), m.steps(),
-                                   duration_text(static_cast<double>(loader.longest_ns)), shortened(loader.range, 90)));
+                                   duration_text(loader.longest_ns), shortened(loader.range, 90)));
   // With workers it waits for them, whatever they do.
   if (const auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
     f.evidence.push_back(blocked->said);
-  set_cost(f, m, m.saved_by_cause(IdleCause::kDataLoading));
-}
-
-}  // namespace
-
-extern const Rule kDataLoadingBound;
-const Rule kDataLoadingBound = {
-    .id = "data-loading-bound",
-    .summary = "the GPU waits for the next batch",
-    .unit = "%",
-    .threshold = 10,
-    .grave = 25,
-    .meaning =
-        "The training loop waits for input: fetching a batch takes a large part of each step, and the device has "
-        "nothing to do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
-    .computation =
-        "Value: share of the measured steps' wall time in data-loading ranges on the step's thread "
-        "(enumerate(DataLoader)#….__next__ and the like). Fires only if the device idles for it. Cost: the trace is "
-        "replayed with that host time taken out; at most the idle time that data loading caused, before the device's "
-        "first activity too.",
-    .advice = {
-        "DataLoader(…, num_workers=N): start with 4 a GPU and raise it until the wait is gone or the CPU is full",
-        "DataLoader(…, persistent_workers=True): workers are not started anew every epoch",
-        "DataLoader(…, prefetch_factor=4): more batches ready when one takes long",
-        "DataLoader(…, pin_memory=True) with batch.to(device, non_blocking=True): the copy overlaps with compute",
-        "decode and augment on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors, nvImageCodec)",
-        "store data decoded, resized or tokenised; read large shards in sequence (WebDataset, MosaicML Streaming, "
-        "Parquet)",
-        "copy the data set to local NVMe; a network file system answers small random reads slowly",
-        "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
-        "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply",
-    },
-    .verdict = [](const Finding& f, const Job*) {
-      return fmt::format("The GPU waits for data: loading takes {} of each step.", share_text(f));
-    },
-    .seen = longest_gap_of(IdleCause::kDataLoading),
-    .rank = {.value = data_loading_bound_value, .say = say_data_loading_bound},
-    .job_cost = {.change = "input_free"},
-    .checklist = {{.place = 2,
-                   .id = "data-loading",
-                   .question = "Is data loading under 10 % of the step?",
-                   .label = "data loading",
-                   .value = [](const RankMeasure& m) -> std::optional<double> {
-                     return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)];
-                   },
-                   .limit = 10}},
-};
-
-namespace {
-
-std::optional<double> checkpoint_stall_value(const Measured& m) {
-  return m.phase_pct(Phase::kCheckpoint);
 }
 
 void say_checkpoint_stall(const Measured& m, Finding& f) {
@@ -127,37 +70,7 @@ void say_checkpoint_stall(const Measured& m, Finding& f) {
            "save less often, to local NVMe first; sharded checkpoints instead of rank 0 alone"};
   const Intervals& saves = m.facts().get<Phases>().checkpoint;
   f.evidence.push_back(fmt::format("{} saves in the measured steps", intersect(saves, m.measured_time()).size()));
-  if (m.has_device()) set_cost(f, m, m.saved_by_cause(IdleCause::kCheckpoint));
 }
-
-}  // namespace
-
-extern const Rule kCheckpointStall;
-const Rule kCheckpointStall = {
-    .id = "checkpoint-stall",
-    .summary = "training stops while checkpoints are written",
-    .unit = "%",
-    .threshold = 5,
-    .meaning =
-        "The training thread serialises and writes the model itself, and the devices wait.",
-    .computation =
-        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: the trace is "
-        "replayed with that host time taken out; at most the idle time of cause checkpoint.",
-    .advice = {
-        "torch.distributed.checkpoint.async_save; Lightning: AsyncCheckpointIO; DeepSpeed: nebula or async I/O",
-        "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
-        "write to local NVMe or tmpfs and copy in the background",
-        "save less often; keep optimizer states out of intermediate checkpoints",
-    },
-    .verdict = [](const Finding& f, const Job*) {
-      return fmt::format("Saving checkpoints takes {} of the time.", share_text(f));
-    },
-    .seen = longest_gap_of(IdleCause::kCheckpoint),
-    .rank = {.value = checkpoint_stall_value, .say = say_checkpoint_stall, .host_alone = true},
-    .job_cost = {.change = "checkpoint_free"},
-};
-
-namespace {
 
 struct Copies {
   std::vector<bool> which;   // by ActivityId
@@ -192,10 +105,6 @@ Copies pageable(const Measured& m) {
   return c;
 }
 
-std::optional<double> pageable_copies_value(const Measured& m) {
-  return m.wall_pct(total_length(pageable(m).time));
-}
-
 void say_pageable_copies(const Measured& m, Finding& f) {
   const Copies copies = pageable(m);
   f.what = "copies go through pageable memory, and the host waits for them";
@@ -203,20 +112,83 @@ void say_pageable_copies(const Measured& m, Finding& f) {
                       copies.count, percent_text(*f.value));
   f.fix = {"DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)",
            "tensor.pin_memory() once for buffers that are copied again and again"};
-  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count,
-                                   static_cast<double>(copies.bytes) / 1048576));
+  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count, copies.bytes / 1048576.0));
   // At most the time in which the copies alone kept the device busy: idle time has other findings.
   const DeviceTime& d = m.device();
   const Intervals exposed = intersect(subtract(copies.on_device, unite(d.compute, d.communication)), m.measured_time());
   Removal removal;
   removal.activity = copies.which;
-  set_cost(f, m, std::min(total_length(exposed), m.replay().saved_by(removal)));
+  set_cost(f, m.wall_ns(), std::min(total_length(exposed), m.replay().saved_by(removal)));
 }
 
 }  // namespace
 
-extern const Rule kPageableCopies;
-const Rule kPageableCopies = {
+extern const Rule kDataLoadingBound = {
+    .id = "data-loading-bound",
+    .summary = "the GPU waits for the next batch",
+    .unit = "%",
+    .threshold = 10,
+    .grave = 25,
+    .meaning =
+        "The training loop waits for input: fetching a batch takes a large part of each step, and the device has "
+        "nothing to do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
+    .computation =
+        "Value: share of the measured steps' wall time in data-loading ranges on the step's thread "
+        "(enumerate(DataLoader)#….__next__ and the like). Fires only if the device idles for it. Cost: the trace is "
+        "replayed with that host time taken out; at most the idle time that data loading caused, before the device's "
+        "first activity too.",
+    .advice = {
+        "DataLoader(…, num_workers=N): start with 4 a GPU and raise it until the wait is gone or the CPU is full",
+        "DataLoader(…, persistent_workers=True): workers are not started anew every epoch",
+        "DataLoader(…, prefetch_factor=4): more batches ready when one takes long",
+        "DataLoader(…, pin_memory=True) with batch.to(device, non_blocking=True): the copy overlaps with compute",
+        "decode and augment on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors, nvImageCodec)",
+        "store data decoded, resized or tokenised; read large shards in sequence (WebDataset, MosaicML Streaming, "
+        "Parquet)",
+        "copy the data set to local NVMe; a network file system answers small random reads slowly",
+        "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
+        "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply",
+    },
+    .verdict = "The GPU waits for data: loading takes {} of each step.",
+    .cause = IdleCause::kDataLoading,
+    .rank = {.value = [](const Measured& m) { return only_if(is_felt(m), m.phase_pct(Phase::kDataLoading)); },
+             .say = say_data_loading_bound},
+    .job_cost = {.change = "input_free"},
+    .checklist = {{.place = 2,
+                   .id = "data-loading",
+                   .question = "Is data loading under 10 % of the step?",
+                   .label = "data loading",
+                   .value = [](const RankMeasure& m) -> std::optional<double> {
+                     return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)];
+                   },
+                   .limit = 10}},
+};
+
+extern const Rule kCheckpointStall = {
+    .id = "checkpoint-stall",
+    .summary = "training stops while checkpoints are written",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "The training thread serialises and writes the model itself, and the devices wait.",
+    .computation =
+        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: the trace is "
+        "replayed with that host time taken out; at most the idle time of cause checkpoint.",
+    .advice = {
+        "torch.distributed.checkpoint.async_save; Lightning: AsyncCheckpointIO; DeepSpeed: nebula or async I/O",
+        "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
+        "write to local NVMe or tmpfs and copy in the background",
+        "save less often; keep optimizer states out of intermediate checkpoints",
+    },
+    .verdict = "Saving checkpoints takes {} of the time.",
+    .cause = IdleCause::kCheckpoint,
+    .rank = {.value = [](const Measured& m) { return std::optional(m.phase_pct(Phase::kCheckpoint)); },
+             .say = say_checkpoint_stall,
+             .host_alone = true},
+    .job_cost = {.change = "checkpoint_free"},
+};
+
+extern const Rule kPageableCopies = {
     .id = "pageable-copies",
     .summary = "copies from or to pageable memory",
     .unit = "%",
@@ -234,11 +206,10 @@ const Rule kPageableCopies = {
         "keep results on the device; copy them back in one piece, into a pinned buffer",
         "prefetch the next batch on a side stream while this one computes",
     },
-    .verdict = [](const Finding& f, const Job*) {
-      return fmt::format("Copies through pageable memory take {} of the time.", share_text(f));
-    },
+    .verdict = "Copies through pageable memory take {} of the time.",
     .seen = {Locator::At::kLongestKernel, "Pageable"},
-    .rank = {.value = pageable_copies_value, .say = say_pageable_copies},
+    .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(total_length(pageable(m).time))); },
+             .say = say_pageable_copies},
     .job_cost = {.change = "copies_free"},
 };
 

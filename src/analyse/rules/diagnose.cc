@@ -55,7 +55,7 @@ void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
   int64_t left = m.waiting_ns;
   for (auto& [rule, f] : answers) {
     if (!f.cost_ns) continue;
-    set_cost(f, m, std::min(*f.cost_ns, left));
+    set_cost(f, m.wall_ns, std::min(*f.cost_ns, left));
     left -= *f.cost_ns;
   }
 }
@@ -63,7 +63,7 @@ void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
 void set_job_cost(Finding& f, const RankMeasure& m, const WhatIf& change) {
   const int64_t step_ns = change.step_ns + change.saved_ns_per_step;
   f.cost_ns = change.saved_ns_per_step * m.steps;
-  f.cost_pct = step_ns > 0 ? 100.0 * static_cast<double>(change.saved_ns_per_step) / static_cast<double>(step_ns) : 0;
+  f.cost_pct = percent_of(change.saved_ns_per_step, step_ns);
 }
 
 // Where ranks or records are missing, waiting looks like transfer: known as far as it makes no difference.
@@ -77,7 +77,7 @@ void leave_open(const WhatIf* w, Finding& f) {
   f.cost_ns.reset(), f.cost_pct.reset();
   const std::string least = w == nullptr || w->saved_ns_per_step == 0
                                 ? "" : fmt::format("without transfers a step takes {} less at least; ",
-                                                   duration_text(static_cast<double>(w->saved_ns_per_step)));
+                                                   duration_text(w->saved_ns_per_step));
   f.evidence.push_back(least + "what is waiting for ranks or records that are not here is not known");
 }
 
@@ -100,7 +100,8 @@ void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
     if (!known_cost) leave_open(other, f);
     else if (other != nullptr) set_job_cost(f, *m, *other);
     const WhatIf* on_top = late ? find_what_if(job.what_if_on_top, cost.change) : nullptr;
-    if (on_top != nullptr && f.cost_ns) set_cost(f, *m, std::min(*f.cost_ns, on_top->saved_ns_per_step * m->steps));
+    if (on_top != nullptr && f.cost_ns)
+      set_cost(f, m->wall_ns, std::min(*f.cost_ns, on_top->saved_ns_per_step * m->steps));
   }
 }
 
@@ -127,15 +128,17 @@ void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
 std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
   const Measured* worst = nullptr;
   double most = 0;
+  if (rule.rank.say == nullptr) return std::nullopt;
   for (const Measured& m : devices) {
-    if (rule.rank.value == nullptr || !(m.has_device() || rule.rank.host_alone)) continue;
-    const std::optional<double> value = rule.rank.value(m);
+    if (!m.has_device() && !rule.rank.host_alone) continue;
+    const std::optional<double> value = rule.rank.value != nullptr ? rule.rank.value(m) : m.idle_pct(*rule.cause);
     if (!value || !rule.beyond(*value, m.threshold(rule)) || (worst != nullptr && !rule.beyond(*value, most))) continue;
     worst = &m, most = *value;
   }
   if (worst == nullptr) return std::nullopt;
   Finding f = rule.finding(most, worst->threshold(rule));
   f.ranks = {worst->rank()};
+  if (rule.cause && worst->has_device()) set_cost(f, worst->wall_ns(), worst->saved_by_cause(*rule.cause));
   rule.rank.say(*worst, f);
   return f;
 }
@@ -179,7 +182,7 @@ Finding Rule::finding(double value, double limit) const {
   f.unit = unit;
   f.value = value;
   f.threshold = limit;
-  f.seen = seen;
+  f.seen = cause ? Locator{Locator::At::kLongestGap, std::string(idle_cause_name(*cause))} : seen;
   return f;
 }
 

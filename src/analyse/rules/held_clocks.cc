@@ -6,72 +6,49 @@
 namespace profgpu {
 namespace {
 
-std::optional<double> thermal_throttle_samples(const DeviceTelemetry& d) {
-  return held_back_pct(d, kHeatReasons);
+// Percent of the time that the reasons (bits of ClockReason) held clocks back; nothing where it is not known.
+template <uint32_t reasons>
+std::optional<double> held_back_pct(const DeviceTelemetry& device) {
+  double pct = 0;
+  for (const ThrottleTime& t : device.throttle)
+    if ((t.bits & reasons) != 0) pct += t.pct;
+  return only_if(device.throttle_known, std::min(pct, 100.0));
 }
 
-void say_thermal_throttle_samples(const DeviceTelemetry& d, Finding& f) {
+void add_clock(const DeviceTelemetry& d, Finding& f) {
+  const SeriesSummary* clock = d.find(Metric::kSmClock);
+  if (const auto most = d.limit(Metric::kSmClockMax); clock && most)
+    f.evidence.push_back(fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *clock->mean, *most));
+}
+
+// What `top` says of clocks that were held back in the last minute.
+std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix) {
+  if (!pct || !rule.beyond(*pct, rule.threshold)) return std::nullopt;
+  return Advice{severity, fmt::format("{}, {:.0f} % of the last minute", rule.summary, *pct), std::move(fix)};
+}
+
+void say_thermal_throttle(const DeviceTelemetry& d, Finding& f) {
   f.what = fmt::format("temperature holds the clocks of {} back {} of the time", d.label(), percent_text(*f.value));
   const SeriesSummary *core = d.find(Metric::kTemperature), *memory = d.find(Metric::kMemoryTemperature);
-  const SeriesSummary* clock = d.find(Metric::kSmClock);
   f.why = "The device runs slower than it could to stay below its limit.";
   if (core) f.evidence.push_back(fmt::format("core temperature {:.0f} °C at most", *core->max));
   if (memory) f.evidence.push_back(fmt::format("memory temperature {:.0f} °C at most", *memory->max));
-  if (const auto most = d.limit(Metric::kSmClockMax); clock && most)
-    f.evidence.push_back(fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *clock->mean, *most));
+  add_clock(d, f);
   f.fix = {"better cooling: air flow, fan curve, dust, neighbours of the slot, room temperature",
            "until then a lower power limit keeps clocks steady: nvidia-smi -i " + d.device.label() + " -pl WATTS"};
 }
-
-std::optional<Advice> heat_now(const Rule& rule, const DeviceNow& d) {
-  return held_now(rule, d.held_by_heat_pct, rule.severity, std::string(rule.advice.front()));
-}
-
-}  // namespace
-
-extern const Rule kThermalThrottle;
-const Rule kThermalThrottle = {
-    .id = "thermal-throttle",
-    .summary = "temperature holds the clocks back",
-    .unit = "%",
-    .threshold = kHeldBackPct.said,
-    .severity = kHeldBackPct.severity,
-    .meaning =
-        "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, "
-        "and in a job of several devices the others wait for it.",
-    .computation =
-        "Value: time of the device's own counters for thermal slowdown (driver and hardware) over the time that was "
-        "sampled; where there are no counters, the share of samples whose reasons say so. It has no cost: how much a "
-        "kernel gains from a higher clock depends on the kernel.",
-    .advice = {
-        "cooling: air flow, fan curve, blanking plates, room temperature, thermal paste or pads",
-        "a lower power limit (nvidia-smi -pl) for steady clocks",
-        "compare the devices of the node: one that is hotter than the others has a fault",
-        "move the job to another node and have this one looked after",
-    },
-    .samples = {.value = thermal_throttle_samples, .say = say_thermal_throttle_samples},
-    .now = heat_now,
-};
-
-namespace {
 
 constexpr uint32_t kBrake = bits_of({ClockReason::kHwPowerBrake});
 constexpr std::string_view kBrakeFix =
     "the power brake comes from the system: check power supplies, cables and the rack's power budget";
 
-std::optional<double> power_cap_samples(const DeviceTelemetry& d) {
-  return held_back_pct(d, kPowerReasons);
-}
-
-void say_power_cap_samples(const DeviceTelemetry& d, Finding& f) {
+void say_power_cap(const DeviceTelemetry& d, Finding& f) {
   f.what = fmt::format("the power limit holds the clocks of {} back {} of the time", d.label(), percent_text(*f.value));
   f.why = "The device runs slower than it could to stay below its power limit.";
   const auto limit = d.limit(Metric::kPowerLimit), usual = d.limit(Metric::kPowerLimitDefault);
   if (const SeriesSummary* power = d.find(Metric::kPower); power && limit)
     f.evidence.push_back(fmt::format("{:.0f} W at most, limit {:.0f} W", *power->max, *limit));
-  if (const auto most = d.limit(Metric::kSmClockMax); d.find(Metric::kSmClock) && most)
-    f.evidence.push_back(
-        fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *d.find(Metric::kSmClock)->mean, *most));
+  add_clock(d, f);
   if (is_lowered(limit, usual)) {
     f.why = fmt::format("The limit is {:.0f} W, below the device's default of {:.0f} W.", *limit, *usual);
     f.fix = {fmt::format("restore the default: nvidia-smi -i {} -pl {:.0f}", d.device.label(), *usual)};
@@ -99,8 +76,32 @@ std::optional<Advice> power_now(const Rule& rule, const DeviceNow& d) {
 
 }  // namespace
 
-extern const Rule kPowerCap;
-const Rule kPowerCap = {
+extern const Rule kThermalThrottle = {
+    .id = "thermal-throttle",
+    .summary = "temperature holds the clocks back",
+    .unit = "%",
+    .threshold = kHeldBackPct.said,
+    .severity = kHeldBackPct.severity,
+    .meaning =
+        "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, "
+        "and in a job of several devices the others wait for it.",
+    .computation =
+        "Value: time of the device's own counters for thermal slowdown (driver and hardware) over the time that was "
+        "sampled; where there are no counters, the share of samples whose reasons say so. It has no cost: how much a "
+        "kernel gains from a higher clock depends on the kernel.",
+    .advice = {
+        "cooling: air flow, fan curve, blanking plates, room temperature, thermal paste or pads",
+        "a lower power limit (nvidia-smi -pl) for steady clocks",
+        "compare the devices of the node: one that is hotter than the others has a fault",
+        "move the job to another node and have this one looked after",
+    },
+    .samples = {.value = held_back_pct<kHeatReasons>, .say = say_thermal_throttle},
+    .now = [](const Rule& rule, const DeviceNow& d) {
+      return held_now(rule, d.held_by_heat_pct, rule.severity, std::string(rule.advice.front()));
+    },
+};
+
+extern const Rule kPowerCap = {
     .id = "power-cap",
     .summary = "the power limit holds the clocks back",
     .unit = "%",
@@ -119,7 +120,7 @@ const Rule kPowerCap = {
         "bf16 or fp8 instead of fp32, fused kernels: less energy for the same result",
         "a lower limit often saves much energy for little time: measure energy per step at two limits",
     },
-    .samples = {.value = power_cap_samples, .say = say_power_cap_samples},
+    .samples = {.value = held_back_pct<kPowerReasons>, .say = say_power_cap},
     .now = power_now,
 };
 

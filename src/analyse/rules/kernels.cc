@@ -42,8 +42,7 @@ Share share_of(const Measured& m) {
 std::optional<double> full_precision_gemm_value(const Measured& m) {
   if (!has_tensor_cores(m.trace().properties(m.device().id))) return std::nullopt;
   const Share s = share_of(m);
-  if (s.matrix_ns == 0) return std::nullopt;
-  return 100.0 * static_cast<double>(s.without_ns) / static_cast<double>(s.matrix_ns);
+  return only_if(s.matrix_ns != 0, percent_of(s.without_ns, s.matrix_ns));
 }
 
 void say_full_precision_gemm(const Measured& m, Finding& f) {
@@ -61,39 +60,6 @@ void say_full_precision_gemm(const Measured& m, Finding& f) {
   f.evidence.push_back(fmt::format("longest: {}", short_kernel_name(name)));
   f.seen = {Locator::At::kLongestKernel, std::string(name)};
 }
-
-}  // namespace
-
-extern const Rule kFullPrecisionGemm;
-const Rule kFullPrecisionGemm = {
-    .id = "full-precision-gemm",
-    .summary = "matrix work without tensor cores on a device that has them",
-    .unit = "%",
-    .threshold = 50,
-    .meaning =
-        "Matrix products, convolutions and attention run in full float32 on the ordinary units. On devices with "
-        "tensor cores, reduced precision is 3 to 16 times as fast for the same work and halves memory traffic.",
-    .computation =
-        "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "
-        "instruction. No cost: how much faster a kernel would be is not in the trace.",
-    .advice = {
-        "torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
-        "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",
-        "torch.set_float32_matmul_precision(\"high\"); torch.backends.cudnn.allow_tf32 = True (Ampere and newer)",
-        "FSDP: MixedPrecisionPolicy(param_dtype=torch.bfloat16); DeepSpeed: \"bf16\": {\"enabled\": true}",
-        "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions",
-    },
-    .rank = {.value = full_precision_gemm_value, .say = say_full_precision_gemm},
-    .checklist = {{.place = 5,
-                   .id = "mixed-precision",
-                   .question = "Do matrix kernels use tensor cores?",
-                   .label = "mixed precision",
-                   .judge = [](const RankMeasure& m, bool found) {
-                     return found ? Verdict::kFail : m.matrix_work ? Verdict::kPass : Verdict::kUnknown;
-                   }}},
-};
-
-namespace {
 
 constexpr int64_t kSmallNs = 20'000;
 constexpr double kKernelsAStep = 100;
@@ -122,11 +88,6 @@ std::string optimizer_name(const Trace& trace) {
   return "";
 }
 
-std::optional<double> unfused_optimizer_value(const Measured& m) {
-  if (small_kernels_a_step(m) <= kKernelsAStep) return std::nullopt;
-  return m.phase_pct(Phase::kOptimizer);
-}
-
 void say_unfused_optimizer(const Measured& m, Finding& f) {
   const double kernels = small_kernels_a_step(m);
   std::string name = optimizer_name(m.trace());
@@ -137,39 +98,6 @@ void say_unfused_optimizer(const Measured& m, Finding& f) {
     f.fix = {fmt::format("torch.optim.{}(…, fused=True)", name), "foreach=True where there is no fused version"};
   else f.fix = {"foreach=True, where the optimizer takes it", "torch.compile around optimizer.step()"};
 }
-
-}  // namespace
-
-extern const Rule kUnfusedOptimizer;
-const Rule kUnfusedOptimizer = {
-    .id = "unfused-optimizer",
-    .summary = "the optimizer launches many small kernels",
-    .unit = "%",
-    .threshold = 5,
-    .severity = Severity::kInfo,
-    .meaning =
-        "The optimizer updates each parameter with kernels of its own. A fused one updates all of them with a few.",
-    .computation =
-        "Value: the optimizer's share of the measured steps' wall time, where it launches over 100 kernels a step "
-        "that are shorter than 20 µs. No cost: a fused kernel's time is not in the trace.",
-    .advice = {
-        "fused=True for Adam, AdamW, SGD and Adagrad of torch.optim",
-        "foreach=True for the others",
-        "torch.compile around optimizer.step()",
-        "DeepSpeed: FusedAdam, DeepSpeedCPUAdam when offloading; Apex: FusedAdam, FusedLAMB",
-        "optimizer.zero_grad(set_to_none=True)",
-        "gradient accumulation: fewer optimizer steps",
-    },
-    .seen = {Locator::At::kLongestPhase, "optimizer"},
-    .rank = {.value = unfused_optimizer_value, .say = say_unfused_optimizer},
-    .checklist = {{.place = 7,
-                   .id = "fused-optimizer",
-                   .question = "Does the optimizer use fused or multi-tensor kernels?",
-                   .label = "fused optimizer",
-                   .judge = [](const RankMeasure& m, bool) { return m.fused_optimizer; }}},
-};
-
-namespace {
 
 struct Top {
   const KernelRow* row = nullptr;
@@ -190,8 +118,7 @@ Top top_of(const Measured& m) {
 
 std::optional<double> dominant_kernel_value(const Measured& m) {
   const Top top = top_of(m);
-  if (top.row == nullptr) return std::nullopt;
-  return 100.0 * static_cast<double>(top.ns) / static_cast<double>(top.compute_ns);
+  return only_if(top.row != nullptr, percent_of(top.ns, top.compute_ns));
 }
 
 void say_dominant_kernel(const Measured& m, Finding& f) {
@@ -205,8 +132,66 @@ void say_dominant_kernel(const Measured& m, Finding& f) {
 
 }  // namespace
 
-extern const Rule kDominantKernel;
-const Rule kDominantKernel = {
+extern const Rule kFullPrecisionGemm = {
+    .id = "full-precision-gemm",
+    .summary = "matrix work without tensor cores on a device that has them",
+    .unit = "%",
+    .threshold = 50,
+    .meaning =
+        "Matrix products, convolutions and attention run in full float32 on the ordinary units. On devices with "
+        "tensor cores, reduced precision is 3 to 16 times as fast for the same work and halves memory traffic.",
+    .computation =
+        "Value: share of the time of gemm, convolution and attention kernels whose names show no tensor-core "
+        "instruction. No cost: how much faster a kernel would be is not in the trace.",
+    .advice = {
+        "torch.autocast(\"cuda\", dtype=torch.bfloat16) around forward and loss (Ampere, MI200 and newer)",
+        "torch.autocast with float16 and torch.amp.GradScaler (Volta, Turing)",
+        "torch.set_float32_matmul_precision(\"high\"); torch.backends.cudnn.allow_tf32 = True (Ampere and newer)",
+        "FSDP: MixedPrecisionPolicy(param_dtype=torch.bfloat16); DeepSpeed: \"bf16\": {\"enabled\": true}",
+        "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions",
+    },
+    .rank = {.value = full_precision_gemm_value, .say = say_full_precision_gemm},
+    .checklist = {{.place = 5,
+                   .id = "mixed-precision",
+                   .question = "Do matrix kernels use tensor cores?",
+                   .label = "mixed precision",
+                   .judge = [](const RankMeasure& m, bool found) {
+                     return found ? Verdict::kFail : m.matrix_work ? Verdict::kPass : Verdict::kUnknown;
+                   }}},
+};
+
+extern const Rule kUnfusedOptimizer = {
+    .id = "unfused-optimizer",
+    .summary = "the optimizer launches many small kernels",
+    .unit = "%",
+    .threshold = 5,
+    .severity = Severity::kInfo,
+    .meaning =
+        "The optimizer updates each parameter with kernels of its own. A fused one updates all of them with a few.",
+    .computation =
+        "Value: the optimizer's share of the measured steps' wall time, where it launches over 100 kernels a step "
+        "that are shorter than 20 µs. No cost: a fused kernel's time is not in the trace.",
+    .advice = {
+        "fused=True for Adam, AdamW, SGD and Adagrad of torch.optim",
+        "foreach=True for the others",
+        "torch.compile around optimizer.step()",
+        "DeepSpeed: FusedAdam, DeepSpeedCPUAdam when offloading; Apex: FusedAdam, FusedLAMB",
+        "optimizer.zero_grad(set_to_none=True)",
+        "gradient accumulation: fewer optimizer steps",
+    },
+    .seen = {Locator::At::kLongestPhase, "optimizer"},
+    .rank = {.value = [](const Measured& m) {
+               return only_if(small_kernels_a_step(m) > kKernelsAStep, m.phase_pct(Phase::kOptimizer));
+             },
+             .say = say_unfused_optimizer},
+    .checklist = {{.place = 7,
+                   .id = "fused-optimizer",
+                   .question = "Does the optimizer use fused or multi-tensor kernels?",
+                   .label = "fused optimizer",
+                   .judge = [](const RankMeasure& m, bool) { return m.fused_optimizer; }}},
+};
+
+extern const Rule kDominantKernel = {
     .id = "dominant-kernel",
     .summary = "one kernel takes over half of compute",
     .unit = "%",

@@ -4,11 +4,10 @@
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
-namespace {
 
-std::optional<double> host_bound_launches_value(const Measured& m) {
-  return m.idle_pct(IdleCause::kHostBound);
-}
+extern const Rule kHostBoundLaunches;
+
+namespace {
 
 void say_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
@@ -22,13 +21,41 @@ void say_host_bound_launches(const Measured& m, Finding& f) {
                                    duration_text(launch.median_latency_ns.value_or(0))));
   for (std::string& where : waited_in(m, IdleCause::kHostBound)) f.evidence.push_back("host was in " + where);
   add_blocked_thread(f, m, IdleCause::kHostBound);
-  set_cost(f, m, m.saved_by_cause(IdleCause::kHostBound));
+}
+
+constexpr double kHostBoundPct = 10;   // of span, host_bound and launch_latency together
+
+// Short ones, and all.
+std::pair<int64_t, int64_t> counted_kernels(const Measured& m) {
+  const Launch& l = m.facts().get<Launch>();
+  return {m.counted(l.short_kernels, l.steady_short_kernels), m.counted(l.kernels, l.steady_kernels)};
+}
+
+std::optional<double> short_kernels_value(const Measured& m) {
+  if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kHostBoundPct) return std::nullopt;
+  const auto [short_ones, all] = counted_kernels(m);
+  return only_if(all != 0, percent_of(short_ones, all));
+}
+
+void say_short_kernels(const Measured& m, Finding& f) {
+  const auto [short_ones, all] = counted_kernels(m);
+  f.what = "most kernels run for less time than their launch takes";
+  f.why = fmt::format("{} of the kernels are shorter than the call that launched them, so the host cannot keep ahead.",
+                      percent_text(*f.value));
+  f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fusion and CUDA graphs",
+           "torch.cuda.make_graphed_callables(model, sample)   # one launch replays hundreds of kernels",
+           "larger batches: the same launches, longer kernels"};
+  f.evidence.push_back(fmt::format("{} short kernels of {}", short_ones, all));
+  // Time lost to late launches belongs to host-bound-launches where that fires.
+  const bool taken = m.idle_pct(IdleCause::kHostBound) > m.threshold(kHostBoundLaunches);
+  int64_t cost = m.saved_by_cause(IdleCause::kLaunchLatency);
+  if (!taken) cost += m.saved_by_cause(IdleCause::kHostBound);
+  if (cost > 0) set_cost(f, m.wall_ns(), cost);
 }
 
 }  // namespace
 
-extern const Rule kHostBoundLaunches;
-const Rule kHostBoundLaunches = {
+extern const Rule kHostBoundLaunches = {
     .id = "host-bound-launches",
     .summary = "the host launches work too late",
     .unit = "%",
@@ -51,12 +78,9 @@ const Rule kHostBoundLaunches = {
         "OMP_NUM_THREADS",
         "DeepSpeed, FSDP: smaller wrapping units launch more; wrap whole transformer blocks",
     },
-    .verdict = [](const Finding& f, const Job*) {
-      return fmt::format("The GPU waits for the host: it idles {} of the time because work is launched too late.",
-                         share_text(f));
-    },
-    .seen = longest_gap_of(IdleCause::kHostBound),
-    .rank = {.value = host_bound_launches_value, .say = say_host_bound_launches},
+    .verdict = "The GPU waits for the host: it idles {} of the time because work is launched too late.",
+    .cause = IdleCause::kHostBound,
+    .rank = {.say = say_host_bound_launches},
     .job_cost = {.change = "host_bound_free"},
     .checklist = {{.place = 6,
                    .id = "compiled",
@@ -65,47 +89,7 @@ const Rule kHostBoundLaunches = {
                    .judge = [](const RankMeasure& m, bool) { return m.compiled ? Verdict::kPass : Verdict::kFail; }}},
 };
 
-extern const Rule kHostBoundLaunches;
-
-namespace {
-
-constexpr double kHostBoundPct = 10;   // of span, host_bound and launch_latency together
-
-struct ShortShare {
-  int64_t short_ones, all;
-};
-ShortShare short_share_of(const Measured& m) {
-  const Launch& l = m.facts().get<Launch>();
-  return {m.counted(l.short_kernels, l.steady_short_kernels), m.counted(l.kernels, l.steady_kernels)};
-}
-
-std::optional<double> short_kernels_value(const Measured& m) {
-  if (m.idle_pct(IdleCause::kHostBound) + m.idle_pct(IdleCause::kLaunchLatency) <= kHostBoundPct) return std::nullopt;
-  const ShortShare s = short_share_of(m);
-  if (s.all == 0) return std::nullopt;
-  return 100.0 * static_cast<double>(s.short_ones) / static_cast<double>(s.all);
-}
-
-void say_short_kernels(const Measured& m, Finding& f) {
-  const ShortShare share = short_share_of(m);
-  f.what = "most kernels run for less time than their launch takes";
-  f.why = fmt::format("{} of the kernels are shorter than the call that launched them, so the host cannot keep ahead.",
-                      percent_text(*f.value));
-  f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fusion and CUDA graphs",
-           "torch.cuda.make_graphed_callables(model, sample)   # one launch replays hundreds of kernels",
-           "larger batches: the same launches, longer kernels"};
-  f.evidence.push_back(fmt::format("{} short kernels of {}", share.short_ones, share.all));
-  // Time lost to late launches belongs to host-bound-launches where that fires.
-  const bool taken = m.idle_pct(IdleCause::kHostBound) > m.threshold(kHostBoundLaunches);
-  int64_t cost = m.saved_by_cause(IdleCause::kLaunchLatency);
-  if (!taken) cost += m.saved_by_cause(IdleCause::kHostBound);
-  if (cost > 0) set_cost(f, m, cost);
-}
-
-}  // namespace
-
-extern const Rule kShortKernels;
-const Rule kShortKernels = {
+extern const Rule kShortKernels = {
     .id = "short-kernels",
     .summary = "most kernels are shorter than their own launch",
     .unit = "%",
@@ -124,10 +108,8 @@ const Rule kShortKernels = {
         "larger batches, longer sequences, fewer and wider layers",
         "for inference: batch requests",
     },
-    .verdict = [](const Finding& f, const Job*) {
-      return fmt::format("Kernels are too short: {} of them take less time than their launch.", share_text(f));
-    },
-    .seen = longest_gap_of(IdleCause::kHostBound),
+    .verdict = "Kernels are too short: {} of them take less time than their launch.",
+    .seen = {Locator::At::kLongestGap, std::string(idle_cause_name(IdleCause::kHostBound))},
     .rank = {.value = short_kernels_value, .say = say_short_kernels},
     .job_cost = {.change = "short_launches_free"},
 };

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <ranges>
 
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/threads.h"
-#include "analyse/rules/rule.h"
-#include "base/statistics.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
@@ -17,10 +17,8 @@ namespace profgpu {
 Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds)
     : rank_(rank), facts_(facts), device_(place), thresholds_(std::move(thresholds)) {
   const Steps& steps = facts.get<Steps>();
-  for (const Step* s : steps.measured()) {
-    measured_.push_back(s->interval());
-    ++steps_;
-  }
+  for (const Step* s : steps.measured()) measured_.push_back(s->interval());
+  steps_ = static_cast<int64_t>(measured_.size());
   measured_ = merged(std::move(measured_));
   wall_ns_ = steps.measured_wall_ns();
   // Steps in which the device hardly runs, such as the rump of one at the end, say nothing about it.
@@ -62,7 +60,7 @@ int64_t Measured::waiting_ns() const {
 
 IdleCause Measured::largest_idle_cause() const {
   const auto& total = idle().total_ns;
-  return static_cast<IdleCause>(std::max_element(total.begin(), total.end()) - total.begin());
+  return static_cast<IdleCause>(std::ranges::max_element(total) - total.begin());
 }
 
 double Measured::utilization_pct() const {
@@ -82,9 +80,15 @@ double Measured::wall_pct(int64_t ns) const { return percent_of(ns, wall_ns_); }
 
 bool Measured::in_measured_step(int64_t time) const { return contains(measured_, time); }
 
-void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns) {
+void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns) {
   finding.cost_ns = cost_ns;
-  finding.cost_pct = measured.wall_pct(cost_ns);
+  finding.cost_pct = percent_of(cost_ns, wall_ns);
+}
+
+std::optional<double> reserved_pct(const Measured& measured) {
+  const Memory& memory = measured.facts().get<Memory>();
+  if (!memory.peak_reserved_bytes || !memory.capacity_bytes) return std::nullopt;
+  return percent_of(*memory.peak_reserved_bytes, *memory.capacity_bytes);
 }
 
 std::string duration_text(double ns) {
@@ -111,21 +115,23 @@ std::string shortened(std::string_view text, size_t longest) {
 
 std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most) {
   struct Sum {
+    std::string_view name;
     int64_t ns = 0, count = 0;
   };
   std::map<std::string_view, Sum> by_name;
   for (const Gap& gap : measured.idle().gaps) {
     if (gap.cause != cause || !gap.host.valid()) continue;
     Sum& sum = by_name[measured.trace().name(gap.host)];
+    sum.name = measured.trace().name(gap.host);
     sum.ns += gap.length();
     ++sum.count;
   }
-  std::vector<std::pair<std::string_view, Sum>> order(by_name.begin(), by_name.end());
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+  const auto values = std::views::values(by_name);
+  std::vector<Sum> order(values.begin(), values.end());
+  std::ranges::stable_sort(order, std::greater(), &Sum::ns);
   std::vector<std::string> out;
-  for (size_t i = 0; i < std::min(most, order.size()); ++i)
-    out.push_back(fmt::format("{} ({} in {} of the longest gaps)", shortened(order[i].first),
-                              duration_text(static_cast<double>(order[i].second.ns)), order[i].second.count));
+  for (const Sum& s : order | std::views::take(most))
+    out.push_back(fmt::format("{} ({} in {} of the longest gaps)", shortened(s.name), duration_text(s.ns), s.count));
   return out;
 }
 
@@ -150,22 +156,7 @@ int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
   return count;
 }
 
-Locator longest_gap_of(IdleCause cause) { return {Locator::At::kLongestGap, std::string(idle_cause_name(cause))}; }
-
 std::string share_text(const Finding& finding) { return fmt::format("{:.0f} %", *finding.value); }
-
-std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix) {
-  if (!pct || !rule.beyond(*pct, rule.threshold)) return std::nullopt;
-  return Advice{severity, fmt::format("{}, {:.0f} % of the last minute", rule.summary, *pct), std::move(fix)};
-}
-
-std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reasons) {
-  if (!device.throttle_known) return std::nullopt;
-  double pct = 0;
-  for (const ThrottleTime& t : device.throttle)
-    if ((t.bits & reasons) != 0) pct += t.pct;
-  return std::min(pct, 100.0);
-}
 
 namespace {
 
@@ -234,12 +225,11 @@ Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
 std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause) {
   const Blocked sum = blocked_in_gaps(measured, cause);
   if (sum.samples < kMinSamples) return std::nullopt;
-  const double pct = 100.0 * static_cast<double>(sum.blocked) / static_cast<double>(sum.samples);
+  const double pct = percent_of(sum.blocked, sum.samples);
   if (pct < kWorthSayingPct) return std::nullopt;
   BlockedThread out;
   out.said = fmt::format("meanwhile the thread that launches is blocked {:.0f} % of the time", pct);
-  const auto most = std::max_element(sum.calls.begin(), sum.calls.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = std::ranges::max_element(sum.calls, {}, &std::pair<const int32_t, int64_t>::second);
   if (most->first < 0) return out;
   const std::string call = system_call_name(most->first);
   out.said += (most->second == sum.blocked ? ", in " : ", mostly in ") + call;
@@ -300,6 +290,7 @@ bool has_matrix_work(const Measured& m) {
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
+  if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
   out.device_label = m.device_label();
   out.device_name = device.name;
   out.span_ns = device.span_ns;
@@ -317,7 +308,7 @@ void measure_device(const Measured& m, RankMeasure& out) {
 }  // namespace
 
 Phase RankMeasure::largest_phase() const {
-  return static_cast<Phase>(std::max_element(phase_pct.begin(), phase_pct.end()) - phase_pct.begin());
+  return static_cast<Phase>(std::ranges::max_element(phase_pct) - phase_pct.begin());
 }
 
 RankMeasure rank_measure(const Measured& m) {
@@ -329,18 +320,8 @@ RankMeasure rank_measure(const Measured& m) {
   for (size_t p = 0; p < kPhases; ++p) out.phase_pct[p] = m.phase_pct(static_cast<Phase>(p));
   const Phases& phases = m.facts().get<Phases>();
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
-  const Memory& memory = m.facts().get<Memory>();
-  if (m.has_device() && memory.peak_reserved_bytes && memory.capacity_bytes)
-    out.memory_headroom_pct = 100.0 - 100.0 * static_cast<double>(*memory.peak_reserved_bytes) /
-                                          static_cast<double>(*memory.capacity_bytes);
   if (m.has_device()) measure_device(m, out);
   return out;
-}
-
-void set_cost(Finding& finding, const RankMeasure& measure, int64_t cost_ns) {
-  finding.cost_ns = cost_ns;
-  finding.cost_pct =
-      measure.wall_ns > 0 ? 100.0 * static_cast<double>(cost_ns) / static_cast<double>(measure.wall_ns) : 0;
 }
 
 }  // namespace profgpu

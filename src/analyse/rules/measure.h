@@ -11,6 +11,7 @@
 #include "analyse/rank/replay.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rules/rule.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 
@@ -70,8 +71,11 @@ class Measured {
   bool all_measured_ = true;   // shares of the span are of all of it
 };
 
-/// Sets the cost, and its share of the rank's measured steps.
-void set_cost(Finding& finding, const Measured& measured, int64_t cost_ns);
+/// Sets the cost, and its share of the rank's measured steps: of `wall_ns`.
+void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
+
+/// Memory that the framework had reserved at the peak, of the device's.
+std::optional<double> reserved_pct(const Measured& measured);
 
 /// "12.3 ms", "4.5 µs".
 std::string duration_text(double ns);
@@ -89,14 +93,8 @@ const Gap* longest_gap(const Measured& measured, IdleCause cause);
 /// How many of the measured steps idle for the cause.
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause);
 
-/// Where a page shows a rule about a cause of idle time.
-Locator longest_gap_of(IdleCause cause);
 /// "40 %", of a finding's value in a verdict.
 std::string share_text(const Finding& finding);
-/// What `top` says of clocks that were held back in the last minute.
-std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix);
-/// Percent of the time that the reasons (bits of ClockReason) held clocks back; nothing where it is not known.
-std::optional<double> held_back_pct(const DeviceTelemetry& device, uint32_t reasons);
 
 // What kept a thread from launching: in system calls, as samples of it say.
 

@@ -32,7 +32,7 @@ void say_memory_growth_samples(const DeviceTelemetry& d, Finding& f) {
 std::optional<double> memory_growth_value(const Measured& m) {
   const Memory& memory = m.facts().get<Memory>();
   if (m.steps() < kMinGrowing || !memory.growth_bytes_per_step || !memory.capacity_bytes) return std::nullopt;
-  return 100.0 * *memory.growth_bytes_per_step / static_cast<double>(*memory.capacity_bytes);
+  return 100.0 * *memory.growth_bytes_per_step / *memory.capacity_bytes;
 }
 
 void say_memory_growth(const Measured& m, Finding& f) {
@@ -44,43 +44,9 @@ void say_memory_growth(const Measured& m, Finding& f) {
            "torch.cuda.memory._record_memory_history() and a snapshot name the allocations that stay"};
 }
 
-}  // namespace
-
-extern const Rule kMemoryGrowth;
-const Rule kMemoryGrowth = {
-    .id = "memory-growth",
-    .summary = "allocated memory grows from step to step",
-    .unit = "%",
-    .threshold = 0.1,
-    .meaning =
-        "What is allocated at the lowest point of a step should be the same in every step: parameters and optimizer "
-        "states. If it grows, something keeps tensors alive, and the job will run out of memory.",
-    .computation =
-        "Value: Theil-Sen slope of the lowest allocation in each measured step, as a share of the device's capacity; "
-        "over at least four steps; in samples without steps, a minute, over at least half a minute. No cost: it costs "
-        "nothing until it fails.",
-    .advice = {
-        "loss.detach() or .item() for everything that is kept beyond the step",
-        "lists of outputs, hidden states or metrics that are never cleared",
-        "retain_graph=True where it is not needed",
-        "hooks and callbacks that capture tensors; exceptions that keep frames alive",
-        "torch.cuda.memory._record_memory_history(), memory._dump_snapshot() and pytorch.org/memory_viz",
-    },
-    .seen = {Locator::At::kMemoryPeak, {}},
-    .rank = {.value = memory_growth_value, .say = say_memory_growth, .host_alone = true},
-    .samples = {.value = memory_growth_samples, .say = say_memory_growth_samples},
-};
-
-namespace {
-
 std::vector<std::string> first_steps() {
   return {"activation checkpointing: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
           "smaller micro-batch with gradient accumulation; bf16; ZeRO or FSDP sharding"};
-}
-
-// What the driver says is in use, by all processes together.
-std::optional<double> memory_near_capacity_samples(const DeviceTelemetry& d) {
-  return d.memory_peak_pct();
 }
 
 void say_memory_near_capacity_samples(const DeviceTelemetry& d, Finding& f) {
@@ -93,12 +59,6 @@ void say_memory_near_capacity_samples(const DeviceTelemetry& d, Finding& f) {
       f.evidence.push_back(fmt::format("process {} {}: {:.1f} GiB", p.process.pid, p.process.name,
                                        static_cast<double>(*p.memory_peak_bytes) / (1 << 30)));
   f.fix = first_steps();
-}
-
-std::optional<double> memory_near_capacity_value(const Measured& m) {
-  const Memory& memory = m.facts().get<Memory>();
-  if (!memory.peak_reserved_bytes || !memory.capacity_bytes) return std::nullopt;
-  return 100.0 * static_cast<double>(*memory.peak_reserved_bytes) / static_cast<double>(*memory.capacity_bytes);
 }
 
 void say_memory_near_capacity(const Measured& m, Finding& f) {
@@ -122,10 +82,56 @@ std::optional<Advice> memory_now(const Rule& rule, const DeviceNow& d) {
   return Advice{kMemoryUsedPct.severity, std::move(what), std::string(rule.advice[1])};
 }
 
+void say_memory_fragmentation(const Measured&, Finding& f) {
+  f.what = fmt::format("{:.0f} % of the reserved memory holds nothing at its peak", *f.value);
+  f.why = "The allocator holds blocks that do not fit what is asked for, so it takes more from the device.";
+  f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "pad or bucket batches to few shapes"};
+}
+
+constexpr int64_t kMinSteps = 2;
+
+std::optional<double> allocator_churn_value(const Measured& m) {
+  if (!m.facts().get<Steps>().annotated || m.steps() < kMinSteps) return std::nullopt;
+  return percent_of(m.facts().get<Memory>().steps_with_allocator_calls, m.steps());
+}
+
+void say_allocator_churn(const Measured& m, Finding& f) {
+  const Memory& memory = m.facts().get<Memory>();
+  f.what = "device memory is allocated or freed in steady steps";
+  f.why = fmt::format("cudaMalloc and cudaFree wait for the device; {} of {} steps call them.",
+                      memory.steps_with_allocator_calls, m.steps());
+  f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+           "equal batch shapes (pad or bucket), and no torch.cuda.empty_cache() in the loop"};
+  f.evidence.push_back(fmt::format("{} allocation calls in the trace", memory.allocator_calls));
+}
+
 }  // namespace
 
-extern const Rule kMemoryNearCapacity;
-const Rule kMemoryNearCapacity = {
+extern const Rule kMemoryGrowth = {
+    .id = "memory-growth",
+    .summary = "allocated memory grows from step to step",
+    .unit = "%",
+    .threshold = 0.1,
+    .meaning =
+        "What is allocated at the lowest point of a step should be the same in every step: parameters and optimizer "
+        "states. If it grows, something keeps tensors alive, and the job will run out of memory.",
+    .computation =
+        "Value: Theil-Sen slope of the lowest allocation in each measured step, as a share of the device's capacity; "
+        "over at least four steps; in samples without steps, a minute, over at least half a minute. No cost: it costs "
+        "nothing until it fails.",
+    .advice = {
+        "loss.detach() or .item() for everything that is kept beyond the step",
+        "lists of outputs, hidden states or metrics that are never cleared",
+        "retain_graph=True where it is not needed",
+        "hooks and callbacks that capture tensors; exceptions that keep frames alive",
+        "torch.cuda.memory._record_memory_history(), memory._dump_snapshot() and pytorch.org/memory_viz",
+    },
+    .seen = {Locator::At::kMemoryPeak, {}},
+    .rank = {.value = memory_growth_value, .say = say_memory_growth, .host_alone = true},
+    .samples = {.value = memory_growth_samples, .say = say_memory_growth_samples},
+};
+
+extern const Rule kMemoryNearCapacity = {
     .id = "memory-near-capacity",
     .summary = "the memory peak is close to the device's capacity",
     .unit = "%",
@@ -145,8 +151,10 @@ const Rule kMemoryNearCapacity = {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
     },
     .seen = {Locator::At::kMemoryPeak, {}},
-    .rank = {.value = memory_near_capacity_value, .say = say_memory_near_capacity, .host_alone = true},
-    .samples = {.value = memory_near_capacity_samples, .say = say_memory_near_capacity_samples},
+    .rank = {.value = reserved_pct, .say = say_memory_near_capacity, .host_alone = true},
+    // What the driver says is in use, by all processes together.
+    .samples = {.value = [](const DeviceTelemetry& d) { return d.memory_peak_pct(); },
+                .say = say_memory_near_capacity_samples},
     .checklist = {{.place = 3,
                    .id = "memory-headroom",
                    .question = "Is over 10 % of the device's memory free at the peak?",
@@ -157,22 +165,7 @@ const Rule kMemoryNearCapacity = {
     .now = memory_now,
 };
 
-namespace {
-
-std::optional<double> memory_fragmentation_value(const Measured& m) {
-  return m.facts().get<Memory>().fragmentation_pct;
-}
-
-void say_memory_fragmentation(const Measured&, Finding& f) {
-  f.what = fmt::format("{:.0f} % of the reserved memory holds nothing at its peak", *f.value);
-  f.why = "The allocator holds blocks that do not fit what is asked for, so it takes more from the device.";
-  f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "pad or bucket batches to few shapes"};
-}
-
-}  // namespace
-
-extern const Rule kMemoryFragmentation;
-const Rule kMemoryFragmentation = {
+extern const Rule kMemoryFragmentation = {
     .id = "memory-fragmentation",
     .summary = "the allocator reserves much more than is used",
     .unit = "%",
@@ -192,34 +185,12 @@ const Rule kMemoryFragmentation = {
         "no large temporary tensors between long-lived ones: allocate buffers once",
     },
     .seen = {Locator::At::kMemoryPeak, {}},
-    .rank = {.value = memory_fragmentation_value, .say = say_memory_fragmentation, .host_alone = true},
+    .rank = {.value = [](const Measured& m) { return m.facts().get<Memory>().fragmentation_pct; },
+             .say = say_memory_fragmentation,
+             .host_alone = true},
 };
 
-namespace {
-
-constexpr int64_t kMinSteps = 2;
-
-std::optional<double> allocator_churn_value(const Measured& m) {
-  if (!m.facts().get<Steps>().annotated || m.steps() < kMinSteps) return std::nullopt;
-  return 100.0 * static_cast<double>(m.facts().get<Memory>().steps_with_allocator_calls) /
-         static_cast<double>(m.steps());
-}
-
-void say_allocator_churn(const Measured& m, Finding& f) {
-  const Memory& memory = m.facts().get<Memory>();
-  f.what = "device memory is allocated or freed in steady steps";
-  f.why = fmt::format("cudaMalloc and cudaFree wait for the device; {} of {} steps call them.",
-                      memory.steps_with_allocator_calls, m.steps());
-  f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-           "equal batch shapes (pad or bucket), and no torch.cuda.empty_cache() in the loop"};
-  f.evidence.push_back(fmt::format("{} allocation calls in the trace", memory.allocator_calls));
-  set_cost(f, m, m.saved_by_cause(IdleCause::kMemoryAllocation));
-}
-
-}  // namespace
-
-extern const Rule kAllocatorChurn;
-const Rule kAllocatorChurn = {
+extern const Rule kAllocatorChurn = {
     .id = "allocator-churn",
     .summary = "cudaMalloc or cudaFree in steady steps",
     .unit = "%",
@@ -238,10 +209,8 @@ const Rule kAllocatorChurn = {
         "leave head room: near the limit the allocator frees and allocates all the time",
         "custom CUDA code: cudaMallocAsync with a memory pool, or buffers kept between steps",
     },
-    .verdict = [](const Finding& f, const Job*) {
-      return fmt::format("Memory is allocated and freed in {} of the steps, and the GPU waits for it.", share_text(f));
-    },
-    .seen = longest_gap_of(IdleCause::kMemoryAllocation),
+    .verdict = "Memory is allocated and freed in {} of the steps, and the GPU waits for it.",
+    .cause = IdleCause::kMemoryAllocation,
     .rank = {.value = allocator_churn_value, .say = say_allocator_churn},
     .job_cost = {.change = "allocation_free"},
 };

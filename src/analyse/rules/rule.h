@@ -49,10 +49,6 @@ struct RankMeasure {
 class Measured;
 RankMeasure rank_measure(const Measured& measured);
 
-/// Sets the cost, and its share of the rank's measured steps.
-void set_cost(Finding& finding, const RankMeasure& measure, int64_t cost_ns);
-
-class Measured;
 struct Rule;
 
 /// --threshold rule=value
@@ -85,7 +81,8 @@ struct Evidence {
 
 /// Asks one rank, with one device at a time; the worst device stands for the rank, the worst rank for all.
 struct RankCheck {
-  std::optional<double> (*value)(const Measured&) = nullptr;   ///< the rule fires beyond its threshold
+  /// The rule fires beyond its threshold. Null beside a Rule::cause: percent of the device's span that it idles for it.
+  std::optional<double> (*value)(const Measured&) = nullptr;
   void (*say)(const Measured&, Finding&) = nullptr;            ///< what, why, fix, evidence, cost; the value is there
   bool host_alone = false;                                     ///< asked of ranks without a device, too
 };
@@ -148,9 +145,12 @@ struct Rule {
   std::string_view meaning = {};       ///< what it says about the job
   std::string_view computation = {};   ///< how value and cost are computed
   std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting
-  /// The report's first sentence where this costs most.
-  std::string (*verdict)(const Finding&, const Job*) = nullptr;
-  Locator seen = {};                   ///< where a page goes to show it
+  /// The report's first sentence where this costs most; "{}": the value, in percent. Or what makes it.
+  std::string_view verdict = {};
+  std::string (*verdict_of)(const Finding&, const Job*) = nullptr;
+  /// Of the idle time that it is about: the longest such gap shows it, and a rank alone would save what that costs.
+  std::optional<IdleCause> cause = {};
+  Locator seen = {};                   ///< where a page goes to show it, without a cause
 
   // Who is asked, in this order, until one answers.
   RankCheck rank = {};

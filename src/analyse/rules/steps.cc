@@ -2,7 +2,6 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
-#include "base/statistics.h"
 #include "trace/health.h"
 
 namespace profgpu {
@@ -18,19 +17,14 @@ void say_low_gpu_utilization_samples(const DeviceTelemetry& d, Finding& f) {
   f.what = fmt::format("{} is busy {} of the time", d.label(), percent_text(*f.value));
   if (d.idle_gaps.regular)
     f.why = fmt::format("It idles in regular gaps of {}, one every {}: likely input or checkpoints.",
-                        duration_text(static_cast<double>(d.idle_gaps.mean_ns)),
-                        duration_text(static_cast<double>(d.idle_gaps.period_ns)));
+                        duration_text(d.idle_gaps.mean_ns),
+                        duration_text(d.idle_gaps.period_ns));
   else if (d.idle_pct.value_or(0) > 10)
     f.why = fmt::format("It idles (under 5 %) for {} of the time.", percent_text(*d.idle_pct));
   else
     f.why = "It is never idle for long: small kernels with gaps between them, or waits within each step.";
   f.fix = {"record a window and see which: torch.profiler.profile(…).export_chrome_trace(\"trace.json\"), then profgpu "
            "analyze trace.json"};
-}
-
-std::optional<double> low_gpu_utilization_value(const Measured& m) {
-  if (m.device().span_ns == 0) return std::nullopt;
-  return m.utilization_pct();
 }
 
 void say_low_gpu_utilization(const Measured& m, Finding& f) {
@@ -49,43 +43,6 @@ std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
                             d.user.empty() ? "" : " of " + d.user, format_bytes(held)),
                 fmt::format("`profgpu attach {}` shows what it waits for; k ends it", d.largest->pid)};
 }
-
-}  // namespace
-
-extern const Rule kLowGpuUtilization;
-const Rule kLowGpuUtilization = {
-    .id = "low-gpu-utilization",
-    .summary = "the device is idle for a large part of the time",
-    .unit = "%",
-    .threshold = 80,
-    .below = true,
-    .grave = 50,
-    .symptom = true,
-    .meaning =
-        "The device runs nothing for more than a fifth of the time. This is a symptom; another finding says what "
-        "causes it. Busy does not mean efficient: a busy device may still run slow kernels.",
-    .computation =
-        "Value: length of the union of all activity over the span from the first to the last, per device; where there "
-        "are only samples, the driver's utilization over the time. It has no cost of its own: the findings that "
-        "explain the idle time have.",
-    .advice = {
-        "find the largest cause of idle time and follow its finding",
-        "larger batches, if memory allows",
-        "several small jobs on one device (MPS, MIG), if one cannot fill it",
-    },
-    .rank = {.value = low_gpu_utilization_value, .say = say_low_gpu_utilization},
-    .samples = {.value = low_gpu_utilization_samples, .say = say_low_gpu_utilization_samples, .without_trace = true},
-    .checklist = {{.place = 1,
-                   .id = "gpu-utilization",
-                   .question = "Is the GPU busy over 80 % of the time?",
-                   .label = "GPU busy",
-                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.least_utilization_pct; },
-                   .limit = 80,
-                   .above = true}},
-    .now = idle_now,
-};
-
-namespace {
 
 constexpr size_t kMinCompared = 8;
 
@@ -114,7 +71,7 @@ void say_step_time_variance(const Measured& m, Finding& f) {
       "profgpu analyze … --section steps shows which; look at what those steps do that others do not",
       "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven batches"};
   f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest->name),
-                                   duration_text(static_cast<double>(longest->duration_ns))));
+                                   duration_text(longest->duration_ns)));
 }
 
 // A step that hangs is no slow step.
@@ -122,10 +79,57 @@ bool settle_variance(const Rule&, const Evidence& evidence, const RankMeasure&, 
   return evidence.job == nullptr || first_hang(evidence.job->missing) == nullptr;
 }
 
+Intervals overhead(const Measured& m) {
+  const Trace& trace = m.trace();
+  Intervals all;
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (trace.host.kind[i] == HostKind::kOverhead) all.push_back(trace.host.interval(HostId(i)));
+  return intersect(merged(std::move(all)), m.measured_time());
+}
+
+void say_profiler_overhead(const Measured&, Finding& f) {
+  f.what = fmt::format("the profiler itself takes {} of the time", percent_text(*f.value));
+  f.why = "Buffer flushes and instrumentation are part of these steps; without the profiler they are shorter.";
+  f.fix = {"record fewer steps: schedule(wait=5, warmup=3, active=3)",
+           "leave out what is not needed: with_stack, record_shapes, profile_memory"};
+}
+
 }  // namespace
 
-extern const Rule kStepTimeVariance;
-const Rule kStepTimeVariance = {
+extern const Rule kLowGpuUtilization = {
+    .id = "low-gpu-utilization",
+    .summary = "the device is idle for a large part of the time",
+    .unit = "%",
+    .threshold = 80,
+    .below = true,
+    .grave = 50,
+    .symptom = true,
+    .meaning =
+        "The device runs nothing for more than a fifth of the time. This is a symptom; another finding says what "
+        "causes it. Busy does not mean efficient: a busy device may still run slow kernels.",
+    .computation =
+        "Value: length of the union of all activity over the span from the first to the last, per device; where there "
+        "are only samples, the driver's utilization over the time. It has no cost of its own: the findings that "
+        "explain the idle time have.",
+    .advice = {
+        "find the largest cause of idle time and follow its finding",
+        "larger batches, if memory allows",
+        "several small jobs on one device (MPS, MIG), if one cannot fill it",
+    },
+    .rank = {.value = [](const Measured& m) { return only_if(m.device().span_ns != 0, m.utilization_pct()); },
+             .say = say_low_gpu_utilization},
+    .samples = {.value = low_gpu_utilization_samples, .say = say_low_gpu_utilization_samples, .without_trace = true},
+    .checklist = {{.place = 1,
+                   .id = "gpu-utilization",
+                   .question = "Is the GPU busy over 80 % of the time?",
+                   .label = "GPU busy",
+                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.least_utilization_pct; },
+                   .limit = 80,
+                   .above = true}},
+    .now = idle_now,
+};
+
+extern const Rule kStepTimeVariance = {
     .id = "step-time-variance",
     .summary = "some steps take much longer than others",
     .unit = "ratio",
@@ -151,31 +155,7 @@ const Rule kStepTimeVariance = {
     .settle = settle_variance,
 };
 
-namespace {
-
-Intervals overhead(const Measured& m) {
-  const Trace& trace = m.trace();
-  Intervals all;
-  for (uint32_t i = 0; i < trace.host.size(); ++i)
-    if (trace.host.kind[i] == HostKind::kOverhead) all.push_back(trace.host.interval(HostId(i)));
-  return intersect(merged(std::move(all)), m.measured_time());
-}
-
-std::optional<double> profiler_overhead_value(const Measured& m) {
-  return m.wall_pct(total_length(overhead(m)));
-}
-
-void say_profiler_overhead(const Measured&, Finding& f) {
-  f.what = fmt::format("the profiler itself takes {} of the time", percent_text(*f.value));
-  f.why = "Buffer flushes and instrumentation are part of these steps; without the profiler they are shorter.";
-  f.fix = {"record fewer steps: schedule(wait=5, warmup=3, active=3)",
-           "leave out what is not needed: with_stack, record_shapes, profile_memory"};
-}
-
-}  // namespace
-
-extern const Rule kProfilerOverhead;
-const Rule kProfilerOverhead = {
+extern const Rule kProfilerOverhead = {
     .id = "profiler-overhead",
     .summary = "the profiler itself takes much of the time",
     .unit = "%",
@@ -192,7 +172,9 @@ const Rule kProfilerOverhead = {
         "with_stack=False, record_shapes=False, profile_memory=False unless needed",
         "compare step times with and without the profiler before trusting small differences",
     },
-    .rank = {.value = profiler_overhead_value, .say = say_profiler_overhead, .host_alone = true},
+    .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(total_length(overhead(m)))); },
+             .say = say_profiler_overhead,
+             .host_alone = true},
 };
 
 }  // namespace profgpu

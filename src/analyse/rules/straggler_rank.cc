@@ -8,7 +8,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMinSteps = 8;
+constexpr size_t kMaxListed = 8;
 
 std::string listed(const std::vector<int64_t>& numbers, size_t most) {
   std::string text;
@@ -26,9 +26,9 @@ std::string when(const Straggler& s) {
   if (s.late_steps.empty() || !s.worst_step) return "";
   std::string text = fmt::format("late in {} of {} steps", s.late_steps.size(), s.steps_measured);
   if (s.steps_measured > static_cast<int64_t>(s.late_steps.size()))
-    text += fmt::format(" ({})", listed(s.late_steps, kMinSteps));
+    text += fmt::format(" ({})", listed(s.late_steps, kMaxListed));
   return text + fmt::format(", most in step {}: {}", *s.worst_step,
-                            duration_text(static_cast<double>(s.worst_step_excess_ns)));
+                            duration_text(s.worst_step_excess_ns));
 }
 
 // Ranks of tensor parallel groups share each batch.
@@ -38,101 +38,112 @@ bool shares_batch(const std::vector<Parallelism>& ways, int rank) {
   });
 }
 
-std::vector<std::string> uneven_advice(bool shares_batch) {
-  std::vector<std::string> all = {
-      "the same work for every rank: the same number of tokens, length-bucketed or packed batches, drop_last=True",
+/// Why a rank is late, and what to do: where one is, or where ranks are by turns.
+struct LateCause {
+  std::string_view kind, words;                ///< Straggler::kind
+  std::vector<std::string_view> fixes;         ///< {on}: "on HOST" or "of rank 3"; {rank}: its number
+  std::vector<std::string_view> fixes_by_turns = {
+      "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
+      "experts: a balance loss or a capacity limit; graphs and images: batches by cost, not by count",
+      "nvidia-smi -q -d CLOCK,PERFORMANCE,POWER: GPUs at their power limit slow down by turns; another process there"};
+};
+
+const std::vector<std::string_view> kPauseTogether = {
+    "save, and empty caches, in the same step on all ranks: others wait once then, not once for each",
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; batches of equal shape"};
+
+const std::vector<LateCause> kLateCauses = {
+    {"slow_compute",
+     "its GPU takes longer for the same kernels",
+     {"look at that GPU's clocks while the job runs: profgpu log {on}, and give the samples to analyze",
+      "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC there; another process on that GPU",
+      "leave that GPU out, or swap ranks: if the same GPU stays late, it is the device"}},
+    {"low_clocks",
+     "its GPU runs at lower clocks",
+     {"cooling and power of that GPU: nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE",
+      "same limits on every GPU: nvidia-smi -rac, -rgc, -pl", "until then leave that GPU out of the job"}},
+    {"slow_input",
+     "its data loading takes longer",
+     {"the data loader {on}: num_workers, prefetch_factor, persistent_workers=True, pin_memory=True",
+      "its storage and CPU: shards on local disk, no other job there",
+      "batches of equal cost on every rank: length-bucketed sampling"},
+     {"samples of unequal cost: more workers and a larger prefetch_factor even them out",
+      "batches of equal cost on every rank: length-bucketed sampling",
+      "shards on local disk: a shared file system answers each rank at another time"}},
+    {"uneven_work",
+     "it has more to compute",
+     {"the same work for every rank: the same number of tokens, length-bucketed or packed batches, drop_last=True",
       "evaluation, logging of tensors and sampling on all ranks in turn, or not within the step",
-      "experts, layers or tables spread by their cost"};
-  if (shares_batch)
-    all.front() =
-        "tensor parallel ranks share one batch: heads, hidden sizes and the vocabulary that their number divides "
-        "(pad them)";
-  return all;
+      "experts, layers or tables spread by their cost"}},
+    {"slow_host",
+     "its host launches late",
+     {"CPU load, frequency governor and cgroup limits {on}: pidstat, turbostat, cpu.max",
+      "bind each rank to the cores and memory of its GPU's NUMA node: numactl, torchrun --numa-binding",
+      "launch less: torch.compile, CUDA graphs, fused optimizer"},
+     {"Python's garbage collector on all ranks at once: gc.disable(), gc.collect() every N steps; gc.freeze() after the "
+      "start",
+      "cores of its own for each rank, none shared with loaders: numactl, torchrun --numa-binding, OMP_NUM_THREADS",
+      "logging, metrics and callbacks in the same steps on all ranks, or in a thread"}},
+    {"slow_link",
+     "transfers with it take longer",
+     {"links {on}: nvidia-smi nvlink -s, nvidia-smi topo -m, PCIe width, ibstat, error counters",
+      "nccl-tests between these hosts, one against one; NCCL_DEBUG=INFO shows the path taken",
+      "the NIC next to each GPU: NCCL_IB_HCA, NCCL_NET_GDR_LEVEL"}},
+    {"checkpoint",
+     "it saves checkpoints meanwhile",
+     {"save in the background: torch.distributed.checkpoint.async_save",
+      "sharded checkpoints: each rank saves its part, instead of one for all", "save less often"},
+     kPauseTogether},
+    {"memory_allocation",
+     "it waits for memory allocation",
+     {"memory {on}: less per rank, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+      "batches of equal shape, so that the allocator's blocks fit again"},
+     kPauseTogether},
+    {"late",
+     "why is not known",
+     {"compare rank {rank} with another: profgpu analyze on each alone (input, clocks, kernels, host)",
+      "same work for every rank: DistributedSampler(drop_last=True), length-bucketed batches",
+      "check that rank's GPU clocks and throttling, its CPU binding and its host's load"},
+     {"what only some steps do, such as logging, evaluation and garbage collection (gc.disable(), gc.collect()): on all "
+      "ranks in the same step",
+      "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
+      "cores of its own for each rank: numactl, torchrun --numa-binding"}}};
+
+const LateCause& cause_of(std::string_view kind) {
+  const auto known = std::ranges::find(kLateCauses, kind, &LateCause::kind);
+  return known == kLateCauses.end() ? kLateCauses.back() : *known;
 }
 
-std::vector<std::string> advice(const Straggler& s, const std::vector<Parallelism>& ways) {
+std::vector<std::string> fixes_for(const Straggler& s, const std::vector<Parallelism>& ways) {
   const std::string on = s.host.empty() ? fmt::format("of rank {}", s.rank) : "on " + s.host;
-  if (s.kind == "slow_compute")
-    return {fmt::format("look at that GPU's clocks while the job runs: profgpu log {}, and give the samples to analyze",
-                        on),
-            "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE,ECC there; another process on that GPU",
-            "leave that GPU out, or swap ranks: if the same GPU stays late, it is the device"};
-  if (s.kind == "low_clocks")
-    return {"cooling and power of that GPU: nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE",
-            "same limits on every GPU: nvidia-smi -rac, -rgc, -pl", "until then leave that GPU out of the job"};
-  if (s.kind == "slow_input")
-    return {
-        fmt::format("the data loader {}: num_workers, prefetch_factor, persistent_workers=True, pin_memory=True", on),
-        "its storage and CPU: shards on local disk, no other job there",
-        "batches of equal cost on every rank: length-bucketed sampling"};
-  if (s.kind == "uneven_work") return uneven_advice(shares_batch(ways, s.rank));
-  if (s.kind == "slow_host")
-    return {fmt::format("CPU load, frequency governor and cgroup limits {}: pidstat, turbostat, cpu.max", on),
-            "bind each rank to the cores and memory of its GPU's NUMA node: numactl, torchrun --numa-binding",
-            "launch less: torch.compile, CUDA graphs, fused optimizer"};
-  if (s.kind == "slow_link")
-    return {fmt::format("links {}: nvidia-smi nvlink -s, nvidia-smi topo -m, PCIe width, ibstat, error counters", on),
-            "nccl-tests between these hosts, one against one; NCCL_DEBUG=INFO shows the path taken",
-            "the NIC next to each GPU: NCCL_IB_HCA, NCCL_NET_GDR_LEVEL"};
-  if (s.kind == "checkpoint")
-    return {"save in the background: torch.distributed.checkpoint.async_save",
-            "sharded checkpoints: each rank saves its part, instead of one for all", "save less often"};
-  if (s.kind == "memory_allocation")
-    return {fmt::format("memory {}: less per rank, or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", on),
-            "batches of equal shape, so that the allocator's blocks fit again"};
-  return {
-      fmt::format("compare rank {} with another: profgpu analyze on each alone (input, clocks, kernels, host)", s.rank),
-      "same work for every rank: DistributedSampler(drop_last=True), length-bucketed batches",
-      "check that rank's GPU clocks and throttling, its CPU binding and its host's load"};
+  std::vector<std::string> fixes;
+  for (const std::string_view fix : cause_of(s.kind).fixes)
+    fixes.push_back(fmt::format(fmt::runtime(fix), fmt::arg("on", on), fmt::arg("rank", s.rank)));
+  if (s.kind == "uneven_work" && shares_batch(ways, s.rank))
+    fixes.front() =
+        "tensor parallel ranks share one batch: heads, hidden sizes and the vocabulary that their number divides "
+        "(pad them)";
+  return fixes;
 }
 
 std::string why(const Straggler& s) {
-  const std::string waiting = duration_text(static_cast<double>(s.excess_ns_per_step));
+  const std::string waiting = duration_text(s.excess_ns_per_step);
   std::string text = s.kind == "slow_link"
                          ? fmt::format("Transfers take {} a step more than in groups like theirs ({} of the step).",
                                        waiting, percent_text(s.excess_pct))
                          : fmt::format("The other ranks wait {} a step for {} ({} of the step).", waiting,
                                        s.together.empty() ? "it" : "them", percent_text(s.excess_pct));
-  if (s.evidence.empty()) return text;
-  std::string figures = s.evidence.front();
-  return text + " Rank " + std::to_string(s.rank) + ": " + figures + ".";
+  return s.evidence.empty() ? text : fmt::format("{} Rank {}: {}.", text, s.rank, s.evidence.front());
 }
 
 std::string what(const Straggler& s) {
   const bool one = s.together.empty();
   const std::string whose = who(s) + (s.host.empty() ? "" : " on " + s.host);
-  std::string cause(straggler_cause(s.kind));
+  std::string cause(cause_of(s.kind).words);
   if (!one && cause.starts_with("its ")) cause.replace(0, 3, "their");
   if (!one && cause.ends_with("with it take longer")) cause.replace(cause.size() - 14, 2, "them");
   if (s.kind == "slow_link") return whose + ": " + cause;
   return fmt::format("{} {} late at collectives: {}", whose, one ? "arrives" : "arrive", cause);
-}
-
-std::vector<std::string> advice(const LateByTurns& late) {
-  if (late.kind == "slow_host")
-    return {
-        "Python's garbage collector on all ranks at once: gc.disable(), gc.collect() every N steps; gc.freeze() after "
-        "the start",
-        "cores of its own for each rank, none shared with loaders: numactl, torchrun --numa-binding, OMP_NUM_THREADS",
-        "logging, metrics and callbacks in the same steps on all ranks, or in a thread"};
-  if (late.kind == "slow_input")
-    return {"samples of unequal cost: more workers and a larger prefetch_factor even them out",
-            "batches of equal cost on every rank: length-bucketed sampling",
-            "shards on local disk: a shared file system answers each rank at another time"};
-  if (late.kind == "checkpoint" || late.kind == "memory_allocation")
-    return {"save, and empty caches, in the same step on all ranks: others wait once then, not once for each",
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; batches of equal shape"};
-  if (late.kind == "late")
-    return {
-        "what only some steps do, such as logging, evaluation and garbage collection (gc.disable(), gc.collect()): on "
-        "all ranks in "
-        "the same step",
-        "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
-        "cores of its own for each rank: numactl, torchrun --numa-binding"};
-  return {
-      "the same work for every rank in every step: length-bucketed or packed batches, the same number of tokens",
-      "experts: a balance loss or a capacity limit; graphs and images: batches by cost, not by count",
-      "nvidia-smi -q -d CLOCK,PERFORMANCE,POWER: GPUs at their power limit slow down by turns; another process there"};
 }
 
 std::optional<Finding> by_turns(const Rule& rule, const LateByTurns& late, double threshold) {
@@ -140,16 +151,16 @@ std::optional<Finding> by_turns(const Rule& rule, const LateByTurns& late, doubl
   Finding f = rule.finding(late.wait_pct, threshold);
   for (const LateByTurns::Turns& t : late.ranks) f.ranks.push_back(t.rank);
   std::sort(f.ranks.begin(), f.ranks.end());
-  std::string cause(straggler_cause(late.kind));
-  f.what = fmt::format("the late rank changes from step to step: {}", cause);
+  const LateCause& cause = cause_of(late.kind);
+  f.what = fmt::format("the late rank changes from step to step: {}", cause.words);
   f.why = fmt::format("Every rank waits {} a step ({}) for another one: uneven work or jitter, not one slow device.",
-                      duration_text(static_cast<double>(late.wait_ns_per_step)), percent_text(late.wait_pct));
-  f.fix = advice(late);
+                      duration_text(late.wait_ns_per_step), percent_text(late.wait_pct));
+  f.fix.assign(cause.fixes_by_turns.begin(), cause.fixes_by_turns.end());
   std::string turns;
-  for (size_t i = 0; i < std::min(kMinSteps, late.ranks.size()); ++i)
+  for (size_t i = 0; i < std::min(kMaxListed, late.ranks.size()); ++i)
     turns += fmt::format("{}rank {} in {}", i > 0 ? ", " : "", late.ranks[i].rank, late.ranks[i].steps);
   f.evidence.push_back(fmt::format("latest of {} steps: {}{}", late.steps_measured, turns,
-                                   late.ranks.size() > kMinSteps ? ", …" : ""));
+                                   late.ranks.size() > kMaxListed ? ", …" : ""));
   f.evidence.insert(f.evidence.end(), late.evidence.begin(), late.evidence.end());
   return f;
 }
@@ -167,15 +178,15 @@ std::optional<Finding> check_straggler_rank(const Rule& rule, const Evidence& ev
   f.what = what(worst);
   f.names_ranks = true;
   f.why = why(worst);
-  f.fix = advice(worst, evidence.job->parallelism);
+  f.fix = fixes_for(worst, evidence.job->parallelism);
   if (const std::string steps = when(worst); !steps.empty()) f.evidence.push_back(steps);
   for (size_t i = 1; i < worst.evidence.size(); ++i) f.evidence.push_back(worst.evidence[i]);
   for (const Straggler& s : evidence.job->stragglers)
     f.evidence.push_back(fmt::format("waiting for rank {}: {} a step ({})", s.rank,
-                                     duration_text(static_cast<double>(s.excess_ns_per_step)),
-                                     straggler_cause(s.kind)));
+                                     duration_text(s.excess_ns_per_step),
+                                     cause_of(s.kind).words));
   if (const RankMeasure* late = evidence.measure(worst.rank))
-    set_cost(f, *late, std::min(worst.excess_ns_per_step * late->steps, late->wall_ns));
+    set_cost(f, late->wall_ns, std::min(worst.excess_ns_per_step * late->steps, late->wall_ns));
   return f;
 }
 
@@ -205,8 +216,7 @@ const WhatIf* without_stragglers(const Job& job) {
 
 }  // namespace
 
-extern const Rule kStragglerRank;
-const Rule kStragglerRank = {
+extern const Rule kStragglerRank = {
     .id = "straggler-rank",
     .summary = "one rank makes the others wait",
     .unit = "%",
@@ -230,7 +240,7 @@ const Rule kStragglerRank = {
         "rank 0 doing extra work: logging, checkpoints, evaluation, tokenizing",
         "hardware: PCIe link width, ECC retirements, a failing NIC",
     },
-    .verdict = verdict_on_stragglers,
+    .verdict_of = verdict_on_stragglers,
     .seen = {Locator::At::kLongestWait, {}},
     .job = check_straggler_rank,
     .job_cost = {.first = without_stragglers},

@@ -9,10 +9,6 @@
 namespace profgpu {
 namespace {
 
-std::optional<double> device_waits_value(const Measured& m) {
-  return m.idle_pct(IdleCause::kDependency);
-}
-
 void say_device_waits(const Measured& m, Finding& f) {
   f.what = "launched work waits on the device for something else";
   f.why = fmt::format("{} idles {} of its span with work already queued: it waits for another stream's event, another "
@@ -22,49 +18,9 @@ void say_device_waits(const Measured& m, Finding& f) {
       "look for stream.wait_event / wait_stream on work that is not needed yet, and move the wait to its first use",
       "start the other stream's work earlier (prefetch the copy or the collective one layer ahead)"};
   if (const Gap* gap = longest_gap(m, IdleCause::kDependency))
-    f.evidence.push_back(fmt::format("longest {} before {}", duration_text(static_cast<double>(gap->length())),
+    f.evidence.push_back(fmt::format("longest {} before {}", duration_text(gap->length()),
                                      shortened(m.trace().name(gap->after))));
-  set_cost(f, m, m.saved_by_cause(IdleCause::kDependency));
 }
-
-}  // namespace
-
-extern const Rule kDeviceWaits;
-const Rule kDeviceWaits = {
-    .id = "device-waits",
-    .summary = "queued work waits for another stream, device or host function",
-    .unit = "%",
-    .threshold = 10,
-    .meaning =
-        "The host was in time, and yet the device idles: what was launched could not start because it depends on "
-        "something unfinished elsewhere, such as an event of another stream, a peer device, or a callback on the "
-        "host.",
-    .computation =
-        "Value: idle time of cause dependency as a share of the device's span. Cost: the trace is replayed with those "
-        "waits taken out; at most that idle time. Activity that the profiler dropped looks the same: see the input's "
-        "issues.",
-    .advice =
-        {
-            "record the event right after the work that matters and wait for it right before its first use",
-            "do not wait for the default stream: it orders itself with every blocking stream",
-            "pipeline parallelism: more micro-batches shrink the bubbles; interleaved schedules",
-            "offloading: prefetch parameters and states a layer ahead (DeepSpeed overlap_comm, FSDP "
-            "forward_prefetch=True)",
-            "no cudaLaunchHostFunc or stream callbacks in the step",
-            "if the profiler dropped records, record a shorter window",
-        },
-    .verdict =
-        [](const Finding& f, const Job*) {
-          return fmt::format(
-              "Queued work waits on the GPU: {} of the time it idles for another stream, device or callback.",
-              share_text(f));
-        },
-    .seen = longest_gap_of(IdleCause::kDependency),
-    .rank = {.value = device_waits_value, .say = say_device_waits},
-    .job_cost = {.change = "dependency_free"},
-};
-
-namespace {
 
 // The op that the waiting calls of measured steps stand under, most frequent first: "aten::item, 12 a step".
 std::vector<std::string> waiting_ops(const Measured& m) {
@@ -92,10 +48,6 @@ std::vector<std::string> waiting_ops(const Measured& m) {
   return out;
 }
 
-std::optional<double> excessive_synchronization_value(const Measured& m) {
-  return m.idle_pct(IdleCause::kSynchronization);
-}
-
 void say_excessive_synchronization(const Measured& m, Finding& f) {
   f.what = "the host waits for the GPU within the step, and then the GPU for the host";
   f.why = fmt::format("After each wait nothing is queued: {} idles {} of its span until the next launch.",
@@ -105,13 +57,40 @@ void say_excessive_synchronization(const Measured& m, Finding& f) {
            "avoid ops whose result size is data: nonzero, masked_select, unique, tensor.tolist(), if tensor:"};
   f.evidence = waiting_ops(m);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
-  set_cost(f, m, m.saved_by_cause(IdleCause::kSynchronization));
 }
 
 }  // namespace
 
-extern const Rule kExcessiveSynchronization;
-const Rule kExcessiveSynchronization = {
+extern const Rule kDeviceWaits = {
+    .id = "device-waits",
+    .summary = "queued work waits for another stream, device or host function",
+    .unit = "%",
+    .threshold = 10,
+    .meaning =
+        "The host was in time, and yet the device idles: what was launched could not start because it depends on "
+        "something unfinished elsewhere, such as an event of another stream, a peer device, or a callback on the "
+        "host.",
+    .computation =
+        "Value: idle time of cause dependency as a share of the device's span. Cost: the trace is replayed with those "
+        "waits taken out; at most that idle time. Activity that the profiler dropped looks the same: see the input's "
+        "issues.",
+    .advice =
+        {
+            "record the event right after the work that matters and wait for it right before its first use",
+            "do not wait for the default stream: it orders itself with every blocking stream",
+            "pipeline parallelism: more micro-batches shrink the bubbles; interleaved schedules",
+            "offloading: prefetch parameters and states a layer ahead (DeepSpeed overlap_comm, FSDP "
+            "forward_prefetch=True)",
+            "no cudaLaunchHostFunc or stream callbacks in the step",
+            "if the profiler dropped records, record a shorter window",
+        },
+    .verdict = "Queued work waits on the GPU: {} of the time it idles for another stream, device or callback.",
+    .cause = IdleCause::kDependency,
+    .rank = {.say = say_device_waits},
+    .job_cost = {.change = "dependency_free"},
+};
+
+extern const Rule kExcessiveSynchronization = {
     .id = "excessive-synchronization",
     .summary = "the host waits for the device within the step",
     .unit = "%",
@@ -133,14 +112,14 @@ const Rule kExcessiveSynchronization = {
         "torch.cuda.synchronize() only around measurements",
         "log from one rank and not in every step (Lightning: log_every_n_steps; Trainer: logging_steps)",
     },
-    .verdict = [](const Finding& f, const Job* job) {
+    .verdict_of = [](const Finding& f, const Job* job) {
       // Alone a rank would save all of it, were it not for what its host does until the next launch.
       const bool for_host = job == nullptr && f.cost_pct.value_or(0) < *f.value / 2;
       return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time{}.",
                          share_text(f), for_host ? ", most of it for what the host does after the wait" : " for it");
     },
-    .seen = longest_gap_of(IdleCause::kSynchronization),
-    .rank = {.value = excessive_synchronization_value, .say = say_excessive_synchronization},
+    .cause = IdleCause::kSynchronization,
+    .rank = {.say = say_excessive_synchronization},
     .job_cost = {.change = "synchronization_free"},
 };
 

@@ -27,8 +27,9 @@ std::string_view words(Phase phase) {
 }
 
 std::string where(const Answer& a, const Job* job) {
-  return a.rule->verdict != nullptr ? a.rule->verdict(a.finding, job)
-                                    : fmt::format("{} stands out: {}.", a.rule->id, a.finding.what);
+  if (a.rule->verdict_of != nullptr) return a.rule->verdict_of(a.finding, job);
+  return a.rule->verdict.empty() ? fmt::format("{} stands out: {}.", a.rule->id, a.finding.what)
+                                 : fmt::format(fmt::runtime(a.rule->verdict), share_text(a.finding));
 }
 
 std::string gain(const Finding& f, const RankMeasure& m) {
