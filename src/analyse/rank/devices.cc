@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
 #include "base/statistics.h"
 
@@ -65,9 +66,13 @@ double DeviceRow::overlap_pct() const {
 
 double DeviceRow::utilization_pct() const { return percent_of(busy_ns, span_ns); }
 
+double DeviceRow::window_utilization_pct() const { return percent_of(busy_ns, window_ns); }
+
 std::vector<DeviceRow> DeviceRow::rows(const Facts& facts) {
   const std::vector<DeviceTime>& devices = facts.get<Devices>().devices;
-  return {devices.begin(), devices.end()};
+  std::vector<DeviceRow> rows(devices.begin(), devices.end());
+  for (size_t d = 0; d < rows.size(); ++d) rows[d].window_ns = total_length(facts.get<Idle>().devices[d].window);
+  return rows;
 }
 
 std::string_view work_kind_name(WorkKind kind) {

@@ -15,8 +15,11 @@ struct DeviceRow {
   std::string name;        ///< empty: unknown
   int64_t span_ns = 0, busy_ns = 0, idle_ns = 0, compute_ns = 0, communication_ns = 0, memory_ns = 0;
   int64_t exposed_communication_ns = 0, exposed_memory_ns = 0;
+  int64_t window_ns = 0;   ///< see DeviceIdle; rows() alone knows it
   [[nodiscard]] double overlap_pct() const;      ///< only meaningful with communication_ns > 0
   [[nodiscard]] double utilization_pct() const;  ///< 100 busy / span; 0 for an empty span
+  [[nodiscard]] int64_t window_idle_ns() const { return window_ns - busy_ns; }
+  [[nodiscard]] double window_utilization_pct() const;
 
   template <class V>
   void fields(V&& v) const {
@@ -24,7 +27,9 @@ struct DeviceRow {
     v("compute_ns", compute_ns), v("communication_ns", communication_ns), v("memory_ns", memory_ns);
     v("exposed_communication_ns", exposed_communication_ns), v("exposed_memory_ns", exposed_memory_ns);
     v("overlap_pct", only_if(communication_ns > 0, overlap_pct()));
-    v("utilization_pct", only_if(span_ns > 0, utilization_pct()));
+    v("utilization_pct", only_if(span_ns > 0, utilization_pct())), v("window_ns", window_ns);
+    v("window_idle_ns", window_idle_ns());
+    v("window_utilization_pct", only_if(window_ns > 0, window_utilization_pct()));
   }
   static std::vector<DeviceRow> rows(const Facts& facts);
 };

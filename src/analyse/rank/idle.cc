@@ -5,8 +5,10 @@
 #include <unordered_map>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/first_use.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
@@ -53,6 +55,7 @@ Waits Waits::compute(const Facts& facts) {
 namespace {
 
 constexpr int64_t kShortNs = 10'000;   // output.md's 10 µs, for launch latency and for how soon after a wait
+constexpr int64_t kLongWaitNs = 1'000'000;   // from launch to start: no latency
 constexpr size_t kNamedGaps = 64;      // gaps a cause and device whose host range is looked up, longest first
 
 /// Time that each thread spends in ranges of a kind, merged.
@@ -80,8 +83,9 @@ struct HostTime {
 
 class GapReader {
  public:
-  GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device)
-      : trace_(facts.trace()), host_time_(host_time), waits_(facts.get<Waits>()), device_(device) {
+  GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device, const Intervals& any_busy)
+      : trace_(facts.trace()), host_time_(host_time), first_use_(facts.get<FirstUse>()), waits_(facts.get<Waits>()),
+        device_(device), any_busy_(any_busy), step_thread_(facts.get<Steps>().thread) {
     for (const auto& calls : waits_.calls)
       for (const HostId call : calls)
         wait_ends_.push_back({trace_.host.end_ns(call), trace_.host.start_ns[call.value]});
@@ -96,20 +100,54 @@ class GapReader {
   }
 
   [[nodiscard]] IdleCause cause(const Gap& gap) const {
-    if (!gap.launch.valid() || trace_.host.size() == 0) return IdleCause::kUnknown;
+    if (trace_.host.size() == 0) return IdleCause::kUnknown;
+    const Interval whole{gap.start_ns, gap.end_ns};
+    if (!gap.after.valid())   // what the host does until the end of the last step
+      return step_thread_.valid() ? cause_on(step_thread_.value, gap, whole) : IdleCause::kUnknown;
+    if (!gap.launch.valid()) return IdleCause::kUnknown;
     const int64_t launch = trace_.host.start_ns[gap.launch.value];
-    if (launch < gap.start_ns) return gap.length() < kShortNs ? IdleCause::kLaunchLatency : IdleCause::kDependency;
     const uint32_t thread = trace_.host.thread[gap.launch.value].value;
-    const Interval before{gap.start_ns, std::min(launch, gap.end_ns)};
-    const auto mostly = [&](const Intervals& kind) { return 2 * overlap_length(kind, before) > before.length(); };
-    if (mostly(host_time_.checkpoint[thread])) return IdleCause::kCheckpoint;
-    if (mostly(host_time_.data_loading[thread])) return IdleCause::kDataLoading;
-    if (mostly(host_time_.allocation[thread])) return IdleCause::kMemoryAllocation;
-    if (host_had_waited(gap, before.end) && nothing_queued(gap)) return IdleCause::kSynchronization;
-    return IdleCause::kHostBound;
+    // The call itself may take long: it loads a module, or makes the context.
+    const int64_t called = std::clamp(trace_.host.end_ns(gap.launch), gap.start_ns, gap.end_ns);
+    if (mostly(first_use_.time[thread], {gap.start_ns, called}) && 2 * (called - gap.start_ns) > gap.length())
+      return IdleCause::kFirstUse;
+    if (launch < gap.start_ns) return gap.length() < kShortNs ? IdleCause::kLaunchLatency : IdleCause::kDependency;
+    const Interval launched{std::min(launch, gap.end_ns), gap.end_ns};
+    if (launched.length() >= kLongWaitNs && 2 * launched.length() > gap.length())
+      return cause_of_late_start(gap, thread, launched);
+    return cause_on(thread, gap, {gap.start_ns, launched.start});
   }
 
  private:
+  static bool mostly(const Intervals& kind, Interval part) {
+    return 2 * overlap_length(kind, part) > part.length();
+  }
+
+  // Of what the thread does until it launches, or until the end.
+  [[nodiscard]] IdleCause cause_on(uint32_t thread, const Gap& gap, Interval before) const {
+    if (mostly(host_time_.checkpoint[thread], before)) return IdleCause::kCheckpoint;
+    if (mostly(host_time_.data_loading[thread], before)) return IdleCause::kDataLoading;
+    if (mostly(first_use_.time[thread], before)) return IdleCause::kFirstUse;
+    if (mostly(host_time_.allocation[thread], before)) return IdleCause::kMemoryAllocation;
+    const bool queued = gap.after.valid() && !nothing_queued(gap);
+    if (!queued && host_had_waited(gap, before.end)) return IdleCause::kSynchronization;
+    if (!queued && mostly(waits_begun_in(thread, gap), before) && overlap_length(any_busy_, before) == 0)
+      return IdleCause::kUntracedWork;
+    return IdleCause::kHostBound;
+  }
+  // Of work that was launched in the gap, and long before it started. If nothing that was recorded ran meanwhile on any
+  // device, it waited for work of before the recording; else for another stream or device.
+  [[nodiscard]] IdleCause cause_of_late_start(const Gap& gap, uint32_t thread, Interval launched) const {
+    if (overlap_length(any_busy_, launched) > 0) return IdleCause::kDependency;
+    return !gap.before.valid() || mostly(waits_.device_waits[thread], launched) ? IdleCause::kUntracedWork
+                                                                                : IdleCause::kDependency;
+  }
+  [[nodiscard]] Intervals waits_begun_in(uint32_t thread, const Gap& gap) const {
+    const Intervals& all = waits_.device_waits[thread];
+    const auto from = [](const Interval& wait, int64_t time) { return wait.start < time; };
+    return {std::lower_bound(all.begin(), all.end(), gap.start_ns, from),
+            std::lower_bound(all.begin(), all.end(), gap.end_ns, from)};
+  }
   // A wait that began before the gap and ended in it, before the launch, or just before it.
   [[nodiscard]] bool host_had_waited(const Gap& gap, int64_t launch) const {
     auto it = std::upper_bound(wait_ends_.begin(), wait_ends_.end(), std::pair(gap.start_ns - kShortNs, INT64_MAX));
@@ -124,8 +162,11 @@ class GapReader {
 
   const Trace& trace_;
   const HostTime& host_time_;
+  const FirstUse& first_use_;
   const Waits& waits_;
   const DeviceTime& device_;
+  const Intervals& any_busy_;                            // on any of the process's devices
+  ThreadId step_thread_;
   std::vector<std::pair<int64_t, int64_t>> wait_ends_;   // end, start
   std::vector<int64_t> earliest_launch_;                 // of activity i and all that start after it
 };
@@ -146,6 +187,46 @@ std::vector<Gap> gaps_of(const Trace& trace, const DeviceTime& d) {
     busy_until = std::max(busy_until, part.end);
   }
   return gaps;
+}
+
+// Which of the trace's windows an instant belongs to.
+size_t window_at(const Trace& trace, int64_t time_ns) {
+  size_t at = 0;
+  while (at + 1 < trace.windows.size() && trace.windows[at + 1].start <= time_ns) ++at;
+  return at;
+}
+
+// From the first step or activity of each of the trace's windows to the last.
+Intervals device_window(const Trace& trace, const Steps& steps, const DeviceTime& device) {
+  std::vector<Interval> windows(trace.windows.size(), {INT64_MAX, INT64_MIN});
+  const auto include = [&](const Interval& part) {
+    if (windows.empty()) return;
+    Interval& w = windows[window_at(trace, part.start)];
+    w = {std::min(w.start, part.start), std::max(w.end, part.end)};
+  };
+  for (const Step& s : steps.steps) include(s.interval());
+  for (const Interval& span : device.spans) include(span);
+  std::erase_if(windows, [](const Interval& w) { return w.end <= w.start; });
+  return merged(std::move(windows));
+}
+
+// Before the first activity of each window, and after the last.
+std::vector<Gap> edges_of(const Trace& trace, const DeviceTime& d, const Intervals& window) {
+  std::vector<Gap> edges;
+  uint32_t i = d.begin.value;
+  for (const Interval& w : window) {
+    const uint32_t first = i;
+    ActivityId last;
+    for (; i < d.end.value && trace.activity.start_ns[i] < w.end; ++i)
+      if (!last.valid() || trace.activity.end_ns(ActivityId(i)) >= trace.activity.end_ns(last)) last = ActivityId(i);
+    const int64_t begun = last.valid() ? trace.activity.start_ns[first] : w.end;
+    const int64_t ended = last.valid() ? trace.activity.end_ns(last) : w.end;
+    if (begun > w.start && last.valid())
+      edges.push_back({w.start, begun, IdleCause::kUnknown, {}, ActivityId(first), trace.activity.launch[first], {}});
+    else if (begun > w.start) edges.push_back({w.start, begun, IdleCause::kUnknown, {}, {}, {}, {}});
+    if (ended < w.end) edges.push_back({ended, w.end, IdleCause::kUnknown, last, {}, {}, {}});
+  }
+  return edges;
 }
 
 // The range in which `thread` spent most of `wait`, counting each instant for the innermost range only; Python frames
@@ -186,35 +267,40 @@ HostId mostly_in(const Trace& trace, uint32_t thread, Interval wait) {
   return best;
 }
 
-void name_longest(const Trace& trace, DeviceIdle& idle) {
+bool longer(const Gap* a, const Gap* b) {
+  return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
+}
+
+void name_longest(const Trace& trace, ThreadId step_thread, DeviceIdle& idle) {
   std::vector<Gap*> gaps;
-  for (Gap& gap : idle.gaps)
-    if (gap.launch.valid() && trace.host.start_ns[gap.launch.value] > gap.start_ns) gaps.push_back(&gap);
-  std::sort(gaps.begin(), gaps.end(), [](const Gap* a, const Gap* b) {
-    return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
-  });
+  for (std::vector<Gap>* part : {&idle.gaps, &idle.edges})
+    for (Gap& gap : *part)
+      if (!gap.after.valid() || (gap.launch.valid() && trace.host.start_ns[gap.launch.value] > gap.start_ns))
+        gaps.push_back(&gap);
+  std::sort(gaps.begin(), gaps.end(), longer);
   std::array<size_t, kIdleCauses> named{};
   for (Gap* gap : gaps) {
     if (++named[static_cast<size_t>(gap->cause)] > kNamedGaps) continue;
-    const int64_t launch = std::min(trace.host.start_ns[gap->launch.value], gap->end_ns);
-    gap->host = mostly_in(trace, trace.host.thread[gap->launch.value].value, {gap->start_ns, launch});
+    const ThreadId thread = gap->launch.valid() ? trace.host.thread[gap->launch.value] : step_thread;
+    const int64_t launch =
+        gap->launch.valid() ? std::min(trace.host.start_ns[gap->launch.value], gap->end_ns) : gap->end_ns;
+    if (thread.valid()) gap->host = mostly_in(trace, thread.value, {gap->start_ns, launch});
   }
 }
 
 std::vector<NamedGap> longest_gaps(const Trace& trace, const DeviceIdle& on, IdleCause cause) {
   constexpr size_t kMost = 5;
   std::vector<const Gap*> gaps;
-  for (const Gap& g : on.gaps)
-    if (g.cause == cause) gaps.push_back(&g);
+  for (const std::vector<Gap>* part : {&on.gaps, &on.edges})
+    for (const Gap& g : *part)
+      if (g.cause == cause) gaps.push_back(&g);
   const auto end = gaps.begin() + static_cast<ptrdiff_t>(std::min(gaps.size(), kMost));
-  std::partial_sort(gaps.begin(), end, gaps.end(), [](const Gap* a, const Gap* b) {
-    return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
-  });
+  std::partial_sort(gaps.begin(), end, gaps.end(), longer);
+  const auto name = [&](auto id) { return only_if(id.valid(), id.valid() ? std::string(trace.name(id)) : ""); };
   std::vector<NamedGap> named;
   for (auto gap = gaps.begin(); gap != end; ++gap) {
     const Gap& g = **gap;
-    named.push_back({g.start_ns, g.length(), std::string(trace.name(g.before)), std::string(trace.name(g.after)), {}});
-    if (g.host.valid()) named.back().host = trace.name(g.host);
+    named.push_back({g.start_ns, g.length(), name(g.before), name(g.after), name(g.host)});
   }
   return named;
 }
@@ -224,8 +310,16 @@ std::vector<NamedGap> longest_gaps(const Trace& trace, const DeviceIdle& on, Idl
 std::string_view idle_cause_name(IdleCause cause) {
   constexpr std::array<std::string_view, kIdleCauses> kNames = {
       "unknown",      "launch_latency",    "dependency",      "checkpoint",
-      "data_loading", "memory_allocation", "synchronization", "host_bound"};
+      "data_loading", "memory_allocation", "synchronization", "host_bound",
+      "first_use",    "untraced_work"};
   return kNames[static_cast<size_t>(cause)];
+}
+
+std::vector<Gap> DeviceIdle::all() const {
+  std::vector<Gap> both(gaps.size() + edges.size());
+  std::merge(gaps.begin(), gaps.end(), edges.begin(), edges.end(), both.begin(),
+             [](const Gap& a, const Gap& b) { return a.start_ns < b.start_ns; });
+  return both;
 }
 
 std::vector<IdleRow> IdleRow::rows(const Facts& facts) {
@@ -234,15 +328,17 @@ std::vector<IdleRow> IdleRow::rows(const Facts& facts) {
   std::vector<IdleRow> rows;
   for (size_t d = 0; d < idle.devices.size(); ++d) {
     const DeviceIdle& on = idle.devices[d];
-    const int64_t span_ns = devices.devices[d].span_ns;
+    const int64_t window_ns = total_length(on.window);
     std::array<size_t, kIdleCauses> order{};
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return on.total_ns[a] > on.total_ns[b]; });
+    const auto all_ns = [&](size_t c) { return on.total_ns[c] + on.edge_ns[c]; };
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return all_ns(a) > all_ns(b); });
     for (const size_t c : order) {
-      if (on.count[c] == 0) continue;
+      if (all_ns(c) == 0) continue;
       const auto cause = static_cast<IdleCause>(c);
-      const double pct = span_ns > 0 ? 100.0 * static_cast<double>(on.total_ns[c]) / static_cast<double>(span_ns) : 0;
-      rows.push_back({on.device, cause, on.total_ns[c], pct, on.count[c], longest_gaps(facts.trace(), on, cause)});
+      rows.push_back({on.device, cause, on.total_ns[c], percent_of(on.total_ns[c], devices.devices[d].span_ns),
+                      on.count[c], on.edge_ns[c], percent_of(all_ns(c), window_ns),
+                      longest_gaps(facts.trace(), on, cause)});
     }
   }
   return rows;
@@ -250,24 +346,32 @@ std::vector<IdleRow> IdleRow::rows(const Facts& facts) {
 
 Idle Idle::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
+  const Steps& steps = facts.get<Steps>();
   const HostTime host_time(facts);
-  Intervals measured;
-  for (const Step* step : facts.get<Steps>().measured()) measured.push_back(step->interval());
+  Intervals measured, any_busy;
+  for (const Step* step : steps.measured()) measured.push_back(step->interval());
   measured = merged(std::move(measured));
+  for (const DeviceTime& device : facts.get<Devices>().devices) any_busy = unite(any_busy, device.busy);
   Idle all;
   for (const DeviceTime& device : facts.get<Devices>().devices) {
     DeviceIdle& idle = all.devices.emplace_back();
     idle.device = device.id;
+    idle.window = device_window(trace, steps, device);
     idle.gaps = gaps_of(trace, device);
-    const GapReader reader(facts, host_time, device);
-    for (Gap& gap : idle.gaps) {
-      gap.cause = reader.cause(gap);
-      const auto c = static_cast<size_t>(gap.cause);
-      idle.total_ns[c] += gap.length();
-      ++idle.count[c];
-      idle.measured_ns[c] += overlap_length(measured, {gap.start_ns, gap.end_ns});
-    }
-    name_longest(trace, idle);
+    idle.edges = edges_of(trace, device, idle.window);
+    const GapReader reader(facts, host_time, device, any_busy);
+    const auto read = [&](std::vector<Gap>& gaps, std::array<int64_t, kIdleCauses>& sum) {
+      for (Gap& gap : gaps) {
+        gap.cause = reader.cause(gap);
+        const auto c = static_cast<size_t>(gap.cause);
+        sum[c] += gap.length();
+        idle.measured_ns[c] += overlap_length(measured, {gap.start_ns, gap.end_ns});
+      }
+    };
+    read(idle.gaps, idle.total_ns);
+    for (const Gap& gap : idle.gaps) ++idle.count[static_cast<size_t>(gap.cause)];
+    read(idle.edges, idle.edge_ns);
+    name_longest(trace, steps.thread, idle);
   }
   return all;
 }

@@ -29,33 +29,43 @@ enum class IdleCause : uint8_t {
   kMemoryAllocation,
   kSynchronization,
   kHostBound,
+  kFirstUse,
+  kUntracedWork,
 };
-constexpr int kIdleCauses = 8;
+constexpr int kIdleCauses = 10;
 std::string_view idle_cause_name(IdleCause cause);
 
 struct Gap {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   IdleCause cause = IdleCause::kUnknown;
-  ActivityId before;   ///< the activity that ended last before the gap
-  ActivityId after;    ///< the activity that ends the gap
+  ActivityId before;   ///< the activity that ended last before the gap; invalid before the first
+  ActivityId after;    ///< the activity that ends the gap; invalid after the last
   HostId launch;       ///< the call that launched `after`; may be invalid
   HostId host;         ///< the range that the launching thread spent most of the wait in, innermost; may be invalid
   [[nodiscard]] int64_t length() const { return end_ns - start_ns; }
 };
 
+/// What people read about a device is of its window: for each contiguous recording from the first step's start or the
+/// first activity, what is earlier, to the last step's end or the last activity, what is later.
 struct DeviceIdle {
   int32_t device = 0;
-  std::vector<Gap> gaps;                             ///< in time order
-  std::array<int64_t, kIdleCauses> total_ns{};
+  std::vector<Gap> gaps;                             ///< between activities, in time order
+  std::vector<Gap> edges;                            ///< of each window before its first activity and after its last
+  Intervals window;
+  std::array<int64_t, kIdleCauses> total_ns{};       ///< of gaps
   std::array<int64_t, kIdleCauses> count{};
-  std::array<int64_t, kIdleCauses> measured_ns{};    ///< the part within measured steps
+  std::array<int64_t, kIdleCauses> edge_ns{};        ///< of edges
+  std::array<int64_t, kIdleCauses> measured_ns{};    ///< of both, the part within measured steps
+
+  /// Gaps and edges, in time order.
+  [[nodiscard]] std::vector<Gap> all() const;
 };
 
 /// A gap by the names of what is around it.
 struct NamedGap {
   int64_t start_ns = 0, duration_ns = 0;
-  std::string after, before;           ///< the activity that ended last before it, and the one that ends it
+  std::optional<std::string> after, before;   ///< the activity that ended last before it, and the one that ends it
   std::optional<std::string> host;     ///< what the host did
 
   template <class V>
@@ -70,14 +80,16 @@ struct IdleRow {
   int64_t total_ns = 0;
   double span_pct = 0;                 ///< of the device's span
   int64_t count = 0;
-  std::vector<NamedGap> longest;       ///< a few, longest first
+  int64_t edge_ns = 0;                 ///< of the cause before the first activity and after the last
+  double window_pct = 0;               ///< both, of the device's window
+  std::vector<NamedGap> longest;       ///< a few, longest first, edges among them
 
   template <class V>
   void fields(V&& v) const {
     v("device", device), v("cause", idle_cause_name(cause)), v("total_ns", total_ns), v("span_pct", span_pct);
-    v("count", count), v("longest", longest);
+    v("count", count), v("edge_ns", edge_ns), v("window_pct", window_pct), v("longest", longest);
   }
-  /// By device, then total, longest first.
+  /// By device, then total with edges, longest first.
   static std::vector<IdleRow> rows(const Facts& facts);
 };
 

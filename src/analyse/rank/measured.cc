@@ -43,7 +43,7 @@ std::vector<StateInterval> device_states(const Facts& facts) {
   add(d.compute, StepState::kCompute);
   add(d.exposed_communication, StepState::kCommunication);
   add(subtract(d.memory, unite(d.compute, d.communication)), StepState::kMemory);
-  for (const Gap& g : facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].gaps)
+  for (const Gap& g : facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].all())
     all.push_back({{g.start_ns, g.end_ns}, StepState::kFirstIdle + static_cast<int>(g.cause)});
   radix_sort(all);
   return all;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/first_use.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/phases.h"
@@ -279,18 +280,18 @@ Intervals allocation_time(const Facts& facts) {
   return merged(std::move(calls));
 }
 
-// Gaps of one cause, in time order.
+// Gaps and edges of one cause, in time order.
 Intervals gaps_of(const DeviceIdle& idle, IdleCause cause) {
   Intervals gaps;
-  for (const Gap& gap : idle.gaps)
+  for (const Gap& gap : idle.all())
     if (gap.cause == cause) gaps.push_back({gap.start_ns, gap.end_ns});
   return merged(std::move(gaps));
 }
 
 std::vector<bool> activities_after(const Trace& trace, const DeviceIdle& idle, IdleCause cause) {
   std::vector<bool> after(trace.activity.size());
-  for (const Gap& gap : idle.gaps)
-    if (gap.cause == cause) after[gap.after.value] = true;
+  for (const Gap& gap : idle.all())
+    if (gap.cause == cause && gap.after.valid()) after[gap.after.value] = true;
   return after;
 }
 
@@ -339,7 +340,8 @@ int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
   Intervals idle_time = gaps_of(idle, cause);
   Removal removal;
   switch (cause) {
-    case IdleCause::kUnknown: return 0;
+    case IdleCause::kUnknown:
+    case IdleCause::kUntracedWork: return 0;
     case IdleCause::kLaunchLatency: removal.launch_latency = true; break;
     case IdleCause::kDependency: removal.dependency_waits = true; break;
     case IdleCause::kCheckpoint: removal.host_time = phases.checkpoint; break;
@@ -350,9 +352,12 @@ int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {
       removal.host_time = idle_time;
       removal.in_time = activities_after(facts_->trace(), idle, cause);
       break;
+    case IdleCause::kFirstUse:
+      for (const Intervals& of_thread : facts_->get<FirstUse>().time)
+        removal.host_time = unite(removal.host_time, of_thread);
+      removal.in_time = activities_after(facts_->trace(), idle, cause);
+      break;
   }
-  if (cause == IdleCause::kCheckpoint || cause == IdleCause::kDataLoading)
-    idle_time = unite(idle_time, subtract(removal.host_time, facts_->get<Devices>().devices[device].spans));
   const int64_t most = of_runs(idle_time);
   return most == 0 ? 0 : std::min(most, saved_by(removal));
 }

@@ -32,8 +32,7 @@ class Replay {
   /// device does: then it is the share of that time which is saved, of the steps' wall time.
   [[nodiscard]] int64_t saved_by(const Removal& removal) const;
   /// Saving if all idle time of one cause on a device (by its place in Devices) were gone; never more than that, so
-  /// that savings of different causes never count a nanosecond twice. To a device's idle time belongs what the steps
-  /// spend in data loading and checkpoints before its first activity and after its last.
+  /// that savings of different causes never count a nanosecond twice. Idle is its whole window, see DeviceIdle.
   [[nodiscard]] int64_t saved_by_cause(IdleCause cause, size_t device) const;
   /// Saving if communication took no time; at most the exposed communication of the device.
   [[nodiscard]] int64_t saved_by_communication(size_t device) const;

@@ -142,6 +142,22 @@ void Locator::fields(V&& v) const {
   v("at", locator_name(at)), v("of", of.empty() ? std::optional<std::string>() : of);
 }
 
+/// Where in the program time goes: a function, or a range of the framework's where no stacks were recorded.
+struct Place {
+  std::string name;              ///< of the function or range
+  std::string file;              ///< of a Python function; else empty
+  std::optional<int64_t> line;   ///< where it begins
+  std::string module;            ///< the innermost nn.Module that it runs for; empty: none or not known
+  int64_t ns = 0, count = 0;     ///< over the measured steps
+
+  template <class V>
+  void fields(V&& v) const {
+    const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
+    v("name", name), v("file", given(file)), v("line", line), v("module", given(module)), v("ns", ns);
+    v("count", count);
+  }
+};
+
 /// A diagnosis: what costs time and what to change.
 struct Finding {
   std::string rule;
@@ -156,6 +172,7 @@ struct Finding {
   std::optional<int64_t> cost_ns;   ///< wall time of the measured steps that would not have been; none: not estimated
   std::optional<double> cost_pct;   ///< of the wall time of those steps
   std::vector<std::string> evidence;
+  std::vector<Place> where;         ///< most expensive first
   Locator seen;
   bool names_ranks = false;         ///< `what` begins with whom it concerns
 
@@ -164,7 +181,7 @@ struct Finding {
     v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value),
         v("threshold", threshold);
     v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("cost_ns", cost_ns), v("cost_pct", cost_pct);
-    v("evidence", evidence), v("seen", seen);
+    v("evidence", evidence), v("where", where), v("seen", seen);
   }
 };
 

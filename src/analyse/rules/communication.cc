@@ -165,8 +165,8 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
     if (std::binary_search(way.ranks.begin(), way.ranks.end(), m.rank)) ways.push_back(way);
   if (!ways.empty()) f.fix = fixes(most_exposed(ways));
   const auto wait = evidence.job->wait_ns.find(m.rank);
-  if (wait != evidence.job->wait_ns.end() && m.span_ns > 0) {
-    f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.span_ns);
+  if (wait != evidence.job->wait_ns.end() && m.window_ns > 0) {
+    f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.window_ns);
     f.severity = rule.severity_at(*f.value);
   }
   judge_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);

@@ -130,7 +130,7 @@ std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured
   double most = 0;
   if (rule.rank.say == nullptr) return std::nullopt;
   for (const Measured& m : devices) {
-    if (!m.has_device() && !rule.rank.host_alone) continue;
+    if ((!m.has_device() && !rule.rank.host_alone) || (m.is_capture() && !rule.rank.of_capture)) continue;
     const std::optional<double> value = rule.rank.value != nullptr ? rule.rank.value(m) : m.idle_pct(*rule.cause);
     if (!value || !rule.beyond(*value, m.threshold(rule)) || (worst != nullptr && !rule.beyond(*value, most))) continue;
     worst = &m, most = *value;
@@ -138,7 +138,10 @@ std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured
   if (worst == nullptr) return std::nullopt;
   Finding f = rule.finding(most, worst->threshold(rule));
   f.ranks = {worst->rank()};
-  if (rule.cause && worst->has_device()) set_cost(f, worst->wall_ns(), worst->saved_by_cause(*rule.cause));
+  if (rule.cause && worst->has_device()) {
+    set_cost(f, worst->wall_ns(), worst->saved_by_cause(*rule.cause));
+    f.where = places_in_gaps(*worst, *rule.cause);
+  }
   rule.rank.say(*worst, f);
   return f;
 }
@@ -203,7 +206,7 @@ RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds)
   RankDiagnosis said{rank_measure(devices.front()), {}};
   for (const Measured& m : devices) {
     if (!m.has_device()) continue;
-    said.measure.least_utilization_pct = std::min(said.measure.least_utilization_pct, m.utilization_pct());
+    said.measure.least_utilization_pct = std::min(said.measure.least_utilization_pct, m.known_utilization_pct());
     said.measure.waiting_ns = std::max(said.measure.waiting_ns, m.waiting_ns());
   }
   for (const Rule* rule : rules()) said.findings.push_back(said_of_rank(*rule, devices));

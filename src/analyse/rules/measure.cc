@@ -7,8 +7,10 @@
 #include <map>
 #include <ranges>
 
+#include "analyse/rank/first_use.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
+#include "analyse/rank/places.h"
 #include "analyse/rank/threads.h"
 #include "trace/intervals.h"
 
@@ -24,6 +26,7 @@ Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresh
   // Steps in which the device hardly runs, such as the rump of one at the end, say nothing about it.
   all_measured_ = static_cast<size_t>(steps_) == steps.steps.size() ||
                   (has_device() && 2 * total_length(intersect(device().spans, measured_)) < wall_ns_);
+  if (has_device()) gaps_ = idle().all();
 }
 
 const DeviceTime& Measured::device() const { return facts_.get<Devices>().devices[device_]; }
@@ -32,30 +35,22 @@ const DeviceIdle& Measured::idle() const { return facts_.get<Idle>().devices[dev
 
 std::string Measured::device_label() const { return fmt::format("GPU {}", device().id); }
 
-int64_t Measured::span_ns() const {
-  return all_measured_ ? device().span_ns : total_length(intersect(device().spans, measured_));
+int64_t Measured::window_ns() const {
+  return total_length(all_measured_ ? idle().window : intersect(idle().window, measured_));
 }
 
 double Measured::idle_pct(IdleCause cause) const {
   const auto c = static_cast<size_t>(cause);
-  return percent_of(all_measured_ ? idle().total_ns[c] : idle().measured_ns[c], span_ns());
-}
-
-Intervals Measured::idle_around(IdleCause cause) const {
-  const Phases& phases = facts_.get<Phases>();
-  const bool loads = cause == IdleCause::kDataLoading;
-  if (!loads && cause != IdleCause::kCheckpoint) return {};
-  return subtract(intersect(loads ? phases.data_loading : phases.checkpoint, measured_), device().spans);
+  return percent_of(all_measured_ ? idle().total_ns[c] + idle().edge_ns[c] : idle().measured_ns[c], window_ns());
 }
 
 double Measured::idle_wall_pct(IdleCause cause) const {
-  return wall_pct(idle().measured_ns[static_cast<size_t>(cause)] + total_length(idle_around(cause)));
+  return wall_pct(idle().measured_ns[static_cast<size_t>(cause)]);
 }
 
 int64_t Measured::waiting_ns() const {
   const DeviceTime& d = device();
-  return d.idle_ns + d.exposed_communication_ns + d.exposed_memory_ns +
-         total_length(idle_around(IdleCause::kDataLoading)) + total_length(idle_around(IdleCause::kCheckpoint));
+  return total_length(idle().window) - d.busy_ns + d.exposed_communication_ns + d.exposed_memory_ns;
 }
 
 IdleCause Measured::largest_idle_cause() const {
@@ -64,12 +59,23 @@ IdleCause Measured::largest_idle_cause() const {
 }
 
 double Measured::utilization_pct() const {
-  return percent_of(all_measured_ ? device().busy_ns : total_length(intersect(device().busy, measured_)), span_ns());
+  return percent_of(all_measured_ ? device().busy_ns : total_length(intersect(device().busy, measured_)), window_ns());
+}
+
+double Measured::known_utilization_pct() const {
+  const double untraced = idle_pct(IdleCause::kUntracedWork);
+  return untraced < 100 ? 100 * utilization_pct() / (100 - untraced) : 0;
+}
+
+bool Measured::is_capture() const {
+  Intervals capture;
+  for (const Intervals& of_thread : facts_.get<FirstUse>().capture) capture = unite(capture, of_thread);
+  return 2 * total_length(intersect(capture, measured_)) > wall_ns_;
 }
 
 double Measured::exposed_communication_pct() const {
   const Intervals& exposed = device().exposed_communication;
-  return percent_of(all_measured_ ? total_length(exposed) : total_length(intersect(exposed, measured_)), span_ns());
+  return percent_of(all_measured_ ? total_length(exposed) : total_length(intersect(exposed, measured_)), window_ns());
 }
 
 double Measured::phase_pct(Phase phase) const {
@@ -119,7 +125,7 @@ std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, si
     int64_t ns = 0, count = 0;
   };
   std::map<std::string_view, Sum> by_name;
-  for (const Gap& gap : measured.idle().gaps) {
+  for (const Gap& gap : measured.gaps()) {
     if (gap.cause != cause || !gap.host.valid()) continue;
     Sum& sum = by_name[measured.trace().name(gap.host)];
     sum.name = measured.trace().name(gap.host);
@@ -135,9 +141,30 @@ std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, si
   return out;
 }
 
+std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause) {
+  constexpr size_t kMost = 200;
+  std::vector<const Gap*> gaps;
+  for (const Gap& gap : measured.gaps())
+    if (gap.cause == cause && measured.in_measured_step(gap.end_ns - 1)) gaps.push_back(&gap);
+  const auto end = gaps.begin() + static_cast<ptrdiff_t>(std::min(gaps.size(), kMost));
+  std::partial_sort(gaps.begin(), end, gaps.end(),
+                    [](const Gap* a, const Gap* b) { return a->length() > b->length(); });
+  const Trace& trace = measured.trace();
+  Places places(trace);
+  for (auto it = gaps.begin(); it != end; ++it) {
+    const Gap& gap = **it;
+    const bool launched = gap.launch.valid();
+    const ThreadId thread = launched ? trace.host.thread[gap.launch.value] : measured.facts().get<Steps>().thread;
+    // A launch that takes long is part of what the host did.
+    const int64_t until = launched ? std::min(trace.host.end_ns(gap.launch), gap.end_ns) : gap.end_ns;
+    if (thread.valid() && until > gap.start_ns) places.add_host_time(thread, {gap.start_ns, until});
+  }
+  return places.most_expensive();
+}
+
 const Gap* longest_gap(const Measured& measured, IdleCause cause) {
   const Gap* best = nullptr;
-  for (const Gap& gap : measured.idle().gaps) {
+  for (const Gap& gap : measured.gaps()) {
     if (gap.cause != cause || !measured.in_measured_step(gap.end_ns - 1)) continue;
     if (best == nullptr || gap.length() > best->length()) best = &gap;
   }
@@ -146,13 +173,11 @@ const Gap* longest_gap(const Measured& measured, IdleCause cause) {
 
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
   int64_t count = 0;
-  const auto& gaps = measured.idle().gaps;
-  const Intervals around = measured.idle_around(cause);
-  for (const Step* step : measured.facts().get<Steps>().measured()) {
-    count += overlap_length(around, step->interval()) > 0 || std::any_of(gaps.begin(), gaps.end(), [&](const Gap& g) {
+  const auto& gaps = measured.gaps();
+  for (const Step* step : measured.facts().get<Steps>().measured())
+    count += std::any_of(gaps.begin(), gaps.end(), [&](const Gap& g) {
       return g.cause == cause && g.start_ns < step->interval().end && g.end_ns > step->start_ns;
     });
-  }
   return count;
 }
 
@@ -197,7 +222,7 @@ struct Blocked {
 // From the gap's start to when the launch that ends it begins, by thread.
 std::map<ThreadId, Intervals> until_launches(const Measured& m, IdleCause cause) {
   std::map<ThreadId, Intervals> waits;
-  for (const Gap& gap : m.idle().gaps) {
+  for (const Gap& gap : m.gaps()) {
     if (gap.cause != cause || !gap.launch.valid() || !m.in_measured_step(gap.end_ns - 1)) continue;
     const int64_t launch = m.trace().host.start_ns[gap.launch.value];
     waits[m.trace().host.thread[gap.launch.value]].push_back({gap.start_ns, std::min(launch, gap.end_ns)});
@@ -252,7 +277,8 @@ namespace {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-// Inductor's or Triton's kernels, or graph launches.
+}  // namespace
+
 bool is_compiled(const Measured& m) {
   const Trace& trace = m.trace();
   for (const StringId name : trace.activity.name)
@@ -265,6 +291,8 @@ bool is_compiled(const Measured& m) {
   }
   return false;
 }
+
+namespace {
 
 Verdict fused_optimizer(const Measured& m) {
   const Trace& trace = m.trace();
@@ -293,9 +321,10 @@ void measure_device(const Measured& m, RankMeasure& out) {
   if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
   out.device_label = m.device_label();
   out.device_name = device.name;
-  out.span_ns = device.span_ns;
+  out.window_ns = total_length(m.idle().window);
   out.waiting_ns = m.waiting_ns();
   out.utilization_pct = m.utilization_pct();
+  out.known_utilization_pct = m.known_utilization_pct();
   out.exposed_communication_pct = m.exposed_communication_pct();
   out.busy_wall_pct = m.wall_pct(total_length(intersect(device.busy, m.measured_time())));
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));

@@ -31,18 +31,17 @@ class Measured {
   /// The device that is looked at, and its idle time; only with has_device().
   [[nodiscard]] const DeviceTime& device() const;
   [[nodiscard]] const DeviceIdle& idle() const;
+  /// All that the device idles in its window, in time order.
+  [[nodiscard]] const std::vector<Gap>& gaps() const { return gaps_; }
   [[nodiscard]] int64_t wall_ns() const { return wall_ns_; }
   [[nodiscard]] int64_t steps() const { return steps_; }
   /// "GPU 0"
   [[nodiscard]] std::string device_label() const;
 
-  /// Percent of the device's span, as the idle section shows it; where there are warm-up steps, of the part of the span
-  /// within the other steps.
+  /// Percent of the device's window, as the idle section shows it; where there are warm-up steps, of the part of the
+  /// window within the other steps.
   [[nodiscard]] double idle_pct(IdleCause cause) const;
-  /// The steps' time of data loading or a checkpoint before the device's first activity and after its last: no gap, but
-  /// idle. Empty for other causes.
-  [[nodiscard]] Intervals idle_around(IdleCause cause) const;
-  /// Idle time of a cause within the measured steps, that around the device's activity too, of their wall time.
+  /// Idle time of a cause within the measured steps, of their wall time.
   [[nodiscard]] double idle_wall_pct(IdleCause cause) const;
   /// Idle or exposed time: what all causes of waiting together can cost.
   [[nodiscard]] int64_t waiting_ns() const;
@@ -53,6 +52,10 @@ class Measured {
   [[nodiscard]] int64_t counted(int64_t all, int64_t steady) const { return all_measured_ ? all : steady; }
   [[nodiscard]] IdleCause largest_idle_cause() const;
   [[nodiscard]] double utilization_pct() const;
+  /// Of the window less what the device spent on work that is not in the recording.
+  [[nodiscard]] double known_utilization_pct() const;
+  /// Whether a graph is captured for most of the measured time: no run to be judged.
+  [[nodiscard]] bool is_capture() const;
   [[nodiscard]] double exposed_communication_pct() const;
   /// Percent of the measured steps' wall time.
   [[nodiscard]] double phase_pct(Phase phase) const;
@@ -61,14 +64,15 @@ class Measured {
   [[nodiscard]] const Intervals& measured_time() const { return measured_; }
 
  private:
-  [[nodiscard]] int64_t span_ns() const;
+  [[nodiscard]] int64_t window_ns() const;
   int rank_;
   const Facts& facts_;
   size_t device_;
   Thresholds thresholds_;
   Intervals measured_;
   int64_t wall_ns_ = 0, steps_ = 0;
-  bool all_measured_ = true;   // shares of the span are of all of it
+  bool all_measured_ = true;   // shares of the window are of all of it
+  std::vector<Gap> gaps_;
 };
 
 /// Sets the cost, and its share of the rank's measured steps: of `wall_ns`.
@@ -76,6 +80,9 @@ void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
 
 /// Memory that the framework had reserved at the peak, of the device's.
 std::optional<double> reserved_pct(const Measured& measured);
+
+/// Whether Inductor's or Triton's kernels run, or graphs are launched.
+bool is_compiled(const Measured& measured);
 
 /// "12.3 ms", "4.5 µs".
 std::string duration_text(double ns);
@@ -88,6 +95,8 @@ std::string shortened(std::string_view text, size_t longest = 72);
 
 /// Ranges in which the launching threads spent most of a cause's gaps, by time: "aten::item (12.1 ms, 240 gaps)".
 std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most = 3);
+/// What the host did within the longest gaps of a cause in measured steps, until it launched.
+std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause);
 /// Longest gap of a cause, within measured steps where there is one.
 const Gap* longest_gap(const Measured& measured, IdleCause cause);
 /// How many of the measured steps idle for the cause.

@@ -7,7 +7,8 @@ namespace profgpu {
 extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDeviceWaits, kExcessiveSynchronization,
     kExposedCommunication, kLowBusBandwidth, kCollectiveHang, kStragglerRank, kStepTimeVariance, kShortKernels,
     kPageableCopies, kFullPrecisionGemm, kUnfusedOptimizer, kAllocatorChurn, kMemoryGrowth, kMemoryNearCapacity,
-    kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead;
+    kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead, kFirstUse,
+    kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -15,7 +16,8 @@ const std::vector<const Rule*>& rules() {
       &kExposedCommunication, &kLowBusBandwidth, &kCollectiveHang,      &kStragglerRank,   &kStepTimeVariance,
       &kShortKernels,      &kPageableCopies,     &kFullPrecisionGemm,   &kUnfusedOptimizer, &kAllocatorChurn,
       &kMemoryGrowth,      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall, &kDominantKernel,
-      &kThermalThrottle,   &kPowerCap,           &kProfilerOverhead};
+      &kThermalThrottle,   &kPowerCap,           &kProfilerOverhead,    &kFirstUse,        &kUntracedWork,
+      &kGraphCapture,      &kFusableElementwise, &kUnfusedAttention,    &kSmallBatch};
   return all;
 }
 

@@ -32,10 +32,11 @@ struct RankMeasure {
 
   bool has_device = false;               ///< what follows is of the busiest device
   std::string device_label, device_name; ///< "GPU 0"; the name may be unknown
-  int64_t span_ns = 0;                   ///< the whole of it
+  int64_t window_ns = 0;                 ///< the whole of it
   int64_t waiting_ns = 0;                ///< idle or exposed, over the whole span: what all causes together can cost
   double utilization_pct = 0, exposed_communication_pct = 0;
-  double least_utilization_pct = 100;    ///< of all devices that the rank works on
+  double known_utilization_pct = 0;      ///< leaves out what the device spent on work that is not in the recording
+  double least_utilization_pct = 100;    ///< the same, of all devices that the rank works on
   double busy_wall_pct = 0;              ///< busy time within the measured steps, of wall_ns
   std::array<double, kIdleCauses> idle_pct{};
   IdleCause largest_idle_cause = IdleCause::kUnknown;
@@ -85,6 +86,7 @@ struct RankCheck {
   std::optional<double> (*value)(const Measured&) = nullptr;
   void (*say)(const Measured&, Finding&) = nullptr;            ///< what, why, fix, evidence, cost; the value is there
   bool host_alone = false;                                     ///< asked of ranks without a device, too
+  bool of_capture = false;   ///< asked where a graph is captured, which the others do not judge
 };
 
 /// Asks the samples of each device where no rank answers; the worst device stands for all.

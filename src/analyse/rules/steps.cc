@@ -108,15 +108,15 @@ extern const Rule kLowGpuUtilization = {
         "The device runs nothing for more than a fifth of the time. This is a symptom; another finding says what "
         "causes it. Busy does not mean efficient: a busy device may still run slow kernels.",
     .computation =
-        "Value: length of the union of all activity over the span from the first to the last, per device; where there "
-        "are only samples, the driver's utilization over the time. It has no cost of its own: the findings that "
+        "Value: length of the union of all activity over the device's window, less the time in which it worked on "
+        "what is not in the recording; where there are only samples, the driver's utilization over the time. It has no cost of its own: the findings that "
         "explain the idle time have.",
     .advice = {
         "find the largest cause of idle time and follow its finding",
         "larger batches, if memory allows",
         "several small jobs on one device (MPS, MIG), if one cannot fill it",
     },
-    .rank = {.value = [](const Measured& m) { return only_if(m.device().span_ns != 0, m.utilization_pct()); },
+    .rank = {.value = [](const Measured& m) { return only_if(m.device().span_ns != 0, m.known_utilization_pct()); },
              .say = say_low_gpu_utilization},
     .samples = {.value = low_gpu_utilization_samples, .say = say_low_gpu_utilization_samples, .without_trace = true},
     .checklist = {{.place = 1,

@@ -1,0 +1,264 @@
+// What eager mode leaves to the device: neighbours that could be one kernel, attention written out, small grids.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/rank/kernels.h"
+#include "analyse/rank/ops.h"
+#include "analyse/rank/places.h"
+#include "analyse/rules/measure.h"
+
+namespace profgpu {
+namespace {
+
+bool holds(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+/// Compute kernels of one stream in measured steps, in order.
+using Stream = std::vector<ActivityId>;
+
+std::vector<Stream> streams_of(const Measured& m) {
+  const Trace& trace = m.trace();
+  const Devices& devices = m.facts().get<Devices>();
+  std::vector<Stream> streams(trace.queues.size());
+  for (uint32_t i = m.device().begin.value; i < m.device().end.value; ++i) {
+    const HostId launch = trace.activity.launch[i];
+    const int64_t time = launch.valid() ? trace.host.start_ns[launch.value] : trace.activity.start_ns[i];
+    if (trace.activity.kind[i] == ActivityKind::kKernel && devices.kind[i] == WorkKind::kCompute &&
+        m.counted(1, m.in_measured_step(time)))
+      streams[trace.activity.queue[i]].emplace_back(i);
+  }
+  return streams;
+}
+
+KernelCategory category_of(const Measured& m, ActivityId a) {
+  return m.facts().get<Kernels>().category[m.trace().activity.name[a.value].value];
+}
+
+/// Kernels that a rule is about.
+struct Chosen {
+  int64_t all_ns = 0;      // of all compute kernels
+  int64_t ns = 0, count = 0;
+  std::vector<ActivityId> kernels;
+
+  void take(const Trace& trace, ActivityId a) {
+    kernels.push_back(a);
+    ns += trace.activity.duration_ns[a.value];
+    ++count;
+  }
+  [[nodiscard]] double pct() const { return percent_of(ns, all_ns); }
+};
+
+Chosen none_chosen(const Trace& trace, const std::vector<Stream>& streams) {
+  Chosen c;
+  for (const Stream& stream : streams)
+    for (const ActivityId a : stream) c.all_ns += trace.activity.duration_ns[a.value];
+  return c;
+}
+
+std::vector<Place> launch_places(const Measured& m, const Chosen& c) {
+  Places places(m.trace());
+  for (const ActivityId a : c.kernels)
+    places.add(m.trace().activity.launch[a.value], m.trace().activity.duration_ns[a.value]);
+  return places.most_expensive();
+}
+
+std::string a_step(const Measured& m, int64_t ns) {
+  const std::string text = duration_text(static_cast<double>(ns) / static_cast<double>(std::max<int64_t>(m.steps(), 1)));
+  return m.facts().get<Steps>().marked() ? text + " a step" : text;
+}
+
+// Reads and writes its tensors once and computes little.
+bool is_memory_bound(KernelCategory c) {
+  return c == KernelCategory::kElementwise || c == KernelCategory::kNormalization ||
+         c == KernelCategory::kReduction || c == KernelCategory::kCopy;
+}
+
+Chosen fusable(const Measured& m) {
+  const Trace& trace = m.trace();
+  const std::vector<Stream> streams = streams_of(m);
+  Chosen c = none_chosen(trace, streams);
+  const auto fits = [&](ActivityId a) {
+    return is_memory_bound(category_of(m, a)) && !trace.name(a).starts_with("triton_");
+  };
+  for (const Stream& stream : streams)
+    for (size_t i = 0; i < stream.size(); ++i)
+      if (fits(stream[i]) && ((i > 0 && fits(stream[i - 1])) || (i + 1 < stream.size() && fits(stream[i + 1]))))
+        c.take(trace, stream[i]);
+  return c;
+}
+
+std::optional<double> fusable_value(const Measured& m) {
+  if (is_compiled(m)) return std::nullopt;
+  const Chosen c = fusable(m);
+  return only_if(c.all_ns > 0, c.pct());
+}
+
+void say_fusable(const Measured& m, Finding& f) {
+  const Chosen c = fusable(m);
+  f.what = fmt::format("{:.0f} % of kernel time is elementwise work and copies that follow each other", *f.value);
+  f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next one. "
+                      "Fused, neighbours keep it in registers.",
+                      c.count);
+  f.fix = {"model = torch.compile(model)   # fuses chains of elementwise operations and copies into one kernel",
+           "fused modules where there are some: Liger, Apex, xFormers, torch.nn.functional.rms_norm, SwiGLU and RoPE kernels"};
+  f.evidence.push_back(fmt::format("{} in {} kernels; how much of it is left depends on what can be fused",
+                                   a_step(m, c.ns), c.count));
+  f.where = launch_places(m, c);
+}
+
+constexpr size_t kAttentionReach = 12;   // kernels between the products of one attention
+
+bool is_softmax(std::string_view name) {
+  return (holds(name, "oftmax") || holds(name, "oftMax")) && !holds(name, "LogSoft") && !holds(name, "log_softmax") &&
+         !holds(name, "attn") && !holds(name, "fmha") && !holds(name, "flash") && !holds(name, "topk");
+}
+
+// A product of one attention: batched where the op is known.
+bool is_attention_product(const Measured& m, ActivityId a) {
+  if (category_of(m, a) != KernelCategory::kGemm) return false;
+  const HostId op = m.facts().get<Ops>().of_activity[a.value];
+  if (!op.valid() || m.trace().host.kind[op.value] != HostKind::kOp) return true;
+  const std::string_view name = m.trace().name(op);
+  return holds(name, "bmm") || holds(name, "matmul") || holds(name, "einsum") || holds(name, "attention");
+}
+
+// Softmax between two products, and what stands between them.
+Chosen unfused_attention(const Measured& m) {
+  const Trace& trace = m.trace();
+  const std::vector<Stream> streams = streams_of(m);
+  Chosen c = none_chosen(trace, streams);
+  for (const Stream& stream : streams) {
+    size_t done = 0;
+    for (size_t i = 0; i < stream.size(); ++i) {
+      if (!is_softmax(trace.name(stream[i]))) continue;
+      size_t first = i, last = i;
+      while (first > done && i - first < kAttentionReach && is_memory_bound(category_of(m, stream[first - 1]))) --first;
+      while (last + 1 < stream.size() && last - i < kAttentionReach && is_memory_bound(category_of(m, stream[last + 1])))
+        ++last;
+      if (first == 0 || last + 1 == stream.size() || !is_attention_product(m, stream[first - 1]) ||
+          !is_attention_product(m, stream[last + 1]))
+        continue;
+      for (size_t k = first; k <= last; ++k) c.take(trace, stream[k]);
+      i = last, done = last + 1;
+    }
+  }
+  return c;
+}
+
+std::optional<double> unfused_attention_value(const Measured& m) {
+  const Chosen c = unfused_attention(m);
+  return only_if(c.all_ns > 0, c.pct());
+}
+
+void say_unfused_attention(const Measured& m, Finding& f) {
+  const Chosen c = unfused_attention(m);
+  f.what = fmt::format("attention writes its scores to memory: {:.0f} % of kernel time", *f.value);
+  f.why = fmt::format("Between the two products of each attention, scaling, masking and softmax take {}. A fused kernel "
+                      "keeps the scores on the chip.",
+                      a_step(m, c.ns));
+  f.fix = {"torch.nn.functional.scaled_dot_product_attention(q, k, v, …)",
+           "Hugging Face: from_pretrained(…, attn_implementation=\"sdpa\") or \"flash_attention_2\""};
+  const bool amd = m.device().name.find("MI") != std::string::npos || m.device().name.find("AMD") != std::string::npos;
+  if (amd) f.fix.emplace_back("AITER's attention kernels (ROCm)");
+  f.evidence.push_back(fmt::format("{} kernels between batched products; at most their {} is to be gained", c.count,
+                                   a_step(m, c.ns)));
+  f.where = launch_places(m, c);
+}
+
+constexpr double kFreePct = 50;   // of the device's memory
+
+// Kernels with fewer blocks than the device has multiprocessors.
+std::optional<double> small_batch_value(const Measured& m) {
+  const Trace& trace = m.trace();
+  const int32_t multiprocessors = trace.properties(m.device().id).multiprocessors;
+  if (multiprocessors <= 0 || reserved_pct(m).value_or(100) >= 100 - kFreePct) return std::nullopt;
+  int64_t all_ns = 0, small_ns = 0;
+  for (const Stream& stream : streams_of(m)) {
+    for (const ActivityId a : stream) {
+      const ActivityArgsId id = trace.activity.args[a.value];
+      if (!id.valid()) continue;
+      const ActivityArgs& args = trace.activity_args[id.value];
+      const int64_t blocks = int64_t{args.grid[0]} * args.grid[1] * args.grid[2];
+      if (blocks <= 0) continue;
+      all_ns += trace.activity.duration_ns[a.value];
+      if (blocks < multiprocessors) small_ns += trace.activity.duration_ns[a.value];
+    }
+  }
+  return only_if(all_ns > 0, percent_of(small_ns, all_ns));
+}
+
+void say_small_batch(const Measured& m, Finding& f) {
+  f.what = fmt::format("kernels are too small to fill the GPU: {:.0f} % of compute time", *f.value);
+  f.why = fmt::format("Their grids have fewer blocks than {} has multiprocessors ({}), and {:.0f} % of its memory is free.",
+                      m.device_label(), m.trace().properties(m.device().id).multiprocessors, 100 - *reserved_pct(m));
+  f.fix = {"a larger batch or longer sequences: the same kernels then do more work in about the same time",
+           "inference: batch requests; several streams or processes on one GPU (MPS, MIG) where latency forbids it"};
+}
+
+}  // namespace
+
+extern const Rule kFusableElementwise = {
+    .id = "fusable-elementwise",
+    .summary = "elementwise kernels and copies follow each other instead of being one",
+    .unit = "%",
+    .threshold = 25,
+    .meaning =
+        "In eager mode each elementwise operation, copy, normalization and reduction is a kernel of its own, which reads "
+        "and writes memory. A compiler fuses neighbours, so that data is read and written once.",
+    .computation =
+        "Value: share of compute kernel time in elementwise, copy, normalization and reduction kernels that have such a "
+        "neighbour on their stream, where neither torch.compile nor a graph is in use. No cost: what a fused kernel "
+        "takes is not in the trace.",
+    .advice =
+        {
+            "torch.compile(model); for fixed shapes mode=\"max-autotune\"",
+            "fused modules: Liger kernels, Apex, xFormers, Transformer Engine; fused=True in torch.optim",
+            "keep one memory format and dtype, so that no copies and casts stand between operations",
+            "write chains with in-place or out= operations where autograd allows it",
+        },
+    .rank = {.value = fusable_value, .say = say_fusable},
+};
+
+extern const Rule kUnfusedAttention = {
+    .id = "unfused-attention",
+    .summary = "attention's scores go through memory instead of a fused kernel",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "Attention written as product, softmax, product stores a matrix of sequence length squared for each head and "
+        "reads it again several times. Fused attention never writes it.",
+    .computation =
+        "Value: share of compute kernel time in softmax kernels that stand between two batched products on a stream, and "
+        "in the elementwise kernels and copies among them. No cost: that time is the most there is to gain.",
+    .advice =
+        {
+            "torch.nn.functional.scaled_dot_product_attention: flash, memory-efficient and cuDNN back ends",
+            "Hugging Face Transformers: attn_implementation=\"sdpa\" or \"flash_attention_2\"",
+            "flash-attn; AITER or Composable Kernel's attention on AMD; FlexAttention for own masks",
+            "masks as is_causal=True or a boolean mask; output_attentions=False, which else forbids fused kernels",
+        },
+    .rank = {.value = unfused_attention_value, .say = say_unfused_attention},
+};
+
+extern const Rule kSmallBatch = {
+    .id = "small-batch",
+    .summary = "kernels are too small to fill the device, and memory is free",
+    .unit = "%",
+    .threshold = 50,
+    .severity = Severity::kInfo,
+    .meaning =
+        "A grid with fewer blocks than the device has multiprocessors leaves some of them without work. Where memory is "
+        "free, larger batches use them at little more time.",
+    .computation =
+        "Value: share of compute time in kernels whose grid has fewer blocks than the device has multiprocessors, where "
+        "over half of the device's memory stays free. No cost: what a larger batch takes is not in the trace.",
+    .advice =
+        {
+            "larger batch size or sequence length; larger micro-batches instead of gradient accumulation",
+            "inference: continuous batching (vLLM, SGLang), or several model instances on one device",
+            "MPS or MIG to share the device with other jobs",
+        },
+    .rank = {.value = small_batch_value, .say = say_small_batch},
+};
+
+}  // namespace profgpu
