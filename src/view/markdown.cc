@@ -188,6 +188,10 @@ std::string finding(const Report& report, const Finding& f, size_t number) {
   out += ": " + (ranks.empty() ? "" : ranks + ": ") + markdown_text(f.what) + "\n";
   for (const std::string& text : f.fix) out += fix(text);
   for (const std::string& text : f.evidence) out += "    - " + markdown_text(text, 400) + "\n";
+  for (const Place& p : f.where) {
+    const std::string file = p.file.empty() ? "" : " (" + p.file + ":" + std::to_string(p.line.value_or(0)) + ")";
+    out += "    - in " + markdown_text(p.name + file, 400) + ", " + format_duration(static_cast<double>(p.ns)) + "\n";
+  }
   return out;
 }
 

@@ -18,8 +18,9 @@ constexpr double kNotablePct = 1;     // whether less than that hides behind com
 std::vector<Share> causes_of(const RankReport& rank, const DeviceRow& device) {
   std::vector<Share> out;
   for (const IdleRow& idle : rank.idle)
-    if (idle.device == device.id && idle.span_pct >= kVisiblePct)
-      out.push_back({words(idle_cause_name(idle.cause)), static_cast<double>(idle.total_ns), idle.span_pct});
+    if (idle.device == device.id && idle.window_pct >= kVisiblePct)
+      out.push_back({words(idle_cause_name(idle.cause)), static_cast<double>(idle.total_ns + idle.edge_ns),
+                     idle.window_pct});
   std::stable_sort(out.begin(), out.end(), [](const Share& a, const Share& b) { return a.pct > b.pct; });
   return out;
 }
@@ -35,12 +36,12 @@ void add_note(DeviceOverview& device, const char* name, double pct, double expos
 DeviceOverview device_overview(const RankReport& rank, const DeviceRow& device) {
   DeviceOverview out;
   out.name = "GPU " + format_count(device.id);
-  out.title = out.name + ", " + format_duration(static_cast<double>(device.span_ns));
+  out.title = out.name + ", " + format_duration(static_cast<double>(device.window_ns));
   out.causes = causes_of(rank, device);
-  if (device.span_ns <= 0) return out;
-  const auto share = [&](int64_t ns) { return 100 * static_cast<double>(ns) / static_cast<double>(device.span_ns); };
-  out.busy_pct = device.utilization_pct();
-  out.idle_pct = share(device.idle_ns);
+  if (device.window_ns <= 0) return out;
+  const auto share = [&](int64_t ns) { return 100 * static_cast<double>(ns) / static_cast<double>(device.window_ns); };
+  out.busy_pct = device.window_utilization_pct();
+  out.idle_pct = share(device.window_idle_ns());
   add_note(out, "communication", share(device.communication_ns), share(device.exposed_communication_ns));
   add_note(out, "copies", share(device.memory_ns), share(device.exposed_memory_ns));
   return out;

@@ -8,6 +8,7 @@ constexpr int64_t kEpoch = 1'718'000'000'000'000'123;  // ns: a real trace's clo
 DeviceRow sample_device(int id) {
   DeviceRow d{id, "Tesla V100-DGXS-32GB", 1'050'000'000, 636'000'000, 414'000'000};
   d.compute_ns = 633'000'000, d.memory_ns = 3'200'000, d.exposed_memory_ns = 2'900'000;
+  d.window_ns = d.span_ns;
   return d;
 }
 
@@ -40,9 +41,9 @@ std::vector<IdleRow> sample_idle() {
   const std::vector<NamedGap> gaps{{kEpoch + 1'000'000, 71'400'000, "Memcpy HtoD", "cudnn_relu",
                                     "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
                                    {kEpoch + 600'123'456, 69'800'000, "Memcpy HtoD", "cudnn_relu", {}}};
-  return {{0, IdleCause::kLaunchLatency, 11'500'000, 1.1, 1234, {}},
-          {0, IdleCause::kDataLoading, 379'000'000, 36.1, 6, gaps},
-          {0, IdleCause::kHostBound, 23'500'000, 2.2, 412, {}}};
+  return {{0, IdleCause::kLaunchLatency, 11'500'000, 1.1, 1234, 0, 1.1, {}},
+          {0, IdleCause::kDataLoading, 379'000'000, 36.1, 6, 0, 36.1, gaps},
+          {0, IdleCause::kHostBound, 23'500'000, 2.2, 412, 0, 2.2, {}}};
 }
 
 KernelRow kernel(const char* name, const char* short_name, KernelCategory category, int64_t count, int64_t total_ns,

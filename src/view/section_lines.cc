@@ -83,6 +83,22 @@ Lines seen_lines(const Finding& finding, size_t count, int width) {
   return out;
 }
 
+// "in normalize (image_transforms.py:390): 105.7 ms a step"
+Lines place_lines(const Report& report, const Finding& finding, size_t count, int width) {
+  const RankReport* rank = report.rank_in_focus();
+  const bool steps = rank && rank->steps.marked();
+  Lines out;
+  for (size_t i = 0; i < finding.where.size() && i < count; ++i) {
+    const Place& p = finding.where[i];
+    const double ns = static_cast<double>(p.ns) / static_cast<double>(std::max<int64_t>(report.measured_steps, 1));
+    const std::string file = p.file.empty() ? "" : " (" + p.file + ":" + std::to_string(p.line.value_or(0)) + ")";
+    append(out, wrapped_after(Line().skip(kFindingIndent + 2),
+                              "in " + p.name + file + ": " + format_duration(ns) + (steps ? " a step" : ""), width,
+                              Style::kFaint, kMaxLines));
+  }
+  return out;
+}
+
 std::string in_unit(double x, const std::string& unit) {
   if (unit == "%") return format_percent(x);
   return unit.empty() || unit == "count" || unit == "ratio" ? format_number(x) : format_number(x) + " " + unit;
@@ -95,11 +111,12 @@ std::string measured_text(const Finding& finding) {
   return text;
 }
 
-Lines whole_finding(const Finding& finding, int width) {
+Lines whole_finding(const Report& report, const Finding& finding, int width) {
   Lines out;
   if (!finding.why.empty()) append(out, wrapped_after(Line().skip(kFindingIndent), finding.why, width));
   append(out, fix_lines(finding, finding.fix.size(), width));
   append(out, seen_lines(finding, finding.evidence.size(), width));
+  append(out, place_lines(report, finding, finding.where.size(), width));
   if (const std::string measured = measured_text(finding); !measured.empty())
     append(out, wrapped_after(Line().skip(kFindingIndent + 2), measured, width, Style::kFaint));
   out.emplace_back();
@@ -129,10 +146,12 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
     const Finding& finding = report.findings[i];
     append(out, headline(report, finding, columns));
     if (whole || options.verbose) {
-      append(out, whole_finding(finding, columns.width));
+      append(out, whole_finding(report, finding, columns.width));
     } else if (i < kExplained) {
       append(out, fix_lines(finding, 1, columns.width));
-      if (finding.severity != Severity::kInfo) append(out, seen_lines(finding, 1, columns.width));
+      if (finding.severity == Severity::kInfo) continue;
+      append(out, seen_lines(finding, 1, columns.width));
+      append(out, place_lines(report, finding, 1, columns.width));
     }
   }
   return out;

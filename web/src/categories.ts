@@ -45,6 +45,8 @@ const kCategories: Readonly<Record<string, Category>> = {
   'idle:dependency': { title: 'idle: dependency', light: '#56b4e9', dark: '#7cc8f2' },
   'idle:memory_allocation': { title: 'idle: memory allocation', light: '#7d6bb5', dark: '#9d8ed6' },
   'idle:checkpoint': { title: 'idle: checkpoint', light: '#009e73', dark: '#22b38a' },
+  'idle:first_use': { title: 'idle: first use', light: '#a6683c', dark: '#bd8052' },
+  'idle:untraced_work': { title: 'idle: work not recorded', light: '#c9ced4', dark: '#56606c' },
   'idle:unknown': { title: 'idle: unknown cause', light: '#b4bac1', dark: '#6b727a' },
 
   'step': { title: 'step', light: '#8796a8', dark: '#64748a' },

@@ -13,6 +13,14 @@ export interface InputFile {
   rank: number | null;
   issues: Issue[];
 }
+export interface Place {
+  name: string;
+  file: string | null;
+  line: number | null;
+  module: string | null;
+  ns: number;
+  count: number;
+}
 export interface Locator {
   at: string;
   of: string | null;
@@ -30,6 +38,7 @@ export interface Finding {
   cost_ns: number | null;
   cost_pct: number | null;
   evidence: string[];
+  where: Place[];
   seen: Locator;
 }
 export interface Check {
@@ -219,6 +228,9 @@ export interface DeviceRow {
   exposed_memory_ns: number;
   overlap_pct: number | null;
   utilization_pct: number | null;
+  window_ns: number;
+  window_idle_ns: number;
+  window_utilization_pct: number | null;
 }
 export interface Step {
   name: string;
@@ -229,6 +241,10 @@ export interface Step {
   device_busy_ns: number | null;
   device_idle_ns: number | null;
   warmup: boolean;
+  kind: string | null;
+  sequences: number | null;
+  tokens: number | null;
+  context_tokens: number | null;
 }
 export interface PhaseRow {
   name: string;
@@ -239,8 +255,8 @@ export interface PhaseRow {
 export interface NamedGap {
   start_ns: number;
   duration_ns: number;
-  after: string;
-  before: string;
+  after: string | null;
+  before: string | null;
   host: string | null;
 }
 export interface IdleRow {
@@ -249,6 +265,8 @@ export interface IdleRow {
   total_ns: number;
   span_pct: number;
   count: number;
+  edge_ns: number;
+  window_pct: number;
   longest: NamedGap[];
 }
 export interface KernelRow {

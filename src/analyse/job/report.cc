@@ -17,7 +17,7 @@ RankStanding standing(const Job* job, const RankReport& rank, const std::map<int
     if (const auto mean = job->step_mean_ns.find(rank.rank); mean != job->step_mean_ns.end())
       out.step_ns = mean->second;
   if (const DeviceRow* busiest = rank.busiest())
-    out.busy_pct = only_if(busiest->span_ns > 0, busiest->utilization_pct());
+    out.busy_pct = only_if(busiest->window_ns > 0, busiest->window_utilization_pct());
   if (const auto late = stragglers.find(rank.rank); late != stragglers.end()) out.straggler = late->second;
   return out;
 }

@@ -59,14 +59,16 @@ std::string cut(string_view text) {
 
 HostId Places::told_by(HostId range) const {
   const HostTable& h = trace_.host;
-  HostId framework, function, program;
+  HostId framework, function, program;   // function: innermost that is no plumbing
   for (HostId at = range; at.valid(); at = h.parent[at.value]) {
     if (h.kind[at.value] == HostKind::kPython) {
       const auto frame = frame_of(trace_.name(at));
       if (!frame) continue;
       if (!function.valid() && !is_plumbing(frame->file)) (is_whole_program(frame->function) ? program : function) = at;
       if (function.valid()) return function;
-    } else if (!framework.valid() && !h.is_call(at)) {
+    } else if (h.kind[at.value] == HostKind::kOp) {
+      framework = at;   // the outermost: "aten::batch_norm" rather than the "aten::view" within
+    } else if (!framework.valid() && h.kind[at.value] == HostKind::kAnnotation) {
       framework = at;
     }
   }

@@ -172,9 +172,9 @@ struct Finding {
   std::optional<int64_t> cost_ns;   ///< wall time of the measured steps that would not have been; none: not estimated
   std::optional<double> cost_pct;   ///< of the wall time of those steps
   std::vector<std::string> evidence;
-  std::vector<Place> where;         ///< most expensive first
   Locator seen;
   bool names_ranks = false;         ///< `what` begins with whom it concerns
+  std::vector<Place> where = {};    ///< in the program; most expensive first
 
   template <class V>
   void fields(V&& v) const {

@@ -121,7 +121,7 @@ const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
 void say_exposed_communication(const Measured& m, Finding& f) {
   const auto& rows = m.facts().get<Collectives>().rows;
   f.what = "communication that no compute hides";
-  f.why = fmt::format("On {} communication runs alone for {} of its span; {} of it overlaps with compute.",
+  f.why = fmt::format("On {} communication runs alone for {} of the time; {} of it overlaps with compute.",
                       m.device_label(), percent_text(m.exposed_communication_pct()),
                       percent_text(m.device().overlap_pct()));
   f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways));
@@ -245,7 +245,7 @@ extern const Rule kExposedCommunication = {
         "The device runs collectives and nothing else. Either there is too little compute to hide them behind, or "
         "they start too late, or they are slow.",
     .computation =
-        "Value: time in which communication kernels run and no compute does, as a share of the device's span, less "
+        "Value: time in which communication kernels run and no compute does, as a share of the device's window, less "
         "waiting for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking "
         "no time; at most the exposed time of the measured steps. Of a job, what its steps would take less, waiting "
         "of stages of a pipeline not gained; none where ranks or records are missing that others may have waited for.",
@@ -275,7 +275,7 @@ extern const Rule kExposedCommunication = {
     .job_cost = {.change = "communication_free", .required = true},
     .checklist = {{.place = 4,
                    .id = "communication",
-                   .question = "Is exposed communication under 20 % of the span?",
+                   .question = "Is exposed communication under 20 % of the time?",
                    .label = "communication",
                    .value = [](const RankMeasure& m) -> std::optional<double> { return m.exposed_communication_pct; },
                    .limit = 20,

@@ -116,7 +116,7 @@ void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
   if (cause == answers.end()) {
     const RankMeasure* m = symptom.ranks.empty() ? nullptr : evidence.measure(symptom.ranks.front());
     if (m != nullptr)
-      symptom.why = fmt::format("Most of the idle time is {} ({} of the span).",
+      symptom.why = fmt::format("Most of the idle time is {} ({} of the time).",
                                 idle_cause_words(m->largest_idle_cause), percent_text(m->largest_idle_pct()));
     return;
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/places.h"
@@ -67,43 +68,12 @@ std::string a_step(const Measured& m, int64_t ns) {
   return m.facts().get<Steps>().marked() ? text + " a step" : text;
 }
 
+constexpr double kWorksPct = 50;
+
 // Reads and writes its tensors once and computes little.
 bool is_memory_bound(KernelCategory c) {
   return c == KernelCategory::kElementwise || c == KernelCategory::kNormalization ||
          c == KernelCategory::kReduction || c == KernelCategory::kCopy;
-}
-
-Chosen fusable(const Measured& m) {
-  const Trace& trace = m.trace();
-  const std::vector<Stream> streams = streams_of(m);
-  Chosen c = none_chosen(trace, streams);
-  const auto fits = [&](ActivityId a) {
-    return is_memory_bound(category_of(m, a)) && !trace.name(a).starts_with("triton_");
-  };
-  for (const Stream& stream : streams)
-    for (size_t i = 0; i < stream.size(); ++i)
-      if (fits(stream[i]) && ((i > 0 && fits(stream[i - 1])) || (i + 1 < stream.size() && fits(stream[i + 1]))))
-        c.take(trace, stream[i]);
-  return c;
-}
-
-std::optional<double> fusable_value(const Measured& m) {
-  if (is_compiled(m)) return std::nullopt;
-  const Chosen c = fusable(m);
-  return only_if(c.all_ns > 0, c.pct());
-}
-
-void say_fusable(const Measured& m, Finding& f) {
-  const Chosen c = fusable(m);
-  f.what = fmt::format("{:.0f} % of kernel time is elementwise work and copies that follow each other", *f.value);
-  f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next one. "
-                      "Fused, neighbours keep it in registers.",
-                      c.count);
-  f.fix = {"model = torch.compile(model)   # fuses chains of elementwise operations and copies into one kernel",
-           "fused modules where there are some: Liger, Apex, xFormers, torch.nn.functional.rms_norm, SwiGLU and RoPE kernels"};
-  f.evidence.push_back(fmt::format("{} in {} kernels; how much of it is left depends on what can be fused",
-                                   a_step(m, c.ns), c.count));
-  f.where = launch_places(m, c);
 }
 
 constexpr size_t kAttentionReach = 12;   // kernels between the products of one attention
@@ -143,6 +113,54 @@ Chosen unfused_attention(const Measured& m) {
     }
   }
   return c;
+}
+
+// Copies to another layout that a library makes for itself are no compiler's to fuse.
+bool is_within_product(const Measured& m, ActivityId a) {
+  const HostId op = m.facts().get<Ops>().of_activity[a.value];
+  if (!op.valid()) return false;
+  const std::string_view name = m.trace().name(op);
+  return holds(name, "conv") || holds(name, "mm") || holds(name, "linear") || holds(name, "attention");
+}
+
+Chosen fusable(const Measured& m) {
+  const Trace& trace = m.trace();
+  const std::vector<Stream> streams = streams_of(m);
+  Chosen c = none_chosen(trace, streams);
+  std::vector<bool> of_attention(trace.activity.size());
+  for (const ActivityId a : unfused_attention(m).kernels) of_attention[a.value] = true;
+  const std::vector<Phase>& phase = m.facts().get<Phases>().of_activity;   // the optimizer has a rule of its own
+  const auto fits = [&](ActivityId a) {
+    return is_memory_bound(category_of(m, a)) && phase[a.value] != Phase::kOptimizer && !of_attention[a.value] && !trace.name(a).starts_with("triton_") &&
+           !is_within_product(m, a);
+  };
+  for (const Stream& stream : streams)
+    for (size_t i = 0; i < stream.size(); ++i)
+      if (fits(stream[i]) && ((i > 0 && fits(stream[i - 1])) || (i + 1 < stream.size() && fits(stream[i + 1]))))
+        c.take(trace, stream[i]);
+  return c;
+}
+
+std::optional<double> fusable_value(const Measured& m) {
+  const Frameworks& with = m.facts().get<Frameworks>();
+  if (with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs)) return std::nullopt;
+  const Chosen c = fusable(m);
+  return only_if(c.all_ns > 0, c.pct());
+}
+
+void say_fusable(const Measured& m, Finding& f) {
+  const Chosen c = fusable(m);
+  f.what = fmt::format("{:.0f} % of kernel time is elementwise work and copies that follow each other", *f.value);
+  f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next one. "
+                      "Fused, neighbours keep it in registers.",
+                      c.count);
+  f.fix = {"model = torch.compile(model)   # fuses chains of elementwise operations and copies into one kernel",
+           "fused modules where there are some: Liger, Apex, xFormers, torch.nn.functional.rms_norm, SwiGLU and RoPE kernels"};
+  f.evidence.push_back(fmt::format("{} in {} kernels; how much of it is left depends on what can be fused",
+                                   a_step(m, c.ns), c.count));
+  f.where = launch_places(m, c);
+  // What the device does matters less where it mostly waits.
+  if (m.known_utilization_pct() < kWorksPct) f.severity = Severity::kInfo;
 }
 
 std::optional<double> unfused_attention_value(const Measured& m) {

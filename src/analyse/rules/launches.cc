@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/launch.h"
 #include "analyse/rules/measure.h"
 
@@ -9,18 +12,78 @@ extern const Rule kHostBoundLaunches;
 
 namespace {
 
+constexpr int64_t kLongGap_ns = 1'000'000;   // longer ones are no launch overhead: the host does something else
+
+bool mostly_in_long_gaps(const Measured& m) {
+  int64_t all = 0, in_long = 0;
+  for (const Gap& gap : m.gaps()) {
+    if (gap.cause != IdleCause::kHostBound || !m.in_measured_step(gap.end_ns - 1)) continue;
+    all += gap.length();
+    if (gap.length() >= kLongGap_ns) in_long += gap.length();
+  }
+  return 2 * in_long > all;
+}
+
+// By the settings of what the program is built with; nothing that it does already.
+std::vector<std::string> launch_fixes(const Frameworks& with) {
+  if (with.has(Framework::kVllm))
+    return {"vLLM: start without --enforce-eager, so that decoding replays CUDA graphs",
+            "vLLM: more sizes in --compilation-config cudagraph_capture_sizes; raise --max-num-batched-tokens and "
+            "--max-num-seqs, so that a step brings more work"};
+  if (with.has(Framework::kSglang))
+    return {"SGLang: raise --cuda-graph-max-bs, so that every decode batch replays a graph; no --disable-cuda-graph",
+            "SGLang: --enable-torch-compile for small batches"};
+  if (with.has(Framework::kTensorRtLlm))
+    return {"TensorRT-LLM: cuda_graph_config with the batch sizes that are served; overlap scheduler on"};
+  std::vector<std::string> fixes;
+  if (!with.has(Framework::kTorchCompile))
+    fixes.emplace_back("model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs");
+  else if (!with.has(Framework::kCudaGraphs))
+    fixes.emplace_back("torch.compile(model, mode=\"reduce-overhead\")   # replays CUDA graphs, too");
+  fixes.emplace_back("larger batches, so that each launch brings more work");
+  fixes.emplace_back("move logging, .item() and Python work out of the step" +
+                     std::string(with.has(Framework::kCudaGraphs)
+                                     ? ""
+                                     : "; torch.cuda.make_graphed_callables for fixed shapes"));
+  if (with.has(Framework::kTrainer)) fixes.emplace_back("TrainingArguments(torch_compile=True)");
+  if (with.has(Framework::kDdp))
+    fixes.emplace_back("DistributedDataParallel(…, broadcast_buffers=False) where buffers need no synchronization");
+  return fixes;
+}
+
+bool prepares_inputs(const Place& place) {
+  const std::string text = place.file + " " + place.name;
+  for (const std::string_view part : {"image", "video", "audio", "token", "transforms", "processing", "PIL", "resize",
+                                      "normalize", "collate", "feature_extraction"})
+    if (text.find(part) != text.npos) return true;
+  return false;
+}
+
 void say_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
-  f.what = "the GPU runs dry: the host launches work too late";
-  f.why = fmt::format("{} idles {} of its span because Python and the framework had not launched the next kernel yet.",
-                      m.device_label(), percent_text(*f.value));
-  f.fix = {"model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
-           "larger batches, so that each launch brings more work",
-           "move logging, .item() and Python work out of the step; torch.cuda.make_graphed_callables for fixed shapes"};
+  const Frameworks& with = m.facts().get<Frameworks>();
+  const Place* first = f.where.empty() || f.where.front().file.empty() ? nullptr : &f.where.front();
+  if (first != nullptr && mostly_in_long_gaps(m)) {
+    f.what = fmt::format("the GPU waits while the host does other work, above all in {}", place_text(*first));
+    f.why = fmt::format("{} idles {} of the time, mostly in gaps of over a millisecond: the host computes something "
+                        "between launches.",
+                        m.device_label(), percent_text(*f.value));
+    if (std::ranges::any_of(f.where, prepares_inputs)) {
+      f.fix = {"prepare inputs ahead of the step, in other processes: DataLoader(…, num_workers=4, pin_memory=True)"};
+      if (with.has(Framework::kTransformers))
+        f.fix.emplace_back("AutoImageProcessor.from_pretrained(…, use_fast=True)   # on tensors, on the GPU if asked");
+    } else {
+      f.fix = {fmt::format("move {} out of the step, or into another thread or process", place_text(*first))};
+    }
+  } else {
+    f.what = "the GPU runs dry: the host launches work too late";
+    f.why = fmt::format("{} idles {} of the time because Python and the framework had not launched the next kernel yet.",
+                        m.device_label(), percent_text(*f.value));
+    f.fix = launch_fixes(with);
+  }
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
                                    duration_text(launch.median_latency_ns.value_or(0))));
-  for (std::string& where : waited_in(m, IdleCause::kHostBound)) f.evidence.push_back("host was in " + where);
-  add_blocked_thread(f, m, IdleCause::kHostBound);
+    add_blocked_thread(f, m, IdleCause::kHostBound);
 }
 
 constexpr double kHostBoundPct = 10;   // of span, host_bound and launch_latency together
@@ -65,7 +128,7 @@ extern const Rule kHostBoundLaunches = {
         "The device finishes what it was given before the host has launched more. Eager PyTorch spends 5 to 20 µs of "
         "Python and dispatcher time an operator; kernels shorter than that leave the device idle.",
     .computation =
-        "Value: idle time of cause host_bound as a share of the device's span. Cost: the trace is replayed with the "
+        "Value: idle time of cause host_bound as a share of the device's window. Cost: the trace is replayed with the "
         "host time in those gaps taken out and what ends them launched in time; at most that idle time.",
     .advice = {
         "torch.compile(model): fewer, larger kernels and less Python between them",
@@ -78,7 +141,12 @@ extern const Rule kHostBoundLaunches = {
         "OMP_NUM_THREADS",
         "DeepSpeed, FSDP: smaller wrapping units launch more; wrap whole transformer blocks",
     },
-    .verdict = "The GPU waits for the host: it idles {} of the time because work is launched too late.",
+    .verdict_of =
+        [](const Finding& f, const Job*) {
+          const bool known = !f.where.empty() && !f.where.front().file.empty();
+          return fmt::format("The GPU waits for the host: it idles {} of the time because work is launched too late{}.",
+                             share_text(f), known ? ", above all by " + place_text(f.where.front()) : "");
+        },
     .cause = IdleCause::kHostBound,
     .rank = {.say = say_host_bound_launches},
     .job_cost = {.change = "host_bound_free"},
@@ -99,7 +167,7 @@ extern const Rule kShortKernels = {
         "kernels or launching many at once is the way out.",
     .computation =
         "Value: share of linked kernels outside graphs whose duration is below that of their launch call on the host. "
-        "Fires only if host_bound and launch_latency idle time together are over 10 % of the span. Cost: the trace "
+        "Fires only if host_bound and launch_latency idle time together are over 10 % of the window. Cost: the trace "
         "replayed without launch latency, and without late launches where host-bound-launches does not claim them.",
     .advice = {
         "torch.compile: fuses elementwise chains; mode=\"reduce-overhead\" adds CUDA graphs",

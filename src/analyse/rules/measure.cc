@@ -8,6 +8,7 @@
 #include <ranges>
 
 #include "analyse/rank/first_use.h"
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
@@ -54,7 +55,9 @@ int64_t Measured::waiting_ns() const {
 }
 
 IdleCause Measured::largest_idle_cause() const {
-  const auto& total = idle().total_ns;
+  std::array<int64_t, kIdleCauses> total{};
+  for (size_t c = 0; c < total.size(); ++c) total[c] = idle().total_ns[c] + idle().edge_ns[c];
+  total[static_cast<size_t>(IdleCause::kUntracedWork)] = 0;   // the device does work
   return static_cast<IdleCause>(std::ranges::max_element(total) - total.begin());
 }
 
@@ -119,26 +122,9 @@ std::string shortened(std::string_view text, size_t longest) {
   return std::string(text.substr(0, keep)) + "…";
 }
 
-std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most) {
-  struct Sum {
-    std::string_view name;
-    int64_t ns = 0, count = 0;
-  };
-  std::map<std::string_view, Sum> by_name;
-  for (const Gap& gap : measured.gaps()) {
-    if (gap.cause != cause || !gap.host.valid()) continue;
-    Sum& sum = by_name[measured.trace().name(gap.host)];
-    sum.name = measured.trace().name(gap.host);
-    sum.ns += gap.length();
-    ++sum.count;
-  }
-  const auto values = std::views::values(by_name);
-  std::vector<Sum> order(values.begin(), values.end());
-  std::ranges::stable_sort(order, std::greater(), &Sum::ns);
-  std::vector<std::string> out;
-  for (const Sum& s : order | std::views::take(most))
-    out.push_back(fmt::format("{} ({} in {} of the longest gaps)", shortened(s.name), duration_text(s.ns), s.count));
-  return out;
+std::string place_text(const Place& place) {
+  if (place.file.empty()) return shortened(place.name);
+  return fmt::format("{} ({}:{})", shortened(place.name), shortened(place.file), place.line.value_or(0));
 }
 
 std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause) {
@@ -277,22 +263,6 @@ namespace {
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-}  // namespace
-
-bool is_compiled(const Measured& m) {
-  const Trace& trace = m.trace();
-  for (const StringId name : trace.activity.name)
-    if (trace.strings[name].starts_with("triton_")) return true;
-  for (size_t i = 0; i < trace.strings.size(); ++i) {
-    const std::string_view name = trace.strings[StringId(i)];
-    if (contains(name, "GraphLaunch") || name.starts_with("Torch-Compiled Region") ||
-        name.starts_with("## Call CompiledFxGraph"))
-      return true;
-  }
-  return false;
-}
-
-namespace {
 
 Verdict fused_optimizer(const Measured& m) {
   const Trace& trace = m.trace();
@@ -326,11 +296,12 @@ void measure_device(const Measured& m, RankMeasure& out) {
   out.utilization_pct = m.utilization_pct();
   out.known_utilization_pct = m.known_utilization_pct();
   out.exposed_communication_pct = m.exposed_communication_pct();
-  out.busy_wall_pct = m.wall_pct(total_length(intersect(device.busy, m.measured_time())));
+  out.captures = m.is_capture();
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
   out.largest_idle_cause = m.largest_idle_cause();
   out.matrix_work = has_matrix_work(m);
-  out.compiled = is_compiled(m);
+  const Frameworks& with = m.facts().get<Frameworks>();
+  out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
   out.fused_optimizer = fused_optimizer(m);
 }
 

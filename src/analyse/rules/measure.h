@@ -81,9 +81,6 @@ void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
 /// Memory that the framework had reserved at the peak, of the device's.
 std::optional<double> reserved_pct(const Measured& measured);
 
-/// Whether Inductor's or Triton's kernels run, or graphs are launched.
-bool is_compiled(const Measured& measured);
-
 /// "12.3 ms", "4.5 µs".
 std::string duration_text(double ns);
 /// "memory allocation"
@@ -93,8 +90,8 @@ std::string percent_text(double pct);
 /// At most `longest` bytes, cut between characters.
 std::string shortened(std::string_view text, size_t longest = 72);
 
-/// Ranges in which the launching threads spent most of a cause's gaps, by time: "aten::item (12.1 ms, 240 gaps)".
-std::vector<std::string> waited_in(const Measured& measured, IdleCause cause, size_t most = 3);
+/// "compute_loss (train.py:87)"
+std::string place_text(const Place& place);
 /// What the host did within the longest gaps of a cause in measured steps, until it launched.
 std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause);
 /// Longest gap of a cause, within measured steps where there is one.

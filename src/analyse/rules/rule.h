@@ -37,9 +37,9 @@ struct RankMeasure {
   double utilization_pct = 0, exposed_communication_pct = 0;
   double known_utilization_pct = 0;      ///< leaves out what the device spent on work that is not in the recording
   double least_utilization_pct = 100;    ///< the same, of all devices that the rank works on
-  double busy_wall_pct = 0;              ///< busy time within the measured steps, of wall_ns
   std::array<double, kIdleCauses> idle_pct{};
   IdleCause largest_idle_cause = IdleCause::kUnknown;
+  bool captures = false;                 ///< a graph is captured for most of the time
   bool matrix_work = false, compiled = false;
   Verdict fused_optimizer = Verdict::kUnknown;
 

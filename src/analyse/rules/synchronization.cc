@@ -11,7 +11,7 @@ namespace {
 
 void say_device_waits(const Measured& m, Finding& f) {
   f.what = "launched work waits on the device for something else";
-  f.why = fmt::format("{} idles {} of its span with work already queued: it waits for another stream's event, another "
+  f.why = fmt::format("{} idles {} of the time with work already queued: it waits for another stream's event, another "
                       "device or a host function.",
                       m.device_label(), percent_text(*f.value));
   f.fix = {
@@ -50,7 +50,7 @@ std::vector<std::string> waiting_ops(const Measured& m) {
 
 void say_excessive_synchronization(const Measured& m, Finding& f) {
   f.what = "the host waits for the GPU within the step, and then the GPU for the host";
-  f.why = fmt::format("After each wait nothing is queued: {} idles {} of its span until the next launch.",
+  f.why = fmt::format("After each wait nothing is queued: {} idles {} of the time until the next launch.",
                       m.device_label(), percent_text(*f.value));
   f.fix = {"keep losses and metrics on the device; call .item() or .cpu() every N steps, not every step",
            "no torch.cuda.synchronize() and no print(tensor) in the loop",
@@ -71,7 +71,7 @@ extern const Rule kDeviceWaits = {
         "something unfinished elsewhere, such as an event of another stream, a peer device, or a callback on the "
         "host.",
     .computation =
-        "Value: idle time of cause dependency as a share of the device's span. Cost: the trace is replayed with those "
+        "Value: idle time of cause dependency as a share of the device's window. Cost: the trace is replayed with those "
         "waits taken out; at most that idle time. Activity that the profiler dropped looks the same: see the input's "
         "issues.",
     .advice =
@@ -101,7 +101,7 @@ extern const Rule kExcessiveSynchronization = {
         "finished; by then nothing is queued, so the device idles until the host has launched again. One wait at the "
         "end of a step is normal and cheap.",
     .computation =
-        "Value: idle time of cause synchronization as a share of the device's span. Cost: the trace is replayed with "
+        "Value: idle time of cause synchronization as a share of the device's window. Cost: the trace is replayed with "
         "the host never waiting; at most that idle time.",
     .advice = {
         "accumulate the loss on the device: total += loss.detach(); read it every N steps",

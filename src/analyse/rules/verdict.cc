@@ -95,16 +95,18 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>
   const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
     return a.finding.severity != Severity::kInfo && !a.rule->symptom;
   });
-  const std::string busy = fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct);
+  if (m.captures) return "A CUDA graph is captured: almost nothing runs, so this is no run to judge.";
+  const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
+  const std::string busy =
+      untraced < kWorthPct
+          ? fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct)
+          : fmt::format("For {:.0f} % of the time the GPU works on what was launched before the recording began; of the "
+                        "rest it is busy {:.0f} %",
+                        untraced, m.known_utilization_pct);
   const std::string also = other == answers.end() ? "" : fmt::format(" What stands out: {}.", other->finding.what);
-  if (m.utilization_pct < 80)
+  if (m.known_utilization_pct < 80)
     return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy,
                        idle_cause_words(m.largest_idle_cause), m.largest_idle_pct(), also);
-  // Idle before the first activity and after the last is outside the span that utilization is of.
-  if (m.busy_wall_pct < 80 && m.annotated)
-    return fmt::format("{} between its first and last kernel, but only {:.0f} % of the step: for the rest it had not "
-                       "started or was done; {}.{}",
-                       busy, m.busy_wall_pct, largest_part(m), also);
   if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
   return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
 }

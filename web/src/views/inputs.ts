@@ -35,11 +35,11 @@ function machine(context: Context): HTMLElement {
     return devices.map((device) => element('tr', {},
       element('td', { class: 'num' }, rank.rank), element('td', {}, shown(rank.host ?? kUnknown, 80)),
       element('td', { class: 'num' }, device ? device.id : kUnknown), element('td', {}, shown(device?.name ?? kUnknown, 80)),
-      element('td', { class: 'num' }, device ? duration(device.span_ns) : kUnknown), element('td', { class: 'num' }, percent(device?.utilization_pct)),
+      element('td', { class: 'num' }, device ? duration(device.window_ns) : kUnknown), element('td', { class: 'num' }, percent(device?.window_utilization_pct)),
       element('td', { class: 'num' }, rank.world_size === null ? kUnknown : String(rank.world_size))));
   });
-  const head = ['Rank', 'Host', 'GPU', 'Device', 'Span', 'Busy', 'Ranks of the job'];
-  const numeric = new Set(['Rank', 'GPU', 'Span', 'Busy', 'Ranks of the job']);
+  const head = ['Rank', 'Host', 'GPU', 'Device', 'Window', 'Busy', 'Ranks of the job'];
+  const numeric = new Set(['Rank', 'GPU', 'Window', 'Busy', 'Ranks of the job']);
   return element('div', { class: 'scroll plain' }, element('table', { class: 'data static' },
     element('thead', {}, element('tr', {}, ...head.map((name) => element('th', { scope: 'col', class: numeric.has(name) ? 'num' : '' }, name)))),
     element('tbody', {}, ...rows)));

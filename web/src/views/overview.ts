@@ -60,17 +60,17 @@ function turnsSection(cluster: Cluster | null): HTMLElement | null {
 
 // Compute, then what of communication and copies no compute hides: together exactly the busy time.
 function deviceParts(device: Device): Part[] {
-  const { span_ns: span } = device;
+  const { window_ns: span } = device;
   return [
     { name: 'compute', ns: device.compute_ns, pct: share(device.compute_ns, span), category: 'compute' },
     { name: 'communication alone', ns: device.exposed_communication_ns, pct: share(device.exposed_communication_ns, span), category: 'communication' },
     { name: 'copies alone', ns: device.exposed_memory_ns, pct: share(device.exposed_memory_ns, span), category: 'memcpy' },
-    { name: 'idle', ns: device.idle_ns, pct: share(device.idle_ns, span), category: 'idle' },
+    { name: 'idle', ns: device.window_idle_ns, pct: share(device.window_idle_ns, span), category: 'idle' },
   ];
 }
 
 function deviceNotes(device: Device): string {
-  const notes = [`busy ${percent(device.utilization_pct)} of ${duration(device.span_ns)}`];
+  const notes = [`busy ${percent(device.window_utilization_pct)} of ${duration(device.window_ns)}`];
   if (device.communication_ns > 0) notes.push(`communication ${duration(device.communication_ns)}, ${percent(device.overlap_pct)} of it beside compute`);
   if (device.memory_ns > 0) notes.push(`copies ${duration(device.memory_ns)}`);
   return notes.join('; ');
@@ -88,8 +88,8 @@ function kernelParts(rank: RankReport, device: number): Part[] {
 function deviceSections(rank: RankReport): HTMLElement[] {
   return rank.devices.flatMap((device) => {
     const kernels = kernelParts(rank, device.id);
-    const idle = rank.idle.filter((row) => row.device === device.id && row.total_ns > 0).map((row) => ({
-      name: words(row.cause), ns: row.total_ns, pct: row.span_pct, category: `idle:${row.cause}`,
+    const idle = rank.idle.filter((row) => row.device === device.id).map((row) => ({
+      name: words(row.cause), ns: row.total_ns + row.edge_ns, pct: row.window_pct, category: `idle:${row.cause}`,
       note: `${count(row.count)} gaps, the longest ${duration(row.longest?.[0]?.duration_ns)}`,
     }));
     return [
@@ -99,7 +99,7 @@ function deviceSections(rank: RankReport): HTMLElement[] {
         kernels.length > 0 && element('h4', {}, 'Kernels by kind, of their summed time'),
         kernels.length > 0 && stackedBar(kernels, 'Kernels by kind')),
       idle.length > 0 && element('section', {},
-        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${device.id}; of its span`)), barList(idle)),
+        element('h2', {}, `Idle by cause`, element('span', { class: 'quiet' }, `GPU ${device.id}; of the time`)), barList(idle)),
     ].filter((part): part is HTMLElement => part instanceof HTMLElement);
   });
 }

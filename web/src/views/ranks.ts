@@ -44,11 +44,11 @@ function split(row: RankRow, longest: number): HTMLElement {
   const { device } = row;
   if (!device) return bar;
   const wait = Math.min(row.wait_ns ?? 0, device.exposed_communication_ns);
-  const times = [device.compute_ns, device.exposed_communication_ns - wait, wait, device.exposed_memory_ns, device.idle_ns];
+  const times = [device.compute_ns, device.exposed_communication_ns - wait, wait, device.exposed_memory_ns, device.window_idle_ns];
   for (const [i, [name, category]] of kParts.entries()) {
     const ns = times[i]!;
     if (ns <= 0) continue;
-    const piece = element('span', { title: `${name}  ${duration(ns)}  ${percent((100 * ns) / device.span_ns)}` });
+    const piece = element('span', { title: `${name}  ${duration(ns)}  ${percent((100 * ns) / device.window_ns)}` });
     piece.style.width = `${(100 * ns) / longest}%`;
     piece.style.background = cssColour(category);
     bar.append(piece);
@@ -63,7 +63,7 @@ function rankColumns(context: Context, longest: number): Column<RankRow>[] {
     { key: 'rank', title: 'Rank', numeric: true, cell: (r) => String(r.rank.rank), order: (r) => r.rank.rank },
     { key: 'host', title: 'Host', cell: (r) => shown(r.rank.host ?? kUnknown, 60), order: (r) => r.rank.host },
     time('step', 'Mean step', (r) => r.step_ns),
-    { key: 'busy', title: 'GPU busy', numeric: true, cell: (r) => percent(r.device?.utilization_pct), order: (r) => r.device?.utilization_pct },
+    { key: 'busy', title: 'GPU busy', numeric: true, cell: (r) => percent(r.device?.window_utilization_pct), order: (r) => r.device?.window_utilization_pct },
     { key: 'split', title: 'Time of the GPU', wide: true, cell: (r) => split(r, longest) },
     time('compute', 'Compute', (r) => r.device?.compute_ns), time('communication', 'Communication', (r) => r.device?.communication_ns),
     time('exposed', 'Exposed', (r) => r.device?.exposed_communication_ns, 'Communication that no compute hides'),
@@ -127,7 +127,7 @@ export const ranks: View = {
     const many = analysis.ranks.length > 1;
     if (many) {
       const rows = rowsOf(context);
-      const longest = Math.max(...rows.map((row) => row.device?.span_ns ?? 0), 1);
+      const longest = Math.max(...rows.map((row) => row.device?.window_ns ?? 0), 1);
       const table = new DataTable<RankRow>({ label: 'Ranks', columns: rankColumns(context, longest), most_rows: 24 });
       table.show(rows);
       const spread = analysis.cluster?.step_spread_pct;

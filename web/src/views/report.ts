@@ -2,7 +2,7 @@
 
 import type {
   AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
-  Launch, Locator, Memory, OpRow, PhaseRow, RankSections, Step,
+  Launch, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Step,
 } from '../report_types';
 
 export type { CollectiveRow as Collective, DeviceRow as Device, IdleRow as Idle, KernelRow as Kernel, Memory, OpRow as Op, PhaseRow as Phase, Step };
@@ -13,6 +13,7 @@ export type Severity = 'info' | 'warning' | 'critical';
 export type SeenAt = 'steps' | 'longest_step' | 'memory_peak' | 'longest_gap' | 'longest_kernel' | 'longest_phase' | 'longest_wait';
 export type Issue = IssueRow & { severity: Severity };
 export type Input = Omit<InputFile, 'issues'> & { issues: Issue[] };
+export type { Place };
 export type Finding = FindingRow & { severity: Severity; seen: Locator & { at: SeenAt } };
 export type Check = CheckRow & { verdict: 'pass' | 'fail' | 'unknown' };
 
@@ -45,6 +46,7 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   const inputs = list<Input>(document.inputs).map((input) => ({ ...input, issues: list<Issue>(input.issues) }));
   const findings = list<Finding>(document.findings).map((finding) => ({
     ...finding, ranks: list<number>(finding.ranks), fix: list<string>(finding.fix), evidence: list<string>(finding.evidence),
+    where: list<Place>(finding.where),
     seen: finding.seen ?? { at: 'steps', of: null },
   }));
   return {

@@ -1,0 +1,69 @@
+#include "analyse/rank/frameworks.h"
+
+namespace profgpu {
+namespace {
+
+struct Sign {
+  Framework framework;
+  std::string_view part;   // of a name
+};
+constexpr Sign kSigns[] = {
+    {Framework::kTorchCompile, "Torch-Compiled Region"}, {Framework::kTorchCompile, "## Call CompiledFxGraph"},
+    {Framework::kTorchCompile, "triton_poi_fused"},      {Framework::kTorchCompile, "triton_red_fused"},
+    {Framework::kTorchCompile, "triton_per_fused"},      {Framework::kTorchCompile, "(dynamo_timed)"},
+    {Framework::kCudaGraphs, "GraphLaunch"},             {Framework::kVllm, "vllm/"},
+    {Framework::kVllm, "vllm::"},                        {Framework::kSglang, "sglang/"},
+    {Framework::kSglang, "sglang::"},                    {Framework::kSglang, "sgl_kernel::"},
+    {Framework::kSglang, "step[DECODE "},                {Framework::kSglang, "step[EXTEND "},
+    {Framework::kTensorRtLlm, "[Executor] _forward_step"}, {Framework::kTensorRtLlm, "tensorrt_llm/"},
+    {Framework::kXdit, "execute_diffusion_"},            {Framework::kXdit, "xfuser/"},
+    {Framework::kDiffusers, "diffusers/"},               {Framework::kTransformers, "transformers/"},
+    {Framework::kTrainer, "transformers/trainer.py"},    {Framework::kAccelerate, "accelerate/"},
+    {Framework::kLightning, "[pl]["},                    {Framework::kLightning, "lightning/"},
+    {Framework::kDdp, "DistributedDataParallel"},        {Framework::kDdp, "torch/nn/parallel/distributed.py"},
+    {Framework::kFsdp, "FullyShardedDataParallel"},      {Framework::kFsdp, "FSDP::"},
+    {Framework::kFsdp, "torch/distributed/fsdp/"},       {Framework::kDeepSpeed, "DeepSpeedEngine"},
+    {Framework::kDeepSpeed, "deepspeed/"},               {Framework::kMegatron, "megatron/"},
+    {Framework::kTorchRec, "torchrec/"},                 {Framework::kTorchRec, "## sparse_data_dist"},
+    {Framework::kJax, "PjitFunction"},                   {Framework::kJax, "jax/"},
+};
+
+constexpr std::array<std::string_view, kFrameworks> kNames = {
+    "torch.compile", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT", "Diffusers", "Transformers", "Trainer",
+    "Accelerate", "Lightning", "DDP", "FSDP", "DeepSpeed", "Megatron", "TorchRec", "JAX"};
+
+bool is_vllm_step(std::string_view name) {
+  return name.starts_with("execute_context_") || name.starts_with("execute_new_");
+}
+
+}  // namespace
+
+bool Frameworks::serves() const {
+  return has(Framework::kVllm) || has(Framework::kSglang) || has(Framework::kTensorRtLlm);
+}
+
+std::vector<std::string> Frameworks::names() const {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < kFrameworks; ++i)
+    if (seen[i]) out.emplace_back(kNames[i]);
+  return out;
+}
+
+Frameworks Frameworks::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<bool> is_name(trace.strings.size());
+  for (const StringId name : trace.host.name) is_name[name.value] = true;
+  for (const StringId name : trace.activity.name) is_name[name.value] = true;
+  Frameworks all;
+  for (size_t i = 0; i < is_name.size(); ++i) {
+    if (!is_name[i]) continue;
+    const std::string_view name = trace.strings[StringId(i)];
+    for (const Sign& sign : kSigns)
+      if (!all.has(sign.framework) && name.find(sign.part) != name.npos)
+        all.seen[static_cast<size_t>(sign.framework)] = true;
+    if (is_vllm_step(name)) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
+  }
+  return all;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,31 @@
+// What a program is built with, as names in its trace tell.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyse/rank/facts.h"
+
+namespace profgpu {
+
+enum class Framework : uint8_t {
+  kTorchCompile, kCudaGraphs, kVllm, kSglang, kTensorRtLlm, kXdit, kDiffusers, kTransformers, kTrainer, kAccelerate,
+  kLightning, kDdp, kFsdp, kDeepSpeed, kMegatron, kTorchRec, kJax,
+};
+constexpr size_t kFrameworks = 17;
+
+/// By names of ops, ranges, kernels, modules and Python files.
+struct Frameworks {
+  std::array<bool, kFrameworks> seen{};
+  [[nodiscard]] bool has(Framework framework) const { return seen[static_cast<size_t>(framework)]; }
+  /// Whether requests are served: idle because nobody asks is no fault of a server.
+  [[nodiscard]] bool serves() const;
+  /// "vLLM", "CUDA graphs"
+  [[nodiscard]] std::vector<std::string> names() const;
+  static Frameworks compute(const Facts& facts);
+};
+
+}  // namespace profgpu
