@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -111,6 +112,15 @@ struct RankDigest {
   /// Of a measured step; 0 with none.
   [[nodiscard]] int64_t mean_step_ns() const;
   [[nodiscard]] const CollectiveKind& kind(const CollectiveCall& call) const { return calls.kinds[call.kind]; }
+  /// Compute beside a call, on the call's clock.
+  [[nodiscard]] std::span<const Interval> cover(const CollectiveCall& call) const {
+    return std::span(calls.cover).subspan(call.cover_begin, call.cover_end - call.cover_begin);
+  }
+  /// Of the step that launched a call, where the program numbers its steps.
+  [[nodiscard]] std::optional<int64_t> step_number(const CollectiveCall& call) const {
+    const bool known = annotated && call.step_place < steps.size();
+    return known ? std::optional(steps[call.step_place].index) : std::nullopt;
+  }
   /// What the program's ranges say of a call of `calls`.
   [[nodiscard]] const CallSite& site(const CollectiveCall& call) const;
   /// nccl-tests' term for a call of `calls`: as recorded, else as the program's ranges or its kernel's name have it.

@@ -84,8 +84,7 @@ struct LateByTurns {
 
 /// From 10 % of the step, for arrivals of healthy ranks differ too; only where every rank waits, the one that waits
 /// least at least half as long as the median does: else some are late and others are not.
-std::optional<LateByTurns> late_by_turns(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                         std::span<const Meeting> all, const Waiting& waits, double mean_step_ns,
+std::optional<LateByTurns> late_by_turns(const JobView& job, const Waiting& waits, double mean_step_ns,
                                          const SampleLog& samples);
 
 }  // namespace profgpu

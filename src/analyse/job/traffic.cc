@@ -21,26 +21,24 @@ struct Sums {
 };
 
 // Of ranks in hand: two hosts tell, one tells only if the whole group is in hand.
-std::optional<bool> spans_hosts(std::span<const RankDigest> ranks, const Meeting& m) {
-  const std::string& first = ranks[m.calls.front().rank].host;
+std::optional<bool> spans_hosts(const JobView& job, const Meeting& m) {
+  const std::string& first = job.ranks[m.calls.front().rank].host;
   bool known = m.whole_group && !first.empty();
   for (const RankCall& c : m.calls) {
-    const std::string& host = ranks[c.rank].host;
+    const std::string& host = job.ranks[c.rank].host;
     if (!host.empty() && !first.empty() && host != first) return true;
     known &= !host.empty();
   }
   return known ? std::optional(false) : std::nullopt;
 }
 
-void add(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const Meeting& m, int64_t bytes,
-         Sums& s) {
+void add(const JobView& job, const Meeting& m, int64_t bytes, Sums& s) {
   ++s.calls;
   s.rank = m.calls.front().rank;
   if (bytes >= 0) s.bytes.push_back(bytes);
   for (const RankCall& c : m.calls) {
-    const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
-    const int64_t till = std::min(m.last_ns, clocks[c.rank].aligned(call.end_ns));
-    s.waits.push_back(std::max<int64_t>(0, saturated_sub(till, clocks[c.rank].aligned(call.start_ns))));
+    const Interval time = job.time(c);
+    s.waits.push_back(std::max<int64_t>(0, saturated_sub(std::min(m.last_ns, time.end), time.start)));
     s.wait_ns = saturated_add(s.wait_ns, s.waits.back());
   }
   if (!m.whole_group || m.transfer_ns() <= 0) return;
@@ -76,20 +74,19 @@ std::optional<double> Traffic::link_pct() const {
   return 100.0 * *busbw_gbps / *link_gbps;
 }
 
-std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                             std::span<const Meeting> all) {
+std::vector<Traffic> traffic(const JobView& job) {
   std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, Sums> classes;
-  for (const Meeting& m : all) {
-    const RankDigest& rank = ranks[m.calls.front().rank];
-    const CollectiveCall& call = rank.calls.calls[m.calls.front().call];
+  for (const Meeting& m : job.meetings) {
+    const RankDigest& rank = job.ranks[m.calls.front().rank];
+    const CollectiveCall& call = job.call(m.calls.front());
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(call.message_bytes, 0));
     const int64_t from = call.message_bytes < 0 ? -1 : static_cast<int64_t>(std::bit_floor(bytes));
-    add(ranks, clocks, m, call.message_bytes,
-        classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(ranks, m), from}]);
+    add(job, m, call.message_bytes,
+        classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(job, m), from}]);
   }
   std::vector<Traffic> out;
   for (auto& [key, sums] : classes) {
-    Traffic t = traffic_of(ranks, sums);
+    Traffic t = traffic_of(job.ranks, sums);
     std::tie(t.name, t.group_size, t.spans_hosts, t.size_from_bytes) = key;
     if (t.algbw_gbps) t.busbw_gbps = *t.algbw_gbps * bus_factor(t.name, t.group_size);
     // The table knows links within a node only.
@@ -154,6 +151,10 @@ bool places_are_ranks(std::span<const RankDigest> ranks) {
   return true;
 }
 
+const CollectiveCall& call_of(std::span<const RankDigest> ranks, const End& e) {
+  return ranks[e.rank].calls.calls[e.call];
+}
+
 std::vector<End> ends(std::span<const RankDigest> ranks) {
   std::vector<End> all;
   const bool bare_too = places_are_ranks(ranks);
@@ -168,30 +169,22 @@ std::vector<End> ends(std::span<const RankDigest> ranks) {
       if ((!receives && name != "send") || (!kind.described && !bare_too)) continue;
       const int peer = kind.described ? peer_of(kind, rank.rank, c.peer, members_of) : rank.site(c).peer;
       if (peer < 0 || peer == rank.rank) continue;
-      const int64_t step = rank.annotated && c.step_place < rank.steps.size() ? rank.steps[c.step_place].index : -1;
       all.push_back({kind.group, kind.members, receives ? peer : rank.rank, receives ? rank.rank : peer,
-                     kind.described ? c.elements : -1, step, 0, receives, r, i});
+                     kind.described ? c.elements : -1, rank.step_number(c).value_or(-1), 0, receives, r, i});
     }
   }
-  const auto start = [&](const End& e) { return ranks[e.rank].calls.calls[e.call].start_ns; };
-  std::sort(all.begin(), all.end(), [&](const End& a, const End& b) {
-    return std::tuple_cat(a.like(), std::make_tuple(a.receives, a.rank, start(a), a.call)) <
-           std::tuple_cat(b.like(), std::make_tuple(b.receives, b.rank, start(b), b.call));
+  std::ranges::sort(all, {}, [&](const End& e) {
+    return std::tuple_cat(e.like(), std::tuple(e.receives, e.rank, call_of(ranks, e).start_ns, e.call));
   });
   for (size_t i = 1; i < all.size(); ++i)
     if (all[i].like() == all[i - 1].like() && all[i].receives == all[i - 1].receives)
       all[i].place = all[i - 1].place + 1;
-  std::stable_sort(all.begin(), all.end(), [](const End& a, const End& b) { return a.message() < b.message(); });
+  std::ranges::stable_sort(all, {}, &End::message);
   return all;
 }
 
-const CollectiveCall& call_of(std::span<const RankDigest> ranks, const End& e) {
-  return ranks[e.rank].calls.calls[e.call];
-}
-
 Interval aligned(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const End& e) {
-  const CollectiveCall& c = call_of(ranks, e);
-  return {clocks[e.rank].aligned(c.start_ns), clocks[e.rank].aligned(c.end_ns)};
+  return clocks[e.rank].aligned(call_of(ranks, e));
 }
 
 // Whether ends[i] and the one after it are a send and its receive, as far as the clocks allow: not if the receiver had
