@@ -234,29 +234,20 @@ std::vector<std::string> job_notes(const JobView& job) {
     if (clocks[r].apart) apart.push_back(ranks[r].rank);
   }
   std::vector<std::string> notes;
-  if (!strangers.empty())
-    notes.push_back(fmt::format("{}: none of the collectives is one of another rank's: another run, other steps, or "
-                                "groups whose other ranks are not here",
-                                ranks_text(strangers)));
-  if (!by_steps.empty())
-    notes.push_back(fmt::format("{}: no collective ties the clock to rank {}'s; aligned by the starts of equal steps, "
-                                "so who waits for whom is unknown",
-                                ranks_text(by_steps), ranks.front().rank));
-  if (!unknown.empty())
-    notes.push_back(fmt::format("{}: neither a collective nor a step ties the clock to rank {}'s; times are as the "
-                                "files have them",
-                                ranks_text(unknown), ranks.front().rank));
-  if (const std::vector<int> baseless = without_unix_time(ranks); !baseless.empty())
-    notes.push_back(
-        fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
-                    "older than it); the offset says so, not that the host's clock is wrong",
-                    ranks_text(baseless)));
-  const std::vector<std::string> wrong = wrong_clocks(ranks, clocks);
-  notes.insert(notes.end(), wrong.begin(), wrong.end());
+  const auto note = [&, first = ranks.front().rank](const std::vector<int>& of, std::string_view words) {
+    if (!of.empty()) notes.push_back(ranks_text(of) + ": " + fmt::format(fmt::runtime(words), first));
+  };
+  note(strangers, "none of the collectives is one of another rank's: another run, other steps, or groups whose other "
+                  "ranks are not here");
+  note(by_steps, "no collective ties the clock to rank {}'s; aligned by the starts of equal steps, so who waits for whom "
+                 "is unknown");
+  note(unknown, "neither a collective nor a step ties the clock to rank {}'s; times are as the files have them");
+  note(without_unix_time(ranks),
+       "not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is older than it); the offset "
+       "says so, not that the host's clock is wrong");
+  std::ranges::move(wrong_clocks(ranks, clocks), std::back_inserter(notes));
   if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
-  if (!apart.empty())
-    notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",
-                                ranks_text(apart)));
+  note(apart, "another clock than other ranks with the same host name; treated as another host");
   return notes;
 }
 

@@ -113,8 +113,7 @@ class Court {
       int64_t& group = *of_kind[own.calls[c].kind];
       out[c] = all - group;
       if (is_local({rank, c})) continue;
-      all = saturated_add(all, own.calls[c].exposed_ns);
-      group = saturated_add(group, own.calls[c].exposed_ns);
+      for (int64_t* sum : {&all, &group}) add_saturated(*sum, own.calls[c].exposed_ns);
     }
     return out;
   }
@@ -168,11 +167,9 @@ class Court {
 
   void accuse(size_t meeting) {
     const std::span<const RankCall> calls = meetings_[meeting]->calls;
-    const int64_t heard = each_late(meeting, [&](uint32_t k, int64_t ns) {
-      int64_t& shared = blame_[calls[k].rank].shared_ns;
-      shared = saturated_add(shared, ns);
-    });
-    for (const RankCall& c : calls) blame_[c.rank].heard_ns = saturated_add(blame_[c.rank].heard_ns, heard);
+    const int64_t heard =
+        each_late(meeting, [&](uint32_t k, int64_t ns) { add_saturated(blame_[calls[k].rank].shared_ns, ns); });
+    for (const RankCall& c : calls) add_saturated(blame_[c.rank].heard_ns, heard);
   }
 
   void witness(size_t meeting) {
@@ -198,8 +195,8 @@ class Court {
     const size_t stride = (calls.size() + kMaxWitnesses - 1) / kMaxWitnesses;
     for (size_t k = 0; k < calls.size(); k += stride) {
       if (is_late_[k] || (!local_.empty() && job_.ranks[calls[k].rank].host == job_.ranks[accused.rank].host)) continue;
-      int64_t& waited = blame_[accused.rank].waits[pair_of(calls[k].rank, job_.call(accused).step_place)];
-      waited = saturated_add(waited, held_against(meeting, late, k, stalled(meeting, k, to)));
+      add_saturated(blame_[accused.rank].waits[pair_of(calls[k].rank, job_.call(accused).step_place)],
+                    held_against(meeting, late, k, stalled(meeting, k, to)));
     }
   }
 
@@ -209,8 +206,7 @@ class Court {
     std::map<uint32_t, int64_t> by_witness;
     std::map<uint32_t, std::vector<int64_t>> by_step;
     for (const auto& [key, ns] : blame_[rank].waits) {
-      int64_t& sum = by_witness[static_cast<uint32_t>(key >> 32)];
-      sum = saturated_add(sum, ns);
+      add_saturated(by_witness[static_cast<uint32_t>(key >> 32)], ns);
       by_step[static_cast<uint32_t>(key)].push_back(ns);
     }
     std::vector<int64_t> totals;

@@ -26,8 +26,8 @@ namespace profgpu {
 struct StepWork {
   std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time
   std::array<int64_t, kIdleCauses> idle_ns{};     ///< gaps, clipped to the step
-  int64_t compute_ns = 0, exposed_communication_ns = 0,
-          exposed_memory_ns = 0;  ///< lengths of unions, clipped to the step
+  /// Lengths of unions, clipped to the step.
+  int64_t compute_ns = 0, exposed_communication_ns = 0, exposed_memory_ns = 0;
   int64_t kernels = 0;
   int64_t kernel_ns = 0;        ///< sum of their durations
   uint64_t work = 0;  ///< equal where the kernels' names, grids and blocks are, whatever their order; 0: no kernel
@@ -39,6 +39,7 @@ struct KernelWork {
   uint64_t key = 0;             ///< the same on every rank
   std::string name;             ///< short
   int64_t count = 0, total_ns = 0;
+  [[nodiscard]] double mean_ns() const { return static_cast<double>(total_ns) / static_cast<double>(count); }
 };
 
 struct RankWork {

@@ -70,10 +70,7 @@ Straggler by_arrival(std::span<const RankDigest> ranks, const LateRank& late, co
   }
   std::vector<uint32_t> peers = late.met;
   std::erase_if(peers, [&](uint32_t r) { return is_late[r]; });
-  WorkComparison c = compare_work(ranks, late_steps(rank, late, mean_step_ns), some_of(peers), clocks);
-  s.kind = std::move(c.kind);
-  s.side_by_side = std::move(c.side_by_side);
-  s.evidence = std::move(c.evidence);
+  static_cast<WorkComparison&>(s) = compare_work(ranks, late_steps(rank, late, mean_step_ns), some_of(peers), clocks);
   return s;
 }
 
@@ -208,10 +205,8 @@ std::map<int64_t, Turn> turns_of(const JobView& job) {
       if (c.rank != m.latest) others.push_back(stalled_ns(job, c, INT64_MIN, m.last_ns));
       else if (const uint32_t place = job.call(c).step_place; place < steps.size()) step = steps[place].index;
     }
-    int64_t& sum = waited[step][m.latest];
-    if (step >= 0) sum = saturated_add(sum, lower_median(others));
+    if (step >= 0) add_saturated(waited[step][m.latest], lower_median(others));
   }
-  waited.erase(-1);
   std::map<int64_t, Turn> turns;
   for (const auto& [step, by_rank] : waited) {
     const auto [rank, wait_ns] = most_of(by_rank);

@@ -14,10 +14,9 @@
 namespace profgpu {
 namespace {
 
-struct Sums {
-  int64_t calls = 0, whole_calls = 0, wait_ns = 0;
+struct TrafficClass {
+  Traffic row;
   std::vector<int64_t> bytes, whole_bytes, waits, transfers;   // whole: of whole calls, as transfers
-  uint32_t rank = 0;   // place of one of its ranks
 };
 
 // Of ranks in hand: two hosts tell, one tells only if the whole group is in hand.
@@ -32,19 +31,19 @@ std::optional<bool> spans_hosts(const JobView& job, const Meeting& m) {
   return known ? std::optional(false) : std::nullopt;
 }
 
-void add(const JobView& job, const Meeting& m, int64_t bytes, Sums& s) {
-  ++s.calls;
-  s.rank = m.calls.front().rank;
-  if (bytes >= 0) s.bytes.push_back(bytes);
-  for (const RankCall& c : m.calls) {
-    const Interval time = job.time(c);
-    s.waits.push_back(std::max<int64_t>(0, saturated_sub(std::min(m.last_ns, time.end), time.start)));
-    s.wait_ns = saturated_add(s.wait_ns, s.waits.back());
+void add(const JobView& job, const Meeting& m, int64_t bytes, TrafficClass& c) {
+  ++c.row.calls;
+  if (bytes >= 0) c.bytes.push_back(bytes);
+  for (const RankCall& call : m.calls) {
+    const Interval time = job.time(call);
+    c.waits.push_back(std::max<int64_t>(0, saturated_sub(std::min(m.last_ns, time.end), time.start)));
+    add_saturated(c.row.wait_ns, c.waits.back());
   }
+  c.row.link_gbps = link_rate_gbps(job.ranks[m.calls.front().rank].device_name);
   if (!m.whole_group || m.transfer_ns() <= 0) return;
-  ++s.whole_calls;
-  s.transfers.push_back(m.transfer_ns());
-  if (bytes > 0) s.whole_bytes.push_back(bytes);
+  ++c.row.whole_calls;
+  c.transfers.push_back(m.transfer_ns());
+  if (bytes > 0) c.whole_bytes.push_back(bytes);
 }
 
 int64_t median_ns(std::vector<int64_t> values) {
@@ -52,30 +51,24 @@ int64_t median_ns(std::vector<int64_t> values) {
   return std::llround(std::min(percentile(std::move(values), 50).value_or(0), kMost));
 }
 
-Traffic traffic_of(std::span<const RankDigest> ranks, Sums& s) {
-  Traffic t;
-  t.calls = s.calls;
-  t.whole_calls = s.whole_calls;
-  t.wait_ns = s.wait_ns;
-  t.median_wait_ns = median_ns(s.waits);
-  const std::vector<int64_t>& bytes = s.whole_bytes.empty() ? s.bytes : s.whole_bytes;
+void add_medians(const TrafficClass& c, Traffic& t) {
+  t.median_wait_ns = median_ns(c.waits);
+  const std::vector<int64_t>& bytes = c.whole_bytes.empty() ? c.bytes : c.whole_bytes;
   if (!bytes.empty()) t.message_bytes = median_ns(bytes);
-  if (!s.transfers.empty()) t.transfer_ns = median_ns(s.transfers);
-  if (!s.whole_bytes.empty() && *t.transfer_ns > 0)
-    t.algbw_gbps = static_cast<double>(*t.message_bytes) / static_cast<double>(*t.transfer_ns);
-  t.link_gbps = link_rate_gbps(ranks[s.rank].device_name);
-  return t;
+  if (!c.transfers.empty()) t.transfer_ns = median_ns(c.transfers);
+  if (c.whole_bytes.empty() || *t.transfer_ns <= 0) return;
+  t.algbw_gbps = static_cast<double>(*t.message_bytes) / static_cast<double>(*t.transfer_ns);
+  t.busbw_gbps = *t.algbw_gbps * bus_factor(t.name, t.group_size);
 }
 
 }  // namespace
 
 std::optional<double> Traffic::link_pct() const {
-  if (!busbw_gbps || !link_gbps) return std::nullopt;
-  return 100.0 * *busbw_gbps / *link_gbps;
+  return busbw_gbps && link_gbps ? std::optional(100.0 * *busbw_gbps / *link_gbps) : std::nullopt;
 }
 
 std::vector<Traffic> traffic(const JobView& job) {
-  std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, Sums> classes;
+  std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, TrafficClass> classes;
   for (const Meeting& m : job.meetings) {
     const RankDigest& rank = job.ranks[m.calls.front().rank];
     const CollectiveCall& call = job.call(m.calls.front());
@@ -85,10 +78,10 @@ std::vector<Traffic> traffic(const JobView& job) {
         classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(job, m), from}]);
   }
   std::vector<Traffic> out;
-  for (auto& [key, sums] : classes) {
-    Traffic t = traffic_of(job.ranks, sums);
+  for (auto& [key, of_class] : classes) {
+    Traffic& t = of_class.row;
     std::tie(t.name, t.group_size, t.spans_hosts, t.size_from_bytes) = key;
-    if (t.algbw_gbps) t.busbw_gbps = *t.algbw_gbps * bus_factor(t.name, t.group_size);
+    add_medians(of_class, t);
     // The table knows links within a node only.
     if (t.spans_hosts.value_or(false) || t.group_size > kDevicesOfOneNode) t.link_gbps.reset();
     out.push_back(std::move(t));
@@ -124,8 +117,7 @@ struct End {
   int64_t elements = -1, step = -1;
   int64_t place = 0;                 // among its like
   bool receives = false;
-  uint32_t rank = 0, call = 0;       // place of the rank; its call
-  [[nodiscard]] auto pair() const { return std::tie(from, to, group, members); }
+  RankCall call;
   [[nodiscard]] auto like() const { return std::tie(from, to, group, members, elements, step); }
   [[nodiscard]] auto message() const { return std::tie(from, to, group, members, elements, step, place); }
 };
@@ -151,8 +143,8 @@ bool places_are_ranks(std::span<const RankDigest> ranks) {
   return true;
 }
 
-const CollectiveCall& call_of(std::span<const RankDigest> ranks, const End& e) {
-  return ranks[e.rank].calls.calls[e.call];
+const CollectiveCall& call_of(std::span<const RankDigest> ranks, RankCall c) {
+  return ranks[c.rank].calls.calls[c.call];
 }
 
 std::vector<End> ends(std::span<const RankDigest> ranks) {
@@ -170,11 +162,11 @@ std::vector<End> ends(std::span<const RankDigest> ranks) {
       const int peer = kind.described ? peer_of(kind, rank.rank, c.peer, members_of) : rank.site(c).peer;
       if (peer < 0 || peer == rank.rank) continue;
       all.push_back({kind.group, kind.members, receives ? peer : rank.rank, receives ? rank.rank : peer,
-                     kind.described ? c.elements : -1, rank.step_number(c).value_or(-1), 0, receives, r, i});
+                     kind.described ? c.elements : -1, rank.step_number(c).value_or(-1), 0, receives, {r, i}});
     }
   }
   std::ranges::sort(all, {}, [&](const End& e) {
-    return std::tuple_cat(e.like(), std::tuple(e.receives, e.rank, call_of(ranks, e).start_ns, e.call));
+    return std::tuple_cat(e.like(), std::tuple(e.receives, e.call.rank, call_of(ranks, e.call).start_ns, e.call.call));
   });
   for (size_t i = 1; i < all.size(); ++i)
     if (all[i].like() == all[i - 1].like() && all[i].receives == all[i - 1].receives)
@@ -183,77 +175,61 @@ std::vector<End> ends(std::span<const RankDigest> ranks) {
   return all;
 }
 
-Interval aligned(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const End& e) {
-  return clocks[e.rank].aligned(call_of(ranks, e));
-}
-
-// Whether ends[i] and the one after it are a send and its receive, as far as the clocks allow: not if the receiver had
-// all before the sender began.
-bool is_message(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const std::vector<End>& ends,
-                size_t i) {
-  if (ends[i].receives || i + 1 == ends.size() || ends[i + 1].message() != ends[i].message()) return false;
+// Whether they are a send and its receive, as far as the clocks allow: not if the receiver had all before the sender
+// began.
+bool is_message(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const End& send,
+                const End& receive) {
+  if (send.receives || receive.message() != send.message()) return false;
   if (clocks.empty()) return true;
-  const RankClock &from = clocks[ends[i].rank], &to = clocks[ends[i + 1].rank];
+  const RankClock &from = clocks[send.call.rank], &to = clocks[receive.call.rank];
   if (!from.known() || !to.known()) return false;
   const int64_t errors = saturated_add(from.error_ns.value_or(0), to.error_ns.value_or(0));
-  return aligned(ranks, clocks, ends[i + 1]).end >= saturated_sub(aligned(ranks, clocks, ends[i]).start, errors);
+  return to.aligned(call_of(ranks, receive.call).end_ns) >=
+         saturated_sub(from.aligned(call_of(ranks, send.call).start_ns), errors);
 }
 
-class Meter {
- public:
-  Meter(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) : ranks_(ranks), clocks_(clocks) {}
-
-  void add(const End& send, const End& receive) {
-    const Interval sent = aligned(ranks_, clocks_, send), got = aligned(ranks_, clocks_, receive);
-    const int64_t transfer = saturated_sub(got.end, std::max(sent.start, got.start));
-    const int64_t bytes = std::max(call_of(ranks_, send).message_bytes, call_of(ranks_, receive).message_bytes);
-    ++pair.calls;
-    pair.receiver_wait_ns = saturated_add(pair.receiver_wait_ns, waited(got, sent.start));
-    pair.sender_wait_ns = saturated_add(pair.sender_wait_ns, waited(sent, got.start));
-    pair.transfer_ns = saturated_add(pair.transfer_ns, std::max<int64_t>(transfer, 0));
-    if (bytes < 0) return;
-    pair.bytes = saturated_add(pair.bytes, bytes);
-    bytes_.push_back(bytes);
-    if (transfer > 0) gbps_.push_back(static_cast<double>(bytes) / static_cast<double>(transfer));
-  }
-
-  Pair finish(const End& end) {
-    pair.from = end.from;
-    pair.to = end.to;
-    pair.process_group = end.group;
-    if (!bytes_.empty()) pair.message_bytes = upper_median(bytes_);
-    if (!gbps_.empty()) pair.bandwidth_gbps = upper_median(gbps_);
-    return std::move(pair);
-  }
-  Pair pair;
-
- private:
-  static int64_t waited(Interval own, int64_t other_start) {
-    return std::max<int64_t>(0, saturated_sub(std::min(other_start, own.end), own.start));
-  }
-
-  std::span<const RankDigest> ranks_;
-  std::span<const RankClock> clocks_;
-  std::vector<int64_t> bytes_;
-  std::vector<double> gbps_;
+struct PairSums {
+  Pair row;
+  std::vector<int64_t> bytes;
+  std::vector<double> gbps;
 };
+
+int64_t waited(Interval own, int64_t other_start) {
+  return std::max<int64_t>(0, saturated_sub(std::min(other_start, own.end), own.start));
+}
+
+void add(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const Message& m, PairSums& pair) {
+  const CollectiveCall &send = call_of(ranks, m.send), &receive = call_of(ranks, m.receive);
+  const Interval sent = clocks[m.send.rank].aligned(send), got = clocks[m.receive.rank].aligned(receive);
+  const int64_t transfer = saturated_sub(got.end, std::max(sent.start, got.start));
+  const int64_t bytes = std::max(send.message_bytes, receive.message_bytes);
+  const std::string &from = ranks[m.send.rank].host, &to = ranks[m.receive.rank].host;
+  if (!from.empty() && !to.empty()) pair.row.spans_hosts = from != to;
+  ++pair.row.calls;
+  add_saturated(pair.row.receiver_wait_ns, waited(got, sent.start));
+  add_saturated(pair.row.sender_wait_ns, waited(sent, got.start));
+  add_saturated(pair.row.transfer_ns, std::max<int64_t>(transfer, 0));
+  if (bytes < 0) return;
+  add_saturated(pair.row.bytes, bytes);
+  pair.bytes.push_back(bytes);
+  if (transfer > 0) pair.gbps.push_back(static_cast<double>(bytes) / static_cast<double>(transfer));
+}
 
 }  // namespace
 
 std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
-  const std::vector<End> all = ends(ranks);
+  std::map<std::tuple<int, int, std::string_view, std::string_view>, PairSums> sums;   // from, to, group, members
+  for (const Message& m : messages(ranks, clocks)) {
+    const RankDigest& from = ranks[m.send.rank];
+    const CollectiveKind& kind = from.kind(call_of(ranks, m.send));
+    add(ranks, clocks, m, sums[{from.rank, ranks[m.receive.rank].rank, kind.group, kind.members}]);
+  }
   std::vector<Pair> out;
-  for (size_t i = 0; i < all.size();) {
-    Meter meter(ranks, clocks);
-    size_t j = i;
-    for (; j < all.size() && all[j].pair() == all[i].pair(); ++j) {
-      if (!is_message(ranks, clocks, all, j)) continue;
-      meter.add(all[j], all[j + 1]);
-      const std::string &from = ranks[all[j].rank].host, &to = ranks[all[j + 1].rank].host;
-      if (!from.empty() && !to.empty()) meter.pair.spans_hosts = from != to;
-    }
-    if (meter.pair.calls > 0) out.push_back(meter.finish(all[i]));
-    i = j;
+  for (auto& [key, pair] : sums) {
+    std::tie(pair.row.from, pair.row.to, pair.row.process_group, std::ignore) = key;
+    if (!pair.bytes.empty()) pair.row.message_bytes = upper_median(pair.bytes);
+    if (!pair.gbps.empty()) pair.row.bandwidth_gbps = upper_median(pair.gbps);
+    out.push_back(std::move(pair.row));
   }
   return out;
 }
@@ -261,9 +237,8 @@ std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankC
 std::vector<Message> messages(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
   const std::vector<End> all = ends(ranks);
   std::vector<Message> out;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (is_message(ranks, clocks, all, i))
-      out.push_back({{all[i].rank, all[i].call}, {all[i + 1].rank, all[i + 1].call}});
+  for (size_t i = 0; i + 1 < all.size(); ++i)
+    if (is_message(ranks, clocks, all[i], all[i + 1])) out.push_back({all[i].call, all[i + 1].call});
   return out;
 }
 

@@ -14,23 +14,24 @@ using KindTimes = std::array<int64_t, kLaneTimes>;
 constexpr auto kLoading = static_cast<size_t>(lane_time(IdleCause::kDataLoading));
 constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound));
 constexpr auto kSaving = static_cast<size_t>(lane_time(IdleCause::kCheckpoint));
+constexpr auto kTransfers = static_cast<size_t>(LaneTime::kCommunication);
 
+/// What is no longer spent. The first few are asked of every job, all of them on top of late ranks.
 struct CauseChange {
   std::string_view change;
-  LaneTime kind, also;
+  LaneTime kind, also = kind;
 };
-constexpr CauseChange cause_change(std::string_view change, IdleCause cause) {
-  return {change, lane_time(cause), lane_time(cause)};
-}
 constexpr CauseChange kCauseChanges[] = {
-    cause_change("input_free", IdleCause::kDataLoading),
-    cause_change("host_bound_free", IdleCause::kHostBound),
-    cause_change("checkpoint_free", IdleCause::kCheckpoint),
-    cause_change("synchronization_free", IdleCause::kSynchronization),
-    cause_change("allocation_free", IdleCause::kMemoryAllocation),
-    cause_change("dependency_free", IdleCause::kDependency),
+    {"communication_free", LaneTime::kCommunication},
+    {"input_free", lane_time(IdleCause::kDataLoading)},
+    {"host_bound_free", lane_time(IdleCause::kHostBound)},
+    {"checkpoint_free", lane_time(IdleCause::kCheckpoint)},
+    {"synchronization_free", lane_time(IdleCause::kSynchronization)},
+    {"allocation_free", lane_time(IdleCause::kMemoryAllocation)},
+    {"dependency_free", lane_time(IdleCause::kDependency)},
     {"short_launches_free", lane_time(IdleCause::kLaunchLatency), lane_time(IdleCause::kHostBound)},
-    {"copies_free", LaneTime::kCopy, LaneTime::kCopy}};
+    {"copies_free", LaneTime::kCopy}};
+constexpr size_t kAlwaysAsked = 3;
 
 // A step's own time on one rank, from one collective that it arrives at to the next, by kind.
 std::vector<KindTimes> stretches(const JobLanes& lanes, JobStep::Part part) {
@@ -38,10 +39,8 @@ std::vector<KindTimes> stretches(const JobLanes& lanes, JobStep::Part part) {
   std::vector<KindTimes> own(1);
   if (step.begin_point == JobLanes::kNone || step.end_point == JobLanes::kNone) return own;
   for (uint32_t i = step.begin_point + 1; i <= step.end_point; ++i) {
-    for (const LanePart& p : lanes.parts_before(part.rank, i)) {
-      int64_t& sum = own.back()[static_cast<size_t>(p.kind)];
-      sum = saturated_add(sum, p.ns);
-    }
+    for (const LanePart& p : lanes.parts_before(part.rank, i))
+      add_saturated(own.back()[static_cast<size_t>(p.kind)], p.ns);
     if (lanes.points[i].what == What::kArrive) own.emplace_back();
   }
   return own;
@@ -156,7 +155,7 @@ class Player {
 
  private:
   void end_group(const JobLanes::Group& group) {
-    const bool free = change_.free_transfers && (group.whole || change_.free_parts);
+    const bool free = change_.gone[kTransfers] && (group.whole || change_.free_parts);
     const int64_t shorter = change_.shorter_ns.empty() ? 0 : change_.shorter_ns[&group - lanes_.groups.data()];
     starts_.clear();
     int64_t last = INT64_MIN;
@@ -293,7 +292,7 @@ class WhatIfEvaluator {
     w.saved_ns_per_step = w.most_saved_ns_per_step = saved / steps;
     w.step_ns = from_ns_ / steps - w.saved_ns_per_step;
     w.saved_pct = percent_of(saved, recorded_ns_);
-    w.lower_bound = change.free_transfers && parts_missing_;
+    w.lower_bound = change.gone[kTransfers] && parts_missing_;
     if (w.lower_bound) {
       JobChange parts_too = change;
       parts_too.free_parts = true;
@@ -362,15 +361,8 @@ class Late {
   std::unordered_map<uint32_t, uint32_t> group_of_;   // by meeting
 };
 
-JobChange without(std::string_view change_name, JobChange change) {
-  for (const CauseChange& c : kCauseChanges)
-    if (c.change == change_name)
-      change.gone[static_cast<size_t>(c.kind)] = change.gone[static_cast<size_t>(c.also)] = true;
-  return change;
-}
-
-JobChange without_transfers(JobChange change) {
-  change.free_transfers = true;
+JobChange without(const CauseChange& cause, JobChange change = {}) {
+  change.gone[static_cast<size_t>(cause.kind)] = change.gone[static_cast<size_t>(cause.also)] = true;
   return change;
 }
 
@@ -381,8 +373,7 @@ std::vector<Interval> replayed(const JobLanes& lanes, const JobChange& change) {
 std::vector<WhatIf> what_if(const JobLanes& lanes, LateRanks late_ranks) {
   if (lanes.job_steps.empty()) return {};
   WhatIfEvaluator asker(lanes);
-  asker.ask("communication_free", without_transfers({}));
-  for (const char* change : {"input_free", "host_bound_free"}) asker.ask(change, without(change, {}));
+  for (const CauseChange& c : std::span(kCauseChanges).first(kAlwaysAsked)) asker.ask(c.change, without(c));
   const Late late(lanes, late_ranks);
   if (late.names.size() > 1) asker.ask("straggler_median", late.like_others(), late.names);
   for (size_t i = 0; i < std::min(late.names.size(), kMaxApart); ++i)
@@ -397,8 +388,7 @@ std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late_ranks) 
   const JobChange like_others = late.like_others();
   WhatIfEvaluator asker(lanes);
   asker.begin_from(like_others);
-  asker.ask("communication_free", without_transfers(like_others));
-  for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c.change, like_others));
+  for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c, like_others));
   return std::move(asker.answers);
 }
 

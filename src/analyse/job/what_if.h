@@ -19,9 +19,9 @@ namespace profgpu {
 
 /// What is otherwise.
 struct JobChange {
-  bool free_transfers = false;           ///< collectives end when the last rank has come
-  bool free_parts = false;               ///< and those of which not all ranks are in hand, when the last of these has
-  std::array<bool, kLaneTimes> gone{};   ///< own time of these kinds is not spent
+  /// Own time of these kinds is not spent; kCommunication: collectives end when the last rank has come.
+  std::array<bool, kLaneTimes> gone{};
+  bool free_parts = false;   ///< then those of which not all ranks are in hand end when the last of these has come
   /// Ranks' places: from collective to collective their own time, kind by kind, is the others' median.
   std::vector<uint32_t> like_others;
   bool even = false;                     ///< all ranks are: in each step the median over them
