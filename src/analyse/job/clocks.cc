@@ -223,14 +223,6 @@ class Clocks {
   std::vector<uint32_t> shared_, tried_;      // by rank: collectives with an anchor, now and at the last attempt
 };
 
-}  // namespace
-
-std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts) {
-  return Clocks(ranks, met, trust_hosts).clocks;
-}
-
-namespace {
-
 /// What one host says, on the first rank's clock.
 struct Claim {
   std::string host;
@@ -331,6 +323,10 @@ void align_others(std::span<const RankDigest> ranks, std::vector<RankClock>& clo
 }
 
 }  // namespace
+
+std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts) {
+  return Clocks(ranks, met, trust_hosts).clocks;
+}
 
 std::vector<std::string> apply_statements(std::span<const RankDigest> ranks, std::vector<RankClock>& clocks) {
   std::vector<std::string> notes;

@@ -114,62 +114,6 @@ double average_steps(std::span<const RankDigest> ranks, Job& job) {
   return mean;
 }
 
-}  // namespace
-
-Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  Job job;
-  for (const RankDigest& r : ranks) {
-    job.ranks.push_back(r.rank);
-    job.wait_ns[r.rank] = 0;
-    job.step_mean_ns[r.rank] = r.mean_step_ns();
-  }
-  find_missing_ranks(ranks, job);
-  if (ranks.size() < 2) return job;
-  MatchedCalls met = matched_calls(ranks);
-  if (auto again = matched_by_time({ranks, met, align_clocks(ranks, met, true)})) met = *std::move(again);
-  job.clocks = clocks_of(ranks, met);
-  std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
-  JobView view{ranks, met, job.clocks};
-  job.missing = missing_calls(view);
-  const double mean_step = average_steps(ranks, job);
-  const std::vector<Meeting> all = meetings(view);
-  view.meetings = all;
-  const Waiting waits = waiting(view, mean_step);
-  for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
-  std::vector<SlowLink> links = slow_links(view);
-  job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(view, mean_step), mean_step, samples);
-  const std::vector<RankClock> in_doubt = doubted(view);
-  const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
-  // All of them late, or none: it may be another one in each step.
-  if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
-    job.late_by_turns = late_by_turns(view, waits, mean_step, samples);
-  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1))
-    job.late_by_turns.reset();
-  if (job.late_by_turns) job.stragglers.clear(), links.clear();
-  for (const SlowLink& link : links)
-    for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
-  job.met_calls = met_calls(view);
-  job.traffic = traffic(view);
-  job.pairs = pairs(ranks, job.clocks);
-  job.notes = job_notes(view);
-  if (!uncertain.empty())
-    job.notes.push_back(ranks_text(uncertain) +
-                        ": seems late, but by less than clocks are known to within, so it is not named");
-  std::ranges::move(unclear_samples(ranks, samples), std::back_inserter(job.notes));
-  std::ranges::move(of_statements, std::back_inserter(job.notes));
-  job.parallelism = parallelism_of(ranks);
-  std::vector<int> late;
-  for (const Straggler& s : job.stragglers) late.push_back(s.rank);
-  const JobLanes lanes = join_lanes(view);
-  job.critical_path = critical_path(lanes);
-  const LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
-  job.what_if = what_if(lanes, late_ranks);
-  job.what_if_on_top = what_if_on_top(lanes, late_ranks);
-  return job;
-}
-
-namespace {
-
 // Ranks whose files count times from some moment of their own, where others have Unix time.
 std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
   std::vector<int> without;
@@ -217,41 +161,6 @@ std::string different_worlds(std::span<const RankDigest> ranks) {
                         ranks_text(of_size), size);
   return by_size.size() > 1 ? text : std::string();
 }
-
-}  // namespace
-
-std::vector<std::string> job_notes(const JobView& job) {
-  const auto& [ranks, met, clocks, all] = job;
-  std::vector<bool> met_any(ranks.size());
-  for (const RankCall& c : met.calls) met_any[c.rank] = true;
-  std::vector<int> strangers, by_steps, unknown, apart;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
-    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
-    if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
-    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
-    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
-    if (clocks[r].apart) apart.push_back(ranks[r].rank);
-  }
-  std::vector<std::string> notes;
-  const auto note = [&, first = ranks.front().rank](const std::vector<int>& of, std::string_view words) {
-    if (!of.empty()) notes.push_back(ranks_text(of) + ": " + fmt::format(fmt::runtime(words), first));
-  };
-  note(strangers, "none of the collectives is one of another rank's: another run, other steps, or groups whose other "
-                  "ranks are not here");
-  note(by_steps, "no collective ties the clock to rank {}'s; aligned by the starts of equal steps, so who waits for whom "
-                 "is unknown");
-  note(unknown, "neither a collective nor a step ties the clock to rank {}'s; times are as the files have them");
-  note(without_unix_time(ranks),
-       "not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is older than it); the offset "
-       "says so, not that the host's clock is wrong");
-  std::ranges::move(wrong_clocks(ranks, clocks), std::back_inserter(notes));
-  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
-  note(apart, "another clock than other ranks with the same host name; treated as another host");
-  return notes;
-}
-
-namespace {
 
 constexpr int64_t kFarApart_ns = 60'000'000'000;   // hosts that keep time at all are nearer
 constexpr size_t kMinShared = 8;                 // collectives that say whether they are the same ones
@@ -417,6 +326,89 @@ class OtherRunSearch {
 };
 
 }  // namespace
+
+Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  Job job;
+  for (const RankDigest& r : ranks) {
+    job.ranks.push_back(r.rank);
+    job.wait_ns[r.rank] = 0;
+    job.step_mean_ns[r.rank] = r.mean_step_ns();
+  }
+  find_missing_ranks(ranks, job);
+  if (ranks.size() < 2) return job;
+  MatchedCalls met = matched_calls(ranks);
+  if (auto again = matched_by_time({ranks, met, align_clocks(ranks, met, true)})) met = *std::move(again);
+  job.clocks = clocks_of(ranks, met);
+  std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
+  JobView view{ranks, met, job.clocks};
+  job.missing = missing_calls(view);
+  const double mean_step = average_steps(ranks, job);
+  const std::vector<Meeting> all = meetings(view);
+  view.meetings = all;
+  const Waiting waits = waiting(view, mean_step);
+  for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
+  std::vector<SlowLink> links = slow_links(view);
+  job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(view, mean_step), mean_step, samples);
+  const std::vector<RankClock> in_doubt = doubted(view);
+  const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
+  // All of them late, or none: it may be another one in each step.
+  if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
+    job.late_by_turns = late_by_turns(view, waits, mean_step, samples);
+  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1))
+    job.late_by_turns.reset();
+  if (job.late_by_turns) job.stragglers.clear(), links.clear();
+  for (const SlowLink& link : links)
+    for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
+  job.met_calls = met_calls(view);
+  job.traffic = traffic(view);
+  job.pairs = pairs(ranks, job.clocks);
+  job.notes = job_notes(view);
+  if (!uncertain.empty())
+    job.notes.push_back(ranks_text(uncertain) +
+                        ": seems late, but by less than clocks are known to within, so it is not named");
+  std::ranges::move(unclear_samples(ranks, samples), std::back_inserter(job.notes));
+  std::ranges::move(of_statements, std::back_inserter(job.notes));
+  job.parallelism = parallelism_of(ranks);
+  std::vector<int> late;
+  for (const Straggler& s : job.stragglers) late.push_back(s.rank);
+  const JobLanes lanes = join_lanes(view);
+  job.critical_path = critical_path(lanes);
+  const LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
+  job.what_if = what_if(lanes, late_ranks);
+  job.what_if_on_top = what_if_on_top(lanes, late_ranks);
+  return job;
+}
+
+std::vector<std::string> job_notes(const JobView& job) {
+  const auto& [ranks, met, clocks, all] = job;
+  std::vector<bool> met_any(ranks.size());
+  for (const RankCall& c : met.calls) met_any[c.rank] = true;
+  std::vector<int> strangers, by_steps, unknown, apart;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
+    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
+    if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
+    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
+    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
+    if (clocks[r].apart) apart.push_back(ranks[r].rank);
+  }
+  std::vector<std::string> notes;
+  const auto note = [&, first = ranks.front().rank](const std::vector<int>& of, std::string_view words) {
+    if (!of.empty()) notes.push_back(ranks_text(of) + ": " + fmt::format(fmt::runtime(words), first));
+  };
+  note(strangers, "none of the collectives is one of another rank's: another run, other steps, or groups whose other "
+                  "ranks are not here");
+  note(by_steps, "no collective ties the clock to rank {}'s; aligned by the starts of equal steps, so who waits for whom "
+                 "is unknown");
+  note(unknown, "neither a collective nor a step ties the clock to rank {}'s; times are as the files have them");
+  note(without_unix_time(ranks),
+       "not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is older than it); the offset "
+       "says so, not that the host's clock is wrong");
+  std::ranges::move(wrong_clocks(ranks, clocks), std::back_inserter(notes));
+  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
+  note(apart, "another clock than other ranks with the same host name; treated as another host");
+  return notes;
+}
 
 bool has_unix_time(const RankDigest& rank) {
   constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;   // September 2001

@@ -164,19 +164,6 @@ class Joiner {
   JobLanes out_;
 };
 
-}  // namespace
-
-JobLanes join_lanes(const JobView& job) { return Joiner(job).join(); }
-
-std::span<const LanePart> JobLanes::parts_before(uint32_t rank, uint32_t point) const {
-  const Lane& lane = digests[rank].lane;
-  const uint32_t at = point - ranks[rank].first_point;
-  const uint32_t begin = at > 0 ? lane.points[at - 1].parts_end : 0;
-  return {lane.parts.data() + begin, lane.points[at].parts_end - begin};
-}
-
-namespace {
-
 class Order {
  public:
   explicit Order(JobLanes& lanes)
@@ -267,12 +254,6 @@ class Order {
   size_t next_ = 0;
 };
 
-}  // namespace
-
-void put_in_order(JobLanes& lanes) { Order(lanes).run(); }
-
-namespace {
-
 /// From the end of a step back to its start.
 class PathWalk {
  public:
@@ -359,6 +340,17 @@ class PathWalk {
 };
 
 }  // namespace
+
+JobLanes join_lanes(const JobView& job) { return Joiner(job).join(); }
+
+std::span<const LanePart> JobLanes::parts_before(uint32_t rank, uint32_t point) const {
+  const Lane& lane = digests[rank].lane;
+  const uint32_t at = point - ranks[rank].first_point;
+  const uint32_t begin = at > 0 ? lane.points[at - 1].parts_end : 0;
+  return {lane.parts.data() + begin, lane.points[at].parts_end - begin};
+}
+
+void put_in_order(JobLanes& lanes) { Order(lanes).run(); }
 
 StepPath critical_path(const JobLanes& lanes, size_t place) {
   const JobStep& step = lanes.job_steps[place];

@@ -233,35 +233,6 @@ class Court {
   std::vector<bool> is_late_;
 };
 
-}  // namespace
-
-int64_t stalled_ns(const JobView& job, RankCall of, int64_t from, int64_t to) {
-  const CollectiveCall& call = job.call(of);
-  const int64_t shift = saturated_sub(job.clocks[of.rank].aligned(call.start_ns), call.start_ns);
-  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(saturated_sub(from, shift), call.start_ns),
-                      std::min(saturated_sub(to, shift), call.end_ns)};
-  if (wait.end <= wait.start) return 0;
-  int64_t ns = wait.length();
-  for (const Interval& compute : job.ranks[of.rank].cover(call))
-    ns -= std::max<int64_t>(0, std::min(compute.end, wait.end) - std::max(compute.start, wait.start));
-  return ns;
-}
-
-Waiting waiting(const JobView& job, double mean_step_ns) { return Court(job, mean_step_ns).hear(); }
-
-std::optional<Waiting> waiting_for_hosts(const JobView& job, double mean_step_ns) {
-  std::vector<std::vector<bool>> within = within_hosts(job);
-  size_t kinds = 0, local = 0;
-  for (const std::vector<bool>& of_rank : within) {
-    kinds += of_rank.size();
-    local += static_cast<size_t>(std::ranges::count(of_rank, true));
-  }
-  if (local == 0 || local == kinds) return std::nullopt;
-  return Court(job, mean_step_ns, std::move(within)).hear();
-}
-
-namespace {
-
 constexpr double kSlow = 1.5;   // times the others' transfer: placement alone makes less of a difference
 
 // name, type, ranks in the group, their hosts, bytes
@@ -419,6 +390,31 @@ std::pair<Groups, Members> next_suspects(const Suspicion& s, const std::set<cons
 }
 
 }  // namespace
+
+int64_t stalled_ns(const JobView& job, RankCall of, int64_t from, int64_t to) {
+  const CollectiveCall& call = job.call(of);
+  const int64_t shift = saturated_sub(job.clocks[of.rank].aligned(call.start_ns), call.start_ns);
+  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(saturated_sub(from, shift), call.start_ns),
+                      std::min(saturated_sub(to, shift), call.end_ns)};
+  if (wait.end <= wait.start) return 0;
+  int64_t ns = wait.length();
+  for (const Interval& compute : job.ranks[of.rank].cover(call))
+    ns -= std::max<int64_t>(0, std::min(compute.end, wait.end) - std::max(compute.start, wait.start));
+  return ns;
+}
+
+Waiting waiting(const JobView& job, double mean_step_ns) { return Court(job, mean_step_ns).hear(); }
+
+std::optional<Waiting> waiting_for_hosts(const JobView& job, double mean_step_ns) {
+  std::vector<std::vector<bool>> within = within_hosts(job);
+  size_t kinds = 0, local = 0;
+  for (const std::vector<bool>& of_rank : within) {
+    kinds += of_rank.size();
+    local += static_cast<size_t>(std::ranges::count(of_rank, true));
+  }
+  if (local == 0 || local == kinds) return std::nullopt;
+  return Court(job, mean_step_ns, std::move(within)).hear();
+}
 
 std::vector<SlowLink> slow_links(const JobView& job) {
   const LinkComparison compared(job);

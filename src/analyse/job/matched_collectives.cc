@@ -70,88 +70,6 @@ void add_like(std::span<const Identified> like, MatchedCalls& met) {
   }
 }
 
-}  // namespace
-
-void MatchedCalls::add(uint32_t of_kind, std::span<const RankCall> parts) {
-  if (parts.size() == 1) {
-    alone.push_back(parts.front());
-    alone_kind.push_back(of_kind);
-  }
-  if (parts.size() < 2) return;
-  calls.insert(calls.end(), parts.begin(), parts.end());
-  first.push_back(static_cast<uint32_t>(calls.size()));
-  kind.push_back(of_kind);
-}
-
-MatchedCalls matched_calls(std::span<const RankDigest> ranks) {
-  MatchedCalls met;
-  const std::vector<Identified> all = identified(ranks, met.kinds);
-  for (size_t i = 0; i < all.size();) {
-    size_t j = i;
-    while (j < all.size() && all[j].identity() == all[i].identity()) ++j;
-    add_like({all.data() + i, j - i}, met);
-    i = j;
-  }
-  return met;
-}
-
-std::vector<int> member_ranks(std::string_view members) {
-  std::vector<int> ranks;
-  const auto skip = [&](std::string_view characters) {
-    members.remove_prefix(std::min(members.find_first_not_of(characters), members.size()));
-  };
-  skip(" ");
-  if (!members.starts_with('[')) return {};
-  members.remove_prefix(1);
-  for (skip(" "); !members.empty() && members.front() != ']'; skip(", ")) {
-    int rank = 0;
-    const auto [end, error] = std::from_chars(members.data(), members.data() + members.size(), rank);
-    if (error != std::errc() || rank < 0) return {};
-    members.remove_prefix(static_cast<size_t>(end - members.data()));
-    ranks.push_back(rank);
-  }
-  return members.empty() ? std::vector<int>{} : ranks;
-}
-
-std::optional<Meeting> JobView::meeting_of(std::span<const RankCall> calls, bool ends_together) const {
-  Meeting m;
-  m.calls = calls;
-  int64_t first_end = INT64_MAX, surely_last = INT64_MIN;   // as late and as early as clocks may have it
-  int64_t shortest = INT64_MAX, surely_ended = INT64_MIN;
-  for (const RankCall& c : calls) {
-    if (!clocks[c.rank].known()) return std::nullopt;
-    const auto [start, end] = time(c);
-    const int64_t error = clocks[c.rank].error_ns.value_or(0);
-    first_end = std::min(first_end, saturated_add(end, error));
-    surely_last = std::max(surely_last, saturated_sub(start, error));
-    shortest = std::min(shortest, saturated_sub(end, start));
-    m.measured &= call(c).measured;
-    m.end_ns = std::max(m.end_ns, end);
-    surely_ended = std::max(surely_ended, saturated_sub(end, error));
-    if (start > m.last_ns) m.last_ns = start, m.latest = c.rank;
-  }
-  const int64_t ends_apart = saturated_sub(surely_ended, first_end);
-  const bool together = surely_last <= first_end && ends_apart <= std::max(kEndsApart_ns, shortest / 2);
-  if (ends_together && !together) return std::nullopt;
-  const CollectiveKind& of = kind(calls.front());
-  m.whole_group = of.described && of.group_size == static_cast<int64_t>(calls.size());
-  return m;
-}
-
-std::vector<Meeting> meetings(const JobView& job) {
-  std::vector<Meeting> all;
-  for (size_t i = 0; i < job.met.size(); ++i) {
-    std::optional<Meeting> m = job.meeting_of(job.met[i], job.met.kind_of(i).ends_together);
-    if (!m) continue;
-    m->collective = static_cast<uint32_t>(i);
-    all.push_back(*m);
-  }
-  std::ranges::stable_sort(all, {}, &Meeting::last_ns);
-  return all;
-}
-
-namespace {
-
 constexpr int64_t kHang_ns = 1'000'000'000;   // a collective that lasts so long, or a step, and ends with the trace
 constexpr int64_t kNeighbour_ns = 50'000;   // by which the calls before and after may reach into it, as clocks are
 constexpr int64_t kTraceEnd_ns = 1'000'000;   // what counts as the trace's end
@@ -244,8 +162,7 @@ class Search {
   [[nodiscard]] static bool goes_on(const std::vector<Interval>& calls, Interval time) {
     if (calls.empty() || calls.front().end > time.start || calls.back().start < time.end) return false;
     const int64_t slack = std::min(kNeighbour_ns, saturated_sub(time.end, time.start) / 2);
-    const auto next = std::lower_bound(calls.begin(), calls.end(), saturated_add(time.start, slack),
-                                       [](const Interval& c, int64_t t) { return c.end <= t; });
+    const auto next = std::ranges::upper_bound(calls, saturated_add(time.start, slack), {}, &Interval::end);
     return next == calls.end() || next->start >= saturated_sub(time.end, slack);
   }
 
@@ -270,17 +187,6 @@ class Search {
   std::map<GroupName, Group> groups_;
   std::map<std::tuple<uint32_t, std::string, std::string, std::string_view, std::string_view>, MissingCalls> found_;
 };
-
-}  // namespace
-
-std::vector<MissingCalls> missing_calls(const JobView& job) { return Search(job).run(); }
-
-const MissingCalls* first_hang(std::span<const MissingCalls> missing) {
-  const auto first = std::ranges::find_if(missing, &MissingCalls::never_arrived);
-  return first == missing.end() ? nullptr : &*first;
-}
-
-namespace {
 
 /// Calls of one kind and size.
 struct Family {
@@ -399,6 +305,90 @@ class TimeMatcher {
 };
 
 }  // namespace
+
+void MatchedCalls::add(uint32_t of_kind, std::span<const RankCall> parts) {
+  if (parts.size() == 1) {
+    alone.push_back(parts.front());
+    alone_kind.push_back(of_kind);
+  }
+  if (parts.size() < 2) return;
+  calls.insert(calls.end(), parts.begin(), parts.end());
+  first.push_back(static_cast<uint32_t>(calls.size()));
+  kind.push_back(of_kind);
+}
+
+MatchedCalls matched_calls(std::span<const RankDigest> ranks) {
+  MatchedCalls met;
+  const std::vector<Identified> all = identified(ranks, met.kinds);
+  for (size_t i = 0; i < all.size();) {
+    size_t j = i;
+    while (j < all.size() && all[j].identity() == all[i].identity()) ++j;
+    add_like({all.data() + i, j - i}, met);
+    i = j;
+  }
+  return met;
+}
+
+std::vector<int> member_ranks(std::string_view members) {
+  std::vector<int> ranks;
+  const auto skip = [&](std::string_view characters) {
+    members.remove_prefix(std::min(members.find_first_not_of(characters), members.size()));
+  };
+  skip(" ");
+  if (!members.starts_with('[')) return {};
+  members.remove_prefix(1);
+  for (skip(" "); !members.empty() && members.front() != ']'; skip(", ")) {
+    int rank = 0;
+    const auto [end, error] = std::from_chars(members.data(), members.data() + members.size(), rank);
+    if (error != std::errc() || rank < 0) return {};
+    members.remove_prefix(static_cast<size_t>(end - members.data()));
+    ranks.push_back(rank);
+  }
+  return members.empty() ? std::vector<int>{} : ranks;
+}
+
+std::optional<Meeting> JobView::meeting_of(std::span<const RankCall> calls, bool ends_together) const {
+  Meeting m;
+  m.calls = calls;
+  int64_t first_end = INT64_MAX, surely_last = INT64_MIN;   // as late and as early as clocks may have it
+  int64_t shortest = INT64_MAX, surely_ended = INT64_MIN;
+  for (const RankCall& c : calls) {
+    if (!clocks[c.rank].known()) return std::nullopt;
+    const auto [start, end] = time(c);
+    const int64_t error = clocks[c.rank].error_ns.value_or(0);
+    first_end = std::min(first_end, saturated_add(end, error));
+    surely_last = std::max(surely_last, saturated_sub(start, error));
+    shortest = std::min(shortest, saturated_sub(end, start));
+    m.measured &= call(c).measured;
+    m.end_ns = std::max(m.end_ns, end);
+    surely_ended = std::max(surely_ended, saturated_sub(end, error));
+    if (start > m.last_ns) m.last_ns = start, m.latest = c.rank;
+  }
+  const int64_t ends_apart = saturated_sub(surely_ended, first_end);
+  const bool together = surely_last <= first_end && ends_apart <= std::max(kEndsApart_ns, shortest / 2);
+  if (ends_together && !together) return std::nullopt;
+  const CollectiveKind& of = kind(calls.front());
+  m.whole_group = of.described && of.group_size == static_cast<int64_t>(calls.size());
+  return m;
+}
+
+std::vector<Meeting> meetings(const JobView& job) {
+  std::vector<Meeting> all;
+  for (size_t i = 0; i < job.met.size(); ++i) {
+    std::optional<Meeting> m = job.meeting_of(job.met[i], job.met.kind_of(i).ends_together);
+    if (!m) continue;
+    m->collective = static_cast<uint32_t>(i);
+    all.push_back(*m);
+  }
+  std::ranges::stable_sort(all, {}, &Meeting::last_ns);
+  return all;
+}
+
+std::vector<MissingCalls> missing_calls(const JobView& job) { return Search(job).run(); }
+
+const MissingCalls* first_hang(std::span<const MissingCalls> missing) {
+  return first_where(missing, &MissingCalls::never_arrived);
+}
 
 std::optional<MatchedCalls> matched_by_time(const JobView& job) { return TimeMatcher(job).match(); }
 

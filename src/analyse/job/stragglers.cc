@@ -140,51 +140,6 @@ void add_slow_links(std::span<const RankDigest> ranks, std::vector<SlowLink>& li
     }
 }
 
-}  // namespace
-
-std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
-                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns,
-                                  const SampleLog& samples) {
-  std::vector<bool> is_late(ranks.size());
-  for (const LateRank& l : waits.late) is_late[l.rank] = true;
-  const std::vector<std::optional<SampledClock>> sampled = sampled_clocks(ranks, samples);
-  std::vector<Straggler> out;
-  for (const LateRank& l : waits.late) out.push_back(by_arrival(ranks, l, is_late, sampled, mean_step_ns));
-  join_hosts(late_hosts(ranks, is_late), out);
-  if (hosts_waits) take_hosts_as_one(ranks, *hosts_waits, sampled, mean_step_ns, out);
-  for (const Straggler& s : out)
-    for (size_t r = 0; r < ranks.size(); ++r)
-      if (ranks[r].rank == s.rank) is_late[r] = true;
-  add_slow_links(ranks, links, is_late, mean_step_ns, out);
-  std::ranges::sort(out, {}, [](const Straggler& s) { return std::pair(-s.excess_ns_per_step, s.rank); });
-  return out;
-}
-
-int64_t clock_doubt_ns(std::span<const RankClock> clocks, int rank) {
-  std::vector<int64_t> others;
-  int64_t own = 0;
-  for (const RankClock& c : clocks) {
-    if (!c.known()) continue;
-    const int64_t doubt = c.loose ? c.error_ns.value_or(0) : 0;
-    if (c.rank == rank) own = doubt;
-    else others.push_back(doubt);
-  }
-  return others.empty() ? own : std::max(own, upper_median(std::move(others)));
-}
-
-std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<Straggler>& all) {
-  std::vector<int> dropped;
-  std::erase_if(all, [&](const Straggler& s) {
-    const bool uncertain = s.kind != "slow_link" && s.excess_ns_per_step <= clock_doubt_ns(clocks, s.rank);
-    if (uncertain) dropped.push_back(s.rank);
-    return uncertain;
-  });
-  std::sort(dropped.begin(), dropped.end());
-  return dropped;
-}
-
-namespace {
-
 constexpr double kTurnsPct = 10;
 
 struct Turn {
@@ -250,6 +205,47 @@ void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& t
 }
 
 }  // namespace
+
+std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
+                                  const std::optional<Waiting>& hosts_waits, double mean_step_ns,
+                                  const SampleLog& samples) {
+  std::vector<bool> is_late(ranks.size());
+  for (const LateRank& l : waits.late) is_late[l.rank] = true;
+  const std::vector<std::optional<SampledClock>> sampled = sampled_clocks(ranks, samples);
+  std::vector<Straggler> out;
+  for (const LateRank& l : waits.late) out.push_back(by_arrival(ranks, l, is_late, sampled, mean_step_ns));
+  join_hosts(late_hosts(ranks, is_late), out);
+  if (hosts_waits) take_hosts_as_one(ranks, *hosts_waits, sampled, mean_step_ns, out);
+  for (const Straggler& s : out)
+    for (size_t r = 0; r < ranks.size(); ++r)
+      if (ranks[r].rank == s.rank) is_late[r] = true;
+  add_slow_links(ranks, links, is_late, mean_step_ns, out);
+  std::ranges::sort(out, {}, [](const Straggler& s) { return std::pair(-s.excess_ns_per_step, s.rank); });
+  return out;
+}
+
+int64_t clock_doubt_ns(std::span<const RankClock> clocks, int rank) {
+  std::vector<int64_t> others;
+  int64_t own = 0;
+  for (const RankClock& c : clocks) {
+    if (!c.known()) continue;
+    const int64_t doubt = c.loose ? c.error_ns.value_or(0) : 0;
+    if (c.rank == rank) own = doubt;
+    else others.push_back(doubt);
+  }
+  return others.empty() ? own : std::max(own, upper_median(std::move(others)));
+}
+
+std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<Straggler>& all) {
+  std::vector<int> dropped;
+  std::erase_if(all, [&](const Straggler& s) {
+    const bool uncertain = s.kind != "slow_link" && s.excess_ns_per_step <= clock_doubt_ns(clocks, s.rank);
+    if (uncertain) dropped.push_back(s.rank);
+    return uncertain;
+  });
+  std::sort(dropped.begin(), dropped.end());
+  return dropped;
+}
 
 std::optional<LateByTurns> late_by_turns(const JobView& job, const Waiting& waits, double mean_step_ns,
                                          const SampleLog& samples) {

@@ -61,55 +61,6 @@ void add_medians(const TrafficClass& c, Traffic& t) {
   t.busbw_gbps = *t.algbw_gbps * bus_factor(t.name, t.group_size);
 }
 
-}  // namespace
-
-std::optional<double> Traffic::link_pct() const {
-  return busbw_gbps && link_gbps ? std::optional(100.0 * *busbw_gbps / *link_gbps) : std::nullopt;
-}
-
-std::vector<Traffic> traffic(const JobView& job) {
-  std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, TrafficClass> classes;
-  for (const Meeting& m : job.meetings) {
-    const RankDigest& rank = job.ranks[m.calls.front().rank];
-    const CollectiveCall& call = job.call(m.calls.front());
-    const auto bytes = static_cast<uint64_t>(std::max<int64_t>(call.message_bytes, 0));
-    const int64_t from = call.message_bytes < 0 ? -1 : static_cast<int64_t>(std::bit_floor(bytes));
-    add(job, m, call.message_bytes,
-        classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(job, m), from}]);
-  }
-  std::vector<Traffic> out;
-  for (auto& [key, of_class] : classes) {
-    Traffic& t = of_class.row;
-    std::tie(t.name, t.group_size, t.spans_hosts, t.size_from_bytes) = key;
-    add_medians(of_class, t);
-    // The table knows links within a node only.
-    if (t.spans_hosts.value_or(false) || t.group_size > kDevicesOfOneNode) t.link_gbps.reset();
-    out.push_back(std::move(t));
-  }
-  return out;
-}
-
-// Half of the bidirectional figure in the vendors' data sheets: NVLink 2 to 5 for SXM modules, Infinity Fabric for
-// Instinct. Names that fit both a PCIe and an SXM board are left out.
-std::optional<double> link_rate_gbps(std::string_view name) {
-  struct Rate {
-    std::string_view part;
-    double gbps;
-  };
-  constexpr Rate kRates[] = {
-      {"GB200", 900}, {"B200", 900},           {"B100", 900},
-      {"H200", 450},  {"H100 80GB HBM3", 450}, {"H100-SXM", 450}, {"H100 SXM", 450}, {"H800", 200},
-      {"A100-SXM", 300}, {"A100 SXM", 300},    {"A800-SXM", 200},
-      {"V100-SXM", 150}, {"V100-DGXS", 100},
-      {"MI300X", 448},
-  };
-  for (const Rate& r : kRates)
-    if (name.find(r.part) != name.npos) return r.gbps;
-  return std::nullopt;
-}
-
-namespace {
-
 /// One end of a message.
 struct End {
   std::string_view group, members;
@@ -216,6 +167,51 @@ void add(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, c
 }
 
 }  // namespace
+
+std::optional<double> Traffic::link_pct() const {
+  return busbw_gbps && link_gbps ? std::optional(100.0 * *busbw_gbps / *link_gbps) : std::nullopt;
+}
+
+std::vector<Traffic> traffic(const JobView& job) {
+  std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, TrafficClass> classes;
+  for (const Meeting& m : job.meetings) {
+    const RankDigest& rank = job.ranks[m.calls.front().rank];
+    const CollectiveCall& call = job.call(m.calls.front());
+    const auto bytes = static_cast<uint64_t>(std::max<int64_t>(call.message_bytes, 0));
+    const int64_t from = call.message_bytes < 0 ? -1 : static_cast<int64_t>(std::bit_floor(bytes));
+    add(job, m, call.message_bytes,
+        classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(job, m), from}]);
+  }
+  std::vector<Traffic> out;
+  for (auto& [key, of_class] : classes) {
+    Traffic& t = of_class.row;
+    std::tie(t.name, t.group_size, t.spans_hosts, t.size_from_bytes) = key;
+    add_medians(of_class, t);
+    // The table knows links within a node only.
+    if (t.spans_hosts.value_or(false) || t.group_size > kDevicesOfOneNode) t.link_gbps.reset();
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
+// Half of the bidirectional figure in the vendors' data sheets: NVLink 2 to 5 for SXM modules, Infinity Fabric for
+// Instinct. Names that fit both a PCIe and an SXM board are left out.
+std::optional<double> link_rate_gbps(std::string_view name) {
+  struct Rate {
+    std::string_view part;
+    double gbps;
+  };
+  constexpr Rate kRates[] = {
+      {"GB200", 900}, {"B200", 900},           {"B100", 900},
+      {"H200", 450},  {"H100 80GB HBM3", 450}, {"H100-SXM", 450}, {"H100 SXM", 450}, {"H800", 200},
+      {"A100-SXM", 300}, {"A100 SXM", 300},    {"A800-SXM", 200},
+      {"V100-SXM", 150}, {"V100-DGXS", 100},
+      {"MI300X", 448},
+  };
+  for (const Rate& r : kRates)
+    if (name.find(r.part) != name.npos) return r.gbps;
+  return std::nullopt;
+}
 
 std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
   std::map<std::tuple<int, int, std::string_view, std::string_view>, PairSums> sums;   // from, to, group, members

@@ -82,32 +82,6 @@ std::map<std::pair<std::string_view, int32_t>, DeviceUsers> device_users(std::sp
   return users;
 }
 
-}  // namespace
-
-std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  std::vector<std::optional<SampledClock>> out(ranks.size());
-  for (const auto& [where, users] : device_users(ranks, samples))
-    if (const uint32_t r = users.ranks.front(); users.device && users.ranks.size() == 1)
-      out[r] = clock_of(ranks[r], samples, *users.device);
-  return out;
-}
-
-std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  std::vector<std::string> notes;
-  for (const auto& [where, users] : device_users(ranks, samples)) {
-    if (users.ranks.size() < 2 || !users.device) continue;
-    std::vector<int> numbers;
-    for (const uint32_t p : users.ranks) numbers.push_back(ranks[p].rank);
-    notes.push_back(fmt::format(
-        "{}{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
-        "not known",
-        ranks_text(numbers), where.first.empty() ? "" : " on ", where.first, where.second));
-  }
-  return notes;
-}
-
-namespace {
-
 constexpr uint32_t kLeftOut = UINT32_MAX;
 
 // Takes out rows of devices that are left out, and numbers the others anew.
@@ -153,21 +127,6 @@ void put_on_first_clock(std::span<const std::string> hosts, std::span<const Rank
   for (auto& t : log.process_ticks) move(t.device, t.time_ns);
   if (all.start <= all.end) log.first_ns = all.start, log.last_ns = all.end;
 }
-
-}  // namespace
-
-JobSamples job_samples(SampleLog log, std::span<const std::string> hosts, std::span<const RankClock> clocks) {
-  JobSamples out{std::move(log), {}};
-  const bool all_known = std::none_of(hosts.begin(), hosts.end(), [](const std::string& h) { return h.empty(); });
-  const std::set<std::string_view> of_ranks(hosts.begin(), hosts.end());
-  for (const DeviceInfo& d : out.log.devices)
-    if (all_known && !d.host.empty() && !of_ranks.contains(d.host)) out.others.insert(d.host);
-  if (!out.others.empty()) leave_out(out.others, out.log);
-  put_on_first_clock(hosts, clocks, out.log);
-  return out;
-}
-
-namespace {
 
 constexpr double kExplains = 1.0 / 3;       // of the excess: a smaller part is not why a rank is late
 constexpr double kLowClock = 0.97;          // of the others' clock: boost clocks of healthy devices differ by less
@@ -459,6 +418,39 @@ class Comparison {
 };
 
 }  // namespace
+
+std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  std::vector<std::optional<SampledClock>> out(ranks.size());
+  for (const auto& [where, users] : device_users(ranks, samples))
+    if (const uint32_t r = users.ranks.front(); users.device && users.ranks.size() == 1)
+      out[r] = clock_of(ranks[r], samples, *users.device);
+  return out;
+}
+
+std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  std::vector<std::string> notes;
+  for (const auto& [where, users] : device_users(ranks, samples)) {
+    if (users.ranks.size() < 2 || !users.device) continue;
+    std::vector<int> numbers;
+    for (const uint32_t p : users.ranks) numbers.push_back(ranks[p].rank);
+    notes.push_back(fmt::format(
+        "{}{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
+        "not known",
+        ranks_text(numbers), where.first.empty() ? "" : " on ", where.first, where.second));
+  }
+  return notes;
+}
+
+JobSamples job_samples(SampleLog log, std::span<const std::string> hosts, std::span<const RankClock> clocks) {
+  JobSamples out{std::move(log), {}};
+  const bool all_known = std::none_of(hosts.begin(), hosts.end(), [](const std::string& h) { return h.empty(); });
+  const std::set<std::string_view> of_ranks(hosts.begin(), hosts.end());
+  for (const DeviceInfo& d : out.log.devices)
+    if (all_known && !d.host.empty() && !of_ranks.contains(d.host)) out.others.insert(d.host);
+  if (!out.others.empty()) leave_out(out.others, out.log);
+  put_on_first_clock(hosts, clocks, out.log);
+  return out;
+}
 
 WorkComparison compare_work(std::span<const RankDigest> ranks, const LateSteps& late, std::span<const uint32_t> peers,
                             std::span<const std::optional<SampledClock>> clocks) {

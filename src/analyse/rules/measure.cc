@@ -7,12 +7,121 @@
 #include <map>
 #include <ranges>
 
-#include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/threads.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
+namespace {
+
+constexpr int64_t kMinSamples = 10;
+constexpr double kWorthSayingPct = 30, kMaxPct = 50;
+
+/// What a thread does in a system call that blocks it.
+struct Meaning {
+  std::string_view does, fix;
+  std::vector<std::string_view> calls;
+};
+const std::vector<Meaning>& meanings() {
+  static const std::vector<Meaning> all = {
+      {"it sleeps", "wait for what the program waits for, not for a time", {"nanosleep", "clock_nanosleep"}},
+      {"it reads",
+       "read ahead in other threads or processes: the one that launches should wait for no file",
+       {"read", "pread64", "readv", "preadv", "io_uring_enter", "openat", "newfstatat"}},
+      {"it writes",
+       "write in another thread: the one that launches should wait for no file",
+       {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
+      {"it waits for another thread",
+       "`--section threads` shows what the others do meanwhile",
+       {"futex", "futex_waitv"}},
+      {"it waits for the network or another process",
+       "fetch ahead in other threads: the one that launches should wait for nobody outside",
+       {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg",
+        "sendto", "sendmsg", "connect", "accept", "accept4"}},
+      {"it waits for a process that it started", "let that process run beside the loop", {"wait4", "waitid"}}};
+  return all;
+}
+
+/// Of the samples of launching threads within gaps.
+struct Blocked {
+  int64_t samples = 0, blocked = 0;
+  std::map<int32_t, int64_t> calls;   // by system call
+};
+
+// From the gap's start to when the launch that ends it begins, by thread.
+std::map<ThreadId, Intervals> until_launches(const Measured& m, IdleCause cause) {
+  std::map<ThreadId, Intervals> waits;
+  for (const Gap& gap : m.idle().gaps) {
+    if (gap.cause != cause || !gap.launch.valid() || !m.in_measured_step(gap.end_ns - 1)) continue;
+    const int64_t launch = m.trace().host.start_ns[gap.launch.value];
+    waits[m.trace().host.thread[gap.launch.value]].push_back({gap.start_ns, std::min(launch, gap.end_ns)});
+  }
+  for (auto& [thread, intervals] : waits) intervals = merged(std::move(intervals));
+  return waits;
+}
+
+Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
+  const std::map<ThreadId, Intervals> waits = until_launches(m, cause);
+  Blocked sum;
+  for (const ThreadSample& s : m.trace().thread_samples) {
+    const auto of_thread = waits.find(s.thread);
+    if (of_thread == waits.end() || !contains(of_thread->second, s.time_ns)) continue;
+    ++sum.samples;
+    if (s.state == 'R') continue;
+    ++sum.blocked;
+    ++sum.calls[s.system_call];
+  }
+  return sum;
+}
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+// Inductor's or Triton's kernels, or graph launches.
+bool is_compiled(const Measured& m) {
+  const Trace& trace = m.trace();
+  for (const StringId name : trace.activity.name)
+    if (trace.strings[name].starts_with("triton_")) return true;
+  for (size_t i = 0; i < trace.strings.size(); ++i) {
+    const std::string_view name = trace.strings[StringId(i)];
+    if (contains(name, "GraphLaunch") || name.starts_with("Torch-Compiled Region") ||
+        name.starts_with("## Call CompiledFxGraph"))
+      return true;
+  }
+  return false;
+}
+
+Verdict fused_optimizer(const Measured& m) {
+  const Trace& trace = m.trace();
+  const auto& phase = m.facts().get<Phases>().of_activity;
+  bool any = false;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    if (phase[i] != Phase::kOptimizer || trace.activity.kind[i] != ActivityKind::kKernel) continue;
+    any = true;
+    const std::string_view name = trace.name(ActivityId(i));
+    if (contains(name, "multi_tensor") || contains(name, "fused") || contains(name, "Fused")) return Verdict::kPass;
+  }
+  return any ? Verdict::kFail : Verdict::kUnknown;
+}
+
+void measure_device(const Measured& m, RankMeasure& out) {
+  const DeviceTime& device = m.device();
+  out.has_device = true;
+  if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
+  out.device_label = m.device_label();
+  out.device_name = device.name;
+  out.span_ns = device.span_ns;
+  out.waiting_ns = m.waiting_ns();
+  out.utilization_pct = m.utilization_pct();
+  out.exposed_communication_pct = m.exposed_communication_pct();
+  out.busy_wall_pct = m.wall_pct(total_length(intersect(device.busy, m.measured_time())));
+  for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
+  out.largest_idle_cause = m.largest_idle_cause();
+  out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, is_matrix_work, &KernelRow::category);
+  out.compiled = is_compiled(m);
+  out.fused_optimizer = fused_optimizer(m);
+}
+
+}  // namespace
 
 Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds)
     : rank_(rank), facts_(facts), device_(place), thresholds_(std::move(thresholds)) {
@@ -158,70 +267,6 @@ int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
 
 std::string share_text(const Finding& finding) { return fmt::format("{:.0f} %", *finding.value); }
 
-namespace {
-
-constexpr int64_t kMinSamples = 10;
-constexpr double kWorthSayingPct = 30, kMaxPct = 50;
-
-/// What a thread does in a system call that blocks it.
-struct Meaning {
-  std::string_view does, fix;
-  std::vector<std::string_view> calls;
-};
-const std::vector<Meaning>& meanings() {
-  static const std::vector<Meaning> all = {
-      {"it sleeps", "wait for what the program waits for, not for a time", {"nanosleep", "clock_nanosleep"}},
-      {"it reads",
-       "read ahead in other threads or processes: the one that launches should wait for no file",
-       {"read", "pread64", "readv", "preadv", "io_uring_enter", "openat", "newfstatat"}},
-      {"it writes",
-       "write in another thread: the one that launches should wait for no file",
-       {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
-      {"it waits for another thread",
-       "`--section threads` shows what the others do meanwhile",
-       {"futex", "futex_waitv"}},
-      {"it waits for the network or another process",
-       "fetch ahead in other threads: the one that launches should wait for nobody outside",
-       {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg",
-        "sendto", "sendmsg", "connect", "accept", "accept4"}},
-      {"it waits for a process that it started", "let that process run beside the loop", {"wait4", "waitid"}}};
-  return all;
-}
-
-/// Of the samples of launching threads within gaps.
-struct Blocked {
-  int64_t samples = 0, blocked = 0;
-  std::map<int32_t, int64_t> calls;   // by system call
-};
-
-// From the gap's start to when the launch that ends it begins, by thread.
-std::map<ThreadId, Intervals> until_launches(const Measured& m, IdleCause cause) {
-  std::map<ThreadId, Intervals> waits;
-  for (const Gap& gap : m.idle().gaps) {
-    if (gap.cause != cause || !gap.launch.valid() || !m.in_measured_step(gap.end_ns - 1)) continue;
-    const int64_t launch = m.trace().host.start_ns[gap.launch.value];
-    waits[m.trace().host.thread[gap.launch.value]].push_back({gap.start_ns, std::min(launch, gap.end_ns)});
-  }
-  for (auto& [thread, intervals] : waits) intervals = merged(std::move(intervals));
-  return waits;
-}
-
-Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
-  const std::map<ThreadId, Intervals> waits = until_launches(m, cause);
-  Blocked sum;
-  for (const ThreadSample& s : m.trace().thread_samples) {
-    const auto of_thread = waits.find(s.thread);
-    if (of_thread == waits.end() || !contains(of_thread->second, s.time_ns)) continue;
-    ++sum.samples;
-    if (s.state == 'R') continue;
-    ++sum.blocked;
-    ++sum.calls[s.system_call];
-  }
-  return sum;
-}
-
-}  // namespace
-
 std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause) {
   const Blocked sum = blocked_in_gaps(measured, cause);
   if (sum.samples < kMinSamples) return std::nullopt;
@@ -247,65 +292,6 @@ void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause ca
   finding.evidence.insert(finding.evidence.begin(), std::move(blocked->said));
   if (!blocked->fix.empty()) finding.fix.insert(finding.fix.begin(), std::move(blocked->fix));
 }
-
-namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
-// Inductor's or Triton's kernels, or graph launches.
-bool is_compiled(const Measured& m) {
-  const Trace& trace = m.trace();
-  for (const StringId name : trace.activity.name)
-    if (trace.strings[name].starts_with("triton_")) return true;
-  for (size_t i = 0; i < trace.strings.size(); ++i) {
-    const std::string_view name = trace.strings[StringId(i)];
-    if (contains(name, "GraphLaunch") || name.starts_with("Torch-Compiled Region") ||
-        name.starts_with("## Call CompiledFxGraph"))
-      return true;
-  }
-  return false;
-}
-
-Verdict fused_optimizer(const Measured& m) {
-  const Trace& trace = m.trace();
-  const auto& phase = m.facts().get<Phases>().of_activity;
-  bool any = false;
-  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
-    if (phase[i] != Phase::kOptimizer || trace.activity.kind[i] != ActivityKind::kKernel) continue;
-    any = true;
-    const std::string_view name = trace.name(ActivityId(i));
-    if (contains(name, "multi_tensor") || contains(name, "fused") || contains(name, "Fused")) return Verdict::kPass;
-  }
-  return any ? Verdict::kFail : Verdict::kUnknown;
-}
-
-bool has_matrix_work(const Measured& m) {
-  const auto& rows = m.facts().get<Kernels>().rows;
-  return std::any_of(rows.begin(), rows.end(), [](const KernelRow& k) {
-    return k.category == KernelCategory::kGemm || k.category == KernelCategory::kConvolution ||
-           k.category == KernelCategory::kAttention;
-  });
-}
-
-void measure_device(const Measured& m, RankMeasure& out) {
-  const DeviceTime& device = m.device();
-  out.has_device = true;
-  if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
-  out.device_label = m.device_label();
-  out.device_name = device.name;
-  out.span_ns = device.span_ns;
-  out.waiting_ns = m.waiting_ns();
-  out.utilization_pct = m.utilization_pct();
-  out.exposed_communication_pct = m.exposed_communication_pct();
-  out.busy_wall_pct = m.wall_pct(total_length(intersect(device.busy, m.measured_time())));
-  for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
-  out.largest_idle_cause = m.largest_idle_cause();
-  out.matrix_work = has_matrix_work(m);
-  out.compiled = is_compiled(m);
-  out.fused_optimizer = fused_optimizer(m);
-}
-
-}  // namespace
 
 Phase RankMeasure::largest_phase() const {
   return static_cast<Phase>(std::ranges::max_element(phase_pct) - phase_pct.begin());

@@ -74,11 +74,6 @@ void say_step_time_variance(const Measured& m, Finding& f) {
                                    duration_text(longest->duration_ns)));
 }
 
-// A step that hangs is no slow step.
-bool settle_variance(const Rule&, const Evidence& evidence, const RankMeasure&, Finding&) {
-  return evidence.job == nullptr || first_hang(evidence.job->missing) == nullptr;
-}
-
 Intervals overhead(const Measured& m) {
   const Trace& trace = m.trace();
   Intervals all;
@@ -152,7 +147,8 @@ extern const Rule kStepTimeVariance = {
     },
     .seen = {Locator::At::kLongestStep, {}},
     .rank = {.value = step_time_variance_value, .say = say_step_time_variance, .host_alone = true},
-    .settle = settle_variance,
+    // A step that hangs is no slow step.
+    .settle = [](const Rule&, const Evidence& e, const RankMeasure&, Finding&) { return e.hang() == nullptr; },
 };
 
 extern const Rule kProfilerOverhead = {
