@@ -16,4 +16,6 @@ constexpr int64_t saturated_sub(int64_t a, int64_t b) {
   return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
 }
 
+constexpr void add_saturated(int64_t& sum, int64_t part) { sum = saturated_add(sum, part); }
+
 }  // namespace profgpu

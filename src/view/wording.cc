@@ -15,7 +15,8 @@ struct Title {
 };
 // Where dropping the unit and the underscores is not enough.
 constexpr std::array kTitles = {
-    Title{"span_pct", "of span"},       Title{"edge_ns", "at the ends"},    Title{"window_pct", "of window"},       Title{"wall_pct", "of wall"},   Title{"kernel_pct", "of kernels"},
+    Title{"span_pct", "of span"},       Title{"wall_pct", "of wall"},   Title{"kernel_pct", "of kernels"},
+    Title{"edge_ns", "at the ends"},    Title{"window_pct", "of window"},
     Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
     Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
     Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},

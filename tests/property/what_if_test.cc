@@ -15,8 +15,8 @@ struct SimulatedLanes {
     for (size_t i = 0; i < job.facts.size(); ++i) ranks.push_back(rank_digest(job.job.ranks[i], *job.facts[i]));
     met = matched_calls(ranks);
     clocks = align_clocks(ranks, met);
-    meet = meetings(ranks, met, clocks);
-    lanes = join_lanes(ranks, met, clocks, meet);
+    meet = meetings({ranks, met, clocks});
+    lanes = join_lanes({ranks, met, clocks, meet});
   }
   std::vector<RankDigest> ranks;
   MatchedCalls met;
@@ -63,13 +63,13 @@ TEST(WhatIf, NothingChangedIsTheRecordingAndPathsAddUp) {
         const std::string what = std::string(fault) + ", seed " + std::to_string(seed);
         EXPECT_TRUE(s.lanes.ranks_without.empty()) << what;
         EXPECT_EQ(s.lanes.job_steps.size(), static_cast<size_t>(s.ranks[0].measured_steps())) << what;
-        const std::vector<Interval> bounds = replayed(s.ranks, s.lanes, {});
+        const std::vector<Interval> bounds = replayed(s.lanes, {});
         for (size_t i = 0; i < bounds.size(); ++i) {
           EXPECT_EQ(bounds[i].start, s.lanes.steps[i].begin_ns) << what << ", step " << i;
           EXPECT_EQ(bounds[i].end, s.lanes.steps[i].end_ns) << what << ", step " << i;
         }
         for (size_t i = 0; i < s.lanes.job_steps.size(); ++i) {
-          const StepPath path = critical_path(s.ranks, s.lanes, i);
+          const StepPath path = critical_path(s.lanes, i);
           EXPECT_EQ(length(path.segments), path.duration_ns) << what << ", step " << i;
         }
       }
@@ -97,7 +97,7 @@ TEST(WhatIf, PredictsTheStepWithoutTheCause) {
         const bool straggler = std::string_view(change) == "straggler_median";
         const SimulatedLanes s(job);
         const std::vector<int> late = {3};
-        const std::vector<WhatIf> answers = what_if(s.ranks, s.lanes, {.ranks = late});
+        const std::vector<WhatIf> answers = what_if(s.lanes, {.ranks = late});
         const WhatIf* w = find_what_if(answers, change, straggler ? 3 : -1);
         ASSERT_NE(w, nullptr) << fault;
         EXPECT_NEAR(w->saved_pct, share_saved(job.truth.actual, job.truth.without[0].second), 5)

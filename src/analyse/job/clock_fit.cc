@@ -125,8 +125,7 @@ std::vector<Point> points_near(const std::vector<Encounter>& encounters, int64_t
     points.push_back({x, off(e.known.end, e.own.end), off(e.known.start, e.own.end), off(e.known.end, e.own.start),
                       e.known_error_ns, e.receives});
   }
-  std::sort(points.begin(), points.end(),
-            [](const Point& a, const Point& b) { return a.x != b.x ? a.x < b.x : a.y < b.y; });
+  std::ranges::sort(points, {}, [](const Point& p) { return std::pair(p.x, p.y); });
   return points;
 }
 

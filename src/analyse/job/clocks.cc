@@ -77,7 +77,7 @@ class Clocks {
   }
 
   [[nodiscard]] bool serves(uint32_t collective) const {
-    return !together_ || met_.kinds[met_.kind[collective]].ends_together;
+    return !together_ || met_.kind_of(collective).ends_together;
   }
 
   // A rank whose clock is known tells when its collectives were.
@@ -87,7 +87,7 @@ class Clocks {
       Anchor& a = anchors_[p.collective];
       if (a.depth < 0)
         for (const RankCall& c : met_[p.collective]) ++shared_[c.rank];
-      const Interval time = aligned(rank, p.call);
+      const Interval time = clocks[rank].aligned(ranks_[rank].calls.calls[p.call]);
       const int64_t error = clocks[rank].error_ns.value_or(0);
       if (a.depth < 0 || depth_[rank] < a.depth) a = {.depth = depth_[rank]};
       // Another that was not in it at the same time was matched wrongly.
@@ -213,11 +213,6 @@ class Clocks {
     }
   }
 
-  [[nodiscard]] Interval aligned(uint32_t rank, uint32_t call) const {
-    const CollectiveCall& c = ranks_[rank].calls.calls[call];
-    return {clocks[rank].aligned(c.start_ns), clocks[rank].aligned(c.end_ns)};
-  }
-
   std::span<const RankDigest> ranks_;
   const MatchedCalls& met_;
   bool trust_hosts_;
@@ -227,14 +222,6 @@ class Clocks {
   std::vector<Anchor> anchors_;               // by collective
   std::vector<uint32_t> shared_, tried_;      // by rank: collectives with an anchor, now and at the last attempt
 };
-
-}  // namespace
-
-std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts) {
-  return Clocks(ranks, met, trust_hosts).clocks;
-}
-
-namespace {
 
 /// What one host says, on the first rank's clock.
 struct Claim {
@@ -336,6 +323,10 @@ void align_others(std::span<const RankDigest> ranks, std::vector<RankClock>& clo
 }
 
 }  // namespace
+
+std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts) {
+  return Clocks(ranks, met, trust_hosts).clocks;
+}
 
 std::vector<std::string> apply_statements(std::span<const RankDigest> ranks, std::vector<RankClock>& clocks) {
   std::vector<std::string> notes;

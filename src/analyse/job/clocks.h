@@ -55,9 +55,8 @@ struct RankClock {
   int64_t at_ns = 0;               ///< own time for which the offset is stated
   bool loose = false;  ///< from calls that some ranks may leave before others: ends do not say more than error_ns
   bool apart = false;              ///< other ranks with the same host name show another clock
-  std::optional<int64_t> stated_error_ns = std::nullopt;  ///< what the host says that it is from Unix time at most
-  std::optional<bool> agrees =
-      std::nullopt;  ///< whether that can be so, beside the others' statements; see apply_statements()
+  std::optional<int64_t> stated_error_ns = {};  ///< what the host says that it is from Unix time at most
+  std::optional<bool> agrees = {};   ///< whether that can be so, beside the others' statements; see apply_statements()
 
   [[nodiscard]] bool known() const { return method != "none" && method != "steps" && method != "stated"; }
   /// A time of this rank on the first rank's clock.
@@ -65,6 +64,10 @@ struct RankClock {
     if (drift_ppm == 0) return saturated_add(time_ns, offset_ns);
     const double drift_ns = drift_ppm * 1e-6 * static_cast<double>(saturated_sub(time_ns, at_ns));
     return saturated_add(time_ns, saturated_add(offset_ns, std::llround(drift_ns)));
+  }
+  [[nodiscard]] Interval aligned(Interval time) const { return {aligned(time.start), aligned(time.end)}; }
+  [[nodiscard]] Interval aligned(const CollectiveCall& call) const {
+    return aligned(Interval{call.start_ns, call.end_ns});
   }
 
   template <class V>

@@ -204,7 +204,7 @@ TEST(ClocksTest, ExtremeTimesOverflowNothing) {
   const MatchedCalls met = matched_calls(job.ranks);
   const std::vector<RankClock> clocks = align_clocks(job.ranks, met);
   EXPECT_EQ(clocks.size(), 3u);
-  matched_by_time(job.ranks, met, clocks);
+  matched_by_time({job.ranks, met, clocks});
 }
 
 TEST(ClocksTest, AShiftedClockChangesItsOffsetAlone) {

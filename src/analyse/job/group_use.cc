@@ -82,47 +82,6 @@ class Grouping {
   std::map<GroupKey, uint32_t> places_;
 };
 
-}  // namespace
-
-CollectiveOp op_of(const RankDigest& rank, size_t call) {
-  return call < rank.sites.calls.size() ? rank.sites.calls[call].op : CollectiveOp::kUnknown;
-}
-
-StepPart step_part(const RankDigest& rank, size_t call) {
-  if (call < rank.sites.calls.size() && rank.sites.calls[call].gradient_hook) return StepPart::kBackward;
-  const Phase phase = rank.calls.calls[call].phase;
-  if (phase == Phase::kForward) return StepPart::kForward;
-  return phase == Phase::kBackward ? StepPart::kBackward : StepPart::kOther;
-}
-
-void CallCount::add(const CollectiveCall& call) {
-  ++calls;
-  largest = std::max(largest, call.message_bytes);
-  if (call.message_bytes < 0) sized = false;
-  else bytes += call.message_bytes;
-}
-
-void CallCount::add(const CallCount& other) {
-  calls += other.calls;
-  bytes += other.bytes;
-  largest = std::max(largest, other.largest);
-  sized = sized && other.sized;
-}
-
-CallCount CallCounts::of(CollectiveOp op) const {
-  CallCount sum;
-  for (const CallCount& part : count[static_cast<size_t>(op)]) sum.add(part);
-  return sum;
-}
-
-GroupUses group_uses(std::span<const RankDigest> ranks) {
-  Grouping grouping;
-  for (const RankDigest& rank : ranks) grouping.add(rank);
-  return std::move(grouping.out);
-}
-
-namespace {
-
 using std::string_view;
 using Op = CollectiveOp;
 using Count = CallCount;
@@ -304,11 +263,41 @@ class Judge {
 
 }  // namespace
 
-string_view parallel_kind_name(ParallelKind kind) {
-  constexpr std::array<string_view, 15> kNames = {
-      "ddp", "fsdp", "fsdp_or_zero2", "fsdp_or_zero3", "hsdp", "zero1", "zero1_or_2", "zero2", "zero3",
-      "tensor_parallel", "pipeline_parallel", "expert_parallel", "context_parallel", "embedding_parallel", "unknown"};
-  return kNames[static_cast<size_t>(kind)];
+CollectiveOp op_of(const RankDigest& rank, size_t call) {
+  return call < rank.sites.calls.size() ? rank.sites.calls[call].op : CollectiveOp::kUnknown;
+}
+
+StepPart step_part(const RankDigest& rank, size_t call) {
+  if (call < rank.sites.calls.size() && rank.sites.calls[call].gradient_hook) return StepPart::kBackward;
+  const Phase phase = rank.calls.calls[call].phase;
+  if (phase == Phase::kForward) return StepPart::kForward;
+  return phase == Phase::kBackward ? StepPart::kBackward : StepPart::kOther;
+}
+
+void CallCount::add(const CollectiveCall& call) {
+  ++calls;
+  largest = std::max(largest, call.message_bytes);
+  if (call.message_bytes < 0) sized = false;
+  else bytes += call.message_bytes;
+}
+
+void CallCount::add(const CallCount& other) {
+  calls += other.calls;
+  bytes += other.bytes;
+  largest = std::max(largest, other.largest);
+  sized = sized && other.sized;
+}
+
+CallCount CallCounts::of(CollectiveOp op) const {
+  CallCount sum;
+  for (const CallCount& part : count[static_cast<size_t>(op)]) sum.add(part);
+  return sum;
+}
+
+GroupUses group_uses(std::span<const RankDigest> ranks) {
+  Grouping grouping;
+  for (const RankDigest& rank : ranks) grouping.add(rank);
+  return std::move(grouping.out);
 }
 
 std::vector<GroupClaim> claims_of(const GroupUse& group, const GroupUses& all, bool ring) {

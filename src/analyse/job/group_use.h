@@ -82,7 +82,6 @@ enum class ParallelKind : uint8_t {
   kEmbedding,     ///< tables of embeddings spread over ranks, as in recommendation models
   kUnknown
 };
-std::string_view parallel_kind_name(ParallelKind kind);
 
 /// Operations of a group that together are one way to share the work.
 struct GroupClaim {

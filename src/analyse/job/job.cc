@@ -22,20 +22,16 @@ namespace {
 constexpr int kMaxRanks = 1 << 20;   // a file may state any number
 
 // What the meetings say of each rank's calls.
-std::map<int, MetCalls> met_calls(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                  std::span<const Meeting> all) {
+std::map<int, MetCalls> met_calls(const JobView& job) {
   std::map<int, MetCalls> met;
-  for (const Meeting& m : all)
+  for (const Meeting& m : job.meetings)
     for (const RankCall& c : m.calls) {
-      const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
-      const int64_t arrival = clocks[c.rank].aligned(call.start_ns), end = clocks[c.rank].aligned(call.end_ns);
-      met[ranks[c.rank].rank].calls.push_back(
-          {call.activity, saturated_sub(std::min(m.last_ns, end), arrival), m.transfer_ns(), m.whole_group,
-           ranks[m.latest].rank, &m - all.data()});
+      const Interval time = job.time(c);
+      met[job.ranks[c.rank].rank].calls.push_back(
+          {job.call(c).activity, saturated_sub(std::min(m.last_ns, time.end), time.start), m.transfer_ns(),
+           m.whole_group, job.ranks[m.latest].rank, &m - job.meetings.data()});
     }
-  for (auto& [rank, calls] : met)
-    std::sort(calls.calls.begin(), calls.calls.end(),
-              [](const MetCall& a, const MetCall& b) { return a.activity < b.activity; });
+  for (auto& [rank, calls] : met) std::ranges::sort(calls.calls, {}, &MetCall::activity);
   return met;
 }
 
@@ -54,28 +50,28 @@ MatchedCalls with_pairs(std::span<const RankDigest> ranks, MatchedCalls met) {
 
 std::vector<RankClock> clocks_of(std::span<const RankDigest> ranks, const MatchedCalls& met) {
   std::vector<RankClock> clocks = align_clocks(ranks, met);
-  if (std::all_of(clocks.begin(), clocks.end(), [](const RankClock& c) { return c.known(); })) return clocks;
-  return align_clocks(ranks, with_pairs(ranks, met));
+  return std::ranges::all_of(clocks, &RankClock::known) ? clocks : align_clocks(ranks, with_pairs(ranks, met));
 }
 
 // Whether calls that ranks may leave early are left together all the same: collectives whose kernels do not say so.
-bool left_together(std::span<const RankDigest> ranks, const MatchedCalls& met, std::vector<RankClock> clocks) {
+bool left_together(const JobView& job) {
   constexpr size_t kLeast = 8;
-  for (RankClock& c : clocks)
-    if (c.known()) c.error_ns = 0;
+  std::vector<RankClock> sure(job.clocks.begin(), job.clocks.end());
+  for (RankClock& c : sure) c.error_ns = 0;
+  const JobView view{job.ranks, job.met, sure};
   size_t all = 0, together = 0;
-  for (size_t i = 0; i < met.size(); ++i) {
-    if (met.kinds[met.kind[i]].ends_together) continue;
+  for (size_t i = 0; i < job.met.size(); ++i) {
+    if (job.met.kind_of(i).ends_together) continue;
     ++all;
-    together += meeting_of(ranks, met[i], true, clocks).has_value();
+    together += view.meeting_of(job.met[i], true).has_value();
   }
   return all >= kLeast && 10 * together >= 9 * all;
 }
 
 // Clocks that say by how much what ranks wait for each other is uncertain.
-std::vector<RankClock> doubted(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                               std::vector<RankClock> clocks) {
-  if (left_together(ranks, met, clocks))
+std::vector<RankClock> doubted(const JobView& job) {
+  std::vector<RankClock> clocks(job.clocks.begin(), job.clocks.end());
+  if (left_together(job))
     for (RankClock& c : clocks) c.loose = false;
   return clocks;
 }
@@ -117,63 +113,6 @@ double average_steps(std::span<const RankDigest> ranks, Job& job) {
   if (mean > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean;
   return mean;
 }
-
-}  // namespace
-
-Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  Job job;
-  for (const RankDigest& r : ranks) {
-    job.ranks.push_back(r.rank);
-    job.wait_ns[r.rank] = 0;
-    job.step_mean_ns[r.rank] = r.mean_step_ns();
-  }
-  find_missing_ranks(ranks, job);
-  if (ranks.size() < 2) return job;
-  MatchedCalls met = matched_calls(ranks);
-  if (std::optional<MatchedCalls> again = matched_by_time(ranks, met, align_clocks(ranks, met, true)))
-    met = *std::move(again);
-  job.clocks = clocks_of(ranks, met);
-  std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
-  job.missing = missing_calls(ranks, met, job.clocks);
-  const double mean_step = average_steps(ranks, job);
-  const std::vector<Meeting> all = meetings(ranks, met, job.clocks);
-  const Waiting waits = waiting(ranks, job.clocks, met, all, mean_step);
-  for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
-  std::vector<SlowLink> links = slow_links(ranks, job.clocks, met, all);
-  job.stragglers =
-      stragglers(ranks, links, waits, waiting_for_hosts(ranks, job.clocks, met, all, mean_step), mean_step, samples);
-  const std::vector<RankClock> in_doubt = doubted(ranks, met, job.clocks);
-  const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
-  // All of them late, or none: it may be another one in each step.
-  if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
-    job.late_by_turns = late_by_turns(ranks, job.clocks, all, waits, mean_step, samples);
-  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1))
-    job.late_by_turns.reset();
-  if (job.late_by_turns) job.stragglers.clear(), links.clear();
-  for (const SlowLink& link : links)
-    for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
-  job.met_calls = met_calls(ranks, job.clocks, all);
-  job.traffic = traffic(ranks, job.clocks, all);
-  job.pairs = pairs(ranks, job.clocks);
-  job.notes = job_notes(ranks, met, job.clocks);
-  if (!uncertain.empty())
-    job.notes.push_back(ranks_text(uncertain) +
-                        ": seems late, but by less than clocks are known to within, so it is not named");
-  std::vector<std::string> unclear = unclear_samples(ranks, samples);
-  std::move(unclear.begin(), unclear.end(), std::back_inserter(job.notes));
-  std::move(of_statements.begin(), of_statements.end(), std::back_inserter(job.notes));
-  job.parallelism = parallelism_of(ranks);
-  std::vector<int> late;
-  for (const Straggler& s : job.stragglers) late.push_back(s.rank);
-  const JobLanes lanes = join_lanes(ranks, met, job.clocks, all);
-  job.critical_path = critical_path(ranks, lanes);
-  const LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
-  job.what_if = what_if(ranks, lanes, late_ranks);
-  job.what_if_on_top = what_if_on_top(ranks, lanes, late_ranks);
-  return job;
-}
-
-namespace {
 
 // Ranks whose files count times from some moment of their own, where others have Unix time.
 std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
@@ -223,56 +162,10 @@ std::string different_worlds(std::span<const RankDigest> ranks) {
   return by_size.size() > 1 ? text : std::string();
 }
 
-}  // namespace
-
-std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                                   std::span<const RankClock> clocks) {
-  std::vector<bool> met_any(ranks.size());
-  for (const RankCall& c : met.calls) met_any[c.rank] = true;
-  std::vector<int> strangers, by_steps, unknown, apart;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
-    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
-    if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
-    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
-    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
-    if (clocks[r].apart) apart.push_back(ranks[r].rank);
-  }
-  std::vector<std::string> notes;
-  if (!strangers.empty())
-    notes.push_back(fmt::format("{}: none of the collectives is one of another rank's: another run, other steps, or "
-                                "groups whose other ranks are not here",
-                                ranks_text(strangers)));
-  if (!by_steps.empty())
-    notes.push_back(fmt::format("{}: no collective ties the clock to rank {}'s; aligned by the starts of equal steps, "
-                                "so who waits for whom is unknown",
-                                ranks_text(by_steps), ranks.front().rank));
-  if (!unknown.empty())
-    notes.push_back(fmt::format("{}: neither a collective nor a step ties the clock to rank {}'s; times are as the "
-                                "files have them",
-                                ranks_text(unknown), ranks.front().rank));
-  if (const std::vector<int> baseless = without_unix_time(ranks); !baseless.empty())
-    notes.push_back(
-        fmt::format("{}: not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is "
-                    "older than it); the offset says so, not that the host's clock is wrong",
-                    ranks_text(baseless)));
-  const std::vector<std::string> wrong = wrong_clocks(ranks, clocks);
-  notes.insert(notes.end(), wrong.begin(), wrong.end());
-  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
-  if (!apart.empty())
-    notes.push_back(fmt::format("{}: another clock than other ranks with the same host name; treated as another host",
-                                ranks_text(apart)));
-  return notes;
-}
-
-namespace {
-
 constexpr int64_t kFarApart_ns = 60'000'000'000;   // hosts that keep time at all are nearer
 constexpr size_t kMinShared = 8;                 // collectives that say whether they are the same ones
 
 using Places = std::vector<uint32_t>;   // of ranks
-
-bool contains(const Places& places, uint32_t r) { return std::binary_search(places.begin(), places.end(), r); }
 
 /// What two ranks both have by name, group, size and number.
 struct Shared {
@@ -288,16 +181,15 @@ class OtherRunSearch {
     std::vector<Places> groups = by_time(left);
     if (groups.size() > 1) {
       // The largest; of equal ones the first rank's.
-      const auto usual = std::max_element(groups.begin(), groups.end(), [](const Places& a, const Places& b) {
-        return a.size() != b.size() ? a.size() < b.size() : a.front() > b.front();
-      });
+      const auto usual = std::ranges::max_element(
+          groups, {}, [](const Places& g) { return std::pair(g.size(), -static_cast<int64_t>(g.front())); });
       const MatchedCalls met = matched_calls(ranks_);
       for (const Places& group : groups)
         for (const uint32_t r : group)
           if (&group != &*usual && has_unix_time(ranks_[r]) == has_unix_time(ranks_[usual->front()]))
             look(r, *usual, met);
     }
-    std::sort(found_.begin(), found_.end(), [](const OtherRun& a, const OtherRun& b) { return a.rank < b.rank; });
+    std::ranges::sort(found_, {}, &OtherRun::rank);
     return std::move(found_);
   }
 
@@ -324,9 +216,7 @@ class OtherRunSearch {
 
   // Ranks whose times are apart, by the clocks in their files.
   [[nodiscard]] std::vector<Places> by_time(Places ranks) const {
-    std::sort(ranks.begin(), ranks.end(), [&](uint32_t a, uint32_t b) {
-      return std::pair(ranks_[a].extent.start, a) < std::pair(ranks_[b].extent.start, b);
-    });
+    std::ranges::sort(ranks, {}, [&](uint32_t r) { return std::pair(ranks_[r].extent.start, r); });
     std::vector<Places> groups;
     int64_t end = INT64_MIN;
     for (const uint32_t r : ranks) {
@@ -334,7 +224,7 @@ class OtherRunSearch {
       groups.back().push_back(r);
       end = std::max(end, ranks_[r].extent.end);
     }
-    for (Places& group : groups) std::sort(group.begin(), group.end());
+    for (Places& group : groups) std::ranges::sort(group);
     return groups;
   }
 
@@ -342,10 +232,10 @@ class OtherRunSearch {
   [[nodiscard]] std::vector<Shared> shared(uint32_t rank, const Places& usual, const MatchedCalls& met) const {
     std::map<uint32_t, std::vector<Shared>> by_other;
     for (size_t i = 0; i < met.size(); ++i) {
-      const auto own = std::find_if(met[i].begin(), met[i].end(), [&](const RankCall& c) { return c.rank == rank; });
-      if (own == met[i].end() || !met.kinds[met.kind[i]].ends_together) continue;
+      const auto own = std::ranges::find(met[i], rank, &RankCall::rank);
+      if (own == met[i].end() || !met.kind_of(i).ends_together) continue;
       for (const RankCall& c : met[i])
-        if (contains(usual, c.rank)) by_other[c.rank].push_back({c, *own});
+        if (std::ranges::binary_search(usual, c.rank)) by_other[c.rank].push_back({c, *own});
     }
     std::vector<Shared> most;
     for (auto& [other, calls] : by_other)
@@ -380,7 +270,8 @@ class OtherRunSearch {
     std::optional<std::pair<int64_t, int64_t>> first;
     size_t known = 0, differ = 0;
     for (const Shared& s : both) {
-      const auto a = step_of(s.usual), b = step_of(s.strange);
+      const auto a = ranks_[s.usual.rank].step_number(call(s.usual));
+      const auto b = ranks_[s.strange.rank].step_number(call(s.strange));
       if (!a || !b) continue;
       ++known;
       if (*a == *b) continue;
@@ -390,13 +281,6 @@ class OtherRunSearch {
     return 2 * differ > known ? first : std::nullopt;
   }
 
-  [[nodiscard]] std::optional<int64_t> step_of(const RankCall& c) const {
-    const RankDigest& rank = ranks_[c.rank];
-    const uint32_t place = call(c).step_place;
-    if (!rank.annotated || place >= rank.steps.size()) return std::nullopt;
-    return rank.steps[place].index;
-  }
-
   // Collectives that both could have left together, on whatever clock fits best.
   [[nodiscard]] size_t fitting(uint32_t rank, const std::vector<Shared>& both) const {
     std::vector<Encounter> encounters;
@@ -404,12 +288,10 @@ class OtherRunSearch {
     const int64_t at = ranks_[rank].extent.start;
     const auto fit = fit_clock(encounters, at, true);
     if (!fit) return 0;
-    const auto aligned = [&](int64_t t) {
-      return saturated_add(t, saturated_add(fit->offset_ns, std::llround(fit->drift_ppm * 1e-6 *
-                                                                         static_cast<double>(saturated_sub(t, at)))));
-    };
-    return static_cast<size_t>(std::count_if(encounters.begin(), encounters.end(), [&](const Encounter& e) {
-      const int64_t start = aligned(e.own.start), end = aligned(e.own.end);
+    RankClock clock;
+    clock.offset_ns = fit->offset_ns, clock.drift_ppm = fit->drift_ppm, clock.at_ns = at;
+    return static_cast<size_t>(std::ranges::count_if(encounters, [&](const Encounter& e) {
+      const auto [start, end] = clock.aligned(e.own);
       const int64_t shorter = std::min(saturated_sub(e.known.end, e.known.start), saturated_sub(end, start));
       const int64_t off = saturated_sub(end, e.known.end), far = off < 0 ? saturated_sub(0, off) : off;
       return start <= e.known.end && e.known.start <= end && far <= std::max(kEndsApart_ns, shorter / 10);
@@ -425,8 +307,8 @@ class OtherRunSearch {
     for (const uint32_t u : usual) {
       const RankDigest& other = ranks_[u];
       if (other.host != own.host || !other.annotated) continue;
-      const auto same = std::find_if(other.steps.begin(), other.steps.end(),
-                                     [&](const DigestStep& s) { return numbers.contains(s.index); });
+      const auto same =
+          std::ranges::find_if(other.steps, [&](int64_t s) { return numbers.contains(s); }, &DigestStep::index);
       if (same == other.steps.end()) continue;
       return add(
           rank,
@@ -444,6 +326,89 @@ class OtherRunSearch {
 };
 
 }  // namespace
+
+Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  Job job;
+  for (const RankDigest& r : ranks) {
+    job.ranks.push_back(r.rank);
+    job.wait_ns[r.rank] = 0;
+    job.step_mean_ns[r.rank] = r.mean_step_ns();
+  }
+  find_missing_ranks(ranks, job);
+  if (ranks.size() < 2) return job;
+  MatchedCalls met = matched_calls(ranks);
+  if (auto again = matched_by_time({ranks, met, align_clocks(ranks, met, true)})) met = *std::move(again);
+  job.clocks = clocks_of(ranks, met);
+  std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
+  JobView view{ranks, met, job.clocks};
+  job.missing = missing_calls(view);
+  const double mean_step = average_steps(ranks, job);
+  const std::vector<Meeting> all = meetings(view);
+  view.meetings = all;
+  const Waiting waits = waiting(view, mean_step);
+  for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
+  std::vector<SlowLink> links = slow_links(view);
+  job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(view, mean_step), mean_step, samples);
+  const std::vector<RankClock> in_doubt = doubted(view);
+  const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
+  // All of them late, or none: it may be another one in each step.
+  if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
+    job.late_by_turns = late_by_turns(view, waits, mean_step, samples);
+  if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1))
+    job.late_by_turns.reset();
+  if (job.late_by_turns) job.stragglers.clear(), links.clear();
+  for (const SlowLink& link : links)
+    for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
+  job.met_calls = met_calls(view);
+  job.traffic = traffic(view);
+  job.pairs = pairs(ranks, job.clocks);
+  job.notes = job_notes(view);
+  if (!uncertain.empty())
+    job.notes.push_back(ranks_text(uncertain) +
+                        ": seems late, but by less than clocks are known to within, so it is not named");
+  std::ranges::move(unclear_samples(ranks, samples), std::back_inserter(job.notes));
+  std::ranges::move(of_statements, std::back_inserter(job.notes));
+  job.parallelism = parallelism_of(ranks);
+  std::vector<int> late;
+  for (const Straggler& s : job.stragglers) late.push_back(s.rank);
+  const JobLanes lanes = join_lanes(view);
+  job.critical_path = critical_path(lanes);
+  const LateRanks late_ranks{late, links, job.late_by_turns.has_value()};
+  job.what_if = what_if(lanes, late_ranks);
+  job.what_if_on_top = what_if_on_top(lanes, late_ranks);
+  return job;
+}
+
+std::vector<std::string> job_notes(const JobView& job) {
+  const auto& [ranks, met, clocks, all] = job;
+  std::vector<bool> met_any(ranks.size());
+  for (const RankCall& c : met.calls) met_any[c.rank] = true;
+  std::vector<int> strangers, by_steps, unknown, apart;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
+    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
+    if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
+    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
+    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
+    if (clocks[r].apart) apart.push_back(ranks[r].rank);
+  }
+  std::vector<std::string> notes;
+  const auto note = [&, first = ranks.front().rank](const std::vector<int>& of, std::string_view words) {
+    if (!of.empty()) notes.push_back(ranks_text(of) + ": " + fmt::format(fmt::runtime(words), first));
+  };
+  note(strangers, "none of the collectives is one of another rank's: another run, other steps, or groups whose other "
+                  "ranks are not here");
+  note(by_steps, "no collective ties the clock to rank {}'s; aligned by the starts of equal steps, so who waits for whom "
+                 "is unknown");
+  note(unknown, "neither a collective nor a step ties the clock to rank {}'s; times are as the files have them");
+  note(without_unix_time(ranks),
+       "not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is older than it); the offset "
+       "says so, not that the host's clock is wrong");
+  std::ranges::move(wrong_clocks(ranks, clocks), std::back_inserter(notes));
+  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
+  note(apart, "another clock than other ranks with the same host name; treated as another host");
+  return notes;
+}
 
 bool has_unix_time(const RankDigest& rank) {
   constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;   // September 2001

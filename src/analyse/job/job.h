@@ -92,7 +92,6 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples = {}
 // What keeps ranks of a job from being compared.
 
 /// One sentence each, without a full stop.
-std::vector<std::string> job_notes(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                                   std::span<const RankClock> clocks);
+std::vector<std::string> job_notes(const JobView& job);
 
 }  // namespace profgpu

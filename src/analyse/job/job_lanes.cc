@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -20,19 +21,18 @@ constexpr int64_t kLongestStepNs = int64_t{1} << 50;   // 13 days, as of any rec
 
 class Joiner {
  public:
-  Joiner(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) : ranks_(ranks), clocks_(clocks) {}
+  explicit Joiner(const JobView& job) : job_(job), ranks_(job.ranks) { out_.digests = ranks_; }
 
-  JobLanes join(const MatchedCalls& met, std::span<const Meeting> all) {
+  JobLanes join() {
     for (uint32_t r = 0; r < ranks_.size(); ++r) add_rank(r);
-    for (uint32_t i = 0; i < all.size(); ++i) {
-      const size_t before = out_.groups.size();
-      add_meeting(all[i].calls, all[i].whole_group, met.kinds[met.kind[all[i].collective]].ends_together);
-      if (out_.groups.size() > before) out_.groups.back().meeting = i;
+    for (uint32_t i = 0; i < job_.meetings.size(); ++i) {
+      const Meeting& m = job_.meetings[i];
+      add_meeting(m.calls, m.whole_group, job_.kind(m).ends_together, i);
     }
-    for (const Message& m : messages(ranks_, clocks_)) add_meeting(std::array{m.send, m.receive}, true, false);
+    for (const Message& m : messages(ranks_, job_.clocks))
+      add_meeting(std::array{m.send, m.receive}, true, false, JobLanes::kNone);
     for (uint32_t c = 0; c < out_.calls.size(); ++c)
-      if (out_.calls[c].point != JobLanes::kNone && out_.calls[c].group == JobLanes::kNone)
-        add_group({&c, 1}, alone_is_whole(c));
+      if (is_free(c)) add_group({&c, 1}, ranks_[out_.calls[c].rank].kind(out_.recorded(c)).group_size == 1);
     for (uint32_t r = 0; r < ranks_.size(); ++r)
       if (!out_.ranks[r].joined) out_.ranks_without.push_back(ranks_[r].rank);
     add_streams();
@@ -44,14 +44,18 @@ class Joiner {
  private:
   void add_rank(uint32_t r) {
     const RankDigest& rank = ranks_[r];
-    const RankClock& clock = clocks_[r];
+    const RankClock& clock = job_.clocks[r];
     const JobLanes::Rank first{static_cast<uint32_t>(out_.calls.size()), static_cast<uint32_t>(out_.points.size()),
                                static_cast<uint32_t>(out_.steps.size()), false};
     out_.ranks.push_back(first);
-    for (const CollectiveCall& c : rank.calls.calls)
-      out_.calls.push_back({.rank = r, .start_ns = clock.aligned(c.start_ns), .end_ns = clock.aligned(c.end_ns)});
-    for (const DigestStep& s : rank.steps)
-      out_.steps.push_back({clock.aligned(s.start_ns), clock.aligned(s.interval().end)});
+    for (const CollectiveCall& c : rank.calls.calls) {
+      const Interval time = clock.aligned(c);
+      out_.calls.push_back({.rank = r, .start_ns = time.start, .end_ns = time.end});
+    }
+    for (const DigestStep& s : rank.steps) {
+      const Interval time = clock.aligned(s.interval());
+      out_.steps.push_back({time.start, time.end});
+    }
     uint32_t part = 0;
     for (const LanePoint& p : rank.lane.points) {
       JobLanes::Point point{JobLanes::kNone, p.what, clock.aligned(p.time_ns), 0, 0};
@@ -64,39 +68,36 @@ class Joiner {
   // To the call or step that it is a point of.
   void bind(JobLanes::Point& point, const LanePoint& p, const JobLanes::Rank& first) {
     const auto at = static_cast<uint32_t>(out_.points.size());
-    switch (p.what) {
-      case What::kRestart: return;
-      case What::kArrive: out_.calls[point.of = first.first_call + p.of].point = at; return;
-      case What::kWait: point.of = first.first_call + p.of; return;
-      case What::kStepBegin:
-        point.of = first.first_step + p.of;
-        point.delay_ns = saturated_sub(out_.steps[point.of].begin_ns, point.time_ns);
-        out_.steps[point.of].begin_point = at;
-        return;
-      case What::kStepEnd:
-        point.of = first.first_step + p.of;
-        point.delay_ns = saturated_sub(out_.steps[point.of].end_ns, point.time_ns);
-        out_.steps[point.of].end_point = at;
-    }
+    if (p.what == What::kRestart) return;
+    const bool of_call = p.what == What::kArrive || p.what == What::kWait;
+    point.of = (of_call ? first.first_call : first.first_step) + p.of;
+    if (p.what == What::kArrive) out_.calls[point.of].point = at;
+    if (of_call) return;
+    JobLanes::Step& step = out_.steps[point.of];
+    const bool begins = p.what == What::kStepBegin;
+    (begins ? step.begin_point : step.end_point) = at;
+    point.delay_ns = saturated_sub(begins ? step.begin_ns : step.end_ns, point.time_ns);
   }
 
-  void add_meeting(std::span<const RankCall> all, bool whole, bool ends_together) {
+  // Whether a lane arrives at it, and it is of no group yet.
+  [[nodiscard]] bool is_free(uint32_t call) const {
+    return out_.calls[call].point != JobLanes::kNone && out_.calls[call].group == JobLanes::kNone;
+  }
+
+  void add_meeting(std::span<const RankCall> all, bool whole, bool ends_together, uint32_t meeting) {
     std::vector<uint32_t> members;
-    for (const RankCall& c : all) {
-      const uint32_t call = out_.ranks[c.rank].first_call + c.call;
-      if (out_.calls[call].point != JobLanes::kNone && out_.calls[call].group == JobLanes::kNone)
-        members.push_back(call);
-    }
+    for (const RankCall& c : all)
+      if (const uint32_t call = out_.ranks[c.rank].first_call + c.call; is_free(call)) members.push_back(call);
     if (members.size() < 2) return;
-    add_group(members, whole && members.size() == all.size());
+    add_group(members, whole && members.size() == all.size(), meeting);
     for (const uint32_t c : members) {
       out_.ranks[out_.calls[c].rank].joined = true;
       out_.calls[c].together = ends_together || out_.calls[c].end_ns >= out_.groups.back().last_ns;
     }
   }
 
-  void add_group(std::span<const uint32_t> members, bool whole) {
-    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, JobLanes::kNone};
+  void add_group(std::span<const uint32_t> members, bool whole, uint32_t meeting = JobLanes::kNone) {
+    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, meeting};
     for (const uint32_t c : members) {
       out_.members.push_back(c);
       out_.calls[c].group = static_cast<uint32_t>(out_.groups.size());
@@ -106,37 +107,30 @@ class Joiner {
     out_.groups.push_back(group);
   }
 
-  [[nodiscard]] const CollectiveCall& recorded(uint32_t call) const {
-    const uint32_t r = out_.calls[call].rank;
-    return ranks_[r].calls.calls[call - out_.ranks[r].first_call];
-  }
-  [[nodiscard]] bool alone_is_whole(uint32_t call) const {
-    return ranks_[out_.calls[call].rank].kind(recorded(call)).group_size == 1;
+  void add_streams() {
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      std::vector<uint32_t> arrived;
+      const uint32_t first = out_.ranks[r].first_call;
+      for (uint32_t c = first; c < first + ranks_[r].calls.calls.size(); ++c)
+        if (out_.calls[c].point != JobLanes::kNone) arrived.push_back(c);
+      std::ranges::sort(arrived, {}, [&](uint32_t c) {
+        return std::tuple(out_.recorded(c).queue, out_.calls[c].start_ns, out_.calls[c].end_ns, c);
+      });
+      for (size_t i = 0; i < arrived.size(); ++i) follow(arrived[i], i > 0 ? arrived[i - 1] : JobLanes::kNone);
+    }
   }
 
-  void add_streams() {
-    std::vector<std::tuple<uint16_t, int64_t, int64_t, uint32_t>> arrived;   // of one rank, by stream and time
-    for (uint32_t r = 0; r < ranks_.size(); ++r) {
-      arrived.clear();
-      const std::vector<CollectiveCall>& calls = ranks_[r].calls.calls;
-      for (uint32_t i = 0; i < calls.size(); ++i) {
-        const uint32_t c = out_.ranks[r].first_call + i;
-        if (out_.calls[c].point != JobLanes::kNone)
-          arrived.emplace_back(calls[i].queue, out_.calls[c].start_ns, out_.calls[c].end_ns, c);
-      }
-      std::sort(arrived.begin(), arrived.end());
-      for (size_t i = 0; i < arrived.size(); ++i) {
-        const auto [queue, start_ns, end_ns, at] = arrived[i];
-        JobLanes::Call& c = out_.calls[at];
-        int64_t held = out_.points[c.point].time_ns;
-        if (i > 0 && std::get<0>(arrived[i - 1]) == queue && std::get<2>(arrived[i - 1]) <= start_ns) {
-          c.before = std::get<3>(arrived[i - 1]);
-          out_.calls[c.before].next = at;
-          held = std::max(held, std::get<2>(arrived[i - 1]));
-        }
-        c.delay_ns = saturated_sub(start_ns, held);
-      }
+  // `before`: the call before it of its rank, by stream and time.
+  void follow(uint32_t call, uint32_t before) {
+    JobLanes::Call& c = out_.calls[call];
+    int64_t held = out_.points[c.point].time_ns;
+    if (before != JobLanes::kNone && out_.recorded(before).queue == out_.recorded(call).queue &&
+        out_.calls[before].end_ns <= c.start_ns) {
+      c.before = before;
+      out_.calls[before].next = call;
+      held = std::max(held, out_.calls[before].end_ns);
     }
+    c.delay_ns = saturated_sub(c.start_ns, held);
   }
 
   void find_steps() {
@@ -149,7 +143,7 @@ class Joiner {
       for (uint32_t s = 0; s < ranks_[r].steps.size(); ++s)
         all.emplace_back(ranks_[r].steps[s].index, seen[ranks_[r].steps[s].index]++, r, s);
     }
-    std::sort(all.begin(), all.end());
+    std::ranges::sort(all);
     for (size_t i = 0, j = 0; i < all.size(); i = j) {
       JobStep step{std::get<0>(all[i]), {INT64_MIN, INT64_MIN}, {}};
       size_t measured = 0;
@@ -157,7 +151,7 @@ class Joiner {
         const auto [index, again, rank, place] = all[j];
         step.parts.push_back({rank, place});
         measured += ranks_[rank].steps[place].measured;
-        const JobLanes::Step& bounds = out_.steps[out_.ranks[rank].first_step + place];
+        const JobLanes::Step& bounds = out_.step({rank, place});
         step.time = {std::max(step.time.start, bounds.begin_ns), std::max(step.time.end, bounds.end_ns)};
       }
       const int64_t duration = saturated_sub(step.time.end, step.time.start);
@@ -165,29 +159,10 @@ class Joiner {
     }
   }
 
+  const JobView& job_;
   std::span<const RankDigest> ranks_;
-  std::span<const RankClock> clocks_;
   JobLanes out_;
 };
-
-}  // namespace
-
-JobLanes join_lanes(std::span<const RankDigest> ranks, const MatchedCalls& met, std::span<const RankClock> clocks,
-                    std::span<const Meeting> all) {
-  return Joiner(ranks, clocks).join(met, all);
-}
-
-std::span<const LanePart> parts_before(std::span<const RankDigest> ranks, const JobLanes& lanes, uint32_t rank,
-                                       uint32_t point) {
-  const Lane& lane = ranks[rank].lane;
-  const uint32_t at = point - lanes.ranks[rank].first_point;
-  const uint32_t begin = at > 0 ? lane.points[at - 1].parts_end : 0;
-  return {lane.parts.data() + begin, lane.points[at].parts_end - begin};
-}
-
-namespace {
-
-using What = LanePoint::What;
 
 class Order {
  public:
@@ -258,10 +233,8 @@ class Order {
   void end_group(uint32_t group) {
     ended_[group] = true;
     lanes_.order.push_back({JobLanes::kNone, group});
-    for (uint32_t m = lanes_.groups[group].first; m < lanes_.groups[group].end; ++m) {
-      const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
-      if (c.next != JobLanes::kNone) one_less(lanes_.calls[c.next].group);
-    }
+    for (const uint32_t m : lanes_.members_of(lanes_.groups[group]))
+      if (const uint32_t next = lanes_.calls[m].next; next != JobLanes::kNone) one_less(lanes_.calls[next].group);
     const auto waiters = waiters_.find(group);
     if (waiters == waiters_.end()) return;
     for (const uint32_t rank : waiters->second) {
@@ -281,26 +254,14 @@ class Order {
   size_t next_ = 0;
 };
 
-}  // namespace
-
-void put_in_order(JobLanes& lanes) { Order(lanes).run(); }
-
-namespace {
-
-using What = LanePoint::What;
-
 /// From the end of a step back to its start.
 class PathWalk {
  public:
-  PathWalk(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobStep& step)
-      : ranks_(ranks), lanes_(lanes), from_(step.time.start), at_(step.time.end) {
-    for (const JobStep::Part& p : step.parts) {
-      const JobLanes::Step& bounds = lanes.steps[lanes.ranks[p.rank].first_step + p.place];
-      if (bounds.end_ns != step.time.end) continue;
-      rank_ = p.rank;
-      point_ = bounds.end_point;
-      break;
-    }
+  PathWalk(const JobLanes& lanes, const JobStep& step)
+      : lanes_(lanes), from_(step.time.start), at_(step.time.end) {
+    const auto last = *std::ranges::find(step.parts, at_, [&](JobStep::Part p) { return lanes.step(p).end_ns; });
+    rank_ = last.rank;
+    point_ = lanes.step(last).end_point;
   }
 
   std::vector<PathSegment> walk() {
@@ -326,7 +287,7 @@ class PathWalk {
       pass_call(p.of);
       return;
     }
-    const std::span<const LanePart> parts = parts_before(ranks_, lanes_, rank_, point_);
+    const std::span<const LanePart> parts = lanes_.parts_before(rank_, point_);
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) back_to(saturated_sub(at_, part->ns), part->kind);
     --point_;
     back_to(lanes_.points[point_].time_ns, lane_time(IdleCause::kUnknown));   // clocks differ by so much
@@ -338,8 +299,8 @@ class PathWalk {
       const JobLanes::Group& group = lanes_.groups[lanes_.calls[call].group];
       uint32_t last = call;
       if (lanes_.calls[call].together)
-        last = *std::find_if(lanes_.members.begin() + group.first, lanes_.members.begin() + group.end,
-                             [&](uint32_t m) { return lanes_.calls[m].start_ns == group.last_ns; });
+        last = *std::ranges::find(lanes_.members_of(group), group.last_ns,
+                                  [&](uint32_t m) { return lanes_.calls[m].start_ns; });
       back_to(lanes_.calls[last].start_ns, LaneTime::kCommunication, call);
       const JobLanes::Call& c = lanes_.calls[last];
       rank_ = c.rank;
@@ -360,23 +321,18 @@ class PathWalk {
     time = std::max(time, from_);
     if (time >= at_) return;
     PathSegment* next = segments_.empty() ? nullptr : &segments_.back();
-    if (next != nullptr && next->rank == ranks_[rank_].rank && next->kind == kind && call == call_) {
-      next->start_ns = time;
-    } else {
-      segments_.push_back({ranks_[rank_].rank, kind, time, at_, name(call)});
-    }
+    const int rank = lanes_.digests[rank_].rank;
+    if (next != nullptr && next->rank == rank && next->kind == kind && call == call_) next->start_ns = time;
+    else segments_.push_back({rank, kind, time, at_, name(call)});
     call_ = call;
     at_ = time;
   }
 
   [[nodiscard]] std::string name(uint32_t call) const {
     if (call == JobLanes::kNone) return "";
-    const uint32_t rank = lanes_.calls[call].rank;
-    const RankDigest& r = ranks_[rank];
-    return r.call_name(r.calls.calls[call - lanes_.ranks[rank].first_call]);
+    return lanes_.digests[lanes_.calls[call].rank].call_name(lanes_.recorded(call));
   }
 
-  std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
   int64_t from_, at_;
   uint32_t rank_ = 0, point_ = JobLanes::kNone, call_ = JobLanes::kNone;
@@ -385,22 +341,32 @@ class PathWalk {
 
 }  // namespace
 
-StepPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes, size_t place) {
-  const JobStep& step = lanes.job_steps[place];
-  return {step.index, step.time.start, step.time.length(), PathWalk(ranks, lanes, step).walk()};
+JobLanes join_lanes(const JobView& job) { return Joiner(job).join(); }
+
+std::span<const LanePart> JobLanes::parts_before(uint32_t rank, uint32_t point) const {
+  const Lane& lane = digests[rank].lane;
+  const uint32_t at = point - ranks[rank].first_point;
+  const uint32_t begin = at > 0 ? lane.points[at - 1].parts_end : 0;
+  return {lane.parts.data() + begin, lane.points[at].parts_end - begin};
 }
 
-CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes) {
+void put_in_order(JobLanes& lanes) { Order(lanes).run(); }
+
+StepPath critical_path(const JobLanes& lanes, size_t place) {
+  const JobStep& step = lanes.job_steps[place];
+  return {step.index, step.time.start, step.time.length(), PathWalk(lanes, step).walk()};
+}
+
+CriticalPath critical_path(const JobLanes& lanes) {
   CriticalPath path;
   std::map<int, int64_t> by_rank;
   std::array<int64_t, kLaneTimes> by_kind{};
   for (size_t i = 0; i < lanes.job_steps.size(); ++i) {
-    StepPath step = critical_path(ranks, lanes, i);
+    StepPath step = critical_path(lanes, i);
     path.duration_ns = saturated_add(path.duration_ns, step.duration_ns);
-    for (const PathSegment& s : step.segments) {
+    for (const PathSegment& s : step.segments)
       for (int64_t* sum : {&by_kind[static_cast<size_t>(s.kind)], &by_rank[s.rank]})
         *sum = saturated_add(*sum, s.length_ns());
-    }
     if (step.duration_ns > path.longest.duration_ns) path.longest = std::move(step);
   }
   path.steps = static_cast<int64_t>(lanes.job_steps.size());
@@ -409,19 +375,17 @@ CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& la
   for (size_t i = 0; i < by_kind.size(); ++i)
     if (by_kind[i] > 0)
       path.by_kind.push_back({static_cast<LaneTime>(i), by_kind[i], percent_of(by_kind[i], path.duration_ns)});
-  const auto longer = [](const auto& a, const auto& b) { return a.ns > b.ns; };
-  std::stable_sort(path.by_rank.begin(), path.by_rank.end(), longer);
-  std::stable_sort(path.by_kind.begin(), path.by_kind.end(), longer);
+  std::ranges::stable_sort(path.by_rank, std::greater(), &CriticalPath::Share::ns);
+  std::ranges::stable_sort(path.by_kind, std::greater(), &CriticalPath::Kind::ns);
   return path;
 }
 
 std::vector<PathSegment> StepPath::longest_segments() const {
   std::vector<size_t> kept(segments.size());
   std::iota(kept.begin(), kept.end(), 0);
-  std::stable_sort(kept.begin(), kept.end(),
-                   [&](size_t a, size_t b) { return segments[a].length_ns() > segments[b].length_ns(); });
+  std::ranges::stable_sort(kept, std::greater(), [&](size_t i) { return segments[i].length_ns(); });
   kept.resize(std::min(kept.size(), kMost));
-  std::sort(kept.begin(), kept.end());
+  std::ranges::sort(kept);
   std::vector<PathSegment> out;
   for (const size_t i : kept) out.push_back(segments[i]);
   return out;

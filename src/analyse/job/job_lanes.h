@@ -68,6 +68,7 @@ struct JobLanes {
     uint32_t at = 0;             ///< points, or groups
   };
 
+  std::span<const RankDigest> digests;   ///< whose lanes they are; have to stay
   std::vector<Rank> ranks;
   std::vector<Call> calls;
   std::vector<Point> points;
@@ -77,15 +78,21 @@ struct JobLanes {
   std::vector<Event> order;
   std::vector<JobStep> job_steps;    ///< those that most of the joined ranks measure, by number
   std::vector<int> ranks_without;    ///< not joined
+
+  [[nodiscard]] const CollectiveCall& recorded(uint32_t call) const {
+    return digests[calls[call].rank].calls.calls[call - ranks[calls[call].rank].first_call];
+  }
+  [[nodiscard]] const Step& step(JobStep::Part part) const { return steps[ranks[part.rank].first_step + part.place]; }
+  /// The calls of a group.
+  [[nodiscard]] std::span<const uint32_t> members_of(const Group& group) const {
+    return std::span(members).subspan(group.first, group.end - group.first);
+  }
+  /// Own time since the point before it, by kind, on the rank's own clock.
+  [[nodiscard]] std::span<const LanePart> parts_before(uint32_t rank, uint32_t point) const;
 };
 
-/// O(n log n) in calls and steps. `all` as meetings() gives it; sends and receives are matched here.
-JobLanes join_lanes(std::span<const RankDigest> ranks, const MatchedCalls& met, std::span<const RankClock> clocks,
-                    std::span<const Meeting> all);
-
-/// Own time since the point before it, by kind, on the rank's own clock.
-std::span<const LanePart> parts_before(std::span<const RankDigest> ranks, const JobLanes& lanes, uint32_t rank,
-                                       uint32_t point);
+/// O(n log n) in calls and steps. Sends and receives are matched here.
+JobLanes join_lanes(const JobView& job);
 
 // The order in which the points of all lanes and the ends of collectives follow from one another.
 
@@ -130,7 +137,7 @@ struct StepPath {
 };
 
 /// Of lanes.job_steps[place].
-StepPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes, size_t place);
+StepPath critical_path(const JobLanes& lanes, size_t place);
 
 /// What all measured steps' paths consist of, and the longest step's.
 struct CriticalPath {
@@ -168,6 +175,6 @@ struct CriticalPath {
 };
 
 /// O(points and calls).
-CriticalPath critical_path(std::span<const RankDigest> ranks, const JobLanes& lanes);
+CriticalPath critical_path(const JobLanes& lanes);
 
 }  // namespace profgpu

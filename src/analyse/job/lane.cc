@@ -19,7 +19,7 @@ constexpr int64_t kReturnsNs = 50'000, kReturnsLateNs = 1'000'000;
 // A launch takes under 10 µs; a longer one waits for room in the device's queue.
 constexpr int64_t kLongLaunchNs = 50'000;
 constexpr int kTries = 16;   // ends before an action that may explain it
-constexpr int64_t kNoLaunch = ComputeRun::kNoLaunch;
+constexpr int64_t kNoLaunch = INT64_MIN;
 
 using What = LanePoint::What;
 
@@ -81,16 +81,13 @@ class Calls {
       const int64_t launch_ns = launch.valid() ? trace_.host.start_ns[launch.value] : kNoLaunch;
       all.push_back({i, trace_.activity.interval(a), launch_ns, 0});
     }
-    std::sort(all.begin(), all.end(), [&](const Handed& a, const Handed& b) {
-      return std::tie(calls[a.call].queue, a.time, a.call) < std::tie(calls[b.call].queue, b.time, b.call);
-    });
+    const auto queue = [&](const Handed& h) { return calls[h.call].queue; };
+    std::ranges::sort(all, {}, [&](const Handed& h) { return std::tuple(queue(h), h.time, h.call); });
     for (size_t i = 0; i < all.size(); ++i) {
       const bool follows = i > 0 && calls[all[i - 1].call].queue == calls[all[i].call].queue;
       all[i].ready_ns = ready(all[i], follows ? &all[i - 1] : nullptr);
     }
-    std::sort(all.begin(), all.end(), [](const Handed& a, const Handed& b) {
-      return std::tie(a.time.end, a.call) < std::tie(b.time.end, b.call);
-    });
+    std::ranges::sort(all, {}, [](const Handed& h) { return std::pair(h.time.end, h.call); });
   }
   std::vector<Handed> all;   ///< by end
 
@@ -101,7 +98,7 @@ class Calls {
     const auto computes = [&](uint32_t i) { return devices.kind[i] == WorkKind::kCompute; };
     for (uint32_t i = device.begin.value; i < device.end.value; ++i)
       if (computes(i)) total[trace_.activity.queue[i]] += trace_.activity.duration_ns[i];
-    const auto main = std::max_element(total.begin(), total.end()) - total.begin();
+    const auto main = std::ranges::max_element(total) - total.begin();
     for (uint32_t i = device.begin.value; i < device.end.value; ++i) {
       const HostId launch = trace_.activity.launch[i];
       if (computes(i) && trace_.activity.queue[i] == main && launch.valid())
@@ -126,150 +123,35 @@ class Calls {
   std::vector<std::pair<int64_t, int64_t>> compute_;
 };
 
-class Builder {
- public:
-  Builder(const Facts& facts, const DeviceTime& device)
-      : trace_(facts.trace()), runs_(compute_runs(facts, device)), tiles_(lane_tiles(facts, device, runs_)),
-        calls_(facts, device), busy_(device.busy), waits_(host_waits(facts)) {
-    for (const Handed& c : calls_.all) actions_.push_back({c.ready_ns, c.launch_ns, What::kArrive, c.call});
-    const std::vector<Step>& steps = facts.get<Steps>().steps;
-    for (uint32_t i = 0; i < steps.size(); ++i) {
-      const Interval time = steps[i].interval();
-      actions_.push_back({time.start, time.start, What::kStepBegin, i});
-      actions_.push_back({time.end, time.end, What::kStepEnd, i});
-      const Intervals waiting = clipped(waits_, time);
-      const auto within = [&](const Intervals& ranges) {
-        return total_length(subtract(clipped(ranges, time), waiting));
-      };
-      const Phases& phases = facts.get<Phases>();
-      out_.steps.push_back(
-          {time.length() - total_length(waiting), within(phases.data_loading), within(phases.checkpoint)});
-    }
-    std::sort(actions_.begin(), actions_.end(), [](const Action& a, const Action& b) { return a.order() < b.order(); });
-  }
-
-  Lane build() {
-    for (size_t w = 0; w < trace_.windows.size(); ++w) {
-      const int64_t limit = w + 1 < trace_.windows.size() ? trace_.windows[w + 1].start : INT64_MAX;
-      window(trace_.windows[w], limit);
-    }
-    return std::move(out_);
-  }
-
- private:
-  void window(const Interval& w, int64_t limit) {
-    at_ = w.start;
-    point(What::kRestart, 0);
-    for (; run_ < runs_.size() && runs_[run_].start_ns < w.end; ++run_) {
-      pause({at_, runs_[run_].start_ns}, runs_[run_].launch_ns);
-      while (action_ < actions_.size() && actions_[action_].time_ns < runs_[run_].end_ns) act(actions_[action_++]);
-      take(runs_[run_].end_ns);
-    }
-    pause({at_, w.end}, kNoLaunch);
-    for (; action_ < actions_.size() && actions_[action_].time_ns < limit; ++action_) act(actions_[action_]);
-  }
-
-  // A stretch without compute: some of it waiting for collectives, the rest the rank's own.
-  void pause(const Interval& gap, int64_t launch_ns) {
-    const size_t begin = action_;
-    while (action_ < actions_.size() && actions_[action_].time_ns <= gap.end) ++action_;
-    periods_.clear();
-    for (size_t a = begin; a < action_; ++a) add_period(gap, actions_[a]);
-    add_period(gap, {gap.end, launch_ns, What::kRestart, 0});
-    size_t a = begin;
-    for (const Period& p : periods_) {
-      for (; a < action_ && actions_[a].time_ns <= p.start_ns; ++a) act(actions_[a]);
-      take(p.start_ns);
-      for (; a < action_ && actions_[a].time_ns < p.end_ns; ++a) point(actions_[a].what, actions_[a].of);
-      skip(p.end_ns);
-      point(What::kWait, p.call);
-    }
-    for (; a < action_; ++a) act(actions_[a]);
-    take(gap.end);
-  }
-
-  // The collective within the gap that held the action up, if one did: the last to end before it for which it waited.
-  void add_period(const Interval& gap, const Action& action) {
-    auto c = std::upper_bound(calls_.all.begin(), calls_.all.end(), action.time_ns,
-                              [](int64_t time, const Handed& h) { return time < h.time.end; });
-    const int64_t done = periods_.empty() ? gap.start : periods_.back().end_ns;
-    for (int tries = 0; tries < kTries && c != calls_.all.begin() && std::prev(c)->time.end > done; ++tries) {
-      --c;
-      if (!held_up(action, c->time.end) || (action.what == What::kArrive && action.of == c->call)) continue;
-      periods_.push_back({std::max(done, c->ready_ns), c->time.end, c->call});
-      return;
-    }
-  }
-
-  [[nodiscard]] bool held_up(const Action& action, int64_t end) const {
-    const bool step = action.what == What::kStepBegin || action.what == What::kStepEnd;
-    const bool launched = action.launch_ns == kNoLaunch || action.launch_ns <= end;
-    if (!step && launched && action.time_ns - end <= kFollowsNs) return true;
-    if (action.launch_ns == kNoLaunch) return false;
-    const size_t w = first_ending_after(waits_, end - 1);   // it ends at `end` or after
-    return w < waits_.size() && waits_[w].start < end && waits_[w].end <= action.launch_ns && was_for(waits_[w], end);
-  }
-
-  // Whether a wait of the host was for what ended at `end`.
-  [[nodiscard]] bool was_for(const Interval& wait, int64_t end) const {
-    const bool idle_since = wait.end <= end + kReturnsLateNs && overlap_length(busy_, {end, wait.end}) == 0;
-    return wait.end <= end + kReturnsNs || idle_since;
-  }
-
-  void act(const Action& action) {
-    take(action.time_ns);
-    point(action.what, action.of);
-  }
-
-  // Own time up to `to`.
-  void take(int64_t to) {
-    for (; tile_ < tiles_.size() && tiles_[tile_].start_ns < to; ++tile_) {
-      const LaneTile& t = tiles_[tile_];
-      add(t.kind, std::min(to, t.end_ns) - std::max(at_, t.start_ns));
-      if (t.end_ns > to) break;
-    }
-    at_ = std::max(at_, to);
-  }
-
-  void skip(int64_t to) {
-    while (tile_ < tiles_.size() && tiles_[tile_].end_ns <= to) ++tile_;
-    at_ = std::max(at_, to);
-  }
-
-  void add(LaneTime kind, int64_t ns) {
-    if (ns <= 0) return;
-    const auto begin = out_.parts.begin() + (out_.points.empty() ? 0 : out_.points.back().parts_end);
-    const auto known = std::find_if(begin, out_.parts.end(), [&](const LanePart& p) { return p.kind == kind; });
-    if (known == out_.parts.end()) out_.parts.push_back({ns, kind});
-    else known->ns += ns;
-  }
-
-  void point(What what, uint32_t of) {
-    out_.points.push_back({at_ + trace_.base_time_ns, of, static_cast<uint32_t>(out_.parts.size()), what});
-  }
-
-  const Trace& trace_;
-  std::vector<ComputeRun> runs_;
-  std::vector<LaneTile> tiles_;
-  Calls calls_;
-  const Intervals& busy_;
-  Intervals waits_;
-  std::vector<Action> actions_;
-  std::vector<Period> periods_;
-  Lane out_;
-  int64_t at_ = 0;
-  size_t run_ = 0, action_ = 0, tile_ = 0;
+/// Compute without a pause, on one device.
+struct ComputeRun {
+  int64_t start_ns = 0, end_ns = 0;
+  int64_t launch_ns = kNoLaunch;   ///< start of the call that launched what begins it
 };
 
-}  // namespace
+struct LaneTile {
+  int64_t start_ns = 0, end_ns = 0;
+  LaneTime kind = LaneTime::kCompute;
+};
 
-Lane Lane::compute(const Facts& facts) {
-  const Devices& devices = facts.get<Devices>();
-  if (devices.busiest < 0) return {};
-  return Builder(facts, devices.devices[static_cast<size_t>(devices.busiest)]).build();
+std::vector<ComputeRun> compute_runs(const Facts& facts, const DeviceTime& device) {
+  const Trace& trace = facts.trace();
+  const std::vector<WorkKind>& kind = facts.get<Devices>().kind;
+  std::vector<ComputeRun> runs;
+  runs.reserve(device.compute.size());
+  uint32_t row = device.begin.value;
+  for (const Interval& time : device.compute) {
+    const auto before = [&](uint32_t r) {
+      return kind[r] != WorkKind::kCompute || trace.activity.start_ns[r] < time.start;
+    };
+    while (row < device.end.value && before(row)) ++row;
+    ComputeRun run{time.start, time.end};
+    if (row < device.end.value && trace.activity.launch[row].valid())
+      run.launch_ns = trace.host.start_ns[trace.activity.launch[row].value];
+    runs.push_back(run);
+  }
+  return runs;
 }
-
-namespace {
 
 class Tiler {
  public:
@@ -335,36 +217,9 @@ class Tiler {
   size_t gap_ = 0;
 };
 
-}  // namespace
-
-std::string_view lane_time_name(LaneTime kind) {
-  switch (kind) {
-    case LaneTime::kCompute: return "compute";
-    case LaneTime::kCopy: return "copy";
-    case LaneTime::kCommunication: return "communication";
-    default: return idle_cause_name(static_cast<IdleCause>(static_cast<int>(kind) - static_cast<int>(LaneTime::kIdle)));
-  }
-}
-
-std::vector<ComputeRun> compute_runs(const Facts& facts, const DeviceTime& device) {
-  const Trace& trace = facts.trace();
-  const std::vector<WorkKind>& kind = facts.get<Devices>().kind;
-  std::vector<ComputeRun> runs;
-  runs.reserve(device.compute.size());
-  uint32_t row = device.begin.value;
-  for (const Interval& time : device.compute) {
-    const auto before = [&](uint32_t r) {
-      return kind[r] != WorkKind::kCompute || trace.activity.start_ns[r] < time.start;
-    };
-    while (row < device.end.value && before(row)) ++row;
-    ComputeRun run{time.start, time.end, ComputeRun::kNoLaunch};
-    if (row < device.end.value && trace.activity.launch[row].valid())
-      run.launch_ns = trace.host.start_ns[trace.activity.launch[row].value];
-    runs.push_back(run);
-  }
-  return runs;
-}
-
+// Tiles from the first window's start to the last one's end, in order of time and without holes within windows. What
+// is neither compute, copy nor a gap of Idle (a collective that no compute waits for, or time before the first activity
+// and after the last) has the cause that idle time would have: data loading, a late launch or a dependency.
 std::vector<LaneTile> lane_tiles(const Facts& facts, const DeviceTime& device, const std::vector<ComputeRun>& runs) {
   const auto place = static_cast<size_t>(&device - facts.get<Devices>().devices.data());
   Tiler tiler(facts, device, facts.get<Idle>().devices[place]);
@@ -379,6 +234,157 @@ std::vector<LaneTile> lane_tiles(const Facts& facts, const DeviceTime& device, c
     tiler.pause({at, window.end}, INT64_MAX);   // nothing more was launched
   }
   return std::move(tiler.tiles);
+}
+
+class Builder {
+ public:
+  Builder(const Facts& facts, const DeviceTime& device)
+      : trace_(facts.trace()), runs_(compute_runs(facts, device)), tiles_(lane_tiles(facts, device, runs_)),
+        calls_(facts, device), busy_(device.busy), waits_(host_waits(facts)) {
+    for (const Handed& c : calls_.all) actions_.push_back({c.ready_ns, c.launch_ns, What::kArrive, c.call});
+    const std::vector<Step>& steps = facts.get<Steps>().steps;
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      const Interval time = steps[i].interval();
+      actions_.push_back({time.start, time.start, What::kStepBegin, i});
+      actions_.push_back({time.end, time.end, What::kStepEnd, i});
+      const Intervals waiting = clipped(waits_, time);
+      const auto within = [&](const Intervals& ranges) {
+        return total_length(subtract(clipped(ranges, time), waiting));
+      };
+      const Phases& phases = facts.get<Phases>();
+      out_.steps.push_back(
+          {time.length() - total_length(waiting), within(phases.data_loading), within(phases.checkpoint)});
+    }
+    std::ranges::sort(actions_, {}, &Action::order);
+  }
+
+  Lane build() {
+    for (size_t w = 0; w < trace_.windows.size(); ++w) {
+      const int64_t limit = w + 1 < trace_.windows.size() ? trace_.windows[w + 1].start : INT64_MAX;
+      window(trace_.windows[w], limit);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void window(const Interval& w, int64_t limit) {
+    at_ = w.start;
+    point(What::kRestart, 0);
+    for (; run_ < runs_.size() && runs_[run_].start_ns < w.end; ++run_) {
+      pause({at_, runs_[run_].start_ns}, runs_[run_].launch_ns);
+      while (action_ < actions_.size() && actions_[action_].time_ns < runs_[run_].end_ns) act(actions_[action_++]);
+      take(runs_[run_].end_ns);
+    }
+    pause({at_, w.end}, kNoLaunch);
+    for (; action_ < actions_.size() && actions_[action_].time_ns < limit; ++action_) act(actions_[action_]);
+  }
+
+  // A stretch without compute: some of it waiting for collectives, the rest the rank's own.
+  void pause(const Interval& gap, int64_t launch_ns) {
+    const size_t begin = action_;
+    while (action_ < actions_.size() && actions_[action_].time_ns <= gap.end) ++action_;
+    periods_.clear();
+    for (size_t a = begin; a < action_; ++a) add_period(gap, actions_[a]);
+    add_period(gap, {gap.end, launch_ns, What::kRestart, 0});
+    size_t a = begin;
+    for (const Period& p : periods_) {
+      for (; a < action_ && actions_[a].time_ns <= p.start_ns; ++a) act(actions_[a]);
+      take(p.start_ns);
+      for (; a < action_ && actions_[a].time_ns < p.end_ns; ++a) point(actions_[a].what, actions_[a].of);
+      skip(p.end_ns);
+      point(What::kWait, p.call);
+    }
+    for (; a < action_; ++a) act(actions_[a]);
+    take(gap.end);
+  }
+
+  // The collective within the gap that held the action up, if one did: the last to end before it for which it waited.
+  void add_period(const Interval& gap, const Action& action) {
+    auto c = std::ranges::upper_bound(calls_.all, action.time_ns, {}, [](const Handed& h) { return h.time.end; });
+    const int64_t done = periods_.empty() ? gap.start : periods_.back().end_ns;
+    for (int tries = 0; tries < kTries && c != calls_.all.begin() && std::prev(c)->time.end > done; ++tries) {
+      --c;
+      if (!held_up(action, c->time.end) || (action.what == What::kArrive && action.of == c->call)) continue;
+      periods_.push_back({std::max(done, c->ready_ns), c->time.end, c->call});
+      return;
+    }
+  }
+
+  [[nodiscard]] bool held_up(const Action& action, int64_t end) const {
+    const bool step = action.what == What::kStepBegin || action.what == What::kStepEnd;
+    const bool launched = action.launch_ns == kNoLaunch || action.launch_ns <= end;
+    if (!step && launched && action.time_ns - end <= kFollowsNs) return true;
+    if (action.launch_ns == kNoLaunch) return false;
+    const size_t w = first_ending_after(waits_, end - 1);   // it ends at `end` or after
+    return w < waits_.size() && waits_[w].start < end && waits_[w].end <= action.launch_ns && was_for(waits_[w], end);
+  }
+
+  // Whether a wait of the host was for what ended at `end`.
+  [[nodiscard]] bool was_for(const Interval& wait, int64_t end) const {
+    const bool idle_since = wait.end <= end + kReturnsLateNs && overlap_length(busy_, {end, wait.end}) == 0;
+    return wait.end <= end + kReturnsNs || idle_since;
+  }
+
+  void act(const Action& action) {
+    take(action.time_ns);
+    point(action.what, action.of);
+  }
+
+  // Own time up to `to`.
+  void take(int64_t to) {
+    for (; tile_ < tiles_.size() && tiles_[tile_].start_ns < to; ++tile_) {
+      const LaneTile& t = tiles_[tile_];
+      add(t.kind, std::min(to, t.end_ns) - std::max(at_, t.start_ns));
+      if (t.end_ns > to) break;
+    }
+    at_ = std::max(at_, to);
+  }
+
+  void skip(int64_t to) {
+    while (tile_ < tiles_.size() && tiles_[tile_].end_ns <= to) ++tile_;
+    at_ = std::max(at_, to);
+  }
+
+  void add(LaneTime kind, int64_t ns) {
+    if (ns <= 0) return;
+    const auto begin = out_.parts.begin() + (out_.points.empty() ? 0 : out_.points.back().parts_end);
+    const auto known = std::ranges::find(begin, out_.parts.end(), kind, &LanePart::kind);
+    if (known == out_.parts.end()) out_.parts.push_back({ns, kind});
+    else known->ns += ns;
+  }
+
+  void point(What what, uint32_t of) {
+    out_.points.push_back({at_ + trace_.base_time_ns, of, static_cast<uint32_t>(out_.parts.size()), what});
+  }
+
+  const Trace& trace_;
+  std::vector<ComputeRun> runs_;
+  std::vector<LaneTile> tiles_;
+  Calls calls_;
+  const Intervals& busy_;
+  Intervals waits_;
+  std::vector<Action> actions_;
+  std::vector<Period> periods_;
+  Lane out_;
+  int64_t at_ = 0;
+  size_t run_ = 0, action_ = 0, tile_ = 0;
+};
+
+}  // namespace
+
+Lane Lane::compute(const Facts& facts) {
+  const Devices& devices = facts.get<Devices>();
+  if (devices.busiest < 0) return {};
+  return Builder(facts, devices.devices[static_cast<size_t>(devices.busiest)]).build();
+}
+
+std::string_view lane_time_name(LaneTime kind) {
+  switch (kind) {
+    case LaneTime::kCompute: return "compute";
+    case LaneTime::kCopy: return "copy";
+    case LaneTime::kCommunication: return "communication";
+    default: return idle_cause_name(static_cast<IdleCause>(static_cast<int>(kind) - static_cast<int>(LaneTime::kIdle)));
+  }
 }
 
 }  // namespace profgpu

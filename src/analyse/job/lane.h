@@ -26,25 +26,6 @@ constexpr LaneTime lane_time(IdleCause cause) {
 /// "compute", "copy", "communication", else the name of the idle cause.
 std::string_view lane_time_name(LaneTime kind);
 
-struct LaneTile {
-  int64_t start_ns = 0, end_ns = 0;
-  LaneTime kind = LaneTime::kCompute;
-};
-
-/// Compute without a pause, on one device.
-struct ComputeRun {
-  static constexpr int64_t kNoLaunch = INT64_MIN;
-  int64_t start_ns = 0, end_ns = 0;
-  int64_t launch_ns = kNoLaunch;   ///< start of the call that launched what begins it
-};
-
-std::vector<ComputeRun> compute_runs(const Facts& facts, const DeviceTime& device);
-
-/// Tiles from the first window's start to the last one's end, in order of time and without holes within windows. What
-/// is neither compute, copy nor a gap of Idle (a collective that no compute waits for, or time before the first
-/// activity and after the last) has the cause that idle time would have: data loading, a late launch or a dependency.
-std::vector<LaneTile> lane_tiles(const Facts& facts, const DeviceTime& device, const std::vector<ComputeRun>& runs);
-
 struct LanePoint {
   enum class What : uint8_t {
     kRestart,     ///< a window of the profiler begins

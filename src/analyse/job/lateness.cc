@@ -26,19 +26,17 @@ struct Attendance {
 };
 
 /// By rank's place and kind of call: the group met, and always on one host.
-std::vector<std::vector<bool>> within_hosts(std::span<const RankDigest> ranks, std::span<const Meeting> all) {
-  std::vector<std::vector<bool>> within(ranks.size()), beyond(ranks.size());
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    within[r].resize(ranks[r].calls.kinds.size());
-    beyond[r].resize(ranks[r].calls.kinds.size());
+std::vector<std::vector<bool>> within_hosts(const JobView& job) {
+  std::vector<std::vector<bool>> within;
+  for (const RankDigest& rank : job.ranks) within.emplace_back(rank.calls.kinds.size());
+  std::vector<std::vector<bool>> beyond = within;
+  for (const Meeting& m : job.meetings) {
+    const std::string& host = job.ranks[m.calls.front().rank].host;
+    const bool same =
+        !host.empty() && std::ranges::all_of(m.calls, [&](RankCall c) { return job.ranks[c.rank].host == host; });
+    for (const RankCall& c : m.calls) (same ? within : beyond)[c.rank][job.call(c).kind] = true;
   }
-  for (const Meeting& m : all) {
-    const std::string& host = ranks[m.calls.front().rank].host;
-    const bool same = !host.empty() && std::all_of(m.calls.begin(), m.calls.end(),
-                                                   [&](const RankCall& c) { return ranks[c.rank].host == host; });
-    for (const RankCall& c : m.calls) (same ? within : beyond)[c.rank][ranks[c.rank].calls.calls[c.call].kind] = true;
-  }
-  for (size_t r = 0; r < ranks.size(); ++r)
+  for (size_t r = 0; r < within.size(); ++r)
     for (size_t k = 0; k < within[r].size(); ++k) within[r][k] = within[r][k] && !beyond[r][k];
   return within;
 }
@@ -47,35 +45,34 @@ class Court {
  public:
   /// `local`: by rank's place and kind of call, what stays within a host and counts for nothing; a host's ranks are
   /// then one, and bear no witness against each other. Empty: each rank stands for itself.
-  Court(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
-        std::span<const Meeting> all, double mean_step_ns, std::vector<std::vector<bool>> local = {})
-      : ranks_(ranks), clocks_(clocks), local_(std::move(local)), blame_(ranks.size()) {
+  Court(const JobView& job, double mean_step_ns, std::vector<std::vector<bool>> local = {})
+      : job_(job), local_(std::move(local)), blame_(job.ranks.size()) {
     std::map<std::pair<std::string, std::string>, uint32_t> groups;
     std::vector<uint32_t> group_of_kind;
-    for (const JobKind& k : met.kinds)
+    for (const JobKind& k : job.met.kinds)
       group_of_kind.push_back(
           groups.try_emplace({k.group, k.members}, static_cast<uint32_t>(groups.size())).first->second);
-    for (const Meeting& m : all)
+    for (const Meeting& m : job.meetings)
       if (m.measured && !is_local(m.calls.front()))
-        meetings_.push_back(&m), group_.push_back(group_of_kind[met.kind[m.collective]]);
-    for (const RankDigest& r : ranks)
+        meetings_.push_back(&m), group_.push_back(group_of_kind[job.met.kind[m.collective]]);
+    for (const RankDigest& r : job.ranks)
       threshold_.push_back(std::max(
           1.0, mean_step_ns * kStragglerPct / 100 * static_cast<double>(std::max<int64_t>(r.measured_steps(), 1))));
   }
 
   Waiting hear() {
     Waiting result;
-    result.total_ns.resize(ranks_.size());
+    result.total_ns.resize(blame_.size());
     attend(result.total_ns);
     for (size_t i = 0; i < meetings_.size(); ++i) accuse(i);
-    for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (size_t r = 0; r < blame_.size(); ++r) {
       Blame& b = blame_[r];
       b.persistent = static_cast<double>(b.shared_ns) >= threshold_[r] &&
                      b.shared_ns >= saturated_sub(b.heard_ns, b.shared_ns) && b.heard_ns > 0;
       b.candidate = b.persistent || static_cast<double>(b.most_ns) >= threshold_[r];
     }
     for (size_t i = 0; i < meetings_.size(); ++i) witness(i);
-    for (uint32_t r = 0; r < ranks_.size(); ++r)
+    for (uint32_t r = 0; r < blame_.size(); ++r)
       if (blame_[r].candidate) judge(r, result.late);
     return result;
   }
@@ -89,12 +86,10 @@ class Court {
     std::unordered_map<uint64_t, int64_t> waits;   // by witness and step
   };
 
-  [[nodiscard]] const CollectiveCall& call(const RankCall& c) const { return ranks_[c.rank].calls.calls[c.call]; }
-  [[nodiscard]] bool is_local(const RankCall& c) const { return !local_.empty() && local_[c.rank][call(c).kind]; }
-  [[nodiscard]] int64_t arrival(const RankCall& c) const { return clocks_[c.rank].aligned(call(c).start_ns); }
+  [[nodiscard]] bool is_local(RankCall c) const { return !local_.empty() && local_[c.rank][job_.call(c).kind]; }
+  [[nodiscard]] int64_t arrival(RankCall c) const { return job_.clocks[c.rank].aligned(job_.call(c).start_ns); }
   [[nodiscard]] int64_t stalled(size_t meeting, size_t i, int64_t to) const {
-    const RankCall& c = meetings_[meeting]->calls[i];
-    return stalled_ns(ranks_[c.rank], clocks_[c.rank], call(c), seats_[first_[meeting] + i].from_ns, to);
+    return stalled_ns(job_, meetings_[meeting]->calls[i], seats_[first_[meeting] + i].from_ns, to);
   }
   // What of a rank's waiting for a later one is that one's own doing.
   [[nodiscard]] int64_t held_against(size_t meeting, size_t late, size_t waiting, int64_t ns) const {
@@ -104,32 +99,30 @@ class Court {
   }
 
   // Of each call of a rank: exposed time of those of other groups that began before, sent and received ones among them.
-  [[nodiscard]] std::vector<int64_t> communicated_ns(size_t rank) const {
-    const CollectiveCalls& own = ranks_[rank].calls;
+  [[nodiscard]] std::vector<int64_t> communicated_ns(uint32_t rank) const {
+    const CollectiveCalls& own = job_.ranks[rank].calls;
     std::map<std::pair<std::string_view, std::string_view>, int64_t> groups;
     std::vector<int64_t*> of_kind;
     for (const CollectiveKind& k : own.kinds) of_kind.push_back(&groups[{k.group, k.members}]);
     std::vector<uint32_t> order(own.calls.size());
     std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](uint32_t a, uint32_t b) { return own.calls[a].start_ns < own.calls[b].start_ns; });
+    std::ranges::stable_sort(order, {}, [&](uint32_t c) { return own.calls[c].start_ns; });
     std::vector<int64_t> out(own.calls.size());
     int64_t all = 0;
     for (const uint32_t c : order) {
       int64_t& group = *of_kind[own.calls[c].kind];
       out[c] = all - group;
-      if (is_local({static_cast<uint32_t>(rank), c})) continue;
-      all = saturated_add(all, own.calls[c].exposed_ns);
-      group = saturated_add(group, own.calls[c].exposed_ns);
+      if (is_local({rank, c})) continue;
+      for (int64_t* sum : {&all, &group}) add_saturated(*sum, own.calls[c].exposed_ns);
     }
     return out;
   }
 
   // Collectives of several streams may wait at once; what one of them has counted, the next leaves out.
   void attend(std::vector<int64_t>& total_ns) {
-    std::vector<int64_t> counted_to(ranks_.size(), INT64_MIN);
+    std::vector<int64_t> counted_to(blame_.size(), INT64_MIN);
     std::vector<std::vector<int64_t>> communicated;
-    for (size_t r = 0; r < ranks_.size(); ++r) communicated.push_back(communicated_ns(r));
+    for (uint32_t r = 0; r < blame_.size(); ++r) communicated.push_back(communicated_ns(r));
     std::unordered_map<uint64_t, int64_t> then;   // communicated by the group's last meeting, by rank and group
     for (size_t i = 0; i < meetings_.size(); ++i) {
       const Meeting& m = *meetings_[i];
@@ -174,11 +167,9 @@ class Court {
 
   void accuse(size_t meeting) {
     const std::span<const RankCall> calls = meetings_[meeting]->calls;
-    const int64_t heard = each_late(meeting, [&](uint32_t k, int64_t ns) {
-      int64_t& shared = blame_[calls[k].rank].shared_ns;
-      shared = saturated_add(shared, ns);
-    });
-    for (const RankCall& c : calls) blame_[c.rank].heard_ns = saturated_add(blame_[c.rank].heard_ns, heard);
+    const int64_t heard =
+        each_late(meeting, [&](uint32_t k, int64_t ns) { add_saturated(blame_[calls[k].rank].shared_ns, ns); });
+    for (const RankCall& c : calls) add_saturated(blame_[c.rank].heard_ns, heard);
   }
 
   void witness(size_t meeting) {
@@ -186,9 +177,8 @@ class Court {
     late_.clear();
     for (uint32_t k = 0; k < m.calls.size(); ++k)
       if (m.calls[k].rank == m.latest && blame_[m.latest].candidate) late_.push_back(k);
-    const bool shared = std::any_of(m.calls.begin(), m.calls.end(), [&](const RankCall& c) {
-      return c.rank != m.latest && blame_[c.rank].persistent;
-    });
+    const bool shared = std::ranges::any_of(
+        m.calls, [&](RankCall c) { return c.rank != m.latest && blame_[c.rank].persistent; });
     if (shared)
       each_late(meeting, [&](uint32_t k, int64_t) {
         if (m.calls[k].rank != m.latest && blame_[m.calls[k].rank].persistent) late_.push_back(k);
@@ -204,9 +194,9 @@ class Court {
     const int64_t to = arrival(accused);
     const size_t stride = (calls.size() + kMaxWitnesses - 1) / kMaxWitnesses;
     for (size_t k = 0; k < calls.size(); k += stride) {
-      if (is_late_[k] || (!local_.empty() && ranks_[calls[k].rank].host == ranks_[accused.rank].host)) continue;
-      int64_t& waited = blame_[accused.rank].waits[pair_of(calls[k].rank, call(accused).step_place)];
-      waited = saturated_add(waited, held_against(meeting, late, k, stalled(meeting, k, to)));
+      if (is_late_[k] || (!local_.empty() && job_.ranks[calls[k].rank].host == job_.ranks[accused.rank].host)) continue;
+      add_saturated(blame_[accused.rank].waits[pair_of(calls[k].rank, job_.call(accused).step_place)],
+                    held_against(meeting, late, k, stalled(meeting, k, to)));
     }
   }
 
@@ -216,8 +206,7 @@ class Court {
     std::map<uint32_t, int64_t> by_witness;
     std::map<uint32_t, std::vector<int64_t>> by_step;
     for (const auto& [key, ns] : blame_[rank].waits) {
-      int64_t& sum = by_witness[static_cast<uint32_t>(key >> 32)];
-      sum = saturated_add(sum, ns);
+      add_saturated(by_witness[static_cast<uint32_t>(key >> 32)], ns);
       by_step[static_cast<uint32_t>(key)].push_back(ns);
     }
     std::vector<int64_t> totals;
@@ -231,8 +220,7 @@ class Court {
     out.push_back(std::move(late));
   }
 
-  std::span<const RankDigest> ranks_;
-  std::span<const RankClock> clocks_;
+  const JobView& job_;
   std::vector<std::vector<bool>> local_;
   std::vector<const Meeting*> meetings_;   // measured ones
   std::vector<uint32_t> group_;            // of each
@@ -244,39 +232,6 @@ class Court {
   std::vector<uint32_t> late_;
   std::vector<bool> is_late_;
 };
-
-}  // namespace
-
-int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from,
-                   int64_t to) {
-  const int64_t shift = saturated_sub(clock.aligned(call.start_ns), call.start_ns);
-  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(saturated_sub(from, shift), call.start_ns),
-                      std::min(saturated_sub(to, shift), call.end_ns)};
-  if (wait.end <= wait.start) return 0;
-  int64_t ns = wait.length();
-  for (const Interval& compute : cover(rank, call))
-    ns -= std::max<int64_t>(0, std::min(compute.end, wait.end) - std::max(compute.start, wait.start));
-  return ns;
-}
-
-Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
-                std::span<const Meeting> all, double mean_step_ns) {
-  return Court(ranks, clocks, met, all, mean_step_ns).hear();
-}
-
-std::optional<Waiting> waiting_for_hosts(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                         const MatchedCalls& met, std::span<const Meeting> all, double mean_step_ns) {
-  std::vector<std::vector<bool>> within = within_hosts(ranks, all);
-  size_t kinds = 0, local = 0;
-  for (const std::vector<bool>& of_rank : within) {
-    kinds += of_rank.size();
-    local += static_cast<size_t>(std::count(of_rank.begin(), of_rank.end(), true));
-  }
-  if (local == 0 || local == kinds) return std::nullopt;
-  return Court(ranks, clocks, met, all, mean_step_ns, std::move(within)).hear();
-}
-
-namespace {
 
 constexpr double kSlow = 1.5;   // times the others' transfer: placement alone makes less of a difference
 
@@ -291,19 +246,18 @@ int64_t usual_transfer_ns(const Meetings& meetings) {
   return lower_median(std::move(ns));
 }
 
-std::map<Likeness, std::map<Members, Meetings>> groups_alike(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                                                             std::span<const Meeting> all) {
+std::map<Likeness, std::map<Members, Meetings>> groups_alike(const JobView& job) {
   std::map<Likeness, std::map<Members, Meetings>> found;
-  for (const Meeting& m : all) {
+  for (const Meeting& m : job.meetings) {
     if (!m.measured || !m.whole_group) continue;
-    const RankCall& first = m.calls.front();
-    const CollectiveCall& call = ranks[first.rank].calls.calls[first.call];
-    if (call.message_bytes <= 0 || m.transfer_ns() <= 0 || call.row >= ranks[first.rank].calls.rows.size()) continue;
+    const CollectiveCall& call = job.call(m.calls.front());
+    const std::vector<CollectiveRow>& rows = job.ranks[m.calls.front().rank].calls.rows;
+    if (call.message_bytes <= 0 || m.transfer_ns() <= 0 || call.row >= rows.size()) continue;
     Members members;
     std::set<std::string_view> hosts;
-    for (const RankCall& c : m.calls) members.push_back(c.rank), hosts.insert(ranks[c.rank].host);
-    found[{met.kinds[met.kind[m.collective]].name, ranks[first.rank].calls.rows[call.row].dtype,
-           static_cast<int64_t>(m.calls.size()), hosts.size(), call.message_bytes}][std::move(members)]
+    for (const RankCall& c : m.calls) members.push_back(c.rank), hosts.insert(job.ranks[c.rank].host);
+    const auto size = static_cast<int64_t>(members.size());
+    found[{job.kind(m).name, rows[call.row].dtype, size, hosts.size(), call.message_bytes}][std::move(members)]
         .push_back(&m);
   }
   return found;
@@ -329,10 +283,8 @@ struct LinkGroup {
 
 class LinkComparison {
  public:
-  LinkComparison(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
-             std::span<const Meeting> all)
-      : ranks_(ranks), clocks_(clocks), first_(all.data()) {
-    for (const auto& [likeness, groups] : groups_alike(ranks, met, all))
+  explicit LinkComparison(const JobView& job) : job_(job) {
+    for (const auto& [likeness, groups] : groups_alike(job))
       if (groups.size() > 1) compare(likeness, groups);
     for (auto& [members, group] : of_members_) {
       group.sort = root(group.sort);
@@ -364,12 +316,9 @@ class LinkComparison {
     group.usual_ns += usual_ns * count;
     for (const Meeting* m : meetings) {
       const int64_t beyond = std::max<int64_t>(m->transfer_ns() - usual_ns, 0);
-      group.transfers.push_back({static_cast<uint32_t>(m - first_), beyond});
-      for (const RankCall& c : m->calls) {
-        const CollectiveCall& call = ranks_[c.rank].calls.calls[c.call];
-        const int64_t exposed = stalled_ns(ranks_[c.rank], clocks_[c.rank], call, m->last_ns, m->end_ns);
-        group.excess_ns[c.rank] += std::clamp<int64_t>(beyond, 0, exposed);
-      }
+      group.transfers.push_back({static_cast<uint32_t>(m - job_.meetings.data()), beyond});
+      for (const RankCall& c : m->calls)
+        group.excess_ns[c.rank] += std::clamp<int64_t>(beyond, 0, stalled_ns(job_, c, m->last_ns, m->end_ns));
     }
     if ((own_ns - usual_ns) * count < group.dearest_ns) return;
     group.dearest_ns = (own_ns - usual_ns) * count;
@@ -385,9 +334,7 @@ class LinkComparison {
     return sort;
   }
 
-  std::span<const RankDigest> ranks_;
-  std::span<const RankClock> clocks_;
-  const Meeting* first_;
+  const JobView& job_;
   std::map<Members, LinkGroup> of_members_;
   std::vector<size_t> sorts_;   // by likeness: one that it is of a sort with
 };
@@ -411,9 +358,7 @@ struct Suspicion {
 };
 
 SlowLink link_of(const Groups& groups, const Members& ranks) {
-  SlowLink link = (*std::max_element(groups.begin(), groups.end(), [](const LinkGroup* a, const LinkGroup* b) {
-                    return a->dearest_ns < b->dearest_ns;
-                  }))->most_expensive;
+  SlowLink link = (*std::ranges::max_element(groups, {}, &LinkGroup::dearest_ns))->most_expensive;
   link.ranks = ranks;
   for (const LinkGroup* g : groups) {
     link.excess_ns += g->median_excess_ns();
@@ -424,7 +369,7 @@ SlowLink link_of(const Groups& groups, const Members& ranks) {
 }
 
 bool holds_any(const Members& members, const std::set<uint32_t>& ranks) {
-  return std::any_of(members.begin(), members.end(), [&](uint32_t r) { return ranks.contains(r); });
+  return std::ranges::any_of(members, [&](uint32_t r) { return ranks.contains(r); });
 }
 
 // Those in most of the groups that nobody stands for yet; of as many, in the dearer ones. Empty: no groups are left.
@@ -432,8 +377,7 @@ std::pair<Groups, Members> next_suspects(const Suspicion& s, const std::set<cons
   std::map<Groups, Members> of_groups;
   for (uint32_t r = 0; r < s.slow.size(); ++r) {
     Groups left;
-    std::copy_if(s.slow[r].begin(), s.slow[r].end(), std::back_inserter(left),
-                 [&](const LinkGroup* g) { return !explained.contains(g); });
+    std::ranges::copy_if(s.slow[r], std::back_inserter(left), [&](auto* g) { return !explained.contains(g); });
     if (!left.empty()) of_groups[std::move(left)].push_back(r);
   }
   const auto weight = [](const std::pair<const Groups, Members>& suspects) {
@@ -441,20 +385,43 @@ std::pair<Groups, Members> next_suspects(const Suspicion& s, const std::set<cons
     for (const LinkGroup* g : suspects.first) excess_ns += g->median_excess_ns();
     return std::tuple(suspects.first.size(), excess_ns, -static_cast<int64_t>(suspects.second.front()));
   };
-  const auto most = std::max_element(of_groups.begin(), of_groups.end(),
-                                     [&](const auto& a, const auto& b) { return weight(a) < weight(b); });
+  const auto most = std::ranges::max_element(of_groups, {}, weight);
   return most == of_groups.end() ? std::pair<Groups, Members>() : std::pair<Groups, Members>(*most);
 }
 
 }  // namespace
 
-std::vector<SlowLink> slow_links(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                 const MatchedCalls& met, std::span<const Meeting> all) {
-  const LinkComparison compared(ranks, clocks, met, all);
-  const Suspicion suspicion(ranks.size(), compared.groups());
+int64_t stalled_ns(const JobView& job, RankCall of, int64_t from, int64_t to) {
+  const CollectiveCall& call = job.call(of);
+  const int64_t shift = saturated_sub(job.clocks[of.rank].aligned(call.start_ns), call.start_ns);
+  const Interval wait{from == INT64_MIN ? call.start_ns : std::max(saturated_sub(from, shift), call.start_ns),
+                      std::min(saturated_sub(to, shift), call.end_ns)};
+  if (wait.end <= wait.start) return 0;
+  int64_t ns = wait.length();
+  for (const Interval& compute : job.ranks[of.rank].cover(call))
+    ns -= std::max<int64_t>(0, std::min(compute.end, wait.end) - std::max(compute.start, wait.start));
+  return ns;
+}
+
+Waiting waiting(const JobView& job, double mean_step_ns) { return Court(job, mean_step_ns).hear(); }
+
+std::optional<Waiting> waiting_for_hosts(const JobView& job, double mean_step_ns) {
+  std::vector<std::vector<bool>> within = within_hosts(job);
+  size_t kinds = 0, local = 0;
+  for (const std::vector<bool>& of_rank : within) {
+    kinds += of_rank.size();
+    local += static_cast<size_t>(std::ranges::count(of_rank, true));
+  }
+  if (local == 0 || local == kinds) return std::nullopt;
+  return Court(job, mean_step_ns, std::move(within)).hear();
+}
+
+std::vector<SlowLink> slow_links(const JobView& job) {
+  const LinkComparison compared(job);
+  const Suspicion suspicion(job.ranks.size(), compared.groups());
   std::map<Groups, Members> suspects;
   std::set<uint32_t> named;
-  for (uint32_t r = 0; r < ranks.size(); ++r)
+  for (uint32_t r = 0; r < job.ranks.size(); ++r)
     if (!suspicion.slow[r].empty() && !suspicion.sound[r]) suspects[suspicion.slow[r]].push_back(r), named.insert(r);
   std::vector<SlowLink> out;
   for (const auto& [groups, members] : suspects) out.push_back(link_of(groups, members));
@@ -467,7 +434,7 @@ std::vector<SlowLink> slow_links(std::span<const RankDigest> ranks, std::span<co
     out.push_back(link_of(groups, members));
     explained.insert(groups.begin(), groups.end());
   }
-  std::sort(out.begin(), out.end(), [](const SlowLink& a, const SlowLink& b) { return a.ranks < b.ranks; });
+  std::ranges::sort(out, {}, &SlowLink::ranks);
   return out;
 }
 

@@ -34,19 +34,16 @@ struct Waiting {
 
 /// Time in which a rank is in a call and computes nothing: from its arrival, but not before `from`, up to `to`, on the
 /// first rank's clock. INT64_MIN: from its arrival.
-int64_t stalled_ns(const RankDigest& rank, const RankClock& clock, const CollectiveCall& call, int64_t from,
-                   int64_t to);
+int64_t stalled_ns(const JobView& job, RankCall call, int64_t from, int64_t to);
 
 /// `mean_step_ns`: over the ranks. What a rank is late because collectives of other groups took it longer than the
 /// waiting one, since the last collective of this group, is not held against it. O(calls log calls).
-Waiting waiting(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const MatchedCalls& met,
-                std::span<const Meeting> all, double mean_step_ns);
+Waiting waiting(const JobView& job, double mean_step_ns);
 
 /// The same with the ranks of a host as one: what they wait for each other within it excuses none of them from being
 /// late elsewhere. A host whose ranks are slow alike holds each of them up, now by one and now by another. Nothing
 /// where no groups are within one host, and others beyond: there it is as waiting().
-std::optional<Waiting> waiting_for_hosts(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                         const MatchedCalls& met, std::span<const Meeting> all, double mean_step_ns);
+std::optional<Waiting> waiting_for_hosts(const JobView& job, double mean_step_ns);
 
 // Ranks that arrive in time, but whose groups' transfers take longer than those of groups like them.
 
@@ -68,7 +65,6 @@ struct SlowLink {
 /// the groups in the middle of its like. Named are ranks of which all groups of all sorts are slow; then, for slow
 /// groups without such a rank, those in most of them, but none that has a sound group of the same sort: a link within a
 /// host says nothing of the network. With one group of a sort nothing is said.
-std::vector<SlowLink> slow_links(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                 const MatchedCalls& met, std::span<const Meeting> all);
+std::vector<SlowLink> slow_links(const JobView& job);
 
 }  // namespace profgpu

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "analyse/job/clocks.h"
@@ -34,6 +33,7 @@ struct MatchedCalls {
   std::vector<RankCall> alone;        ///< calls that no other rank in hand has, or that cannot be told apart
   std::vector<uint32_t> alone_kind;
   [[nodiscard]] size_t size() const { return kind.size(); }
+  [[nodiscard]] const JobKind& kind_of(size_t i) const { return kinds[kind[i]]; }
   [[nodiscard]] std::span<const RankCall> operator[](size_t i) const {
     return {calls.data() + first[i], first[i + 1] - first[i]};
   }
@@ -68,18 +68,26 @@ struct Meeting {
 /// Ranks leave a collective within this, or within half of the shortest call of it.
 constexpr int64_t kEndsApart_ns = 50'000;
 
-/// Calls as one meeting; nullopt unless all clocks are known and, if it `ends_together`, all were in it at one time and
-/// left it together.
-std::optional<Meeting> meeting_of(std::span<const RankDigest> ranks, std::span<const RankCall> calls,
-                                  bool ends_together, std::span<const RankClock> clocks);
+/// What analyses of a job look at: its ranks, what they did together, and clocks that put these side by side.
+struct JobView {
+  std::span<const RankDigest> ranks;
+  const MatchedCalls& met;
+  std::span<const RankClock> clocks;
+  std::span<const Meeting> meetings = {};   ///< as meetings() gives them
+
+  [[nodiscard]] const CollectiveCall& call(RankCall c) const { return ranks[c.rank].calls.calls[c.call]; }
+  [[nodiscard]] const CollectiveKind& kind(RankCall c) const { return ranks[c.rank].kind(call(c)); }
+  [[nodiscard]] const JobKind& kind(const Meeting& m) const { return met.kind_of(m.collective); }
+  /// On the first rank's clock.
+  [[nodiscard]] Interval time(RankCall c) const { return clocks[c.rank].aligned(call(c)); }
+  /// Calls as one meeting; nullopt unless all clocks are known and, if it `ends_together`, all were in it at one time
+  /// and left it together.
+  [[nodiscard]] std::optional<Meeting> meeting_of(std::span<const RankCall> calls, bool ends_together) const;
+};
 
 /// Meetings of ranks whose clocks are known, by last arrival. Calls that should end together but were not in it at the
 /// same time were matched wrongly, for want of sequence numbers, and say nothing.
-std::vector<Meeting> meetings(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                              std::span<const RankClock> clocks);
-
-/// Compute of a rank beside one of its calls, on the call's clock.
-std::span<const Interval> cover(const RankDigest& rank, const CollectiveCall& call);
+std::vector<Meeting> meetings(const JobView& job);
 
 // Collectives that a rank does not have though others of its group do.
 
@@ -106,8 +114,7 @@ struct MissingCalls {
 
 /// By first_ns, then rank. Says nothing of calls near the ends of a rank's trace, of kernels recorded without arguments
 /// (whose group nobody knows) and of ranks whose clocks are unknown. O(n log n) in calls, and in ranks that lack them.
-std::vector<MissingCalls> missing_calls(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                                        std::span<const RankClock> clocks);
+std::vector<MissingCalls> missing_calls(const JobView& job);
 /// The first at which a rank never arrives; null: none.
 const MissingCalls* first_hang(std::span<const MissingCalls> missing);
 
@@ -116,7 +123,6 @@ const MissingCalls* first_hang(std::span<const MissingCalls> missing);
 /// A lost record shifts all that follow it where order decides, and so do numbers that begin again: then calls of one
 /// collective were not in it at the same time. All calls of that kind and size are matched by their ends instead, where
 /// that gives more collectives that fit. nullopt if nothing has changed.
-std::optional<MatchedCalls> matched_by_time(std::span<const RankDigest> ranks, const MatchedCalls& met,
-                                            std::span<const RankClock> clocks);
+std::optional<MatchedCalls> matched_by_time(const JobView& job);
 
 }  // namespace profgpu

@@ -70,8 +70,8 @@ TEST(MatchedCallsTest, ALostRecordShiftsNothingWhereTimesTell) {
   const MatchedCalls met = matched_calls(job.ranks);
   EXPECT_TRUE(align_clocks(job.ranks, met)[1].apart);   // the shift looks like a clock's
   const std::vector<RankClock> clocks = align_clocks(job.ranks, met, true);
-  EXPECT_LT(meetings(job.ranks, met, clocks).size(), 20u);   // in order alone, those behind the loss do not fit
-  const std::optional<MatchedCalls> again = matched_by_time(job.ranks, met, clocks);
+  EXPECT_LT(meetings({job.ranks, met, clocks}).size(), 20u);   // in order alone, those behind the loss do not fit
+  const std::optional<MatchedCalls> again = matched_by_time({job.ranks, met, clocks});
   ASSERT_TRUE(again);
   EXPECT_EQ(again->size(), 20u);
   const std::vector<RankClock> better = align_clocks(job.ranks, *again);
@@ -79,8 +79,8 @@ TEST(MatchedCallsTest, ALostRecordShiftsNothingWhereTimesTell) {
   EXPECT_EQ(better[1].offset_ns, 0);
   EXPECT_EQ(better[1].error_ns, 2'000);
   EXPECT_EQ(better[2].offset_ns, -3'600'000'003'000);
-  EXPECT_EQ(meetings(job.ranks, *again, better).size(), 20u);
-  EXPECT_FALSE(matched_by_time(job.ranks, *again, better));
+  EXPECT_EQ(meetings({job.ranks, *again, better}).size(), 20u);
+  EXPECT_FALSE(matched_by_time({job.ranks, *again, better}));
 }
 
 TEST(MatchedCallsTest, NumbersThatBeginAgainAreToldApartByTime) {
@@ -97,9 +97,9 @@ TEST(MatchedCallsTest, NumbersThatBeginAgainAreToldApartByTime) {
   }
   const MatchedCalls met = matched_calls(job.ranks);
   EXPECT_EQ(met.size(), 4u);
-  const std::optional<MatchedCalls> again = matched_by_time(job.ranks, met, align_clocks(job.ranks, met));
+  const std::optional<MatchedCalls> again = matched_by_time({job.ranks, met, align_clocks(job.ranks, met)});
   ASSERT_TRUE(again);
-  const std::vector<Meeting> all = meetings(job.ranks, *again, align_clocks(job.ranks, *again));
+  const std::vector<Meeting> all = meetings({job.ranks, *again, align_clocks(job.ranks, *again)});
   EXPECT_EQ(all.size(), 24u);
   for (const Meeting& m : all) EXPECT_TRUE(m.transfer_ns() == 50'000 || m.transfer_ns() == 8'000);
   EXPECT_EQ(again->alone.size(), 10u);
@@ -112,7 +112,7 @@ constexpr int64_t kMs = 1'000'000;
 
 std::vector<MissingCalls> missing(const HandJob& job) {
   const MatchedCalls met = matched_calls(job.ranks);
-  return missing_calls(job.ranks, met, align_clocks(job.ranks, met));
+  return missing_calls({job.ranks, met, align_clocks(job.ranks, met)});
 }
 
 /// Ten steps of 100 ms with an all-reduce each; `lacks(rank, step)` says who has no record.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -57,9 +59,8 @@ class Recognition {
     std::vector<Parallelism> out;
     for (auto& [key, row] : rows_)
       if (!row.ranks.empty()) out.push_back(way(key, row));
-    std::stable_sort(out.begin(), out.end(), [](const Parallelism& a, const Parallelism& b) {
-      return std::pair(a.exposed_ns_per_step, a.communication_ns_per_step) >
-             std::pair(b.exposed_ns_per_step, b.communication_ns_per_step);
+    std::ranges::stable_sort(out, std::greater(), [](const Parallelism& w) {
+      return std::pair(w.exposed_ns_per_step, w.communication_ns_per_step);
     });
     return out;
   }
@@ -69,12 +70,10 @@ class Recognition {
   [[nodiscard]] std::map<uint32_t, uint32_t> replicas_of(const std::set<uint32_t>& groups) const {
     std::map<uint32_t, uint32_t> shards_of;
     for (const uint32_t second : groups) {
-      const bool reduces = std::any_of(claims_[second].begin(), claims_[second].end(),
-                                       [](const GroupClaim& c) { return c.kind == ParallelKind::kDdp; });
+      const bool reduces = std::ranges::count(claims_[second], ParallelKind::kDdp, &GroupClaim::kind) > 0;
       for (const uint32_t first : groups) {
         if (!reduces || first == second) continue;
-        const bool shards = std::any_of(claims_[first].begin(), claims_[first].end(),
-                                        [](const GroupClaim& c) { return is_sharded(c.kind); });
+        const bool shards = std::ranges::any_of(claims_[first], is_sharded, &GroupClaim::kind);
         if (shards && reduces_shards(uses_.groups[second], uses_.groups[first])) shards_of[second] = first;
       }
     }
@@ -206,10 +205,9 @@ std::optional<GatherUse> mean_gathers(const std::vector<SharedWork>& ranks) {
   if (n == 0) return std::nullopt;
   for (const SharedWork& w : ranks) {
     if (!w.gathers) continue;
-    out.per_step += w.gathers->per_step / n;
-    out.backward_per_step += w.gathers->backward_per_step / n;
-    out.late_per_step += w.gathers->late_per_step / n;
-    out.late_ns_per_step += w.gathers->late_ns_per_step / n;
+    for (double GatherUse::* figure : {&GatherUse::per_step, &GatherUse::backward_per_step, &GatherUse::late_per_step,
+                                       &GatherUse::late_ns_per_step})
+      out.*figure += (*w.gathers).*figure / n;
   }
   return out;
 }
@@ -253,6 +251,39 @@ Parallelism Recognition::way(const RowKey& key, const Row& row) const {
   return out;
 }
 
+struct KindText {
+  std::string_view name, words;
+};
+// By ParallelKind.
+constexpr std::array<KindText, 15> kKindTexts = {{
+    {"ddp", "data parallel (DDP): gradients all-reduced in buckets"},
+    {"fsdp", "FSDP: parameters all-gathered before use, gradients reduce-scattered"},
+    {"fsdp_or_zero2", "gradients and optimizer sharded, parameters all-gathered once a step (FSDP that keeps them after "
+                      "forward, or ZeRO-2)"},
+    {"fsdp_or_zero3", "parameters sharded: all-gathered in forward and backward, gradients reduce-scattered (FSDP or "
+                      "ZeRO-3)"},
+    {"hsdp", "hybrid FSDP: parameters sharded within a group, gradients all-reduced over its replicas"},
+    {"zero1", "ZeRO-1: optimizer sharded, parameters gathered after it"},
+    {"zero1_or_2", "ZeRO-1 or ZeRO-2: gradients scattered to their owners, parameters gathered after the optimizer"},
+    {"zero2", "ZeRO-2: gradients scattered to their owners in every micro-batch, parameters gathered after the optimizer"},
+    {"zero3", "ZeRO-3: parameters all-gathered in forward and backward, gradients reduce-scattered"},
+    {"tensor_parallel", "tensor parallel: activations all-reduced in every layer"},
+    {"pipeline_parallel", "pipeline parallel: activations and their gradients sent between stages"},
+    {"expert_parallel", "expert parallel: tokens exchanged all to all"},
+    {"context_parallel", "context parallel: parts of the sequence exchanged for attention"},
+    {"embedding_parallel", "embedding parallel: tables spread over ranks, their rows exchanged"},
+    {"unknown", "no pattern that is known: "},
+}};
+
+std::string op_words(const std::vector<CollectiveUse>& uses) {
+  std::string names;
+  for (const CollectiveUse& use : uses)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", use.op == CollectiveOp::kUnknown
+                                                                 ? "kernels that do not say what they do"
+                                                                 : collective_op_name(use.op));
+  return names;
+}
+
 }  // namespace
 
 std::optional<double> Parallelism::overlap_pct() const {
@@ -285,72 +316,17 @@ std::vector<CollectiveUse> Parallelism::collectives() const {
   return uses;
 }
 
-// Ways to share the work as sentences.
-
-namespace {
-
-using Op = CollectiveOp;
-
-std::string reduction_words(const Parallelism& way) {
-  if (way.gradients && way.gradients->backward_per_step == 0)
-    return "data parallel: gradients all-reduced outside the backward pass";
-  return "data parallel (DDP): gradients all-reduced in buckets";
-}
-
-std::string tensor_words(const Parallelism& way) {
-  if (way.counts.of(Op::kReduceScatter).calls > 0)
-    return "tensor parallel with sequence parallelism: activations all-gathered and reduce-scattered in every layer";
-  return "tensor parallel: activations all-reduced in every layer";
-}
-
-std::string expert_words(const Parallelism& way) {
-  const char* alike = way.named ? "" : "; sequence parallelism by all-to-all looks alike";
-  return fmt::format("expert parallel: tokens exchanged all to all{}", alike);
-}
-
-std::string unknown_words(const Parallelism& way) {
-  std::string names;
-  for (int op = 0; op < kCollectiveOps; ++op)
-    if (way.counts.of(static_cast<Op>(op)).calls > 0)
-      names += (names.empty() ? "" : ", ") + (static_cast<Op>(op) == Op::kUnknown
-                                                  ? "kernels that do not say what they do"
-                                                  : std::string(collective_op_name(static_cast<Op>(op))));
-  return "no pattern that is known: " + names;
-}
-
-std::string kind_words(const Parallelism& way) {
-  switch (way.kind) {
-    case ParallelKind::kDdp: return reduction_words(way);
-    case ParallelKind::kFsdp: return "FSDP: parameters all-gathered before use, gradients reduce-scattered";
-    case ParallelKind::kFsdpOrZero2:
-      return "gradients and optimizer sharded, parameters all-gathered once a step (FSDP that keeps them after "
-             "forward, or ZeRO-2)";
-    case ParallelKind::kFsdpOrZero3:
-      return "parameters sharded: all-gathered in forward and backward, gradients reduce-scattered (FSDP or ZeRO-3)";
-    case ParallelKind::kHsdp:
-      return "hybrid FSDP: parameters sharded within a group, gradients all-reduced over its replicas";
-    case ParallelKind::kZero1: return "ZeRO-1: optimizer sharded, parameters gathered after it";
-    case ParallelKind::kZero1Or2:
-      return "ZeRO-1 or ZeRO-2: gradients scattered to their owners, parameters gathered after the optimizer";
-    case ParallelKind::kZero2:
-      return "ZeRO-2: gradients scattered to their owners in every micro-batch, parameters gathered after the "
-             "optimizer";
-    case ParallelKind::kZero3:
-      return "ZeRO-3: parameters all-gathered in forward and backward, gradients reduce-scattered";
-    case ParallelKind::kTensor: return tensor_words(way);
-    case ParallelKind::kPipeline: return "pipeline parallel: activations and their gradients sent between stages";
-    case ParallelKind::kExpert: return expert_words(way);
-    case ParallelKind::kContext: return "context parallel: parts of the sequence exchanged for attention";
-    case ParallelKind::kEmbedding: return "embedding parallel: tables spread over ranks, their rows exchanged";
-    case ParallelKind::kUnknown: break;
-  }
-  return unknown_words(way);
-}
-
-}  // namespace
+std::string_view parallel_kind_name(ParallelKind kind) { return kKindTexts[static_cast<size_t>(kind)].name; }
 
 std::string Parallelism::words() const {
-  return kind_words(*this) + (ranks.size() == 1 ? ", as this rank's calls suggest" : "");
+  std::string words(kKindTexts[static_cast<size_t>(kind)].words);
+  if (kind == ParallelKind::kDdp && gradients && gradients->backward_per_step == 0)
+    words = "data parallel: gradients all-reduced outside the backward pass";
+  if (kind == ParallelKind::kTensor && counts.of(CollectiveOp::kReduceScatter).calls > 0)
+    words = "tensor parallel with sequence parallelism: activations all-gathered and reduce-scattered in every layer";
+  if (kind == ParallelKind::kExpert && !named) words += "; sequence parallelism by all-to-all looks alike";
+  if (kind == ParallelKind::kUnknown) words += op_words(collectives());
+  return words + (ranks.size() == 1 ? ", as this rank's calls suggest" : "");
 }
 
 }  // namespace profgpu

@@ -79,6 +79,8 @@ struct CollectiveUse {
   }
 };
 
+std::string_view parallel_kind_name(ParallelKind kind);
+
 /// One way to share the work, over groups of one size. Figures of a step are means over measured steps and ranks.
 struct Parallelism {
   ParallelKind kind = ParallelKind::kUnknown;

@@ -27,78 +27,6 @@ std::vector<DigestStep> steps_of(const Steps& steps, int64_t base_ns) {
   return out;
 }
 
-}  // namespace
-
-int64_t RankDigest::measured_steps() const {
-  return std::count_if(steps.begin(), steps.end(), [](const DigestStep& s) { return s.measured; });
-}
-
-int64_t RankDigest::measured_wall_ns() const {
-  int64_t sum = 0;
-  for (const DigestStep& s : steps)
-    if (s.measured) sum = saturated_add(sum, s.duration_ns);
-  return sum;
-}
-
-int64_t RankDigest::mean_step_ns() const {
-  const int64_t n = measured_steps();
-  return n > 0 ? measured_wall_ns() / n : 0;
-}
-
-std::string RankDigest::call_name(const CollectiveCall& call) const {
-  if (kind(call).described) return kind(call).name;
-  const CallSite& site = this->site(call);
-  if (site.op != CollectiveOp::kUnknown) return std::string(collective_op_name(site.op));
-  const std::string term = collective_name(kind(call).name);
-  return term.empty() ? kind(call).name : term;
-}
-
-const CallSite& RankDigest::site(const CollectiveCall& call) const {
-  static const CallSite kUnseen;
-  const auto place = static_cast<size_t>(&call - calls.calls.data());
-  return place < sites.calls.size() ? sites.calls[place] : kUnseen;
-}
-
-bool RankDigest::may_be_pair(const CollectiveCall& call) const {
-  if (kind(call).described) return kind(call).is_pair();
-  const std::string name = call_name(call);
-  return name == "send" || name == "recv" || name == "send_recv";
-}
-
-RankDigest calls_digest(int rank, const Facts& facts) {
-  const Trace& trace = facts.trace();
-  const Devices& devices = facts.get<Devices>();
-  const Steps& steps = facts.get<Steps>();
-  const Memory& memory = facts.get<Memory>();
-  RankDigest d;
-  d.rank = rank;
-  d.world_size = trace.distributed.world_size;
-  d.host = trace.host_name;
-  d.clock = trace.clock;
-  if (devices.busiest >= 0) {
-    const DeviceTime& busiest = devices.devices[static_cast<size_t>(devices.busiest)];
-    d.device = busiest.id;
-    d.device_name = busiest.name;
-  }
-  if (!trace.windows.empty())
-    d.extent = {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};
-  d.annotated = steps.annotated;
-  d.steps = steps_of(steps, trace.base_time_ns);
-  d.calls = facts.get<CollectiveCalls>();
-  d.sites = CallSites::compute(facts);
-  d.memory = {memory.peak_allocated_bytes, memory.peak_reserved_bytes, memory.capacity_bytes};
-  return d;
-}
-
-RankDigest rank_digest(int rank, const Facts& facts) {
-  RankDigest d = calls_digest(rank, facts);
-  d.lane = Lane::compute(facts);
-  d.work = facts.get<RankWork>();
-  return d;
-}
-
-namespace {
-
 using std::string_view;
 
 constexpr std::array<string_view, kCollectiveOps> kOpNames = {
@@ -169,25 +97,6 @@ JobLibraries libraries_of(const Trace& trace) {
   }
   return found;
 }
-
-}  // namespace
-
-string_view collective_op_name(CollectiveOp op) { return kOpNames[static_cast<size_t>(op)]; }
-
-CallSites CallSites::compute(const Facts& facts) {
-  const Trace& trace = facts.trace();
-  const CollectiveCalls& calls = facts.get<CollectiveCalls>();
-  CallSites sites;
-  if (calls.calls.empty()) return sites;
-  sites.calls.reserve(calls.calls.size());
-  for (const CollectiveCall& c : calls.calls) sites.calls.push_back(site_of(trace, c, calls.kinds[c.kind]));
-  for (const Interval& pass : facts.get<Phases>().backward)
-    sites.backward.push_back({pass.start + trace.base_time_ns, pass.end + trace.base_time_ns});
-  sites.libraries = libraries_of(trace);
-  return sites;
-}
-
-namespace {
 
 constexpr double kMaxElements = 1e15;   // what sums of them over a step still hold exactly enough, whatever a file says
 
@@ -263,9 +172,7 @@ class KernelCounter {
   [[nodiscard]] std::vector<KernelWork> most_expensive() const {
     std::vector<KernelWork> out;
     for (const auto& [key, k] : kernels_) out.push_back({key, {}, k.count, k.total_ns});
-    std::sort(out.begin(), out.end(), [](const KernelWork& a, const KernelWork& b) {
-      return a.total_ns != b.total_ns ? a.total_ns > b.total_ns : a.key < b.key;
-    });
+    std::ranges::sort(out, {}, [](const KernelWork& k) { return std::pair(-k.total_ns, k.key); });
     if (out.size() > RankWork::kMaxKernels) out.resize(RankWork::kMaxKernels);
     for (KernelWork& k : out) k.name = short_kernel_name(trace_.strings[kernels_.at(k.key).name]);
     return out;
@@ -307,7 +214,108 @@ class KernelCounter {
   std::unordered_map<uint64_t, Kernel> kernels_;
 };
 
+void add(std::optional<Interval>& all, Interval range) {
+  all = all ? Interval{std::min(all->start, range.start), std::max(all->end, range.end)} : range;
+}
+
+void outline_part(const Facts& facts, RankOutline& out) {
+  const Trace& trace = facts.trace();
+  const TracePart part(trace, *out.part);
+  for (uint32_t h = 0; h < trace.host.size(); ++h) out.events += part.shows(HostId(h));
+  for (uint32_t a = 0; a < trace.activity.size(); ++a) {
+    if (!part.shows(ActivityId(a))) continue;
+    ++out.events;
+    add(out.extent, trace.activity.interval(ActivityId(a)));
+  }
+  for (const CollectiveCall& call : facts.get<CollectiveCalls>().calls)
+    if (part.shows(call.activity)) out.calls.push_back(call.activity);
+  std::sort(out.calls.begin(), out.calls.end());
+}
+
 }  // namespace
+
+int64_t RankDigest::measured_steps() const {
+  return std::count_if(steps.begin(), steps.end(), [](const DigestStep& s) { return s.measured; });
+}
+
+int64_t RankDigest::measured_wall_ns() const {
+  int64_t sum = 0;
+  for (const DigestStep& s : steps)
+    if (s.measured) sum = saturated_add(sum, s.duration_ns);
+  return sum;
+}
+
+int64_t RankDigest::mean_step_ns() const {
+  const int64_t n = measured_steps();
+  return n > 0 ? measured_wall_ns() / n : 0;
+}
+
+std::string RankDigest::call_name(const CollectiveCall& call) const {
+  if (kind(call).described) return kind(call).name;
+  const CallSite& site = this->site(call);
+  if (site.op != CollectiveOp::kUnknown) return std::string(collective_op_name(site.op));
+  const std::string term = collective_name(kind(call).name);
+  return term.empty() ? kind(call).name : term;
+}
+
+const CallSite& RankDigest::site(const CollectiveCall& call) const {
+  static const CallSite kUnseen;
+  const auto place = static_cast<size_t>(&call - calls.calls.data());
+  return place < sites.calls.size() ? sites.calls[place] : kUnseen;
+}
+
+bool RankDigest::may_be_pair(const CollectiveCall& call) const {
+  if (kind(call).described) return kind(call).is_pair();
+  const std::string name = call_name(call);
+  return name == "send" || name == "recv" || name == "send_recv";
+}
+
+RankDigest calls_digest(int rank, const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Devices& devices = facts.get<Devices>();
+  const Steps& steps = facts.get<Steps>();
+  const Memory& memory = facts.get<Memory>();
+  RankDigest d;
+  d.rank = rank;
+  d.world_size = trace.distributed.world_size;
+  d.host = trace.host_name;
+  d.clock = trace.clock;
+  if (devices.busiest >= 0) {
+    const DeviceTime& busiest = devices.devices[static_cast<size_t>(devices.busiest)];
+    d.device = busiest.id;
+    d.device_name = busiest.name;
+  }
+  if (!trace.windows.empty())
+    d.extent = {trace.windows.front().start + trace.base_time_ns, trace.windows.back().end + trace.base_time_ns};
+  d.annotated = steps.annotated;
+  d.steps = steps_of(steps, trace.base_time_ns);
+  d.calls = facts.get<CollectiveCalls>();
+  d.sites = CallSites::compute(facts);
+  d.memory = {memory.peak_allocated_bytes, memory.peak_reserved_bytes, memory.capacity_bytes};
+  return d;
+}
+
+RankDigest rank_digest(int rank, const Facts& facts) {
+  RankDigest d = calls_digest(rank, facts);
+  d.lane = Lane::compute(facts);
+  d.work = facts.get<RankWork>();
+  return d;
+}
+
+string_view collective_op_name(CollectiveOp op) { return kOpNames[static_cast<size_t>(op)]; }
+
+CallSites CallSites::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const CollectiveCalls& calls = facts.get<CollectiveCalls>();
+  CallSites sites;
+  if (calls.calls.empty()) return sites;
+  sites.calls.reserve(calls.calls.size());
+  for (const CollectiveCall& c : calls.calls) sites.calls.push_back(site_of(trace, c, calls.kinds[c.kind]));
+  for (const Interval& pass : facts.get<Phases>().backward)
+    sites.backward.push_back({pass.start + trace.base_time_ns, pass.end + trace.base_time_ns});
+  sites.libraries = libraries_of(trace);
+  return sites;
+}
 
 RankWork RankWork::compute(const Facts& facts) {
   const std::vector<Step>& steps = facts.get<Steps>().steps;
@@ -331,28 +339,6 @@ RankWork RankWork::compute(const Facts& facts) {
   work.kernels = counter.most_expensive();
   return work;
 }
-
-namespace {
-
-void add(std::optional<Interval>& all, Interval range) {
-  all = all ? Interval{std::min(all->start, range.start), std::max(all->end, range.end)} : range;
-}
-
-void outline_part(const Facts& facts, RankOutline& out) {
-  const Trace& trace = facts.trace();
-  const TracePart part(trace, *out.part);
-  for (uint32_t h = 0; h < trace.host.size(); ++h) out.events += part.shows(HostId(h));
-  for (uint32_t a = 0; a < trace.activity.size(); ++a) {
-    if (!part.shows(ActivityId(a))) continue;
-    ++out.events;
-    add(out.extent, trace.activity.interval(ActivityId(a)));
-  }
-  for (const CollectiveCall& call : facts.get<CollectiveCalls>().calls)
-    if (part.shows(call.activity)) out.calls.push_back(call.activity);
-  std::sort(out.calls.begin(), out.calls.end());
-}
-
-}  // namespace
 
 std::optional<Interval> TracePart::shown(Interval range) const {
   const Interval cut{std::max(range.start, part_.start), std::min(range.end, part_.end)};

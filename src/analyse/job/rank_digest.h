@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,8 @@ namespace profgpu {
 struct StepWork {
   std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time
   std::array<int64_t, kIdleCauses> idle_ns{};     ///< gaps, clipped to the step
-  int64_t compute_ns = 0, exposed_communication_ns = 0,
-          exposed_memory_ns = 0;  ///< lengths of unions, clipped to the step
+  /// Lengths of unions, clipped to the step.
+  int64_t compute_ns = 0, exposed_communication_ns = 0, exposed_memory_ns = 0;
   int64_t kernels = 0;
   int64_t kernel_ns = 0;        ///< sum of their durations
   uint64_t work = 0;  ///< equal where the kernels' names, grids and blocks are, whatever their order; 0: no kernel
@@ -38,6 +39,7 @@ struct KernelWork {
   uint64_t key = 0;             ///< the same on every rank
   std::string name;             ///< short
   int64_t count = 0, total_ns = 0;
+  [[nodiscard]] double mean_ns() const { return static_cast<double>(total_ns) / static_cast<double>(count); }
 };
 
 struct RankWork {
@@ -111,6 +113,15 @@ struct RankDigest {
   /// Of a measured step; 0 with none.
   [[nodiscard]] int64_t mean_step_ns() const;
   [[nodiscard]] const CollectiveKind& kind(const CollectiveCall& call) const { return calls.kinds[call.kind]; }
+  /// Compute beside a call, on the call's clock.
+  [[nodiscard]] std::span<const Interval> cover(const CollectiveCall& call) const {
+    return std::span(calls.cover).subspan(call.cover_begin, call.cover_end - call.cover_begin);
+  }
+  /// Of the step that launched a call, where the program numbers its steps.
+  [[nodiscard]] std::optional<int64_t> step_number(const CollectiveCall& call) const {
+    const bool known = annotated && call.step_place < steps.size();
+    return known ? std::optional(steps[call.step_place].index) : std::nullopt;
+  }
   /// What the program's ranges say of a call of `calls`.
   [[nodiscard]] const CallSite& site(const CollectiveCall& call) const;
   /// nccl-tests' term for a call of `calls`: as recorded, else as the program's ranges or its kernel's name have it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 namespace profgpu {
 namespace {
@@ -25,23 +26,19 @@ RankStanding standing(const Job* job, const RankReport& rank, const std::map<int
 // Whether all of a rank's records could be read.
 bool is_whole(const Report& report, int rank) {
   constexpr std::array<std::string_view, 4> kLost = {"truncated", "damaged", "out_of_range", "dropped"};
-  return std::none_of(report.inputs.begin(), report.inputs.end(), [&](const InputFile& file) {
-    return file.rank == rank && std::any_of(file.issues.begin(), file.issues.end(), [&](const Issue& issue) {
-      return std::find(kLost.begin(), kLost.end(), issue.kind) != kLost.end();
-    });
+  const auto lost = [&](std::string_view kind) { return std::ranges::count(kLost, kind) > 0; };
+  return std::ranges::none_of(report.inputs, [&](const InputFile& file) {
+    return file.rank == rank && std::ranges::any_of(file.issues, lost, &Issue::kind);
   });
 }
 
 void put_in_order(std::vector<RankStanding>& all) {
-  const auto by_step = [](const RankStanding& a, const RankStanding& b) { return a.step_ns < b.step_ns; };
-  const auto [least, most] = std::minmax_element(all.begin(), all.end(), by_step);
+  const auto [least, most] = std::ranges::minmax_element(all, {}, &RankStanding::step_ns);
   const auto longest = static_cast<double>(most->step_ns.value_or(0)),
              shortest = static_cast<double>(least->step_ns.value_or(0));
   const bool alike = longest - shortest < kAlikePct / 100 * longest;
-  std::stable_sort(all.begin(), all.end(), [&](const RankStanding& a, const RankStanding& b) {
-    const int64_t late_a = a.straggler ? a.straggler->excess_ns_per_step : 0,
-                  late_b = b.straggler ? b.straggler->excess_ns_per_step : 0;
-    return late_a != late_b ? late_a > late_b : !alike && a.step_ns.value_or(0) > b.step_ns.value_or(0);
+  std::ranges::stable_sort(all, std::greater(), [&](const RankStanding& s) {
+    return std::pair(s.straggler ? s.straggler->excess_ns_per_step : 0, alike ? 0 : s.step_ns.value_or(0));
   });
 }
 
@@ -61,12 +58,11 @@ void compare_ranks(Report& report) {
     rank.average_step->includes_hang = static_cast<double>(rank.average_step->duration_ns) > kHangRatio * usual_ns;
   }
   put_in_order(report.standings);
-  const auto telling = std::find_if(report.standings.begin(), report.standings.end(), [&](const RankStanding& s) {
+  const RankStanding* telling = first_where(report.standings, [&](const RankStanding& s) {
     return s.straggler || (s.busy_pct && is_whole(report, s.rank));
   });
-  const int rank = (telling != report.standings.end() ? *telling : report.standings.front()).rank;
-  const auto found =
-      std::find_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) { return r.rank == rank; });
+  const int rank = telling != nullptr ? telling->rank : report.standings.front().rank;
+  const auto found = std::ranges::find(report.ranks, rank, &RankReport::rank);
   report.focus = static_cast<int>(found - report.ranks.begin());
 }
 

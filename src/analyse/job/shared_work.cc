@@ -16,10 +16,6 @@ constexpr int64_t kPauseNs = 10'000;
 
 using SharedCalls = std::vector<const CollectiveCall*>;
 
-std::span<const Interval> cover_of(const RankDigest& rank, const CollectiveCall& c) {
-  return std::span(rank.calls.cover).subspan(c.cover_begin, c.cover_end - c.cover_begin);
-}
-
 std::optional<int64_t> whole(std::optional<double> v) {
   return v ? std::optional(static_cast<int64_t>(*v)) : std::nullopt;
 }
@@ -37,7 +33,7 @@ void add_time(const RankDigest& rank, SharedCalls calls, SharedWork& out) {
       exposed += c->exposed_ns;
     } else {
       exposed += part.length();
-      for (const Interval& i : cover_of(rank, *c))
+      for (const Interval& i : rank.cover(*c))
         exposed -= std::max<int64_t>(0, std::min(i.end, part.end) - std::max(i.start, part.start));
     }
     until = c->end_ns;
@@ -70,7 +66,7 @@ int64_t tail_ns(const RankDigest& rank, const SharedCalls& buckets) {
   int64_t tail = 0;
   for (size_t i = buckets.size(); i-- > 0;) {
     const CollectiveCall& c = *buckets[i];
-    const auto cover = cover_of(rank, c);
+    const auto cover = rank.cover(c);
     const int64_t alone_from = cover.empty() ? c.start_ns : cover.back().end;
     tail += c.end_ns - alone_from;
     if (!cover.empty() || (i > 0 && buckets[i - 1]->end_ns + kPauseNs < c.start_ns)) break;
@@ -119,7 +115,7 @@ GatherUse gathers_of(const RankDigest& rank, const std::map<uint32_t, SharedCall
     calls += static_cast<int64_t>(gathers.size());
     for (size_t i = 1; i < gathers.size(); ++i) {
       const CollectiveCall& c = *gathers[i];
-      const auto cover = cover_of(rank, c);
+      const auto cover = rank.cover(c);
       const int64_t bare = (cover.empty() ? c.end_ns : cover.front().start) - c.start_ns;
       if (bare > kPauseNs) ++late, late_ns += bare;
     }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "analyse/report/quantity.h"
@@ -16,11 +18,14 @@ constexpr size_t kMaxPeers = 64;   // a median over more says no more
 
 double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-// Ranks that met a late one and are not late themselves; of many, a sample.
-std::vector<uint32_t> peers_of(const LateRank& late, const std::vector<bool>& is_late) {
-  std::vector<uint32_t> peers;
-  for (const uint32_t r : late.met)
-    if (!is_late[r]) peers.push_back(r);
+// The entry with the largest value; of several the first.
+template <class Map>
+typename Map::value_type most_of(const Map& map) {
+  return *std::ranges::max_element(map, {}, &Map::value_type::second);
+}
+
+// Of many, a sample.
+std::vector<uint32_t> some_of(const std::vector<uint32_t>& peers) {
   const size_t stride = (peers.size() + kMaxPeers - 1) / kMaxPeers;
   std::vector<uint32_t> out;
   for (size_t i = 0; i < peers.size(); i += stride) out.push_back(peers[i]);
@@ -38,7 +43,7 @@ LateSteps late_steps(const RankDigest& rank, const LateRank& late, double mean_s
     }
     if (!out.numbers.empty()) break;
   }
-  std::sort(out.numbers.begin(), out.numbers.end());
+  std::ranges::sort(out.numbers);
   out.excess_ns /= static_cast<double>(std::max<size_t>(out.numbers.size(), 1));
   return out;
 }
@@ -63,10 +68,9 @@ Straggler by_arrival(std::span<const RankDigest> ranks, const LateRank& late, co
     if (percent_of(static_cast<double>(step.excess_ns), mean_step_ns) >= kStragglerPct) s.late_steps.push_back(number);
     if (step.excess_ns > s.worst_step_excess_ns) s.worst_step = number, s.worst_step_excess_ns = step.excess_ns;
   }
-  WorkComparison c = compare_work(ranks, late_steps(rank, late, mean_step_ns), peers_of(late, is_late), clocks);
-  s.kind = std::move(c.kind);
-  s.side_by_side = std::move(c.side_by_side);
-  s.evidence = std::move(c.evidence);
+  std::vector<uint32_t> peers = late.met;
+  std::erase_if(peers, [&](uint32_t r) { return is_late[r]; });
+  static_cast<WorkComparison&>(s) = compare_work(ranks, late_steps(rank, late, mean_step_ns), some_of(peers), clocks);
   return s;
 }
 
@@ -89,9 +93,7 @@ void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all)
     std::vector<int> together;
     for (const Straggler& s : all)
       if (s.host == host) ++kinds[s.kind], together.push_back(s.rank);
-    std::string kind = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
-                         return a.second < b.second;
-                       })->first;
+    std::string kind = most_of(kinds).first;
     if (kind == "slow_compute" || kind == "late") kind = "slow_host";
     for (Straggler& s : all)
       if (s.host == host) s.kind = kind, s.together = together;
@@ -138,6 +140,70 @@ void add_slow_links(std::span<const RankDigest> ranks, std::vector<SlowLink>& li
     }
 }
 
+constexpr double kTurnsPct = 10;
+
+struct Turn {
+  uint32_t rank = 0;
+  int64_t wait_ns = 0;
+};
+
+// Of each measured step, by number, who is waited for most: sums of what the usual one of the others waits.
+std::map<int64_t, Turn> turns_of(const JobView& job) {
+  std::map<int64_t, std::map<uint32_t, int64_t>> waited;
+  std::vector<int64_t> others;
+  for (const Meeting& m : job.meetings) {
+    if (!m.measured) continue;
+    others.clear();
+    int64_t step = -1;
+    for (const RankCall& c : m.calls) {
+      const std::vector<DigestStep>& steps = job.ranks[c.rank].steps;
+      if (c.rank != m.latest) others.push_back(stalled_ns(job, c, INT64_MIN, m.last_ns));
+      else if (const uint32_t place = job.call(c).step_place; place < steps.size()) step = steps[place].index;
+    }
+    if (step >= 0) add_saturated(waited[step][m.latest], lower_median(others));
+  }
+  std::map<int64_t, Turn> turns;
+  for (const auto& [step, by_rank] : waited) {
+    const auto [rank, wait_ns] = most_of(by_rank);
+    if (wait_ns > 0) turns[step] = {rank, wait_ns};
+  }
+  return turns;
+}
+
+// Why, by whose turn it is: the cause of most turns stands for all.
+void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& turns, const SampleLog& samples,
+             LateByTurns& out) {
+  std::map<uint32_t, LateSteps> late;
+  for (const auto& [step, turn] : turns) {
+    LateSteps& l = late[turn.rank];
+    l.rank = turn.rank;
+    l.numbers.push_back(step);
+    l.excess_ns += static_cast<double>(turn.wait_ns);
+  }
+  const std::vector<std::optional<SampledClock>> clocks = sampled_clocks(ranks, samples);
+  std::vector<uint32_t> all(ranks.size());
+  std::iota(all.begin(), all.end(), 0U);
+  std::map<std::string, size_t> kinds;
+  std::map<std::string, std::pair<size_t, std::vector<std::string>>> evidence;
+  for (auto& [rank, l] : late) {
+    out.ranks.push_back({ranks[rank].rank, static_cast<int64_t>(l.numbers.size())});
+    l.excess_ns /= static_cast<double>(l.numbers.size());
+    std::vector<uint32_t> peers = some_of(all);
+    std::erase(peers, rank);
+    WorkComparison c = compare_work(ranks, l, peers, clocks);
+    kinds[c.kind] += l.numbers.size();
+    auto& [steps, texts] = evidence[c.kind];
+    if (l.numbers.size() <= steps) continue;
+    steps = l.numbers.size();
+    texts.clear();   // what follows the first is of all steps
+    if (!c.evidence.empty())
+      texts = {"rank " + std::to_string(ranks[rank].rank) + " when it is late: " + c.evidence.front()};
+  }
+  out.kind = most_of(kinds).first;
+  out.evidence = std::move(evidence[out.kind].second);
+  std::ranges::stable_sort(out.ranks, std::greater(), &LateByTurns::Turns::steps);
+}
+
 }  // namespace
 
 std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector<SlowLink>& links, const Waiting& waits,
@@ -154,9 +220,7 @@ std::vector<Straggler> stragglers(std::span<const RankDigest> ranks, std::vector
     for (size_t r = 0; r < ranks.size(); ++r)
       if (ranks[r].rank == s.rank) is_late[r] = true;
   add_slow_links(ranks, links, is_late, mean_step_ns, out);
-  std::sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
-    return a.excess_ns_per_step != b.excess_ns_per_step ? a.excess_ns_per_step > b.excess_ns_per_step : a.rank < b.rank;
-  });
+  std::ranges::sort(out, {}, [](const Straggler& s) { return std::pair(-s.excess_ns_per_step, s.rank); });
   return out;
 }
 
@@ -183,101 +247,20 @@ std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<S
   return dropped;
 }
 
-namespace {
-
-constexpr double kTurnsPct = 10;
-constexpr size_t kMaxPeersByTurns = 64;   // a median over more says no more
-
-struct Turn {
-  uint32_t rank = 0;
-  int64_t wait_ns = 0;
-};
-
-// Of each measured step, by number, who is waited for most: sums of what the usual one of the others waits.
-std::map<int64_t, Turn> turns_of(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                 std::span<const Meeting> all) {
-  std::map<int64_t, std::map<uint32_t, int64_t>> waited;
-  std::vector<int64_t> others;
-  for (const Meeting& m : all) {
-    if (!m.measured || m.calls.size() < 2) continue;
-    others.clear();
-    int64_t step = -1;
-    for (const RankCall& c : m.calls) {
-      const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
-      if (c.rank != m.latest) others.push_back(stalled_ns(ranks[c.rank], clocks[c.rank], call, INT64_MIN, m.last_ns));
-      else if (call.step_place < ranks[c.rank].steps.size()) step = ranks[c.rank].steps[call.step_place].index;
-    }
-    int64_t& sum = waited[step][m.latest];
-    if (step >= 0) sum = saturated_add(sum, lower_median(others));
-  }
-  waited.erase(-1);
-  std::map<int64_t, Turn> turns;
-  for (const auto& [step, by_rank] : waited) {
-    const auto most = std::max_element(by_rank.begin(), by_rank.end(),
-                                       [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (most->second > 0) turns[step] = {most->first, most->second};
-  }
-  return turns;
-}
-
-std::vector<uint32_t> peers_of(uint32_t rank, size_t ranks) {
-  const size_t stride = (ranks + kMaxPeersByTurns - 1) / kMaxPeersByTurns;
-  std::vector<uint32_t> peers;
-  for (size_t r = 0; r < ranks; r += stride)
-    if (r != rank) peers.push_back(static_cast<uint32_t>(r));
-  return peers;
-}
-
-// Why, by whose turn it is: the cause of most turns stands for all.
-void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& turns, const SampleLog& samples,
-             LateByTurns& out) {
-  std::map<uint32_t, LateSteps> late;
-  for (const auto& [step, turn] : turns) {
-    LateSteps& l = late[turn.rank];
-    l.rank = turn.rank;
-    l.numbers.push_back(step);
-    l.excess_ns += static_cast<double>(turn.wait_ns);
-  }
-  const std::vector<std::optional<SampledClock>> clocks = sampled_clocks(ranks, samples);
-  std::map<std::string, size_t> kinds;
-  std::map<std::string, std::pair<size_t, std::vector<std::string>>> evidence;
-  for (auto& [rank, l] : late) {
-    out.ranks.push_back({ranks[rank].rank, static_cast<int64_t>(l.numbers.size())});
-    l.excess_ns /= static_cast<double>(l.numbers.size());
-    WorkComparison c = compare_work(ranks, l, peers_of(rank, ranks.size()), clocks);
-    kinds[c.kind] += l.numbers.size();
-    auto& [steps, texts] = evidence[c.kind];
-    if (l.numbers.size() <= steps) continue;
-    steps = l.numbers.size();
-    texts.clear();   // what follows the first is of all steps
-    if (!c.evidence.empty())
-      texts = {"rank " + std::to_string(ranks[rank].rank) + " when it is late: " + c.evidence.front()};
-  }
-  out.kind = std::max_element(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) {
-               return a.second < b.second;
-             })->first;
-  out.evidence = std::move(evidence[out.kind].second);
-  std::stable_sort(out.ranks.begin(), out.ranks.end(),
-                   [](const LateByTurns::Turns& a, const LateByTurns::Turns& b) { return a.steps > b.steps; });
-}
-
-}  // namespace
-
-std::optional<LateByTurns> late_by_turns(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                         std::span<const Meeting> all, const Waiting& waits, double mean_step_ns,
+std::optional<LateByTurns> late_by_turns(const JobView& job, const Waiting& waits, double mean_step_ns,
                                          const SampleLog& samples) {
   std::vector<int64_t> per_step;
-  for (size_t r = 0; r < ranks.size(); ++r)
-    per_step.push_back(waits.total_ns[r] / std::max<int64_t>(ranks[r].measured_steps(), 1));
+  for (size_t r = 0; r < job.ranks.size(); ++r)
+    per_step.push_back(waits.total_ns[r] / std::max<int64_t>(job.ranks[r].measured_steps(), 1));
   LateByTurns out;
   out.wait_ns_per_step = lower_median(per_step);
-  out.wait_pct = mean_step_ns > 0 ? 100 * static_cast<double>(out.wait_ns_per_step) / mean_step_ns : 0;
-  const int64_t least = *std::min_element(per_step.begin(), per_step.end());
+  out.wait_pct = percent_of(static_cast<double>(out.wait_ns_per_step), mean_step_ns);
+  const int64_t least = std::ranges::min(per_step);
   if (out.wait_pct < kTurnsPct || least < out.wait_ns_per_step / 2) return std::nullopt;
-  const std::map<int64_t, Turn> turns = turns_of(ranks, clocks, all);
+  const std::map<int64_t, Turn> turns = turns_of(job);
   if (turns.empty()) return std::nullopt;
   out.steps_measured = static_cast<int64_t>(turns.size());
-  explain(ranks, turns, samples, out);
+  explain(job.ranks, turns, samples, out);
   if (out.ranks.size() < 2) return std::nullopt;
   return out;
 }

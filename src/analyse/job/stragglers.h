@@ -13,12 +13,12 @@
 
 namespace profgpu {
 
-struct Straggler {
+/// Its kind is slow_link, or as it is compared.
+struct Straggler : WorkComparison {
   int rank = 0;
   /// Exposed waiting for it, median over the ranks that it met; of a slow link, exposed transfer beyond the usual.
   int64_t excess_ns_per_step = 0;
   double excess_pct = 0;           ///< of the mean step
-  std::string kind;                ///< slow_link, or as WorkComparison::kind
   std::string host;                ///< empty: unknown
   std::vector<int> together;  ///< ranks that are late for one and the same reason, itself among them; empty: it alone
   /// Measured steps; those in which the others wait for it for at least 5 % of the mean step, by number; and the one in
@@ -27,8 +27,6 @@ struct Straggler {
   std::vector<int64_t> late_steps;
   std::optional<int64_t> worst_step;
   int64_t worst_step_excess_ns = 0;
-  std::vector<SideBySide> side_by_side;
-  std::vector<std::string> evidence;
 
   template <class V>
   void fields(V&& v) const {
@@ -84,8 +82,7 @@ struct LateByTurns {
 
 /// From 10 % of the step, for arrivals of healthy ranks differ too; only where every rank waits, the one that waits
 /// least at least half as long as the median does: else some are late and others are not.
-std::optional<LateByTurns> late_by_turns(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                                         std::span<const Meeting> all, const Waiting& waits, double mean_step_ns,
+std::optional<LateByTurns> late_by_turns(const JobView& job, const Waiting& waits, double mean_step_ns,
                                          const SampleLog& samples);
 
 }  // namespace profgpu

@@ -14,39 +14,36 @@
 namespace profgpu {
 namespace {
 
-struct Sums {
-  int64_t calls = 0, whole_calls = 0, wait_ns = 0;
+struct TrafficClass {
+  Traffic row;
   std::vector<int64_t> bytes, whole_bytes, waits, transfers;   // whole: of whole calls, as transfers
-  uint32_t rank = 0;   // place of one of its ranks
 };
 
 // Of ranks in hand: two hosts tell, one tells only if the whole group is in hand.
-std::optional<bool> spans_hosts(std::span<const RankDigest> ranks, const Meeting& m) {
-  const std::string& first = ranks[m.calls.front().rank].host;
+std::optional<bool> spans_hosts(const JobView& job, const Meeting& m) {
+  const std::string& first = job.ranks[m.calls.front().rank].host;
   bool known = m.whole_group && !first.empty();
   for (const RankCall& c : m.calls) {
-    const std::string& host = ranks[c.rank].host;
+    const std::string& host = job.ranks[c.rank].host;
     if (!host.empty() && !first.empty() && host != first) return true;
     known &= !host.empty();
   }
   return known ? std::optional(false) : std::nullopt;
 }
 
-void add(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const Meeting& m, int64_t bytes,
-         Sums& s) {
-  ++s.calls;
-  s.rank = m.calls.front().rank;
-  if (bytes >= 0) s.bytes.push_back(bytes);
-  for (const RankCall& c : m.calls) {
-    const CollectiveCall& call = ranks[c.rank].calls.calls[c.call];
-    const int64_t till = std::min(m.last_ns, clocks[c.rank].aligned(call.end_ns));
-    s.waits.push_back(std::max<int64_t>(0, saturated_sub(till, clocks[c.rank].aligned(call.start_ns))));
-    s.wait_ns = saturated_add(s.wait_ns, s.waits.back());
+void add(const JobView& job, const Meeting& m, int64_t bytes, TrafficClass& c) {
+  ++c.row.calls;
+  if (bytes >= 0) c.bytes.push_back(bytes);
+  for (const RankCall& call : m.calls) {
+    const Interval time = job.time(call);
+    c.waits.push_back(std::max<int64_t>(0, saturated_sub(std::min(m.last_ns, time.end), time.start)));
+    add_saturated(c.row.wait_ns, c.waits.back());
   }
+  c.row.link_gbps = link_rate_gbps(job.ranks[m.calls.front().rank].device_name);
   if (!m.whole_group || m.transfer_ns() <= 0) return;
-  ++s.whole_calls;
-  s.transfers.push_back(m.transfer_ns());
-  if (bytes > 0) s.whole_bytes.push_back(bytes);
+  ++c.row.whole_calls;
+  c.transfers.push_back(m.transfer_ns());
+  if (bytes > 0) c.whole_bytes.push_back(bytes);
 }
 
 int64_t median_ns(std::vector<int64_t> values) {
@@ -54,44 +51,142 @@ int64_t median_ns(std::vector<int64_t> values) {
   return std::llround(std::min(percentile(std::move(values), 50).value_or(0), kMost));
 }
 
-Traffic traffic_of(std::span<const RankDigest> ranks, Sums& s) {
-  Traffic t;
-  t.calls = s.calls;
-  t.whole_calls = s.whole_calls;
-  t.wait_ns = s.wait_ns;
-  t.median_wait_ns = median_ns(s.waits);
-  const std::vector<int64_t>& bytes = s.whole_bytes.empty() ? s.bytes : s.whole_bytes;
+void add_medians(const TrafficClass& c, Traffic& t) {
+  t.median_wait_ns = median_ns(c.waits);
+  const std::vector<int64_t>& bytes = c.whole_bytes.empty() ? c.bytes : c.whole_bytes;
   if (!bytes.empty()) t.message_bytes = median_ns(bytes);
-  if (!s.transfers.empty()) t.transfer_ns = median_ns(s.transfers);
-  if (!s.whole_bytes.empty() && *t.transfer_ns > 0)
-    t.algbw_gbps = static_cast<double>(*t.message_bytes) / static_cast<double>(*t.transfer_ns);
-  t.link_gbps = link_rate_gbps(ranks[s.rank].device_name);
-  return t;
+  if (!c.transfers.empty()) t.transfer_ns = median_ns(c.transfers);
+  if (c.whole_bytes.empty() || *t.transfer_ns <= 0) return;
+  t.algbw_gbps = static_cast<double>(*t.message_bytes) / static_cast<double>(*t.transfer_ns);
+  t.busbw_gbps = *t.algbw_gbps * bus_factor(t.name, t.group_size);
+}
+
+/// One end of a message.
+struct End {
+  std::string_view group, members;
+  int from = 0, to = 0;              // ranks
+  int64_t elements = -1, step = -1;
+  int64_t place = 0;                 // among its like
+  bool receives = false;
+  RankCall call;
+  [[nodiscard]] auto like() const { return std::tie(from, to, group, members, elements, step); }
+  [[nodiscard]] auto message() const { return std::tie(from, to, group, members, elements, step, place); }
+};
+
+using PlaceOf = std::map<std::pair<std::string_view, std::string_view>, std::vector<int>>;
+
+// The other rank's number in the job: groups count their members from 0.
+int peer_of(const CollectiveKind& kind, int own, int32_t peer, PlaceOf& members_of) {
+  const auto [at, fresh] = members_of.try_emplace({kind.group, kind.members});
+  if (fresh) at->second = member_ranks(kind.members);
+  const std::vector<int>& members = at->second;
+  if (peer < 0 && members.size() == 2) return members[0] == own ? members[1] : members[0];
+  if (members.empty()) return peer;
+  return peer >= 0 && static_cast<size_t>(peer) < members.size() ? members[static_cast<size_t>(peer)] : -1;
+}
+
+// Bare sends and receives have their places from ranges, in groups that nobody names: ranks only if that fits all of
+// them.
+bool places_are_ranks(std::span<const RankDigest> ranks) {
+  for (const RankDigest& rank : ranks)
+    for (const CallSite& site : rank.sites.calls)
+      if (site.own >= 0 && site.own != rank.rank) return false;
+  return true;
+}
+
+const CollectiveCall& call_of(std::span<const RankDigest> ranks, RankCall c) {
+  return ranks[c.rank].calls.calls[c.call];
+}
+
+std::vector<End> ends(std::span<const RankDigest> ranks) {
+  std::vector<End> all;
+  const bool bare_too = places_are_ranks(ranks);
+  PlaceOf members_of;
+  for (uint32_t r = 0; r < ranks.size(); ++r) {
+    const RankDigest& rank = ranks[r];
+    for (uint32_t i = 0; i < rank.calls.calls.size(); ++i) {
+      const CollectiveCall& c = rank.calls.calls[i];
+      const CollectiveKind& kind = rank.kind(c);
+      const std::string name = rank.call_name(c);
+      const bool receives = name == "recv";
+      if ((!receives && name != "send") || (!kind.described && !bare_too)) continue;
+      const int peer = kind.described ? peer_of(kind, rank.rank, c.peer, members_of) : rank.site(c).peer;
+      if (peer < 0 || peer == rank.rank) continue;
+      all.push_back({kind.group, kind.members, receives ? peer : rank.rank, receives ? rank.rank : peer,
+                     kind.described ? c.elements : -1, rank.step_number(c).value_or(-1), 0, receives, {r, i}});
+    }
+  }
+  std::ranges::sort(all, {}, [&](const End& e) {
+    return std::tuple_cat(e.like(), std::tuple(e.receives, e.call.rank, call_of(ranks, e.call).start_ns, e.call.call));
+  });
+  for (size_t i = 1; i < all.size(); ++i)
+    if (all[i].like() == all[i - 1].like() && all[i].receives == all[i - 1].receives)
+      all[i].place = all[i - 1].place + 1;
+  std::ranges::stable_sort(all, {}, &End::message);
+  return all;
+}
+
+// Whether they are a send and its receive, as far as the clocks allow: not if the receiver had all before the sender
+// began.
+bool is_message(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const End& send,
+                const End& receive) {
+  if (send.receives || receive.message() != send.message()) return false;
+  if (clocks.empty()) return true;
+  const RankClock &from = clocks[send.call.rank], &to = clocks[receive.call.rank];
+  if (!from.known() || !to.known()) return false;
+  const int64_t errors = saturated_add(from.error_ns.value_or(0), to.error_ns.value_or(0));
+  return to.aligned(call_of(ranks, receive.call).end_ns) >=
+         saturated_sub(from.aligned(call_of(ranks, send.call).start_ns), errors);
+}
+
+struct PairSums {
+  Pair row;
+  std::vector<int64_t> bytes;
+  std::vector<double> gbps;
+};
+
+int64_t waited(Interval own, int64_t other_start) {
+  return std::max<int64_t>(0, saturated_sub(std::min(other_start, own.end), own.start));
+}
+
+void add(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const Message& m, PairSums& pair) {
+  const CollectiveCall &send = call_of(ranks, m.send), &receive = call_of(ranks, m.receive);
+  const Interval sent = clocks[m.send.rank].aligned(send), got = clocks[m.receive.rank].aligned(receive);
+  const int64_t transfer = saturated_sub(got.end, std::max(sent.start, got.start));
+  const int64_t bytes = std::max(send.message_bytes, receive.message_bytes);
+  const std::string &from = ranks[m.send.rank].host, &to = ranks[m.receive.rank].host;
+  if (!from.empty() && !to.empty()) pair.row.spans_hosts = from != to;
+  ++pair.row.calls;
+  add_saturated(pair.row.receiver_wait_ns, waited(got, sent.start));
+  add_saturated(pair.row.sender_wait_ns, waited(sent, got.start));
+  add_saturated(pair.row.transfer_ns, std::max<int64_t>(transfer, 0));
+  if (bytes < 0) return;
+  add_saturated(pair.row.bytes, bytes);
+  pair.bytes.push_back(bytes);
+  if (transfer > 0) pair.gbps.push_back(static_cast<double>(bytes) / static_cast<double>(transfer));
 }
 
 }  // namespace
 
 std::optional<double> Traffic::link_pct() const {
-  if (!busbw_gbps || !link_gbps) return std::nullopt;
-  return 100.0 * *busbw_gbps / *link_gbps;
+  return busbw_gbps && link_gbps ? std::optional(100.0 * *busbw_gbps / *link_gbps) : std::nullopt;
 }
 
-std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                             std::span<const Meeting> all) {
-  std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, Sums> classes;
-  for (const Meeting& m : all) {
-    const RankDigest& rank = ranks[m.calls.front().rank];
-    const CollectiveCall& call = rank.calls.calls[m.calls.front().call];
+std::vector<Traffic> traffic(const JobView& job) {
+  std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, TrafficClass> classes;
+  for (const Meeting& m : job.meetings) {
+    const RankDigest& rank = job.ranks[m.calls.front().rank];
+    const CollectiveCall& call = job.call(m.calls.front());
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(call.message_bytes, 0));
     const int64_t from = call.message_bytes < 0 ? -1 : static_cast<int64_t>(std::bit_floor(bytes));
-    add(ranks, clocks, m, call.message_bytes,
-        classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(ranks, m), from}]);
+    add(job, m, call.message_bytes,
+        classes[{rank.call_name(call), rank.kind(call).group_size, spans_hosts(job, m), from}]);
   }
   std::vector<Traffic> out;
-  for (auto& [key, sums] : classes) {
-    Traffic t = traffic_of(ranks, sums);
+  for (auto& [key, of_class] : classes) {
+    Traffic& t = of_class.row;
     std::tie(t.name, t.group_size, t.spans_hosts, t.size_from_bytes) = key;
-    if (t.algbw_gbps) t.busbw_gbps = *t.algbw_gbps * bus_factor(t.name, t.group_size);
+    add_medians(of_class, t);
     // The table knows links within a node only.
     if (t.spans_hosts.value_or(false) || t.group_size > kDevicesOfOneNode) t.link_gbps.reset();
     out.push_back(std::move(t));
@@ -118,149 +213,19 @@ std::optional<double> link_rate_gbps(std::string_view name) {
   return std::nullopt;
 }
 
-namespace {
-
-/// One end of a message.
-struct End {
-  std::string_view group, members;
-  int from = 0, to = 0;              // ranks
-  int64_t elements = -1, step = -1;
-  int64_t place = 0;                 // among its like
-  bool receives = false;
-  uint32_t rank = 0, call = 0;       // place of the rank; its call
-  [[nodiscard]] auto pair() const { return std::tie(from, to, group, members); }
-  [[nodiscard]] auto like() const { return std::tie(from, to, group, members, elements, step); }
-  [[nodiscard]] auto message() const { return std::tie(from, to, group, members, elements, step, place); }
-};
-
-using PlaceOf = std::map<std::pair<std::string_view, std::string_view>, std::vector<int>>;
-
-// The other rank's number in the job: groups count their members from 0.
-int peer_of(const CollectiveKind& kind, int own, int32_t peer, PlaceOf& members_of) {
-  const auto [at, fresh] = members_of.try_emplace({kind.group, kind.members});
-  if (fresh) at->second = member_ranks(kind.members);
-  const std::vector<int>& members = at->second;
-  if (peer < 0 && members.size() == 2) return members[0] == own ? members[1] : members[0];
-  if (members.empty()) return peer;
-  return peer >= 0 && static_cast<size_t>(peer) < members.size() ? members[static_cast<size_t>(peer)] : -1;
-}
-
-// Bare sends and receives have their places from ranges, in groups that nobody names: ranks only if that fits all of
-// them.
-bool places_are_ranks(std::span<const RankDigest> ranks) {
-  for (const RankDigest& rank : ranks)
-    for (const CallSite& site : rank.sites.calls)
-      if (site.own >= 0 && site.own != rank.rank) return false;
-  return true;
-}
-
-std::vector<End> ends(std::span<const RankDigest> ranks) {
-  std::vector<End> all;
-  const bool bare_too = places_are_ranks(ranks);
-  PlaceOf members_of;
-  for (uint32_t r = 0; r < ranks.size(); ++r) {
-    const RankDigest& rank = ranks[r];
-    for (uint32_t i = 0; i < rank.calls.calls.size(); ++i) {
-      const CollectiveCall& c = rank.calls.calls[i];
-      const CollectiveKind& kind = rank.kind(c);
-      const std::string name = rank.call_name(c);
-      const bool receives = name == "recv";
-      if ((!receives && name != "send") || (!kind.described && !bare_too)) continue;
-      const int peer = kind.described ? peer_of(kind, rank.rank, c.peer, members_of) : rank.site(c).peer;
-      if (peer < 0 || peer == rank.rank) continue;
-      const int64_t step = rank.annotated && c.step_place < rank.steps.size() ? rank.steps[c.step_place].index : -1;
-      all.push_back({kind.group, kind.members, receives ? peer : rank.rank, receives ? rank.rank : peer,
-                     kind.described ? c.elements : -1, step, 0, receives, r, i});
-    }
-  }
-  const auto start = [&](const End& e) { return ranks[e.rank].calls.calls[e.call].start_ns; };
-  std::sort(all.begin(), all.end(), [&](const End& a, const End& b) {
-    return std::tuple_cat(a.like(), std::make_tuple(a.receives, a.rank, start(a), a.call)) <
-           std::tuple_cat(b.like(), std::make_tuple(b.receives, b.rank, start(b), b.call));
-  });
-  for (size_t i = 1; i < all.size(); ++i)
-    if (all[i].like() == all[i - 1].like() && all[i].receives == all[i - 1].receives)
-      all[i].place = all[i - 1].place + 1;
-  std::stable_sort(all.begin(), all.end(), [](const End& a, const End& b) { return a.message() < b.message(); });
-  return all;
-}
-
-const CollectiveCall& call_of(std::span<const RankDigest> ranks, const End& e) {
-  return ranks[e.rank].calls.calls[e.call];
-}
-
-Interval aligned(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const End& e) {
-  const CollectiveCall& c = call_of(ranks, e);
-  return {clocks[e.rank].aligned(c.start_ns), clocks[e.rank].aligned(c.end_ns)};
-}
-
-// Whether ends[i] and the one after it are a send and its receive, as far as the clocks allow: not if the receiver had
-// all before the sender began.
-bool is_message(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const std::vector<End>& ends,
-                size_t i) {
-  if (ends[i].receives || i + 1 == ends.size() || ends[i + 1].message() != ends[i].message()) return false;
-  if (clocks.empty()) return true;
-  const RankClock &from = clocks[ends[i].rank], &to = clocks[ends[i + 1].rank];
-  if (!from.known() || !to.known()) return false;
-  const int64_t errors = saturated_add(from.error_ns.value_or(0), to.error_ns.value_or(0));
-  return aligned(ranks, clocks, ends[i + 1]).end >= saturated_sub(aligned(ranks, clocks, ends[i]).start, errors);
-}
-
-class Meter {
- public:
-  Meter(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) : ranks_(ranks), clocks_(clocks) {}
-
-  void add(const End& send, const End& receive) {
-    const Interval sent = aligned(ranks_, clocks_, send), got = aligned(ranks_, clocks_, receive);
-    const int64_t transfer = saturated_sub(got.end, std::max(sent.start, got.start));
-    const int64_t bytes = std::max(call_of(ranks_, send).message_bytes, call_of(ranks_, receive).message_bytes);
-    ++pair.calls;
-    pair.receiver_wait_ns = saturated_add(pair.receiver_wait_ns, waited(got, sent.start));
-    pair.sender_wait_ns = saturated_add(pair.sender_wait_ns, waited(sent, got.start));
-    pair.transfer_ns = saturated_add(pair.transfer_ns, std::max<int64_t>(transfer, 0));
-    if (bytes < 0) return;
-    pair.bytes = saturated_add(pair.bytes, bytes);
-    bytes_.push_back(bytes);
-    if (transfer > 0) gbps_.push_back(static_cast<double>(bytes) / static_cast<double>(transfer));
-  }
-
-  Pair finish(const End& end) {
-    pair.from = end.from;
-    pair.to = end.to;
-    pair.process_group = end.group;
-    if (!bytes_.empty()) pair.message_bytes = upper_median(bytes_);
-    if (!gbps_.empty()) pair.bandwidth_gbps = upper_median(gbps_);
-    return std::move(pair);
-  }
-  Pair pair;
-
- private:
-  static int64_t waited(Interval own, int64_t other_start) {
-    return std::max<int64_t>(0, saturated_sub(std::min(other_start, own.end), own.start));
-  }
-
-  std::span<const RankDigest> ranks_;
-  std::span<const RankClock> clocks_;
-  std::vector<int64_t> bytes_;
-  std::vector<double> gbps_;
-};
-
-}  // namespace
-
 std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
-  const std::vector<End> all = ends(ranks);
+  std::map<std::tuple<int, int, std::string_view, std::string_view>, PairSums> sums;   // from, to, group, members
+  for (const Message& m : messages(ranks, clocks)) {
+    const RankDigest& from = ranks[m.send.rank];
+    const CollectiveKind& kind = from.kind(call_of(ranks, m.send));
+    add(ranks, clocks, m, sums[{from.rank, ranks[m.receive.rank].rank, kind.group, kind.members}]);
+  }
   std::vector<Pair> out;
-  for (size_t i = 0; i < all.size();) {
-    Meter meter(ranks, clocks);
-    size_t j = i;
-    for (; j < all.size() && all[j].pair() == all[i].pair(); ++j) {
-      if (!is_message(ranks, clocks, all, j)) continue;
-      meter.add(all[j], all[j + 1]);
-      const std::string &from = ranks[all[j].rank].host, &to = ranks[all[j + 1].rank].host;
-      if (!from.empty() && !to.empty()) meter.pair.spans_hosts = from != to;
-    }
-    if (meter.pair.calls > 0) out.push_back(meter.finish(all[i]));
-    i = j;
+  for (auto& [key, pair] : sums) {
+    std::tie(pair.row.from, pair.row.to, pair.row.process_group, std::ignore) = key;
+    if (!pair.bytes.empty()) pair.row.message_bytes = upper_median(pair.bytes);
+    if (!pair.gbps.empty()) pair.row.bandwidth_gbps = upper_median(pair.gbps);
+    out.push_back(std::move(pair.row));
   }
   return out;
 }
@@ -268,9 +233,8 @@ std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankC
 std::vector<Message> messages(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
   const std::vector<End> all = ends(ranks);
   std::vector<Message> out;
-  for (size_t i = 0; i < all.size(); ++i)
-    if (is_message(ranks, clocks, all, i))
-      out.push_back({{all[i].rank, all[i].call}, {all[i + 1].rank, all[i + 1].call}});
+  for (size_t i = 0; i + 1 < all.size(); ++i)
+    if (is_message(ranks, clocks, all[i], all[i + 1])) out.push_back({all[i].call, all[i + 1].call});
   return out;
 }
 

@@ -42,8 +42,7 @@ struct Traffic {
 };
 
 /// By name, group size, hosts, size. Medians lie between the two values in the middle. O(n log n) in calls.
-std::vector<Traffic> traffic(std::span<const RankDigest> ranks, std::span<const RankClock> clocks,
-                             std::span<const Meeting> all);
+std::vector<Traffic> traffic(const JobView& job);
 
 // Rates of the links between devices of one node.
 

@@ -14,36 +14,34 @@ using KindTimes = std::array<int64_t, kLaneTimes>;
 constexpr auto kLoading = static_cast<size_t>(lane_time(IdleCause::kDataLoading));
 constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound));
 constexpr auto kSaving = static_cast<size_t>(lane_time(IdleCause::kCheckpoint));
+constexpr auto kTransfers = static_cast<size_t>(LaneTime::kCommunication);
 
+/// What is no longer spent. The first few are asked of every job, all of them on top of late ranks.
 struct CauseChange {
   std::string_view change;
-  LaneTime kind, also;
+  LaneTime kind, also = kind;
 };
-constexpr CauseChange cause_change(std::string_view change, IdleCause cause) {
-  return {change, lane_time(cause), lane_time(cause)};
-}
 constexpr CauseChange kCauseChanges[] = {
-    cause_change("input_free", IdleCause::kDataLoading),
-    cause_change("host_bound_free", IdleCause::kHostBound),
-    cause_change("checkpoint_free", IdleCause::kCheckpoint),
-    cause_change("synchronization_free", IdleCause::kSynchronization),
-    cause_change("allocation_free", IdleCause::kMemoryAllocation),
-    cause_change("dependency_free", IdleCause::kDependency),
+    {"communication_free", LaneTime::kCommunication},
+    {"input_free", lane_time(IdleCause::kDataLoading)},
+    {"host_bound_free", lane_time(IdleCause::kHostBound)},
+    {"checkpoint_free", lane_time(IdleCause::kCheckpoint)},
+    {"synchronization_free", lane_time(IdleCause::kSynchronization)},
+    {"allocation_free", lane_time(IdleCause::kMemoryAllocation)},
+    {"dependency_free", lane_time(IdleCause::kDependency)},
     {"short_launches_free", lane_time(IdleCause::kLaunchLatency), lane_time(IdleCause::kHostBound)},
-    {"copies_free", LaneTime::kCopy, LaneTime::kCopy}};
+    {"copies_free", LaneTime::kCopy}};
+constexpr size_t kAlwaysAsked = 3;
 
 // A step's own time on one rank, from one collective that it arrives at to the next, by kind.
-std::vector<KindTimes> stretches(std::span<const RankDigest> ranks, const JobLanes& lanes, JobStep::Part part) {
-  const uint32_t first = lanes.ranks[part.rank].first_point;
-  const JobLanes::Step& step = lanes.steps[lanes.ranks[part.rank].first_step + part.place];
+std::vector<KindTimes> stretches(const JobLanes& lanes, JobStep::Part part) {
+  const JobLanes::Step& step = lanes.step(part);
   std::vector<KindTimes> own(1);
   if (step.begin_point == JobLanes::kNone || step.end_point == JobLanes::kNone) return own;
   for (uint32_t i = step.begin_point + 1; i <= step.end_point; ++i) {
-    for (const LanePart& p : parts_before(ranks, lanes, part.rank, i)) {
-      int64_t& sum = own.back()[static_cast<size_t>(p.kind)];
-      sum = saturated_add(sum, p.ns);
-    }
-    if (ranks[part.rank].lane.points[i - first].what == What::kArrive) own.emplace_back();
+    for (const LanePart& p : lanes.parts_before(part.rank, i))
+      add_saturated(own.back()[static_cast<size_t>(p.kind)], p.ns);
+    if (lanes.points[i].what == What::kArrive) own.emplace_back();
   }
   return own;
 }
@@ -57,8 +55,8 @@ struct Target {
 /// What ranks that are to be like the others would do instead.
 class Targets {
  public:
-  Targets(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change)
-      : ranks_(ranks), lanes_(lanes), even_(change.even), changed_(ranks.size(), change.even) {
+  Targets(const JobLanes& lanes, const JobChange& change)
+      : lanes_(lanes), even_(change.even), changed_(lanes.ranks.size(), change.even) {
     for (const uint32_t r : change.like_others) changed_[r] = true;
     if (change.like_others.empty() && !even_) return;
     for (const JobStep& step : lanes.job_steps) add(step);
@@ -77,21 +75,21 @@ class Targets {
     std::vector<int64_t> host;
     for (const JobStep::Part& p : step.parts) {
       if (changed_[p.rank] && !even_) continue;
-      others.push_back(stretches(ranks_, lanes_, p));
+      others.push_back(stretches(lanes_, p));
       host.push_back(host_ns(p));
     }
     if (others.empty()) return;
     for (const JobStep::Part& p : step.parts) {
       if (!changed_[p.rank]) continue;
       Target& target = of_step_[lanes_.ranks[p.rank].first_step + p.place];
-      target.own = stretches(ranks_, lanes_, p);
+      target.own = stretches(lanes_, p);
       target.host_ns = std::min(host_ns(p), lower_median(host));
       set(target, others);
     }
   }
 
   [[nodiscard]] int64_t host_ns(JobStep::Part p) const {
-    const std::vector<LaneStep>& steps = ranks_[p.rank].lane.steps;
+    const std::vector<LaneStep>& steps = lanes_.digests[p.rank].lane.steps;
     return p.place < steps.size() ? steps[p.place].host_ns : 0;
   }
 
@@ -123,7 +121,6 @@ class Targets {
     return sum;
   }
 
-  std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
   bool even_;
   std::vector<bool> changed_;
@@ -138,10 +135,9 @@ int64_t scaled(int64_t part, int64_t instead, int64_t whole) {
 
 class Player {
  public:
-  Player(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change)
-      : ranks_(ranks), lanes_(lanes), change_(change), targets_(ranks, lanes, change), now_(ranks.size()),
-        target_(ranks.size()), stretch_(ranks.size()) {
-    for (const bool gone : change.gone) some_gone_ |= gone;
+  Player(const JobLanes& lanes, const JobChange& change)
+      : lanes_(lanes), change_(change), targets_(lanes, change), some_gone_(std::ranges::count(change.gone, true) > 0),
+        now_(lanes.ranks.size()), target_(lanes.ranks.size()), stretch_(lanes.ranks.size()) {
     for (const JobLanes::Call& c : lanes.calls) {
       ready_ns_.push_back(c.point != JobLanes::kNone ? lanes.points[c.point].time_ns : c.start_ns);
       end_ns_.push_back(c.end_ns);
@@ -159,13 +155,13 @@ class Player {
 
  private:
   void end_group(const JobLanes::Group& group) {
-    const bool free = change_.free_transfers && (group.whole || change_.free_parts);
+    const bool free = change_.gone[kTransfers] && (group.whole || change_.free_parts);
     const int64_t shorter = change_.shorter_ns.empty() ? 0 : change_.shorter_ns[&group - lanes_.groups.data()];
     starts_.clear();
     int64_t last = INT64_MIN;
-    for (uint32_t m = group.first; m < group.end; ++m) {
-      const JobLanes::Call& c = lanes_.calls[lanes_.members[m]];
-      int64_t from = ready_ns_[lanes_.members[m]];
+    for (const uint32_t m : lanes_.members_of(group)) {
+      const JobLanes::Call& c = lanes_.calls[m];
+      int64_t from = ready_ns_[m];
       if (c.before != JobLanes::kNone) from = std::max(from, end_ns_[c.before]);
       starts_.push_back(saturated_add(from, c.delay_ns));
       last = std::max(last, starts_.back());
@@ -215,8 +211,8 @@ class Player {
   // The host's part of a step.
   [[nodiscard]] int64_t host_ns(uint32_t rank, uint32_t step) const {
     const uint32_t place = step - lanes_.ranks[rank].first_step;
-    if (change_.gone[kHostBound] || place >= ranks_[rank].lane.steps.size()) return 0;
-    const LaneStep& host = ranks_[rank].lane.steps[place];
+    if (change_.gone[kHostBound] || place >= lanes_.digests[rank].lane.steps.size()) return 0;
+    const LaneStep& host = lanes_.digests[rank].lane.steps[place];
     int64_t ns = target_[rank] != nullptr ? target_[rank]->host_ns : host.host_ns;
     if (change_.gone[kLoading]) ns -= host.loading_ns;
     if (change_.gone[kSaving]) ns -= host.saving_ns;
@@ -232,7 +228,7 @@ class Player {
     const size_t stretch = target == nullptr ? 0 : std::min(stretch_[rank], target->own.size() - 1);
     const What what = lanes_.points[at].what;
     int64_t sum = 0;
-    for (const LanePart& part : parts_before(ranks_, lanes_, rank, at)) {
+    for (const LanePart& part : lanes_.parts_before(rank, at)) {
       const auto kind = static_cast<size_t>(part.kind);
       if (change_.gone[kind]) continue;
       int64_t ns = part.ns;
@@ -248,11 +244,10 @@ class Player {
     return sum;
   }
 
-  std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
   const JobChange& change_;
   Targets targets_;
-  bool some_gone_ = false;
+  bool some_gone_;
   std::vector<int64_t> now_;       // by rank: its lane
   std::vector<const Target*> target_;   // by rank: of the step that it is in
   std::vector<size_t> stretch_;         // by rank: collectives that it arrived at in the step
@@ -277,7 +272,7 @@ int64_t total_ns(const JobLanes& lanes, const std::vector<Interval>& bounds) {
 
 class WhatIfEvaluator {
  public:
-  WhatIfEvaluator(std::span<const RankDigest> ranks, const JobLanes& lanes) : ranks_(ranks), lanes_(lanes) {
+  explicit WhatIfEvaluator(const JobLanes& lanes) : lanes_(lanes) {
     for (const JobStep& s : lanes.job_steps) recorded_ns_ = saturated_add(recorded_ns_, s.time.length());
     for (const JobLanes::Group& g : lanes.groups) parts_missing_ |= !g.whole;
     from_ns_ = recorded_ns_;
@@ -285,7 +280,7 @@ class WhatIfEvaluator {
 
   // What is saved counts from here on.
   void begin_from(const JobChange& change) {
-    from_ns_ = std::min(recorded_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change)));
+    from_ns_ = std::min(recorded_ns_, total_ns(lanes_, replayed(lanes_, change)));
   }
 
   void ask(std::string_view change_name, const JobChange& change, std::vector<int> of_ranks = {}) {
@@ -297,7 +292,7 @@ class WhatIfEvaluator {
     w.saved_ns_per_step = w.most_saved_ns_per_step = saved / steps;
     w.step_ns = from_ns_ / steps - w.saved_ns_per_step;
     w.saved_pct = percent_of(saved, recorded_ns_);
-    w.lower_bound = change.free_transfers && parts_missing_;
+    w.lower_bound = change.gone[kTransfers] && parts_missing_;
     if (w.lower_bound) {
       JobChange parts_too = change;
       parts_too.free_parts = true;
@@ -309,10 +304,9 @@ class WhatIfEvaluator {
 
  private:
   [[nodiscard]] int64_t saved_ns(const JobChange& change) const {
-    return std::max<int64_t>(0, saturated_sub(from_ns_, total_ns(lanes_, replayed(ranks_, lanes_, change))));
+    return std::max<int64_t>(0, saturated_sub(from_ns_, total_ns(lanes_, replayed(lanes_, change))));
   }
 
-  std::span<const RankDigest> ranks_;
   const JobLanes& lanes_;
   int64_t recorded_ns_ = 0, from_ns_ = 0;
   bool parts_missing_ = false;
@@ -321,16 +315,15 @@ class WhatIfEvaluator {
 /// Late ranks, and what makes them like the others.
 class Late {
  public:
-  Late(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late)
-      : by_turns(late.by_turns), lanes_(lanes) {
+  Late(const JobLanes& lanes, LateRanks late) : by_turns(late.by_turns), lanes_(lanes) {
     for (const int rank : late.ranks)
-      for (uint32_t r = 0; r < ranks.size(); ++r) {
-        if (ranks[r].rank != rank || !lanes.ranks[r].joined) continue;
+      for (uint32_t r = 0; r < lanes.ranks.size(); ++r) {
+        if (lanes.digests[r].rank != rank || !lanes.ranks[r].joined) continue;
         names.push_back(rank);
         places_.push_back(r);
         links_.push_back(nullptr);
         for (const SlowLink& link : late.links)
-          if (std::find(link.ranks.begin(), link.ranks.end(), r) != link.ranks.end()) links_.back() = &link;
+          if (std::ranges::count(link.ranks, r) > 0) links_.back() = &link;
       }
     for (uint32_t g = 0; g < lanes.groups.size() && !late.links.empty(); ++g)
       if (lanes.groups[g].meeting != JobLanes::kNone) group_of_.emplace(lanes.groups[g].meeting, g);
@@ -368,30 +361,20 @@ class Late {
   std::unordered_map<uint32_t, uint32_t> group_of_;   // by meeting
 };
 
-JobChange without(std::string_view change_name, JobChange change) {
-  for (const CauseChange& c : kCauseChanges)
-    if (c.change == change_name)
-      change.gone[static_cast<size_t>(c.kind)] = change.gone[static_cast<size_t>(c.also)] = true;
-  return change;
-}
-
-JobChange without_transfers(JobChange change) {
-  change.free_transfers = true;
+JobChange without(const CauseChange& cause, JobChange change = {}) {
+  change.gone[static_cast<size_t>(cause.kind)] = change.gone[static_cast<size_t>(cause.also)] = true;
   return change;
 }
 
 }  // namespace
 
-std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change) {
-  return Player(ranks, lanes, change).play();
-}
+std::vector<Interval> replayed(const JobLanes& lanes, const JobChange& change) { return Player(lanes, change).play(); }
 
-std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late_ranks) {
+std::vector<WhatIf> what_if(const JobLanes& lanes, LateRanks late_ranks) {
   if (lanes.job_steps.empty()) return {};
-  WhatIfEvaluator asker(ranks, lanes);
-  asker.ask("communication_free", without_transfers({}));
-  for (const char* change : {"input_free", "host_bound_free"}) asker.ask(change, without(change, {}));
-  const Late late(ranks, lanes, late_ranks);
+  WhatIfEvaluator asker(lanes);
+  for (const CauseChange& c : std::span(kCauseChanges).first(kAlwaysAsked)) asker.ask(c.change, without(c));
+  const Late late(lanes, late_ranks);
   if (late.names.size() > 1) asker.ask("straggler_median", late.like_others(), late.names);
   for (size_t i = 0; i < std::min(late.names.size(), kMaxApart); ++i)
     asker.ask("straggler_median", late.like_others(i, i + 1), {late.names[i]});
@@ -399,14 +382,13 @@ std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& l
   return std::move(asker.answers);
 }
 
-std::vector<WhatIf> what_if_on_top(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late_ranks) {
-  const Late late(ranks, lanes, late_ranks);
+std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late_ranks) {
+  const Late late(lanes, late_ranks);
   if (lanes.job_steps.empty() || (late.names.empty() && !late.by_turns)) return {};
   const JobChange like_others = late.like_others();
-  WhatIfEvaluator asker(ranks, lanes);
+  WhatIfEvaluator asker(lanes);
   asker.begin_from(like_others);
-  asker.ask("communication_free", without_transfers(like_others));
-  for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c.change, like_others));
+  for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c, like_others));
   return std::move(asker.answers);
 }
 

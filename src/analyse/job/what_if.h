@@ -19,18 +19,17 @@ namespace profgpu {
 
 /// What is otherwise.
 struct JobChange {
-  bool free_transfers = false;           ///< collectives end when the last rank has come
-  bool free_parts = false;  ///< and those of which not all ranks are in hand, when the last of these has come
-  std::array<bool, kLaneTimes> gone{};   ///< own time of these kinds is not spent
+  /// Own time of these kinds is not spent; kCommunication: collectives end when the last rank has come.
+  std::array<bool, kLaneTimes> gone{};
+  bool free_parts = false;   ///< then those of which not all ranks are in hand end when the last of these has come
   /// Ranks' places: from collective to collective their own time, kind by kind, is the others' median.
   std::vector<uint32_t> like_others;
   bool even = false;                     ///< all ranks are: in each step the median over them
-  std::vector<int64_t>
-      shorter_ns;  ///< by JobLanes::groups: their transfers take that much less; empty: all as they were
+  std::vector<int64_t> shorter_ns;   ///< by JobLanes::groups: their transfers take that much less; empty: as they were
 };
 
 /// JobLanes::steps, as they would have been. O(points and calls).
-std::vector<Interval> replayed(std::span<const RankDigest> ranks, const JobLanes& lanes, const JobChange& change);
+std::vector<Interval> replayed(const JobLanes& lanes, const JobChange& change);
 
 struct WhatIf {
   std::string change;               ///< communication_free, input_free, host_bound_free, straggler_median, even_ranks
@@ -58,12 +57,12 @@ struct LateRanks {
 
 /// Free communication, free input, launches in time, then late ranks like the others: all together where there are
 /// several, then each apart, at most kMostApart of them; or all ranks even. None without measured steps.
-std::vector<WhatIf> what_if(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late);
+std::vector<WhatIf> what_if(const JobLanes& lanes, LateRanks late);
 constexpr size_t kMaxApart = 8;
 
 /// What each cause of waiting would save on top once late ranks are like the others, so that no nanosecond is blamed on
 /// both. None where nobody is late.
-std::vector<WhatIf> what_if_on_top(std::span<const RankDigest> ranks, const JobLanes& lanes, LateRanks late);
+std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late);
 
 /// The row of a change of all ranks, or of just `rank`; null: there is none.
 const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank = -1);

@@ -37,8 +37,8 @@ class WhatIfTest : public testing::Test {
     }
     met = matched_calls(ranks);
     clocks = align_clocks(ranks, met);
-    meet = meetings(ranks, met, clocks);
-    lanes = join_lanes(ranks, met, clocks, meet);
+    meet = meetings({ranks, met, clocks});
+    lanes = join_lanes({ranks, met, clocks, meet});
   }
 
   static void add_step(TraceRows& t, const Rank& r, int64_t last, int64_t at, int number, int64_t size,
@@ -60,11 +60,11 @@ class WhatIfTest : public testing::Test {
   }
 
   [[nodiscard]] const WhatIf* ask(std::string_view change, int rank = -1, const std::vector<int>& late = {}) {
-    answers = what_if(ranks, lanes, {late});
+    answers = what_if(lanes, {late});
     return find_what_if(answers, change, rank);
   }
   void expect_nothing_changed() {
-    const std::vector<Interval> bounds = replayed(ranks, lanes, {});
+    const std::vector<Interval> bounds = replayed(lanes, {});
     ASSERT_EQ(bounds.size(), lanes.steps.size());
     for (size_t i = 0; i < bounds.size(); ++i) {
       EXPECT_EQ(bounds[i].start, lanes.steps[i].begin_ns) << i;
@@ -145,8 +145,8 @@ TEST_F(WhatIfTest, ARankThatMeetsNobodyIsLeftOut) {
   ranks.push_back(stranger);
   met = matched_calls(ranks);
   clocks = align_clocks(ranks, met);
-  meet = meetings(ranks, met, clocks);
-  lanes = join_lanes(ranks, met, clocks, meet);
+  meet = meetings({ranks, met, clocks});
+  lanes = join_lanes({ranks, met, clocks, meet});
   EXPECT_EQ(lanes.ranks_without, std::vector<int>{7});
   EXPECT_EQ(ask("communication_free")->saved_ns_per_step, kTransfer * 1000);
 }
@@ -157,15 +157,15 @@ TEST_F(WhatIfTest, ASlowLinkLikeTheOthersHasTheirTransfers) {
   link.ranks = {2};
   for (uint32_t m = 0; m < meet.size(); ++m) link.transfers.push_back({m, 60'000});
   const std::vector<int> late = {2};
-  const std::vector<WhatIf> all = what_if(ranks, lanes, {late, {&link, 1}});
+  const std::vector<WhatIf> all = what_if(lanes, {late, {&link, 1}});
   EXPECT_EQ(find_what_if(all, "straggler_median", 2)->saved_ns_per_step, 60'000);
-  const std::vector<WhatIf> rest = what_if_on_top(ranks, lanes, {late, {&link, 1}});
+  const std::vector<WhatIf> rest = what_if_on_top(lanes, {late, {&link, 1}});
   EXPECT_EQ(find_what_if(rest, "communication_free")->saved_ns_per_step, kTransfer * 1000 - 60'000);
 }
 
 TEST_F(WhatIfTest, EvenRanksDoWhatTheirMedianDoes) {
   run({{}, {.compute = 700}, {.compute = 420}, {}}, 4);
-  const std::vector<WhatIf> all = what_if(ranks, lanes, {.ranks = {}, .by_turns = true});
+  const std::vector<WhatIf> all = what_if(lanes, {.ranks = {}, .by_turns = true});
   EXPECT_EQ(find_what_if(all, "even_ranks")->saved_ns_per_step, 300'000);
   EXPECT_EQ(ask("even_ranks"), nullptr);
 }
@@ -176,10 +176,10 @@ TEST_F(WhatIfTest, OnTopOfStragglersACauseSavesWhatIsLeft) {
   const std::vector<int> late = {1};
   EXPECT_EQ(ask("input_free")->saved_ns_per_step, 300'000);
   EXPECT_EQ(ask("straggler_median", 1, late)->saved_ns_per_step, 200'000);
-  const std::vector<WhatIf> rest = what_if_on_top(ranks, lanes, {late});
+  const std::vector<WhatIf> rest = what_if_on_top(lanes, {late});
   EXPECT_EQ(find_what_if(rest, "input_free")->saved_ns_per_step, 100'000);
   EXPECT_EQ(find_what_if(rest, "checkpoint_free")->saved_ns_per_step, 0);
-  EXPECT_TRUE(what_if_on_top(ranks, lanes, {}).empty());
+  EXPECT_TRUE(what_if_on_top(lanes, {}).empty());
 }
 
 TEST_F(WhatIfTest, AStepNeverTakesLessThanItsHost) {
@@ -194,7 +194,7 @@ TEST_F(WhatIfTest, StepsThatMostRanksLackDoNotCount) {
   run({{}, {}, {.compute = 700}}, 3);
   ranks[1].steps[2].index = ranks[2].steps[2].index = 99;
   ranks[2].steps[2].index = 98;
-  lanes = join_lanes(ranks, met, clocks, meet);
+  lanes = join_lanes({ranks, met, clocks, meet});
   EXPECT_EQ(lanes.job_steps.size(), 2U);
   expect_nothing_changed();
 }
@@ -205,9 +205,9 @@ TEST_F(WhatIfTest, NoStepsGiveNoAnswers) {
     r.steps.clear();
     std::erase_if(r.lane.points, [](const LanePoint& p) { return p.what >= LanePoint::What::kStepEnd; });
   }
-  lanes = join_lanes(ranks, met, clocks, meet);
-  EXPECT_TRUE(what_if(ranks, lanes, {}).empty() && what_if_on_top(ranks, lanes, {std::vector<int>{1}}).empty());
-  EXPECT_EQ(critical_path(ranks, lanes).steps, 0);
+  lanes = join_lanes({ranks, met, clocks, meet});
+  EXPECT_TRUE(what_if(lanes, {}).empty() && what_if_on_top(lanes, {std::vector<int>{1}}).empty());
+  EXPECT_EQ(critical_path(lanes).steps, 0);
 }
 
 // Each waits for the collective that the other comes to only after its own wait.
@@ -217,17 +217,17 @@ TEST_F(WhatIfTest, ContradictionsEndAsRecorded) {
   std::swap(ranks[1].lane.points[3].of, ranks[1].lane.points[7].of);
   ASSERT_EQ(ranks[1].lane.points[2].what, LanePoint::What::kArrive);
   ASSERT_EQ(ranks[1].lane.points[6].what, LanePoint::What::kArrive);
-  lanes = join_lanes(ranks, met, clocks, meet);
+  lanes = join_lanes({ranks, met, clocks, meet});
   size_t points = 0;
   for (const JobLanes::Event& e : lanes.order) points += e.rank != JobLanes::kNone;
   EXPECT_EQ(points, lanes.points.size());
   for (size_t i = 0; i < lanes.job_steps.size(); ++i) {
-    const StepPath path = critical_path(ranks, lanes, i);
+    const StepPath path = critical_path(lanes, i);
     int64_t sum = 0;
     for (const PathSegment& s : path.segments) sum += s.length_ns();
     EXPECT_EQ(sum, path.duration_ns);
   }
-  (void)what_if(ranks, lanes, {std::vector<int>{1}});
+  (void)what_if(lanes, {std::vector<int>{1}});
 }
 
 TEST_F(WhatIfTest, TimesAtTheEndsOfTheirRangeDoNotOverflow) {
@@ -240,17 +240,17 @@ TEST_F(WhatIfTest, TimesAtTheEndsOfTheirRangeDoNotOverflow) {
     ranks[1].lane.parts[1].ns = INT64_MAX;
     ranks[2].calls.calls[1].start_ns = ranks[2].calls.calls[1].end_ns = extreme;
     ranks[0].lane.steps[1].host_ns = INT64_MAX;
-    meet = meetings(ranks, met, clocks);
-    lanes = join_lanes(ranks, met, clocks, meet);
-    (void)what_if(ranks, lanes, {std::vector<int>{1}});
-    (void)critical_path(ranks, lanes);
+    meet = meetings({ranks, met, clocks});
+    lanes = join_lanes({ranks, met, clocks, meet});
+    (void)what_if(lanes, {std::vector<int>{1}});
+    (void)critical_path(lanes);
     ranks = good;
   }
 }
 
 TEST_F(WhatIfTest, ThePathGoesThroughTheLateRank) {
   run({{}, {.compute = 700}, {.loading = 20}}, 3);
-  const StepPath path = critical_path(ranks, lanes, 1);
+  const StepPath path = critical_path(lanes, 1);
   EXPECT_EQ(path.duration_ns, 950'000);
   ASSERT_EQ(path.segments.size(), 3U);
   EXPECT_EQ(path.segments[0].rank, 1);
@@ -261,7 +261,7 @@ TEST_F(WhatIfTest, ThePathGoesThroughTheLateRank) {
   EXPECT_EQ(path.segments[1].call, "all_reduce");
   EXPECT_EQ(path.segments[2].kind, LaneTime::kCompute);
   EXPECT_EQ(path.segments[2].length_ns(), 100'000);
-  const CriticalPath all = critical_path(ranks, lanes);
+  const CriticalPath all = critical_path(lanes);
   EXPECT_EQ(all.steps, 3);
   EXPECT_EQ(all.duration_ns, 3 * 950'000);
   ASSERT_EQ(all.by_kind.size(), 2U);

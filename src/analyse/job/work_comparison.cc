@@ -63,47 +63,24 @@ std::optional<SampledClock> clock_of(const RankDigest& rank, const SampleLog& lo
   return out;
 }
 
-}  // namespace
+/// Ranks that share a number for their device on a host, and the device in the log that has it.
+struct DeviceUsers {
+  std::vector<uint32_t> ranks;   // places
+  std::optional<uint32_t> device;
+};
 
-std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  std::vector<std::optional<SampledClock>> out(ranks.size());
-  if (samples.empty()) return out;
-  std::map<std::pair<std::string_view, int32_t>, int> users;
+std::map<std::pair<std::string_view, int32_t>, DeviceUsers> device_users(std::span<const RankDigest> ranks,
+                                                                         const SampleLog& log) {
+  std::map<std::pair<std::string_view, int32_t>, DeviceUsers> users;   // by host and number
   std::vector<std::string> names;
-  for (const RankDigest& r : ranks) {
-    names.push_back(r.host);
-    ++users[{r.host, r.device}];
-  }
-  const SampleHosts hosts(samples, names);
-  for (size_t i = 0; i < ranks.size(); ++i)
-    if (const auto device = device_of(ranks[i], samples, hosts); device && users[{ranks[i].host, ranks[i].device}] == 1)
-      out[i] = clock_of(ranks[i], samples, *device);
-  return out;
-}
-
-std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
-  if (samples.empty()) return {};
-  std::map<std::pair<std::string_view, int32_t>, std::vector<uint32_t>> users;
-  std::vector<std::string> names;
-  for (uint32_t i = 0; i < ranks.size(); ++i) {
+  for (uint32_t i = 0; i < ranks.size() && !log.empty(); ++i) {
     names.push_back(ranks[i].host);
-    users[{ranks[i].host, ranks[i].device}].push_back(i);
+    users[{ranks[i].host, ranks[i].device}].ranks.push_back(i);
   }
-  const SampleHosts hosts(samples, names);
-  std::vector<std::string> notes;
-  for (const auto& [where, places] : users) {
-    if (places.size() < 2 || !device_of(ranks[places.front()], samples, hosts)) continue;
-    std::vector<int> numbers;
-    for (const uint32_t p : places) numbers.push_back(ranks[p].rank);
-    notes.push_back(fmt::format(
-        "{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
-        "not known",
-        ranks_text(numbers), where.first.empty() ? "" : " on " + std::string(where.first), where.second));
-  }
-  return notes;
+  const SampleHosts hosts(log, names);
+  for (auto& [where, of] : users) of.device = device_of(ranks[of.ranks.front()], log, hosts);
+  return users;
 }
-
-namespace {
 
 constexpr uint32_t kLeftOut = UINT32_MAX;
 
@@ -151,21 +128,6 @@ void put_on_first_clock(std::span<const std::string> hosts, std::span<const Rank
   if (all.start <= all.end) log.first_ns = all.start, log.last_ns = all.end;
 }
 
-}  // namespace
-
-JobSamples job_samples(SampleLog log, std::span<const std::string> hosts, std::span<const RankClock> clocks) {
-  JobSamples out{std::move(log), {}};
-  const bool all_known = std::none_of(hosts.begin(), hosts.end(), [](const std::string& h) { return h.empty(); });
-  const std::set<std::string_view> of_ranks(hosts.begin(), hosts.end());
-  for (const DeviceInfo& d : out.log.devices)
-    if (all_known && !d.host.empty() && !of_ranks.contains(d.host)) out.others.insert(d.host);
-  if (!out.others.empty()) leave_out(out.others, out.log);
-  put_on_first_clock(hosts, clocks, out.log);
-  return out;
-}
-
-namespace {
-
 constexpr double kExplains = 1.0 / 3;       // of the excess: a smaller part is not why a rank is late
 constexpr double kLowClock = 0.97;          // of the others' clock: boost clocks of healthy devices differ by less
 constexpr double kCommonWork = 0.1;         // of kernel time that ranks must have in common to be compared by it
@@ -174,39 +136,40 @@ constexpr double kShownPct = 1;             // of the step: smaller differences 
 
 double median(std::vector<double> values) { return values.empty() ? 0 : median_of(values); }
 
-double idle(const StepWork& s, IdleCause cause) { return static_cast<double>(s.idle_ns[static_cast<size_t>(cause)]); }
-double phase(const StepWork& s, Phase p) { return static_cast<double>(s.phase_ns[static_cast<size_t>(p)]); }
+template <Phase phase>
+double of_phase(const StepWork& s) {
+  return static_cast<double>(s.phase_ns[static_cast<size_t>(phase)]);
+}
+template <IdleCause... causes>
+double idle(const StepWork& s) {
+  return static_cast<double>((s.idle_ns[static_cast<size_t>(causes)] + ...));
+}
+template <auto field>
+double figure(const StepWork& s) {
+  return static_cast<double>(s.*field);
+}
 
 // Means over steps.
 enum Measure : uint8_t {
   kCompute, kKernelTime, kKernels, kInputElements, kDataLoading, kCheckpoint, kIdleDataLoading, kIdleCheckpoint,
   kIdleAllocation, kIdleHost, kIdleOther, kExposedMemory, kExposedCommunication, kMeasures
 };
-constexpr const char* kNames[kMeasures] = {
-    "compute_ns", "kernel_time_ns", "kernels", "input_elements", "data_loading_ns", "checkpoint_ns",
-    "idle_data_loading_ns", "idle_checkpoint_ns", "idle_memory_allocation_ns", "idle_host_ns", "idle_other_ns",
-    "exposed_memory_ns", "exposed_communication_ns"};
+constexpr std::pair<const char*, double (*)(const StepWork&)> kFigures[kMeasures] = {
+    {"compute_ns", figure<&StepWork::compute_ns>},
+    {"kernel_time_ns", figure<&StepWork::kernel_ns>},
+    {"kernels", figure<&StepWork::kernels>},
+    {"input_elements", figure<&StepWork::input_elements>},
+    {"data_loading_ns", of_phase<Phase::kDataLoading>},
+    {"checkpoint_ns", of_phase<Phase::kCheckpoint>},
+    {"idle_data_loading_ns", idle<IdleCause::kDataLoading>},
+    {"idle_checkpoint_ns", idle<IdleCause::kCheckpoint>},
+    {"idle_memory_allocation_ns", idle<IdleCause::kMemoryAllocation>},
+    // Launched late, whatever the host did before: a wait for the device ends before the host launches.
+    {"idle_host_ns", idle<IdleCause::kHostBound, IdleCause::kLaunchLatency, IdleCause::kSynchronization>},
+    {"idle_other_ns", idle<IdleCause::kUnknown, IdleCause::kDependency>},
+    {"exposed_memory_ns", figure<&StepWork::exposed_memory_ns>},
+    {"exposed_communication_ns", figure<&StepWork::exposed_communication_ns>}};
 using Profile = std::array<double, kMeasures>;
-
-Profile profile_of(const StepWork& s) {
-  Profile p{};
-  p[kCompute] = static_cast<double>(s.compute_ns);
-  p[kKernelTime] = static_cast<double>(s.kernel_ns);
-  p[kKernels] = static_cast<double>(s.kernels);
-  p[kInputElements] = static_cast<double>(s.input_elements);
-  p[kDataLoading] = phase(s, Phase::kDataLoading);
-  p[kCheckpoint] = phase(s, Phase::kCheckpoint);
-  p[kIdleDataLoading] = idle(s, IdleCause::kDataLoading);
-  p[kIdleCheckpoint] = idle(s, IdleCause::kCheckpoint);
-  p[kIdleAllocation] = idle(s, IdleCause::kMemoryAllocation);
-  // Launched late, whatever the host did before: a wait for the device ends before the host launches.
-  p[kIdleHost] =
-      idle(s, IdleCause::kHostBound) + idle(s, IdleCause::kLaunchLatency) + idle(s, IdleCause::kSynchronization);
-  p[kIdleOther] = idle(s, IdleCause::kUnknown) + idle(s, IdleCause::kDependency);
-  p[kExposedMemory] = static_cast<double>(s.exposed_memory_ns);
-  p[kExposedCommunication] = static_cast<double>(s.exposed_communication_ns);
-  return p;
-}
 
 // Steps of a rank by number: means over the chosen ones, and what each of them did.
 struct Course {
@@ -220,8 +183,7 @@ Course course_of(const RankDigest& rank, const std::vector<int64_t>& numbers) {
   for (size_t i = 0; i < std::min(rank.steps.size(), rank.work.steps.size()); ++i) {
     if (!rank.steps[i].measured || !std::binary_search(numbers.begin(), numbers.end(), rank.steps[i].index)) continue;
     if (!course.work.emplace(rank.steps[i].index, rank.work.steps[i].work).second) continue;
-    const Profile p = profile_of(rank.work.steps[i]);
-    for (size_t m = 0; m < kMeasures; ++m) course.mean[m] += p[m];
+    for (size_t m = 0; m < kMeasures; ++m) course.mean[m] += kFigures[m].second(rank.work.steps[i]);
   }
   for (double& x : course.mean) x /= static_cast<double>(std::max<size_t>(course.work.size(), 1));
   return course;
@@ -302,8 +264,7 @@ class Comparison {
         {"compute", more(kCompute)},
         {"slow_host", more(kIdleHost)},
         {"late", std::max(more(kIdleOther), more(kExposedMemory))}};
-    const auto* largest = std::max_element(std::begin(parts), std::end(parts),
-                                           [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto* largest = std::ranges::max_element(parts, {}, &std::pair<const char*, double>::second);
     if (largest->second < kExplains * late_.excess_ns || largest->second <= 0) return "late";
     return largest->first == std::string_view("compute") ? compute_kind() : largest->first;
   }
@@ -364,7 +325,7 @@ class Comparison {
     std::unordered_map<uint64_t, std::vector<double>> means;
     for (const uint32_t p : peers_)
       for (const KernelWork& k : ranks_[p].work.kernels)
-        if (k.count > 0) means[k.key].push_back(static_cast<double>(k.total_ns) / static_cast<double>(k.count));
+        if (k.count > 0) means[k.key].push_back(k.mean_ns());
     double own = 0, others = 0, all = 0, most = 0;
     for (const KernelWork& k : ranks_[late_.rank].work.kernels) {
       all += static_cast<double>(k.total_ns);
@@ -389,7 +350,7 @@ class Comparison {
       const bool unknown = m == kInputElements && (own_.mean[m] < 0 || others_[m] < 0);
       const double difference = std::abs(own_.mean[m] - others_[m]);
       const bool differs = time ? difference >= kShownPct / 100 * step_ns : difference > 0.01 * others_[m];
-      if (!unknown && (always || differs)) out.side_by_side.push_back({kNames[m], own_.mean[m], others_[m]});
+      if (!unknown && (always || differs)) out.side_by_side.push_back({kFigures[m].first, own_.mean[m], others_[m]});
     }
     const auto& clock = clocks_[late_.rank];
     if (const auto others = others_clock(); clock || others)
@@ -397,54 +358,50 @@ class Comparison {
   }
 
   void tell(WorkComparison& out) {
-    const auto pair = [&](const char* what, Measure m) {
-      out.evidence.push_back(std::string(what) + " " + format_duration(own_.mean[m]) + " a step, others " +
-                             format_duration(others_[m]));
+    const auto say = [&](const char* what, Measure m) {
+      out.evidence.push_back(fmt::format("{} {} a step, others {}", what, format_duration(own_.mean[m]),
+                                         format_duration(others_[m])));
     };
     const std::string& k = out.kind;
     if (k == "slow_input")
-      pair("data loading", more(kDataLoading) > more(kIdleDataLoading) ? kDataLoading : kIdleDataLoading);
+      say("data loading", more(kDataLoading) > more(kIdleDataLoading) ? kDataLoading : kIdleDataLoading);
     if (k == "checkpoint")
-      pair("checkpoint", more(kCheckpoint) > more(kIdleCheckpoint) ? kCheckpoint : kIdleCheckpoint);
-    if (k == "memory_allocation") pair("GPU idle for memory allocation", kIdleAllocation);
-    if (k == "slow_host") pair("GPU idle for the host", kIdleHost);
-    if (k == "slow_compute" || k == "low_clocks" || k == "uneven_work") pair("GPU computes", kCompute);
+      say("checkpoint", more(kCheckpoint) > more(kIdleCheckpoint) ? kCheckpoint : kIdleCheckpoint);
+    if (k == "memory_allocation") say("GPU idle for memory allocation", kIdleAllocation);
+    if (k == "slow_host") say("GPU idle for the host", kIdleHost);
+    if (k == "slow_compute" || k == "low_clocks" || k == "uneven_work") say("GPU computes", kCompute);
     if (k == "slow_compute" || k == "low_clocks") tell_slow(out);
     if (k == "uneven_work") tell_uneven(out);
     if (k == "low_clocks") tell_clock(out);
-    pair("GPU communicates and does nothing else", kExposedCommunication);
+    say("GPU communicates and does nothing else", kExposedCommunication);
   }
 
   void tell_slow(WorkComparison& out) {
     const auto ratio = common_slowdown();
     if (!ratio) return;
-    out.evidence.push_back((same_work_ ? "the same kernels take " : "kernels that all have take ") +
-                           format_percent(100 * (*ratio - 1)) + " longer");
-    if (slowest_.first != nullptr)
-      out.evidence.push_back(slowest_.first->name + ": " +
-                             format_duration(static_cast<double>(slowest_.first->total_ns) /
-                                             static_cast<double>(slowest_.first->count)) +
-                             " each, others " + format_duration(slowest_.second));
+    out.evidence.push_back(fmt::format("{} take {} longer", same_work_ ? "the same kernels" : "kernels that all have",
+                                       format_percent(100 * (*ratio - 1))));
+    if (const auto [kernel, others_ns] = slowest_; kernel != nullptr)
+      out.evidence.push_back(fmt::format("{}: {} each, others {}", kernel->name, format_duration(kernel->mean_ns()),
+                                         format_duration(others_ns)));
   }
 
   void tell_uneven(WorkComparison& out) const {
-    const auto counts = [&](const char* what, Measure m) {
-      if (own_.mean[m] <= 0 || others_[m] <= 0 || more(m) == 0) return;
-      out.evidence.push_back(std::string(what) + format_count(static_cast<int64_t>(own_.mean[m])) + " a step, others " +
-                             format_count(static_cast<int64_t>(others_[m])));
-    };
-    counts("kernels: ", kKernels);
-    counts("elements of inputs: ", kInputElements);
+    for (const auto& [what, m] : {std::pair("kernels", kKernels), {"elements of inputs", kInputElements}})
+      if (own_.mean[m] > 0 && others_[m] > 0 && more(m) != 0)
+        out.evidence.push_back(fmt::format("{}: {} a step, others {}", what,
+                                           format_count(static_cast<int64_t>(own_.mean[m])),
+                                           format_count(static_cast<int64_t>(others_[m]))));
     if (!same_work_) out.evidence.push_back("its kernels differ from the others' by name, grid or block");
   }
 
   void tell_clock(WorkComparison& out) const {
     const SampledClock& own = *clocks_[late_.rank];
-    out.evidence.push_back("SM clock " + format_number(own.sm_clock_mhz) + " MHz, others " +
-                           format_number(*others_clock()) + " MHz");
+    out.evidence.push_back(fmt::format("SM clock {} MHz, others {} MHz", format_number(own.sm_clock_mhz),
+                                       format_number(*others_clock())));
     if (!own.held_by.empty() && own.held_pct)
-      out.evidence.push_back("clocks held back by " + own.held_by + " " + format_percent(*own.held_pct) +
-                             " of the time");
+      out.evidence.push_back(
+          fmt::format("clocks held back by {} {} of the time", own.held_by, format_percent(*own.held_pct)));
   }
 
   std::span<const RankDigest> ranks_;
@@ -461,6 +418,39 @@ class Comparison {
 };
 
 }  // namespace
+
+std::vector<std::optional<SampledClock>> sampled_clocks(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  std::vector<std::optional<SampledClock>> out(ranks.size());
+  for (const auto& [where, users] : device_users(ranks, samples))
+    if (const uint32_t r = users.ranks.front(); users.device && users.ranks.size() == 1)
+      out[r] = clock_of(ranks[r], samples, *users.device);
+  return out;
+}
+
+std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, const SampleLog& samples) {
+  std::vector<std::string> notes;
+  for (const auto& [where, users] : device_users(ranks, samples)) {
+    if (users.ranks.size() < 2 || !users.device) continue;
+    std::vector<int> numbers;
+    for (const uint32_t p : users.ranks) numbers.push_back(ranks[p].rank);
+    notes.push_back(fmt::format(
+        "{}{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
+        "not known",
+        ranks_text(numbers), where.first.empty() ? "" : " on ", where.first, where.second));
+  }
+  return notes;
+}
+
+JobSamples job_samples(SampleLog log, std::span<const std::string> hosts, std::span<const RankClock> clocks) {
+  JobSamples out{std::move(log), {}};
+  const bool all_known = std::none_of(hosts.begin(), hosts.end(), [](const std::string& h) { return h.empty(); });
+  const std::set<std::string_view> of_ranks(hosts.begin(), hosts.end());
+  for (const DeviceInfo& d : out.log.devices)
+    if (all_known && !d.host.empty() && !of_ranks.contains(d.host)) out.others.insert(d.host);
+  if (!out.others.empty()) leave_out(out.others, out.log);
+  put_on_first_clock(hosts, clocks, out.log);
+  return out;
+}
 
 WorkComparison compare_work(std::span<const RankDigest> ranks, const LateSteps& late, std::span<const uint32_t> peers,
                             std::span<const std::optional<SampledClock>> clocks) {

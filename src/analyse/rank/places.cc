@@ -6,7 +6,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/text.h"
+#include "analyse/rank/engine_step.h"
+#include "analyse/rank/steps.h"
 
 namespace profgpu {
 namespace {
@@ -57,6 +58,11 @@ std::string cut(string_view text) {
 
 }  // namespace
 
+Places::Places(const Facts& facts) : trace_(facts.trace()), steps_(trace_.strings.size()) {
+  for (const Step& step : facts.get<Steps>().steps)
+    if (step.range.valid()) steps_[trace_.host.name[step.range.value].value] = true;
+}
+
 HostId Places::told_by(HostId range) const {
   const HostTable& h = trace_.host;
   HostId framework, function, program;   // function: innermost that is no plumbing
@@ -66,13 +72,15 @@ HostId Places::told_by(HostId range) const {
       if (!frame) continue;
       if (!function.valid() && !is_plumbing(frame->file)) (is_whole_program(frame->function) ? program : function) = at;
       if (function.valid()) return function;
+    } else if (steps_[h.name[at.value].value]) {
+      continue;
     } else if (h.kind[at.value] == HostKind::kOp) {
       framework = at;   // the outermost: "aten::batch_norm" rather than the "aten::view" within
     } else if (!framework.valid() && h.kind[at.value] == HostKind::kAnnotation) {
       framework = at;
     }
   }
-  return framework.valid() ? framework : program.valid() ? program : range;
+  return framework.valid() ? framework : program;
 }
 
 Place Places::place_of(HostId range) const {
@@ -90,7 +98,9 @@ Place Places::place_of(HostId range) const {
 
 void Places::add(HostId range, int64_t ns) {
   if (!range.valid() || ns <= 0) return;
-  Place place = place_of(told_by(range));
+  const HostId told = told_by(range);
+  if (!told.valid()) return;
+  Place place = place_of(told);
   const auto key = std::tuple(place.name, place.file, place.line.value_or(0));
   Place& sum = sums_.try_emplace(key, std::move(place)).first->second;
   sum.ns += ns;

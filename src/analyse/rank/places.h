@@ -16,7 +16,7 @@ namespace profgpu {
 /// where a thread has no stacks, ranges stand for themselves.
 class Places {
  public:
-  explicit Places(const Trace& trace) : trace_(trace) {}
+  explicit Places(const Facts& facts);
 
   /// Time that is put down to a range, such as a kernel's to its launch.
   void add(HostId range, int64_t ns);
@@ -30,6 +30,7 @@ class Places {
   [[nodiscard]] Place place_of(HostId range) const;
 
   const Trace& trace_;
+  std::vector<bool> steps_;   // by name: ranges that mark steps, which say nothing of where
   std::map<std::tuple<std::string, std::string, int64_t>, Place> sums_;   // by name, file, line
 };
 

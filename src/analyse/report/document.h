@@ -7,8 +7,10 @@
 // tables for SQL. Names state units, see unit_of().
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <functional>
 #include <string>
 
 #include "analyse/report/report.h"
@@ -30,6 +32,13 @@ inline std::optional<int64_t> whole_ns(const std::optional<double>& ns) {
 template <class T>
 std::optional<T> only_if(bool holds, T x) {
   return holds ? std::optional<T>(std::move(x)) : std::nullopt;
+}
+
+/// The first that it holds for; null: none.
+template <class All, class Holds, class Of = std::identity>
+auto* first_where(All& all, Holds holds, Of of = {}) {
+  const auto found = std::ranges::find_if(all, holds, of);
+  return found == std::ranges::end(all) ? nullptr : &*found;
 }
 
 /// Items of which a document shows each field on a line, where rows of a table have one line each.

@@ -113,9 +113,7 @@ Fixes fixes(const Parallelism* way) {
 
 /// Ways are in order of what they leave exposed: the first that is known.
 const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
-  const auto known = std::find_if(ways.begin(), ways.end(),
-                                  [](const Parallelism& w) { return w.kind != ParallelKind::kUnknown; });
-  return known == ways.end() ? nullptr : &*known;
+  return first_where(ways, [](const Parallelism& w) { return w.kind != ParallelKind::kUnknown; });
 }
 
 void say_exposed_communication(const Measured& m, Finding& f) {
@@ -159,14 +157,14 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
     f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
     return true;
   }
-  if (first_hang(evidence.job->missing) != nullptr) return false;
+  if (evidence.hang() != nullptr) return false;
   std::vector<Parallelism> ways;
   for (const Parallelism& way : evidence.job->parallelism)
     if (std::binary_search(way.ranks.begin(), way.ranks.end(), m.rank)) ways.push_back(way);
   if (!ways.empty()) f.fix = fixes(most_exposed(ways));
   const auto wait = evidence.job->wait_ns.find(m.rank);
   if (wait != evidence.job->wait_ns.end() && m.window_ns > 0) {
-    f.value = *f.value - 100.0 * static_cast<double>(wait->second) / static_cast<double>(m.window_ns);
+    f.value = *f.value - percent_of(wait->second, m.window_ns);
     f.severity = rule.severity_at(*f.value);
   }
   judge_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);
@@ -211,7 +209,7 @@ std::string call_text(const MissingCalls& hang) {
 }
 
 std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& evidence) {
-  const MissingCalls* hang = evidence.job != nullptr ? first_hang(evidence.job->missing) : nullptr;
+  const MissingCalls* hang = evidence.hang();
   const double threshold = evidence.thresholds.of(rule);
   if (hang == nullptr || !rule.beyond(static_cast<double>(hang->others), threshold)) return std::nullopt;
   Finding f = rule.finding(static_cast<double>(hang->others), threshold);

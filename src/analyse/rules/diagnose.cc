@@ -50,7 +50,7 @@ std::optional<Finding> worst_of_ranks(size_t place, const Evidence& evidence) {
 // All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
 // for. What is over goes off the cheapest.
 void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
-  if (evidence.ranks.size() != 1 || !evidence.has_device_activity()) return;
+  if (evidence.ranks.size() != 1 || evidence.first_device() == nullptr) return;
   const RankMeasure& m = evidence.ranks.front().measure;
   int64_t left = m.waiting_ns;
   for (auto& [rule, f] : answers) {
@@ -86,11 +86,10 @@ void leave_open(const WhatIf* w, Finding& f) {
 void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
   if (evidence.job == nullptr) return;
   const Job& job = *evidence.job;
-  const bool late = std::any_of(answers.begin(), answers.end(),
-                                [](const Answer& a) { return a.rule->job_cost.first != nullptr; });
+  const bool late = std::ranges::any_of(answers, [](const Answer& a) { return a.rule->job_cost.first != nullptr; });
   for (auto& [rule, f] : answers) {
     const JobCost& cost = rule->job_cost;
-    const RankMeasure* m = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
+    const RankMeasure* m = evidence.measure(f);
     if (m == nullptr) continue;
     if (cost.first != nullptr)
       if (const WhatIf* w = cost.first(job)) set_job_cost(f, *m, *w);
@@ -107,21 +106,30 @@ void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
 
 // A symptom names its cause: a finding with a cost, else the largest cause of idle time.
 void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
-  const auto low = std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return a.rule->symptom; });
-  if (low == answers.end()) return;
+  Answer* low = first_where(answers, [](const Answer& a) { return a.rule->symptom; });
+  if (low == nullptr) return;
   Finding& symptom = low->finding;
-  const auto cause = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
-    return a.finding.cost_ns.value_or(0) > 0 && !a.rule->symptom;
-  });
-  if (cause == answers.end()) {
-    const RankMeasure* m = symptom.ranks.empty() ? nullptr : evidence.measure(symptom.ranks.front());
-    if (m != nullptr)
+  const Answer* cause = first_where(
+      answers, [](const Answer& a) { return a.finding.cost_ns.value_or(0) > 0 && !a.rule->symptom; });
+  if (cause == nullptr) {
+    if (const RankMeasure* m = evidence.measure(symptom))
       symptom.why = fmt::format("Most of the idle time is {} ({} of the time).",
                                 idle_cause_words(m->largest_idle_cause), percent_text(m->largest_idle_pct()));
     return;
   }
+  symptom.where.clear();
   symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
   symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
+}
+
+// Once, where it would help.
+void say_that_stacks_are_missing(std::vector<Finding>& findings) {
+  for (Finding& f : findings) {
+    if (f.where.empty() || f.severity == Severity::kInfo) continue;
+    if (std::ranges::all_of(f.where, [](const Place& p) { return p.file.empty(); }))
+      f.evidence.emplace_back("no Python stacks were recorded: with_stack=True in torch.profiler names the lines");
+    return;
+  }
 }
 
 // The worst of a rank's devices.
@@ -152,7 +160,7 @@ constexpr int64_t kShortestSampled = 2'000'000'000;
 // The worst of the devices of which there are samples.
 std::optional<Finding> said_of_samples(const Rule& rule, const Evidence& evidence) {
   if (rule.samples.value == nullptr) return std::nullopt;
-  if (rule.samples.without_trace && evidence.has_device_activity()) return std::nullopt;
+  if (rule.samples.without_trace && evidence.first_device() != nullptr) return std::nullopt;
   const double limit = evidence.thresholds.of(rule);
   const DeviceTelemetry* worst = nullptr;
   double most = 0;
@@ -189,14 +197,14 @@ Finding Rule::finding(double value, double limit) const {
   return f;
 }
 
-bool Evidence::has_device_activity() const {
-  return std::any_of(ranks.begin(), ranks.end(), [](const RankDiagnosis& r) { return r.measure.has_device; });
+const RankMeasure* Evidence::first_device() const {
+  const auto* first = first_where(ranks, &RankMeasure::has_device, &RankDiagnosis::measure);
+  return first != nullptr ? &first->measure : nullptr;
 }
 
 const RankMeasure* Evidence::measure(int rank) const {
-  const auto it = std::find_if(ranks.begin(), ranks.end(),
-                               [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
-  return it == ranks.end() ? nullptr : &it->measure;
+  const auto* found = first_where(ranks, [&](const RankDiagnosis& r) { return r.measure.rank == rank; });
+  return found != nullptr ? &found->measure : nullptr;
 }
 
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
@@ -222,14 +230,14 @@ Diagnosis diagnose(const Evidence& evidence) {
     if (!finding) finding = said_of_samples(*rule, evidence);
     if (finding) answers.push_back({rule, *std::move(finding)});
   }
-  const auto by_cost = [](const Answer& a, const Answer& b) { return costs_more(a.finding, b.finding); };
   cost_of_job(evidence, answers);
-  std::stable_sort(answers.begin(), answers.end(), by_cost);
+  std::ranges::stable_sort(answers, costs_more, &Answer::finding);
   cap_costs(evidence, answers);
-  std::stable_sort(answers.begin(), answers.end(), by_cost);
+  std::ranges::stable_sort(answers, costs_more, &Answer::finding);
   explain_symptom(evidence, answers);
   Diagnosis diagnosis{{}, checklist(evidence, answers), verdict(evidence, answers)};
   for (Answer& a : answers) diagnosis.findings.push_back(std::move(a.finding));
+  say_that_stacks_are_missing(diagnosis.findings);
   return diagnosis;
 }
 

@@ -57,7 +57,7 @@ Chosen none_chosen(const Trace& trace, const std::vector<Stream>& streams) {
 }
 
 std::vector<Place> launch_places(const Measured& m, const Chosen& c) {
-  Places places(m.trace());
+  Places places(m.facts());
   for (const ActivityId a : c.kernels)
     places.add(m.trace().activity.launch[a.value], m.trace().activity.duration_ns[a.value]);
   return places.most_expensive();

@@ -12,14 +12,6 @@ namespace {
 
 std::string duration_of(int64_t ns) { return duration_text(static_cast<double>(ns)); }
 
-// Idle time of a cause in the measured steps.
-int64_t idle_ns(const Measured& m, IdleCause cause) {
-  int64_t ns = 0;
-  for (const Gap& gap : m.gaps())
-    if (gap.cause == cause) ns += overlap_length(m.measured_time(), {gap.start_ns, gap.end_ns});
-  return ns;
-}
-
 void say_first_use(const Measured& m, Finding& f) {
   const Trace& trace = m.trace();
   std::vector<HostId> longest;
@@ -29,7 +21,7 @@ void say_first_use(const Measured& m, Finding& f) {
     return trace.host.duration_ns[a.value] > trace.host.duration_ns[b.value];
   });
   if (longest.size() > 3) longest.resize(3);
-  f.what = fmt::format("{} go into work that happens only once", duration_of(idle_ns(m, IdleCause::kFirstUse)));
+  f.what = fmt::format("{} go into work that happens only once", duration_of(m.idle_ns(IdleCause::kFirstUse)));
   f.why = fmt::format("{} waits {} of the time while the host loads libraries and kernels, creates contexts and "
                       "streams, compiles or tunes. A program that is warm does not do this again.",
                       m.device_label(), percent_text(*f.value));
@@ -51,7 +43,7 @@ void say_first_use(const Measured& m, Finding& f) {
 
 void say_untraced_work(const Measured& m, Finding& f) {
   f.what = fmt::format("for {} the GPU works on what was launched before the recording began",
-                       duration_of(idle_ns(m, IdleCause::kUntracedWork)));
+                       duration_of(m.idle_ns(IdleCause::kUntracedWork)));
   f.why = fmt::format("Work of this recording waits {} of the time, and nothing else that was recorded runs on {} "
                       "meanwhile: the recording began with work queued, or it lacks a device.",
                       percent_text(*f.value), m.device_label());

@@ -1,14 +1,9 @@
 #include <fmt/format.h>
 
-#include "analyse/rank/kernels.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
 namespace {
-
-bool is_matrix_work(KernelCategory c) {
-  return c == KernelCategory::kGemm || c == KernelCategory::kConvolution || c == KernelCategory::kAttention;
-}
 
 bool is_amd(const DeviceProperties& d) {
   return d.name.find("AMD") != std::string::npos || d.name.find("Instinct") != std::string::npos;

@@ -59,10 +59,16 @@ bool prepares_inputs(const Place& place) {
   return false;
 }
 
+// The function in which the host spends a good part of that time.
+const Place* main_place(const Finding& f, int64_t ns) {
+  const bool known = !f.where.empty() && !f.where.front().file.empty() && 4 * f.where.front().ns >= ns;
+  return known ? &f.where.front() : nullptr;
+}
+
 void say_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
   const Frameworks& with = m.facts().get<Frameworks>();
-  const Place* first = f.where.empty() || f.where.front().file.empty() ? nullptr : &f.where.front();
+  const Place* first = main_place(f, m.idle_ns(IdleCause::kHostBound));
   if (first != nullptr && mostly_in_long_gaps(m)) {
     f.what = fmt::format("the GPU waits while the host does other work, above all in {}", place_text(*first));
     f.why = fmt::format("{} idles {} of the time, mostly in gaps of over a millisecond: the host computes something "
@@ -73,7 +79,7 @@ void say_host_bound_launches(const Measured& m, Finding& f) {
       if (with.has(Framework::kTransformers))
         f.fix.emplace_back("AutoImageProcessor.from_pretrained(…, use_fast=True)   # on tensors, on the GPU if asked");
     } else {
-      f.fix = {fmt::format("move {} out of the step, or into another thread or process", place_text(*first))};
+      f.fix = {fmt::format("move what {} does out of the step, or into another thread or process", place_text(*first))};
     }
   } else {
     f.what = "the GPU runs dry: the host launches work too late";
@@ -143,9 +149,9 @@ extern const Rule kHostBoundLaunches = {
     },
     .verdict_of =
         [](const Finding& f, const Job*) {
-          const bool known = !f.where.empty() && !f.where.front().file.empty();
+          const Place* first = main_place(f, f.cost_ns.value_or(0));
           return fmt::format("The GPU waits for the host: it idles {} of the time because work is launched too late{}.",
-                             share_text(f), known ? ", above all by " + place_text(f.where.front()) : "");
+                             share_text(f), first ? ", above all for " + place_text(*first) : "");
         },
     .cause = IdleCause::kHostBound,
     .rank = {.say = say_host_bound_launches},

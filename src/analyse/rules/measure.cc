@@ -16,6 +16,104 @@
 #include "trace/intervals.h"
 
 namespace profgpu {
+namespace {
+
+constexpr int64_t kMinSamples = 10;
+constexpr double kWorthSayingPct = 30, kMaxPct = 50;
+
+/// What a thread does in a system call that blocks it.
+struct Meaning {
+  std::string_view does, fix;
+  std::vector<std::string_view> calls;
+};
+const std::vector<Meaning>& meanings() {
+  static const std::vector<Meaning> all = {
+      {"it sleeps", "wait for what the program waits for, not for a time", {"nanosleep", "clock_nanosleep"}},
+      {"it reads",
+       "read ahead in other threads or processes: the one that launches should wait for no file",
+       {"read", "pread64", "readv", "preadv", "io_uring_enter", "openat", "newfstatat"}},
+      {"it writes",
+       "write in another thread: the one that launches should wait for no file",
+       {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
+      {"it waits for another thread",
+       "`--section threads` shows what the others do meanwhile",
+       {"futex", "futex_waitv"}},
+      {"it waits for the network or another process",
+       "fetch ahead in other threads: the one that launches should wait for nobody outside",
+       {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg",
+        "sendto", "sendmsg", "connect", "accept", "accept4"}},
+      {"it waits for a process that it started", "let that process run beside the loop", {"wait4", "waitid"}}};
+  return all;
+}
+
+/// Of the samples of launching threads within gaps.
+struct Blocked {
+  int64_t samples = 0, blocked = 0;
+  std::map<int32_t, int64_t> calls;   // by system call
+};
+
+// From the gap's start to when the launch that ends it begins, by thread.
+std::map<ThreadId, Intervals> until_launches(const Measured& m, IdleCause cause) {
+  std::map<ThreadId, Intervals> waits;
+  for (const Gap& gap : m.idle().gaps) {
+    if (gap.cause != cause || !gap.launch.valid() || !m.in_measured_step(gap.end_ns - 1)) continue;
+    const int64_t launch = m.trace().host.start_ns[gap.launch.value];
+    waits[m.trace().host.thread[gap.launch.value]].push_back({gap.start_ns, std::min(launch, gap.end_ns)});
+  }
+  for (auto& [thread, intervals] : waits) intervals = merged(std::move(intervals));
+  return waits;
+}
+
+Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
+  const std::map<ThreadId, Intervals> waits = until_launches(m, cause);
+  Blocked sum;
+  for (const ThreadSample& s : m.trace().thread_samples) {
+    const auto of_thread = waits.find(s.thread);
+    if (of_thread == waits.end() || !contains(of_thread->second, s.time_ns)) continue;
+    ++sum.samples;
+    if (s.state == 'R') continue;
+    ++sum.blocked;
+    ++sum.calls[s.system_call];
+  }
+  return sum;
+}
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+Verdict fused_optimizer(const Measured& m) {
+  const Trace& trace = m.trace();
+  const auto& phase = m.facts().get<Phases>().of_activity;
+  bool any = false;
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    if (phase[i] != Phase::kOptimizer || trace.activity.kind[i] != ActivityKind::kKernel) continue;
+    any = true;
+    const std::string_view name = trace.name(ActivityId(i));
+    if (contains(name, "multi_tensor") || contains(name, "fused") || contains(name, "Fused")) return Verdict::kPass;
+  }
+  return any ? Verdict::kFail : Verdict::kUnknown;
+}
+
+void measure_device(const Measured& m, RankMeasure& out) {
+  const DeviceTime& device = m.device();
+  out.has_device = true;
+  if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
+  out.device_label = m.device_label();
+  out.device_name = device.name;
+  out.window_ns = total_length(m.idle().window);
+  out.waiting_ns = m.waiting_ns();
+  out.utilization_pct = m.utilization_pct();
+  out.known_utilization_pct = m.known_utilization_pct();
+  out.exposed_communication_pct = m.exposed_communication_pct();
+  out.captures = m.is_capture();
+  for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
+  out.largest_idle_cause = m.largest_idle_cause();
+  out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, is_matrix_work, &KernelRow::category);
+  const Frameworks& with = m.facts().get<Frameworks>();
+  out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
+  out.fused_optimizer = fused_optimizer(m);
+}
+
+}  // namespace
 
 Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds)
     : rank_(rank), facts_(facts), device_(place), thresholds_(std::move(thresholds)) {
@@ -40,10 +138,12 @@ int64_t Measured::window_ns() const {
   return total_length(all_measured_ ? idle().window : intersect(idle().window, measured_));
 }
 
-double Measured::idle_pct(IdleCause cause) const {
+int64_t Measured::idle_ns(IdleCause cause) const {
   const auto c = static_cast<size_t>(cause);
-  return percent_of(all_measured_ ? idle().total_ns[c] + idle().edge_ns[c] : idle().measured_ns[c], window_ns());
+  return all_measured_ ? idle().total_ns[c] + idle().edge_ns[c] : idle().measured_ns[c];
 }
+
+double Measured::idle_pct(IdleCause cause) const { return percent_of(idle_ns(cause), window_ns()); }
 
 double Measured::idle_wall_pct(IdleCause cause) const {
   return wall_pct(idle().measured_ns[static_cast<size_t>(cause)]);
@@ -56,7 +156,7 @@ int64_t Measured::waiting_ns() const {
 
 IdleCause Measured::largest_idle_cause() const {
   std::array<int64_t, kIdleCauses> total{};
-  for (size_t c = 0; c < total.size(); ++c) total[c] = idle().total_ns[c] + idle().edge_ns[c];
+  for (size_t c = 0; c < total.size(); ++c) total[c] = idle_ns(static_cast<IdleCause>(c));
   total[static_cast<size_t>(IdleCause::kUntracedWork)] = 0;   // the device does work
   return static_cast<IdleCause>(std::ranges::max_element(total) - total.begin());
 }
@@ -136,7 +236,7 @@ std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause) {
   std::partial_sort(gaps.begin(), end, gaps.end(),
                     [](const Gap* a, const Gap* b) { return a->length() > b->length(); });
   const Trace& trace = measured.trace();
-  Places places(trace);
+  Places places(measured.facts());
   for (auto it = gaps.begin(); it != end; ++it) {
     const Gap& gap = **it;
     const bool launched = gap.launch.valid();
@@ -169,70 +269,6 @@ int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
 
 std::string share_text(const Finding& finding) { return fmt::format("{:.0f} %", *finding.value); }
 
-namespace {
-
-constexpr int64_t kMinSamples = 10;
-constexpr double kWorthSayingPct = 30, kMaxPct = 50;
-
-/// What a thread does in a system call that blocks it.
-struct Meaning {
-  std::string_view does, fix;
-  std::vector<std::string_view> calls;
-};
-const std::vector<Meaning>& meanings() {
-  static const std::vector<Meaning> all = {
-      {"it sleeps", "wait for what the program waits for, not for a time", {"nanosleep", "clock_nanosleep"}},
-      {"it reads",
-       "read ahead in other threads or processes: the one that launches should wait for no file",
-       {"read", "pread64", "readv", "preadv", "io_uring_enter", "openat", "newfstatat"}},
-      {"it writes",
-       "write in another thread: the one that launches should wait for no file",
-       {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
-      {"it waits for another thread",
-       "`--section threads` shows what the others do meanwhile",
-       {"futex", "futex_waitv"}},
-      {"it waits for the network or another process",
-       "fetch ahead in other threads: the one that launches should wait for nobody outside",
-       {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg",
-        "sendto", "sendmsg", "connect", "accept", "accept4"}},
-      {"it waits for a process that it started", "let that process run beside the loop", {"wait4", "waitid"}}};
-  return all;
-}
-
-/// Of the samples of launching threads within gaps.
-struct Blocked {
-  int64_t samples = 0, blocked = 0;
-  std::map<int32_t, int64_t> calls;   // by system call
-};
-
-// From the gap's start to when the launch that ends it begins, by thread.
-std::map<ThreadId, Intervals> until_launches(const Measured& m, IdleCause cause) {
-  std::map<ThreadId, Intervals> waits;
-  for (const Gap& gap : m.gaps()) {
-    if (gap.cause != cause || !gap.launch.valid() || !m.in_measured_step(gap.end_ns - 1)) continue;
-    const int64_t launch = m.trace().host.start_ns[gap.launch.value];
-    waits[m.trace().host.thread[gap.launch.value]].push_back({gap.start_ns, std::min(launch, gap.end_ns)});
-  }
-  for (auto& [thread, intervals] : waits) intervals = merged(std::move(intervals));
-  return waits;
-}
-
-Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
-  const std::map<ThreadId, Intervals> waits = until_launches(m, cause);
-  Blocked sum;
-  for (const ThreadSample& s : m.trace().thread_samples) {
-    const auto of_thread = waits.find(s.thread);
-    if (of_thread == waits.end() || !contains(of_thread->second, s.time_ns)) continue;
-    ++sum.samples;
-    if (s.state == 'R') continue;
-    ++sum.blocked;
-    ++sum.calls[s.system_call];
-  }
-  return sum;
-}
-
-}  // namespace
-
 std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause) {
   const Blocked sum = blocked_in_gaps(measured, cause);
   if (sum.samples < kMinSamples) return std::nullopt;
@@ -258,54 +294,6 @@ void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause ca
   finding.evidence.insert(finding.evidence.begin(), std::move(blocked->said));
   if (!blocked->fix.empty()) finding.fix.insert(finding.fix.begin(), std::move(blocked->fix));
 }
-
-namespace {
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
-
-Verdict fused_optimizer(const Measured& m) {
-  const Trace& trace = m.trace();
-  const auto& phase = m.facts().get<Phases>().of_activity;
-  bool any = false;
-  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
-    if (phase[i] != Phase::kOptimizer || trace.activity.kind[i] != ActivityKind::kKernel) continue;
-    any = true;
-    const std::string_view name = trace.name(ActivityId(i));
-    if (contains(name, "multi_tensor") || contains(name, "fused") || contains(name, "Fused")) return Verdict::kPass;
-  }
-  return any ? Verdict::kFail : Verdict::kUnknown;
-}
-
-bool has_matrix_work(const Measured& m) {
-  const auto& rows = m.facts().get<Kernels>().rows;
-  return std::any_of(rows.begin(), rows.end(), [](const KernelRow& k) {
-    return k.category == KernelCategory::kGemm || k.category == KernelCategory::kConvolution ||
-           k.category == KernelCategory::kAttention;
-  });
-}
-
-void measure_device(const Measured& m, RankMeasure& out) {
-  const DeviceTime& device = m.device();
-  out.has_device = true;
-  if (const auto reserved = reserved_pct(m)) out.memory_headroom_pct = 100 - *reserved;
-  out.device_label = m.device_label();
-  out.device_name = device.name;
-  out.window_ns = total_length(m.idle().window);
-  out.waiting_ns = m.waiting_ns();
-  out.utilization_pct = m.utilization_pct();
-  out.known_utilization_pct = m.known_utilization_pct();
-  out.exposed_communication_pct = m.exposed_communication_pct();
-  out.captures = m.is_capture();
-  for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
-  out.largest_idle_cause = m.largest_idle_cause();
-  out.matrix_work = has_matrix_work(m);
-  const Frameworks& with = m.facts().get<Frameworks>();
-  out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
-  out.fused_optimizer = fused_optimizer(m);
-}
-
-}  // namespace
 
 Phase RankMeasure::largest_phase() const {
   return static_cast<Phase>(std::ranges::max_element(phase_pct) - phase_pct.begin());

@@ -7,6 +7,7 @@
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/idle.h"
+#include "analyse/rank/kernels.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/replay.h"
 #include "analyse/rank/steps.h"
@@ -41,6 +42,7 @@ class Measured {
   /// Percent of the device's window, as the idle section shows it; where there are warm-up steps, of the part of the
   /// window within the other steps.
   [[nodiscard]] double idle_pct(IdleCause cause) const;
+  [[nodiscard]] int64_t idle_ns(IdleCause cause) const;
   /// Idle time of a cause within the measured steps, of their wall time.
   [[nodiscard]] double idle_wall_pct(IdleCause cause) const;
   /// Idle or exposed time: what all causes of waiting together can cost.
@@ -81,6 +83,10 @@ void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns);
 /// Memory that the framework had reserved at the peak, of the device's.
 std::optional<double> reserved_pct(const Measured& measured);
 
+/// Matrix products, convolutions and attention: work for tensor cores.
+constexpr bool is_matrix_work(KernelCategory c) {
+  return c == KernelCategory::kGemm || c == KernelCategory::kConvolution || c == KernelCategory::kAttention;
+}
 /// "12.3 ms", "4.5 µs".
 std::string duration_text(double ns);
 /// "memory allocation"

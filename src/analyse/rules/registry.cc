@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "analyse/rules/rule.h"
 
 namespace profgpu {
@@ -22,9 +20,8 @@ const std::vector<const Rule*>& rules() {
 }
 
 const Rule* find_rule(std::string_view id) {
-  const auto& all = rules();
-  const auto it = std::find_if(all.begin(), all.end(), [&](const Rule* r) { return r->id == id; });
-  return it == all.end() ? nullptr : *it;
+  const auto* found = first_where(rules(), [&](const Rule* r) { return r->id == id; });
+  return found != nullptr ? *found : nullptr;
 }
 
 }  // namespace profgpu

@@ -75,9 +75,16 @@ struct Evidence {
   std::vector<DeviceTelemetry> telemetry;  ///< what samples say of each device, where there are samples
   Thresholds thresholds;
 
-  [[nodiscard]] bool has_device_activity() const;
+  /// Of the first rank with device activity; null: there is none.
+  [[nodiscard]] const RankMeasure* first_device() const;
   /// Null: not in hand.
   [[nodiscard]] const RankMeasure* measure(int rank) const;
+  /// Of the first rank that the finding names.
+  [[nodiscard]] const RankMeasure* measure(const Finding& f) const {
+    return f.ranks.empty() ? nullptr : measure(f.ranks.front());
+  }
+  /// Where the job hangs; null: it does not, as far as is known.
+  [[nodiscard]] const MissingCalls* hang() const { return job != nullptr ? first_hang(job->missing) : nullptr; }
 };
 
 /// Asks one rank, with one device at a time; the worst device stands for the rank, the worst rank for all.

@@ -75,11 +75,6 @@ void say_step_time_variance(const Measured& m, Finding& f) {
                                    duration_text(longest->duration_ns)));
 }
 
-// A step that hangs is no slow step.
-bool settle_variance(const Rule&, const Evidence& evidence, const RankMeasure&, Finding&) {
-  return evidence.job == nullptr || first_hang(evidence.job->missing) == nullptr;
-}
-
 Intervals overhead(const Measured& m) {
   const Trace& trace = m.trace();
   Intervals all;
@@ -124,7 +119,7 @@ extern const Rule kLowGpuUtilization = {
                    .id = "gpu-utilization",
                    .question = "Is the GPU busy over 80 % of the time?",
                    .label = "GPU busy",
-                   .value = [](const RankMeasure& m) -> std::optional<double> { return m.least_utilization_pct; },
+                   .value = [](const RankMeasure& m) { return only_if(!m.captures, m.least_utilization_pct); },
                    .limit = 80,
                    .above = true}},
     .now = idle_now,
@@ -153,7 +148,8 @@ extern const Rule kStepTimeVariance = {
     },
     .seen = {Locator::At::kLongestStep, {}},
     .rank = {.value = step_time_variance_value, .say = say_step_time_variance, .host_alone = true},
-    .settle = settle_variance,
+    // A step that hangs is no slow step.
+    .settle = [](const Rule&, const Evidence& e, const RankMeasure&, Finding&) { return e.hang() == nullptr; },
 };
 
 extern const Rule kProfilerOverhead = {

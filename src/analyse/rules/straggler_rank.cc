@@ -33,8 +33,8 @@ std::string when(const Straggler& s) {
 
 // Ranks of tensor parallel groups share each batch.
 bool shares_batch(const std::vector<Parallelism>& ways, int rank) {
-  return std::any_of(ways.begin(), ways.end(), [&](const Parallelism& way) {
-    return way.kind == ParallelKind::kTensor && std::binary_search(way.ranks.begin(), way.ranks.end(), rank);
+  return std::ranges::any_of(ways, [&](const Parallelism& way) {
+    return way.kind == ParallelKind::kTensor && std::ranges::binary_search(way.ranks, rank);
   });
 }
 

@@ -13,18 +13,10 @@ namespace {
 // A gain below this is not worth a sentence.
 constexpr double kWorthPct = 3;
 
-std::string_view words(Phase phase) {
-  switch (phase) {
-    case Phase::kDataLoading: return "data loading";
-    case Phase::kForward: return "forward";
-    case Phase::kBackward: return "backward";
-    case Phase::kOptimizer: return "the optimizer";
-    case Phase::kCommunication: return "waiting for communication";
-    case Phase::kCheckpoint: return "saving checkpoints";
-    case Phase::kOther: break;
-  }
-  return "work outside the known phases";
-}
+// By Phase.
+constexpr std::array<std::string_view, kPhases> kPhaseWords = {
+    "data loading", "forward", "backward", "the optimizer", "waiting for communication", "saving checkpoints",
+    "work outside the known phases"};
 
 std::string where(const Answer& a, const Job* job) {
   if (a.rule->verdict_of != nullptr) return a.rule->verdict_of(a.finding, job);
@@ -46,7 +38,7 @@ std::string largest_part(const RankMeasure& m) {
   const Phase phase = m.largest_phase();
   const double pct = m.phase_pct[static_cast<size_t>(phase)];
   if (phase == Phase::kOther && pct > 95) return "no phase of training was recognised";
-  return fmt::format("the largest part of the time is {} ({:.0f} %)", words(phase), pct);
+  return fmt::format("the largest part of the time is {} ({:.0f} %)", kPhaseWords[static_cast<size_t>(phase)], pct);
 }
 
 std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry, const std::vector<Answer>& answers) {
@@ -58,9 +50,9 @@ std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry, co
   for (const DeviceTelemetry& d : telemetry)
     if (d.used() && busy(d) && (!least || *busy(d) < *busy(*least))) least = &d;
   if (!least) return "No device in these samples did anything.";
-  const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) { return !a.rule->symptom; });
+  const Answer* other = first_where(answers, [](const Answer& a) { return !a.rule->symptom; });
   const std::string who = telemetry.size() > 1 ? least->label() + ", the least busy," : least->label();
-  if (other != answers.end())
+  if (other != nullptr)
     return fmt::format("{} is busy {:.0f} % of the time; {}.", who, *busy(*least), other->finding.what);
   if (answers.empty())
     return fmt::format("{} is busy {:.0f} % of the time and nothing stands out.", who, *busy(*least));
@@ -69,7 +61,7 @@ std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry, co
 
 // A job that hangs has no other trouble worth the first word.
 std::string hang(const Evidence& evidence) {
-  const MissingCalls* never = evidence.job != nullptr ? first_hang(evidence.job->missing) : nullptr;
+  const MissingCalls* never = evidence.hang();
   if (never == nullptr) return "";
   const std::string step = never->step >= 0 ? fmt::format(" in step {}", never->step) : "";
   return fmt::format("Rank {} never arrives at {}{}, in which {} to the end: the job hangs there.",
@@ -78,23 +70,20 @@ std::string hang(const Evidence& evidence) {
 }
 
 std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>& answers) {
-  const auto with_device = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
-                                        [](const RankDiagnosis& r) { return r.measure.has_device; });
-  if (with_device == evidence.ranks.end())
+  const RankMeasure* with_device = evidence.first_device();
+  if (with_device == nullptr)
     return fmt::format("No GPU activity is in this trace; on the host {}.",
                        largest_part(evidence.ranks.front().measure));
-  const RankMeasure& m = with_device->measure;
+  const RankMeasure& m = *with_device;
   const auto named = [&](const Finding& f) -> const RankMeasure& {
-    const RankMeasure* first = f.ranks.empty() ? nullptr : evidence.measure(f.ranks.front());
+    const RankMeasure* first = evidence.measure(f);
     return first != nullptr && first->has_device ? *first : m;
   };
-  const auto costly = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
-    return a.finding.severity != Severity::kInfo && a.finding.cost_pct.value_or(0) >= kWorthPct;
-  });
-  if (costly != answers.end()) return where(*costly, evidence.job) + gain(costly->finding, named(costly->finding));
-  const auto other = std::find_if(answers.begin(), answers.end(), [](const Answer& a) {
-    return a.finding.severity != Severity::kInfo && !a.rule->symptom;
-  });
+  const auto grave = [](const Answer& a) { return a.finding.severity != Severity::kInfo; };
+  const Answer* costly = first_where(
+      answers, [&](const Answer& a) { return grave(a) && a.finding.cost_pct.value_or(0) >= kWorthPct; });
+  if (costly != nullptr) return where(*costly, evidence.job) + gain(costly->finding, named(costly->finding));
+  const Answer* other = first_where(answers, [&](const Answer& a) { return grave(a) && !a.rule->symptom; });
   if (m.captures) return "A CUDA graph is captured: almost nothing runs, so this is no run to judge.";
   const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
   const std::string busy =
@@ -103,23 +92,13 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>
           : fmt::format("For {:.0f} % of the time the GPU works on what was launched before the recording began; of the "
                         "rest it is busy {:.0f} %",
                         untraced, m.known_utilization_pct);
-  const std::string also = other == answers.end() ? "" : fmt::format(" What stands out: {}.", other->finding.what);
+  const std::string also = other == nullptr ? "" : fmt::format(" What stands out: {}.", other->finding.what);
   if (m.known_utilization_pct < 80)
-    return fmt::format("{}; most of the idle time is {} ({:.0f} % of the span).{}", busy,
+    return fmt::format("{}; most of the idle time is {} ({:.0f} % of the time).{}", busy,
                        idle_cause_words(m.largest_idle_cause), m.largest_idle_pct(), also);
   if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
   return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
 }
-
-}  // namespace
-
-std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers) {
-  if (evidence.ranks.empty()) return verdict_of_samples(evidence.telemetry, answers);
-  const std::string hung = hang(evidence);
-  return hung.empty() ? verdict_of_steps(evidence, answers) : hung;
-}
-
-namespace {
 
 // The lowest (or highest) value over the ranks that have one.
 std::optional<double> worst(const Evidence& evidence, const ChecklistEntry& entry) {
@@ -147,24 +126,27 @@ Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
 
 }  // namespace
 
+std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers) {
+  if (evidence.ranks.empty()) return verdict_of_samples(evidence.telemetry, answers);
+  const std::string hung = hang(evidence);
+  return hung.empty() ? verdict_of_steps(evidence, answers) : hung;
+}
+
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>& answers) {
   if (evidence.ranks.empty()) return {};
-  const auto first = std::find_if(evidence.ranks.begin(), evidence.ranks.end(),
-                                  [](const RankDiagnosis& r) { return r.measure.has_device; });
+  const RankMeasure* first = evidence.first_device();
   std::vector<std::pair<const ChecklistEntry*, const Rule*>> entries;
   for (const Rule* rule : rules())
     for (const ChecklistEntry& entry : rule->checklist) entries.emplace_back(&entry, rule);
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const auto& a, const auto& b) { return a.first->place < b.first->place; });
+  std::ranges::stable_sort(entries, {}, [](const auto& e) { return e.first->place; });
   std::vector<Check> list;
   for (const auto& [entry, rule] : entries) {
     if (entry->value != nullptr) {
       list.push_back(measured_check(evidence, *entry));
       continue;
     }
-    const bool found =
-        std::any_of(answers.begin(), answers.end(), [of = rule](const Answer& a) { return a.rule == of; });
-    const Verdict said = first == evidence.ranks.end() ? Verdict::kUnknown : entry->judge(first->measure, found);
+    const bool found = std::ranges::count(answers, rule, &Answer::rule) > 0;
+    const Verdict said = first == nullptr ? Verdict::kUnknown : entry->judge(*first, found);
     list.push_back({std::string(entry->id), std::string(entry->question), said, {}, {}, std::string(entry->label)});
   }
   return list;
