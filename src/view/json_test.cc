@@ -115,7 +115,7 @@ TEST(JsonText, WritesOneRowALine) {
 TEST(Json, HasTheShapeOfTheContract) {
   Report report;
   report.inputs = {{"a.json", "kineto", "PyTorch trace", 10, 2, {}, {{"cut", 1, Severity::kWarning, "it ends"}}}};
-  report.findings = {{"r", Severity::kCritical, {3}, 1.5, {}, "%", "w", "y", {"f"}, {}, {}, {}, {}, false}};
+  report.findings = {{"r", Severity::kCritical, {3}, 1.5, {}, "%", "w", "y", {"f"}, {}, {}, {}, {}, false, {{"load", "a.py", 3, "", 5, 2}}}};
   report.checklist = {{"c", "q", Verdict::kFail, {}, 80, "brief"}};
   EXPECT_EQ(json_of(report), R"({
   "schema": "profgpu.analysis.v1",
@@ -152,6 +152,9 @@ TEST(Json, HasTheShapeOfTheContract) {
       "cost_ns": null,
       "cost_pct": null,
       "evidence": [],
+      "where": [
+        {"name": "load", "file": "a.py", "line": 3, "module": null, "ns": 5, "count": 2}
+      ],
       "seen": {"at": "steps", "of": null}
     }
   ],
@@ -167,7 +170,7 @@ TEST(Json, ARankIsItsSections) {
   Report report;
   RankReport& rank = report.ranks.emplace_back();
   rank.rank = 3;
-  rank.devices = {{.id = 1, .name = "", .span_ns = 100, .busy_ns = 25, .idle_ns = 75}};
+  rank.devices = {{.id = 1, .name = "", .span_ns = 100, .busy_ns = 25, .idle_ns = 75, .window_ns = 200}};
   rank.launch.launches = 1;
   const std::string text = json_of(report);
   EXPECT_NE(
@@ -179,7 +182,8 @@ TEST(Json, ARankIsItsSections) {
       "host": null,
       "devices": [
         {"id": 1, "name": null, "span_ns": 100, "busy_ns": 25, "idle_ns": 75, "compute_ns": 0, "communication_ns": 0, )"
-          R"("memory_ns": 0, "exposed_communication_ns": 0, "exposed_memory_ns": 0, "overlap_pct": null, "utilization_pct": 25}
+          R"("memory_ns": 0, "exposed_communication_ns": 0, "exposed_memory_ns": 0, "overlap_pct": null, "utilization_pct": 25, )"
+          R"("window_ns": 200, "window_idle_ns": 175, "window_utilization_pct": 12.5}
       ],
       "steps": [],
       "phases": [],

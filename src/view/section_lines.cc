@@ -83,6 +83,12 @@ Lines seen_lines(const Finding& finding, size_t count, int width) {
   return out;
 }
 
+// No more than what was seen says already, where there is no line of code to name.
+bool is_said(const Finding& finding, const Place& place) {
+  return place.file.empty() && !finding.evidence.empty() &&
+         finding.evidence.front().find(place.name) != std::string::npos;
+}
+
 // "in normalize (image_transforms.py:390): 105.7 ms a step"
 Lines place_lines(const Report& report, const Finding& finding, size_t count, int width) {
   const RankReport* rank = report.rank_in_focus();
@@ -151,7 +157,8 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
       append(out, fix_lines(finding, 1, columns.width));
       if (finding.severity == Severity::kInfo) continue;
       append(out, seen_lines(finding, 1, columns.width));
-      append(out, place_lines(report, finding, 1, columns.width));
+      if (!finding.where.empty() && !is_said(finding, finding.where.front()))
+        append(out, place_lines(report, finding, 1, columns.width));
     }
   }
   return out;

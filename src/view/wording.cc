@@ -16,7 +16,8 @@ struct Title {
 // Where dropping the unit and the underscores is not enough.
 constexpr std::array kTitles = {
     Title{"span_pct", "of span"},       Title{"wall_pct", "of wall"},   Title{"kernel_pct", "of kernels"},
-    Title{"edge_ns", "at the ends"},    Title{"window_pct", "of window"},
+    Title{"edge_ns", "at the ends"},    Title{"window_pct", "of window"}, Title{"window_idle_ns", "idle time"},
+    Title{"window_utilization_pct", "busy"},
     Title{"cost_pct", "of steps"},      Title{"excess_pct", "of step"}, Title{"duration_ns", "duration"},
     Title{"utilization_pct", "busy"},   Title{"busy_ns", "busy time"},  Title{"idle_ns", "idle time"},
     Title{"file_bytes", "size"},        Title{"warmup", "warm-up"},     Title{"short_kernel_pct", "short ones"},
@@ -136,15 +137,28 @@ Cell value_cell(std::string_view column, const Value& value, const ValueGrid& ho
   return cell;
 }
 
+// No column without a value; of a device's figures those of its window, not those of its span.
+std::vector<size_t> columns_for_people(const Table& table) {
+  const bool of_window = std::ranges::any_of(table.columns, [](std::string_view c) { return c.starts_with("window_"); });
+  std::vector<size_t> shown;
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    constexpr std::array<std::string_view, 4> kOfSpan = {"span_ns", "span_pct", "idle_ns", "utilization_pct"};
+    if (of_window && std::ranges::find(kOfSpan, table.columns[c]) != kOfSpan.end()) continue;
+    const auto has_value = [&](const std::vector<Value>& row) { return c < row.size() && !row[c].is_null(); };
+    if (table.rows.empty() || std::ranges::any_of(table.rows, has_value)) shown.push_back(c);
+  }
+  return shown;
+}
+
 }  // namespace
 
 Grid value_grid(const Table& table, const ValueGrid& how) {
+  const std::vector<size_t> shown = columns_for_people(table);
   Grid grid;
-  for (size_t c = 0; c < table.columns.size(); ++c)
-    grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
+  for (const size_t c : shown) grid.add_column(column_title(table.columns[c]), is_numeric_column(table, c));
   for (size_t r = 0; r < std::min(how.rows, table.rows.size()); ++r) {
     std::vector<Cell> cells;
-    for (size_t c = 0; c < table.columns.size(); ++c)
+    for (const size_t c : shown)
       cells.push_back(value_cell(table.columns[c], c < table.rows[r].size() ? table.rows[r][c] : Value(), how));
     grid.add_row(std::move(cells));
   }

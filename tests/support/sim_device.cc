@@ -17,6 +17,8 @@ constexpr ApiName kCuda[kApis] = {
     {"cudaMalloc", 20, false, false},           {"cudaFree", 22, false, false},
     {"cudaStreamIsCapturing", 317, false, false},{"cudaFuncSetAttribute", 273, false, false},
     {"cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", 251, false, false},
+    {"cuLibraryLoadData", 675, false, true},    {"cudaStreamBeginCapture", 316, false, false},
+    {"cudaStreamEndCapture", 318, false, false},
 };
 
 constexpr ApiName kHip[kApis] = {
@@ -29,6 +31,8 @@ constexpr ApiName kHip[kApis] = {
     {"hipMalloc", 118, false, false},           {"hipFree", 72, false, false},
     {"hipStreamIsCapturing", 195, false, false},{"hipGetDevicePropertiesR0600", 375, false, false},
     {"hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", 172, false, false},
+    {"hipModuleLoadData", 157, false, false},   {"hipStreamBeginCapture", 190, false, false},
+    {"hipStreamEndCapture", 193, false, false},
 };
 
 constexpr DeviceFacts kFacts[] = {

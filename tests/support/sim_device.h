@@ -27,6 +27,9 @@ enum class Api : uint8_t {
   stream_is_capturing,
   function_attribute,
   occupancy,
+  module_load,
+  begin_capture,
+  end_capture,
   count
 };
 

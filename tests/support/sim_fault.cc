@@ -197,6 +197,44 @@ std::vector<Fault> make_faults() {
                    p.flush_every_launches = 40;
                    p.flush_ns = part(c.step_ns / 75, s);
                  }});
+  all.push_back({"first-use",
+                 "every step brings a new shape, for which kernels are loaded",
+                 {"first-use"},
+                 {"low-gpu-utilization"},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) { p.load_ns = part(c.step_ns, s * 3 / 10); }});
+  all.push_back({"untraced-work",
+                 "the host waits for a device that was not recorded",
+                 {"untraced-work"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) { p.unrecorded_ns = part(c.step_ns, s * 4 / 10); }});
+  all.push_back({"graph-capture", "the steps are captured into a graph", {"graph-capture"}, {}, 1,
+                 [](Plan& p, int64_t, const Scale&) { p.capture = true; }});
+  all.push_back({"unfused-attention",
+                 "attention writes its scores out",
+                 {"unfused-attention"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale&) {
+                   p.write_scores = true;
+                   p.softmax_permille = 5 * s;
+                 }});
+  all.push_back({"fusable-elementwise",
+                 "chains of elementwise kernels in every layer",
+                 {"fusable-elementwise"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) { p.chain_ns = part(c.layer_ns, s * 3 / 2); }});
+  all.push_back({"small-batch",
+                 "one sample at a time: grids that do not fill the device",
+                 {"small-batch"},
+                 {"host-bound-launches", "short-kernels", "low-gpu-utilization"},
+                 1,
+                 [](Plan& p, int64_t s, const Scale&) {
+                   p.batch_permille = std::max<int64_t>(20, 80 * 1000 / std::max<int64_t>(s, 1));
+                   p.peak_permille = 200;
+                 }});
   all.push_back({"warm-up",
                  "the first step loads modules and tunes; nothing is wrong after it",
                  {},

@@ -49,6 +49,13 @@ struct Plan {
   int flush_every_launches = 0;
   int64_t flush_ns = 0;
   int64_t warm_up_ns = 0;
+  int64_t load_ns = 0;           // of each step: kernels of a new shape are loaded
+  int64_t unrecorded_ns = 0;     // of each step: the host waits for work that is not in the recording
+  bool capture = false;          // steps go into a graph instead of running
+  bool write_scores = false;     // attention as product, softmax, product
+  int64_t softmax_permille = 1000;
+  int64_t chain_ns = 0;          // elementwise kernels one after the other, per layer
+  int64_t batch_permille = 1000; // of all ranks' grids, and so durations
   bool decoy_ranges = false;
 };
 

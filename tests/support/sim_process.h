@@ -80,6 +80,11 @@ class Process {
   void wait_for(StreamSlot stream);
   void wait_for_device();
   void wait_event(StreamSlot waiter, StreamSlot awaited);
+  void load_kernels(int64_t ns) { call(Api::module_load, ns); }
+  /// The host waits, with nothing queued that is recorded.
+  void wait_unrecorded(int64_t ns);
+  void begin_capture() { call(Api::begin_capture, 9000), capturing_ = true; }
+  void end_capture() { call(Api::end_capture, 60'000), capturing_ = false; }
   void host_function(StreamSlot stream, int64_t duration_ns);
   void begin_graph();
   void end_graph();
@@ -153,7 +158,7 @@ class Process {
   std::array<Stream, kStreamSlots> streams_;
   std::vector<int64_t> queue_;  // ends of the last launches, as a ring
   size_t launches_ = 0;
-  bool in_graph_ = false;
+  bool in_graph_ = false, capturing_ = false;
   uint32_t graph_correlation_ = 0;
   int64_t graph_ready_ns_ = 0, graph_start_ns_ = 0;
   int64_t compute_permille_ = 1000, work_permille_ = 1000, late_ns_ = 0, pace_ = 1'000'000;

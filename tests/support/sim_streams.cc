@@ -46,6 +46,7 @@ void Process::extend_spans(StreamSlot stream, int64_t start, int64_t end) {
 
 void Process::run_device(DeviceKind kind, uint32_t name, int64_t ready_ns, int64_t duration_ns, StreamSlot stream,
                          uint32_t correlation, uint32_t geometry, uint64_t bytes) {
+  if (capturing_) return;
   Stream& s = streams_[stream];
   const int64_t gap = in_graph_ ? 600 : noise_.around(1050, 120);
   const int64_t start = std::max({ready_ns, s.free_ns + gap, s.wait_ns});
@@ -78,6 +79,7 @@ void Process::getters(Role role) {
 void Process::launch(Role role, int64_t duration_ns, StreamSlot stream) {
   const Kernel k = kernel(options_.gpu, role, plan.full_precision, options_.compiled);
   int64_t duration = duration_ns > 0 ? duration_ns : k.duration_ns;
+  if (role == Role::attention_softmax) duration = duration / 1000 * plan.softmax_permille;
   if (k.matrix) duration = duration / 1000 * plan.matrix_permille;
   if (work_permille_ != 1000 && role < Role::all_reduce) duration = duration * work_permille_ / 1000;
   duration = noise_.around(paced(duration / 1000 * compute_permille_ + duration % 1000 * compute_permille_ / 1000), 18);
@@ -162,6 +164,13 @@ void Process::wait_for(StreamSlot stream) {
   if (options_.sync_rows)
     trace_.syncs.push_back({start + 300, until - start - 500, name_id("Stream Sync"), external, correlation,
                             facts(options_.gpu).stream_numbers[stream], 0, 0});
+}
+
+void Process::wait_unrecorded(int64_t ns) {
+  skip_to(streams_[kComputeStream].free_ns);
+  spend(30'000);
+  for (Stream& s : streams_) s.free_ns = std::max(s.free_ns, now_ + ns);
+  wait_for(kComputeStream);
 }
 
 void Process::wait_for_device() {

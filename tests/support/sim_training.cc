@@ -105,7 +105,7 @@ void Training::begin(Process& p, int number, int index) {
   const bool is_slow = this->is_slow(p.rank());
   const int64_t slow = is_slow ? plan_.slow_permille : 1000;
   p.set_compute_permille(is_long ? slow * plan_.long_permille / 1000 : slow);
-  p.set_work_permille(is_slow ? plan_.work_permille : 1000);
+  p.set_work_permille((is_slow ? plan_.work_permille : 1000) * plan_.batch_permille / 1000);
   p.set_late_ns(plan_.late_ns > 0 && slow_step_ && layout_.slow_host(options_, p.rank()) ? plan_.late_ns : 0);
   p.begin_step(number, true);
   load_batch(p);
@@ -115,6 +115,9 @@ void Training::begin(Process& p, int number, int index) {
   p.spend(30'000);
   p.close_python();
   p.close();
+  if (plan_.unrecorded_ns > 0) p.wait_unrecorded(plan_.unrecorded_ns);
+  if (plan_.load_ns > 0) p.load_kernels(plan_.load_ns);
+  if (plan_.capture) p.begin_capture();
   if (index == 0 && plan_.warm_up_ns > 0) p.spend(plan_.warm_up_ns);
   if (options_.graph) {
     p.open("cudagraph_replay", HostKind::op);
@@ -240,7 +243,7 @@ void Training::forward_part(Process& p, int layer, int part) {
     module(p, "LayerNorm", 2 * layer, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, s);
     module(p, "Linear", 4 * layer, "linear.py(125): forward", linear(), {Role::qkv_gemm}, s + 1);
     if (plan_.syncs_per_layer > 0) checks(1);
-    if (plan_.full_precision)
+    if (plan_.full_precision || plan_.write_scores)
       module(p, "Attention", layer, "activation.py(1190): forward", slow_attention(),
              {Role::attention_scores, Role::attention_softmax, Role::attention_output}, s + 2);
     else module(p, "Attention", layer, "activation.py(1190): forward", attention(), {Role::attention}, s + 2);
@@ -258,6 +261,11 @@ void Training::forward_part(Process& p, int layer, int part) {
     module(p, "Dropout", 2 * layer + 1, "dropout.py(70): forward", dropout(), {Role::dropout}, s + 10);
     p.run(add(), {Role::add}, s + 11);
     if (plan_.syncs_per_layer > 2) checks(plan_.syncs_per_layer - 2);
+    for (int i = 0; plan_.chain_ns > 0 && i < 6; ++i) {
+      p.open(i % 2 == 0 ? "aten::mul" : "aten::add", HostKind::op);
+      p.launch(Role::add, plan_.chain_ns / 6);
+      p.close();
+    }
     if (plan_.custom_ns > 0) {
       p.open("my_ext::router_scan", HostKind::op);
       p.launch(Role::custom, plan_.custom_ns);
@@ -360,6 +368,7 @@ void Training::loop_optimizer(Process& p) {
 }
 
 void Training::finish(Process& p, int index) {
+  if (plan_.capture) p.end_capture();
   p.item(true);
   p.spend(9'000);
   if (plan_.leak_bytes > 0) p.leak(plan_.leak_bytes);

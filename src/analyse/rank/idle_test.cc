@@ -83,6 +83,51 @@ TEST(Idle, AWaitForNothingIsNot) {
   EXPECT_EQ(cause_of(t), IdleCause::kHostBound);
 }
 
+TEST(Idle, WhatIsKnownToHappenOnceIsFirstUse) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).call("cuModuleLoadData", 100, 150).kernel("b", 160, 165, 170, 200);
+  EXPECT_EQ(cause_of(t), IdleCause::kFirstUse);
+}
+
+TEST(Idle, ACallThatTakesManyTimesWhatItUsuallyTakesIsFirstUse) {
+  HandTrace slow, usual;
+  slow.kernel("a", 0, 5, 10, 100).kernel("b", 20, 25, 100, 200).kernel("c", 210, 3300, 3310, 3400);
+  usual.kernel("a", 0, 900, 910, 920).kernel("b", 930, 1800, 1810, 1820).kernel("c", 1830, 3300, 3310, 3400);
+  EXPECT_EQ(cause_of(slow), IdleCause::kFirstUse);
+  const Trace trace = usual.build();
+  const Facts facts(trace, {});
+  for (const Gap& gap : facts.get<Idle>().devices.at(0).gaps) EXPECT_NE(gap.cause, IdleCause::kFirstUse);
+}
+
+TEST(Idle, AWaitThatBeganWithNothingRecordedIsForUntracedWork) {
+  HandTrace t;
+  t.kernel("a", 0, 5, 10, 100).call("cudaStreamSynchronize", 110, 1110).kernel("b", 1150, 1155, 1160, 1200);
+  EXPECT_EQ(cause_of(t), IdleCause::kUntracedWork);
+}
+
+TEST(Idle, TheWindowIsOfWholeStepsAndItsEdgesHaveCauses) {
+  HandTrace t;   // 300 us in one step: 60 before the first kernel, 90 of kernels, 50 between, 100 after
+  t.range("ProfilerStep#1", 0, 300).range("load_batch", 0, 50);
+  t.kernel("a", 55, 57, 60, 100).kernel("b", 140, 145, 150, 200);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const DeviceIdle& idle = facts.get<Idle>().devices.at(0);
+  EXPECT_EQ(idle.window, (Intervals{{0, 300000}}));
+  ASSERT_EQ(idle.edges.size(), 2U);
+  EXPECT_EQ(idle.edges[0].cause, IdleCause::kDataLoading);
+  EXPECT_FALSE(idle.edges[0].before.valid());
+  EXPECT_EQ(idle.edges[1].cause, IdleCause::kHostBound);
+  EXPECT_FALSE(idle.edges[1].after.valid());
+  const std::vector<DeviceRow> devices = DeviceRow::rows(facts);
+  ASSERT_EQ(devices.size(), 1U);
+  EXPECT_EQ(devices[0].window_ns, 300000);
+  EXPECT_EQ(devices[0].window_idle_ns(), 210000);
+  EXPECT_DOUBLE_EQ(devices[0].window_utilization_pct(), 30);
+  int64_t sum = 0;
+  for (const IdleRow& row : IdleRow::rows(facts)) sum += row.total_ns + row.edge_ns;
+  EXPECT_EQ(sum, 210000);
+}
+
 TEST(Idle, CausesAddUpAndOverlappingStreamsLeaveNoGap) {
   HandTrace t;
   t.kernel("a", 0, 5, 10, 100).kernel("c", 1, 6, 50, 150, "main", 8).kernel("b", 120, 125, 200, 250);

@@ -133,7 +133,8 @@ std::vector<Place> Places::most_expensive(size_t most) const {
   std::vector<Place> all;
   for (const auto& [key, place] : sums_) all.push_back(place);
   std::stable_sort(all.begin(), all.end(), [](const Place& a, const Place& b) { return a.ns > b.ns; });
-  if (all.size() > most) all.resize(most);
+  const auto hardly = [&](const Place& p) { return p.ns < all.front().ns / 100; };
+  all.resize(std::min<size_t>(most, std::ranges::find_if(all, hardly) - all.begin()));
   return all;
 }
 

@@ -22,6 +22,7 @@ class Places {
   void add(HostId range, int64_t ns);
   /// What `thread` does within `part`: each instant counts for the innermost range.
   void add_host_time(ThreadId thread, Interval part);
+  /// None under a hundredth of the first.
   [[nodiscard]] std::vector<Place> most_expensive(size_t most = 5) const;
 
  private:

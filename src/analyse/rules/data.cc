@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "analyse/rank/places.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -18,7 +19,6 @@ bool is_felt(const Measured& m) {
 }
 
 struct Loader {
-  std::string range;        // the longest data-loading range's name
   int64_t longest_ns = 0;
   bool single_process = false, workers = false;
 };
@@ -33,9 +33,8 @@ Loader loader_of(const Measured& m) {
     const std::string_view name = trace.name(HostId(i));
     loader.single_process |= name.find("_SingleProcessDataLoaderIter") != name.npos;
     loader.workers |= name.find("_MultiProcessingDataLoaderIter") != name.npos;
-    if (trace.host.duration_ns[i] <= loader.longest_ns || !m.in_measured_step(trace.host.start_ns[i])) continue;
-    loader.longest_ns = trace.host.duration_ns[i];
-    loader.range = name;
+    if (m.in_measured_step(trace.host.start_ns[i]))
+      loader.longest_ns = std::max(loader.longest_ns, trace.host.duration_ns[i]);
   }
   return loader;
 }
@@ -55,9 +54,9 @@ void say_data_loading_bound(const Measured& m, Finding& f) {
   }
   f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them for it.", percent_text(*f.value),
                       m.device_label(), percent_text(m.idle_wall_pct(IdleCause::kDataLoading)));
-  f.evidence.push_back(fmt::format("seen in {} of {} steps; longest wait {} in {}",
+  f.evidence.push_back(fmt::format("seen in {} of {} steps; longest wait {}",
                                    steps_with_gaps(m, IdleCause::kDataLoading), m.steps(),
-                                   duration_text(loader.longest_ns), shortened(loader.range, 90)));
+                                   duration_text(loader.longest_ns)));
   // With workers it waits for them, whatever they do.
   if (const auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
     f.evidence.push_back(blocked->said);
@@ -73,16 +72,18 @@ void say_checkpoint_stall(const Measured& m, Finding& f) {
 }
 
 struct Copies {
+  explicit Copies(const Facts& facts) : places(facts) {}
   std::vector<bool> which;   // by ActivityId
   Intervals time;            // the copies and the host's waits for them, in measured steps
   Intervals on_device;
   int64_t count = 0, bytes = 0;
+  Places places;
 };
 
 // A call that waited for work queued before its copy did not wait for the copy until that was done.
 Copies pageable(const Measured& m) {
   const Trace& trace = m.trace();
-  Copies c;
+  Copies c(m.facts());
   c.which.resize(trace.activity.size());
   std::vector<int64_t> stream_end(trace.queues.size(), INT64_MIN);
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
@@ -96,6 +97,7 @@ Copies pageable(const Measured& m) {
     if (trace.activity.args[i].valid())
       c.bytes += std::max<int64_t>(0, trace.activity_args[trace.activity.args[i].value].bytes);
     c.on_device.push_back(trace.activity.interval(id));
+    c.places.add(trace.activity.launch[i], trace.activity.duration_ns[i]);
     if (const HostId call = trace.activity.launch[i]; call.valid())
       c.time.push_back({std::max(trace.host.start_ns[call.value], ready), trace.host.end_ns(call)});
   }
@@ -113,6 +115,7 @@ void say_pageable_copies(const Measured& m, Finding& f) {
   f.fix = {"DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)",
            "tensor.pin_memory() once for buffers that are copied again and again"};
   f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count, copies.bytes / 1048576.0));
+  f.where = copies.places.most_expensive();
   // At most the time in which the copies alone kept the device busy: idle time has other findings.
   const DeviceTime& d = m.device();
   const Intervals exposed = intersect(subtract(copies.on_device, unite(d.compute, d.communication)), m.measured_time());

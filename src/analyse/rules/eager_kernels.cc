@@ -131,8 +131,8 @@ Chosen fusable(const Measured& m) {
   for (const ActivityId a : unfused_attention(m).kernels) of_attention[a.value] = true;
   const std::vector<Phase>& phase = m.facts().get<Phases>().of_activity;   // the optimizer has a rule of its own
   const auto fits = [&](ActivityId a) {
-    return is_memory_bound(category_of(m, a)) && phase[a.value] != Phase::kOptimizer && !of_attention[a.value] && !trace.name(a).starts_with("triton_") &&
-           !is_within_product(m, a);
+    return is_memory_bound(category_of(m, a)) && phase[a.value] != Phase::kOptimizer && !of_attention[a.value] &&
+           !trace.name(a).starts_with("triton_") && !is_within_product(m, a);
   };
   for (const Stream& stream : streams)
     for (size_t i = 0; i < stream.size(); ++i)
@@ -155,7 +155,7 @@ void say_fusable(const Measured& m, Finding& f) {
                       "Fused, neighbours keep it in registers.",
                       c.count);
   f.fix = {"model = torch.compile(model)   # fuses chains of elementwise operations and copies into one kernel",
-           "fused modules where there are some: Liger, Apex, xFormers, torch.nn.functional.rms_norm, SwiGLU and RoPE kernels"};
+           "fused modules where there are some: Liger, Apex, xFormers; kernels for RMSNorm, SwiGLU and RoPE"};
   f.evidence.push_back(fmt::format("{} in {} kernels; how much of it is left depends on what can be fused",
                                    a_step(m, c.ns), c.count));
   f.where = launch_places(m, c);

@@ -89,7 +89,7 @@ void say_host_bound_launches(const Measured& m, Finding& f) {
   }
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
                                    duration_text(launch.median_latency_ns.value_or(0))));
-    add_blocked_thread(f, m, IdleCause::kHostBound);
+  add_blocked_thread(f, m, IdleCause::kHostBound);
 }
 
 constexpr double kHostBoundPct = 10;   // of span, host_bound and launch_latency together

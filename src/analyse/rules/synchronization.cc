@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyse/rank/idle.h"
+#include "analyse/rank/places.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -22,13 +23,16 @@ void say_device_waits(const Measured& m, Finding& f) {
                                      shortened(m.trace().name(gap->after))));
 }
 
-// The op that the waiting calls of measured steps stand under, most frequent first: "aten::item, 12 a step".
-std::vector<std::string> waiting_ops(const Measured& m) {
+// The op that the waiting calls of measured steps stand under, most frequent first: "aten::item, 12 a step"; and where
+// in the program they are.
+void say_waiting_calls(const Measured& m, Finding& f) {
   const Trace& trace = m.trace();
   std::map<std::string_view, int64_t> count;
+  Places places(m.facts());
   for (const auto& calls : m.facts().get<Waits>().calls) {
     for (const HostId call : calls) {
       if (!m.in_measured_step(trace.host.start_ns[call.value])) continue;
+      places.add(call, trace.host.duration_ns[call.value]);
       HostId at = trace.host.parent[call.value], op;
       for (; at.valid(); at = trace.host.parent[at.value]) {
         if (trace.host.kind[at.value] != HostKind::kOp) continue;
@@ -40,12 +44,11 @@ std::vector<std::string> waiting_ops(const Measured& m) {
   }
   std::vector<std::pair<std::string_view, int64_t>> order(count.begin(), count.end());
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::vector<std::string> out;
   for (size_t i = 0; i < std::min<size_t>(order.size(), 3); ++i)
-    out.push_back(
+    f.evidence.push_back(
         fmt::format("{} waits {:.1f} times a step", shortened(order[i].first),
                     static_cast<double>(order[i].second) / static_cast<double>(std::max<int64_t>(m.steps(), 1))));
-  return out;
+  f.where = places.most_expensive();
 }
 
 void say_excessive_synchronization(const Measured& m, Finding& f) {
@@ -55,7 +58,7 @@ void say_excessive_synchronization(const Measured& m, Finding& f) {
   f.fix = {"keep losses and metrics on the device; call .item() or .cpu() every N steps, not every step",
            "no torch.cuda.synchronize() and no print(tensor) in the loop",
            "avoid ops whose result size is data: nonzero, masked_select, unique, tensor.tolist(), if tensor:"};
-  f.evidence = waiting_ops(m);
+  say_waiting_calls(m, f);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
 }
 

@@ -1,0 +1,85 @@
+#include "analyse/rank/places.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+HostId range_named(const Trace& trace, std::string_view name) {
+  for (uint32_t i = 0; i < trace.host.size(); ++i)
+    if (trace.name(HostId(i)) == name) return HostId(i);
+  return {};
+}
+
+Place place_of(HandTrace& hand, std::string_view range) {
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  Places places(facts);
+  places.add(range_named(trace, range), 7);
+  const std::vector<Place> all = places.most_expensive();
+  return all.empty() ? Place() : all.front();
+}
+
+TEST(Places, AFunctionStandsForThePlumbingThatItCalls) {
+  HandTrace t;
+  t.python("train.py(10): <module>", 0, 100).python("train.py(87): compute_loss", 1, 99);
+  t.python("nn.Module: Linear_3", 2, 98).python("torch/nn/modules/module.py(1739): _wrapped_call_impl", 3, 97);
+  t.python("<built-in function linear>", 4, 96).op("aten::linear", 5, 95).op("aten::addmm", 6, 90);
+  const Place place = place_of(t, "aten::addmm");
+  EXPECT_EQ(place.name, "compute_loss");
+  EXPECT_EQ(place.file, "train.py");
+  EXPECT_EQ(place.line, 87);
+  EXPECT_EQ(place.ns, 7);
+  EXPECT_EQ(place.count, 1);
+}
+
+TEST(Places, TheModuleIsTheInnermostAroundThatFunction) {
+  HandTrace t;
+  t.python("nn.Module: Net_0", 0, 100).python("net.py(5): forward", 1, 99).op("aten::relu", 2, 90);
+  EXPECT_EQ(place_of(t, "aten::relu").module, "Net_0");
+}
+
+TEST(Places, WithoutStacksTheOutermostOpStandsForItself) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 100).op("aten::batch_norm", 1, 90).op("aten::view", 2, 80);
+  EXPECT_EQ(place_of(t, "aten::view").name, "aten::batch_norm");
+  EXPECT_EQ(place_of(t, "ProfilerStep#1").name, "");
+}
+
+TEST(Places, FramesWithoutALineOrFileAreNoPlaces) {
+  for (const char* frame : {"(12): f", "a.py(x): f", "a.py(12) f", "a.py(99999999999999999999): f", "): ", ""}) {
+    HandTrace t;
+    t.python(frame, 0, 100).op("aten::relu", 2, 90);
+    EXPECT_EQ(place_of(t, "aten::relu").name, "aten::relu") << frame;
+  }
+}
+
+TEST(Places, EndlessNamesAreCutBetweenCharacters) {
+  HandTrace t;
+  std::string name = "a";
+  for (int i = 0; i < 1000; ++i) name += "\xC3\xA9";
+  t.range(name, 0, 100);
+  const std::string cut = place_of(t, name).name;
+  EXPECT_LT(cut.size(), 300U);
+  EXPECT_TRUE(cut.ends_with("\xC3\xA9…"));
+}
+
+TEST(Places, HostTimeCountsForTheInnermostRange) {
+  HandTrace t;
+  t.python("a.py(1): outer", 0, 100).python("a.py(2): inner", 20, 60).range("prefetch", 0, 100, "other");
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  Places places(facts);
+  places.add_host_time(trace.host.thread[range_named(trace, "a.py(1): outer").value], {10000, 70000});
+  const std::vector<Place> all = places.most_expensive();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].name, "inner");
+  EXPECT_EQ(all[0].ns, 40000);
+  EXPECT_EQ(all[1].name, "outer");
+  EXPECT_EQ(all[1].ns, 20000);
+}
+
+}  // namespace
+}  // namespace profgpu
