@@ -69,7 +69,7 @@ TEST(PlantedFaults, HealthyRunsAreSilent) {
 TEST(PlantedFaults, CostsPredictTheStepWithoutTheFault) {
   for (const char* name : {"data-loading-bound", "host-bound-launches", "device-waits", "excessive-synchronization",
                            "exposed-communication", "straggler-rank", "pageable-copies", "allocator-churn",
-                           "checkpoint-stall", "first-use"}) {
+                           "checkpoint-stall", "first-use", "exposed-copies"}) {
     for (const double severity : {0.7, 1.0, 1.5}) {
       sim::SimOptions options;
       options.faults = {{name, severity}};

@@ -197,6 +197,12 @@ std::vector<Fault> make_faults() {
                    p.flush_every_launches = 40;
                    p.flush_ns = part(c.step_ns / 75, s);
                  }});
+  all.push_back({"exposed-copies",
+                 "large batches are copied on the stream that computes",
+                 {"exposed-copies"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) { p.pinned_bytes = part(c.step_ns, s * 25 / 100) * 25; }});
   all.push_back({"first-use",
                  "every step brings a new shape, for which kernels are loaded",
                  {"first-use"},

@@ -33,7 +33,7 @@ struct Plan {
   int64_t long_permille = 1000;
   int64_t piece_ns = 0;  // small work in pieces of this length
   int64_t piece_host_ns = 0;
-  int64_t pageable_bytes = 0;
+  int64_t pageable_bytes = 0, pinned_bytes = 0;   // 0: of a small batch
   bool full_precision = false;
   int64_t matrix_permille = 1000;
   bool loop_optimizer = false;

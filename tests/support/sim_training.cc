@@ -195,7 +195,8 @@ void Training::load_batch(Process& p) {
            static_cast<uint64_t>(plan_.pageable_bytes), facts(options_.gpu).pageable_gbps, true);
     p.wait_for(kComputeStream);
   } else {
-    p.copy(amd ? "Memcpy HtoD (Host -> Device)" : "Memcpy HtoD (Pinned -> Device)", kBatchBytes,
+    p.copy(amd ? "Memcpy HtoD (Host -> Device)" : "Memcpy HtoD (Pinned -> Device)",
+           static_cast<uint64_t>(plan_.pinned_bytes > 0 ? plan_.pinned_bytes : kBatchBytes),
            facts(options_.gpu).pinned_gbps, false);
   }
   for (int i = 0; i < 3; ++i) p.close();

@@ -54,7 +54,8 @@ DeviceTime time_on_device(const Trace& trace, const std::vector<WorkKind>& kind,
   d.communication_ns = total_length(d.communication);
   d.memory_ns = total_length(d.memory);
   d.exposed_communication_ns = total_length(d.exposed_communication);
-  d.exposed_memory_ns = total_length(subtract(d.memory, unite(d.compute, d.communication)));
+  d.exposed_memory = subtract(d.memory, unite(d.compute, d.communication));
+  d.exposed_memory_ns = total_length(d.exposed_memory);
   return d;
 }
 

@@ -39,6 +39,7 @@ struct DeviceTime : DeviceRow {
   Intervals spans;         ///< one a window: first start to last end of activity
   Intervals busy, compute, communication, memory;
   Intervals exposed_communication;   ///< communication where no compute runs
+  Intervals exposed_memory;          ///< copies where neither runs
 };
 
 struct Devices {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyse/rank/devices.h"
+#include "analyse/rank/first_use.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
@@ -32,6 +33,19 @@ void overruns(const Trace& trace, std::vector<TraceIssue>& issues) {
                      count)});
 }
 
+// Launches of a thread one after the other.
+struct Stretch {
+  ThreadId thread;
+  int64_t launches = 0;
+  Interval time{0, 0};
+
+  void add(const Trace& trace, HostId call) {
+    if (launches++ == 0) thread = trace.host.thread[call.value], time.start = trace.host.start_ns[call.value];
+    time.end = trace.host.end_ns(call);
+  }
+};
+constexpr int64_t kStretch = 20;   // fewer in a row are no hole in the recording
+
 // Kernel launches whose activity is not there. Calls that are refused or captured into a graph never have any, so a
 // few are normal; so are those at the end of the window.
 void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
@@ -40,21 +54,34 @@ void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
   if (trace.activity.size() == 0) return;
   std::vector<bool> has_activity(trace.host.size());
   for (const HostId call : trace.launching) has_activity[call.value] = true;
+  const std::vector<Intervals>& captured = facts.get<FirstUse>().capture;
   int64_t launches = 0, without = 0;
+  Stretch now, longest;
   for (uint32_t i = 0; i < trace.host.size(); ++i) {
     if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kLaunch) continue;
     if (trace.host.is_inner_call(HostId(i))) continue;
     const std::string_view name = trace.name(HostId(i));
     if (name.find("Launch") == name.npos || name.find("HostFunc") != name.npos) continue;
+    if (contains(captured[trace.host.thread[i].value], trace.host.start_ns[i])) continue;
     ++launches;
     without += !has_activity[i];
+    now = has_activity[i] || trace.host.thread[i] != now.thread ? Stretch() : now;
+    if (!has_activity[i]) now.add(trace, HostId(i));
+    if (now.launches > longest.launches) longest = now;
   }
   if (without == 0) return;
+  const std::string stretch =
+      longest.launches < kStretch
+          ? ""
+          : fmt::format("; {} of them in a row, for {:.3g} ms from {:.3f} s after the first event on: what ran then is "
+                        "not known",
+                        longest.launches, static_cast<double>(longest.time.length()) / 1e6,
+                        static_cast<double>(longest.time.start - trace.windows.front().start) / 1e9);
   issues.push_back(
       {TraceIssueKind::kLaunchWithoutActivity, without,
        fmt::format("kernel launches without a kernel in the file: {} of {}; the profiler dropped them, or they "
-                   "ran after recording stopped",
-                   without, launches)});
+                   "ran after recording stopped{}",
+                   without, launches, stretch)});
 }
 
 const char* where_activity_may_be(const Trace& trace) {

@@ -176,6 +176,7 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
   return rule.beyond(*f.value, *f.threshold);
 }
 
+constexpr double kHurtsPct = 5;   // exposed communication: below it faster transfers gain nothing
 constexpr int64_t kLargeMessage = 16 << 20;   // output.md: from 16 MiB on latency no longer tells
 
 std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence& evidence) {
@@ -197,6 +198,9 @@ std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence&
   f.fix = {"nvidia-smi topo -m: are all GPUs joined by NVLink, and does NCCL use it (NCCL_DEBUG=INFO)?",
            "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_ALGO, NCCL_PROTO; check NCCL_P2P_LEVEL",
            "nvidia-smi nvlink -s: links that are down; container needs --ipc=host or a larger /dev/shm"};
+  const auto exposed = [](const RankDiagnosis& r) { return r.measure.exposed_communication_pct; };
+  const double most = exposed(*std::ranges::max_element(evidence.ranks, {}, exposed));
+  if (most <= kHurtsPct) f.severity = Severity::kInfo;
   f.evidence = {fmt::format("{} calls of {:.1f} MiB in a group of {}", worst->whole_calls,
                             static_cast<double>(*worst->message_bytes) / 1048576, worst->group_size)};
   return f;

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <utility>
 
 #include "analyse/rank/places.h"
@@ -80,8 +82,10 @@ struct Copies {
   Places places;
 };
 
+bool is_pageable(std::string_view name) { return name.find("Pageable") != name.npos; }
+
 // A call that waited for work queued before its copy did not wait for the copy until that was done.
-Copies pageable(const Measured& m) {
+Copies copies_of(const Measured& m, bool (*wanted)(std::string_view name)) {
   const Trace& trace = m.trace();
   Copies c(m.facts());
   c.which.resize(trace.activity.size());
@@ -89,7 +93,7 @@ Copies pageable(const Measured& m) {
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const ActivityId id(i);
     const int64_t ready = std::exchange(stream_end[trace.activity.queue[i]], trace.activity.end_ns(id));
-    if (trace.activity.kind[i] != ActivityKind::kMemcpy || trace.name(id).find("Pageable") == std::string_view::npos ||
+    if (trace.activity.kind[i] != ActivityKind::kMemcpy || !wanted(trace.name(id)) ||
         !m.in_measured_step(trace.activity.start_ns[i]))
       continue;
     c.which[i] = true;
@@ -107,21 +111,57 @@ Copies pageable(const Measured& m) {
   return c;
 }
 
+// What the copies alone kept the device busy for: idle time has other findings.
+Intervals exposed_part(const Measured& m, const Copies& copies) {
+  return intersect(intersect(copies.on_device, m.device().exposed_memory), m.measured_time());
+}
+
+void set_copies(const Measured& m, const Copies& copies, Finding& f) {
+  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count, copies.bytes / 1048576.0));
+  f.where = copies.places.most_expensive();
+  Removal removal;
+  removal.activity = copies.which;
+  set_cost(f, m.wall_ns(), std::min(total_length(exposed_part(m, copies)), m.replay().saved_by(removal)));
+}
+
+std::optional<double> pageable_copies_value(const Measured& m) {
+  return m.wall_pct(total_length(copies_of(m, is_pageable).time));
+}
+
 void say_pageable_copies(const Measured& m, Finding& f) {
-  const Copies copies = pageable(m);
+  const Copies copies = copies_of(m, is_pageable);
   f.what = "copies go through pageable memory, and the host waits for them";
   f.why = fmt::format("{} copies take {} of the steps. Pageable memory is staged, cannot overlap, and blocks the host.",
                       copies.count, percent_text(*f.value));
   f.fix = {"DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)",
            "tensor.pin_memory() once for buffers that are copied again and again"};
-  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count, copies.bytes / 1048576.0));
-  f.where = copies.places.most_expensive();
-  // At most the time in which the copies alone kept the device busy: idle time has other findings.
-  const DeviceTime& d = m.device();
-  const Intervals exposed = intersect(subtract(copies.on_device, unite(d.compute, d.communication)), m.measured_time());
-  Removal removal;
-  removal.activity = copies.which;
-  set_cost(f, m.wall_ns(), std::min(total_length(exposed), m.replay().saved_by(removal)));
+  set_copies(m, copies, f);
+}
+
+// Pageable ones have a finding of their own.
+Copies exposed_copies(const Measured& m) {
+  return copies_of(m, [](std::string_view name) { return !is_pageable(name); });
+}
+
+std::optional<double> exposed_copies_value(const Measured& m) {
+  return m.window_pct(exposed_part(m, exposed_copies(m)));
+}
+
+void say_exposed_copies(const Measured& m, Finding& f) {
+  const Copies copies = exposed_copies(m);
+  std::map<std::string_view, int64_t> by_name;
+  for (size_t i = 0; i < copies.which.size(); ++i)
+    if (copies.which[i]) by_name[m.trace().name(ActivityId(i))] += m.trace().activity.duration_ns[i];
+  const auto most = std::ranges::max_element(by_name, {}, &std::pair<const std::string_view, int64_t>::second);
+  f.what = fmt::format("copies that no compute hides, above all {}", shortened(most->first));
+  f.why = fmt::format("{} does nothing but copy for {} of the time.", m.device_label(), percent_text(*f.value));
+  if (most->first.find("DtoD") != std::string_view::npos)
+    f.fix = {"keep one memory layout and dtype: fewer .contiguous(), .clone(), cat and permute before a kernel needs it",
+             "write results where they are needed: out=, preallocated buffers, views instead of copies"};
+  else
+    f.fix = {"prefetch the next batch on a side stream while this one computes: pinned memory, non_blocking=True",
+             "keep on the device what is used again; copy results back in one piece, a step later"};
+  set_copies(m, copies, f);
 }
 
 }  // namespace
@@ -211,8 +251,32 @@ extern const Rule kPageableCopies = {
     },
     .verdict = "Copies through pageable memory take {} of the time.",
     .seen = {Locator::At::kLongestKernel, "Pageable"},
-    .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(total_length(pageable(m).time))); },
-             .say = say_pageable_copies},
+    .rank = {.value = pageable_copies_value, .say = say_pageable_copies},
+    .job_cost = {.change = "copies_free"},
+};
+
+extern const Rule kExposedCopies = {
+    .id = "exposed-copies",
+    .summary = "copies that no compute hides",
+    .unit = "%",
+    .threshold = 10,
+    .grave = 30,
+    .meaning =
+        "Copies between host and device have engines of their own and can run beside kernels, and copies within the "
+        "device are work that computes nothing. Where nothing else runs meanwhile, they cost as much as kernels do.",
+    .computation =
+        "Value: time of copies and memsets, other than those of pageable memory, beside which neither compute nor "
+        "communication runs, as a share of the device's window. Cost: the trace is replayed with those copies taking "
+        "no time; at most that time.",
+    .advice = {
+        "prefetch batches on a side stream into pinned buffers; batch.to(device, non_blocking=True)",
+        "keep caches, masks and constants on the device instead of copying them in every step",
+        "fewer layout and dtype changes: channels_last throughout, one autocast dtype, no .contiguous() by habit",
+        "optimizer or activation offloading: overlap it (DeepSpeed overlap_comm, FSDP prefetch), or offload less",
+    },
+    .verdict = "The GPU does nothing but copy for {} of the time.",
+    .seen = {Locator::At::kLongestKernel, "Memcpy"},
+    .rank = {.value = exposed_copies_value, .say = say_exposed_copies},
     .job_cost = {.change = "copies_free"},
 };
 

@@ -47,16 +47,19 @@ std::optional<Finding> worst_of_ranks(size_t place, const Evidence& evidence) {
   return worst;
 }
 
+constexpr double kNothingPct = 1;   // of the steps: what costs less is no warning
+
 // All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
-// for. What is over goes off the cheapest.
+// for. What is over goes off the cheapest. In a job, where ranks wait for each other, that holds of each cause.
 void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
-  if (evidence.ranks.size() != 1 || evidence.first_device() == nullptr) return;
-  const RankMeasure& m = evidence.ranks.front().measure;
-  int64_t left = m.waiting_ns;
+  int64_t left = 0;
+  for (const RankDiagnosis& r : evidence.ranks) left = std::max(left, r.measure.waiting_ns);
   for (auto& [rule, f] : answers) {
-    if (!f.cost_ns) continue;
-    set_cost(f, m.wall_ns, std::min(*f.cost_ns, left));
-    left -= *f.cost_ns;
+    const RankMeasure* m = evidence.measure(f);
+    if (!f.cost_ns || m == nullptr) continue;
+    if (evidence.first_device() != nullptr && *f.cost_ns > left) set_cost(f, m->wall_ns, left);
+    if (evidence.ranks.size() == 1) left -= *f.cost_ns;
+    if (*f.cost_pct < kNothingPct) f.severity = Severity::kInfo;
   }
 }
 

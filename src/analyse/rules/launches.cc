@@ -150,8 +150,9 @@ extern const Rule kHostBoundLaunches = {
     .verdict_of =
         [](const Finding& f, const Job*) {
           const Place* first = main_place(f, f.cost_ns.value_or(0));
-          return fmt::format("The GPU waits for the host: it idles {} of the time because work is launched too late{}.",
-                             share_text(f), first ? ", above all for " + place_text(*first) : "");
+          return fmt::format("The GPU waits for the host: it idles {} of the time{}.", share_text(f),
+                             first ? ", above all while the host is in " + place_text(*first)
+                                   : " because work is launched too late");
         },
     .cause = IdleCause::kHostBound,
     .rank = {.say = say_host_bound_launches},

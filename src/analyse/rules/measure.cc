@@ -134,8 +134,8 @@ const DeviceIdle& Measured::idle() const { return facts_.get<Idle>().devices[dev
 
 std::string Measured::device_label() const { return fmt::format("GPU {}", device().id); }
 
-int64_t Measured::window_ns() const {
-  return total_length(all_measured_ ? idle().window : intersect(idle().window, measured_));
+int64_t Measured::judged_ns(const Intervals& time) const {
+  return total_length(all_measured_ ? time : intersect(time, measured_));
 }
 
 int64_t Measured::idle_ns(IdleCause cause) const {
@@ -151,7 +151,7 @@ double Measured::idle_wall_pct(IdleCause cause) const {
 
 int64_t Measured::waiting_ns() const {
   const DeviceTime& d = device();
-  return total_length(idle().window) - d.busy_ns + d.exposed_communication_ns + d.exposed_memory_ns;
+  return window_ns() - judged_ns(d.busy) + judged_ns(d.exposed_communication) + judged_ns(d.exposed_memory);
 }
 
 IdleCause Measured::largest_idle_cause() const {
@@ -162,7 +162,7 @@ IdleCause Measured::largest_idle_cause() const {
 }
 
 double Measured::utilization_pct() const {
-  return percent_of(all_measured_ ? device().busy_ns : total_length(intersect(device().busy, measured_)), window_ns());
+  return window_pct(device().busy);
 }
 
 double Measured::known_utilization_pct() const {
@@ -177,8 +177,7 @@ bool Measured::is_capture() const {
 }
 
 double Measured::exposed_communication_pct() const {
-  const Intervals& exposed = device().exposed_communication;
-  return percent_of(all_measured_ ? total_length(exposed) : total_length(intersect(exposed, measured_)), window_ns());
+  return window_pct(device().exposed_communication);
 }
 
 double Measured::phase_pct(Phase phase) const {

@@ -45,7 +45,7 @@ class Measured {
   [[nodiscard]] int64_t idle_ns(IdleCause cause) const;
   /// Idle time of a cause within the measured steps, of their wall time.
   [[nodiscard]] double idle_wall_pct(IdleCause cause) const;
-  /// Idle or exposed time: what all causes of waiting together can cost.
+  /// Idle or exposed time of the measured steps: what all causes of waiting together can cost.
   [[nodiscard]] int64_t waiting_ns() const;
   /// What the steps would not have taken without the cause on this device.
   [[nodiscard]] int64_t saved_by_cause(IdleCause cause) const { return replay().saved_by_cause(cause, device_); }
@@ -59,6 +59,8 @@ class Measured {
   /// Whether a graph is captured for most of the measured time: no run to be judged.
   [[nodiscard]] bool is_capture() const;
   [[nodiscard]] double exposed_communication_pct() const;
+  /// Of the device's time, percent of its window; of both the part that is judged.
+  [[nodiscard]] double window_pct(const Intervals& time) const { return percent_of(judged_ns(time), window_ns()); }
   /// Percent of the measured steps' wall time.
   [[nodiscard]] double phase_pct(Phase phase) const;
   [[nodiscard]] double wall_pct(int64_t ns) const;
@@ -66,7 +68,9 @@ class Measured {
   [[nodiscard]] const Intervals& measured_time() const { return measured_; }
 
  private:
-  [[nodiscard]] int64_t window_ns() const;
+  [[nodiscard]] int64_t window_ns() const { return judged_ns(idle().window); }
+  /// The part that shares of the window are of.
+  [[nodiscard]] int64_t judged_ns(const Intervals& time) const;
   int rank_;
   const Facts& facts_;
   size_t device_;

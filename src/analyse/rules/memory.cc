@@ -82,7 +82,10 @@ std::optional<Advice> memory_now(const Rule& rule, const DeviceNow& d) {
   return Advice{kMemoryUsedPct.severity, std::move(what), std::string(rule.advice[1])};
 }
 
-void say_memory_fragmentation(const Measured&, Finding& f) {
+constexpr double kRoomPct = 80;   // of the device: up to here what is held in vain is wanted by nobody
+
+void say_memory_fragmentation(const Measured& m, Finding& f) {
+  if (reserved_pct(m).value_or(0) <= kRoomPct) f.severity = Severity::kInfo;
   f.what = fmt::format("{:.0f} % of the reserved memory holds nothing at its peak", *f.value);
   f.why = "The allocator holds blocks that do not fit what is asked for, so it takes more from the device.";
   f.fix = {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "pad or bucket batches to few shapes"};
@@ -176,8 +179,8 @@ extern const Rule kMemoryFragmentation = {
         "Reserved is what the framework took from the device, allocated what tensors use. A wide gap at the peak "
         "means fragmentation: memory that is free but in pieces of the wrong size.",
     .computation =
-        "Value: 100 (reserved - allocated) / reserved at the reserved peak; where that lasts, at its fullest. No "
-        "cost.",
+        "Value: 100 (reserved - allocated) / reserved at the reserved peak; where that lasts, at its fullest. Above info "
+        "only where over 80 % of the device's memory is reserved. No cost.",
     .advice = {
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 (older PyTorch)",

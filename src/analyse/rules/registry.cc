@@ -6,7 +6,7 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kExposedCommunication, kLowBusBandwidth, kCollectiveHang, kStragglerRank, kStepTimeVariance, kShortKernels,
     kPageableCopies, kFullPrecisionGemm, kUnfusedOptimizer, kAllocatorChurn, kMemoryGrowth, kMemoryNearCapacity,
     kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead, kFirstUse,
-    kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch;
+    kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
@@ -15,7 +15,7 @@ const std::vector<const Rule*>& rules() {
       &kShortKernels,      &kPageableCopies,     &kFullPrecisionGemm,   &kUnfusedOptimizer, &kAllocatorChurn,
       &kMemoryGrowth,      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall, &kDominantKernel,
       &kThermalThrottle,   &kPowerCap,           &kProfilerOverhead,    &kFirstUse,        &kUntracedWork,
-      &kGraphCapture,      &kFusableElementwise, &kUnfusedAttention,    &kSmallBatch};
+      &kGraphCapture,      &kFusableElementwise, &kUnfusedAttention,    &kSmallBatch,        &kExposedCopies};
   return all;
 }
 

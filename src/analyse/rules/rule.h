@@ -33,7 +33,7 @@ struct RankMeasure {
   bool has_device = false;               ///< what follows is of the busiest device
   std::string device_label, device_name; ///< "GPU 0"; the name may be unknown
   int64_t window_ns = 0;                 ///< the whole of it
-  int64_t waiting_ns = 0;                ///< idle or exposed, over the whole span: what all causes together can cost
+  int64_t waiting_ns = 0;                ///< idle or exposed, in these steps: what all causes together can cost
   double utilization_pct = 0, exposed_communication_pct = 0;
   double known_utilization_pct = 0;      ///< leaves out what the device spent on work that is not in the recording
   double least_utilization_pct = 100;    ///< the same, of all devices that the rank works on

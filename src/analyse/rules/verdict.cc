@@ -13,6 +13,9 @@ namespace {
 // A gain below this is not worth a sentence.
 constexpr double kWorthPct = 3;
 
+// Nobody gets a program so many times faster by one change: what is left would have its own causes.
+constexpr double kManyTimes = 10;
+
 // By Phase.
 constexpr std::array<std::string_view, kPhases> kPhaseWords = {
     "data loading", "forward", "backward", "the optimizer", "waiting for communication", "saving checkpoints",
@@ -30,6 +33,9 @@ std::string gain(const Finding& f, const RankMeasure& m) {
   if (without <= 0) return "";
   const char* unit = m.annotated ? "a step" : "this";
   const double faster = step / without;
+  if (faster > kManyTimes)
+    return fmt::format(" Without that {} would take {} at best instead of {}.", unit, duration_text(without),
+                       duration_text(step));
   return fmt::format(" Without that {} would take about {} instead of {} ({:.{}f} times as fast).", unit,
                      duration_text(without), duration_text(step), faster, faster < 1.095 ? 2 : 1);
 }
@@ -96,6 +102,9 @@ std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>
   if (m.known_utilization_pct < 80)
     return fmt::format("{}; most of the idle time is {} ({:.0f} % of the time).{}", busy,
                        idle_cause_words(m.largest_idle_cause), m.largest_idle_pct(), also);
+  double least = 100;
+  for (const RankDiagnosis& r : evidence.ranks) least = std::min(least, r.measure.least_utilization_pct);
+  if (least < 80) return fmt::format("{}, another {:.0f} % of it; {}.{}", busy, least, largest_part(m), also);
   if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
   return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
 }

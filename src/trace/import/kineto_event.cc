@@ -370,7 +370,8 @@ void KinetoEvents::add_activity(int64_t start, int64_t duration) {
   string_view lane = v.tid;
   if (lane.starts_with("stream ")) lane.remove_prefix(7);
   const int64_t stream = number_or<int64_t>(v.stream.empty() ? lane : v.stream, -1);
-  if (v.event_class == EventClass::kSync) {
+  // MTIA has waits among its kernels.
+  if (v.event_class == EventClass::kSync || v.name.raw.starts_with("event_wait")) {
     shard_.syncs.push_back({start, duration, text(v.name), static_cast<int32_t>(*device), stream, id32(v.correlation)});
     return;
   }
