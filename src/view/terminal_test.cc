@@ -190,10 +190,10 @@ TEST(Terminal, ShowsTheRankThatIsLate) {
 
 TEST(Section, IsAWholeTable) {
   EXPECT_EQ(show(sample_report(), 100, "idle"), R"(Idle time by cause
-device  cause             total  count  at the ends  of window  longest
-     0  launch latency  11.5 ms  1,234         0 ns      1.1 %  –
-     0  data loading     379 ms      6         0 ns     36.1 %  up to 71.4 ms
-     0  host bound      23.5 ms    412         0 ns      2.2 %  –
+device  cause             total  count  at the ends  of window  longest        edges
+     0  launch latency  11.5 ms  1,234         0 ns      1.1 %  –              –
+     0  data loading     379 ms      6         0 ns     36.1 %  up to 71.4 ms  –
+     0  host bound      23.5 ms    412         0 ns      2.2 %  –              –
 
 Idle time by cause, data loading: longest   times count from the first step
      start  duration  after        before      host

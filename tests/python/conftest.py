@@ -109,7 +109,7 @@ def check_document(document):
 
 PHASES = {'data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'other'}
 CAUSES = {'unknown', 'launch_latency', 'dependency', 'checkpoint', 'data_loading', 'memory_allocation', 'synchronization',
-          'host_bound'}
+          'host_bound', 'first_use', 'untraced_work'}
 CATEGORIES = {'gemm', 'convolution', 'attention', 'normalization', 'elementwise', 'reduction', 'embedding', 'optimizer',
               'copy', 'communication', 'other'}
 
@@ -124,10 +124,13 @@ def check_rank(rank):
         assert (d['overlap_pct'] is None) == (d['communication_ns'] == 0)
         idle = [i for i in rank['idle'] if i['device'] == d['id']]
         assert sum(i['total_ns'] for i in idle) == d['idle_ns'], 'causes do not add up to the idle time'
+        assert d['window_ns'] >= d['span_ns'] and d['window_ns'] - d['busy_ns'] == d['window_idle_ns']
+        assert sum(i['total_ns'] + i['edge_ns'] for i in idle) == d['window_idle_ns']
     for i in rank['idle']:
         assert i['cause'] in CAUSES
         assert len(i['longest']) <= i['count']
-        assert all(gap['duration_ns'] > 0 for gap in i['longest'])
+        assert sum(gap['duration_ns'] for gap in i['edges']) <= i['edge_ns']
+        assert all(gap['duration_ns'] > 0 for gap in i['longest'] + i['edges'])
     for k in rank['kernels']:
         assert k['category'] in CATEGORIES and k['kind'] in ('compute', 'communication', 'memory')
         assert k['min_ns'] <= k['median_ns'] <= k['p95_ns'] <= k['max_ns'] <= k['total_ns'] or k['total_ns'] == 0

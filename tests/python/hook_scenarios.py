@@ -1,5 +1,6 @@
 """Training loops as people write them, one function each, run in one process with the Python hook: importing PyTorch
 takes seconds. Between two, a mark names the next and the hook forgets the last. test_hook.py says what must be recorded."""
+import gc
 import os
 import sys
 import tempfile
@@ -42,6 +43,21 @@ def plain():
     m = model()
     train(m, sgd(m), loader())
     torch.save(m.state_dict(), os.devnull)
+
+
+def garbage():
+    """Collections of the old and the middle generation in each step, and of the youngest, which is not marked."""
+    m = model()
+
+    def collected(batches):
+        for batch in batches:
+            for generation in (0, 1, 2):
+                gc.collect(generation)
+            yield batch
+
+    gc.disable()
+    train(m, sgd(m), collected(loader()))
+    gc.enable()
 
 
 def two_epochs_and_validation():

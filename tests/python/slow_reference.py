@@ -20,6 +20,9 @@ OTHER_HOST = {'python_function', 'overhead', 'Overhead'}
 COMMUNICATION = re.compile(
     'nccl|rccl|cross_device_reduce|(one|two)_?shot_all_?reduce|multimem_all_?(reduce|gather)|nvshmem|deep_ep|mscclpp', re.I)
 STEP = re.compile(r'ProfilerStep#\d+')
+ENGINE_STEP = re.compile(
+    r'execute_(context|new|\d+)_.*|step\[(DECODE|EXTEND|MIXED|PREFILL|TARGET_VERIFY|IDLE|SPLIT_PREFILL|DRAFT_EXTEND).*'
+    r'|(prefill|decode)\[.*|\[Executor\] _forward_step .*|execute_diffusion_.*|capture_\d+_.*')
 LIKE_STEP = re.compile(r'(train(ing)?[ _-]?)?(step|iter|iteration|batch)[ _#:-]*\d+', re.I)
 DATA_LOADING = re.compile(
     r'enumerate\(dataloader\).*|dataload(ing|er)?|loaddata|loadbatch|fetchbatch|nextbatch|getbatch')
@@ -33,6 +36,16 @@ ALLOCATION = re.compile(
 # Left out of the op table by PyTorch's key_averages.
 NOT_OPS = {'[memory]', '[OutOfMemory]', 'profiler::_record_function_enter', 'profiler::_record_function_enter_new',
            'profiler::_record_function_exit', 'aten::is_leaf', 'aten::output_nr', 'aten::_version'}
+FIRST_USE_CALL = re.compile(
+    r'(cu|hip)Init|(cu|hip)CtxCreate|cuDevicePrimaryCtxRetain|cuModuleLoad|hipModuleLoad|(cu|cuda)LibraryLoad|cuLibraryGet'
+    r'|(cu|cuda|hip)StreamCreate|(cu|cuda|hip)GraphInstantiate|cudaGraphExecUpdate|(nv|hip)rtcCompile'
+    r'|(cublas|cudnn|hipblas|miopen)Create|(miopen|cudnn)Find')
+FIRST_USE_FRAME = re.compile(
+    r'.*torch/_dynamo/convert_frame\.py.*: (_compile|compile_inner)'
+    r'|.*torch/_inductor/.*: (compile_fx_inner|compile_to_module|benchmark_all_configs|autotune)'
+    r'|.*triton/compiler/compiler\.py.*: compile|.*triton/runtime/autotuner\.py.*: (_bench|benchmark)', re.S)
+PHASE_NAME = re.compile(r'forward.*|backward.*|optimizer.*|.*(step)?optimizer(step|zerograd)?')
+MILLISECOND = 1_000_000
 SHORT_NS = 10_000
 LONG_COPY_CALL_NS = 20_000
 
@@ -190,7 +203,7 @@ def devices(windows):
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 def step_ranges(windows):
-    for pattern in (STEP, LIKE_STEP):
+    for pattern in (STEP, ENGINE_STEP, LIKE_STEP):
         by_thread = defaultdict(list)
         for w in windows:
             for r in w.host:
@@ -219,7 +232,7 @@ def steps(windows):
         for _, name, start, duration in mine:
             leading = leading and limit is not None and duration > limit
             busy = common(merged(w.of_device(busiest)), [(start, start + duration)]) if busiest is not None and duration else 0
-            number = re.search(r'\d+$', name)
+            number = None if ENGINE_STEP.fullmatch(name) else re.search(r'\d+$', name)
             out.append({'name': name, 'index': int(number.group()) if number else len(out), 'start_ns': start + w.base - windows[0].base,
                         'duration_ns': duration, 'device': busiest,
                         'device_busy_ns': busy if busiest is not None else None,
@@ -330,6 +343,10 @@ def plain_call(name):
 
 def host_waits(window):
     """(start, end) of calls in which the host waits for the device."""
+    return ((start, end) for _, start, end in host_waits_by_thread(window))
+
+
+def host_waits_by_thread(window):
     first = {}
     for r in window.activity:
         if r.launch is not None and (id(r.launch) not in first or r.start < first[id(r.launch)].start):
@@ -340,7 +357,7 @@ def host_waits(window):
         copy = first.get(id(r))
         blocking = copy is not None and copy.kind == 'memcpy' and r.duration >= LONG_COPY_CALL_NS and r.end >= copy.start
         if blocking or SYNCHRONIZE.fullmatch(plain_call(r.name)):
-            yield r.start, r.end
+            yield r.thread, r.start, r.end
 
 
 def gaps(rows):
@@ -352,9 +369,82 @@ def gaps(rows):
         until = r.end if until is None else max(until, r.end)
 
 
+def overlap(intervals, start, end):
+    return sum(max(0, min(e, end) - max(s, start)) for s, e in intervals)
+
+
+def without(intervals, taken):
+    out = []
+    for start, end in intervals:
+        for s, e in taken:
+            if e <= start or s >= end:
+                continue
+            if s > start:
+                out.append((start, s))
+            start = max(start, e)
+        if start < end:
+            out.append((start, end))
+    return out
+
+
+def lower_median(values):
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def first_use(window, device_waits):
+    """Thread: intervals of work that happens once."""
+    durations = defaultdict(list)
+    for r in window.host:
+        durations[r.name].append(r.duration)
+    calls = [r.duration for r in window.host if r.kind == 'call']
+    usual_call = lower_median(calls) if calls else 0
+
+    def unusual(r, least):
+        usual = lower_median(durations[r.name]) if len(durations[r.name]) >= 3 else 0
+        if usual == 0 and r.kind == 'call':
+            usual = usual_call
+        return r.duration >= least and usual > 0 and r.duration // 20 >= usual
+
+    has_ops, stacks, begun = set(), defaultdict(list), {}
+    once, capture = defaultdict(list), defaultdict(list)
+    for r in window.host:
+        # Ranges may overlap without one in the other: the one that ends first of those that contain all of it.
+        around = [p for p in stacks[r.thread] if p.end >= r.end and p.end > r.start and p.layer != 'python']
+        if around and r.kind == 'op':
+            has_ops.add(id(min(reversed(around), key=lambda p: p.end)))
+        stacks[r.thread] = [p for p in stacks[r.thread] if p.end > r.start] + [r]
+    for r in window.host:
+        if r.kind == 'call' and 'StreamBeginCapture' in r.name:
+            begun.setdefault(r.thread, r.start)
+        if r.kind == 'call' and 'StreamEndCapture' in r.name and r.thread in begun:
+            capture[r.thread].append((begun.pop(r.thread), r.end))
+        if r.kind == 'annotation' and re.match(r'capture_\d+', r.name):
+            capture[r.thread].append((r.start, r.end))
+        if r.kind == 'call':
+            first = FIRST_USE_CALL.match(r.name) or not SYNCHRONIZE.fullmatch(plain_call(r.name)) and unusual(
+                r, 100 * MILLISECOND if ALLOCATION.fullmatch(plain_call(r.name)) else MILLISECOND)
+        elif r.layer == 'python':
+            first = FIRST_USE_FRAME.fullmatch(r.name)
+        else:
+            name = folded(r.name)
+            first = r.name.endswith('(dynamo_timed)') or (
+                r.kind == 'op' and id(r) not in has_ops and unusual(r, MILLISECOND) and
+                not any(p.fullmatch(name) for p in (CHECKPOINT, DATA_LOADING, PHASE_NAME)))
+        if first:
+            once[r.thread].append((r.start, r.end))
+    return {thread: merged(without(merged(once[thread]), device_waits.get(thread, [])) + capture[thread])
+            for thread in {*once, *capture}}
+
+
 class IdleCauses:
     def __init__(self, window, device):
         self.window = window
+        self.device_waits = defaultdict(list)
+        for thread, start, end in host_waits_by_thread(window):
+            self.device_waits[thread].append((start, end))
+        self.device_waits = {thread: merged(waits) for thread, waits in self.device_waits.items()}
+        self.first_use = first_use(window, self.device_waits)
+        self.any_busy = merged(window.activity)
         self.rows = window.of_device(device)
         self.waits = sorted(host_waits(window), key=lambda w: w[1])
         self.ends = [w[1] for w in self.waits]
@@ -374,17 +464,29 @@ class IdleCauses:
     def cause(self, start, end, ender):
         if ender.launch is None or not self.window.host:
             return 'unknown'
-        launch = ender.launch.start
+        launch, thread = ender.launch.start, ender.launch.thread
+        once = self.first_use.get(thread, ())
+        called = min(max(ender.launch.end, start), end)
+        if 2 * overlap(once, start, called) > called - start and 2 * (called - start) > end - start:
+            return 'first_use'
         if launch < start:
             return 'launch_latency' if end - start < SHORT_NS else 'dependency'
         limit = min(launch, end)
-        for kind in ('checkpoint', 'data_loading', 'memory_allocation'):
-            spent = sum(max(0, min(e, limit) - max(s, start)) for s, e in self.ranges.get((ender.launch.thread, kind), ()))
-            if 2 * spent > limit - start:
+        waits = self.device_waits.get(thread, [])
+        if end - limit >= MILLISECOND and 2 * (end - limit) > end - start:
+            waited = overlap(self.any_busy, limit, end) == 0 and 2 * overlap(waits, limit, end) > end - limit
+            return 'untraced_work' if waited else 'dependency'
+        spent = {kind: self.ranges.get((thread, kind), ()) for kind in ('checkpoint', 'data_loading')}
+        spent |= {'first_use': once, 'memory_allocation': self.ranges.get((thread, 'memory_allocation'), ())}
+        for kind, intervals in spent.items():
+            if 2 * overlap(intervals, start, limit) > limit - start:
                 return kind
-        if self.had_waited(start, limit) and not any(
-                r.launch is not None and r.launch.start < start for r in self.rows if r.start >= end):
+        queued = any(r.launch is not None and r.launch.start < start for r in self.rows if r.start >= end)
+        if not queued and self.had_waited(start, limit):
             return 'synchronization'
+        begun = [w for w in waits if start <= w[0] < end]
+        if not queued and 2 * overlap(begun, start, limit) > limit - start and overlap(self.any_busy, start, limit) == 0:
+            return 'untraced_work'
         return 'host_bound'
 
     def had_waited(self, start, limit):

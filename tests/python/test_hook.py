@@ -19,6 +19,7 @@ HOOK = os.path.join(BUILD, 'share', 'profgpu', 'python-hook')
 SCENARIOS = os.path.join(ROOT, 'tests', 'python', 'hook_scenarios.py')
 LETTERS = {'data_loading': 'D', 'forward': 'F', 'backward': 'B', 'optimizer': 'O', 'checkpoint': 'C'}
 PUSH, POP, MARK, STEP = 1, 2, 5, 6
+GARBAGE = 'Python GC'
 
 
 def environment(folder, **more):
@@ -46,12 +47,12 @@ def recordings(folder):
 def loops(recording):
     """{scenario: {thread: text}}; '' stands for what comes before the first."""
     out, name, numbers = {}, '', []
-    depth = {}
+    opened = {}   # phases, by thread
     for row in sorted(recording['range_event'], key=lambda row: row['time_ns']):
         assert row['domain'] == 'profgpu'
         tid, op = row['tid'], row['op']
         if op == MARK:
-            assert not any(depth.values()), f'{name}: a phase is open at the end'
+            assert not any(opened.values()), f'{name}: a phase is open at the end'
             name, numbers = row['name'].replace('scenario ', ''), []
             continue
         text = out.setdefault(name, {}).setdefault(tid, [])
@@ -60,13 +61,14 @@ def loops(recording):
             assert numbers == list(range(len(numbers))), name
             text.append('|')
         elif op == PUSH:
-            text += [LETTERS[row['name']], '(']
-            depth[tid] = depth.get(tid, 0) + 1
+            opened.setdefault(tid, []).append(row['name'])
+            if row['name'] != GARBAGE:   # which Python collects when it likes
+                text += [LETTERS[row['name']], '(']
         else:
-            assert op == POP and depth[tid] > 0, f'{name}: closed twice'
-            depth[tid] -= 1
-            text.append(')')
-    assert not any(depth.values())
+            assert op == POP and opened[tid], f'{name}: closed twice'
+            if opened[tid].pop() != GARBAGE:
+                text.append(')')
+    assert not any(opened.values())
     return {name: {tid: ''.join(text).replace('()', '') for tid, text in threads.items()} for name, threads in out.items()}
 
 
@@ -94,6 +96,7 @@ EXPECTED = {
     # Tracing runs the module three times.
     'traced': 'FFFFBO|',
     'fx': 'FBO|',
+    'garbage': 'DDFBO|DFBO|DFBO|D',
     'exception_in_forward': 'FFBO|',
     'exception_in_closure': 'DDO(FB)|DO(F)DO(FB)|D',
     # The optimizer's phase stays open until it steps again.
@@ -120,6 +123,16 @@ def scenarios(tmp_path_factory):
 @pytest.mark.parametrize('name', EXPECTED)
 def test_loop(scenarios, name):
     assert list(scenarios[0][name].values()) == [EXPECTED[name]]
+
+
+def test_collections_of_garbage_are_marked_but_for_the_youngest_generation(scenarios):
+    names, name = {}, ''
+    for row in sorted(scenarios[1]['range_event'], key=lambda row: row['time_ns']):
+        if row['op'] == MARK:
+            name = row['name'].replace('scenario ', '')
+        elif row['op'] == PUSH and row['name'] == GARBAGE:
+            names[name] = names.get(name, 0) + 1
+    assert names.get('garbage') == 6
 
 
 def test_other_threads_end_no_steps(scenarios):

@@ -17,6 +17,15 @@ class HandTrace {
   HandTrace& op(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
     return host(HostKind::kOp, name, start, end, thread, 0);
   }
+  /// With the shapes and dtypes of its inputs, as torch.profiler writes them.
+  HandTrace& shaped_op(std::string_view name, int64_t start, int64_t end, std::string_view shapes,
+                       std::string_view types) {
+    OpArgs args;
+    args.shapes = shard_.strings.intern(shapes);
+    args.types = shard_.strings.intern(types);
+    shard_.op_args.push_back(args);
+    return host(HostKind::kOp, name, start, end, "main", 0, static_cast<uint32_t>(shard_.op_args.size() - 1));
+  }
   HandTrace& call(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
     return host(HostKind::kRuntime, name, start, end, thread, 0);
   }
@@ -41,7 +50,7 @@ class HandTrace {
 
  private:
   HandTrace& host(HostKind kind, std::string_view name, int64_t start, int64_t end, std::string_view thread,
-                   uint32_t link) {
+                   uint32_t link, uint32_t args = HostRow().args) {
     HostRow row;
     row.start_ns = start * 1000;
     row.duration_ns = (end - start) * 1000;
@@ -49,6 +58,7 @@ class HandTrace {
     row.thread = static_cast<uint16_t>(shard_.thread("1", thread));
     row.kind = kind;
     row.link = link;
+    row.args = args;
     shard_.host.push_back(row);
     return *this;
   }

@@ -268,6 +268,7 @@ export interface IdleRow {
   edge_ns: number;
   window_pct: number;
   longest: NamedGap[];
+  edges: NamedGap[];
 }
 export interface KernelRow {
   device: number;

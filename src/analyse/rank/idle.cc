@@ -217,7 +217,7 @@ std::vector<Gap> edges_of(const Trace& trace, const DeviceTime& d, const Interva
   for (const Interval& w : window) {
     const uint32_t first = i;
     ActivityId last;
-    for (; i < d.end.value && trace.activity.start_ns[i] < w.end; ++i)
+    for (; i < d.end.value && trace.activity.start_ns[i] <= w.end; ++i)
       if (!last.valid() || trace.activity.end_ns(ActivityId(i)) >= trace.activity.end_ns(last)) last = ActivityId(i);
     const int64_t begun = last.valid() ? trace.activity.start_ns[first] : w.end;
     const int64_t ended = last.valid() ? trace.activity.end_ns(last) : w.end;
@@ -288,12 +288,11 @@ void name_longest(const Trace& trace, ThreadId step_thread, DeviceIdle& idle) {
   }
 }
 
-std::vector<NamedGap> longest_gaps(const Trace& trace, const DeviceIdle& on, IdleCause cause) {
+std::vector<NamedGap> longest_of(const Trace& trace, const std::vector<Gap>& all, IdleCause cause) {
   constexpr size_t kMost = 5;
   std::vector<const Gap*> gaps;
-  for (const std::vector<Gap>* part : {&on.gaps, &on.edges})
-    for (const Gap& g : *part)
-      if (g.cause == cause) gaps.push_back(&g);
+  for (const Gap& g : all)
+    if (g.cause == cause) gaps.push_back(&g);
   const auto end = gaps.begin() + static_cast<ptrdiff_t>(std::min(gaps.size(), kMost));
   std::partial_sort(gaps.begin(), end, gaps.end(), longer);
   const auto name = [&](auto id) { return only_if(id.valid(), id.valid() ? std::string(trace.name(id)) : ""); };
@@ -338,7 +337,7 @@ std::vector<IdleRow> IdleRow::rows(const Facts& facts) {
       const auto cause = static_cast<IdleCause>(c);
       rows.push_back({on.device, cause, on.total_ns[c], percent_of(on.total_ns[c], devices.devices[d].span_ns),
                       on.count[c], on.edge_ns[c], percent_of(all_ns(c), window_ns),
-                      longest_gaps(facts.trace(), on, cause)});
+                      longest_of(facts.trace(), on.gaps, cause), longest_of(facts.trace(), on.edges, cause)});
     }
   }
   return rows;

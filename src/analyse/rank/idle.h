@@ -82,12 +82,14 @@ struct IdleRow {
   int64_t count = 0;
   int64_t edge_ns = 0;                 ///< of the cause before the first activity and after the last
   double window_pct = 0;               ///< both, of the device's window
-  std::vector<NamedGap> longest;       ///< a few, longest first, edges among them
+  std::vector<NamedGap> longest;       ///< a few of the gaps, longest first
+  std::vector<NamedGap> edges;         ///< likewise of what is before the first activity and after the last
 
   template <class V>
   void fields(V&& v) const {
     v("device", device), v("cause", idle_cause_name(cause)), v("total_ns", total_ns), v("span_pct", span_pct);
     v("count", count), v("edge_ns", edge_ns), v("window_pct", window_pct), v("longest", longest);
+    v("edges", edges);
   }
   /// By device, then total with edges, longest first.
   static std::vector<IdleRow> rows(const Facts& facts);

@@ -82,10 +82,19 @@ struct Copies {
   Places places;
 };
 
-bool is_pageable(std::string_view name) { return name.find("Pageable") != name.npos; }
+bool is_pageable(const Trace& trace, ActivityId copy) {
+  return trace.name(copy).find("Pageable") != std::string_view::npos;
+}
+
+// From the host, launched in time, and then behind other work of its stream. On another one it could run beside that.
+bool is_late(const Trace& trace, ActivityId copy) {
+  const HostId call = trace.activity.launch[copy.value];
+  if (is_pageable(trace, copy) || !call.valid() || trace.name(copy).find("HtoD") == std::string_view::npos) return false;
+  return trace.activity.start_ns[copy.value] - trace.host.end_ns(call) > trace.activity.duration_ns[copy.value];
+}
 
 // A call that waited for work queued before its copy did not wait for the copy until that was done.
-Copies copies_of(const Measured& m, bool (*wanted)(std::string_view name)) {
+Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityId copy)) {
   const Trace& trace = m.trace();
   Copies c(m.facts());
   c.which.resize(trace.activity.size());
@@ -93,7 +102,7 @@ Copies copies_of(const Measured& m, bool (*wanted)(std::string_view name)) {
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const ActivityId id(i);
     const int64_t ready = std::exchange(stream_end[trace.activity.queue[i]], trace.activity.end_ns(id));
-    if (trace.activity.kind[i] != ActivityKind::kMemcpy || !wanted(trace.name(id)) ||
+    if (trace.activity.kind[i] != ActivityKind::kMemcpy || !wanted(trace, id) ||
         !m.in_measured_step(trace.activity.start_ns[i]))
       continue;
     c.which[i] = true;
@@ -138,9 +147,9 @@ void say_pageable_copies(const Measured& m, Finding& f) {
   set_copies(m, copies, f);
 }
 
-// Pageable ones have a finding of their own.
+// Pageable and late ones have findings of their own.
 Copies exposed_copies(const Measured& m) {
-  return copies_of(m, [](std::string_view name) { return !is_pageable(name); });
+  return copies_of(m, [](const Trace& trace, ActivityId c) { return !is_pageable(trace, c) && !is_late(trace, c); });
 }
 
 std::optional<double> exposed_copies_value(const Measured& m) {
@@ -161,6 +170,22 @@ void say_exposed_copies(const Measured& m, Finding& f) {
   else
     f.fix = {"prefetch the next batch on a side stream while this one computes: pinned memory, non_blocking=True",
              "keep on the device what is used again; copy results back in one piece, a step later"};
+  set_copies(m, copies, f);
+}
+
+std::optional<double> late_copy_value(const Measured& m) {
+  return m.window_pct(exposed_part(m, copies_of(m, is_late)));
+}
+
+void say_late_copy(const Measured& m, Finding& f) {
+  const Copies copies = copies_of(m, is_late);
+  f.what = "copies of data that is ready wait behind kernels, and then nothing hides them";
+  f.why = fmt::format("They were launched in time, but on the stream that computes: {} does nothing else for {} of the "
+                      "time.",
+                      m.device_label(), percent_text(*f.value));
+  f.fix = {"copy the next batch on a side stream: with torch.cuda.stream(side): batch.to(device, non_blocking=True); then "
+           "wait_stream and record_stream where it is used",
+           "a prefetcher does that: torchtnt, DALI, NVIDIA's data_prefetcher, Accelerate's non_blocking loader"};
   set_copies(m, copies, f);
 }
 
@@ -265,7 +290,7 @@ extern const Rule kExposedCopies = {
         "Copies between host and device have engines of their own and can run beside kernels, and copies within the "
         "device are work that computes nothing. Where nothing else runs meanwhile, they cost as much as kernels do.",
     .computation =
-        "Value: time of copies and memsets, other than those of pageable memory, beside which neither compute nor "
+        "Value: time of copies and memsets, other than pageable and late ones, beside which neither compute nor "
         "communication runs, as a share of the device's window. Cost: the trace is replayed with those copies taking "
         "no time; at most that time.",
     .advice = {
@@ -277,6 +302,30 @@ extern const Rule kExposedCopies = {
     .verdict = "The GPU does nothing but copy for {} of the time.",
     .seen = {Locator::At::kLongestKernel, "Memcpy"},
     .rank = {.value = exposed_copies_value, .say = say_exposed_copies},
+    .job_cost = {.change = "copies_free"},
+};
+
+extern const Rule kLateCopy = {
+    .id = "late-copy",
+    .summary = "copies from the host run late and alone, though the data was ready",
+    .unit = "%",
+    .threshold = 3,
+    .meaning =
+        "A copy on the stream that computes waits for all kernels launched before it, and those launched after it wait "
+        "for the copy, though a copy engine was free all the time.",
+    .computation =
+        "Value: time of copies from host to device that started later after their launch than they take, beside which "
+        "nothing else runs, as a share of the device's window. Cost: the trace is replayed with those copies taking no "
+        "time; at most that time.",
+    .advice =
+        {
+            "a side stream for copies, one batch ahead; tensor.record_stream(stream) where it is used",
+            "DataLoader(…, pin_memory=True), else the copy cannot run beside kernels at all",
+            "small tensors in one buffer: one copy instead of many",
+        },
+    .verdict = "Copies of data that is ready wait behind kernels: {} of the time the GPU does nothing else.",
+    .seen = {Locator::At::kLongestKernel, "Memcpy HtoD"},
+    .rank = {.value = late_copy_value, .say = say_late_copy},
     .job_cost = {.change = "copies_free"},
 };
 

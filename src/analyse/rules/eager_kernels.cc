@@ -1,10 +1,12 @@
-// What eager mode leaves to the device: neighbours that could be one kernel, attention written out, small grids.
+// What eager mode leaves to the device: neighbours that could be one kernel, attention written out, small grids, copies
+// to other layouts, sizes that tensor cores do not divide.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
+#include "analyse/rank/op_shapes.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/places.h"
 #include "analyse/rules/measure.h"
@@ -213,6 +215,118 @@ void say_small_batch(const Measured& m, Finding& f) {
            "inference: batch requests; several streams or processes on one GPU (MPS, MIG) where latency forbids it"};
 }
 
+bool is_transpose(std::string_view name) {
+  return holds(name, "nchwToNhwc") || holds(name, "nhwcToNchw") || holds(name, "batched_transpose") ||
+         holds(name, "transpose_readWrite") || holds(name, "ransposeKernel") || holds(name, "im2col") ||
+         holds(name, "convertTensor_kernel");
+}
+
+// Copies that only change where elements lie: kernels that are made for it, and what contiguous() launches.
+Chosen layout_copies(const Measured& m) {
+  const Trace& trace = m.trace();
+  const std::vector<Stream> streams = streams_of(m);
+  Chosen c = none_chosen(trace, streams);
+  const auto is_contiguous = [&](ActivityId a) {
+    if (category_of(m, a) != KernelCategory::kCopy && category_of(m, a) != KernelCategory::kElementwise) return false;
+    for (HostId at = trace.activity.launch[a.value]; at.valid(); at = trace.host.parent[at.value])
+      if (trace.name(at) == "aten::contiguous") return true;
+    return false;
+  };
+  for (const Stream& stream : streams)
+    for (const ActivityId a : stream)
+      if (is_transpose(trace.name(a)) || is_contiguous(a)) c.take(trace, a);
+  return c;
+}
+
+std::optional<double> layout_copies_value(const Measured& m) {
+  const Chosen c = layout_copies(m);
+  return only_if(c.all_ns > 0, c.pct());
+}
+
+void say_layout_copies(const Measured& m, Finding& f) {
+  const Chosen c = layout_copies(m);
+  const bool of_library = std::ranges::any_of(c.kernels, [&](ActivityId a) { return is_transpose(m.trace().name(a)); });
+  f.what = fmt::format("{:.1f} % of kernel time only changes the layout of tensors", *f.value);
+  f.why = fmt::format("{} kernels copy what is there already into another order of dimensions.", c.count);
+  if (of_library)
+    f.fix = {"model = model.to(memory_format=torch.channels_last), and inputs as well: convolutions on tensor cores want "
+             "NHWC and else transpose for themselves"};
+  f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
+  f.evidence.push_back(fmt::format("{} in {} kernels", a_step(m, c.ns), c.count));
+  f.where = launch_places(m, c);
+  Removal removal;
+  removal.activity.resize(m.trace().activity.size());
+  for (const ActivityId a : c.kernels) removal.activity[a.value] = true;
+  set_cost(f, m.wall_ns(), std::min(c.ns, m.replay().saved_by(removal)));
+}
+
+/// The inner dimensions of a product of weights. Those of attention are as long as sequences are.
+struct Product {
+  int64_t k = 0, n = 0;
+};
+
+std::optional<Product> product_of(const Trace& trace, HostId op) {
+  const std::string_view name = op.valid() ? trace.name(op) : "";
+  const size_t first = name == "aten::mm" || name == "aten::_scaled_mm" ? 0 : name == "aten::addmm" ? 1 : SIZE_MAX;
+  if (first == SIZE_MAX) return std::nullopt;
+  const OpShapes shapes = op_shapes(trace, op);
+  if (shapes.size() < first + 2 || shapes[first].size() < 2 || shapes[first + 1].size() < 2) return std::nullopt;
+  return Product{shapes[first].back(), shapes[first + 1].back()};
+}
+
+/// Tensor-core products whose sizes their instructions do not divide.
+struct Misaligned {
+  Chosen chosen;
+  int64_t padding_ns = 0;   // of their time, what goes into padding at least
+  std::string example;      // of the longest
+  int64_t step = 0;         // what that should be a multiple of
+};
+
+Misaligned misaligned_gemm(const Measured& m) {
+  const Trace& trace = m.trace();
+  const std::vector<Stream> streams = streams_of(m);
+  const std::vector<HostId>& ops = m.facts().get<Ops>().of_activity;
+  Misaligned all;
+  all.chosen = none_chosen(trace, streams);
+  int64_t longest = 0;
+  for (const Stream& stream : streams) {
+    for (const ActivityId a : stream) {
+      if (category_of(m, a) != KernelCategory::kGemm) continue;
+      const int bits = element_bits(trace, ops[a.value]);
+      const std::optional<Product> p = bits == 16 || bits == 8 ? product_of(trace, ops[a.value]) : std::nullopt;
+      const int64_t step = bits == 8 ? 16 : 8;   // 16 bytes, the width of an aligned load
+      if (!p || p->k <= 0 || p->n <= 1 || (p->k % step == 0 && p->n % step == 0)) continue;
+      const auto padded = [&](int64_t size) { return static_cast<double>((size + step - 1) / step * step); };
+      const int64_t ns = trace.activity.duration_ns[a.value];
+      const double used = static_cast<double>(p->k) / padded(p->k) * (static_cast<double>(p->n) / padded(p->n));
+      all.chosen.take(trace, a);
+      all.padding_ns += static_cast<int64_t>(static_cast<double>(ns) * (1 - used));
+      if (ns <= longest) continue;
+      longest = ns, all.step = step;
+      all.example = fmt::format("{} {}", trace.name(ops[a.value]),
+                                shortened(trace.strings[trace.op_args[trace.host.args[ops[a.value].value].value].shapes]));
+    }
+  }
+  return all;
+}
+
+std::optional<double> misaligned_gemm_value(const Measured& m) {
+  const Misaligned all = misaligned_gemm(m);
+  return only_if(all.chosen.all_ns > 0, all.chosen.pct());
+}
+
+void say_misaligned_gemm(const Measured& m, Finding& f) {
+  const Misaligned all = misaligned_gemm(m);
+  f.what = fmt::format("products of sizes that are no multiple of {} take {:.0f} % of kernel time", all.step, *f.value);
+  f.why = "Tensor cores load 16 bytes at a time and work on whole tiles: other sizes are padded, or take slower kernels.";
+  f.fix = {fmt::format("pad vocabulary, hidden and head sizes to a multiple of {}, better of 64: "
+                       "model.resize_token_embeddings(…, pad_to_multiple_of=64)", all.step),
+           "torch.compile pads some of them by itself (torch._inductor.config.shape_padding)"};
+  f.evidence.push_back(fmt::format("longest: {}; padding alone takes {}", all.example, a_step(m, all.padding_ns)));
+  f.where = launch_places(m, all.chosen);
+  if (m.known_utilization_pct() < kWorksPct) f.severity = Severity::kInfo;
+}
+
 }  // namespace
 
 extern const Rule kFusableElementwise = {
@@ -277,6 +391,49 @@ extern const Rule kSmallBatch = {
             "MPS or MIG to share the device with other jobs",
         },
     .rank = {.value = small_batch_value, .say = say_small_batch},
+};
+
+extern const Rule kLayoutCopies = {
+    .id = "layout-copies",
+    .summary = "kernels only change the layout of tensors",
+    .unit = "%",
+    .threshold = 3,
+    .severity = Severity::kInfo,
+    .grave = 10,
+    .meaning =
+        "Transposes between NCHW and NHWC and calls of contiguous() move each element and compute nothing. They stand "
+        "where one part of a program writes in another order than the next one reads.",
+    .computation =
+        "Value: share of compute kernel time in transposing kernels (nchwToNhwc, batched_transpose …) and in copies "
+        "launched from aten::contiguous. Cost: the trace is replayed with them taking no time; at most their time.",
+    .advice =
+        {
+            "channels_last for models and inputs with convolutions, throughout",
+            "reshape instead of view(…).contiguous(); einsum or SDPA's layouts instead of permute and contiguous",
+            "torch.compile: layout changes are fused into what writes or reads the tensor",
+        },
+    .rank = {.value = layout_copies_value, .say = say_layout_copies},
+};
+
+extern const Rule kMisalignedGemm = {
+    .id = "misaligned-gemm",
+    .summary = "sizes of matrix products do not fit tensor cores",
+    .unit = "%",
+    .threshold = 5,
+    .meaning =
+        "Tensor cores are fed in pieces of 16 bytes, 8 elements of 16 bits. Products with other sizes are padded or "
+        "fall back to kernels that load element by element, up to several times slower.",
+    .computation =
+        "Value: share of compute kernel time in 16- and 8-bit products of weights (mm, addmm, _scaled_mm) whose "
+        "inner dimensions, as recorded, are no multiple of 8 (16 for 8 bits). Needs record_shapes=True. No cost: how "
+        "fast the padded product is is not in the trace.",
+    .advice =
+        {
+            "vocabulary: pad_to_multiple_of=64; hidden and feed-forward sizes as multiples of 64 or 128",
+            "classes of a last layer: a few unused ones more, cut off after the product",
+            "FP8: multiples of 16 in all dimensions, which _scaled_mm asks for anyway",
+        },
+    .rank = {.value = misaligned_gemm_value, .say = say_misaligned_gemm},
 };
 
 }  // namespace profgpu

@@ -6,16 +6,19 @@ extern const Rule kLowGpuUtilization, kDataLoadingBound, kHostBoundLaunches, kDe
     kExposedCommunication, kLowBusBandwidth, kCollectiveHang, kStragglerRank, kStepTimeVariance, kShortKernels,
     kPageableCopies, kFullPrecisionGemm, kUnfusedOptimizer, kAllocatorChurn, kMemoryGrowth, kMemoryNearCapacity,
     kMemoryFragmentation, kCheckpointStall, kDominantKernel, kThermalThrottle, kPowerCap, kProfilerOverhead, kFirstUse,
-    kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies;
+    kUntracedWork, kGraphCapture, kFusableElementwise, kUnfusedAttention, kSmallBatch, kExposedCopies,
+    kLateCopy, kRedundantSyncCopies, kLayoutCopies, kMisalignedGemm, kGraphBreaks, kRecompiles, kEagerInference,
+    kPythonGc;
 
 const std::vector<const Rule*>& rules() {
   static const std::vector<const Rule*> all = {
-      &kLowGpuUtilization, &kDataLoadingBound,   &kHostBoundLaunches,   &kDeviceWaits,     &kExcessiveSynchronization,
-      &kExposedCommunication, &kLowBusBandwidth, &kCollectiveHang,      &kStragglerRank,   &kStepTimeVariance,
-      &kShortKernels,      &kPageableCopies,     &kFullPrecisionGemm,   &kUnfusedOptimizer, &kAllocatorChurn,
-      &kMemoryGrowth,      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall, &kDominantKernel,
-      &kThermalThrottle,   &kPowerCap,           &kProfilerOverhead,    &kFirstUse,        &kUntracedWork,
-      &kGraphCapture,      &kFusableElementwise, &kUnfusedAttention,    &kSmallBatch,        &kExposedCopies};
+      &kLowGpuUtilization, &kDataLoadingBound, &kHostBoundLaunches, &kDeviceWaits, &kExcessiveSynchronization,
+      &kExposedCommunication, &kLowBusBandwidth, &kCollectiveHang, &kStragglerRank, &kStepTimeVariance,
+      &kShortKernels, &kPageableCopies, &kFullPrecisionGemm, &kUnfusedOptimizer, &kAllocatorChurn, &kMemoryGrowth,
+      &kMemoryNearCapacity, &kMemoryFragmentation, &kCheckpointStall, &kDominantKernel, &kThermalThrottle, &kPowerCap,
+      &kProfilerOverhead, &kFirstUse, &kUntracedWork, &kGraphCapture, &kFusableElementwise, &kUnfusedAttention,
+      &kSmallBatch, &kExposedCopies, &kLateCopy, &kRedundantSyncCopies, &kLayoutCopies, &kMisalignedGemm,
+      &kGraphBreaks, &kRecompiles, &kEagerInference, &kPythonGc};
   return all;
 }
 

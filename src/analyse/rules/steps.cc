@@ -90,6 +90,40 @@ void say_profiler_overhead(const Measured&, Finding& f) {
            "leave out what is not needed: with_stack, record_shapes, profile_memory"};
 }
 
+// Of the thread that drives the steps.
+Intervals collections_of(const Measured& m) {
+  const Trace& trace = m.trace();
+  const ThreadId thread = m.facts().get<Steps>().thread;
+  Intervals all;
+  if (!thread.valid()) return all;
+  for (uint32_t i = trace.threads[thread.value].begin.value; i < trace.threads[thread.value].end.value; ++i) {
+    const std::string_view name = trace.name(HostId(i));
+    if (name == "Python GC" || name == "<built-in function collect>" || name == "gc.collect")
+      all.push_back({trace.host.start_ns[i], trace.host.end_ns(HostId(i))});
+  }
+  return intersect(merged(std::move(all)), m.measured_time());
+}
+
+std::optional<double> python_gc_value(const Measured& m) {
+  return m.wall_pct(total_length(collections_of(m)));
+}
+
+void say_python_gc(const Measured& m, Finding& f) {
+  const Intervals collections = collections_of(m);
+  f.what = fmt::format("Python collects garbage in the step: {} of its time", percent_text(*f.value));
+  f.why = "The collector stops the thread that launches, and looks at more objects the more the program holds.";
+  f.fix = {"gc.freeze() after start-up, so that what stays is not looked at again; gc.set_threshold(50_000, 20, 100)",
+           "gc.disable(), and gc.collect() every few hundred steps at the same step on all ranks"};
+  int64_t longest_ns = 0;
+  for (const Interval& c : collections) longest_ns = std::max(longest_ns, c.length());
+  f.evidence.push_back(fmt::format("{} collections in the measured steps, the longest {}", collections.size(),
+                                   duration_text(static_cast<double>(longest_ns))));
+  if (!m.has_device()) return;
+  Removal removal;
+  removal.host_time = collections;
+  set_cost(f, m.wall_ns(), m.replay().saved_by(removal));
+}
+
 }  // namespace
 
 extern const Rule kLowGpuUtilization = {
@@ -172,6 +206,28 @@ extern const Rule kProfilerOverhead = {
     .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(total_length(overhead(m)))); },
              .say = say_profiler_overhead,
              .host_alone = true},
+};
+
+extern const Rule kPythonGc = {
+    .id = "python-gc",
+    .summary = "Python's garbage collector stops the thread that launches",
+    .unit = "%",
+    .threshold = 2,
+    .meaning =
+        "Collections of the oldest generation walk all objects that the program holds, for tens of milliseconds in a "
+        "large one, whenever enough new ones were made. On many ranks they fall into different steps, and all wait.",
+    .computation =
+        "Value: share of the measured steps' wall time in collections on the step's thread (\"Python GC\" of "
+        "torch.profiler with stacks and record_python_gc_info, calls of gc.collect, and our recorder's). Cost: the "
+        "trace is replayed without them.",
+    .advice =
+        {
+            "gc.freeze() after the model, optimizer and loaders are made",
+            "gc.disable() in the loop, gc.collect() at the same step on all ranks",
+            "fewer objects that live long: arrays instead of lists of dicts in data sets",
+            "no torch.cuda.empty_cache() and gc.collect() by habit after each step",
+        },
+    .rank = {.value = python_gc_value, .say = say_python_gc, .host_alone = true},
 };
 
 }  // namespace profgpu

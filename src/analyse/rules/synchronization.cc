@@ -8,6 +8,9 @@
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
+
+extern const Rule kExcessiveSynchronization;
+
 namespace {
 
 void say_device_waits(const Measured& m, Finding& f) {
@@ -60,6 +63,46 @@ void say_excessive_synchronization(const Measured& m, Finding& f) {
            "avoid ops whose result size is data: nonzero, masked_select, unique, tensor.tolist(), if tensor:"};
   say_waiting_calls(m, f);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
+}
+
+// Copies of values to the host which make it wait: .item(), .cpu(), .tolist(), nonzero.
+bool reads_a_value(std::string_view op) {
+  return op == "aten::item" || op == "aten::nonzero" || op == "aten::is_nonzero" || op == "aten::_local_scalar_dense" ||
+         op == "aten::to" || op == "aten::cpu" || op == "aten::masked_select" || op == "aten::unique" ||
+         op == "aten::_unique2" || op == "aten::equal";
+}
+
+std::vector<HostId> value_reads(const Measured& m) {
+  const Trace& trace = m.trace();
+  std::vector<HostId> reads;
+  for (const auto& calls : m.facts().get<Waits>().calls) {
+    for (const HostId call : calls) {
+      if (!m.in_measured_step(trace.host.start_ns[call.value])) continue;
+      bool found = false;
+      for (HostId at = trace.host.parent[call.value]; at.valid() && !found; at = trace.host.parent[at.value])
+        found = trace.host.kind[at.value] == HostKind::kOp && reads_a_value(trace.name(at));
+      if (found) reads.push_back(call);
+    }
+  }
+  return reads;
+}
+
+// Where the device runs dry after them, that is a finding of its own.
+std::optional<double> redundant_sync_copies_value(const Measured& m) {
+  const bool runs_dry = m.idle_pct(IdleCause::kSynchronization) > m.threshold(kExcessiveSynchronization);
+  if (runs_dry || m.steps() == 0) return std::nullopt;
+  return static_cast<double>(value_reads(m).size()) / static_cast<double>(m.steps());
+}
+
+void say_redundant_sync_copies(const Measured& m, Finding& f) {
+  Places places(m.facts());
+  for (const HostId call : value_reads(m)) places.add(call, m.trace().host.duration_ns[call.value]);
+  f.where = places.most_expensive();
+  f.what = fmt::format("the host reads values from the GPU {:.0f} times a step", *f.value);
+  f.why = "Each read waits until the GPU has caught up. It does not run dry yet, but the host cannot get ahead, and "
+          "graphs cannot be captured.";
+  f.fix = {"keep losses, counts and masks on the device; read what is logged every N steps, in one piece",
+           "torch.cuda.set_sync_debug_mode(\"warn\") names every line that waits"};
 }
 
 }  // namespace
@@ -124,6 +167,27 @@ extern const Rule kExcessiveSynchronization = {
     .cause = IdleCause::kSynchronization,
     .rank = {.say = say_excessive_synchronization},
     .job_cost = {.change = "synchronization_free"},
+};
+
+extern const Rule kRedundantSyncCopies = {
+    .id = "redundant-sync-copies",
+    .summary = "values are read from the device several times a step",
+    .unit = "count",
+    .threshold = 4,
+    .severity = Severity::kInfo,
+    .meaning =
+        "Each .item(), .cpu(), .tolist(), nonzero or if on a tensor copies a value to the host and waits for all work "
+        "before it. While the device has enough to do this costs little, and it keeps the host from running ahead.",
+    .computation =
+        "Value: calls that wait for the device under such an op, a step; where the device idles more for them, "
+        "excessive-synchronization says so instead. No cost.",
+    .advice =
+        {
+            "collect what is logged in one tensor, and copy it once with non_blocking=True",
+            "torch.where and masks instead of nonzero and boolean indexing",
+            "gradient clipping and loss scaling that stay on the device (bf16 needs no scaler)",
+        },
+    .rank = {.value = redundant_sync_copies_value, .say = say_redundant_sync_copies},
 };
 
 }  // namespace profgpu

@@ -43,7 +43,10 @@ const DataTable kDeviceData{
          {"exposed_communication_ns", Kind::kInteger, "communication while no compute runs", section_cell},
          {"exposed_memory_ns", Kind::kInteger, "copies and sets while nothing else runs", section_cell},
          {"overlap_pct", Kind::kReal, "share of communication that compute hides", section_cell},
-         {"utilization_pct", Kind::kReal, "busy of span", section_cell}},
+         {"utilization_pct", Kind::kReal, "busy of span", section_cell},
+         {"window_ns", Kind::kInteger, "first step's start or activity to the last one's end", section_cell},
+         {"window_idle_ns", Kind::kInteger, "window less busy", section_cell},
+         {"window_utilization_pct", Kind::kReal, "busy of window", section_cell}},
     .rows = section_rows,
     .section = "devices",
 };

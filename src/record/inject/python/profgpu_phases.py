@@ -8,12 +8,14 @@ What is marked, and what counts as a step, stands in docs/python-hook.md. Three 
 """
 import atexit
 import ctypes
+import gc
 import os
 import sys
 from _thread import _local, get_ident
 
 FORWARD, BACKWARD, OPTIMIZER = b'forward', b'backward', b'optimizer'
 DATA_LOADING, CHECKPOINT = b'data_loading', b'checkpoint'
+GARBAGE = b'Python GC'   # as torch.profiler names it
 
 # What a phase may start in, besides in none. A forward in a backward is recomputation, one in a data wait a transform.
 # An optimizer's closure runs forward and backward; an optimizer may step in a backward, parameter by parameter.
@@ -26,6 +28,7 @@ class Thread(_local):
 
     def __init__(self):
         self.phases = []
+        self.collects = False
         self.optimizers = []  # (id of the optimizer, depth of its phase or 0)
 
 
@@ -174,6 +177,21 @@ def leave(depth):
         return
     try:
         close(depth)
+    except Exception as error:
+        turn_off(error)
+
+
+def collects(phase, info):
+    """Called by Python's garbage collector. Collections of the youngest generation are too short and many to mark."""
+    if library is None or not is_recording or info['generation'] == 0:
+        return
+    try:
+        if phase == 'start':
+            library.profgpu_push(GARBAGE)
+            thread.collects = True
+        elif thread.collects:
+            thread.collects = False
+            library.profgpu_pop()
     except Exception as error:
         turn_off(error)
 
@@ -378,7 +396,7 @@ def prepare(torch):
         if is_compiling is None:
             is_compiling = getattr(owner, 'is_compiling', None)
     in_backward = getattr(torch._C, '_current_graph_task_id', None)
-    for function in (enter, leave, close, start, turn_off, begin_optimizer, end_optimizer, before_optimizer,
+    for function in (enter, leave, close, start, turn_off, collects, begin_optimizer, end_optimizer, before_optimizer,
                      after_optimizer, Steps.end, Steps.before, Steps.before_optimizer, Steps.after_optimizer,
                      Thread.__init__, TorchSteps.__init__, TorchSteps.begin, TorchSteps.end):
         leave_to_interpreter(function)
@@ -390,6 +408,7 @@ def prepare(torch):
     library.profgpu_pop.argtypes = ()
     for name in ('push', 'pop', 'step', 'property'):
         getattr(library, 'profgpu_' + name).restype = None
+    gc.callbacks.append(collects)
     atexit.register(end_last_step)
     os.register_at_fork(after_in_child=forget)
 

@@ -1,0 +1,199 @@
+// Rules on traces written by hand: each is named where its cause is planted, and silent where it is not.
+#include <gtest/gtest.h>
+
+#include "analyse/rules/measure.h"
+#include "tests/support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+std::optional<Finding> found(HandTrace& hand, std::string_view rule) {
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  for (const Finding& f : diagnose(evidence).findings)
+    if (f.rule == rule) return f;
+  return std::nullopt;
+}
+
+/// Four steps of a millisecond, filled by `step`, which gets the trace and the step's start.
+template <class Step>
+HandTrace steps_of(Step step) {
+  HandTrace hand;
+  for (int64_t t = 0; t < 4000; t += 1000) {
+    hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000);
+    step(hand, t);
+  }
+  return hand;
+}
+
+TEST(GraphBreaks, AreWhereDynamoResumes) {
+  HandTrace broken = steps_of([](HandTrace& h, int64_t t) {
+    h.op("Torch-Compiled Region: 0/0", t + 10, t + 100).kernel("k", t + 20, t + 25, t + 30, t + 600);
+    h.python("train.py(7): torch_dynamo_resume_in_f_at_7", t + 110, t + 200);
+    h.op("Torch-Compiled Region: 1/0", t + 120, t + 190);
+  });
+  const auto f = found(broken, "graph-breaks");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->value, 1);
+  EXPECT_EQ(f->severity, Severity::kWarning);
+  ASSERT_FALSE(f->where.empty());
+  EXPECT_EQ(f->where[0].line, 7);
+  HandTrace whole = steps_of([](HandTrace& h, int64_t t) {
+    for (int64_t layer = 0; layer < 3; ++layer)
+      h.op("Torch-Compiled Region: 0/0", t + 10 + 100 * layer, t + 100 + 100 * layer);
+    h.kernel("k", t + 20, t + 25, t + 30, t + 600);
+  });
+  EXPECT_FALSE(found(whole, "graph-breaks"));
+}
+
+TEST(GraphBreaks, WithoutStacksTheyMayBeFunctionsOfTheirOwn) {
+  HandTrace hand = steps_of([](HandTrace& h, int64_t t) {
+    h.op("Torch-Compiled Region: 0/0", t + 10, t + 100).op("Torch-Compiled Region: 1/0", t + 120, t + 190);
+    h.kernel("k", t + 200, t + 205, t + 230, t + 600);
+  });
+  const auto f = found(hand, "graph-breaks");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->severity, Severity::kInfo);
+}
+
+TEST(Recompiles, AreVersionsOfOneFunction) {
+  const auto with = [](int64_t versions) {
+    return steps_of([versions](HandTrace& h, int64_t t) {
+      h.op("_compile.compile_inner (dynamo_timed)", t + 1, t + 9);
+      h.op("Torch-Compiled Region: 0/" + std::to_string(t / 1000 % versions), t + 10, t + 100);
+      h.kernel("k", t + 20, t + 25, t + 30, t + 600);
+    });
+  };
+  HandTrace many = with(4), usual = with(2);
+  const auto f = found(many, "recompiles");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->value, 4);
+  EXPECT_EQ(f->severity, Severity::kWarning);
+  EXPECT_FALSE(found(usual, "recompiles"));
+}
+
+TEST(Recompiles, NamesThatAreCutAreNone) {
+  for (const char* name : {"Torch-Compiled Region: ", "Torch-Compiled Region: 0", "Torch-Compiled Region: 0/",
+                           "Torch-Compiled Region: x/9", "Torch-Compiled Region: 99999999999999999999/9"}) {
+    HandTrace hand = steps_of([&](HandTrace& h, int64_t t) { h.op(name, t + 10, t + 100); });
+    EXPECT_FALSE(found(hand, "recompiles")) << name;
+    EXPECT_FALSE(found(hand, "graph-breaks")) << name;
+  }
+}
+
+TEST(EagerInference, IsDecodingWithoutGraphs) {
+  const auto engine = [](std::string_view launch) {
+    HandTrace hand;
+    for (int64_t t = 0; t < 4000; t += 1000) {
+      hand.range("execute_context_0(0)_generation_32(32)", t, t + 900).call(launch, t + 10, t + 20);
+      hand.kernel("k", t + 30, t + 35, t + 40, t + 600);
+    }
+    return hand;
+  };
+  HandTrace eager = engine("cudaLaunchKernel"), replayed = engine("cudaGraphLaunch");
+  const auto f = found(eager, "eager-inference");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->value, 100);
+  EXPECT_NE(f->fix[0].find("--enforce-eager"), std::string::npos);
+  EXPECT_FALSE(found(replayed, "eager-inference"));
+}
+
+TEST(PythonGc, CountsCollectionsOnTheThreadOfTheSteps) {
+  const auto collecting = [](int64_t us) {
+    return steps_of([us](HandTrace& h, int64_t t) {
+      h.kernel("k", t + 10, t + 15, t + 20, t + 300).call("cudaDeviceSynchronize", t + 16, t + 301);
+      h.python("Python GC", t + 310, t + 310 + us).kernel("k", t + 320 + us, t + 325 + us, t + 330 + us, t + 700);
+      h.call("cudaDeviceSynchronize", t + 550, t + 701);
+    });
+  };
+  HandTrace much = collecting(200), little = collecting(10);
+  const auto f = found(much, "python-gc");
+  ASSERT_TRUE(f);
+  EXPECT_NEAR(*f->value, 20, 0.1);
+  EXPECT_GT(f->cost_ns.value_or(0), 4 * 100'000);
+  EXPECT_LE(*f->cost_ns, 4 * 200'000);
+  EXPECT_FALSE(found(little, "python-gc"));
+}
+
+TEST(MisalignedGemm, IsToldByShapes) {
+  const auto with = [](std::string_view shapes, std::string_view types) {
+    return steps_of([=](HandTrace& h, int64_t t) {
+      h.shaped_op("aten::mm", t + 10, t + 60, shapes, types);
+      h.kernel("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn", t + 20, t + 25, t + 30, t + 900);
+    });
+  };
+  constexpr std::string_view kHalf = R"(["c10::BFloat16", "c10::BFloat16"])";
+  HandTrace odd = with("[[4096, 1024], [1024, 50257]]", kHalf), even = with("[[4096, 1024], [1024, 50304]]", kHalf);
+  HandTrace wide = with("[[4096, 1024], [1024, 50257]]", R"(["float", "float"])"), cut = with("[[4096, 1024], [10", kHalf);
+  const auto f = found(odd, "misaligned-gemm");
+  ASSERT_TRUE(f);
+  EXPECT_NE(f->evidence[0].find("50257"), std::string::npos);
+  EXPECT_FALSE(found(even, "misaligned-gemm"));
+  EXPECT_FALSE(found(wide, "misaligned-gemm"));
+  EXPECT_FALSE(found(cut, "misaligned-gemm"));
+}
+
+TEST(LayoutCopies, AreTransposesAndContiguous) {
+  const auto with = [](std::string_view op, std::string_view kernel) {
+    return steps_of([=](HandTrace& h, int64_t t) {
+      h.kernel("gemm", t + 1, t + 4, t + 10, t + 700);
+      h.op(op, t + 10, t + 60).kernel(kernel, t + 20, t + 25, t + 700, t + 900);
+      h.call("cudaDeviceSynchronize", t + 70, t + 992);
+    });
+  };
+  constexpr std::string_view kCopy = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda>";
+  HandTrace library = with("aten::cudnn_convolution", "void cudnn::ops::nchwToNhwcKernel<__half, __half, float>");
+  HandTrace contiguous = with("aten::contiguous", kCopy), cast = with("aten::to", kCopy);
+  const auto of_library = found(library, "layout-copies");
+  ASSERT_TRUE(of_library);
+  EXPECT_NE(of_library->fix[0].find("channels_last"), std::string::npos);
+  const auto f = found(contiguous, "layout-copies");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->severity, Severity::kWarning);
+  EXPECT_NEAR(*f->value, 100 * 200 / 890.0, 0.1);
+  EXPECT_FALSE(found(cast, "layout-copies"));
+}
+
+TEST(LateCopy, WaitsBehindKernelsAndRunsAlone) {
+  // Launched at once, behind 500 us of kernels, 200 us long; or on an idle stream, where it starts at once.
+  const auto late = [] {
+    return steps_of([](HandTrace& h, int64_t t) {
+      h.kernel("a", t + 1, t + 4, t + 10, t + 500).copy("Memcpy HtoD (Pinned -> Device)", t + 5, t + 8, t + 501, t + 700);
+      h.kernel("b", t + 9, t + 12, t + 701, t + 990).call("cudaDeviceSynchronize", t + 13, t + 992);
+    });
+  };
+  const auto at_once = [] {
+    return steps_of([](HandTrace& h, int64_t t) {
+      h.copy("Memcpy HtoD (Pinned -> Device)", t + 5, t + 8, t + 10, t + 209).kernel("b", t + 9, t + 12, t + 210, t + 990);
+    });
+  };
+  const auto said = [](HandTrace hand, std::string_view rule) { return found(hand, rule); };
+  const auto f = said(late(), "late-copy");
+  ASSERT_TRUE(f);
+  EXPECT_NEAR(*f->value, 20, 0.5);
+  EXPECT_NEAR(static_cast<double>(f->cost_ns.value_or(0)), 4 * 199'000, 4 * 30'000);
+  EXPECT_FALSE(said(late(), "exposed-copies"));
+  EXPECT_FALSE(said(at_once(), "late-copy"));
+  EXPECT_TRUE(said(at_once(), "exposed-copies"));
+}
+
+TEST(RedundantSyncCopies, AreReadsThatCostNothingYet) {
+  const auto with = [](int reads) {
+    return steps_of([reads](HandTrace& h, int64_t t) {
+      h.kernel("a", t + 1, t + 4, t + 10, t + 500).kernel("b", t + 5, t + 8, t + 501, t + 999, "main", 8);
+      for (int i = 0; i < reads; ++i)
+        h.op("aten::item", t + 20 + 50 * i, t + 60 + 50 * i).call("cudaStreamSynchronize", t + 25 + 50 * i, t + 55 + 50 * i);
+    });
+  };
+  HandTrace many = with(6), few = with(2);
+  const auto f = found(many, "redundant-sync-copies");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->value, 6);
+  EXPECT_EQ(f->where.at(0).name, "aten::item");
+  EXPECT_FALSE(found(few, "redundant-sync-copies"));
+}
+
+}  // namespace
+}  // namespace profgpu
