@@ -14,14 +14,14 @@ Value path_of(std::optional<bool> spans_hosts) {
   return spans_hosts ? Value(*spans_hosts ? "network" : "one host") : Value();
 }
 
-ClusterPart ranks_part(const Report& report, size_t most) {
+ReportPart ranks_part(const Report& report, size_t most) {
   JobOverview job = job_overview(report);
   if (const size_t all = job.missing.size(); most > 0 && all > most) {
     job.missing.resize(most);
     job.missing.push_back("… and " + plural(static_cast<int64_t>(all - most), "other call", "other calls") +
                           " without all ranks");
   }
-  ClusterPart part{job.title, job.missing, {{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}}};
+  ReportPart part{job.title, job.missing, {{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}}};
   part.sentences.insert(part.sentences.end(), job.notes.begin(), job.notes.end());
   for (const RankStanding& rank : report.standings)
     part.table.rows.push_back({rank.rank, unless_empty(rank.host), rank.step_ns, rank.busy_pct, late_text(rank)});
@@ -29,9 +29,9 @@ ClusterPart ranks_part(const Report& report, size_t most) {
 }
 
 // The metrics that a late rank was compared by; each has a unit of its own.
-ClusterPart side_by_side_part(const Straggler& late) {
+ReportPart side_by_side_part(const Straggler& late) {
   const std::string rank = "rank " + format_count(late.rank);
-  ClusterPart part{"R" + rank.substr(1) + " beside the others: " + straggler_words(late.kind), {},
+  ReportPart part{"R" + rank.substr(1) + " beside the others: " + straggler_words(late.kind), {},
                    {{"a_step's", rank, "others'_median"}, {}}};
   if (late.together.size() > 1) part.sentences.push_back("late together: " + ranks_text(late.together));
   if (late.worst_step)
@@ -46,8 +46,8 @@ ClusterPart side_by_side_part(const Straggler& late) {
   return part;
 }
 
-ClusterPart by_turns_part(const LateByTurns& late) {
-  ClusterPart part{"Late by turns: " + straggler_words(late.kind),
+ReportPart by_turns_part(const LateByTurns& late) {
+  ReportPart part{"Late by turns: " + straggler_words(late.kind),
                    {"in " + format_count(late.steps_measured) + " steps others wait " +
                     format_duration(static_cast<double>(late.wait_ns_per_step)) + " a step (" +
                     format_percent(late.wait_pct) + ") for another rank each"},
@@ -57,7 +57,7 @@ ClusterPart by_turns_part(const LateByTurns& late) {
 }
 
 // Ranks of one host share a clock: a row for all that do.
-ClusterPart clocks_part(const Report& report, const std::vector<RankClock>& clocks) {
+ReportPart clocks_part(const Report& report, const std::vector<RankClock>& clocks) {
   struct Row {
     std::vector<int> ranks;
     std::string_view host;
@@ -75,7 +75,7 @@ ClusterPart clocks_part(const Report& report, const std::vector<RankClock>& cloc
     row.ranks.push_back(c.rank);
     if (row.clock.error_ns) row.clock.error_ns = std::max(*row.clock.error_ns, c.error_ns.value_or(0));
   }
-  ClusterPart part{"Clocks, against the first rank's", {},
+  ReportPart part{"Clocks, against the first rank's", {},
                    {{"ranks", "host", "is_ahead_ns", "to_within_ns", "drift_ppm", "aligned_by"}, {}}};
   for (const Row& row : rows) {
     // The report says what to add to a rank's times.
@@ -160,8 +160,8 @@ std::string parallelism_text(const Parallelism& way) {
   return text;
 }
 
-ClusterPart parallelism_part(const std::vector<Parallelism>& ways) {
-  ClusterPart part{"How the ranks share the work, for each step", {},
+ReportPart parallelism_part(const std::vector<Parallelism>& ways) {
+  ReportPart part{"How the ranks share the work, for each step", {},
                    {{"", "groups", "calls", "moved_bytes", "takes_ns", "exposed_ns", "hidden_pct"}, {}}};
   for (const Parallelism& way : ways) {
     Value groups;
@@ -174,8 +174,8 @@ ClusterPart parallelism_part(const std::vector<Parallelism>& ways) {
 }
 
 // Stages of the first pipeline; a job has one.
-ClusterPart stages_part(const std::vector<Parallelism>& ways) {
-  ClusterPart part{"Pipeline stages", {}, {{"stage", "ranks", "bubble_ns", "of_step_pct", "peak_allocated_bytes"}, {}}};
+ReportPart stages_part(const std::vector<Parallelism>& ways) {
+  ReportPart part{"Pipeline stages", {}, {{"stage", "ranks", "bubble_ns", "of_step_pct", "peak_allocated_bytes"}, {}}};
   const auto way = std::find_if(ways.begin(), ways.end(),
                                 [](const Parallelism& w) { return w.pipeline && !w.pipeline->by_stage.empty(); });
   if (way != ways.end())
@@ -185,8 +185,8 @@ ClusterPart stages_part(const std::vector<Parallelism>& ways) {
   return part;
 }
 
-ClusterPart collectives_part(const std::vector<Traffic>& all) {
-  ClusterPart part{"Collectives by size, all ranks together", {},
+ReportPart collectives_part(const std::vector<Traffic>& all) {
+  ReportPart part{"Collectives by size, all ranks together", {},
                    {{"name", "ranks", "over", "calls", "message_bytes", "wait_ns", "transfer_ns", "busbw_gbps",
                      "of_link_pct"}, {}}};
   for (const Traffic& t : all)
@@ -198,8 +198,8 @@ ClusterPart collectives_part(const std::vector<Traffic>& all) {
   return part;
 }
 
-ClusterPart pairs_part(const std::vector<Pair>& all) {
-  ClusterPart part{"Sends from rank to rank, times of the mean call", {},
+ReportPart pairs_part(const std::vector<Pair>& all) {
+  ReportPart part{"Sends from rank to rank, times of the mean call", {},
                    {{"from", "to", "over", "calls", "message_bytes", "receiver_waits_ns", "sender_waits_ns",
                      "transfer_ns", "rate_gbps"}, {}}};
   for (const Pair& p : all) {
@@ -210,8 +210,8 @@ ClusterPart pairs_part(const std::vector<Pair>& all) {
   return part;
 }
 
-ClusterPart path_part(const CriticalPath& path) {
-  ClusterPart part{"What set the pace: the chain of work behind the length of " + plural(path.steps, "step", "steps"),
+ReportPart path_part(const CriticalPath& path) {
+  ReportPart part{"What set the pace: the chain of work behind the length of " + plural(path.steps, "step", "steps"),
                    {},
                    {{"time_spent_on", "total_ns", "of_steps_pct"}, {}}};
   for (const CriticalPath::Kind& k : path.by_kind)
@@ -227,8 +227,8 @@ ClusterPart path_part(const CriticalPath& path) {
   return part;
 }
 
-ClusterPart longest_step_part(const StepPath& step) {
-  ClusterPart part{"The longest step, " + format_count(step.step) + " (" +
+ReportPart longest_step_part(const StepPath& step) {
+  ReportPart part{"The longest step, " + format_count(step.step) + " (" +
                        format_duration(static_cast<double>(step.duration_ns)) + "): its longest stretches",
                    {},
                    {{"at_ns", "rank", "time_spent_on", "lasts_ns", "call"}, {}}};
@@ -242,8 +242,8 @@ ClusterPart longest_step_part(const StepPath& step) {
   return part;
 }
 
-ClusterPart what_if_part(const std::vector<WhatIf>& all) {
-  ClusterPart part{"What if", {}, {{"a_step", "would_take_ns", "saved_ns", "of_step_pct"}, {}}};
+ReportPart what_if_part(const std::vector<WhatIf>& all) {
+  ReportPart part{"What if", {}, {{"a_step", "would_take_ns", "saved_ns", "of_step_pct"}, {}}};
   for (const WhatIf& w : all)
     part.table.rows.push_back(
         {change_words(w) + (w.lower_bound ? ", at most" : ""), w.step_ns, w.saved_ns_per_step, w.saved_pct});
@@ -264,10 +264,10 @@ void drop_unknown(Table& table) {
 
 }  // namespace
 
-std::vector<ClusterPart> cluster_parts(const Report& report, size_t most) {
+std::vector<ReportPart> cluster_parts(const Report& report, size_t most) {
   if (report.job == nullptr) return {};
   const Job& job = *report.job;
-  std::vector<ClusterPart> all{ranks_part(report, most)};
+  std::vector<ReportPart> all{ranks_part(report, most)};
   for (const Straggler& late : job.stragglers)
     if (most == 0 || all.size() <= most) all.push_back(side_by_side_part(late));
   if (job.late_by_turns) all.push_back(by_turns_part(*job.late_by_turns));
@@ -281,8 +281,8 @@ std::vector<ClusterPart> cluster_parts(const Report& report, size_t most) {
   all.push_back(collectives_part(job.traffic));
   all.push_back(pairs_part(job.pairs));
   all.push_back(clocks_part(report, job.clocks));
-  std::erase_if(all, [](const ClusterPart& part) { return part.table.rows.empty() && part.sentences.empty(); });
-  for (ClusterPart& part : all) drop_unknown(part.table);
+  std::erase_if(all, [](const ReportPart& part) { return part.table.rows.empty() && part.sentences.empty(); });
+  for (ReportPart& part : all) drop_unknown(part.table);
   return all;
 }
 

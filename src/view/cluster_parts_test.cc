@@ -144,7 +144,7 @@ TEST(RankStandings, AFindingThatNamesItsRanksIsNotNamedTwice) {
   EXPECT_EQ(ranks_concerned(cluster_report(), finding), "");
 }
 
-TEST(ClusterParts, AreReadable) {
+TEST(ReportParts, AreReadable) {
   EXPECT_EQ("\n" + section(cluster_report(), 80), R"(
 4 ranks on 2 hosts: data parallel (DDP)
 - ranks 1, 3 never arrived at all_reduce 1234 of group 0, step 5: 2 other ranks
@@ -211,14 +211,14 @@ ranks  host    is ahead  to within  drift ppm  aligned by
 )");
 }
 
-TEST(ClusterParts, WithoutAnythingKnownThereAreRanks) {
-  const std::vector<ClusterPart> parts = cluster_parts(with([](Job& job) { job = Job(); }), 10);
+TEST(ReportParts, WithoutAnythingKnownThereAreRanks) {
+  const std::vector<ReportPart> parts = cluster_parts(with([](Job& job) { job = Job(); }), 10);
   ASSERT_EQ(parts.size(), 1u);
   EXPECT_EQ(parts[0].table.rows.size(), 4u);
   EXPECT_TRUE(cluster_parts(sample_report(), 10).empty());
 }
 
-TEST(ClusterParts, TopLimitsRowsAndLateRanks) {
+TEST(ReportParts, TopLimitsRowsAndLateRanks) {
   const Report report = with([](Job& job) {
     job.stragglers.resize(3, job.stragglers.front());
     job.stragglers[1].rank = 0;
@@ -232,7 +232,7 @@ TEST(ClusterParts, TopLimitsRowsAndLateRanks) {
   EXPECT_NE(text.find("- … and 1 other call without all ranks"), std::string::npos);
 }
 
-TEST(ClusterParts, MarkdownAndHtmlSayTheSame) {
+TEST(ReportParts, MarkdownAndHtmlSayTheSame) {
   const std::string markdown = section(cluster_report(), 80, 10, "markdown");
   const std::string html = html_report(cluster_report(), {});
   for (const char* said :

@@ -213,11 +213,19 @@ std::string content(const Value& v, const PresentOptions& options, const Origin&
 
 // Without the first part, which ranks() shows.
 std::string cluster(const Report& report, const PresentOptions& options) {
-  const std::vector<ClusterPart> parts = cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)));
+  const std::vector<ReportPart> parts = cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)));
   std::string out;
   for (size_t i = 1; i < parts.size(); ++i)
     out += heading(parts[i].title) + list(parts[i].sentences, "evidence") + content(parts[i].table, options, {});
   return out;
+}
+
+std::string serving(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank || !rank->serving) return {};
+  const ReportPart part = serving_part(*rank->serving);
+  return heading(part.title + rank_suffix(report, *rank)) + content(part.table, options, {}) +
+         list(part.sentences, "evidence");
 }
 
 // The tables of the rank that the first screen looks into.
@@ -226,6 +234,7 @@ std::string rank_tables(const Report& report, const PresentOptions& options) {
   if (!rank) return {};
   std::string out;
   for (const Section& section : sections()) {
+    if (std::string_view(section.name) == "serving") continue;   // serving() shows it
     const std::string shown = content(section_value(*rank, section.name), options, origin_of(*rank));
     if (!shown.empty()) out += heading(std::string(section.title) + rank_suffix(report, *rank)) + shown;
   }
@@ -243,7 +252,7 @@ std::string next(const Report& report) {
 std::string html_report(const Report& report, const PresentOptions& options) {
   std::string out = "<div id=\"static\">\n" + inputs(report);
   if (!report.verdict.empty()) out += "<p class=\"verdict\">" + html_text(report.verdict) + "</p>\n";
-  out += ranks(report) + times(report) + telemetry(report) + findings(report) + checklist(report);
+  out += ranks(report) + times(report) + serving(report, options) + telemetry(report) + findings(report) + checklist(report);
   return out + cluster(report, options) + rank_tables(report, options) + next(report) + "</div>\n";
 }
 

@@ -180,6 +180,7 @@ TEST(Json, ARankIsItsSections) {
       "rank": 3,
       "world_size": null,
       "host": null,
+      "frameworks": [],
       "devices": [
         {"id": 1, "name": null, "span_ns": 100, "busy_ns": 25, "idle_ns": 75, "compute_ns": 0, "communication_ns": 0, )"
           R"("memory_ns": 0, "exposed_communication_ns": 0, "exposed_memory_ns": 0, "overlap_pct": null, "utilization_pct": 25, )"
@@ -188,6 +189,7 @@ TEST(Json, ARankIsItsSections) {
       "steps": [],
       "phases": [],
       "average_step": null,
+      "serving": null,
       "idle": [],
       "kernels": [],
       "ops": [],

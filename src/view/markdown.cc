@@ -259,11 +259,19 @@ std::string next(const Report& report) {
 
 std::string cluster(const Report& report, const PresentOptions& options) {
   std::string out;
-  for (const ClusterPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
+  for (const ReportPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
     out += heading(part.title) + bullets(part.sentences);
     if (!part.table.rows.empty()) out += table(part.table, options.top, {}, Holds::kWords);
   }
   return out;
+}
+
+std::string serving(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank || !rank->serving) return {};
+  const ReportPart part = serving_part(*rank->serving);
+  return heading(part.title + rank_suffix(report, *rank)) + table(part.table, options.top, {}, Holds::kWords) +
+         bullets(part.sentences);
 }
 
 std::string one_section(const Report& report, const PresentOptions& options) {
@@ -285,7 +293,7 @@ std::string write_markdown(const Report& report, const PresentOptions& options) 
   if (!options.section.empty()) return one_section(report, options);
   std::string out = inputs(report);
   if (!report.verdict.empty()) out += "**" + markdown_text(report.verdict) + "**\n\n";
-  out += ranks(report) + times(report) + telemetry(report) + findings(report) + checklist(report);
+  out += ranks(report) + times(report) + serving(report, options) + telemetry(report) + findings(report) + checklist(report);
   return out + top_kernels(report, options) + top_ops(report, options) + next(report);
 }
 

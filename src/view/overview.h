@@ -65,14 +65,16 @@ std::string parallelism_name(const Parallelism& way);
 /// "with rank 3 like the others"
 std::string change_words(const WhatIf& change);
 
-struct ClusterPart {
+struct ReportPart {
   std::string title;
   std::vector<std::string> sentences;
   Table table;   ///< may be empty; columns are named as in a report, so that their units follow; texts are words
 };
 
+/// Steps of an inference engine by kind, and what there is to say of tokens and of the time between steps.
+ReportPart serving_part(const Serving& serving);
 /// Those that have something to say; none for one rank. `most`: late ranks that have a part of their own, and calls
 /// named that lack ranks (0: all).
-std::vector<ClusterPart> cluster_parts(const Report& report, size_t most);
+std::vector<ReportPart> cluster_parts(const Report& report, size_t most);
 
 }  // namespace profgpu

@@ -13,6 +13,7 @@ struct RankDocument {
   template <class V>
   void fields(V&& v) const {
     v("rank", rank.rank), v("world_size", rank.world_size), v("host", unless_empty(rank.host));
+    v("frameworks", rank.frameworks);
     for (const Section& section : sections()) v(section.name, section_value(rank, section.name));
   }
 };

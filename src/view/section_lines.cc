@@ -326,7 +326,7 @@ Lines check_table(const Report& report, const PresentOptions& options) {
 Lines cluster_lines(const Report& report, const PresentOptions& options) {
   const View view{options, {}};
   Lines out;
-  for (const ClusterPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
+  for (const ReportPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
     append(out, {Line()});
     append(out, wrapped_after(Line(), part.title, options.width, Style::kStrong));
     for (const std::string& text : part.sentences)

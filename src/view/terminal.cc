@@ -42,11 +42,11 @@ std::string device_names(const Report& report) {
 }
 
 // Path, what it is, the device; what does not fit beside the path goes below it.
-Lines input_line(const std::string& path, const std::string& what, const std::string& device, int width) {
+Lines input_line(const std::string& path, const std::vector<std::string>& about, int width) {
   const std::string plain = sanitised(path);
   Line line(width > 0 ? truncated_front(plain, width) : plain, Style::kStrong);
   Lines out;
-  for (const std::string& part : {what, device}) {
+  for (const std::string& part : about) {
     if (part.empty()) continue;
     if (width > 0 && line.width() + kPartGap + display_width(sanitised(part)) > width) {
       out.push_back(std::move(line));
@@ -61,6 +61,14 @@ Lines input_line(const std::string& path, const std::string& what, const std::st
   return out;
 }
 
+// "vLLM, CUDA graphs"
+std::string frameworks(const Report& report) {
+  std::string text;
+  if (const RankReport* rank = report.rank_in_focus())
+    for (const std::string& name : rank->frameworks) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 Lines summed_inputs(const Report& report, int width) {
   int64_t events = 0, bytes = 0;
   const std::string folder = folder_of_inputs(report);
@@ -69,8 +77,8 @@ Lines summed_inputs(const Report& report, int width) {
                             plural(static_cast<int64_t>(report.ranks.size()), "rank", "ranks");
   const std::string what = plural(events, "event", "events") + ", " + format_bytes(static_cast<double>(bytes)) +
                            counted_steps(report);
-  if (folder.empty()) return input_line(files, what, device_names(report), width);
-  return input_line(folder, files + ", " + what, device_names(report), width);
+  if (folder.empty()) return input_line(files, {what, device_names(report), frameworks(report)}, width);
+  return input_line(folder, {files + ", " + what, device_names(report), frameworks(report)}, width);
 }
 
 std::string base_name(const std::string& path) {
@@ -141,7 +149,8 @@ Lines input_lines(const Report& report, const PresentOptions& options) {
       std::string what = input.summary + (input.summary.empty() ? "" : ", ") + plural(input.events, "event", "events");
       const bool last = i + 1 == report.inputs.size();
       if (last) what += counted_steps(report);
-      append(out, input_line(input.path, what, last ? device_names(report) : "", options.width));
+      const std::vector<std::string> about{what, last ? device_names(report) : "", last ? frameworks(report) : ""};
+      append(out, input_line(input.path, about, options.width));
     }
   }
   append(out, issue_lines(report, options));
@@ -244,6 +253,16 @@ Panel devices_panel(const RankReport& rank, const std::vector<DeviceOverview>& d
 }
 
 }  // namespace
+
+Lines serving_lines(const Report& report, const PresentOptions& options) {
+  const RankReport* rank = report.rank_in_focus();
+  if (!rank || !rank->serving) return {};
+  const ReportPart part = serving_part(*rank->serving);
+  Lines out{Line(part.title + rank_suffix(report, *rank), Style::kStrong)};
+  append(out, value_grid(part.table, {.rows = part.table.rows.size(), .aligned = true}).lines(options.width));
+  for (const std::string& text : part.sentences) append(out, wrapped_after(Line().skip(2), text, options.width));
+  return out;
+}
 
 Lines time_lines(const Report& report, const PresentOptions& options) {
   const RankReport* rank = report.rank_in_focus();
@@ -399,6 +418,7 @@ Lines first_screen(const Report& report, const PresentOptions& options) {
   if (!report.ranks.empty()) {
     parts.push_back(rank_lines(report, options));
     parts.push_back(time_lines(report, options));
+    parts.push_back(serving_lines(report, options));
   }
   parts.push_back(telemetry_lines(report, options));
   parts.push_back(finding_lines(report, options, false));

@@ -252,6 +252,23 @@ export interface PhaseRow {
   wall_pct: number;
   device_busy_ns: number | null;
 }
+export interface ServingKind {
+  kind: string;
+  count: number;
+  median_ns: number;
+  p95_ns: number;
+  sequences: number | null;
+  tokens: number | null;
+  graph_pct: number;
+}
+export interface Serving {
+  kinds: ServingKind[];
+  token_interval_ns: number | null;
+  tokens_per_s: number | null;
+  between_ns: number;
+  between_pct: number;
+  between: Place[];
+}
 export interface NamedGap {
   start_ns: number;
   duration_ns: number;
@@ -402,6 +419,7 @@ export interface RankSections {
   steps: Step[];
   phases: PhaseRow[];
   average_step: AverageStep | null;
+  serving: Serving | null;
   idle: IdleRow[];
   kernels: KernelRow[];
   ops: OpRow[];

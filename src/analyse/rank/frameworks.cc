@@ -12,7 +12,7 @@ constexpr Sign kSigns[] = {
     {Framework::kTorchCompile, "triton_poi_fused"},      {Framework::kTorchCompile, "triton_red_fused"},
     {Framework::kTorchCompile, "triton_per_fused"},      {Framework::kTorchCompile, "(dynamo_timed)"},
     {Framework::kCudaGraphs, "GraphLaunch"},             {Framework::kVllm, "vllm/"},
-    {Framework::kVllm, "vllm::"},                        {Framework::kSglang, "sglang/"},
+    {Framework::kCudaGraphs, "StreamBeginCapture"},      {Framework::kSglang, "sglang/"},
     {Framework::kSglang, "sglang::"},                    {Framework::kSglang, "sgl_kernel::"},
     {Framework::kSglang, "step[DECODE "},                {Framework::kSglang, "step[EXTEND "},
     {Framework::kTensorRtLlm, "[Executor] _forward_step"}, {Framework::kTensorRtLlm, "tensorrt_llm/"},
@@ -29,8 +29,8 @@ constexpr Sign kSigns[] = {
 };
 
 constexpr std::array<std::string_view, kFrameworks> kNames = {
-    "torch.compile", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT", "Diffusers", "Transformers", "Trainer",
-    "Accelerate", "Lightning", "DDP", "FSDP", "DeepSpeed", "Megatron", "TorchRec", "JAX"};
+    "eager PyTorch", "torch.compile", "CUDA graphs", "vLLM", "SGLang", "TensorRT-LLM", "xDiT", "Diffusers",
+    "Transformers", "Trainer", "Accelerate", "Lightning", "DDP", "FSDP", "DeepSpeed", "Megatron", "TorchRec", "JAX"};
 
 bool is_vllm_step(std::string_view name) {
   return name.starts_with("execute_context_") || name.starts_with("execute_new_");
@@ -55,14 +55,20 @@ Frameworks Frameworks::compute(const Facts& facts) {
   for (const StringId name : trace.host.name) is_name[name.value] = true;
   for (const StringId name : trace.activity.name) is_name[name.value] = true;
   Frameworks all;
+  bool eager = false, vllm_kernels = false;
   for (size_t i = 0; i < is_name.size(); ++i) {
     if (!is_name[i]) continue;
     const std::string_view name = trace.strings[StringId(i)];
+    eager |= name.starts_with("aten::");
+    vllm_kernels |= name.find("vllm::") != name.npos;
     for (const Sign& sign : kSigns)
       if (!all.has(sign.framework) && name.find(sign.part) != name.npos)
         all.seen[static_cast<size_t>(sign.framework)] = true;
     if (is_vllm_step(name)) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
   }
+  if (vllm_kernels && !all.serves()) all.seen[static_cast<size_t>(Framework::kVllm)] = true;   // others use them, too
+  const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
+  all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;
   return all;
 }
 

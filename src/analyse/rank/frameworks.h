@@ -12,10 +12,10 @@
 namespace profgpu {
 
 enum class Framework : uint8_t {
-  kTorchCompile, kCudaGraphs, kVllm, kSglang, kTensorRtLlm, kXdit, kDiffusers, kTransformers, kTrainer, kAccelerate,
-  kLightning, kDdp, kFsdp, kDeepSpeed, kMegatron, kTorchRec, kJax,
+  kEager, kTorchCompile, kCudaGraphs, kVllm, kSglang, kTensorRtLlm, kXdit, kDiffusers, kTransformers, kTrainer,
+  kAccelerate, kLightning, kDdp, kFsdp, kDeepSpeed, kMegatron, kTorchRec, kJax,
 };
-constexpr size_t kFrameworks = 17;
+constexpr size_t kFrameworks = 18;
 
 /// By names of ops, ranges, kernels, modules and Python files.
 struct Frameworks {
@@ -23,7 +23,7 @@ struct Frameworks {
   [[nodiscard]] bool has(Framework framework) const { return seen[static_cast<size_t>(framework)]; }
   /// Whether requests are served: idle because nobody asks is no fault of a server.
   [[nodiscard]] bool serves() const;
-  /// "vLLM", "CUDA graphs"
+  /// "vLLM", "CUDA graphs"; "eager PyTorch" where neither compiled code nor graphs run
   [[nodiscard]] std::vector<std::string> names() const;
   static Frameworks compute(const Facts& facts);
 };

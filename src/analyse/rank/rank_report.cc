@@ -6,6 +6,7 @@
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/first_use.h"
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/names.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
@@ -188,6 +189,7 @@ RankReport rank_report(const Facts& facts) {
   RankReport report;
   report.world_size = facts.trace().distributed.world_size;
   report.host = facts.trace().host_name;
+  report.frameworks = facts.get<Frameworks>().names();
   for (const DeviceTime& d : facts.get<Devices>().devices)
     if (!d.name.empty() &&
         std::find(report.device_names.begin(), report.device_names.end(), d.name) == report.device_names.end())

@@ -19,6 +19,7 @@
 #include "analyse/rank/memory.h"
 #include "analyse/rank/ops.h"
 #include "analyse/rank/phases.h"
+#include "analyse/rank/serving.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/threads.h"
 #include "analyse/report/document.h"
@@ -46,11 +47,13 @@ struct RankReport {
   std::optional<int> world_size;
   std::string host;                        ///< empty: unknown
   std::vector<std::string> device_names;   ///< for headings
+  std::vector<std::string> frameworks;     ///< what the program is built with, see Frameworks
 
   std::vector<DeviceRow> devices;          ///< by id
   Steps steps;
   std::vector<PhaseRow> phases;            ///< all of them
   std::optional<AverageStep> average_step; ///< none without steps
+  std::optional<Serving> serving;          ///< of an inference engine
   std::vector<IdleRow> idle;
   std::vector<KernelRow> kernels;
   std::vector<OpRow> ops;
@@ -67,6 +70,8 @@ struct RankReport {
     visit(Section{"steps", "Steps", "every step, with its device time"}, self.steps);
     visit(Section{"phases", "Phases", "wall time of all steps by phase of training"}, self.phases);
     visit(Section{"average_step", "Average step", "the mean of the measured steps, by phase"}, self.average_step);
+    visit(Section{"serving", "Serving", "steps of an inference engine by kind, tokens, and what lies between steps"},
+          self.serving);
     visit(Section{"idle", "Idle time by cause", "every gap on a device has one cause"}, self.idle);
     visit(Section{"kernels", "Kernels", "kernels, copies and sets by device and name"}, self.kernels);
     visit(Section{"ops", "Ops", "operators as PyTorch's key_averages counts them"}, self.ops);

@@ -89,7 +89,7 @@ bool is_pageable(const Trace& trace, ActivityId copy) {
 // From the host, launched in time, and then behind other work of its stream. On another one it could run beside that.
 bool is_late(const Trace& trace, ActivityId copy) {
   const HostId call = trace.activity.launch[copy.value];
-  if (is_pageable(trace, copy) || !call.valid() || trace.name(copy).find("HtoD") == std::string_view::npos) return false;
+  if (is_pageable(trace, copy) || !call.valid() || !is_upload(trace, copy)) return false;
   return trace.activity.start_ns[copy.value] - trace.host.end_ns(call) > trace.activity.duration_ns[copy.value];
 }
 

@@ -199,6 +199,11 @@ std::optional<double> reserved_pct(const Measured& measured) {
   return percent_of(*memory.peak_reserved_bytes, *memory.capacity_bytes);
 }
 
+bool is_upload(const Trace& trace, ActivityId copy) {
+  return trace.activity.kind[copy.value] == ActivityKind::kMemcpy &&
+         trace.name(copy).find("HtoD") != std::string_view::npos;
+}
+
 std::string duration_text(double ns) {
   if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
   if (ns < 1e6) return fmt::format("{:.1f} µs", ns / 1e3);

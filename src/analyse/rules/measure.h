@@ -91,6 +91,8 @@ std::optional<double> reserved_pct(const Measured& measured);
 constexpr bool is_matrix_work(KernelCategory c) {
   return c == KernelCategory::kGemm || c == KernelCategory::kConvolution || c == KernelCategory::kAttention;
 }
+/// Whether a copy goes from the host to the device.
+bool is_upload(const Trace& trace, ActivityId copy);
 /// "12.3 ms", "4.5 µs".
 std::string duration_text(double ns);
 /// "memory allocation"

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyse/rank/idle.h"
+#include "analyse/rank/phases.h"
 #include "analyse/rank/places.h"
 #include "analyse/rules/measure.h"
 
@@ -72,18 +73,29 @@ bool reads_a_value(std::string_view op) {
          op == "aten::_unique2" || op == "aten::equal";
 }
 
+HostId value_read_around(const Trace& trace, HostId call) {
+  HostId at = trace.host.parent[call.value];
+  while (at.valid() && !(trace.host.kind[at.value] == HostKind::kOp && reads_a_value(trace.name(at))))
+    at = trace.host.parent[at.value];
+  return at;
+}
+
+// A checkpoint is no read of values, and has a finding of its own.
 std::vector<HostId> value_reads(const Measured& m) {
   const Trace& trace = m.trace();
-  std::vector<HostId> reads;
-  for (const auto& calls : m.facts().get<Waits>().calls) {
-    for (const HostId call : calls) {
-      if (!m.in_measured_step(trace.host.start_ns[call.value])) continue;
-      bool found = false;
-      for (HostId at = trace.host.parent[call.value]; at.valid() && !found; at = trace.host.parent[at.value])
-        found = trace.host.kind[at.value] == HostKind::kOp && reads_a_value(trace.name(at));
-      if (found) reads.push_back(call);
-    }
+  std::vector<bool> uploads(trace.host.size());   // aten::to of pageable memory waits, too
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const HostId call = trace.activity.launch[i];
+    if (!call.valid() || !is_upload(trace, ActivityId(i))) continue;
+    if (const HostId op = value_read_around(trace, call); op.valid()) uploads[op.value] = true;
   }
+  std::vector<HostId> reads;
+  for (const auto& calls : m.facts().get<Waits>().calls)
+    for (const HostId call : calls)
+      if (const HostId op = value_read_around(trace, call);
+          op.valid() && !uploads[op.value] && m.in_measured_step(trace.host.start_ns[call.value]) &&
+          !contains(m.facts().get<Phases>().checkpoint, trace.host.start_ns[call.value]))
+        reads.push_back(call);
   return reads;
 }
 

@@ -58,6 +58,29 @@ function turnsSection(cluster: Cluster | null): HTMLElement | null {
       element('tbody', {}, ...turns)));
 }
 
+// An inference engine's steps by kind, and the tokens that they make.
+function servingSection(rank: RankReport): HTMLElement | null {
+  const serving = rank.serving;
+  if (!serving) return null;
+  const said = [
+    serving.token_interval_ns !== null && `a token every ${duration(serving.token_interval_ns)} for each sequence`,
+    serving.tokens_per_s !== null && `${count(Math.round(serving.tokens_per_s))} tokens a second while the engine works`,
+    serving.between_ns > 0 && `${duration(serving.between_ns)} between steps, ${percent(serving.between_pct)} of the time`,
+  ].filter((text): text is string => typeof text === 'string');
+  const titles = ['', 'Steps', 'Median', '95th percentile', 'Sequences', 'Tokens', 'Graphs'];
+  const rows = serving.kinds.map((kind) => element('tr', {}, element('th', { scope: 'row' }, words(kind.kind)),
+    ...[count(kind.count), duration(kind.median_ns), duration(kind.p95_ns), mean(kind.sequences), mean(kind.tokens),
+      percent(kind.graph_pct)].map((text) => element('td', { class: 'num' }, text))));
+  return element('section', {}, element('h2', {}, 'Engine steps'),
+    element('table', {}, element('thead', {}, element('tr', {}, ...titles.map((title) => element('th', { scope: 'col' }, title)))),
+      element('tbody', {}, ...rows)),
+    said.length > 0 && element('ul', {}, ...said.map((text) => element('li', {}, unbroken(text)))));
+}
+
+function mean(figure: number | null): string {
+  return figure === null ? '–' : figure.toLocaleString('en-US', { maximumFractionDigits: 1 });
+}
+
 // Compute, then what of communication and copies no compute hides: together exactly the busy time.
 function deviceParts(device: Device): Part[] {
   const { window_ns: span } = device;
@@ -111,7 +134,7 @@ function provenance(context: Context): string {
   const left_out = analysis.warmup_steps > 0 ? ` (${analysis.warmup_steps} warm-up left out)` : '';
   const steps = analysis.measured_steps + analysis.warmup_steps;
   const parts = [
-    analysis.ranks.length > 1 ? `${analysis.ranks.length} ranks` : '',
+    analysis.ranks.length > 1 ? `${analysis.ranks.length} ranks` : '', shown(context.rank.frameworks.join(', '), 200),
     events > 0 ? `${count(events)} events` : '', formats, steps > 0 ? `${steps} steps${left_out}` : '',
     duration(data.span_ns),
   ];
@@ -154,7 +177,7 @@ export const overview: View = {
     const checks = checklist(context);
     const after = next(context);
     const sums = element('div', { class: 'sums' });
-    for (const part of [turns, step, ...deviceSections(rank), checks, after]) if (part) sums.append(part);
+    for (const part of [turns, step, servingSection(rank), ...deviceSections(rank), checks, after]) if (part) sums.append(part);
     root.append(element('div', { class: 'columns' }, findingList(context), sums));
   },
 };

@@ -2,7 +2,7 @@
 
 import type {
   AverageStep, Check as CheckRow, CollectiveRow, DeviceRow, Finding as FindingRow, IdleRow, InputFile, Issue as IssueRow, Job, KernelRow,
-  Launch, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Step,
+  Launch, Locator, Memory, OpRow, PhaseRow, Place, RankSections, Serving, Step,
 } from '../report_types';
 
 export type { CollectiveRow as Collective, DeviceRow as Device, IdleRow as Idle, KernelRow as Kernel, Memory, OpRow as Op, PhaseRow as Phase, Step };
@@ -18,8 +18,8 @@ export type Finding = FindingRow & { severity: Severity; seen: Locator & { at: S
 export type Check = CheckRow & { verdict: 'pass' | 'fail' | 'unknown' };
 
 /** What a rank has; an older report may lack what is optional here. */
-export interface RankReport extends Omit<RankSections, 'average_step' | 'launch' | 'memory' | 'measured' | 'threads'> {
-  rank: number; world_size: number | null; host: string | null;
+export interface RankReport extends Omit<RankSections, 'average_step' | 'serving' | 'launch' | 'memory' | 'measured' | 'threads'> {
+  rank: number; world_size: number | null; host: string | null; frameworks: string[]; serving?: Serving | null;
   average_step?: AverageStep | null; launch: Launch | null; memory: Memory | null;
 }
 export interface Analysis {
@@ -29,7 +29,7 @@ export interface Analysis {
 
 // A report of samples alone has no rank; its views are those of one that did nothing.
 const kNoRank: RankReport = {
-  rank: 0, world_size: null, host: null, devices: [], steps: [], phases: [], idle: [], kernels: [], ops: [], launch: null,
+  rank: 0, world_size: null, host: null, frameworks: [], devices: [], steps: [], phases: [], idle: [], kernels: [], ops: [], launch: null,
   collectives: [], memory: null,
 };
 
@@ -41,7 +41,7 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
     ...rank,
     devices: list<DeviceRow>(rank.devices), steps: list<Step>(rank.steps), phases: list<PhaseRow>(rank.phases),
     idle: list<IdleRow>(rank.idle), kernels: list<KernelRow>(rank.kernels), ops: list<OpRow>(rank.ops),
-    collectives: list<CollectiveRow>(rank.collectives),
+    collectives: list<CollectiveRow>(rank.collectives), frameworks: list<string>(rank.frameworks),
   }));
   const inputs = list<Input>(document.inputs).map((input) => ({ ...input, issues: list<Issue>(input.issues) }));
   const findings = list<Finding>(document.findings).map((finding) => ({

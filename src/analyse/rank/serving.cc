@@ -1,0 +1,119 @@
+#include "analyse/rank/serving.h"
+
+#include <algorithm>
+#include <map>
+
+#include "analyse/rank/idle.h"
+#include "analyse/rank/places.h"
+#include "analyse/rank/steps.h"
+#include "base/statistics.h"
+#include "trace/intervals.h"
+
+namespace profgpu {
+namespace {
+
+bool is_served(StepKind kind) {
+  return kind == StepKind::kPrefill || kind == StepKind::kDecode || kind == StepKind::kMixed;
+}
+
+/// A measured step of the engine.
+struct Served {
+  const Step* step = nullptr;
+  int64_t end_ns = 0;    // of its range, or of the last work that it launched
+  Intervals time;        // up to there, see ServingKind
+  bool graph = false;
+};
+
+std::vector<Served> served_steps(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  std::vector<Served> served;
+  for (const Step* s : facts.get<Steps>().measured())
+    if (is_served(s->batch.kind)) served.push_back({s, s->interval().end, {}, false});
+  const auto at = [&](int64_t time) -> Served* {
+    auto after = std::upper_bound(served.begin(), served.end(), time,
+                                  [](int64_t t, const Served& s) { return t < s.step->start_ns; });
+    return after != served.begin() && time < (after - 1)->step->interval().end ? &*(after - 1) : nullptr;
+  };
+  for (uint32_t i = 0; i < trace.activity.size(); ++i) {
+    const HostId launch = trace.activity.launch[i];
+    if (!launch.valid()) continue;
+    Served* const s = at(trace.host.start_ns[launch.value]);
+    if (s == nullptr) continue;
+    s->end_ns = std::max(s->end_ns, trace.activity.end_ns(ActivityId(i)));
+    s->graph |= trace.name(launch).find("GraphLaunch") != std::string_view::npos;
+  }
+  Intervals untraced;
+  for (const DeviceIdle& device : facts.get<Idle>().devices)
+    for (const Gap& gap : device.all())
+      if (gap.cause == IdleCause::kUntracedWork) untraced.push_back({gap.start_ns, gap.end_ns});
+  untraced = merged(std::move(untraced));
+  for (Served& s : served) s.time = subtract({{s.step->start_ns, s.end_ns}}, untraced);
+  return served;
+}
+
+// Only of all: a mean of some would say something else.
+std::optional<double> mean_of(const std::vector<const Served*>& steps, std::optional<int64_t> EngineStep::*figure) {
+  double sum = 0;
+  for (const Served* s : steps) {
+    const std::optional<int64_t> value = s->step->batch.*figure;
+    if (!value) return std::nullopt;
+    sum += static_cast<double>(*value);
+  }
+  return sum / static_cast<double>(steps.size());
+}
+
+ServingKind kind_of(StepKind kind, const std::vector<const Served*>& steps) {
+  std::vector<int64_t> durations;
+  int64_t graphs = 0;
+  for (const Served* s : steps) durations.push_back(total_length(s->time)), graphs += s->graph;
+  const auto count = static_cast<int64_t>(steps.size());
+  return {kind, count, percentile(durations, 50).value_or(0), percentile(durations, 95).value_or(0),
+          mean_of(steps, &EngineStep::sequences), mean_of(steps, &EngineStep::tokens), percent_of(graphs, count)};
+}
+
+void add_tokens(const std::vector<Served>& steps, Serving& serving) {
+  std::vector<int64_t> intervals;
+  double tokens = 0;
+  bool known = true;
+  Intervals time;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& s = *steps[i].step;
+    known &= s.batch.sequences.has_value();
+    tokens += static_cast<double>(s.batch.sequences.value_or(0));
+    time.insert(time.end(), steps[i].time.begin(), steps[i].time.end());
+    if (i > 0 && s.batch.kind != StepKind::kPrefill) intervals.push_back(s.start_ns - steps[i - 1].step->start_ns);
+  }
+  serving.token_interval_ns = percentile(intervals, 50);
+  const int64_t ns = total_length(merged(std::move(time)));
+  if (known && ns > 0) serving.tokens_per_s = tokens * 1e9 / static_cast<double>(ns);
+}
+
+void add_between(const Facts& facts, const std::vector<Served>& steps, Serving& serving) {
+  Intervals ranges;
+  for (const Served& s : steps) ranges.push_back(s.step->interval());
+  ranges = merged(std::move(ranges));
+  const Interval all{ranges.front().start, ranges.back().end};
+  Places places(facts);
+  for (const Interval& part : subtract({all}, ranges)) {
+    serving.between_ns += part.length();
+    if (const ThreadId thread = facts.get<Steps>().thread; thread.valid()) places.add_host_time(thread, part);
+  }
+  serving.between_pct = percent_of(serving.between_ns, all.length());
+  serving.between = places.most_expensive();
+}
+
+}  // namespace
+
+std::optional<Serving> Serving::compute(const Facts& facts) {
+  const std::vector<Served> steps = served_steps(facts);
+  if (steps.empty()) return std::nullopt;
+  std::map<StepKind, std::vector<const Served*>> by_kind;
+  for (const Served& s : steps) by_kind[s.step->batch.kind].push_back(&s);
+  Serving serving;
+  for (const auto& [kind, of_kind] : by_kind) serving.kinds.push_back(kind_of(kind, of_kind));
+  add_tokens(steps, serving);
+  add_between(facts, steps, serving);
+  return serving;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,47 @@
+#include "analyse/rank/serving.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/hand_trace.h"
+
+namespace profgpu {
+namespace {
+
+TEST(Serving, IsStepsByKindAndTokens) {
+  HandTrace t;   // one prefill, then decode steps of 4 sequences every 1000 us, whose graph runs on after the range
+  t.range("execute_context_2(300)_generation_0(0)", 0, 900).kernel("k", 10, 15, 20, 950);
+  for (int64_t at = 1000; at < 6000; at += 1000) {
+    t.range("execute_context_0(0)_generation_4(4)", at, at + 400);
+    t.call("cudaGraphLaunch", at + 10, at + 20).kernel("k", at + 30, at + 35, at + 40, at + 600);
+    t.range("scheduler", at + 450, at + 950);
+  }
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const std::optional<Serving> s = Serving::compute(facts);
+  ASSERT_TRUE(s);
+  ASSERT_EQ(s->kinds.size(), 2U);
+  EXPECT_EQ(s->kinds[0].kind, StepKind::kPrefill);
+  EXPECT_EQ(s->kinds[0].count, 1);
+  EXPECT_EQ(s->kinds[0].median_ns, 950'000);
+  EXPECT_EQ(s->kinds[1].kind, StepKind::kDecode);
+  EXPECT_EQ(s->kinds[1].count, 5);
+  EXPECT_EQ(s->kinds[1].median_ns, 600'000);
+  EXPECT_EQ(s->kinds[1].sequences, 4);
+  EXPECT_EQ(s->token_interval_ns, 1'000'000);
+  ASSERT_TRUE(s->tokens_per_s);
+  EXPECT_NEAR(*s->tokens_per_s, (2 + 5 * 4) * 1e6 / (950 + 5 * 600), 1e-6);
+  EXPECT_EQ(s->between_ns, (100 + 4 * 600) * 1000);
+  ASSERT_FALSE(s->between.empty());
+  EXPECT_EQ(s->between[0].name, "scheduler");
+  EXPECT_EQ(s->between[0].ns, 4 * 500'000);
+}
+
+TEST(Serving, TrainingIsNone) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 100).kernel("k", 10, 15, 20, 50);
+  const Trace trace = t.build();
+  EXPECT_FALSE(Serving::compute(Facts(trace, {})));
+}
+
+}  // namespace
+}  // namespace profgpu
