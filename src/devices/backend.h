@@ -24,6 +24,7 @@ struct ReadRequest {
   /// limit.
   int64_t until_ns = 0;
   int64_t tick_ns = INT64_MAX; ///< monotonic: when the reading of this device and others began; INT64_MAX: of it alone
+  MetricSet wanted = {};       ///< no rotation for these either
 };
 
 /// How two devices, or a device and itself, are connected.

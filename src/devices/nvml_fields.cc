@@ -83,8 +83,11 @@ bool FieldBatch::has(Metric metric) const {
   return std::any_of(rows_.begin(), rows_.begin() + count_, [&](uint8_t r) { return kAllRows[r].metric == metric; });
 }
 
-Return FieldBatch::read(int64_t now_ns, bool everything, bool power_elsewhere, Reading& reading) {
-  const bool slow = everything || slow_at_ns_ == 0 || now_ns - slow_at_ns_ >= kSlowPeriodNs;
+Return FieldBatch::read(const ReadRequest& request, bool power_elsewhere, Reading& reading) {
+  const bool slow = request.everything || slow_at_ns_ == 0 || request.now_ns - slow_at_ns_ >= kSlowPeriodNs ||
+                    (request.wanted.any() && std::any_of(rows_.begin() + quick_, rows_.begin() + count_, [&](uint8_t r) {
+                       return request.wanted[static_cast<size_t>(kAllRows[r].metric)];
+                     }));
   const size_t count = slow ? count_ : quick_;
   if (count == 0) return kSuccess;
   // On the stack, where the device before this one has warmed the cache.
@@ -100,7 +103,7 @@ Return FieldBatch::read(int64_t now_ns, bool everything, bool power_elsewhere, R
     if (is_final(code)) count_ = quick_ = 0;
     return code;
   }
-  if (slow) slow_at_ns_ = now_ns;
+  if (slow) slow_at_ns_ = request.now_ns;
   link_errors_ = 0;
   any_link_errors_ = false;
   size_t kept = 0;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "devices/backend.h"
 #include "devices/nvml_library.h"
 #include "trace/metric.h"
 #include "trace/sample.h"
@@ -17,7 +18,7 @@ class FieldBatch {
   explicit FieldBatch(DeviceCalls& calls);
   /// One call. Fields that the device does not have are left out from then on. `power_elsewhere`: average power comes
   /// from a finer source. The return code is that of the device as a whole.
-  Return read(int64_t now_ns, bool everything, bool power_elsewhere, Reading& reading);
+  Return read(const ReadRequest& request, bool power_elsewhere, Reading& reading);
   /// A field of this metric is read, or may yet be.
   [[nodiscard]] bool has(Metric metric) const;
 

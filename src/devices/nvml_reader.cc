@@ -17,7 +17,7 @@ constexpr int64_t kMoment_ns =
     10'000'000;  // what was read so shortly before still holds where time is short; counters go on
 constexpr int64_t kLongestEarning_ns = 60'000'000'000;
 constexpr int64_t kProcessesNs = 10'000'000'000;  // without a request for so long they get no turns
-constexpr int64_t kPowerRingHoldsNs = 2'500'000'000;
+constexpr int64_t kEachTick = 1;   // period of what every tick is for
 
 }  // namespace
 
@@ -49,8 +49,9 @@ Status Reader::read(const ReadRequest& request, Reading& reading) {
   const int64_t since_ns = new_ ? 0 : std::clamp<int64_t>(now_ns_ - read_ns_, 0, kLongestEarning_ns);
   read_ns_ = now_ns_;
   credit_ = std::min(credit_, kMaxSaved) + std::max(kCallsPerTick, since_ns * kCallsPerSecond / 1'000'000'000);
-  const int64_t begun = calls_.made;
-  Return code = read_fields(request, reading);
+  Return code = request.everything ? kSuccess : take_wanted(request, reading);
+  const int64_t begun = calls_.made;   // what was asked for is not out of the budget
+  if (code == kSuccess) code = read_fields(request, reading);
   if (code == kSuccess) code = read_processes(request);
   if (code == kSuccess) code = take_turns(request, begun, reading);
   if (processes_listed_) processes_.show(reading);
@@ -64,8 +65,7 @@ Status Reader::read(const ReadRequest& request, Reading& reading) {
 }
 
 Return Reader::read_fields(const ReadRequest& request, Reading& reading) {
-  const bool ring = power_ring_ns_ != 0 && reading.time_ns - power_ring_ns_ < kPowerRingHoldsNs;
-  const Return code = fields_.read(request.now_ns, request.everything, ring, reading);
+  const Return code = fields_.read(request, power_from_ring_, reading);
   return device_gone(code) || code == kUnknown ? code : kSuccess;
 }
 
@@ -91,6 +91,7 @@ size_t Reader::most_overdue() {
   for (size_t i = 0; i < kTurns.size(); ++i) {
     const TurnState& state = turns_[i];
     if (state.over || (kTurns[i].of_processes && !processes)) continue;
+    if (kTurns[i].period_ns == kEachTick && state.last_ns == now_ns_) continue;
     // A tick that is a little early must not put a turn off by a whole tick.
     const int64_t due_ns = state.last_ns == 0 ? 0 : state.last_ns + kTurns[i].period_ns - kTurns[i].period_ns / 20;
     next_ns = std::min(next_ns, due_ns);
@@ -104,6 +105,17 @@ size_t Reader::most_overdue() {
   }
   none_due_before_ns_ = next_ns;
   return best;
+}
+
+Return Reader::take_wanted(const ReadRequest& request, Reading& reading) {
+  for (size_t i = 0; i < kTurns.size(); ++i) {
+    bool wanted = kTurns[i].period_ns == kEachTick;
+    for (auto m = static_cast<size_t>(kTurns[i].metric); m <= static_cast<size_t>(kTurns[i].last); ++m)
+      wanted |= request.wanted[m];
+    if (!wanted || turns_[i].over || kTurns[i].of_processes) continue;
+    if (const Return code = take(i, reading); code != kSuccess) return code;
+  }
+  return kSuccess;
 }
 
 Return Reader::take_turns(const ReadRequest& request, int64_t begun, Reading& reading) {
@@ -152,45 +164,45 @@ constexpr uint32_t kUnknownPstate = 32;
 
 }  // namespace
 
-// In the order of a reading of everything; what every run needs comes first. The periods ask for about 20 calls a
+// In the order of a reading of everything; what every run needs comes first. The periods ask for about 16 calls a
 // second; ticks of 0.2 s leave 9 or 10 besides the batch and processes, so that each turn comes about half as often as
 // stated here; up to 0.1 s and from 1 s on the periods are kept.
 constinit const std::array<Reader::Turn, 27> Reader::kTurns = {{
-    {200 * kMs, 1, false, false, &Reader::ask_energy},
-    {400 * kMs, 1, false, false, &Reader::ask_utilization},
-    {200 * kMs, 1, true, false, &Reader::ask_memory},
-    {500 * kMs, 1, false, false, &Reader::ask_power},
-    {500 * kMs, 1, false, false, &Reader::ask_clock<kSmClock, Metric::kSmClock>},
-    {1 * kSecond, 1, false, false, &Reader::ask_reasons},
-    {1 * kSecond, 1, false, false, &Reader::ask_memory_utilization},
-    {1 * kSecond, 2, false, false, &Reader::ask_gpm},
-    {2 * kSecond, 1, true, false, &Reader::ask_temperature},
-    {5 * kSecond, 1, false, false, &Reader::ask_clock<kMemoryClock, Metric::kMemoryClock>},
-    {5 * kSecond, 1, false, false, &Reader::ask_clock<kGraphicsClock, Metric::kGraphicsClock>},
-    {10 * kSecond, 1, false, false, &Reader::ask_clock<kVideoClock, Metric::kVideoClock>},
-    {5 * kSecond, 1, false, false, &Reader::ask_pstate},
-    {5 * kSecond, 1, false, false, &Reader::ask_engine<&Api::encoder, Metric::kEncoderUtilization>},
-    {5 * kSecond, 1, false, false, &Reader::ask_engine<&Api::decoder, Metric::kDecoderUtilization>},
-    {20 * kSecond, 1, false, false, &Reader::ask_engine<&Api::jpeg, Metric::kJpegUtilization>},
-    {20 * kSecond, 1, false, false, &Reader::ask_engine<&Api::ofa, Metric::kOfaUtilization>},
-    {20 * kSecond, 1, false, false, &Reader::ask_bar1},
-    {20 * kSecond, 1, false, false, &Reader::ask_number<&Api::fan, Metric::kFanSpeed>},
-    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::pcie_generation, Metric::kPcieGeneration>},
-    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::pcie_width, Metric::kPcieWidth>},
-    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::power_limit, Metric::kPowerLimit>},
-    {10 * kSecond, 1, false, false, &Reader::ask_margin},
+    {200 * kMs, 1, false, false, &Reader::ask_energy, Metric::kEnergy},
+    {kEachTick, 1, false, false, &Reader::ask_utilization, Metric::kUtilization},
+    {200 * kMs, 1, true, false, &Reader::ask_memory, Metric::kMemoryUsed, Metric::kMemoryReserved},
+    {kEachTick, 1, false, false, &Reader::ask_power, Metric::kPower},
+    {500 * kMs, 1, false, false, &Reader::ask_clock<kSmClock, Metric::kSmClock>, Metric::kSmClock},
+    {1 * kSecond, 1, false, false, &Reader::ask_reasons, Metric::kClockEventReasons},
+    {1 * kSecond, 1, false, false, &Reader::ask_memory_utilization, Metric::kMemoryUtilization},
+    {1 * kSecond, 2, false, false, &Reader::ask_gpm, Metric::kGraphicsActive, Metric::kFp16Active},
+    {2 * kSecond, 1, true, false, &Reader::ask_temperature, Metric::kTemperature},
+    {5 * kSecond, 1, false, false, &Reader::ask_clock<kMemoryClock, Metric::kMemoryClock>, Metric::kMemoryClock},
+    {5 * kSecond, 1, false, false, &Reader::ask_clock<kGraphicsClock, Metric::kGraphicsClock>, Metric::kGraphicsClock},
+    {10 * kSecond, 1, false, false, &Reader::ask_clock<kVideoClock, Metric::kVideoClock>, Metric::kVideoClock},
+    {5 * kSecond, 1, false, false, &Reader::ask_pstate, Metric::kPerformanceState},
+    {5 * kSecond, 1, false, false, &Reader::ask_engine<&Api::encoder, Metric::kEncoderUtilization>, Metric::kEncoderUtilization},
+    {5 * kSecond, 1, false, false, &Reader::ask_engine<&Api::decoder, Metric::kDecoderUtilization>, Metric::kDecoderUtilization},
+    {20 * kSecond, 1, false, false, &Reader::ask_engine<&Api::jpeg, Metric::kJpegUtilization>, Metric::kJpegUtilization},
+    {20 * kSecond, 1, false, false, &Reader::ask_engine<&Api::ofa, Metric::kOfaUtilization>, Metric::kOfaUtilization},
+    {20 * kSecond, 1, false, false, &Reader::ask_bar1, Metric::kBar1Used},
+    {20 * kSecond, 1, false, false, &Reader::ask_number<&Api::fan, Metric::kFanSpeed>, Metric::kFanSpeed},
+    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::pcie_generation, Metric::kPcieGeneration>, Metric::kPcieGeneration},
+    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::pcie_width, Metric::kPcieWidth>, Metric::kPcieWidth},
+    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::power_limit, Metric::kPowerLimit>, Metric::kPowerLimit},
+    {10 * kSecond, 1, false, false, &Reader::ask_margin, Metric::kTemperatureMargin},
     {100 * kMs, 1, false, false, &Reader::ask_constants},
     {5 * kSecond, 1, false, true, &Reader::ask_graphics_processes},
     {5 * kSecond, 1, false, true, &Reader::ask_mps_processes},
     {1 * kSecond, 1, false, true, &Reader::ask_process_utilization},
 }};
 
-// The buffer where there is one. An idle device has no entries in it; then the present rate is asked for, which some
-// drivers report as not supported where the buffer was.
+// The buffer where there is one. Where it is silent the present rate is asked for, which some drivers report as not
+// supported where the buffer was.
 Return Reader::ask_ring(Ring& ring, Metric metric, uint32_t Utilization::*rate, Reading& reading) {
+  if (until_ns_ == 0 && !ring.due(reading.time_ns)) return kSuccess;
   const Return drained = ring.usable() ? ring.drain(reading) : kNotSupported;
-  if (drained == kSuccess || device_gone(drained)) return drained;
-  if (ring.usable() && !ring.quiet_since(reading.time_ns)) return kSuccess;
+  if (device_gone(drained) || (ring.usable() && !ring.silent(reading.time_ns))) return drained;
   if (rates_ns_ != reading.time_ns) {
     const Return code = calls_.call(calls_.library.api.utilization, &rates_);
     if (code != kSuccess) {
@@ -202,7 +214,7 @@ Return Reader::ask_ring(Ring& ring, Metric metric, uint32_t Utilization::*rate, 
   }
   calls_.note(metric, kSuccess);
   // A rate over 100 is no rate.
-  if (rates_.*rate <= 100) reading.add(metric, rates_.*rate, ring.next_ns(reading.time_ns));
+  if (rates_.*rate <= 100) ring.add_plain(rates_.*rate, reading);
   return kSuccess;
 }
 
@@ -215,17 +227,17 @@ Return Reader::ask_memory_utilization(Reading& reading) {
 
 // The buffer has the finest resolution; without it the batch's average, and on old drivers a call.
 Return Reader::ask_power(Reading& reading) {
+  if (until_ns_ == 0 && !power_ring_.due(reading.time_ns)) return kSuccess;
   if (power_ring_.usable()) {
     const Return code = power_ring_.drain(reading);
-    if (code == kSuccess) power_ring_ns_ = reading.time_ns;
-    if (code == kSuccess || device_gone(code)) return code;
+    power_from_ring_ = code == kSuccess || (power_from_ring_ && !power_ring_.silent(reading.time_ns));
+    if (power_from_ring_ || device_gone(code)) return code;
   }
   if (fields_.has(Metric::kPower)) return power_ring_.usable() ? kSuccess : kNotSupported;
-  if (power_ring_.usable() && !power_ring_.quiet_since(reading.time_ns)) return kSuccess;
   uint32_t milliwatts = 0;
   const Return code = calls_.call(calls_.library.api.power, &milliwatts);
   calls_.note(Metric::kPower, code);
-  if (code == kSuccess) reading.add(Metric::kPower, milliwatts * 1e-3, power_ring_.next_ns(reading.time_ns));
+  if (code == kSuccess) power_ring_.add_plain(milliwatts * 1e-3, reading);
   return is_final(code) && power_ring_.usable() ? kSuccess : code;
 }
 

@@ -1,9 +1,10 @@
 // What one NVIDIA device says at a tick, with few driver calls.
 //
-// Each tick makes one batched call for most numbers. Everything else has a turn: a call with a period of its own. As
+// Each tick makes one batched call for most numbers, and reads utilization, power and what else is wanted at each tick,
+// but not more often than the driver has something new. Everything else has a turn: a call with a period of its own. As
 // many turns as the budget leaves are taken, the most overdue first. The budget is three calls a tick, or fifteen a
-// second where ticks are rarer than 0.2 s: fast and slow ticks both let each turn keep its period, those of some 0.2 s
-// make all of them rarer alike. Nothing that blocks is ever called (nvmlDeviceGetPcieThroughput sleeps 20 ms). No
+// second where ticks are rarer than 0.2 s: fast and slow ticks both let each turn keep its period, those of some 0.2 s make all
+// of them rarer alike. Nothing that blocks is ever called (nvmlDeviceGetPcieThroughput sleeps 20 ms). No
 // allocation after the first reading but where the driver's lists grow.
 #pragma once
 
@@ -43,6 +44,8 @@ class Reader {
     bool vital;                    ///< an unknown error here is one of the whole device
     bool of_processes;
     Return (Reader::*ask)(Reading& reading);   ///< kSuccess also where there is nothing new
+    Metric metric = Metric::kXidLast;  ///< what it tells, of those that may be wanted at each tick...
+    Metric last = metric;              ///< ...to here in the enumeration
   };
   static const std::array<Turn, 27> kTurns;
   struct TurnState {
@@ -51,6 +54,7 @@ class Reader {
   };
   Return read_fields(const ReadRequest& request, Reading& reading);
   Return read_processes(const ReadRequest& request);
+  Return take_wanted(const ReadRequest& request, Reading& reading);
   Return take_turns(const ReadRequest& request, int64_t begun, Reading& reading);
   Return take(size_t turn, Reading& reading);
   [[nodiscard]] size_t most_overdue();
@@ -92,7 +96,7 @@ class Reader {
   int64_t credit_ = 0;             ///< calls that may be made
   int64_t read_ns_ = 0;            ///< monotonic, of the reading before; 0: none
   int64_t processes_asked_ns_ = 0; ///< 0: nobody asks for them
-  int64_t power_ring_ns_ = 0;      ///< Unix time when it last told something
+  bool power_from_ring_ = false;   ///< it tells something
   int64_t rates_ns_ = 0;           ///< Unix time of the reading that `rates_` are of
   Utilization rates_{};
   bool new_ = true;                ///< nothing was read before the reading at hand

@@ -11,10 +11,10 @@ namespace {
 constexpr uint32_t kMaxSamples = 1 << 16;
 // Times further from ours than this are of another clock, and the buffer is of no use.
 constexpr int64_t kPlausibleAge_ns = 3600LL * 1'000'000'000;
-// Older ones say nothing about the present when we begin.
-constexpr int64_t kFreshNs = 2'000'000'000;
-// Buffers that have had no entry for so long belong to a device at rest.
-constexpr int64_t kQuietNs = 1'000'000'000;
+// No driver's period is longer; a longer distance is a silence.
+constexpr int64_t kLongestPeriodNs = 1'000'000'000;
+// How often a driver is asked that has not shown its period: none is finer.
+constexpr int64_t kFinestPeriodNs = 20'000'000;
 
 double number_of(const Value& value, uint32_t type) {
   switch (type) {
@@ -27,13 +27,10 @@ double number_of(const Value& value, uint32_t type) {
 
 }  // namespace
 
-bool Ring::quiet_since(int64_t unix_ns) const {
-  return unix_ns - static_cast<int64_t>(last_us_) * 1000 > std::max(kQuietNs, 3 * period_ns_);
-}
-
-int64_t Ring::next_ns(int64_t unix_ns) const {
-  const int64_t last_ns = static_cast<int64_t>(last_us_) * 1000;
-  return last_ns ? std::max(last_ns + 1, unix_ns - period_ns_) : unix_ns;
+bool Ring::due(int64_t unix_ns) const {
+  const int64_t period_ns = period_ns_ ? period_ns_ : kFinestPeriodNs;
+  const int64_t since_ns = unix_ns - asked_ns_, entry_ns = unix_ns - static_cast<int64_t>(last_us_) * 1000;
+  return since_ns < 0 || since_ns >= period_ns || (entry_ns >= period_ns && !silent(unix_ns));
 }
 
 Return Ring::fill(uint32_t& count, uint32_t& value_type) {
@@ -43,6 +40,7 @@ Return Ring::fill(uint32_t& count, uint32_t& value_type) {
       count = 0;
       const Return code = calls_.call(ask, type_, uint64_t{0}, &value_type, &count, static_cast<RingSample*>(nullptr));
       if (code != kSuccess) return code;
+      depth_ = count;
       // The driver may hold a few more by the time it is asked for them.
       buffer_.resize(std::clamp<uint32_t>(count + 16, 128, kMaxSamples));
     }
@@ -56,6 +54,7 @@ Return Ring::fill(uint32_t& count, uint32_t& value_type) {
 
 Return Ring::drain(Reading& reading) {
   if (!usable_) return kNotSupported;
+  asked_ns_ = reading.time_ns;
   uint32_t count = 0, value_type = kUint;
   const Return code = fill(count, value_type);
   if (is_final(code) || code == kInsufficientSize) usable_ = false;
@@ -74,25 +73,63 @@ Return Ring::add_new(uint32_t count, uint32_t value_type, Reading& reading) {
     usable_ = false;
     return kNotSupported;
   }
-  if (count > 1) period_ns_ = static_cast<int64_t>(newest.time_us - buffer_[count - 2].time_us) * 1000;
+  learn_period(count);
   const bool first = last_us_ == 0;
-  const uint64_t seen_us = std::max(std::exchange(last_us_, newest.time_us), begun_us_);
+  last_us_ = newest.time_us;
   calls_.note(metric_, kSuccess);
-  if (first && (begun_us_ == 0 || newest.time_us <= begun_us_)) {
-    if (reading.time_ns - newest_ns > kFreshNs) return kNotFound;
+  if (first && (told_ns_ == 0 || newest_ns <= told_ns_)) {
+    if (reading.time_ns - newest_ns > period_ns_ + period_ns_ / 2) return kNotFound;
     const bool told = std::any_of(reading.samples.begin(), reading.samples.end(),
                                   [&](const Sample& s) { return s.metric == metric_; });
-    if (told) return kSuccess;
-    reading.add(metric_, number_of(newest.value, value_type) * scale_, std::max(newest_ns, reading.time_ns));
+    since_ns_ = std::max(newest_ns, reading.time_ns);
+    if (!told) reading.add(metric_, number_of(newest.value, value_type) * scale_, since_ns_);
+    told_ns_ = since_ns_ + 1;
+    entry_ = true;
     return kSuccess;
   }
-  uint64_t before_us = seen_us;
   for (uint32_t i = 0; i < count; ++i) {
-    if (buffer_[i].time_us <= before_us) continue;
-    before_us = buffer_[i].time_us;
-    reading.add(metric_, number_of(buffer_[i].value, value_type) * scale_, static_cast<int64_t>(before_us) * 1000);
+    const auto ended_ns = static_cast<int64_t>(buffer_[i].time_us) * 1000;
+    if (ended_ns <= told_ns_) continue;
+    const int64_t begun_ns = std::max(ended_ns - period_ns_, told_ns_);
+    add_silence(begun_ns, reading);
+    reading.add(metric_, number_of(buffer_[i].value, value_type) * scale_, std::max(begun_ns, told_ns_));
+    told_ns_ = since_ns_ = ended_ns;
+    entry_ = true;
   }
   return kSuccess;
+}
+
+// The lower quartile of the last distances: no single late entry and no rest makes it longer.
+void Ring::learn_period(uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint64_t before_us = i > 0 ? buffer_[i - 1].time_us : last_us_;
+    const auto distance_ns = static_cast<int64_t>(buffer_[i].time_us - before_us) * 1000;
+    if (distance_ns > 0 && distance_ns <= kLongestPeriodNs)
+      distances_[distance_count_++ % distances_.size()] = distance_ns;
+  }
+  if (distance_count_ == 0) return;
+  auto sorted = distances_;
+  const auto known = static_cast<ptrdiff_t>(std::min(distance_count_, sorted.size()));
+  std::nth_element(sorted.begin(), sorted.begin() + known / 4, sorted.begin() + known);
+  period_ns_ = sorted[static_cast<size_t>(known / 4)];
+}
+
+// What held between the last that is known and the next. Of a time longer than the buffer nothing can be said.
+void Ring::add_silence(int64_t until_ns, Reading& reading) {
+  if (metric_ == Metric::kPower || since_ns_ == 0 || until_ns - since_ns_ <= period_ns_ / 2) return;
+  if (reading.time_ns - since_ns_ > depth_ * std::max(period_ns_, kFinestPeriodNs)) return;
+  told_ns_ = std::max(told_ns_, since_ns_);
+  reading.add(metric_, entry_ ? 0 : plain_, told_ns_++);
+}
+
+void Ring::add_plain(double value, Reading& reading) {
+  const int64_t begun_ns = told_ns_ ? reading.time_ns - period_ns_ : reading.time_ns;
+  if (entry_) add_silence(begun_ns, reading);
+  told_ns_ = std::max(told_ns_, begun_ns);
+  reading.add(metric_, value, told_ns_++);
+  since_ns_ = std::max(reading.time_ns, told_ns_);
+  plain_ = value;
+  entry_ = false;
 }
 
 }  // namespace profgpu::nvml

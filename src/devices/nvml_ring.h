@@ -1,6 +1,7 @@
 // The driver's own sample buffers: what it measured since it was last asked, each with its time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -9,7 +10,9 @@
 
 namespace profgpu::nvml {
 
-/// One buffer of one device. A slow poll misses nothing (up to the buffer's depth), a fast one invents nothing.
+/// One buffer of one device. A slow poll misses nothing (up to the buffer's depth), a fast one invents nothing. An entry
+/// is of the time since the one before, and its sample is stamped with the begin of that. Where the buffer of a
+/// utilization is silent the device rests, unless a plain reading says otherwise: its driver makes no entries then.
 class Ring {
  public:
   /// `scale`: the driver's number times this is ours.
@@ -21,25 +24,38 @@ class Ring {
   /// kNotFound: there is nothing new.
   Return drain(Reading& reading);
   /// The past ends here.
-  void begin(int64_t unix_ns) { begun_us_ = static_cast<uint64_t>(unix_ns / 1000); }
-  /// It has told nothing for so long that another source should be asked.
-  [[nodiscard]] bool quiet_since(int64_t unix_ns) const;
-  /// When a value asked elsewhere may be said to hold: behind all that this buffer may still tell.
-  [[nodiscard]] int64_t next_ns(int64_t unix_ns) const;
+  void begin(int64_t unix_ns) {
+    if (told_ns_ == 0) told_ns_ = since_ns_ = unix_ns;
+  }
+  /// Something new may be there: the driver's own period has passed since the last entry, or since the last question.
+  [[nodiscard]] bool due(int64_t unix_ns) const;
+  /// The next entry should be there and is not: another source should be asked.
+  [[nodiscard]] bool silent(int64_t unix_ns) const { return unix_ns - told_ns_ >= period_ns_ + period_ns_ / 2; }
+  /// Adds what that other source says.
+  void add_plain(double value, Reading& reading);
   [[nodiscard]] bool usable() const { return usable_; }
 
  private:
   Return fill(uint32_t& count, uint32_t& value_type);
   Return add_new(uint32_t count, uint32_t value_type, Reading& reading);
+  void learn_period(uint32_t count);
+  void add_silence(int64_t until_ns, Reading& reading);
 
   DeviceCalls& calls_;
   SamplingType type_;
   Metric metric_;
   double scale_;
   bool usable_ = true;
-  uint64_t last_us_ = 0;          ///< of the newest sample seen
-  uint64_t begun_us_ = 0;         ///< 0: has not begun
-  int64_t period_ns_ = 0;         ///< between the last two
+  uint32_t depth_ = 0;            ///< entries that the driver keeps
+  uint64_t last_us_ = 0;          ///< of the newest entry seen
+  int64_t asked_ns_ = 0;
+  int64_t told_ns_ = 0;           ///< samples are in order: the next is not before this
+  int64_t since_ns_ = 0;          ///< until when what was told last is known to have held
+  bool entry_ = false;            ///< that was an entry
+  double plain_ = 0;              ///< else what the other source said
+  int64_t period_ns_ = 0;         ///< between entries; 0: not known
+  std::array<int64_t, 16> distances_{};  ///< of the last entries
+  size_t distance_count_ = 0;
   std::vector<RingSample> buffer_;
 };
 

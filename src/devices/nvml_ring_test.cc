@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <cmath>
 
 #include "devices/nvml_stage_test.h"
 
 namespace profgpu {
 namespace {
+
+constexpr int64_t kStart = 1'000'000'000;
 
 class NvmlRing : public NvmlStage {
  protected:
@@ -16,10 +19,11 @@ class NvmlRing : public NvmlStage {
     }
     return out;
   }
-  // Each of the driver's samples once and in order: apart from the first, which stands for the time we began.
+  // Each of the driver's samples once and in order: apart from the first, which stands for the time we began, and the
+  // second, which is cut there.
   static void expect_each_once(const std::vector<Sample>& samples, int64_t period_ns) {
     ASSERT_GT(samples.size(), 3U);
-    for (size_t i = 2; i < samples.size(); ++i)
+    for (size_t i = 3; i < samples.size(); ++i)
       EXPECT_NEAR(double(samples[i].time_ns - samples[i - 1].time_ns), double(period_ns), 2e3);
   }
 };
@@ -47,6 +51,52 @@ TEST_F(NvmlRing, AnIdleDeviceIsAskedForItsRate) {
   EXPECT_EQ(samples.front().value, 95.0);
   EXPECT_EQ(samples.back().value, 0.0);
   for (size_t i = 1; i < samples.size(); ++i) EXPECT_GT(samples[i].time_ns, samples[i - 1].time_ns);
+}
+
+// Mean over the time from the first sample to the last, each of which holds until the next.
+double mean_held(const std::vector<Sample>& samples) {
+  double area = 0;
+  for (size_t i = 1; i < samples.size(); ++i) {
+    EXPECT_GT(samples[i].time_ns, samples[i - 1].time_ns);
+    area += samples[i - 1].value * static_cast<double>(samples[i].time_ns - samples[i - 1].time_ns);
+  }
+  return area / static_cast<double>(samples.back().time_ns - samples.front().time_ns);
+}
+
+TEST_F(NvmlRing, RestIsNeverBusyHoweverRarelyItIsAskedAndWhateverTheBufferSaysOfIt) {
+  for (const char* idle : {"idle_samples none\n", "idle_samples zero\n"})
+    for (const double interval_s : {0.05, 0.1, 0.2, 0.3, 1.0}) {
+      open(std::string("clock held\nstart 20\nrates mean\n") + idle + "device 0\nutilization square 0 100 1.4\n");
+      Reading r;
+      r.time_ns = unix_ns();
+      std::vector<Sample> samples;
+      const int64_t ticks = std::llround(42 / interval_s);
+      for (int64_t i = 0; i <= ticks; ++i) {
+        r.samples.clear();
+        ASSERT_TRUE(backend->read({.now_ns = kStart + i, .everything = i == 0}, r));
+        for (const Sample& s : all(r, Metric::kUtilization)) samples.push_back(s);
+        pass(interval_s);
+        r.time_ns += std::llround(interval_s * 1e9);
+      }
+      EXPECT_NEAR(mean_held(samples), 50, 1) << idle << interval_s;
+      backend.reset();
+    }
+}
+
+TEST_F(NvmlRing, ABufferThatEndsIsNotTakenForOneAtRest) {
+  open("clock held\nstart 20\ndevice 0\nutilization 80\nerror nvmlDeviceGetSamples 6 21\n");
+  Reading r;
+  r.time_ns = unix_ns();
+  std::vector<Sample> samples;
+  for (int64_t i = 0; i < 60; ++i) {
+    r.samples.clear();
+    ASSERT_TRUE(backend->read({.now_ns = kStart + i, .everything = i == 0}, r));
+    for (const Sample& s : all(r, Metric::kUtilization)) samples.push_back(s);
+    pass(0.1);
+    r.time_ns += 100'000'000;
+  }
+  EXPECT_NEAR(mean_held(samples), 80, 2) << "plain readings go on";
+  EXPECT_GT(samples.size(), 55U);
 }
 
 TEST_F(NvmlRing, ADeviceThatWasNeverBusySaysZero) {

@@ -198,6 +198,7 @@ ReadRequest Sampler::State::request_of(const Device& device, int64_t tick_ns, in
   ReadRequest request;
   request.now_ns = now_ns;
   request.tick_ns = tick_ns;
+  request.wanted = options.wanted;
   request.everything = last || !device.read_once;
   request.until_ns = request.everything ? until_ns : 0;
   // A first reading that must not take long leaves processes to the next: none of the command's is there yet.

@@ -50,6 +50,7 @@ struct SamplerOptions {
   /// Time for the first readings of all devices together, and for the last, which may also take a hundredth of what was
   /// sampled: each device is read in full as far as that goes, what counts most first. 0: in full.
   int64_t ends_ns = 0;
+  MetricSet wanted = {};         ///< asked at each tick, as utilization and power are
 };
 
 /// What the sampler itself did.

@@ -2,6 +2,7 @@
 // screens, files, the exporter and the documentation are all made from this table.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ enum class Metric : uint8_t {
   kRemappedRowsPending, kRemappedRowsFailed, kXidErrors, kXidLast, kRecoveryAction,
 };
 constexpr size_t kMetricCount = static_cast<size_t>(Metric::kRecoveryAction) + 1;
+using MetricSet = std::bitset<kMetricCount>;   // by place in the enumeration
 
 enum class MetricKind : uint8_t {
   kGauge,     ///< holds until the next sample

@@ -93,24 +93,40 @@ NVML_EXPORT Return nvmlDeviceGetSamples(Device d, uint32_t type, uint64_t since_
   int64_t first = std::max<int64_t>(newest - ring.depth + 1, 1);
   const auto stamp = [&](int64_t i) { return unix_us(static_cast<double>(i) * ring.period); };
   while (first <= newest && stamp(first) <= since_us) ++first;
+  const auto value = [&](int64_t i) {
+    const double mean = course.mean(static_cast<double>(i - 1) * ring.period, static_cast<double>(i) * ring.period);
+    return static_cast<uint32_t>(std::lround(type == kPowerSamples ? mean * 1000 : mean));
+  };
+  const bool zeros = type == kPowerSamples || scenario().zero_when_idle;
   uint32_t n = 0;
-  bool busy = type == kPowerSamples || scenario().zero_when_idle;
-  for (int64_t i = std::max(first, newest - static_cast<int64_t>(*count) + 1); i <= newest && n < *count; ++i, ++n) {
+  for (int64_t i = std::max(first, newest - static_cast<int64_t>(*count) + 1); i <= newest && n < *count; ++i) {
+    const uint32_t v = value(i);
+    if (v == 0 && !zeros) continue;
     out[n].time_us = stamp(i);
     out[n].value.u64 = 0;
-    const double mean = course.mean(static_cast<double>(i - 1) * ring.period, static_cast<double>(i) * ring.period);
-    out[n].value.u32 = static_cast<uint32_t>(std::lround(type == kPowerSamples ? mean * 1000 : mean));
-    busy = busy || out[n].value.u32 > 0;
+    out[n++].value.u32 = v;
   }
   *count = n;
-  return n == 0 || !busy ? kNotFound : kSuccess;
+  return n == 0 ? kNotFound : kSuccess;
 }
+
+namespace {
+// A driver says the share of its last sample period; here as of now unless the scenario wants it so.
+Return tell_rate(const Gpu& gpu, std::string_view key, uint32_t* out) {
+  const Course& course = gpu.course(key);
+  const double period = gpu.rings.find(key)->second.period, end = std::floor(seconds() / period) * period;
+  if (course.code) return static_cast<Return>(course.code);
+  *out = static_cast<uint32_t>(
+      std::lround(scenario().mean_rates ? course.mean(end - period, end) : std::floor(course.at(seconds()))));
+  return kSuccess;
+}
+}  // namespace
 
 NVML_EXPORT Return nvmlDeviceGetUtilizationRates(Device d, Utilization* out) {
   NVML_ENTER(d);
   if (gpu_of(d)->parent || !gpu_of(d)->instances.empty()) return kNotSupported;
-  if (const Return r = tell(gpu_of(d), "utilization", &out->gpu); r != kSuccess) return r;
-  return tell(gpu_of(d), "memory_utilization", &out->memory);
+  if (const Return r = tell_rate(*gpu_of(d), "utilization", &out->gpu); r != kSuccess) return r;
+  return tell_rate(*gpu_of(d), "memory_utilization", &out->memory);
 }
 
 #define NVML_ENGINE(name, key)                                            \

@@ -201,6 +201,7 @@ bool take_global(Scenario& s, const std::string& key, const Words& w) {
     s.ancestors[{std::min(value, std::atoi(w[1].c_str())), std::max(value, std::atoi(w[1].c_str()))}] =
         static_cast<uint32_t>(std::atoi(w[2].c_str()));
   else if (key == "idle_samples") s.zero_when_idle = w[0] == "zero";
+  else if (key == "rates") s.mean_rates = w[0] == "mean";
   else return false;
   return true;
 }

@@ -80,7 +80,8 @@ struct Scenario {
   std::deque<Gpu> gpus;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> ancestors;
   uint32_t ancestor = 40;
-  bool zero_when_idle = false;   ///< GetSamples gives zeros instead of NOT_FOUND
+  bool zero_when_idle = false;   ///< GetSamples has entries for times at rest
+  bool mean_rates = false;       ///< GetUtilizationRates gives the mean of the last period
   std::string problem;           ///< of the text: nvmlInit then fails with 999
 
   static void read(Scenario& out, const std::string& path);
