@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "capi/phase_totals.h"
+
 namespace profgpu {
 namespace {
 
@@ -42,6 +44,34 @@ TEST(Monitor, WatchesMarksAndSumsUp) {
   const auto phases = monitor.phases();
   ASSERT_EQ(phases.size(), 4u);
   for (const MonitorPhase& p : phases) EXPECT_GE(p.duration_s, 0.29) << p.name;
+}
+
+TEST(PhaseTotals, GoByTheTimesOfTheSamplesHoweverLateTheyCome) {
+  constexpr int64_t kSecond = 1'000'000'000, kBegin = 1'700'000'000 * kSecond;
+  const auto at = [](double s) { return kBegin + static_cast<int64_t>(s * 1e9); };
+  PhaseTotals totals;
+  const auto tick = [&](double s, std::vector<Sample> samples) {
+    samples.push_back({at(s), Metric::kEnergy, s < 3 ? 600 * s : 1800 + 100 * (s - 3)});
+    totals.add({.device = 0, .time_ns = at(s), .samples = std::move(samples), .has_processes = false, .processes = {}});
+  };
+  totals.mark(at(0), "busy");
+  tick(0, {{at(0), Metric::kUtilization, 100}, {at(0), Metric::kPower, 600}});
+  tick(2.5, {});
+  totals.mark(at(3), "idle");
+  totals.mark(at(4), "busy");
+  totals.mark(at(5), "idle", true);
+  tick(5.5, {{at(3), Metric::kUtilization, 0}, {at(3), Metric::kPower, 100}});
+  totals.end(at(6));
+  const auto phases = totals.totals();
+  ASSERT_EQ(phases.size(), 2u) << "the time before the first has no name";
+  const PhaseTotals::Total &busy = phases.at("busy"), &idle = phases.at("idle");
+  EXPECT_EQ(busy.count, 2);
+  EXPECT_EQ(idle.count, 1);
+  EXPECT_EQ(busy.time_ns, 4 * kSecond);
+  EXPECT_DOUBLE_EQ(busy.utilization_area / busy.utilization_ns, 75);
+  EXPECT_DOUBLE_EQ(idle.utilization_area, 0);
+  EXPECT_NEAR(busy.energy_j.value_or(0), 1900, 1);
+  EXPECT_NEAR(idle.energy_j.value_or(0), 200, 1);
 }
 
 TEST(Monitor, ServesSeveralThreads) {

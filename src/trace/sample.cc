@@ -57,8 +57,8 @@ namespace {
 
 bool is_quantity(const MetricInfo& info) { return info.kind == MetricKind::kGauge && !info.unit.empty(); }
 
-// Samples of one metric, by time.
-double mean(const Sample* begin, const Sample* end) {
+// Samples of one metric, by time, the last of which holds until `end_ns`.
+double mean(const Sample* begin, const Sample* end, int64_t end_ns) {
   const auto n = static_cast<double>(end - begin);
   const auto span = static_cast<double>(end[-1].time_ns - begin->time_ns);
   double sum = 0;
@@ -67,7 +67,7 @@ double mean(const Sample* begin, const Sample* end) {
     return sum / n;
   }
   for (const Sample* s = begin; s + 1 != end; ++s) sum += s->value * static_cast<double>(s[1].time_ns - s->time_ns);
-  const double last = span / (n - 1);
+  const double last = end_ns > end[-1].time_ns ? static_cast<double>(end_ns - end[-1].time_ns) : span / (n - 1);
   return (sum + end[-1].value * last) / (span + last);
 }
 
@@ -85,7 +85,7 @@ void SampleRow::take(const Reading& reading) {
     const Sample* next = s + 1;
     while (next != end && next->metric == s->metric) ++next;
     const bool several = next - s > 1 && is_quantity(metric_info(s->metric));
-    values_[static_cast<size_t>(s->metric)] = several ? mean(s, next) : next[-1].value;
+    values_[static_cast<size_t>(s->metric)] = several ? mean(s, next, reading.time_ns) : next[-1].value;
     s = next;
   }
 }

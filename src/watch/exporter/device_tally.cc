@@ -18,10 +18,11 @@ void Integral::add(int64_t time_ns, double value, int64_t longest_ns) {
   if (time_ns <= last_ns) return;
   const int64_t gap_ns = time_ns - last_ns;
   if (last_ns != 0 && gap_ns <= longest_ns) {
-    sum += value * static_cast<double>(gap_ns) * kSecondsPerNs;
+    sum += last * static_cast<double>(gap_ns) * kSecondsPerNs;
     seconds += static_cast<double>(gap_ns) * kSecondsPerNs;
   }
   last_ns = time_ns;
+  last = value;
 }
 
 DeviceTally::DeviceTally(const DeviceInfo& info, int64_t interval_ns)

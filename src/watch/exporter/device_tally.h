@@ -14,14 +14,15 @@
 
 namespace profgpu {
 
-/// The integral over time of what samples say, each of which holds since the one before it.
+/// The integral over time of what samples say, each of which holds until the next.
 struct Integral {
   double sum = 0;       ///< value × seconds
   double seconds = 0;   ///< that are covered
   int64_t last_ns = 0;  ///< Unix time of the last sample; 0: none yet
+  double last = 0;      ///< what it said
 
-  /// A sample that is not newer than the last says nothing. After a gap of more than `longest_ns` it says nothing of
-  /// the time before it.
+  /// A sample that is not newer than the last says nothing. After it, a gap of more than `longest_ns`
+  /// is of unknown value.
   void add(int64_t time_ns, double value, int64_t longest_ns);
 };
 

@@ -29,7 +29,7 @@ TEST(DeviceTally, BurstsBetweenReadingsAreCounted) {
   };
   const DeviceTally tally =
       tally_of({reading_at(kBegin, {busy(0, 0)}),
-                reading_at(kBegin + kSecond, {busy(2, 0), busy(3, 100), busy(4, 100), busy(10, 0)})});
+                reading_at(kBegin + kSecond, {busy(2, 100), busy(3, 100), busy(4, 0), busy(10, 0)})});
   EXPECT_NEAR(tally.busy().sum / 100, 0.2, 1e-9);
   EXPECT_NEAR(tally.busy().seconds, 1, 1e-9);
   EXPECT_EQ(tally.value(Metric::kUtilization, kBegin + kSecond), 0);
@@ -51,7 +51,7 @@ TEST(DeviceTally, ReasonsAddUpByBit) {
   const auto bits = [](int64_t s, double value) {
     return reading_at(kBegin + s * kSecond, {{kBegin + s * kSecond, Metric::kClockEventReasons, value}});
   };
-  const DeviceTally tally = tally_of({bits(0, 0), bits(1, 4), bits(2, 4 + 0x40), bits(3, 1)});
+  const DeviceTally tally = tally_of({bits(0, 0), bits(1, 4), bits(2, 4 + 0x40), bits(3, 1), bits(4, 0)});
   EXPECT_DOUBLE_EQ(tally.reasons()[2].sum, 2);  // sw_power_cap
   EXPECT_DOUBLE_EQ(tally.reasons()[6].sum, 1);  // hw_thermal_slowdown
   EXPECT_DOUBLE_EQ(tally.reasons()[0].sum, 1);  // gpu_idle

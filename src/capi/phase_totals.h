@@ -1,0 +1,108 @@
+// PhaseTotals: what a device did in phases that a program names.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "trace/sample.h"
+
+namespace profgpu {
+
+/// Sums of one device, by phase. What holds from one sample to the next is divided where a phase began, by the samples'
+/// own times: they come up to a tick late.
+class PhaseTotals {
+ public:
+  struct Total {
+    int64_t count = 0, time_ns = 0;
+    double utilization_area = 0, utilization_ns = 0, power_area = 0, power_ns = 0;   // value × time, time
+    std::optional<double> energy_j, memory_max_bytes;
+  };
+
+  /// A phase that goes on after another one within it is not counted again.
+  void mark(int64_t time_ns, const std::string& name, bool goes_on = false) {
+    close(time_ns);
+    Total& phase = totals_[name];
+    if (!goes_on) ++phase.count;
+    phases_.push_back({time_ns, name});
+  }
+  void add(const Reading& reading) {
+    for (const Sample& s : reading.samples) add(s);
+    while (phases_.size() > 1 && phases_[1].begun_ns <= std::min(before_ns_, reading.time_ns - kLatest_ns))
+      phases_.pop_front();
+    before_ns_ = std::exchange(last_ns_, reading.time_ns);
+  }
+  /// Nothing comes after.
+  void end(int64_t time_ns) {
+    close(time_ns);
+    hold(utilization_, time_ns, &Total::utilization_area, &Total::utilization_ns);
+    hold(power_, time_ns, &Total::power_area, &Total::power_ns);
+  }
+  /// The board's counter says how much, the power when; either alone says both.
+  [[nodiscard]] std::map<std::string, Total> totals() const {
+    double area = 0;
+    for (const auto& [name, t] : totals_) area += t.power_area;
+    // Where the counter is by then, up to which the power is known.
+    const double counted_j = energy_j_ + power_.value * static_cast<double>(power_.since_ns - energy_.since_ns) / 1e9;
+    const double scale = area > 0 && energy_j_ > 0 && counted_j > 0 ? counted_j / area : 1e-9;
+    auto out = totals_;
+    for (auto& [name, t] : out)
+      if (t.power_ns > 0) t.energy_j = t.power_area * scale;
+    out.erase("");
+    return out;
+  }
+
+ private:
+  static constexpr int64_t kLatest_ns = 2'000'000'000;   // a sample is older only where ticks are further apart
+  struct Phase {
+    int64_t begun_ns;
+    std::string name;
+  };
+  struct Course {
+    int64_t since_ns = 0;   ///< 0: not known yet
+    double value = 0;
+  };
+
+  // The open phase lasts to here.
+  void close(int64_t time_ns) {
+    totals_[phases_.back().name].time_ns += time_ns - phases_.back().begun_ns;
+  }
+  void hold(Course& c, int64_t until_ns, double Total::* area, double Total::* time) {
+    for (size_t i = 0; c.since_ns != 0 && i < phases_.size(); ++i) {
+      const int64_t from_ns = std::max(c.since_ns, phases_[i].begun_ns);
+      const int64_t to_ns = i + 1 < phases_.size() ? std::min(until_ns, phases_[i + 1].begun_ns) : until_ns;
+      if (to_ns <= from_ns) continue;
+      Total& t = totals_[phases_[i].name];
+      t.*area += c.value * static_cast<double>(to_ns - from_ns);
+      t.*time += static_cast<double>(to_ns - from_ns);
+    }
+    c.since_ns = std::max(c.since_ns, until_ns);
+  }
+  void add(const Sample& s) {
+    if (s.metric == Metric::kUtilization) {
+      hold(utilization_, s.time_ns, &Total::utilization_area, &Total::utilization_ns);
+      utilization_.value = s.value;
+    } else if (s.metric == Metric::kPower) {
+      hold(power_, s.time_ns, &Total::power_area, &Total::power_ns);
+      power_.value = s.value;
+    } else if (s.metric == Metric::kEnergy) {
+      if (energy_.since_ns != 0 && s.value >= energy_.value) energy_j_ += s.value - energy_.value;
+      energy_ = {s.time_ns, s.value};
+    } else if (s.metric == Metric::kMemoryUsed) {
+      auto& most = totals_[phases_.back().name].memory_max_bytes;
+      most = std::max(most.value_or(s.value), s.value);
+    }
+  }
+
+  std::map<std::string, Total> totals_;
+  std::deque<Phase> phases_{{0, ""}};   // in order; the first is the time before any
+  int64_t last_ns_ = 0, before_ns_ = 0;
+  Course utilization_, power_, energy_;
+  double energy_j_ = 0;
+};
+
+}  // namespace profgpu
