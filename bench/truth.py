@@ -3,7 +3,7 @@
 
   bench/truth.py BUILD [--waves N]
 
-The driver is our stand-in (tests/stubs/nvml): one device, busy and idle in turns, 0.7 s each, at 600 W and 100 W; its buffer has an entry
+The driver is our stand-in (tests/stubs/nvml): one device, busy and idle in turns, 0.73 s each, at 600 W and 100 W; its buffer has an entry
 each 0.1 s, and at rest either none or a zero; nvmlDeviceGetUtilizationRates says the mean of the last period, as NVML's documentation
 has it. GpuMonitor and a loop in Python, which makes two calls at each interval and takes each answer for the time until the next, watch
 in turns, each in a process of its own, at 0.05, 0.1, 0.2 and 1 s. Each names a phase at each edge of the wave. Printed is how far the mean
@@ -22,7 +22,7 @@ import machine  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 INTERVALS_S = (0.05, 0.1, 0.2, 1.0)
-HALF_S, BUSY_W, IDLE_W = 0.7, 600, 100
+HALF_S, BUSY_W, IDLE_W = 0.73, 600, 100
 # Within what no measurement can tell apart: what the machine's timers add.
 GRAIN = 0.5
 BUFFERS = {'silent': 'idle_samples none', 'zeros': 'idle_samples zero'}

@@ -74,6 +74,21 @@ TEST(PhaseTotals, GoByTheTimesOfTheSamplesHoweverLateTheyCome) {
   EXPECT_NEAR(idle.energy_j.value_or(0), 200, 1);
 }
 
+TEST(PhaseTotals, AMeanIsDividedWhereThePhaseBegan) {
+  constexpr int64_t kSecond = 1'000'000'000, kBegin = 1'700'000'000 * kSecond;
+  PhaseTotals totals;
+  totals.mark(kBegin, "busy");
+  totals.mark(kBegin + 13 * kSecond / 10, "idle");
+  Reading reading{.device = 0, .time_ns = kBegin + 3 * kSecond, .samples = {}, .has_processes = false, .processes = {}};
+  for (const auto& [at_s, value] : {std::pair{0, 100.0}, {1, 30.0}, {2, 0.0}})
+    reading.add(Metric::kUtilization, value, kBegin + at_s * kSecond, true);
+  totals.add(reading);
+  totals.end(kBegin + 3 * kSecond);
+  const auto phases = totals.totals();
+  EXPECT_NEAR(phases.at("busy").utilization_area / phases.at("busy").utilization_ns, 100, 1e-6);
+  EXPECT_NEAR(phases.at("idle").utilization_area, 0, 1);
+}
+
 TEST(Monitor, ServesSeveralThreads) {
   MonitorOptions options;
   options.backend = "replay:examples/replay.jsonl,loop,speed=50";

@@ -63,35 +63,50 @@ class PhaseTotals {
     std::string name;
   };
   struct Course {
-    int64_t since_ns = 0;   ///< 0: not known yet
-    double value = 0;
+    int64_t since_ns = 0;          ///< 0: not known yet
+    double value = 0, before = 0, most = 0;
+    bool mean = false;
+    void set(const Sample& s) {
+      before = std::exchange(value, s.value);
+      most = std::max(most, s.value);
+      mean = s.mean;
+    }
   };
 
   // The open phase lasts to here.
   void close(int64_t time_ns) {
     totals_[phases_.back().name].time_ns += time_ns - phases_.back().begun_ns;
   }
+  // A mean over the beginning of a phase is what was before up to there, as far as it can be, and the rest after.
   void hold(Course& c, int64_t until_ns, double Total::* area, double Total::* time) {
+    double value = c.value;
     for (size_t i = 0; c.since_ns != 0 && i < phases_.size(); ++i) {
       const int64_t from_ns = std::max(c.since_ns, phases_[i].begun_ns);
       const int64_t to_ns = i + 1 < phases_.size() ? std::min(until_ns, phases_[i + 1].begun_ns) : until_ns;
       if (to_ns <= from_ns) continue;
       Total& t = totals_[phases_[i].name];
-      t.*area += c.value * static_cast<double>(to_ns - from_ns);
-      t.*time += static_cast<double>(to_ns - from_ns);
+      const auto part = static_cast<double>(to_ns - from_ns), rest = static_cast<double>(until_ns - to_ns);
+      double here = value;
+      if (c.mean && from_ns == c.since_ns && rest > 0) {
+        const double whole = c.value * (part + rest);
+        here = std::clamp(c.before, (whole - c.most * rest) / part, whole / part);
+        value = (whole - here * part) / rest;
+      }
+      t.*area += here * part;
+      t.*time += part;
     }
     c.since_ns = std::max(c.since_ns, until_ns);
   }
   void add(const Sample& s) {
     if (s.metric == Metric::kUtilization) {
       hold(utilization_, s.time_ns, &Total::utilization_area, &Total::utilization_ns);
-      utilization_.value = s.value;
+      utilization_.set(s);
     } else if (s.metric == Metric::kPower) {
       hold(power_, s.time_ns, &Total::power_area, &Total::power_ns);
-      power_.value = s.value;
+      power_.set(s);
     } else if (s.metric == Metric::kEnergy) {
       if (energy_.since_ns != 0 && s.value >= energy_.value) energy_j_ += s.value - energy_.value;
-      energy_ = {s.time_ns, s.value};
+      energy_.since_ns = s.time_ns, energy_.value = s.value;
     } else if (s.metric == Metric::kMemoryUsed) {
       auto& most = totals_[phases_.back().name].memory_max_bytes;
       most = std::max(most.value_or(s.value), s.value);

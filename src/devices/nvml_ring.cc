@@ -92,7 +92,7 @@ Return Ring::add_new(uint32_t count, uint32_t value_type, Reading& reading) {
     if (ended_ns <= told_ns_) continue;
     const int64_t begun_ns = std::max(ended_ns - period_ns_, told_ns_);
     add_silence(begun_ns, reading);
-    reading.add(metric_, number_of(buffer_[i].value, value_type) * scale_, std::max(begun_ns, told_ns_));
+    reading.add(metric_, number_of(buffer_[i].value, value_type) * scale_, std::max(begun_ns, told_ns_), true);
     told_ns_ = since_ns_ = ended_ns;
     entry_ = true;
   }

@@ -19,6 +19,7 @@ struct Sample {
   int64_t time_ns = 0;     ///< Unix time at which the value held; the driver's own where it keeps one
   Metric metric{};
   double value = 0;        ///< in the unit of the metric; never a placeholder: what is unknown has no sample
+  bool mean = false;       ///< of the time until the next, as measured; else that it held until then is an assumption
 };
 
 /// Who put a process where it is, by its control group.
@@ -81,7 +82,9 @@ struct Reading {
 
   void clear() { samples.clear(), processes.clear(), has_processes = false; }
   void add(Metric metric, double value) { samples.push_back({time_ns, metric, value}); }
-  void add(Metric metric, double value, int64_t at_ns) { samples.push_back({at_ns, metric, value}); }
+  void add(Metric metric, double value, int64_t at_ns, bool mean = false) {
+    samples.push_back({at_ns, metric, value, mean});
+  }
 };
 
 /// Samples of one metric of one device, in order of time.
