@@ -42,6 +42,7 @@ struct MonitorSample {
   /// By metric: "utilization_pct", "power_w"; `profgpu log --help-query` lists all with their units. What changes
   /// slowly is asked in turns and not in every sample. What never changes is in MonitorSummary::constants instead.
   std::map<std::string, double> values;
+  std::optional<double> age_s;            ///< how long ago its utilization, new or not, began to hold
 };
 
 /// A metric over the watched time, weighted by time, in the metric's unit.

@@ -40,6 +40,7 @@ class GpuSample:
     temp_c: Optional[float]
     sm_clock_mhz: Optional[float]
     mem_clock_mhz: Optional[float]
+    age_s: Optional[float] = None  #: how long ``util_gpu`` had held by then: a driver's own period, at most two
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,7 +351,8 @@ class GpuMonitor:
     def samples(self) -> List[GpuSample]:
         """With ``store_samples``: the newest ``max_samples``, the oldest first.
 
-        What changes slowly (memory, temperature, clocks) is not asked in every sample: it is the value before.
+        What changes slowly (memory, temperature, clocks) is not asked in every sample: it is the value before. So is
+        ``util_gpu`` where the interval is shorter than the driver's own period.
         """
         if not self.store_samples:
             return []
@@ -360,6 +362,7 @@ class GpuMonitor:
         for metric, scale in _SAMPLED:
             columns.append(_filled(table.to_list(metric), scale) if metric in table else [None] * len(table))
         columns.insert(4, [total / _MIB if total is not None else None] * len(table))
+        columns.append([None if age != age else age for age in table.to_list("utilization_age_s")])
         return [GpuSample(*row) for row in zip(*columns)]
 
     def table(self) -> Table:

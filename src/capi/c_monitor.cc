@@ -220,7 +220,7 @@ std::unique_ptr<profgpu_table> table_of(const std::vector<MonitorSample>& sample
   std::set<std::string> metrics;
   for (const MonitorSample& s : samples)
     for (const auto& [name, value] : s.values) metrics.insert(name);
-  std::vector<std::string> names = {"t_s", "time_ns", "device"};
+  std::vector<std::string> names = {"t_s", "time_ns", "device", "utilization_age_s"};
   names.insert(names.end(), metrics.begin(), metrics.end());
   std::vector<ColumnValues> columns(names.size());
   columns[0] = ColumnValues(Datum::Kind::kReal);
@@ -230,7 +230,8 @@ std::unique_ptr<profgpu_table> table_of(const std::vector<MonitorSample>& sample
     columns[0].add(s.t_s);
     columns[1].add(s.time_ns);
     columns[2].add(s.device);
-    for (size_t i = 3; i < columns.size(); ++i) {
+    columns[3].add(s.age_s ? Datum(*s.age_s) : Datum());
+    for (size_t i = 4; i < columns.size(); ++i) {
       const auto at = s.values.find(names[i]);
       columns[i].add(at != s.values.end() ? Datum(at->second) : Datum());
     }

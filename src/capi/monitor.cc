@@ -67,10 +67,13 @@ struct KeptSample {
   int64_t time_ns;
   size_t device;
   std::vector<Sample> values;
+  int64_t utilization_ns;   // Unix time of the newest; 0: none yet
 };
 
 MonitorSample public_sample(const KeptSample& kept) {
-  MonitorSample sample{kept.t_s, kept.time_ns, kept.device, {}};
+  MonitorSample sample{kept.t_s, kept.time_ns, kept.device, {}, {}};
+  if (kept.utilization_ns != 0)
+    sample.age_s = seconds(std::max<int64_t>(kept.time_ns - kept.utilization_ns, 0));
   for (const Sample& s : kept.values) sample.values[std::string(metric_info(s.metric).name)] = s.value;
   return sample;
 }
@@ -99,6 +102,7 @@ struct [[gnu::visibility("hidden")]] Monitor::Impl {
   bool running = false;
   std::vector<TelemetryCollector> collectors;
   std::vector<PhaseTotals> phases;
+  std::vector<int64_t> utilization_ns;    // Unix time of the newest
   std::deque<KeptSample> kept;
 };
 
@@ -145,6 +149,7 @@ void Monitor::Impl::begin(std::shared_ptr<Sampler> fresh) {
   kept.clear();
   collectors.clear();
   phases.assign(watched.size(), {});
+  utilization_ns.assign(watched.size(), 0);
   for (uint32_t d : watched)
     collectors.emplace_back(backend->devices()[d], interval, std::llround(options.warmup_s * 1e9));
 }
@@ -156,9 +161,12 @@ void Monitor::Impl::take(const Reading& reading) {
     std::lock_guard lock(mutex);
     collectors[i].add(reading);
     phases[i].add(reading);
+    for (const Sample& s : reading.samples)
+      if (s.metric == Metric::kUtilization) utilization_ns[i] = std::max(utilization_ns[i], s.time_ns);
     if (options.keep_samples == 0 && !options.on_tick) return;
     sample = {
-        seconds(reading.time_ns - started_ns), reading.time_ns, i, {reading.samples.begin(), reading.samples.end()}};
+        seconds(reading.time_ns - started_ns), reading.time_ns, i, {reading.samples.begin(), reading.samples.end()},
+        utilization_ns[i]};
     if (options.keep_samples > 0) {
       kept.push_back(sample);
       if (kept.size() > options.keep_samples) kept.pop_front();

@@ -87,6 +87,22 @@ TEST(LogColumns, WhatTheTableMakesOfHostileNames) {
   EXPECT_NE(row.find(" - "), std::string::npos);   // utilization is absent
 }
 
+TEST(LogColumns, WhatHasNothingNewIsWhatItWasAndTheRowSaysHowOld) {
+  LogRows::Options options;
+  options.columns = *log_columns("utilization_pct,temperature.gpu,age_s", {});
+  options.queried = true;
+  LogRows rows(options, {DeviceInfo{}});
+  Reading r;
+  r.time_ns = 5'000'000'000;
+  r.add(Metric::kUtilization, 60);
+  r.add(Metric::kTemperature, 41);
+  EXPECT_EQ(rows.row(r), "60,41,0.000\n");
+  r.clear();
+  r.time_ns += 250'000'000;
+  r.add(Metric::kUtilization, 70);
+  EXPECT_EQ(rows.row(r), "70,41,0.250\n");
+}
+
 }  // namespace
 
 }  // namespace profgpu

@@ -311,6 +311,7 @@ Outcome write_log(const LogOptions& options, const OpenDevices& devices, LogFile
   SamplerOptions sampling;
   sampling.interval_ns = options.devices.interval_ns;
   sampling.devices = devices.devices;
+  if (options.rows.queried) sampling.wanted = metrics_of(options.rows.columns);
   if (options.rows.format != LogFormat::kJson || options.rows.queried) sampling.process_interval_ns = 0;
   Sampler sampler(devices.backend, sampling, [&log](const Reading& r) { log.add(r); });
   size_t told = 0;

@@ -28,6 +28,7 @@ constexpr Metric kDefaultMetrics[] = {
 };
 constexpr Metric kScreenMetrics[] = {Metric::kUtilization, Metric::kMemoryUsed,  Metric::kPower,
                                      Metric::kTemperature, Metric::kSmClock,     Metric::kClockEventReasons};
+constexpr std::string_view kAge = "age_s";
 constexpr int kNarrowest = 9;   // of a column on the screen
 
 /// What is no metric: our name, nvidia-smi's, what it is, and of what a device says once the fact's id.
@@ -44,6 +45,7 @@ constexpr Plain kPlain[] = {
     {"vendor", "", "who made it"},
     {"host", "", "the machine that it is in"},
     {"driver_version", "driver_version", "version of its driver"},
+    {kAge, "", "seconds since the oldest figure of the row, limits aside, held"},
     {"", "count", "how many devices there are"},
     {"", "pci.bus", "the bus's number in hexadecimal"},
     {"", "serial", "number on the board", "serial"},
@@ -54,10 +56,10 @@ constexpr Plain kPlain[] = {
     {"", "mig.mode.current", "whether it is cut into instances", "mig_mode"},
 };
 
-// Null: nvidia-smi has no such name, or we have one for it too.
+// What stands in no file of samples. Null: nvidia-smi has no such name, or we have one for it too.
 const Plain* only_smi(std::string_view name) {
   for (const Plain& p : kPlain)
-    if (p.name.empty() && p.smi == name) return &p;
+    if (p.name.empty() ? p.smi == name : p.name == kAge && name == kAge) return &p;
   return nullptr;
 }
 
@@ -210,6 +212,13 @@ Result<std::vector<LogColumn>> log_columns(const std::string& query, std::option
   return columns;
 }
 
+MetricSet metrics_of(const std::vector<LogColumn>& columns) {
+  MetricSet out;
+  for (const LogColumn& c : columns)
+    if (c.what.kind == Kind::kMetric) out.set(static_cast<size_t>(c.what.metric->metric));
+  return out;
+}
+
 bool has_facts(const std::vector<LogColumn>& columns) {
   return std::any_of(columns.begin(), columns.end(), [](const LogColumn& c) { return !c.fact.empty(); });
 }
@@ -248,7 +257,8 @@ std::string log_column_help() {
 }
 
 LogRows::LogRows(Options options, std::vector<DeviceInfo> devices)
-    : options_(std::move(options)), devices_(std::move(devices)), writer_(SampleFormat::kJsonLines, {}, {}) {
+    : options_(std::move(options)), devices_(std::move(devices)), writer_(SampleFormat::kJsonLines, {}, {}),
+      known_(devices_.size()) {
   for (DeviceInfo& d : devices_)
     if (d.host.empty()) d.host = options_.host;
   begin_file();
@@ -311,6 +321,17 @@ std::string LogRows::fact_text(std::string_view id, uint32_t device) const {
   return "";
 }
 
+std::string LogRows::age_text(const Reading& reading) const {
+  int64_t oldest_ns = INT64_MAX;
+  for (const LogColumn& c : options_.columns) {
+    if (c.what.kind != Kind::kMetric || c.what.metric->kind == MetricKind::kConstant) continue;
+    const Known& known = known_[reading.device][static_cast<size_t>(c.what.metric->metric)];
+    if (known.time_ns != 0) oldest_ns = std::min(oldest_ns, known.time_ns);
+  }
+  if (oldest_ns == INT64_MAX) return "";
+  return fmt::format("{:.3f}", static_cast<double>(std::max<int64_t>(reading.time_ns - oldest_ns, 0)) / 1e9);
+}
+
 std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
   const DeviceInfo& device = devices_[reading.device];
   switch (c.what.kind) {
@@ -325,11 +346,14 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
     case Kind::kDriverVersion: return device.driver_version;
     case Kind::kMetric: {
       std::optional<double> value = values_[c.what.metric->metric];
+      const Known& known = known_[reading.device][static_cast<size_t>(c.what.metric->metric)];
+      if (!value && options_.queried && known.time_ns != 0) value = known.value;
       if (!value) value = device.constant(c.what.metric->metric);
       return value ? value_text(c, *value) : "";
     }
     case Kind::kUnknown:
       if (!c.fact.empty()) return fact_text(c.fact, reading.device);
+      if (c.name == kAge) return age_text(reading);
       if (c.name == "count") return std::to_string(devices_.size());
       return device.pci_bus_id.size() < 11 ? "" : "0x" + upper_case(device.pci_bus_id.substr(9, 2));
     default: return "";
@@ -345,7 +369,7 @@ void LogRows::append_json(const Reading& reading) {
     const std::string value = text(c, reading);
     if (value.empty()) continue;
     line_ += fmt::format(",{}:", json_quoted(c.name));
-    const bool bare = c.what.kind == Kind::kMetric && value.find_first_not_of("0123456789+-.e") == std::string::npos;
+    const bool bare = (c.what.kind == Kind::kMetric || c.name == kAge) && value.find_first_not_of("0123456789+-.e") == std::string::npos;
     bare ? void(line_ += value) : append_json_quoted(line_, value);
   }
   line_ += "}\n";
@@ -354,6 +378,10 @@ void LogRows::append_json(const Reading& reading) {
 std::string_view LogRows::row(const Reading& reading) {
   line_.clear();
   values_.take(reading);
+  for (const Sample& s : reading.samples) {
+    Known& known = known_[reading.device][static_cast<size_t>(s.metric)];
+    if (const auto& value = values_[s.metric]) known = {*value, std::max(known.time_ns, s.time_ns)};
+  }
   if (options_.format == LogFormat::kJson) {
     const auto style = options_.timestamps.value_or(TimestampStyle::kUnixNs);
     const std::string time = timestamp_text(reading.time_ns, style);

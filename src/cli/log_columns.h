@@ -1,6 +1,8 @@
 // What `profgpu log` writes of each reading: columns by name, as CSV, JSON lines or a table on the screen.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,13 +29,16 @@ enum class LogUnits { kHeader, kValues, kNone };
 
 /// The columns of a comma-separated list of names; `style` is what --timestamps asks for. The error is a usage error.
 Result<std::vector<LogColumn>> log_columns(const std::string& query, std::optional<TimestampStyle> style);
+/// The metrics among them.
+MetricSet metrics_of(const std::vector<LogColumn>& columns);
 /// Whether a column wants a device's facts.
 bool has_facts(const std::vector<LogColumn>& columns);
 std::vector<LogColumn> default_log_columns(LogFormat format, std::optional<TimestampStyle> style);
 /// All names, for --help-query.
 std::string log_column_help();
 
-/// Turns readings into lines. JSON without --query is what SampleWriter writes.
+/// Turns readings into lines. JSON without --query is what SampleWriter writes. Of what was asked for by name and has
+/// nothing new, a row has what was known before.
 class LogRows {
  public:
   struct Options {
@@ -57,6 +62,7 @@ class LogRows {
  private:
   [[nodiscard]] std::string text(const LogColumn& column, const Reading& reading) const;
   [[nodiscard]] std::string fact_text(std::string_view id, uint32_t device) const;
+  [[nodiscard]] std::string age_text(const Reading& reading) const;
   [[nodiscard]] std::string value_text(const LogColumn& column, double value) const;
   void append_json(const Reading& reading);
   /// nvidia-smi's, where its csv is asked for.
@@ -67,7 +73,12 @@ class LogRows {
   std::vector<DeviceInfo> devices_;
   std::vector<int> widths_;
   SampleWriter writer_;
+  struct Known {
+    double value = 0;
+    int64_t time_ns = 0;           ///< that it is of; 0: not known
+  };
   SampleRow values_;
+  std::vector<std::array<Known, kMetricCount>> known_;   ///< of each device, the last of each metric
   std::string line_;
 };
 

@@ -109,7 +109,9 @@ size_t Reader::most_overdue() {
 
 Return Reader::take_wanted(const ReadRequest& request, Reading& reading) {
   for (size_t i = 0; i < kTurns.size(); ++i) {
-    bool wanted = kTurns[i].period_ns == kEachTick;
+    bool wanted = kTurns[i].period_ns == kEachTick ||
+                  (kTurns[i].last == Metric::kFp16Active && (request.wanted[static_cast<size_t>(Metric::kPcieTxRate)] ||
+                                                             request.wanted[static_cast<size_t>(Metric::kPcieRxRate)]));
     for (auto m = static_cast<size_t>(kTurns[i].metric); m <= static_cast<size_t>(kTurns[i].last); ++m)
       wanted |= request.wanted[m];
     if (!wanted || turns_[i].over || kTurns[i].of_processes) continue;

@@ -234,6 +234,21 @@ TEST_F(Nvml, FastTicksKeepThePeriods) {
   EXPECT_NEAR(static_cast<double>(calls("nvmlDeviceGetPerformanceState") - state), 4, 1);
 }
 
+TEST_F(Nvml, WhatIsWantedIsReadAtEachTick) {
+  open("device 0\ntemperature 50\nfan 30\n");
+  ReadRequest request{.now_ns = kSecond, .everything = true};
+  read(0, request);
+  request.everything = false;
+  for (const Metric m : {Metric::kTemperature, Metric::kMemoryFree, Metric::kFanSpeed, Metric::kEccCorrected})
+    request.wanted.set(static_cast<size_t>(m));
+  for (int i = 0; i < 100; ++i) {
+    request.now_ns += kSecond / 50;
+    const Reading r = read(0, request);
+    for (const MetricInfo& m : metrics())
+      EXPECT_TRUE(value(r, m.metric) || !request.wanted[static_cast<size_t>(m.metric)]) << m.name << " " << i;
+  }
+}
+
 TEST_F(Nvml, AnOldDriver) {
   use_library("old/libnvidia-ml.so.1");
   open_file("old_driver.txt");

@@ -26,7 +26,8 @@ def monitor(**more):
 def test_names_and_parameters():
     assert [f.name for f in dataclasses.fields(GpuSummary)][:30] == FIELDS
     assert [f.name for f in dataclasses.fields(GpuSample)] == (
-        't_s util_gpu util_mem mem_used_mb mem_total_mb power_w temp_c sm_clock_mhz mem_clock_mhz'.split())
+        't_s util_gpu util_mem mem_used_mb mem_total_mb power_w temp_c sm_clock_mhz mem_clock_mhz '
+        'age_s'.split())
     given = inspect.signature(GpuMonitor).parameters
     assert {n: p.default for n, p in given.items()} == dict(
         device=0, interval_s=0.2, backend='auto', strict=False, sync_fn=None, warmup_s=0.0, store_samples=False,
