@@ -123,7 +123,8 @@ void Ring::add_silence(int64_t until_ns, Reading& reading) {
 }
 
 void Ring::add_plain(double value, Reading& reading) {
-  const int64_t begun_ns = told_ns_ ? reading.time_ns - period_ns_ : reading.time_ns;
+  int64_t begun_ns = told_ns_ ? reading.time_ns - period_ns_ : reading.time_ns;
+  if (entry_ && value == 0) begun_ns = told_ns_;   // it rests since the last entry
   if (entry_) add_silence(begun_ns, reading);
   told_ns_ = std::max(told_ns_, begun_ns);
   reading.add(metric_, value, told_ns_++);

@@ -30,7 +30,7 @@ class Ring {
   /// Something new may be there: the driver's own period has passed since the last entry, or since the last question.
   [[nodiscard]] bool due(int64_t unix_ns) const;
   /// The next entry should be there and is not: another source should be asked.
-  [[nodiscard]] bool silent(int64_t unix_ns) const { return unix_ns - told_ns_ >= period_ns_ + period_ns_ / 2; }
+  [[nodiscard]] bool silent(int64_t unix_ns) const { return unix_ns - told_ns_ >= period_ns_ + period_ns_ / 8; }
   /// Adds what that other source says.
   void add_plain(double value, Reading& reading);
   [[nodiscard]] bool usable() const { return usable_; }
