@@ -369,7 +369,8 @@ void LogRows::append_json(const Reading& reading) {
     const std::string value = text(c, reading);
     if (value.empty()) continue;
     line_ += fmt::format(",{}:", json_quoted(c.name));
-    const bool bare = (c.what.kind == Kind::kMetric || c.name == kAge) && value.find_first_not_of("0123456789+-.e") == std::string::npos;
+    const bool bare = (c.what.kind == Kind::kMetric || c.name == kAge) &&
+                      value.find_first_not_of("0123456789+-.e") == std::string::npos;
     bare ? void(line_ += value) : append_json_quoted(line_, value);
   }
   line_ += "}\n";

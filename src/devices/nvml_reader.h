@@ -3,8 +3,8 @@
 // Each tick makes one batched call for most numbers, and reads utilization, power and what else is wanted at each tick,
 // but not more often than the driver has something new. Everything else has a turn: a call with a period of its own. As
 // many turns as the budget leaves are taken, the most overdue first. The budget is three calls a tick, or fifteen a
-// second where ticks are rarer than 0.2 s: fast and slow ticks both let each turn keep its period, those of some 0.2 s make all
-// of them rarer alike. Nothing that blocks is ever called (nvmlDeviceGetPcieThroughput sleeps 20 ms). No
+// second where ticks are rarer than 0.2 s: fast and slow ticks both let each turn keep its period, those of some 0.2 s
+// make all of them rarer alike. Nothing that blocks is ever called (nvmlDeviceGetPcieThroughput sleeps 20 ms). No
 // allocation after the first reading but where the driver's lists grow.
 #pragma once
 

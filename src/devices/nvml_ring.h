@@ -10,8 +10,8 @@
 
 namespace profgpu::nvml {
 
-/// One buffer of one device. A slow poll misses nothing (up to the buffer's depth), a fast one invents nothing. An entry
-/// is of the time since the one before, and its sample is stamped with the begin of that. Where the buffer of a
+/// One buffer of one device. A slow poll misses nothing (up to the buffer's depth), a fast one invents nothing. An
+/// entry is of the time since the one before, and its sample is stamped with the begin of that. Where the buffer of a
 /// utilization is silent the device rests, unless a plain reading says otherwise: its driver makes no entries then.
 class Ring {
  public:

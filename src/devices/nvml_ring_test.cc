@@ -73,7 +73,8 @@ TEST_F(NvmlRing, RestIsNeverBusyHoweverRarelyItIsAskedAndWhateverTheBufferSaysOf
       const int64_t ticks = std::llround(42 / interval_s);
       for (int64_t i = 0; i <= ticks; ++i) {
         r.samples.clear();
-        ASSERT_TRUE(backend->read({.now_ns = kStart + i, .everything = i == 0}, r));
+        ASSERT_TRUE(backend->read({.now_ns = kStart + std::llround(static_cast<double>(i) * interval_s * 1e9),
+                                   .everything = i == 0}, r));
         for (const Sample& s : all(r, Metric::kUtilization)) samples.push_back(s);
         pass(interval_s);
         r.time_ns += std::llround(interval_s * 1e9);
@@ -90,7 +91,7 @@ TEST_F(NvmlRing, ABufferThatEndsIsNotTakenForOneAtRest) {
   std::vector<Sample> samples;
   for (int64_t i = 0; i < 60; ++i) {
     r.samples.clear();
-    ASSERT_TRUE(backend->read({.now_ns = kStart + i, .everything = i == 0}, r));
+    ASSERT_TRUE(backend->read({.now_ns = kStart + i * 100'000'000, .everything = i == 0}, r));
     for (const Sample& s : all(r, Metric::kUtilization)) samples.push_back(s);
     pass(0.1);
     r.time_ns += 100'000'000;

@@ -152,7 +152,8 @@ class SampleHosts {
 // SampleRow: one value for each metric of a reading.
 
 /// Of several samples of one metric a row has their mean, weighted by time (each holds until the next, the last until
-/// the reading, or as long as they do on average where it is not before that); the last of them for counters and for what is no quantity: states, bits, codes.
+/// the reading, or as long as they do on average where it is not before that); the last of them for counters and for
+/// what is no quantity: states, bits, codes.
 class SampleRow {
  public:
   void take(const Reading& reading);
