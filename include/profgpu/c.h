@@ -188,7 +188,8 @@ PROFGPU_C_API profgpu_text* profgpu_monitor_summary(const profgpu_monitor* monit
 /* The same for a person. */
 PROFGPU_C_API profgpu_text* profgpu_monitor_summary_text(const profgpu_monitor* monitor);
 /* The samples that are kept, the oldest first: t_s (since the start), time_ns (Unix), device (its place in the
- * summary), utilization_age_s (how long ago its utilization, new or not, began to hold), then a column for each metric that any of them has. */
+ * summary), utilization_age_s (how long ago its utilization, new or not, began to hold), then a column for each metric
+ * that any of them has. */
 PROFGPU_C_API profgpu_table* profgpu_monitor_samples(const profgpu_monitor* monitor);
 PROFGPU_C_API void profgpu_monitor_free(profgpu_monitor* monitor);
 

@@ -252,8 +252,8 @@ std::string next(const Report& report) {
 std::string html_report(const Report& report, const PresentOptions& options) {
   std::string out = "<div id=\"static\">\n" + inputs(report);
   if (!report.verdict.empty()) out += "<p class=\"verdict\">" + html_text(report.verdict) + "</p>\n";
-  out += ranks(report) + times(report) + serving(report, options) + telemetry(report) + findings(report) + checklist(report);
-  return out + cluster(report, options) + rank_tables(report, options) + next(report) + "</div>\n";
+  out += ranks(report) + times(report) + serving(report, options) + telemetry(report) + findings(report);
+  return out + checklist(report) + cluster(report, options) + rank_tables(report, options) + next(report) + "</div>\n";
 }
 
 namespace {

@@ -293,8 +293,8 @@ std::string write_markdown(const Report& report, const PresentOptions& options) 
   if (!options.section.empty()) return one_section(report, options);
   std::string out = inputs(report);
   if (!report.verdict.empty()) out += "**" + markdown_text(report.verdict) + "**\n\n";
-  out += ranks(report) + times(report) + serving(report, options) + telemetry(report) + findings(report) + checklist(report);
-  return out + top_kernels(report, options) + top_ops(report, options) + next(report);
+  out += ranks(report) + times(report) + serving(report, options) + telemetry(report) + findings(report);
+  return out + checklist(report) + top_kernels(report, options) + top_ops(report, options) + next(report);
 }
 
 }  // namespace

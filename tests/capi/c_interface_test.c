@@ -292,7 +292,7 @@ static void test_no_device(void) {
   CHECK(is(profgpu_text_view(summary), "[]"));
   profgpu_text_free(summary);
   profgpu_table* samples = profgpu_monitor_samples(monitor);
-  CHECK(profgpu_table_rows(samples) == 0 && profgpu_table_columns(samples) == 3);
+  CHECK(profgpu_table_rows(samples) == 0 && profgpu_table_columns(samples) == 4);
   profgpu_table_free(samples);
   profgpu_monitor_free(monitor);
 }
