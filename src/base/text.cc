@@ -142,4 +142,10 @@ int64_t replace_invalid_utf8(std::string& text) {
   return replaced;
 }
 
+std::string words(std::string_view code) {
+  std::string out(code);
+  std::replace(out.begin(), out.end(), '_', ' ');
+  return out;
+}
+
 }  // namespace profgpu

@@ -8,6 +8,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "app/words.h"
+#include "base/text.h"
 #include "view/markdown.h"
 #include "view/wording.h"
 
@@ -120,7 +121,7 @@ void fill(DiffTable& t, const Rows& rows, int top, Add add) {
 DiffTable waterfall_table(const Comparison& c, int top) {
   DiffTable t = time_table("Where the change is, a step", {{"phase"}, {"what the GPU did"}});
   fill(t, c.waterfall, top, [&](const WaterfallRow& r) {
-    add_row(t, {{words(r.phase)}, {words(r.state)}},
+    add_row(t, {{phase_words(r.phase), Style::kPlain, Holds::kName}, {words(r.state)}},
             time_cells(static_cast<double>(r.before_ns), static_cast<double>(r.after_ns), true));
   });
   if (t.grid.empty()) return t;
@@ -217,7 +218,7 @@ DiffTable sweep_table(const Diff& diff) {
           const auto it = r.phases.find(name);
           return it == r.phases.end() ? std::nullopt : std::optional(it->second.mean);
         }) && *std::max_element(values.begin(), values.end()) > 0)
-      add("  " + words(name), values, true, duration);
+      add("  " + phase_words(name), values, true, duration);
   for (const auto& [name, unused] : diff.runs.front().memory)
     if (collect([&](const RunSummary& r) { return of_map(r.memory, name); }))
       add(column_title(name), values, true, [&](double v) { return number_text(name, v); });

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/text.h"
 #include "cli/output.h"
 #include "cli/program.h"
 #include "devices/pending.h"

@@ -1,3 +1,4 @@
+#include "base/text.h"
 #include "view/overview.h"
 
 #include <algorithm>

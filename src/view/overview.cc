@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analyse/report/quantity.h"
+#include "base/text.h"
 #include "view/wording.h"
 
 namespace profgpu {
@@ -69,7 +70,7 @@ StepOverview step_overview(const RankReport& rank) {
   if (rank.average_step->includes_hang) out.title += " with the one that hangs";
   for (const PhaseShare& phase : rank.average_step->phases)
     if (phase.wall_pct >= kVisiblePct)
-      out.phases.push_back({words(phase_name(phase.phase)), mean_ns * phase.wall_pct / 100, phase.wall_pct});
+      out.phases.push_back({phase_words(phase.name), mean_ns * phase.wall_pct / 100, phase.wall_pct});
   return out;
 }
 

@@ -26,9 +26,9 @@ Steps sample_steps() {
 }
 
 std::vector<PhaseRow> sample_phases() {
-  return {{{Phase::kDataLoading, 418'900'000, 39.7}, 0},       {{Phase::kForward, 168'800'000, 16.0}, 201'000'000},
-          {{Phase::kBackward, 389'300'000, 36.9}, 390'000'000}, {{Phase::kOptimizer, 70'700'000, 6.7}, 45'000'000},
-          {{Phase::kCommunication, 0, 0.0}, 0},                 {{Phase::kOther, 8'400'000, 0.8}, 0}};
+  return {{{"data_loading", 418'900'000, 39.7}, 0},       {{"forward", 168'800'000, 16.0}, 201'000'000},
+          {{"backward", 389'300'000, 36.9}, 390'000'000}, {{"optimizer", 70'700'000, 6.7}, 45'000'000},
+          {{"communication", 0, 0.0}, 0},                 {{"other", 8'400'000, 0.8}, 0}};
 }
 
 AverageStep sample_average() {

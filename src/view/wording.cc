@@ -6,6 +6,7 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -79,12 +80,6 @@ std::string instant_text(int64_t ns) {
 
 }  // namespace
 
-std::string words(std::string_view code) {
-  std::string out(code);
-  std::replace(out.begin(), out.end(), '_', ' ');
-  return out;
-}
-
 std::string column_title(std::string_view column) {
   for (const Title& t : kTitles)
     if (t.column == column) return std::string(t.title);
@@ -111,6 +106,7 @@ bool is_instant(std::string_view column) { return column == "start_ns" || column
 std::string cell_text(std::string_view column, const Value& value, const Origin& origin) {
   if (is_instant(column) && value.integer() && origin.first_step_ns)
     return instant_text(*value.integer() - *origin.first_step_ns);
+  if (value.text() && column == "phase") return phase_words(*value.text());
   if (value.text()) return holds_codes(column) ? words(*value.text()) : *value.text();
   if (const Table* table = value.table()) return table_summary(*table);
   if (const List* list = value.list()) return list_summary(*list, origin);

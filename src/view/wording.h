@@ -12,9 +12,6 @@
 
 namespace profgpu {
 
-/// One of our codes as words: "data_loading" to "data loading". Not for names from a trace.
-std::string words(std::string_view code);
-
 /// "total_ns" to "total", "span_pct" to "of span", "cpu_self_ns" to "CPU self".
 std::string column_title(std::string_view column);
 

@@ -268,11 +268,28 @@ def test_every_key_of_a_report_is_documented(words, simulate, analyze, report_ke
     document.pop('cluster')   # in docs/jobs.md
     assert ranks and keys_of(document) - named == set()
     for rank in ranks:
-        sections_of_rank = {key: value for key, value in rank.items() if isinstance(value, (dict, list))}
-        assert set(rank) - set(sections_of_rank) <= sections['']
+        sections_of_rank = {key: value for key, value in rank.items() if isinstance(value, (dict, list)) and key != 'frameworks'}   # texts
+        assert set(rank) - set(sections_of_rank) <= sections[''] | {'serving'}   # null: no engine
         for section, value in sections_of_rank.items():
             assert keys_of(value) - sections[section] == set(), section
     assert {'ranks', 'cluster'} <= named
+
+
+def test_every_key_of_a_server_is_documented(tmp_path, analyze, report_keys):
+    trace = tmp_path / 'decode.json'
+    events = [event for step in range(3) for event in (
+        dict(ph='X', cat='user_annotation', name='step[DECODE bs=2]', pid=1, tid=1, ts=step * 100, dur=60),
+        dict(ph='X', cat='cuda_runtime', name='cudaGraphLaunch', pid=1, tid=1, ts=step * 100 + 5, dur=10,
+             args={'correlation': step + 1}),
+        dict(ph='X', cat='python_function', name='engine.py(12): schedule', pid=1, tid=1, ts=step * 100 + 61, dur=30),
+        dict(ph='X', cat='kernel', name='attention', pid=0, tid=7, ts=step * 100 + 20, dur=50,
+             args={'correlation': step + 1, 'device': 0, 'stream': 7}))]
+    trace.write_text(json.dumps({'traceEvents': events}))
+    (rank,) = analyze(trace)['ranks']
+    assert keys_of(rank['serving']) - report_keys[1]['serving'] == set()
+    (kind,) = rank['serving']['kinds']
+    assert (kind['kind'], kind['count'], kind['sequences'], kind['graph_pct']) == ('decode', 3, 2, 100)
+    assert rank['serving']['between'][0]['name'] == 'schedule'
 
 
 def test_documented_sections_are_there(simulate, analyze, report_keys):

@@ -36,6 +36,7 @@ const kCategories: Readonly<Record<string, Category>> = {
   'forward': { title: 'forward', light: '#56b4e9', dark: '#7cc8f2' },
   'backward': { title: 'backward', light: '#0072b2', dark: '#2f8fd0' },
   'checkpoint': { title: 'checkpoint', light: '#009e73', dark: '#22b38a' },
+  'own_phase': { title: 'named by the program', light: '#9a6fc4', dark: '#b08ad6' },
   'other_phase': { title: 'other', light: '#b4bac1', dark: '#6b727a' },
 
   'idle:data_loading': { title: 'idle: data loading', light: '#d55e00', dark: '#ee7a20' },

@@ -321,8 +321,10 @@ RankWork RankWork::compute(const Facts& facts) {
   const std::vector<Step>& steps = facts.get<Steps>().steps;
   RankWork work;
   work.steps.resize(steps.size());
-  for (const PhaseSegment& s : facts.get<Phases>().segments)
-    work.steps[s.step].phase_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
+  for (const PhaseSegment& s : facts.get<Phases>().segments) {
+    const size_t p = std::min(static_cast<size_t>(s.phase), static_cast<size_t>(Phase::kOther));
+    work.steps[s.step].phase_ns[p] += s.end_ns - s.start_ns;
+  }
   const Devices& devices = facts.get<Devices>();
   if (devices.busiest < 0) return work;
   const auto busiest = static_cast<size_t>(devices.busiest);

@@ -24,7 +24,7 @@ namespace profgpu {
 /// Of one step, on the rank's busiest device. Kernels are those that compute and that the step launched; only steps
 /// that averages are over have them.
 struct StepWork {
-  std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time
+  std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time; own names are kOther
   std::array<int64_t, kIdleCauses> idle_ns{};     ///< gaps, clipped to the step
   /// Lengths of unions, clipped to the step.
   int64_t compute_ns = 0, exposed_communication_ns = 0, exposed_memory_ns = 0;

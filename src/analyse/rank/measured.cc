@@ -80,9 +80,9 @@ class StepSum {
 
 void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSteps& m) {
   const std::vector<StateInterval> states = device_states(facts);
-  std::array<StepSum, kPhases> phases;
+  std::array<StepSum, kMostPhases> phases;
   std::array<StepSum, StepState::kCount> of_state;
-  std::array<std::array<int64_t, StepState::kCount>, kPhases> makeup_ns{};
+  std::array<std::array<int64_t, StepState::kCount>, kMostPhases> makeup_ns{};
   const auto take = [&](const PhaseSegment& s, int state, int64_t ns) {
     if (ns == 0) return;
     makeup_ns[static_cast<size_t>(s.phase)][static_cast<size_t>(state)] += ns;
@@ -104,8 +104,9 @@ void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSte
   for (int i = 0; i < StepState::kCount; ++i)
     if (const Varying time = of_state[static_cast<size_t>(i)].over(m.steps); time.total_ns != 0)
       m.states.push_back({step_state_name(i), time});
-  for (size_t p = 0; p < kPhases; ++p) {
-    const std::string phase(phase_name(static_cast<Phase>(p)));
+  for (const Phase each : facts.get<Phases>().all()) {
+    const auto p = static_cast<size_t>(each);
+    const std::string phase(facts.get<Phases>().name(each));
     m.phases.push_back({phase, phases[p].over(m.steps)});
     for (int i = 0; i < StepState::kCount; ++i)
       if (const int64_t ns = makeup_ns[p][static_cast<size_t>(i)]; ns != 0)

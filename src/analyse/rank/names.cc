@@ -90,6 +90,9 @@ constexpr RangeName kRanges[] = {
     {"deepspeedengine.savecheckpoint", Phase::kCheckpoint, false},
 };
 
+constexpr std::array<string_view, kPhases> kPhaseNames = {"data_loading",  "forward",    "backward", "optimizer",
+                                                          "communication", "checkpoint", "other"};
+
 // cudaStreamWaitEvent only queues a wait on the device; it is not here.
 constexpr string_view kSynchronize[] = {"cudaDeviceSynchronize",
                                         "cudaStreamSynchronize",
@@ -154,10 +157,26 @@ bool is_launch(string_view name) {
 
 }  // namespace
 
-string_view phase_name(Phase phase) {
-  constexpr std::array<string_view, kPhases> kNames = {"data_loading",  "forward",    "backward", "optimizer",
-                                                       "communication", "checkpoint", "other"};
-  return kNames[static_cast<size_t>(phase)];
+string_view phase_name(Phase phase) { return kPhaseNames[static_cast<size_t>(phase)]; }
+
+std::optional<Phase> phase_called(string_view name) {
+  for (size_t p = 0; p < kPhases; ++p)
+    if (kPhaseNames[p] == name) return static_cast<Phase>(p);
+  return std::nullopt;
+}
+
+std::string phase_words(string_view name) { return phase_called(name) ? words(name) : std::string(name); }
+
+bool may_be_own_phase(string_view name) {
+  constexpr string_view kOfFrameworks[] = {"Torch-Compiled", "Compiled", "FullyShardedDataParallel", "DeepSpeed",
+                                           "DistributedDataParallel", "TorchDynamo", "Inductor", "PyTorch", "Pregraph",
+                                           "nccl", "gloo:", "mpi:", "ucc:", "rccl", "aten", "autograd", "torch", "jit",
+                                           "execute_", "capture_", "nn.Module", "cudnn", "cublas"};
+  if (name.empty() || name.size() > 60 || !is_letter(name.front()) || name.find("::") != name.npos) return false;
+  if (std::ranges::any_of(kOfFrameworks, [&](string_view start) { return name.starts_with(start); })) return false;
+  return std::ranges::all_of(name, [](char c) {
+    return is_letter(c) || is_digit(c) || c == '_' || c == '-' || c == '.' || c == ' ' || c == '/' || c == ':' || c < 0;
+  });
 }
 
 Phase phase_of_range(string_view name) {

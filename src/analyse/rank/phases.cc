@@ -2,19 +2,23 @@
 #include "analyse/rank/phases.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/steps.h"
+#include "base/statistics.h"
 #include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
 
 /// Time with a phase: intervals of each phase, disjoint within a layer.
-using Layer = std::array<Intervals, kPhases>;
+using Layer = std::array<Intervals, kMostPhases>;
 
 Intervals& of(Layer& layer, Phase phase) { return layer[static_cast<size_t>(phase)]; }
+
+bool is_own(Phase phase) { return static_cast<int>(phase) >= kPhases; }
 
 Intervals all_of(const Layer& layer) {
   Intervals all;
@@ -22,8 +26,99 @@ Intervals all_of(const Layer& layer) {
   return merged(std::move(all));
 }
 
+/// Ranges of names that the program gives. One is a phase if no other is around it, but for those that are no more than
+/// the sum of what is in them: ranges around most of a step, or mostly of other ranges.
+class OwnRanges {
+ public:
+  OwnRanges(const Facts& facts, ThreadId thread) : facts_(facts) {
+    for (const Step& s : facts.get<Steps>().steps) steps_.push_back(s.interval());
+    steps_ = merged(std::move(steps_));
+    const Trace& trace = facts.trace();
+    const HostTable& h = trace.host;
+    const Thread& t = trace.threads[thread.value];
+    std::vector<uint32_t> open;   // rows
+    for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
+      if (!is_candidate(i) && !is_marked(i)) continue;
+      while (!open.empty() && h.end_ns(HostId(open.back())) <= h.start_ns[i]) open.pop_back();
+      const int64_t in_steps = overlap_length(steps_, h.interval(HostId(i)));
+      if (!open.empty() && is_candidate(open.back())) sums_[h.name[open.back()].value].within_ns += in_steps;
+      if (is_candidate(i)) sums_[h.name[i].value].total_ns += in_steps;
+      open.push_back(i);
+    }
+    for (auto& [name, sum] : sums_) sum.whole = sum.within_ns * 2 <= sum.total_ns && !is_step(sum.total_ns);
+    int64_t until = INT64_MIN;
+    for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
+      if (h.start_ns[i] < until || (!is_marked(i) && !(is_candidate(i) && sums_[h.name[i].value].whole))) continue;
+      until = h.end_ns(HostId(i));
+      if (is_candidate(i)) sums_[h.name[i].value].outermost_ns += overlap_length(steps_, h.interval(HostId(i)));
+    }
+    choose();
+  }
+  /// In Phases::own's order.
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const StringId name : chosen_) names.emplace_back(facts_.trace().strings[name]);
+    return names;
+  }
+  /// kOther: none of them.
+  [[nodiscard]] Phase of(uint32_t row) const {
+    if (facts_.trace().host.kind[row] != HostKind::kAnnotation) return Phase::kOther;
+    const auto at = std::ranges::find(chosen_, facts_.trace().host.name[row]);
+    return at == chosen_.end() ? Phase::kOther : own_phase(static_cast<size_t>(at - chosen_.begin()));
+  }
+
+ private:
+  static constexpr double kMost = 0.9;   // of the steps: the same as the step
+  struct Sum {
+    int64_t total_ns = 0, within_ns = 0;   // in steps; of it, in ranges right within
+    bool whole = false;                    // more than the sum of those
+    int64_t outermost_ns = 0;              // with no phase around it
+  };
+
+  [[nodiscard]] bool is_marked(uint32_t row) const {
+    const HostTable& h = facts_.trace().host;
+    return h.kind[row] != HostKind::kPython && facts_.get<Names>().phase[h.name[row].value] != Phase::kOther;
+  }
+  bool is_candidate(uint32_t row) {
+    const HostTable& h = facts_.trace().host;
+    if (h.kind[row] != HostKind::kAnnotation) return false;
+    const auto [at, fresh] = candidate_.try_emplace(h.name[row].value, false);
+    if (fresh) {
+      const std::string_view name = facts_.trace().strings[h.name[row]];
+      at->second = facts_.get<Names>().phase[h.name[row].value] == Phase::kOther && may_be_own_phase(name) &&
+                   std::ranges::none_of(facts_.get<Steps>().steps, [&](const Step& s) { return s.name == name; });
+    }
+    return at->second;
+  }
+  void choose() {
+    for (const auto& [name, sum] : sums_)
+      if (sum.outermost_ns > 0) chosen_.emplace_back(name);
+    const auto longer = [&](StringId a, StringId b) {
+      const int64_t of_a = sums_[a.value].outermost_ns, of_b = sums_[b.value].outermost_ns;
+      return of_a != of_b ? of_a > of_b : a.value < b.value;
+    };
+    std::ranges::sort(chosen_, longer);
+    if (chosen_.size() > kMostPhases - kPhases) chosen_.resize(kMostPhases - kPhases);
+  }
+  // What is around all of a training step has phases within it, which the ops tell.
+  [[nodiscard]] bool is_step(int64_t total_ns) const {
+    if (static_cast<double>(total_ns) < kMost * static_cast<double>(total_length(steps_))) return false;
+    const Names& names = facts_.get<Names>();
+    const std::vector<StringId>& used = facts_.trace().host.name;
+    return std::ranges::any_of(used, [&](StringId name) {
+      return names.autograd[name.value] || names.phase[name.value] == Phase::kBackward;
+    });
+  }
+
+  const Facts& facts_;
+  Intervals steps_;
+  std::unordered_map<uint32_t, bool> candidate_;   // by name
+  std::unordered_map<uint32_t, Sum> sums_;
+  std::vector<StringId> chosen_;
+};
+
 // Rule 1: on each instant of the thread the innermost range that marks a phase.
-Layer marked_ranges(const Facts& facts, ThreadId thread) {
+Layer marked_ranges(const Facts& facts, ThreadId thread, const OwnRanges& own) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
   const HostTable& h = trace.host;
@@ -40,12 +135,14 @@ Layer marked_ranges(const Facts& facts, ThreadId thread) {
   };
   const Thread& t = trace.threads[thread.value];
   for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
-    const Phase phase = names.phase[h.name[i].value];
+    Phase phase = names.phase[h.name[i].value];
+    if (phase == Phase::kOther) phase = own.of(i);
     if (phase == Phase::kOther || h.kind[i] == HostKind::kPython) continue;
     while (!stack.empty() && stack.back().end <= h.start_ns[i]) {
       paint_to(stack.back().end);
       stack.pop_back();
     }
+    if (is_own(phase) && !stack.empty()) continue;   // a detail of the phase around it
     paint_to(h.start_ns[i]);
     at = h.start_ns[i];
     // Ranges that overlap without nesting: the later one ends with the one around it.
@@ -122,16 +219,24 @@ std::vector<int64_t> optimizer_ends(const Facts& facts, ThreadId thread) {
 }
 
 // Rule 4: from the first op after data loading, the step's start, the optimizer or the micro-batch before, to the
-// first backward op. Without backward and optimizer: from the first op to the last.
+// first backward op. Without backward and optimizer: from the first op to the last, or where the program names phases
+// of its own, only what no such range parts.
 Intervals forward_stretches(const Facts& facts, const std::vector<Interval>& ops, const Intervals& backward,
                             const Layer& marked) {
   if (ops.empty()) return {};
   const Steps& steps = facts.get<Steps>();
   const Intervals& loading = marked[static_cast<size_t>(Phase::kDataLoading)];
   if (backward.empty() && marked[static_cast<size_t>(Phase::kOptimizer)].empty()) {
-    int64_t end = ops.front().end;
-    for (const Interval& op : ops) end = std::max(end, op.end);
-    return {{ops.front().start, end}};
+    Intervals forward{ops.front()};
+    for (const Interval& op : ops) {
+      const auto parts = [&](const Intervals& own) {
+        const size_t next = first_ending_after(own, forward.back().end);
+        return next < own.size() && own[next].start < op.start;
+      };
+      if (std::any_of(marked.begin() + kPhases, marked.end(), parts)) forward.push_back(op);
+      else forward.back().end = std::max(forward.back().end, op.end);
+    }
+    return forward;
   }
   std::vector<int64_t> starts = optimizer_ends(facts, steps.thread);
   for (const Step& step : steps.steps) starts.push_back(step.start_ns);
@@ -154,7 +259,7 @@ std::vector<PhaseSegment> flattened(const std::vector<Layer>& layers) {
   std::vector<PhaseSegment> out;
   Intervals covered;
   for (const Layer& layer : layers) {
-    for (int p = 0; p < kPhases; ++p)
+    for (int p = 0; p < kMostPhases; ++p)
       for (const Interval& part : subtract(layer[p], covered))
         out.push_back({part.start, part.end, static_cast<Phase>(p), 0});
     covered = unite(covered, all_of(layer));
@@ -276,17 +381,17 @@ void add_totals(const Facts& facts, Phases& phases) {
       phases.measured_wall_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
   }
   const Trace& trace = facts.trace();
-  std::array<Intervals, kPhases> busy;
+  std::array<Intervals, kMostPhases> busy;
   for (const Trace::DeviceRows& rows : trace.device_rows) {
     for (Intervals& b : busy) b.clear();
     for (uint32_t i = rows.begin.value; i < rows.end.value; ++i)
       busy[static_cast<size_t>(phases.of_activity[i])].push_back(trace.activity.interval(ActivityId(i)));
-    for (int p = 0; p < kPhases; ++p) phases.device_busy_ns[p] += total_length(merged(std::move(busy[p])));
+    for (int p = 0; p < kMostPhases; ++p) phases.device_busy_ns[p] += total_length(merged(std::move(busy[p])));
   }
 }
 
-PhaseShare share_of(int phase, int64_t ns, int64_t whole) {
-  return {static_cast<Phase>(phase), ns, whole > 0 ? 100.0 * static_cast<double>(ns) / static_cast<double>(whole) : 0};
+PhaseShare share_of(const Phases& phases, Phase phase, int64_t ns, int64_t whole) {
+  return {std::string(phases.name(phase)), ns, percent_of(ns, whole)};
 }
 
 }  // namespace
@@ -295,9 +400,11 @@ std::vector<PhaseRow> PhaseRow::rows(const Facts& facts) {
   const Phases& phases = facts.get<Phases>();
   const bool device = !facts.get<Devices>().devices.empty();
   std::vector<PhaseRow> rows;
-  for (int p = 0; p < kPhases; ++p)
-    rows.push_back({share_of(p, phases.wall_ns[p], facts.get<Steps>().total_wall_ns()),
+  for (const Phase phase : phases.all()) {
+    const auto p = static_cast<size_t>(phase);
+    rows.push_back({share_of(phases, phase, phases.wall_ns[p], facts.get<Steps>().total_wall_ns()),
                     only_if(device, phases.device_busy_ns[p])});
+  }
   return rows;
 }
 
@@ -307,11 +414,21 @@ std::optional<AverageStep> AverageStep::compute(const Facts& facts) {
   if (n == 0) return std::nullopt;
   const int64_t wall = steps.measured_wall_ns();
   AverageStep mean{n, wall / n, {}, false};
-  for (int p = 0; p < kPhases; ++p) {
-    mean.phases.push_back(share_of(p, facts.get<Phases>().measured_wall_ns[p], wall));
+  const Phases& phases = facts.get<Phases>();
+  for (const Phase phase : phases.all()) {
+    mean.phases.push_back(share_of(phases, phase, phases.measured_wall_ns[static_cast<size_t>(phase)], wall));
     mean.phases.back().wall_ns /= n;
   }
   return mean;
+}
+
+std::vector<Phase> Phases::all() const {
+  std::vector<Phase> phases;
+  for (int p = 0; p < kPhases; ++p)
+    if (static_cast<Phase>(p) != Phase::kOther) phases.push_back(static_cast<Phase>(p));
+  for (size_t i = 0; i < own.size(); ++i) phases.push_back(own_phase(i));
+  phases.push_back(Phase::kOther);
+  return phases;
 }
 
 Phases Phases::compute(const Facts& facts) {
@@ -323,7 +440,9 @@ Phases Phases::compute(const Facts& facts) {
     add_totals(facts, phases);
     return phases;
   }
-  Layer marked = marked_ranges(facts, steps.thread);
+  const OwnRanges own(facts, steps.thread);
+  phases.own = own.names();
+  Layer marked = marked_ranges(facts, steps.thread, own);
   phases.data_loading = of(marked, Phase::kDataLoading);
   phases.checkpoint = of(marked, Phase::kCheckpoint);
   const Intervals any_marked = all_of(marked);
@@ -342,7 +461,7 @@ Phases Phases::compute(const Facts& facts) {
   for (const Interval& wait : waits) running.label(wait, waiting);
   for (Intervals& part : waiting) part = merged(std::move(part));
   Layer working = marked;
-  for (Intervals& part : working) part = subtract(part, waits);
+  for (int p = 0; p < kPhases; ++p) working[p] = subtract(working[p], waits);   // the program's own last as it says
   // A wait with nothing on the device, then or later, stays with the range around it.
   add_segments(steps, flattened({working, backward, waiting, marked, forward}), phases);
   add_totals(facts, phases);

@@ -17,13 +17,13 @@ struct PhaseSegment {
 };
 
 struct PhaseShare {
-  Phase phase = Phase::kOther;
+  std::string name;
   int64_t wall_ns = 0;
   double wall_pct = 0;
 
   template <class V>
   void fields(V&& v) const {
-    v("name", phase_name(phase)), v("wall_ns", wall_ns), v("wall_pct", wall_pct);
+    v("name", name), v("wall_ns", wall_ns), v("wall_pct", wall_pct);
   }
 };
 
@@ -55,10 +55,12 @@ struct AverageStep {
 };
 
 struct Phases {
+  /// Names of the phases that the program marks by ranges of names of its own; most time first.
+  std::vector<std::string> own;
   std::vector<PhaseSegment> segments;            ///< partition of the steps, in time order
-  std::array<int64_t, kPhases> wall_ns{};        ///< over all steps
-  std::array<int64_t, kPhases> measured_wall_ns{};  ///< over measured steps
-  std::array<int64_t, kPhases> device_busy_ns{};
+  std::array<int64_t, kMostPhases> wall_ns{};    ///< over all steps
+  std::array<int64_t, kMostPhases> measured_wall_ns{};  ///< over measured steps
+  std::array<int64_t, kMostPhases> device_busy_ns{};
   std::vector<Phase> of_activity;                ///< phase of each activity's launch
   /// Ranges on the step's thread that mark data loading / checkpoints, merged, over all of the trace.
   Intervals data_loading, checkpoint;
@@ -66,6 +68,13 @@ struct Phases {
   Intervals backward;
   int64_t backward_passes = 0;   ///< micro-batches
   int64_t optimizer_steps = 0;
+
+  [[nodiscard]] std::string_view name(Phase phase) const {
+    const auto p = static_cast<size_t>(phase);
+    return p < kPhases ? phase_name(phase) : own[p - kPhases];
+  }
+  /// The seven, with those of the program before kOther.
+  [[nodiscard]] std::vector<Phase> all() const;
   static Phases compute(const Facts& facts);
 };
 

@@ -137,5 +137,73 @@ TEST(Steps, LeadingLongStepsAreWarmup) {
   EXPECT_EQ(facts.get<Steps>().measured_wall_ns(), 600000);
 }
 
+// 7 steps of data_transfer, inference and a rest that nobody names.
+HandTrace inference_steps() {
+  HandTrace t;
+  for (int step = 0; step < 7; ++step) {
+    const int at = step * 1000;
+    t.range("ProfilerStep#" + std::to_string(step), at, at + 1000);
+    t.range("data_transfer", at + 10, at + 110).op("aten::to", at + 20, at + 100).call("cudaMemcpy", at + 30, at + 90);
+    t.range("inference", at + 120, at + 800).op("aten::mm", at + 130, at + 400).op("aten::add", at + 500, at + 780);
+    t.range("attention", at + 150, at + 380);
+    t.op("aten::argmax", at + 850, at + 900);
+  }
+  return t;
+}
+
+TEST(Phases, RangesOfOwnNamesArePhasesByTheirNames) {
+  const Trace trace = inference_steps().build();
+  const Facts facts(trace, {});
+  const Phases& p = facts.get<Phases>();
+  EXPECT_EQ(p.own, (std::vector<std::string>{"inference", "data_transfer"})) << "attention is a detail of inference";
+  EXPECT_EQ(micros(p, own_phase(0)), 7 * 680);
+  EXPECT_EQ(micros(p, own_phase(1)), 7 * 100) << "the wait, too";
+  EXPECT_EQ(micros(p, Phase::kForward), 7 * 50) << "what no range covers is as the ops tell";
+  const std::vector<PhaseRow> rows = PhaseRow::rows(facts);
+  ASSERT_EQ(rows.size(), 9u);
+  EXPECT_EQ(rows[6].share.name, "inference");
+  EXPECT_EQ(rows[8].share.name, "other");
+  int64_t sum = 0;
+  for (const PhaseRow& row : rows) sum += row.share.wall_ns;
+  EXPECT_EQ(sum, facts.get<Steps>().total_wall_ns());
+}
+
+TEST(Phases, ARangeAroundPhasesIsNone) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000).range("training_step", 5, 990).range("preprocessing", 10, 300);
+  t.range("iteration_body", 310, 980).range("compute", 320, 700).range("log", 710, 900);
+  t.op("aten::mm", 330, 600).op("autograd::engine::evaluate_function: MmBackward0", 610, 690);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(facts.get<Phases>().own, (std::vector<std::string>{"compute", "preprocessing", "log"}));
+}
+
+TEST(Phases, WhatIsAroundAllOfATrainingStepIsTheStepByAnotherName) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000).range("train", 5, 995).op("aten::mm", 10, 400);
+  t.op("autograd::engine::evaluate_function: MmBackward0", 410, 900);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  EXPECT_TRUE(facts.get<Phases>().own.empty());
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kBackward), 490);
+}
+
+TEST(Phases, ARecognisedRangeWithinAnOwnOneIsItself) {
+  HandTrace t;
+  t.range("ProfilerStep#1", 0, 1000).range("validate", 10, 900).range("forward", 100, 300);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  EXPECT_EQ(micros(facts.get<Phases>(), own_phase(0)), 690);
+  EXPECT_EQ(micros(facts.get<Phases>(), Phase::kForward), 200);
+}
+
+TEST(Phases, FrameworksNamesAreNoPhasesOfTheProgram) {
+  for (const char* name : {"## sparse_data_dist ##", "nccl:all_reduce", "Torch-Compiled Region: 0/0", "FSDP::pre_forward",
+                           "[param|cuda]", "execute_32_context_0", "", "1st"})
+    EXPECT_FALSE(may_be_own_phase(name)) << name;
+  for (const char* name : {"data_transfer", "inference", "préparation", "gpu_model_runner: forward", "eval/metrics"})
+    EXPECT_TRUE(may_be_own_phase(name)) << name;
+}
+
 }  // namespace
 }  // namespace profgpu

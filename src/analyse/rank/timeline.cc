@@ -16,6 +16,7 @@
 #include "analyse/rank/steps.h"
 #include "analyse/rank/threads.h"
 #include "analyse/report/quantity.h"
+#include "base/text.h"
 
 namespace profgpu {
 
@@ -32,7 +33,8 @@ std::vector<std::string> page_category_names() {
   }
   for (uint8_t c = 0; c < kIdleCauses; ++c)
     names.push_back("idle:" + std::string(idle_cause_name(static_cast<IdleCause>(c))));
-  for (const char* name : {"step", "warmup", "sync", "collective", "wait", "blocked"}) names.emplace_back(name);
+  for (const char* name : {"step", "warmup", "sync", "collective", "wait", "blocked", "own_phase"})
+    names.emplace_back(name);
   return names;
 }
 
@@ -128,12 +130,6 @@ uint32_t TimelineArgs::of(const Collective& call) {
 
 namespace {
 
-std::string words(std::string_view code) {
-  std::string out(code);
-  std::replace(out.begin(), out.end(), '_', ' ');
-  return out;
-}
-
 }  // namespace
 
 std::string thread_title(const Thread& thread) {
@@ -224,7 +220,7 @@ void Timeline::add_phases() {
   TrackWriter writer(page_, plan_.scale, track("Steps", "phases", "phase"));
   for (const PhaseSegment& s : facts_.get<Phases>().segments)
     if (writer.add(event(s.start_ns, s.end_ns, PageCategory::of(s.phase))))
-      writer.track().name.push_back(page_.strings.of(words(phase_name(s.phase))));
+      writer.track().name.push_back(page_.strings.of(phase_words(facts_.get<Phases>().name(s.phase))));
   writer.finish();
 }
 

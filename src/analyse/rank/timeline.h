@@ -34,10 +34,14 @@ struct PageCategory {
     kCollective,
     kWait,
     kBlocked,
+    kOwnPhase,
     kCount,
   };
   static uint8_t of(HostKind kind) { return static_cast<uint8_t>(kHost + static_cast<uint8_t>(kind)); }
-  static uint8_t of(Phase phase) { return static_cast<uint8_t>(kPhase + static_cast<uint8_t>(phase)); }
+  static uint8_t of(Phase phase) {
+    const auto p = static_cast<uint8_t>(phase);
+    return p < kPhases ? static_cast<uint8_t>(kPhase + p) : uint8_t{kOwnPhase};
+  }
   static uint8_t of(IdleCause cause) { return static_cast<uint8_t>(kIdle + static_cast<uint8_t>(cause)); }
 };
 

@@ -227,7 +227,7 @@ extern const Rule kDataLoadingBound = {
                    .question = "Is data loading under 10 % of the step?",
                    .label = "data loading",
                    .value = [](const RankMeasure& m) -> std::optional<double> {
-                     return m.phase_pct[static_cast<size_t>(Phase::kDataLoading)];
+                     return m.phase_pct(Phase::kDataLoading);
                    },
                    .limit = 10}},
 };

@@ -13,6 +13,7 @@
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/threads.h"
+#include "base/text.h"
 #include "trace/intervals.h"
 
 namespace profgpu {
@@ -299,8 +300,9 @@ void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause ca
   if (!blocked->fix.empty()) finding.fix.insert(finding.fix.begin(), std::move(blocked->fix));
 }
 
-Phase RankMeasure::largest_phase() const {
-  return static_cast<Phase>(std::ranges::max_element(phase_pct) - phase_pct.begin());
+double RankMeasure::phase_pct(Phase phase) const {
+  const auto at = std::ranges::find(phases, phase_name(phase), &PhaseShare::name);
+  return at == phases.end() ? 0 : at->wall_pct;
 }
 
 RankMeasure rank_measure(const Measured& m) {
@@ -309,8 +311,11 @@ RankMeasure rank_measure(const Measured& m) {
   out.wall_ns = m.wall_ns();
   out.steps = m.steps();
   out.annotated = m.facts().get<Steps>().annotated;
-  for (size_t p = 0; p < kPhases; ++p) out.phase_pct[p] = m.phase_pct(static_cast<Phase>(p));
   const Phases& phases = m.facts().get<Phases>();
+  for (const Phase p : phases.all()) {
+    const int64_t ns = phases.measured_wall_ns[static_cast<size_t>(p)];
+    out.phases.push_back({std::string(phases.name(p)), ns, m.wall_pct(ns)});
+  }
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (m.has_device()) measure_device(m, out);
   return out;

@@ -13,7 +13,7 @@
 #include "analyse/job/job.h"
 #include "analyse/rank/facts.h"
 #include "analyse/rank/idle.h"
-#include "analyse/rank/names.h"
+#include "analyse/rank/phases.h"
 #include "analyse/rank/telemetry.h"
 #include "analyse/report/report.h"
 
@@ -26,7 +26,7 @@ struct RankMeasure {
   int rank = 0;
   int64_t wall_ns = 0, steps = 0;        ///< of the measured steps
   bool annotated = false;                ///< steps come from ranges of the program
-  std::array<double, kPhases> phase_pct{};   ///< of wall_ns
+  std::vector<PhaseShare> phases;        ///< of wall_ns
   bool accumulates = false;              ///< more backward passes than optimizer steps
   std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
 
@@ -43,7 +43,7 @@ struct RankMeasure {
   bool matrix_work = false, compiled = false;
   Verdict fused_optimizer = Verdict::kUnknown;
 
-  [[nodiscard]] Phase largest_phase() const;
+  [[nodiscard]] double phase_pct(Phase phase) const;
   [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause)]; }
 };
 

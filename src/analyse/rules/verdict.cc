@@ -41,10 +41,12 @@ std::string gain(const Finding& f, const RankMeasure& m) {
 }
 
 std::string largest_part(const RankMeasure& m) {
-  const Phase phase = m.largest_phase();
-  const double pct = m.phase_pct[static_cast<size_t>(phase)];
-  if (phase == Phase::kOther && pct > 95) return "no phase of training was recognised";
-  return fmt::format("the largest part of the time is {} ({:.0f} %)", kPhaseWords[static_cast<size_t>(phase)], pct);
+  const auto largest = std::ranges::max_element(m.phases, {}, &PhaseShare::wall_ns);
+  if (largest == m.phases.end()) return "nothing ran";
+  const std::optional<Phase> phase = phase_called(largest->name);
+  if (phase == Phase::kOther && largest->wall_pct > 95) return "no phase of training was recognised";
+  const std::string_view words = phase ? kPhaseWords[static_cast<size_t>(*phase)] : std::string_view(largest->name);
+  return fmt::format("the largest part of the time is {} ({:.0f} %)", words, largest->wall_pct);
 }
 
 std::string verdict_of_samples(const std::vector<DeviceTelemetry>& telemetry, const std::vector<Answer>& answers) {

@@ -95,7 +95,7 @@ const DataTable kPhaseSegmentData{
             return s.end_ns - s.start_ns;
           }},
          {"phase", Kind::kText, "name of the phase",
-          [](const From& f, size_t i, size_t) -> Datum { return phase_name(f.rank->phases().segments[i].phase); }},
+          [](const From& f, size_t i, size_t) -> Datum { return f.rank->phases().name(f.rank->phases().segments[i].phase); }},
          {"step", Kind::kInteger, "place of the step in steps, from 0",
           [](const From& f, size_t i, size_t) -> Datum { return f.rank->phases().segments[i].step; }}},
     .rows = [](const From& f) { return f.rank->phases().segments.size(); },

@@ -69,7 +69,7 @@ class PerfettoRank {
     }
     PerfettoLanes phase_lanes(packets_, packets_.track(ids_.name_of("phases"), group_, 1));
     for (const PhaseSegment& s : rank_.phases().segments)
-      add(phase_lanes, {s.start_ns, s.end_ns}, {"phase", phase_name(s.phase), {}, {}});
+      add(phase_lanes, {s.start_ns, s.end_ns}, {"phase", rank_.phases().name(s.phase), {}, {}});
   }
   void add_clock(Slice& slice) const {
     const std::string_view note = clock_note(*clock_);
@@ -100,7 +100,7 @@ class PerfettoRank {
     const ActivityArgs& args = all.args[a.value].valid() ? trace_.activity_args[all.args[a.value].value] : kNone;
     Slice slice{activity_kind_name(all.kind[a.value]), trace_.name(a), {}, {}};
     slice.arguments = {{"correlation", kAboveZero(all.correlation[a.value])}, {"category", kernel_category(a)},
-                       {"phase", phase_name(rank_.phases().of_activity[a.value])},
+                       {"phase", rank_.phases().name(rank_.phases().of_activity[a.value])},
                        {"bytes", args.bytes >= 0 ? Datum(args.bytes) : Datum()}};
     if (args.block[0] > 0)
       for (const auto& [name, value] : {std::pair{"grid_x", args.grid[0]},

@@ -62,7 +62,7 @@ const DataTable kActivityData{
          {"short_name", Kind::kText, "name without return type, template arguments and parameters",
           [](const From& f, size_t i, size_t) -> Datum { return f.rank->short_name(f.trace().activity.name[i]); }},
          {"phase", Kind::kText, "phase of training that launched it",
-          [](const From& f, size_t i, size_t) -> Datum { return phase_name(f.rank->phases().of_activity[i]); }},
+          [](const From& f, size_t i, size_t) -> Datum { return f.rank->phases().name(f.rank->phases().of_activity[i]); }},
          {"launch_id", Kind::kInteger, "row of host: the call that launched it",
           cell<&Trace::activity, &ActivityTable::launch>},
          {"op_id", Kind::kInteger, "row of host: the innermost operator or annotation around that call",

@@ -45,7 +45,7 @@ HostRecording::HostRecording(int fd, std::string path)
     : fd_(fd), path_(std::move(path)), watch_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC)) {}
 
 Result<std::unique_ptr<HostRecording>> HostRecording::open(const std::string& path, const std::string& host) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return Error{path + ": cannot be written: " + std::strerror(errno)};
   std::unique_ptr<HostRecording> out(new HostRecording(fd, path));
   wire::FileHeader header{};

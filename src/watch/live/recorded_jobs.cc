@@ -34,25 +34,19 @@ constexpr int64_t kAnalyseEvery_ns = 3 * kSecond, kPausePerWork = 20;
 constexpr int64_t kAskAgain_ns = 10 * kSecond;      // whether a process is recorded by now
 constexpr size_t kMaxPhases = 3;
 
-std::string words(std::string_view name) {
-  std::string text(name);
-  std::replace(text.begin(), text.end(), '_', ' ');
-  return text;
-}
-
 // The largest first, no more than a few, none below a percent.
 std::string phases_text(const Facts& facts) {
   const Phases& phases = facts.get<Phases>();
   const int64_t whole = facts.get<Steps>().total_wall_ns();
-  std::vector<std::pair<int64_t, int>> largest;
-  for (int p = 0; p < kPhases; ++p)
-    if (static_cast<Phase>(p) != Phase::kOther) largest.emplace_back(phases.wall_ns[static_cast<size_t>(p)], p);
+  std::vector<std::pair<int64_t, Phase>> largest;
+  for (const Phase p : phases.all())
+    if (p != Phase::kOther) largest.emplace_back(phases.wall_ns[static_cast<size_t>(p)], p);
   std::sort(largest.rbegin(), largest.rend());
   std::string text;
   for (size_t i = 0; i < kMaxPhases; ++i)
     if (const double share = percent_of(largest[i].first, whole); share >= 1)
       text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ",
-                          words(phase_name(static_cast<Phase>(largest[i].second))), share);
+                          phase_words(phases.name(largest[i].second)), share);
   return text;
 }
 

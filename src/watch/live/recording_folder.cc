@@ -123,8 +123,14 @@ Result<RecordingFolder> take_recording_folder(const std::string& path, bool shar
     folder.samples = folder.path + "/samples" + suffix + ".jsonl";
     folder.summary = folder.path + "/summary" + suffix + ".json";
     folder.host_file = folder.path + "/" + (i < 2 ? folder.host : suffix.substr(1)) + "-host.pgt";
-    if (::access(folder.host_file.c_str(), F_OK) == 0) folder.host_file = folder.path + "/" + own + "-host.pgt";
-    return folder;
+    int taken = take_name(folder.host_file);
+    if (taken == EEXIST) {   // by another run on this host
+      folder.host_file = folder.path + "/" + own + "-host.pgt";
+      taken = take_name(folder.host_file);
+    }
+    if (taken == 0) return folder;
+    ::unlink(folder.session.c_str());
+    return Error{folder.host_file + ": cannot be written: " + std::strerror(taken)};
   }
   return Error{folder.path + ": holds too many recordings", "name another folder with -o"};
 }

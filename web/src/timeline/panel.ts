@@ -40,7 +40,7 @@ const kFamilies: [string, string[]][] = [
     ],
   ],
   ['Host', ['op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'sync', 'blocked']],
-  ['Phases', ['data_loading', 'forward', 'backward', 'checkpoint', 'other_phase']],
+  ['Phases', ['data_loading', 'forward', 'backward', 'checkpoint', 'own_phase', 'other_phase']],
   ['Steps', ['step', 'warmup']],
   ['Collectives', ['collective', 'wait']],
 ];

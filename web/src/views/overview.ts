@@ -4,7 +4,7 @@ import { barList, stackedBar, type Part } from './bars';
 import { element, shown } from './dom';
 import { findingList } from './finding_list';
 import { count, duration, inUnit, percent } from './quantity';
-import { words, type Check, type Cluster, type Device, type RankReport } from './report';
+import { isPhase, words, type Check, type Cluster, type Device, type RankReport } from './report';
 import type { Context, View } from './view';
 
 const kChecks = { pass: '✓', fail: '✗', unknown: '?' } as const;
@@ -39,7 +39,7 @@ function stepSection(context: Context): HTMLElement | null {
   const hangs = rank.average_step?.includes_hang ? ' with the one that hangs' : '';
   const title = average ? `A step of ${duration(average.duration_ns)}${hangs}` : 'Phases of the steps';
   const parts = phases.map((phase) => ({
-    name: words(phase.name), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : phase.name,
+    name: isPhase(phase.name) ? words(phase.name) : shown(phase.name, 60), ns: phase.wall_ns, pct: phase.wall_pct, category: phase.name === 'other' ? 'other_phase' : isPhase(phase.name) ? phase.name : 'own_phase',
   }));
   return element('section', {}, element('h2', {}, title, element('span', { class: 'quiet' }, many ? `rank ${rank.rank}` : '')), barList(parts));
 }

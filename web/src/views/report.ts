@@ -57,6 +57,11 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   };
 }
 
+/** Whether a phase is one of those that every report knows, not one that the program names. */
+export function isPhase(name: string): boolean {
+  return ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'other'].includes(name);
+}
+
 /** "data_loading" as a person writes it. */
 export function words(name: string): string {
   return name.replace(/[_-]/g, ' ');

@@ -25,7 +25,7 @@ const kLeft = 64;
 const kBottom = 22;
 const kTop = 8;
 const kLeastRest = 0.001;
-const kPhaseOrder = ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'other_phase'];
+const kPhaseOrder = ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'own_phase', 'other_phase'];
 
 function busyPieces(step: Step): Piece[] {
   if (step.device_busy_ns === null) return [{ name: 'step', ns: step.duration_ns, category: 'step' }];
@@ -57,7 +57,7 @@ function phasePieces(data: PageData, rank: RankReport): Piece[][] {
   if (sums.every((sum) => sum.size === 0)) return [];
   return sums.map((sum, i) => {
     const pieces = kPhaseOrder.filter((name) => sum.has(name)).map((name) => ({
-      name: name === 'other_phase' ? 'other' : words(name), ns: sum.get(name)!, category: name,
+      name: name === 'other_phase' ? 'other' : name === 'own_phase' ? 'named by the program' : words(name), ns: sum.get(name)!, category: name,
     }));
     const rest = rank.steps[i]!.duration_ns - pieces.reduce((all, piece) => all + piece.ns, 0);
     // Phases are a partition of the step: what is missing was not kept.
