@@ -45,6 +45,9 @@ Outcome explain(const Arguments& arguments) {
   out += fmt::format("  Default threshold: {}; change it with --threshold {}=VALUE.\n\nWhat to change, best first\n",
                      threshold_text(*rule), rule->id);
   for (std::string_view advice : rule->advice) out += wrap(advice, kRulesWidth, "  - ");
+  if (!rule->by_framework.empty()) out += "\nBy framework, where the trace shows it\n";
+  for (const FrameworkFix& f : rule->by_framework)
+    out += wrap(fmt::format("{}: {}", framework_name(f.of), f.fix), kRulesWidth, "  - ");
   return Outcome::of(write_stdout(out + "\nNext: profgpu analyze PATH --section findings   ·   profgpu rules\n"));
 }
 

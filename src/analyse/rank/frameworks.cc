@@ -38,8 +38,12 @@ bool is_vllm_step(std::string_view name) {
 
 }  // namespace
 
+std::string_view framework_name(Framework framework) { return kNames[static_cast<size_t>(framework)]; }
+
 bool Frameworks::serves() const {
-  return has(Framework::kVllm) || has(Framework::kSglang) || has(Framework::kTensorRtLlm);
+  for (size_t i = 0; i < kFrameworks; ++i)
+    if (seen[i] && is_engine(static_cast<Framework>(i))) return true;
+  return false;
 }
 
 std::vector<std::string> Frameworks::names() const {

@@ -16,6 +16,12 @@ enum class Framework : uint8_t {
   kAccelerate, kLightning, kDdp, kFsdp, kDeepSpeed, kMegatron, kTorchRec, kJax,
 };
 constexpr size_t kFrameworks = 18;
+/// "vLLM", "CUDA graphs"
+std::string_view framework_name(Framework framework);
+/// Whether it serves requests: its users change settings of the server, not the model.
+constexpr bool is_engine(Framework f) {
+  return f == Framework::kVllm || f == Framework::kSglang || f == Framework::kTensorRtLlm;
+}
 
 /// By names of ops, ranges, kernels, modules and Python files.
 struct Frameworks {

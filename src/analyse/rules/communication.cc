@@ -267,6 +267,18 @@ extern const Rule kExposedCommunication = {
             "larger batch a GPU: more compute for the same bytes",
             "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
         },
+    .by_framework =
+        {
+            {Framework::kVllm, "leave the custom all-reduce on (no --disable-custom-all-reduce); fewer "
+             "tensor-parallel ranks where the model fits"},
+            {Framework::kSglang, "leave the custom all-reduce on (no --disable-custom-all-reduce); --dp-size instead "
+             "of --tp-size where the model fits"},
+            {Framework::kDeepSpeed, "\"overlap_comm\": true, with larger reduce_bucket_size and allgather_bucket_size"},
+            {Framework::kMegatron, "--overlap-grad-reduce --overlap-param-gather; --tp-comm-overlap with "
+             "--sequence-parallel"},
+            {Framework::kTrainer, "TrainingArguments(ddp_bucket_cap_mb=100, ddp_find_unused_parameters=False)", {}, true},
+            {Framework::kLightning, "DDPStrategy(gradient_as_bucket_view=True, static_graph=True)", {}, true},
+        },
     .verdict = "Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
     .seen = {Locator::At::kLongestKernel, "communication"},
     .rank = {.value = [](const Measured& m) {

@@ -133,19 +133,11 @@ std::optional<double> eager_inference_value(const Measured& m) {
   return only_if(steps > 0, percent_of(eager, steps));
 }
 
-void say_eager_inference(const Measured& m, Finding& f) {
-  const Frameworks& with = m.facts().get<Frameworks>();
+void say_eager_inference(const Measured&, Finding& f) {
   f.what = fmt::format("the engine decodes without replaying graphs: {:.0f} % of its decode steps", *f.value);
   f.why = "A decode step launches hundreds of kernels of microseconds; a graph launches them with one call.";
-  if (with.has(Framework::kSglang))
-    f.fix = {"SGLang: no --disable-cuda-graph; --cuda-graph-max-bs at least as large as the batches that are served"};
-  else if (with.has(Framework::kTensorRtLlm))
-    f.fix = {"TensorRT-LLM: cuda_graph_config with the batch sizes that are served"};
-  else if (with.has(Framework::kVllm))
-    f.fix = {"vLLM: start without --enforce-eager; cudagraph_capture_sizes up to the batches that are served"};
-  else
-    f.fix = {"capture the decode step for each batch size: torch.cuda.CUDAGraph, or torch.compile(mode="
-             "\"reduce-overhead\")"};
+  f.fix = {"capture the decode step for each batch size: torch.cuda.CUDAGraph, or torch.compile(mode="
+           "\"reduce-overhead\")"};
 }
 
 }  // namespace
@@ -211,6 +203,14 @@ extern const Rule kEagerInference = {
             "SGLang: no --disable-cuda-graph; --cuda-graph-max-bs, --cuda-graph-bs",
             "TensorRT-LLM: cuda_graph_config: batch_sizes, enable_padding",
             "features that forbid graphs (some LoRA, speculative and multimodal paths): look at the engine's log",
+        },
+    .by_framework =
+        {
+            {Framework::kVllm, "start without --enforce-eager; cudagraph_capture_sizes up to the batches that are "
+             "served"},
+            {Framework::kSglang, "no --disable-cuda-graph; --cuda-graph-max-bs at least as large as the batches that "
+             "are served"},
+            {Framework::kTensorRtLlm, "cuda_graph_config with the batch sizes that are served"},
         },
     .rank = {.value = eager_inference_value, .say = say_eager_inference},
 };

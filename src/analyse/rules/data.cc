@@ -217,6 +217,14 @@ extern const Rule kDataLoadingBound = {
         "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
         "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply",
     },
+    .by_framework =
+        {
+            {Framework::kTrainer, "TrainingArguments(dataloader_num_workers=4, dataloader_persistent_workers=True, "
+             "dataloader_prefetch_factor=4)"},
+            {Framework::kLightning, "give trainer.fit a DataLoader(…, num_workers=4, persistent_workers=True)"},
+            {Framework::kMegatron, "--num-workers 4 or more"},
+            {Framework::kTorchRec, "TrainPipelineSparseDist copies the next batches while one is computed", {}, true},
+        },
     .verdict = "The GPU waits for data: loading takes {} of each step.",
     .cause = IdleCause::kDataLoading,
     .rank = {.value = [](const Measured& m) { return only_if(is_felt(m), m.phase_pct(Phase::kDataLoading)); },
@@ -248,6 +256,14 @@ extern const Rule kCheckpointStall = {
         "write to local NVMe or tmpfs and copy in the background",
         "save less often; keep optimizer states out of intermediate checkpoints",
     },
+    .by_framework =
+        {
+            {Framework::kTrainer, "TrainingArguments(save_steps=…): more steps between checkpoints; "
+             "save_only_model=True"},
+            {Framework::kLightning, "AsyncCheckpointIO, or ModelCheckpoint(every_n_train_steps=…)"},
+            {Framework::kMegatron, "--async-save"},
+            {Framework::kFsdp, "torch.distributed.checkpoint.async_save of a sharded state_dict", {}, true},
+        },
     .verdict = "Saving checkpoints takes {} of the time.",
     .cause = IdleCause::kCheckpoint,
     .rank = {.value = [](const Measured& m) { return std::optional(m.phase_pct(Phase::kCheckpoint)); },
@@ -274,6 +290,13 @@ extern const Rule kPageableCopies = {
         "keep results on the device; copy them back in one piece, into a pinned buffer",
         "prefetch the next batch on a side stream while this one computes",
     },
+    .by_framework =
+        {
+            {Framework::kTrainer, "TrainingArguments(dataloader_pin_memory=True)"},
+            {Framework::kAccelerate, "Accelerator(dataloader_config=DataLoaderConfiguration(non_blocking=True)), with "
+             "pin_memory=True"},
+            {Framework::kLightning, "DataLoader(…, pin_memory=True); Lightning copies with non_blocking=True by itself"},
+        },
     .verdict = "Copies through pageable memory take {} of the time.",
     .seen = {Locator::At::kLongestKernel, "Pageable"},
     .rank = {.value = pageable_copies_value, .say = say_pageable_copies},

@@ -135,6 +135,26 @@ void say_that_stacks_are_missing(std::vector<Finding>& findings) {
   }
 }
 
+// Where compiled code or graphs are seen, advice to use them is none; users of an engine have settings for the model.
+bool is_done(std::string_view fix, const Frameworks& with) {
+  const bool graphs = fix.find("reduce-overhead") != fix.npos || fix.find("make_graphed_callables") != fix.npos;
+  if (graphs) return with.has(Framework::kCudaGraphs) || with.serves();
+  if (fix.find("torch.compile(model") != fix.npos) return with.has(Framework::kTorchCompile) || with.serves();
+  return with.serves() && fix.starts_with("DataLoader(");
+}
+
+void speak_as_frameworks(const Rule& rule, const Frameworks& with, Finding& f) {
+  const std::vector<std::string> all = std::exchange(f.fix, {});
+  std::vector<std::string> last;
+  for (const FrameworkFix& fix : rule.by_framework)
+    if (with.has(fix.of) && !(fix.unless && with.has(*fix.unless)))
+      (fix.also ? last : f.fix).push_back(fmt::format("{}: {}", framework_name(fix.of), fix.fix));
+  if (f.fix.empty() || !with.serves())
+    std::ranges::copy_if(all, std::back_inserter(f.fix), [&](const std::string& fix) { return !is_done(fix, with); });
+  f.fix.insert(f.fix.end(), last.begin(), last.end());
+  if (f.fix.empty()) f.fix = all;
+}
+
 // The worst of a rank's devices.
 std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
   const Measured* worst = nullptr;
@@ -154,6 +174,8 @@ std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured
     f.where = places_in_gaps(*worst, *rule.cause);
   }
   rule.rank.say(*worst, f);
+  if (rule.rank.is_of_framework == nullptr || rule.rank.is_of_framework(*worst, f))
+    speak_as_frameworks(rule, worst->facts().get<Frameworks>(), f);
   return f;
 }
 

@@ -348,6 +348,12 @@ extern const Rule kFusableElementwise = {
             "keep one memory format and dtype, so that no copies and casts stand between operations",
             "write chains with in-place or out= operations where autograd allows it",
         },
+    .by_framework =
+        {
+            {Framework::kTrainer, "TrainingArguments(torch_compile=True); use_liger_kernel=True for the models it "
+             "knows", Framework::kTorchCompile},
+            {Framework::kMegatron, "leave --no-masked-softmax-fusion, --no-bias-gelu-fusion and their like out"},
+        },
     .rank = {.value = fusable_value, .say = say_fusable},
 };
 
@@ -369,6 +375,14 @@ extern const Rule kUnfusedAttention = {
             "flash-attn; AITER or Composable Kernel's attention on AMD; FlexAttention for own masks",
             "masks as is_causal=True or a boolean mask; output_attentions=False, which else forbids fused kernels",
         },
+    .by_framework =
+        {
+            {Framework::kVllm, "VLLM_ATTENTION_BACKEND chooses a fused backend: FLASH_ATTN, FLASHINFER, ROCM_AITER_FA"},
+            {Framework::kSglang, "--attention-backend fa3, flashinfer, triton or aiter"},
+            {Framework::kTransformers, "from_pretrained(…, attn_implementation=\"sdpa\"), or \"flash_attention_2\""},
+            {Framework::kDiffusers, "pipe.transformer.set_attention_backend(\"flash\"), or AttnProcessor2_0"},
+            {Framework::kMegatron, "--use-flash-attn, or --attention-backend flash"},
+        },
     .rank = {.value = unfused_attention_value, .say = say_unfused_attention},
 };
 
@@ -389,6 +403,14 @@ extern const Rule kSmallBatch = {
             "larger batch size or sequence length; larger micro-batches instead of gradient accumulation",
             "inference: continuous batching (vLLM, SGLang), or several model instances on one device",
             "MPS or MIG to share the device with other jobs",
+        },
+    .by_framework =
+        {
+            {Framework::kVllm, "raise --max-num-seqs and --max-num-batched-tokens; send more requests at once"},
+            {Framework::kSglang, "raise --max-running-requests; send more requests at once"},
+            {Framework::kTrainer, "TrainingArguments(per_device_train_batch_size=…, auto_find_batch_size=True)"},
+            {Framework::kDeepSpeed, "a larger train_micro_batch_size_per_gpu"},
+            {Framework::kMegatron, "a larger --micro-batch-size"},
         },
     .rank = {.value = small_batch_value, .say = say_small_batch},
 };

@@ -89,6 +89,12 @@ extern const Rule kFirstUse = {
             "torch.compile: TORCHINDUCTOR_FX_GRAPH_CACHE=1, mark_dynamic, cache_size_limit; Triton: keep its cache",
             "vLLM, SGLang: let the server finish its own warm-up and graph capture before sending requests",
         },
+    .by_framework =
+        {
+            {Framework::kVllm, "start the profiler once requests have been answered, not with the server"},
+            {Framework::kSglang, "start the profiler once requests have been answered, not with the server"},
+            {Framework::kTrainer, "profile from a callback, with schedule(wait=5, warmup=2, active=3)", {}, true},
+        },
     .verdict = "{} of the time goes into work that happens only once, such as loading, compiling and tuning.",
     .cause = IdleCause::kFirstUse,
     .rank = {.say = say_first_use},

@@ -100,6 +100,37 @@ TEST(EagerInference, IsDecodingWithoutGraphs) {
   EXPECT_FALSE(found(replayed, "eager-inference"));
 }
 
+TEST(Fixes, SpeakTheFrameworksSettings) {
+  // The GPU runs dry after each kernel, as the host launches late.
+  const auto late = [](std::initializer_list<std::string_view> signs) {
+    return steps_of([signs](HandTrace& h, int64_t t) {
+      for (const std::string_view sign : signs) h.op(sign, t, t + 1);
+      h.op("aten::mm", t + 2, t + 990);
+      for (int64_t k = 0; k < 9; ++k) h.kernel("k", t + 10 + k * 100, t + 15 + k * 100, t + 20 + k * 100, t + 60 + k * 100);
+    });
+  };
+  const auto fixes = [&](std::initializer_list<std::string_view> signs) {
+    HandTrace hand = late(signs);
+    const auto f = found(hand, "host-bound-launches");
+    return f ? f->fix : std::vector<std::string>{};
+  };
+  const auto has = [](const std::vector<std::string>& all, std::string_view part) {
+    return std::ranges::any_of(all, [&](const std::string& fix) { return fix.find(part) != std::string::npos; });
+  };
+  const auto plain = fixes({});
+  ASSERT_FALSE(plain.empty());
+  EXPECT_EQ(plain.front().rfind("model = torch.compile", 0), 0u) << plain.front();
+  const auto trainer = fixes({"transformers/trainer.py(2470): _inner_training_loop"});
+  EXPECT_EQ(trainer.front(), "Trainer: TrainingArguments(torch_compile=True)");
+  EXPECT_GT(trainer.size(), 2u);
+  const auto compiled = fixes({"Torch-Compiled Region: 0/0", "cudaGraphLaunch"});
+  EXPECT_FALSE(has(compiled, "torch.compile(model")) << "it is in use";
+  const auto ddp = fixes({"DistributedDataParallel.forward"});
+  EXPECT_TRUE(ddp.back().starts_with("DDP: broadcast_buffers")) << ddp.back();
+  for (const std::string& fix : fixes({"vllm/v1/worker/gpu_model_runner.py(1): execute_model"}))
+    EXPECT_TRUE(fix.starts_with("vLLM: ")) << fix;
+}
+
 TEST(PythonGc, CountsCollectionsOnTheThreadOfTheSteps) {
   const auto collecting = [](int64_t us) {
     return steps_of([us](HandTrace& h, int64_t t) {

@@ -145,6 +145,13 @@ extern const Rule kFullPrecisionGemm = {
         "FSDP: MixedPrecisionPolicy(param_dtype=torch.bfloat16); DeepSpeed: \"bf16\": {\"enabled\": true}",
         "dimensions that are multiples of 8 (fp16, bf16) or 16 (int8, fp8), channels_last for convolutions",
     },
+    .by_framework =
+        {
+            {Framework::kTrainer, "TrainingArguments(bf16=True); fp16=True on devices before Ampere"},
+            {Framework::kAccelerate, "Accelerator(mixed_precision=\"bf16\"); \"fp16\" on devices before Ampere"},
+            {Framework::kLightning, "Trainer(precision=\"bf16-mixed\"); \"16-mixed\" on devices before Ampere"},
+            {Framework::kDeepSpeed, "\"bf16\": {\"enabled\": true}; \"fp16\" on devices before Ampere"},
+        },
     .rank = {.value = full_precision_gemm_value, .say = say_full_precision_gemm},
     .checklist = {{.place = 5,
                    .id = "mixed-precision",
@@ -174,6 +181,11 @@ extern const Rule kUnfusedOptimizer = {
         "optimizer.zero_grad(set_to_none=True)",
         "gradient accumulation: fewer optimizer steps",
     },
+    .by_framework =
+        {
+            {Framework::kTrainer, "TrainingArguments(optim=\"adamw_torch_fused\")"},
+            {Framework::kDeepSpeed, "\"optimizer\": {\"type\": \"AdamW\"} uses FusedAdam; not \"torch_adam\": true"},
+        },
     .seen = {Locator::At::kLongestPhase, "optimizer"},
     .rank = {.value = [](const Measured& m) {
                return only_if(small_kernels_a_step(m) > kKernelsAStep, m.phase_pct(Phase::kOptimizer));

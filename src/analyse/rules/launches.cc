@@ -24,33 +24,6 @@ bool mostly_in_long_gaps(const Measured& m) {
   return 2 * in_long > all;
 }
 
-// By the settings of what the program is built with; nothing that it does already.
-std::vector<std::string> launch_fixes(const Frameworks& with) {
-  if (with.has(Framework::kVllm))
-    return {"vLLM: start without --enforce-eager, so that decoding replays CUDA graphs",
-            "vLLM: more sizes in --compilation-config cudagraph_capture_sizes; raise --max-num-batched-tokens and "
-            "--max-num-seqs, so that a step brings more work"};
-  if (with.has(Framework::kSglang))
-    return {"SGLang: raise --cuda-graph-max-bs, so that every decode batch replays a graph; no --disable-cuda-graph",
-            "SGLang: --enable-torch-compile for small batches"};
-  if (with.has(Framework::kTensorRtLlm))
-    return {"TensorRT-LLM: cuda_graph_config with the batch sizes that are served; overlap scheduler on"};
-  std::vector<std::string> fixes;
-  if (!with.has(Framework::kTorchCompile))
-    fixes.emplace_back("model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs");
-  else if (!with.has(Framework::kCudaGraphs))
-    fixes.emplace_back("torch.compile(model, mode=\"reduce-overhead\")   # replays CUDA graphs, too");
-  fixes.emplace_back("larger batches, so that each launch brings more work");
-  fixes.emplace_back("move logging, .item() and Python work out of the step" +
-                     std::string(with.has(Framework::kCudaGraphs)
-                                     ? ""
-                                     : "; torch.cuda.make_graphed_callables for fixed shapes"));
-  if (with.has(Framework::kTrainer)) fixes.emplace_back("TrainingArguments(torch_compile=True)");
-  if (with.has(Framework::kDdp))
-    fixes.emplace_back("DistributedDataParallel(…, broadcast_buffers=False) where buffers need no synchronization");
-  return fixes;
-}
-
 bool prepares_inputs(const Place& place) {
   const std::string text = place.file + " " + place.name;
   for (const std::string_view part : {"image", "video", "audio", "token", "transforms", "processing", "PIL", "resize",
@@ -65,11 +38,15 @@ const Place* main_place(const Finding& f, int64_t ns) {
   return known ? &f.where.front() : nullptr;
 }
 
+// The host does something of the program's own for long, rather than launching.
+const Place* long_work(const Measured& m, const Finding& f) {
+  return mostly_in_long_gaps(m) ? main_place(f, m.idle_ns(IdleCause::kHostBound)) : nullptr;
+}
+
 void say_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
   const Frameworks& with = m.facts().get<Frameworks>();
-  const Place* first = main_place(f, m.idle_ns(IdleCause::kHostBound));
-  if (first != nullptr && mostly_in_long_gaps(m)) {
+  if (const Place* first = long_work(m, f)) {
     f.what = fmt::format("the GPU waits while the host does other work, above all in {}", place_text(*first));
     f.why = fmt::format("{} idles {} of the time, mostly in gaps of over a millisecond: the host computes something "
                         "between launches.",
@@ -85,7 +62,12 @@ void say_host_bound_launches(const Measured& m, Finding& f) {
     f.what = "the GPU runs dry: the host launches work too late";
     f.why = fmt::format("{} idles {} of the time because Python and the framework had not launched the next kernel yet.",
                         m.device_label(), percent_text(*f.value));
-    f.fix = launch_fixes(with);
+    f.fix = {with.has(Framework::kTorchCompile)
+                 ? "torch.compile(model, mode=\"reduce-overhead\")   # replays CUDA graphs, too"
+                 : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
+             "larger batches, so that each launch brings more work",
+             "move logging, .item() and Python work out of the step",
+             "torch.cuda.make_graphed_callables for fixed shapes"};
   }
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
                                    duration_text(launch.median_latency_ns.value_or(0))));
@@ -147,6 +129,28 @@ extern const Rule kHostBoundLaunches = {
         "OMP_NUM_THREADS",
         "DeepSpeed, FSDP: smaller wrapping units launch more; wrap whole transformer blocks",
     },
+    .by_framework =
+        {
+            {Framework::kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs",
+             Framework::kCudaGraphs},
+            {Framework::kVllm, "more sizes in --compilation-config cudagraph_capture_sizes; raise "
+             "--max-num-batched-tokens and --max-num-seqs, so that a step brings more work"},
+            {Framework::kSglang, "raise --cuda-graph-max-bs, so that every decode batch replays a graph; no "
+             "--disable-cuda-graph"},
+            {Framework::kSglang, "--enable-torch-compile for small batches", Framework::kTorchCompile},
+            {Framework::kTensorRtLlm, "cuda_graph_config with the batch sizes that are served; overlap scheduler on"},
+            {Framework::kTrainer, "TrainingArguments(torch_compile=True)", Framework::kTorchCompile},
+            {Framework::kAccelerate, "Accelerator(dynamo_backend=\"inductor\")", Framework::kTorchCompile},
+            {Framework::kLightning, "trainer.fit(torch.compile(module))", Framework::kTorchCompile},
+            {Framework::kDiffusers, "pipe.transformer = torch.compile(pipe.transformer), or pipe.unet",
+             Framework::kTorchCompile},
+            {Framework::kMegatron, "--enable-cuda-graph, with Transformer Engine", Framework::kCudaGraphs},
+            {Framework::kDdp, "broadcast_buffers=False where buffers need no synchronization", {}, true},
+            {Framework::kFsdp, "wrap whole transformer blocks: each unit launches collectives and copies of its own",
+             {}, true},
+            {Framework::kDeepSpeed, "a larger train_micro_batch_size_per_gpu with fewer gradient_accumulation_steps",
+             {}, true},
+        },
     .verdict_of =
         [](const Finding& f, const Job*) {
           const Place* first = main_place(f, f.cost_ns.value_or(0));
@@ -155,7 +159,8 @@ extern const Rule kHostBoundLaunches = {
                                    : " because work is launched too late");
         },
     .cause = IdleCause::kHostBound,
-    .rank = {.say = say_host_bound_launches},
+    .rank = {.say = say_host_bound_launches,
+             .is_of_framework = [](const Measured& m, const Finding& f) { return long_work(m, f) == nullptr; }},
     .job_cost = {.change = "host_bound_free"},
     .checklist = {{.place = 6,
                    .id = "compiled",
@@ -183,6 +188,16 @@ extern const Rule kShortKernels = {
         "larger batches, longer sequences, fewer and wider layers",
         "for inference: batch requests",
     },
+    .by_framework =
+        {
+            {Framework::kVllm, "start without --enforce-eager, so that decoding replays CUDA graphs",
+             Framework::kCudaGraphs},
+            {Framework::kVllm, "raise --max-num-seqs and --max-num-batched-tokens: the same launches, longer kernels"},
+            {Framework::kSglang, "no --disable-cuda-graph; raise --max-running-requests: the same launches, longer "
+             "kernels"},
+            {Framework::kTensorRtLlm, "cuda_graph_config with the batch sizes that are served"},
+            {Framework::kTrainer, "TrainingArguments(torch_compile=True)", Framework::kTorchCompile},
+        },
     .verdict = "Kernels are too short: {} of them take less time than their launch.",
     .seen = {Locator::At::kLongestGap, std::string(idle_cause_name(IdleCause::kHostBound))},
     .rank = {.value = short_kernels_value, .say = say_short_kernels},

@@ -12,6 +12,7 @@
 
 #include "analyse/job/job.h"
 #include "analyse/rank/facts.h"
+#include "analyse/rank/frameworks.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/telemetry.h"
@@ -92,6 +93,8 @@ struct RankCheck {
   /// The rule fires beyond its threshold. Null beside a Rule::cause: percent of the device's span that it idles for it.
   std::optional<double> (*value)(const Measured&) = nullptr;
   void (*say)(const Measured&, Finding&) = nullptr;            ///< what, why, fix, evidence, cost; the value is there
+  /// Whether Rule::by_framework fits what is said; null: always.
+  bool (*is_of_framework)(const Measured&, const Finding&) = nullptr;
   bool host_alone = false;                                     ///< asked of ranks without a device, too
   bool of_capture = false;   ///< asked where a graph is captured, which the others do not judge
 };
@@ -142,6 +145,14 @@ struct Advice {
   std::string fix;            ///< what to do
 };
 
+/// What to change, in the words of a framework or an inference engine.
+struct FrameworkFix {
+  Framework of;
+  std::string_view fix;
+  std::optional<Framework> unless = {};   ///< where this is seen, it is done already
+  bool also = false;                      ///< behind what holds for all, not before it
+};
+
 struct Rule {
   std::string_view id = {};
   std::string_view summary = {};       ///< one line for `profgpu rules`
@@ -154,6 +165,7 @@ struct Rule {
   std::string_view meaning = {};       ///< what it says about the job
   std::string_view computation = {};   ///< how value and cost are computed
   std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting
+  std::vector<FrameworkFix> by_framework = {};
   /// The report's first sentence where this costs most; "{}": the value, in percent. Or what makes it.
   std::string_view verdict = {};
   std::string (*verdict_of)(const Finding&, const Job*) = nullptr;

@@ -170,6 +170,19 @@ extern const Rule kExcessiveSynchronization = {
         "torch.cuda.synchronize() only around measurements",
         "log from one rank and not in every step (Lightning: log_every_n_steps; Trainer: logging_steps)",
     },
+    .by_framework =
+        {
+            {Framework::kVllm, "--async-scheduling: the next step is scheduled while one runs"},
+            {Framework::kSglang, "leave the overlap scheduler on: no --disable-overlap-schedule"},
+            {Framework::kTensorRtLlm, "leave the overlap scheduler on: disable_overlap_scheduler: false"},
+            {Framework::kTrainer, "TrainingArguments(logging_nan_inf_filter=False, logging_steps=50): the filter "
+             "reads each loss"},
+            {Framework::kLightning, "Trainer(log_every_n_steps=50); self.log(…, on_step=False) for what an epoch sums "
+             "up"},
+            {Framework::kDeepSpeed, "\"wall_clock_breakdown\": false, and a larger steps_per_print"},
+            {Framework::kMegatron, "--timing-log-level 0, --no-check-for-nan-in-loss-and-grad, a larger --log-interval"},
+            {Framework::kFsdp, "FSDP 1: limit_all_gathers=False where memory allows", {}, true},
+        },
     .verdict_of = [](const Finding& f, const Job* job) {
       // Alone a rank would save all of it, were it not for what its host does until the next launch.
       const bool for_host = job == nullptr && f.cost_pct.value_or(0) < *f.value / 2;
