@@ -175,6 +175,7 @@ struct Finding {
   Locator seen;
   bool names_ranks = false;         ///< `what` begins with whom it concerns
   std::vector<Place> where = {};    ///< in the program; most expensive first
+  bool of_place = false;            ///< the first of these is what to change, rather than how work is launched
 
   template <class V>
   void fields(V&& v) const {

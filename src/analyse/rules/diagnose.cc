@@ -174,8 +174,7 @@ std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured
     f.where = places_in_gaps(*worst, *rule.cause);
   }
   rule.rank.say(*worst, f);
-  if (rule.rank.is_of_framework == nullptr || rule.rank.is_of_framework(*worst, f))
-    speak_as_frameworks(rule, worst->facts().get<Frameworks>(), f);
+  if (!f.of_place) speak_as_frameworks(rule, worst->facts().get<Frameworks>(), f);
   return f;
 }
 

@@ -32,21 +32,18 @@ bool prepares_inputs(const Place& place) {
   return false;
 }
 
-// The function in which the host spends a good part of that time.
-const Place* main_place(const Finding& f, int64_t ns) {
-  const bool known = !f.where.empty() && !f.where.front().file.empty() && 4 * f.where.front().ns >= ns;
-  return known ? &f.where.front() : nullptr;
-}
-
-// The host does something of the program's own for long, rather than launching.
-const Place* long_work(const Measured& m, const Finding& f) {
-  return mostly_in_long_gaps(m) ? main_place(f, m.idle_ns(IdleCause::kHostBound)) : nullptr;
+// Whether the host does something of the program's own for long rather than launch, a good part of it in one function.
+bool is_of_place(const Measured& m, const Finding& f) {
+  return !f.where.empty() && !f.where.front().file.empty() &&
+         4 * f.where.front().ns >= m.idle_ns(IdleCause::kHostBound) && mostly_in_long_gaps(m);
 }
 
 void say_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
   const Frameworks& with = m.facts().get<Frameworks>();
-  if (const Place* first = long_work(m, f)) {
+  f.of_place = is_of_place(m, f);
+  if (f.of_place) {
+    const Place* first = &f.where.front();
     f.what = fmt::format("the GPU waits while the host does other work, above all in {}", place_text(*first));
     f.why = fmt::format("{} idles {} of the time, mostly in gaps of over a millisecond: the host computes something "
                         "between launches.",
@@ -153,14 +150,12 @@ extern const Rule kHostBoundLaunches = {
         },
     .verdict_of =
         [](const Finding& f, const Job*) {
-          const Place* first = main_place(f, f.cost_ns.value_or(0));
           return fmt::format("The GPU waits for the host: it idles {} of the time{}.", share_text(f),
-                             first ? ", above all while the host is in " + place_text(*first)
-                                   : " because work is launched too late");
+                             f.of_place ? ", above all while the host is in " + place_text(f.where.front())
+                                        : " because work is launched too late");
         },
     .cause = IdleCause::kHostBound,
-    .rank = {.say = say_host_bound_launches,
-             .is_of_framework = [](const Measured& m, const Finding& f) { return long_work(m, f) == nullptr; }},
+    .rank = {.say = say_host_bound_launches},
     .job_cost = {.change = "host_bound_free"},
     .checklist = {{.place = 6,
                    .id = "compiled",

@@ -93,8 +93,6 @@ struct RankCheck {
   /// The rule fires beyond its threshold. Null beside a Rule::cause: percent of the device's span that it idles for it.
   std::optional<double> (*value)(const Measured&) = nullptr;
   void (*say)(const Measured&, Finding&) = nullptr;            ///< what, why, fix, evidence, cost; the value is there
-  /// Whether Rule::by_framework fits what is said; null: always.
-  bool (*is_of_framework)(const Measured&, const Finding&) = nullptr;
   bool host_alone = false;                                     ///< asked of ranks without a device, too
   bool of_capture = false;   ///< asked where a graph is captured, which the others do not judge
 };
