@@ -74,6 +74,14 @@ describe('overview', () => {
     assert.ok(await page.locator('#view-overview').isVisible());
   }));
 
+  it('leads from a place in the program to its longest call', () => visit(one, '', async (page) => {
+    const place = page.locator('.finding[data-rule="data-loading-bound"] .place').first();
+    const name = (await place.innerText()).split(' (')[0];
+    await place.click();
+    assert.ok(await page.locator('#view-timeline').isVisible());
+    await page.waitForFunction((wanted) => document.querySelector('.tl-panel')?.textContent.includes(wanted), name);
+  }));
+
   it('leads from a kernel finding to the longest such kernel', () => visit(one, '', async (page) => {
     await page.locator('.finding[data-rule="full-precision-gemm"] .see').click();
     await page.waitForFunction(() => /sgemm|conv|flash|attention|gemm/i.test(document.querySelector('.tl-panel')?.textContent ?? ''));

@@ -2,7 +2,7 @@
 
 import type { EventTrack, PageData, Track, TrackKind } from '../page_data';
 import type { Context, Stretch } from './view';
-import type { Finding, RankReport, SeenAt } from './report';
+import type { Finding, Place, RankReport, SeenAt } from './report';
 
 export interface Evidence extends Stretch {
   /** What is seen there: "longest gap of data loading". */
@@ -112,11 +112,25 @@ function stepEvidence(context: Context, rank: RankReport, at: SeenAt): Evidence 
   return { start_ns: first.start_ns, end_ns: all[all.length - 1]!.end_ns, text: 'the measured steps' };
 }
 
+// The rank in view, if the finding is of it, too.
+function rankOf(finding: Finding, context: Context): number {
+  const named = context.analysis.ranks.findIndex((r) => finding.ranks.includes(r.rank));
+  return finding.ranks.includes(context.rank.rank) || named < 0 ? context.rank_index : named;
+}
+
+/** The longest call of a place of the program; undefined where the file's timeline holds none. */
+export function placeEvidence(finding: Finding, place: Place, context: Context): Evidence | undefined {
+  const { data, analysis } = context;
+  const frame = `${place.file}(${place.line ?? 0}): ${place.name}`;
+  const found = longestEvent(data, analysis.ranks[rankOf(finding, context)]!.rank, ['thread'],
+    (name) => (place.file === null ? name === place.name : name.endsWith(frame)));
+  return found && { ...withMargin(found, data.span_ns), text: `the longest call of ${place.name}` };
+}
+
 /** Undefined where the file's timeline holds nothing of it. */
 export function evidenceOf(finding: Finding, context: Context): Evidence | undefined {
   const { data, analysis } = context;
-  const named = analysis.ranks.findIndex((r) => finding.ranks.includes(r.rank));
-  const rank_index = finding.ranks.includes(context.rank.rank) || named < 0 ? context.rank_index : named;
+  const rank_index = rankOf(finding, context);
   const rank = analysis.ranks[rank_index]!;
   const { at, of } = finding.seen;
   const found = at === 'longest_gap' ? gapEvidence(data, rank_index, of ?? '')

@@ -1,7 +1,7 @@
 // Findings, dearest first: what is seen, what it costs, what to change, and where to see it.
 
 import { copyButton, element, button, shown, svg } from './dom';
-import { evidenceOf } from './evidence';
+import { evidenceOf, placeEvidence } from './evidence';
 import { duration, percent } from './quantity';
 import type { Finding, Place, Severity } from './report';
 import type { Context } from './view';
@@ -21,9 +21,12 @@ export function severityMark(severity: Severity): SVGElement {
 
 const kCode = /\w\(|\w=\S|^with |^--/;
 
+// "Trainer: TrainingArguments(…)": what is copied is the setting alone.
 function fixLine(text: string): HTMLElement {
-  if (!kCode.test(text)) return element('li', {}, shown(text, 2000));
-  return element('li', { class: 'code' }, element('code', {}, shown(text, 2000)), copyButton(text, 'this change'));
+  const [of = ''] = /^(?:[A-Z]|vLLM|xDiT)[\w-]*: /.exec(text) ?? [];
+  const code = text.slice(of.length);
+  if (!kCode.test(code)) return element('li', {}, shown(text, 2000));
+  return element('li', { class: 'code' }, of, element('code', {}, shown(code, 2000)), copyButton(code, 'this change'));
 }
 
 function costOf(finding: Finding, steps: number): HTMLElement {
@@ -36,11 +39,15 @@ function costOf(finding: Finding, steps: number): HTMLElement {
     element('span', { class: 'track', 'aria-hidden': 'true' }, bar));
 }
 
-// "in normalize (image_transforms.py:390): 105.7 ms a step"
-function placeText(place: Place, context: Context): string {
+// "in normalize (image_transforms.py:390): 105.7 ms a step"; leads to the longest such call where the file holds it.
+function placeItem(finding: Finding, place: Place, context: Context): HTMLElement {
   const { measured_steps: steps } = context.analysis;
   const file = place.file === null ? '' : ` (${place.file}:${place.line ?? 0})`;
-  return `in ${shown(place.name + file, 400)}: ${steps > 0 ? `${duration(place.ns / steps)} a step` : duration(place.ns)}`;
+  const name = shown(place.name + file, 400);
+  const seen = placeEvidence(finding, place, context);
+  return element('li', {}, 'in ',
+    seen ? button(name, { class: 'place', title: `Shows ${shown(seen.text, 120)}` }, () => context.show(seen)) : name,
+    `: ${steps > 0 ? `${duration(place.ns / steps)} a step` : duration(place.ns)}`);
 }
 
 function findingItem(finding: Finding, context: Context): HTMLElement {
@@ -58,7 +65,7 @@ function findingItem(finding: Finding, context: Context): HTMLElement {
     finding.fix.length > 0 && element('ul', { class: 'fix', 'aria-label': 'What to change' }, ...finding.fix.map(fixLine)),
     element('ul', { class: 'evidence', 'aria-label': 'Evidence' },
       ...finding.evidence.map((text) => element('li', {}, shown(text, 1000))),
-      ...finding.where.map((place) => element('li', {}, placeText(place, context)))),
+      ...finding.where.map((place) => placeItem(finding, place, context))),
     see);
 }
 
