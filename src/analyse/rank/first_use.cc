@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analyse/rank/engine_step.h"
+#include "analyse/rank/captures.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
 #include "base/statistics.h"
@@ -52,15 +52,10 @@ bool is_first_use_range(string_view name, HostKind kind) {
 }
 
 /// What a name alone says.
-enum class NameKind : uint8_t { kUnseen, kNothing, kFirstUse, kCaptureBegin, kCaptureEnd, kCapture };
+enum class NameKind : uint8_t { kUnseen, kNothing, kFirstUse };
 
 NameKind name_kind(string_view name, HostKind kind, bool call) {
-  if (call && name.find("StreamBeginCapture") != name.npos) return NameKind::kCaptureBegin;
-  if (call && name.find("StreamEndCapture") != name.npos) return NameKind::kCaptureEnd;
-  if (call ? is_first_use_call(name) : is_first_use_range(name, kind)) return NameKind::kFirstUse;
-  if (kind != HostKind::kAnnotation) return NameKind::kNothing;
-  const auto step = engine_step(name);
-  return step && step->kind == StepKind::kCapture ? NameKind::kCapture : NameKind::kNothing;
+  return (call ? is_first_use_call(name) : is_first_use_range(name, kind)) ? NameKind::kFirstUse : NameKind::kNothing;
 }
 
 /// Calls and innermost ops by name, and how long they usually take.
@@ -121,16 +116,13 @@ FirstUse FirstUse::compute(const Facts& facts) {
   const Durations durations(trace);
   FirstUse use;
   use.time.resize(trace.threads.size());
+  use.capture = facts.get<Captures>().time;
   use.capture.resize(trace.threads.size());
-  std::vector<int64_t> covered(trace.threads.size(), INT64_MIN), capture_begin(trace.threads.size(), INT64_MAX);
+  std::vector<int64_t> covered(trace.threads.size(), INT64_MIN);
   for (uint32_t i = 0; i < h.size(); ++i) {
     const HostId id(i);
     const uint32_t thread = h.thread[i].value, name = h.name[i].value;
     const NameKind kind = kind_of(id);
-    if (kind == NameKind::kCapture) use.capture[thread].push_back(h.interval(id));
-    if (kind == NameKind::kCaptureBegin) capture_begin[thread] = std::min(capture_begin[thread], h.start_ns[i]);
-    if (kind == NameKind::kCaptureEnd && capture_begin[thread] != INT64_MAX)
-      use.capture[thread].push_back({std::exchange(capture_begin[thread], INT64_MAX), h.end_ns(id)});
     bool first = kind == NameKind::kFirstUse;
     if (!first && h.is_call(id) && names.call[name] != CallKind::kSynchronize)
       first = durations.is_unusual(id, names.call[name] == CallKind::kMemory ? kLongAllocationNs : kLongNs);
@@ -141,7 +133,6 @@ FirstUse FirstUse::compute(const Facts& facts) {
     if (h.end_ns(id) > covered[thread]) use.ranges.push_back(id), covered[thread] = h.end_ns(id);
   }
   for (size_t t = 0; t < use.time.size(); ++t) {
-    use.capture[t] = merged(std::move(use.capture[t]));
     use.time[t] = unite(subtract(merged(std::move(use.time[t])), waits.device_waits[t]), use.capture[t]);
   }
   return use;

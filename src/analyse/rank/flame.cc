@@ -4,6 +4,7 @@
 #include <functional>
 #include <unordered_map>
 
+#include "analyse/rank/captures.h"
 #include "analyse/rank/steps.h"
 #include "analyse/rank/timeline.h"
 
@@ -130,12 +131,13 @@ class FlameWriter {
   PageFlame flame_;
 };
 
-// Sum of durations of what each host row itself launched.
-std::vector<int64_t> launched_durations(const Trace& trace) {
+// Sum of durations of what each host row itself launched, or was captured for.
+std::vector<int64_t> launched_durations(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Captures& captures = facts.get<Captures>();
   std::vector<int64_t> ns(trace.host.size());
-  for (size_t c = 0; c < trace.launching.size(); ++c)
-    for (uint32_t i = trace.launched_first[c]; i < trace.launched_first[c + 1]; ++i)
-      ns[trace.launching[c].value] += trace.activity.duration_ns[trace.launched[i].value];
+  for (const ActivityId a : trace.launched)
+    ns[captures.origin(trace, a).value] += trace.activity.duration_ns[a.value];
   return ns;
 }
 
@@ -151,7 +153,7 @@ int64_t outermost_ns(const PageFlame& flame) {
 std::vector<PageFlame> flames(const Facts& facts, PageStrings& strings, size_t most_nodes) {
   const Trace& trace = facts.trace();
   const RowNames names(facts);
-  const std::vector<int64_t> launched_ns = launched_durations(trace);
+  const std::vector<int64_t> launched_ns = launched_durations(facts);
   const ThreadId first = facts.get<Steps>().thread;
   std::vector<PageFlame> all;
   size_t leading = 0;   // 1 once the step's thread has a tree, which stays in front

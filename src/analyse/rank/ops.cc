@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "analyse/rank/captures.h"
 #include "analyse/rank/steps.h"
 
 namespace profgpu {
@@ -74,17 +75,18 @@ struct Call {
 class OpWalk {
  public:
   OpWalk(const Facts& facts, std::vector<OpRow>& rows)
-      : trace_(facts.trace()), h_(trace_.host), names_(trace_), step_of_(facts.get<Steps>()), rows_(rows),
-        row_of_(trace_.strings.size() * 2, kNoRow) {}
+      : trace_(facts.trace()), h_(trace_.host), names_(trace_), step_of_(facts.get<Steps>()),
+        captures_(facts.get<Captures>()), rows_(rows), row_of_(trace_.strings.size() * 2, kNoRow) {}
 
   void walk() {
-    size_t launch = 0;   // next of trace.launching, which ascends as the rows do
+    const std::vector<Launched> launched = all_launched();
+    auto launch = launched.begin();   // they ascend as the rows do
     for (const Thread& thread : trace_.threads) {
       for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
-        const bool launches = launch < trace_.launching.size() && trace_.launching[launch].value == i;
+        const bool launches = launch != launched.end() && launch->call.value == i;
         const StringId name = is_row_kind(h_.kind[i]) ? names_.of(i) : StringId();
         if (name.valid()) begin(i, name);
-        if (launches && name.valid()) add_device_time(open_.size(), launched_ns(launch));
+        if (launches && name.valid()) add_device_time(open_.size(), launch->ns);
         launch += launches;
       }
       while (!open_.empty()) end();
@@ -149,11 +151,31 @@ class OpWalk {
     if (annotation != nullptr) annotation->device_self_ns += ns;
   }
 
-  [[nodiscard]] int64_t launched_ns(size_t launch) const {
+  // What a graph replays counts for the calls that were captured.
+  struct Launched {
+    HostId call;
     int64_t ns = 0;
-    for (uint32_t i = trace_.launched_first[launch]; i < trace_.launched_first[launch + 1]; ++i)
-      ns += trace_.activity.duration_ns[trace_.launched[i].value];
-    return ns;
+  };
+  [[nodiscard]] std::vector<Launched> all_launched() const {
+    std::vector<Launched> all;
+    const auto add = [&](HostId call, int64_t ns) {
+      if (all.empty() || all.back().call != call) all.push_back({call, 0});
+      all.back().ns += ns;
+    };
+    std::vector<ActivityId> named;
+    for (size_t c = 0; c < trace_.launching.size(); ++c)
+      for (uint32_t i = trace_.launched_first[c]; i < trace_.launched_first[c + 1]; ++i) {
+        const ActivityId a = trace_.launched[i];
+        if (captures_.origin(trace_, a) != trace_.launching[c]) named.push_back(a);
+        else add(trace_.launching[c], trace_.activity.duration_ns[a.value]);
+      }
+    if (named.empty()) return all;
+    const auto by_call = [](const Launched& a, const Launched& b) { return a.call < b.call; };
+    for (const ActivityId a : named) all.push_back({captures_.call[a.value], trace_.activity.duration_ns[a.value]});
+    std::stable_sort(all.begin(), all.end(), by_call);
+    const std::vector<Launched> parts = std::exchange(all, {});
+    for (const Launched& l : parts) add(l.call, l.ns);
+    return all;
   }
 
   void add(const Call& call) {
@@ -184,20 +206,29 @@ class OpWalk {
   const HostTable& h_;
   OpNames names_;
   StepFinder step_of_;
+  const Captures& captures_;
   std::vector<OpRow>& rows_;
   std::vector<uint32_t> row_of_;
   std::vector<Open> open_;
 };
 
-std::vector<HostId> innermost_ranges(const Trace& trace) {
+std::vector<HostId> innermost_ranges(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  const Captures& captures = facts.get<Captures>();
   const HostTable& h = trace.host;
   std::vector<HostId> of_activity(trace.activity.size());
-  for (size_t c = 0; c < trace.launching.size(); ++c) {
-    HostId at = trace.launching[c];
+  const auto range_around = [&](HostId at) {
     while (at.valid() && h.kind[at.value] != HostKind::kOp && h.kind[at.value] != HostKind::kAnnotation)
       at = h.parent[at.value];
-    for (uint32_t i = trace.launched_first[c]; i < trace.launched_first[c + 1]; ++i)
-      of_activity[trace.launched[i].value] = at;
+    return at;
+  };
+  for (size_t c = 0; c < trace.launching.size(); ++c) {
+    const HostId around = range_around(trace.launching[c]);
+    for (uint32_t i = trace.launched_first[c]; i < trace.launched_first[c + 1]; ++i) {
+      const ActivityId a = trace.launched[i];
+      const HostId origin = captures.origin(trace, a);
+      of_activity[a.value] = origin == trace.launching[c] ? around : range_around(origin);
+    }
   }
   return of_activity;
 }
@@ -208,7 +239,7 @@ std::vector<OpRow> OpRow::rows(const Facts& facts) { return facts.get<Ops>().row
 
 Ops Ops::compute(const Facts& facts) {
   Ops ops;
-  ops.of_activity = innermost_ranges(facts.trace());
+  ops.of_activity = innermost_ranges(facts);
   OpWalk(facts, ops.rows).walk();
   std::sort(ops.rows.begin(), ops.rows.end(), [](const OpRow& a, const OpRow& b) {
     if (a.cpu_self_ns != b.cpu_self_ns) return a.cpu_self_ns > b.cpu_self_ns;

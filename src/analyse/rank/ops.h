@@ -16,7 +16,7 @@ struct OpRow {
   int64_t calls = 0;
   int64_t cpu_total_ns = 0;     ///< sum of durations
   int64_t cpu_self_ns = 0;      ///< less what ranges directly inside it took
-  int64_t device_total_ns = 0;  ///< sum of durations of activity launched from inside it
+  int64_t device_total_ns = 0;  ///< sum of durations of activity launched, or captured, from inside it
   /// Of activity whose innermost op it is. An annotation has only what was launched outside any op.
   int64_t device_self_ns = 0;
   uint64_t flops = 0;           ///< 0: not recorded
@@ -34,7 +34,8 @@ struct OpRow {
 
 struct Ops {
   std::vector<OpRow> rows;      ///< by cpu_self, longest first, then name
-  /// Innermost op or annotation (not call, not Python frame) that each activity was launched from; may be invalid.
+  /// Innermost op or annotation (not call, not Python frame) that each activity was launched from, or that was captured
+  /// for it (Captures); may be invalid.
   std::vector<HostId> of_activity;
   static Ops compute(const Facts& facts);
 };

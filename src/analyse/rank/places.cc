@@ -58,7 +58,8 @@ std::string cut(string_view text) {
 
 }  // namespace
 
-Places::Places(const Facts& facts) : trace_(facts.trace()), steps_(trace_.strings.size()) {
+Places::Places(const Facts& facts)
+    : trace_(facts.trace()), captures_(facts.get<Captures>()), steps_(trace_.strings.size()) {
   for (const Step& step : facts.get<Steps>().steps)
     if (step.range.valid()) steps_[trace_.host.name[step.range.value].value] = true;
 }
@@ -105,6 +106,10 @@ void Places::add(HostId range, int64_t ns) {
   Place& sum = sums_.try_emplace(key, std::move(place)).first->second;
   sum.ns += ns;
   ++sum.count;
+}
+
+void Places::add(ActivityId activity) {
+  add(captures_.origin(trace_, activity), trace_.activity.duration_ns[activity.value]);
 }
 
 void Places::add_host_time(ThreadId thread, Interval part) {

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "analyse/rank/captures.h"
 #include "analyse/rank/facts.h"
 #include "analyse/report/report.h"
 #include "trace/trace.h"
@@ -18,8 +19,9 @@ class Places {
  public:
   explicit Places(const Facts& facts);
 
-  /// Time that is put down to a range, such as a kernel's to its launch.
   void add(HostId range, int64_t ns);
+  /// All of its time, where it was launched or captured.
+  void add(ActivityId activity);
   /// What `thread` does within `part`: each instant counts for the innermost range.
   void add_host_time(ThreadId thread, Interval part);
   /// None under a hundredth of the first.
@@ -31,6 +33,7 @@ class Places {
   [[nodiscard]] Place place_of(HostId range) const;
 
   const Trace& trace_;
+  const Captures& captures_;
   std::vector<bool> steps_;   // by name: ranges that mark steps, which say nothing of where
   std::map<std::tuple<std::string, std::string, int64_t>, Place> sums_;   // by name, file, line
 };

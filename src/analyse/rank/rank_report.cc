@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyse/rank/captures.h"
 #include "analyse/rank/devices.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
@@ -85,6 +86,18 @@ void missing_activity(const Facts& facts, std::vector<TraceIssue>& issues) {
                    without, launches, stretch)});
 }
 
+void captured_graphs(const Facts& facts, std::vector<TraceIssue>& issues) {
+  const Captures& captures = facts.get<Captures>();
+  if (captures.replayed == 0) return;
+  issues.push_back(
+      {TraceIssueKind::kNote, captures.named,
+       captures.named == 0 ? "no capture in the input is for certain that of the graph which is replayed: its kernels have "
+                             "no operators"
+                           : fmt::format("{} of the {} kernels and copies of replayed graphs carry the operators, "
+                                         "modules and shapes of the graph's capture",
+                                         captures.named, captures.replayed)});
+}
+
 const char* where_activity_may_be(const Trace& trace) {
   if (trace.cut_off) return " (it may have been in the part that is cut off)";
   return trace.recorded ? "" : " (was ProfilerActivity.CUDA on?)";
@@ -116,6 +129,7 @@ Quality Quality::compute(const Facts& facts) {
                      trace.recorded ? "with profgpu.step():" : "call prof.step()")});
   overruns(trace, issues);
   missing_activity(facts, issues);
+  captured_graphs(facts, issues);
   int64_t count = 0, time = 0, all = 0;
   for (const DeviceTime& device : facts.get<Devices>().devices) {
     Intervals without;

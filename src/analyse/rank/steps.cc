@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "analyse/rank/captures.h"
 #include "analyse/rank/devices.h"
 #include "analyse/rank/names.h"
 #include "base/statistics.h"
@@ -55,11 +56,14 @@ std::vector<bool> matching_strings(const Trace& trace, const char* pattern) {
 }
 
 // Ranges with such names on the thread that has most of them, outermost only.
-std::vector<HostId> ranges(const Trace& trace, const std::vector<bool>& named) {
+std::vector<HostId> ranges(const Facts& facts, const std::vector<bool>& named) {
+  const Trace& trace = facts.trace();
+  const Captures& captures = facts.get<Captures>();
   std::map<uint32_t, std::vector<HostId>> by_thread;
   const HostTable& h = trace.host;
   for (uint32_t i = 0; i < h.size(); ++i) {
     if (!named[h.name[i].value] || (h.kind[i] != HostKind::kAnnotation && h.kind[i] != HostKind::kOp)) continue;
+    if (captures.is_set_aside(trace, h.start_ns[i])) continue;
     std::vector<HostId>& found = by_thread[h.thread[i].value];
     const int64_t before = found.empty() ? INT64_MIN : h.end_ns(found.back());
     if (h.start_ns[i] >= before || (h.start_ns[i] >= before - kRounding_ns && h.end_ns(HostId(i)) > before))
@@ -71,18 +75,19 @@ std::vector<HostId> ranges(const Trace& trace, const std::vector<bool>& named) {
   return best;
 }
 
-std::vector<HostId> engine_ranges(const Trace& trace) {
+std::vector<HostId> engine_ranges(const Facts& facts) {
+  const Trace& trace = facts.trace();
   std::vector<bool> named(trace.strings.size());
   for (size_t i = 0; i < named.size(); ++i) named[i] = engine_step(trace.strings[StringId(i)]).has_value();
-  return ranges(trace, named);
+  return ranges(facts, named);
 }
 
 std::vector<HostId> step_ranges(const Facts& facts, const std::vector<HostId>& of_engine) {
   const Trace& trace = facts.trace();
   if (!facts.options().step_pattern.empty())
-    return ranges(trace, matching_strings(trace, facts.options().step_pattern.c_str()));
-  if (auto found = ranges(trace, matching_strings(trace, kProfilerStep)); !found.empty()) return found;
-  return of_engine.empty() ? ranges(trace, matching_strings(trace, kLikeStep)) : of_engine;
+    return ranges(facts, matching_strings(trace, facts.options().step_pattern.c_str()));
+  if (auto found = ranges(facts, matching_strings(trace, kProfilerStep)); !found.empty()) return found;
+  return of_engine.empty() ? ranges(facts, matching_strings(trace, kLikeStep)) : of_engine;
 }
 
 // A step that holds one step of an engine is that; one that holds several is of their kind if they are all alike.
@@ -181,6 +186,13 @@ void mark_warmup_by_window(const Trace& trace, std::vector<Step>& steps) {
   }
 }
 
+// A capture is no run: it counts only where nothing else was recorded.
+void leave_out_captures(std::vector<Step>& steps) {
+  const auto captures = [](const Step& s) { return s.batch.kind == StepKind::kCapture; };
+  if (std::all_of(steps.begin(), steps.end(), captures)) return;
+  for (Step& s : steps) s.warmup |= captures(s);
+}
+
 // For a recording in which nothing marks steps.
 void add_estimated(const Trace& trace, Steps& all) {
   const PeriodicSteps periodic = periodic_steps(trace);
@@ -229,7 +241,7 @@ int64_t Steps::total_wall_ns() const {
 Steps Steps::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   Steps all;
-  const std::vector<HostId> of_engine = engine_ranges(trace);
+  const std::vector<HostId> of_engine = engine_ranges(facts);
   const std::vector<HostId> found = step_ranges(facts, of_engine);
   for (size_t i = 0; i < found.size(); ++i) {
     Step s;
@@ -245,12 +257,14 @@ Steps Steps::compute(const Facts& facts) {
   set_training_kinds(facts, all.steps);
   if (!all.annotated && trace.recorded && facts.options().step_pattern.empty()) add_estimated(trace, all);
   mark_warmup_by_window(trace, all.steps);
+  leave_out_captures(all.steps);
   std::erase_if(all.steps, [&](const Step& s) {
     return s.index < facts.options().first_step || s.index >= facts.options().end_step;
   });
   all.thread = all.annotated ? trace.host.thread[found.front().value] : busiest_thread(trace);
   if (!all.annotated && all.estimated == 0) {
     for (size_t w = 0; w < trace.windows.size(); ++w) {
+      if (facts.get<Captures>().set_aside[w]) continue;
       Step s;
       s.name = "trace";
       s.index = static_cast<int64_t>(w);

@@ -110,7 +110,7 @@ Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityI
     if (trace.activity.args[i].valid())
       c.bytes += std::max<int64_t>(0, trace.activity_args[trace.activity.args[i].value].bytes);
     c.on_device.push_back(trace.activity.interval(id));
-    c.places.add(trace.activity.launch[i], trace.activity.duration_ns[i]);
+    c.places.add(id);
     if (const HostId call = trace.activity.launch[i]; call.valid())
       c.time.push_back({std::max(trace.host.start_ns[call.value], ready), trace.host.end_ns(call)});
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analyse/rank/captures.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/op_shapes.h"
@@ -60,8 +61,7 @@ Chosen none_chosen(const Trace& trace, const std::vector<Stream>& streams) {
 
 std::vector<Place> launch_places(const Measured& m, const Chosen& c) {
   Places places(m.facts());
-  for (const ActivityId a : c.kernels)
-    places.add(m.trace().activity.launch[a.value], m.trace().activity.duration_ns[a.value]);
+  for (const ActivityId a : c.kernels) places.add(a);
   return places.most_expensive();
 }
 
@@ -228,7 +228,7 @@ Chosen layout_copies(const Measured& m) {
   Chosen c = none_chosen(trace, streams);
   const auto is_contiguous = [&](ActivityId a) {
     if (category_of(m, a) != KernelCategory::kCopy && category_of(m, a) != KernelCategory::kElementwise) return false;
-    for (HostId at = trace.activity.launch[a.value]; at.valid(); at = trace.host.parent[at.value])
+    for (HostId at = m.facts().get<Captures>().origin(trace, a); at.valid(); at = trace.host.parent[at.value])
       if (trace.name(at) == "aten::contiguous") return true;
     return false;
   };

@@ -134,7 +134,8 @@ extern const Rule kGraphCapture = {
     .computation =
         "Value: share of the measured steps between cudaStreamBeginCapture and cudaStreamEndCapture, or in a range in "
         "which an engine captures. Other rules are not asked then.",
-    .advice = {"record a replay of the graph; keep the capture beside it for names and shapes"},
+    .advice = {"record a replay of the graph, and give both: profgpu analyze capture.json.gz replay.json.gz names the "
+               "graph's kernels by the capture's operators, modules and shapes"},
     .rank = {.value = capture_value, .say = say_graph_capture, .of_capture = true},
 };
 

@@ -1,0 +1,235 @@
+// A captured graph's nodes are its launching calls, in order; on one stream a replay runs them in that order. A replay
+// belongs to a capture if there are as many activities as calls, each of the kind that its call makes. Of several such
+// captures it is the one of the batch size that the replay's step has, or none.
+#include "analyse/rank/captures.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "analyse/rank/engine_step.h"
+#include "analyse/rank/names.h"
+
+namespace profgpu {
+namespace {
+
+using std::string_view;
+
+bool holds(string_view text, string_view part) { return text.find(part) != text.npos; }
+
+/// What a name says of captures.
+enum class CaptureWord : uint8_t { kNone, kBegin, kEnd, kStep, kReplay, kNode };
+
+CaptureWord capture_word(string_view name, HostKind kind, CallKind call) {
+  if (kind == HostKind::kAnnotation) {
+    const auto step = engine_step(name);
+    return step && step->kind == StepKind::kCapture ? CaptureWord::kStep : CaptureWord::kNone;
+  }
+  if (kind != HostKind::kRuntime && kind != HostKind::kDriver) return CaptureWord::kNone;
+  if (holds(name, "StreamBeginCapture")) return CaptureWord::kBegin;
+  if (holds(name, "StreamEndCapture")) return CaptureWord::kEnd;
+  if (holds(name, "GraphLaunch")) return CaptureWord::kReplay;
+  const bool queued = call == CallKind::kLaunch || holds(name, "emcpyAsync");
+  return queued && !holds(name, "HostFunc") ? CaptureWord::kNode : CaptureWord::kNone;
+}
+
+/// Each name is looked at once.
+class CaptureWords {
+ public:
+  explicit CaptureWords(const Facts& facts)
+      : trace_(facts.trace()), calls_(facts.get<Names>().call), known_(trace_.strings.size(), kUnknown) {}
+  CaptureWord operator()(HostId id) {
+    const StringId name = trace_.host.name[id.value];
+    const HostKind kind = trace_.host.kind[id.value];
+    if (kind == HostKind::kOp || kind == HostKind::kPython || kind == HostKind::kOverhead) return CaptureWord::kNone;
+    uint8_t& known = known_[name.value];
+    if (known == kUnknown) known = static_cast<uint8_t>(capture_word(trace_.strings[name], kind, calls_[name.value]));
+    return static_cast<CaptureWord>(known);
+  }
+
+ private:
+  static constexpr uint8_t kUnknown = 255;
+  const Trace& trace_;
+  const std::vector<CallKind>& calls_;
+  std::vector<uint8_t> known_;
+};
+
+// Of the innermost step around a range.
+std::optional<int64_t> batch_around(const Trace& trace, HostId range) {
+  for (HostId at = range; at.valid(); at = trace.host.parent[at.value]) {
+    if (trace.host.kind[at.value] != HostKind::kAnnotation) continue;
+    if (const auto step = engine_step(trace.name(at)); step && step->sequences) return step->sequences;
+  }
+  return std::nullopt;
+}
+
+struct Capture {
+  Interval time;
+  std::vector<HostId> calls;      // its nodes
+  std::optional<int64_t> batch;
+  bool known = true;              // all of its nodes are
+};
+
+/// Finds the captures of each thread. A step of an engine's counts as one where no call says where it begins.
+class CaptureReader {
+ public:
+  CaptureReader(const Facts& facts, CaptureWords& words) : trace_(facts.trace()), h_(trace_.host), words_(words) {}
+
+  /// False: there is none.
+  bool read(std::vector<Intervals>& time) {
+    time.resize(trace_.threads.size());
+    for (size_t t = 0; t < trace_.threads.size(); ++t) {
+      const size_t first = all.size();
+      read_thread(trace_.threads[t]);
+      const size_t marked = all.size();
+      for (size_t c = first; c < marked; ++c) time[t].push_back(all[c].time);
+      for (Capture& step : steps_) {
+        time[t].push_back(step.time);
+        const bool told = std::any_of(all.begin() + static_cast<ptrdiff_t>(first),
+                                      all.begin() + static_cast<ptrdiff_t>(marked), [&](const Capture& c) {
+                                        return step.time.start <= c.time.start && c.time.end <= step.time.end;
+                                      });
+        if (!told) all.push_back(std::move(step));
+      }
+      time[t] = merged(std::move(time[t]));
+      for (size_t c = first; c < all.size(); ++c) add_calls(trace_.threads[t], all[c]);
+    }
+    return !all.empty();
+  }
+
+  std::vector<Capture> all;
+
+ private:
+  void read_thread(const Thread& thread) {
+    steps_.clear();
+    HostId begun;
+    for (HostId id = thread.begin; id < thread.end; id = HostId(size_t{id.value} + 1)) {
+      const CaptureWord word = words_(id);
+      if (word == CaptureWord::kStep) steps_.push_back({h_.interval(id), {}, batch_around(trace_, id)});
+      if (word == CaptureWord::kBegin && !begun.valid()) begun = id;
+      if (word != CaptureWord::kEnd || !begun.valid()) continue;
+      all.push_back({{h_.start_ns[begun.value], h_.end_ns(id)}, {}, batch_around(trace_, begun)});
+      begun = {};
+    }
+  }
+
+  // What has activity of its own ran, and was not captured.
+  void add_calls(const Thread& thread, Capture& capture) {
+    const auto first = h_.start_ns.begin() + thread.begin.value, end = h_.start_ns.begin() + thread.end.value;
+    const auto from = std::lower_bound(first, end, capture.time.start);
+    for (HostId id(static_cast<size_t>(from - h_.start_ns.begin())); id < thread.end;
+         id = HostId(size_t{id.value} + 1)) {
+      if (h_.start_ns[id.value] >= capture.time.end) break;
+      const CaptureWord word = words_(id);
+      const bool ran = std::binary_search(trace_.launching.begin(), trace_.launching.end(), id);
+      if (word == CaptureWord::kReplay && !ran) capture.known = false;   // a graph within the graph
+      if (word == CaptureWord::kNode && !ran && !h_.is_inner_call(id)) capture.calls.push_back(id);
+    }
+  }
+
+  const Trace& trace_;
+  const HostTable& h_;
+  CaptureWords& words_;
+  std::vector<Capture> steps_;   // of the thread
+};
+
+// ROCm copies and sets by kernels of its own.
+ActivityKind kind_of_activity(const Trace& trace, ActivityId a) {
+  if (trace.activity.kind[a.value] != ActivityKind::kKernel) return trace.activity.kind[a.value];
+  const string_view name = trace.name(a);
+  if (name.starts_with("__amd_rocclr_copy")) return ActivityKind::kMemcpy;
+  return name.starts_with("__amd_rocclr_fill") ? ActivityKind::kMemset : ActivityKind::kKernel;
+}
+
+ActivityKind kind_of_call(string_view name) {
+  if (holds(name, "emcpy")) return ActivityKind::kMemcpy;
+  return holds(name, "emset") ? ActivityKind::kMemset : ActivityKind::kKernel;
+}
+
+struct Replay {
+  uint32_t first = 0, end = 0;    // of Trace::launched
+  std::optional<int64_t> batch;
+};
+
+/// Which capture a replay is of.
+class CaptureMatch {
+ public:
+  CaptureMatch(const Trace& trace, const std::vector<Capture>& captures) : trace_(trace), captures_(captures) {}
+
+  const Capture* operator()(const Replay& replay) const {
+    const auto queue = [&](uint32_t i) { return trace_.activity.queue[trace_.launched[i].value]; };
+    for (uint32_t i = replay.first; i < replay.end; ++i)
+      if (queue(i) != queue(replay.first)) return nullptr;   // branches run in any order
+    std::vector<const Capture*> alike;
+    for (const Capture& c : captures_)
+      if (agrees(c, replay)) alike.push_back(&c);
+    if (alike.size() > 1) std::erase_if(alike, [&](const Capture* c) { return !c->batch || c->batch != replay.batch; });
+    return alike.size() == 1 ? alike.front() : nullptr;
+  }
+
+ private:
+  [[nodiscard]] bool agrees(const Capture& capture, const Replay& replay) const {
+    if (!capture.known || capture.calls.size() != replay.end - replay.first) return false;
+    if (capture.batch && replay.batch && *capture.batch < *replay.batch) return false;   // batches are padded, not cut
+    for (size_t i = 0; i < capture.calls.size(); ++i)
+      if (kind_of_call(trace_.name(capture.calls[i])) != kind_of_activity(trace_, trace_.launched[replay.first + i]))
+        return false;
+    return true;
+  }
+
+  const Trace& trace_;
+  const std::vector<Capture>& captures_;
+};
+
+std::vector<bool> windows_set_aside(const Trace& trace, const std::vector<Intervals>& time,
+                                    const std::vector<Replay>& replays) {
+  Intervals all;
+  for (const Intervals& of_thread : time) all = unite(all, of_thread);
+  std::vector<bool> aside(trace.windows.size());
+  for (size_t w = 0; w < aside.size(); ++w)
+    aside[w] = 2 * overlap_length(all, trace.windows[w]) > trace.windows[w].length();
+  const auto measured = [&](const Replay& r) {
+    const int64_t start = trace.activity.start_ns[trace.launched[r.first].value];
+    const auto after = std::upper_bound(trace.windows.begin(), trace.windows.end(), start,
+                                        [](int64_t at, const Interval& window) { return at < window.start; });
+    return after == trace.windows.begin() || !aside[static_cast<size_t>(after - trace.windows.begin()) - 1];
+  };
+  if (std::none_of(replays.begin(), replays.end(), measured)) aside.assign(aside.size(), false);
+  return aside;
+}
+
+}  // namespace
+
+bool Captures::is_set_aside(const Trace& trace, int64_t time_ns) const {
+  for (size_t w = trace.windows.size(); w-- > 0;)
+    if (trace.windows[w].start <= time_ns) return set_aside[w];
+  return false;
+}
+
+Captures Captures::compute(const Facts& facts) {
+  const Trace& trace = facts.trace();
+  Captures out;
+  out.set_aside.resize(trace.windows.size());
+  CaptureWords words(facts);
+  CaptureReader reader(facts, words);
+  if (!reader.read(out.time)) return out;
+  std::vector<Replay> replays;
+  for (size_t c = 0; c < trace.launching.size(); ++c)
+    if (words(trace.launching[c]) == CaptureWord::kReplay)
+      replays.push_back({trace.launched_first[c], trace.launched_first[c + 1], batch_around(trace, trace.launching[c])});
+  out.set_aside = windows_set_aside(trace, out.time, replays);
+  const CaptureMatch capture_of(trace, reader.all);
+  for (const Replay& replay : replays) {
+    out.replayed += replay.end - replay.first;
+    const Capture* capture = capture_of(replay);
+    if (capture == nullptr) continue;
+    if (out.call.empty()) out.call.resize(trace.activity.size());
+    for (uint32_t i = replay.first; i < replay.end; ++i)
+      out.call[trace.launched[i].value] = capture->calls[i - replay.first];
+    out.named += replay.end - replay.first;
+  }
+  return out;
+}
+
+}  // namespace profgpu
