@@ -12,15 +12,25 @@
 
 namespace profgpu {
 
+/// One rank of a file that ranks were merged into: its processes' pids are "[LABEL] 83".
+struct MergedRank {
+  std::string label;   ///< "TP00-PP01"
+  int rank = 0;
+  int ranks = 0;       ///< in the file
+  bool first = false;  ///< of the file: what belongs to none is said there
+};
+
 struct ImportOptions {
   int threads = 0;  ///< 0: as many as the machine has, at most 8
   /// Called now and then from the reading thread with bytes of the file read and its size.
   std::function<void(int64_t done, int64_t total)> progress;
+  std::optional<MergedRank> merged;   ///< read this rank alone
 };
 
 /// The file as a whole may say otherwise.
 struct Peek {
   std::optional<int> rank;
+  bool merged = false;         ///< of several ranks, or may be: see Importer::merged_ranks
 };
 
 struct Importer {
@@ -33,6 +43,8 @@ struct Importer {
   Result<Trace> (*read)(const std::string& path, const ImportOptions& options);
   /// What such a head says of the file, for a guess of what belongs together. Null: nothing.
   Peek (*peek)(std::string_view head) = nullptr;
+  /// The ranks of a file that peek() takes for several, by rank. It is read through for that. Null: never several.
+  std::vector<MergedRank> (*merged_ranks)(const std::string& path) = nullptr;
 };
 
 const std::vector<const Importer*>& importers();

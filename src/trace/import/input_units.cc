@@ -92,7 +92,9 @@ Head head_of(const std::string& path) {
 
 Result<Imported> imported_file(const InputUnit::File& file, const ImportOptions& options) {
   if (file.importer == nullptr) return import_file(file.path, options);   // which says why
-  auto trace = file.importer->read(file.path, options);
+  ImportOptions of_file = options;
+  of_file.merged = file.merged;
+  auto trace = file.importer->read(file.path, of_file);
   if (!trace) return trace.error();
   return Imported{*std::move(trace), file.importer, file.bytes};
 }
@@ -116,7 +118,7 @@ class TraceUnits {
   explicit TraceUnits(InputUnits& all) : all_(all) {}
 
   void add(const InputUnit::File& file, std::optional<int> stated) {
-    const int rank = stated.value_or(rank_in_name(file.path));
+    const int rank = file.merged ? file.merged->rank : stated.value_or(rank_in_name(file.path));
     const auto [it, fresh] =
         rank >= 0 ? unit_of_.try_emplace(rank, all_.units.size()) : std::pair(unit_of_.end(), true);
     InputUnit& unit = fresh ? all_.units.emplace_back() : all_.units[it->second];
@@ -128,6 +130,36 @@ class TraceUnits {
   InputUnits& all_;
   std::map<int, size_t> unit_of_;
 };
+
+void add_merged(InputUnit::File file, TraceUnits& traces, size_t& place) {
+  std::vector<MergedRank> ranks = file.importer->merged_ranks(file.path);
+  if (ranks.empty()) file.place = place++, traces.add(file, {});   // it cannot be read again
+  for (MergedRank& rank : ranks) {
+    file.merged = std::move(rank);
+    file.place = place++;
+    traces.add(file, {});
+  }
+}
+
+// SGLang merges "ID-TP-0.trace.json.gz" and its like into a "merged-ID.trace.json.gz" beside them.
+bool has_parts_beside(const std::string& merged, const std::vector<std::string>& files) {
+  constexpr std::string_view kPrefix = "merged-";
+  const size_t folder = merged.rfind('/') + 1, dot = merged.find('.', folder);
+  if (!std::string_view(merged).substr(folder).starts_with(kPrefix) || dot == merged.npos) return false;
+  const std::string id = merged.substr(folder + kPrefix.size(), dot - folder - kPrefix.size());
+  return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
+    return std::string_view(file).substr(file.rfind('/') + 1).starts_with(id + "-");
+  });
+}
+
+void leave_out_merged(Listing& listing, std::vector<Head>& heads, std::vector<std::string>& left_out) {
+  for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
+    if (!heads[i].says.merged || !has_parts_beside(listing.files[i], listing.files)) continue;
+    left_out.push_back(listing.files[i] + ": ranks merged into one file; the traces beside it are read");
+    heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
+    listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
 
 }  // namespace
 
@@ -181,12 +213,14 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     std::erase_if(listing->files, [&](const std::string& file) { return seen.again(file); });
     std::vector<Head> heads;
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
+    leave_out_merged(*listing, heads, all.left_out);
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
-      InputUnit::File file{.path = listing->files[i], .named = !listing->folder,
-                           .importer = heads[i].importer, .bytes = heads[i].bytes};
+      InputUnit::File file{.path = listing->files[i], .named = !listing->folder, .importer = heads[i].importer,
+                           .bytes = heads[i].bytes, .merged = {}};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
+      else if (heads[i].says.merged) add_merged(file, traces, place);
       else if (!recorded || !describes_run(file.path, "summary"))
         file.place = place++, traces.add(file, heads[i].says.rank);
     }
@@ -217,7 +251,8 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
                                   [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
     InputPart& part = r.part;
     part.place = file.place;
-    part.source = {file.path, std::string(imported->importer->name), std::string(imported->importer->noun),
+    const std::string label = file.merged ? " [" + file.merged->label + "]" : "";
+    part.source = {file.path + label, std::string(imported->importer->name), std::string(imported->importer->noun),
                    imported->file_bytes, r.trace.events, 0, std::move(r.trace.issues)};
     r.trace.issues.clear();
     part.stated_rank = r.trace.distributed.rank;

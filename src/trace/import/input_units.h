@@ -76,6 +76,7 @@ struct InputUnit {
     bool counts = true;                  ///< shown as a file of this unit, not of another
     const Importer* importer = nullptr;  ///< null: none knows the file, and import_file() says why
     int64_t bytes = 0;                   ///< on disk
+    std::optional<MergedRank> merged;    ///< only this rank of it
   };
   std::vector<File> files;
   int64_t bytes = 0;                     ///< on disk

@@ -16,6 +16,7 @@
 
 #include "base/text_source.h"
 #include "trace/import/kineto_event.h"
+#include "trace/import/kineto_merged.h"
 #include "trace/import/kineto_window.h"
 
 namespace profgpu {
@@ -88,6 +89,7 @@ class KinetoReader {
   }
 
  private:
+  [[nodiscard]] const MergedRank* merged() const { return options_.merged ? &*options_.merged : nullptr; }
   Status read_file(TraceBuilder& builder, int threads);
   Status find_events(Window& window, Trace& header);
   void fill(Window& window, size_t room);
@@ -178,7 +180,7 @@ void KinetoReader::read_beside(TraceBuilder& builder, int threads, Window& rest)
   uint32_t order = 0;
   bool over = false;
   const auto work = [&](Shard& shard) {
-    KinetoEvents events(shard);
+    KinetoEvents events(shard, merged());
     Window window;
     std::unique_lock lock(turn);
     while (!over) {
@@ -203,7 +205,7 @@ void KinetoReader::read_beside(TraceBuilder& builder, int threads, Window& rest)
 }
 
 void KinetoReader::read_in_order(TraceBuilder& builder, Window& window) {
-  KinetoEvents events(builder.shard());
+  KinetoEvents events(builder.shard(), merged());
   size_t room = kWindowBytes;
   for (;;) {
     report_progress();
@@ -262,12 +264,18 @@ void KinetoReader::add_issues(Trace& trace, const std::map<TraceIssueKind, int64
   say(TraceIssueKind::kOutOfRange, "records left out because a time or device number is out of range: {}");
   say(TraceIssueKind::kInvalidText, "names that are not valid UTF-8: {}; the bytes that are not are shown as \uFFFD");
   say(TraceIssueKind::kNote, "rows of hardware counters, which are not read: {}");
+  say(TraceIssueKind::kOther, "rows left out because their process has no rank's label: {}");
   say(TraceIssueKind::kUnknownRows, "rows left out because profgpu does not know their kind: {}");
 }
 
 Result<Trace> KinetoReader::finish(TraceBuilder& builder, int threads) {
   std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(threads);
+  if (options_.merged) {   // what the file says beside its events is of one of its ranks
+    trace.distributed.rank = options_.merged->rank;
+    trace.distributed.world_size = std::max(trace.distributed.world_size.value_or(0), options_.merged->ranks);
+    trace.metadata.emplace_back("rank_label", options_.merged->label);
+  }
   const auto merged = std::find_if(trace.metadata.begin(), trace.metadata.end(),
                                    [](const auto& m) { return m.first == kMergedRanks; });
   if (merged != trace.metadata.end())
@@ -289,6 +297,7 @@ bool sniff_kineto(std::string_view head) {
 }
 
 Peek peek_kineto(std::string_view head) {
+  if (!labels_in(head).empty()) return {{}, true};
   const size_t info = head.find("\"distributedInfo\"");
   if (info == head.npos) return {};
   const size_t key = head.find("\"rank\"", info);
@@ -297,7 +306,7 @@ Peek peek_kineto(std::string_view head) {
   int rank = 0;
   size_t digits = 0;
   for (; i < head.size() && is_digit(head[i]) && digits < 7; ++i, ++digits) rank = rank * 10 + (head[i] - '0');
-  return {digits > 0 ? std::optional(rank) : std::nullopt};
+  return {digits > 0 ? std::optional(rank) : std::nullopt, false};
 }
 
 Result<Trace> read_kineto(const std::string& path, const ImportOptions& options) {
@@ -308,6 +317,7 @@ Result<Trace> read_kineto(const std::string& path, const ImportOptions& options)
 
 const Importer kKineto = {
     "kineto", "PyTorch trace", "PyTorch profiler trace (Kineto's Chrome JSON), plain, gzip or zstd",
-    "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff_kineto, read_kineto, peek_kineto};
+    "worker0.pt.trace.json, trace.json.gz, trace.json.zst", sniff_kineto, read_kineto, peek_kineto,
+    merged_kineto_ranks};
 
 }  // namespace profgpu

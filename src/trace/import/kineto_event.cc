@@ -116,6 +116,24 @@ EventClass KinetoEvents::classify(string_view category) {
   return known.event_class;
 }
 
+string_view rank_label(string_view pid) {
+  constexpr size_t kLongest = 64;
+  const size_t end = pid.starts_with('[') ? pid.find("] ") : pid.npos;
+  if (end == pid.npos || end < 2 || end > kLongest || end + 2 >= pid.size()) return {};
+  const string_view label = pid.substr(1, end - 1);
+  const bool plain = std::all_of(label.begin(), label.end(), [](char c) { return c >= ' ' && c < 0x7f && c != '\\'; });
+  return plain ? label : string_view();
+}
+
+// Whether the event is of the rank that is read; its pid is then as that rank wrote it.
+bool KinetoEvents::take_label() {
+  const string_view label = rank_label(values_.pid);
+  if (label.empty() && values_.phase == 'X') shard_.issues[TraceIssueKind::kOther] += merged_->first;
+  if (label.empty() || label != merged_->label) return false;
+  values_.pid.remove_prefix(label.size() + 3);
+  return true;
+}
+
 bool KinetoEvents::read(JsonReader& reader) {
   values_.forget();
   if (!shapes_.read(reader, values_)) {
@@ -124,6 +142,7 @@ bool KinetoEvents::read(JsonReader& reader) {
     if (!read_by_key(reader)) return false;
     shapes_.learn(reader.position(), values_);
   }
+  if (merged_ != nullptr && !take_label()) return true;
   ++shard_.events;
   if (const string_view arguments = values_.arguments; !arguments.empty() && values_.phase != 'C') {
     // The text was scanned already, so it ends where it should; what follows it is a delimiter.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "trace/import/importer.h"
 #include "trace/import/kineto_shapes.h"
 #include "trace/trace_builder.h"
 
@@ -13,10 +14,14 @@ namespace profgpu {
 
 EventClass event_class(std::string_view category);
 
+/// "TP00" of "[TP00] 83"; empty: there is none.
+std::string_view rank_label(std::string_view pid);
+
 /// Reads events into one shard; keeps what it has learnt of strings between them. One per importing thread.
 class KinetoEvents {
  public:
-  explicit KinetoEvents(Shard& shard) : shard_(shard) {}
+  /// `merged`: only events of that rank are wanted; else null.
+  explicit KinetoEvents(Shard& shard, const MergedRank* merged = nullptr) : shard_(shard), merged_(merged) {}
 
   /// Reads the event object at the reader's place. False: malformed or cut (reader.at_end() tells); nothing was added.
   bool read(JsonReader& reader);
@@ -28,6 +33,7 @@ class KinetoEvents {
   bool read_value(JsonReader& reader, const KinetoSlot* slot, bool argument);
   bool read_arguments(JsonReader& reader, EventClass event_class);
   static const SlotTable& slots_of(EventClass event_class);
+  bool take_label();
   void add();
   void add_host(int64_t start, int64_t duration);
   void add_activity(int64_t start, int64_t duration);
@@ -40,6 +46,7 @@ class KinetoEvents {
   EventClass classify(std::string_view category);
 
   Shard& shard_;
+  const MergedRank* merged_;
   KinetoValues values_;   // of the event being read
   KinetoShapes shapes_;
   struct KnownCategory {
