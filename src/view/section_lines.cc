@@ -83,8 +83,12 @@ Lines seen_lines(const Finding& finding, size_t count, int width) {
   return out;
 }
 
-// No more than what was seen says already, where there is no line of code to name.
-bool is_said(const Finding& finding, const Place& place) {
+// What a finding before says, or what was seen, where there is no line of code to name.
+bool is_said(const Report& report, const Finding& finding, const Place& place) {
+  for (const Finding& before : report.findings) {
+    if (&before == &finding) break;
+    if (!before.where.empty() && before.where.front() == place) return true;
+  }
   return place.file.empty() && !finding.evidence.empty() &&
          finding.evidence.front().find(place.name) != std::string::npos;
 }
@@ -157,7 +161,7 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
       append(out, fix_lines(finding, 1, columns.width));
       if (finding.severity == Severity::kInfo) continue;
       append(out, seen_lines(finding, 1, columns.width));
-      if (!finding.where.empty() && !is_said(finding, finding.where.front()))
+      if (!finding.where.empty() && !is_said(report, finding, finding.where.front()))
         append(out, place_lines(report, finding, 1, columns.width));
     }
   }

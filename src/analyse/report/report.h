@@ -150,6 +150,7 @@ struct Place {
   std::string module;            ///< the innermost nn.Module that it runs for; empty: none or not known
   int64_t ns = 0, count = 0;     ///< over the measured steps
 
+  bool operator==(const Place&) const = default;
   template <class V>
   void fields(V&& v) const {
     const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };

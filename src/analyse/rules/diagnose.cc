@@ -120,7 +120,6 @@ void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
                                 idle_cause_words(m->largest_idle_cause), percent_text(m->largest_idle_pct()));
     return;
   }
-  symptom.where.clear();
   symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
   symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
 }
