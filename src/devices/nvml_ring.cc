@@ -116,7 +116,8 @@ void Ring::learn_period(uint32_t count) {
 
 // What held between the last that is known and the next. Of a time longer than the buffer nothing can be said.
 void Ring::add_silence(int64_t until_ns, Reading& reading) {
-  if (metric_ == Metric::kPower || since_ns_ == 0 || until_ns - since_ns_ <= period_ns_ / 2) return;
+  const int64_t period_ns = period_ns_ ? period_ns_ : kLongestPeriodNs;
+  if (metric_ == Metric::kPower || since_ns_ == 0 || until_ns - since_ns_ <= period_ns / 2) return;
   if (reading.time_ns - since_ns_ > depth_ * std::max(period_ns_, kFinestPeriodNs)) return;
   told_ns_ = std::max(told_ns_, since_ns_);
   reading.add(metric_, entry_ ? 0 : plain_, told_ns_++);

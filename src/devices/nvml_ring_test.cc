@@ -100,6 +100,19 @@ TEST_F(NvmlRing, ABufferThatEndsIsNotTakenForOneAtRest) {
   EXPECT_GT(samples.size(), 55U);
 }
 
+TEST_F(NvmlRing, ADeviceIsNotTakenToRestWhereThePeriodIsNotKnown) {
+  open("clock held\nstart 0.101\ndevice 0\nutilization 80\nring utilization 0.1\n");
+  Reading r;
+  r.time_ns = unix_ns() - 2'000'000;   // the driver's first entry came between this and the question
+  for (int i = 0; i < 40; ++i) {
+    r.samples.clear();
+    ASSERT_TRUE(backend->read({.now_ns = kStart + i * 1'000'000, .everything = i < 2}, r));
+    for (const Sample& s : all(r, Metric::kUtilization)) EXPECT_EQ(s.value, 80.0) << i;
+    pass(0.001);
+    r.time_ns += 1'000'000;
+  }
+}
+
 TEST_F(NvmlRing, ADeviceThatWasNeverBusySaysZero) {
   open("device 0\n");
   EXPECT_EQ(value(read_all(), Metric::kUtilization), 0.0);
