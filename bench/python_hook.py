@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""What the Python hook costs: at the start of a Python process, and for each call of PyTorch that it wraps.
+"""What the Python hook costs: at the start of a Python process, for each call of PyTorch that it wraps, and to sample
+the loop's Python stack.
 
   bench/python_hook.py BUILD [--rounds N] [--python PATH]
 
 All is processor time. Start-up: `python -c pass` with the hook and without, in turns; the median of the
 differences of the pairs is printed, with the first and third quartile. Calls: empty functions with PyTorch (in --python,
-by default build/venv) loaded and a recording running, the median of 9 runs, less the same call unwrapped. Writes
-BUILD/results/python_hook.json.
+by default build/venv) loaded and a recording running, the median of 9 runs, less the same call unwrapped. Stacks: the
+share of a processor that sampling every 20 ms takes, of a loop that keeps Python busy and of one that waits, 30 calls
+deep; Python's lock is held for no longer. Writes BUILD/results/python_hook.json.
 """
 import argparse
 import json
@@ -48,6 +50,26 @@ out['optimizer_ns'] = measure(step)
 out['torch'] = torch.__version__
 print(json.dumps(out))
 '''
+LOOPS = '''
+import json, os, sys, threading, time
+import torch
+phases = sys.modules['profgpu_phases']
+phases.leave(phases.enter(phases.FORWARD))
+def used_ns():
+    for task in os.listdir('/proc/self/task'):
+        with open('/proc/self/task/%s/comm' % task) as comm, open('/proc/self/task/%s/schedstat' % task) as times:
+            if comm.read().strip() == 'profgpu stacks': return int(times.read().split()[0])
+while used_ns() is None: time.sleep(0.01)
+def works(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until: pass
+def deep(depth, f, *args): return f(*args) if depth == 0 else deep(depth - 1, f, *args)
+def cost_pct(f, seconds=2):
+    used, begun = used_ns(), time.perf_counter_ns()
+    deep(30, f, seconds)
+    return 100 * (used_ns() - used) / (time.perf_counter_ns() - begun)
+print(json.dumps({'works_pct': cost_pct(works), 'waits_pct': cost_pct(time.sleep)}))
+'''
 
 
 def environment(build, folder):
@@ -75,6 +97,16 @@ def start_up(python, env, rounds):
             'added_quartiles_ms': [low, high]}
 
 
+def sampled(python, env, rounds):
+    """The median of the rounds."""
+    def costs():
+        out = subprocess.run([python, '-c', LOOPS], env=dict(env, PROFGPU_PYTHON_STACKS_NS='20000000'), check=True,
+                             stdout=subprocess.PIPE).stdout
+        return json.loads(out)
+    runs = [costs() for _ in range(rounds)]
+    return {'rounds': rounds, 'interval_ms': 20, **{key: statistics.median(run[key] for run in runs) for key in runs[0]}}
+
+
 def main():
     options = argparse.ArgumentParser()
     options.add_argument('build')
@@ -87,6 +119,7 @@ def main():
         results = {'start_up': start_up(options.python, dict(env, PYTHONDONTWRITEBYTECODE='1'), options.rounds)}
         calls = subprocess.run([options.python, '-c', CALLS], env=env, check=True, stdout=subprocess.PIPE).stdout
         results['calls'] = json.loads(calls)
+        results['stacks'] = sampled(options.python, env, max(3, options.rounds // 10))
     machine.write_result(options.build, 'python_hook', results)
     print(json.dumps(results, indent=1))
 

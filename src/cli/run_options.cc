@@ -156,9 +156,11 @@ Result<std::vector<std::string>> launch_command(const LaunchOptions& options, co
 namespace {
 
 constexpr std::string_view kWindowFlags[] = {"--capture-range", "--steps", "--range", "--delay", "--duration"};
-constexpr std::string_view kOtherFlags[] = {"--graphs", "--no-python-hook", "--no-perf-events", "--preload", "--flush"};
+constexpr std::string_view kOtherFlags[] = {"--graphs", "--no-python-hook", "--python-stacks", "--no-perf-events",
+                                             "--preload", "--flush"};
 constexpr int64_t kMillion = 1'000'000;
 constexpr int64_t kShortestFlush_ns = 10 * kMillion, kLongestFlush_ns = 3600 * 1000 * kMillion;
+constexpr int64_t kLongestStacks_ns = 10 * 1000 * kMillion;
 constexpr size_t kLongestRangeName = 255;
 
 Error bad_steps(const std::string& text) {
@@ -270,6 +272,9 @@ FlagGroup trace_flags() {
         .help = "CUDA graphs as one row a launch, or a row a node (default node)",
         .choices = {"graph", "node"}},
        {.name = "--no-python-hook", .help = "do not mark steps and phases of PyTorch programs"},
+       {.name = "--python-stacks",
+        .value = "TIME",
+        .help = "sample the Python stack of the training loop so often, to name lines of code; 0: never (default 20ms)"},
        {.name = "--no-perf-events", .help = "do not ask the kernel for context switches: threads are sampled only"},
        {.name = "--preload", .help = "LD_PRELOAD the recorder too: for programs that use torch.profiler themselves"},
        {.name = "--flush", .value = "TIME", .help = "write what was recorded so often (default 250ms)"},
@@ -300,6 +305,9 @@ Result<TraceOptions> trace_options(const Arguments& arguments) {
   if (!flush_ns) return flush_ns.error();
   if (*flush_ns) options.options += fmt::format(",flush_ms={}", **flush_ns / kMillion);
   options.python_hook = !arguments.has("--no-python-hook");
+  auto status = read_option(arguments, "--python-stacks", duration_ns, {"a time up to 10s", 0, kLongestStacks_ns},
+                            options.python_stacks_ns);
+  if (!status) return status.error();
   options.perf_events = !arguments.has("--no-perf-events");
   options.preload = arguments.has("--preload") || options.torch_on_demand;
   return options;

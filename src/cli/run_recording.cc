@@ -85,8 +85,8 @@ Result<std::unique_ptr<RunRecording>> RunRecording::begin(const TraceOptions& op
   out->begun_clock_ = host_clock();
   out->run_ = fmt::format("{}:{}:{}", out->folder_.host, ::getpid(), out->begun_unix_ns_);
   out->started_by_launcher_ = shared;
-  const RecordingRequest request{out->folder_.path, out->run_, options.options, options.python_hook, options.preload,
-                                 options.torch_on_demand};
+  const RecordingRequest request{out->folder_.path, out->run_, options.options, options.python_hook,
+                                 options.python_stacks_ns, options.preload, options.torch_on_demand};
   out->environment_ = recording_environment(request, out->parts_, environ);
   return out;
 }

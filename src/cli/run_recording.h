@@ -21,6 +21,7 @@ struct TraceOptions {
   std::string options;      ///< PROFGPU_RECORD_OPTIONS
   std::string window;       ///< the flags that choose what is recorded, as typed; empty: all of the run
   bool python_hook = true, preload = false;
+  int64_t python_stacks_ns = 20'000'000;   ///< between samples; 0: none
   bool perf_events = true;
   bool torch_on_demand = false;  ///< also without `wanted`
 };

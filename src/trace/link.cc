@@ -185,9 +185,12 @@ void join_collectives(Trace& trace) {
 
 void find_window(Trace& trace) {
   Interval window{INT64_MAX, INT64_MIN};
-  for (size_t i = 0; i < trace.host.size(); ++i) {
-    window.start = std::min(window.start, trace.host.start_ns[i]);
-    window.end = std::max(window.end, trace.host.start_ns[i] + trace.host.duration_ns[i]);
+  for (const Thread& thread : trace.threads) {
+    if (thread.is_sampled_stack()) continue;   // it tells of what others did, for as long as it was asked to
+    for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
+      window.start = std::min(window.start, trace.host.start_ns[i]);
+      window.end = std::max(window.end, trace.host.start_ns[i] + trace.host.duration_ns[i]);
+    }
   }
   for (size_t i = 0; i < trace.activity.size(); ++i) {
     window.start = std::min(window.start, trace.activity.start_ns[i]);

@@ -1,6 +1,8 @@
 #include "trace/trace.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace profgpu {
 
@@ -41,6 +43,21 @@ DeviceProperties Trace::properties(int32_t device) const {
   shared = first;
   shared.id = device;
   return shared;
+}
+
+std::vector<ThreadId> Trace::sampled_stacks() const {
+  std::vector<ThreadId> stacks(threads.size());
+  std::map<std::pair<std::string_view, std::string_view>, size_t> sampled;
+  for (size_t t = 0; t < threads.size(); ++t) {
+    std::string_view of = threads[t].id;
+    if (!threads[t].is_sampled_stack()) continue;
+    of.remove_suffix(kSampledStack.size());
+    sampled.emplace(std::pair<std::string_view, std::string_view>(threads[t].process, of), t);
+  }
+  for (size_t t = 0; t < threads.size() && !sampled.empty(); ++t)
+    if (const auto it = sampled.find({threads[t].process, threads[t].id}); it != sampled.end())
+      stacks[t] = ThreadId(it->second);
+  return stacks;
 }
 
 namespace {

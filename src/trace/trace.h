@@ -115,11 +115,16 @@ struct Queue {
   auto operator<=>(const Queue&) const = default;
 };
 
+/// What our recorder samples of a thread's Python stack are ranges of another thread: its id is the thread's and this.
+constexpr std::string_view kSampledStack = " (Python stack)";
+
 struct Thread {
   std::string process;   ///< pid as recorded
   std::string id;        ///< tid as recorded
   std::string name;
   HostId begin{size_t{0}}, end{size_t{0}};  ///< rows of HostTable
+
+  [[nodiscard]] bool is_sampled_stack() const { return id.ends_with(kSampledStack); }
 };
 
 /// A synchronisation row of the device side (cuda_sync): a wait, not activity.
@@ -286,6 +291,8 @@ class Trace {
   [[nodiscard]] std::string_view name(ActivityId a) const { return strings[activity.name[a.value]]; }
   /// Invalid: the range has none.
   [[nodiscard]] StringId arguments(HostId h) const;
+  /// By thread, the one whose rows are samples of its Python stack; invalid: it has none.
+  [[nodiscard]] std::vector<ThreadId> sampled_stacks() const;
   [[nodiscard]] int32_t device_of(ActivityId a) const { return queues[activity.queue[a.value]].device; }
   /// Device ids with activity, ascending, and the rows of ActivityTable that each has.
   struct DeviceRows {

@@ -29,8 +29,12 @@ class HandTrace {
   HandTrace& call(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
     return host(HostKind::kRuntime, name, start, end, thread, 0);
   }
-  HandTrace& python(std::string_view name, int64_t start, int64_t end) {
-    return host(HostKind::kPython, name, start, end, "main", 0);
+  HandTrace& python(std::string_view name, int64_t start, int64_t end, std::string_view thread = "main") {
+    return host(HostKind::kPython, name, start, end, thread, 0);
+  }
+  /// A frame of the main thread's stack, sampled at its start.
+  HandTrace& sampled(std::string_view name, int64_t start, int64_t end) {
+    return python(name, start, end, "main (Python stack)");
   }
   /// A launching call and the kernel that it launched.
   HandTrace& kernel(std::string_view name, int64_t launch, int64_t launch_end, int64_t start, int64_t end,

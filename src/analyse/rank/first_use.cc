@@ -132,7 +132,12 @@ FirstUse FirstUse::compute(const Facts& facts) {
     use.time[thread].push_back(h.interval(id));
     if (h.end_ns(id) > covered[thread]) use.ranges.push_back(id), covered[thread] = h.end_ns(id);
   }
+  const std::vector<ThreadId> stacks = trace.sampled_stacks();
   for (size_t t = 0; t < use.time.size(); ++t) {
+    if (stacks[t].valid()) {   // the thread that was sampled has rows before its samples
+      const Intervals& sampled = use.time[stacks[t].value];
+      use.time[t].insert(use.time[t].end(), sampled.begin(), sampled.end());
+    }
     use.time[t] = unite(subtract(merged(std::move(use.time[t])), waits.device_waits[t]), use.capture[t]);
   }
   return use;

@@ -59,7 +59,10 @@ std::string cut(string_view text) {
 }  // namespace
 
 Places::Places(const Facts& facts)
-    : trace_(facts.trace()), captures_(facts.get<Captures>()), steps_(trace_.strings.size()) {
+    : trace_(facts.trace()),
+      captures_(facts.get<Captures>()),
+      stacks_(trace_.sampled_stacks()),
+      steps_(trace_.strings.size()) {
   for (const Step& step : facts.get<Steps>().steps)
     if (step.range.valid()) steps_[trace_.host.name[step.range.value].value] = true;
 }
@@ -97,10 +100,33 @@ Place Places::place_of(HostId range) const {
   return place;
 }
 
+// The rows of a sampled stack in order of time: with each sample the frames that are new, and always the innermost.
+HostId Places::sampled_in(HostId range) const {
+  const HostTable& h = trace_.host;
+  const ThreadId stack = stacks_[h.thread[range.value].value];
+  if (!stack.valid()) return {};
+  const Thread& t = trace_.threads[stack.value];
+  const auto first = h.start_ns.begin() + t.begin.value, end = h.start_ns.begin() + t.end.value;
+  const auto after = std::upper_bound(first, end, h.end_ns(range));
+  if (after == first) return {};
+  const HostId last(static_cast<size_t>(after - h.start_ns.begin()) - 1);
+  if (h.start_ns[last.value] > h.start_ns[range.value]) return last;
+  if (after == end) return {};
+  const HostId next(size_t{last.value} + 1);   // the outermost that began with the sample after the range
+  HostId frame = last;
+  while (frame.valid() && h.parent[frame.value] != h.parent[next.value]) frame = h.parent[frame.value];
+  return frame.valid() && h.name[frame.value] == h.name[next.value] ? frame : h.parent[next.value];
+}
+
 void Places::add(HostId range, int64_t ns) {
   if (!range.valid() || ns <= 0) return;
-  const HostId told = told_by(range);
-  if (!told.valid()) return;
+  HostId told = told_by(range);
+  if (const HostId frame = sampled_in(range); frame.valid())
+    if (const HostId function = told_by(frame); function.valid()) told = function;
+  if (told.valid()) sum_up(told, ns);
+}
+
+void Places::sum_up(HostId told, int64_t ns) {
   Place place = place_of(told);
   const auto key = std::tuple(place.name, place.file, place.line.value_or(0));
   Place& sum = sums_.try_emplace(key, std::move(place)).first->second;
@@ -112,7 +138,20 @@ void Places::add(ActivityId activity) {
   add(captures_.origin(trace_, activity), trace_.activity.duration_ns[activity.value]);
 }
 
+void Places::add_samples(ThreadId stack, Interval part) {
+  const HostTable& h = trace_.host;
+  const Thread& t = trace_.threads[stack.value];
+  const auto first = h.start_ns.begin() + t.begin.value, end = h.start_ns.begin() + t.end.value;
+  for (auto it = std::lower_bound(first, end, part.start); it != end && *it < part.end; ++it) {
+    const HostId row(static_cast<size_t>(it - h.start_ns.begin()));
+    const HostId next(size_t{row.value} + 1);
+    if (next < t.end && h.parent[next.value] == row) continue;   // of the same sample: frames that it called
+    if (const HostId told = told_by(row); told.valid()) sum_up(told, h.duration_ns[row.value]);
+  }
+}
+
 void Places::add_host_time(ThreadId thread, Interval part) {
+  if (stacks_[thread.value].valid()) return add_samples(stacks_[thread.value], part);
   const HostTable& h = trace_.host;
   const Thread& t = trace_.threads[thread.value];
   const auto first = h.start_ns.begin() + t.begin.value, end = h.start_ns.begin() + t.end.value;

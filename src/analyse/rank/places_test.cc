@@ -48,6 +48,44 @@ TEST(Places, WithoutStacksTheOutermostOpStandsForItself) {
   EXPECT_EQ(place_of(t, "ProfilerStep#1").name, "");
 }
 
+// train() at 0 waits in wait() from 10 to 30, and works in work() from 40.
+HandTrace sampled_loop() {
+  HandTrace t;
+  t.sampled("train.py(1): <module>", 0, 60).sampled("train.py(20): train", 0, 10);
+  t.sampled("train.py(21): train", 10, 30).sampled("train.py(5): wait", 10, 20).sampled("train.py(5): wait", 20, 30);
+  t.sampled("train.py(22): train", 30, 60).sampled("train.py(8): work", 30, 40).sampled("train.py(9): work", 40, 60);
+  return t;
+}
+
+TEST(Places, OfASampledStackASampleStandsForTheTimeUntilTheNext) {
+  HandTrace t = sampled_loop();
+  t.call("cudaStreamSynchronize", 12, 29);
+  const Trace trace = t.build();
+  const Facts facts(trace, {});
+  const ThreadId thread = trace.host.thread[range_named(trace, "cudaStreamSynchronize").value];
+  Places places(facts);
+  places.add_host_time(thread, {5'000, 45'000});
+  places.add_host_time(thread, {46'000, 50'000});   // no sample was taken here
+  std::vector<std::string> all;
+  for (const Place& p : places.most_expensive())
+    all.push_back(p.name + ":" + std::to_string(*p.line) + " " + std::to_string(p.ns / 1000));
+  EXPECT_EQ(all, (std::vector<std::string>{"wait:5 20", "work:9 20", "work:8 10"}));
+}
+
+TEST(Places, ACallIsWhereASampleWasTakenInItOrTheSameFrameBeforeAndAfter) {
+  const auto place = [](int64_t start, int64_t end) {
+    HandTrace t = sampled_loop();
+    t.range("forward", 0, 60).call("call", start, end);
+    const Place p = place_of(t, "call");
+    return p.name + (p.line ? ":" + std::to_string(*p.line) : "");
+  };
+  EXPECT_EQ(place(12, 29), "wait:5");    // sampled at 20
+  EXPECT_EQ(place(13, 14), "wait:5");    // as at 10, so at 20
+  EXPECT_EQ(place(33, 34), "train:22");  // another line of work(), which train() called all the time
+  EXPECT_EQ(place(25, 26), "<module>:1");
+  EXPECT_EQ(place(70, 71), "");          // after the last
+}
+
 TEST(Places, FramesWithoutALineOrFileAreNoPlaces) {
   for (const char* frame : {"(12): f", "a.py(x): f", "a.py(12) f", "a.py(99999999999999999999): f", "): ", ""}) {
     HandTrace t;

@@ -148,6 +148,7 @@ ThreadId busiest_thread(const Trace& trace) {
   ThreadId best;
   int64_t most = -1;
   for (size_t t = 0; t < trace.threads.size(); ++t) {
+    if (trace.threads[t].is_sampled_stack()) continue;
     int64_t sum = 0;
     for (uint32_t i = trace.threads[t].begin.value; i < trace.threads[t].end.value; ++i)
       if (!trace.host.parent[i].valid() && trace.host.kind[i] != HostKind::kOverhead) sum += trace.host.duration_ns[i];

@@ -129,7 +129,7 @@ void say_that_stacks_are_missing(std::vector<Finding>& findings) {
   for (Finding& f : findings) {
     if (f.where.empty() || f.severity == Severity::kInfo) continue;
     if (std::ranges::all_of(f.where, [](const Place& p) { return p.file.empty(); }))
-      f.evidence.emplace_back("no Python stacks were recorded: with_stack=True in torch.profiler names the lines");
+      f.evidence.emplace_back("no Python stacks were recorded: with_stack=True in torch.profiler, or profgpu run --trace, names the lines");
     return;
   }
 }

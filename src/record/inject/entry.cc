@@ -1,4 +1,5 @@
 // What the Python hook and tests call: phases and steps as ranges of the domain "profgpu".
+#include "record/inject/python_ranges.h"
 #include "record/inject/recorder.h"
 
 #define PROFGPU_EXPORT extern "C" __attribute__((visibility("default")))
@@ -6,20 +7,28 @@
 namespace profgpu::inject {
 namespace {
 
-void post_phase(wire::RangeOp op, const char* name, uint64_t payload) {
-  if (!recording_here()) return;
+void post_range(uint32_t domain, uint32_t thread, wire::RangeOp op, uint32_t name, uint64_t payload = 0) {
   wire::RangeEvent row;
   row.time_ns = host_now();
-  row.thread = thread_id();
-  row.name = intern(name);
-  row.domain = intern("profgpu", 7);
+  row.thread = thread;
+  row.name = name;
+  row.domain = domain;
   row.op = op;
   row.payload = payload;
   if (op == wire::RangeOp::kStep) row.payload_type = wire::PayloadType::kInteger;
   post(row);
 }
 
+void post_phase(wire::RangeOp op, const char* name, uint64_t payload) {
+  if (recording_here()) post_range(intern("profgpu", 7), thread_id(), op, intern(name), payload);
+}
+
 }  // namespace
+
+void post_frame(uint32_t tid, uint32_t name) {
+  post_range(intern("profgpu.stack", 13), thread_id(tid), name != 0 ? wire::RangeOp::kPush : wire::RangeOp::kPop, name);
+}
+
 }  // namespace profgpu::inject
 
 using namespace profgpu;

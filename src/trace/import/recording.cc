@@ -178,12 +178,26 @@ void split_windows(const Intervals& recorded, Trace& trace) {
     part = {std::min(part.start, row.start), std::max(part.end, row.end)};
   };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) see(trace.activity.interval(ActivityId(i)));
-  for (uint32_t i = 0; i < trace.host.size(); ++i) see(trace.host.interval(HostId(i)));
+  for (const Thread& thread : trace.threads)
+    for (HostId i = thread.begin; i < thread.end && !thread.is_sampled_stack(); i = HostId(size_t{i.value} + 1))
+      see(trace.host.interval(i));
   trace.windows.clear();
   for (const Interval& part : parts)
     if (part.start <= part.end) trace.windows.push_back(part);
   for (size_t i = 0; i + 1 < trace.windows.size(); ++i)
     trace.windows[i].end = std::min(trace.windows[i].end, trace.windows[i + 1].start);
+}
+
+// Stacks are sampled for as long as Python runs.
+void cut_stacks(Trace& trace) {
+  if (trace.windows.empty()) return;
+  const Interval all{trace.windows.front().start, trace.windows.back().end};
+  for (const Thread& thread : trace.threads)
+    for (uint32_t i = thread.begin.value; i < thread.end.value && thread.is_sampled_stack(); ++i) {
+      const Interval range = trace.host.interval(HostId(i));
+      trace.host.start_ns[i] = std::clamp(range.start, all.start, all.end);
+      trace.host.duration_ns[i] = std::clamp(range.end, all.start, all.end) - trace.host.start_ns[i];
+    }
 }
 
 // A recording of threads alone is as long as they were sampled.
@@ -259,6 +273,7 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   if (from_start && windows.size() == 1) add_memory_totals(trace);
   match_collectives_in_order(trace);
   split_windows(windows, trace);
+  cut_stacks(trace);
   add_window_of_samples(trace);
   if (recording.processes.empty())
     trace.issues.push_back(

@@ -17,6 +17,7 @@ namespace profgpu {
 namespace {
 
 constexpr std::string_view kPhaseDomain = "profgpu";
+constexpr std::string_view kStackDomain = "profgpu.stack";   // frames of a thread's sampled Python stack
 
 /// Writes ranges, cut to the windows in which the device was recorded.
 class RangeWriter {
@@ -31,7 +32,7 @@ class RangeWriter {
       if (w == windows_.size() || (windows_[w].start > range.start && windows_[w].start >= range.end)) return false;
       range = {std::max(range.start, windows_[w].start), std::min(range.end, windows_[w].end)};
     }
-    if (!add_whole(name, range, thread)) return false;
+    if (!add_whole(name, range, threads_(thread))) return false;
     if (!arguments.empty())
       shard_.host_arguments.emplace_back(shard_.host.size() - 1,
                                          shard_.strings.intern("{" + std::string(arguments) + "}"));
@@ -46,18 +47,21 @@ class RangeWriter {
   void add_step(uint64_t number, Interval range, uint32_t thread) {
     constexpr int64_t kRecordedPct = 90;
     if (!windows_.empty() && overlap_length(windows_, range) * 100 < range.length() * kRecordedPct) return;
-    add_whole("ProfilerStep#" + std::to_string(number), range, thread);
+    add_whole("ProfilerStep#" + std::to_string(number), range, threads_(thread));
+  }
+  void add_frame(std::string_view name, Interval range, uint32_t thread) {
+    add_whole(name, range, threads_.sampled_stack(thread), HostKind::kPython);
   }
 
  private:
-  bool add_whole(std::string_view name, Interval range, uint32_t thread) {
+  bool add_whole(std::string_view name, Interval range, uint32_t thread, HostKind kind = HostKind::kAnnotation) {
     if (range.end < range.start || range.length() >= kLongestNs) return false;
     HostRow row;
     row.start_ns = range.start;
     row.duration_ns = range.length();
     row.name = shard_.strings.intern(name);
-    row.kind = HostKind::kAnnotation;
-    row.thread = static_cast<uint16_t>(threads_(thread));
+    row.kind = kind;
+    row.thread = static_cast<uint16_t>(thread);
     shard_.host.push_back(row);
     return true;
   }
@@ -129,6 +133,7 @@ class OpenRanges {
     const wire::RangeEvent& e = *open.event;
     const std::string_view domain = file_.strings[e.domain], name = file_.strings[e.name];
     const Interval range{open.start, end};
+    if (domain == kStackDomain) return writer_.add_frame(name, range, e.thread);
     if (domain == kPhaseDomain) {   // "checkpoint" alone would also be activation checkpointing
       writer_.add(name == "checkpoint" ? "save_checkpoint" : name, range, e.thread);
       return;

@@ -111,11 +111,18 @@ int32_t ProcessPlace::device(uint32_t id) const {
 uint32_t ThreadsOfShard::operator()(uint32_t id) {
   const bool listed = id < known_.size();
   if (listed && known_[id] != kNoString) return known_[id];
-  const wire::ThreadRow& row = file_.threads[id];
-  const std::string pid = row.pid != 0 ? std::to_string(row.pid) : file_.pid();
-  const uint32_t thread = shard_.thread(pid, std::to_string(row.tid));
+  const uint32_t thread = shard_.thread(pid_of(id), std::to_string(file_.threads[id].tid));
   if (listed) known_[id] = thread;
   return thread;
+}
+
+uint32_t ThreadsOfShard::sampled_stack(uint32_t id) {
+  return shard_.thread(pid_of(id), std::to_string(file_.threads[id].tid) + std::string(kSampledStack));
+}
+
+std::string ThreadsOfShard::pid_of(uint32_t id) const {
+  const uint32_t pid = file_.threads[id].pid;
+  return pid != 0 ? std::to_string(pid) : file_.pid();
 }
 
 RecordingRows::RecordingRows(const ProcessPlace& place, Shard& shard)

@@ -49,8 +49,11 @@ class ThreadsOfShard {
   ThreadsOfShard(const RecordingFile& file, Shard& shard)
       : file_(file), shard_(shard), known_(file.threads.size(), kNone) {}
   uint32_t operator()(uint32_t id);
+  /// The one for samples of its Python stack.
+  uint32_t sampled_stack(uint32_t id);
 
  private:
+  [[nodiscard]] std::string pid_of(uint32_t id) const;
   static constexpr uint32_t kNone = UINT32_MAX;
   const RecordingFile& file_;
   Shard& shard_;

@@ -79,6 +79,30 @@ TEST_F(Recording, kernels_calls_and_ranges_stand_on_one_clock) {
   EXPECT_TRUE(t.issues.empty());
 }
 
+TEST_F(Recording, frames_of_a_sampled_stack_are_another_threads_and_make_no_window_longer) {
+  HandRecording r = begun();
+  const uint32_t main = r.thread(100, 100);
+  r.kernel("k", main, kDevice + 10 * kMs, kDevice + 11 * kMs, 2 * kMs);
+  r.range(RangeOp::kPush, 1 * kMs, main, "train.py(9): <module>", "profgpu.stack");
+  r.range(RangeOp::kPush, 1 * kMs, main, "train.py(3): f", "profgpu.stack");
+  r.range(RangeOp::kPush, 9 * kMs, main, "forward", "profgpu");
+  r.range(RangeOp::kPop, 11 * kMs, main, "", "profgpu.stack");
+  r.range(RangeOp::kPush, 11 * kMs, main, "train.py(4): f", "profgpu.stack");
+  r.range(RangeOp::kPop, 12 * kMs, main, "", "profgpu").range(RangeOp::kPop, 90 * kMs, main, "", "profgpu.stack").end();
+  const Trace t = read(r);
+  EXPECT_EQ(annotations(t), (std::vector<std::string>{"forward 9 3"}));
+  ASSERT_EQ(t.threads.size(), 2U);
+  EXPECT_EQ(t.threads[1].id, "100 (Python stack)");
+  EXPECT_EQ(t.sampled_stacks(), (std::vector{ThreadId(size_t{1}), ThreadId()}));
+  std::vector<std::string> frames;
+  for (HostId i = t.threads[1].begin; i < t.threads[1].end; i = HostId(size_t{i.value} + 1)) {
+    EXPECT_EQ(t.host.kind[i.value], HostKind::kPython);
+    frames.push_back(std::string(t.name(i)) + " " + std::to_string(t.host.duration_ns[i.value] / kMs));
+  }
+  EXPECT_EQ(frames, (std::vector<std::string>{"train.py(9): <module> 4", "train.py(3): f 2", "train.py(4): f 2"}));
+  EXPECT_EQ(t.windows, (std::vector<Interval>{{t.host.start_ns[0], t.activity.end_ns(ActivityId(size_t{0}))}}));
+}
+
 TEST_F(Recording, steps_begin_where_the_one_before_ended_and_the_first_with_its_first_phase) {
   HandRecording r = begun();
   const uint32_t main = r.thread(100, 100);

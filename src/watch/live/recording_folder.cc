@@ -210,6 +210,7 @@ void set_python(Variables& variables, const RecordingRequest& request, const Rec
         "steps and phases of Python programs are not marked: the folder python-hook is not beside profgpu");
   else
     variables.put_in_front("PYTHONPATH", parts.python_hook);
+  variables.set("PROFGPU_PYTHON_STACKS_NS", std::to_string(request.python_stacks_ns));
 }
 
 }  // namespace

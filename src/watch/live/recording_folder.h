@@ -49,6 +49,7 @@ struct RecordingRequest {
   std::string run;           ///< names the run among those that share the folder
   std::string options;       ///< for PROFGPU_RECORD_OPTIONS
   bool python_hook = true;
+  int64_t python_stacks_ns = 0;   ///< between samples; 0: none
   bool preload = false;      ///< LD_PRELOAD too: works beside another user of CUPTI
   bool torch_on_demand = false;
 };

@@ -17,6 +17,8 @@ FORWARD, BACKWARD, OPTIMIZER = b'forward', b'backward', b'optimizer'
 DATA_LOADING, CHECKPOINT = b'data_loading', b'checkpoint'
 GARBAGE = b'Python GC'   # as torch.profiler names it
 
+TURN_S = 0.0005   # A sample of a thread that runs Python code is taken so much late.
+
 # What a phase may start in, besides in none. A forward in a backward is recomputation, one in a data wait a transform.
 # An optimizer's closure runs forward and backward; an optimizer may step in a backward, parameter by parameter.
 STARTS_IN = {FORWARD: (OPTIMIZER,), BACKWARD: (OPTIMIZER, FORWARD), OPTIMIZER: (BACKWARD, FORWARD), DATA_LOADING: (),
@@ -114,6 +116,7 @@ missing = []
 thread = Thread()
 steps = Steps()
 torch_steps = None  # None: nobody may ask for a trace
+sampled_thread = None  # whose stack is; 0: none so far; None: none ever
 
 
 def turn_off(error):
@@ -128,12 +131,21 @@ def turn_off(error):
 
 def start():
     """At the first mark and not before: a process that only imports PyTorch needs no file."""
-    global is_recording, library
+    global is_recording, library, sampled_thread
     is_recording = True
     if not library.profgpu_start(b'python'):
         library = None
         return
     library.profgpu_property(b'torch_version', torch_version.encode())
+    interval_ns = int(os.environ.get('PROFGPU_PYTHON_STACKS_NS') or 0)
+    if interval_ns > 0:
+        folders = sorted((entry.rstrip('/') + '/' for entry in sys.path if entry), key=len, reverse=True)
+        has_lock = getattr(sys, '_is_gil_enabled', lambda: True)()
+        if has_lock and library.profgpu_stacks_start(interval_ns, '\n'.join(folders).encode('utf-8', 'replace')):
+            sampled_thread = 0
+            sys.setswitchinterval(min(TURN_S, sys.getswitchinterval()))
+        elif 'stacks' not in missing:
+            missing.append('stacks')
     library.profgpu_property(b'python_hook', b'on' + (' without ' + ', '.join(missing)).encode() if missing else b'on')
 
 
@@ -157,12 +169,37 @@ def enter(phase):
         if not is_recording:
             start()
         steps.before(phase)
+        if sampled_thread is not None and sampled_thread != get_ident() and runs_the_loop(phase):
+            follow()
         phases.append(phase)
         library.profgpu_push(phase)
         return len(phases)
     except Exception as error:
         turn_off(error)
         return 0
+
+
+def runs_the_loop(phase):
+    """Whether the calling thread does, as far as is known; a prefetcher waits for data, too."""
+    if steps.loop_thread is not None:
+        return steps.loop_thread == get_ident()
+    return phase is FORWARD or sampled_thread == 0
+
+
+def follow():
+    global sampled_thread
+    sampled_thread = get_ident()
+    library.profgpu_stacks_follow(sampled_thread)
+
+
+def end():
+    """Of Python. A thread that waits for its lock then never gets it."""
+    try:
+        if sampled_thread is not None:
+            ctypes.CDLL(os.environ['PROFGPU_INJECT']).profgpu_stacks_end()
+    except Exception as error:
+        turn_off(error)
+    end_last_step()
 
 
 def close(depth):
@@ -257,8 +294,8 @@ def end_last_step():
 
 def forget():
     """A forked child has stepped nowhere yet, and what was open is its parent's."""
-    global thread, steps, is_recording, torch_steps
-    thread, steps, is_recording = Thread(), Steps(), False
+    global thread, steps, is_recording, torch_steps, sampled_thread
+    thread, steps, is_recording, sampled_thread = Thread(), Steps(), False, None
     if torch_steps is not None:
         torch_steps = TorchSteps(torch_steps.record_function, torch_steps.profiles_itself, torch_steps)
 
@@ -396,7 +433,7 @@ def prepare(torch):
         if is_compiling is None:
             is_compiling = getattr(owner, 'is_compiling', None)
     in_backward = getattr(torch._C, '_current_graph_task_id', None)
-    for function in (enter, leave, close, start, turn_off, collects, begin_optimizer, end_optimizer, before_optimizer,
+    for function in (enter, leave, close, start, runs_the_loop, follow, turn_off, collects, begin_optimizer, end_optimizer, before_optimizer,
                      after_optimizer, Steps.end, Steps.before, Steps.before_optimizer, Steps.after_optimizer,
                      Thread.__init__, TorchSteps.__init__, TorchSteps.begin, TorchSteps.end):
         leave_to_interpreter(function)
@@ -405,11 +442,14 @@ def prepare(torch):
     library.profgpu_start.argtypes = library.profgpu_push.argtypes = (ctypes.c_char_p,)
     library.profgpu_property.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
     library.profgpu_step.argtypes = (ctypes.c_long,)
+    library.profgpu_stacks_start.argtypes = (ctypes.c_long, ctypes.c_char_p)
+    library.profgpu_stacks_follow.argtypes = (ctypes.c_ulong,)
+    library.profgpu_stacks_follow.restype = None
     library.profgpu_pop.argtypes = ()
     for name in ('push', 'pop', 'step', 'property'):
         getattr(library, 'profgpu_' + name).restype = None
     gc.callbacks.append(collects)
-    atexit.register(end_last_step)
+    atexit.register(end)
     os.register_at_fork(after_in_child=forget)
 
 
