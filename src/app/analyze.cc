@@ -178,7 +178,9 @@ bool has_only_threads(const Report& report) {
 
 std::vector<std::string> next_commands(const AnalyzeOptions& options, const Report& report) {
   std::vector<std::string> next;
-  if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
+  const auto loud = std::ranges::find_if(report.findings, [](const Finding& f) { return f.severity != Severity::kInfo; });
+  if (loud != report.findings.end()) next.push_back("profgpu explain " + loud->rule);
+  else if (!report.findings.empty()) next.push_back("profgpu explain " + report.findings.front().rule);
   if (report.ranks.empty()) {
     next.push_back("profgpu analyze TRACE --samples " + shell_line({report.inputs.front().path}));
     return next;

@@ -120,8 +120,10 @@ TEST(Json, HasTheShapeOfTheContract) {
   EXPECT_EQ(json_of(report), R"({
   "schema": "profgpu.analysis.v1",
   "verdict": "",
+  "verdict_kind": "inconclusive",
   "measured_steps": 0,
   "warmup_steps": 0,
+  "incomplete_steps": 0,
   "inputs": [
     {
       "path": "a.json",

@@ -34,6 +34,8 @@ void add_note(DeviceOverview& device, const char* name, double pct, double expos
   device.notes.push_back(std::move(note));
 }
 
+constexpr double kNotableUntracedPct = 3;   // of the window
+
 DeviceOverview device_overview(const RankReport& rank, const DeviceRow& device) {
   DeviceOverview out;
   out.name = "GPU " + format_count(device.id);
@@ -43,6 +45,9 @@ DeviceOverview device_overview(const RankReport& rank, const DeviceRow& device) 
   const auto share = [&](int64_t ns) { return 100 * static_cast<double>(ns) / static_cast<double>(device.window_ns); };
   out.busy_pct = device.window_utilization_pct();
   out.idle_pct = share(device.window_idle_ns());
+  for (const IdleRow& row : rank.idle)
+    if (row.device == device.id && row.cause == IdleCause::kUntracedWork && row.window_pct >= kNotableUntracedPct)
+      out.notes.push_back("busy " + format_percent(100 * *out.busy_pct / (100 - row.window_pct)) + " of what was recorded");
   add_note(out, "communication", share(device.communication_ns), share(device.exposed_communication_ns));
   add_note(out, "copies", share(device.memory_ns), share(device.exposed_memory_ns));
   return out;

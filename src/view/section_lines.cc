@@ -145,6 +145,13 @@ Line heading(const Report& report, const FindingColumns& columns) {
 
 }  // namespace
 
+namespace {
+
+// Known to cost next to nothing: for those who ask.
+bool is_minor(const Finding& f) { return f.severity == Severity::kInfo && f.cost_pct && *f.cost_pct < 1; }
+
+}  // namespace
+
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole) {
   if (report.findings.empty()) {
     if (report.ranks.empty()) return {};
@@ -152,8 +159,13 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
   }
   const FindingColumns columns = columns_of(report, options);
   Lines out{heading(report, columns)};
+  int64_t minor = 0;
   for (size_t i = 0; i < report.findings.size(); ++i) {
     const Finding& finding = report.findings[i];
+    if (!whole && is_minor(finding)) {
+      ++minor;
+      continue;
+    }
     append(out, headline(report, finding, columns));
     if (whole || options.verbose) {
       append(out, whole_finding(report, finding, columns.width));
@@ -165,6 +177,7 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
         append(out, place_lines(report, finding, 1, columns.width));
     }
   }
+  if (minor > 0) out.push_back(Line("… and " + format_count(minor) + " minor: --section findings", Style::kFaint));
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
+#include "base/text.h"
 #include "view/device_lines.h"
 #include "view/layout.h"
 #include "view/overview.h"
@@ -20,11 +21,14 @@ constexpr int kPartGap = 3;
 
 std::string counted_steps(const Report& report) {
   const bool whole = !report.ranks.empty() && report.ranks.front().steps.is_whole_trace();
-  const int64_t count = report.measured_steps + report.warmup_steps;
+  const int64_t count = report.measured_steps + report.warmup_steps + report.incomplete_steps;
   if (count <= 0) return {};
   if (whole) return ", no steps marked";
   std::string text = ", " + plural(count, "step", "steps");
-  if (report.warmup_steps > 0) text += " (" + format_count(report.warmup_steps) + " warm-up left out)";
+  std::string left_out;
+  if (report.warmup_steps > 0) append_listed(left_out, format_count(report.warmup_steps) + " warm-up");
+  if (report.incomplete_steps > 0) append_listed(left_out, format_count(report.incomplete_steps) + " incomplete");
+  if (!left_out.empty()) text += " (" + left_out + " left out)";
   return text;
 }
 

@@ -226,18 +226,35 @@ def steps(windows):
     out = []
     for w in windows:
         mine = [f for f in found if f[0] is w]
-        durations = sorted(f[3] for f in mine)
+        last = incomplete(w, mine)
+        durations = sorted(f[3] for f in mine if f is not last)
         limit = 1.5 * durations[(len(durations) - 1) // 2] if len(durations) > 1 and mine[0][1] != 'trace' else None
         leading = True
-        for _, name, start, duration in mine:
-            leading = leading and limit is not None and duration > limit
+        for step in mine:
+            _, name, start, duration = step
+            leading = leading and step is not last and limit is not None and duration > limit
             busy = common(merged(w.of_device(busiest)), [(start, start + duration)]) if busiest is not None and duration else 0
             number = None if ENGINE_STEP.fullmatch(name) else re.search(r'\d+$', name)
             out.append({'name': name, 'index': int(number.group()) if number else len(out), 'start_ns': start + w.base - windows[0].base,
                         'duration_ns': duration, 'device': busiest,
                         'device_busy_ns': busy if busiest is not None else None,
-                        'device_idle_ns': duration - busy if busiest is not None else None, 'warmup': leading})
+                        'device_idle_ns': duration - busy if busiest is not None else None, 'warmup': leading,
+                        'incomplete': step is last})
     return out
+
+
+def incomplete(window, steps):
+    """The last step, where it alone launches no device work and is under half of the others' lower median."""
+    launches = sorted({r.launch.start for r in window.activity if r.launch is not None})
+
+    def launches_in(step):
+        at = bisect.bisect_left(launches, step[2])
+        return at < len(launches) and launches[at] < step[2] + step[3]
+
+    if len(steps) < 2 or launches_in(steps[-1]) or not all(launches_in(s) for s in steps[:-1]):
+        return None
+    others = sorted(s[3] for s in steps[:-1])
+    return steps[-1] if 2 * steps[-1][3] < others[(len(others) - 1) // 2] else None
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -361,12 +378,13 @@ def host_waits_by_thread(window):
 
 
 def gaps(rows):
-    """(start, end, activity that ends it)."""
-    until = None
+    """(start, end, activity that ends it, activity that ended last before it)."""
+    until = last = None
     for r in sorted(rows, key=lambda r: (r.start, r.duration, r.correlation, r.name)):
         if until is not None and r.start > until:
-            yield until, r.start, r
-        until = r.end if until is None else max(until, r.end)
+            yield until, r.start, r, last
+        if until is None or r.end >= until:
+            until, last = r.end, r
 
 
 def overlap(intervals, start, end):
@@ -428,7 +446,7 @@ def first_use(window, device_waits):
         else:
             name = folded(r.name)
             first = r.name.endswith('(dynamo_timed)') or (
-                r.kind == 'op' and id(r) not in has_ops and unusual(r, MILLISECOND) and
+                window.activity and r.kind == 'op' and id(r) not in has_ops and unusual(r, MILLISECOND) and
                 not any(p.fullmatch(name) for p in (CHECKPOINT, DATA_LOADING, PHASE_NAME)))
         if first:
             once[r.thread].append((r.start, r.end))
@@ -443,6 +461,8 @@ class IdleCauses:
         for thread, start, end in host_waits_by_thread(window):
             self.device_waits[thread].append((start, end))
         self.device_waits = {thread: merged(waits) for thread, waits in self.device_waits.items()}
+        self.host_functions = [r.start for r in window.host
+                               if r.kind == 'call' and re.search('HostFunc|StreamAddCallback', r.name)]
         self.first_use = first_use(window, self.device_waits)
         self.any_busy = merged(window.activity)
         self.rows = window.of_device(device)
@@ -461,7 +481,14 @@ class IdleCauses:
                 self.ranges.setdefault((row.thread, kind), []).append(row)
         self.ranges = {key: merged(rows) for key, rows in self.ranges.items()}
 
-    def cause(self, start, end, ender):
+    def unexplained(self, start, end, last):
+        """Work is queued, and neither a recorded stream nor a host function can hold it up."""
+        if end - start < MILLISECOND or overlap(self.any_busy, start, end) > 0:
+            return False
+        since = min(last.launch.start, start) if last.launch is not None else start
+        return not any(since <= t < end for t in self.host_functions)
+
+    def cause(self, start, end, ender, last):
         if ender.launch is None or not self.window.host:
             return 'unknown'
         launch, thread = ender.launch.start, ender.launch.thread
@@ -470,7 +497,9 @@ class IdleCauses:
         if 2 * overlap(once, start, called) > called - start and 2 * (called - start) > end - start:
             return 'first_use'
         if launch < start:
-            return 'launch_latency' if end - start < SHORT_NS else 'dependency'
+            if end - start < SHORT_NS:
+                return 'launch_latency'
+            return 'untraced_work' if self.unexplained(start, end, last) else 'dependency'
         limit = min(launch, end)
         waits = self.device_waits.get(thread, [])
         if end - limit >= MILLISECOND and 2 * (end - limit) > end - start:
@@ -500,8 +529,8 @@ def idle(windows):
     for w in windows:
         for device in w.devices():
             causes = IdleCauses(w, device)
-            for start, end, ender in gaps(causes.rows):
-                entry = out[(device, causes.cause(start, end, ender))]
+            for start, end, ender, last in gaps(causes.rows):
+                entry = out[(device, causes.cause(start, end, ender, last))]
                 entry[0] += end - start
                 entry[1] += 1
     return {key: tuple(value) for key, value in out.items()}

@@ -241,6 +241,7 @@ export interface Step {
   device_busy_ns: number | null;
   device_idle_ns: number | null;
   warmup: boolean;
+  incomplete: boolean;
   kind: string | null;
   sequences: number | null;
   tokens: number | null;

@@ -32,8 +32,9 @@ struct Report {
   std::vector<Finding> findings; ///< dearest first
   std::vector<Check> checklist;
   std::string verdict;           ///< one or two sentences: where the time goes and what it costs
-  int64_t measured_steps = 0;    ///< steps that averages are over (warm-up left out)
-  int64_t warmup_steps = 0;
+  VerdictKind verdict_kind = VerdictKind::kInconclusive;
+  int64_t measured_steps = 0;    ///< steps that averages are over
+  int64_t warmup_steps = 0, incomplete_steps = 0;   ///< left out of them
   std::vector<std::string> next; ///< commands worth running next
   std::shared_ptr<const PageData> page;  ///< what a page shows beside; null where none is asked for
 

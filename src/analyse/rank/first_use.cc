@@ -114,6 +114,7 @@ FirstUse FirstUse::compute(const Facts& facts) {
     if (parent.valid() && h.kind[i] == HostKind::kOp) has_ops[parent.value] = true;
   }
   const Durations durations(trace);
+  const bool has_device = trace.activity.size() > 0;
   FirstUse use;
   use.time.resize(trace.threads.size());
   use.capture = facts.get<Captures>().time;
@@ -126,7 +127,8 @@ FirstUse FirstUse::compute(const Facts& facts) {
     bool first = kind == NameKind::kFirstUse;
     if (!first && h.is_call(id) && names.call[name] != CallKind::kSynchronize)
       first = durations.is_unusual(id, names.call[name] == CallKind::kMemory ? kLongAllocationNs : kLongNs);
-    if (!first && h.kind[i] == HostKind::kOp && !has_ops[i] && names.phase[name] == Phase::kOther)
+    // Where nothing runs on a device, an operator's time is its own work.
+    if (!first && has_device && h.kind[i] == HostKind::kOp && !has_ops[i] && names.phase[name] == Phase::kOther)
       first = durations.is_unusual(id, kLongNs);
     if (!first) continue;
     use.time[thread].push_back(h.interval(id));

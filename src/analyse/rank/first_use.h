@@ -11,7 +11,8 @@ namespace profgpu {
 
 /// Loading of modules and libraries; creation of contexts, streams, handles; compilation; autotuning; graph capture and
 /// instantiation. Known by name; or a call, or an op without ops within, of at least 1 ms that took 20 times the median
-/// of its name, outside waits for a device. What allocates memory is one only from 100 ms on.
+/// of its name, outside waits for a device; an op only where work runs on devices. What allocates memory is one only
+/// from 100 ms on.
 struct FirstUse {
   std::vector<Intervals> time;       ///< by thread, merged
   std::vector<Intervals> capture;    ///< by thread, merged: the part in which graphs are captured

@@ -17,6 +17,10 @@ namespace {
 // copy did not merely queue it.
 constexpr int64_t kLongCopyCallNs = 20'000;
 
+bool is_host_function_call(std::string_view name) {
+  return name.find("HostFunc") != name.npos || name.find("StreamAddCallback") != name.npos;
+}
+
 bool is_blocking_copy(const Trace& trace, uint32_t call, ActivityId copy) {
   if (trace.activity.kind[copy.value] != ActivityKind::kMemcpy) return false;
   if (trace.host.duration_ns[call] < kLongCopyCallNs) return false;
@@ -90,6 +94,10 @@ class GapReader {
       for (const HostId call : calls)
         wait_ends_.push_back({trace_.host.end_ns(call), trace_.host.start_ns[call.value]});
     std::sort(wait_ends_.begin(), wait_ends_.end());
+    for (uint32_t i = 0; i < trace_.host.size(); ++i)
+      if (trace_.host.is_call(HostId(i)) && is_host_function_call(trace_.name(HostId(i))))
+        host_functions_.push_back(trace_.host.start_ns[i]);
+    std::sort(host_functions_.begin(), host_functions_.end());
     earliest_launch_.assign(device.end.value - device.begin.value + 1, INT64_MAX);
     for (uint32_t i = device.end.value; i-- > device.begin.value;) {
       int64_t launch = INT64_MAX;
@@ -111,7 +119,10 @@ class GapReader {
     const int64_t called = std::clamp(trace_.host.end_ns(gap.launch), gap.start_ns, gap.end_ns);
     if (mostly(first_use_.time[thread], {gap.start_ns, called}) && 2 * (called - gap.start_ns) > gap.length())
       return IdleCause::kFirstUse;
-    if (launch < gap.start_ns) return gap.length() < kShortNs ? IdleCause::kLaunchLatency : IdleCause::kDependency;
+    if (launch < gap.start_ns) {
+      if (gap.length() < kShortNs) return IdleCause::kLaunchLatency;
+      return is_unexplained_wait(gap) ? IdleCause::kUntracedWork : IdleCause::kDependency;
+    }
     const Interval launched{std::min(launch, gap.end_ns), gap.end_ns};
     if (launched.length() >= kLongWaitNs && 2 * launched.length() > gap.length())
       return cause_of_late_start(gap, thread, launched);
@@ -142,6 +153,15 @@ class GapReader {
     return !gap.before.valid() || mostly(waits_.device_waits[thread], launched) ? IdleCause::kUntracedWork
                                                                                 : IdleCause::kDependency;
   }
+  // Work is queued and nothing that was recorded can hold it up: no stream of any device runs, and no host function was
+  // queued since the activity before. Shorter gaps are the hardware's own: a graph's start, a lowered clock.
+  [[nodiscard]] bool is_unexplained_wait(const Gap& gap) const {
+    if (gap.length() < kLongWaitNs || overlap_length(any_busy_, {gap.start_ns, gap.end_ns}) > 0) return false;
+    const HostId before = gap.before.valid() ? trace_.activity.launch[gap.before.value] : HostId();
+    const int64_t since = before.valid() ? trace_.host.start_ns[before.value] : gap.start_ns;
+    const auto queued = std::lower_bound(host_functions_.begin(), host_functions_.end(), std::min(since, gap.start_ns));
+    return queued == host_functions_.end() || *queued >= gap.end_ns;
+  }
   [[nodiscard]] Intervals waits_begun_in(uint32_t thread, const Gap& gap) const {
     const Intervals& all = waits_.device_waits[thread];
     const auto from = [](const Interval& wait, int64_t time) { return wait.start < time; };
@@ -168,6 +188,7 @@ class GapReader {
   const Intervals& any_busy_;                            // on any of the process's devices
   ThreadId step_thread_;
   std::vector<std::pair<int64_t, int64_t>> wait_ends_;   // end, start
+  std::vector<int64_t> host_functions_;                  // starts of the calls that queue one
   std::vector<int64_t> earliest_launch_;                 // of activity i and all that start after it
 };
 

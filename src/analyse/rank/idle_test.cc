@@ -30,6 +30,19 @@ TEST(Idle, LaunchedBeforeALongGapIsADependency) {
   EXPECT_EQ(cause_of(t), IdleCause::kDependency);
 }
 
+TEST(Idle, QueuedWorkThatNothingRecordedHoldsUpWaitsForUntracedWork) {
+  HandTrace alone, short_one, host_function;
+  alone.kernel("a", 0, 5, 10, 100).kernel("b", 50, 55, 1101, 1200);
+  EXPECT_EQ(cause_of(alone), IdleCause::kUntracedWork);
+  short_one.kernel("a", 0, 5, 10, 100).kernel("b", 50, 55, 1099, 1200);
+  EXPECT_EQ(cause_of(short_one), IdleCause::kDependency);
+  host_function.kernel("a", 0, 5, 10, 100).call("cudaLaunchHostFunc", 20, 25).kernel("b", 50, 55, 1101, 1200);
+  EXPECT_EQ(cause_of(host_function), IdleCause::kDependency);
+  HandTrace before;   // one that was queued before the first kernel has been carried out
+  before.call("cudaLaunchHostFunc", 0, 5).kernel("a", 6, 9, 10, 100).kernel("b", 50, 55, 1101, 1200);
+  EXPECT_EQ(cause_of(before), IdleCause::kUntracedWork);
+}
+
 TEST(Idle, WithoutALaunchTheCauseIsUnknown) {
   HandTrace t;
   t.kernel("a", 0, 5, 10, 100).orphan("b", 150, 200);

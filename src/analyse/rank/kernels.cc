@@ -40,7 +40,7 @@ std::vector<KernelRow> KernelRow::rows(const Facts& facts) { return facts.get<Ke
 Kernels Kernels::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
-  const Intervals warmup = facts.get<Steps>().warmup_time();
+  const Intervals warmup = facts.get<Steps>().left_out_time();
   Kernels all;
   all.category.resize(trace.strings.size(), KernelCategory::kOther);
   all.tensor_cores.resize(trace.strings.size());

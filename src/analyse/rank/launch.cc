@@ -65,7 +65,7 @@ Launch Launch::compute(const Facts& facts) {
   std::vector<int64_t> latencies;
   latencies.reserve(trace.launching.size());
   GraphLaunches is_graph(trace);
-  const Intervals warmup = facts.get<Steps>().warmup_time();
+  const Intervals warmup = facts.get<Steps>().left_out_time();
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const HostId call = trace.launching[c];
     const uint32_t first = trace.launched_first[c], end = trace.launched_first[c + 1];

@@ -374,10 +374,10 @@ void add_segments(const Steps& steps, const std::vector<PhaseSegment>& painted, 
 
 void add_totals(const Facts& facts, Phases& phases) {
   const Steps& steps = facts.get<Steps>();
-  const bool all_warmup = std::all_of(steps.steps.begin(), steps.steps.end(), [](const Step& s) { return s.warmup; });
+  const bool all = std::ranges::none_of(steps.steps, &Step::is_measured);
   for (const PhaseSegment& s : phases.segments) {
     phases.wall_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
-    if (all_warmup || !steps.steps[s.step].warmup)
+    if (all || steps.steps[s.step].is_measured())
       phases.measured_wall_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
   }
   const Trace& trace = facts.trace();

@@ -137,6 +137,24 @@ TEST(Steps, LeadingLongStepsAreWarmup) {
   EXPECT_EQ(facts.get<Steps>().measured_wall_ns(), 600000);
 }
 
+TEST(Steps, ALastOneThatTheRecordingCutShortIsInNoAverage) {
+  const auto steps_with = [](bool launches, int64_t length) {
+    HandTrace t;
+    t.range("ProfilerStep#1", 0, 100).kernel("a", 10, 15, 20, 90);
+    t.range("ProfilerStep#2", 100, 100 + length);
+    if (launches) t.kernel("a", 101, 102, 110, 120);
+    const Trace trace = t.build();
+    return Facts(trace, {}).get<Steps>();
+  };
+  const Steps cut = steps_with(false, 10);
+  EXPECT_TRUE(cut.steps[1].incomplete);
+  EXPECT_FALSE(cut.steps[0].warmup);
+  EXPECT_EQ(cut.measured_wall_ns(), 100'000);
+  EXPECT_FALSE(steps_with(true, 10).steps[1].incomplete);
+  EXPECT_FALSE(steps_with(false, 50).steps[1].incomplete);   // half as long as the other
+  EXPECT_TRUE(steps_with(true, 10).steps[0].warmup);
+}
+
 // 7 steps of data_transfer, inference and a rest that nobody names.
 HandTrace inference_steps() {
   HandTrace t;

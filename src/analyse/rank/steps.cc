@@ -157,6 +157,23 @@ ThreadId busiest_thread(const Trace& trace) {
   return best;
 }
 
+// prof.step() opens a step that may end with the recording, before it has launched anything: a step of microseconds,
+// beside which every other would look like warm-up.
+void mark_incomplete(const std::vector<int64_t>& launches, std::vector<Step>& steps) {
+  if (steps.size() < 2) return;
+  const auto launched_in = [&](const Step& s) {
+    const auto first = std::lower_bound(launches.begin(), launches.end(), s.start_ns);
+    return first != launches.end() && *first < s.interval().end;
+  };
+  std::vector<int64_t> others;
+  for (size_t i = 0; i + 1 < steps.size(); ++i) {
+    if (!launched_in(steps[i])) return;
+    others.push_back(steps[i].duration_ns);
+  }
+  Step& last = steps.back();
+  last.incomplete = !launched_in(last) && 2 * last.duration_ns < lower_median(std::move(others));
+}
+
 // Leading steps longer than 1.5 times the lower median of all. An engine's are compared with others of their kind: a
 // prefill is no slow decode.
 void mark_warmup(std::vector<Step>& steps) {
@@ -166,24 +183,29 @@ void mark_warmup(std::vector<Step>& steps) {
     const StepKind kind = s.batch.kind;
     return kind == StepKind::kTrain || kind == StepKind::kEval ? StepKind::kUnknown : kind;
   };
-  for (const Step& s : steps) durations[group(s)].push_back(s.duration_ns);
+  for (const Step& s : steps)
+    if (!s.incomplete) durations[group(s)].push_back(s.duration_ns);
   for (Step& s : steps) {
+    if (s.incomplete) break;
     if (static_cast<double>(s.duration_ns) <= 1.5 * static_cast<double>(lower_median(durations[group(s)]))) break;
     s.warmup = true;
   }
 }
 
-// Warm-up is per window: each profiler window has its own.
-void mark_warmup_by_window(const Trace& trace, std::vector<Step>& steps) {
-  if (trace.windows.size() < 2) return mark_warmup(steps);
+// Each profiler window has a warm-up and an end of its own.
+void mark_left_out(const Trace& trace, std::vector<Step>& steps) {
+  std::vector<int64_t> launches;
+  for (const HostId call : trace.launching) launches.push_back(trace.host.start_ns[call.value]);
+  std::sort(launches.begin(), launches.end());
   std::vector<Step> part;
   size_t done = 0;
   for (size_t w = 0; w < trace.windows.size(); ++w) {
     const int64_t end = w + 1 < trace.windows.size() ? trace.windows[w + 1].start : INT64_MAX;
     part.clear();
     for (size_t i = done; i < steps.size() && steps[i].start_ns < end; ++i) part.push_back(steps[i]);
+    mark_incomplete(launches, part);
     mark_warmup(part);
-    for (const Step& s : part) steps[done++].warmup = s.warmup;
+    for (const Step& s : part) steps[done].incomplete = s.incomplete, steps[done++].warmup = s.warmup;
   }
 }
 
@@ -213,17 +235,17 @@ void add_estimated(const Trace& trace, Steps& all) {
 std::vector<const Step*> Steps::measured() const {
   std::vector<const Step*> out;
   for (const Step& s : steps)
-    if (!s.warmup) out.push_back(&s);
+    if (s.is_measured()) out.push_back(&s);
   if (out.empty())
     for (const Step& s : steps) out.push_back(&s);
   return out;
 }
 
-Intervals Steps::warmup_time() const {
+Intervals Steps::left_out_time() const {
   Intervals time;
   if (measured().size() == steps.size()) return time;
   for (const Step& s : steps)
-    if (s.warmup) time.push_back(s.interval());
+    if (!s.is_measured()) time.push_back(s.interval());
   return merged(std::move(time));
 }
 
@@ -257,7 +279,7 @@ Steps Steps::compute(const Facts& facts) {
   set_engine_steps(trace, of_engine, all.steps);
   set_training_kinds(facts, all.steps);
   if (!all.annotated && trace.recorded && facts.options().step_pattern.empty()) add_estimated(trace, all);
-  mark_warmup_by_window(trace, all.steps);
+  mark_left_out(trace, all.steps);
   leave_out_captures(all.steps);
   std::erase_if(all.steps, [&](const Step& s) {
     return s.index < facts.options().first_step || s.index >= facts.options().end_step;

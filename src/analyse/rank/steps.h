@@ -22,15 +22,17 @@ struct Step {
   bool warmup = false;
   HostId range;                ///< the annotation; invalid for the step named `trace`
   EngineStep batch;            ///< what an inference engine says of it; of others only the kind
+  bool incomplete = false;     ///< the recording ended soon after it had begun: it launched no device work
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
+  [[nodiscard]] bool is_measured() const { return !warmup && !incomplete; }
 
   template <class V>
   void fields(V&& v) const {
     v("name", name), v("index", index), v("start_ns", start_ns), v("duration_ns", duration_ns);
     v("device", only_if(device >= 0, device)), v("device_busy_ns", only_if(device >= 0, device_busy_ns));
     v("device_idle_ns", only_if(device >= 0, device_idle_ns)), v("warmup", warmup);
-    v("kind", unless_empty(step_kind_name(batch.kind))), v("sequences", batch.sequences), v("tokens", batch.tokens);
-    v("context_tokens", batch.context_tokens);
+    v("incomplete", incomplete), v("kind", unless_empty(step_kind_name(batch.kind)));
+    v("sequences", batch.sequences), v("tokens", batch.tokens), v("context_tokens", batch.context_tokens);
   }
 };
 
@@ -43,12 +45,12 @@ struct Steps {
   /// Whether there is one that is all of the trace, as nothing marks any.
   [[nodiscard]] bool is_whole_trace() const { return steps.size() == 1 && !annotated && estimated == 0; }
   [[nodiscard]] bool marked() const { return !steps.empty() && !is_whole_trace(); }
-  /// Steps that averages are over: all but warm-up. A trace with nothing but warm-up measures all.
+  /// Steps that averages are over: all but warm-up and incomplete ones. A trace with nothing else measures all.
   [[nodiscard]] std::vector<const Step*> measured() const;
   [[nodiscard]] int64_t measured_wall_ns() const;
   [[nodiscard]] int64_t total_wall_ns() const;
   /// Of the steps that averages are not over.
-  [[nodiscard]] Intervals warmup_time() const;
+  [[nodiscard]] Intervals left_out_time() const;
   /// What a document has of them.
   [[nodiscard]] const std::vector<Step>& listed() const { return steps; }
   static Steps compute(const Facts& facts);

@@ -69,6 +69,11 @@ std::string_view locator_name(Locator::At at) {
   return "steps";
 }
 
+std::string_view verdict_kind_name(VerdictKind kind) {
+  constexpr std::string_view kNames[] = {"bottleneck", "healthy", "hang", "capture", "inconclusive"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 std::string_view verdict_name(Verdict v) {
   switch (v) {
     case Verdict::kPass: return "pass";

@@ -176,7 +176,8 @@ struct Finding {
   Locator seen;
   bool names_ranks = false;         ///< `what` begins with whom it concerns
   std::vector<Place> where = {};    ///< in the program; most expensive first
-  bool of_place = false;            ///< the first of these is what to change, rather than how work is launched
+  std::string verdict = {};         ///< the report's first sentence, where the rule's own does not fit
+  bool own_fixes = false;           ///< no framework's settings would help
 
   template <class V>
   void fields(V&& v) const {
@@ -186,6 +187,16 @@ struct Finding {
     v("evidence", evidence), v("where", where), v("seen", seen);
   }
 };
+
+/// How much a report's first sentence claims.
+enum class VerdictKind : uint8_t {
+  kBottleneck,     ///< something is to be gained, and it names what
+  kHealthy,        ///< nothing above info
+  kHang,           ///< the job does not end
+  kCapture,        ///< a graph is captured: no run
+  kInconclusive,   ///< too little was recorded to say
+};
+std::string_view verdict_kind_name(VerdictKind kind);
 
 enum class Verdict : uint8_t { kPass, kFail, kUnknown };
 std::string_view verdict_name(Verdict v);

@@ -150,11 +150,29 @@ void judge_bubble(const Rule& rule, const Job& job, double bubble, Finding& f) {
     f.what = "stages of the pipeline wait for each other: communication that no compute hides";
 }
 
+// The trace of one rank does not show who the others waited for. What its bytes cannot take even on a slow network is
+// waiting, which no setting of the communication changes.
+void settle_one_rank(const RankMeasure& m, Finding& f) {
+  f.fix.insert(f.fix.begin(), "give the traces of all ranks: they show which rank the others wait for");
+  if (2 * m.collectives.least_wait_ns <= m.collectives.exposed_ns) {
+    f.evidence.push_back("one rank's trace cannot separate waiting for a late rank from transfer");
+    return;
+  }
+  const int64_t wait_ns = m.collectives.least_wait_ns / std::max<int64_t>(m.steps, 1);
+  f.verdict = fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing "
+                          "else, and mostly waits for other ranks.",
+                          share_text(f));
+  f.what = fmt::format("collectives wait for other ranks: at least {} a step", duration_text(wait_ns));
+  f.why += " Their bytes would take less than half of that even over a 100 Gbit/s network: the rest is waiting for ranks "
+           "that arrive later.";
+  f.cost_ns.reset(), f.cost_pct.reset();
+}
+
 // Waiting for whoever is late is no transfer, that for a rank that never comes is no communication, and the job's ranks
 // together tell better how the work is shared.
 bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
   if (evidence.job == nullptr) {
-    f.evidence.push_back("one rank alone does not tell waiting for a late rank from transfer: give all ranks' traces");
+    settle_one_rank(m, f);
     return true;
   }
   if (evidence.hang() != nullptr) return false;

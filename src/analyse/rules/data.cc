@@ -15,6 +15,7 @@ constexpr double kFeltPct = 1;
 // The device idles for it: in gaps, or before its first activity and after its last if that is not the odd step among
 // many in which loading is hidden.
 bool is_felt(const Measured& m) {
+  if (!m.has_device()) return true;   // the loop itself waits
   if (m.idle_pct(IdleCause::kDataLoading) >= kFeltPct) return true;
   return m.idle_wall_pct(IdleCause::kDataLoading) >= kFeltPct &&
          2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
@@ -44,15 +45,23 @@ Loader loader_of(const Measured& m) {
 void say_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
   if (loader.workers) {
-    f.what = "the loader's workers do not keep up; the GPU idles between steps";
+    f.what = "the loader's workers do not keep up";
+    f.what += m.has_device() ? "; the GPU idles between steps" : ", and the loop waits";
     f.fix = {"DataLoader(…, num_workers=2 * os.cpu_count() // gpus, prefetch_factor=4, persistent_workers=True)",
              "make one sample cheaper: store decoded or resized data, decode on the GPU (torchvision.io, DALI)",
              "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)"};
   } else {
-    f.what = loader.single_process ? "one process prepares every batch while the GPU idles"
-                                   : "every batch is prepared in the step while the GPU idles";
+    f.what = loader.single_process ? "one process prepares every batch" : "every batch is prepared in the step";
+    f.what += m.has_device() ? " while the GPU idles" : ", and the loop waits";
     f.fix = {"DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)",
              "batch.to(device, non_blocking=True), so that the copy overlaps with compute"};
+  }
+  if (!m.has_device()) {
+    f.verdict = fmt::format("The loop waits for data: loading takes {} of each step.", share_text(f));
+    f.why = fmt::format("Data loading takes {} of the steps on the thread that runs them.", percent_text(*f.value));
+    f.evidence.push_back(fmt::format("longest wait {}", duration_text(static_cast<double>(loader.longest_ns))));
+    set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kDataLoading)]);
+    return;
   }
   f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them for it.", percent_text(*f.value),
                       m.device_label(), percent_text(m.idle_wall_pct(IdleCause::kDataLoading)));
@@ -228,7 +237,8 @@ extern const Rule kDataLoadingBound = {
     .verdict = "The GPU waits for data: loading takes {} of each step.",
     .cause = IdleCause::kDataLoading,
     .rank = {.value = [](const Measured& m) { return only_if(is_felt(m), m.phase_pct(Phase::kDataLoading)); },
-             .say = say_data_loading_bound},
+             .say = say_data_loading_bound,
+             .host_alone = true},
     .job_cost = {.change = "input_free"},
     .checklist = {{.place = 2,
                    .id = "data-loading",

@@ -117,7 +117,7 @@ void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
   if (cause == nullptr) {
     if (const RankMeasure* m = evidence.measure(symptom))
       symptom.why = fmt::format("Most of the idle time is {} ({} of the time).",
-                                idle_cause_words(m->largest_idle_cause), percent_text(m->largest_idle_pct()));
+                                idle_cause_words(m->largest_idle_cause()), percent_text(m->largest_idle_pct()));
     return;
   }
   symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
@@ -173,7 +173,7 @@ std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured
     f.where = places_in_gaps(*worst, *rule.cause);
   }
   rule.rank.say(*worst, f);
-  if (!f.of_place) speak_as_frameworks(rule, worst->facts().get<Frameworks>(), f);
+  if (!f.own_fixes) speak_as_frameworks(rule, worst->facts().get<Frameworks>(), f);
   return f;
 }
 
@@ -258,7 +258,11 @@ Diagnosis diagnose(const Evidence& evidence) {
   cap_costs(evidence, answers);
   std::ranges::stable_sort(answers, costs_more, &Answer::finding);
   explain_symptom(evidence, answers);
-  Diagnosis diagnosis{{}, checklist(evidence, answers), verdict(evidence, answers)};
+  if (const RankMeasure* m = evidence.first_device(); m != nullptr && m->is_too_little())
+    for (Answer& a : answers) a.finding.severity = Severity::kInfo;
+  Diagnosis diagnosis;
+  diagnosis.checklist = checklist(evidence, answers);
+  diagnosis.verdict = verdict(evidence, answers);
   for (Answer& a : answers) diagnosis.findings.push_back(std::move(a.finding));
   say_that_stacks_are_missing(diagnosis.findings);
   return diagnosis;

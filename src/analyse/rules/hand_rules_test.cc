@@ -17,15 +17,103 @@ std::optional<Finding> found(HandTrace& hand, std::string_view rule) {
   return std::nullopt;
 }
 
-/// Four steps of a millisecond, filled by `step`, which gets the trace and the step's start.
+constexpr int64_t kSteps = 12;
+
+/// So many steps of a millisecond, filled by `step`, which gets the trace and the step's start.
 template <class Step>
 HandTrace steps_of(Step step) {
   HandTrace hand;
-  for (int64_t t = 0; t < 4000; t += 1000) {
+  for (int64_t t = 0; t < kSteps * 1000; t += 1000) {
     hand.range("ProfilerStep#" + std::to_string(t / 1000), t, t + 1000);
     step(hand, t);
   }
   return hand;
+}
+
+FirstSentence first_sentence(HandTrace& hand) {
+  const Trace trace = hand.build();
+  const Facts facts(trace, {});
+  Evidence evidence;
+  evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+  return diagnose(evidence).verdict;
+}
+
+TEST(Verdict, IsInconclusiveOfTooLittleWork) {
+  const auto with = [](int64_t kernels) {
+    HandTrace hand;
+    hand.range("ProfilerStep#1", 0, 20'000);
+    for (int64_t i = 0; i < kernels; ++i) hand.kernel("k", 1000 * i + 500, 1000 * i + 510, 1000 * i + 520, 1000 * i + 530);
+    return hand;
+  };
+  const auto kind = [](HandTrace hand) { return first_sentence(hand).kind; };
+  const auto severity = [](HandTrace hand) { return found(hand, "host-bound-launches")->severity; };
+  EXPECT_EQ(kind(with(9)), VerdictKind::kInconclusive);
+  EXPECT_EQ(severity(with(9)), Severity::kInfo);
+  EXPECT_EQ(kind(with(10)), VerdictKind::kBottleneck);
+  EXPECT_EQ(severity(with(10)), Severity::kCritical);
+}
+
+TEST(Verdict, NamesWhatTheHostDoesWhereNoDeviceWasRecorded) {
+  HandTrace cpu;
+  cpu.range("ProfilerStep#1", 0, 1000).op("aten::mm", 100, 900);
+  const FirstSentence first = first_sentence(cpu);
+  EXPECT_EQ(first.kind, VerdictKind::kInconclusive);
+  EXPECT_NE(first.text.find("aten::mm"), std::string::npos) << first.text;
+  EXPECT_NE(first.text.find("ProfilerActivity.CUDA"), std::string::npos) << first.text;
+}
+
+TEST(FirstUse, IsFoundWithoutADevice) {
+  HandTrace cold, warm;
+  cold.range("ProfilerStep#1", 0, 10'000).op("aten::mm", 100, 9000).call("cuModuleLoadData", 200, 4200);
+  warm.range("ProfilerStep#1", 0, 10'000).op("aten::mm", 100, 9000);
+  const auto f = found(cold, "first-use");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->cost_ns, 4'000'000);
+  EXPECT_FALSE(found(warm, "first-use"));
+}
+
+TEST(DataLoadingBound, IsFoundWithoutADevice) {
+  HandTrace cpu;
+  cpu.range("ProfilerStep#1", 0, 1000).range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 10, 410);
+  cpu.op("aten::mm", 420, 990);
+  const auto f = found(cpu, "data-loading-bound");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->cost_ns, 400'000);
+  EXPECT_EQ(f->what.find("GPU"), std::string::npos) << f->what;
+}
+
+// Kernels of 10 us every 3 ms; meanwhile the host is in operators, or in nothing that was recorded.
+TEST(HostBoundLaunches, TellCodeThatIsNotRecordedFromLateLaunches) {
+  const auto with = [](bool recorded) {
+    return steps_of([recorded](HandTrace& h, int64_t t) {
+      h.kernel("k", 3 * t + 10, 3 * t + 20, 3 * t + 25, 3 * t + 35);
+      if (recorded) h.op("aten::mm", 3 * t + 40, 3 * t + 2990);
+    });
+  };
+  HandTrace hidden = with(false), shown = with(true);
+  const auto f = found(hidden, "host-bound-launches"), late = found(shown, "host-bound-launches");
+  ASSERT_TRUE(f && late);
+  EXPECT_NE(f->fix[0].find("with_stack=True"), std::string::npos) << f->fix[0];
+  EXPECT_EQ(late->fix[0].find("with_stack=True"), std::string::npos) << late->fix[0];
+}
+
+TEST(UntracedWork, RecursBetweenTheSameKernels) {
+  const auto trace = [] {
+    HandTrace hand;
+    for (int64_t t = 0; t < 40'000; t += 4000) {
+      hand.kernel("a", t + 1, t + 4, t + 10, t + 100).kernel("b", t + 20, t + 25, t + 2100, t + 3000);
+      hand.call("cudaDeviceSynchronize", t + 30, t + 3001);
+    }
+    return hand;
+  };
+  HandTrace hand = trace();
+  const auto f = found(hand, "untraced-work");
+  ASSERT_TRUE(f);
+  EXPECT_NE(f->what.find("although work is queued"), std::string::npos) << f->what;
+  ASSERT_FALSE(f->evidence.empty());
+  EXPECT_NE(f->evidence[0].find("10 gaps of 2.0 ms"), std::string::npos) << f->evidence[0];
+  HandTrace again = trace();
+  EXPECT_FALSE(found(again, "device-waits"));
 }
 
 TEST(GraphBreaks, AreWhereDynamoResumes) {
@@ -143,8 +231,8 @@ TEST(PythonGc, CountsCollectionsOnTheThreadOfTheSteps) {
   const auto f = found(much, "python-gc");
   ASSERT_TRUE(f);
   EXPECT_NEAR(*f->value, 20, 0.1);
-  EXPECT_GT(f->cost_ns.value_or(0), 4 * 100'000);
-  EXPECT_LE(*f->cost_ns, 4 * 200'000);
+  EXPECT_GT(f->cost_ns.value_or(0), kSteps * 100'000);
+  EXPECT_LE(*f->cost_ns, kSteps * 200'000);
   EXPECT_FALSE(found(little, "python-gc"));
 }
 
@@ -204,7 +292,7 @@ TEST(LateCopy, WaitsBehindKernelsAndRunsAlone) {
   const auto f = said(late(), "late-copy");
   ASSERT_TRUE(f);
   EXPECT_NEAR(*f->value, 20, 0.5);
-  EXPECT_NEAR(static_cast<double>(f->cost_ns.value_or(0)), 4 * 199'000, 4 * 30'000);
+  EXPECT_NEAR(static_cast<double>(f->cost_ns.value_or(0)), kSteps * 199'000, kSteps * 30'000);
   EXPECT_FALSE(said(late(), "exposed-copies"));
   EXPECT_FALSE(said(at_once(), "late-copy"));
   EXPECT_TRUE(said(at_once(), "exposed-copies"));

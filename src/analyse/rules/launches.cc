@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/launch.h"
@@ -14,14 +15,39 @@ namespace {
 
 constexpr int64_t kLongGap_ns = 1'000'000;   // longer ones are no launch overhead: the host does something else
 
-bool mostly_in_long_gaps(const Measured& m) {
-  int64_t all = 0, in_long = 0;
+/// What launching threads do within the host-bound gaps of measured steps.
+struct HostWork {
+  int64_t gaps_ns = 0, long_gaps_ns = 0;
+  int64_t unrecorded_ns = 0;   // of long gaps: outside every operator, call and Python frame
+};
+
+// Time of a thread in operators, calls and Python frames. Ranges that the program marks do not count: they enclose what
+// it does, and do not say what.
+Intervals recorded_time(const Trace& trace, ThreadId thread) {
+  Intervals time;
+  const Thread& t = trace.threads[thread.value];
+  for (uint32_t i = t.begin.value; i < t.end.value; ++i)
+    if (trace.host.kind[i] != HostKind::kAnnotation) time.push_back(trace.host.interval(HostId(i)));
+  return merged(std::move(time));
+}
+
+HostWork host_work(const Measured& m) {
+  const Trace& trace = m.trace();
+  std::map<ThreadId, Intervals> recorded;
+  HostWork sum;
   for (const Gap& gap : m.gaps()) {
     if (gap.cause != IdleCause::kHostBound || !m.in_measured_step(gap.end_ns - 1)) continue;
-    all += gap.length();
-    if (gap.length() >= kLongGap_ns) in_long += gap.length();
+    sum.gaps_ns += gap.length();
+    if (gap.length() < kLongGap_ns) continue;
+    sum.long_gaps_ns += gap.length();
+    if (!gap.launch.valid()) continue;
+    const ThreadId thread = trace.host.thread[gap.launch.value];
+    const auto [time, added] = recorded.try_emplace(thread);
+    if (added) time->second = recorded_time(trace, thread);
+    const Interval wait{gap.start_ns, std::min(gap.end_ns, trace.host.start_ns[gap.launch.value])};
+    sum.unrecorded_ns += wait.length() - overlap_length(time->second, wait);
   }
-  return 2 * in_long > all;
+  return sum;
 }
 
 bool prepares_inputs(const Place& place) {
@@ -32,40 +58,58 @@ bool prepares_inputs(const Place& place) {
   return false;
 }
 
-// Whether the host does something of the program's own for long rather than launch, a good part of it in one function.
-bool is_of_place(const Measured& m, const Finding& f) {
-  return !f.where.empty() && !f.where.front().file.empty() &&
-         4 * f.where.front().ns >= m.idle_ns(IdleCause::kHostBound) && mostly_in_long_gaps(m);
+// The host does something of the program's own for long rather than launch, a good part of it in one function.
+void say_place(const Measured& m, Finding& f) {
+  const std::string first = place_text(f.where.front());
+  f.own_fixes = true;
+  f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, above all while the host is in {}.",
+                          share_text(f), first);
+  f.what = fmt::format("the GPU waits while the host does other work, above all in {}", first);
+  f.why = fmt::format("{} idles {} of the time, mostly in gaps of over a millisecond: the host computes something "
+                      "between launches.",
+                      m.device_label(), percent_text(*f.value));
+  f.fix = {fmt::format("move what {} does out of the step, or into another thread or process", first)};
+  if (std::ranges::none_of(f.where, prepares_inputs)) return;
+  f.fix = {"prepare inputs ahead of the step, in other processes: DataLoader(…, num_workers=4, pin_memory=True)"};
+  if (m.facts().get<Frameworks>().has(Framework::kTransformers))
+    f.fix.emplace_back("AutoImageProcessor.from_pretrained(…, use_fast=True)   # on tensors, on the GPU if asked");
+}
+
+void say_unrecorded(const Measured& m, int64_t unrecorded_ns, Finding& f) {
+  const std::string time = duration_text(static_cast<double>(unrecorded_ns / std::max<int64_t>(m.steps(), 1)));
+  f.own_fixes = true;
+  f.verdict = fmt::format("The GPU waits for the host: it idles {} of the time, mostly while the host runs code that the "
+                          "trace does not show.",
+                          share_text(f));
+  f.what = "the GPU waits while the host runs code that the trace does not show";
+  f.why = fmt::format("{} idles {} of the time. For {} a step the thread that launches is in no operator and no CUDA "
+                      "call: Python, a library, a file, or sleep.",
+                      m.device_label(), percent_text(*f.value), time);
+  f.fix = {"record the Python stacks to see the line: with_stack=True in torch.profiler, or profgpu run --trace",
+           "move logging, evaluation and data preparation off the thread that launches"};
+}
+
+void say_late_launches(const Measured& m, Finding& f) {
+  f.what = "the GPU runs dry: the host launches work too late";
+  f.why = fmt::format("{} idles {} of the time because Python and the framework had not launched the next kernel yet.",
+                      m.device_label(), percent_text(*f.value));
+  f.fix = {m.facts().get<Frameworks>().has(Framework::kTorchCompile)
+               ? "torch.compile(model, mode=\"reduce-overhead\")   # replays CUDA graphs, too"
+               : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
+           "larger batches, so that each launch brings more work",
+           "move logging, .item() and Python work out of the step",
+           "torch.cuda.make_graphed_callables for fixed shapes"};
 }
 
 void say_host_bound_launches(const Measured& m, Finding& f) {
   const Launch& launch = m.facts().get<Launch>();
-  const Frameworks& with = m.facts().get<Frameworks>();
-  f.of_place = is_of_place(m, f);
-  if (f.of_place) {
-    const Place* first = &f.where.front();
-    f.what = fmt::format("the GPU waits while the host does other work, above all in {}", place_text(*first));
-    f.why = fmt::format("{} idles {} of the time, mostly in gaps of over a millisecond: the host computes something "
-                        "between launches.",
-                        m.device_label(), percent_text(*f.value));
-    if (std::ranges::any_of(f.where, prepares_inputs)) {
-      f.fix = {"prepare inputs ahead of the step, in other processes: DataLoader(…, num_workers=4, pin_memory=True)"};
-      if (with.has(Framework::kTransformers))
-        f.fix.emplace_back("AutoImageProcessor.from_pretrained(…, use_fast=True)   # on tensors, on the GPU if asked");
-    } else {
-      f.fix = {fmt::format("move what {} does out of the step, or into another thread or process", place_text(*first))};
-    }
-  } else {
-    f.what = "the GPU runs dry: the host launches work too late";
-    f.why = fmt::format("{} idles {} of the time because Python and the framework had not launched the next kernel yet.",
-                        m.device_label(), percent_text(*f.value));
-    f.fix = {with.has(Framework::kTorchCompile)
-                 ? "torch.compile(model, mode=\"reduce-overhead\")   # replays CUDA graphs, too"
-                 : "model = torch.compile(model, mode=\"reduce-overhead\")   # fuses kernels, replays CUDA graphs",
-             "larger batches, so that each launch brings more work",
-             "move logging, .item() and Python work out of the step",
-             "torch.cuda.make_graphed_callables for fixed shapes"};
-  }
+  const HostWork work = host_work(m);
+  const bool other_work = 2 * work.long_gaps_ns > work.gaps_ns;
+  const bool in_one_place =
+      !f.where.empty() && !f.where.front().file.empty() && 4 * f.where.front().ns >= m.idle_ns(IdleCause::kHostBound);
+  if (other_work && in_one_place) say_place(m, f);
+  else if (2 * work.unrecorded_ns > work.gaps_ns) say_unrecorded(m, work.unrecorded_ns, f);
+  else say_late_launches(m, f);
   f.evidence.push_back(fmt::format("{} launches; median launch latency {}", launch.launches,
                                    duration_text(launch.median_latency_ns.value_or(0))));
   add_blocked_thread(f, m, IdleCause::kHostBound);
@@ -148,12 +192,7 @@ extern const Rule kHostBoundLaunches = {
             {Framework::kDeepSpeed, "a larger train_micro_batch_size_per_gpu with fewer gradient_accumulation_steps",
              {}, true},
         },
-    .verdict_of =
-        [](const Finding& f, const Job*) {
-          return fmt::format("The GPU waits for the host: it idles {} of the time{}.", share_text(f),
-                             f.of_place ? ", above all while the host is in " + place_text(f.where.front())
-                                        : " because work is launched too late");
-        },
+    .verdict = "The GPU waits for the host: it idles {} of the time because work is launched too late.",
     .cause = IdleCause::kHostBound,
     .rank = {.say = say_host_bound_launches},
     .job_cost = {.change = "host_bound_free"},

@@ -7,6 +7,7 @@
 #include <map>
 #include <ranges>
 
+#include "analyse/rank/collectives.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/kernels.h"
@@ -94,6 +95,41 @@ Verdict fused_optimizer(const Measured& m) {
   return any ? Verdict::kFail : Verdict::kUnknown;
 }
 
+// A network that every cluster has: 100 Gbit/s, of which 10 GB/s are reached; and a call's own latency on it.
+constexpr double kSlowNetwork_gbps = 10;
+constexpr int64_t kSlowCall_ns = 200'000;
+
+// How long collectives of known size last beyond what their bytes take on a slow network.
+void measure_collectives(const Measured& m, RankMeasure& out) {
+  for (const CollectiveRow& row : m.facts().get<Collectives>().rows) {
+    if (!row.message_bytes || row.group_size < 2 || row.total_ns == 0) continue;
+    const double bytes = static_cast<double>(*row.message_bytes) * bus_factor(row.name, row.group_size);
+    const int64_t transfer_ns = row.measured_calls * (static_cast<int64_t>(bytes / kSlowNetwork_gbps) + kSlowCall_ns);
+    const int64_t exposed_ns = row.exposed_ns * row.measured_ns / row.total_ns;
+    out.collectives.exposed_ns += exposed_ns;
+    out.collectives.least_wait_ns += std::clamp<int64_t>(row.measured_ns - transfer_ns, 0, exposed_ns);
+  }
+}
+
+std::vector<Place> places_of(const Measured& m, ThreadId thread) {
+  Places places(m.facts());
+  for (const Interval& step : m.measured_time()) places.add_host_time(thread, step);
+  return places.most_expensive(2);
+}
+
+// Of the thread that runs the steps; of another where that one does nothing that was recorded, as with collectives that
+// threads of their own carry out.
+std::vector<Place> host_places(const Measured& m) {
+  const ThreadId steps = m.facts().get<Steps>().thread;
+  std::vector<Place> most;
+  if (steps.valid()) most = places_of(m, steps);
+  if (!most.empty()) return most;
+  for (size_t t = 0; t < m.trace().threads.size(); ++t)
+    if (auto places = places_of(m, ThreadId(t)); !places.empty() && (most.empty() || places[0].ns > most[0].ns))
+      most = std::move(places);
+  return most;
+}
+
 void measure_device(const Measured& m, RankMeasure& out) {
   const DeviceTime& device = m.device();
   out.has_device = true;
@@ -105,9 +141,10 @@ void measure_device(const Measured& m, RankMeasure& out) {
   out.utilization_pct = m.utilization_pct();
   out.known_utilization_pct = m.known_utilization_pct();
   out.exposed_communication_pct = m.exposed_communication_pct();
+  measure_collectives(m, out);
+  out.activities = static_cast<int64_t>(m.trace().activity.size());
   out.captures = m.is_capture();
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
-  out.largest_idle_cause = m.largest_idle_cause();
   out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, is_matrix_work, &KernelRow::category);
   const Frameworks& with = m.facts().get<Frameworks>();
   out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
@@ -155,11 +192,10 @@ int64_t Measured::waiting_ns() const {
   return window_ns() - judged_ns(d.busy) + judged_ns(d.exposed_communication) + judged_ns(d.exposed_memory);
 }
 
-IdleCause Measured::largest_idle_cause() const {
-  std::array<int64_t, kIdleCauses> total{};
-  for (size_t c = 0; c < total.size(); ++c) total[c] = idle_ns(static_cast<IdleCause>(c));
-  total[static_cast<size_t>(IdleCause::kUntracedWork)] = 0;   // the device does work
-  return static_cast<IdleCause>(std::ranges::max_element(total) - total.begin());
+IdleCause RankMeasure::largest_idle_cause() const {
+  std::array<double, kIdleCauses> of_program = idle_pct;
+  of_program[static_cast<size_t>(IdleCause::kUntracedWork)] = 0;   // the device does work
+  return static_cast<IdleCause>(std::ranges::max_element(of_program) - of_program.begin());
 }
 
 double Measured::utilization_pct() const {
@@ -318,6 +354,7 @@ RankMeasure rank_measure(const Measured& m) {
   }
   out.accumulates = phases.optimizer_steps > 0 && phases.backward_passes > phases.optimizer_steps;
   if (m.has_device()) measure_device(m, out);
+  else out.host_places = host_places(m);
   return out;
 }
 

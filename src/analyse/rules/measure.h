@@ -52,7 +52,6 @@ class Measured {
   [[nodiscard]] int64_t saved_by_communication() const { return replay().saved_by_communication(device_); }
   /// Of a kernel's time or count, what averages are over: all of it, or without warm-up steps.
   [[nodiscard]] int64_t counted(int64_t all, int64_t steady) const { return all_measured_ ? all : steady; }
-  [[nodiscard]] IdleCause largest_idle_cause() const;
   [[nodiscard]] double utilization_pct() const;
   /// Of the window less what the device spent on work that is not in the recording.
   [[nodiscard]] double known_utilization_pct() const;

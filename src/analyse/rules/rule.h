@@ -22,6 +22,12 @@ namespace profgpu {
 
 // RankMeasure: the figures of one rank that are said beside findings. They outlive its trace.
 
+/// Of collectives whose size is known.
+struct SizedCollectives {
+  int64_t exposed_ns = 0;
+  int64_t least_wait_ns = 0;   ///< of it, what not even a slow network explains: waiting for other ranks
+};
+
 /// Percentages and times are over the measured steps, as the rules take them.
 struct RankMeasure {
   int rank = 0;
@@ -31,6 +37,8 @@ struct RankMeasure {
   bool accumulates = false;              ///< more backward passes than optimizer steps
   std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
 
+  std::vector<Place> host_places;        ///< without a device: where the steps' thread spends most time
+
   bool has_device = false;               ///< what follows is of the busiest device
   std::string device_label, device_name; ///< "GPU 0"; the name may be unknown
   int64_t window_ns = 0;                 ///< the whole of it
@@ -39,13 +47,18 @@ struct RankMeasure {
   double known_utilization_pct = 0;      ///< leaves out what the device spent on work that is not in the recording
   double least_utilization_pct = 100;    ///< the same, of all devices that the rank works on
   std::array<double, kIdleCauses> idle_pct{};
-  IdleCause largest_idle_cause = IdleCause::kUnknown;
+  SizedCollectives collectives;
+  int64_t activities = 0;                ///< kernels, copies and sets of the whole trace
   bool captures = false;                 ///< a graph is captured for most of the time
   bool matrix_work = false, compiled = false;
   Verdict fused_optimizer = Verdict::kUnknown;
 
   [[nodiscard]] double phase_pct(Phase phase) const;
-  [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause)]; }
+  /// Fewer activities are no run: findings about them would be about chance.
+  [[nodiscard]] bool is_too_little() const { return has_device && activities < 10; }
+  /// Of what the device idles; untraced work is none of it.
+  [[nodiscard]] IdleCause largest_idle_cause() const;
+  [[nodiscard]] double largest_idle_pct() const { return idle_pct[static_cast<size_t>(largest_idle_cause())]; }
 };
 
 class Measured;
@@ -198,11 +211,17 @@ const Rule* find_rule(std::string_view id);
 /// What is to be said of one rank, with nothing known of the others.
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds);
 
+/// What a report begins with.
+struct FirstSentence {
+  std::string text;   ///< one or two sentences: where the time goes, what it costs
+  VerdictKind kind = VerdictKind::kInconclusive;
+};
+
 /// What is said of the whole.
 struct Diagnosis {
   std::vector<Finding> findings;   ///< the largest cost first; unknown costs last, by severity then
   std::vector<Check> checklist;    ///< of ranks; empty for samples alone
-  std::string verdict;             ///< one or two sentences: where the time goes, what it costs
+  FirstSentence verdict;
 };
 Diagnosis diagnose(const Evidence& evidence);
 /// The findings of samples alone.
@@ -214,6 +233,6 @@ struct Answer {
   Finding finding;
 };
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>& answers);
-std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers);
+FirstSentence verdict(const Evidence& evidence, const std::vector<Answer>& answers);
 
 }  // namespace profgpu

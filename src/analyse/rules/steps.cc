@@ -31,7 +31,7 @@ void say_low_gpu_utilization(const Measured& m, Finding& f) {
   f.what = fmt::format("{} is busy {} of the time", m.device_label(), percent_text(*f.value));
   f.why = "Nothing runs on it for the rest.";
   f.fix = {"see the idle time by cause: profgpu analyze … --section idle"};
-  f.where = places_in_gaps(m, m.largest_idle_cause());
+  f.where = places_in_gaps(m, rank_measure(m).largest_idle_cause());
 }
 
 constexpr double kHeldBytes = 256.0 * (1 << 20);   // a bare context of CUDA is about as large

@@ -130,8 +130,8 @@ extern const Rule kDeviceWaits = {
         "host.",
     .computation =
         "Value: idle time of cause dependency as a share of the device's window. Cost: the trace is replayed with those "
-        "waits taken out; at most that idle time. Activity that the profiler dropped looks the same: see the input's "
-        "issues.",
+        "waits taken out; at most that idle time. Gaps of a millisecond or more in which no recorded stream and no host "
+        "function can hold the work up are untraced work instead.",
     .advice =
         {
             "record the event right after the work that matters and wait for it right before its first use",

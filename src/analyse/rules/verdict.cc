@@ -6,6 +6,7 @@
 #include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 #include "analyse/rules/rule.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -22,6 +23,7 @@ constexpr std::array<std::string_view, kPhases> kPhaseWords = {
     "work outside the known phases"};
 
 std::string where(const Answer& a, const Job* job) {
+  if (!a.finding.verdict.empty()) return a.finding.verdict;
   if (a.rule->verdict_of != nullptr) return a.rule->verdict_of(a.finding, job);
   return a.rule->verdict.empty() ? fmt::format("{} stands out: {}.", a.rule->id, a.finding.what)
                                  : fmt::format(fmt::runtime(a.rule->verdict), share_text(a.finding));
@@ -77,38 +79,66 @@ std::string hang(const Evidence& evidence) {
                      never->others == 1 ? "another rank waits" : fmt::format("{} other ranks wait", never->others));
 }
 
-std::string verdict_of_steps(const Evidence& evidence, const std::vector<Answer>& answers) {
-  const RankMeasure* with_device = evidence.first_device();
-  if (with_device == nullptr)
-    return fmt::format("No GPU activity is in this trace; on the host {}.",
-                       largest_part(evidence.ranks.front().measure));
-  const RankMeasure& m = *with_device;
-  const auto named = [&](const Finding& f) -> const RankMeasure& {
-    const RankMeasure* first = evidence.measure(f);
-    return first != nullptr && first->has_device ? *first : m;
-  };
-  const auto grave = [](const Answer& a) { return a.finding.severity != Severity::kInfo; };
-  const Answer* costly = first_where(
-      answers, [&](const Answer& a) { return grave(a) && a.finding.cost_pct.value_or(0) >= kWorthPct; });
-  if (costly != nullptr) return where(*costly, evidence.job) + gain(costly->finding, named(costly->finding));
-  const Answer* other = first_where(answers, [&](const Answer& a) { return grave(a) && !a.rule->symptom; });
-  if (m.captures) return "A CUDA graph is captured: almost nothing runs, so this is no run to judge.";
+bool is_grave(const Answer& a) { return a.finding.severity != Severity::kInfo; }
+
+// The trace of a program on the CPU looks the same as one in which GPU activity was not recorded.
+FirstSentence verdict_of_host(const RankMeasure& m) {
+  std::string places;
+  for (const Place& p : m.host_places)
+    append_listed(places, fmt::format("{} ({} a step)", place_text(p),
+                                      duration_text(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1)))));
+  return {fmt::format("No GPU activity is in this trace: was ProfilerActivity.CUDA on? On the host {}.",
+                      places.empty() ? largest_part(m) : "most time goes into " + places),
+          VerdictKind::kInconclusive};
+}
+
+// Where no single cause has a cost that is worth a sentence.
+FirstSentence verdict_of_use(const Evidence& evidence, const std::vector<Answer>& answers, const RankMeasure& m) {
+  const Answer* other = first_where(answers, [&](const Answer& a) { return is_grave(a) && !a.rule->symptom; });
+  if (other != nullptr && !other->finding.verdict.empty()) return {other->finding.verdict, VerdictKind::kBottleneck};
+  const std::string also = other == nullptr ? "" : fmt::format(" What stands out: {}.", other->finding.what);
+  const auto kind = [&](VerdictKind without) { return other != nullptr ? VerdictKind::kBottleneck : without; };
   const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
   const std::string busy =
       untraced < kWorthPct
           ? fmt::format("The GPU is busy {:.0f} % of the time", m.utilization_pct)
-          : fmt::format("For {:.0f} % of the time the GPU works on what was launched before the recording began; of the "
-                        "rest it is busy {:.0f} %",
+          : fmt::format("For {:.0f} % of the time the GPU works on something that is not in the trace; of the rest it is "
+                        "busy {:.0f} %",
                         untraced, m.known_utilization_pct);
-  const std::string also = other == nullptr ? "" : fmt::format(" What stands out: {}.", other->finding.what);
+  const bool little_known = untraced >= 50 || (m.known_utilization_pct < 80 &&
+                                               m.largest_idle_cause() == IdleCause::kUnknown);
   if (m.known_utilization_pct < 80)
-    return fmt::format("{}; most of the idle time is {} ({:.0f} % of the time).{}", busy,
-                       idle_cause_words(m.largest_idle_cause), m.largest_idle_pct(), also);
+    return {fmt::format("{}; most of the idle time is {} ({:.0f} % of the time).{}", busy,
+                        idle_cause_words(m.largest_idle_cause()), m.largest_idle_pct(), also),
+            kind(little_known ? VerdictKind::kInconclusive : VerdictKind::kBottleneck)};
+  const VerdictKind alone = little_known ? VerdictKind::kInconclusive : VerdictKind::kHealthy;
   double least = 100;
   for (const RankDiagnosis& r : evidence.ranks) least = std::min(least, r.measure.least_utilization_pct);
-  if (least < 80) return fmt::format("{}, another {:.0f} % of it; {}.{}", busy, least, largest_part(m), also);
-  if (!also.empty()) return fmt::format("{}; {}.{}", busy, largest_part(m), also);
-  return fmt::format("{} and nothing stands out; {}.", busy, largest_part(m));
+  if (least < 80)
+    return {fmt::format("{}, another {:.0f} % of it; {}.{}", busy, least, largest_part(m), also),
+            kind(VerdictKind::kBottleneck)};
+  if (!also.empty()) return {fmt::format("{}; {}.{}", busy, largest_part(m), also), VerdictKind::kBottleneck};
+  return {fmt::format("{} and nothing stands out; {}.", busy, largest_part(m)), alone};
+}
+
+FirstSentence verdict_of_steps(const Evidence& evidence, const std::vector<Answer>& answers) {
+  const RankMeasure* with_device = evidence.first_device();
+  const RankMeasure& m = with_device != nullptr ? *with_device : evidence.ranks.front().measure;
+  if (m.captures)
+    return {"A CUDA graph is captured: almost nothing runs, so this is no run to judge.", VerdictKind::kCapture};
+  if (m.is_too_little())
+    return {fmt::format("The trace holds only {} of GPU work, too little to judge: record a few whole steps.",
+                        m.activities == 1 ? "one piece" : fmt::format("{} pieces", m.activities)),
+            VerdictKind::kInconclusive};
+  const Answer* costly = first_where(
+      answers, [&](const Answer& a) { return is_grave(a) && a.finding.cost_pct.value_or(0) >= kWorthPct; });
+  if (costly != nullptr) {
+    const RankMeasure* named = evidence.measure(costly->finding);
+    const bool fits = named != nullptr && named->has_device == m.has_device;
+    return {where(*costly, evidence.job) + gain(costly->finding, fits ? *named : m), VerdictKind::kBottleneck};
+  }
+  if (with_device == nullptr) return verdict_of_host(m);
+  return verdict_of_use(evidence, answers, m);
 }
 
 // The lowest (or highest) value over the ranks that have one.
@@ -137,10 +167,13 @@ Check measured_check(const Evidence& evidence, const ChecklistEntry& entry) {
 
 }  // namespace
 
-std::string verdict(const Evidence& evidence, const std::vector<Answer>& answers) {
-  if (evidence.ranks.empty()) return verdict_of_samples(evidence.telemetry, answers);
-  const std::string hung = hang(evidence);
-  return hung.empty() ? verdict_of_steps(evidence, answers) : hung;
+FirstSentence verdict(const Evidence& evidence, const std::vector<Answer>& answers) {
+  if (evidence.ranks.empty()) {
+    const bool quiet = std::ranges::none_of(answers, is_grave);
+    return {verdict_of_samples(evidence.telemetry, answers), quiet ? VerdictKind::kHealthy : VerdictKind::kBottleneck};
+  }
+  if (std::string hung = hang(evidence); !hung.empty()) return {std::move(hung), VerdictKind::kHang};
+  return verdict_of_steps(evidence, answers);
 }
 
 std::vector<Check> checklist(const Evidence& evidence, const std::vector<Answer>& answers) {

@@ -167,7 +167,8 @@ void add_ranks(std::vector<RankResult> ranks, Evidence& evidence, Report& report
   if (ranks.empty()) return;
   const RankDigest& first = ranks.front().digest;
   report.measured_steps = first.measured_steps();
-  report.warmup_steps = static_cast<int64_t>(first.steps.size()) - report.measured_steps;
+  report.incomplete_steps = std::ranges::count_if(ranks.front().report.steps.steps, &Step::incomplete);
+  report.warmup_steps = static_cast<int64_t>(first.steps.size()) - report.measured_steps - report.incomplete_steps;
   for (RankResult& r : ranks) {
     const auto file = std::find_if(report.inputs.begin(), report.inputs.end(),
                                    [&](const InputFile& f) { return f.rank == r.digest.rank; });
@@ -281,7 +282,8 @@ Report job_report(JobRead read, const Thresholds& thresholds) {
   report.telemetry = std::move(evidence.telemetry);
   report.findings = std::move(said.findings);
   report.checklist = std::move(said.checklist);
-  report.verdict = std::move(said.verdict);
+  report.verdict = std::move(said.verdict.text);
+  report.verdict_kind = said.verdict.kind;
   compare_ranks(report);
   return report;
 }

@@ -131,8 +131,10 @@ function provenance(context: Context): string {
   const { analysis, data } = context;
   const events = analysis.inputs.reduce((sum, input) => sum + input.events, 0);
   const formats = [...new Set(analysis.inputs.map((input) => input.format))].join(', ');
-  const left_out = analysis.warmup_steps > 0 ? ` (${analysis.warmup_steps} warm-up left out)` : '';
-  const steps = analysis.measured_steps + analysis.warmup_steps;
+  const apart = [[analysis.warmup_steps, 'warm-up'], [analysis.incomplete_steps, 'incomplete']] as const;
+  const named = apart.filter(([steps]) => steps > 0).map(([steps, what]) => `${steps} ${what}`).join(', ');
+  const left_out = named ? ` (${named} left out)` : '';
+  const steps = analysis.measured_steps + analysis.warmup_steps + analysis.incomplete_steps;
   const parts = [
     analysis.ranks.length > 1 ? `${analysis.ranks.length} ranks` : '', shown(context.rank.frameworks.join(', '), 200),
     events > 0 ? `${count(events)} events` : '', formats, steps > 0 ? `${steps} steps${left_out}` : '',

@@ -23,7 +23,7 @@ export interface RankReport extends Omit<RankSections, 'average_step' | 'serving
   average_step?: AverageStep | null; launch: Launch | null; memory: Memory | null;
 }
 export interface Analysis {
-  verdict: string; measured_steps: number; warmup_steps: number; inputs: Input[]; ranks: RankReport[];
+  verdict: string; measured_steps: number; warmup_steps: number; incomplete_steps: number; inputs: Input[]; ranks: RankReport[];
   cluster: Cluster | null; findings: Finding[]; checklist: Check[]; next: string[];
 }
 
@@ -52,6 +52,7 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
   return {
     verdict: typeof document.verdict === 'string' ? document.verdict : '',
     measured_steps: Number(document.measured_steps ?? 0), warmup_steps: Number(document.warmup_steps ?? 0),
+    incomplete_steps: Number(document.incomplete_steps ?? 0),
     inputs, ranks: ranks.length > 0 ? ranks : [kNoRank], findings, cluster: (document.cluster as Cluster | null | undefined) ?? null,
     checklist: list<Check>(document.checklist), next: list<string>(document.next),
   };
