@@ -38,6 +38,7 @@ struct RankMeasure {
   std::optional<double> memory_headroom_pct;   ///< of the device's memory at the reserved peak
 
   std::vector<Place> host_places;        ///< without a device: where the steps' thread spends most time
+  bool cut_off = false;                  ///< a file of it ends early
 
   bool has_device = false;               ///< what follows is of the busiest device
   std::string device_label, device_name; ///< "GPU 0"; the name may be unknown

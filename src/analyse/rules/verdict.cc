@@ -87,7 +87,8 @@ FirstSentence verdict_of_host(const RankMeasure& m) {
   for (const Place& p : m.host_places)
     append_listed(places, fmt::format("{} ({} a step)", place_text(p),
                                       duration_text(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1)))));
-  return {fmt::format("No GPU activity is in this trace: was ProfilerActivity.CUDA on? On the host {}.",
+  return {fmt::format("No GPU activity is in this trace{} On the host {}.",
+                      m.cut_off ? ", which is cut off." : ": was ProfilerActivity.CUDA on?",
                       places.empty() ? largest_part(m) : "most time goes into " + places),
           VerdictKind::kInconclusive};
 }
