@@ -124,6 +124,15 @@ void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
   symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
 }
 
+// Kernels may be slow for the clock.
+void add_clock_loss(const Evidence& evidence, std::vector<Answer>& answers) {
+  for (Answer& a : answers) {
+    const RankMeasure* m = evidence.measure(a.finding);
+    if (!a.rule->of_kernels || m == nullptr) continue;
+    if (std::string loss = clock_loss(evidence, *m); !loss.empty()) a.finding.evidence.push_back(std::move(loss));
+  }
+}
+
 // Once, where it would help.
 void say_that_stacks_are_missing(std::vector<Finding>& findings) {
   for (Finding& f : findings) {
@@ -258,6 +267,7 @@ Diagnosis diagnose(const Evidence& evidence) {
   cap_costs(evidence, answers);
   std::ranges::stable_sort(answers, costs_more, &Answer::finding);
   explain_symptom(evidence, answers);
+  add_clock_loss(evidence, answers);
   if (const RankMeasure* m = evidence.first_device(); m != nullptr && m->is_too_little())
     for (Answer& a : answers) a.finding.severity = Severity::kInfo;
   Diagnosis diagnosis;

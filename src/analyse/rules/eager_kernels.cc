@@ -334,6 +334,7 @@ extern const Rule kFusableElementwise = {
     .summary = "elementwise kernels and copies follow each other instead of being one",
     .unit = "%",
     .threshold = 25,
+    .of_kernels = true,
     .meaning =
         "In eager mode each elementwise operation, copy, normalization and reduction is a kernel of its own, which reads "
         "and writes memory. A compiler fuses neighbours, so that data is read and written once.",
@@ -362,6 +363,7 @@ extern const Rule kUnfusedAttention = {
     .summary = "attention's scores go through memory instead of a fused kernel",
     .unit = "%",
     .threshold = 5,
+    .of_kernels = true,
     .meaning =
         "Attention written as product, softmax, product stores a matrix of sequence length squared for each head and "
         "reads it again several times. Fused attention never writes it.",
@@ -422,6 +424,7 @@ extern const Rule kLayoutCopies = {
     .threshold = 3,
     .severity = Severity::kInfo,
     .grave = 10,
+    .of_kernels = true,
     .meaning =
         "Transposes between NCHW and NHWC and calls of contiguous() move each element and compute nothing. They stand "
         "where one part of a program writes in another order than the next one reads.",
@@ -442,6 +445,7 @@ extern const Rule kMisalignedGemm = {
     .summary = "sizes of matrix products do not fit tensor cores",
     .unit = "%",
     .threshold = 5,
+    .of_kernels = true,
     .meaning =
         "Tensor cores are fed in pieces of 16 bytes, 8 elements of 16 bits. Products with other sizes are padded or "
         "fall back to kernels that load element by element, up to several times slower.",

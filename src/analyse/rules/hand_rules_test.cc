@@ -116,6 +116,29 @@ TEST(UntracedWork, RecursBetweenTheSameKernels) {
   EXPECT_FALSE(found(again, "device-waits"));
 }
 
+// A device that works all the time, on fp32 products, at 1400 of 2000 MHz or at nearly all of them.
+TEST(Verdict, SaysHowMuchOfSlowKernelsIsTheClock) {
+  const auto report = [](double clock_mhz) {
+    HandTrace hand = steps_of([](HandTrace& h, int64_t t) { h.kernel("ampere_sgemm_128x64_nn", t, t + 5, t + 10, t + 1005); });
+    const Trace trace = hand.build();
+    const Facts facts(trace, {});
+    Evidence evidence;
+    evidence.ranks.push_back(diagnose_rank({0, &facts}, {}));
+    DeviceTelemetry& device = evidence.telemetry.emplace_back();
+    device.series[Metric::kSmClock].mean = clock_mhz;
+    device.constants[Metric::kSmClockMax] = 2000;
+    device.throttle.push_back({"sw_power_cap", "the power limit", static_cast<uint32_t>(ClockReason::kSwPowerCap), 0, 60, "counter"});
+    return diagnose(evidence);
+  };
+  const Diagnosis slow = report(1400), fast = report(1980);
+  EXPECT_NE(slow.verdict.text.find("1400 of 2000 MHz, held back by the power limit: at most 30 %"), std::string::npos)
+      << slow.verdict.text;
+  EXPECT_EQ(fast.verdict.text.find("MHz"), std::string::npos) << fast.verdict.text;
+  const auto gemm = std::ranges::find(slow.findings, "dominant-kernel", &Finding::rule);
+  ASSERT_NE(gemm, slow.findings.end());
+  EXPECT_NE(gemm->evidence.back().find("MHz"), std::string::npos);
+}
+
 TEST(GraphBreaks, AreWhereDynamoResumes) {
   HandTrace broken = steps_of([](HandTrace& h, int64_t t) {
     h.op("Torch-Compiled Region: 0/0", t + 10, t + 100).kernel("k", t + 20, t + 25, t + 30, t + 600);

@@ -74,7 +74,27 @@ std::optional<Advice> power_now(const Rule& rule, const DeviceNow& d) {
                   "usual under full load at the default limit; bf16 or fp8 needs less");
 }
 
+constexpr double kNotableLoss = 0.05, kBusyPct = 80;
+
 }  // namespace
+
+std::string clock_loss(const Evidence& evidence, const RankMeasure& m) {
+  if (!m.has_device || m.known_utilization_pct < kBusyPct) return "";
+  const DeviceTelemetry* device = evidence.telemetry.size() == 1 ? &evidence.telemetry.front() : nullptr;
+  for (const DeviceTelemetry& d : evidence.telemetry)
+    if (device == nullptr && !d.several_hosts && d.label() == m.device_label) device = &d;
+  const SeriesSummary* clock = device != nullptr ? device->find(Metric::kSmClock) : nullptr;
+  const auto most = device != nullptr ? device->limit(Metric::kSmClockMax) : std::nullopt;
+  if (clock == nullptr || !clock->mean || !most || *most <= 0) return "";
+  const double lost = 1 - *clock->mean / *most;
+  if (lost < kNotableLoss) return "";
+  const ThrottleTime* held = first_where(device->throttle, [](const ThrottleTime& t) {
+    return (t.bits & kHeldBackReasons) != 0 && t.pct > kHeldBackPct.said;
+  });
+  return fmt::format("the SM clock averages {:.0f} of {:.0f} MHz{}: at most {:.0f} % of the time of kernels that compute, "
+                     "less of those that wait for memory",
+                     *clock->mean, *most, held != nullptr ? ", held back by " + held->words : "", 100 * lost);
+}
 
 extern const Rule kThermalThrottle = {
     .id = "thermal-throttle",

@@ -132,6 +132,7 @@ extern const Rule kFullPrecisionGemm = {
     .summary = "matrix work without tensor cores on a device that has them",
     .unit = "%",
     .threshold = 50,
+    .of_kernels = true,
     .meaning =
         "Matrix products, convolutions and attention run in full float32 on the ordinary units. On devices with "
         "tensor cores, reduced precision is 3 to 16 times as fast for the same work and halves memory traffic.",
@@ -204,6 +205,7 @@ extern const Rule kDominantKernel = {
     .unit = "%",
     .threshold = 50,
     .severity = Severity::kInfo,
+    .of_kernels = true,
     .meaning =
         "One kernel dominates. That is where kernel-level work pays: its algorithm, its shapes, its memory layout.",
     .computation =

@@ -174,6 +174,7 @@ struct Rule {
   Severity severity = Severity::kWarning;
   std::optional<double> grave = {};    ///< one severity more from here on
   bool symptom = false;           ///< of other findings, which it names
+  bool of_kernels = false;        ///< about the time that kernels take, which depends on the clock
   std::string_view meaning = {};       ///< what it says about the job
   std::string_view computation = {};   ///< how value and cost are computed
   std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting
@@ -227,6 +228,11 @@ struct Diagnosis {
 Diagnosis diagnose(const Evidence& evidence);
 /// The findings of samples alone.
 std::vector<Finding> telemetry_findings(const std::vector<DeviceTelemetry>& telemetry);
+
+/// How much of the time of kernels a clock below the device's highest may explain, where samples say so of a device that
+/// works most of the time: "the SM clock averages 1410 of 1980 MHz, held by the power limit: at most 29 % of ...". Empty
+/// where it explains under a twentieth.
+std::string clock_loss(const Evidence& evidence, const RankMeasure& measure);
 
 /// A finding, and the rule that made it.
 struct Answer {

@@ -97,7 +97,11 @@ FirstSentence verdict_of_host(const RankMeasure& m) {
 FirstSentence verdict_of_use(const Evidence& evidence, const std::vector<Answer>& answers, const RankMeasure& m) {
   const Answer* other = first_where(answers, [&](const Answer& a) { return is_grave(a) && !a.rule->symptom; });
   if (other != nullptr && !other->finding.verdict.empty()) return {other->finding.verdict, VerdictKind::kBottleneck};
-  const std::string also = other == nullptr ? "" : fmt::format(" What stands out: {}.", other->finding.what);
+  std::string also = other == nullptr ? "" : fmt::format(" What stands out: {}.", other->finding.what);
+  if (std::string loss = clock_loss(evidence, m); !loss.empty()) {
+    loss.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(loss.front())));
+    also += " " + loss + ".";
+  }
   const auto kind = [&](VerdictKind without) { return other != nullptr ? VerdictKind::kBottleneck : without; };
   const double untraced = m.idle_pct[static_cast<size_t>(IdleCause::kUntracedWork)];
   const std::string busy =
