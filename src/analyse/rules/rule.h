@@ -229,9 +229,9 @@ Diagnosis diagnose(const Evidence& evidence);
 /// The findings of samples alone.
 std::vector<Finding> telemetry_findings(const std::vector<DeviceTelemetry>& telemetry);
 
-/// How much of the time of kernels a clock below the device's highest may explain, where samples say so of a device that
-/// works most of the time: "the SM clock averages 1410 of 1980 MHz, held by the power limit: at most 29 % of ...". Empty
-/// where it explains under a twentieth.
+/// How much of the time of kernels a clock below the device's highest may explain, where samples say so of a device
+/// that works most of the time: "the SM clock averages 1410 of 1980 MHz: at most 29 % of ...". Empty where it explains
+/// under a twentieth.
 std::string clock_loss(const Evidence& evidence, const RankMeasure& measure);
 
 /// A finding, and the rule that made it.
