@@ -79,7 +79,8 @@ inline void report_on(const std::string& path) {
   Diagnosis said = diagnose(evidence);
   report.findings = std::move(said.findings);
   report.checklist = std::move(said.checklist);
-  report.verdict = std::move(said.verdict);
+  report.verdict = std::move(said.verdict.text);
+  report.verdict_kind = said.verdict.kind;
   auto page = make_page({{{0, &facts}}, {}, &imported->trace.samples}, {});
   require(static_cast<bool>(page), "there is a page");
   require((*page)->events_kept <= (*page)->events, "a page keeps events of the trace");

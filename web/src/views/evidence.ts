@@ -2,7 +2,7 @@
 
 import type { EventTrack, PageData, Track, TrackKind } from '../page_data';
 import type { Context, Stretch } from './view';
-import type { Finding, Place, RankReport, SeenAt } from './report';
+import { isLeftOut, type Finding, type Place, type RankReport, type SeenAt } from './report';
 
 export interface Evidence extends Stretch {
   /** What is seen there: "longest gap of data loading". */
@@ -102,13 +102,13 @@ function stepEvidence(context: Context, rank: RankReport, at: SeenAt): Evidence 
   if (all.length === 0) return undefined;
   const length = (s: Stretch) => s.end_ns - s.start_ns;
   if (at === 'longest_step') {
-    const longest = all.reduce((a, b, i) => (length(b) > length(a) && !rank.steps[i]?.warmup ? b : a));
+    const longest = all.reduce((a, b, i) => (length(b) > length(a) && !isLeftOut(rank.steps[i]) ? b : a));
     return { ...withMargin(longest, data.span_ns, 0.05), text: 'the longest step' };
   }
   const peak = data.ranks[context.analysis.ranks.indexOf(rank)]?.memory?.peak_ns;
   const at_peak = at === 'memory_peak' && peak !== undefined ? all.find((s) => s.start_ns <= peak && peak <= s.end_ns) : undefined;
   if (at_peak) return { ...at_peak, text: 'the step with the peak' };
-  const first = all[Math.min(rank.steps.findIndex((s) => !s.warmup), all.length - 1)] ?? all[0]!;
+  const first = all[Math.min(rank.steps.findIndex((s) => !isLeftOut(s)), all.length - 1)] ?? all[0]!;
   return { start_ns: first.start_ns, end_ns: all[all.length - 1]!.end_ns, text: 'the measured steps' };
 }
 

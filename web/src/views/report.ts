@@ -59,6 +59,11 @@ export function analysisOf(document: Record<string, unknown>): Analysis {
 }
 
 /** Whether a phase is one of those that every report knows, not one that the program names. */
+/// Warm-up, or cut short by the end of the recording: in no average.
+export function isLeftOut(step: Step | undefined): boolean {
+  return step !== undefined && (step.warmup || step.incomplete);
+}
+
 export function isPhase(name: string): boolean {
   return ['data_loading', 'forward', 'backward', 'optimizer', 'communication', 'checkpoint', 'other'].includes(name);
 }

@@ -6,7 +6,7 @@ import { button, element, shown } from './dom';
 import { drawing, hatch, roundMarks } from './drawing';
 import { isEventTrack, stepStretches } from './evidence';
 import { brief, duration, kUnknown, percent } from './quantity';
-import { words, type RankReport, type Step } from './report';
+import { isLeftOut, words, type RankReport, type Step } from './report';
 import { DataTable } from './table';
 import { colour } from './theme';
 import { hideTip, showTip } from './tooltip';
@@ -121,7 +121,7 @@ class StepChart {
     const step = this.steps_[at]!;
     const parts = (this.pieces_[at] ?? []).map((p) => `${p.name}  ${duration(p.ns)}  ${percent((100 * p.ns) / step.duration_ns)}`);
     showTip(event.clientX, event.clientY, [
-      `${shown(step.name, 80)}  ${duration(step.duration_ns)}`, step.warmup && 'warm-up: left out of averages', ...parts]);
+      `${shown(step.name, 80)}  ${duration(step.duration_ns)}`, isLeftOut(step) && `${step.warmup ? 'warm-up' : 'incomplete'}: left out of averages`, ...parts]);
     if (at !== this.hovered_) {
       this.hovered_ = at;
       this.drawing_.refresh();
@@ -144,7 +144,7 @@ class StepChart {
         painter.fillRect(x, top - tall, slot - gap, tall);
         top -= tall;
       }
-      if (step.warmup) hatch(painter, x, base - step.duration_ns * scale, slot - gap, step.duration_ns * scale, colour('back'));
+      if (isLeftOut(step)) hatch(painter, x, base - step.duration_ns * scale, slot - gap, step.duration_ns * scale, colour('back'));
       if (i === this.hovered_) {
         painter.strokeStyle = colour('text');
         painter.lineWidth = 1.5;
@@ -182,7 +182,7 @@ class StepChart {
   }
 
   private medianLine(painter: CanvasRenderingContext2D, width: number, base: number, scale: number): void {
-    const middle = median(this.steps_.filter((s) => !s.warmup).map((s) => s.duration_ns));
+    const middle = median(this.steps_.filter((s) => !isLeftOut(s)).map((s) => s.duration_ns));
     if (this.steps_.length < 3 || middle === 0) return;
     const y = Math.round(base - middle * scale) + 0.5;
     const end = Math.min(width, kLeft + this.steps_.length * this.slot(width));
@@ -199,9 +199,9 @@ class StepChart {
   }
 }
 
-function piecesLegend(pieces: Piece[][], warmup: boolean): HTMLElement {
+function piecesLegend(pieces: Piece[][], someLeftOut: boolean): HTMLElement {
   const made = legend([...new Map(pieces.flat().map((p) => [p.name, p.category]))]);
-  if (warmup) made.append(element('li', {}, element('i', { class: 'swatch hatched' }), 'warm-up'));
+  if (someLeftOut) made.append(element('li', {}, element('i', { class: 'swatch hatched' }), 'left out of averages'));
   return made;
 }
 
@@ -215,7 +215,7 @@ function stepTable(rank: RankReport, open: (index: number) => void): DataTable<S
       { key: 'busy', title: 'GPU busy', numeric: true, cell: (s) => duration(s.device_busy_ns), order: (s) => s.device_busy_ns },
       { key: 'idle', title: 'GPU idle', numeric: true, cell: (s) => duration(s.device_idle_ns), order: (s) => s.device_idle_ns },
       { key: 'share', title: 'Busy', numeric: true, cell: (s) => percent(busyShare(s)), order: busyShare },
-      { key: 'warmup', title: 'Warm-up', cell: (s) => (s.warmup ? 'yes' : ''), order: (s) => Number(s.warmup) },
+      { key: 'left_out', title: 'Left out', cell: (s) => (s.warmup ? 'warm-up' : s.incomplete ? 'incomplete' : ''), order: (s) => Number(isLeftOut(s)) },
       { key: 'see', title: '', cell: (s) => button('Timeline', { class: 'cell' }, () => open(rank.steps.indexOf(s))) },
     ],
   });
@@ -244,7 +244,7 @@ export const steps: View = {
     const choose = (split: Split) => {
       const pieces = split === 'phases' ? by_phase : by_device;
       chart.split(pieces);
-      key.replaceChildren(piecesLegend(pieces, rank.steps.some((s) => s.warmup)));
+      key.replaceChildren(piecesLegend(pieces, rank.steps.some(isLeftOut)));
       for (const b of buttons) b.setAttribute('aria-pressed', String(b.dataset.split === split));
     };
     const buttons = [
