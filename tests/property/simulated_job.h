@@ -16,7 +16,7 @@
 #include "analyse/rules/rule.h"
 #include "tests/support/sim_samples.h"
 #include "tests/support/simulator.h"
-#include "trace/import/inputs.h"
+#include "tests/support/read_inputs.h"
 
 namespace profgpu {
 

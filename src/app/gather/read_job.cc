@@ -13,7 +13,6 @@
 #include "app/gather/job_report.h"
 #include "base/hash.h"
 #include "trace/import/input_units.h"
-#include "trace/import/inputs.h"
 #include "trace/sample_file.h"
 #include "trace/trace_builder.h"
 

@@ -178,6 +178,15 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
   return ok();
 }
 
+// "2; a.json: an empty file; b.json: not a trace": how many, and why the first ones were left out.
+std::string left_out_text(const std::vector<std::string>& left_out) {
+  constexpr size_t kMaxNamed = 5;
+  std::string text = std::to_string(left_out.size());
+  for (size_t i = 0; i < left_out.size() && i < kMaxNamed; ++i) text += "; " + left_out[i];
+  if (left_out.size() > kMaxNamed) text += fmt::format("; and {} more", left_out.size() - kMaxNamed);
+  return text;
+}
+
 }  // namespace
 
 std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts) {
@@ -189,12 +198,9 @@ std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts) {
   return alike && in_order_of_time(kNoRank, parts, places) ? places : std::vector<size_t>();
 }
 
-std::string left_out_text(const std::vector<std::string>& left_out) {
-  constexpr size_t kMaxNamed = 5;
-  std::string text = std::to_string(left_out.size());
-  for (size_t i = 0; i < left_out.size() && i < kMaxNamed; ++i) text += "; " + left_out[i];
-  if (left_out.size() > kMaxNamed) text += fmt::format("; and {} more", left_out.size() - kMaxNamed);
-  return text;
+Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<std::string>& left_out) {
+  return {fmt::format("{}: no trace in it (files: {})", paths.front(), left_out_text(left_out)),
+          "`profgpu formats` lists what it reads"};
 }
 
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts) {

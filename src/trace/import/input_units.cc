@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <map>
-#include <vector>
 
 #include "base/decimal.h"
 #include "base/json_reader.h"
@@ -23,16 +21,9 @@ constexpr size_t kHeadBytes = 64 << 10;   // what a file says of itself stands b
 struct Listing {
   std::vector<std::string> files;
   bool folder = false;
-  std::vector<std::string> passed_over;        ///< what lies there and is no file
+  std::vector<std::string> passed_over = {};   ///< entries that are not files, and why they are not read
   bool has_folders = false;
 };
-
-// Why an entry of a folder is not read.
-std::string what_is(const std::string& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return path + ": " + std::strerror(errno);
-  return path + (S_ISDIR(info.st_mode) ? ": a folder, which is read where it is named itself" : ": not a regular file");
-}
 
 Error empty_folder(const std::string& path, const Listing& listing) {
   if (!listing.has_folders) return {path + ": an empty folder"};
@@ -40,21 +31,27 @@ Error empty_folder(const std::string& path, const Listing& listing) {
 }
 
 Result<Listing> listed(const std::string& path) {
-  if (path == "-") return Listing{{path}, false, {}, false};
+  if (path == "-") return Listing{{path}};
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0)
     return Error{path + ": " + std::strerror(errno), errno == ENOENT ? "check the path" : ""};
-  if (!S_ISDIR(info.st_mode)) return Listing{{path}, false, {}, false};
+  if (!S_ISDIR(info.st_mode)) return Listing{{path}};
   DIR* dir = ::opendir(path.c_str());
   if (dir == nullptr) return Error{path + ": " + std::strerror(errno), "check the folder's permissions"};
-  Listing listing{{}, true, {}, false};
+  Listing listing{{}, true};
   while (const dirent* entry = ::readdir(dir)) {
     const std::string name = entry->d_name;
     if (name.front() == '.') continue;
     const std::string file = path + (path.back() == '/' ? "" : "/") + name;
-    const bool there = ::stat(file.c_str(), &info) == 0;
-    if (there && S_ISREG(info.st_mode)) listing.files.push_back(file);
-    else listing.passed_over.push_back(what_is(file)), listing.has_folders |= there && S_ISDIR(info.st_mode);
+    if (::stat(file.c_str(), &info) != 0) {
+      listing.passed_over.push_back(file + ": " + std::strerror(errno));
+    } else if (S_ISREG(info.st_mode)) {
+      listing.files.push_back(file);
+    } else {
+      listing.has_folders |= S_ISDIR(info.st_mode);
+      listing.passed_over.push_back(
+          file + (S_ISDIR(info.st_mode) ? ": a folder, which is read only if you name it" : ": not a regular file"));
+    }
   }
   ::closedir(dir);
   std::sort(listing.files.begin(), listing.files.end(), natural_less);
@@ -68,35 +65,51 @@ bool describes_run(const std::string& path, const std::string& word) {
   return name == word + ".json" || (name.starts_with(word + "-") && name.ends_with(".json"));
 }
 
-// Which importer knows a file, how large it is, and what its head says.
+// The start of a file as it can stand in a message: printable, short.
+std::string seen(std::string_view head) {
+  if (head.empty()) return "is empty";
+  std::string text;
+  int strange = 0;
+  head.remove_prefix(std::min(head.size(), head.find_first_not_of(" \t\r\n")));
+  for (const char c : head.substr(0, 24)) {
+    const bool printable = c >= ' ' && c < 0x7F;
+    strange += !printable && c != '\n' && c != '\t' && c != '\r';
+    text.push_back(printable ? c : ' ');
+  }
+  if (strange > 4) return "is not text";
+  text.erase(text.find_last_not_of(' ') + 1);
+  return "starts with \"" + text + (head.size() > 24 ? "…" : "") + "\"";
+}
+
+// Which importer knows a file, how large it is, and what its first bytes say of it.
 struct Head {
   const Importer* importer = nullptr;
   int64_t bytes = 0;
-  Peek says;
+  Peek says = {};
+  Error why = {};   // it cannot be read, where no importer is given
 };
 
 bool holds_recording(const Head& head) { return head.importer == &kRecording; }
 
 Head head_of(const std::string& path) {
   auto source = open_text(path);
-  if (!source) return {};
+  if (!source) return {.why = source.error()};
   std::string text(kHeadBytes, '\0');
   text.resize((*source)->read(text.data(), text.size()));
-  Head head{nullptr, (*source)->file_bytes(), {}};
-  head.importer = find_importer(text);
-  const bool broken = (*source)->end() == TextSource::End::kUnreadable;
-  if (broken && !holds_recording(head)) head.importer = nullptr;
-  if (head.importer != nullptr && head.importer->peek != nullptr) head.says = head.importer->peek(text);
+  Head head{find_importer(text), (*source)->file_bytes()};
+  const TextSource::End end = (*source)->end();
+  if (end == TextSource::End::kUnreadable && !holds_recording(head)) {
+    head.importer = nullptr;
+    head.why = {path + ": " + (*source)->problem()};
+  } else if (head.importer != nullptr) {
+    if (head.importer->peek != nullptr) head.says = head.importer->peek(text);
+  } else if (text.empty() && end != TextSource::End::kComplete) {
+    head.why = {path + " " + (*source)->problem() + ", before anything can be read", "copy or record it again"};
+  } else {
+    head.why = {path + ": not a trace that profgpu knows (" + seen(text) + ")",
+                "`profgpu formats` lists what it reads"};
+  }
   return head;
-}
-
-Result<Imported> imported_file(const InputUnit::File& file, const ImportOptions& options) {
-  if (file.importer == nullptr) return import_file(file.path, options);   // which says why
-  ImportOptions of_file = options;
-  of_file.merged = file.merged;
-  auto trace = file.importer->read(file.path, of_file);
-  if (!trace) return trace.error();
-  return Imported{*std::move(trace), file.importer, file.bytes};
 }
 
 // What is named twice, as by patterns that overlap, is read once.
@@ -119,9 +132,9 @@ class TraceUnits {
 
   void add(const InputUnit::File& file, std::optional<int> stated) {
     const int rank = file.merged ? file.merged->rank : stated.value_or(rank_in_name(file.path));
-    const auto [it, fresh] =
-        rank >= 0 ? unit_of_.try_emplace(rank, all_.units.size()) : std::pair(unit_of_.end(), true);
-    InputUnit& unit = fresh ? all_.units.emplace_back() : all_.units[it->second];
+    const size_t next = all_.units.size();
+    const size_t at = rank >= 0 ? unit_of_.try_emplace(rank, next).first->second : next;
+    InputUnit& unit = at == next ? all_.units.emplace_back() : all_.units[at];
     unit.files.push_back(file);
     unit.bytes += file.bytes;
   }
@@ -182,8 +195,7 @@ WindowFacts window_facts(const Trace& trace) {
 }
 
 int rank_in_name(std::string_view path) {
-  std::string name(path.substr(path.rfind('/') == path.npos ? 0 : path.rfind('/') + 1));
-  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string name = lower_case(path.substr(path.rfind('/') + 1));
   for (const std::string_view word : {"rank", "worker", "r"}) {
     for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
       if (at > 0 && is_letter(name[at - 1])) continue;
@@ -217,7 +229,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
       InputUnit::File file{.path = listing->files[i], .named = !listing->folder, .importer = heads[i].importer,
-                           .bytes = heads[i].bytes, .merged = {}};
+                           .why_unknown = std::move(heads[i].why), .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
       else if (heads[i].says.merged) add_merged(file, traces, place);
@@ -234,26 +246,36 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   return all;
 }
 
+Result<Imported> import_file(const std::string& path, const ImportOptions& options) {
+  const Head head = head_of(path);
+  if (head.importer == nullptr) return head.why;
+  auto trace = head.importer->read(path, options);
+  if (!trace) return trace.error();
+  return Imported{*std::move(trace), head.importer, head.bytes};
+}
+
 Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) {
   if (unit.recording) return read_recording(unit, options);
   UnitRead read;
   for (const InputUnit::File& file : unit.files) {
-    auto imported = imported_file(file, options);
-    if (!imported && file.named) return imported.error();
-    if (!imported) {
-      read.left_out.push_back(imported.error().message);
+    ImportOptions of_file = options;
+    of_file.merged = file.merged;
+    auto trace = file.importer != nullptr ? file.importer->read(file.path, of_file) : file.why_unknown;
+    if (!trace && file.named) return trace.error();
+    if (!trace) {
+      read.left_out.push_back(trace.error().message);
       continue;
     }
     ReadPart& r = read.parts.emplace_back();
-    r.trace = std::move(imported->trace);
+    r.trace = *std::move(trace);
     if (unit.clocks) r.trace.clock = unit.clocks->of(r.trace.host_name);
     r.trace.cut_off = std::any_of(r.trace.issues.begin(), r.trace.issues.end(),
                                   [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
     InputPart& part = r.part;
     part.place = file.place;
     const std::string label = file.merged ? " [" + file.merged->label + "]" : "";
-    part.source = {file.path + label, std::string(imported->importer->name), std::string(imported->importer->noun),
-                   imported->file_bytes, r.trace.events, 0, std::move(r.trace.issues)};
+    part.source = {file.path + label, std::string(file.importer->name), std::string(file.importer->noun), file.bytes,
+                   r.trace.events, 0, std::move(r.trace.issues)};
     r.trace.issues.clear();
     part.stated_rank = r.trace.distributed.rank;
     part.only_samples = r.trace.only_samples();
@@ -265,8 +287,8 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
 
 namespace {
 
-constexpr size_t kMaxBytes = 1 << 20;
-constexpr int64_t kSaysNothing_ns = 16'000'000'000;   // the kernel's largest error: its clock is left to itself
+constexpr size_t kMaxSessionBytes = 1 << 20;
+constexpr int64_t kMaxKernelError_ns = 16'000'000'000;   // the kernel reports no larger one: nothing keeps its clock
 
 // null, or an object of which other members may come.
 bool read_statement(JsonReader& reader, std::vector<ClockStatement>& all) {
@@ -283,7 +305,7 @@ bool read_statement(JsonReader& reader, std::vector<ClockStatement>& all) {
   });
   if (!whole) return false;
   if (!synchronised || !error || *error < 0) return true;
-  all.push_back({*synchronised && *error < kSaysNothing_ns, *error});
+  all.push_back({*synchronised && *error < kMaxKernelError_ns, *error});
   return true;
 }
 
@@ -292,8 +314,8 @@ bool read_statement(JsonReader& reader, std::vector<ClockStatement>& all) {
 void SessionClocks::add(const std::string& path) {
   auto source = open_text(path);
   if (!source) return;
-  std::string text(kMaxBytes + kJsonPadding, '\0');
-  const size_t size = (*source)->read(text.data(), kMaxBytes);
+  std::string text(kMaxSessionBytes + kJsonPadding, '\0');
+  const size_t size = (*source)->read(text.data(), kMaxSessionBytes);
   JsonReader reader(text.data(), text.data() + size);
   std::string host;
   std::vector<ClockStatement> statements;
@@ -309,14 +331,11 @@ void SessionClocks::add(const std::string& path) {
     return read_object(reader, [&](std::string_view) { return read_statement(reader, statements); });
   });
   if (!whole || host.empty()) return;
-  for (const ClockStatement& s : statements) add(host, s);
-}
-
-void SessionClocks::add(const std::string& host, ClockStatement statement) {
-  const auto [at, fresh] = by_host_.try_emplace(host, statement);
-  if (fresh) return;
-  at->second.synchronised &= statement.synchronised;
-  at->second.error_ns = std::max(at->second.error_ns, statement.error_ns);
+  for (const ClockStatement& s : statements) {
+    ClockStatement& known = by_host_.try_emplace(host, s).first->second;
+    known.synchronised &= s.synchronised;
+    known.error_ns = std::max(known.error_ns, s.error_ns);
+  }
 }
 
 std::optional<ClockStatement> SessionClocks::of(const std::string& host) const {

@@ -14,18 +14,16 @@
 
 namespace profgpu {
 
-// What the sessions of a recording (`session.json`) say of their hosts' clocks.
-
+/// What the sessions of a recording (`session.json`) state about their hosts' clocks.
 class SessionClocks {
  public:
-  /// A file that cannot be read, or says nothing, adds nothing. Of several statements on a host the largest error
-  /// stands; one that it was not synchronised stands before all.
+  /// Ignores a file that cannot be read or has no statement. Of several statements about a host, the largest error
+  /// counts, and the host is synchronized only if all say so.
   void add(const std::string& path);
   [[nodiscard]] bool empty() const { return by_host_.empty(); }
   [[nodiscard]] std::optional<ClockStatement> of(const std::string& host) const;
 
  private:
-  void add(const std::string& host, ClockStatement statement);
   std::map<std::string, ClockStatement> by_host_;
 };
 
@@ -74,16 +72,17 @@ struct InputUnit {
     size_t place = 0;
     bool of_host = false;                ///< a recording of a host's threads
     bool counts = true;                  ///< shown as a file of this unit, not of another
-    const Importer* importer = nullptr;  ///< null: none knows the file, and import_file() says why
+    const Importer* importer = nullptr;  ///< null: no importer can read the file, see `why_unknown`
+    Error why_unknown = {};
     int64_t bytes = 0;                   ///< on disk
-    std::optional<MergedRank> merged;    ///< only this rank of it
+    std::optional<MergedRank> merged = {};   ///< only this rank of it
   };
   std::vector<File> files;
   int64_t bytes = 0;                     ///< on disk
   bool recording = false;
   bool among_others = false;             ///< recordings of other ranks lie beside: samples of threads are told apart
   std::optional<int> rank;               ///< of recordings
-  std::vector<std::shared_ptr<const RecordingFile>> opened;   ///< of recordings that are small together; else empty
+  RecordingFiles opened;                 ///< of recordings that are small together; else empty
   std::shared_ptr<const SessionClocks> clocks;   ///< of all hosts; null: nothing is stated
 };
 
@@ -119,8 +118,8 @@ Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>&
 /// windows of one rank; else none. Which rank it is, and what more there is of it, is seen when all parts are read.
 std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts);
 
-/// "2; a.json: an empty file; b.json: not a trace": how many, and the first ones with why.
-std::string left_out_text(const std::vector<std::string>& left_out);
+/// Why there is nothing to analyze in the paths that the user named.
+Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<std::string>& left_out);
 
 /// All files, in the order of the paths, with what was left out said in an issue of the first.
 std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUnits& units,

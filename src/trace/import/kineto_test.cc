@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "trace/import/inputs.h"
+#include "support/read_inputs.h"
 #include "trace/import/kineto_window.h"
 
 namespace profgpu {

@@ -19,18 +19,8 @@ constexpr int64_t kLatest = RecordingClock::kLatest;
 // Fewer chunks than this are not worth a thread.
 constexpr size_t kBlocksForThreads = 4;
 
-struct Process {
-  explicit Process(const RecordingFile& recorded) : file(recorded), clock(recorded.syncs) {
-    place.file = &file;
-    place.clock = &clock;
-  }
-  const RecordingFile& file;
-  RecordingClock clock;
-  ProcessPlace place;
-};
-
 // The earliest time on the host's clock of anything in the file.
-int64_t first_host_time(const Process& p) {
+int64_t first_host_time(const TraceProcess& p) {
   int64_t first = INT64_MAX;
   const auto see = [&](int64_t host_ns) {
     if (host_ns > -kLatest && host_ns < kLatest) first = std::min(first, host_ns);
@@ -49,13 +39,13 @@ int64_t first_host_time(const Process& p) {
 }
 
 // When device activity was recorded, on the trace's clock.
-Intervals windows_of(const Process& p) {
+Intervals windows_of(const TraceProcess& p) {
   std::vector<wire::Window> rows = p.file.windows;
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; });
   Intervals all;
   bool open = false;
   for (const wire::Window& row : rows) {
-    const int64_t time = p.place.time(row.time_ns);
+    const int64_t time = p.time(row.time_ns);
     if (time == INT64_MIN || open == (row.event == wire::WindowEvent::kOpen)) continue;
     open = !open;
     if (open) all.push_back({time, kLatest});
@@ -65,17 +55,17 @@ Intervals windows_of(const Process& p) {
 }
 
 // The same GPU may be 0 in one process and 1 in the next.
-void number_devices(std::deque<Process>& processes, Trace& trace) {
+void number_devices(std::deque<TraceProcess>& processes, Trace& trace) {
   std::map<std::string, int32_t> by_uuid;
   std::set<int32_t> taken;
-  for (Process& p : processes) {
+  for (TraceProcess& p : processes) {
     for (const wire::DeviceRow& row : p.file.devices) {
       const std::string uuid(p.file.strings[row.uuid]);
-      int32_t id = p.place.device(row.id);
+      int32_t id = p.device(row.id);
       const auto known = by_uuid.find(uuid);
       if (!uuid.empty() && known != by_uuid.end()) id = known->second;
       else if (taken.contains(id) && !uuid.empty()) id = *taken.rbegin() == INT32_MAX ? id : *taken.rbegin() + 1;
-      p.place.devices[row.id] = id;
+      p.devices[row.id] = id;
       if (!taken.insert(id).second) continue;
       if (!uuid.empty()) by_uuid[uuid] = id;
       DeviceProperties d;
@@ -90,12 +80,12 @@ void number_devices(std::deque<Process>& processes, Trace& trace) {
   }
 }
 
-void describe(const std::deque<Process>& processes, Trace& trace) {
+void describe(const std::deque<TraceProcess>& processes, Trace& trace) {
   const auto number = [](const RecordingFile& file, const char* key) {
     const int64_t n = file.number(key);
     return n >= 0 && n <= INT32_MAX ? std::optional<int>(static_cast<int>(n)) : std::nullopt;
   };
-  for (const Process& p : processes) {
+  for (const TraceProcess& p : processes) {
     if (!trace.distributed.rank) trace.distributed.rank = number(p.file, "rank");
     if (!trace.distributed.world_size) trace.distributed.world_size = number(p.file, "world_size");
     if (trace.host_name.empty()) trace.host_name = p.file.property("host");
@@ -123,14 +113,14 @@ class Decoder {
   }
   [[nodiscard]] Shard& first_shard() { return *shards_.front(); }
 
-  void read(Process& p) {
-    p.place.correlation_base = correlation_base_;
+  void read(TraceProcess& p) {
+    p.correlation_base = correlation_base_;
     const auto& blocks = p.file.blocks;
     const size_t threads = blocks.size() < kBlocksForThreads ? 1 : std::min(shards_.size(), blocks.size());
     std::atomic<size_t> next = 0;
     std::atomic<uint32_t> highest = 0;
     const auto work = [&](Shard& shard) {
-      RecordingRows rows(p.place, shard);
+      RecordingRows rows(p, shard);
       for (size_t i = next++; i < blocks.size(); i = next++) {
         shard.begin_piece(order_ + static_cast<uint32_t>(i));
         if (!rows.read(blocks[i])) ++shard.issues[TraceIssueKind::kDamaged];
@@ -208,17 +198,17 @@ void add_window_of_samples(Trace& trace) {
     window = {std::min(window.start, s.time_ns), std::max(window.end, s.time_ns)};
 }
 
-void place_in_time(std::deque<Process>& processes, Trace& trace) {
+void place_in_time(std::deque<TraceProcess>& processes, Trace& trace) {
   int64_t origin = INT64_MAX;
   const RecordingClock* clock = nullptr;
-  for (const Process& p : processes) {
+  for (const TraceProcess& p : processes) {
     origin = std::min(origin, first_host_time(p));
     if (clock == nullptr && p.clock.known()) clock = &p.clock;
   }
   if (origin == INT64_MAX) origin = clock != nullptr ? clock->first_host_ns() : 0;
   const int64_t base = clock != nullptr ? clock->unix_less_host_ns() + origin : 0;
   trace.base_time_ns = base >= 0 && base < kLatest ? base : 0;
-  for (Process& p : processes) p.place.origin_ns = origin;
+  for (TraceProcess& p : processes) p.origin_ns = origin;
 }
 
 Result<Trace> read_recording(const std::string& path, const ImportOptions& options) {
@@ -236,7 +226,7 @@ Result<Trace> read_recording(const std::string& path, const ImportOptions& optio
 }  // namespace
 
 Trace recorded_trace(const RankRecording& recording, const ImportOptions& options) {
-  std::deque<Process> processes;
+  std::deque<TraceProcess> processes;
   for (const RecordingFile* file : recording.processes) processes.emplace_back(*file);
   for (const RecordingFile* file : recording.host_files) processes.emplace_back(*file);
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -250,23 +240,23 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   Intervals windows;
   bool from_start = false;
   int64_t context_base = 0;
-  for (Process& p : processes) {
-    p.place.context_base = context_base++ << 32;
+  for (TraceProcess& p : processes) {
+    p.context_base = context_base++ << 32;
     if (p.file.device_rows == 0) continue;
     windows = unite(windows, merged(windows_of(p)));
     from_start |= !p.file.windows.empty() && p.file.strings[p.file.windows.front().reason] == "start";
   }
   Decoder decoder(builder, threads);
   name_threads(recording, decoder.first_shard());
-  for (Process& p : processes) decoder.read(p);
+  for (TraceProcess& p : processes) decoder.read(p);
   decoder.begin_rest();
-  for (const Process& p : processes) {
+  for (const TraceProcess& p : processes) {
     Shard& shard = decoder.first_shard();
-    add_ranges(p.place, windows, shard);
-    add_collectives(p.place, windows, shard);
+    add_ranges(p, windows, shard);
+    add_collectives(p, windows, shard);
     const std::set<std::string> pids = p.file.of_host() ? recording.pids : std::set<std::string>{};
-    add_thread_samples(p.place, pids, shard);
-    add_thread_waits(p.place, pids, shard);
+    add_thread_samples(p, pids, shard);
+    add_thread_waits(p, pids, shard);
   }
   const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
   Trace trace = builder.finish(threads);
@@ -293,13 +283,9 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   return trace;
 }
 
-namespace {
-bool sniff_recording(std::string_view head) { return is_recording(head); }
-}  // namespace
-
 const Importer kRecording = {
     "recording", "recording", "profgpu's own recording (profgpu run --trace), a file or a folder",
-    "node1-rank0-4711.pgt, node1-rank0-4711.pgt.zst", sniff_recording, read_recording};
+    "node1-rank0-4711.pgt, node1-rank0-4711.pgt.zst", is_recording, read_recording};
 
 // What a recording says of itself, and what its bytes say, in sentences.
 

@@ -28,15 +28,14 @@ std::vector<TraceIssue> recording_issues(const RecordingFile& file);
 /// Why there is nothing in it, in its recorder's words where there are some.
 Error empty_recording(const RecordingFile& file);
 
-/// Which files belong together. Numbers are places in `files`.
+/// Files that belong together, by index.
 struct RecordingGroup {
-  std::optional<int> rank;            ///< as the processes say; none: to be given
+  std::optional<int> rank;            ///< as the processes state it; none: to be assigned
   std::vector<size_t> processes, host_files;
-  bool has_device_rows = false;
 };
 /// A rank's processes on a host are one group. Processes without a rank: each with device activity is one by itself,
 /// others go with the process that started them, or with the only group. A file that goes with none is in none.
-std::vector<RecordingGroup> grouped(const std::vector<RecordingFile>& files);
+std::vector<RecordingGroup> grouped(const RecordingFiles& files);
 
 // Recordings among the files that a user names, as the ranks that they are.
 

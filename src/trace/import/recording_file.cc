@@ -83,11 +83,11 @@ int64_t RecordingClock::host_ns(int64_t device_ns, size_t syncs_before) const {
 
 namespace {
 
-Result<std::string> whole_file(const std::string& path, RecordingFile& file) {
-  auto opened = open_text(path);
+Status read_bytes(RecordingFile& file) {
+  auto opened = open_text(file.path);
   if (!opened) return opened.error();
   TextSource& source = **opened;
-  std::string bytes;
+  std::string& bytes = file.bytes;
   size_t room = std::max<size_t>(static_cast<size_t>(source.file_bytes()) + 1, 1 << 16);
   while (source.end() == TextSource::End::kOpen) {
     const size_t before = bytes.size();
@@ -95,10 +95,10 @@ Result<std::string> whole_file(const std::string& path, RecordingFile& file) {
     bytes.resize(before + source.read(bytes.data() + before, room));
     room = std::max<size_t>(bytes.size(), 1 << 16);
   }
-  if (source.end() == TextSource::End::kUnreadable && bytes.empty()) return Error{path + ": " + source.problem()};
+  if (source.end() == TextSource::End::kUnreadable && bytes.empty()) return Error{file.path + ": " + source.problem()};
   if (source.end() != TextSource::End::kComplete) file.cut_off = source.problem();
   file.file_bytes = source.file_bytes();
-  return bytes;
+  return ok();
 }
 
 Status check_state(const std::string& path, const wire::ChunkReader& reader, size_t size) {
@@ -213,7 +213,7 @@ Result<RecordingFile> decoded(RecordingFile file) {
 
 std::string RecordingFile::property(const std::string& key) const {
   const auto it = properties.find(key);
-  return it == properties.end() ? std::string() : it->second;
+  return it == properties.end() ? "" : it->second;
 }
 
 int64_t RecordingFile::number(const std::string& key) const {
@@ -238,9 +238,7 @@ bool is_recording(std::string_view head) {
 Result<RecordingFile> open_recording(const std::string& path) {
   RecordingFile file;
   file.path = path;
-  auto bytes = whole_file(path, file);
-  if (!bytes) return bytes.error();
-  file.bytes = *std::move(bytes);
+  if (Status status = read_bytes(file); !status) return status.error();
   return decoded(std::move(file));
 }
 

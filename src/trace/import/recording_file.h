@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -122,6 +123,8 @@ struct RecordingFile {
   [[nodiscard]] bool of_host() const;
   [[nodiscard]] std::string pid() const;
 };
+
+using RecordingFiles = std::vector<std::shared_ptr<const RecordingFile>>;
 
 /// Whether a file with these first bytes is a recording, even one that was hurt on the way.
 bool is_recording(std::string_view head);

@@ -15,6 +15,29 @@
 namespace profgpu {
 namespace {
 
+using wire::PayloadField;
+using wire::SchemaKind;
+using Layouts = std::map<std::pair<std::string_view, uint64_t>, PayloadLayout>;
+
+// NVTX_PAYLOAD_ENTRY_TYPE_* with rules of their own, and NVTX_TYPE_PAYLOAD_SCHEMA_*.
+constexpr uint64_t kPayloadAddress = 23, kPayloadByte = 32, kPayloadText = 75, kPayloadTextUtf8 = 76;
+constexpr uint64_t kPayloadSelector = 100;      // which of a union's fields it is
+constexpr uint64_t kPayloadReferenced = 1022;   // a payload that others point into
+constexpr uint64_t kPayloadRaw = 1023;          // bytes without a layout
+
+constexpr size_t kMostSchemas = 4096, kMostFields = 256;
+constexpr int kMaxShown = 256;          // values of one event
+constexpr size_t kLongestName = 200, kLongestText = 16 << 10;   // bytes
+constexpr int kHighest = 8, kCircle = std::numeric_limits<int>::max() / 2;
+
+// NVTX_PAYLOAD_ENTRY_FLAG_*.
+constexpr uint64_t kElsewhere = 7 << 1;  // an address of the value, or an offset to it
+constexpr uint64_t kArrayShift = 4, kArrayMask = 7;
+enum Array : uint64_t { kNoArray = 0, kFixed = 1, kZeroTerminated = 2, kLengthInField = 3 };
+constexpr uint64_t kHidden = 1 << 9, kMessage = 1 << 10;
+constexpr size_t kAddressBytes = 8;
+
+// Sizes are those of Linux on 64 bits.
 enum class Form : uint8_t { kUnknown, kSigned, kUnsigned, kFloat, kDouble, kCharacter, kAddress, kBytes };
 struct Type {
   Form form = Form::kUnknown;
@@ -55,30 +78,26 @@ std::string float_text(std::string_view bytes) {
   return std::isfinite(value) ? fmt::format("{}", value) : fmt::format("\"{}\"", value);
 }
 
-}  // namespace
+// Bytes, which is the type's alignment too; 0: it is not known.
+size_t size_of(uint64_t type) { return type_of(type).bytes; }
 
-uint64_t payload_unsigned(std::string_view bytes) {
+// Lowest byte first; ignores those behind the eighth.
+uint64_t unsigned_of(std::string_view bytes) {
   uint64_t value = 0;
   std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
   return value;
 }
 
-size_t payload_type_size(uint64_t type) { return type_of(type).bytes; }
-
-bool is_payload_character(uint64_t type) { return type_of(type).form == Form::kCharacter; }
-
-std::string payload_double(uint64_t bits) {
-  return float_text<double>({reinterpret_cast<const char*>(&bits), sizeof bits});
-}
-
-std::string payload_bytes(std::string_view bytes) {
+// Hexadecimal, lowest address first, as a JSON string.
+std::string hex_text(std::string_view bytes) {
   std::string text = "\"0x";
   for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
   return text + '"';
 }
 
-std::string payload_value(uint64_t type, std::string_view bytes) {
-  const uint64_t value = payload_unsigned(bytes);
+// As JSON. `bytes` has as many as the type.
+std::string value_text(uint64_t type, std::string_view bytes) {
+  const uint64_t value = unsigned_of(bytes);
   switch (type_of(type).form) {
     case Form::kSigned: {
       const unsigned unused = 64 - 8 * static_cast<unsigned>(bytes.size());
@@ -92,34 +111,19 @@ std::string payload_value(uint64_t type, std::string_view bytes) {
     case Form::kBytes:
     case Form::kUnknown: break;
   }
-  return payload_bytes(bytes);
+  return hex_text(bytes);
 }
 
-std::optional<uint64_t> payload_count(uint64_t type, std::string_view bytes) {
+// A whole number that is not negative; nullopt for other types and values.
+std::optional<uint64_t> count_in(uint64_t type, std::string_view bytes) {
   const Type t = type_of(type);
   if ((t.form != Form::kSigned && t.form != Form::kUnsigned) || bytes.size() < t.bytes) return std::nullopt;
-  const uint64_t value = payload_unsigned(bytes.substr(0, t.bytes));
+  const uint64_t value = unsigned_of(bytes.substr(0, t.bytes));
   if (t.form == Form::kSigned && (value >> (8 * t.bytes - 1)) != 0) return std::nullopt;
   return value;
 }
 
-namespace {
-
-using wire::PayloadField;
-using wire::SchemaKind;
-using Layouts = std::map<std::pair<std::string_view, uint64_t>, PayloadLayout>;
-
-constexpr size_t kMostSchemas = 4096, kMostFields = 256;
-constexpr int kMaxShown = 256;          // values of one event
-constexpr size_t kLongestName = 200, kLongestText = 16 << 10;   // bytes
-constexpr int kHighest = 8, kCircle = std::numeric_limits<int>::max() / 2;
-
-// NVTX_PAYLOAD_ENTRY_FLAG_*.
-constexpr uint64_t kElsewhere = 7 << 1;  // an address of the value, or an offset to it
-constexpr uint64_t kArrayShift = 4, kArrayMask = 7;
-enum Array : uint64_t { kNoArray = 0, kFixed = 1, kZeroTerminated = 2, kLengthInField = 3 };
-constexpr uint64_t kHidden = 1 << 9, kMessage = 1 << 10;
-constexpr size_t kAddressBytes = 8;
+size_t rounded_up(size_t bytes, size_t align) { return (bytes + align - 1) / align * align; }
 
 bool is_union(const PayloadLayout& layout) {
   return layout.schema.kind == SchemaKind::kUnion || layout.schema.kind == SchemaKind::kOwnUnion;
@@ -128,7 +132,7 @@ uint64_t array_of(const PayloadField& f) { return f.flags >> kArrayShift & kArra
 bool is_text(uint64_t type) { return type == kPayloadText || type == kPayloadTextUtf8; }
 
 std::string enumerator(const RecordingFile& file, const PayloadLayout& names, std::string_view bytes) {
-  const uint64_t value = payload_unsigned(bytes);
+  const uint64_t value = unsigned_of(bytes);
   const uint64_t mask = bytes.size() >= sizeof value ? ~uint64_t{0} : (uint64_t{1} << (8 * bytes.size())) - 1;
   std::string flags;
   uint64_t rest = value;
@@ -164,6 +168,10 @@ class EventPayloads {
     const auto it = layouts_.find({domain_, number});
     return it != layouts_.end() && it->second.height <= kHighest ? &it->second : nullptr;
   }
+  static Taken whole_size(const PayloadLayout& layout, Taken fields) {
+    if (layout.schema.size > 0) return layout.schema.size;
+    return fields ? Taken(rounded_up(*fields, layout.align)) : std::nullopt;
+  }
   // `chosen`: of a union's fields, where what is around it says so.
   Taken structure(const PayloadLayout& layout, std::string_view data, const std::string& prefix, Taken chosen = {});
   Taken one_of(const PayloadLayout& layout, std::string_view data, const std::string& prefix, Taken chosen);
@@ -175,6 +183,11 @@ class EventPayloads {
   Taken values(const Structure& in, const PayloadField& f, std::string_view data, const PayloadLayout* enumeration);
   [[nodiscard]] Taken number_of(uint64_t type, std::string_view bytes) const;
   [[nodiscard]] Taken number_beside(const Structure& in, const PayloadField& f) const;
+  // Elements of an array that states how many it has.
+  [[nodiscard]] Taken stated_count(const Structure& in, const PayloadField& f) const {
+    const uint64_t array = array_of(f);
+    return array == kFixed ? Taken(f.detail) : array == kLengthInField ? number_beside(in, f) : std::nullopt;
+  }
   [[nodiscard]] size_t align_of(const PayloadField& f) const;
   [[nodiscard]] std::string name_of(const Structure& in, const PayloadField& f) const {
     const std::string_view name = file_.strings[f.name].substr(0, kLongestName);
@@ -210,14 +223,14 @@ void EventPayloads::add(const wire::PayloadRef& payload) {
   looks_ = 4 * int64_t{payload.length} + 16;
   const std::string_view data(payload.text, payload.length);
   if (payload.schema == kPayloadReferenced) return;
-  if (payload.schema == kPayloadRaw) return say("payload", payload_bytes(data));
+  if (payload.schema == kPayloadRaw) return say("payload", hex_text(data));
   if (is_text(payload.schema)) return say("payload", json_quoted(data.substr(0, data.find('\0'))));
-  if (const size_t bytes = payload_type_size(payload.schema); bytes > 0 && data.size() >= bytes)
-    return say("payload", payload_value(payload.schema, data.substr(0, bytes)));
+  if (const size_t bytes = size_of(payload.schema); bytes > 0 && data.size() >= bytes)
+    return say("payload", value_text(payload.schema, data.substr(0, bytes)));
   const PayloadLayout* const known = layout(payload.schema);
   if (known == nullptr) {
     ++left_out_;
-    if (!data.empty()) say("payload", payload_bytes(data));
+    if (!data.empty()) say("payload", hex_text(data));
   } else if (known->schema.kind == SchemaKind::kEnumeration) {
     say("payload", enumerator(file_, *known, data.substr(0, known->schema.size)));
   } else {
@@ -234,14 +247,13 @@ EventPayloads::Taken EventPayloads::structure(const PayloadLayout& layout, std::
     // A field has a byte at least; others would let a few schemas ask for much work.
     if (--looks_ < 0) return leave_out(std::nullopt);
     const size_t align = layout.schema.pack > 0 ? std::min<size_t>(align_of(f), layout.schema.pack) : align_of(f);
-    Taken begin = next ? Taken((*next + align - 1) / align * align) : std::nullopt;
+    Taken begin = next ? Taken(rounded_up(*next, align)) : std::nullopt;
     if (f.offset > 0 || f.place == 0) begin = f.offset;
     in.begins.push_back(begin && *begin < data.size() ? begin : std::nullopt);
     const Taken taken = in.begins.back() ? field(in, f, data.substr(*begin)) : leave_out(std::nullopt);
     next = taken && *taken <= data.size() - *begin ? Taken(*begin + *taken) : std::nullopt;
   }
-  if (layout.schema.size > 0) return layout.schema.size;
-  return next ? Taken((*next + layout.align - 1) / layout.align * layout.align) : std::nullopt;
+  return whole_size(layout, next);
 }
 
 // The chosen field; all of them, where nothing says which it is.
@@ -265,14 +277,13 @@ EventPayloads::Taken EventPayloads::one_of(const PayloadLayout& layout, std::str
     const bool fits = taken && *taken <= data.size() - f.offset;
     bytes = bytes && fits ? Taken(std::max<size_t>(*bytes, f.offset + *taken)) : std::nullopt;
   }
-  if (layout.schema.size > 0) return layout.schema.size;
-  return bytes ? Taken((*bytes + layout.align - 1) / layout.align * layout.align) : std::nullopt;
+  return whole_size(layout, bytes);
 }
 
 EventPayloads::Taken EventPayloads::field(const Structure& in, const PayloadField& f, std::string_view data) {
   if ((f.flags & kElsewhere) != 0) return address(in, f, data);
   if (is_text(f.type)) return text(in, f, data);
-  const bool basic = payload_type_size(f.type) > 0;
+  const bool basic = size_of(f.type) > 0;
   const PayloadLayout* const nested = basic ? nullptr : layout(f.type);
   if (!basic && nested == nullptr) return leave_out(std::nullopt);
   if (basic || nested->schema.kind == SchemaKind::kEnumeration) return values(in, f, data, nested);
@@ -290,7 +301,7 @@ EventPayloads::Taken EventPayloads::field(const Structure& in, const PayloadFiel
 EventPayloads::Taken EventPayloads::address(const Structure& in, const PayloadField& f, std::string_view data) {
   if (data.size() < kAddressBytes) return leave_out(std::nullopt);
   if ((f.flags & (kHidden | kMessage)) == 0)
-    say(name_of(in, f), payload_value(kPayloadAddress, data.substr(0, kAddressBytes)));
+    say(name_of(in, f), value_text(kPayloadAddress, data.substr(0, kAddressBytes)));
   return kAddressBytes;
 }
 
@@ -298,9 +309,8 @@ EventPayloads::Taken EventPayloads::text(const Structure& in, const PayloadField
   const uint64_t array = array_of(f);
   if (array == kNoArray && f.detail == 0) return address(in, f, data);
   const size_t end = data.find('\0');
-  Taken taken = array == kZeroTerminated && end != data.npos ? Taken(end + 1) : std::nullopt;
-  if (array == kNoArray || array == kFixed) taken = f.detail;
-  if (array == kLengthInField) taken = number_beside(in, f);
+  Taken taken = array == kNoArray ? Taken(f.detail) : stated_count(in, f);
+  if (array == kZeroTerminated && end != data.npos) taken = end + 1;
   if (!taken || *taken > data.size()) return leave_out(std::nullopt);
   const std::string_view value = data.substr(0, std::min(*taken, end));
   if ((f.flags & kMessage) == 0) {
@@ -312,11 +322,11 @@ EventPayloads::Taken EventPayloads::text(const Structure& in, const PayloadField
 }
 
 EventPayloads::Taken EventPayloads::number_of(uint64_t type, std::string_view bytes) const {
-  if (payload_type_size(type) > 0) return payload_count(type, bytes);
+  if (size_of(type) > 0) return count_in(type, bytes);
   const PayloadLayout* const known = layout(type);
   const size_t size = known != nullptr && known->schema.kind == SchemaKind::kEnumeration ? known->schema.size : 0;
   if (size == 0 || size > sizeof(uint64_t) || size > bytes.size()) return std::nullopt;
-  return payload_unsigned(bytes.substr(0, size));
+  return unsigned_of(bytes.substr(0, size));
 }
 
 // The number in the field of the same structure that `f` says has its length, or which of its fields a union is.
@@ -343,9 +353,7 @@ EventPayloads::Taken EventPayloads::unshown_size(const PayloadLayout& layout, st
 EventPayloads::Taken EventPayloads::structures(const Structure& in, const PayloadField& f, std::string_view data,
                                                const PayloadLayout& nested) {
   const uint64_t array = array_of(f);
-  Taken count = array == kZeroTerminated ? Taken(data.size() + 1) : std::nullopt;
-  if (array == kFixed) count = f.detail;
-  if (array == kLengthInField) count = number_beside(in, f);
+  const Taken count = array == kZeroTerminated ? Taken(data.size() + 1) : stated_count(in, f);
   if (!count) return leave_out(std::nullopt);
   const std::string name = name_of(in, f);
   size_t at = 0;
@@ -365,17 +373,14 @@ EventPayloads::Taken EventPayloads::structures(const Structure& in, const Payloa
 EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadField& f, std::string_view data,
                                            const PayloadLayout* enumeration) {
   const uint64_t array = array_of(f);
-  const size_t element = enumeration != nullptr ? enumeration->schema.size : payload_type_size(f.type);
-  Taken count = 1;
-  if (array == kFixed) count = f.detail;
-  if (array == kLengthInField) count = number_beside(in, f);
+  const size_t element = enumeration != nullptr ? enumeration->schema.size : size_of(f.type);
+  Taken count = array == kNoArray ? Taken(1) : stated_count(in, f);
   if (array == kZeroTerminated) {
     count = 0;
     while ((*count + 1) * element <= data.size() &&
            data.substr(*count * element, element).find_first_not_of('\0') != data.npos)
       ++*count;
   }
-  if (array > kLengthInField) count.reset();
   // A length that lies, or data that was cut.
   if (!count || element == 0 || *count > data.size() / element) return leave_out(std::nullopt);
   const size_t taken = (*count + (array == kZeroTerminated ? 1 : 0)) * element;
@@ -383,14 +388,14 @@ EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadFie
   const std::string name = name_of(in, f);
   const auto one = [&](size_t i) {
     const std::string_view bytes = data.substr(i * element, element);
-    return enumeration != nullptr ? enumerator(file_, *enumeration, bytes) : payload_value(f.type, bytes);
+    return enumeration != nullptr ? enumerator(file_, *enumeration, bytes) : value_text(f.type, bytes);
   };
   if (array == kNoArray) {
     say(name, one(0));
-  } else if (is_payload_character(f.type)) {
-    say(name, payload_value(f.type, data.substr(0, *count)));
+  } else if (type_of(f.type).form == Form::kCharacter) {
+    say(name, value_text(f.type, data.substr(0, *count)));
   } else if (f.type == kPayloadByte) {
-    say(name, payload_bytes(data.substr(0, *count)));
+    say(name, hex_text(data.substr(0, *count)));
   } else {
     std::string all = "[";
     for (size_t i = 0; i < *count; ++i) all += (i > 0 ? ", " : "") + one(i);
@@ -402,7 +407,7 @@ EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadFie
 size_t EventPayloads::align_of(const PayloadField& f) const {
   if ((f.flags & kElsewhere) != 0) return kAddressBytes;
   if (is_text(f.type)) return f.detail == 0 && array_of(f) == kNoArray ? kAddressBytes : 1;
-  if (const size_t bytes = payload_type_size(f.type); bytes > 0) return bytes;
+  if (const size_t bytes = size_of(f.type); bytes > 0) return bytes;
   const PayloadLayout* const nested = layout(f.type);
   return nested != nullptr ? nested->align : 1;
 }
@@ -421,7 +426,7 @@ void PayloadDecoder::measure(PayloadLayout& layout) {
     for (const PayloadField& f : layout.fields) {
       if ((f.flags & kElsewhere) != 0) {
         align = std::max(align, kAddressBytes);
-      } else if (const size_t bytes = payload_type_size(f.type); bytes > 0) {
+      } else if (const size_t bytes = size_of(f.type); bytes > 0) {
         align = std::max(align, bytes);
       } else if (const auto it = layouts_.find({file_.strings[layout.schema.domain], f.type}); it != layouts_.end()) {
         measure(it->second);
@@ -462,7 +467,7 @@ PayloadText PayloadDecoder::of(const wire::RangeEvent& event) {
   if (event.payload_type == wire::PayloadType::kInteger)
     out.members = fmt::format("\"payload\": {}", static_cast<int64_t>(event.payload));
   if (event.payload_type == wire::PayloadType::kDouble)
-    out.members = fmt::format("\"payload\": {}", payload_double(event.payload));
+    out.members = fmt::format("\"payload\": {}", float_text<double>({reinterpret_cast<const char*>(&event.payload), sizeof event.payload}));
   if (event.payload_type != wire::PayloadType::kExtended) return out;
   EventPayloads payloads(file_, layouts_, out);
   auto it = std::lower_bound(by_event_.begin(), by_event_.end(), event.payload,

@@ -161,15 +161,15 @@ class OpenRanges {
   int64_t last_ = INT64_MIN;
 };
 
-int64_t last_host_time(const ProcessPlace& place) {
+int64_t last_host_time(const TraceProcess& process) {
   int64_t last = INT64_MIN;
-  for (const RecordingFile::Block& block : place.file->blocks) {
+  for (const RecordingFile::Block& block : process.file.blocks) {
     wire::BodyHeader header;
     __builtin_memcpy(&header, block.chunk.body, sizeof header);
     if (header.last_ns > -RecordingClock::kLatest && header.last_ns < RecordingClock::kLatest)
-      last = std::max(last, place.time(place.clock->host_ns(header.last_ns, block.syncs_before)));
+      last = std::max(last, process.time(process.clock.host_ns(header.last_ns, block.syncs_before)));
   }
-  for (const wire::ClockSync& s : place.file->syncs) last = std::max(last, place.time(s.host_ns));
+  for (const wire::ClockSync& s : process.file.syncs) last = std::max(last, process.time(s.host_ns));
   return last;
 }
 
@@ -188,43 +188,40 @@ bool may_be(std::string_view kernel, std::string_view function) {
 
 }  // namespace
 
-void add_ranges(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard) {
-  std::vector<wire::RangeEvent> events = place.file->range_events;
+void add_ranges(const TraceProcess& process, const std::vector<Interval>& windows, Shard& shard) {
+  std::vector<wire::RangeEvent> events = process.file.range_events;
   std::stable_sort(events.begin(), events.end(),
                    [](const wire::RangeEvent& a, const wire::RangeEvent& b) { return a.time_ns < b.time_ns; });
-  RangeWriter writer(*place.file, windows, shard);
-  OpenRanges ranges(*place.file, writer);
+  RangeWriter writer(process.file, windows, shard);
+  OpenRanges ranges(process.file, writer);
   for (const wire::RangeEvent& e : events) {
-    const int64_t time = place.time(e.time_ns);
-    if (time == INT64_MIN) {
-      ++shard.issues[TraceIssueKind::kOutOfRange];
-    } else {
-      ranges.take(e, time);
-    }
+    const int64_t time = process.time(e.time_ns);
+    if (time == INT64_MIN) ++shard.issues[TraceIssueKind::kOutOfRange];
+    else ranges.take(e, time);
   }
-  ranges.finish(last_host_time(place));
+  ranges.finish(last_host_time(process));
   shard.issues[TraceIssueKind::kUnknownRows] += ranges.left_out();
   shard.events += static_cast<int64_t>(events.size());
 }
 
-void add_collectives(const ProcessPlace& place, const std::vector<Interval>& windows, Shard& shard) {
-  RangeWriter writer(*place.file, windows, shard);
-  for (const wire::CollectiveRow& row : place.file->collectives) {
+void add_collectives(const TraceProcess& process, const std::vector<Interval>& windows, Shard& shard) {
+  RangeWriter writer(process.file, windows, shard);
+  for (const wire::CollectiveRow& row : process.file.collectives) {
     ++shard.events;
-    const int64_t start = place.time(row.start_ns);
+    const int64_t start = process.time(row.start_ns);
     if (!believed(start, row.duration_ns, shard)) continue;
-    const std::string name = "nccl:" + std::string(place.file->strings[row.function]);
+    const std::string name = "nccl:" + std::string(process.file.strings[row.function]);
     if (!writer.add(name, {start, start + row.duration_ns}, row.thread)) continue;
-    writer.describe_last(nccl_call(row, *place.file));
+    writer.describe_last(nccl_call(row, process.file));
   }
 }
 
-void add_thread_samples(const ProcessPlace& place, const std::set<std::string>& pids, Shard& shard) {
-  ThreadsOfShard threads(*place.file, shard);
-  for (const wire::ThreadSample& s : place.file->thread_samples) {
-    if (!pids.empty() && !pids.contains(std::to_string(place.file->threads[s.thread].pid))) continue;
+void add_thread_samples(const TraceProcess& process, const std::set<std::string>& pids, Shard& shard) {
+  ThreadsOfShard threads(process.file, shard);
+  for (const wire::ThreadSample& s : process.file.thread_samples) {
+    if (!pids.empty() && !pids.contains(std::to_string(process.file.threads[s.thread].pid))) continue;
     ++shard.events;
-    const int64_t time = place.time(s.time_ns);
+    const int64_t time = process.time(s.time_ns);
     if (time == INT64_MIN) {
       ++shard.issues[TraceIssueKind::kOutOfRange];
       continue;
@@ -234,12 +231,12 @@ void add_thread_samples(const ProcessPlace& place, const std::set<std::string>& 
   }
 }
 
-void add_thread_waits(const ProcessPlace& place, const std::set<std::string>& pids, Shard& shard) {
-  ThreadsOfShard threads(*place.file, shard);
-  for (const wire::ThreadWait& w : place.file->thread_waits) {
-    if (!pids.empty() && !pids.contains(std::to_string(place.file->threads[w.thread].pid))) continue;
+void add_thread_waits(const TraceProcess& process, const std::set<std::string>& pids, Shard& shard) {
+  ThreadsOfShard threads(process.file, shard);
+  for (const wire::ThreadWait& w : process.file.thread_waits) {
+    if (!pids.empty() && !pids.contains(std::to_string(process.file.threads[w.thread].pid))) continue;
     ++shard.events;
-    const int64_t start = place.time(w.start_ns);
+    const int64_t start = process.time(w.start_ns);
     if (!believed(start, w.duration_ns, shard)) continue;
     shard.thread_waits.push_back({start, w.duration_ns, ThreadId(threads(w.thread))});
   }

@@ -54,14 +54,10 @@ std::string copy_name(int copy_kind, int from_kind, int to_kind) {
 std::string set_name(int memory_kind) { return fmt::format("Memset ({})", memory_kind_name(memory_kind)); }
 
 std::string_view call_name(std::string_view recorded) {
+  // The driver's own versions have one digit.
   const size_t v = recorded.rfind("_v");
-  if (v == recorded.npos || recorded.size() - v < 6) {
-    // The driver's own versions have one digit.
-  } else {
-    bool digits = true;
-    for (const char c : recorded.substr(v + 2)) digits = digits && is_digit(c);
-    if (digits) recorded = recorded.substr(0, v);
-  }
+  if (v != recorded.npos && recorded.size() - v >= 6 && all_digits(recorded.substr(v + 2)))
+    recorded = recorded.substr(0, v);
   // Compiled for a default stream per thread; the same call otherwise.
   if (!take_end(recorded, "_ptsz")) take_end(recorded, "_ptds");
   return recorded;
@@ -97,13 +93,13 @@ int64_t bytes_of(uint64_t bytes) { return bytes <= INT64_MAX ? static_cast<int64
 
 }  // namespace
 
-int64_t ProcessPlace::time(int64_t host_ns) const {
+int64_t TraceProcess::time(int64_t host_ns) const {
   if (host_ns <= -2 * kLatestRow_ns || host_ns >= 2 * kLatestRow_ns) return INT64_MIN;
   const int64_t time = host_ns - origin_ns;
   return time > -kLatestRow_ns && time < kLatestRow_ns ? time : INT64_MIN;
 }
 
-int32_t ProcessPlace::device(uint32_t id) const {
+int32_t TraceProcess::device(uint32_t id) const {
   if (const auto it = devices.find(id); it != devices.end()) return it->second;
   return static_cast<int32_t>(std::min<uint32_t>(id, INT32_MAX));
 }
@@ -125,9 +121,9 @@ std::string ThreadsOfShard::pid_of(uint32_t id) const {
   return pid != 0 ? std::to_string(pid) : file_.pid();
 }
 
-RecordingRows::RecordingRows(const ProcessPlace& place, Shard& shard)
-    : place_(place),
-      file_(*place.file),
+RecordingRows::RecordingRows(const TraceProcess& process, Shard& shard)
+    : process_(process),
+      file_(process.file),
       shard_(shard),
       threads_(file_, shard),
       kernel_names_(file_.strings.size()),
@@ -141,7 +137,7 @@ bool RecordingRows::in_time(int64_t device_ns, int64_t duration_ns, At& at) {
     return false;
   }
   const bool plausible = device_ns > -kLatestRow_ns && device_ns < kLatestRow_ns && duration_ns < kLongestNs;
-  const int64_t time = plausible ? place_.time(place_.clock->host_ns(device_ns, syncs_before_)) : INT64_MIN;
+  const int64_t time = plausible ? process_.time(process_.clock.host_ns(device_ns, syncs_before_)) : INT64_MIN;
   if (time == INT64_MIN) {
     ++shard_.issues[TraceIssueKind::kOutOfRange];
     return false;
@@ -152,7 +148,7 @@ bool RecordingRows::in_time(int64_t device_ns, int64_t duration_ns, At& at) {
 
 uint32_t RecordingRows::correlation(uint32_t recorded) {
   highest_correlation_ = std::max(highest_correlation_, recorded);
-  return recorded == 0 ? 0 : recorded + place_.correlation_base;
+  return recorded == 0 ? 0 : recorded + process_.correlation_base;
 }
 
 StringId RecordingRows::name(uint32_t id, bool is_kernel) {
@@ -170,7 +166,7 @@ uint16_t RecordingRows::queue(uint32_t id) {
   const bool listed = id < queues_.size();
   if (listed && queues_[id] != kNoString) return static_cast<uint16_t>(queues_[id]);
   const wire::QueueRow& row = file_.queues[id];
-  const uint16_t queue = shard_.queue({place_.device(row.device), row.stream, row.context + place_.context_base});
+  const uint16_t queue = shard_.queue({process_.device(row.device), row.stream, row.context + process_.context_base});
   if (listed) queues_[id] = queue;
   return queue;
 }
@@ -255,7 +251,7 @@ void RecordingRows::add(const At& at, const wire::Call& row) {
 void RecordingRows::add(const At& at, const wire::Sync& row) {
   const wire::QueueRow& q = file_.queues[row.queue];
   shard_.syncs.push_back({at.start_ns, at.duration_ns, shard_.strings.intern(sync_name(row.type)),
-                          place_.device(q.device), q.stream == kAllStreams ? -1 : int64_t{q.stream},
+                          process_.device(q.device), q.stream == kAllStreams ? -1 : int64_t{q.stream},
                           correlation(row.correlation)});
 }
 
@@ -272,7 +268,7 @@ void RecordingRows::add(const wire::Allocation& row, int64_t time_ns) {
   m.address = row.address;
   const bool on_device = row.memory_kind == kDeviceMemory || row.memory_kind == kStaticDeviceMemory;
   m.device_type = on_device ? kCuda : kCpu;
-  m.device = on_device ? place_.device(file_.queues[row.queue].device) : -1;
+  m.device = on_device ? process_.device(file_.queues[row.queue].device) : -1;
   shard_.memory.push_back(m);
 }
 

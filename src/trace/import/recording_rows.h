@@ -26,10 +26,12 @@ std::string_view sync_name(int type);
 /// CUpti_ActivityOverheadKind.
 std::string_view overhead_name(uint32_t type);
 
-/// What one process's numbers and times are in the trace that it becomes part of.
-struct ProcessPlace {
-  const RecordingFile* file = nullptr;
-  const RecordingClock* clock = nullptr;
+/// A recorded process, and what its numbers and times become in the trace that it is part of.
+struct TraceProcess {
+  explicit TraceProcess(const RecordingFile& recorded) : file(recorded), clock(recorded.syncs) {}
+
+  const RecordingFile& file;
+  RecordingClock clock;
   int64_t origin_ns = 0;             ///< host time at which the trace's own clock is 0
   uint32_t correlation_base = 0;     ///< added, so that numbers of several processes do not clash
   int64_t context_base = 0;          ///< likewise for streams
@@ -63,7 +65,7 @@ class ThreadsOfShard {
 /// Reads chunks of one process into one shard. One per importing thread. Budget: 60 ns a row.
 class RecordingRows {
  public:
-  RecordingRows(const ProcessPlace& place, Shard& shard);
+  RecordingRows(const TraceProcess& process, Shard& shard);
 
   /// False: the chunk is damaged; none of its rows was added.
   bool read(const RecordingFile::Block& block);
@@ -93,7 +95,7 @@ class RecordingRows {
   void add(const At& at, const wire::Overhead& row);
   void add(const wire::Allocation& row, int64_t time_ns);
 
-  const ProcessPlace& place_;
+  const TraceProcess& process_;
   const RecordingFile& file_;
   Shard& shard_;
   ThreadsOfShard threads_;

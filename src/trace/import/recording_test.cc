@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "support/hand_recording.h"
-#include "trace/import/inputs.h"
+#include "support/read_inputs.h"
 #include "trace/import/recording.h"
 #include "trace/import/recording_file.h"
 #include "trace/import/recording_rows.h"
@@ -678,11 +678,11 @@ TEST_F(Recording, processes_without_a_rank) {
   two.kernel("k", thread(two, 30), kDevice, kDevice + kMs, kMs).end();
   child.range(RangeOp::kMark, kMs, thread(child, 31), "loaded");
   shell.range(RangeOp::kMark, kMs, thread(shell, 10), "started").end();
-  std::vector<RecordingFile> files;
+  RecordingFiles files;
   for (const HandRecording* r : {&shell, &one, &two, &child}) {
     auto file = open_recording(r->write(path(std::to_string(files.size()) + ".pgt")));
     ASSERT_TRUE(file);
-    files.push_back(*std::move(file));
+    files.push_back(std::make_shared<const RecordingFile>(*std::move(file)));
   }
   const auto groups = grouped(files);
   ASSERT_EQ(groups.size(), 2U);

@@ -1,7 +1,6 @@
 #include "trace/import/recording.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <tuple>
 
@@ -31,22 +30,21 @@ RecordingFile without_rows(RecordingFile file) {
   return out;
 }
 
-/// The recordings of one folder.
-struct Folder {
-  std::vector<InputUnit::File> names;
-  std::vector<RecordingFile> files;
-};
-
+/// The recordings of one folder, as units.
 class FolderUnits {
  public:
-  FolderUnits(Folder folder, bool keep, InputUnits& all)
-      : names_(std::move(folder.names)), all_(all), used_(names_.size()), groups_(grouped(folder.files)) {
-    for (RecordingFile& file : folder.files) files_.push_back(std::make_shared<const RecordingFile>(std::move(file)));
-    keep_ = keep;
+  explicit FolderUnits(InputUnits& all) : all_(all) {}
+  void add(const InputUnit::File& name, RecordingFile file) {
+    names_.push_back(name);
+    files_.push_back(std::make_shared<const RecordingFile>(std::move(file)));
   }
 
-  void add_ranks() {
-    for (const RecordingGroup& group : groups_) add_rank(group);
+  /// First, when all files are there. `keep`: units keep them open.
+  void add_ranks(bool keep) {
+    keep_ = keep;
+    used_.resize(files_.size());
+    const std::vector<RecordingGroup> groups = grouped(files_);
+    for (const RecordingGroup& group : groups) add_rank(group, groups.size() > 1);
   }
   /// A command that never used what is recorded from within: what its threads did is still known, if they were seen
   /// more than once.
@@ -73,14 +71,14 @@ class FolderUnits {
   }
 
  private:
-  void add_rank(const RecordingGroup& group) {
+  void add_rank(const RecordingGroup& group, bool among_others) {
     std::vector<size_t> order = group.processes;
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return files_[a]->device_rows > files_[b]->device_rows; });
     if (std::all_of(order.begin(), order.end(), [&](size_t i) { return files_[i]->rows == 0; })) return;
     InputUnit& unit = all_.units.emplace_back();
     unit.recording = true;
-    unit.among_others = groups_.size() > 1;
+    unit.among_others = among_others;
     unit.rank = group.rank;
     for (const size_t i : order) take(i, unit);
     for (const size_t i : group.host_files) take(i, unit);
@@ -94,38 +92,33 @@ class FolderUnits {
     if (keep_) unit.opened.push_back(files_[i]);
   }
 
-  std::vector<InputUnit::File> names_;
-  std::vector<std::shared_ptr<const RecordingFile>> files_;
   InputUnits& all_;
+  std::vector<InputUnit::File> names_;
+  RecordingFiles files_;
   std::vector<bool> used_;
-  std::vector<RecordingGroup> groups_;
   bool keep_ = true;
 };
 
-/// Tells a file that holds what another one holds, renamed or compressed.
-class Copies {
- public:
-  Status add(const RecordingFile& file) {
-    const std::string started = file.property("started_unix_ns");
-    if (started.empty() && file.syncs.empty()) return ok();
-    const int64_t begun = file.syncs.empty() ? 0 : file.syncs.front().unix_ns;
-    const auto [it, fresh] =
-        path_of_.try_emplace({file.property("host"), file.pid(), started, begun, file.of_host()}, file.path);
-    if (fresh) return ok();
-    if (it->second == file.path) return Error{file.path + ": given twice", "name it once, or its folder alone"};
-    return Error{it->second + " and " + file.path + ": both are recordings of one process, from the same moment on",
-                 "one seems to be a copy of the other: leave one of them out"};
-  }
+using PathByProcess = std::map<std::tuple<std::string, std::string, std::string, int64_t, bool>, std::string>;
 
- private:
-  std::map<std::tuple<std::string, std::string, std::string, int64_t, bool>, std::string> path_of_;
-};
+// Refuses a file with the content of another one, renamed or compressed.
+Status refuse_copy(const RecordingFile& file, PathByProcess& paths) {
+  const std::string started = file.property("started_unix_ns");
+  if (started.empty() && file.syncs.empty()) return ok();
+  const int64_t begun = file.syncs.empty() ? 0 : file.syncs.front().unix_ns;
+  const auto [it, fresh] =
+      paths.try_emplace({file.property("host"), file.pid(), started, begun, file.of_host()}, file.path);
+  if (fresh) return ok();
+  if (it->second == file.path) return Error{file.path + ": given twice", "name it once, or its folder alone"};
+  return Error{it->second + " and " + file.path + ": both are recordings of one process, from the same moment on",
+               "one seems to be a copy of the other: leave one of them out"};
+}
 
 }  // namespace
 
 Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOptions& options, InputUnits& all) {
-  std::map<std::string, Folder> by_folder;
-  Copies copies;
+  std::map<std::string, FolderUnits> folders;
+  PathByProcess paths;
   int64_t done = 0;
   for (const InputUnit::File& name : names) {
     auto file = open_recording(name.path);
@@ -135,26 +128,23 @@ Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOpt
       continue;
     }
     if (name.named && file->rows == 0) return empty_recording(*file);
-    if (Status status = copies.add(*file); !status) return status.error();
+    if (Status status = refuse_copy(*file, paths); !status) return status.error();
     done += file->file_bytes;
     if (options.progress) options.progress(done, done);
-    Folder& folder = by_folder[folder_of(name.path)];
-    folder.names.push_back(name);
+    FolderUnits& folder = folders.try_emplace(folder_of(name.path), all).first->second;
     const bool large = done > kKeptBytes && file->device_rows > 0;
-    folder.files.push_back(large ? without_rows(*std::move(file)) : *std::move(file));
+    folder.add(name, large ? without_rows(*std::move(file)) : *std::move(file));
   }
-  std::deque<FolderUnits> folders;
-  for (auto& [path, folder] : by_folder) folders.emplace_back(std::move(folder), done <= kKeptBytes, all);
-  for (FolderUnits& f : folders) f.add_ranks();
+  for (auto& [path, folder] : folders) folder.add_ranks(done <= kKeptBytes);
   // Beside ranks, traces or samples they would pass for a rank.
   if (all.units.empty())
-    for (FolderUnits& f : folders) f.add_threads();
-  for (FolderUnits& f : folders) f.add_rest();
+    for (auto& [path, folder] : folders) folder.add_threads();
+  for (auto& [path, folder] : folders) folder.add_rest();
   return ok();
 }
 
 Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& options) {
-  std::vector<std::shared_ptr<const RecordingFile>> files = unit.opened;
+  RecordingFiles files = unit.opened;
   UnitRead read;
   if (files.empty())
     for (const InputUnit::File& name : unit.files) {
@@ -206,16 +196,16 @@ constexpr size_t kNone = SIZE_MAX;
 /// Processes of one host by their ids.
 class Grouping {
  public:
-  explicit Grouping(const std::vector<RecordingFile>& files) : files_(files), group_of_(files.size(), kNone) {
+  explicit Grouping(const RecordingFiles& files) : files_(files), group_of_(files.size(), kNone) {
     for (size_t i = 0; i < files_.size(); ++i)
-      if (!files_[i].of_host() && files_[i].number("pid") > 0)
-        by_pid_[{files_[i].property("host"), files_[i].number("pid")}] = i;
+      if (!files_[i]->of_host() && files_[i]->number("pid") > 0)
+        by_pid_[{files_[i]->property("host"), files_[i]->number("pid")}] = i;
   }
 
   std::vector<RecordingGroup> groups() {
     std::map<std::pair<std::string, int64_t>, size_t> of_rank;
     for (size_t i = 0; i < files_.size(); ++i) {
-      const RecordingFile& f = files_[i];
+      const RecordingFile& f = *files_[i];
       const int64_t rank = f.number("rank");
       if (f.of_host() || rank < 0 || rank > INT32_MAX) continue;
       const auto [it, added] = of_rank.try_emplace({f.property("host"), rank}, groups_.size());
@@ -223,7 +213,7 @@ class Grouping {
       join(i, it->second);
     }
     for (size_t i = 0; i < files_.size(); ++i)
-      if (is_free(i) && files_[i].device_rows > 0) groups_.emplace_back(), join(i, groups_.size() - 1);
+      if (is_free(i) && files_[i]->device_rows > 0) groups_.emplace_back(), join(i, groups_.size() - 1);
     join_children();
     join_others();
     join_host_files();
@@ -231,16 +221,15 @@ class Grouping {
   }
 
  private:
-  [[nodiscard]] bool is_free(size_t i) const { return group_of_[i] == kNone && !files_[i].of_host(); }
+  [[nodiscard]] bool is_free(size_t i) const { return group_of_[i] == kNone && !files_[i]->of_host(); }
   void join(size_t file, size_t group) {
     group_of_[file] = group;
     groups_[group].processes.push_back(file);
-    groups_[group].has_device_rows |= files_[file].device_rows > 0;
   }
 
   // The file of the process that started it; kNone: not among the files.
   [[nodiscard]] size_t parent(size_t i) const {
-    const auto it = by_pid_.find({files_[i].property("host"), files_[i].number("ppid")});
+    const auto it = by_pid_.find({files_[i]->property("host"), files_[i]->number("ppid")});
     return it == by_pid_.end() || it->second == i ? kNone : it->second;
   }
 
@@ -262,9 +251,9 @@ class Grouping {
   void join_others() {
     const bool none = groups_.empty();
     for (size_t i = 0; i < files_.size(); ++i) {
-      if (!is_free(i) || files_[i].rows == 0) continue;
+      if (!is_free(i) || files_[i]->rows == 0) continue;
       const size_t p = parent(i);
-      if (none && (p == kNone || files_[p].rows == 0)) groups_.emplace_back(), join(i, groups_.size() - 1);
+      if (none && (p == kNone || files_[p]->rows == 0)) groups_.emplace_back(), join(i, groups_.size() - 1);
       else if (!none && groups_.size() == 1) join(i, 0);
     }
     join_children();
@@ -272,15 +261,15 @@ class Grouping {
 
   void join_host_files() {
     for (size_t i = 0; i < files_.size(); ++i) {
-      if (!files_[i].of_host()) continue;
+      if (!files_[i]->of_host()) continue;
       for (RecordingGroup& g : groups_)
         if (std::any_of(g.processes.begin(), g.processes.end(),
-                        [&](size_t p) { return files_[p].property("host") == files_[i].property("host"); }))
+                        [&](size_t p) { return files_[p]->property("host") == files_[i]->property("host"); }))
           g.host_files.push_back(i);
     }
   }
 
-  const std::vector<RecordingFile>& files_;
+  const RecordingFiles& files_;
   std::map<std::pair<std::string, int64_t>, size_t> by_pid_;   // by host and pid
   std::vector<size_t> group_of_;
   std::vector<RecordingGroup> groups_;
@@ -288,6 +277,6 @@ class Grouping {
 
 }  // namespace
 
-std::vector<RecordingGroup> grouped(const std::vector<RecordingFile>& files) { return Grouping(files).groups(); }
+std::vector<RecordingGroup> grouped(const RecordingFiles& files) { return Grouping(files).groups(); }
 
 }  // namespace profgpu

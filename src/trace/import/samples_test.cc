@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "trace/import/inputs.h"
+#include "support/read_inputs.h"
 
 namespace profgpu {
 namespace {
