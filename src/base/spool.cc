@@ -14,25 +14,12 @@
 #include <mutex>
 #include <vector>
 
+#include "base/descriptor.h"
+
 namespace profgpu {
 namespace {
 
 constexpr size_t kBlockBytes = 1 << 20;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 std::string own_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 
@@ -42,19 +29,9 @@ int nameless_file() {
   return fd >= 0 ? fd : ::memfd_create("profgpu-input", MFD_CLOEXEC);
 }
 
-bool write_all(int fd, const char* data, size_t size) {
-  while (size > 0) {
-    const ssize_t n = ::write(fd, data, size);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    data += n, size -= static_cast<size_t>(n);
-  }
-  return true;
-}
-
 Result<int> spooled(const std::string& path, int from) {
   Descriptor kept(nameless_file());
-  if (kept.get() < 0)
+  if (!kept)
     return Error{path + ": cannot be kept: " + std::strerror(errno), "set TMPDIR to a folder that can be written"};
   std::vector<char> block(kBlockBytes);
   for (;;) {
@@ -62,8 +39,8 @@ Result<int> spooled(const std::string& path, int from) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return Error{path + ": " + std::strerror(errno)};
     if (n == 0) return kept.release();
-    if (!write_all(kept.get(), block.data(), static_cast<size_t>(n)))
-      return Error{path + ": cannot be kept: " + std::strerror(errno), "set TMPDIR to a folder with more room"};
+    if (const int error = write_all(kept.get(), {block.data(), static_cast<size_t>(n)}); error != 0)
+      return Error{path + ": cannot be kept: " + std::strerror(error), "set TMPDIR to a folder with more room"};
   }
 }
 
@@ -83,7 +60,7 @@ Result<int> open_spooled(const std::string& path) {
   static std::map<std::pair<dev_t, ino_t>, int> spools;
   const Descriptor pipe(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
-  if (pipe.get() < 0 || ::fstat(pipe.get(), &info) != 0) return Error{path + ": " + std::strerror(errno)};
+  if (!pipe || ::fstat(pipe.get(), &info) != 0) return Error{path + ": " + std::strerror(errno)};
   if (::isatty(pipe.get()))
     return Error{path + ": standard input is a terminal", "pipe a trace into it, or name a file"};
   std::string kept = own_path(pipe.get());

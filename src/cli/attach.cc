@@ -213,15 +213,16 @@ Outcome attach_torch(const TorchAttachOptions& options) {
   TorchTraceRequest request = options.request;
   if (auto status = check_process(request.pid); !status) return Outcome::failed(status.error());
   if (auto status = check_on_demand(options); !status) return Outcome::failed(status.error());
-  const auto daemon = KinetoDaemon::listen();
-  if (!daemon) return Outcome::failed(daemon.error());
+  auto listening = KinetoDaemon::listen();
+  if (!listening) return Outcome::failed(listening.error());
+  KinetoDaemon* const daemon = *listening ? &**listening : nullptr;   // null: another program has its socket
   auto folder = make_folder(request.pid);
   if (!folder) return Outcome::failed(folder.error());
   request.trace_path = folder->inner + "/trace.json";
   const std::string recording = recording_folder(request.pid);   // while it is there
   request.job = whole_number(variable_of(request.pid, "SLURM_JOB_ID")).value_or(0);
   std::error_code error;
-  auto told = deliver(options, request, daemon->get());
+  auto told = deliver(options, request, daemon);
   if (!told || told->empty()) {
     fs::remove(folder->outer, error);
     return Outcome::failed(told ? Error{"the dynolog daemon knows no such program",
@@ -233,7 +234,7 @@ Outcome attach_torch(const TorchAttachOptions& options) {
                               told->size() == 1 ? "program was" : "programs were"));
   const int64_t takes_ns = request.steps > 0 ? kSteps_ns : request.duration_ms * 1'000'000 + kWrites_ns;
   const int64_t waits_ns = options.timeout_ns > 0 ? options.timeout_ns : kGetsReady_ns + takes_ns;
-  auto files = wait_for_traces(folder->outer, *told, request.pid, daemon->get(), waits_ns);
+  auto files = wait_for_traces(folder->outer, *told, request.pid, daemon, waits_ns);
   if (files.empty() && none_left(*told, request.pid)) {
     fs::remove_all(folder->outer, error);
     return Outcome::failed(

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/descriptor.h"
 #include "base/text.h"
 #include "cli/command.h"
 
@@ -99,17 +100,6 @@ Status OutputFile::finish() {
 namespace {
 
 bool pipe_signal_ignored = false;
-
-// 0 or errno.
-int write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-  return 0;
-}
 
 }  // namespace
 

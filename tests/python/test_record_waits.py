@@ -132,7 +132,7 @@ def test_waits_in_tables_and_on_the_timeline(recorded, tmp_path):
 
 
 @pytest.mark.parametrize('words,more,why', [
-    (('--no-perf-events',), {}, 'not asked for'), ((), {'preexec_fn': forbid_perf_events}, 'not allowed')])
+    (('--no-perf-events',), {}, 'not requested'), ((), {'preexec_fn': forbid_perf_events}, 'not allowed')])
 def test_without_perf_events(tmp_path, words, more, why):
     without = Recorded(tmp_path / 'x', *words, **more)
     assert why in without.said['switches'] and without.rows.properties['switches'] == without.said['switches']

@@ -19,13 +19,13 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kShortestInterval_ns = 50'000'000, kLongestInterval_ns = 10'000'000'000;
-// Looks at threads may take one part of a core in so many, and looks for new threads the same.
+// Reading threads may take 1 / kShareOfCore of a core, and so may looking for new ones.
 constexpr int64_t kShareOfCore = 100;
 constexpr int64_t kFlush_ns = 1'000'000'000, kSync_ns = 10'000'000'000;
 constexpr size_t kMaxSamplesKept = 16'384;
 constexpr size_t kMaxThreadNames = 65'536;
 
-// Does something again and again: the dearer it is, the more rarely.
+// Repeats work: the more CPU time it takes, the less often.
 struct Pace {
   int64_t due_ns = 0, interval_ns = kShortestInterval_ns;
 
@@ -41,13 +41,13 @@ struct Pace {
 
 }  // namespace
 
-HostRecording::HostRecording(int fd, std::string path)
-    : fd_(fd), path_(std::move(path)), watch_(::getpid()), wake_(::eventfd(0, EFD_CLOEXEC)) {}
+HostRecording::HostRecording(Descriptor file, std::string path)
+    : file_(std::move(file)), wake_(::eventfd(0, EFD_CLOEXEC)), path_(std::move(path)), watch_(::getpid()) {}
 
 Result<std::unique_ptr<HostRecording>> HostRecording::open(const std::string& path, const std::string& host) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return Error{path + ": cannot be written: " + std::strerror(errno)};
-  std::unique_ptr<HostRecording> out(new HostRecording(fd, path));
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) return Error{path + ": cannot be written: " + std::strerror(errno)};
+  std::unique_ptr<HostRecording> out(new HostRecording(std::move(file), path));
   wire::FileHeader header{};
   std::copy(std::begin(wire::kFileMagic), std::end(wire::kFileMagic), header.magic);
   header.version = wire::kFormatVersion;
@@ -65,14 +65,8 @@ Result<std::unique_ptr<HostRecording>> HostRecording::open(const std::string& pa
   return out;
 }
 
-HostRecording::~HostRecording() {
-  if (thread_.joinable()) stop();
-  ::close(wake_);
-  ::close(fd_);
-}
-
 void HostRecording::start(bool with_switches) {
-  statistics_.no_switches = "not asked for";
+  statistics_.no_switches = "not requested";
   if (with_switches) {
     auto opened = SwitchWatch::open();
     statistics_.no_switches = opened ? "" : opened.error().message;
@@ -90,7 +84,7 @@ void HostRecording::start(bool with_switches) {
 HostRecording::Statistics HostRecording::stop() {
   stopping_ = true;
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = ::write(wake_, &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
   if (thread_.joinable()) thread_.join();
   switches_.reset();
   statistics_.threads = static_cast<int64_t>(ids_.size());
@@ -101,11 +95,11 @@ void HostRecording::run() {
   Pace discovery, reading;
   int64_t flush_at_ns = monotonic_ns() + kFlush_ns;
   while (!stopping_) {
-    if (switches_) switches_->drain();   // so that looks are not taken for the cost of it
+    if (switches_) switches_->drain();   // first, so that its cost is not charged to the readings
     discovery.when_due([&] { watch_.discover(); });
     reading.when_due([&] {
       watch_.read();
-      take();
+      take_samples();
     });
     if (monotonic_ns() >= flush_at_ns || samples_.size() >= kMaxSamplesKept) {
       flush(false);
@@ -118,17 +112,17 @@ void HostRecording::run() {
   statistics_.cpu_ns = thread_cpu_ns();
 }
 
-// Until then or the end; takes in context switches before there is no more room for them.
+// Until then or the end. Drains context switches before their rings are full.
 void HostRecording::await(int64_t until_ns) {
-  std::vector<pollfd> all{{wake_, POLLIN, 0}};
+  std::vector<pollfd> all{{wake_.get(), POLLIN, 0}};
   if (switches_) all.insert(all.end(), switches_->to_poll().begin(), switches_->to_poll().end());
   for (int64_t left_ns = until_ns - monotonic_ns(); left_ns > 0 && !stopping_; left_ns = until_ns - monotonic_ns()) {
     const timespec most{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
     if (::ppoll(all.data(), all.size(), &most, nullptr) <= 0 || !switches_) continue;
     switches_->drain();
-    if (switches_->stopped()) return;   // there is less to wait for now
+    if (switches_->stopped()) return;   // its descriptors are gone
     for (pollfd& p : all)
-      if ((p.revents & ~POLLIN) != 0) p.fd = -1;   // nothing comes from there any more
+      if ((p.revents & ~POLLIN) != 0) p.fd = -1;   // no more events from this one
   }
 }
 
@@ -142,7 +136,7 @@ uint32_t HostRecording::name_id(const std::string& name) {
   return id;
 }
 
-void HostRecording::take() {
+void HostRecording::take_samples() {
   statistics_.left_out = std::max(statistics_.left_out, watch_.left_out());
   const int64_t now_ns = switches_ ? switches_->drain() : 0;
   for (WatchedThread& t : watch_.threads()) {
@@ -190,7 +184,7 @@ void HostRecording::append_properties(const std::vector<std::pair<std::string, s
   append_rows(rows, out);
 }
 
-// Waits of threads that were never sampled are left out: they came and went between two looks.
+// Leaves out waits of threads that were never sampled: those lived only between two samples.
 void HostRecording::append_switches(bool at_end, std::string& out) {
   const int64_t now_ns = switches_->drain();
   SwitchTimes& times = switches_->times();
@@ -235,20 +229,16 @@ void HostRecording::flush(bool at_end) {
   write(bytes);
 }
 
-// After the first failure nothing more: rows would refer to names that are not there.
+// Writes nothing more after a failure: rows would refer to missing names.
 void HostRecording::write(const std::string& bytes) {
   if (!statistics_.problem.empty()) return;
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      statistics_.problem = path_ + ": cannot be written: " + std::strerror(errno);
-      if (::ftruncate(fd_, size_bytes_) != 0) statistics_.problem += "; its last rows are torn";
-      return;
-    }
-    done += static_cast<size_t>(n);
+  const int error = write_all(file_.get(), bytes);
+  if (error == 0) {
+    size_bytes_ += static_cast<int64_t>(bytes.size());
+    return;
   }
-  size_bytes_ += static_cast<int64_t>(bytes.size());
+  statistics_.problem = path_ + ": cannot be written: " + std::strerror(error);
+  if (::ftruncate(file_.get(), size_bytes_) != 0) statistics_.problem += "; its last rows are torn";
 }
 
 std::optional<HostClock> host_clock() {

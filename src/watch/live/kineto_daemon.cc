@@ -1,6 +1,7 @@
 #include "watch/live/kineto_daemon.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -22,10 +23,10 @@ namespace {
 
 constexpr size_t kHeaderBytes = 40, kTypeBytes = 32, kMaxBytes = 1 << 16;
 constexpr int32_t kActivities = 2, kMaxPids = 1024;
-// Programs ask every five seconds; those that begin together need all to have asked, and time to get ready.
-constexpr int64_t kAllHaveAsked_ns = 7'000'000'000, kReady_ms = 3'000;
+// Programs poll every five seconds. For a common start, all must have polled and had time to prepare.
+constexpr int64_t kAllHavePolled_ns = 7'000'000'000, kPrepare_ms = 3'000;
 constexpr int kDynologAnswers_s = 5;
-constexpr int32_t kLongestAnswer = 1 << 20;
+constexpr int32_t kMaxAnswer = 1 << 20;
 
 struct Request {
   sockaddr_un from{};
@@ -64,7 +65,7 @@ void reply(int fd, const Request& to, const std::string& body) {
   std::memcpy(bytes.data(), &size, sizeof size);
   std::memcpy(bytes.data() + 8, to.type.data(), std::min(to.type.size(), kTypeBytes - 1));
   bytes += body;
-  // A program that has gone meanwhile needs no answer.
+  // Failure means that the program has gone.
   ::sendto(fd, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&to.from),
            to.from_bytes);
 }
@@ -74,7 +75,7 @@ void reply_nothing(int fd, const Request& to) {
   if (to.type == "req") reply(fd, to, "");
 }
 
-// Null if none has come, or one that is not to be answered.
+// nullopt if none came, or one that must not be answered.
 std::optional<Request> next_request(int fd, int64_t until_ns) {
   constexpr int64_t kLongest_ms = 1'000;
   pollfd waiting{fd, POLLIN, 0};
@@ -89,8 +90,8 @@ int32_t number_at(const std::string& body, size_t at) {
   return n;
 }
 
-// The program's id and its ancestors', where it asks for traces of activities.
-std::vector<int64_t> asking_pids(const Request& r) {
+// The program's pid and its ancestors', if it polls for traces of activities.
+std::vector<int64_t> polling_pids(const Request& r) {
   constexpr size_t kFixed = 16;  // type, n, job
   if (r.type != "req" || r.body.size() < kFixed || (number_at(r.body, 0) & kActivities) == 0) return {};
   const int32_t n = number_at(r.body, 4);
@@ -100,41 +101,19 @@ std::vector<int64_t> asking_pids(const Request& r) {
   return pids;
 }
 
-int64_t unix_ms() { return unix_ns() / 1'000'000; }
-
-bool send_all(int fd, const std::string& bytes) {
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t n = ::send(fd, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool receive_all(int fd, void* out, size_t size) {
-  auto* at = static_cast<char*>(out);
-  while (size > 0) {
-    const ssize_t n = ::recv(fd, at, size, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    at += n;
-    size -= static_cast<size_t>(n);
-  }
-  return true;
-}
-
 // A length (4 bytes) and a JSON text, each way.
 std::optional<std::string> ask_dynolog(int fd, const std::string& text) {
   const auto length = static_cast<int32_t>(text.size());
   std::string bytes(sizeof length, '\0');
   std::memcpy(bytes.data(), &length, sizeof length);
   int32_t answer_length = 0;
-  if (!send_all(fd, bytes + text) || !receive_all(fd, &answer_length, sizeof answer_length)) return std::nullopt;
-  if (answer_length < 0 || answer_length > kLongestAnswer) return std::nullopt;
+  const auto receive_all = [&](void* out, size_t size) {
+    return ::recv(fd, out, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+  };
+  if (write_all(fd, bytes + text) != 0 || !receive_all(&answer_length, sizeof answer_length)) return std::nullopt;
+  if (answer_length < 0 || answer_length > kMaxAnswer) return std::nullopt;
   std::string answer(static_cast<size_t>(answer_length), '\0');
-  if (!receive_all(fd, answer.data(), answer.size())) return std::nullopt;
-  return answer;
+  return receive_all(answer.data(), answer.size()) ? std::optional(answer) : std::nullopt;
 }
 
 }  // namespace
@@ -142,7 +121,7 @@ std::optional<std::string> ask_dynolog(int fd, const std::string& text) {
 std::string torch_trace_config(const TorchTraceRequest& request, int64_t start_unix_ms) {
   std::string out = "ACTIVITIES_LOG_FILE=" + request.trace_path + "\n";
   if (request.steps > 0) {
-    // A round number of steps, so that programs which are a few steps apart begin with the same one.
+    // Rounded up to tens for several programs, so that those a few steps apart start with the same one.
     out += "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=" + std::string(start_unix_ms > 0 ? "10" : "1") +
            "\nACTIVITIES_ITERATIONS=" + std::to_string(request.steps) + "\n";
   } else {
@@ -160,84 +139,80 @@ std::string torch_trace_config(const TorchTraceRequest& request, int64_t start_u
   return out;
 }
 
-Result<std::unique_ptr<KinetoDaemon>> KinetoDaemon::listen(const std::string& name) {
-  const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return Error{std::string("no UNIX socket can be had: ") + std::strerror(errno)};
-  std::unique_ptr<KinetoDaemon> daemon(new KinetoDaemon(fd));
+Result<std::optional<KinetoDaemon>> KinetoDaemon::listen(const std::string& name) {
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return Error{std::string("cannot create a UNIX socket: ") + std::strerror(errno)};
   const int on = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  // The name includes a NUL at both ends: other sides look for exactly these bytes.
+  // The name includes a NUL at both ends: clients use exactly these bytes.
   const size_t length = std::min(name.size(), sizeof address.sun_path - 2);
   std::memcpy(address.sun_path + 1, name.data(), length);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length + 1);
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), size) == 0) return daemon;
-  if (errno == EADDRINUSE) return std::unique_ptr<KinetoDaemon>();
-  return Error{"the socket " + name + " cannot be had: " + std::strerror(errno)};
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0)
+    return std::optional(KinetoDaemon(std::move(socket)));
+  if (errno == EADDRINUSE) return std::optional<KinetoDaemon>();
+  return Error{"cannot bind the socket " + name + ": " + std::strerror(errno)};
 }
 
-KinetoDaemon::~KinetoDaemon() { ::close(fd_); }
-
 std::vector<int64_t> KinetoDaemon::deliver(const TorchTraceRequest& request, int64_t timeout_ns) {
-  std::vector<int64_t> told;
+  std::vector<int64_t> informed;
   std::string config;
   int64_t until_ns = monotonic_ns() + timeout_ns;
   while (monotonic_ns() < until_ns) {
-    const auto asked = next_request(fd_, until_ns);
-    if (!asked) continue;
-    const std::vector<int64_t> pids = asking_pids(*asked);
-    const bool own = !pids.empty() && (asked->sender.pid == request.pid || pids[0] == request.pid);
+    const auto poll = next_request(socket_.get(), until_ns);
+    if (!poll) continue;
+    const std::vector<int64_t> pids = polling_pids(*poll);
+    const bool own = !pids.empty() && (poll->sender.pid == request.pid || pids[0] == request.pid);
     const bool wanted = own || std::find(pids.begin(), pids.end(), request.pid) != pids.end();
-    // What starts the programs may have imported PyTorch too, and asks like them.
-    if (!wanted || std::find(told.begin(), told.end(), pids[0]) != told.end() || is_launcher(asked->sender.pid)) {
-      reply_nothing(fd_, *asked);
+    // What starts the programs may have imported PyTorch too, and then polls as they do.
+    if (!wanted || std::find(informed.begin(), informed.end(), pids[0]) != informed.end() ||
+        is_launcher(poll->sender.pid)) {
+      reply_nothing(socket_.get(), *poll);
       continue;
     }
-    if (told.empty()) {
-      // One program alone begins at once; several when all have asked.
-      config = torch_trace_config(request, own ? 0 : unix_ms() + kAllHaveAsked_ns / 1'000'000 + kReady_ms);
-      until_ns = own ? 0 : monotonic_ns() + kAllHaveAsked_ns;
+    if (informed.empty()) {
+      // A single program starts at once; several when all have polled.
+      const int64_t now_ms = unix_ns() / 1'000'000;
+      config = torch_trace_config(request, own ? 0 : now_ms + kAllHavePolled_ns / 1'000'000 + kPrepare_ms);
+      until_ns = own ? 0 : monotonic_ns() + kAllHavePolled_ns;
     }
-    reply(fd_, *asked, config);
-    told.push_back(pids[0]);
+    reply(socket_.get(), *poll, config);
+    informed.push_back(pids[0]);
   }
-  return told;
+  return informed;
 }
 
 void KinetoDaemon::answer(int64_t for_ns) {
   for (const int64_t until_ns = monotonic_ns() + for_ns; monotonic_ns() < until_ns;)
-    if (const auto asked = next_request(fd_, until_ns)) reply_nothing(fd_, *asked);
+    if (const auto poll = next_request(socket_.get(), until_ns)) reply_nothing(socket_.get(), *poll);
 }
 
 Result<std::vector<int64_t>> deliver_through_dynolog(const TorchTraceRequest& request, int port) {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const timeval limit{kDynologAnswers_s, 0};
-  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  ::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  if (fd < 0 || ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    const Error error{
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return Error{
         "another program has the socket dynolog, and no dynolog daemon answers on port " + std::to_string(port),
-        "another `profgpu attach PID torch` may be at it; try again when it is done"};
-    if (fd >= 0) ::close(fd);
-    return error;
-  }
-  const auto answer =
-      ask_dynolog(fd, "{\"fn\":\"setKinetOnDemandRequest\",\"config\":" + json_quoted(torch_trace_config(request, 0)) +
-                          ",\"job_id\":" + std::to_string(request.job) + ",\"pids\":[" + std::to_string(request.pid) +
-                          "],\"process_limit\":1024}");
-  ::close(fd);
+        "another `profgpu attach PID torch` may be running; retry when it is done"};
+  const auto answer = ask_dynolog(
+      socket.get(), fmt::format(R"({{"fn":"setKinetOnDemandRequest","config":{},"job_id":{},"pids":[{}],)"
+                                R"("process_limit":1024}})",
+                                json_quoted(torch_trace_config(request, 0)), request.job, request.pid));
   if (!answer) return Error{"the dynolog daemon did not answer"};
   const auto value = value_from_json(*answer);
   const Record* record = value ? value->record() : nullptr;
-  const List* told = record ? record->at("activityProfilersTriggered").list() : nullptr;
-  if (!told) return Error{"the dynolog daemon answered what it should not: " + answer->substr(0, 200)};
+  const List* triggered = record ? record->at("activityProfilersTriggered").list() : nullptr;
+  if (!triggered) return Error{"unexpected answer from the dynolog daemon: " + answer->substr(0, 200)};
   std::vector<int64_t> pids;
-  for (const Value& v : *told)
+  for (const Value& v : *triggered)
     if (const int64_t* pid = v.integer()) pids.push_back(*pid);
   return pids;
 }

@@ -1,18 +1,18 @@
-// Asks running PyTorch programs for a trace of their own, as the daemon of PyTorch's profiler (Kineto) does: programs
-// that were started with KINETO_USE_DAEMON ask a socket named "dynolog" every few seconds whether somebody wants one.
+// Requests traces from running PyTorch programs, in place of the daemon of PyTorch's profiler (Kineto): programs started
+// with KINETO_USE_DAEMON poll a socket named "dynolog" every few seconds for such a request.
 //
 // Protocol: datagrams on the abstract UNIX socket "\0dynolog\0"; each is a size (8 bytes), a type (32 bytes) and a
 // body. `req`: kind of request (bit 2: activities), number of process ids, job, the ids (the program's own first, then
-// its ancestors'); the answer's body is the text of a configuration, or empty. The names have no owner, so only
-// requests of the same user count, as the kernel states it.
+// its ancestors'); the answer's body is the text of a configuration, or empty. Anyone can bind or use these names, so
+// only requests of the same user count, by the credentials that the kernel attaches.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/descriptor.h"
 #include "base/result.h"
 
 namespace profgpu {
@@ -26,30 +26,26 @@ struct TorchTraceRequest {
   std::vector<std::string> details;  ///< "shapes", "stacks", "memory", "modules", "flops"
 };
 
-/// The text of the configuration. `start_unix_ms`: 0: as soon as it comes.
+/// The configuration as text. `start_unix_ms`: 0: on receipt.
 std::string torch_trace_config(const TorchTraceRequest& request, int64_t start_unix_ms);
 
 class KinetoDaemon {
  public:
-  /// Null if another program has the socket. `name`: "dynolog" but in tests.
-  static Result<std::unique_ptr<KinetoDaemon>> listen(const std::string& name = "dynolog");
-  ~KinetoDaemon();
-  KinetoDaemon(const KinetoDaemon&) = delete;
-  KinetoDaemon& operator=(const KinetoDaemon&) = delete;
+  /// nullopt if another program has the socket. `name`: "dynolog" except in tests.
+  static Result<std::optional<KinetoDaemon>> listen(const std::string& name = "dynolog");
 
-  /// Waits until the program asks, and tells it. Where `pid` only started others (is_launcher()), they are told to
-  /// begin at the same moment. Returns the ids of those told; empty if none has asked in time.
+  /// Waits for the program to poll and hands it the request. If `pid` only started others (is_launcher()), those get it
+  /// and start at the same moment. Returns the pids that got it; empty if none polled in time.
   std::vector<int64_t> deliver(const TorchTraceRequest& request, int64_t timeout_ns);
-  /// Goes on to answer for so long, with nothing: a program that was too busy to take its order when it came takes it
-  /// with the next answer.
+  /// Sends empty answers for so long: a program that was too busy to act on the request does so at the next answer.
   void answer(int64_t for_ns);
 
  private:
-  explicit KinetoDaemon(int fd) : fd_(fd) {}
-  int fd_;
+  explicit KinetoDaemon(Descriptor socket) : socket_(std::move(socket)) {}
+  Descriptor socket_;
 };
 
-/// Has a dynolog daemon on this machine deliver the request. Returns the ids of the programs that it has told.
+/// Has a dynolog daemon on this machine deliver the request. Returns the pids that got it.
 Result<std::vector<int64_t>> deliver_through_dynolog(const TorchTraceRequest& request, int port = 1778);
 
 }  // namespace profgpu

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -28,13 +27,13 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kKept_ns = 15 * kSecond;          // what phases and idle times are of
-constexpr int64_t kRate_ns = 10 * kSecond;          // what steps a second are of
+constexpr int64_t kKept_ns = 15 * kSecond;          // for phases and idle times
+constexpr int64_t kRate_ns = 10 * kSecond;          // for steps per second
 constexpr int64_t kAnalyseEvery_ns = 3 * kSecond, kPausePerWork = 20;
-constexpr int64_t kAskAgain_ns = 10 * kSecond;      // whether a process is recorded by now
+constexpr int64_t kRecheck_ns = 10 * kSecond;       // whether a process is recorded by now
 constexpr size_t kMaxPhases = 3;
 
-// The largest first, no more than a few, none below a percent.
+// The largest few, none below a percent.
 std::string phases_text(const Facts& facts) {
   const Phases& phases = facts.get<Phases>();
   const int64_t whole = facts.get<Steps>().total_wall_ns();
@@ -45,20 +44,17 @@ std::string phases_text(const Facts& facts) {
   std::string text;
   for (size_t i = 0; i < kMaxPhases; ++i)
     if (const double share = percent_of(largest[i].first, whole); share >= 1)
-      text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ",
-                          phase_words(phases.name(largest[i].second)), share);
+      append_listed(text, fmt::format("{} {:.0f} %", phase_words(phases.name(largest[i].second)), share));
   return text;
 }
 
 std::string idle_text(const Facts& facts) {
   const Devices& devices = facts.get<Devices>();
   if (devices.busiest < 0) return "";
-  const auto at = static_cast<size_t>(std::find_if(devices.devices.begin(), devices.devices.end(),
-                                                   [&](const DeviceTime& d) { return d.id == devices.busiest; }) -
-                                      devices.devices.begin());
-  if (at == devices.devices.size() || devices.devices[at].span_ns <= 0) return "";
-  const DeviceTime& device = devices.devices[at];
-  const auto& causes = facts.get<Idle>().devices[at].total_ns;
+  const auto at = std::ranges::find(devices.devices, devices.busiest, &DeviceTime::id);
+  if (at == devices.devices.end() || at->span_ns <= 0) return "";
+  const DeviceTime& device = *at;
+  const auto& causes = facts.get<Idle>().devices[static_cast<size_t>(at - devices.devices.begin())].total_ns;
   const auto most = std::max_element(causes.begin(), causes.end());
   std::string text = fmt::format("GPU idle {:.0f} %", percent_of(device.idle_ns, device.span_ns));
   if (const double share = percent_of(*most, device.span_ns); share >= 1)
@@ -84,7 +80,7 @@ std::string recorded_work_text(const RecordingFile& recording) {
 
 struct RecordedJobs::Process {
   std::unique_ptr<RecordingControl> control;   // null: it is not recorded, as far as we know
-  int64_t asked_ns = 0;                        // monotonic
+  int64_t checked_ns = 0;                        // monotonic
   std::optional<RecordingTail> tail;
   int64_t rank = -1;
   std::deque<std::pair<int64_t, uint64_t>> steps;   // monotonic time, and steps by then
@@ -98,7 +94,7 @@ struct RecordedJobs::Process {
 };
 
 void RecordedJobs::Process::begin(int64_t pid, int64_t now) {
-  asked_ns = now;
+  checked_ns = now;
   auto opened = RecordingControl::open(pid);
   if (!opened) return;
   control = *std::move(opened);
@@ -109,7 +105,7 @@ void RecordedJobs::Process::begin(int64_t pid, int64_t now) {
 void RecordedJobs::Process::analyse(int64_t now) {
   if (!tail || now < analyse_ns) return;
   if (tail->follow(now)) news_ns = now;
-  else if (now - news_ns > kKept_ns) work.clear();   // what it says is over
+  else if (now - news_ns > kKept_ns) work.clear();   // out of date
   if (news_ns != now) return;
   auto recording = recording_of(tail->bytes(), "");
   if (!recording) return;
@@ -147,7 +143,7 @@ std::vector<std::string> RecordedJobs::look(const std::vector<int64_t>& pids) {
     auto& process = processes_[pid];
     if (!process) process = std::make_unique<Process>();
     const int64_t now = monotonic_ns();
-    if (!process->control && (process->asked_ns == 0 || now - process->asked_ns >= kAskAgain_ns))
+    if (!process->control && (process->checked_ns == 0 || now - process->checked_ns >= kRecheck_ns))
       process->begin(pid, now);
     if (!process->control) continue;
     if (std::string line = process->line(pid, now); !line.empty()) lines.push_back(std::move(line));
@@ -159,7 +155,7 @@ namespace {
 
 using wire::ChunkKind;
 
-// Later chunks may need them, however old they are.
+// Later chunks may refer to them, however old they are.
 bool is_lasting(ChunkKind kind) {
   switch (kind) {
     case ChunkKind::kStrings:
@@ -174,36 +170,24 @@ bool is_lasting(ChunkKind kind) {
   }
 }
 
-bool read_whole(int fd, int64_t offset, void* out, size_t size) {
-  return ::pread(fd, out, size, offset) == static_cast<ssize_t>(size);
-}
-
 }  // namespace
 
 Result<RecordingTail> RecordingTail::open(const std::string& path, int64_t kept_ns) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Error{path + ": " + std::strerror(errno)};
-  RecordingTail tail(fd, kept_ns);
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return Error{path + ": " + std::strerror(errno)};
+  RecordingTail tail(std::move(file), kept_ns);
   tail.lasting_.resize(sizeof(wire::FileHeader));
-  if (!read_whole(fd, 0, tail.lasting_.data(), tail.lasting_.size()) ||
+  if (!read_at(tail.file_.get(), 0, tail.lasting_.data(), tail.lasting_.size()) ||
       wire::ChunkReader(tail.lasting_.data(), tail.lasting_.size()).state() != wire::FileState::kReadable)
-    return Error{path + ": no recording that can be read"};
+    return Error{path + ": not a readable recording"};
   tail.at_ = sizeof(wire::FileHeader);
   return tail;
 }
 
-RecordingTail::RecordingTail(RecordingTail&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), kept_ns_(other.kept_ns_), at_(other.at_), lasting_(std::move(other.lasting_)),
-      recent_(std::move(other.recent_)), recent_bytes_(other.recent_bytes_), ended_(other.ended_) {}
-
-RecordingTail::~RecordingTail() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-// False: there is no whole chunk yet, or never.
+// False: there is no complete chunk yet, or there never will be.
 bool RecordingTail::take_chunk(int64_t file_bytes, int64_t now_ns) {
   wire::ChunkHeader header;
-  if (file_bytes - at_ < static_cast<int64_t>(sizeof header) || !read_whole(fd_, at_, &header, sizeof header))
+  if (file_bytes - at_ < static_cast<int64_t>(sizeof header) || !read_at(file_.get(), at_, &header, sizeof header))
     return false;
   const auto kind = static_cast<ChunkKind>(header.kind);
   const auto size = static_cast<int64_t>(sizeof header) + header.length;
@@ -212,7 +196,7 @@ bool RecordingTail::take_chunk(int64_t file_bytes, int64_t now_ns) {
   const bool lasting = is_lasting(kind);
   if (lasting || file_bytes - at_ <= kMaxRecent) {
     std::string bytes(static_cast<size_t>(size), '\0');
-    if (!read_whole(fd_, at_, bytes.data(), bytes.size())) return false;
+    if (!read_at(file_.get(), at_, bytes.data(), bytes.size())) return false;
     if (lasting) lasting_ += bytes;
     else recent_bytes_ += size, recent_.push_back({std::move(bytes), now_ns});
   }
@@ -223,7 +207,7 @@ bool RecordingTail::take_chunk(int64_t file_bytes, int64_t now_ns) {
 
 bool RecordingTail::follow(int64_t now_ns) {
   struct stat s {};
-  if (ended_ || ::fstat(fd_, &s) != 0) return false;
+  if (ended_ || ::fstat(file_.get(), &s) != 0) return false;
   bool any = false;
   while (!ended_ && take_chunk(s.st_size, now_ns)) any = true;
   while (!recent_.empty() && (recent_.front().read_ns < now_ns - kept_ns_ || recent_bytes_ > kMaxRecent)) {

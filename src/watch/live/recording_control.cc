@@ -13,16 +13,18 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/descriptor.h"
 #include "devices/system_files.h"
+#include "watch/live/recording_folder.h"
 #include "watch/live/thread_watch.h"
 
 namespace profgpu {
 namespace {
 
 constexpr size_t kMaxMaps = 64 << 20, kMaxEnvironment = 4 << 20;
+constexpr size_t kMaxListed = 16;
 constexpr std::string_view kFolder = "/.control/", kEnding = ".control", kDeleted = " (deleted)";
 
-// Relaxed would do: words are whole, and nothing else is read through them.
 template <class T>
 T word(const T& w) {
   return __atomic_load_n(&w, __ATOMIC_ACQUIRE);
@@ -31,10 +33,10 @@ T word(const T& w) {
 struct MappedPage {
   std::string path;        // as the process sees it; empty: none
   bool is_deleted = false;
-  int64_t owner = 0;       // by its name
+  int64_t owner = 0;       // pid, by the file's name
 };
 
-// Control pages that the process has mapped; a forked child has its parent's too.
+// The control page that the process has mapped, preferably its own: a forked child also has its parent's.
 MappedPage mapped_page(int64_t pid, int64_t inner_pid, const std::string& proc) {
   const std::string maps = file_text(fmt::format("{}/{}/maps", proc, pid), kMaxMaps).value_or("");
   MappedPage best;
@@ -53,7 +55,7 @@ MappedPage mapped_page(int64_t pid, int64_t inner_pid, const std::string& proc) 
   return best;
 }
 
-// Its number in its own namespace: the last one of "NSpid:  4711  12".
+// Its pid in its own namespace: the last one of "NSpid:  4711  12".
 int64_t inner_pid(int64_t pid, const std::string& proc) {
   const std::string status = file_text(fmt::format("{}/{}/status", proc, pid)).value_or("");
   const std::string_view numbers = without_blanks(line_value(status, "NSpid"));
@@ -75,43 +77,40 @@ std::vector<int64_t> processes_below(int64_t pid, const std::string& proc) {
   return out;
 }
 
-std::string list_of(const std::vector<int64_t>& pids) {
-  std::string out;
-  for (size_t i = 0; i < pids.size() && i < 16; ++i) out += (i == 0 ? "" : ", ") + std::to_string(pids[i]);
-  return out + (pids.size() > 16 ? " ..." : "");
-}
-
 Error not_recorded(int64_t pid, const MappedPage& page, const std::string& proc) {
   if (page.owner > 0)
     return {fmt::format("process {} is a child of the recorded process {} and not recorded itself", pid, page.owner),
             fmt::format("profgpu attach {}", page.owner)};
-  if (const auto below = recorded_below(pid, proc); !below.empty())
+  if (auto below = recorded_below(pid, proc); !below.empty()) {
+    const bool more = below.size() > kMaxListed;
+    below.resize(std::min(below.size(), kMaxListed));
     return {fmt::format("process {} is not recorded, but processes that it started are", pid),
-            "recorded: " + list_of(below)};
+            fmt::format("recorded: {}{}", fmt::join(below, ", "), more ? " ..." : "")};
+  }
   if (!variable_of(pid, "PROFGPU_RECORD", proc).empty())
-    return {fmt::format("process {} is to be recorded, but has not used CUDA, NVTX, NCCL or PyTorch so far", pid),
+    return {fmt::format("process {} is set up for recording, but has not used CUDA, NVTX, NCCL or PyTorch yet", pid),
             "try again later"};
   return {fmt::format("process {} is not recorded", pid), "start it with profgpu run --trace -- COMMAND"};
 }
 
 Result<wire::ControlPage*> map_page(int64_t pid, const std::string& path, const std::string& proc) {
-  int fd = -1, problem = ENOENT;
-  for (const std::string& place : {path_through(pid, path, proc), path}) {
-    fd = ::open(place.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd >= 0) break;
+  int problem = ENOENT;
+  Descriptor file;
+  for (const std::string& candidate : {path_through(pid, path, proc), path}) {
+    file = Descriptor(::open(candidate.c_str(), O_RDWR | O_CLOEXEC));
+    if (file) break;
     if (errno != ENOENT) problem = errno;
   }
-  if (fd < 0) return Error{fmt::format("{}: {}", path, std::strerror(problem))};
+  if (!file) return Error{fmt::format("{}: {}", path, std::strerror(problem))};
   struct stat s {};
   void* mapped = MAP_FAILED;
-  if (::fstat(fd, &s) == 0 && s.st_size >= static_cast<off_t>(sizeof(wire::ControlPage)))
-    mapped = ::mmap(nullptr, sizeof(wire::ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  ::close(fd);
+  if (::fstat(file.get(), &s) == 0 && s.st_size >= static_cast<off_t>(sizeof(wire::ControlPage)))
+    mapped = ::mmap(nullptr, sizeof(wire::ControlPage), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return Error{path + ": no control page"};
   auto* const page = static_cast<wire::ControlPage*>(mapped);
   if (word(page->magic) == wire::kControlMagic && word(page->version) == wire::kControlVersion) return page;
   ::munmap(mapped, sizeof(wire::ControlPage));
-  return Error{path + ": not a control page that this profgpu knows", "use the profgpu that started the recording"};
+  return Error{path + ": not a control page of this version", "use the profgpu that started the recording"};
 }
 
 // '?' where it cannot be read.
@@ -129,10 +128,7 @@ std::string path_through(int64_t pid, const std::string& path, const std::string
 
 std::string variable_of(int64_t pid, const std::string& name, const std::string& proc) {
   const std::string text = file_text(fmt::format("{}/{}/environ", proc, pid), kMaxEnvironment).value_or("");
-  for (const std::string_view v : pieces_of(text, '\0'))
-    if (v.size() > name.size() && v.starts_with(name) && v[name.size()] == '=')
-      return std::string(v.substr(name.size() + 1));
-  return {};
+  return std::string(variable_in(pieces_of(text, '\0'), name));
 }
 
 Status check_process(int64_t pid, const std::string& proc) {
@@ -142,14 +138,11 @@ Status check_process(int64_t pid, const std::string& proc) {
     return Error{fmt::format("there is no process {}", pid), "`pgrep -af python` shows those that run"};
   const char state = process_state(pid, proc);
   if (state == 'Z' || state == 'X') return Error{fmt::format("process {} has ended", pid)};
-  const int maps = ::open((folder + "/maps").c_str(), O_RDONLY | O_CLOEXEC);
-  const bool readable = maps >= 0 && file_text(folder + "/environ", 1).has_value();
-  if (maps >= 0) ::close(maps);
-  if (readable) return ok();
+  if (file_text(folder + "/maps", 1) && file_text(folder + "/environ", 1)) return ok();
   if (s.st_uid != ::geteuid())
     return Error{fmt::format("process {} belongs to another user (uid {})", pid, s.st_uid),
                  "run profgpu as that user, or as root"};
-  return Error{fmt::format("process {} cannot be looked into", pid), "run profgpu as root, or in its container"};
+  return Error{fmt::format("process {} cannot be inspected", pid), "run profgpu as root, or in its container"};
 }
 
 std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc) {
@@ -161,7 +154,7 @@ std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc) {
 bool is_launcher(int64_t pid, const std::string& proc) {
   const auto has = [&](int64_t p, const char* name) { return !variable_of(p, name, proc).empty(); };
   if (is_recorded(pid, proc) || has(pid, "LOCAL_RANK")) return false;
-  const bool has_rank = has(pid, "RANK");   // as a scheduler gives it to torchrun too
+  const bool has_rank = has(pid, "RANK");   // a scheduler may set it for torchrun too
   const std::vector<int64_t> below = processes_below(pid, proc);
   return std::any_of(below.begin(), below.end(), [&](int64_t p) {
     return has(p, "LOCAL_RANK") || (!has_rank && (has(p, "RANK") || is_recorded(p, proc)));
@@ -185,9 +178,9 @@ RecordingControl::~RecordingControl() { ::munmap(page_, sizeof(wire::ControlPage
 
 std::string RecordingControl::recording_path() const {
   const std::string ending = fmt::format("-{}.pgt", inner_pid(pid_, proc_));
-  for (const std::string& place : {path_through(pid_, folder_, proc_), folder_})
-    for (const std::string& name : folder_names(place))
-      if (name.ends_with(ending)) return place + "/" + name;
+  for (const std::string& folder : {path_through(pid_, folder_, proc_), folder_})
+    for (const std::string& name : folder_names(folder))
+      if (name.ends_with(ending)) return folder + "/" + name;
   return "";
 }
 
@@ -214,7 +207,7 @@ Status RecordingControl::order(wire::ControlOrder order, int64_t timeout_ns) {
   int64_t answered_ns = 0;
   for (const int64_t until = monotonic_ns() + timeout_ns; monotonic_ns() < until; ::nanosleep(&pause, nullptr)) {
     if (answered_ns == 0 && word(page_->answered) >> 8 >= request >> 8) answered_ns = monotonic_ns();
-    // What the page says of the state is as old as the last flush.
+    // The state on the page is as old as the last flush.
     if (answered_ns != 0 && word(page_->flushed_host_ns) >= answered_ns) return ok();
     const auto state = static_cast<wire::RecorderState>(word(page_->state));
     if (state == wire::RecorderState::kFailed || state == wire::RecorderState::kEnded)

@@ -1,5 +1,5 @@
-// The control page of a recorded process (wire/control.h), as seen from outside: found through /proc, read, and asked
-// to start or stop.
+// The control page of a recorded process (wire/control.h), from outside: finds it through /proc, reads its state, and
+// starts or stops the recording.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ class RecordingControl {
   RecordingControl& operator=(const RecordingControl&) = delete;
 
   [[nodiscard]] RecorderStatus status() const;
-  /// Waits for the process to carry it out, `timeout_ns` at the most.
+  /// Waits until the process has carried it out, for at most `timeout_ns`.
   Status order(wire::ControlOrder order, int64_t timeout_ns);
   /// The recording's folder, as the process sees it.
   [[nodiscard]] const std::string& folder() const { return folder_; }
-  /// The recording itself, as we see it; empty: it is not there.
+  /// The recording itself, as seen from here; empty: there is none.
   [[nodiscard]] std::string recording_path() const;
 
  private:
@@ -45,15 +45,15 @@ class RecordingControl {
   wire::ControlPage* page_;
 };
 
-/// Processes that `pid` has started, at whatever distance, and that are recorded.
+/// Recorded descendants of `pid`.
 std::vector<int64_t> recorded_below(int64_t pid, const std::string& proc = "/proc");
-/// Whether it only starts programs that work (torchrun): they are ranks or recorded, and it is neither.
+/// Whether it only starts worker programs, as torchrun does: those are ranks or recorded, and it is neither.
 bool is_launcher(int64_t pid, const std::string& proc = "/proc");
-/// Whether there is such a process that we may look into: an error says which it is.
+/// Whether the process exists and may be inspected; the error says which is not so.
 Status check_process(int64_t pid, const std::string& proc = "/proc");
-/// A path as the process sees it, for us: it may be in a container, or in another mount namespace.
+/// The path by which we reach what the process calls `path`: it may run in a container or another mount namespace.
 std::string path_through(int64_t pid, const std::string& path, const std::string& proc = "/proc");
-/// A variable of the process's environment as it started; empty if it is not there or cannot be read.
+/// A variable of the environment that the process started with; empty if it is not set or cannot be read.
 std::string variable_of(int64_t pid, const std::string& name, const std::string& proc = "/proc");
 
 }  // namespace profgpu

@@ -1,6 +1,7 @@
 #include "watch/live/recording_folder.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/utsname.h>
@@ -15,6 +16,7 @@
 #include "analyse/report/document.h"
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/descriptor.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -24,21 +26,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostNames = 1000;
+constexpr int kMaxNames = 1000;
 
-bool is_plain(char c) {
-  return is_digit(c) || is_letter(c) || c == '-' || c == '_' || c == '.';
-}
+bool is_plain(char c) { return is_digit(c) || is_letter(c) || c == '-' || c == '_' || c == '.'; }
 
 // 0, or errno.
 int take_name(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return errno;
-  ::close(fd);
-  return 0;
+  return Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) ? 0 : errno;
 }
 
-// Whether the file describes a run on `host` that is over: it says so, or its process is gone.
+// Whether the file describes a finished run on `host`: it has an end, or its process is gone.
 bool is_over(const std::string& path, const std::string& host) {
   const auto text = file_text(path, 1 << 20);
   if (!text || text->empty()) return false;
@@ -78,7 +75,7 @@ int launched_processes() {
 }
 
 std::string default_recording_folder(const std::vector<std::string>& command) {
-  // What is run, not what runs it: the first word that names a program or script of the user's.
+  // The script rather than its interpreter: the first word that names one, else the first program.
   std::string name;
   for (const std::string& word : command) {
     if (word.starts_with("-")) continue;
@@ -93,7 +90,7 @@ std::string default_recording_folder(const std::vector<std::string>& command) {
     if (!is_plain(c)) c = '_';
   const std::string base = "profgpu-" + name.substr(0, 64) + "-" + formatted_time(unix_ns(), "%Y%m%d-%H%M%S");
   std::string path = base;
-  for (int i = 2; ::access(path.c_str(), F_OK) == 0 && i < kMostNames; ++i) path = base + "-" + std::to_string(i);
+  for (int i = 2; ::access(path.c_str(), F_OK) == 0 && i < kMaxNames; ++i) path = base + "-" + std::to_string(i);
   return path;
 }
 
@@ -101,14 +98,14 @@ Result<RecordingFolder> take_recording_folder(const std::string& path, bool shar
   RecordingFolder folder;
   std::error_code error;
   folder.made = fs::create_directories(path, error);
-  if (error) return Error{path + ": cannot be made: " + error.message(), "choose another folder with -o"};
+  if (error) return Error{path + ": cannot be created: " + error.message(), "choose another folder with -o"};
   folder.path = fs::canonical(path, error).string();
   if (error) return Error{path + ": cannot be read: " + error.message()};
   folder.host = recording_host();
   if (!shared)
     if (auto status = refuse_earlier(folder.path, folder.host); !status) return status.error();
   const std::string own = folder.host + "-" + std::to_string(::getpid());
-  for (int i = 0; i < kMostNames; ++i) {
+  for (int i = 0; i < kMaxNames; ++i) {
     const std::string suffix = i == 0   ? ""
                                : i == 1 ? "-" + folder.host
                                : i == 2 ? "-" + own
@@ -156,71 +153,43 @@ std::string first_file(const std::vector<std::string>& paths) {
   return it == paths.end() ? "" : std::filesystem::canonical(*it, error).string();
 }
 
-// Our library under whatever folder: a `profgpu run` inside another finds the variables set to it.
+// Our library in any folder: a `profgpu run` inside another finds the variables set to it.
 bool is_ours(std::string_view value) { return value.substr(value.rfind('/') + 1) == kLibrary; }
 
-class Variables {
- public:
-  explicit Variables(const char* const* environment) {
-    for (; environment && *environment; ++environment) list_.emplace_back(*environment);
-  }
-  [[nodiscard]] std::string_view get(std::string_view name) const { return variable(list_, name); }
-  void set(std::string_view name, const std::string& value) {
-    std::erase_if(list_, [&](const std::string& v) { return v.starts_with(std::string(name) + "="); });
-    list_.push_back(std::string(name) + "=" + value);
-  }
-  void put_in_front(std::string_view name, const std::string& value) {
-    const std::string rest(get(name));
-    // Twice the same would be loaded once; an empty piece of PYTHONPATH would be the current folder.
-    if (rest == value || rest.starts_with(value + ":")) return;
-    set(name, rest.empty() ? value : value + ":" + rest);
-  }
-  std::vector<std::string> take() { return std::move(list_); }
+using Variables = std::vector<std::string>;
 
- private:
-  std::vector<std::string> list_;
-};
+void set(Variables& variables, std::string_view name, const std::string& value) {
+  const std::string begin = std::string(name) + "=";
+  std::erase_if(variables, [&](const std::string& v) { return v.starts_with(begin); });
+  variables.push_back(begin + value);
+}
+
+void prepend(Variables& variables, std::string_view name, const std::string& value) {
+  const std::string rest(variable_in(variables, name));
+  // An empty piece of PYTHONPATH would be the current folder.
+  if (rest != value && !rest.starts_with(value + ":")) set(variables, name, rest.empty() ? value : value + ":" + rest);
+}
 
 void set_injection(Variables& variables, const std::string& library, std::vector<std::string>& notes) {
-  struct Injection {
-    const char* variable;
-    const char* lost;
-  };
-  static constexpr Injection kInjections[] = {
-      {"CUDA_INJECTION64_PATH", "kernels and copies may be missing"},
-      {"NVTX_INJECTION64_PATH", "NVTX ranges are not recorded"},
-      {"NCCL_PROFILER_PLUGIN", "NCCL's collectives are not recorded"},
-  };
-  for (const Injection& i : kInjections) {
-    const std::string now(variables.get(i.variable));
-    if (now.empty() || is_ours(now))
-      variables.set(i.variable, library);
-    else
-      notes.push_back(std::string(i.lost) + ": " + i.variable + " is already set to " + now);
+  for (const auto& [name, lost] : {std::pair{"CUDA_INJECTION64_PATH", "kernels and copies may be missing"},
+                                   {"NVTX_INJECTION64_PATH", "NVTX ranges are not recorded"},
+                                   {"NCCL_PROFILER_PLUGIN", "NCCL's collectives are not recorded"}}) {
+    const std::string now(variable_in(variables, name));
+    if (now.empty() || is_ours(now)) set(variables, name, library);
+    else notes.push_back(fmt::format("{}: {} is already set to {}", lost, name, now));
   }
 }
 
 void set_python(Variables& variables, const RecordingRequest& request, const RecordingParts& parts,
                 std::vector<std::string>& notes) {
-  variables.set("PROFGPU_INJECT", parts.library);
-  if (!request.python_hook)
-    variables.set("PROFGPU_PYTHON_HOOK", "0");
-  else if (parts.python_hook.empty())
-    notes.emplace_back(
-        "steps and phases of Python programs are not marked: the folder python-hook is not beside profgpu");
-  else
-    variables.put_in_front("PYTHONPATH", parts.python_hook);
-  variables.set("PROFGPU_PYTHON_STACKS_NS", std::to_string(request.python_stacks_ns));
+  set(variables, "PROFGPU_INJECT", parts.library);
+  if (!request.python_hook) set(variables, "PROFGPU_PYTHON_HOOK", "0");
+  else if (!parts.python_hook.empty()) prepend(variables, "PYTHONPATH", parts.python_hook);
+  else notes.emplace_back("steps and phases of Python programs are not marked: no folder python-hook beside profgpu");
+  set(variables, "PROFGPU_PYTHON_STACKS_NS", std::to_string(request.python_stacks_ns));
 }
 
 }  // namespace
-
-std::string_view variable(const std::vector<std::string>& variables, std::string_view name) {
-  for (const std::string& v : variables)
-    if (v.size() > name.size() && v.starts_with(name) && v[name.size()] == '=')
-      return std::string_view(v).substr(name.size() + 1);
-  return {};
-}
 
 std::string own_program() {
   char path[PATH_MAX];
@@ -233,8 +202,8 @@ Result<RecordingParts> find_recording_parts(const std::string& program) {
   RecordingParts parts;
   parts.library = first_file({folder + std::string(kLibrary), folder + "../lib/profgpu/" + std::string(kLibrary)});
   if (parts.library.empty())
-    return Error{"nothing can be recorded: " + std::string(kLibrary) + " is not beside profgpu",
-                 "it belongs into " + folder + "../lib/profgpu/, as an installation puts it"};
+    return Error{"cannot record: " + std::string(kLibrary) + " is not beside profgpu",
+                 "an installation has it in " + folder + "../lib/profgpu/"};
   const std::string hook = first_file({folder + "../share/profgpu/python-hook/sitecustomize.py",
                                        folder + "share/profgpu/python-hook/sitecustomize.py",
                                        folder + "../../src/record/inject/python/sitecustomize.py"});
@@ -244,24 +213,23 @@ Result<RecordingParts> find_recording_parts(const std::string& program) {
 
 CommandEnvironment recording_environment(const RecordingRequest& request, const RecordingParts& parts,
                                          const char* const* environment) {
-  Variables variables(environment);
   CommandEnvironment out;
+  Variables& variables = out.variables;
+  for (; environment && *environment; ++environment) variables.emplace_back(*environment);
   if (!request.folder.empty()) {
-    variables.set("PROFGPU_RECORD", request.folder);
-    variables.set("PROFGPU_RUN", request.run);
-    // The user's own options stand behind ours: the last of a name counts.
-    const std::string more(variables.get("PROFGPU_RECORD_OPTIONS"));
-    variables.set("PROFGPU_RECORD_OPTIONS", request.options + (more.empty() ? "" : "," + more));
+    set(variables, "PROFGPU_RECORD", request.folder);
+    set(variables, "PROFGPU_RUN", request.run);
+    // The user's own options follow ours: the last of a name counts.
+    const std::string more(variable_in(variables, "PROFGPU_RECORD_OPTIONS"));
+    set(variables, "PROFGPU_RECORD_OPTIONS", request.options + (more.empty() ? "" : "," + more));
     set_injection(variables, parts.library, out.notes);
-    if (request.preload) variables.put_in_front("LD_PRELOAD", parts.library);
+    if (request.preload) prepend(variables, "LD_PRELOAD", parts.library);
     set_python(variables, request, parts, out.notes);
   }
-  if (request.torch_on_demand) {
-    // PyTorch says every ten seconds, on standard error, that nobody answers; above 4 it says nothing of the kind.
-    if (variables.get("KINETO_USE_DAEMON").empty()) variables.set("KINETO_USE_DAEMON", "1");
-    if (variables.get("KINETO_LOG_LEVEL").empty()) variables.set("KINETO_LOG_LEVEL", "5");
-  }
-  out.variables = variables.take();
+  // Up to level 4, PyTorch complains on standard error every ten seconds that nothing answers.
+  if (request.torch_on_demand)
+    for (const auto& [name, value] : {std::pair{"KINETO_USE_DAEMON", "1"}, {"KINETO_LOG_LEVEL", "5"}})
+      if (variable_in(variables, name).empty()) set(variables, name, value);
   return out;
 }
 

@@ -1,5 +1,5 @@
-// The folder of a recording: the names in it that `profgpu run` takes for itself, so that several at once, on one
-// machine or many, do not harm each other.
+// The folder of a recording, and the names in it that one `profgpu run` reserves, so that several at once, on one
+// machine or many, do not overwrite each other's files.
 #pragma once
 
 #include <string>
@@ -19,20 +19,20 @@ struct RecordingFolder {
   bool made = false;      ///< was not there before
 };
 
-/// Makes the folder where it is not there, and takes names in it. An error if it holds a recording of this host that
-/// has ended, or cannot be written. `shared`: a launcher started several of us, who may have ended before.
+/// Creates the folder if needed and reserves names in it. The error: it holds a finished recording of this host, or
+/// cannot be written. `shared`: a launcher started several profgpu processes, some of which may have finished.
 Result<RecordingFolder> take_recording_folder(const std::string& path, bool shared);
-/// Takes back what take_recording_folder() made, where the command could not be started.
+/// Removes what take_recording_folder() created, where the command could not be started.
 void discard(const RecordingFolder& folder);
 /// "profgpu-train-20260102-150405", in the current folder; with -2 and so on where that is taken.
 std::string default_recording_folder(const std::vector<std::string>& command);
 
 /// The host's name as recorded processes write it.
 std::string recording_host();
-/// What a launcher says of how many processes there are; 0: no launcher, or it does not say.
+/// The number of processes by a launcher's variables; 0: no launcher, or not set.
 int launched_processes();
 
-// What `profgpu run --trace` puts into the environment of the command, so that its processes record themselves.
+// The environment that `profgpu run --trace` gives the command, so that its processes record themselves.
 
 /// What is loaded into recorded processes.
 struct RecordingParts {
@@ -56,14 +56,19 @@ struct RecordingRequest {
 
 struct CommandEnvironment {
   std::vector<std::string> variables;  ///< "NAME=value"
-  std::vector<std::string> notes;      ///< what is not recorded because somebody else has set a variable
+  std::vector<std::string> notes;      ///< what is not recorded because a variable was already set
 };
 
-/// Variables that others have set keep their value; those that are lists get ours put in front.
+/// Variables already set keep their values; ours go in front of those that are lists.
 CommandEnvironment recording_environment(const RecordingRequest& request, const RecordingParts& parts,
                                          const char* const* environment);
 
-/// Empty if the name is not there. `variables`: "NAME=value".
-std::string_view variable(const std::vector<std::string>& variables, std::string_view name);
+/// Empty if it is not set. `variables`: "NAME=value".
+template <class Variables>
+std::string_view variable_in(const Variables& variables, std::string_view name) {
+  for (const std::string_view v : variables)
+    if (v.size() > name.size() && v.starts_with(name) && v[name.size()] == '=') return v.substr(name.size() + 1);
+  return {};
+}
 
 }  // namespace profgpu

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/decimal.h"
+#include "base/descriptor.h"
 #include "devices/system_files.h"
 #include "record/wire/chunk_reader.h"
 #include "record/wire/rows.h"
@@ -95,7 +95,7 @@ class Reader {
   std::map<uint32_t, std::string> strings_;
 };
 
-// Kinds with few rows; of the others only the number of rows is wanted.
+// Kinds with few rows; of the others only the number of rows counts.
 bool is_small(wire::ChunkKind kind) {
   switch (kind) {
     case wire::ChunkKind::kStrings:
@@ -108,11 +108,7 @@ bool is_small(wire::ChunkKind kind) {
   }
 }
 
-bool read_at(int fd, int64_t offset, void* out, size_t size) {
-  return ::pread(fd, out, size, offset) == static_cast<ssize_t>(size);
-}
-
-// Reads headers, and the bodies of small kinds, up to the first that is not whole. The file may still grow.
+// Reads headers, and the bodies of small kinds, up to the first incomplete chunk. The file may still grow.
 bool read_file(int fd, RecordedProcess& process) {
   wire::FileHeader header;
   if (!read_at(fd, 0, &header, sizeof header) ||
@@ -125,7 +121,7 @@ bool read_file(int fd, RecordedProcess& process) {
     if (chunk.magic != wire::kChunkMagic || chunk.length > wire::kMaxBodyBytes) break;
     const auto kind = static_cast<wire::ChunkKind>(chunk.kind);
     const size_t size = sizeof chunk + chunk.length;
-    // ChunkView::rows() wants no more than the body's header, and its length.
+    // ChunkView::rows() needs only the body's header and its length.
     bytes.resize(sizeof header + (is_small(kind) ? size : std::min(size, sizeof chunk + sizeof(wire::BodyHeader))));
     std::memcpy(bytes.data(), &header, sizeof header);
     if (!read_at(fd, at, bytes.data() + sizeof header, bytes.size() - sizeof header)) break;
@@ -150,12 +146,11 @@ RecordingSummary summary_of_recording(const std::string& folder, const RecordedB
     process.path = folder + "/" + name;
     struct stat s {};
     if (::stat(process.path.c_str(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
-    // By the file server's clock, which may be another than ours: it decides only where nothing better is known.
+    // By the file server's clock, which may differ from ours: used only where nothing better is known.
     const bool is_new = s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec >= by.from_unix_ns;
     process.bytes = s.st_size;
-    const int fd = ::open(process.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    const bool is_readable = fd >= 0 && read_file(fd, process);
-    if (fd >= 0) ::close(fd);
+    const Descriptor file(::open(process.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const bool is_readable = file && read_file(file.get(), process);
     if (!is_readable && is_near && is_new) summary.unreadable.push_back(process.path);
     const bool is_ours = process.run.empty() ? process.host == by.host && is_new : process.run == by.run;
     if (is_readable && is_ours) summary.processes.push_back(std::move(process));

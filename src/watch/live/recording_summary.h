@@ -1,4 +1,4 @@
-// What is in the files that recorded processes wrote, in a few numbers; the recording itself is not decoded.
+// A few totals of the files that recorded processes wrote, without decoding them.
 //
 // Budget: 5 µs a chunk, whatever its size.
 #pragma once
@@ -15,13 +15,13 @@ struct RecordedProcess {
   std::string host;
   int64_t bytes = 0;
   int64_t pid = 0, rank = -1;
-  std::string run;                    ///< the `profgpu run` that started it; empty: it does not say
+  std::string run;                    ///< the `profgpu run` that started it; empty: not stated
   int64_t kernels = 0, copies = 0, calls = 0, ranges = 0, collectives = 0, steps = 0;
-  int64_t events = 0;                 ///< rows of any kind that a report is made of
-  int64_t windows = 0;                ///< that were opened
+  int64_t events = 0;                 ///< rows of all kinds that a report uses
+  int64_t windows = 0;                ///< opened
   std::map<std::string, int64_t> dropped;  ///< rows by reason
   std::vector<std::string> notes;     ///< what it could not record, and why
-  bool ended = false;                 ///< in order
+  bool ended = false;                 ///< normally
 };
 
 struct RecordingSummary {
@@ -33,11 +33,11 @@ struct RecordingSummary {
 struct RecordedBy {
   std::string run;               ///< as RecordingRequest has it
   std::string host;
-  bool on_this_host = false;     ///< the run started nothing elsewhere: others' files need not be opened
-  int64_t from_unix_ns = 0;      ///< processes that do not say: those of this host that wrote at or after this
+  bool on_this_host = false;     ///< all its processes are here: skip files of other hosts
+  int64_t from_unix_ns = 0;      ///< of processes that state no run: those of this host that wrote at or after this
 };
 
-/// The files in `folder` that processes of the run wrote, without our own.
+/// The files in `folder` that processes of the run wrote, except our own.
 RecordingSummary summary_of_recording(const std::string& folder, const RecordedBy& by);
 
 }  // namespace profgpu

@@ -18,15 +18,20 @@ namespace {
 
 // How long the command waits for its devices' first readings, so that counters are read before it begins.
 constexpr int64_t kMaxHeadStart_ns = 100'000'000;
-// What the readings before and after a short command may add to it, each.
+// The readings before and after a short command may each add this much to it.
 constexpr int64_t kEnds_ns = 2'000'000;
 
-// Takes readings in, for one run and for all of them.
+void run_command(CommandRunner& runner, const RunSessionOptions& options, OneRun& run, RunSession& session) {
+  run.begun_ns = unix_ns();
+  session.not_started = runner.start(options.command);
+  if (!session.not_started) run.end = runner.wait();
+  session.last = run.end;
+}
+
+// Collects readings, of one run and of all of them.
 class Watch {
  public:
-  Watch(const RunSessionOptions& options) : options_(options), processes_(options.backend->devices()) {
-    place_.assign(options.backend->devices().size(), -1);
-    for (size_t i = 0; i < options.devices.size(); ++i) place_[options.devices[i]] = static_cast<int>(i);
+  explicit Watch(const RunSessionOptions& options) : options_(options), processes_(options.backend->devices()) {
     if (options.repeats > 1) all_ = collectors(0);
   }
 
@@ -50,17 +55,17 @@ class Watch {
 
   const RunSessionOptions& options_;
   RunProcesses processes_;
-  std::vector<int> place_;  // of a device position among those watched; -1: it is not
   std::vector<TelemetryCollector> now_, all_;
   int64_t counts_from_ns_ = 0;
   bool warned_ = false;
 };
 
 void Watch::take(const Reading& reading) {
-  const int place = place_[reading.device];
-  if (place < 0) return;
-  now_[static_cast<size_t>(place)].add(reading);
-  if (!all_.empty() && reading.time_ns >= counts_from_ns_) all_[static_cast<size_t>(place)].add(reading);
+  const auto found = std::find(options_.devices.begin(), options_.devices.end(), reading.device);
+  if (found == options_.devices.end()) return;
+  const auto index = static_cast<size_t>(found - options_.devices.begin());
+  now_[index].add(reading);
+  if (!all_.empty() && reading.time_ns >= counts_from_ns_) all_[index].add(reading);
   if (reading.has_processes) processes_.see(reading);
   if (!options_.samples) return;
   options_.samples->add(reading);
@@ -106,9 +111,7 @@ void Watch::run(CommandRunner& runner, OneRun& run, RunSession& session) {
   Sampler sampler(options_.backend, sampling, [this](const Reading& reading) { take(reading); });
   sampler.start();
   await_first_reading(sampler);
-  run.begun_ns = unix_ns();
-  session.not_started = runner.start(options_.command);
-  if (!session.not_started) run.end = runner.wait();
+  run_command(runner, options_, run, session);
   sampler.stop();
   for (const TelemetryCollector& c : now_) run.devices.push_back(named(c.summary()));
   for (const DeviceTrouble& t : sampler.troubles()) session.troubles.push_back(t);
@@ -116,19 +119,8 @@ void Watch::run(CommandRunner& runner, OneRun& run, RunSession& session) {
   session.stuck = session.stuck || sampler.any_stuck();
 }
 
-// True if there should be another run.
+// Whether there should be another run.
 bool went_well(const CommandEnd& end) { return end.exit_code == 0 && !end.interrupted; }
-
-void run_once(CommandRunner& runner, const RunSessionOptions& options, Watch* watch, OneRun& run, RunSession& session) {
-  if (watch) {
-    watch->run(runner, run, session);
-  } else {
-    run.begun_ns = unix_ns();
-    session.not_started = runner.start(options.command);
-    if (!session.not_started) run.end = runner.wait();
-  }
-  session.last = run.end;
-}
 
 }  // namespace
 
@@ -136,7 +128,7 @@ RunSession run_session(CommandRunner& runner, const RunSessionOptions& options) 
   RunSession session;
   for (int i = 1; i <= options.warmup_runs && session.failed_warmup_run == 0 && !session.not_started; ++i) {
     OneRun run;
-    run_once(runner, options, nullptr, run, session);
+    run_command(runner, options, run, session);
     if (!session.not_started && !went_well(run.end)) session.failed_warmup_run = i;
   }
   if (session.failed_warmup_run == 0 && !session.not_started) {
@@ -145,8 +137,9 @@ RunSession run_session(CommandRunner& runner, const RunSessionOptions& options) 
     for (int i = 1; i <= options.repeats && !session.not_started; ++i) {
       if (options.samples && options.repeats > 1) options.samples->mark(unix_ns(), fmt::format("run {}", i));
       OneRun run;
-      // A device that hangs in the driver must not be asked by a second thread.
-      run_once(runner, options, watch && !session.stuck ? &*watch : nullptr, run, session);
+      // While a device hangs in the driver, no second thread may query it.
+      if (watch && !session.stuck) watch->run(runner, run, session);
+      else run_command(runner, options, run, session);
       if (session.not_started) break;
       session.runs.push_back(std::move(run));
       if (!went_well(session.last)) break;
@@ -163,34 +156,28 @@ namespace {
 constexpr int64_t kReaderComes_ns = 5'000'000'000;
 constexpr int kReaderTakes_ms = 1'000;
 
-// A pipe opens as soon as somebody reads it; without O_NONBLOCK it would wait for that for ever.
-int open_to_write(const std::string& path) {
+// A pipe opens once it has a reader; without O_NONBLOCK, open() would wait for one without limit.
+Descriptor open_to_write(const std::string& path) {
   const timespec pause{0, 10'000'000};
   const int64_t until_ns = monotonic_ns() + kReaderComes_ns;
   for (;;) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd >= 0 || errno != ENXIO || monotonic_ns() >= until_ns) return fd;
+    Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
+    if (file || errno != ENXIO || monotonic_ns() >= until_ns) return file;
     ::nanosleep(&pause, nullptr);
   }
 }
 
 }  // namespace
 
-SampleOutput::SampleOutput(std::string path, int fd, SampleWriter writer)
-    : path_(std::move(path)), fd_(fd), writer_(std::move(writer)) {}
-
-SampleOutput::~SampleOutput() { ::close(fd_); }
-
 Result<std::unique_ptr<SampleOutput>> SampleOutput::open(const std::string& path,
                                                          const std::vector<DeviceInfo>& devices,
                                                          std::string_view host) {
   const auto format = sample_format_of(path);
   if (!format) return format.error();
-  const int fd = open_to_write(path);
-  if (fd < 0 && errno == ENXIO)
-    return Error{path + ": nobody reads this pipe", "start its reader first, or name a file"};
-  if (fd < 0) return Error{path + ": cannot be written: " + std::strerror(errno)};
-  std::unique_ptr<SampleOutput> out(new SampleOutput(path, fd, {*format, devices, {}, host}));
+  Descriptor file = open_to_write(path);
+  if (!file && errno == ENXIO) return Error{path + ": this pipe has no reader", "start its reader first, or name a file"};
+  if (!file) return Error{path + ": cannot be written: " + std::strerror(errno)};
+  std::unique_ptr<SampleOutput> out(new SampleOutput(path, std::move(file), {*format, devices, {}, host}));
   out->write(out->writer_.header());
   return out;
 }
@@ -209,17 +196,17 @@ void SampleOutput::mark(int64_t time_ns, std::string_view name) {
 void SampleOutput::write(std::string_view row) {
   size_t done = 0;
   while (done < row.size()) {
-    const ssize_t n = ::write(fd_, row.data() + done, row.size() - done);
+    const ssize_t n = ::write(file_.get(), row.data() + done, row.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) {
-      pollfd room{fd_, POLLOUT, 0};
+      pollfd room{file_.get(), POLLOUT, 0};
       if (::poll(&room, 1, kReaderTakes_ms) != 0) continue;
     }
     if (n < 0) {
-      const char* why = errno == EAGAIN ? "its reader has stopped to read" : std::strerror(errno);
+      const char* why = errno == EAGAIN ? "its reader stopped reading" : std::strerror(errno);
       problem_ = fmt::format("{}: cannot be written: {}; {} rows are in it", path_, why, rows_);
-      // Half a row helps nobody. What is no plain file (a pipe) cannot be cut.
-      if (done > 0 && ::ftruncate(fd_, size_bytes_) != 0) problem_ += ", the last one torn";
+      // Half a row is useless. A pipe cannot be truncated.
+      if (done > 0 && ::ftruncate(file_.get(), size_bytes_) != 0) problem_ += ", the last one torn";
       return;
     }
     done += static_cast<size_t>(n);
