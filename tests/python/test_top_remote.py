@@ -58,9 +58,9 @@ def test_passwords(exporter, profgpu, tmp_path):
     try:
         until(lambda: top(profgpu, '--remote', f'me:secret@127.0.0.1:{e.port}').returncode == 0)
         r = top(profgpu, '--remote', f'127.0.0.1:{e.port}')
-        assert r.returncode == 1 and 'asks for a password: USER:PASSWORD@' in r.stderr
+        assert r.returncode == 1 and 'wants a password: write USER:PASSWORD@' in r.stderr
         r = top(profgpu, '--remote', f'me:wrong@127.0.0.1:{e.port}')
-        assert r.returncode == 1 and 'does not take that password' in r.stderr and 'wrong@' not in r.stderr
+        assert r.returncode == 1 and 'rejects that password' in r.stderr and 'wrong@' not in r.stderr
         r = top(profgpu, '--remote', f'me:secret@127.0.0.1:{e.port}')
         assert r.returncode == 0 and '2 × NVIDIA H100' in r.stdout
     finally:

@@ -1,6 +1,5 @@
 #include "watch/live/child_process.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -12,8 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
-#include <set>
 
 #include "base/clock.h"
 #include "base/decimal.h"
@@ -25,17 +22,12 @@ namespace profgpu {
 
 namespace {
 
-// Signals of our own: faults, what the terminal says of our output, children; and what nobody can hold.
-constexpr int kOwn[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
-
-// All others are the command's.
-std::vector<int> passed_on() {
-  std::vector<int> out;
-  for (int s = 1; s <= SIGRTMAX; ++s) {
-    const bool of_the_c_library = s > SIGSYS && s < SIGRTMIN;
-    if (!of_the_c_library && std::find(std::begin(kOwn), std::end(kOwn), s) == std::end(kOwn)) out.push_back(s);
-  }
-  return out;
+// Not the command's: faults, the terminal's about our own output, children, those of the C library, and those that cannot
+// be blocked.
+bool is_own(int signal) {
+  constexpr int kOwn[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU,
+                          SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGTRAP};
+  return (signal > SIGSYS && signal < SIGRTMIN) || std::ranges::find(kOwn, signal) != std::end(kOwn);
 }
 
 bool is_ignored(int signal) {
@@ -43,23 +35,19 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Descriptors that a program which we start would get.
+// Descriptors that a program started by us would inherit.
 std::vector<int> open_descriptors() {
   std::vector<int> out;
-  DIR* folder = ::opendir("/proc/self/fd");
-  if (!folder) return {0, 1, 2};
-  while (const dirent* entry = ::readdir(folder)) {
-    const int fd = std::atoi(entry->d_name);
-    if (entry->d_name[0] == '.' || fd == ::dirfd(folder)) continue;
+  for (const std::string& name : folder_names("/proc/self/fd")) {
+    const int fd = std::atoi(name.c_str());
     if (const int flags = ::fcntl(fd, F_GETFD); flags >= 0 && (flags & FD_CLOEXEC) == 0) out.push_back(fd);
   }
-  ::closedir(folder);
-  return out;
+  return out.empty() ? std::vector<int>{0, 1, 2} : out;   // there may be no /proc
 }
 
-// The child's part. It shares our memory until it runs the command, so it touches nothing but its own signal settings.
-// execvpe() rather than posix_spawn(): that leaves two signals ignored, and does not give scripts without a first line
-// to sh as shells, env and nohup do.
+// Runs in the child, which shares our memory until it executes the command: changes only its own signal settings.
+// execvpe() rather than posix_spawn(), which leaves two signals ignored and, unlike shells, env and nohup, does not pass
+// scripts without a first line to sh.
 [[noreturn]] void become(char* const* arguments, char* const* variables, const sigset_t& defaults,
                          bool ignore_children, const sigset_t& mask, int problem) {
   for (int s = 1; s < NSIG; ++s)
@@ -71,7 +59,7 @@ std::vector<int> open_descriptors() {
   ::_exit(::write(problem, &error, sizeof error) == sizeof error ? 127 : 126);
 }
 
-// As the kernel takes lists of words; valid as long as the words are.
+// As the kernel expects lists of words; valid as long as the words are.
 std::vector<char*> pointers(const std::vector<std::string>& words) {
   std::vector<char*> out;
   for (const std::string& w : words) out.push_back(const_cast<char*>(w.c_str()));
@@ -84,52 +72,43 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &s) == 0;
 }
 
-StartFailure not_found(const std::string& name) {
+Error not_found(const std::string& name) {
   const bool is_path = name.find('/') != std::string::npos;
-  StartFailure failure{127, {fmt::format("{}: {}", name, is_path ? "no such file" : "command not found"), ""}};
-  if (name.empty())
-    failure.error.message = "the command is an empty word";
-  else if (is_path && exists(name))
-    failure.error = {name + ": its interpreter or loader is not there", "its first line names it"};
-  else if (name.find(' ') != std::string::npos)
-    failure.error.hint = "a command and its arguments are words of their own: profgpu -- " + name;
-  else if (!is_path && exists(name))
-    failure.error.hint = "to run the file in this folder: profgpu -- ./" + name;
-  else if (!is_path)
-    failure.error.hint = "it is in no folder of PATH";
-  return failure;
+  if (name.empty()) return {"the command is an empty word"};
+  if (is_path && exists(name)) return {name + ": its interpreter or loader is missing", "its first line names it"};
+  const std::string message = name + (is_path ? ": no such file" : ": command not found");
+  if (name.find(' ') != std::string::npos)
+    return {message, "do not quote a command together with its arguments: profgpu -- " + name};
+  if (is_path) return {message};
+  return {message, exists(name) ? "to run the file in this folder: profgpu -- ./" + name : "no folder of PATH has it"};
 }
 
 StartFailure start_failure(const std::string& name, int error) {
-  if (error == ENOENT || error == ENOTDIR) return not_found(name);
-  StartFailure failure{126, {fmt::format("{}: {}", name, std::strerror(error)), ""}};
+  if (error == ENOENT || error == ENOTDIR) return {127, not_found(name)};
   struct stat s{};
-  if (error == EACCES && ::stat(name.c_str(), &s) == 0) {
-    if (S_ISDIR(s.st_mode))
-      failure.error = {name + ": is a folder", "name the program in it"};
-    else
-      failure.error = {name + ": is not executable", "chmod +x " + name + ", or python3 " + name};
-  }
-  return failure;
+  if (error != EACCES || ::stat(name.c_str(), &s) != 0)
+    return {126, {fmt::format("{}: {}", name, std::strerror(error))}};
+  if (S_ISDIR(s.st_mode)) return {126, {name + ": is a folder", "name the program in it"}};
+  return {126, {name + ": is not executable", "chmod +x " + name + ", or python3 " + name}};
 }
 
-bool asks_for_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT; }
+bool requests_end(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT; }
 
 }  // namespace
 
 CommandRunner::CommandRunner(bool pipe_signal_ignored) : inherited_(open_descriptors()) {
   sigemptyset(&held_);
-  // What nohup or a shell had us ignore stays ignored, by us and by the command.
-  for (const int s : passed_on())
-    if (!is_ignored(s)) sigaddset(&held_, s);
+  // Signals that nohup or a shell had us ignore stay ignored, by us and by the command.
+  for (int s = 1; s <= SIGRTMAX; ++s)
+    if (!is_own(s) && !is_ignored(s)) sigaddset(&held_, s);
   defaults_ = held_;
   if (!pipe_signal_ignored) sigaddset(&defaults_, SIGPIPE);
-  // With SIGCHLD ignored the kernel would throw the exit status away.
+  // With SIGCHLD ignored, the kernel would discard the exit status.
   ignore_children_ = is_ignored(SIGCHLD);
   if (ignore_children_) ::signal(SIGCHLD, SIG_DFL);
   sigaddset(&held_, SIGCHLD);
   ::pthread_sigmask(SIG_BLOCK, &held_, &before_);
-  // Whom the command leaves behind becomes our child: so we still know whose it is.
+  // Processes that the command leaves behind become our children, so that we still know whose they are.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
@@ -142,12 +121,12 @@ std::optional<StartFailure> CommandRunner::start(const std::vector<std::string>&
   const std::vector<char*> variables = environment_ ? pointers(*environment_) : std::vector<char*>();
   int problem[2];
   if (::pipe2(problem, O_CLOEXEC) != 0) return start_failure(words[0], errno);
-  // No handler of ours may run in the child.
+  // None of our handlers may run in the child.
   sigset_t all, now;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &now);
   begun_ns_ = monotonic_ns();
-  // NOLINTNEXTLINE: nothing is copied, so a program with a driver in memory starts the command as fast as a small one.
+  // NOLINTNEXTLINE: vfork() copies nothing, so the start is fast even with a driver in memory.
   const pid_t pid = ::vfork();
   if (pid == 0)
     become(arguments.data(), environment_ ? variables.data() : environ, defaults_, ignore_children_, before_,
@@ -176,8 +155,8 @@ bool CommandRunner::reap(CommandEnd& end) {
       return true;
     }
   }
-  // Processes that the command had left behind, and that have now ended. What leads a session of its own may be a
-  // backend's (nvidia-smi), which wants its status itself.
+  // Processes that the command left behind and that have ended. A session leader may be a backend's (nvidia-smi), which
+  // collects its status itself.
   siginfo_t info{};
   while (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0 && info.si_pid != pid_ &&
          ::getsid(info.si_pid) != info.si_pid)
@@ -187,20 +166,20 @@ bool CommandRunner::reap(CommandEnd& end) {
 
 void CommandRunner::take(const siginfo_t& info, CommandEnd& end) {
   const int signal = info.si_signo;
-  if (asks_for_end(signal)) end.interrupted = true;
-  if (signal == SIGTSTP) stop_asked_ = true;
-  // The kernel sends to the whole group that has the terminal, and the command is in it unless it left.
+  if (requests_end(signal)) end.interrupted = true;
+  if (signal == SIGTSTP) stop_requested_ = true;
+  // The kernel signals the whole foreground group of the terminal, which includes the command unless it left the group.
   const bool has_it = info.si_code > 0 ? ::getpgid(pid_) == ::getpgrp() : info.si_pid == pid_;
   if (has_it && signal != SIGCONT) return;
   if (info.si_code == SI_QUEUE) ::sigqueue(pid_, signal, info.si_value);
   else ::kill(pid_, signal);
 }
 
-// Only for job control: a command that somebody has stopped from outside, to go on later, does not stop us.
+// Only for job control: a command that is stopped from outside does not stop us.
 void CommandRunner::stop_with_command() {
-  const bool job_control = stopped_by_ == SIGTTIN || stopped_by_ == SIGTTOU || (stopped_by_ != 0 && stop_asked_);
+  const bool job_control = stopped_by_ == SIGTTIN || stopped_by_ == SIGTTOU || (stopped_by_ != 0 && stop_requested_);
   if (!job_control) return;
-  stop_asked_ = false;
+  stop_requested_ = false;
   stopped_by_ = 0;
   ::raise(SIGSTOP);
 }
@@ -208,7 +187,7 @@ void CommandRunner::stop_with_command() {
 CommandEnd CommandRunner::wait() {
   CommandEnd end;
   stopped_by_ = 0;
-  stop_asked_ = false;
+  stop_requested_ = false;
   siginfo_t info{};
   for (bool ended = reap(end); !ended;) {
     const int signal = ::sigwaitinfo(&held_, &info);
@@ -219,18 +198,18 @@ CommandEnd CommandRunner::wait() {
     if (!ended) stop_with_command();
   }
   pid_ = 0;
-  // What came too late for the command is not for us either.
+  // Signals that came too late for the command are not for us either.
   const timespec at_once{};
-  while (::sigtimedwait(&held_, &info, &at_once) > 0) end.interrupted = end.interrupted || asks_for_end(info.si_signo);
+  while (::sigtimedwait(&held_, &info, &at_once) > 0) end.interrupted = end.interrupted || requests_end(info.si_signo);
   return end;
 }
 
 namespace {
 
 constexpr size_t kMaxKnown = 4096;
-constexpr int kDeepest = 256;  // parents of a process; more is a /proc that makes no sense
+constexpr int kDeepest = 256;  // ancestors of a process; more would be an inconsistent /proc
 
-// Our own number in that /proc, which may be an outer namespace's.
+// Our own pid in that /proc, which may be an outer namespace's.
 int64_t own_pid(const std::string& proc) {
   char target[32];
   const ssize_t n = ::readlink((proc + "/self").c_str(), target, sizeof target);
@@ -259,7 +238,7 @@ void RunProcesses::see(const Reading& reading) {
   for (const ProcessSample& p : reading.processes) {
     if (known_.contains(p.pid) || known_.size() >= kMaxKnown) continue;
     if (!host_) host_.emplace();
-    const std::string& vendor = (*devices_)[reading.device].vendor;
+    const std::string& vendor = devices_[reading.device].vendor;
     const HostProcess host = host_->look(p.pid, compute_file(vendor), reading.processes.size() == 1);
     WatchedProcess& process = known_[p.pid];
     process.visible_pid = host.visible_pid;

@@ -1,5 +1,5 @@
-// LiveView: what is now, from wherever it comes: this machine's devices, a recording, exporters of other machines. The
-// screen of `profgpu top` knows no more than this.
+// LiveView: the current state, from any source: this machine's devices, a replay, exporters of other machines. It is all
+// that the screen of `profgpu top` knows.
 #pragma once
 
 #include <array>
@@ -17,19 +17,20 @@
 
 namespace profgpu {
 
-/// The newest value of each metric, by Metric. Of what a driver kept since the reading before: the mean over time.
+/// The newest value of each metric, by Metric. Of several samples that a driver kept since the last reading: their mean
+/// over time.
 using NewestValues = std::array<std::optional<double>, kMetricCount>;
 
 struct LiveProcess {
   ProcessSample sample;
-  HostProcess host;                 ///< what is not known is empty
+  HostProcess host;                 ///< unknown fields are empty
 };
 
 struct LiveDevice {
-  std::shared_ptr<const DeviceInfo> info;   ///< never null; the same object as long as nothing of it changes
-  size_t host = 0;                  ///< position in LiveView::hosts
+  std::shared_ptr<const DeviceInfo> info;   ///< never null; the same object as long as its content is the same
+  size_t host = 0;                  ///< index in LiveView::hosts
   DeviceState state = DeviceState::kOk;
-  std::string trouble;              ///< "GPU is lost"; empty if it is well
+  std::string trouble;              ///< "GPU is lost"; empty: none
   int64_t since_ns = 0;             ///< Unix time of the last good answer; 0: none yet
   int64_t time_ns = 0;              ///< Unix time of the newest reading; 0: none yet
   std::array<int64_t, kMetricCount> read_ns = {};   ///< Unix time of the reading that each value is from
@@ -42,7 +43,7 @@ struct LiveDevice {
     const auto& newest = values[static_cast<size_t>(metric)];
     return newest ? newest : info->constant(metric);
   }
-  /// Time that it was busy; of a MIG instance, of which drivers do not say it, what its counters of activity say.
+  /// Utilization; of a MIG instance, for which drivers report none, its counters of activity.
   [[nodiscard]] std::optional<double> busy_pct() const {
     for (const Metric m : {Metric::kUtilization, Metric::kGraphicsActive, Metric::kSmActive})
       if (const auto pct = value(m)) return pct;
@@ -53,41 +54,41 @@ struct LiveDevice {
 struct LiveHost {
   std::string name;
   std::string driver;               ///< empty: not known, or not the same for all devices
-  std::string trouble;              ///< why nothing new comes: "does not answer since 14:03:22"; empty: it is well
-  bool here = false;                ///< the processes are this machine's: they can be sent signals
+  std::string trouble;              ///< why there is no news: "does not answer since 14:03:22"; empty: none
+  bool here = false;                ///< its processes run on this machine: they can be sent signals
 };
 
 struct LiveView {
-  int64_t time_ns = 0;              ///< Unix time at which this was so
+  int64_t time_ns = 0;              ///< Unix time of this state
   std::vector<LiveHost> hosts;      ///< at least one
-  std::vector<LiveDevice> devices;  ///< by host; a position means the same device in all views of a source
-  /// Parents of processes on devices that are on no device themselves: torchrun, srun's step, a shell. Of this machine.
+  std::vector<LiveDevice> devices;  ///< by host; an index means the same device in all views of a source
+  /// Parents, on no device themselves, of processes on devices: torchrun, srun's step, a shell. Of this machine.
   std::vector<HostProcess> parents;
-  /// What else is to be said, a line each, most important first: steps and phases of a job that is watched.
+  /// Further lines, most important first: steps and phases of recorded jobs.
   std::vector<std::string> lines;
-  bool ended = false;               ///< no more will come
+  bool ended = false;               ///< no more views will come
 };
 
-/// How two devices reach each other: by position in LiveView::devices, row by column, as `nvidia-smi topo -m` names it.
+/// How two devices reach each other, by index in LiveView::devices, row by column, as `nvidia-smi topo -m` names it.
 /// Empty: not known.
 using LiveTopology = std::vector<std::vector<std::string>>;
 
-/// Where views come from. What waits (drivers, /proc, the network) is done by threads of the source's own: none of
-/// these calls waits, so that keys and drawing go on whatever hangs. They are for one thread.
+/// A source of views. All that waits (drivers, /proc, the network) runs on the source's own threads: none of these calls
+/// blocks, so that keys and drawing work whatever hangs. For one thread.
 class LiveSource {
  public:
   virtual ~LiveSource() = default;
-  /// Begins. `news` is called, by any thread, whenever there is a new view; it returns at once. Once only.
+  /// Once only. Any thread calls `news`, which must return at once, whenever there is a new view.
   virtual void start(std::function<void()> news) = 0;
-  /// What is known by now. Before anything is, devices are there without values.
+  /// The current state. At first, devices have no values.
   virtual LiveView view() = 0;
-  /// What does not change, where it is known by now.
+  /// Empty until it is known.
   virtual LiveTopology topology() { return {}; }
-  /// Whether a view now has all that a first view will have.
+  /// Whether a view now would have everything that a first view can have.
   [[nodiscard]] virtual bool complete() const = 0;
-  /// Ends. True: a thread hangs in a driver, so that the program should leave with std::_Exit.
+  /// True: a thread hangs in a driver; leave the program by std::_Exit.
   virtual bool stop() = 0;
-  /// Between views, as far as the source can tell.
+  /// Between views.
   [[nodiscard]] virtual int64_t interval_ns() const = 0;
   virtual void set_interval(int64_t interval_ns) = 0;
 };

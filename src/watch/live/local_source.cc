@@ -18,16 +18,13 @@
 namespace profgpu {
 namespace {
 
-constexpr std::chrono::seconds kLookerDeadline{1};
+constexpr std::chrono::seconds kLookUpDeadline{1};
 constexpr size_t kMaxParents = 256;
 
 struct Slot {
-  NewestValues values = {};
-  std::array<int64_t, kMetricCount> read_ns = {};
-  int64_t time_ns = 0;       // Unix time of the newest reading
-  int64_t at_ns = 0;         // monotonic, the same
+  LiveDevice device;         // without its state and its processes
+  int64_t at_ns = 0;         // monotonic time of the newest reading
   bool fresh = false;        // read since the last news
-  bool has_processes = false;
   std::vector<ProcessSample> processes;
 };
 
@@ -35,43 +32,53 @@ struct Slot {
 
 // What the threads share.
 struct LocalSource::State {
-  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o)
-      : backend(std::move(b)), options(o), interval_ns(o.interval_ns) {
-    slots.resize(backend->devices().size());
-    recorded = backend->name() == "replay";   // its processes are another machine's
-    here = host_name();
-  }
+  State(std::shared_ptr<Backend> b, const LocalSourceOptions& o);
 
   void take(const Reading& reading);
   void record(const Reading& reading);
   [[nodiscard]] bool all_fresh(int64_t now) const;
-  void look_on();
-  void look_once(HostProcesses& processes, RecordedJobs& jobs);
-  void ask_topology();
+  void look_up_processes();
+  void look_up_once(HostProcesses& processes, RecordedJobs& jobs);
+  void query_topology();
 
   const std::shared_ptr<Backend> backend;
   const LocalSourceOptions options;
-  bool recorded = false;
-  std::string here;           // this machine's name
+  const bool recorded;        // its processes are another machine's
+  std::vector<LiveHost> hosts;
   std::function<void()> news;
 
-  // The sampler's, one at a time.
+  // Of the sampler's threads, one at a time.
   SampleRow row;
   Reading annotated;
 
   mutable std::mutex mutex;   // all below
   std::condition_variable changed;
   int64_t interval_ns;
-  std::vector<Slot> slots;    // by the backend's positions
+  std::vector<Slot> slots;    // by the backend's indices
   std::map<int64_t, HostProcess> known;
   std::vector<HostProcess> parents;
   std::vector<std::string> job_lines;
   LiveTopology topology;
-  int64_t rounds = 0;         // of looking up
-  bool due = false, stopping = false, looking = false, asking = false, asked = false;
+  int64_t rounds = 0;         // of looking up processes
+  bool due = false, stopping = false, looking_up = false, querying = false, queried = false;
 };
 
-// Under `mutex`. A device that has fallen behind is not waited for.
+// A replay may be of several hosts.
+LocalSource::State::State(std::shared_ptr<Backend> b, const LocalSourceOptions& o)
+    : backend(std::move(b)), options(o), recorded(backend->name() == "replay"), interval_ns(o.interval_ns) {
+  const auto& infos = backend->devices();
+  const std::string here = host_name();
+  slots.resize(infos.size());
+  for (const uint32_t d : options.devices) {
+    const std::string& name = recorded && !infos[d].host.empty() ? infos[d].host : here;
+    LiveDevice& device = slots[d].device;
+    device.info = {backend, &infos[d]};
+    while (device.host < hosts.size() && hosts[device.host].name != name) ++device.host;
+    if (device.host == hosts.size()) hosts.push_back({name, common_driver(infos, options.devices), "", !recorded});
+  }
+}
+
+// Under `mutex`. Does not wait for a device that has fallen behind.
 bool LocalSource::State::all_fresh(int64_t now) const {
   return std::all_of(options.devices.begin(), options.devices.end(), [&](uint32_t d) {
     return slots[d].fresh || (slots[d].at_ns != 0 && now - slots[d].at_ns > 2 * interval_ns + 100'000'000);
@@ -84,13 +91,14 @@ void LocalSource::State::take(const Reading& reading) {
   {
     const std::lock_guard lock(mutex);
     Slot& slot = slots[reading.device];
+    LiveDevice& device = slot.device;
     for (size_t m = 0; m < kMetricCount; ++m)
-      if (const auto& value = row[static_cast<Metric>(m)]) slot.values[m] = value, slot.read_ns[m] = reading.time_ns;
-    slot.time_ns = reading.time_ns;
+      if (const auto& value = row[static_cast<Metric>(m)]) device.values[m] = value, device.read_ns[m] = reading.time_ns;
+    device.time_ns = reading.time_ns;
     slot.at_ns = monotonic_ns();
     slot.fresh = true;
     if (reading.has_processes) {
-      slot.has_processes = true;
+      device.has_processes = true;
       slot.processes = reading.processes;
       due = true;
     }
@@ -117,7 +125,7 @@ void LocalSource::State::record(const Reading& reading) {
   options.recorder(annotated);
 }
 
-void LocalSource::State::look_once(HostProcesses& processes, RecordedJobs& jobs) {
+void LocalSource::State::look_up_once(HostProcesses& processes, RecordedJobs& jobs) {
   std::map<int64_t, std::string_view> wanted;   // pid to what holds its device
   {
     const std::lock_guard lock(mutex);
@@ -146,7 +154,7 @@ void LocalSource::State::look_once(HostProcesses& processes, RecordedJobs& jobs)
   ++rounds;
 }
 
-void LocalSource::State::look_on() {
+void LocalSource::State::look_up_processes() {
   HostProcesses processes;
   RecordedJobs jobs;
   std::unique_lock lock(mutex);
@@ -155,15 +163,15 @@ void LocalSource::State::look_on() {
     if (stopping) break;
     due = false;
     lock.unlock();
-    if (!recorded) look_once(processes, jobs);
+    if (!recorded) look_up_once(processes, jobs);
     if (news) news();
     lock.lock();
   }
-  looking = false;
+  looking_up = false;
   changed.notify_all();
 }
 
-void LocalSource::State::ask_topology() {
+void LocalSource::State::query_topology() {
   std::vector<std::vector<Link>> links = backend->topology();
   std::unique_lock lock(mutex);
   if (links.size() == slots.size())
@@ -172,7 +180,7 @@ void LocalSource::State::ask_topology() {
       for (const uint32_t j : options.devices)
         topology.back().push_back(j < links[i].size() ? links[i][j].kind : "");
     }
-  asking = false;
+  querying = false;
   changed.notify_all();
   lock.unlock();
   if (news) news();
@@ -200,8 +208,8 @@ LocalSource::~LocalSource() { stop(); }
 void LocalSource::start(std::function<void()> news) {
   State& s = *state_;
   s.news = std::move(news);
-  s.looking = true;
-  std::thread([state = state_] { state->look_on(); }).detach();
+  s.looking_up = true;
+  std::thread([state = state_] { state->look_up_processes(); }).detach();
   sampler_.start();
 }
 
@@ -219,50 +227,31 @@ void LocalSource::set_interval(int64_t interval_ns) {
   sampler_.set_interval(interval_ns);
 }
 
-// Asked for only once somebody wants to see it: of sixteen devices it takes hundreds of calls.
+// Queried when it is first shown: for sixteen devices it takes hundreds of calls.
 LiveTopology LocalSource::topology() {
   const std::lock_guard lock(state_->mutex);
-  if (!std::exchange(state_->asked, true)) {
-    state_->asking = true;
-    std::thread([state = state_] { state->ask_topology(); }).detach();
+  if (!std::exchange(state_->queried, true)) {
+    state_->querying = true;
+    std::thread([state = state_] { state->query_topology(); }).detach();
   }
   return state_->topology;
 }
 
-// Without the devices' values. A recording may be of several hosts.
-LiveView LocalSource::bare_view() const {
-  LiveView view;
-  view.time_ns = unix_ns();
-  const auto& infos = state_->backend->devices();
-  for (const uint32_t d : options_.devices) {
-    const std::string& name = state_->recorded && !infos[d].host.empty() ? infos[d].host : state_->here;
-    LiveDevice device;
-    device.info = std::shared_ptr<const DeviceInfo>(state_->backend, &infos[d]);
-    while (device.host < view.hosts.size() && view.hosts[device.host].name != name) ++device.host;
-    if (device.host == view.hosts.size())
-      view.hosts.push_back({name, common_driver(infos, options_.devices), "", !state_->recorded});
-    view.devices.push_back(std::move(device));
-  }
-  return view;
-}
-
 LiveView LocalSource::view() {
   const State& s = *state_;
-  LiveView view = bare_view();
+  LiveView view;
+  view.time_ns = unix_ns();
+  view.hosts = s.hosts;
   view.ended = s.backend->ended();
   const std::vector<DeviceHealth> health = sampler_.health();
   const std::lock_guard lock(s.mutex);
   for (size_t i = 0; i < options_.devices.size(); ++i) {
     const Slot& slot = s.slots[options_.devices[i]];
-    LiveDevice& device = view.devices[i];
+    LiveDevice& device = view.devices.emplace_back(slot.device);
     device.trouble = health[i].trouble;
     if (!device.trouble.empty())
       device.state = device.trouble == kDoesNotAnswer ? DeviceState::kNotAnswering : DeviceState::kError;
     device.since_ns = health[i].good_at_ns;
-    device.time_ns = slot.time_ns;
-    device.values = slot.values;
-    device.read_ns = slot.read_ns;
-    device.has_processes = slot.has_processes;
     for (const ProcessSample& p : slot.processes) {
       const auto it = s.known.find(p.pid);
       device.processes.push_back({p, it == s.known.end() ? recorded_process(p) : it->second});
@@ -280,7 +269,7 @@ bool LocalSource::complete() const {
   bool any = false;
   for (size_t i = 0; i < options_.devices.size(); ++i) {
     const Slot& slot = s.slots[options_.devices[i]];
-    if (health[i].trouble.empty() && !slot.has_processes) return false;
+    if (health[i].trouble.empty() && !slot.device.has_processes) return false;
     any |= !slot.processes.empty();
   }
   return !any || s.rounds >= 2 || s.recorded;
@@ -292,7 +281,7 @@ bool LocalSource::stop() {
   std::unique_lock lock(s.mutex);
   s.stopping = true;
   s.changed.notify_all();
-  const bool ended = s.changed.wait_for(lock, kLookerDeadline, [&] { return !s.looking && !s.asking; });
+  const bool ended = s.changed.wait_for(lock, kLookUpDeadline, [&] { return !s.looking_up && !s.querying; });
   return sampler_.any_stuck() || !ended;
 }
 

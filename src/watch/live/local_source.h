@@ -1,4 +1,4 @@
-// This machine's devices, or a recording's, as a LiveSource: the sampler's readings, and what /proc knows of processes.
+// This machine's devices, or a replay's, as a LiveSource: the sampler's readings, and processes as /proc describes them.
 #pragma once
 
 #include <functional>
@@ -12,11 +12,11 @@
 namespace profgpu {
 
 struct LocalSourceOptions {
-  std::vector<uint32_t> devices;                ///< positions among the backend's
-  int64_t interval_ns = 1'000'000'000;          ///< to begin with
-  int64_t process_interval_ns = 1'000'000'000;  ///< how often processes are asked for and looked up at most
-  /// Gets each reading, with commands and origins of its processes where they are known. Called by the sampler's
-  /// threads, one at a time; must be quick.
+  std::vector<uint32_t> devices;                ///< indices among the backend's
+  int64_t interval_ns = 1'000'000'000;          ///< initially
+  int64_t process_interval_ns = 1'000'000'000;  ///< shortest, between queries of processes
+  /// Gets each reading, with commands and origins of its processes where known. Called by the sampler's threads, one at
+  /// a time; must be quick.
   std::function<void(const Reading&)> recorder = {};
 };
 
@@ -32,14 +32,13 @@ class LocalSource final : public LiveSource {
   [[nodiscard]] int64_t interval_ns() const override;
   void set_interval(int64_t interval_ns) override;
 
-  /// Whether each device has answered, or been given up, and its processes have been looked up twice.
+  /// Whether each device has answered, or failed, and its processes have been looked up twice.
   [[nodiscard]] bool complete() const override;
 
  private:
   struct State;
-  [[nodiscard]] LiveView bare_view() const;
   const LocalSourceOptions options_;
-  std::shared_ptr<State> state_;    // stays with threads that hang
+  std::shared_ptr<State> state_;    // threads that hang keep it
   Sampler sampler_;
 };
 

@@ -19,9 +19,7 @@ constexpr std::string_view kUsualPort = "9400", kUsualPath = "/metrics";
 constexpr std::chrono::milliseconds kShortestLimit{2000};
 constexpr std::chrono::seconds kLastWait{1};
 
-std::string local_time(int64_t unix_ns) { return timestamp_text(unix_ns, TimestampStyle::kNvidiaSmi).substr(11, 8); }
-
-Result<ExporterPage> ask(const HttpUrl& url, std::chrono::milliseconds limit, const std::string& program) {
+Result<ExporterPage> fetch(const HttpUrl& url, std::chrono::milliseconds limit, const std::string& program) {
   HttpCall call;
   call.url = url;
   call.accept = "text/plain;version=0.0.4";
@@ -29,8 +27,8 @@ Result<ExporterPage> ask(const HttpUrl& url, std::chrono::milliseconds limit, co
   auto answer = http_call(call, program);
   if (!answer) return answer.error();
   if (answer->status == 401)
-    return Error{url.authorization.empty() ? "asks for a password: USER:PASSWORD@ stands before the host's name"
-                                           : "does not take that password"};
+    return Error{url.authorization.empty() ? "wants a password: write USER:PASSWORD@ before the host's name"
+                                           : "rejects that password"};
   if (answer->status != 200) return Error{fmt::format("answers {}", answer->status)};
   return read_exporter_page(answer->body);
 }
@@ -46,35 +44,33 @@ Result<HttpUrl> remote_address(std::string_view text) {
                              text.substr(0, 200)),
                  "node1, node1:9400, https://user:password@node1:9400"};
   if (address->target == "/") address->target = kUsualPath;
-  // "node1" has no port; a whole address has the port of its kind.
-  const size_t host_end = url.rfind(']') == url.npos ? url.find("://") + 3 : url.rfind(']');
-  if (!whole && url.find(':', std::max(host_end, url.rfind('@') == url.npos ? 0 : url.rfind('@'))) == url.npos)
-    address->port = kUsualPort;
+  // Colons of USER:PASSWORD@ and of an IPv6 address in brackets do not begin a port.
+  const std::string_view authority = text.substr(0, text.find_first_of("/?#"));
+  if (!whole && authority.find(':', authority.find_last_of("@]") + 1) == text.npos) address->port = kUsualPort;
   return address;
 }
 
 struct RemoteSource::State {
   struct Host {
-    std::string shown;              // until the page says its name
-    ExporterPage page;              // the last that came
-    std::string problem;            // of the last request; empty: it went well
+    std::string shown;              // its address until its page states a name
+    ExporterPage page;              // the last one
+    std::string problem;            // of the last request; empty: none
     int64_t good_at_ns = 0;         // Unix time; 0: never
     bool tried = false;
-    std::vector<size_t> positions;  // of its devices, among all
   };
-  struct Place {
+  struct KnownDevice {
     size_t host = 0;
     std::shared_ptr<const DeviceInfo> info;
-    const ExporterDevice* said = nullptr;   // in the host's page; null: no longer on it
+    const ExporterDevice* on_page = nullptr;   // of its host; null: no longer there
   };
 
   explicit State(RemoteSourceOptions o)
       : options(std::move(o)), interval(options.interval_ns), hosts(options.addresses.size()) {
     for (size_t i = 0; i < hosts.size(); ++i) hosts[i].shown = options.addresses[i].host;
   }
-  void ask_on(size_t which);
+  void poll(size_t which);
   void take(size_t which, Result<ExporterPage> page);
-  void place_devices(size_t which);
+  void find_devices(size_t which);
   [[nodiscard]] std::string trouble(const Host& host) const;
 
   const RemoteSourceOptions options;
@@ -83,7 +79,7 @@ struct RemoteSource::State {
   std::condition_variable changed;
   std::chrono::nanoseconds interval;
   std::vector<Host> hosts;
-  std::vector<Place> places;        // only grows: a position means the same device for ever
+  std::vector<KnownDevice> devices; // only grows: an index always means the same device
   bool settled = false;             // each host was tried
   bool stopping = false;
   size_t threads = 0;
@@ -92,26 +88,20 @@ struct RemoteSource::State {
 std::string RemoteSource::State::trouble(const Host& host) const {
   if (host.problem.empty()) return "";
   if (host.good_at_ns == 0) return host.problem;
-  return fmt::format("no news since {}: {}", local_time(host.good_at_ns), host.problem);
-}
-
-bool same_device(const DeviceInfo& a, const DeviceInfo& b) {
-  return a.index == b.index && a.uuid == b.uuid && a.gpu_instance == b.gpu_instance;
+  return fmt::format("no news since {}: {}", clock_time(host.good_at_ns), host.problem);
 }
 
 // Under `mutex`.
-void RemoteSource::State::place_devices(size_t which) {
-  Host& host = hosts[which];
-  for (const size_t p : host.positions) places[p].said = nullptr;
-  for (const ExporterDevice& device : host.page.devices) {
-    const auto known = std::find_if(host.positions.begin(), host.positions.end(),
-                                    [&](size_t p) { return same_device(*places[p].info, device.info); });
-    if (known != host.positions.end()) {
-      places[*known].said = &device;
-      continue;
-    }
-    host.positions.push_back(places.size());
-    places.push_back({which, std::make_shared<const DeviceInfo>(device.info), &device});
+void RemoteSource::State::find_devices(size_t which) {
+  for (KnownDevice& d : devices)
+    if (d.host == which) d.on_page = nullptr;
+  for (const ExporterDevice& device : hosts[which].page.devices) {
+    const auto known = std::find_if(devices.begin(), devices.end(), [&](const KnownDevice& d) {
+      return d.host == which && d.info->index == device.info.index && d.info->uuid == device.info.uuid &&
+             d.info->gpu_instance == device.info.gpu_instance;
+    });
+    if (known != devices.end()) known->on_page = &device;
+    else devices.push_back({which, std::make_shared<const DeviceInfo>(device.info), &device});
   }
 }
 
@@ -124,20 +114,20 @@ void RemoteSource::State::take(size_t which, Result<ExporterPage> page) {
     host.page = *std::move(page);
     host.good_at_ns = unix_ns();
     if (!host.page.host.empty()) host.shown = host.page.host;
-    if (settled) place_devices(which);
+    if (settled) find_devices(which);
   }
   if (settled || !std::all_of(hosts.begin(), hosts.end(), [](const Host& h) { return h.tried; })) return;
   settled = true;
-  for (size_t i = 0; i < hosts.size(); ++i) place_devices(i);
+  for (size_t i = 0; i < hosts.size(); ++i) find_devices(i);
 }
 
-void RemoteSource::State::ask_on(size_t which) {
+void RemoteSource::State::poll(size_t which) {
   std::unique_lock lock(mutex);
   while (!stopping) {
     const auto limit = std::max(kShortestLimit, std::chrono::duration_cast<std::chrono::milliseconds>(interval));
     lock.unlock();
     const auto begun = std::chrono::steady_clock::now();
-    take(which, ask(options.addresses[which], limit, options.program));
+    take(which, fetch(options.addresses[which], limit, options.program));
     news();
     lock.lock();
     while (!stopping && std::chrono::steady_clock::now() < begun + interval) changed.wait_until(lock, begun + interval);
@@ -164,7 +154,7 @@ void RemoteSource::set_interval(int64_t interval_ns) {
 void RemoteSource::start(std::function<void()> news) {
   state_->news = std::move(news);
   state_->threads = state_->hosts.size();
-  for (size_t i = 0; i < state_->hosts.size(); ++i) std::thread([state = state_, i] { state->ask_on(i); }).detach();
+  for (size_t i = 0; i < state_->hosts.size(); ++i) std::thread([state = state_, i] { state->poll(i); }).detach();
 }
 
 LiveView RemoteSource::view() {
@@ -174,26 +164,26 @@ LiveView RemoteSource::view() {
   const std::lock_guard lock(s.mutex);
   for (const State::Host& host : s.hosts) {
     const std::string driver = host.page.devices.empty() ? "" : host.page.devices.front().info.driver_version;
-    view.hosts.push_back({host.shown, driver, host.tried ? s.trouble(host) : "not asked yet", false});
+    view.hosts.push_back({host.shown, driver, host.tried ? s.trouble(host) : "not polled yet", false});
     for (const ExporterDevice& d : host.page.devices)
       if (!d.jobs.empty())
         view.lines.push_back(fmt::format("{}, GPU {}: job {}", host.shown, d.info.label(), fmt::join(d.jobs, ", ")));
   }
-  for (const State::Place& place : s.places) {
-    const State::Host& host = s.hosts[place.host];
+  for (const State::KnownDevice& known : s.devices) {
+    const State::Host& host = s.hosts[known.host];
     LiveDevice& device = view.devices.emplace_back();
-    device.info = place.info;
-    device.host = place.host;
+    device.info = known.info;
+    device.host = known.host;
     device.time_ns = device.since_ns = host.good_at_ns;
     if (!host.problem.empty()) device.state = DeviceState::kNotAnswering, device.trouble = host.problem;
-    if (!place.said) {
+    if (!known.on_page) {
       device.state = DeviceState::kError;
       device.trouble = "no longer on the exporter's page";
       continue;
     }
-    if (place.said->good_at_ns != 0) device.since_ns = place.said->good_at_ns;
-    if (!place.said->up) device.state = DeviceState::kError, device.trouble = "does not answer its exporter";
-    device.values = place.said->values;
+    if (known.on_page->good_at_ns != 0) device.since_ns = known.on_page->good_at_ns;
+    if (!known.on_page->up) device.state = DeviceState::kError, device.trouble = "does not answer its exporter";
+    device.values = known.on_page->values;
     for (size_t m = 0; m < kMetricCount; ++m)
       if (device.values[m]) device.read_ns[m] = host.good_at_ns;
   }

@@ -12,8 +12,8 @@
 
 namespace profgpu {
 
-/// "node1", "node1:9400", "[::1]:9400", "https://user:password@node1:9400/metrics". Without a port it is 9400, without
-/// a path /metrics. The error is a usage error.
+/// "node1", "node1:9400", "[::1]:9400", "https://user:password@node1:9400/metrics". The default port is 9400, the default
+/// path /metrics. The error is a usage error.
 Result<HttpUrl> remote_address(std::string_view text);
 
 struct RemoteSourceOptions {
@@ -22,9 +22,9 @@ struct RemoteSourceOptions {
   std::string program;                      ///< see http_call()
 };
 
-/// A thread for each host asks it at each interval, and waits no longer than that or two seconds. A host that does not
-/// answer keeps its devices as it last said them, and its trouble says so and since when. No device is shown before
-/// each host has answered or failed once; devices that come later stand behind the others.
+/// A thread per host polls it at each interval, and waits for at most that long or two seconds. A host that does not
+/// answer keeps its last known devices; LiveHost::trouble says since when. No device is shown before each host has
+/// answered or failed once; devices found later come after the others.
 class RemoteSource final : public LiveSource {
  public:
   explicit RemoteSource(RemoteSourceOptions options);
@@ -40,7 +40,7 @@ class RemoteSource final : public LiveSource {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;   // stays with threads that wait for the network
+  std::shared_ptr<State> state_;   // threads that wait for the network keep it
 };
 
 }  // namespace profgpu

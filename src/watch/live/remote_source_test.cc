@@ -160,10 +160,10 @@ TEST_F(RemoteSourceTest, WhatIsNoExporterSaysSo) {
   secret.say("", 401);
   watch({web.url(), secret.url(), "127.0.0.1:1"});
   const LiveView view = wait_for([](const LiveView& v) {
-    return std::none_of(v.hosts.begin(), v.hosts.end(), [](const LiveHost& h) { return h.trouble == "not asked yet"; });
+    return std::none_of(v.hosts.begin(), v.hosts.end(), [](const LiveHost& h) { return h.trouble == "not polled yet"; });
   });
   EXPECT_EQ(view.hosts[0].trouble, "is no page of a GPU exporter");
-  EXPECT_EQ(view.hosts[1].trouble, "asks for a password: USER:PASSWORD@ stands before the host's name");
+  EXPECT_EQ(view.hosts[1].trouble, "wants a password: write USER:PASSWORD@ before the host's name");
   EXPECT_EQ(view.hosts[2].trouble, "cannot connect: Connection refused");
   EXPECT_EQ(view.hosts[2].name, "127.0.0.1");
   EXPECT_TRUE(view.devices.empty());

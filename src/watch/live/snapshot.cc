@@ -6,6 +6,7 @@
 #include <numeric>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "devices/sampler.h"
@@ -36,111 +37,98 @@ std::optional<double> DeviceLook::mean(Metric metric) const {
   return n > 0 ? std::optional(sum / static_cast<double>(n)) : std::nullopt;
 }
 
-// What a thread that asks and the one that waits share. Stays with a thread that never comes back.
+// Shared by the thread that queries a device and the one that waits, so that the former may never return.
 struct Snapshots::Poller {
   std::mutex mutex;
   std::condition_variable answered;
-  bool asked = false;        // and not answered yet
-  bool failed = false;
-  std::string message;
-  int64_t good_ns = 0;       // Unix time
-  DeviceLook look;           // the answer
+  bool pending = false;
+  DeviceLook look;
+
+  void read(Backend& backend, bool processes) {
+    Reading reading;
+    reading.device = look.device;
+    reading.time_ns = unix_ns();
+    const Status status = backend.read({monotonic_ns(), processes, true}, reading);
+    const std::lock_guard lock(mutex);
+    pending = false;
+    look.state = status ? DeviceState::kOk : DeviceState::kError;
+    look.message = status ? "" : status.error().message;
+    if (status) look.since_ns = unix_ns();
+    // Samples of the first reading stay: newer ones win.
+    reading.samples.insert(reading.samples.begin(), look.reading.samples.begin(), look.reading.samples.end());
+    look.reading = std::move(reading);
+    answered.notify_all();
+  }
 };
 
 Snapshots::Snapshots(std::shared_ptr<Backend> backend, std::vector<uint32_t> devices, SnapshotOptions options)
     : backend_(std::move(backend)), options_(options) {
-  for (const uint32_t device : devices) {
-    eyes_.push_back(std::make_shared<Poller>());
-    eyes_.back()->look.device = device;
-    eyes_.back()->good_ns = unix_ns();
-  }
+  for (const uint32_t device : devices)
+    pollers_.emplace_back(std::make_shared<Poller>())->look = {.device = device, .since_ns = unix_ns()};
 }
 
-std::vector<size_t> Snapshots::ask(const std::vector<size_t>& which) {
-  std::vector<size_t> asked;
+// Returns when all of them have answered, or at the deadline.
+void Snapshots::query(const std::vector<size_t>& which) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.deadline_ns);
+  std::vector<Poller*> queried;
   for (const size_t i : which) {
-    const std::shared_ptr<Poller> eye = eyes_[i];
+    const std::shared_ptr<Poller> poller = pollers_[i];
     {
-      const std::lock_guard lock(eye->mutex);
-      if (eye->asked) continue;
-      eye->asked = true;
+      const std::lock_guard lock(poller->mutex);
+      if (std::exchange(poller->pending, true)) continue;
     }
-    asked.push_back(i);
-    const auto read = [eye, backend = backend_, processes = options_.processes] {
-      Reading reading;
-      reading.device = eye->look.device;
-      reading.time_ns = unix_ns();
-      const Status status = backend->read({monotonic_ns(), processes, true}, reading);
-      const std::lock_guard lock(eye->mutex);
-      eye->asked = false;
-      eye->failed = !status;
-      eye->message = status ? "" : status.error().message;
-      if (status) eye->good_ns = unix_ns();
-      // What a first look found stays: newer samples win.
-      auto& samples = eye->look.reading.samples;
-      reading.samples.insert(reading.samples.begin(), samples.begin(), samples.end());
-      eye->look.reading = std::move(reading);
-      eye->answered.notify_all();
-    };
+    queried.push_back(poller.get());
+    const auto read = [poller, backend = backend_, processes = options_.processes] { poller->read(*backend, processes); };
     try {
       std::thread(read).detach();
     } catch (const std::system_error&) {
-      read();  // no thread to be had: then without a deadline
+      read();  // without a thread there is no deadline
     }
   }
-  return asked;
-}
-
-void Snapshots::await(const std::vector<size_t>& which) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.deadline_ns);
-  for (const size_t i : which) {
-    std::unique_lock lock(eyes_[i]->mutex);
-    eyes_[i]->answered.wait_until(lock, deadline, [&] { return !eyes_[i]->asked; });
+  for (Poller* poller : queried) {
+    std::unique_lock lock(poller->mutex);
+    poller->answered.wait_until(lock, deadline, [&] { return !poller->pending; });
   }
 }
 
-bool Snapshots::needs_second_look(const Poller& eye) const {
-  if (eye.asked || eye.failed) return false;
+bool Snapshots::needs_second_reading(const Poller& poller) const {
+  if (poller.pending || poller.look.state != DeviceState::kOk) return false;
   if (options_.rates) return true;
   // NVIDIA's driver keeps both itself: what is missing at first stays missing.
-  if (backend_->devices()[eye.look.device].vendor == "NVIDIA") return false;
-  return !eye.look.value(Metric::kUtilization) || !eye.look.value(Metric::kPower);
+  if (backend_->devices()[poller.look.device].vendor == "NVIDIA") return false;
+  return !poller.look.value(Metric::kUtilization) || !poller.look.value(Metric::kPower);
 }
 
 std::vector<DeviceLook> Snapshots::take() {
-  std::vector<size_t> which(eyes_.size());
+  std::vector<size_t> which(pollers_.size());
   std::iota(which.begin(), which.end(), size_t{0});
   const auto begin = std::chrono::steady_clock::now();
-  for (const auto& eye : eyes_) {
-    const std::lock_guard lock(eye->mutex);
-    eye->look.reading.clear();
+  for (const auto& poller : pollers_) {
+    const std::lock_guard lock(poller->mutex);
+    poller->look.reading.clear();
   }
-  await(ask(which));
-  if (first_) {
+  query(which);
+  if (std::exchange(first_, false)) {
     std::erase_if(which, [&](size_t i) {
-      const std::lock_guard lock(eyes_[i]->mutex);
-      return !needs_second_look(*eyes_[i]);
+      const std::lock_guard lock(pollers_[i]->mutex);
+      return !needs_second_reading(*pollers_[i]);
     });
     if (!which.empty()) std::this_thread::sleep_until(begin + std::chrono::nanoseconds(options_.rate_window_ns));
-    await(ask(which));
-    first_ = false;
+    query(which);
   }
   std::vector<DeviceLook> looks;
-  for (const auto& eye : eyes_) {
-    const std::lock_guard lock(eye->mutex);
-    DeviceLook look = eye->look;
-    look.state = eye->asked ? DeviceState::kNotAnswering : eye->failed ? DeviceState::kError : DeviceState::kOk;
-    look.message = eye->asked ? std::string(kDoesNotAnswer) : eye->message;
-    look.since_ns = eye->good_ns;
-    looks.push_back(std::move(look));
+  for (const auto& poller : pollers_) {
+    const std::lock_guard lock(poller->mutex);
+    DeviceLook& look = looks.emplace_back(poller->look);
+    if (poller->pending) look.state = DeviceState::kNotAnswering, look.message = kDoesNotAnswer;
   }
   return looks;
 }
 
 bool Snapshots::any_stuck() const {
-  for (const auto& eye : eyes_) {
-    const std::lock_guard lock(eye->mutex);
-    if (eye->asked) return true;
+  for (const auto& poller : pollers_) {
+    const std::lock_guard lock(poller->mutex);
+    if (poller->pending) return true;
   }
   return false;
 }

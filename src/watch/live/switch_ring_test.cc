@@ -64,7 +64,7 @@ TEST(SwitchRing, every_kind_of_record) {
     EXPECT_EQ(all[i].time_ns, time_ns) << i;
   };
   is(0, SwitchRecord::kBlocked, 7, 10);
-  is(1, SwitchRecord::kGot, 7, 20);
+  is(1, SwitchRecord::kScheduled, 7, 20);
   is(2, SwitchRecord::kPreempted, 8, 30);
   is(3, SwitchRecord::kLost, 8, 40);
   EXPECT_EQ(all[3].lost, 12U);

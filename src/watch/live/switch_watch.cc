@@ -21,10 +21,10 @@
 namespace profgpu {
 namespace {
 
-// Memory that stays in place: 256 KiB is 10,000 records; what is allowed without asking is 512 KiB a processor.
+// Locked memory: 256 KiB holds 10,000 records; users may lock 512 KiB per processor by default.
 constexpr size_t kMaxRing = 256 << 10, kMinRing = 32 << 10, kAllRings = 16 << 20;
 
-// "0-3,8". A container may have its own idea of them, but not of those that it may run on.
+// "0-3,8". A container may show other ones, but not for the processors that it may run on.
 std::set<int> processors() {
   std::set<int> out;
   const std::string online = file_line("/sys/devices/system/cpu/online");
@@ -109,7 +109,7 @@ void SwitchWatch::stop() {
 }
 
 int64_t SwitchWatch::drain() {
-  // All rings are looked at after this, so whatever a thread did until now is there, on whichever processors.
+  // All rings are read after this, so they hold everything that threads did until now, on any processor.
   const int64_t now_ns = monotonic_ns();
   drain_in_order(rings_, now_ns, times_);
   bool allowed = true;
@@ -126,8 +126,7 @@ void SwitchTimes::take(const SwitchRecord& record) {
     lost_ += record.lost;
     return interrupt();
   }
-  if (record.tid == 0 || record.tid == UINT32_MAX)
-    return;  // nobody: the kernel's idle thread, one of another namespace
+  if (record.tid == 0 || record.tid == UINT32_MAX) return;  // the kernel's idle thread, one of another namespace
   if (record.kind == SwitchRecord::kEnded) {
     const auto thread = threads_.find(record.tid);
     if (thread == threads_.end()) return;
@@ -144,7 +143,7 @@ void SwitchTimes::take(const SwitchRecord& record) {
   if (thread.losses != losses_) thread.state = State::kUnknown;
   thread.losses = losses_;
   thread.pid = record.pid;
-  if (record.kind == SwitchRecord::kGot) {
+  if (record.kind == SwitchRecord::kScheduled) {
     end_absence(record.tid, thread, record.time_ns);
     thread.state = State::kRuns;
   } else {
@@ -159,7 +158,7 @@ void SwitchTimes::interrupt() {
 }
 
 void SwitchTimes::end_absence(uint32_t tid, Thread& thread, int64_t now_ns) {
-  // Clocks of two processors may be nanoseconds apart.
+  // The clocks of two processors may differ by nanoseconds.
   const int64_t absent_ns = std::max<int64_t>(now_ns - thread.since_ns, 0);
   if (thread.state == State::kPreempted) thread.totals.preempted_ns += absent_ns;
   if (thread.state != State::kBlocked) return;
@@ -210,26 +209,26 @@ void SwitchTimes::end_waits(int64_t now_ns) {
 
 namespace {
 
-// PERF_SAMPLE_TID | PERF_SAMPLE_TIME, behind every record.
-struct Behind {
+// PERF_SAMPLE_TID | PERF_SAMPLE_TIME, at the end of every record.
+struct Trailer {
   uint32_t pid, tid;
   uint64_t time_ns;
 };
-// Of PERF_RECORD_EXIT, behind the header.
+// The body of PERF_RECORD_EXIT.
 struct Exit {
   uint32_t pid, parent, tid, parent_tid;
   uint64_t time_ns;
 };
-// Of PERF_RECORD_LOST.
+// The body of PERF_RECORD_LOST.
 struct Lost {
   uint64_t id, lost;
 };
 constexpr uint64_t kHeader = sizeof(perf_event_header);
 
-// The shortest record of that type that can be.
-uint64_t least_bytes(uint32_t type) {
+// The shortest possible record of that type.
+uint64_t min_bytes(uint32_t type) {
   const uint64_t body = type == PERF_RECORD_EXIT ? sizeof(Exit) : type == PERF_RECORD_LOST ? sizeof(Lost) : 0;
-  return kHeader + body + sizeof(Behind);
+  return kHeader + body + sizeof(Trailer);
 }
 
 }  // namespace
@@ -247,10 +246,10 @@ T SwitchRing::at(uint64_t place) const {
 void SwitchRing::look() { head_ = __atomic_load_n(&page_->data_head, __ATOMIC_ACQUIRE); }
 
 void SwitchRing::release() {
-  // What is in front was copied out of the ring.
-  if (taken_ == tail_) return;
-  taken_ = tail_;
-  __atomic_store_n(&page_->data_tail, taken_, __ATOMIC_RELEASE);
+  // front_ is a copy.
+  if (released_ == tail_) return;
+  released_ = tail_;
+  __atomic_store_n(&page_->data_tail, released_, __ATOMIC_RELEASE);
 }
 
 const SwitchRecord* SwitchRing::front() {
@@ -258,13 +257,13 @@ const SwitchRecord* SwitchRing::front() {
   return full_ ? &front_ : nullptr;
 }
 
-// At least one record is missing; those up to the kernel's place are as good as lost.
+// At least one record is missing, and those up to the kernel's position cannot be located.
 void SwitchRing::give_up() {
   tail_ = head_;
   front_ = {SwitchRecord::kLost, 0, 0, front_.time_ns, 1};
 }
 
-// False: the record says nothing that is wanted.
+// False: the record is of no interest.
 bool SwitchRing::read_one() {
   const uint64_t there = head_ - tail_;
   const auto header = at<perf_event_header>(tail_);
@@ -273,16 +272,16 @@ bool SwitchRing::read_one() {
   const uint64_t begin = tail_ + kHeader;
   const bool wanted =
       header.type == PERF_RECORD_SWITCH || header.type == PERF_RECORD_EXIT || header.type == PERF_RECORD_LOST;
-  if (wanted && header.size < least_bytes(header.type)) return give_up(), true;
+  if (wanted && header.size < min_bytes(header.type)) return give_up(), true;
   tail_ += header.size;
   if (!wanted) return false;
-  const auto behind = at<Behind>(tail_ - sizeof(Behind));
+  const auto trailer = at<Trailer>(tail_ - sizeof(Trailer));
   const bool out = (header.misc & PERF_RECORD_MISC_SWITCH_OUT) != 0;
   const bool preempted = (header.misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT) != 0;
-  const auto kind = !out ? SwitchRecord::kGot : preempted ? SwitchRecord::kPreempted : SwitchRecord::kBlocked;
-  front_ = {kind, behind.pid, behind.tid, static_cast<int64_t>(behind.time_ns), 0};
+  const auto kind = !out ? SwitchRecord::kScheduled : preempted ? SwitchRecord::kPreempted : SwitchRecord::kBlocked;
+  front_ = {kind, trailer.pid, trailer.tid, static_cast<int64_t>(trailer.time_ns), 0};
   if (header.type == PERF_RECORD_EXIT) {
-    // Who ends has no number any more in what is behind.
+    // A thread that ends has no pid any more in the trailer.
     const auto exit = at<Exit>(begin);
     front_.kind = SwitchRecord::kEnded;
     front_.pid = exit.pid;

@@ -1,4 +1,4 @@
-// Context switches of the calling thread and all that it starts, from the kernel's rings, one a processor.
+// Context switches of the calling thread and of all that it starts, from the kernel's rings, one per processor.
 //
 // Budget: 100 ns a switch, on a thread of the caller's.
 #pragma once
@@ -18,16 +18,16 @@
 
 namespace profgpu {
 
-// The ring in which the kernel tells of one processor: PERF_RECORD_SWITCH and its like, each with a TID and a TIME
-// behind it, as open_switch_event() asks for. Nothing in it is believed: what cannot be is a loss.
+// The kernel's ring of one processor: PERF_RECORD_SWITCH and others, each followed by a TID and a TIME, as
+// open_switch_event() requests. Its content is not trusted: impossible records count as lost.
 //
 // Budget: 15 ns a record.
 
 struct SwitchRecord {
   enum Kind : uint8_t {
-    kGot,        ///< a processor
-    kBlocked,    ///< and left it
-    kPreempted,  ///< and had to leave it
+    kScheduled,  ///< onto a processor
+    kBlocked,
+    kPreempted,
     kEnded,
     kLost,       ///< `lost` records before this one, of any thread
   };
@@ -39,17 +39,17 @@ struct SwitchRecord {
 
 class SwitchRing {
  public:
-  /// `data`: where `size` bytes of records lie, a power of two. Both stay until the ring is gone.
+  /// `data`: `size` bytes of records, a power of two. Both must outlive the ring.
   SwitchRing(perf_event_mmap_page* page, const uint8_t* data, uint64_t size) : page_(page), data_(data), size_(size) {}
 
-  /// Looks how far the kernel has come.
+  /// Reads how far the kernel has come.
   void look();
-  /// The oldest record that was there at the last look and was not taken yet; null: there is none.
+  /// The oldest record as of the last look() that was not popped yet; null: none.
   const SwitchRecord* front();
   void pop() { full_ = false, ++popped_; }
-  /// Records that were taken since the last call.
+  /// Records popped since the last call.
   uint64_t popped() { return std::exchange(popped_, 0); }
-  /// Gives the kernel the room of what was taken.
+  /// Returns the space of popped records to the kernel.
   void release();
 
  private:
@@ -62,25 +62,24 @@ class SwitchRing {
   const uint8_t* data_;
   uint64_t size_;
   uint64_t head_ = 0, tail_ = 0;   // bytes since the beginning; front_ lies before tail_
-  uint64_t taken_ = 0;             // what the kernel may write over
+  uint64_t released_ = 0;          // the kernel may overwrite what comes before
   uint64_t popped_ = 0;
   SwitchRecord front_;
   bool full_ = false;              // there is a front_
 };
 
-// What context switches say of threads: for how long each was blocked or had to give way, how often, and its long
-// waits.
+// Per thread, from context switches: how long it was blocked or preempted, how often, and its long waits.
 //
 // Budget: 40 ns a record.
 
 /// Since the thread's first record.
 struct SwitchTotals {
-  int64_t blocked_ns = 0;    ///< off the processor since it blocked, until it had one again
-  int64_t preempted_ns = 0;  ///< off the processor since it had to give way
+  int64_t blocked_ns = 0;    ///< from blocking until it runs again
+  int64_t preempted_ns = 0;  ///< from being preempted until it runs again
   int64_t waits = 0;         ///< how often it blocked
 };
 
-/// A thread that blocked, and had a processor again at the end.
+/// From blocking until the thread runs again.
 struct LongWait {
   int64_t start_ns = 0, duration_ns = 0;
   uint32_t pid = 0, tid = 0;
@@ -90,15 +89,15 @@ class SwitchTimes {
  public:
   /// Records in the order of their times.
   void take(const SwitchRecord& record);
-  /// Up to `now_ns`. None: the thread has no records, or some are missing, whoever's they were.
+  /// Up to `now_ns`. nullopt: the thread has no records, or records are missing, of any thread.
   [[nodiscard]] std::optional<SwitchTotals> totals(uint32_t tid, int64_t now_ns) const;
-  /// Waits since the last call of at least shortest_ns(), and no more of them than kMostWaits: the longest.
+  /// Waits since the last call of at least shortest_ns(); of more than kMostWaits, the longest.
   std::vector<LongWait> take_waits();
-  /// After a look at all threads: those that have ended are told of no more.
+  /// After reading the totals of all threads.
   void forget_ended() { ended_.clear(); }
-  /// What happens from now on is not told.
+  /// Records are missing from now on.
   void interrupt();
-  /// Takes in waits that are not over.
+  /// Counts waits that are not over yet.
   void end_waits(int64_t now_ns);
   [[nodiscard]] int64_t shortest_ns() const { return shortest_ns_; }
   [[nodiscard]] uint64_t lost() const { return lost_; }
@@ -118,45 +117,45 @@ class SwitchTimes {
   void keep_longest();
 
   std::unordered_map<uint32_t, Thread> threads_;   // by tid
-  std::unordered_map<uint32_t, SwitchTotals> ended_;   // since the last look: /proc may still list them
+  std::unordered_map<uint32_t, SwitchTotals> ended_;   // since forget_ended(): /proc may still list them
   std::vector<LongWait> waits_;
   int64_t shortest_ns_ = kShortest_ns;
   uint64_t lost_ = 0;
-  uint32_t losses_ = 0;     // how often some were lost: what a thread did before is not known to last
+  uint32_t losses_ = 0;     // how often records were lost: older thread states are no longer reliable
   bool complete_ = true;    // none is missing
 };
 
-/// How many records a processor may make: 2 % of its time. What is too much is made up for by less later.
+/// Limits recording to 2 % of a processor's time. Bursts are allowed if less follows.
 class SwitchBudget {
  public:
   explicit SwitchBudget(size_t processors) : cost_ns_(1000 + 10 * static_cast<int64_t>(processors)) {}
-  /// Takes in that so many were made since the last call. False: it was too many for too long.
+  /// `records`: since the last call. False: too many for too long.
   bool allows(int64_t now_ns, uint64_t records);
 
   static constexpr int64_t kMaxAhead_ns = 100'000'000;
 
  private:
-  int64_t cost_ns_;   // of a record, to the program (bench/switches.py)
+  int64_t cost_ns_;   // of a record, for the program (bench/switches.py)
   int64_t last_ns_ = 0, ahead_ns_ = 0;
 };
 
 class SwitchWatch {
  public:
-  /// From now on. The error says why the kernel does not tell.
+  /// From now on. The error says why the kernel reports no switches.
   static Result<std::unique_ptr<SwitchWatch>> open();
   ~SwitchWatch();
   SwitchWatch(const SwitchWatch&) = delete;
   SwitchWatch& operator=(const SwitchWatch&) = delete;
 
-  /// Takes in what happened until now, which is returned: CLOCK_MONOTONIC. Ends the watch where switches are so
-  /// frequent that to record them costs the command over 2 %.
+  /// Takes all records up to now, and returns that time (CLOCK_MONOTONIC). Stops the watch when switches are so frequent
+  /// that recording them costs the command over 2 %.
   int64_t drain();
   [[nodiscard]] bool stopped() const { return rings_.empty(); }
   [[nodiscard]] SwitchTimes& times() { return times_; }
-  /// To wait for: one of them is readable when it is time to drain.
+  /// One of them becomes readable when it is time to drain.
   [[nodiscard]] const std::vector<pollfd>& to_poll() const { return to_poll_; }
 
-  /// Each thread has an event for each processor, and a switch walks all of them.
+  /// Each thread has an event per processor, and a switch walks all of them.
   static constexpr size_t kMaxProcessors = 256;
 
  private:
@@ -171,7 +170,7 @@ class SwitchWatch {
   SwitchTimes times_;
 };
 
-/// Takes records of all rings in the order of time, up to `until_ns`; later ones stay.
+/// Takes the records of all rings up to `until_ns`, in order of time.
 void drain_in_order(std::vector<SwitchRing>& rings, int64_t until_ns, SwitchTimes& times);
 
 }  // namespace profgpu

@@ -1,6 +1,6 @@
-// The threads of all processes that one process has started, at whatever distance: what the kernel says of each now.
+// The current state of all threads of a process's descendants, from the kernel.
 //
-// Budget: 10 µs for a thread that has slept since the look before, 30 µs for one that ran, on one core of 2020.
+// Budget: 10 µs for a thread that slept since the last reading, 30 µs for one that ran, on one core of 2020.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@ namespace profgpu {
 struct WatchedThread {
   uint32_t pid = 0, tid = 0;
   std::string name;
-  bool name_is_new = true;       ///< since the look before
+  bool name_is_new = true;       ///< since the last reading
   int64_t seen_ns = 0;           ///< CLOCK_MONOTONIC
-  char state = '?';              ///< as /proc has it
-  int32_t system_call = -1;      ///< that it is blocked in; -1: none, or not known
+  char state = '?';              ///< as in /proc
+  int32_t system_call = -1;      ///< blocking one; -1: none, or not known
   uint64_t user_ns = 0, system_ns = 0;
-  uint64_t waited_ns = 0;        ///< ready to run, but without a processor
-  uint64_t ran_ns = 0, turns = 0;  ///< by schedstat: a thread that has not run since is as it was
+  uint64_t waited_ns = 0;        ///< runnable, but not running
+  uint64_t ran_ns = 0, turns = 0;  ///< by schedstat: if both are as before, the thread has not run since
 };
 
 class ThreadWatch {
  public:
-  /// `ancestor`: whose descendants are watched; itself is not. `proc`: where /proc is.
+  /// `ancestor`: not watched itself. `proc`: where /proc is.
   explicit ThreadWatch(int64_t ancestor, std::string proc = "/proc") : ancestor_(ancestor), proc_(std::move(proc)) {}
 
-  /// Looks for new processes and threads. At most kMostThreads are watched.
+  /// Finds new processes and threads. At most kMaxThreads are watched.
   void discover();
-  /// Reads all threads; those that have ended are left out from then on.
+  /// Reads all threads, and drops those that have ended.
   void read();
   [[nodiscard]] std::vector<WatchedThread>& threads() { return threads_; }
-  /// Threads that are too many.
+  /// Threads beyond kMaxThreads.
   [[nodiscard]] size_t left_out() const { return left_out_; }
 
   static constexpr size_t kMaxThreads = 8192;
