@@ -47,6 +47,21 @@ std::vector<std::string_view> pieces_of(std::string_view text, char separator) {
   return pieces;
 }
 
+std::string html_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
 std::string_view line_value(std::string_view text, std::string_view key) {
   for (const std::string_view line : pieces_of(text, '\n'))
     if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == ':')

@@ -29,6 +29,9 @@ std::vector<std::string_view> pieces_of(std::string_view text, char separator);
 /// What stands behind "KEY:" in lines such as /proc/PID/status has.
 std::string_view line_value(std::string_view text, std::string_view key);
 
+/// For an element's content or a quoted attribute of HTML.
+std::string html_escaped(std::string_view text);
+
 /// One of our codes as words: "data_loading" to "data loading". Not for names from a trace.
 std::string words(std::string_view code);
 

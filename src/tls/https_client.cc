@@ -13,7 +13,7 @@ namespace {
 
 namespace ssl = boost::asio::ssl;
 
-// Where systems have their list of authorities; OpenSSL, being linked, knows only Debian's.
+// Where systems keep their list of authorities; the linked OpenSSL knows only Debian's.
 constexpr const char* kAuthorities[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                                         "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
 

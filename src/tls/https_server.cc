@@ -1,4 +1,4 @@
-// libprofgpu-tls.so: the HTTP server over TLS. The program opens it where TLS is asked for, and links no OpenSSL.
+// libprofgpu-tls.so: the HTTP server over TLS. The program opens it only for TLS, and does not link OpenSSL.
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@ namespace {
 
 namespace ssl = boost::asio::ssl;
 
-constexpr std::chrono::seconds kLookEvery{2};
+constexpr std::chrono::seconds kCheckEvery{2};
 
 std::string words_of_openssl() {
   char text[256];
@@ -22,22 +22,6 @@ std::string words_of_openssl() {
   ERR_error_string_n(code, text, sizeof text);
   const char* reason = ERR_reason_error_string(code);
   return reason ? reason : text;
-}
-
-int verify_mode(ClientCertificates wanted) {
-  switch (wanted) {
-    case ClientCertificates::kNone:
-      return SSL_VERIFY_NONE;
-    case ClientCertificates::kRequested:
-      return SSL_VERIFY_PEER;
-    case ClientCertificates::kRequired:
-      return SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
-    case ClientCertificates::kVerifiedIfGiven:
-      return SSL_VERIFY_PEER;
-    case ClientCertificates::kVerified:
-      return SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
-  }
-  return SSL_VERIFY_NONE;
 }
 
 Status set_up_tls(const WebConfig& config, SSL_CTX* tls) {
@@ -53,10 +37,12 @@ Status set_up_tls(const WebConfig& config, SSL_CTX* tls) {
   if (SSL_CTX_use_PrivateKey_file(tls, config.key_file.c_str(), SSL_FILETYPE_PEM) != 1)
     return Error{fmt::format("key_file {}: {}", config.key_file, words_of_openssl())};
   if (SSL_CTX_check_private_key(tls) != 1) return Error{"key_file is not the key of cert_file"};
-  const bool any = config.client_certificates == ClientCertificates::kRequested ||
-                   config.client_certificates == ClientCertificates::kRequired;
-  SSL_CTX_set_verify(tls, verify_mode(config.client_certificates),
-                     any ? +[](int, X509_STORE_CTX*) { return 1; } : nullptr);
+  using enum ClientCertificates;
+  const ClientCertificates wanted = config.client_certificates;
+  const bool required = wanted == kRequired || wanted == kVerified, any = wanted == kRequested || wanted == kRequired;
+  SSL_CTX_set_verify(
+      tls, wanted == kNone ? SSL_VERIFY_NONE : SSL_VERIFY_PEER | (required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
+      any ? +[](int, X509_STORE_CTX*) { return 1; } : nullptr);
   if (config.client_ca_file.empty()) return ok();
   if (SSL_CTX_load_verify_file(tls, config.client_ca_file.c_str()) != 1)
     return Error{fmt::format("client_ca_file {}: {}", config.client_ca_file, words_of_openssl())};
@@ -74,7 +60,7 @@ class TlsServer final : public serving::Server {
   }
 
  private:
-  // When the files were last changed: certificates are renewed while we run.
+  // When the files were last changed: certificates may be renewed while we run.
   [[nodiscard]] std::vector<int64_t> changes() const {
     std::vector<int64_t> all;
     for (const std::string& path : {config_.cert_file, config_.key_file, config_.client_ca_file}) {
@@ -84,11 +70,10 @@ class TlsServer final : public serving::Server {
     }
     return all;
   }
-  // Files that do not fit together, since one of them was not written yet, are tried again; till then the old ones
-  // serve.
+  // Retries files that do not match, since one of them is not written yet; until then the old ones serve.
   void renew() {
-    if (serving::Clock::now() - looked_ < kLookEvery) return;
-    looked_ = serving::Clock::now();
+    if (serving::Clock::now() - checked_ < kCheckEvery) return;
+    checked_ = serving::Clock::now();
     const std::vector<int64_t> now = changes();
     if (now == changed_) return;
     ssl::context fresh(ssl::context::tls_server);
@@ -104,8 +89,8 @@ class TlsServer final : public serving::Server {
 
   WebConfig config_;
   ssl::context context_{ssl::context::tls_server};
-  std::vector<int64_t> changed_;  // of the files that context_ was made of
-  serving::Clock::time_point looked_ = serving::Clock::now();
+  std::vector<int64_t> changed_;  // of the files that context_ was made from
+  serving::Clock::time_point checked_ = serving::Clock::now();
 };
 
 }  // namespace

@@ -218,11 +218,11 @@ def test_errors_say_what_to_do(exporter, profgpu, tmp_path):
         return r.stderr
 
     used = problem('--backend', REPLAY, '--listen', f'127.0.0.1:{e.port}')
-    assert f'127.0.0.1:{e.port} cannot be listened on: Address already in use' in used and 'hint: is another exporter running?' in used
+    assert f'cannot listen on 127.0.0.1:{e.port}: Address already in use' in used and 'hint: is another exporter running?' in used
     assert 'no interface of this machine' in problem('--backend', REPLAY, '--listen', '203.0.113.7:9400')
     for wrong in ('9400', '1.2.3.4', '127.0.0.1:', '127.0.0.1:70000', '::1:9400', 'x:y', ':', '', ':99999'):
         assert 'is not ADDRESS:PORT' in problem('--backend', REPLAY, '--listen', wrong, code=2), wrong
-    assert 'is no address' in problem('--backend', REPLAY, '--listen', 'no such host:9400')
+    assert 'is not an address' in problem('--backend', REPLAY, '--listen', 'no such host:9400')
     assert 'there is no GPU' in problem('--listen', '127.0.0.1:0', '--backend', 'none')
     assert 'no-such.csv: cannot be read' in problem('-f', tmp_path / 'no-such.csv', code=2)
     (tmp_path / 'bad.csv').write_text('DCGM_FI_DEV_GPU_TEMP gauge\n')

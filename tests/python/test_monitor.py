@@ -378,7 +378,7 @@ def test_ends(monitor, profgpu, tmp_path):
     (['-o', 'gpu.csv'], 'logs with alerts in them are JSON lines'),
     (['--rotate', '1MB'], '--rotate is for a log'),
     (['-o', 'gpu.jsonl', '--keep', '-1'], '--keep takes a whole number'),
-    (['--webhook', 'ftp://h/'], 'is no address that begins with http'),
+    (['--webhook', 'ftp://h/'], 'is not an address that begins with http'),
     (['--action-limit', 'soon'], '--action-limit takes a time'),
     (['--on-alert', ''], '--on-alert is empty'),
 ])

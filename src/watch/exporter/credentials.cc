@@ -1,7 +1,4 @@
-#include "watch/exporter/credentials.h"
-
 #include <crypt.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #include <cstdlib>
@@ -9,8 +6,10 @@
 #include <optional>
 
 #include "base/gzip.h"
+#include "base/text.h"
+#include "watch/exporter/web_config.h"
 
-// libcrypt's salts, which nobody makes here, ask for it; glibc has it from 2.36 on, and the program is to run
+// libcrypt refers to it for making salts, which we never do; glibc has it only from 2.36 on, and the program must run
 // with 2.34.
 extern "C" void arc4random_buf(void* bytes, size_t size) noexcept {
   for (auto* at = static_cast<char*>(bytes); size > 0;) {
@@ -29,20 +28,14 @@ constexpr size_t kMaxRemembered = 128;
 // "user:password" of "Basic dXNlcjpwYXNzd29yZA=="
 std::optional<std::pair<std::string, std::string>> user_of(std::string_view authorization) {
   constexpr std::string_view kBasic = "basic ";
-  if (authorization.size() < kBasic.size() || authorization.size() > 1024 ||
-      ::strncasecmp(authorization.data(), kBasic.data(), kBasic.size()) != 0)
-    return std::nullopt;
-  std::string_view coded = authorization.substr(kBasic.size());
-  while (coded.starts_with(' ')) coded.remove_prefix(1);
-  const auto decoded = from_base64(coded);
-  if (!decoded) return std::nullopt;
-  const std::string& text = *decoded;
-  const size_t colon = text.find(':');
-  if (colon == text.npos || text.find('\0') != text.npos) return std::nullopt;
-  return std::pair(text.substr(0, colon), text.substr(colon + 1));
+  if (authorization.size() > 1024 || lower_case(authorization.substr(0, kBasic.size())) != kBasic) return std::nullopt;
+  const auto text = from_base64(without_blanks(authorization.substr(kBasic.size())));
+  const size_t colon = text ? text->find(':') : std::string::npos;
+  if (colon == std::string::npos || text->find('\0') != std::string::npos) return std::nullopt;
+  return std::pair(text->substr(0, colon), text->substr(colon + 1));
 }
 
-// In a time that does not depend on where they differ.
+// In constant time for texts of one length.
 bool same(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -52,7 +45,7 @@ bool same(std::string_view a, std::string_view b) {
 
 bool matches(const std::string& password, const std::string& hash) {
   const auto data = std::make_unique<crypt_data>();  // 32 KiB
-  // Not crypt_r(): sanitizers put one of their own in its place, which finds none in a static libcrypt.
+  // Not crypt_r(): sanitizers intercept it, and their version does not find it in a static libcrypt.
   const char* made = ::crypt_rn(password.c_str(), hash.c_str(), data.get(), sizeof *data);
   return made && same(made, hash);
 }
@@ -62,7 +55,7 @@ bool matches(const std::string& password, const std::string& hash) {
 bool Credentials::known(std::string_view authorization) const {
   std::lock_guard lock(mutex_);
   bool found = false;
-  for (const std::string& right : right_) found |= same(right, authorization);
+  for (const std::string& correct : correct_) found |= same(correct, authorization);
   return found;
 }
 
@@ -70,12 +63,12 @@ bool Credentials::check(std::string_view authorization) {
   const auto given = user_of(authorization);
   if (!given) return false;
   const auto user = users_.find(given->first);
-  // Also for who is not there, so that the time tells nothing.
+  // Also for unknown users, so that the time reveals nothing.
   const bool right = matches(given->second, (user == users_.end() ? users_.begin() : user)->second);
   if (!right || user == users_.end()) return false;
   std::lock_guard lock(mutex_);
-  if (right_.size() >= kMaxRemembered) right_.clear();
-  right_.emplace_back(authorization);
+  if (correct_.size() >= kMaxRemembered) correct_.clear();
+  correct_.emplace_back(authorization);
   return true;
 }
 

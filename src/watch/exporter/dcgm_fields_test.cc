@@ -21,7 +21,7 @@ TEST(DcgmFields, NamesAreUniqueInEitherSet) {
   std::set<std::string_view> classic, renamed;
   for (const DcgmField& f : dcgm_fields()) {
     EXPECT_TRUE(classic.insert(f.name).second) << f.name;
-    EXPECT_TRUE(renamed.insert(f.new_name).second) << f.new_name;
+    EXPECT_TRUE(renamed.insert(f.name_in(DcgmNames::kNew)).second) << f.new_name;
     EXPECT_FALSE(f.help.empty());
   }
 }
@@ -71,7 +71,7 @@ TEST(DcgmCounters, ReadsACountersFile) {
 TEST(DcgmCounters, ErrorsNameTheLine) {
   EXPECT_EQ(parse_dcgm_counters("# x\nDCGM_FI_DEV_GPU_TEMP\n").error().message,
             "line 2: \"DCGM_FI_DEV_GPU_TEMP\" is not FIELD, type, help");
-  EXPECT_EQ(parse_dcgm_counters("A, number, b\n").error().message, "line 1: \"number\" is no type");
+  EXPECT_EQ(parse_dcgm_counters("A, number, b\n").error().message, "line 1: \"number\" is not a type");
   EXPECT_EQ(parse_dcgm_counters("# nothing\n").error().message, "it names no field");
 }
 

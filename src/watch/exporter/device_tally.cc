@@ -6,11 +6,16 @@ namespace profgpu {
 namespace {
 
 constexpr double kSecondsPerNs = 1e-9;
-// A sample says nothing of longer ago than this, or than three intervals.
+// A sample holds no longer than this, or three intervals.
 constexpr int64_t kLongestGap_ns = 10'000'000'000;
 // Slow-moving metrics are read in turns, the slowest every 40 s at the default interval.
 constexpr int64_t kHolds_ns = 120'000'000'000;
 constexpr size_t kMaxXidCodes = 256;
+
+// Gauges, and the counters that their integrals stand in for.
+constexpr std::pair<Metric, Metric> kIntegrated[] = {{Metric::kPower, Metric::kEnergy},
+                                                     {Metric::kPcieTxRate, Metric::kPcieTx},
+                                                     {Metric::kPcieRxRate, Metric::kPcieRx}};
 
 }  // namespace
 
@@ -46,9 +51,8 @@ void DeviceTally::add(const Reading& reading) {
 void DeviceTally::integrate(const Sample& s) {
   const int64_t longest_ns = std::max(kLongestGap_ns, 3 * interval_ns_);
   if (s.metric == Metric::kUtilization) busy_.add(s.time_ns, s.value, longest_ns);
-  if (s.metric == Metric::kPower) power_.add(s.time_ns, s.value, longest_ns);
-  if (s.metric == Metric::kPcieTxRate) pcie_tx_.add(s.time_ns, s.value, longest_ns);
-  if (s.metric == Metric::kPcieRxRate) pcie_rx_.add(s.time_ns, s.value, longest_ns);
+  for (const auto& [gauge, counter] : kIntegrated)
+    if (s.metric == gauge) integrated_[counter].add(s.time_ns, s.value, longest_ns);
   if (s.metric != Metric::kClockEventReasons) return;
   const auto bits = static_cast<uint32_t>(s.value);
   for (size_t i = 0; i < reasons_.size(); ++i) {
@@ -57,7 +61,7 @@ void DeviceTally::integrate(const Sample& s) {
   }
 }
 
-// A log that is replayed has the last code in every row, so events count only as far as the count grew.
+// Each row of a replayed log repeats the last code, so only as many events count as the count grew by.
 void DeviceTally::count_xids(const Reading& reading) {
   const auto count = std::find_if(reading.samples.begin(), reading.samples.end(),
                                   [](const Sample& s) { return s.metric == Metric::kXidErrors; });
@@ -90,6 +94,11 @@ std::optional<double> DeviceTally::value(Metric metric, int64_t now_ns) const {
   for (const auto& [m, v] : constants_)
     if (m == metric) return v;
   return std::nullopt;
+}
+
+std::optional<double> DeviceTally::integrated(Metric counter) const {
+  const auto found = integrated_.find(counter);
+  return found == integrated_.end() || found->second.last_ns == 0 ? std::nullopt : std::optional(found->second.sum);
 }
 
 std::optional<double> DeviceTally::per_second(Metric counter, int64_t now_ns) const {

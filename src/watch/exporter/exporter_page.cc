@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostDevices = 4096, kMaxJobsShown = 64;
+constexpr size_t kMaxDevices = 4096, kMaxJobsShown = 64;
 
 std::optional<uint32_t> small_number(std::string_view text) {
   const auto n = whole_number(text);
@@ -37,8 +37,8 @@ class PageReader {
 
  private:
   struct Device {
-    ExporterDevice said;
-    std::array<bool, kMetricCount> ours{};   // that value is not DCGM's
+    ExporterDevice shown;
+    std::array<bool, kMetricCount> ours{};   // the value has our name
   };
   Device* device_of(const ExpositionSample& s);
   void take_own(const ExpositionSample& s, Device& device);
@@ -48,7 +48,7 @@ class PageReader {
   std::map<std::tuple<uint32_t, std::string, std::string>, Device> devices_;   // by index, instance and UUID
 };
 
-// Null: it is of no device.
+// Null: not a sample of a device.
 PageReader::Device* PageReader::device_of(const ExpositionSample& s) {
   const auto index = small_number(s.label("gpu"));
   if (!index) return nullptr;
@@ -59,14 +59,14 @@ PageReader::Device* PageReader::device_of(const ExpositionSample& s) {
   const std::string uuid = either("uuid", "UUID"), instance = either("mig_instance", "GPU_I_ID");
   auto found = devices_.find({*index, instance, uuid});
   if (found == devices_.end()) {
-    if (devices_.size() == kMostDevices) return nullptr;
+    if (devices_.size() == kMaxDevices) return nullptr;
     found = devices_.emplace(std::tuple(*index, instance, uuid), Device{}).first;
-    DeviceInfo& info = found->second.said.info;
+    DeviceInfo& info = found->second.shown.info;
     info.index = *index;
     info.uuid = uuid;
     info.gpu_instance = small_number(instance);
   }
-  DeviceInfo& info = found->second.said.info;
+  DeviceInfo& info = found->second.shown.info;
   if (info.name.empty()) info.name = either("model", "modelName");
   if (info.mig_profile.empty()) info.mig_profile = either("mig_profile", "GPU_I_PROFILE");
   if (info.pci_bus_id.empty()) info.pci_bus_id = lower_case(s.label("pci_bus_id"));
@@ -77,7 +77,7 @@ PageReader::Device* PageReader::device_of(const ExpositionSample& s) {
 }
 
 void PageReader::take_own(const ExpositionSample& s, Device& device) {
-  ExporterDevice& d = device.said;
+  ExporterDevice& d = device.shown;
   if (s.name == "profgpu_xid_errors_total") {   // one series for each code
     auto& count = d.values[static_cast<size_t>(Metric::kXidErrors)];
     count = count.value_or(0) + s.value;
@@ -104,10 +104,10 @@ void PageReader::take_dcgm(const DcgmField& field, const ExpositionSample& s, De
     case DcgmField::Form::kNvlinkRate:
     case DcgmField::Form::kUsedRatio: return;   // neither is a metric of ours
   }
-  if (field.form == DcgmField::Form::kXid && s.value == 0) return;   // there was none
-  if (device.said.info.vendor.empty()) device.said.info.vendor = "NVIDIA";
+  if (field.form == DcgmField::Form::kXid && s.value == 0) return;   // no error so far
+  if (device.shown.info.vendor.empty()) device.shown.info.vendor = "NVIDIA";
   const auto m = static_cast<size_t>(metric);
-  if (!device.ours[m]) device.said.values[m] = s.value / field.scale;
+  if (!device.ours[m]) device.shown.values[m] = s.value / field.scale;
 }
 
 void PageReader::take(const ExpositionSample& s) {
@@ -123,22 +123,22 @@ Result<ExporterPage> PageReader::finish() {
   ExporterPage page;
   page.host = host_;
   for (auto& [key, device] : devices_) {
-    auto& values = device.said.values;
+    auto& values = device.shown.values;
     const auto at = [&](Metric m) -> auto& { return values[static_cast<size_t>(m)]; };
-    // dcgm-exporter does not say the total.
+    // dcgm-exporter does not report the total.
     if (!at(Metric::kMemoryTotal) && at(Metric::kMemoryUsed) && at(Metric::kMemoryFree))
       at(Metric::kMemoryTotal) =
           *at(Metric::kMemoryUsed) + *at(Metric::kMemoryFree) + at(Metric::kMemoryReserved).value_or(0);
     for (const MetricInfo& m : metrics())
       if (auto& value = at(m.metric); value && m.kind == MetricKind::kConstant) {
-        device.said.info.constants.emplace_back(m.metric, *value);
+        device.shown.info.constants.emplace_back(m.metric, *value);
         value.reset();
       }
-    device.said.info.host = host_;
-    page.devices.push_back(std::move(device.said));
+    device.shown.info.host = host_;
+    page.devices.push_back(std::move(device.shown));
   }
   if (page.devices.empty())
-    return Error{"is no page of a GPU exporter", "profgpu exporter and dcgm-exporter answer at :9400/metrics"};
+    return Error{"not the page of a GPU exporter", "profgpu exporter and dcgm-exporter answer at :9400/metrics"};
   return page;
 }
 

@@ -1,4 +1,4 @@
-// What the page of an exporter says of its devices: ours, or dcgm-exporter's.
+// The devices on the page of an exporter, ours or dcgm-exporter.
 #pragma once
 
 #include <array>
@@ -15,19 +15,19 @@ namespace profgpu {
 
 struct ExporterDevice {
   DeviceInfo info;
-  bool up = true;                   ///< false: the exporter says that it does not answer
-  int64_t good_at_ns = 0;           ///< Unix time at which it last answered the exporter; 0: not said
+  bool up = true;                   ///< false: the exporter reports that it does not answer
+  int64_t good_at_ns = 0;           ///< Unix time of its last answer to the exporter; 0: not reported
   std::array<std::optional<double>, kMetricCount> values = {};   ///< by Metric, in its unit; constants are in `info`
   std::vector<std::string> jobs;    ///< of a batch system
 };
 
 struct ExporterPage {
-  std::string host;                 ///< as its labels say; empty: they do not
+  std::string host;                 ///< by its labels; empty: they have none
   std::vector<ExporterDevice> devices;   ///< by index and instance
 };
 
-/// Where both say a metric, our name counts: DCGM's are rounded. An error: it is no such page, or says nothing of a
-/// device.
+/// If a metric has both our name and DCGM's, ours counts: DCGM's values are rounded. The error: not such a page, or no
+/// device on it.
 Result<ExporterPage> read_exporter_page(std::string_view text);
 
 }  // namespace profgpu

@@ -21,7 +21,6 @@ TEST(ExpositionReader, LinesOfBothFormats) {
     seen += ";";
   }
   EXPECT_EQ(seen, "a=1.000000;b=2500.000000 x:1 y:q\"\\\n,};e=1.000000;");
-  EXPECT_EQ(reader.damaged_lines(), 3);
 }
 
 DeviceInfo h100() {
@@ -57,8 +56,8 @@ std::string page_of(DcgmNames names, bool up = true, const std::vector<PodContai
   input.names = names;
   input.counters = &counters;
   input.now_ns = kNow;
-  input.devices.push_back({&kInfo, tally, up, kNow, 0, up ? "" : "GPU is lost", {"4711"}, pods});
-  input.kubelet = {true, kNow};
+  input.devices.push_back({&kInfo, tally, up, {0, kNow, 0, up ? "" : "GPU is lost"}, {"4711"}, pods});
+  input.kubelet.emplace().take(PodsByDevice(1), kNow);
   input.shared_pods = shared;
   return metrics_page(input, ExpositionFormat::kPrometheus);
 }
@@ -77,7 +76,7 @@ TEST(MetricsPage, WhatIsOfAWholeGpuIsThereOnce) {
     reading.time_ns = kNow;
     for (const Metric m : {Metric::kEnergy, Metric::kPcieTxRate, Metric::kMemoryUsed}) reading.add(m, 5);
     tally.add(reading);
-    input.devices.push_back({info, tally, true, kNow, 0, "", {}, {}});
+    input.devices.push_back({info, tally, true, {0, kNow, 0, ""}});
   }
   const std::string page = metrics_page(input, ExpositionFormat::kPrometheus);
   const auto series = [&](const std::string& name) {

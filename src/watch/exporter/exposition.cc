@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <string>
 #include <utility>
 
 #include "base/decimal.h"
@@ -18,16 +16,10 @@ namespace {
 constexpr std::string_view kTotal = "_total";
 
 std::string escaped(std::string_view text, bool quotes) {
-  const auto plain = [&](char c) { return c != '\n' && c != '\\' && !(quotes && c == '"'); };
-  if (std::all_of(text.begin(), text.end(), plain)) return std::string(text);
   std::string out;
   for (const char c : text) {
-    if (c == '\n') {
-      out += "\\n";
-      continue;
-    }
-    if (c == '\\' || (quotes && c == '"')) out += '\\';
-    out += c;
+    if (c == '\\' || (quotes && c == '"') || c == '\n') out += '\\';
+    out += c == '\n' ? 'n' : c;
   }
   return out;
 }
@@ -46,37 +38,29 @@ void Exposition::family(std::string_view name, SeriesType type, std::string_view
   begun_ = false;
 }
 
-void Exposition::begin_family() {
-  begun_ = true;
+void Exposition::begin_sample() {
+  if (std::exchange(begun_, true)) {
+    page_ += name_;
+    return;
+  }
   std::string_view family = name_;
   std::string_view type = type_ == SeriesType::kCounter ? "counter" : "gauge";
   const bool open = format_ == ExpositionFormat::kOpenMetrics;
   if (open && type_ == SeriesType::kCounter) {
-    if (family.ends_with(kTotal))
-      family.remove_suffix(kTotal.size());
-    else
-      type = "unknown";
+    if (family.ends_with(kTotal)) family.remove_suffix(kTotal.size());
+    else type = "unknown";
   }
-  fmt::format_to(std::back_inserter(page_), "# HELP {} {}\n# TYPE {} {}\n", family, escaped(help_, open), family, type);
-}
-
-void Exposition::append_name() {
-  if (!begun_) begin_family();
-  page_ += name_;
+  fmt::format_to(std::back_inserter(page_), "# HELP {} {}\n# TYPE {} {}\n{}", family, escaped(help_, open), family, type,
+                 name_);
 }
 
 void Exposition::sample(std::string_view labels, std::string_view text) {
-  append_name();
+  begin_sample();
   if (!labels.empty()) page_.append("{").append(labels).append("}");
   page_.append(" ").append(text).append("\n");
 }
 
 void Exposition::sample(std::string_view labels, double value) { sample(labels, number_text(value)); }
-
-void Exposition::sample(std::string_view labels, std::string_view more, double value) {
-  append_name();
-  page_.append("{").append(labels).append(",").append(more).append("} ").append(number_text(value)).append("\n");
-}
 
 std::string Exposition::take() {
   if (format_ == ExpositionFormat::kOpenMetrics) page_ += "# EOF\n";
@@ -99,16 +83,13 @@ std::string number_text(double value) {
 
 namespace {
 
-// "text/plain;version=0.0.4;q=0.5": whether it is `name`, and how much it is liked.
-double liking(std::string_view list, std::string_view name) {
+// The quality of `name` in a list such as "text/plain;version=0.0.4;q=0.5"; 0: not accepted.
+double quality_of(std::string_view list, std::string_view name) {
   double best = 0;
   for (const std::string_view entry : pieces_of(list, ',')) {
     const auto parts = pieces_of(entry, ';');
     if (parts.empty()) continue;
-    std::string own(without_blanks(parts[0]));
-    std::transform(own.begin(), own.end(), own.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    if (own != name) continue;
+    if (lower_case(without_blanks(parts[0])) != name) continue;
     double q = 1;
     for (const std::string_view p : parts)
       if (const auto part = without_blanks(p); part.starts_with("q=")) q = real_number(part.substr(2)).value_or(0);
@@ -120,18 +101,18 @@ double liking(std::string_view list, std::string_view name) {
 }  // namespace
 
 ExpositionFormat wanted_format(std::string_view accept) {
-  const double open = liking(accept, "application/openmetrics-text");
-  return open > 0 && open >= liking(accept, "text/plain") ? ExpositionFormat::kOpenMetrics
+  const double open = quality_of(accept, "application/openmetrics-text");
+  return open > 0 && open >= quality_of(accept, "text/plain") ? ExpositionFormat::kOpenMetrics
                                                           : ExpositionFormat::kPrometheus;
 }
 
-bool takes_gzip(std::string_view accept_encoding) { return liking(accept_encoding, "gzip") > 0; }
+bool takes_gzip(std::string_view accept_encoding) { return quality_of(accept_encoding, "gzip") > 0; }
 
 namespace {
 
 constexpr size_t kMaxLabels = 64;
 
-bool is_name_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == ':'; }
+bool is_name_char(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == ':'; }
 
 void skip_blanks(std::string_view& text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -152,7 +133,7 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
-// What stands before the closing quote; the opening one is taken.
+// The text up to the closing quote; the opening one is already taken.
 bool take_quoted(std::string_view& text, std::string& to) {
   to.clear();
   for (size_t i = 0; i < text.size(); ++i) {
@@ -188,12 +169,10 @@ bool read_line(std::string_view line, ExpositionSample& sample) {
   sample.name = take_name(line);
   if (sample.name.empty() || is_digit(sample.name.front()) || !take_labels(line, sample)) return false;
   skip_blanks(line);
-  const auto value = real_number(line.substr(0, line.find_first_of(" \t\r")));   // a time may follow
+  const auto value = real_number(line.substr(0, line.find_first_of(" \t\r")));   // a timestamp may follow
   sample.value = value.value_or(0);
   return value.has_value();
 }
-
-bool says_no_number(std::string_view line) { return line.find("NaN") != line.npos || line.find("Inf") != line.npos; }
 
 }  // namespace
 
@@ -211,7 +190,6 @@ bool ExpositionReader::next(ExpositionSample& sample) {
     skip_blanks(line);
     if (line.empty() || line.front() == '#' || line == "\r") continue;
     if (read_line(line, sample)) return true;
-    damaged_ += !says_no_number(line);
   }
   return false;
 }

@@ -1,4 +1,4 @@
-// The client over plain connections or TLS: all of it but what is TLS. Only for the two files that make one of it.
+// The client over plain connections or TLS, without the TLS part. For the two files that instantiate it.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,10 +30,7 @@ class Exchange {
     request_.method(call.body.empty() ? http::verb::get : http::verb::post);
     request_.version(11);
     request_.target(call.url.target);
-    const bool v6 = call.url.host.find(':') != std::string::npos;
-    const bool usual = call.url.port == (call.url.tls ? "443" : "80");
-    request_.set(http::field::host, fmt::format("{}{}{}{}", v6 ? "[" : "", call.url.host, v6 ? "]" : "",
-                                                usual ? "" : ":" + call.url.port));
+    request_.set(http::field::host, call.url.authority());
     request_.set(http::field::user_agent, fmt::format("profgpu/{}", kVersion));
     request_.set(http::field::connection, "close");
     if (!call.accept.empty()) request_.set(http::field::accept, call.accept);
@@ -87,7 +84,7 @@ class Exchange {
                             [this](Code error, size_t) { error ? fail("the answer", error) : read_body(); });
   }
   void read_body() {
-    // Of a length that is announced, Beast checks only requests.
+    // Beast checks the announced length only of requests.
     if (parser_.content_length().value_or(0) > call_.most_bytes)
       return fail("the answer", http::make_error_code(http::error::body_limit));
     http::async_read(stream_, buffer_, parser_, [this](Code error, size_t) {

@@ -1,5 +1,5 @@
-// The server over plain connections or TLS: all of it but what is TLS. Only for the two files that make one of it:
-// Boost takes half a minute to compile.
+// The server over plain connections or TLS, without the TLS part. For the two files that instantiate it: Boost takes half
+// a minute to compile.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/version.h"
-#include "watch/exporter/credentials.h"
+#include "watch/exporter/http_client.h"
 #include "watch/exporter/http_server.h"
 
 namespace profgpu::serving {
@@ -31,16 +31,16 @@ using tcp = asio::ip::tcp;
 using Code = beast::error_code;
 using Clock = std::chrono::steady_clock;
 
-// Who was silent for this long gives way to who has just come.
-constexpr std::chrono::milliseconds kGrace{1000}, kTryAgain{50};
-constexpr int kMaxChecks = 8;  // passwords that wait to be checked
+// A connection idle for this long may be closed for a new one.
+constexpr std::chrono::milliseconds kGrace{1000}, kRetry{50};
+constexpr int kMaxChecks = 8;  // of passwords, at a time
 
 class Session {
  public:
   virtual ~Session() = default;
   virtual void start() = 0;
   virtual void close() = 0;
-  Clock::time_point active = Clock::now();  ///< when it last went on
+  Clock::time_point active = Clock::now();  ///< when it last made progress
 };
 
 struct Shared {
@@ -48,7 +48,7 @@ struct Shared {
   WebConfig config;
   Credentials credentials;
   HttpServer::Handler handler;
-  std::optional<asio::thread_pool> checker;  ///< passwords are checked here, since that takes long
+  std::optional<asio::thread_pool> checker;  ///< checks passwords, which is slow
   int checks = 0;
   std::list<std::weak_ptr<Session>> sessions;
   std::atomic<int64_t> connections{0}, refused{0};
@@ -101,17 +101,17 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
       return refuse(431, "the header is too long\n");
     if (error && error.category() == make_error_code(http::error::bad_version).category() &&
         error != http::error::end_of_stream && error != http::error::partial_message)
-      return refuse(400, "this is no HTTP request\n");
+      return refuse(400, "not an HTTP request\n");
     if (error == http::error::end_of_stream) return shut_down();
-    if (error) return;  // the time is over, or the client has left
+    if (error) return;  // the time is up, or the client has left
     const auto& request = parser_->get();
-    // What follows a body that nobody reads would be taken for a request.
+    // An unread body would be taken for the next request.
     if (request.has_content_length() || parser_->chunked())
-      if (parser_->content_length().value_or(1) != 0) return refuse(413, "a request has no body here\n");
+      if (parser_->content_length().value_or(1) != 0) return refuse(413, "requests must have no body\n");
     if (request.method() != http::verb::get && request.method() != http::verb::head)
-      return refuse(405, "GET and HEAD are answered\n");
+      return refuse(405, "only GET and HEAD are supported\n");
     if (request.version() == 11 && request.find(http::field::host) == request.end())
-      return refuse(400, "a request of HTTP/1.1 says its host\n");
+      return refuse(400, "HTTP/1.1 requires a host\n");
     if (shared_.credentials.needed() && !shared_.credentials.known(authorization())) return check_password();
     answer();
   }
@@ -120,7 +120,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
     const auto value = parser_->get()[field];
     return {value.data(), value.size()};
   }
-  // Proxies ask for "http://host/metrics".
+  // Proxies send "http://host/metrics".
   static std::string_view path_of(std::string_view target) {
     const size_t scheme = target.find("://");
     if (target.starts_with('/') || scheme == target.npos) return target;
@@ -130,7 +130,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
   [[nodiscard]] std::string_view authorization() const { return header(http::field::authorization); }
 
   void check_password() {
-    if (authorization().empty()) return refuse(401, "a name and a password are needed\n");
+    if (authorization().empty()) return refuse(401, "user name and password required\n");
     if (shared_.checks >= kMaxChecks) return refuse(503, "too many passwords are being checked\n");
     ++shared_.checks;
     asio::post(*shared_.checker, [self = this->shared_from_this(), given = std::string(authorization())] {
@@ -183,7 +183,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
     });
   }
 
-  // What the client still sends is taken, or its kernel would throw our answer away.
+  // Reads what the client still sends, or its kernel would discard our answer.
   void shut_down() {
     Code ignored;
     if constexpr (kTls) {
@@ -216,7 +216,7 @@ class Connection final : public Session, public std::enable_shared_from_this<Con
 class Server : public HttpServer {
  public:
   Server(WebConfig config, HttpLimits limits) : shared_(limits, std::move(config)) {}
-  ~Server() override { shared_.checker.reset(); }  // what waits in it holds connections of io_
+  ~Server() override { shared_.checker.reset(); }  // pending checks hold connections of io_
 
   Status listen(const std::string& where);
   [[nodiscard]] std::string url() const override { return url_; }
@@ -225,7 +225,6 @@ class Server : public HttpServer {
   [[nodiscard]] HttpFigures figures() const override { return {shared_.connections.load(), shared_.refused.load()}; }
 
  protected:
-  /// Of the kind that the server is for.
   virtual std::shared_ptr<Session> session_of(Shared& shared, tcp::socket socket) = 0;
 
  private:
@@ -234,54 +233,47 @@ class Server : public HttpServer {
     asio::steady_timer pause;
   };
   Status listen_on(const tcp::endpoint& endpoint);
-  void accept(Listener& door);
-  void later(Listener& door);
+  void accept(Listener& listener);
+  void later(Listener& listener);
   bool make_room();
   void welcome(tcp::socket socket);
 
-  Shared shared_;  // before io_, whose end destroys connections that use it
+  Shared shared_;  // before io_, which destroys connections that use it
   asio::io_context io_{1};
-  std::list<Listener> doors_;
+  std::list<Listener> listeners_;
   std::string url_;
 };
 
 inline Status Server::listen_on(const tcp::endpoint& endpoint) {
   Code error;
-  Listener& door = doors_.emplace_back(Listener{tcp::acceptor(io_), asio::steady_timer(io_)});
-  door.acceptor.open(endpoint.protocol(), error);
-  if (!error) door.acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  Listener& listener = listeners_.emplace_back(Listener{tcp::acceptor(io_), asio::steady_timer(io_)});
+  listener.acceptor.open(endpoint.protocol(), error);
+  if (!error) listener.acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   const bool everywhere = endpoint.address().is_v6() && endpoint.address().is_unspecified();
-  if (!error && endpoint.address().is_v6()) door.acceptor.set_option(asio::ip::v6_only(!everywhere), error);
-  if (!error) door.acceptor.bind(endpoint, error);
-  if (!error) door.acceptor.listen(1024, error);
+  if (!error && endpoint.address().is_v6()) listener.acceptor.set_option(asio::ip::v6_only(!everywhere), error);
+  if (!error) listener.acceptor.bind(endpoint, error);
+  if (!error) listener.acceptor.listen(1024, error);
   if (!error) return ok();
-  doors_.pop_back();
+  listeners_.pop_back();
   std::string hint;
   if (error == asio::error::address_in_use) hint = "is another exporter running? --listen takes another port";
   if (error == asio::error::access_denied) hint = "ports below 1024 are for root";
   if (error.value() == EADDRNOTAVAIL) hint = "no interface of this machine has that address";
   return Error{
-      fmt::format("{}:{} cannot be listened on: {}", endpoint.address().to_string(), endpoint.port(), error.message()),
+      fmt::format("cannot listen on {}:{}: {}", endpoint.address().to_string(), endpoint.port(), error.message()),
       hint};
 }
 
-// "[::1]:9400" → "::1", "9400"; an empty address is everywhere.
+// "[::1]:9400" → "::1", 9400. Empty: all interfaces.
 inline Result<std::pair<std::string, uint16_t>> address_of(const std::string& where) {
   const Error wrong{"\"" + where + "\" is not ADDRESS:PORT", "127.0.0.1:9400, [::1]:9400, or :9400 for all interfaces"};
   const size_t colon = where.rfind(':');
-  if (colon == where.npos || colon + 1 == where.size() || where.size() - colon > 6) return wrong;
-  int port = 0;
-  for (const char c : where.substr(colon + 1)) {
-    if (c < '0' || c > '9') return wrong;
-    port = port * 10 + (c - '0');
-  }
+  const auto port = colon == where.npos ? std::nullopt : port_number(where.substr(colon + 1));
   std::string address = where.substr(0, colon);
-  if (address.starts_with('[') && address.ends_with(']'))
-    address = address.substr(1, address.size() - 2);
-  else if (address.find(':') != address.npos)
-    return wrong;
-  if (port > 65535) return wrong;
-  return std::pair(address, static_cast<uint16_t>(port));
+  if (address.starts_with('[') && address.ends_with(']')) address = address.substr(1, address.size() - 2);
+  else if (address.find(':') != address.npos) return wrong;
+  if (!port) return wrong;
+  return std::pair(address, *port);
 }
 
 inline Status Server::listen(const std::string& where) {
@@ -290,36 +282,32 @@ inline Status Server::listen(const std::string& where) {
   auto [host, port] = *address;
   std::vector<tcp::endpoint> endpoints;
   if (host.empty()) {
-    if (listen_on({tcp::v6(), port})) {
-      url_ = fmt::format("{}://0.0.0.0:{}", shared_.config.tls ? "https" : "http",
-                         doors_.back().acceptor.local_endpoint().port());
-      return ok();
-    }
-    endpoints = {{tcp::v4(), port}};  // a machine without IPv6
+    if (!listen_on({tcp::v6(), port})) endpoints = {{tcp::v4(), port}};  // a machine without IPv6
   } else {
     Code error;
     tcp::resolver resolver(io_);
     for (const auto& found : resolver.resolve(host, std::to_string(port), tcp::resolver::passive, error))
       endpoints.push_back(found.endpoint());
     if (error)
-      return Error{fmt::format("{} is no address: {}", host, error.message()),
+      return Error{fmt::format("{} is not an address: {}", host, error.message()),
                    "127.0.0.1:9400, or :9400 for all interfaces"};
   }
   Status problem = ok();
   for (tcp::endpoint endpoint : endpoints) {
-    if (endpoint.port() == 0 && !doors_.empty()) endpoint.port(doors_.front().acceptor.local_endpoint().port());
+    if (endpoint.port() == 0 && !listeners_.empty()) endpoint.port(listeners_.front().acceptor.local_endpoint().port());
     if (Status s = listen_on(endpoint); !s && problem) problem = s;
   }
   // A name may have an address that this machine lacks: localhost without IPv6.
-  if (doors_.empty()) return problem;
-  const auto local = doors_.front().acceptor.local_endpoint();
-  const std::string shown =
-      local.address().is_v6() ? "[" + local.address().to_string() + "]" : local.address().to_string();
+  if (listeners_.empty()) return problem;
+  const auto local = listeners_.front().acceptor.local_endpoint();
+  const std::string shown = host.empty()             ? "0.0.0.0"
+                            : local.address().is_v6() ? "[" + local.address().to_string() + "]"
+                                                      : local.address().to_string();
   url_ = fmt::format("{}://{}:{}", shared_.config.tls ? "https" : "http", shown, local.port());
   return ok();
 }
 
-// True if one more connection may come.
+// Whether there is room for one more connection.
 inline bool Server::make_room() {
   auto& sessions = shared_.sessions;
   sessions.remove_if([](const auto& s) { return s.expired(); });
@@ -334,20 +322,20 @@ inline bool Server::make_room() {
   return true;
 }
 
-inline void Server::later(Listener& door) {
-  door.pause.expires_after(kTryAgain);
-  door.pause.async_wait([this, &door](Code error) {
-    if (!error) accept(door);
+inline void Server::later(Listener& listener) {
+  listener.pause.expires_after(kRetry);
+  listener.pause.async_wait([this, &listener](Code error) {
+    if (!error) accept(listener);
   });
 }
 
-inline void Server::accept(Listener& door) {
-  if (!make_room()) return later(door);
-  door.acceptor.async_accept([this, &door](Code error, tcp::socket socket) {
+inline void Server::accept(Listener& listener) {
+  if (!make_room()) return later(listener);
+  listener.acceptor.async_accept([this, &listener](Code error, tcp::socket socket) {
     if (error == asio::error::operation_aborted) return;
-    if (error) return later(door);  // no file descriptors left, or the client has already gone
+    if (error) return later(listener);  // no file descriptors left, or the client has already gone
     welcome(std::move(socket));
-    accept(door);
+    accept(listener);
   });
 }
 
@@ -365,9 +353,9 @@ inline void Server::run(Handler handler) {
   signals.async_wait([this](Code error, int) {
     if (!error) io_.stop();
   });
-  for (Listener& door : doors_) accept(door);
+  for (Listener& listener : listeners_) accept(listener);
   io_.run();
-  for (Listener& door : doors_) door.acceptor.close();
+  for (Listener& listener : listeners_) listener.acceptor.close();
 }
 
 }  // namespace profgpu::serving

@@ -1,4 +1,4 @@
-// Which pods are on which devices, asked of the node's kubelet again and again.
+// Which pods have which devices, polled from the node's kubelet.
 #pragma once
 
 #include <chrono>
@@ -30,19 +30,19 @@ struct GrpcCall {
 };
 constexpr size_t kLongestSocketPath = 108;  ///< sockaddr_un's, with a byte for its end
 
-/// The answer's message. Waits, no longer than about a tenth of a second after `stop`. A program that was built without
-/// libnghttp2 has no other answer than an error that says so.
+/// The answer's message. Blocks, until about a tenth of a second after `stop`. Always an error if the program was built
+/// without libnghttp2.
 Result<std::string> grpc_call(const GrpcCall& call, const std::stop_token& stop);
 
-// Which containers of Kubernetes' pods were given which devices, as the kubelet's list of pods says.
+// Which containers have which devices, according to the kubelet's list of pods.
 
-/// A container that was given a device.
+/// A container with a device.
 struct PodContainer {
   std::string name_space, pod, container;
-  std::string share;  ///< "3" of a device that is shared out as "GPU-…::3"; empty: all of it, or not told apart
+  std::string share;  ///< "3" of a device that is shared as "GPU-…::3"; empty: all of it, or shares have no ids
   auto operator<=>(const PodContainer&) const = default;
 };
-/// By device; of each in order, each once.
+/// By device; sorted, without duplicates.
 using PodsByDevice = std::vector<std::vector<PodContainer>>;
 
 class PodResources {
@@ -50,7 +50,7 @@ class PodResources {
   /// `sys`: where sysfs is, for the numbers of Intel's cards.
   PodResources(const std::vector<DeviceInfo>& devices, const std::string& sys);
 
-  /// `list`: v1.ListPodResourcesResponse. Devices are found by their ids alone, whatever the resource is called.
+  /// `list`: v1.ListPodResourcesResponse. Finds devices by their ids alone, whatever the resource's name.
   [[nodiscard]] Result<PodsByDevice> read(std::string_view list) const;
 
  private:
@@ -58,18 +58,18 @@ class PodResources {
   void add(const Grant& grant, PodsByDevice& pods) const;
 
   size_t count_;
-  std::multimap<std::string, size_t, std::less<>> positions_;  // by what device plugins call a device
+  std::multimap<std::string, size_t, std::less<>> positions_;  // by ids in device plugins
 };
 
-/// What the kubelet said, and whether it still says anything. Times are Unix time; 0: never.
+/// The kubelet's last answer, and whether it still answers. Times are Unix time; 0: never.
 class KubeletAnswers {
  public:
-  /// An answer, or why there is none. Returns a line for people when that is news.
+  /// An answer, or why there is none. Returns a message when that is news.
   std::string take(Result<PodsByDevice> answer, int64_t now_ns);
   /// There is no socket: news only if there was one.
   std::string take_absence(const std::string& socket, int64_t now_ns);
 
-  /// Nullptr once the last answer is too old to be true.
+  /// Null once the last answer is out of date.
   [[nodiscard]] const PodsByDevice* pods(int64_t now_ns) const;
   [[nodiscard]] bool up() const { return good_at_ns_ != 0 && trouble_.empty(); }
   [[nodiscard]] int64_t good_at_ns() const { return good_at_ns_; }
@@ -84,7 +84,7 @@ class KubeletAnswers {
 
 class KubeletPods {
  public:
-  /// `devices` outlive it. `tell` gets the news, on a thread of ours.
+  /// `devices` must outlive it. `tell` gets messages, on a thread of ours.
   KubeletPods(std::string socket, const std::vector<DeviceInfo>& devices, int64_t interval_ns,
               std::function<void(const std::string&)> tell);
 
@@ -93,7 +93,7 @@ class KubeletPods {
   [[nodiscard]] KubeletAnswers answers() const;
 
  private:
-  void ask(const std::stop_token& stop);
+  void poll(const std::stop_token& stop);
 
   const std::string socket_;
   const PodResources resources_;
@@ -102,7 +102,7 @@ class KubeletPods {
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   KubeletAnswers answers_;  // by mutex_
-  std::jthread asker_;      // ends before what it uses
+  std::jthread poller_;     // ends before what it uses
 };
 
 }  // namespace profgpu

@@ -5,9 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
-#include <functional>
+#include <map>
 
 #include "base/text.h"
 #include "base/version.h"
@@ -28,35 +26,39 @@ std::string joined_labels(std::initializer_list<std::string> labels) {
   return out;
 }
 
-// In dcgm-exporter's order.
-std::string dcgm_labels(const MetricsPageInput& input, const ShownDevice& d) {
-  const DeviceInfo& i = *d.info;
+std::optional<double> known_if(bool known, double value) { return known ? std::optional(value) : std::nullopt; }
+
+// None for an empty value.
+std::string label_if(std::string_view name, std::string_view value) { return value.empty() ? "" : label(name, value); }
+
+std::string text_of(std::optional<int64_t> number) { return number ? std::to_string(*number) : ""; }
+
+// In dcgm-exporter's order. MIG instances have the number of their GPU.
+std::string dcgm_labels(const MetricsPageInput& input, const DeviceInfo& i) {
+  const std::string number = std::to_string(i.index);
   return joined_labels(
-      {label("gpu", device_number(i)), label("UUID", i.uuid), label("pci_bus_id", upper_case(i.pci_bus_id)),
-       label("device", lower_case(i.vendor) + device_number(i)), label("modelName", i.name),
-       i.mig_profile.empty() ? "" : label("GPU_I_PROFILE", i.mig_profile),
-       i.gpu_instance ? label("GPU_I_ID", std::to_string(*i.gpu_instance)) : "",
-       input.host.empty() ? "" : label("Hostname", input.host),
-       input.counters->driver_label && !i.driver_version.empty() ? label("DCGM_FI_DRIVER_VERSION", i.driver_version)
-                                                                 : ""});
+      {label("gpu", number), label("UUID", i.uuid), label("pci_bus_id", upper_case(i.pci_bus_id)),
+       label("device", lower_case(i.vendor) + number), label("modelName", i.name),
+       label_if("GPU_I_PROFILE", i.mig_profile), label_if("GPU_I_ID", text_of(i.gpu_instance)),
+       label_if("Hostname", input.host),
+       input.counters->driver_label ? label_if("DCGM_FI_DRIVER_VERSION", i.driver_version) : ""});
 }
 
-std::string own_labels(const MetricsPageInput& input, const ShownDevice& d) {
-  const DeviceInfo& i = *d.info;
-  return joined_labels({label("gpu", device_number(i)), label("uuid", i.uuid), label("model", i.name),
-                        i.mig_profile.empty() ? "" : label("mig_profile", i.mig_profile),
-                        i.gpu_instance ? label("mig_instance", std::to_string(*i.gpu_instance)) : "",
-                        input.host.empty() ? "" : label("host", input.host)});
+std::string own_labels(const MetricsPageInput& input, const DeviceInfo& i) {
+  return joined_labels({label("gpu", std::to_string(i.index)), label("uuid", i.uuid), label("model", i.name),
+                        label_if("mig_profile", i.mig_profile), label_if("mig_instance", text_of(i.gpu_instance)),
+                        label_if("host", input.host)});
 }
 
-std::string pod_labels(const PodContainer& c) {
-  return joined_labels({label("container", c.container), label("namespace", c.name_space), label("pod", c.pod)});
+std::string pod_labels(const PodContainer& c, std::string_view share_name) {
+  return joined_labels({label("container", c.container), label("namespace", c.name_space), label("pod", c.pod),
+                        share_name.empty() ? "" : label_if(share_name, c.share)});
 }
 
-// Of all the series of one device: dcgm-exporter has a copy for each job, and for each container where devices are
-// shared, else one container's. Which one is the same every time: the first by name.
+// Labels of all series of one device: dcgm-exporter has a copy for each job, and for each container where devices are
+// shared, else for one container. Ours is always the first by name.
 std::vector<std::string> dcgm_copies(const MetricsPageInput& input, const ShownDevice& d) {
-  std::vector<std::string> copies{dcgm_labels(input, d)};
+  std::vector<std::string> copies{dcgm_labels(input, *d.info)};
   const auto multiply = [&](const std::vector<std::string>& labels) {
     if (labels.empty()) return;
     std::vector<std::string> more;
@@ -67,9 +69,7 @@ std::vector<std::string> dcgm_copies(const MetricsPageInput& input, const ShownD
   };
   std::vector<std::string> pods, jobs;
   for (const PodContainer& c : d.pods)
-    if (input.shared_pods || pods.empty())
-      pods.push_back(
-          joined_labels({pod_labels(c), input.shared_pods && !c.share.empty() ? label("vgpu", c.share) : ""}));
+    if (input.shared_pods || pods.empty()) pods.push_back(pod_labels(c, input.shared_pods ? "vgpu" : ""));
   for (const std::string& job : d.jobs) jobs.push_back(label("hpc_job", job));
   multiply(pods);
   multiply(jobs);
@@ -79,7 +79,7 @@ std::vector<std::string> dcgm_copies(const MetricsPageInput& input, const ShownD
 class Page {
  public:
   Page(const MetricsPageInput& input, ExpositionFormat format, size_t room) : input_(input), out_(format, room) {
-    for (const ShownDevice& d : input.devices) labels_.push_back(own_labels(input, d));
+    for (const ShownDevice& d : input.devices) labels_.push_back(own_labels(input, *d.info));
   }
 
   void add_dcgm();
@@ -91,10 +91,22 @@ class Page {
   std::string take() { return out_.take(); }
 
  private:
-  using Number = std::function<std::optional<double>(const ShownDevice&)>;
-  void per_device(std::string_view name, SeriesType type, std::string_view help, const Number& number,
-                  bool only_up = true);
-  void reasons();
+  enum class Of : uint8_t { kAll, kUp };
+  // `number`: of a device; nullopt: it has no such series.
+  template <class Number>
+  void per_device(std::string_view name, SeriesType type, std::string_view help, Of devices, const Number& number) {
+    out_.family(name, type, help);
+    for (size_t i = 0; i < input_.devices.size(); ++i)
+      if (devices == Of::kAll || input_.devices[i].up)
+        if (const std::optional<double> n = number(input_.devices[i])) out_.sample(labels_[i], *n);
+  }
+  // `each`: calls its second argument with the labels of each series of a device. Their value is 1.
+  template <class Each>
+  void per_label(std::string_view name, std::string_view help, const Each& each) {
+    out_.family(name, kPageGauge, help);
+    for (size_t i = 0; i < input_.devices.size(); ++i)
+      each(input_.devices[i], [&](const std::string& more) { out_.sample(joined_labels({labels_[i], more}), 1); });
+  }
 
   const MetricsPageInput& input_;
   Exposition out_;
@@ -106,7 +118,7 @@ void Page::add_dcgm() {
   std::vector<std::vector<std::string>> labels;  // by device
   for (const ShownDevice& d : input_.devices) labels.push_back(dcgm_copies(input_, d));
   for (const DcgmCounter& c : input_.counters->counters) {
-    out_.family(input_.names == DcgmNames::kClassic ? c.field->name : c.field->new_name, c.type, c.help);
+    out_.family(c.field->name_in(input_.names), c.type, c.help);
     for (size_t i = 0; i < input_.devices.size(); ++i) {
       const ShownDevice& d = input_.devices[i];
       const bool xid = c.field->form == DcgmField::Form::kXid;
@@ -126,113 +138,77 @@ void Page::add_dcgm() {
   }
 }
 
-void Page::per_device(std::string_view name, SeriesType type, std::string_view help, const Number& number,
-                      bool only_up) {
-  out_.family(name, type, help);
-  for (size_t i = 0; i < input_.devices.size(); ++i) {
-    if (only_up && !input_.devices[i].up) continue;
-    if (const auto n = number(input_.devices[i])) out_.sample(labels_[i], *n);
-  }
-}
-
 void Page::add_health() {
-  per_device(
-      "profgpu_device_up", kPageGauge, "1: the device answers; 0: it is lost or hangs, and its values are left out",
-      [](const ShownDevice& d) {
-        return d.good_at_ns || !d.trouble.empty() ? std::optional(d.up ? 1.0 : 0.0) : std::nullopt;
-      },
-      false);
-  per_device(
-      "profgpu_device_last_success_timestamp_seconds", kPageGauge, "when the device last answered",
-      [](const ShownDevice& d) {
-        return d.good_at_ns ? std::optional(static_cast<double>(d.good_at_ns) * kNs) : std::nullopt;
-      },
-      false);
-  per_device(
-      "profgpu_device_errors_total", kPageCounter, "readings that failed, and times that the device fell silent",
-      [](const ShownDevice& d) { return static_cast<double>(d.errors); }, false);
-  out_.family("profgpu_device_info", kPageGauge, "what does not change of a device; always 1");
-  for (size_t i = 0; i < input_.devices.size(); ++i) {
-    const DeviceInfo& info = *input_.devices[i].info;
-    out_.sample(joined_labels({labels_[i], label("vendor", info.vendor), label("pci_bus_id", info.pci_bus_id),
-                        label("driver_version", info.driver_version),
-                        info.numa_node ? label("numa_node", std::to_string(*info.numa_node)) : ""}),
-                1);
-  }
-  out_.family("profgpu_device_job_info", kPageGauge, "jobs of a batch system that are on the device; always 1");
-  for (size_t i = 0; i < input_.devices.size(); ++i)
-    for (const std::string& job : input_.devices[i].jobs)
-      out_.sample(joined_labels({labels_[i], label("hpc_job", job)}), 1);
-  out_.family("profgpu_device_pod_info", kPageGauge,
-              "containers that were given the device, as the kubelet says; always 1");
-  for (size_t i = 0; i < input_.devices.size(); ++i)
-    for (const PodContainer& c : input_.devices[i].pods)
-      out_.sample(joined_labels({labels_[i], pod_labels(c), c.share.empty() ? "" : label("share", c.share)}), 1);
-  per_device("profgpu_device_processes", kPageGauge, "processes on the device",
+  per_device("profgpu_device_up", kPageGauge, "1: the device answers; 0: it is lost or hangs, and its values are left out",
+             Of::kAll, [](const ShownDevice& d) {
+               return known_if(d.health.good_at_ns || !d.health.trouble.empty(), d.up ? 1.0 : 0.0);
+             });
+  per_device("profgpu_device_last_success_timestamp_seconds", kPageGauge, "when the device last answered", Of::kAll,
+             [](const ShownDevice& d) {
+               return known_if(d.health.good_at_ns != 0, static_cast<double>(d.health.good_at_ns) * kNs);
+             });
+  per_device("profgpu_device_errors_total", kPageCounter, "failed readings, and times that the device stopped answering",
+             Of::kAll, [](const ShownDevice& d) { return static_cast<double>(d.health.errors); });
+  per_label("profgpu_device_info", "constant properties of a device; always 1", [](const ShownDevice& d, const auto& add) {
+    const DeviceInfo& i = *d.info;
+    add(joined_labels({label("vendor", i.vendor), label("pci_bus_id", i.pci_bus_id),
+                       label("driver_version", i.driver_version), label_if("numa_node", text_of(i.numa_node))}));
+  });
+  per_label("profgpu_device_job_info", "jobs of a batch system on the device; always 1",
+            [](const ShownDevice& d, const auto& add) {
+              for (const std::string& job : d.jobs) add(label("hpc_job", job));
+            });
+  per_label("profgpu_device_pod_info", "containers with the device, according to the kubelet; always 1",
+            [](const ShownDevice& d, const auto& add) {
+              for (const PodContainer& c : d.pods) add(pod_labels(c, "share"));
+            });
+  per_device("profgpu_device_processes", kPageGauge, "processes on the device", Of::kUp,
              [](const ShownDevice& d) { return static_cast<double>(d.tally.processes().size()); });
 }
 
 void Page::add_metrics() {
   for (const MetricInfo& m : metrics()) {
-    if (m.metric == Metric::kXidErrors || m.metric == Metric::kXidLast) continue;  // add_xids() tells more
-    const auto number = [&](const ShownDevice& d) -> std::optional<double> {
+    if (m.metric == Metric::kXidErrors || m.metric == Metric::kXidLast) continue;  // add_xids() has more detail
+    const SeriesType type = m.kind == MetricKind::kCounter ? kPageCounter : kPageGauge;
+    per_device(m.prometheus, type, m.help, Of::kUp, [&](const ShownDevice& d) -> std::optional<double> {
       if (d.info->parent && of_whole_gpu(m.metric)) return std::nullopt;
       const auto value = d.tally.value(m.metric, input_.now_ns);
       if (value) return *value * m.prometheus_scale;
-      if (d.tally.said(m.metric)) return std::nullopt;
-      const Integral* sum = m.metric == Metric::kEnergy   ? &d.tally.power()
-                            : m.metric == Metric::kPcieTx ? &d.tally.pcie_tx()
-                            : m.metric == Metric::kPcieRx ? &d.tally.pcie_rx()
-                                                          : nullptr;
-      return sum && sum->last_ns != 0 ? std::optional(sum->sum) : std::nullopt;
-    };
-    per_device(m.prometheus, m.kind == MetricKind::kCounter ? kPageCounter : kPageGauge, m.help, number);
-  }
-}
-
-void Page::reasons() {
-  out_.family("profgpu_clock_reason_seconds_total", kPageCounter,
-              "time in which clocks were lowered, by reason, from samples of the reasons in force");
-  for (size_t i = 0; i < input_.devices.size(); ++i) {
-    const ShownDevice& d = input_.devices[i];
-    if (!d.up) continue;
-    for (size_t r = 0; r < d.tally.reasons().size(); ++r)
-      if (d.tally.reasons()[r].last_ns != 0)
-        out_.sample(labels_[i], label("reason", clock_reasons()[r].name), d.tally.reasons()[r].sum);
+      return d.tally.reported(m.metric) ? std::nullopt : d.tally.integrated(m.metric);
+    });
   }
 }
 
 void Page::add_sums() {
-  const auto known = [](const Integral& sum, double scale) {
-    return sum.last_ns ? std::optional(sum.sum * scale) : std::nullopt;
-  };
   per_device("profgpu_busy_seconds_total", kPageCounter,
-             "time that at least one kernel ran, added up from all the driver's samples",
-             [&](const ShownDevice& d) { return known(d.tally.busy(), 0.01); });
-  per_device("profgpu_watched_seconds_total", kPageCounter, "time that profgpu_busy_seconds_total covers",
-             [](const ShownDevice& d) {
-               return d.tally.busy().last_ns ? std::optional(d.tally.busy().seconds) : std::nullopt;
-             });
-  reasons();
+             "time that at least one kernel ran, summed over all of the driver's samples", Of::kUp,
+             [](const ShownDevice& d) { return known_if(d.tally.busy().last_ns != 0, d.tally.busy().sum * 0.01); });
+  per_device("profgpu_watched_seconds_total", kPageCounter, "time that profgpu_busy_seconds_total covers", Of::kUp,
+             [](const ShownDevice& d) { return known_if(d.tally.busy().last_ns != 0, d.tally.busy().seconds); });
+  out_.family("profgpu_clock_reason_seconds_total", kPageCounter,
+              "time with lowered clocks, by reason, from samples of the active reasons");
+  for (size_t i = 0; i < input_.devices.size(); ++i) {
+    const auto& reasons = input_.devices[i].tally.reasons();
+    for (size_t r = 0; r < reasons.size() && input_.devices[i].up; ++r)
+      if (reasons[r].last_ns != 0)
+        out_.sample(labels_[i] + "," + label("reason", clock_reasons()[r].name), reasons[r].sum);
+  }
 }
 
-// Codes that are known begin at 0, so that increase() sees the first. Also of lost devices: that is what they are
-// about.
+// Known codes begin at 0, so that increase() sees the first error. Includes lost devices: the error may be why.
 void Page::add_xids() {
   out_.family("profgpu_xid_errors_total", kPageCounter,
-              "errors that the driver reported (Xid) since the exporter began, by code");
-  std::map<int64_t, std::string> known;
-  for (const XidMeaning& x : known_xids()) known.try_emplace(x.code, label("xid", std::to_string(x.code)));
+              "errors that the driver reported (Xid) since the exporter started, by code");
+  std::map<int64_t, int64_t> none;   // of each known code
+  for (const XidMeaning& x : known_xids()) none.try_emplace(x.code, 0);
   for (size_t i = 0; i < input_.devices.size(); ++i) {
-    const auto& counts = input_.devices[i].tally.xids();
-    if (!counts) continue;
-    for (const auto& [code, text] : known) {
-      const auto counted = counts->find(code);
-      out_.sample(labels_[i], text, counted == counts->end() ? 0 : static_cast<double>(counted->second));
-    }
-    for (const auto& [code, count] : *counts)
-      if (!known.contains(code))
-        out_.sample(labels_[i], label("xid", code < 0 ? "unknown" : std::to_string(code)), static_cast<double>(count));
+    const auto& counted = input_.devices[i].tally.xids();
+    if (!counted) continue;
+    std::map<int64_t, int64_t> counts = *counted;
+    counts.merge(std::map(none));
+    for (const auto& [code, count] : counts)
+      out_.sample(labels_[i] + "," + label("xid", code < 0 ? "unknown" : std::to_string(code)),
+                  static_cast<double>(count));
   }
 }
 
@@ -254,41 +230,36 @@ std::optional<double> own_resident_bytes() {
 }
 
 void Page::add_self() {
-  const ServiceFigures& f = input_.figures;
-  const auto one = [&](std::string_view name, SeriesType type, std::string_view help, double value,
+  const auto one = [&](std::string_view name, SeriesType type, std::string_view help, auto value,
                        std::string_view labels = {}) {
     out_.family(name, type, help);
-    out_.sample(labels, value);
+    out_.sample(labels, static_cast<double>(value));
   };
+  const SamplerStatistics& s = input_.sampler;
   one("profgpu_exporter_build_info", kPageGauge, "the exporter's version; always 1", 1, label("version", kVersion));
-  one("profgpu_exporter_readings_total", kPageCounter, "readings taken, over all devices",
-      static_cast<double>(f.ticks));
+  one("profgpu_exporter_readings_total", kPageCounter, "readings taken, over all devices", s.ticks);
   one("profgpu_exporter_late_readings_total", kPageCounter, "readings that began over half an interval late",
-      static_cast<double>(f.late_ticks));
-  one("profgpu_exporter_missed_readings_total", kPageCounter, "readings that were due and never taken",
-      static_cast<double>(f.missed_ticks));
-  one("profgpu_exporter_driver_calls_total", kPageCounter, "calls of the driver, or files read",
-      static_cast<double>(f.driver_calls));
-  one("profgpu_exporter_scrapes_total", kPageCounter, "requests for this page", static_cast<double>(f.scrapes));
-  one("profgpu_exporter_connections", kPageGauge, "connections that are open", static_cast<double>(f.connections));
+      s.late_ticks);
+  one("profgpu_exporter_missed_readings_total", kPageCounter, "readings that were due but never taken", s.missed_ticks);
+  one("profgpu_exporter_driver_calls_total", kPageCounter, "driver calls, or files read", s.calls);
+  one("profgpu_exporter_scrapes_total", kPageCounter, "requests for this page", input_.scrapes);
+  one("profgpu_exporter_connections", kPageGauge, "open connections", input_.http.connections);
   one("profgpu_exporter_refused_connections_total", kPageCounter,
-      "connections that were closed for want of room or time", static_cast<double>(f.refused));
-  one("process_cpu_seconds_total", kPageCounter, "processor time of the exporter", own_cpu_seconds());
+      "connections closed for lack of space or for being idle", input_.http.refused);
+  one("process_cpu_seconds_total", kPageCounter, "CPU time of the exporter", own_cpu_seconds());
   if (input_.kubelet) {
-    one("profgpu_kubelet_up", kPageGauge,
-        "1: the kubelet says which pods are on devices; 0: it does not, or has no socket", input_.kubelet->up ? 1 : 0);
-    if (input_.kubelet->good_at_ns)
+    one("profgpu_kubelet_up", kPageGauge, "1: the kubelet reports which pods have devices; 0: it does not, or has no socket",
+        input_.kubelet->up());
+    if (const int64_t good_at_ns = input_.kubelet->good_at_ns())
       one("profgpu_kubelet_last_success_timestamp_seconds", kPageGauge, "when the kubelet last answered",
-          static_cast<double>(input_.kubelet->good_at_ns) * kNs);
+          static_cast<double>(good_at_ns) * kNs);
   }
   if (const auto bytes = own_resident_bytes())
     one("process_resident_memory_bytes", kPageGauge, "memory of the exporter", *bytes);
-  one("process_start_time_seconds", kPageGauge, "when the exporter began", static_cast<double>(f.start_ns) * kNs);
+  one("process_start_time_seconds", kPageGauge, "when the exporter started", static_cast<double>(input_.start_ns) * kNs);
 }
 
 }  // namespace
-
-std::string device_number(const DeviceInfo& info) { return std::to_string(info.index); }
 
 std::string metrics_page(const MetricsPageInput& input, ExpositionFormat format, size_t room) {
   Page page(input, format, room);
@@ -311,27 +282,9 @@ constexpr std::string_view kStyle =
     "a{color:#8ab4f8}}";
 
 std::string html(std::string_view text) {
-  std::string valid(text), out;
+  std::string valid(text);
   replace_invalid_utf8(valid);
-  for (const char c : valid) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return html_escaped(valid);
 }
 
 std::string cell(std::optional<double> value, double scale, std::string_view unit) {
@@ -342,7 +295,8 @@ std::string row(const ShownDevice& d, int64_t now_ns) {
   const auto value = [&](Metric m) { return d.up ? d.tally.value(m, now_ns) : std::nullopt; };
   std::string jobs = joined(d.jobs);
   for (const PodContainer& c : d.pods) append_listed(jobs, c.name_space + "/" + c.pod);
-  const std::string condition = d.up ? "answers" : d.trouble.empty() ? "has not answered yet" : d.trouble;
+  const std::string& trouble = d.health.trouble;
+  const std::string condition = d.up ? "answers" : trouble.empty() ? "has not answered yet" : trouble;
   constexpr double kGiB = 1.0 / (1 << 30);
   return fmt::format("<tr><td>{}</td><td>{}</td>{}{}{}{}{}<td>{}</td><td{}>{}</td></tr>\n", html(d.info->label()),
                      html(d.info->name), cell(value(Metric::kUtilization), 1, " %"),

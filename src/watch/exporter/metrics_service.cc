@@ -14,10 +14,10 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kMillisecond_ns = 1'000'000, kSecond_ns = 1'000'000'000;
-constexpr int64_t kPageHolds_ns = 1 * kSecond_ns;     // while no reading comes
-constexpr int64_t kPageHoldsAlways_ns = 20 * kMillisecond_ns;  // a thousand requests at once get one page
-constexpr size_t kPageGrows = 4096;               // from one to the next, in bytes
-constexpr int kGzipLevel = 1;                      // of a page that lives for one scrape
+constexpr int64_t kPageHolds_ns = 1 * kSecond_ns;               // without a new reading
+constexpr int64_t kPageHoldsAlways_ns = 20 * kMillisecond_ns;   // many requests at once get the same page
+constexpr size_t kPageGrows = 4096;                             // bytes, from one page to the next
+constexpr int kGzipLevel = 1;                                   // low: a page is used for about one scrape
 constexpr int64_t kWatchEvery_ns = 1 * kSecond_ns, kJobsEvery_ns = 5 * kSecond_ns;
 
 SamplerOptions sampling_of(const MetricsServiceOptions& options) {
@@ -81,28 +81,20 @@ MetricsPageInput MetricsService::page_input(const HttpFigures& figures) const {
   const std::vector<DeviceHealth> health = sampler_.health();
   {
     std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < tallies.size(); ++i) {
-      const DeviceHealth& h = health[i];
-      input.devices.push_back({&backend_->devices()[options_.devices[i]],
-                               std::move(tallies[i]),
-                               h.answers(input.now_ns, options_.interval_ns),
-                               h.good_at_ns,
-                               h.errors,
-                               h.trouble,
-                               jobs_[i],
-                               {}});
-    }
+    for (size_t i = 0; i < tallies.size(); ++i)
+      input.devices.push_back({&backend_->devices()[options_.devices[i]], std::move(tallies[i]),
+                               health[i].answers(input.now_ns, options_.interval_ns), health[i], jobs_[i]});
   }
   if (kubelet_) {
-    const KubeletAnswers answers = kubelet_->answers();
-    input.kubelet = {answers.up(), answers.good_at_ns()};
+    input.kubelet = kubelet_->answers();
     input.shared_pods = options_.shared_pods;
-    if (const PodsByDevice* pods = answers.pods(input.now_ns))
+    if (const PodsByDevice* pods = input.kubelet->pods(input.now_ns))
       for (size_t i = 0; i < input.devices.size(); ++i) input.devices[i].pods = (*pods)[options_.devices[i]];
   }
-  const SamplerStatistics s = sampler_.statistics();
-  input.figures = {start_ns_, s.ticks,  s.late_ticks,        s.missed_ticks,
-                   s.calls,   scrapes_, figures.connections, figures.refused};
+  input.start_ns = start_ns_;
+  input.scrapes = scrapes_;
+  input.sampler = sampler_.statistics();
+  input.http = figures;
   return input;
 }
 
@@ -112,7 +104,7 @@ HttpReply MetricsService::metrics(const HttpRequest& request, const HttpFigures&
   CachedPage& page = pages_[static_cast<size_t>(format)];
   const int64_t now = monotonic_ns(), age_ns = now - page.made_ns, readings = tallies_.readings();
   if (!page.plain || age_ns > (readings == page.readings ? kPageHolds_ns : kPageHoldsAlways_ns)) {
-    // Into the memory of the last one, where nobody reads that any more.
+    // Frees the last one first, so that its memory is reused if no connection still sends it.
     const size_t room = page.plain ? page.plain->size() + kPageGrows : 0;
     page.plain.reset();
     page.plain = std::make_shared<const std::string>(metrics_page(page_input(figures), format, room));
@@ -154,7 +146,7 @@ HttpReply MetricsService::answer(const HttpRequest& request, const HttpFigures& 
   if (request.path == "/metrics") return metrics(request, figures);
   if (request.path == "/health" || request.path == "/-/healthy") return health();
   if (request.path == "/-/ready") return readiness();
-  if (request.path != "/") return text_reply(404, "there is no such page: /metrics, /health, /-/ready, /\n");
+  if (request.path != "/") return text_reply(404, "no such page; there are /metrics, /health, /-/ready, /\n");
   HttpReply reply = text_reply(200, status_page(page_input(figures)));
   reply.content_type = "text/html; charset=utf-8";
   return reply;
@@ -176,7 +168,7 @@ void MetricsService::watch() {
   }
 }
 
-// The pids of a replay are of another machine.
+// A replay's pids belong to another machine.
 void MetricsService::look_for_jobs() {
   if (options_.job_mapping.empty() && backend_->name() == "replay") return;
   const std::vector<DeviceTally> tallies = tallies_.copy();
@@ -190,7 +182,7 @@ void MetricsService::look_for_jobs() {
 namespace {
 
 constexpr size_t kMaxJobs = 64;     // of one device: each is a copy of its series
-constexpr size_t kLongestJob = 256;  // bytes of its name
+constexpr size_t kLongestJob = 256;  // bytes of a name
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The exporter without its server: samples devices in the background and answers requests from what is known by then.
-// No request reaches a driver or waits for one.
+// The exporter without its server: samples devices in the background and answers requests from memory. No request calls
+// a driver or waits for one.
 #pragma once
 
 #include <array>
@@ -23,16 +23,15 @@
 
 namespace profgpu {
 
-// Which jobs of a batch system are on which device.
-
+/// The jobs of a batch system on each device.
 class DeviceJobs {
  public:
-  /// `mapping`: a folder with one file for each device that has jobs, named "0" or, for a MIG instance, "0.7" (GPU and
-  /// instance); each line is a job. A prolog writes it; dcgm-exporter reads the same. Empty: jobs are those of the
-  /// processes, by their control group or SLURM_JOB_ID in their environment.
+  /// `mapping`: a folder, written by a prolog as for dcgm-exporter, with a file for each device that has jobs, named "0"
+  /// or, for a MIG instance, "0.7" (GPU and instance); each line is a job. Empty: use the processes' control group or
+  /// SLURM_JOB_ID.
   explicit DeviceJobs(std::string mapping) : mapping_(std::move(mapping)) {}
 
-  /// In order, each once. Reads files of /proc: not for the sampler's thread.
+  /// Sorted, without duplicates. Reads files of /proc: not for the sampler's thread.
   std::vector<std::string> look(const DeviceInfo& info, const std::vector<ProcessSample>& processes);
 
  private:
@@ -42,18 +41,18 @@ class DeviceJobs {
 
 struct MetricsServiceOptions {
   int64_t interval_ns = 1'000'000'000;
-  std::vector<uint32_t> devices;  ///< positions
+  std::vector<uint32_t> devices;  ///< indices
   std::string host;               ///< for the label; empty: none
   DcgmNames names = DcgmNames::kClassic;
   DcgmCounters counters;
   std::string job_mapping;     ///< see DeviceJobs
-  std::string kubelet_socket;  ///< empty: the kubelet is not asked for pods
+  std::string kubelet_socket;  ///< empty: no pods
   bool shared_pods = false;    ///< see MetricsPageInput
 };
 
 class MetricsService {
  public:
-  /// `tell` gets one line whenever a device gets into trouble or out of it, on a thread of ours.
+  /// `tell` gets one line whenever a device fails or recovers, on a thread of ours.
   MetricsService(std::shared_ptr<Backend> backend, MetricsServiceOptions options,
                  std::function<void(const std::string&)> tell);
   ~MetricsService();
@@ -61,7 +60,7 @@ class MetricsService {
   MetricsService& operator=(const MetricsService&) = delete;
 
   void start();
-  /// A driver that hangs is left behind; any_stuck() is then true and the program should leave by std::_Exit.
+  /// Leaves a thread in a driver that hangs; any_stuck() is then true, and the program should leave by std::_Exit.
   void stop();
   [[nodiscard]] bool any_stuck() const { return sampler_.any_stuck(); }
 

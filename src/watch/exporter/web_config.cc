@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <yaml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 
@@ -15,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
 
-// A document of libyaml, and how to walk it.
+// A document of libyaml.
 class Yaml {
  public:
   static Result<std::unique_ptr<Yaml>> parse(const std::string& text) {
@@ -54,11 +56,11 @@ template <class Each>
 Status for_each_key(Yaml& yaml, yaml_node_t* node, Each each) {
   if (node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0) return ok();  // `http_server_config:` alone
   if (node->type != YAML_MAPPING_NODE)
-    return Error{fmt::format("line {}: keys with values are expected", line_of(node))};
+    return Error{fmt::format("line {}: expected keys with values", line_of(node))};
   for (auto* pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top; ++pair) {
     const auto key = text_of(yaml.node(pair->key));
     yaml_node_t* value = yaml.node(pair->value);
-    if (!key || !value) return Error{fmt::format("line {}: a key is expected", line_of(node))};
+    if (!key || !value) return Error{fmt::format("line {}: expected a key", line_of(node))};
     if (Status s = each(*key, value); !s) return s.error().within(fmt::format("line {}: {}", line_of(value), *key));
   }
   return ok();
@@ -66,42 +68,37 @@ Status for_each_key(Yaml& yaml, yaml_node_t* node, Each each) {
 
 Status expect_text(const yaml_node_t* node, std::string& out) {
   const auto text = text_of(node);
-  if (!text) return Error{"a text is expected"};
+  if (!text) return Error{"expected a text"};
   out = *text;
   return ok();
 }
 
-Status read_version(const yaml_node_t* node, int& version) {
+// Sets `choice` to the value of the name that the node has.
+template <class T>
+Status read_choice(const yaml_node_t* node, std::initializer_list<std::pair<std::string_view, T>> choices, T& choice) {
   std::string text;
   if (Status s = expect_text(node, text); !s) return s;
-  static const std::pair<std::string_view, int> kVersions[] = {
-      {"TLS10", 0x0301}, {"TLS11", 0x0302}, {"TLS12", 0x0303}, {"TLS13", 0x0304}};
-  for (const auto& [name, number] : kVersions)
-    if (text == name) {
-      version = number;
-      return ok();
-    }
-  return Error{fmt::format("\"{}\" is no version", text), "TLS10, TLS11, TLS12 or TLS13"};
+  const auto found = std::ranges::find(choices, text, &std::pair<std::string_view, T>::first);
+  if (found == choices.end()) return Error{fmt::format("unknown value \"{}\"", text)};
+  choice = found->second;
+  return ok();
+}
+
+Status read_version(const yaml_node_t* node, int& version) {
+  return read_choice(node, {{"TLS10", 0x0301}, {"TLS11", 0x0302}, {"TLS12", 0x0303}, {"TLS13", 0x0304}}, version);
 }
 
 Status read_client_auth(const yaml_node_t* node, ClientCertificates& wanted) {
-  std::string text;
-  if (Status s = expect_text(node, text); !s) return s;
   using enum ClientCertificates;
-  static const std::pair<std::string_view, ClientCertificates> kTypes[] = {
-      {"", kNone},
-      {"NoClientCert", kNone},
-      {"RequestClientCert", kRequested},
-      {"RequireAnyClientCert", kRequired},
-      {"RequireClientCert", kRequired},
-      {"VerifyClientCertIfGiven", kVerifiedIfGiven},
-      {"RequireAndVerifyClientCert", kVerified}};
-  for (const auto& [name, type] : kTypes)
-    if (text == name) {
-      wanted = type;
-      return ok();
-    }
-  return Error{fmt::format("\"{}\" is no client_auth_type", text)};
+  return read_choice(node,
+                     {{"", kNone},
+                      {"NoClientCert", kNone},
+                      {"RequestClientCert", kRequested},
+                      {"RequireAnyClientCert", kRequired},
+                      {"RequireClientCert", kRequired},
+                      {"VerifyClientCertIfGiven", kVerifiedIfGiven},
+                      {"RequireAndVerifyClientCert", kVerified}},
+                     wanted);
 }
 
 Status read_tls(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
@@ -114,7 +111,7 @@ Status read_tls(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
     if (key == "min_version") return read_version(value, config.min_version);
     if (key == "max_version") return read_version(value, config.max_version);
     if (key == "prefer_server_cipher_suites") return ok();  // without effect in the toolkit too
-    return Error{"there is no such setting here",
+    return Error{"unknown setting",
                  "cert_file, key_file, client_ca_file, client_auth_type, min_version, max_version"};
   });
 }
@@ -125,15 +122,14 @@ Status read_http(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
       config.notes.emplace_back("http2 has no effect: answers are HTTP/1.1");
       return ok();
     }
-    if (key != "headers") return Error{"there is no such setting here", "http2, headers"};
+    if (key != "headers") return Error{"unknown setting", "http2, headers"};
     return for_each_key(yaml, value, [&](const std::string& name, yaml_node_t* text) -> Status {
       std::string content;
       if (Status s = expect_text(text, content); !s) return s;
       static const std::string_view kNames[] = {"Content-Security-Policy",   "X-Frame-Options",
                                                 "X-Content-Type-Options",    "X-XSS-Protection",
                                                 "Strict-Transport-Security", "Access-Control-Allow-Origin"};
-      bool known = false;
-      for (const std::string_view n : kNames) known = known || n == name;
+      const bool known = std::ranges::find(kNames, name) != std::end(kNames);
       if (!known || content.find_first_of("\r\n") != content.npos) return Error{"this header cannot be set"};
       config.headers.emplace_back(name, content);
       return ok();
@@ -146,8 +142,8 @@ Status read_users(Yaml& yaml, yaml_node_t* node, WebConfig& config) {
     std::string hash;
     if (Status s = expect_text(value, hash); !s) return s;
     if (hash.size() != 60 || !hash.starts_with("$2") || user.empty())
-      return Error{"a bcrypt hash is expected, not a password", "`htpasswd -nBC 10 \"\"` makes one"};
-    if (hash.starts_with("$2y")) hash[2] = 'b';  // two names of one thing
+      return Error{"expected a bcrypt hash, not a password", "`htpasswd -nBC 10 \"\"` makes one"};
+    if (hash.starts_with("$2y")) hash[2] = 'b';  // the same algorithm
     config.users[user] = hash;
     return ok();
   });
@@ -160,9 +156,9 @@ Status check(const WebConfig& config) {
   const bool verifies = config.client_certificates == ClientCertificates::kVerified ||
                         config.client_certificates == ClientCertificates::kVerifiedIfGiven;
   if (verifies && config.client_ca_file.empty())
-    return Error{"client_ca_file is missing: client_auth_type wants certificates verified"};
+    return Error{"client_ca_file is missing, which client_auth_type needs to verify certificates"};
   if (!verifies && !config.client_ca_file.empty())
-    return Error{"client_ca_file is set, and client_auth_type verifies nothing",
+    return Error{"client_ca_file is set, but client_auth_type verifies nothing",
                  "client_auth_type: RequireAndVerifyClientCert"};
   if (config.max_version != 0 && config.max_version < config.min_version)
     return Error{"max_version is below min_version"};
@@ -184,12 +180,12 @@ Result<WebConfig> read_web_config(const std::string& path) {
   if (!yaml) return yaml.error().within(path);
   WebConfig config;
   yaml_node_t* root = (*yaml)->root();
-  if (!root) return config;  // an empty file asks for nothing
+  if (!root) return config;  // an empty file
   Status read = for_each_key(**yaml, root, [&](const std::string& key, yaml_node_t* value) -> Status {
     if (key == "tls_server_config") return read_tls(**yaml, value, config);
     if (key == "http_server_config") return read_http(**yaml, value, config);
     if (key == "basic_auth_users") return read_users(**yaml, value, config);
-    return Error{"there is no such setting", "tls_server_config, http_server_config, basic_auth_users"};
+    return Error{"unknown setting", "tls_server_config, http_server_config, basic_auth_users"};
   });
   if (read) read = check(config);
   if (!read) return read.error().within(path);

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <fstream>
 
-#include "watch/exporter/credentials.h"
 
 namespace profgpu {
 namespace {
@@ -53,15 +52,15 @@ TEST(WebConfig, NothingIsAskedForByAnEmptyFile) {
 }
 
 TEST(WebConfig, ErrorsNameTheSetting) {
-  EXPECT_EQ(problem_of("tls_config: {}\n"), "line 1: tls_config: there is no such setting");
+  EXPECT_EQ(problem_of("tls_config: {}\n"), "line 1: tls_config: unknown setting");
   EXPECT_EQ(problem_of("tls_server_config:\n  cert_file: a\n"), "key_file is missing");
   EXPECT_EQ(problem_of("tls_server_config:\n  cert_file: a\n  key_file: b\n  min_version: SSL3\n"),
-            "line 2: tls_server_config: line 4: min_version: \"SSL3\" is no version");
+            "line 2: tls_server_config: line 4: min_version: unknown value \"SSL3\"");
   EXPECT_EQ(problem_of("basic_auth_users:\n  alice: secret\n"),
-            "line 2: basic_auth_users: line 2: alice: a bcrypt hash is expected, not a password");
+            "line 2: basic_auth_users: line 2: alice: expected a bcrypt hash, not a password");
   EXPECT_EQ(
       problem_of("tls_server_config:\n  cert_file: a\n  key_file: b\n  client_auth_type: RequireAndVerifyClientCert\n"),
-      "client_ca_file is missing: client_auth_type wants certificates verified");
+      "client_ca_file is missing, which client_auth_type needs to verify certificates");
   EXPECT_NE(problem_of("a: [\n").find("line "), std::string::npos);
   EXPECT_NE(problem_of("- a\n- b\n"), "none");
   EXPECT_NE(problem_of(std::string("\0\1\2", 3)), "none");

@@ -162,7 +162,7 @@ TEST_F(RemoteSourceTest, WhatIsNoExporterSaysSo) {
   const LiveView view = wait_for([](const LiveView& v) {
     return std::none_of(v.hosts.begin(), v.hosts.end(), [](const LiveHost& h) { return h.trouble == "not polled yet"; });
   });
-  EXPECT_EQ(view.hosts[0].trouble, "is no page of a GPU exporter");
+  EXPECT_EQ(view.hosts[0].trouble, "not the page of a GPU exporter");
   EXPECT_EQ(view.hosts[1].trouble, "wants a password: write USER:PASSWORD@ before the host's name");
   EXPECT_EQ(view.hosts[2].trouble, "cannot connect: Connection refused");
   EXPECT_EQ(view.hosts[2].name, "127.0.0.1");
