@@ -101,7 +101,7 @@ Result<MonitorCommand> monitor_command(const Arguments& arguments) {
 std::string alert_help(const std::vector<AlertRule>& alerts) {
   std::string out = "Alerts in force:\n" + conditions_table(alerts) +
                     "\nWhat they can look at, beside every metric that `profgpu log --help-query` lists:\n";
-  for (const AlertFigureInfo& f : alert_figures()) out += fmt::format("  {:<18} {:<4} {}\n", f.name, f.unit, f.help);
+  for (const AlertFigure& f : alert_figures()) out += fmt::format("  {:<18} {:<4} {}\n", f.name, f.unit, f.help);
   out += fmt::format("  {:<23} {}\n  {:<23} {}\n", "mean(METRIC, TIME)",
                      "its mean over that time, once half of it is known", "increase(METRIC, TIME)",
                      "what a counter grew by in that time");

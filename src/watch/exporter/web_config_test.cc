@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <fstream>
 
-
 namespace profgpu {
 namespace {
 

@@ -11,20 +11,18 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 namespace profgpu {
 namespace {
 
 constexpr int64_t kBeforeKill_ns = 2'000'000'000;
 
-// A file without a name that holds the text: writing it waits for nobody. -1: there is none, and errno says why.
-int file_of(const std::string& text) {
-  const int fd = ::memfd_create("alert", MFD_CLOEXEC);
-  if (fd < 0) return fd;
-  if (::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && ::lseek(fd, 0, SEEK_SET) == 0)
-    return fd;
-  ::close(fd);
-  return -1;
+// A nameless file with the text, which can be written without a reader. On failure errno says why.
+Descriptor file_of(const std::string& text) {
+  Descriptor file(::memfd_create("alert", MFD_CLOEXEC));
+  const bool written = file && write_all(file.get(), text) == 0 && ::lseek(file.get(), 0, SEEK_SET) == 0;
+  return written ? std::move(file) : Descriptor();
 }
 
 std::vector<std::string> environment_with(std::vector<std::string> variables) {
@@ -74,8 +72,8 @@ void AlertCommand::fail(const std::string& text) {
 }
 
 Status AlertCommand::start(const AlertNotice& notice) {
-  const int input = file_of(alert_row(notice));
-  if (input < 0) return Error{fmt::format("no memory for what it reads: {}", std::strerror(errno))};
+  const Descriptor input = file_of(alert_row(notice));
+  if (!input) return Error{fmt::format("no memory for its input: {}", std::strerror(errno))};
   std::vector<std::string> variables = environment_with(alert_variables(notice));
   std::string words[] = {"/bin/sh", "-c", command_};
   char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
@@ -83,8 +81,7 @@ Status AlertCommand::start(const AlertNotice& notice) {
   for (std::string& v : variables) environment.push_back(v.data());
   environment.push_back(nullptr);
   pid_t pid = 0;
-  const int error = spawn(pid, input, arguments, environment.data());
-  ::close(input);
+  const int error = spawn(pid, input.get(), arguments, environment.data());
   if (error != 0) return Error{fmt::format("/bin/sh: {}", std::strerror(error))};
   running_.push_back({pid, notice.name, monotonic_ns() + limit_ns_});
   return ok();
@@ -113,9 +110,9 @@ void AlertCommand::tend() {
   const int64_t now = monotonic_ns();
   for (Running& one : running_) {
     if (now < one.deadline_ns) continue;
-    if (!one.asked_to_end) tell_(fmt::format("--on-alert: the command for {} takes too long and is ended", one.name));
-    ::kill(-one.pid, one.asked_to_end ? SIGKILL : SIGTERM);
-    one.asked_to_end = true;
+    if (!one.terminated) tell_(fmt::format("--on-alert: the command for {} takes too long; ending it", one.name));
+    ::kill(-one.pid, one.terminated ? SIGKILL : SIGTERM);
+    one.terminated = true;
     one.deadline_ns = now + kBeforeKill_ns;
   }
   while (!waiting_.empty() && running_.size() < kMaxAtOnce) {
@@ -127,14 +124,14 @@ void AlertCommand::tend() {
 }
 
 void AlertCommand::finish(int64_t patience_ns) {
-  for (const AlertNotice& n : waiting_) fail(fmt::format("not run for {}: we end", n.name));
+  for (const AlertNotice& n : waiting_) fail(fmt::format("not run for {}: profgpu ends", n.name));
   waiting_.clear();
   const int64_t until = monotonic_ns() + patience_ns;
   while (tend(), !running_.empty() && monotonic_ns() < until) ::usleep(10'000);
   for (const Running& one : running_) {
     ::kill(-one.pid, SIGKILL);
     ::waitpid(one.pid, nullptr, 0);
-    fail(fmt::format("the command for {} was killed: we end", one.name));
+    fail(fmt::format("the command for {} was killed: profgpu ends", one.name));
   }
   running_.clear();
 }

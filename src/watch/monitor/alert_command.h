@@ -1,4 +1,4 @@
-// The command that alerts start: a few at once, each with a time limit, none left behind as a zombie.
+// The command that alerts start: a few at once, each with a time limit, without leaving zombies.
 #pragma once
 
 #include <sys/types.h>
@@ -18,20 +18,20 @@ namespace profgpu {
 /// in its environment, and its output goes to our standard error.
 class AlertCommand {
  public:
-  /// `limit_ns`: when it is asked to end (SIGTERM to its process group; two seconds later SIGKILL). `tell` gets a line
-  /// about each that fails.
+  /// `limit_ns`: then its process group gets SIGTERM, and two seconds later SIGKILL. `tell` gets a line about each
+  /// failure.
   AlertCommand(std::string command, int64_t limit_ns, std::function<void(const std::string&)> tell);
   ~AlertCommand();
   AlertCommand(const AlertCommand&) = delete;
   AlertCommand& operator=(const AlertCommand&) = delete;
 
-  /// At once, or when one of the others has ended. Of those that wait, the oldest gives way.
+  /// Starts now, or when another has ended. Drops the oldest if too many wait.
   void run(const AlertNotice& notice);
-  /// Takes the status of those that ended, ends those that take too long, starts those that wait.
+  /// Collects commands that ended, ends those that take too long, starts waiting ones.
   void tend();
   [[nodiscard]] bool busy() const { return !running_.empty() || !waiting_.empty(); }
   [[nodiscard]] int64_t failures() const { return failures_; }
-  /// Gives those that run so long to end, then kills them; those that wait are not started.
+  /// Waits for running commands, then kills them; does not start waiting ones.
   void finish(int64_t patience_ns);
 
   static constexpr size_t kMaxAtOnce = 4, kMaxWaiting = 64;
@@ -40,8 +40,8 @@ class AlertCommand {
   struct Running {
     pid_t pid;
     std::string name;         // of the alert
-    int64_t deadline_ns;      // monotonic; when it is sent the next signal
-    bool asked_to_end = false;
+    int64_t deadline_ns;      // monotonic; for the next signal
+    bool terminated = false;  // it got SIGTERM
   };
   Status start(const AlertNotice& notice);
   bool reap(const Running& one);

@@ -78,7 +78,7 @@ TEST_F(AlertCommandTest, OneThatTakesTooLongIsEnded) {
   c.run(notice());
   wait_for(c);
   EXPECT_LT(monotonic_ns() - begun, kLong) << "it would take 1000 s";
-  EXPECT_EQ(told_, "--on-alert: the command for hot takes too long and is ended\n"
+  EXPECT_EQ(told_, "--on-alert: the command for hot takes too long; ending it\n"
                    "--on-alert: the command for hot was ended by signal 15 (Terminated)\n");
 }
 

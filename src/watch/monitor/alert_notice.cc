@@ -13,7 +13,6 @@
 #include "trace/sample.h"
 
 namespace profgpu {
-
 namespace {
 
 std::string_view state_of(const AlertNotice& n) { return n.raised ? "raised" : "cleared"; }
@@ -26,21 +25,17 @@ std::string rounded(double value) {
 
 std::string iso(int64_t unix_ns) { return timestamp_text(unix_ns, TimestampStyle::kIso); }
 
-std::string where(const AlertNotice& n) {
-  const std::string gpu = n.device.empty() ? "" : "GPU " + n.device;
-  return n.host.empty() ? gpu : gpu.empty() ? n.host : gpu + " of " + n.host;
-}
-
 // "GPU 0 of node1: …; it is 100 %"
 std::string what(const AlertNotice& n) {
-  std::string text = where(n);
+  const std::string gpu = n.device.empty() ? "" : "GPU " + n.device;
+  std::string text = n.host.empty() ? gpu : gpu.empty() ? n.host : gpu + " of " + n.host;
   if (!n.condition.empty()) append_listed(text, n.condition, ": ");
   if (n.value) text += fmt::format("; {} is {}{}{}", n.quantity, rounded(*n.value), n.unit.empty() ? "" : " ", n.unit);
   if (!n.detail.empty()) text += "; " + n.detail;
   return text;
 }
 
-// Alerts of the same labels are the same alert.
+// Alerts with the same labels are the same alert.
 std::string fingerprint(const std::map<std::string, std::string>& labels) {
   uint64_t hash = fnv1a("");
   for (const auto& [key, value] : labels)
@@ -49,10 +44,9 @@ std::string fingerprint(const std::map<std::string, std::string>& labels) {
 }
 
 std::string json_object(const std::map<std::string, std::string>& of) {
-  std::string out = "{";
-  for (const auto& [key, value] : of)
-    out += fmt::format("{}{}:{}", out.size() > 1 ? "," : "", json_quoted(key), json_quoted(value));
-  return out + "}";
+  std::string members;
+  for (const auto& [key, value] : of) append_listed(members, json_quoted(key) + ":" + json_quoted(value), ",");
+  return "{" + members + "}";
 }
 
 }  // namespace
@@ -104,16 +98,13 @@ std::vector<std::string> alert_variables(const AlertNotice& n) {
 
 std::string alert_webhook_body(const AlertNotice& n) {
   std::map<std::string, std::string> labels = {{"alertname", n.name},
-                                               {"severity", std::string(severity_name(n.severity))}};
-  const auto label = [&](const char* key, const std::string& value) {
-    if (!value.empty()) labels[key] = value;
-  };
-  label("gpu", n.device);
-  label("uuid", n.uuid);
-  label("model", n.model);
-  label("host", n.host);
-  std::map<std::string, std::string> annotations = {{"summary", what(n)}};
-  if (!n.advice.empty()) annotations["description"] = n.advice;
+                                               {"severity", std::string(severity_name(n.severity))},
+                                               {"gpu", n.device},
+                                               {"uuid", n.uuid},
+                                               {"model", n.model},
+                                               {"host", n.host}};
+  std::map<std::string, std::string> annotations = {{"summary", what(n)}, {"description", n.advice}};
+  for (auto* of : {&labels, &annotations}) std::erase_if(*of, [](const auto& pair) { return pair.second.empty(); });
   const std::string_view status = n.raised ? "firing" : "resolved";
   const std::string group = json_object({{"alertname", n.name}});
   const std::string alert = fmt::format(
@@ -131,30 +122,29 @@ namespace {
 constexpr std::chrono::seconds kFirstPause{1}, kLongestPause{60};
 
 struct Posted {
-  std::string problem;   // empty: it was taken
-  bool again = true;     // it may be taken later
+  std::string problem;   // empty: it was accepted
+  bool again = true;     // it may be accepted later
 };
-
-bool may_be_taken_later(unsigned status) { return status >= 500 || status == 429 || status == 408; }
 
 Posted post_body(const HttpCall& call, const std::string& program) {
   auto answer = http_call(call, program);
   if (!answer) return {answer.error().message, true};
   if (answer->status >= 200 && answer->status < 300) return {};
-  return {fmt::format("answers {}", answer->status), may_be_taken_later(answer->status)};
+  return {fmt::format("answers {}", answer->status),
+          answer->status >= 500 || answer->status == 429 || answer->status == 408};
 }
 
 }  // namespace
 
 struct Webhook::Shared {
-  HttpCall call;              // but for its body
+  HttpCall call;              // without its body
   std::string program;
   std::function<void(const std::string&)> tell;
 
   std::mutex mutex;           // all below
   std::condition_variable changed;
   std::deque<std::string> waiting;
-  std::string current;        // being posted, or to be tried again; empty: none
+  std::string current;        // being posted, or to be retried; empty: none
   int64_t dropped = 0;        // since posting began to fail
   bool failing = false, ending = false, ended = false;
 
@@ -167,22 +157,18 @@ struct Webhook::Shared {
   }
 };
 
-// Under `mutex`. What came of posting `current`.
+// Under `mutex`. The result of posting `current`.
 void Webhook::Shared::take(const Posted& posted, std::chrono::seconds& pause) {
   const std::string name = "--webhook " + call.url.text();
-  if (!posted.problem.empty() && !posted.again) tell(fmt::format("{} refuses an alert: it {}", name, posted.problem));
-  const bool taken = posted.problem.empty() || !posted.again;
-  if (taken && failing)
-    tell(fmt::format("{} takes alerts again{}", name, dropped == 0 ? "" : fmt::format("; {} were dropped", dropped)));
-  if (!taken && !failing) tell(fmt::format("{}: {}; it is tried again", name, posted.problem));
-  failing = !taken;
-  if (taken) {
-    dropped = 0;
-    pause = kFirstPause;
-  } else if (ending) {
-    ++dropped;
-  }
-  if (taken || ending) current.clear();
+  if (!posted.problem.empty() && !posted.again) tell(fmt::format("{} rejects an alert: it {}", name, posted.problem));
+  const bool settled = posted.problem.empty() || !posted.again;
+  if (settled && failing)
+    tell(fmt::format("{} accepts alerts again{}", name, dropped == 0 ? "" : fmt::format("; {} were dropped", dropped)));
+  if (!settled && !failing) tell(fmt::format("{}: {}; retrying", name, posted.problem));
+  failing = !settled;
+  if (settled) dropped = 0, pause = kFirstPause;
+  else if (ending) ++dropped;
+  if (settled || ending) current.clear();
 }
 
 void Webhook::Shared::work() {
@@ -205,8 +191,7 @@ void Webhook::Shared::work() {
     pause = std::min(2 * pause, kLongestPause);
   }
   if (dropped > 0)
-    tell(
-        fmt::format("--webhook {}: {} alert{} could not be posted", call.url.text(), dropped, dropped == 1 ? "" : "s"));
+    tell(fmt::format("--webhook {}: could not post {} alert{}", call.url.text(), dropped, dropped == 1 ? "" : "s"));
   ended = true;
   changed.notify_all();
 }

@@ -1,4 +1,4 @@
-// What is said of an alert that was raised or cleared, in the forms that it is said in.
+// Notices of raised and cleared alerts, in all their formats, and the webhook that posts them.
 #pragma once
 
 #include <condition_variable>
@@ -18,52 +18,51 @@ namespace profgpu {
 
 struct AlertNotice {
   int64_t time_ns = 0;                ///< Unix time at which it was raised or cleared
-  int64_t since_ns = 0;               ///< Unix time at which its condition came true
+  int64_t since_ns = 0;               ///< Unix time at which its conditions became true
   bool raised = true;
   std::string name, condition, advice;
   Severity severity = Severity::kWarning;
   std::string quantity, unit;         ///< of the first condition
   std::optional<double> value;        ///< of the first condition, now
-  std::string detail;                 ///< "Xid 79", "pid 4711, 4712"; empty: there is no more to say
-  std::string device;                 ///< as files name it: "0", "0:7"; empty: no device is meant
+  std::string detail;                 ///< "Xid 79", "pid 4711, 4712"; empty: none
+  std::string device;                 ///< as in files: "0", "0:7"; empty: not about a device
   std::string uuid, model, host;
 };
 
 /// "raised throttled (warning): GPU 0 of node1: mean(slowed_down_pct, 1m) > 50% for 5m; it is 100 %"
 std::string alert_summary(const AlertNotice& notice);
-/// One object on one line, with its line feed: what logs get, and commands on their standard input.
+/// A JSON object on one line, with its line feed: for logs, and the standard input of commands.
 std::string alert_row(const AlertNotice& notice);
 /// Variables "NAME=value" for a command.
 std::vector<std::string> alert_variables(const AlertNotice& notice);
-/// What Prometheus' Alertmanager posts to webhooks (version 4), with this one alert.
+/// As Prometheus' Alertmanager posts to webhooks (version 4), with this one alert.
 std::string alert_webhook_body(const AlertNotice& notice);
 
-// Alerts by HTTP POST, in the form of Alertmanager's webhooks.
-
-/// A thread of its own posts one after the other. What is not taken (no connection, no answer, 429, 5xx) is tried again
-/// after 1, 2, 4 ... 60 s until it is taken or too many wait; what is refused (4xx and redirections) is not.
+/// Posts alerts one after the other, on a thread of its own. Retries failures (no connection, no answer, 429, 5xx) after
+/// 1, 2, 4 ... 60 s until they succeed or too many alerts wait, but not what is rejected (4xx and redirections).
 class Webhook {
  public:
-  /// `tell` gets a line when posting begins to fail and when it goes on, on the thread. `program`: see http_call().
+  /// `tell` gets a line when posting begins to fail and when it works again, on the thread. `program`: see http_call().
   Webhook(HttpUrl url, std::chrono::milliseconds limit, std::string program,
           std::function<void(const std::string&)> tell);
   ~Webhook();
   Webhook(const Webhook&) = delete;
   Webhook& operator=(const Webhook&) = delete;
 
-  /// Never waits. Of those that wait, the oldest gives way.
+  /// Never blocks. Drops the oldest if too many wait.
   void post(const AlertNotice& notice);
-  /// Each that waits is tried once more, for so long; false: the thread still waits for the network and is left behind.
+  /// Tries each waiting alert once more, for at most `patience`; false: the thread still waits for the network and is
+  /// left behind.
   bool finish(std::chrono::milliseconds patience);
 
-  /// Posts at once, once.
+  /// Posts now, without retries.
   [[nodiscard]] Status post_now(const AlertNotice& notice) const;
 
   static constexpr size_t kMaxWaiting = 256;
 
  private:
   struct Shared;
-  std::shared_ptr<Shared> shared_;   // outlives us where the thread does
+  std::shared_ptr<Shared> shared_;   // the thread may outlive us
   std::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/decimal.h"
 #include "base/text.h"
@@ -12,23 +13,50 @@
 namespace profgpu {
 namespace {
 
-std::optional<double> critical_xids(const DeviceTally& tally) {
+// Xid errors after which a device needs a reset, a reboot or a replacement, by code. Others are mostly errors of
+// programs.
+std::map<int64_t, int64_t> critical_xids(const DeviceTally& tally) {
+  auto counts = tally.xids().value_or(std::map<int64_t, int64_t>());
+  std::erase_if(counts, [](const auto& counted) {
+    const auto code = static_cast<int>(counted.first);
+    return code != counted.first || xid_meaning(code).severity != Severity::kCritical;
+  });
+  return counts;
+}
+
+std::optional<double> xids_critical(const DeviceTally& tally, int64_t) {
   if (!tally.xids()) return std::nullopt;
-  int64_t count = 0;
-  for (const auto& [code, times] : *tally.xids()) count += is_critical_xid(code) ? times : 0;
-  return static_cast<double>(count);
+  int64_t sum = 0;
+  for (const auto& [code, count] : critical_xids(tally)) sum += count;
+  return static_cast<double>(sum);
+}
+
+std::string xids_detail(const DeviceTally& tally) {
+  std::string text;
+  for (const auto& [code, count] : critical_xids(tally)) append_listed(text, std::to_string(code));
+  return text.empty() ? text : "Xid " + text;
+}
+
+std::optional<double> processes(const DeviceTally& tally, int64_t) {
+  return tally.has_processes() ? std::optional<double>(tally.processes().size()) : std::nullopt;
+}
+
+std::string processes_detail(const DeviceTally& tally) {
+  constexpr size_t kMaxProcesses = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(tally.processes().size(), kMaxProcesses); ++i)
+    append_listed(text, std::to_string(tally.processes()[i].pid));
+  return text.empty() ? text : "pid " + text;
 }
 
 std::optional<double> used_pct(const DeviceTally& tally, int64_t now_ns) {
   const auto used = tally.value(Metric::kMemoryUsed, now_ns), total = tally.value(Metric::kMemoryTotal, now_ns);
-  if (!used || !total || *total <= 0) return std::nullopt;
-  return *used / *total * 100;
+  return used && total && *total > 0 ? std::optional(*used / *total * 100) : std::nullopt;
 }
 
 std::optional<double> slowed_down_pct(const DeviceTally& tally, int64_t now_ns) {
   const auto reasons = reason_bits(tally.value(Metric::kClockEventReasons, now_ns));
-  if (!reasons) return std::nullopt;
-  return (*reasons & kFaultReasons) != 0 ? 100 : 0;
+  return reasons ? std::optional((*reasons & kFaultReasons) != 0 ? 100.0 : 0.0) : std::nullopt;
 }
 
 std::optional<double> to_slowdown(const DeviceTally& tally, int64_t now_ns) {
@@ -36,56 +64,29 @@ std::optional<double> to_slowdown(const DeviceTally& tally, int64_t now_ns) {
                        tally.value(Metric::kTemperatureMargin, now_ns));
 }
 
-const AlertFigureInfo& info_of(AlertFigure figure) { return alert_figures()[static_cast<size_t>(figure)]; }
-
 }  // namespace
 
-const std::vector<AlertFigureInfo>& alert_figures() {
-  static const std::vector<AlertFigureInfo> kAll = {
-      {AlertFigure::kUp, "up", "", "1 while the device answers, else 0"},
-      {AlertFigure::kMemoryUsedPct, "memory_used_pct", "%", "part of the device's memory that programs hold"},
-      {AlertFigure::kSlowedDownPct, "slowed_down_pct", "%",
-       "100 while heat, the hardware or the power brake lowers clocks, else 0"},
-      {AlertFigure::kToSlowdown, "to_slowdown_c", "°C", "degrees left before clocks are lowered"},
-      {AlertFigure::kProcesses, "processes", "", "processes on the device"},
-      {AlertFigure::kXidsCritical, "xids_critical", "",
-       "Xid errors since we watch after which the device needs a reset or more"},
+const std::vector<AlertFigure>& alert_figures() {
+  static const std::vector<AlertFigure> kAll = {
+      {"up", "", "1 while the device answers, else 0"},
+      {"memory_used_pct", "%", "share of the device's memory that programs hold", false, used_pct},
+      {"slowed_down_pct", "%", "100 while heat, the hardware or the power brake lowers clocks, else 0", false,
+       slowed_down_pct},
+      {"to_slowdown_c", "°C", "degrees left before clocks are lowered", false, to_slowdown},
+      {"processes", "", "processes on the device", false, processes, processes_detail},
+      {"xids_critical", "", "Xid errors since the start after which the device needs a reset or more", true,
+       xids_critical, xids_detail},
   };
   return kAll;
 }
 
-bool is_critical_xid(int64_t code) {
-  return code == static_cast<int>(code) && xid_meaning(static_cast<int>(code)).severity == Severity::kCritical;
-}
-
-std::string_view AlertQuantity::name() const { return metric ? metric->name : info_of(figure).name; }
-std::string_view AlertQuantity::unit() const { return metric ? metric->unit : info_of(figure).unit; }
-
-bool AlertQuantity::begins_at_zero() const {
-  return metric ? metric->metric == Metric::kXidErrors : figure == AlertFigure::kXidsCritical;
-}
-
-std::optional<double> AlertQuantity::value(const DeviceTally& tally, int64_t now_ns) const {
-  if (metric) return tally.value(metric->metric, now_ns);
-  switch (figure) {
-    case AlertFigure::kUp: return std::nullopt;
-    case AlertFigure::kMemoryUsedPct: return used_pct(tally, now_ns);
-    case AlertFigure::kSlowedDownPct: return slowed_down_pct(tally, now_ns);
-    case AlertFigure::kToSlowdown: return to_slowdown(tally, now_ns);
-    case AlertFigure::kProcesses:
-      return tally.has_processes() ? std::optional<double>(tally.processes().size()) : std::nullopt;
-    case AlertFigure::kXidsCritical: return critical_xids(tally);
-  }
-  return std::nullopt;
-}
-
-// The words of an alert to a rule.
+// Parsing.
 
 namespace {
 
 constexpr size_t kLongestName = 64, kLongestText = 4096;
 constexpr int64_t kSecond = 1'000'000'000, kShortestWindow_ns = kSecond, kLongestTime_ns = 30 * 86'400 * kSecond;
-// An alert that comes and goes is one alert.
+// An alert that flickers is one alert.
 constexpr int64_t kMaxDefaultClear_ns = 60 * kSecond;
 constexpr std::string_view kForm =
     "NAME: METRIC > LEVEL [until LEVEL] [and ...] [for 5m] [clear after 1m] [severity warning]";
@@ -93,26 +94,15 @@ constexpr std::string_view kForm =
 using Over = AlertCondition::Over;
 using Comparison = AlertCondition::Comparison;
 
-bool is_blank(char c) { return c == ' ' || c == '\t'; }
-
 std::vector<std::string_view> words_of(std::string_view text) {
   std::vector<std::string_view> words;
-  for (size_t i = 0; i < text.size();) {
-    const size_t from = i;
-    if (is_blank(text[i])) {
-      ++i;
-      continue;
-    }
-    if (text[i] == '(' || text[i] == ')' || text[i] == ',') {
-      ++i;
-    } else if (text[i] == '<' || text[i] == '>' || text[i] == '=') {
-      while (i < text.size() && (text[i] == '<' || text[i] == '>' || text[i] == '=')) ++i;
-    } else {
-      while (i < text.size() && !is_blank(text[i]) &&
-             std::string_view("(),<>=").find(text[i]) == std::string_view::npos)
-        ++i;
-    }
-    words.push_back(text.substr(from, i - from));
+  for (size_t from = text.find_first_not_of(" \t"); from < text.size(); from = text.find_first_not_of(" \t", from)) {
+    size_t end = text.find_first_of(" \t(),<>=", from);   // of a word
+    if (end == from) end = std::string_view("(),").find(text[from]) != text.npos ? from + 1
+                                                                                 : text.find_first_not_of("<>=", from);
+    end = std::min(end, text.size());
+    words.push_back(text.substr(from, end - from));
+    from = end;
   }
   return words;
 }
@@ -155,8 +145,8 @@ class AlertParser {
   [[nodiscard]] Error wrong(const std::string& what, std::string_view hint = kForm) const {
     return {fmt::format("alert {}: {}", rule_.name, what), std::string(hint)};
   }
-  [[nodiscard]] Error wanted(std::string_view what, std::string_view word) const {
-    return wrong(fmt::format("{} is wanted, not {}", what, word.empty() ? "the end" : "\"" + std::string(word) + "\""));
+  [[nodiscard]] Error expected(std::string_view what, std::string_view word) const {
+    return wrong(fmt::format("expected {}, got {}", what, word.empty() ? "the end" : "\"" + std::string(word) + "\""));
   }
 
   Status condition();
@@ -177,16 +167,16 @@ class AlertParser {
 Status AlertParser::named(std::string_view name) {
   const SampleColumn column = sample_column(name);
   if (column.kind == SampleColumn::Kind::kMetric) {
-    named_ = {{column.metric, {}}, column.scale};
+    named_ = {{column.metric, nullptr}, column.scale};
     return ok();
   }
-  for (const AlertFigureInfo& f : alert_figures())
+  for (const AlertFigure& f : alert_figures())
     if (name == f.name) {
-      named_ = {{nullptr, f.figure}, 1};
+      named_ = {{nullptr, &f}, 1};
       return ok();
     }
-  if (name.empty() || comparison_of(name)) return wanted("a metric", name);
-  return wrong(fmt::format("there is no metric \"{}\"", name),
+  if (name.empty() || comparison_of(name)) return expected("a metric", name);
+  return wrong(fmt::format("no metric \"{}\"", name),
                "`profgpu monitor --help-alerts` lists what alerts can look at");
 }
 
@@ -197,11 +187,10 @@ Status AlertParser::quantity(AlertCondition& c) {
   c.quantity = named_.quantity;
   if (!function) return ok();
   c.over = mean ? Over::kMean : Over::kIncrease;
-  if (!take(",")) return wanted(fmt::format("a comma and a time, as in {}({}, 5m),", word, c.quantity.name()), peek());
+  if (!take(",")) return expected(fmt::format("a comma and a time, as in {}({}, 5m)", word, c.quantity.name()), peek());
   if (Status s = time(word, kShortestWindow_ns, c.window_ns); !s) return s;
-  if (!take(")")) return wanted("\")\"", peek());
-  const bool up = !c.quantity.metric && c.quantity.figure == AlertFigure::kUp;
-  if (up) return wrong(fmt::format("up has no {}", word), "up < 1 for 1m");
+  if (!take(")")) return expected("\")\"", peek());
+  if (c.quantity.is_up()) return wrong(fmt::format("up has no {}", word), "up < 1 for 1m");
   const bool counter =
       c.quantity.metric ? c.quantity.metric->kind == MetricKind::kCounter : c.quantity.begins_at_zero();
   if (counter == mean)
@@ -225,7 +214,7 @@ Status AlertParser::level(std::string_view what, double& to) {
   }
   if (!number) {
     const std::string unit(named_.quantity.unit());
-    return wanted(fmt::format("a number{} behind \"{}\"", unit.empty() ? "" : " in " + unit, what), word);
+    return expected(fmt::format("a number{} after \"{}\"", unit.empty() ? "" : " in " + unit, what), word);
   }
   to = *number;
   return ok();
@@ -235,7 +224,7 @@ Status AlertParser::time(std::string_view what, int64_t shortest_ns, int64_t& to
   const std::string_view word = next();
   const auto ns = word.empty() ? std::nullopt : duration_ns(word);
   if (!ns || *ns < shortest_ns || *ns > kLongestTime_ns)
-    return wanted(fmt::format("a time up to 30 days behind \"{}\"{}", what, shortest_ns > 0 ? " (1s or more)" : ""),
+    return expected(fmt::format("a time up to 30 days after \"{}\"{}", what, shortest_ns > 0 ? " (1s or more)" : ""),
                   word);
   to = *ns;
   return ok();
@@ -245,7 +234,7 @@ Status AlertParser::condition() {
   AlertCondition c;
   if (Status s = quantity(c); !s) return s;
   const auto comparison = comparison_of(peek());
-  if (!comparison) return wanted(fmt::format("> >= < or <= behind {}", c.quantity.name()), peek());
+  if (!comparison) return expected(fmt::format("> >= < or <= after {}", c.quantity.name()), peek());
   c.comparison = *comparison;
   const std::string_view word = next();
   if (Status s = level(word, c.raise); !s) return s;
@@ -254,7 +243,7 @@ Status AlertParser::condition() {
     if (Status s = level("until", c.until); !s) return s;
     const bool above = c.comparison == Comparison::kAbove || c.comparison == Comparison::kAtLeast;
     if (above ? c.until > c.raise : c.until < c.raise)
-      return wrong(fmt::format("until {} is beyond {} {}: it would be cleared at once", c.until, word, c.raise));
+      return wrong(fmt::format("until {} is beyond {} {}: it would clear at once", c.until, word, c.raise));
   }
   rule_.conditions.push_back(c);
   return ok();
@@ -263,18 +252,18 @@ Status AlertParser::condition() {
 Status AlertParser::clause() {
   const std::string_view word = next();
   if (std::find(clauses_.begin(), clauses_.end(), word) != clauses_.end())
-    return wrong(fmt::format("\"{}\" stands there twice", word), "");
+    return wrong(fmt::format("\"{}\" occurs twice", word), "");
   clauses_.push_back(word);
   if (word == "for") return time(word, 0, rule_.hold_ns);
   if (word == "clear") {
-    if (!take("after")) return wanted("\"after\" behind \"clear\"", peek());
+    if (!take("after")) return expected("\"after\" following \"clear\"", peek());
     clear_given_ = true;
     return time("clear after", 0, rule_.clear_after_ns);
   }
-  if (word != "severity") return wanted("and, for, clear after or severity", word);
+  if (word != "severity") return expected("and, for, clear after or severity", word);
   const std::string_view severity = next();
   const auto s = severity_of(severity);
-  if (!s) return wanted("info, warning or critical", severity);
+  if (!s) return expected("info, warning or critical", severity);
   rule_.severity = *s;
   return ok();
 }
@@ -313,19 +302,20 @@ Result<AlertRule> parse_alert(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view name = without_blanks(text.substr(0, colon));
   if (colon == text.npos || !is_name(name) || text.size() > kLongestText)
-    return Error{fmt::format("an alert begins with its name and a colon, not \"{}\"", text.substr(0, 40)),
+    return Error{fmt::format("expected an alert's name and a colon, got \"{}\"", text.substr(0, 40)),
                  std::string(kForm)};
   return AlertParser(name, text.substr(colon + 1)).parse();
 }
 
-Result<std::vector<AlertRule>> alerts_in_force(std::vector<AlertRule> rules, const std::vector<std::string>& asked) {
-  for (const std::string& text : asked) {
+Result<std::vector<AlertRule>> alerts_in_force(std::vector<AlertRule> rules,
+                                               const std::vector<std::string>& requested) {
+  for (const std::string& text : requested) {
     auto rule = parse_alert(text);
     if (!rule) return rule.error();
     const auto same =
         std::find_if(rules.begin(), rules.end(), [&](const AlertRule& r) { return r.name == rule->name; });
     if (rule->conditions.empty() && same == rules.end())
-      return Error{fmt::format("there is no alert {} to be switched off", rule->name),
+      return Error{fmt::format("no alert {} to switch off", rule->name),
                    "`profgpu monitor --help-alerts` lists them"};
     if (rule->conditions.empty()) rules.erase(same);
     else if (same != rules.end()) rule->advice = same->advice, *same = *std::move(rule);

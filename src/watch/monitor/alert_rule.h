@@ -1,4 +1,4 @@
-// When an alert is raised and when it is cleared, as data and as the text that people write:
+// When an alert is raised and cleared, as data and as the text that users write:
 //
 //   NAME: QUANTITY OP LEVEL [until LEVEL] [and ...] [for TIME] [clear after TIME] [severity WORD]
 //
@@ -18,30 +18,30 @@
 
 namespace profgpu {
 
-// What a condition of an alert looks at: a metric, or a figure that is made of several.
-
-enum class AlertFigure : uint8_t { kUp, kMemoryUsedPct, kSlowedDownPct, kToSlowdown, kProcesses, kXidsCritical };
-
-struct AlertFigureInfo {
-  AlertFigure figure;
+/// What a condition can look at besides metrics.
+struct AlertFigure {
   std::string_view name, unit, help;
+  bool counter = false;   ///< counts from 0 when we start, so that its first value is an increase
+  /// nullopt: not known. Null for `up`, which is not in a tally.
+  std::optional<double> (*value)(const DeviceTally& tally, int64_t now_ns) = nullptr;
+  std::string (*detail)(const DeviceTally& tally) = nullptr;   ///< what the number consists of; null: nothing
 };
-const std::vector<AlertFigureInfo>& alert_figures();
+const std::vector<AlertFigure>& alert_figures();
 
 struct AlertQuantity {
   const MetricInfo* metric = nullptr;         ///< null: the figure
-  AlertFigure figure = AlertFigure::kUp;
+  const AlertFigure* figure = nullptr;
 
-  [[nodiscard]] std::string_view name() const;
-  [[nodiscard]] std::string_view unit() const;
-  /// It counts from 0 when we start to watch, so that its first value is an increase.
-  [[nodiscard]] bool begins_at_zero() const;
-  /// What is known of it now; nullopt: nothing. kUp is not the tally's to say.
-  [[nodiscard]] std::optional<double> value(const DeviceTally& tally, int64_t now_ns) const;
+  [[nodiscard]] std::string_view name() const { return metric ? metric->name : figure->name; }
+  [[nodiscard]] std::string_view unit() const { return metric ? metric->unit : figure->unit; }
+  [[nodiscard]] bool is_up() const { return !metric && !figure->value; }
+  /// See AlertFigure::counter.
+  [[nodiscard]] bool begins_at_zero() const { return metric ? metric->metric == Metric::kXidErrors : figure->counter; }
+  /// The current value; nullopt: not known. Not for `up`.
+  [[nodiscard]] std::optional<double> value(const DeviceTally& tally, int64_t now_ns) const {
+    return metric ? tally.value(metric->metric, now_ns) : figure->value(tally, now_ns);
+  }
 };
-
-/// Whether the device needs a reset, a reboot or a replacement after this Xid; others are mostly errors of programs.
-bool is_critical_xid(int64_t code);
 
 struct AlertCondition {
   enum class Over : uint8_t { kNow, kMean, kIncrease };
@@ -52,27 +52,40 @@ struct AlertCondition {
   int64_t window_ns = 0;        ///< of a mean or an increase
   Comparison comparison = Comparison::kAbove;
   double raise = 0;             ///< true from this level on
-  double until = 0;             ///< and once the alert is raised, as far back as this one
+  double until = 0;             ///< once the alert is raised, true until this level
 
   [[nodiscard]] bool holds(double value, bool raised) const;
 };
 
 struct AlertRule {
   std::string name;
-  std::string condition;                    ///< what stands behind the name, as written
-  std::string advice;                       ///< what to do; empty for those that users write
-  std::vector<AlertCondition> conditions;   ///< raised while all of them are true
-  int64_t hold_ns = 0;                      ///< true for so long: raised
-  int64_t clear_after_ns = 0;               ///< untrue for so long: cleared
+  std::string condition;                    ///< the text after the name, as written
+  std::string advice;                       ///< what to do; empty for users' own alerts
+  std::vector<AlertCondition> conditions;   ///< the alert is raised while all of them are true
+  int64_t hold_ns = 0;                      ///< raised when true for this long
+  int64_t clear_after_ns = 0;               ///< cleared when untrue for this long
   Severity severity = Severity::kWarning;
 };
 
-/// The rule that `text` is. "NAME: off" is one without conditions. The error is a usage error.
+/// "NAME: off" gives a rule without conditions. The error is a usage error.
 Result<AlertRule> parse_alert(std::string_view text);
 
-/// What the Prometheus rules in deploy/ say, for a machine without Prometheus.
+/// An alert that comes with the program, for the monitor and for Prometheus (deploy/profgpu.rules.yml, which a test holds
+/// to this table). Levels and severities are those of trace/health.h.
+struct ShippedAlert {
+  std::string_view name;        ///< "device_lost"; in Prometheus ProfgpuDeviceLost
+  Severity severity;
+  std::string_view hold;        ///< how long it must be true: "5m"; empty: raised at once
+  std::string condition;        ///< in the monitor's grammar; empty: for Prometheus alone
+  std::string expr;             ///< in Prometheus' language
+  std::string summary, advice;  ///< with Prometheus' labels
+  std::string_view remark = {}; ///< a comment in the file
+};
+const std::vector<ShippedAlert>& shipped_alert_table();
+/// Those for the monitor.
 const std::vector<AlertRule>& shipped_alerts();
-/// `shipped` with `asked` behind them; one of the same name takes the other's place, and "off" takes it away.
-Result<std::vector<AlertRule>> alerts_in_force(std::vector<AlertRule> shipped, const std::vector<std::string>& asked);
+/// `shipped`, then `requested`; one with the name of an earlier one replaces it, and "off" removes it.
+Result<std::vector<AlertRule>> alerts_in_force(std::vector<AlertRule> shipped,
+                                               const std::vector<std::string>& requested);
 
 }  // namespace profgpu

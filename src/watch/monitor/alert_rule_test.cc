@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
+#include <cctype>
 #include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
-
-#include "watch/monitor/shipped_alerts.h"
 
 namespace profgpu {
 namespace {
@@ -37,7 +38,7 @@ TEST(AlertRule, AllOfItsParts) {
   EXPECT_EQ(r.conditions[0].quantity.metric->metric, Metric::kTemperature);
   EXPECT_EQ(r.conditions[0].raise, 85);
   EXPECT_EQ(r.conditions[0].until, 80);
-  EXPECT_EQ(r.conditions[1].quantity.figure, AlertFigure::kProcesses);
+  EXPECT_EQ(r.conditions[1].quantity.name(), "processes");
   EXPECT_EQ(r.conditions[1].comparison, Comparison::kAtLeast);
   EXPECT_EQ(r.hold_ns, 120 * kSecond);
   EXPECT_EQ(r.clear_after_ns, 90 * kSecond);
@@ -68,30 +69,30 @@ TEST(AlertRule, LevelsHaveTheMetricsUnits) {
 }
 
 TEST(AlertRule, Mistakes) {
-  EXPECT_EQ(error_of("temperature_c > 85"), "an alert begins with its name and a colon, not \"temperature_c > 85\"");
-  EXPECT_EQ(error_of("a b: power_w > 1"), "an alert begins with its name and a colon, not \"a b: power_w > 1\"");
-  EXPECT_EQ(error_of("a:"), "alert a: a metric is wanted, not the end");
-  EXPECT_EQ(error_of("a: heat > 1"), "alert a: there is no metric \"heat\"");
-  EXPECT_EQ(error_of("a: power_w"), "alert a: > >= < or <= behind power_w is wanted, not the end");
-  EXPECT_EQ(error_of("a: power_w == 1"), "alert a: > >= < or <= behind power_w is wanted, not \"==\"");
-  EXPECT_EQ(error_of("a: power_w > much"), "alert a: a number in W behind \">\" is wanted, not \"much\"");
-  EXPECT_EQ(error_of("a: power_w > 10GiB"), "alert a: a number in W behind \">\" is wanted, not \"10GiB\"");
-  EXPECT_EQ(error_of("a: power_w > 10 until 12"), "alert a: until 12 is beyond > 10: it would be cleared at once");
-  EXPECT_EQ(error_of("a: power_w < 10 until 8"), "alert a: until 8 is beyond < 10: it would be cleared at once");
-  EXPECT_EQ(error_of("a: power_w > 10 for"), "alert a: a time up to 30 days behind \"for\" is wanted, not the end");
+  EXPECT_EQ(error_of("temperature_c > 85"), "expected an alert's name and a colon, got \"temperature_c > 85\"");
+  EXPECT_EQ(error_of("a b: power_w > 1"), "expected an alert's name and a colon, got \"a b: power_w > 1\"");
+  EXPECT_EQ(error_of("a:"), "alert a: expected a metric, got the end");
+  EXPECT_EQ(error_of("a: heat > 1"), "alert a: no metric \"heat\"");
+  EXPECT_EQ(error_of("a: power_w"), "alert a: expected > >= < or <= after power_w, got the end");
+  EXPECT_EQ(error_of("a: power_w == 1"), "alert a: expected > >= < or <= after power_w, got \"==\"");
+  EXPECT_EQ(error_of("a: power_w > much"), "alert a: expected a number in W after \">\", got \"much\"");
+  EXPECT_EQ(error_of("a: power_w > 10GiB"), "alert a: expected a number in W after \">\", got \"10GiB\"");
+  EXPECT_EQ(error_of("a: power_w > 10 until 12"), "alert a: until 12 is beyond > 10: it would clear at once");
+  EXPECT_EQ(error_of("a: power_w < 10 until 8"), "alert a: until 8 is beyond < 10: it would clear at once");
+  EXPECT_EQ(error_of("a: power_w > 10 for"), "alert a: expected a time up to 30 days after \"for\", got the end");
   EXPECT_EQ(error_of("a: power_w > 10 for 40h40"),
-            "alert a: a time up to 30 days behind \"for\" is wanted, not \"40h40\"");
+            "alert a: expected a time up to 30 days after \"for\", got \"40h40\"");
   EXPECT_EQ(error_of("a: power_w > 10 or power_w < 5"),
-            "alert a: and, for, clear after or severity is wanted, not \"or\"");
-  EXPECT_EQ(error_of("a: power_w > 10 for 1m for 2m"), "alert a: \"for\" stands there twice");
-  EXPECT_EQ(error_of("a: power_w > 10 severity bad"), "alert a: info, warning or critical is wanted, not \"bad\"");
+            "alert a: expected and, for, clear after or severity, got \"or\"");
+  EXPECT_EQ(error_of("a: power_w > 10 for 1m for 2m"), "alert a: \"for\" occurs twice");
+  EXPECT_EQ(error_of("a: power_w > 10 severity bad"), "alert a: expected info, warning or critical, got \"bad\"");
   EXPECT_EQ(error_of("a: mean(power_w) > 10"),
-            "alert a: a comma and a time, as in mean(power_w, 5m), is wanted, not \")\"");
+            "alert a: expected a comma and a time, as in mean(power_w, 5m), got \")\"");
   EXPECT_EQ(error_of("a: mean(energy_j, 5m) > 10"), "alert a: energy_j is a counter");
   EXPECT_EQ(error_of("a: increase(power_w, 5m) > 10"), "alert a: power_w is not a counter");
   EXPECT_EQ(error_of("a: mean(up, 5m) > 10"), "alert a: up has no mean");
   EXPECT_EQ(error_of("a: mean(power_w, 1ms) > 10"),
-            "alert a: a time up to 30 days behind \"mean\" (1s or more) is wanted, not \"1ms\"");
+            "alert a: expected a time up to 30 days after \"mean\" (1s or more), got \"1ms\"");
 }
 
 TEST(AlertRule, ShippedOnesAreThoseOfPrometheus) {
@@ -106,7 +107,33 @@ TEST(AlertRule, ShippedOnesAreThoseOfPrometheus) {
                                    "over_temperature", "idle_while_reserved", "memory_nearly_full"}));
 }
 
-// PROFGPU_UPDATE_RULES=1 writes the file anew.
+// "ProfgpuDeviceLost"
+std::string prometheus_name(std::string_view name) {
+  std::string out = "Profgpu";
+  bool first = true;
+  for (const char c : name) {
+    if (c != '_') out += first ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+    first = c == '_';
+  }
+  return out;
+}
+
+std::string prometheus_rules() {
+  std::string out =
+      "# Alerts for Prometheus on the metrics of `profgpu exporter`. docs/exporter.md explains them.\n"
+      "groups:\n  - name: profgpu\n    rules:\n";
+  for (const ShippedAlert& s : shipped_alert_table()) {
+    out += &s == &shipped_alert_table().front() ? "" : "\n";
+    if (!s.remark.empty()) out += fmt::format("      # {}\n", s.remark);
+    out += fmt::format("      - alert: {}\n        expr: {}\n", prometheus_name(s.name), s.expr);
+    if (!s.hold.empty()) out += fmt::format("        for: {}\n", s.hold);
+    out += fmt::format("        labels: {{severity: {}}}\n        annotations:\n", severity_name(s.severity));
+    out += fmt::format("          summary: '{}'\n          description: '{}'\n", s.summary, s.advice);
+  }
+  return out;
+}
+
+// PROFGPU_UPDATE_RULES=1 rewrites the file.
 TEST(AlertRule, TheFileForPrometheusIsThatOfTheTable) {
   const std::string path = "deploy/profgpu.rules.yml";
   if (std::getenv("PROFGPU_UPDATE_RULES")) std::ofstream(path) << prometheus_rules();
@@ -125,7 +152,7 @@ TEST(AlertRule, AskedOnesTakeThePlaceOfShipped) {
   EXPECT_EQ(all->back().conditions[0].raise, 2);
   auto wrong = alerts_in_force(shipped_alerts(), {"thrttled: off"});
   ASSERT_FALSE(wrong);
-  EXPECT_EQ(wrong.error().message, "there is no alert thrttled to be switched off");
+  EXPECT_EQ(wrong.error().message, "no alert thrttled to switch off");
 }
 
 }  // namespace

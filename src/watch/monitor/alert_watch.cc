@@ -7,12 +7,12 @@
 namespace profgpu {
 namespace {
 
-// As the exporter's integrals have it.
+// As for the exporter's integrals.
 constexpr int64_t kLongestGap_ns = 10'000'000'000;
 
 using Over = AlertCondition::Over;
 
-// What the reading says of it, sample by sample where the driver kept several.
+// Adds every sample of the reading, or the figure as it is then.
 void feed(AlertWindow& window, const AlertQuantity& quantity, const DeviceTally& tally, const Reading& reading) {
   if (quantity.metric) {
     for (const Sample& s : reading.samples)
@@ -22,24 +22,12 @@ void feed(AlertWindow& window, const AlertQuantity& quantity, const DeviceTally&
   }
 }
 
-// What stands behind the numbers of the rule's figures.
+// What the first figure of the rule consists of.
 std::string detail_of(const AlertRule& rule, const DeviceTally& tally) {
-  constexpr size_t kMaxProcesses = 8;
-  std::string text;
-  const auto add = [&](std::string_view begin, int64_t number) {
-    text += text.empty() ? std::string(begin) + " " : ", ";
-    text += std::to_string(number);
-  };
-  for (const AlertCondition& c : rule.conditions) {
-    if (c.quantity.metric || !text.empty()) continue;
-    if (c.quantity.figure == AlertFigure::kXidsCritical && tally.xids())
-      for (const auto& [code, count] : *tally.xids())
-        if (is_critical_xid(code)) add("Xid", code);
-    if (c.quantity.figure == AlertFigure::kProcesses)
-      for (size_t i = 0; i < std::min(tally.processes().size(), kMaxProcesses); ++i)
-        add("pid", tally.processes()[i].pid);
-  }
-  return text;
+  for (const AlertCondition& c : rule.conditions)
+    if (const AlertFigure* f = c.quantity.figure; f && f->detail)
+      if (std::string text = f->detail(tally); !text.empty()) return text;
+  return {};
 }
 
 }  // namespace
@@ -48,8 +36,11 @@ AlertWatch::AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInf
                        const std::vector<uint32_t>& devices, int64_t interval_ns, std::string host)
     : rules_(std::move(rules)), interval_ns_(interval_ns) {
   for (const uint32_t d : devices) {
-    DeviceState device{d, infos[d], device_word(infos, d), DeviceTally(infos[d], interval_ns), {}};
-    if (device.info.host.empty()) device.info.host = host;
+    DeviceState device{d, {}, DeviceTally(infos[d], interval_ns), {}};
+    device.blank.device = device_word(infos, d);
+    device.blank.uuid = infos[d].uuid;
+    device.blank.model = infos[d].name;
+    device.blank.host = infos[d].host.empty() ? host : infos[d].host;
     for (const AlertRule& rule : rules_) {
       RuleState& state = device.rules.emplace_back();
       for (const AlertCondition& c : rule.conditions)
@@ -64,7 +55,7 @@ AlertWatch::AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInf
 void AlertWatch::add(const Reading& reading) {
   std::lock_guard lock(mutex_);
   for (DeviceState& device : devices_) {
-    if (device.position != reading.device) continue;
+    if (device.index != reading.device) continue;
     device.tally.add(reading);
     for (size_t r = 0; r < rules_.size(); ++r) {
       auto window = device.rules[r].windows.begin();
@@ -75,7 +66,7 @@ void AlertWatch::add(const Reading& reading) {
 }
 
 AlertWatch::Verdict AlertWatch::judge(const AlertRule& rule, const RuleState& state, const DeviceTally& tally,
-                                      int64_t now_ns, std::optional<bool> answers) const {
+                                      int64_t now_ns, std::optional<bool> answers) {
   const bool up = answers.value_or(false);
   Verdict all{true, {}};
   auto window = state.windows.begin();
@@ -83,7 +74,7 @@ AlertWatch::Verdict AlertWatch::judge(const AlertRule& rule, const RuleState& st
     std::optional<double> value;
     if (c.over == Over::kIncrease) value = (window++)->increase(now_ns);
     else if (c.over == Over::kMean) value = (window++)->mean(now_ns);
-    else if (!c.quantity.metric && c.quantity.figure == AlertFigure::kUp)
+    else if (c.quantity.is_up())
       value = answers ? std::optional<double>(up) : std::nullopt;
     else if (up) value = c.quantity.value(tally, now_ns);
     if (c.over == Over::kMean && !up) value.reset();
@@ -94,7 +85,7 @@ AlertWatch::Verdict AlertWatch::judge(const AlertRule& rule, const RuleState& st
   return all;
 }
 
-// Whether the alert was raised or cleared just now.
+// Whether the alert was raised or cleared now.
 bool AlertWatch::turns(const AlertRule& rule, RuleState& state, const Verdict& verdict, int64_t now_ns) {
   if (!state.raised) {
     if (!verdict.holds.value_or(false)) {
@@ -117,8 +108,8 @@ bool AlertWatch::turns(const AlertRule& rule, RuleState& state, const Verdict& v
 }
 
 AlertNotice AlertWatch::notice(const AlertRule& rule, const RuleState& state, const DeviceState& device, int64_t now_ns,
-                               std::optional<double> value) const {
-  AlertNotice n;
+                               std::optional<double> value) {
+  AlertNotice n = device.blank;
   n.time_ns = now_ns;
   n.since_ns = state.since_ns;
   n.raised = state.raised;
@@ -130,10 +121,6 @@ AlertNotice AlertWatch::notice(const AlertRule& rule, const RuleState& state, co
   n.unit = rule.conditions.front().quantity.unit();
   n.value = value;
   n.detail = detail_of(rule, device.tally);
-  n.device = device.word;
-  n.uuid = device.info.uuid;
-  n.model = device.info.name;
-  n.host = device.info.host;
   return n;
 }
 
@@ -142,7 +129,7 @@ std::vector<AlertNotice> AlertWatch::look(int64_t now_ns, const std::vector<Devi
   std::lock_guard lock(mutex_);
   for (DeviceState& device : devices_) {
     const auto found =
-        std::find_if(health.begin(), health.end(), [&](const auto& h) { return h.device == device.position; });
+        std::find_if(health.begin(), health.end(), [&](const auto& h) { return h.device == device.index; });
     std::optional<bool> up;
     if (found != health.end() && (found->good_at_ns != 0 || !found->trouble.empty()))
       up = found->answers(now_ns, interval_ns_);

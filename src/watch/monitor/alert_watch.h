@@ -1,4 +1,4 @@
-// Which alerts are raised: rules over what devices say, with hysteresis.
+// Which alerts are raised: rules over devices' readings, with hysteresis.
 #pragma once
 
 #include <array>
@@ -13,25 +13,23 @@
 
 namespace profgpu {
 
-// What a number was over the last so long: its mean, or what a counter grew by. Always of one size, however many
-// samples.
-
+/// The mean of a number, or the growth of a counter, over a sliding window. Its size does not depend on the number of
+/// samples.
 class AlertWindow {
  public:
-  /// `longest_gap_ns`: a sample holds no longer into the past than this. `begins_at_zero`: a counter's first value is
-  /// growth.
+  /// `longest_gap_ns`: a sample covers at most this time before it. `begins_at_zero`: a counter's first value is growth.
   AlertWindow(int64_t length_ns, int64_t longest_gap_ns, bool begins_at_zero)
       : length_ns_(length_ns), longest_gap_ns_(longest_gap_ns), seen_(begins_at_zero) {}
 
-  /// In order of time; what is not newer than the last is ignored.
+  /// In order of time; ignores a sample that is not newer than the last.
   void add(int64_t time_ns, double value);
-  /// Nullopt until half of the time is covered.
+  /// nullopt until half of the window is covered.
   [[nodiscard]] std::optional<double> mean(int64_t now_ns) const;
-  /// Nullopt before the first sample. A counter that begins anew grows by what it then has.
+  /// nullopt before the first sample. A counter that restarts grows by its new value.
   [[nodiscard]] std::optional<double> increase(int64_t now_ns) const;
 
  private:
-  static constexpr int64_t kSlots = 60;   // the window's end is right within a sixtieth
+  static constexpr int64_t kSlots = 60;   // the window's length is right within a sixtieth
   struct Slot {
     int64_t number = -1;                  // time / slot's length; -1: empty
     double sum = 0, seconds = 0;          // value × seconds
@@ -49,42 +47,39 @@ class AlertWindow {
 
 class AlertWatch {
  public:
-  /// `devices`: positions among `infos`; `interval_ns`: how often they will be read; `host`: of devices that do not
-  /// state theirs.
+  /// `devices`: indices among `infos`; `interval_ns`: between readings; `host`: of devices that do not state theirs.
   AlertWatch(std::vector<AlertRule> rules, const std::vector<DeviceInfo>& infos, const std::vector<uint32_t>& devices,
              int64_t interval_ns, std::string host);
 
   /// From the sampler's thread.
   void add(const Reading& reading);
-  /// What was raised or cleared by now, the graver first. While a device does not answer, nothing is known of it but
-  /// that, and what counters grew by before. A condition of which nothing is known neither raises an alert nor clears
-  /// it.
+  /// The alerts raised or cleared since the last call, most severe first. While a device does not answer, only that and
+  /// earlier growth of counters is known. A condition whose value is unknown neither raises nor clears an alert.
   std::vector<AlertNotice> look(int64_t now_ns, const std::vector<DeviceHealth>& health);
 
  private:
   struct RuleState {
     std::vector<AlertWindow> windows;   // of the conditions that have one, in order
-    int64_t since_ns = 0;               // the condition came true; 0: it is not
-    int64_t untrue_since_ns = 0;        // of an alert that is raised
+    int64_t since_ns = 0;               // when the conditions became true; 0: they are not
+    int64_t untrue_since_ns = 0;        // of a raised alert
     bool raised = false;
   };
   struct DeviceState {
-    uint32_t position = 0;
-    DeviceInfo info;
-    std::string word;                   // as files name it
+    uint32_t index = 0;
+    AlertNotice blank;                  // what all notices of the device say
     DeviceTally tally;
     std::vector<RuleState> rules;
   };
-  /// Whether all conditions are true, where that is known, and what the first condition's value is.
+  /// Whether all conditions are true, if known, and the first condition's value.
   struct Verdict {
     std::optional<bool> holds;
     std::optional<double> value;
   };
-  [[nodiscard]] Verdict judge(const AlertRule& rule, const RuleState& state, const DeviceTally& tally, int64_t now_ns,
-                              std::optional<bool> answers) const;
+  static Verdict judge(const AlertRule& rule, const RuleState& state, const DeviceTally& tally, int64_t now_ns,
+                       std::optional<bool> answers);
   static bool turns(const AlertRule& rule, RuleState& state, const Verdict& verdict, int64_t now_ns);
-  [[nodiscard]] AlertNotice notice(const AlertRule& rule, const RuleState& state, const DeviceState& device,
-                                   int64_t now_ns, std::optional<double> value) const;
+  static AlertNotice notice(const AlertRule& rule, const RuleState& state, const DeviceState& device, int64_t now_ns,
+                            std::optional<double> value);
 
   const std::vector<AlertRule> rules_;
   const int64_t interval_ns_;
