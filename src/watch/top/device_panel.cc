@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMaxLabel = 24;
 constexpr int kMaxChart = 10;       // rows of a device's curves below its line
-constexpr int kMinChart = 2;         // fewer say nothing
+constexpr int kMinChart = 2;
 constexpr int64_t kSaySince_ns = 1'000'000'000;
 
 /// Which cells a device's line has.
@@ -29,7 +29,7 @@ struct DeviceCells {
   bool links = false, held = false, fan = false;
 };
 
-// Cells of the columns that every line has: mark, percent, memory, power, temperature, clock.
+// Cells of the columns of every line: mark, percent, memory, power, temperature, clock.
 constexpr int kMark = 2, kPercent = 5, kMemory = 15, kPower = 9, kCelsius = 6, kClock = 8, kGap = 2;
 constexpr int kLinks = 23, kHeld = 12, kFan = 5;
 constexpr int kAlways = kMark + 1 + kPercent + kGap + kMemory + kGap + kPower + kGap + kCelsius + kGap + kClock;
@@ -48,7 +48,7 @@ bool one_name(const LiveView& view) {
                      [&](const auto& d) { return name_of(d) == name_of(view.devices[0]); });
 }
 
-// Whether the columns of rates have anything to say: in a frame that is printed nothing is known of most.
+// Whether the columns of rates have values: a printed frame has almost none.
 bool has_links(const TopModel& model, bool printed) {
   const LiveView& view = model.view();
   for (size_t i = 0; i < view.devices.size(); ++i)
@@ -70,7 +70,7 @@ DeviceCells cells_for(const TopModel& model, int width, bool curves, bool printe
     if (fits) left -= cost + kGap;
     return fits;
   };
-  constexpr int kGraphs = 26;   // what bars and curve should keep
+  constexpr int kGraphs = 26;   // reserved for bars and curve
   cells.links = has_links(model, printed) && want(kLinks, kGraphs + 10);
   cells.held = want(kHeld, kGraphs + 10);
   if (!one_name(view) && want(name, kGraphs)) cells.name = name;
@@ -159,14 +159,14 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
   const DeviceHistory& history = model.histories().device(i);
   const auto& advice = model.advice();
   const auto mine = std::find_if(advice.begin(), advice.end(), [&](const DeviceAdvice& a) { return a.device == i; });
-  const bool chosen = !printed && model.device() == i && model.view().devices.size() > 1;
+  const bool selected = !printed && model.device() == i && model.view().devices.size() > 1;
   Line line;
   line.add(padded_left(truncated(sanitised(device_text(model.view(), i)), c.label), c.label),
-           chosen ? Style::kStrong : Style::kNote);
+           selected ? Style::kStrong : Style::kNote);
   const bool bad = mine != advice.end() && mine->severity == Severity::kCritical;
   line.add(mine == advice.end() || mine->severity == Severity::kInfo ? " " : "!",
            bad ? Style::kStrongBad : Style::kWarn);
-  line.add(chosen ? ">" : " ", Style::kStrong).skip(1);
+  line.add(selected ? ">" : " ", Style::kStrong).skip(1);
   if (c.name > 0) line.add(padded_right(truncated(sanitised(name_of(d)), c.name), c.name)).skip(kGap);
   if (d.state != DeviceState::kOk) return line.add(trouble_text(d, model.view().time_ns), Style::kStrongBad), line;
   if (d.time_ns == 0) return line.add("has not answered yet", Style::kFaint), line;
@@ -190,28 +190,18 @@ void add_chart(Frame& frame, const TopModel& model, size_t i, const DeviceCells&
     return graph(model.histories().device(i).columns(track, model.interval_ns(), cells), 100, rows);
   };
   const auto busy = drawn(Track::kUtilization), memory = drawn(Track::kMemory);
-  for (int r = 0; r < rows; ++r) {
-    const auto row = static_cast<size_t>(r);
-    const std::string_view busy_title = r == 0   ? "100 %"
-                                        : r == 1 ? "busy"
-                                                 : "",
-                           memory_title = r == 0   ? "100 %"
-                                          : r == 1 ? "mem"
-                                                   : "";
+  for (size_t r = 0; r < busy.size(); ++r) {
+    const auto title = [&](const char* name) { return padded_right(r == 0 ? "100 %" : r == 1 ? name : "", kCurveTitle); };
     Line line;
-    line.skip(indent)
-        .add(padded_right(std::string(busy_title), kCurveTitle), Style::kFaint)
-        .add(busy[row], Style::kGood)
-        .skip(kGap);
-    line.add(padded_right(std::string(memory_title), kCurveTitle), Style::kFaint).add(memory[row], Style::kNote);
-    frame.add(std::move(line));
+    line.skip(indent).add(title("busy"), Style::kFaint).add(busy[r], Style::kGood).skip(kGap);
+    frame.add(std::move(line.add(title("mem"), Style::kFaint).add(memory[r], Style::kNote)));
   }
 }
 
-// The devices that fit, around the chosen one.
-std::pair<size_t, size_t> window(size_t count, size_t chosen, size_t room) {
+// The devices that fit, around the selected one.
+std::pair<size_t, size_t> window(size_t count, size_t selected, size_t room) {
   if (count <= room) return {0, count};
-  const size_t first = std::min(chosen >= room / 2 ? chosen - room / 2 : 0, count - room);
+  const size_t first = std::min(selected >= room / 2 ? selected - room / 2 : 0, count - room);
   return {first, first + room};
 }
 
@@ -261,7 +251,7 @@ void add_devices(Frame& frame, const TopModel& model, int width, int rows) {
     frame.add(device_line(model, i, cells, rows == 0));
     if (chart > 0) add_chart(frame, model, i, cells, width, chart);
   }
-  if (cut) frame.add(Line(fmt::format("{} more: ← → chooses", count - static_cast<int>(end - first)), Style::kFaint));
+  if (cut) frame.add(Line(fmt::format("{} more: ← → selects", count - static_cast<int>(end - first)), Style::kFaint));
 }
 
 }  // namespace profgpu

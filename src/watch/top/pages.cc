@@ -6,17 +6,19 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
 #include "base/text.h"
+#include "trace/health.h"
 #include "view/layout.h"
 #include "watch/top/frame.h"
 
 namespace profgpu {
 namespace {
 
-constexpr int kMinFix = 16;   // cells: less of what to do says nothing
+constexpr int kMinFix = 16;   // cells; a shorter piece of advice is useless
 
 struct UserSum {
   size_t processes = 0;
@@ -99,7 +101,7 @@ void add_topology_page(Frame& frame, const TopModel& model, int width, int rows)
   const LiveTopology& links = model.topology();
   const LiveView& view = model.view();
   if (links.size() != view.devices.size())
-    return frame.add(Line("how devices are connected is not known here, or not yet", Style::kFaint));
+    return frame.add(Line("no topology available", Style::kFaint));
   Grid grid({{""}});
   for (size_t i = 0; i < links.size(); ++i) grid.add_column("GPU " + device_text(view, i));
   for (size_t i = 0; i < links.size(); ++i) {
@@ -110,33 +112,33 @@ void add_topology_page(Frame& frame, const TopModel& model, int width, int rows)
   }
   Lines lines = grid.lines(width);
   lines.emplace_back();
-  lines.emplace_back("NV#: that many NVLinks · PIX: one PCIe switch · PXB: several · PHB: the processor's host bridge",
+  lines.emplace_back("NV#: that many NVLinks · PIX: one PCIe switch · PXB: several · PHB: the CPU's host bridge",
                      Style::kFaint);
-  lines.emplace_back("NODE: bridges of one NUMA node · SYS: across processors · X: itself", Style::kFaint);
+  lines.emplace_back("NODE: bridges of one NUMA node · SYS: across NUMA nodes · X: itself", Style::kFaint);
   add_lines(frame, lines, rows);
 }
 
 void add_help_page(Frame& frame, int width, int rows) {
   static constexpr std::pair<std::string_view, std::string_view> kHelp[] = {
-      {"↑ ↓  PgUp PgDn", "choose a process (also: a click, the wheel)"},
-      {"← →", "choose a device"},
+      {"↑ ↓  PgUp PgDn", "select a process (also: a click, the wheel)"},
+      {"← →", "select a device"},
       {"Enter d", "one device: clocks, limits, links, errors, curves; again: back"},
       {"u  l", "users; how devices are linked"},
-      {"/", "only processes with these letters, or \"gpu 3\"; Esc drops it"},
+      {"/", "only processes with this text, or \"gpu 3\"; Esc removes it"},
       {"t", "processes below the programs that started them"},
-      {"<  >  r", "order by the column left or right; the other way round"},
+      {"<  >  r", "order by the column left or right; reverse the order"},
       {"M S C P T U G", "order by GPU memory, SM, CPU, pid, time, user, GPU"},
-      {"k", "send a signal to the chosen process, after a question"},
+      {"k", "send a signal to the selected process, after a question"},
       {"n", "change its nice value, after a question"},
       {"+  -  s", "sample less often, more often; any interval"},
-      {"space", "hold the screen; what happens meanwhile is in the curves"},
-      {"q  Ctrl-C", "leave"},
+      {"space", "freeze the screen; curves continue meanwhile"},
+      {"q  Ctrl-C", "quit"},
       {"", ""},
-      {"SM", "time that its work was on multiprocessors, as the driver says"},
-      {"clocks held", "time that a limit kept clocks down: power, heat, or others"},
-      {"↓ ↑", "what the device received and sent over PCIe"},
-      {"–", "the device or driver does not say it"},
-      {"!", "something is said of this device below, with what to do"},
+      {"SM", "time that its work was on multiprocessors, by the driver"},
+      {"clocks held", "time that a limit lowered clocks: power, heat, or others"},
+      {"↓ ↑", "received and sent over PCIe"},
+      {"–", "not reported by the device or driver"},
+      {"!", "this GPU has a warning below"},
   };
   Lines lines;
   for (const auto& [key, says] : kHelp)
@@ -152,139 +154,71 @@ constexpr int kTitle = 15, kValue = 25;   // cells before a curve
 constexpr int kMaxCurveRows = 4;
 constexpr int kMaxAdvice = 3;
 
-/// What a device says of itself, in lines "title  words".
-class DeviceFacts {
- public:
-  DeviceFacts(const LiveDevice& device, int width) : device_(device), width_(width) {}
-  Lines lines();
-
- private:
-  [[nodiscard]] std::optional<double> value(Metric m) const { return device_.value(m); }
-  // "1755 of 1980 MHz"
-  [[nodiscard]] std::string of(Metric now, Metric most, std::string_view unit) const {
-    if (!value(now)) return "";
-    return rounded(value(now), "") + (value(most) ? " of " + rounded(value(most), "") : "") + std::string(unit);
-  }
-  // " name 12 unit" where it is known
-  void part(std::string& text, std::string_view name, const std::string& words) const {
-    if (words.empty()) return;
-    if (!text.empty()) text += "  ·  ";
-    text += std::string(name) + (name.empty() ? "" : " ") + words;
-  }
-  void part(std::string& text, std::string_view name, Metric metric, std::string_view unit) const {
-    if (value(metric)) part(text, name, rounded(value(metric), unit));
-  }
-  void line(std::string_view title, const std::string& text) {
-    if (!text.empty())
-      append(lines_, wrapped_after(Line(padded_right(std::string(title), 10), Style::kNote), text, width_));
-  }
-  void clocks();
-  void power();
-  void heat();
-  void memory();
-  void pcie();
-  void errors();
-  void engines();
-
-  const LiveDevice& device_;
-  const int width_;
-  Lines lines_;
-};
-
-void DeviceFacts::clocks() {
-  std::string text;
-  part(text, "SM", of(Metric::kSmClock, Metric::kSmClockMax, " MHz"));
-  part(text, "memory", of(Metric::kMemoryClock, Metric::kMemoryClockMax, " MHz"));
-  part(text, "video", of(Metric::kVideoClock, Metric::kVideoClockMax, " MHz"));
-  part(text, "state P", Metric::kPerformanceState, "");
-  if (const auto bits = value(Metric::kClockEventReasons); bits && *bits >= 0 && *bits < 4e9) {
-    std::string words;
-    for (const ClockReasonInfo& r : clock_reasons())
-      if ((static_cast<uint32_t>(*bits) & static_cast<uint32_t>(r.reason)) != 0) append_listed(words, r.words);
-    part(text, words.empty() ? "" : "not higher for", words.empty() ? "nothing holds them back" : words);
-  }
-  line("clocks", text);
+// "lowered: the power limit".
+std::string reasons_text(const LiveDevice& d) {
+  const auto bits = reason_bits(d.value(Metric::kClockEventReasons));
+  if (!bits) return "";
+  std::string words;
+  for (const ClockReasonInfo& r : clock_reasons())
+    if ((*bits & static_cast<uint32_t>(r.reason)) != 0) append_listed(words, r.words);
+  return words.empty() ? "not lowered" : "lowered: " + words;
 }
 
-void DeviceFacts::power() {
-  std::string text;
-  part(text, "", of(Metric::kPower, Metric::kPowerLimit, " W"));
-  if (!value(Metric::kPower)) part(text, "", of(Metric::kPowerInstant, Metric::kPowerLimit, " W"));
-  part(text, "default", Metric::kPowerLimitDefault, " W");
-  if (value(Metric::kPowerLimitMin) && value(Metric::kPowerLimitMax))
-    part(text, "can be",
-         rounded(value(Metric::kPowerLimitMin), "") + " to " + rounded(value(Metric::kPowerLimitMax), " W"));
-  if (const auto j = value(Metric::kEnergy))
-    part(text, "since the driver was loaded", fmt::format("{:.2f} kWh", *j / 3.6e6));
-  line("power", text);
-}
-
-void DeviceFacts::heat() {
-  std::string text;
-  part(text, "core", Metric::kTemperature, " °C");
-  part(text, "slows at", Metric::kTemperatureSlowdown, " °C");
-  part(text, "degrees left", Metric::kTemperatureMargin, "");
-  part(text, "memory", Metric::kMemoryTemperature, " °C");
-  part(text, "fan", Metric::kFanSpeed, " %");
-  line("heat", text);
-}
-
-void DeviceFacts::memory() {
-  std::string text;
-  if (value(Metric::kMemoryTotal)) part(text, "", memory_pair(device_));
-  const auto bytes = [&](std::string_view name, Metric m) {
-    if (const auto b = value(m)) part(text, name, format_bytes(*b));
+// What the device reports about itself, in lines "title  facts". Unknown facts are left out.
+Lines device_facts(const LiveDevice& d, int width) {
+  Lines lines;
+  const auto named = [](std::string_view name, const std::string& text) {
+    return name.empty() || text.empty() ? text : std::string(name) + " " + text;
   };
-  bytes("kept by the driver", Metric::kMemoryReserved);
-  bytes("BAR1 in use", Metric::kBar1Used);
-  part(text, "read or written", Metric::kMemoryUtilization, " % of the time");
-  line("memory", text);
-}
-
-void DeviceFacts::pcie() {
-  std::string text;
-  part(text, "generation", of(Metric::kPcieGeneration, Metric::kPcieGenerationMax, ""));
-  part(text, "lanes", of(Metric::kPcieWidth, Metric::kPcieWidthMax, ""));
-  part(text, "packets sent again", Metric::kPcieReplays, "");
-  part(text, "NVLink errors", Metric::kNvlinkErrors, "");
-  line("PCIe", text);
-}
-
-void DeviceFacts::errors() {
-  std::string text;
-  part(text, "memory errors corrected", Metric::kEccCorrected, "");
-  part(text, "not corrected", Metric::kEccUncorrected, "");
-  const auto rows = value(Metric::kRemappedRowsCorrected), worse = value(Metric::kRemappedRowsUncorrected);
-  if (rows || worse) part(text, "rows remapped", rounded(rows.value_or(0) + worse.value_or(0), ""));
-  const auto single = value(Metric::kRetiredPagesSingleBit), pages = value(Metric::kRetiredPagesDoubleBit);
-  if (single || pages) part(text, "pages retired", rounded(single.value_or(0) + pages.value_or(0), ""));
-  part(text, "Xid since we watch", Metric::kXidErrors, "");
-  part(text, "the last", Metric::kXidLast, "");
-  line("errors", text);
-}
-
-void DeviceFacts::engines() {
-  std::string text;
-  for (const auto& [name, metric] : {std::pair{"encoder", Metric::kEncoderUtilization},
-                                     {"decoder", Metric::kDecoderUtilization},
-                                     {"JPEG", Metric::kJpegUtilization},
-                                     {"optical flow", Metric::kOfaUtilization},
-                                     {"FP64", Metric::kFp64Active},
-                                     {"FP32", Metric::kFp32Active},
-                                     {"FP16", Metric::kFp16Active}})
-    part(text, name, metric, " %");
-  line("engines", text);
-}
-
-Lines DeviceFacts::lines() {
-  clocks();
-  power();
-  heat();
-  memory();
-  pcie();
-  errors();
-  engines();
-  return std::move(lines_);
+  const auto fact = [&](std::string_view name, Metric m, std::string_view unit = "") {
+    return d.value(m) ? named(name, rounded(d.value(m), unit)) : "";
+  };
+  // "SM 1755 of 1980 MHz"
+  const auto of = [&](std::string_view name, Metric m, Metric most, std::string_view unit) {
+    const std::string limit = d.value(most) ? " of " + rounded(d.value(most), "") : "";
+    return d.value(m) ? fact(name, m) + limit + std::string(unit) : "";
+  };
+  const auto bytes = [&](std::string_view name, Metric m) { return d.value(m) ? named(name, format_bytes(*d.value(m))) : ""; };
+  const auto sum = [&](std::string_view name, Metric a, Metric b) {
+    const auto x = d.value(a), y = d.value(b);
+    return x || y ? named(name, rounded(x.value_or(0) + y.value_or(0), "")) : "";
+  };
+  const auto line = [&](std::string_view title, std::initializer_list<std::string> facts) {
+    std::string text;
+    for (const std::string& f : facts)
+      if (!f.empty()) append_listed(text, f, "  ·  ");
+    if (!text.empty())
+      append(lines, wrapped_after(Line(padded_right(std::string(title), 10), Style::kNote), text, width));
+  };
+  const bool averaged = d.value(Metric::kPower).has_value();
+  const auto lowest = d.value(Metric::kPowerLimitMin), highest = d.value(Metric::kPowerLimitMax);
+  const auto joules = d.value(Metric::kEnergy);
+  line("clocks", {of("SM", Metric::kSmClock, Metric::kSmClockMax, " MHz"),
+                  of("memory", Metric::kMemoryClock, Metric::kMemoryClockMax, " MHz"),
+                  of("video", Metric::kVideoClock, Metric::kVideoClockMax, " MHz"),
+                  fact("state P", Metric::kPerformanceState), reasons_text(d)});
+  line("power", {of("", averaged ? Metric::kPower : Metric::kPowerInstant, Metric::kPowerLimit, " W"),
+                 fact("default", Metric::kPowerLimitDefault, " W"),
+                 lowest && highest ? "range " + rounded(lowest, "") + " to " + rounded(highest, " W") : "",
+                 joules ? fmt::format("since the driver was loaded {:.2f} kWh", *joules / 3.6e6) : ""});
+  line("heat", {fact("core", Metric::kTemperature, " °C"), fact("slows at", Metric::kTemperatureSlowdown, " °C"),
+                fact("degrees left", Metric::kTemperatureMargin), fact("memory", Metric::kMemoryTemperature, " °C"),
+                fact("fan", Metric::kFanSpeed, " %")});
+  line("memory", {d.value(Metric::kMemoryTotal) ? memory_pair(d) : "",
+                  bytes("reserved by the driver", Metric::kMemoryReserved), bytes("BAR1 in use", Metric::kBar1Used),
+                  fact("read or written", Metric::kMemoryUtilization, " % of the time")});
+  line("PCIe", {of("generation", Metric::kPcieGeneration, Metric::kPcieGenerationMax, ""),
+                of("lanes", Metric::kPcieWidth, Metric::kPcieWidthMax, ""), fact("replays", Metric::kPcieReplays),
+                fact("NVLink errors", Metric::kNvlinkErrors)});
+  line("errors", {fact("memory errors corrected", Metric::kEccCorrected), fact("not corrected", Metric::kEccUncorrected),
+                  sum("rows remapped", Metric::kRemappedRowsCorrected, Metric::kRemappedRowsUncorrected),
+                  sum("pages retired", Metric::kRetiredPagesSingleBit, Metric::kRetiredPagesDoubleBit),
+                  fact("Xid since the start", Metric::kXidErrors), fact("the last", Metric::kXidLast)});
+  line("engines", {fact("encoder", Metric::kEncoderUtilization, " %"), fact("decoder", Metric::kDecoderUtilization, " %"),
+                   fact("JPEG", Metric::kJpegUtilization, " %"), fact("optical flow", Metric::kOfaUtilization, " %"),
+                   fact("FP64", Metric::kFp64Active, " %"), fact("FP32", Metric::kFp32Active, " %"),
+                   fact("FP16", Metric::kFp16Active, " %")});
+  return lines;
 }
 
 /// A curve of the device page.
@@ -296,7 +230,7 @@ struct CurveRow {
   Style style;
 };
 
-// `most` 0 below: the largest that is shown.
+// `most` 0 below: the largest value shown.
 std::vector<CurveRow> curve_rows(const LiveDevice& d, const DeviceHistory& h, int64_t interval_ns, int cells) {
   std::vector<CurveRow> rows;
   const auto add = [&](Track track, std::string_view title, std::string value, double most, Style style) {
@@ -346,13 +280,10 @@ void add_curves(Frame& frame, const TopModel& model, int width, int rows) {
   std::vector<CurveRow> all = curve_rows(model.view().devices[model.device()], model.histories().device(model.device()),
                                          model.interval_ns(), cells);
   if (static_cast<int>(all.size()) > rows) all.resize(static_cast<size_t>(std::max(rows, 0)));
-  if (all.empty()) return;
-  // The first is what counts most: it has what is left over.
-  int spare = std::min(rows - static_cast<int>(all.size()), kMaxCurveRows - 1);
+  // The first is the most important: it gets the spare rows.
+  int high = 1 + std::max(std::min(rows - static_cast<int>(all.size()), kMaxCurveRows - 1), 0);
   for (const CurveRow& row : all) {
-    const int high = 1 + std::max(spare, 0);
-    spare = 0;
-    const auto drawn = graph(row.columns, row.most, high);
+    const auto drawn = graph(row.columns, row.most, std::exchange(high, 1));
     for (size_t r = 0; r < drawn.size(); ++r) {
       Line line;
       line.add(padded_right(r == 0 ? std::string(row.title) : "", kTitle), Style::kNote);
@@ -378,7 +309,7 @@ void add_device_page(Frame& frame, const TopModel& model, int width, int rows) {
   int said = 0;
   for (const DeviceAdvice& a : model.advice())
     if (a.device == model.device() && said++ < kMaxAdvice) frame.add(advice_line(view, a, width));
-  for (Line& line : DeviceFacts(d, width).lines()) frame.add(std::move(line));
+  for (Line& line : device_facts(d, width)) frame.add(std::move(line));
   const int processes = std::clamp(static_cast<int>(model.processes().size()), 1, std::max(rows / 4, 2));
   const int left = above + rows - frame.next() - processes - 1;
   add_curves(frame, model, width, left);

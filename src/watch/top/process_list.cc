@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
@@ -25,41 +27,31 @@ bool matches(const LiveView& view, const ProcessEntry& entry, const std::string&
   return false;
 }
 
-// What a column orders by; texts are compared apart. What is not known comes last.
-double number(const ProcessEntry& e, ProcessColumn column) {
+// What a column orders by: a number, or a text. Unknown values come last in descending order.
+std::pair<double, std::string> sort_key(const ProcessEntry& e, ProcessColumn column) {
   constexpr double kNone = -1;
-  const auto of = [](const auto& x) { return x ? static_cast<double>(*x) : kNone; };
+  const auto of = [](const auto& x) { return std::pair(x ? static_cast<double>(*x) : kNone, std::string()); };
   const ProcessSample& sample = e.process->sample;
   const HostProcess& host = e.process->host;
   switch (column) {
-    case ProcessColumn::kDevice: return static_cast<double>(e.device);
-    case ProcessColumn::kPid: return static_cast<double>(sample.pid);
+    case ProcessColumn::kDevice: return {static_cast<double>(e.device), ""};
+    case ProcessColumn::kPid: return {static_cast<double>(sample.pid), ""};
+    case ProcessColumn::kUser: return {0, host.user};
     case ProcessColumn::kMemory: return of(sample.memory_bytes);
     case ProcessColumn::kSm: return of(sample.utilization_pct);
     case ProcessColumn::kCpu: return of(host.cpu_pct);
     case ProcessColumn::kHostMemory: return of(host.memory_bytes);
-    case ProcessColumn::kTime:
-      return host.start_ns ? -static_cast<double>(*host.start_ns) : -1e19;  // the longest first
-    default: return 0;
+    case ProcessColumn::kTime: return {host.start_ns ? -static_cast<double>(*host.start_ns) : -1e19, ""};
+    case ProcessColumn::kPlace: return {0, host.place()};
+    case ProcessColumn::kCommand: return {0, command_text(e)};
   }
-}
-
-std::string text(const ProcessEntry& e, ProcessColumn column) {
-  switch (column) {
-    case ProcessColumn::kUser: return e.process->host.user;
-    case ProcessColumn::kPlace: return e.process->host.place();
-    case ProcessColumn::kCommand: return command_text(e);
-    default: return "";
-  }
+  return {};
 }
 
 void sort(std::vector<ProcessEntry>& entries, const ProcessOrder& order) {
-  const ProcessColumn c = order.column;
   std::stable_sort(entries.begin(), entries.end(), [&](const ProcessEntry& a, const ProcessEntry& b) {
-    const double x = number(a, c), y = number(b, c);
+    const auto x = sort_key(a, order.column), y = sort_key(b, order.column);
     if (x != y) return order.descending ? x > y : x < y;
-    const std::string s = text(a, c), t = text(b, c);
-    if (s != t) return order.descending ? s > t : s < t;
     return a.key() < b.key();
   });
 }
@@ -89,7 +81,7 @@ class ProcessTree {
   }
 
  private:
-  // The pid that a process hangs under; 0: none.
+  // The pid of the process that it goes below; 0: none.
   [[nodiscard]] int64_t above(const ProcessEntry& e) const {
     const int64_t parent = e.process->host.parent;
     return parent != e.process->host.visible_pid && (shown_.contains(parent) || parents_.contains(parent)) ? parent : 0;
@@ -97,7 +89,7 @@ class ProcessTree {
   void add(const ProcessEntry& e, int depth) {
     out_.push_back(e);
     out_.back().depth = depth;
-    // A process on several devices has its children once.
+    // Of a process on several devices, the children are listed once.
     if (const int64_t pid = e.process->host.visible_pid; pid != 0 && done_.insert(pid).second)
       add_below(pid, depth + 1);
   }
@@ -155,7 +147,7 @@ struct TableColumn {
   int width;
   bool right;
 };
-// In order from left to right; the command has what is left.
+// From left to right; the command gets the remaining width.
 constexpr std::array<TableColumn, kProcessColumnCount> kColumns = {{
     {ProcessColumn::kDevice, "GPU", 3, true},
     {ProcessColumn::kPid, "PID", 7, true},
@@ -177,7 +169,7 @@ struct TableLayout {
 
 TableLayout layout_for(const TopModel& model, int width, bool curves) {
   TableLayout out;
-  int left = width - kMinCommand - kColumnGap;   // nothing stands behind the command
+  int left = width - kMinCommand - kColumnGap;
   for (const TableColumn& c : kColumns) out.width[static_cast<size_t>(c.column)] = c.width;
   int& device = out.width[static_cast<size_t>(ProcessColumn::kDevice)];
   for (size_t i = 0; i < model.view().devices.size(); ++i)
@@ -187,11 +179,10 @@ TableLayout layout_for(const TopModel& model, int width, bool curves) {
   });
   if (!anywhere) out.width[static_cast<size_t>(ProcessColumn::kPlace)] = 0;
   const auto sum = [&] {
-    int n = 0;
-    for (const int w : out.width) n += w > 0 ? w + kColumnGap : 0;
-    return n;
+    return std::accumulate(out.width.begin(), out.width.end(), 0,
+                           [](int n, int w) { return w > 0 ? n + w + kColumnGap : n; });
   };
-  // What goes first on a narrow screen.
+  // Dropped on a narrow screen, in this order.
   for (const ProcessColumn c : {ProcessColumn::kPlace, ProcessColumn::kHostMemory, ProcessColumn::kCpu,
                                 ProcessColumn::kTime, ProcessColumn::kUser, ProcessColumn::kSm})
     if (sum() > left) out.width[static_cast<size_t>(c)] = 0;
@@ -215,7 +206,7 @@ std::string bytes_text(const std::optional<int64_t>& bytes) {
   return bytes ? format_bytes(static_cast<double>(*bytes)) : std::string(kUnknownText);
 }
 
-// The folders of a program say little, and the screen is narrow.
+// The folders of a program matter little, and the screen is narrow.
 std::string without_folders(std::string words) {
   const size_t slash = words.rfind('/', words.find(' '));
   return slash == words.npos || slash + 1 == words.size() ? words : words.substr(slash + 1);
@@ -265,19 +256,16 @@ Line process_line(const TopModel& model, const ProcessEntry& e, const TableLayou
     const int width = layout.of(c.column);
     if (width == 0) continue;
     const std::string text = truncated(sanitised(cell_text(model, e, c.column)), width);
-    // What a silent device said last may no longer be so.
+    // Values of a device that does not answer may be out of date.
     const bool faint = e.parent || text == kUnknownText || model.view().devices[e.device].state != DeviceState::kOk;
-    if (c.column == ProcessColumn::kCommand) return line.add(text, faint ? Style::kFaint : Style::kPlain), line;
-    line.add(c.right ? padded_left(text, width) : padded_right(text, width), faint ? Style::kFaint : Style::kPlain)
-        .skip(kColumnGap);
+    const bool last = c.column == ProcessColumn::kCommand;
+    line.add(c.right ? padded_left(text, width) : padded_right(text, last ? 0 : width),
+             faint ? Style::kFaint : Style::kPlain)
+        .skip(last ? 0 : kColumnGap);
     if (c.column != ProcessColumn::kSm || layout.curve == 0) continue;
-    const ProcessHistory* history = e.process ? model.histories().process(e.key()) : nullptr;
-    line.add(
-        history
-            ? graph(columns(history->utilization, history->seconds, model.interval_ns(), layout.curve), 100, 1).front()
-            : padded_right("", layout.curve),
-        Style::kGood);
-    line.skip(kColumnGap);
+    const ProcessHistory* h = e.process ? model.histories().process(e.key()) : nullptr;
+    const auto points = h ? columns(h->utilization, h->seconds, model.interval_ns(), layout.curve) : std::vector<float>();
+    line.add(padded_right(graph(points, 100, 1).front(), layout.curve), Style::kGood).skip(kColumnGap);
   }
   return line;
 }

@@ -1,5 +1,3 @@
-#include "watch/top/screen.h"
-
 #define NCURSES_NOMACROS 1
 #define NCURSES_WIDECHAR 1
 #include <langinfo.h>
@@ -14,19 +12,19 @@
 #include <string_view>
 
 #include "analyse/report/text.h"
-#include "watch/top/frame.h"
+#include "watch/top/session.h"
 
 namespace profgpu {
 namespace {
 
-constexpr int kEscapeDelay_ms = 25;   // longer, and Esc feels slow; terminals send a key's bytes together
+constexpr int kEscapeDelay_ms = 25;   // Esc feels slow with more; terminals send the bytes of a key together
 
 struct StyleLook {
   Style style;
   short colour;   // -1: the terminal's own
   attr_t attributes;
 };
-// As present/line.cc colours reports.
+// As in reports (view/layout.cc).
 constexpr StyleLook kLooks[] = {
     {Style::kPlain, -1, A_NORMAL},         {Style::kStrong, -1, A_BOLD},         {Style::kFaint, -1, A_DIM},
     {Style::kGood, COLOR_GREEN, A_NORMAL}, {Style::kWarn, COLOR_YELLOW, A_NORMAL}, {Style::kBad, COLOR_RED, A_NORMAL},
@@ -97,7 +95,7 @@ Result<std::unique_ptr<Screen>> Screen::open(ScreenOptions options) {
   ::use_tioctl(TRUE);
   if (::newterm(nullptr, stdout, stdin) == nullptr) {
     const char* term = std::getenv("TERM");
-    return Error{"the terminal \"" + sanitised(term ? term : "") + "\" is not known here", "try TERM=xterm, or --once"};
+    return Error{"unknown terminal \"" + sanitised(term ? term : "") + "\"", "try TERM=xterm, or --once"};
   }
   ::cbreak();
   ::noecho();
@@ -105,15 +103,14 @@ Result<std::unique_ptr<Screen>> Screen::open(ScreenOptions options) {
   ::keypad(::stdscr, TRUE);
   ::nodelay(::stdscr, TRUE);
   ::set_escdelay(kEscapeDelay_ms);
-  ::typeahead(-1);   // no looking for keys in the middle of a frame
+  ::typeahead(-1);   // do not check for keys in the middle of a frame
   ::curs_set(0);
   screen->set_up_styles();
   if (options.mouse) {
     ::mouseinterval(0);
     ::mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, nullptr);
   }
-  // Until the screen was given back once, ncurses 6.4 writes out each move of the cursor by itself: a hundred writes a
-  // frame.
+  // Until the first endwin(), ncurses 6.4 writes each cursor movement separately: a hundred writes a frame.
   ::endwin();
   ::refresh();
   return screen;
@@ -155,7 +152,7 @@ FrameLine Screen::fitted(const FrameLine& line) const {
 }
 
 void Screen::draw(const Frame& frame) {
-  // Most lines stay as they are from one frame to the next.
+  // Most lines do not change from one frame to the next.
   drawn_.resize(static_cast<size_t>(std::max(height(), 0)));
   for (size_t y = 0; y < drawn_.size(); ++y) {
     FrameLine line = y < frame.lines.size() ? frame.lines[y] : FrameLine{};
@@ -175,7 +172,7 @@ std::optional<KeyPress> Screen::key() {
     wint_t c = 0;
     const int kind = ::get_wch(&c);
     if (kind == ERR) return std::nullopt;
-    if (kind == OK && c == 0x0c) {   // Ctrl-L: something else wrote on the screen
+    if (kind == OK && c == 0x0c) {   // Ctrl-L: another program wrote on the screen
       ::clearok(::curscr, TRUE);
       ::refresh();
     } else if (kind == OK) {
@@ -191,7 +188,7 @@ void Screen::resize() {
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
     ::resizeterm(size.ws_row, size.ws_col);
   ::erase();
-  forget();
+  drawn_.clear();
 }
 
 void Screen::suspend() { ::endwin(); }

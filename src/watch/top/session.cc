@@ -1,6 +1,5 @@
 #include "watch/top/session.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -18,46 +17,28 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/descriptor.h"
 #include "devices/host_process.h"
+#include "devices/system_files.h"
 
 namespace profgpu {
 namespace {
 
-// The time of boot, to which starts are added, is in whole seconds and may be rounded differently each time.
+// Start times are relative to the time of boot, which is in whole seconds and may be rounded differently each time.
 constexpr int64_t kSameStart_ns = 1'500'000'000;
 
 Error refused(const ProcessCommand& command, int error) {
-  const std::string why = error == ESRCH   ? "it has ended"
-                          : error == EPERM || error == EACCES ? "this user may not"
-                                           : std::strerror(error);
-  return {command.what + ": " + why, error == EPERM || error == EACCES ? "root may, or the process' own user" : ""};
+  if (error == EPERM || error == EACCES) return {command.what + ": not permitted", "try as root or the process's owner"};
+  return {command.what + ": " + (error == ESRCH ? "it has ended" : std::strerror(error))};
 }
 
-/// Keeps a process' number from meaning another process; -1 where the kernel is too old for it.
-class ProcessHandle {
- public:
-  explicit ProcessHandle(int64_t pid) : fd_(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0))) {}
-  ~ProcessHandle() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  ProcessHandle(const ProcessHandle&) = delete;
-  ProcessHandle& operator=(const ProcessHandle&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// Linux gives each thread a nice value of its own. 0, else errno.
+// On Linux, each thread has its own nice value. 0, else errno.
 int set_nice(int64_t pid, int nice) {
-  const std::string folder = fmt::format("/proc/{}/task", pid);
-  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(folder.c_str()), ::closedir);
-  if (!tasks) return errno;
-  int error = 0;
-  while (const dirent* entry = ::readdir(tasks.get())) {
-    const auto task = whole_number(entry->d_name);
-    if (!task || ::setpriority(PRIO_PROCESS, static_cast<id_t>(*task), nice) == 0) continue;
-    if (errno != ESRCH) error = errno;   // a thread that ended needs no nice value
+  const std::vector<std::string> tasks = folder_names(fmt::format("/proc/{}/task", pid));
+  int error = tasks.empty() ? ESRCH : 0;
+  for (const std::string& task : tasks) {
+    const auto tid = static_cast<id_t>(whole_number(task).value_or(0));
+    if (::setpriority(PRIO_PROCESS, tid, nice) != 0 && errno != ESRCH) error = errno;   // ESRCH: the thread has ended
   }
   return error;
 }
@@ -65,50 +46,46 @@ int set_nice(int64_t pid, int nice) {
 }  // namespace
 
 Status carry_out(const ProcessCommand& command) {
-  if (command.pid <= 1) return Error{command.what + ": not a process that may be chosen"};
-  const ProcessHandle handle(command.pid);
+  if (command.pid <= 1) return Error{command.what + ": this process must be left alone"};
+  // Keeps the pid from being reused. Old kernels do not have it.
+  const Descriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(command.pid), 0)));
   const int opened = errno;
-  if (handle.fd() < 0 && opened != ENOSYS) return refused(command, opened);
+  if (!handle && opened != ENOSYS) return refused(command, opened);
   const HostProcess now = HostProcesses("/proc").look_here(command.pid);
   const bool same = now.start_ns && command.start_ns && std::llabs(*now.start_ns - *command.start_ns) < kSameStart_ns;
-  if (!same) return Error{command.what + ": it has ended, and its number may be another's"};
+  if (!same) return Error{command.what + ": it has ended, and another process may have its pid"};
   if (command.signal == 0) {
     const int error = set_nice(command.pid, command.nice);
     return error == 0 ? ok() : Status(refused(command, error));
   }
-  const int64_t sent = handle.fd() >= 0 ? ::syscall(SYS_pidfd_send_signal, handle.fd(), command.signal, nullptr, 0)
-                                        : ::kill(static_cast<pid_t>(command.pid), command.signal);
+  const int64_t sent = handle ? ::syscall(SYS_pidfd_send_signal, handle.get(), command.signal, nullptr, 0)
+                              : ::kill(static_cast<pid_t>(command.pid), command.signal);
   return sent == 0 ? ok() : Status(refused(command, errno));
 }
 
 namespace {
 
-constexpr int64_t kFirstFrame_ns = 100'000'000;       // then it is drawn with what there is
-constexpr int64_t kBetweenFrames_ns = 15'000'000;     // news that come faster share a frame
+constexpr int64_t kFirstFrame_ns = 100'000'000;       // at the latest, with the values known then
+constexpr int64_t kBetweenFrames_ns = 15'000'000;     // faster news share a frame
 constexpr int64_t kShortestRefresh_ns = 250'000'000,
                   kLongestRefresh_ns = 1'000'000'000;  // of times and troubles, without news
 
-// What signal handlers leave behind. The wake-up must outlive a source's threads, so it is never closed.
+// Set by signal handlers. wake_fd must outlive a source's threads, so it is never closed.
 std::atomic<int> end_signal{0};
-std::atomic<bool> stop_asked{false}, continued{false}, resized{false};
+std::atomic<bool> stop_requested{false}, continued{false}, resized{false};
 int wake_fd = -1;
 
 void wake() {
   const uint64_t one = 1;
-  if (::write(wake_fd, &one, sizeof one) < 0) return;   // it is full: somebody wakes anyhow
+  if (::write(wake_fd, &one, sizeof one) < 0) return;   // full: a wake-up is pending anyway
 }
 
 void on_signal(int signal) {
   const int before = errno;
-  if (signal == SIGWINCH) {
-    resized = true;
-  } else if (signal == SIGTSTP) {
-    stop_asked = true;
-  } else if (signal == SIGCONT) {
-    continued = true;
-  } else {
-    end_signal = signal;
-  }
+  if (signal == SIGWINCH) resized = true;
+  else if (signal == SIGTSTP) stop_requested = true;
+  else if (signal == SIGCONT) continued = true;
+  else end_signal = signal;
   wake();
   errno = before;
 }
@@ -144,7 +121,7 @@ class Session {
   Screen& screen_;
   TopModel model_;
   Frame frame_;
-  bool news_ = false, stale_ = true;   // stale: what is shown is no longer what the model says
+  bool news_ = false, stale_ = true;   // stale: the screen no longer shows the model
 };
 
 void Session::take() {
@@ -163,7 +140,7 @@ void Session::draw() {
   stale_ = false;
 }
 
-// A terminal that has gone sends no signal to who ignores it.
+// A terminal that has gone sends no signal to programs that ignore it.
 void Session::look_for_terminal(const pollfd& input) {
   if ((input.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0 && end_signal == 0) end_signal = SIGHUP;
 }
@@ -205,14 +182,14 @@ void Session::stop_for_a_while() {
   struct sigaction plain{}, ours{};
   plain.sa_handler = SIG_DFL;
   ::sigaction(SIGTSTP, &plain, &ours);
-  ::raise(SIGTSTP);   // comes back when somebody continues us
+  ::raise(SIGTSTP);   // returns when we are continued
   ::sigaction(SIGTSTP, &ours, nullptr);
   continued = true;
 }
 
 bool Session::obey_signals() {
   if (end_signal != 0) return false;
-  if (stop_asked.exchange(false)) stop_for_a_while();
+  if (stop_requested.exchange(false)) stop_for_a_while();
   if (continued.exchange(false)) screen_.resume(), stale_ = true;
   if (resized.exchange(false)) screen_.resize(), stale_ = true;
   return true;
@@ -220,7 +197,7 @@ bool Session::obey_signals() {
 
 SessionEnd Session::run() {
   take();
-  stale_ = false;   // not a frame without figures, if they come soon
+  stale_ = false;   // no frame without figures if they come soon
   int64_t take_at = monotonic_ns() + kFirstFrame_ns, drawn_at = 0;
   while (true) {
     const bool soon = news_ && !stale_;
@@ -245,11 +222,11 @@ SessionEnd Session::run() {
 
 Result<SessionEnd> run_session(LiveSource& source, const SessionOptions& options) {
   if (wake_fd < 0) wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_fd < 0) return Error{"no more files can be opened"};
-  source.start(wake);   // first, since its first answers take as long as the terminal
+  if (wake_fd < 0) return Error{"too many open files"};
+  source.start(wake);   // first, since its first answers take as long as opening the terminal
   auto screen = Screen::open(options.screen);
   if (!screen) return screen.error();
-  // After the screen, which has handlers of its own for some of them.
+  // After the screen, which installs handlers for some of them.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGTSTP, SIGCONT}) listen(signal);
   return Session(source, options, **screen).run();
 }

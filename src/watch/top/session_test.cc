@@ -55,7 +55,7 @@ TEST(ProcessControl, LeavesAnotherProcessWithTheNumberAlone) {
   *command.start_ns -= 3600'000'000'000;
   const Status done = carry_out(command);
   ASSERT_FALSE(done);
-  EXPECT_NE(done.error().message.find("may be another's"), std::string::npos);
+  EXPECT_NE(done.error().message.find("another process may have its pid"), std::string::npos);
   EXPECT_EQ(::kill(child.pid(), 0), 0);
   command.start_ns.reset();
   EXPECT_FALSE(carry_out(command));
