@@ -151,7 +151,7 @@ def test_damaged_empty_and_foreign_files(job, same):
     assert ranks(document) == [0, 1]
     assert any('ends' in i['text'] or 'cut' in i['text'] or 'truncated' in i['kind'] for i in issues(document, 'rank-1.json'))
     (left_out,) = [i for i in issues(document, 'rank-0.json') if i['kind'] == 'other']
-    assert left_out['severity'] == 'warning' and left_out['text'].startswith('files beside it that were left out: 5; ')
+    assert left_out['severity'] == 'warning' and left_out['text'].startswith('files left out: 5; ')
     assert all(name in left_out['text'] for name in ('rank-2.json', 'rank-3.json', 'notes.txt', 'config.json', 'broken.json.gz'))
 
 

@@ -329,7 +329,7 @@ def test_threads_of_all_processes_are_sampled(tmp_path):
     said = ' '.join(r.stderr.split())
     assert 'no process was recorded' in said and 'Next: profgpu doctor' in said and said.endswith(f'profgpu analyze {tmp_path}/x')
     text = subprocess.run([PROGRAM, 'analyze', tmp_path / 'x'], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert 'only what threads did is known' in ' '.join(text.split()) and '--section threads' in text
+    assert 'only the activity of threads is known' in ' '.join(text.split()) and '--section threads' in text
     report = json.loads(subprocess.run([PROGRAM, 'analyze', tmp_path / 'x', '--json'], capture_output=True, timeout=60,
                                        check=True).stdout)
     (rank,) = report['ranks']

@@ -292,7 +292,7 @@ def test_folder_with_other_files(simulate, outcome, check, tmp_path):
     check(document)
     assert [r['rank'] for r in document['ranks']] == [0, 1]
     left_out, = [i['text'] for s in document['inputs'] for i in s['issues'] if 'left out' in i['text']]
-    assert left_out.startswith('files beside it that were left out: 8; ')
+    assert left_out.startswith('files left out: 8; ')
     assert 'dangling.json: No such file' in left_out and 'nested: a folder' in left_out and 'pipe.json: not a regular file' in left_out
 
 
@@ -490,4 +490,4 @@ def test_names_that_count_the_ranks_of_each_host(simulate, profgpu, tmp_path):
         (tmp_path / str(i)).mkdir()
         (tmp_path / str(i) / 'rank0.json').write_text(json.dumps(document))
     refused = profgpu('analyze', tmp_path / '0', tmp_path / '1')
-    assert refused.returncode == 1 and b'have names of rank 0' in refused.stderr and b'whole job' in refused.stderr
+    assert refused.returncode == 1 and b'both are named as rank 0' in refused.stderr and b'whole job' in refused.stderr

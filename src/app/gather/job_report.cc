@@ -97,21 +97,21 @@ RankFiles::RankFiles(std::vector<InputUnit> units, std::map<int, std::vector<siz
   for (const auto& [rank, of_rank] : by_rank)
     for (const size_t i : of_rank)
       windows_[rank].push_back(
-          {unit_of[i], parts[i].place, parts[i].source.path, parts[i].source.events, parts[i].window.extent});
+          {unit_of[i], parts[i].index, parts[i].source.path, parts[i].source.events, parts[i].window.extent});
 }
 
 Result<Trace> RankFiles::read(int rank) const {
   const std::vector<Window>& windows = windows_.at(rank);
-  std::map<size_t, ReadPart> by_place;
+  std::map<size_t, ReadPart> by_index;
   std::vector<Trace> traces;
   for (const Window& w : windows) {
-    if (!by_place.contains(w.place)) {
+    if (!by_index.contains(w.index)) {
       auto read = read_unit(units_[w.unit], {});
       if (!read) return read.error();
-      for (ReadPart& r : read->parts) by_place[r.part.place] = std::move(r);
+      for (ReadPart& r : read->parts) by_index[r.part.index] = std::move(r);
     }
-    const auto at = by_place.find(w.place);
-    if (at == by_place.end() || at->second.part.source.events != w.events || at->second.part.window.extent != w.extent)
+    const auto at = by_index.find(w.index);
+    if (at == by_index.end() || at->second.part.source.events != w.events || at->second.part.window.extent != w.extent)
       return Error{w.path + ": changed while it was read", "try again when nobody writes it"};
     traces.push_back(std::move(at->second.trace));
   }

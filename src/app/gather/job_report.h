@@ -70,7 +70,7 @@ class RankFiles {
 
  private:
   struct Window {
-    size_t unit = 0, place = 0;   ///< InputPart::place
+    size_t unit = 0, index = 0;   ///< InputPart::index
     std::string path;
     int64_t events = 0;
     Interval extent;

@@ -32,7 +32,7 @@ bool same_process(const WindowFacts& a, const WindowFacts& b) {
          not_successive(in_order ? a : b, in_order ? b : a).empty();
 }
 
-// Recordings, and PyTorch's traces that their processes wrote meanwhile: what is one rank.
+// Recordings, and the traces that PyTorch wrote of the same processes meanwhile: each such set is one rank.
 using Links = std::map<const InputPart*, std::vector<InputPart*>>;
 
 Links traces_of_recordings(std::vector<InputPart>& parts) {
@@ -67,10 +67,10 @@ void give_rank(InputPart& part, int rank, const Links& links) {
       if (linked->source.rank == kNoRank) give_rank(*linked, rank, links);
 }
 
-// As recorded, else as named. A recording's name begins with its host's, which may look like a rank.
+// As recorded, else by name. A recording's name begins with that of its host, which may look like a rank.
 int own_rank(const InputPart& p) { return p.stated_rank.value_or(p.recording ? kNoRank : rank_in_name(p.source.path)); }
 
-// As recorded, else as named, else that of what the same process wrote, else the next that is free.
+// As recorded, else by name, else that of another file of the same process, else the next free one.
 void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
   std::set<int> taken;
   std::vector<InputPart*> unnamed;
@@ -103,17 +103,17 @@ void assign_ranks(std::vector<InputPart>& parts, const Links& links) {
     for (InputPart* p : guessed)
       p->source.issues.push_back(
           {TraceIssueKind::kNote, 1,
-           fmt::format("it states no rank, and its name has none: taken as rank {}", p->source.rank)});
+           fmt::format("neither the file nor its name states a rank: assumed rank {}", p->source.rank)});
 }
 
-// The recording of the same rank that a trace was written beside; null if there is none.
+// The recording of the same rank during which a trace was written; null: none.
 const InputPart* recording_of(const InputPart& trace, const Links& links) {
   const auto it = links.find(&trace);
   return it != links.end() && it->second.front()->source.rank == trace.source.rank ? it->second.front() : nullptr;
 }
 
-// A trace that PyTorch wrote while its process was recorded is joined with the recording, unless it says less of its
-// time. What any other has to do with the recording nobody knows: it stands for the rank alone.
+// Joins a trace that PyTorch wrote while its process was recorded with the recording, unless it has less detail. Any
+// other trace has no known relation to the recording, and replaces it.
 void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_t>& of_rank) {
   const auto recordings =
       std::stable_partition(of_rank.begin(), of_rank.end(), [&](size_t i) { return !parts[i].recording; });
@@ -126,8 +126,8 @@ void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_
   if (stranger != recordings) {
     say(parts[*stranger], of_rank.end() - recordings,
         fmt::format(
-            "this trace stands for its rank; the recording beside it ({}) was not analysed: they are not of the "
-            "same process at the same time",
+            "this trace replaces the recording of its rank ({}), which was not analyzed: they are not of the same "
+            "process at the same time",
             parts[*recordings].source.path));
     of_rank.erase(recordings, of_rank.end());
     return;
@@ -136,19 +136,19 @@ void settle(std::vector<InputPart>& parts, const Links& links, std::vector<size_
     InputPart& trace = parts[i];
     if (trace.recording) return false;
     const InputPart& recording = *recording_of(trace, links);
-    const bool says_less = recording.on_device && !trace.on_device;
-    if (says_less)
+    const bool less_detail = recording.on_device && !trace.on_device;
+    if (less_detail)
       say(trace, 1,
-          fmt::format("this trace was left out: it has no device activity, and the recording of its process ({}) has; "
-                      "alone it can be analysed",
+          fmt::format("this trace was left out, since it has no device activity and the recording of its process ({}) "
+                      "has; to analyze it, give it alone",
                       recording.source.path));
     else
       say(trace, 1,
           fmt::format(
-              "PyTorch's own trace of {:.3g} s, joined with the recording beside it ({}): operators are known in "
-              "its time only",
+              "PyTorch's own trace of {:.3g} s, joined with the recording beside it ({}): operators are known only "
+              "during the trace",
               static_cast<double>(trace.window.extent.length()) / 1e9, recording.source.path));
-    return says_less;
+    return less_detail;
   });
 }
 
@@ -164,16 +164,16 @@ Status in_order_of_time(int rank, const std::vector<InputPart>& parts, std::vect
     const InputPart& b = parts[*next];
     const std::string why = not_successive(a.window, b.window);
     if (why.empty()) continue;
-    // A copy, renamed or compressed, holds just what the other one holds.
+    // A copy, renamed or compressed, has the same content.
     const bool copied = a.window.extent.start == b.window.extent.start && a.window.extent.end == b.window.extent.end &&
                         a.window.processes == b.window.processes;
     const bool named = !a.stated_rank && !b.stated_rank;
     return Error{fmt::format("{} and {}: both {} rank {}, but they are not successive windows of it: {}", a.source.path,
-                             b.source.path, named ? "have names of" : "say they are", rank, why),
+                             b.source.path, named ? "are named as" : "state", rank, why),
                  copied ? "one seems to be a copy of the other: leave one of them out"
                  : named
                      ? "if each host counts its ranks from 0, name the files by the ranks of the whole job"
-                     : "give one run at a time; files of different runs can be compared with each other, not joined"};
+                     : "give one run at a time; compare files of different runs with `profgpu diff`"};
   }
   return ok();
 }
@@ -218,10 +218,10 @@ Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>&
 
 std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUnits& units,
                                     const std::vector<std::string>& left_out) {
-  std::sort(parts.begin(), parts.end(), [](const InputPart& a, const InputPart& b) { return a.place < b.place; });
+  std::sort(parts.begin(), parts.end(), [](const InputPart& a, const InputPart& b) { return a.index < b.index; });
   if (!left_out.empty() && !parts.empty())
     parts.front().source.issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(left_out.size()),
-                                           "files beside it that were left out: " + left_out_text(left_out)});
+                                           "files left out: " + left_out_text(left_out)});
   std::vector<InputSource> sources;
   for (InputPart& p : parts) {
     for (InputSource& source : p.beside) source.rank = p.source.rank;

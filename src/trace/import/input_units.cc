@@ -16,7 +16,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kHeadBytes = 64 << 10;   // what a file says of itself stands before its events
+constexpr size_t kHeadBytes = 64 << 10;   // a file's metadata comes before its events
 
 struct Listing {
   std::vector<std::string> files;
@@ -59,7 +59,7 @@ Result<Listing> listed(const std::string& path) {
   return listing;
 }
 
-// What `profgpu run` writes beside recordings, and is none.
+// Files that `profgpu run` writes beside recordings.
 bool describes_run(const std::string& path, const std::string& word) {
   const std::string name = path.substr(path.rfind('/') + 1);
   return name == word + ".json" || (name.starts_with(word + "-") && name.ends_with(".json"));
@@ -112,7 +112,7 @@ Head head_of(const std::string& path) {
   return head;
 }
 
-// What is named twice, as by patterns that overlap, is read once.
+// Files named twice, as by overlapping patterns, are read once.
 class Seen {
  public:
   bool again(const std::string& path) {
@@ -125,7 +125,7 @@ class Seen {
   std::set<std::pair<dev_t, ino_t>> files_;
 };
 
-// Joins trace files to units by the rank that they are likely of.
+// Groups trace files into units by their likely rank.
 class TraceUnits {
  public:
   explicit TraceUnits(InputUnits& all) : all_(all) {}
@@ -144,17 +144,17 @@ class TraceUnits {
   std::map<int, size_t> unit_of_;
 };
 
-void add_merged(InputUnit::File file, TraceUnits& traces, size_t& place) {
+void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next) {
   std::vector<MergedRank> ranks = file.importer->merged_ranks(file.path);
-  if (ranks.empty()) file.place = place++, traces.add(file, {});   // it cannot be read again
+  if (ranks.empty()) file.index = next++, traces.add(file, {});   // unreadable the second time
   for (MergedRank& rank : ranks) {
     file.merged = std::move(rank);
-    file.place = place++;
+    file.index = next++;
     traces.add(file, {});
   }
 }
 
-// SGLang merges "ID-TP-0.trace.json.gz" and its like into a "merged-ID.trace.json.gz" beside them.
+// SGLang merges "ID-TP-0.trace.json.gz" and so on into a "merged-ID.trace.json.gz" beside them.
 bool has_parts_beside(const std::string& merged, const std::vector<std::string>& files) {
   constexpr std::string_view kPrefix = "merged-";
   const size_t folder = merged.rfind('/') + 1, dot = merged.find('.', folder);
@@ -215,7 +215,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   TraceUnits traces(all);
   std::vector<InputUnit::File> recordings;
   SessionClocks clocks;
-  size_t place = 0;
+  size_t next = 0;   // index of a file
   Seen seen;
   for (const std::string& path : paths) {
     auto listing = listed(path);
@@ -232,12 +232,12 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
                            .why_unknown = std::move(heads[i].why), .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
-      else if (heads[i].says.merged) add_merged(file, traces, place);
+      else if (heads[i].says.merged) add_merged(file, traces, next);
       else if (!recorded || !describes_run(file.path, "summary"))
-        file.place = place++, traces.add(file, heads[i].says.rank);
+        file.index = next++, traces.add(file, heads[i].says.rank);
     }
   }
-  for (InputUnit::File& file : recordings) file.place = place++;
+  for (InputUnit::File& file : recordings) file.index = next++;
   if (Status status = add_recordings(recordings, options, all); !status) return status.error();
   if (!clocks.empty()) {
     const auto shared = std::make_shared<const SessionClocks>(std::move(clocks));
@@ -272,7 +272,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     r.trace.cut_off = std::any_of(r.trace.issues.begin(), r.trace.issues.end(),
                                   [](const TraceIssue& i) { return i.kind == TraceIssueKind::kTruncated; });
     InputPart& part = r.part;
-    part.place = file.place;
+    part.index = file.index;
     const std::string label = file.merged ? " [" + file.merged->label + "]" : "";
     part.source = {file.path + label, std::string(file.importer->name), std::string(file.importer->noun), file.bytes,
                    r.trace.events, 0, std::move(r.trace.issues)};
@@ -290,7 +290,7 @@ namespace {
 constexpr size_t kMaxSessionBytes = 1 << 20;
 constexpr int64_t kMaxKernelError_ns = 16'000'000'000;   // the kernel reports no larger one: nothing keeps its clock
 
-// null, or an object of which other members may come.
+// null, or an object, which may have further members.
 bool read_statement(JsonReader& reader, std::vector<ClockStatement>& all) {
   std::string_view token;
   if (reader.peek() != '{') return reader.skip_value();

@@ -1,4 +1,4 @@
-// From the paths that a user names to what is read in one go, found without reading it all.
+// From the user's paths to units that are read together, found by the first bytes of each file.
 #pragma once
 
 #include <map>
@@ -35,28 +35,28 @@ struct InputSource {
   int64_t file_bytes = 0;
   int64_t events = 0;
   static constexpr int kNoRank = -1;
-  int rank = 0;                 ///< kNoRank: of none (samples of devices beside traces, files of another run)
+  int rank = 0;                 ///< kNoRank: none (samples of devices beside traces, files of another run)
   std::vector<TraceIssue> issues;
 };
 
-/// What tells whether files are successive windows of one process.
+/// Decides whether files are successive windows of one process.
 struct WindowFacts {
-  Interval extent;                       ///< Unix time where the file says it
+  Interval extent;                       ///< Unix time if the file has it
   std::string host;                      ///< empty: unknown
-  std::set<std::string> processes;       ///< pids of threads that did something
+  std::set<std::string> processes;       ///< pids of threads with events
   int64_t first_step = INT64_MAX, last_step = INT64_MIN;   ///< numbers of ProfilerStep#
 };
 WindowFacts window_facts(const Trace& trace);
 
-/// One trace file, or a rank's recordings: all that is known of it but for its trace.
+/// One trace file, or a rank's recordings, without the trace.
 struct InputPart {
-  size_t place = 0;                      ///< in the order of the paths; of a folder, by name
+  size_t index = 0;                      ///< in the order of the paths; of a folder, by name
   InputSource source;
-  std::vector<InputSource> beside;       ///< further files that the trace was made of
+  std::vector<InputSource> beside;       ///< further files that the trace was made from
   std::optional<int> stated_rank;        ///< by the file itself
-  bool recording = false, only_samples = false, on_device = false;   ///< the last: there is device activity
+  bool recording = false, only_samples = false, on_device = false;   ///< the last: it has device activity
   WindowFacts window;
-  Interval life;                         ///< of a recording: when its processes were there for certain, in Unix time
+  Interval life;                         ///< of a recording: when its processes certainly existed, in Unix time
 };
 
 struct ReadPart {
@@ -68,10 +68,10 @@ struct ReadPart {
 struct InputUnit {
   struct File {
     std::string path;
-    bool named = false;                  ///< by the user, not found in a folder: what is wrong with it is an error
-    size_t place = 0;
+    bool named = false;                  ///< by the user, not found in a folder: its problems are errors
+    size_t index = 0;                    ///< see InputPart
     bool of_host = false;                ///< a recording of a host's threads
-    bool counts = true;                  ///< shown as a file of this unit, not of another
+    bool counts = true;                  ///< listed as a file of this unit, not of another
     const Importer* importer = nullptr;  ///< null: no importer can read the file, see `why_unknown`
     Error why_unknown = {};
     int64_t bytes = 0;                   ///< on disk
@@ -80,19 +80,19 @@ struct InputUnit {
   std::vector<File> files;
   int64_t bytes = 0;                     ///< on disk
   bool recording = false;
-  bool among_others = false;             ///< recordings of other ranks lie beside: samples of threads are told apart
+  bool among_others = false;             ///< there are recordings of other ranks: select samples of threads by pid
   std::optional<int> rank;               ///< of recordings
-  RecordingFiles opened;                 ///< of recordings that are small together; else empty
+  RecordingFiles opened;                 ///< if all recordings together are small; else empty
   std::shared_ptr<const SessionClocks> clocks;   ///< of all hosts; null: nothing is stated
 };
 
 struct InputUnits {
   std::vector<InputUnit> units;
   std::vector<InputSource> others;       ///< files of no rank: launchers, shells
-  std::vector<std::string> left_out;     ///< files that say nothing, and why
+  std::vector<std::string> left_out;     ///< files without content, and why
 };
 
-/// Lists files and folders, and looks into their heads for what belongs together.
+/// Lists files and folders, and groups files by their first bytes.
 Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options);
 
 struct UnitRead {
@@ -102,26 +102,25 @@ struct UnitRead {
 /// The error: a file that the user named cannot be read.
 Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options);
 
-/// The rank that a file name states (rank-3, rank3, rank_3, r3, worker3), or -1.
+/// The rank in a file name (rank-3, rank3, rank_3, r3, worker3), or -1.
 int rank_in_name(std::string_view path);
 
 // Which parts of an input are which rank of a job.
 
-/// Parts of each rank, in order of time, by place in `parts`; parts that stand for no rank are in none. Sets the parts'
-/// ranks: as recorded, else as the file is named, else that of another window of the same process or of its recording,
-/// else the next that is free. A trace that PyTorch wrote while its process was recorded is part of the rank beside the
-/// recording; any other is taken in the recording's place. The error: two parts claim one rank but are not successive
-/// windows of it.
+/// Indices into `parts` of each rank's parts, in order of time. Sets the parts' ranks: as recorded, else by the file's
+/// name, else that of another window of the same process or of its recording, else the next free one. A trace that
+/// PyTorch wrote while its process was recorded is joined with the recording; any other trace replaces the recording of
+/// its rank. The error: two parts claim one rank but are not successive windows of it.
 Result<std::map<int, std::vector<size_t>>> parts_by_rank(std::vector<InputPart>& parts);
 
-/// The parts that are traces, by place, in order of time, if nothing that they say themselves keeps them from being
-/// windows of one rank; else none. Which rank it is, and what more there is of it, is seen when all parts are read.
+/// Indices of the parts that are traces, in order of time, if they can be windows of one rank; else none. Which rank,
+/// and whether it has further parts, is known only when all parts are read.
 std::vector<size_t> windows_of_one_rank(const std::vector<InputPart>& parts);
 
 /// Why there is nothing to analyze in the paths that the user named.
 Error nothing_to_read(const std::vector<std::string>& paths, const std::vector<std::string>& left_out);
 
-/// All files, in the order of the paths, with what was left out said in an issue of the first.
+/// All files, in the order of the paths; an issue of the first lists what was left out.
 std::vector<InputSource> sources_of(std::vector<InputPart> parts, const InputUnits& units,
                                     const std::vector<std::string>& left_out);
 

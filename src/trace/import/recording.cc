@@ -16,10 +16,10 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kLatest = RecordingClock::kLatest;
-// Fewer chunks than this are not worth a thread.
+// With fewer chunks, a thread is not worth it.
 constexpr size_t kBlocksForThreads = 4;
 
-// The earliest time on the host's clock of anything in the file.
+// The earliest time in the file, on the host's clock.
 int64_t first_host_time(const TraceProcess& p) {
   int64_t first = INT64_MAX;
   const auto see = [&](int64_t host_ns) {
@@ -54,7 +54,7 @@ Intervals windows_of(const TraceProcess& p) {
   return all;
 }
 
-// The same GPU may be 0 in one process and 1 in the next.
+// The same GPU may be 0 in one process and 1 in another.
 void number_devices(std::deque<TraceProcess>& processes, Trace& trace) {
   std::map<std::string, int32_t> by_uuid;
   std::set<int32_t> taken;
@@ -93,7 +93,7 @@ void describe(const std::deque<TraceProcess>& processes, Trace& trace) {
   for (const auto& [key, value] : processes.front().file.properties) trace.metadata.emplace_back(key, value);
 }
 
-// Who samples threads may have seen one before its program was started: what a process says of its own comes last.
+// The process's own names of threads come last: thread samples may have the names from before exec().
 void name_threads(const RankRecording& recording, Shard& shard) {
   const auto name = [&](const RecordingFile* file) {
     for (const wire::ThreadRow& row : file->threads)
@@ -136,7 +136,7 @@ class Decoder {
     order_ += static_cast<uint32_t>(blocks.size());
     correlation_base_ += highest;
   }
-  /// What follows in the first shard is behind all that was read.
+  /// Further rows of the first shard come after all rows that were read.
   void begin_rest() { first_shard().begin_piece(order_++); }
 
  private:
@@ -145,7 +145,7 @@ class Decoder {
   uint32_t correlation_base_ = 0;
 };
 
-// Allocation totals are those of CUDA's own allocator, and known only where it was recorded from its first call on.
+// Totals of CUDA's own allocator, known only if it was recorded from its first call on.
 void add_memory_totals(Trace& trace) {
   std::map<int32_t, int64_t> allocated;
   for (MemoryEvent& m : trace.memory) {
@@ -157,7 +157,7 @@ void add_memory_totals(Trace& trace) {
   }
 }
 
-// One window for each stretch in which device activity was recorded: from its first row to its last.
+// A window for each period in which device activity was recorded, from its first row to its last.
 void split_windows(const Intervals& recorded, Trace& trace) {
   if (recorded.size() < 2) return;
   std::vector<Interval> parts(recorded.size(), Interval{INT64_MAX, INT64_MIN});
@@ -178,7 +178,7 @@ void split_windows(const Intervals& recorded, Trace& trace) {
     trace.windows[i].end = std::min(trace.windows[i].end, trace.windows[i + 1].start);
 }
 
-// Stacks are sampled for as long as Python runs.
+// Stacks are sampled as long as Python runs, beyond the windows.
 void cut_stacks(Trace& trace) {
   if (trace.windows.empty()) return;
   const Interval all{trace.windows.front().start, trace.windows.back().end};
@@ -190,7 +190,7 @@ void cut_stacks(Trace& trace) {
     }
 }
 
-// A recording of threads alone is as long as they were sampled.
+// A recording of threads alone lasts as long as they were sampled.
 void add_window_of_samples(Trace& trace) {
   if (!trace.windows.empty() || trace.thread_samples.empty()) return;
   Interval& window = trace.windows.emplace_back(Interval{INT64_MAX, INT64_MIN});
@@ -268,9 +268,9 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   if (recording.processes.empty())
     trace.issues.push_back(
         {TraceIssueKind::kOther, 1,
-         "no process was recorded, only what threads did is known: the command used no CUDA, NVTX or "
+         "no process was recorded, so only the activity of threads is known: the command used no CUDA, NVTX or "
          "NCCL and no loader or optimizer of PyTorch, or was killed as soon as it did, or the recorder "
-         "did not reach it"});
+         "was not loaded"});
   const auto say = [&](TraceIssueKind kind, const char* text) {
     if (const auto it = counts.find(kind); it != counts.end() && it->second > 0)
       trace.issues.push_back({kind, it->second, text + std::to_string(it->second)});
@@ -278,7 +278,7 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   say(TraceIssueKind::kNegativeDuration, "records left out because their duration is negative: ");
   say(TraceIssueKind::kOutOfRange, "records left out because their time is out of range: ");
   say(TraceIssueKind::kUnknownRows,
-      "fields of NVTX payloads left out because they do not fit their schema or are of a kind that is not shown: ");
+      "fields of NVTX payloads left out because they do not match their schema or are of an unsupported kind: ");
   say(TraceIssueKind::kDamaged, "chunks of rows left out because their content is damaged: ");
   return trace;
 }
@@ -287,7 +287,7 @@ const Importer kRecording = {
     "recording", "recording", "profgpu's own recording (profgpu run --trace), a file or a folder",
     "node1-rank0-4711.pgt, node1-rank0-4711.pgt.zst", is_recording, read_recording};
 
-// What a recording says of itself, and what its bytes say, in sentences.
+// Issues of a recording.
 
 namespace {
 
@@ -318,13 +318,13 @@ std::string_view rows_name(uint16_t kind) {
 
 std::string_view reason_text(wire::DropReason reason) {
   switch (reason) {
-    case wire::DropReason::kRecorderFull: return "more came than could be written (a larger memory_mb helps)";
+    case wire::DropReason::kRecorderFull: return "they came faster than they could be written (increase memory_mb)";
     case wire::DropReason::kDiskFull: return "they could not be written (is the disk full?)";
     case wire::DropReason::kCupti: return "CUPTI dropped them";
-    case wire::DropReason::kNamesFull: return "there were too many different names; their rows are without one";
+    case wire::DropReason::kNamesFull: return "there were too many different names; their rows have none";
     case wire::DropReason::kRingFull: return "the kernel had no room for them";
   }
-  return "the recorder does not say why";
+  return "unknown reason";
 }
 
 void add_drops(const RecordingFile& file, std::vector<TraceIssue>& issues) {
@@ -337,7 +337,7 @@ void add_drops(const RecordingFile& file, std::vector<TraceIssue>& issues) {
   for (const auto& [what, count] : lost)
     if (count > 0 && said++ < kMaxNotes)
       issues.push_back({TraceIssueKind::kDropped, static_cast<int64_t>(count),
-                        fmt::format("{} that are missing: {}; {}", rows_name(what.first), count,
+                        fmt::format("missing {}: {}; {}", rows_name(what.first), count,
                                     reason_text(what.second))});
 }
 
@@ -356,15 +356,15 @@ void add_clock(const RecordingFile& file, std::vector<TraceIssue>& issues) {
   const RecordingClock clock(file.syncs);
   if (!clock.known()) {
     issues.push_back({TraceIssueKind::kOther, 1,
-                      "no reading of the clocks is in the file: times of host and device may not fit together"});
+                      "the file has no clock readings: host and device times may not match"});
   } else if (clock.assumed_unix()) {
     issues.push_back({TraceIssueKind::kOther, 1,
-                      "CUPTI's clock was never read: it is taken for Unix time, which is what CUPTI begins with"});
+                      "CUPTI's clock was never read: assuming Unix time, CUPTI's default"});
   }
   if (clock.splits() > 0)
     issues.push_back({TraceIssueKind::kOther, static_cast<int64_t>(clock.splits()),
-                      fmt::format("jumps of the clock that device records carry: {} (another profiler set it, or the "
-                                  "system's clock was stepped); each part was placed by its own readings",
+                      fmt::format("jumps of the device records' clock: {} (another profiler set it, or the system's "
+                                  "clock was stepped); each part was aligned by its own readings",
                                   clock.splits())});
 }
 
@@ -373,20 +373,19 @@ void add_clock(const RecordingFile& file, std::vector<TraceIssue>& issues) {
 std::vector<TraceIssue> recording_issues(const RecordingFile& file) {
   std::vector<TraceIssue> issues;
   if (!file.cut_off.empty()) issues.push_back({TraceIssueKind::kTruncated, 1, file.path + " " + file.cut_off});
-  // Nothing is missed where nothing was recorded.
+  // If nothing was recorded, nothing is missing.
   if (file.torn_bytes > 0 || (!file.ended && !file.of_host() && file.rows > 0)) {
-    std::string text = "the recording has no end: its process was killed, or still runs, or its disk was full";
-    if (file.torn_bytes > 0)
-      text += fmt::format("; {} bytes of a chunk that was not finished were left out", file.torn_bytes);
+    std::string text = "the recording has no end: its process was killed or is still running, or its disk was full";
+    if (file.torn_bytes > 0) text += fmt::format("; left out {} bytes of an unfinished chunk", file.torn_bytes);
     issues.push_back({TraceIssueKind::kTruncated, 1, text});
   }
   const int64_t damaged = static_cast<int64_t>(file.damaged_places) + file.bad_chunks;
   if (damaged > 0)
     issues.push_back({TraceIssueKind::kDamaged, damaged,
-                      fmt::format("damaged places: {}; {} bytes were skipped", damaged, file.damaged_bytes)});
+                      fmt::format("damaged spots: {}; skipped {} bytes", damaged, file.damaged_bytes)});
   if (file.unknown_chunks > 0)
     issues.push_back({TraceIssueKind::kUnknownRows, file.unknown_chunks,
-                      fmt::format("chunks of kinds that this profgpu does not know: {} (a newer one recorded them)",
+                      fmt::format("chunks of kinds unknown to this version: {} (recorded by a newer profgpu)",
                                   file.unknown_chunks)});
   add_drops(file, issues);
   add_clock(file, issues);
@@ -398,10 +397,10 @@ Error empty_recording(const RecordingFile& file) {
   std::string why;
   for (const wire::Note& n : file.notes)
     if (const std::string_view text = file.strings[n.text]; !text.empty()) why = text;
-  if (why.empty() && file.torn_bytes > 0) why = "what was written is damaged or unfinished";
+  if (why.empty() && file.torn_bytes > 0) why = "it is damaged or unfinished";
   if (why.empty() && file.properties.empty()) why = "the process was killed before anything was written";
   return {file.path + ": a recording without any events" + (why.empty() ? "" : ": " + why),
-          "`profgpu doctor` says what is needed to record on this machine"};
+          "`profgpu doctor` shows what recording needs on this machine"};
 }
 
 }  // namespace profgpu

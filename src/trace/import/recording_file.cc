@@ -10,11 +10,11 @@
 namespace profgpu {
 namespace {
 
-// Two readings differ by what the clocks drift (a disciplined clock: at most 500 ppm) and by what an interruption
-// between them costs. More is a step.
+// Two readings differ by the clocks' drift (at most 500 ppm for a disciplined clock) and by interruptions between them.
+// A larger difference is a step.
 constexpr int64_t kStepNs = 1'000'000;
 constexpr double kDrift = 1e-3;
-// Rows lie near the readings around them in the file; a splinter of a clock far away says nothing of them.
+// Rows are near the readings around them in the file; distant segments are irrelevant.
 constexpr size_t kNearSegments = 4;
 
 bool plausible(int64_t ns) { return ns > -RecordingClock::kLatest && ns < RecordingClock::kLatest; }
@@ -62,7 +62,7 @@ int64_t RecordingClock::on(const Segment& segment, int64_t device_ns) const {
 int64_t RecordingClock::host_ns(int64_t device_ns, size_t syncs_before) const {
   if (points_.empty()) return device_ns;
   if (segments_.size() == 1) return on(segments_.front(), device_ns);
-  // A row is written before the reading that follows it, as a rule.
+  // Usually, a row is written before the reading that follows it.
   const auto next = std::lower_bound(points_.begin(), points_.end(), syncs_before,
                                      [](const Point& p, size_t n) { return p.sync < n; });
   const size_t point = std::min(static_cast<size_t>(next - points_.begin()), points_.size() - 1);
@@ -141,7 +141,7 @@ class FileReader {
   explicit FileReader(RecordingFile& file) : file_(file) {}
 
   bool take(const wire::ChunkView& chunk) {
-    // A name, thread or queue takes a byte at least, so numbers cannot be larger than the file.
+    // A name, thread or queue takes at least a byte, so numbers cannot exceed the file's size.
     const size_t most = file_.bytes.size();
     switch (chunk.kind) {
       case wire::ChunkKind::kEnd: return file_.ended = true;
@@ -197,7 +197,7 @@ class FileReader {
 
 // `file` has its path and its bytes.
 Result<RecordingFile> decoded(RecordingFile file) {
-  // Views of the bytes must stay where they are when the file moves: short strings do not, so it is never short.
+  // Views of the bytes must stay valid when the file moves: not so for short strings, so reserve.
   file.bytes.reserve(64);
   wire::ChunkReader reader(file.bytes.data(), file.bytes.size());
   if (Status status = check_state(file.path, reader, file.bytes.size()); !status) return status.error();

@@ -25,7 +25,7 @@ constexpr uint64_t kPayloadSelector = 100;      // which of a union's fields it 
 constexpr uint64_t kPayloadReferenced = 1022;   // a payload that others point into
 constexpr uint64_t kPayloadRaw = 1023;          // bytes without a layout
 
-constexpr size_t kMostSchemas = 4096, kMostFields = 256;
+constexpr size_t kMaxSchemas = 4096, kMaxFields = 256;
 constexpr int kMaxShown = 256;          // values of one event
 constexpr size_t kLongestName = 200, kLongestText = 16 << 10;   // bytes
 constexpr int kHighest = 8, kCircle = std::numeric_limits<int>::max() / 2;
@@ -145,7 +145,7 @@ std::string enumerator(const RecordingFile& file, const PayloadLayout& names, st
   return rest == 0 && !flags.empty() ? json_quoted(flags) : std::to_string(value);
 }
 
-/// The payloads of one event on their way to text.
+/// Writes the payloads of one event as text.
 class EventPayloads {
  public:
   EventPayloads(const RecordingFile& file, const Layouts& layouts, PayloadText& out)
@@ -155,7 +155,7 @@ class EventPayloads {
   [[nodiscard]] int64_t left_out() const { return left_out_; }
 
  private:
-  // A structure whose bytes begin `data`, which ends where the payload's do.
+  // A structure at the start of `data`, which reaches to the end of the payload.
   struct Structure {
     const PayloadLayout& layout;
     std::string_view data;
@@ -172,7 +172,7 @@ class EventPayloads {
     if (layout.schema.size > 0) return layout.schema.size;
     return fields ? Taken(rounded_up(*fields, layout.align)) : std::nullopt;
   }
-  // `chosen`: of a union's fields, where what is around it says so.
+  // `chosen`: index of a union's field, if the structure around it has one.
   Taken structure(const PayloadLayout& layout, std::string_view data, const std::string& prefix, Taken chosen = {});
   Taken one_of(const PayloadLayout& layout, std::string_view data, const std::string& prefix, Taken chosen);
   Taken field(const Structure& in, const PayloadField& f, std::string_view data);
@@ -244,7 +244,7 @@ EventPayloads::Taken EventPayloads::structure(const PayloadLayout& layout, std::
   Structure in{layout, data, prefix, {}};
   Taken next = 0;
   for (const PayloadField& f : layout.fields) {
-    // A field has a byte at least; others would let a few schemas ask for much work.
+    // Bounds the work: fields without bytes would let a few schemas cause a lot of it.
     if (--looks_ < 0) return leave_out(std::nullopt);
     const size_t align = layout.schema.pack > 0 ? std::min<size_t>(align_of(f), layout.schema.pack) : align_of(f);
     Taken begin = next ? Taken(rounded_up(*next, align)) : std::nullopt;
@@ -256,7 +256,7 @@ EventPayloads::Taken EventPayloads::structure(const PayloadLayout& layout, std::
   return whole_size(layout, next);
 }
 
-// The chosen field; all of them, where nothing says which it is.
+// The chosen field; all of them, if nothing selects one.
 EventPayloads::Taken EventPayloads::one_of(const PayloadLayout& layout, std::string_view data,
                                            const std::string& prefix, Taken chosen) {
   const auto selects = [](const PayloadField& f) { return f.type == kPayloadSelector; };
@@ -297,7 +297,7 @@ EventPayloads::Taken EventPayloads::field(const Structure& in, const PayloadFiel
   return taken;
 }
 
-// What it leads to was not kept.
+// The target of the address was not recorded.
 EventPayloads::Taken EventPayloads::address(const Structure& in, const PayloadField& f, std::string_view data) {
   if (data.size() < kAddressBytes) return leave_out(std::nullopt);
   if ((f.flags & (kHidden | kMessage)) == 0)
@@ -329,7 +329,7 @@ EventPayloads::Taken EventPayloads::number_of(uint64_t type, std::string_view by
   return unsigned_of(bytes.substr(0, size));
 }
 
-// The number in the field of the same structure that `f` says has its length, or which of its fields a union is.
+// The value of the field of the same structure that has the length of `f`, or the index of its union's field.
 EventPayloads::Taken EventPayloads::number_beside(const Structure& in, const PayloadField& f) const {
   for (size_t i = 0; i < in.layout.fields.size(); ++i) {
     const PayloadField& other = in.layout.fields[i];
@@ -349,7 +349,7 @@ EventPayloads::Taken EventPayloads::unshown_size(const PayloadLayout& layout, st
   return taken;
 }
 
-// One after the other, as far as they are in the data.
+// One after the other, up to the end of the data.
 EventPayloads::Taken EventPayloads::structures(const Structure& in, const PayloadField& f, std::string_view data,
                                                const PayloadLayout& nested) {
   const uint64_t array = array_of(f);
@@ -381,7 +381,7 @@ EventPayloads::Taken EventPayloads::values(const Structure& in, const PayloadFie
            data.substr(*count * element, element).find_first_not_of('\0') != data.npos)
       ++*count;
   }
-  // A length that lies, or data that was cut.
+  // A wrong length, or truncated data.
   if (!count || element == 0 || *count > data.size() / element) return leave_out(std::nullopt);
   const size_t taken = (*count + (array == kZeroTerminated ? 1 : 0)) * element;
   if ((f.flags & kHidden) != 0 || unshown_ > 0) return taken;
@@ -414,7 +414,7 @@ size_t EventPayloads::align_of(const PayloadField& f) const {
 
 }  // namespace
 
-// Alignments and heights come from the inside out; a schema that is met within itself has no end.
+// Computes alignments and heights from the inside out; a schema within itself has no end.
 void PayloadDecoder::measure(PayloadLayout& layout) {
   if (layout.height != 0) return;
   layout.height = kCircle;
@@ -442,7 +442,7 @@ void PayloadDecoder::measure(PayloadLayout& layout) {
 }
 
 PayloadDecoder::PayloadDecoder(const RecordingFile& file) : file_(file) {
-  std::vector<PayloadLayout*> by_id(std::min(file.schemas.size(), kMostSchemas + 1));
+  std::vector<PayloadLayout*> by_id(std::min(file.schemas.size(), kMaxSchemas + 1));
   for (size_t id = 1; id < by_id.size(); ++id) {
     const wire::PayloadSchema& schema = file.schemas[static_cast<uint32_t>(id)];
     if (schema.id == 0) continue;
@@ -452,7 +452,7 @@ PayloadDecoder::PayloadDecoder(const RecordingFile& file) : file_(file) {
   }
   for (const PayloadField& f : file.schema_fields)
     if (f.of < by_id.size() && by_id[f.of] != nullptr && by_id[f.of]->schema.id == f.of &&
-        by_id[f.of]->fields.size() < kMostFields)
+        by_id[f.of]->fields.size() < kMaxFields)
       by_id[f.of]->fields.push_back(f);
   for (auto& [key, layout] : layouts_)
     std::stable_sort(layout.fields.begin(), layout.fields.end(),
@@ -467,7 +467,8 @@ PayloadText PayloadDecoder::of(const wire::RangeEvent& event) {
   if (event.payload_type == wire::PayloadType::kInteger)
     out.members = fmt::format("\"payload\": {}", static_cast<int64_t>(event.payload));
   if (event.payload_type == wire::PayloadType::kDouble)
-    out.members = fmt::format("\"payload\": {}", float_text<double>({reinterpret_cast<const char*>(&event.payload), sizeof event.payload}));
+    out.members = fmt::format(
+        "\"payload\": {}", float_text<double>({reinterpret_cast<const char*>(&event.payload), sizeof event.payload}));
   if (event.payload_type != wire::PayloadType::kExtended) return out;
   EventPayloads payloads(file_, layouts_, out);
   auto it = std::lower_bound(by_event_.begin(), by_event_.end(), event.payload,

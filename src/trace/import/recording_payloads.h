@@ -1,4 +1,4 @@
-// What NVTX's extended payloads say: names and values, by the schemas that the program registered for them.
+// NVTX's extended payloads as names and values, by the schemas that the program registered.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace profgpu {
 
 struct PayloadText {
   std::string members;   ///< of a JSON object, without its braces
-  std::string message;   ///< what the payload calls the event; empty: it does not
+  std::string message;   ///< the event's name in the payload; empty: none
 };
 
 /// A schema with its fields in order.
@@ -23,18 +23,17 @@ struct PayloadLayout {
   wire::PayloadSchema schema;
   std::vector<wire::PayloadField> fields;
   size_t align = 1;   ///< bytes
-  int height = 0;     ///< schemas in one another, with itself; 0: not known yet
+  int height = 0;     ///< levels of nested schemas, including itself; 0: not known yet
 };
 
-/// Schemas and data are believed in nothing: what lies beyond the bytes or is of a type that is not known is left out
-/// and counted. A payload whose schema has too many others in one another, or a circle of them, is shown as bytes.
+/// Trusts neither schemas nor data: leaves out and counts what is beyond the bytes or of an unknown type. Shows a
+/// payload as bytes if its schema is nested too deeply, or refers to itself.
 class PayloadDecoder {
  public:
   explicit PayloadDecoder(const RecordingFile& file);
-  /// What the event carries: a number, or rows of payloads. These belong to one event and are told once, so that time
-  /// is bounded by the file's size.
+  /// The event's number, or its payloads. Returns each payload once, so that time is bounded by the file's size.
   PayloadText of(const wire::RangeEvent& event);
-  /// Fields and payloads that could not be shown.
+  /// Fields and payloads left out.
   [[nodiscard]] int64_t left_out() const { return left_out_; }
 
  private:
@@ -42,7 +41,7 @@ class PayloadDecoder {
 
   const RecordingFile& file_;
   std::map<std::pair<std::string_view, uint64_t>, PayloadLayout> layouts_;       // by domain and number
-  std::vector<std::pair<uint64_t, const wire::PayloadRef*>> by_event_;   // null: shown
+  std::vector<std::pair<uint64_t, const wire::PayloadRef*>> by_event_;   // null: already returned
   int64_t left_out_ = 0;
 };
 

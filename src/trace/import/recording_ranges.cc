@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kPhaseDomain = "profgpu";
 constexpr std::string_view kStackDomain = "profgpu.stack";   // frames of a thread's sampled Python stack
 
-/// Writes ranges, cut to the windows in which the device was recorded.
+/// Adds ranges, cut to the windows in which the device was recorded.
 class RangeWriter {
  public:
   RangeWriter(const RecordingFile& file, const std::vector<Interval>& windows, Shard& shard)
@@ -43,7 +43,7 @@ class RangeWriter {
     shard_.host_collectives.emplace_back(shard_.host.size() - 1, static_cast<uint32_t>(shard_.collectives.size()));
     shard_.collectives.push_back(collective_of(call, shard_.strings));
   }
-  /// A step counts if it was recorded but for what opening the window took.
+  /// Keeps a step if it was recorded except for the time that opening the window took.
   void add_step(uint64_t number, Interval range, uint32_t thread) {
     constexpr int64_t kRecordedPct = 90;
     if (!windows_.empty() && overlap_length(windows_, range) * 100 < range.length() * kRecordedPct) return;
@@ -71,12 +71,12 @@ class RangeWriter {
   ThreadsOfShard threads_;
 };
 
-/// The ranges that are open on a process's threads, from one event to the next in order of time.
+/// The open ranges of a process's threads. Takes events in order of time.
 class OpenRanges {
  public:
   OpenRanges(const RecordingFile& file, RangeWriter& writer) : file_(file), writer_(writer), payloads_(file) {}
 
-  /// The event stays where it is until finish().
+  /// The event must stay in place until finish().
   void take(const wire::RangeEvent& e, int64_t time) {
     last_ = std::max(last_, time);
     OfThread& thread = threads_[e.thread];
@@ -99,7 +99,7 @@ class OpenRanges {
         break;
     }
   }
-  /// What is open at the end of the recording ends with it.
+  /// Ends the open ranges with the recording.
   void finish(int64_t end) {
     end = std::max(end, last_);
     for (const auto& [id, thread] : threads_)
@@ -147,7 +147,7 @@ class OpenRanges {
     const std::string shown = said.message.empty() ? std::string(name) : said.message;
     const bool added =
         writer_.add(domain.empty() ? shown : std::string(domain) + ": " + shown, range, e.thread, said.members);
-    // NCCL's profiler plugin knows more of each call.
+    // NCCL's profiler plugin has more details of each call.
     if (domain != kNcclDomain || !file_.collectives.empty()) return;
     if (const auto call = nccl_.call_of(name, said.members); call && added) writer_.describe_last(*call);
   }
@@ -173,8 +173,8 @@ int64_t last_host_time(const TraceProcess& process) {
   return last;
 }
 
-// Else it is counted what is wrong with the row's time.
-bool believed(int64_t start, int64_t duration_ns, Shard& shard) {
+// Counts rows with an invalid time.
+bool is_valid(int64_t start, int64_t duration_ns, Shard& shard) {
   if (start == INT64_MIN) return ++shard.issues[TraceIssueKind::kOutOfRange], false;
   if (duration_ns < 0 || duration_ns >= kLongestNs) return ++shard.issues[TraceIssueKind::kNegativeDuration], false;
   return true;
@@ -209,7 +209,7 @@ void add_collectives(const TraceProcess& process, const std::vector<Interval>& w
   for (const wire::CollectiveRow& row : process.file.collectives) {
     ++shard.events;
     const int64_t start = process.time(row.start_ns);
-    if (!believed(start, row.duration_ns, shard)) continue;
+    if (!is_valid(start, row.duration_ns, shard)) continue;
     const std::string name = "nccl:" + std::string(process.file.strings[row.function]);
     if (!writer.add(name, {start, start + row.duration_ns}, row.thread)) continue;
     writer.describe_last(nccl_call(row, process.file));
@@ -237,7 +237,7 @@ void add_thread_waits(const TraceProcess& process, const std::set<std::string>& 
     if (!pids.empty() && !pids.contains(std::to_string(process.file.threads[w.thread].pid))) continue;
     ++shard.events;
     const int64_t start = process.time(w.start_ns);
-    if (!believed(start, w.duration_ns, shard)) continue;
+    if (!is_valid(start, w.duration_ns, shard)) continue;
     shard.thread_waits.push_back({start, w.duration_ns, ThreadId(threads(w.thread))});
   }
 }
@@ -253,7 +253,7 @@ void match_collectives_in_order(Trace& trace) {
     return time(a) < time(b);
   });
   std::vector<bool> taken(trace.activity.size());
-  std::map<std::pair<StringId, StringId>, uint32_t> next;   // by operation and communicator: where to look on
+  std::map<std::pair<StringId, StringId>, uint32_t> next;   // activity to examine next, by operation and communicator
   for (Collective* c : calls) {
     const std::string_view function = trace.strings[c->name];
     const int64_t enqueued = trace.host.start_ns[c->host.value];
@@ -272,7 +272,7 @@ void match_collectives_in_order(Trace& trace) {
 
 namespace {
 
-/// What payloads of NCCL's ranges hold, by the names that its schemas give the fields.
+/// Fields of the payloads of NCCL's ranges.
 struct RangeFields {
   std::optional<uint64_t> communicator, bytes, rank, ranks, peer;
 };
@@ -313,7 +313,7 @@ NcclCall nccl_call(const wire::CollectiveRow& row, const RecordingFile& file) {
   c.function = file.strings[row.function];
   c.data_type = file.strings[row.data_type];
   if (c.data_type.starts_with("nccl")) c.data_type.remove_prefix(4);
-  // Communicators may share a name; NCCL's hash tells them apart, and is the same on all ranks.
+  // Communicators may share a name; NCCL's hash is unique, and equal on all ranks.
   c.group = file.strings[row.communicator_name];
   if (!c.group.empty()) c.group += ' ';
   c.group += fmt::format("{:x}", row.communicator);
@@ -336,7 +336,7 @@ Collective collective_of(const NcclCall& call, StringPool& strings) {
   if (send) c.destination = call.peer;
   if (receive) c.source = call.peer;
   if (!send && !receive) c.sequence = call.sequence;
-  // NCCL's count is what one rank gives or takes; the larger side of these is a part for each rank.
+  // NCCL's count is for one rank; the larger side of these operations has it once per rank.
   int64_t all = -1;
   if (call.count < 0 || call.ranks == 0 || __builtin_mul_overflow(call.count, int64_t{call.ranks}, &all)) all = -1;
   const bool takes_all = call.function == "AllGather" || call.function == "AlltoAll" || call.function == "Gather";
@@ -349,7 +349,7 @@ Collective collective_of(const NcclCall& call, StringPool& strings) {
 std::optional<NcclCall> NcclRanges::call_of(std::string_view name, std::string_view arguments) {
   if (name.starts_with("nccl")) name.remove_prefix(4);
   const RangeFields fields = fields_of(arguments);
-  if (fields.communicator && fields.ranks) {   // it is made here
+  if (fields.communicator && fields.ranks) {   // the communicator's creation
     communicators_[*fields.communicator] = {small(fields.rank, -1), small(fields.ranks, 0)};
     return std::nullopt;
   }

@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-// The demangler's time and output grow with the nesting of a name; no compiler writes longer ones.
+// Longest name that compilers produce. The demangler's time and output grow with the nesting of a name.
 constexpr size_t kLongestMangled = 16 << 10;
 
 template <size_t N>
@@ -58,7 +58,7 @@ std::string_view call_name(std::string_view recorded) {
   const size_t v = recorded.rfind("_v");
   if (v != recorded.npos && recorded.size() - v >= 6 && all_digits(recorded.substr(v + 2)))
     recorded = recorded.substr(0, v);
-  // Compiled for a default stream per thread; the same call otherwise.
+  // Suffixes of the same call with a default stream per thread.
   if (!take_end(recorded, "_ptsz")) take_end(recorded, "_ptds");
   return recorded;
 }

@@ -1,4 +1,4 @@
-// The large tables of a recording, chunk by chunk, to rows of a Shard.
+// The large tables of a recording, chunk by chunk, as rows of a Shard.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace profgpu {
 
-// Names as PyTorch's traces have them, so that analyses need to know one form only.
+// Names as in PyTorch's traces, so that analyses need only one form.
 
-/// "void gemm<4>(float*)" of "_Z4gemm...": as it is where it is not mangled.
+/// "void gemm<4>(float*)" for "_Z4gemm..."; unchanged if it is not mangled.
 std::string demangled(std::string_view name);
 /// "Memcpy HtoD (Pageable -> Device)"; numbers are CUPTI's CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind.
 std::string copy_name(int copy_kind, int from_kind, int to_kind);
 std::string set_name(int memory_kind);
-/// "cudaLaunchKernel" of CUPTI's "cudaLaunchKernel_ptsz_v7000"; the driver's "cuMemAlloc_v2" stays.
+/// "cudaLaunchKernel" for CUPTI's "cudaLaunchKernel_ptsz_v7000"; the driver's "cuMemAlloc_v2" stays.
 std::string_view call_name(std::string_view recorded);
 /// CUpti_ActivitySynchronizationType.
 std::string_view sync_name(int type);
@@ -33,16 +33,16 @@ struct TraceProcess {
   const RecordingFile& file;
   RecordingClock clock;
   int64_t origin_ns = 0;             ///< host time at which the trace's own clock is 0
-  uint32_t correlation_base = 0;     ///< added, so that numbers of several processes do not clash
+  uint32_t correlation_base = 0;     ///< added, so that numbers of several processes differ
   int64_t context_base = 0;          ///< likewise for streams
-  std::map<uint32_t, int32_t> devices;  ///< numbers of devices that are another process's number for another GPU
+  std::map<uint32_t, int32_t> devices;  ///< its numbers of devices to those of the trace, where they differ
 
-  /// The trace's own time of a time on the host's clock; INT64_MIN where it is damage.
+  /// From the host's clock to the trace's; INT64_MIN: damage.
   [[nodiscard]] int64_t time(int64_t host_ns) const;
   [[nodiscard]] int32_t device(uint32_t id) const;
 };
 
-/// Longest range or activity that is believed: 13 days, as for other formats.
+/// Longest plausible range or activity: 13 days, as for other formats.
 constexpr int64_t kLongestNs = int64_t{1} << 50;
 
 /// A process's threads as a shard's. Rows come in runs of one thread.
@@ -67,7 +67,7 @@ class RecordingRows {
  public:
   RecordingRows(const TraceProcess& process, Shard& shard);
 
-  /// False: the chunk is damaged; none of its rows was added.
+  /// False: the chunk is damaged, and none of its rows was added.
   bool read(const RecordingFile::Block& block);
   /// The largest correlation number of the process so far.
   [[nodiscard]] uint32_t highest_correlation() const { return highest_correlation_; }

@@ -159,7 +159,7 @@ TEST_F(Recording, a_clock_that_jumps_is_split_there) {
   ASSERT_EQ(t.activity.size(), 2U);
   EXPECT_EQ(t.activity.start_ns[0] + t.base_time_ns, kUnix + 11 * kMs);
   EXPECT_EQ(t.activity.start_ns[1] + t.base_time_ns, kUnix + 41 * kMs);
-  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOther, "jumps of the clock"));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOther, "jumps of the device records' clock"));
 }
 
 TEST_F(Recording, a_clock_stepped_back_is_told_apart_by_the_order_of_the_file) {
@@ -384,7 +384,7 @@ TEST_F(Recording, what_the_recorder_says_is_said) {
   const std::string whole = r.bytes();
   r.raw(std::string_view(whole).substr(16, 40));   // half a chunk
   const Trace t = read(r);
-  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kDropped, "kernels that are missing: 42; CUPTI dropped them"));
+  EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kDropped, "missing kernels: 42; CUPTI dropped them"));
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kOther, "another profiler has CUPTI"));
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kNote, "CUPTI 12.4"));
   EXPECT_TRUE(has_issue(t.issues, TraceIssueKind::kTruncated, "the recording has no end"));
@@ -701,7 +701,7 @@ TEST_F(Recording, beside_a_pytorch_trace_of_the_rank_the_trace_is_taken) {
   ASSERT_EQ(inputs->ranks.size(), 1U);
   EXPECT_EQ(inputs->ranks[0].trace.name(ActivityId(size_t{0})), "from torch");
   bool said = false;
-  for (const InputSource& s : inputs->sources) said |= has_issue(s.issues, TraceIssueKind::kNote, "beside");
+  for (const InputSource& s : inputs->sources) said |= has_issue(s.issues, TraceIssueKind::kNote, "replaces the recording");
   EXPECT_TRUE(said);
 }
 

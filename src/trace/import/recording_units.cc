@@ -7,7 +7,7 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kKeptBytes = 256 << 20;   // recordings that are larger together are read again, rank by rank
+constexpr int64_t kKeptBytes = 256 << 20;   // more recordings than this are read again, rank by rank
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -19,7 +19,7 @@ InputSource source_of(const RecordingFile& file) {
           file.file_bytes, file.rows, -1, recording_issues(file)};
 }
 
-/// What grouping asks of a file with rows of a device; such a file is always part of a rank.
+/// Only what grouping needs of a file with device rows; such a file is always part of a rank.
 RecordingFile without_rows(RecordingFile file) {
   RecordingFile out;
   out.path = std::move(file.path);
@@ -46,8 +46,7 @@ class FolderUnits {
     const std::vector<RecordingGroup> groups = grouped(files_);
     for (const RecordingGroup& group : groups) add_rank(group, groups.size() > 1);
   }
-  /// A command that never used what is recorded from within: what its threads did is still known, if they were seen
-  /// more than once.
+  /// For a command in which no process recorded itself: what its threads did is known if they were sampled repeatedly.
   void add_threads() {
     InputUnit unit;
     unit.recording = true;
@@ -61,8 +60,8 @@ class FolderUnits {
     for (size_t i = 0; i < files_.size(); ++i) {
       if (used_[i]) continue;
       const RecordingFile& file = *files_[i];
-      if (none && file.of_host())   // of a command that ended before it was looked at
-        all_.left_out.push_back(file.path + ": no process was recorded, and no thread was seen twice");
+      if (none && file.of_host())   // of a command that ended early
+        all_.left_out.push_back(file.path + ": no process was recorded, and no thread was sampled twice");
       else if (file.rows > 0 || (file.notes.empty() && !none))
         all_.others.push_back(source_of(file));
       else
@@ -136,7 +135,7 @@ Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOpt
     folder.add(name, large ? without_rows(*std::move(file)) : *std::move(file));
   }
   for (auto& [path, folder] : folders) folder.add_ranks(done <= kKeptBytes);
-  // Beside ranks, traces or samples they would pass for a rank.
+  // Beside ranks, traces or samples, they would be mistaken for a rank.
   if (all.units.empty())
     for (auto& [path, folder] : folders) folder.add_threads();
   for (auto& [path, folder] : folders) folder.add_rest();
@@ -169,7 +168,7 @@ Result<UnitRead> read_recording(const InputUnit& unit, const ImportOptions& opti
   }
   const bool of_threads = std::all_of(unit.files.begin(), unit.files.end(), [](const auto& f) { return f.of_host; });
   if (recording.processes.empty() && (recording.host_files.empty() || !of_threads)) return read;
-  part.place = unit.files.front().place;
+  part.index = unit.files.front().index;
   part.recording = true;
   part.stated_rank = unit.rank;
   part.source = std::move(part.beside.front());
@@ -246,8 +245,8 @@ class Grouping {
     }
   }
 
-  // What is left has no device activity and no parent in a group. It goes with the only group; where there is none at
-  // all, each process that says something and was not started by another such one is a rank.
+  // The remaining files have no device activity and no parent in a group. They join the only group; if there is no
+  // group, each process with events that was not started by another such process is a rank.
   void join_others() {
     const bool none = groups_.empty();
     for (size_t i = 0; i < files_.size(); ++i) {

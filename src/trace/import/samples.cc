@@ -1,4 +1,4 @@
-// Files of samples: a Trace that has samples and nothing else.
+// Files of samples, as a Trace with nothing else.
 #include <fmt/format.h>
 
 #include "base/text.h"
@@ -16,18 +16,17 @@ Result<Trace> read(const std::string& path, const ImportOptions&) {
   trace.events = log->ticks;
   trace.windows = {{log->first_ns, log->last_ns}};
   trace.samples = *std::move(log);
-  const auto say = [&](TraceIssueKind kind, int64_t count, std::string text) {
+  const auto add = [&](TraceIssueKind kind, int64_t count, std::string text) {
     if (count > 0) trace.issues.push_back({kind, count, std::move(text)});
   };
-  say(TraceIssueKind::kDamaged, issues.damaged_rows,
-      fmt::format("rows that could not be read, or not all of them: {}; the first is line {}", issues.damaged_rows,
+  add(TraceIssueKind::kDamaged, issues.damaged_rows,
+      fmt::format("unreadable or partly readable rows: {}; the first is line {}", issues.damaged_rows,
                   issues.first_damaged_line));
-  say(TraceIssueKind::kTruncated, issues.torn, "the last row is not whole and was left out (was the logger killed?)");
-  say(TraceIssueKind::kOther, issues.one_device,
-      "rows do not say of which device they are, so all count as one (log `index` or `uuid` too)");
-  std::string names = joined(issues.unknown);
-  say(TraceIssueKind::kUnknownRows, static_cast<int64_t>(issues.unknown.size()),
-      "columns that profgpu does not know: " + names);
+  add(TraceIssueKind::kTruncated, issues.torn, "left out the last row, which is incomplete (was the logger killed?)");
+  add(TraceIssueKind::kOther, issues.one_device,
+      "rows do not state their device, so all count as one (also log `index` or `uuid`)");
+  add(TraceIssueKind::kUnknownRows, static_cast<int64_t>(issues.unknown.size()),
+      "unknown columns: " + joined(issues.unknown));
   return trace;
 }
 
