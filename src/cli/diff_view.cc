@@ -9,7 +9,7 @@
 #include "analyse/report/text.h"
 #include "app/words.h"
 #include "base/text.h"
-#include "view/markdown.h"
+#include "view/document.h"
 #include "view/wording.h"
 
 namespace profgpu {

@@ -10,6 +10,7 @@
 #include "analyse/report/document.h"
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
+#include "base/text.h"
 #include "view/layout.h"
 #include "view/wording.h"
 
@@ -34,9 +35,7 @@ void add(Lines& lines, std::string_view label, const std::string& said, int widt
 }
 
 void join(std::string& to, const std::string& part, std::string_view separator = "; ") {
-  if (part.empty()) return;
-  if (!to.empty()) to += separator;
-  to += part;
+  if (!part.empty()) append_listed(to, part, separator);
 }
 
 std::string busy_text(const DeviceTelemetry& t) {
@@ -277,9 +276,8 @@ std::string format_energy(double joules) {
 
 std::string device_name(const DeviceTelemetry& t) {
   std::string out = t.device.name;
-  const auto join = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
-  if (!t.device.mig_profile.empty()) join("MIG " + t.device.mig_profile);
-  if (!t.device.driver_version.empty()) join("driver " + t.device.driver_version);
+  if (!t.device.mig_profile.empty()) append_listed(out, "MIG " + t.device.mig_profile);
+  if (!t.device.driver_version.empty()) append_listed(out, "driver " + t.device.driver_version);
   return out;
 }
 
@@ -293,7 +291,7 @@ std::string errors_text(const DeviceTelemetry& t) {
         {Metric::kPcieReplays, "PCIe replay", "PCIe replays"}}) {
     const double n = t.growth(metric).value_or(0);
     if (n <= 0) continue;
-    out += (out.empty() ? "" : ", ") + plural(std::llround(n), one, many);
+    append_listed(out, plural(std::llround(n), one, many));
     if (const auto code = t.summary(Metric::kXidLast).last; code && metric == Metric::kXidErrors)
       out += (n == 1 ? ": " : ", the last ") + whole_text(*code);
   }

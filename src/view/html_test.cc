@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "view/html.h"
+#include "view/document.h"
 #include "view/registry.h"
 #include "view/sample_report_test.h"
 

@@ -9,7 +9,7 @@
 namespace profgpu {
 namespace {
 
-// The sixteen colours that follow the reader's own theme.
+// The sixteen colors of the user's own theme.
 std::string_view escape_of(Style style) {
   switch (style) {
     case Style::kPlain: return "";
@@ -32,6 +32,11 @@ constexpr std::string_view kReset = "\x1b[0m";
 bool is_blank(std::string_view text) { return text.find_first_not_of(' ') == std::string_view::npos; }
 
 }  // namespace
+
+Style severity_style(Severity severity) {
+  if (severity == Severity::kCritical) return Style::kStrongBad;
+  return severity == Severity::kWarning ? Style::kWarn : Style::kNote;
+}
 
 Style heat(const std::optional<double>& share, double warn, double bad) {
   if (!share) return Style::kFaint;
@@ -70,7 +75,7 @@ void Line::append_to(std::string& out, int width, bool colour) const {
   while (end > 0 && is_blank(spans_[end - 1].text)) --end;
   int left = width > 0 ? width : width_;
   for (size_t i = 0; i < end && left > 0; ++i) {
-    // What comes after may have to go altogether, then the mark must be here.
+    // If nothing after this fits, the mark of the cut must be here.
     const bool cut = width > 0 && width_ > width && i + 1 < end;
     std::string text = spans_[i].text;
     const int cells = display_width(text);
@@ -95,7 +100,7 @@ Lines wrapped_after(Line first, std::string_view text, int width, Style style, i
   const int indent = first.width();
   Lines out;
   for (const std::string_view paragraph : lines_of(text)) {
-    // Text beside a very long beginning would be one character wide.
+    // Beside a very long `first`, text would be one character wide.
     const int room = width > 0 ? std::max(width - indent, 12) : 0;
     std::vector<std::string> pieces = wrapped(sanitised(paragraph), room);
     if (pieces.size() > static_cast<size_t>(most)) {
@@ -151,12 +156,12 @@ std::string rendered(const Lines& lines, int width, bool colour) {
 namespace {
 
 constexpr int kColumnGap = 2;
-constexpr int kMinText = 24;  // a name cut shorter says too little
+constexpr int kMinText = 24;  // a name cut shorter is useless
 
-using Places = std::vector<size_t>;
+using Indices = std::vector<size_t>;
 using Widths = std::vector<int>;
 
-int total(const Places& columns, const Widths& widths) {
+int total(const Indices& columns, const Widths& widths) {
   int sum = columns.empty() ? 0 : kColumnGap * (static_cast<int>(columns.size()) - 1);
   for (const size_t c : columns) sum += widths[c];
   return sum;
@@ -174,22 +179,22 @@ class GridLayout {
   }
 
   [[nodiscard]] Lines lines(size_t key) const {
-    Places columns(natural_.size());
+    Indices columns(natural_.size());
     std::iota(columns.begin(), columns.end(), size_t{0});
     const Widths widths = width_ > 0 ? shared_out(columns) : natural_;
     return width_ <= 0 || total(columns, widths) <= width_ ? block(columns, widths) : blocks(columns, key);
   }
 
  private:
-  // Each what it needs, if the line has it, else the widest give way first.
-  [[nodiscard]] Widths shared_out(const Places& columns) const {
+  // Each gets what it needs; if the line is too short, shortens the widest ones first.
+  [[nodiscard]] Widths shared_out(const Indices& columns) const {
     Widths widths = natural_;
     for (int excess = total(columns, widths) - width_; excess > 0;) {
       size_t widest = widths.size();
       for (const size_t c : columns)
         if (widths[c] > least_[c] && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
       if (widest == widths.size()) break;
-      // Down to the next widest at once would be faster and no clearer; names have at most some thousand cells.
+      // Small steps are fast enough: names have at most some thousand cells.
       const int step = std::clamp(excess, 1, std::max(1, (widths[widest] - kMinText) / 8));
       widths[widest] -= step;
       excess -= step;
@@ -197,7 +202,7 @@ class GridLayout {
     return widths;
   }
 
-  [[nodiscard]] Lines block(const Places& columns, const Widths& widths) const {
+  [[nodiscard]] Lines block(const Indices& columns, const Widths& widths) const {
     Lines out;
     const auto add_cell = [&](Line& line, size_t c, const std::string& cell, Style style) {
       const std::string text = truncated(cell, widths[c]);
@@ -214,11 +219,11 @@ class GridLayout {
     return out;
   }
 
-  [[nodiscard]] Lines blocks(Places order, size_t key) const {
-    // Long texts last: between short columns they would be cut, alone they have the line.
+  [[nodiscard]] Lines blocks(Indices order, size_t key) const {
+    // Long texts last: between short columns they would be cut, alone they get the whole line.
     std::stable_partition(order.begin(), order.end(), [&](size_t c) { return least_[c] == natural_[c]; });
     Lines out;
-    Places columns{key};
+    Indices columns{key};
     for (const size_t c : order) {
       if (c == key) continue;
       columns.push_back(c);
@@ -257,7 +262,7 @@ Lines Grid::lines(int width, size_t key) const {
 namespace {
 
 constexpr int kSideBySide = 100;  // narrower screens have no room for two panels
-constexpr int kLongestBar = 40;   // beyond that the eye loses the line
+constexpr int kLongestBar = 40;   // longer ones are hard to follow
 constexpr int kShortestBar = 8;
 constexpr int kShortestStacked = 4;
 constexpr int kIndent = 2;
@@ -318,13 +323,11 @@ Lines stacked(const std::vector<const Panel*>& panels, int width) {
     const Columns c = columns_of(*panel);
     columns = {std::max(columns.label, c.label), std::max(columns.value, c.value)};
   }
-  // Figures before bars where there is no room for both.
+  // Without room for both, figures rather than bars.
   const int room = width - columns.around_bar();
   const int cells = room < kShortestStacked ? 0 : std::min(room, kLongestBar);
   Lines out;
-  for (const Panel* panel : panels) {
-    append_apart(out, panel_lines(*panel, columns, cells, longest(panels)));
-  }
+  for (const Panel* panel : panels) append_apart(out, panel_lines(*panel, columns, cells, longest(panels)));
   return out;
 }
 

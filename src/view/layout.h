@@ -1,6 +1,5 @@
-// Text laid out: lines of styled spans, aligned columns, bars. All that reaches a terminal goes through Line::add,
-// which makes it harmless, and through rendered(), which cuts what is too long: so no part of a screen needs to think
-// of either.
+// Text layout: lines of styled spans, aligned columns, bars. Everything for a terminal goes through Line::add, which makes
+// it harmless, and through rendered(), which cuts long lines, so that no other code has to.
 #pragma once
 
 #include <optional>
@@ -8,13 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "base/severity.h"
+
 namespace profgpu {
 
 enum class Style : char { kPlain, kStrong, kFaint, kGood, kWarn, kBad, kNote, kWall, kBusy, kIdle, kStrongBad };
 
-/// Of a share of a limit: fine, near it, at it; faint where it is not known.
+Style severity_style(Severity severity);
+/// For a share of a limit: fine, near it, at it; faint if unknown.
 Style heat(const std::optional<double>& share, double warn, double bad);
-/// Not known where a part is not, or of nothing.
+/// nullopt if either is unknown, or `all` is not positive.
 std::optional<double> ratio(const std::optional<double>& part, const std::optional<double>& all);
 
 class Line {
@@ -25,7 +27,7 @@ class Line {
   Line& add(std::string_view text, Style style = Style::kPlain);
   Line& add(const Line& other);
   Line& skip(int cells);
-  /// Not to be cut: it is there to be copied.
+  /// Never cut, so that it can be copied.
   Line& whole();
   /// Blanks up to `column`, at least one if there is text already.
   Line& to_column(int column);
@@ -49,20 +51,20 @@ class Line {
 using Lines = std::vector<Line>;
 
 void append(Lines& to, Lines lines);
-/// With an empty line before.
+/// After an empty line.
 void append_apart(Lines& to, Lines lines);
-/// A text in lines of at most `width` cells: the first after `first`, the others below its end. A paragraph that needs
-/// more than `most` lines is cut: one endless name must not push the rest off the screen.
+/// A text in lines of at most `width` cells: the first after `first`, the others below its end. Cuts a paragraph after
+/// `most` lines, so that an endless name does not push the rest off the screen.
 Lines wrapped_after(Line first, std::string_view text, int width, Style style = Style::kPlain, int most = 40);
-/// Commands worth running next. None is wrapped or cut: one that is too long has a line of its own.
+/// Suggested commands. None is wrapped or cut: one that is too long gets a line of its own.
 Lines next_lines(const std::vector<std::string>& commands, int width);
 /// Two columns; the right one begins at `column`.
 Lines beside(Lines left, const Lines& right, int column);
-/// Lines as bytes, with no blank at their ends, cut to `width` cells (0: none is) but for whole ones; empty lines never
-/// lead or repeat.
+/// Lines as bytes, without trailing blanks, cut to `width` cells (0: not cut) except whole ones. Drops leading and repeated
+/// empty lines.
 std::string rendered(const Lines& lines, int width, bool colour);
 
-/// Whose words a cell has: Markdown shows ours as they stand, what may mark up escaped, names from a trace as code.
+/// The origin of a cell's text: Markdown shows ours unchanged, other words escaped, names from a trace as code.
 enum class Holds : char { kOurs, kWords, kName };
 
 struct Cell {
@@ -73,10 +75,10 @@ struct Cell {
 
 struct GridColumn {
   std::string header;
-  bool right = false;     ///< aligned to the right, and never shortened
+  bool right = false;     ///< right-aligned, and never shortened
 };
 
-/// A table of any format.
+/// A table, for any format.
 class Grid {
  public:
   explicit Grid(std::vector<GridColumn> columns = {});
@@ -87,8 +89,8 @@ class Grid {
   [[nodiscard]] std::vector<std::vector<Cell>>& rows() { return rows_; }
   [[nodiscard]] const std::vector<std::vector<Cell>>& rows() const { return rows_; }
 
-  /// Lines of at most `width` cells (0: as wide as it gets). Left-aligned columns give way first; if that is not
-  /// enough, the columns come in several blocks below each other, each beginning with column `key`.
+  /// Lines of at most `width` cells (0: unlimited). Shortens left-aligned columns first; if that is not enough, the columns
+  /// come in several blocks below each other, each beginning with column `key`.
   [[nodiscard]] Lines lines(int width, size_t key = 0) const;
 
  private:
@@ -96,28 +98,27 @@ class Grid {
   std::vector<std::vector<Cell>> rows_;
 };
 
-/// `share` (0 to 1) of `cells`, to the nearest eighth; anything over 0 shows at least "▏". Never longer than `cells`.
+/// `share` (0 to 1) of `cells`, to the nearest eighth, and at least "▏" above 0.
 std::string bar(double share, int cells);
 
-/// The course of values over time in at most `cells` cells, from 0 to their largest; blank where one is negative, which
-/// says that it is not known.
+/// Values over time in at most `cells` cells, scaled to the largest; blank where one is negative, which means unknown.
 std::string curve(const std::vector<double>& values, size_t cells);
 
 struct BarRow {
   std::string label;      ///< leading blanks indent
   double pct = 0;         ///< how long the bar is
-  std::string value;      ///< right of it
+  std::string value;      ///< right of the bar
   Style style = Style::kPlain;
 };
 
 struct Panel {
   std::string title;
   std::vector<BarRow> rows;
-  std::vector<std::string> notes;  ///< below the rows; kept whole, as many on a line as fit
+  std::vector<std::string> notes;  ///< below the rows, not cut, as many per line as fit
 };
 
-/// The panels beside each other where `width` has room for two, else below each other. All bars have one scale.
-/// Panels without rows are left out.
+/// Two panels beside each other where `width` allows, else below each other, with one scale for all bars. Leaves out panels
+/// without rows.
 Lines panels_lines(const std::vector<Panel>& panels, int width);
 
 }  // namespace profgpu

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "analyse/report/text.h"
-#include "view/markdown.h"
+#include "view/document.h"
 #include "view/registry.h"
 #include "view/sample_report_test.h"
 #include "view/terminal.h"

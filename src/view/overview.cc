@@ -104,12 +104,6 @@ constexpr double kClockApart_ns = 1e6;   // a picture of both ranks without alig
 constexpr double kClockError_ns = 1e5, kClockErrorPct = 1;   // of a step: waits of that order are lost in it
 constexpr size_t kMaxWays = 3, kMaxChanges = 3;
 
-std::string joined(const std::vector<std::string>& parts) {
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
-  return out;
-}
-
 // "pipeline parallel in groups of 4 (bubble 51 % of a step)"
 std::string way_text(const Parallelism& way) {
   std::string text = parallelism_name(way);

@@ -1,4 +1,4 @@
-#include "view/html.h"
+#include "view/document.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
+#include "base/text.h"
 #include "view/layout.h"
 #include "view/overview.h"
 #include "view/wording.h"
@@ -11,32 +12,27 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kExplained = 6;      // findings that come with what to change; one screen, then the rest in short
+constexpr size_t kExplained = 6;      // findings with what to change, for one screen; the rest are shortened
 constexpr int kCostWidth = 15;        // "not estimated", "1.23 s  39 %"
-constexpr int kMinRoom = 34;        // cells for what was seen, beside the rule's name
+constexpr int kMinRoom = 34;          // cells for the observation, beside the rule's name
 constexpr int kFindingIndent = 4;
-constexpr int kMaxLines = 4;         // of one sentence
+constexpr int kMaxLines = 4;          // of one sentence
 
 struct FindingColumns {
   int width;
   int rule;
   int text_end;   // where the costs begin
-  bool beside;    // what was seen stands beside the rule's name, else below it
+  bool beside;    // the observation is beside the rule's name, else below it
 };
 
 FindingColumns columns_of(const Report& report, const PresentOptions& options) {
   FindingColumns c{layout_width(options), 0, 0, true};
   for (const Finding& f : report.findings) c.rule = std::max(c.rule, display_width(sanitised(f.rule)));
   c.rule = std::min(c.rule, 28);
-  // Costs far away from their lines are hard to follow on a very wide screen.
+  // On a very wide screen, costs far away from their lines are hard to follow.
   c.text_end = std::min(c.width, 120) - kCostWidth;
   c.beside = c.text_end - c.rule - 6 >= kMinRoom;
   return c;
-}
-
-Style style_of(Severity severity) {
-  if (severity == Severity::kCritical) return Style::kStrongBad;
-  return severity == Severity::kWarning ? Style::kWarn : Style::kNote;
 }
 
 Line cost_cell(const Report& report, const Finding& finding) {
@@ -53,8 +49,8 @@ std::string what_of(const Report& report, const Finding& finding) {
 
 Lines headline(const Report& report, const Finding& finding, const FindingColumns& columns) {
   Line first;
-  first.add(finding.severity == Severity::kInfo ? "○ " : "● ", style_of(finding.severity));
-  first.add(truncated(sanitised(finding.rule), columns.rule), style_of(finding.severity));
+  first.add(finding.severity == Severity::kInfo ? "○ " : "● ", severity_style(finding.severity));
+  first.add(truncated(sanitised(finding.rule), columns.rule), severity_style(finding.severity));
   Lines what;
   if (columns.beside) {
     first.to_column(2 + columns.rule + 2);
@@ -83,8 +79,8 @@ Lines seen_lines(const Finding& finding, size_t count, int width) {
   return out;
 }
 
-// What a finding before says, or what was seen, where there is no line of code to name.
-bool is_said(const Report& report, const Finding& finding, const Place& place) {
+// Whether an earlier finding names the location, or the evidence does and there is no line of code to add.
+bool is_known(const Report& report, const Finding& finding, const Place& place) {
   for (const Finding& before : report.findings) {
     if (&before == &finding) break;
     if (!before.where.empty() && before.where.front() == place) return true;
@@ -101,9 +97,8 @@ Lines place_lines(const Report& report, const Finding& finding, size_t count, in
   for (size_t i = 0; i < finding.where.size() && i < count; ++i) {
     const Place& p = finding.where[i];
     const double ns = static_cast<double>(p.ns) / static_cast<double>(std::max<int64_t>(report.measured_steps, 1));
-    const std::string file = p.file.empty() ? "" : " (" + p.file + ":" + std::to_string(p.line.value_or(0)) + ")";
     append(out, wrapped_after(Line().skip(kFindingIndent + 2),
-                              "in " + p.name + file + ": " + format_duration(ns) + (steps ? " a step" : ""), width,
+                              "in " + location_text(p) + ": " + format_duration(ns) + (steps ? " a step" : ""), width,
                               Style::kFaint, kMaxLines));
   }
   return out;
@@ -135,10 +130,10 @@ Lines whole_finding(const Report& report, const Finding& finding, int width) {
 
 Line heading(const Report& report, const FindingColumns& columns) {
   const RankReport* rank = report.rank_in_focus();
-  const char* cost = rank && rank->steps.marked() ? "costs a step" : "costs";
+  const char* cost = rank && rank->steps.marked() ? "cost per step" : "cost";
   const auto has_cost = [](const Finding& f) { return f.cost_ns.has_value(); };
   const bool any = std::any_of(report.findings.begin(), report.findings.end(), has_cost);
-  Line line("Findings, dearest first", Style::kStrong);
+  Line line("Findings, most expensive first", Style::kStrong);
   if (any) line.to_column(columns.text_end).add(padded_left(cost, kCostWidth), Style::kFaint);
   return line;
 }
@@ -173,7 +168,7 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
       append(out, fix_lines(finding, 1, columns.width));
       if (finding.severity == Severity::kInfo) continue;
       append(out, seen_lines(finding, 1, columns.width));
-      if (!finding.where.empty() && !is_said(report, finding, finding.where.front()))
+      if (!finding.where.empty() && !is_known(report, finding, finding.where.front()))
         append(out, place_lines(report, finding, 1, columns.width));
     }
   }
@@ -196,16 +191,16 @@ bool has_section(const Report& report, std::string_view name) {
 
 namespace {
 
-// What the parts of one section share.
+// Shared by the parts of one section.
 struct View {
   const PresentOptions& options;
   Origin origin;
 };
 
-// `field` names the value within what `title` says; empty: the title says it all.
+// `field`: the value's name within `title`; empty: the title is enough.
 void append_value(Lines& out, const std::string& title, std::string_view field, const Value& value, const View& view);
 
-// Blocks of columns repeat what names the row: the short name if there is one, else the first text.
+// The column that blocks of columns repeat: the short name if there is one, else the first text.
 size_t key_column(const Table& table) {
   for (const std::string_view name : {"short_name", "name", "cause", "path"})
     if (const int c = table.column(name); c >= 0) return static_cast<size_t>(c);
@@ -214,20 +209,15 @@ size_t key_column(const Table& table) {
   return 0;
 }
 
-size_t shown_rows(const Table& table, const View& view) {
-  const int top = view.options.top;
-  return top > 0 ? std::min(table.rows.size(), static_cast<size_t>(top)) : table.rows.size();
-}
-
 Lines table_lines(const Table& table, const View& view) {
-  const size_t shown = shown_rows(table, view);
+  const size_t shown = shown_rows(table.rows.size(), view.options.top);
   const Grid grid = value_grid(table, {.rows = shown, .origin = view.origin, .aligned = true});
   Lines out = grid.lines(view.options.width, key_column(table));
   if (shown < table.rows.size()) out.push_back(more_line(table.rows.size() - shown, "--top 0 shows all"));
   return out;
 }
 
-// A table over time is a curve first: the first ten of its rows say little.
+// For tables over time, whose first ten rows show little.
 Lines curve_lines(const Table& table) {
   Lines out;
   for (size_t c = 0; c < table.columns.size(); ++c) {
@@ -243,9 +233,9 @@ Lines curve_lines(const Table& table) {
   return out;
 }
 
-// What a cell only sums up: the tables within the rows, each under its row's name.
+// Tables within rows, which their cells only summarize, each under its row's name.
 void append_nested(Lines& out, const std::string& title, const Table& table, const View& view) {
-  const size_t shown = shown_rows(table, view);
+  const size_t shown = shown_rows(table.rows.size(), view.options.top);
   const size_t key = key_column(table);
   for (size_t r = 0; r < shown; ++r)
     for (size_t c = 0; c < table.rows[r].size() && c < table.columns.size(); ++c) {
@@ -291,7 +281,7 @@ void append_value(Lines& out, const std::string& title, std::string_view field, 
   append(out, wrapped_after(Line().skip(2), cell_text(field, value, view.origin), view.options.width));
 }
 
-// Their names are codes of ours, so they read as words.
+// Names of phases are our own codes, to be shown as words.
 Value with_phase_names(const Section& section, Value content) {
   if (section.name != "phases") return content;
   Table named = *content.table();
@@ -321,8 +311,7 @@ Lines input_table(const Report& report, const PresentOptions& options) {
     append(out, {Line()});
     append(out, wrapped_after(Line(), input.path, options.width, Style::kStrong));
     for (const Issue& issue : input.issues) {
-      const Style style = issue.severity == Severity::kInfo ? Style::kFaint : Style::kWarn;
-      append(out, wrapped_after(Line("! ", style), issue.text, options.width));
+      append(out, wrapped_after(Line("! ", severity_style(issue.severity)), issue.text, options.width));
     }
   }
   return out;
@@ -330,11 +319,9 @@ Lines input_table(const Report& report, const PresentOptions& options) {
 
 Lines check_table(const Report& report, const PresentOptions& options) {
   Grid grid({{"verdict"}, {"id"}, {"question"}, {"found"}});
-  for (const Check& check : report.checklist) {
-    const bool fail = check.verdict == Verdict::kFail;
-    const Style style = fail ? Style::kBad : check.verdict == Verdict::kPass ? Style::kGood : Style::kFaint;
-    grid.add_row({{std::string(verdict_name(check.verdict)), style}, {check.id}, {check.question}, {check.brief}});
-  }
+  for (const Check& check : report.checklist)
+    grid.add_row({{std::string(verdict_name(check.verdict)), verdict_style(check.verdict)},
+                  {check.id}, {check.question}, {check.brief}});
   Lines out{Line("Checklist", Style::kStrong)};
   if (!grid.empty()) append(out, grid.lines(options.width, 1));
   return out;
@@ -354,9 +341,8 @@ Lines cluster_lines(const Report& report, const PresentOptions& options) {
 }
 
 Lines unknown_section(const Report& report, const PresentOptions& options) {
-  std::string names;
-  for (const std::string& name : section_names(report)) names += (names.empty() ? "" : ", ") + name;
-  return wrapped_after(Line(), "no section " + options.section + " here; there are: " + names, options.width);
+  return wrapped_after(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)),
+                       options.width);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMaxInputs = 2;   // more are added up
+constexpr size_t kMaxInputs = 2;   // more are summed up
 constexpr size_t kMaxIssuesListed = 6;
 constexpr int kMaxLinesOfText = 3;       // of one text from a file
 constexpr int kPartGap = 3;
@@ -39,13 +39,10 @@ std::string device_names(const Report& report) {
       const auto it = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.first == name; });
       it == names.end() ? (void)names.emplace_back(name, 1) : (void)++it->second;
     }
-  std::string text;
-  for (const auto& [name, count] : names)
-    text += (text.empty() ? "" : ", ") + (count > 1 ? std::to_string(count) + " × " : std::string()) + name;
-  return text;
+  return joined(names, ", ", [](const auto& n) { return (n.second > 1 ? std::to_string(n.second) + " × " : "") + n.first; });
 }
 
-// Path, what it is, the device; what does not fit beside the path goes below it.
+// Path, what it is, the device. What does not fit beside the path goes below it.
 Lines input_line(const std::string& path, const std::vector<std::string>& about, int width) {
   const std::string plain = sanitised(path);
   Line line(width > 0 ? truncated_front(plain, width) : plain, Style::kStrong);
@@ -67,10 +64,8 @@ Lines input_line(const std::string& path, const std::vector<std::string>& about,
 
 // "vLLM, CUDA graphs"
 std::string frameworks(const Report& report) {
-  std::string text;
-  if (const RankReport* rank = report.rank_in_focus())
-    for (const std::string& name : rank->frameworks) text += (text.empty() ? "" : ", ") + name;
-  return text;
+  const RankReport* rank = report.rank_in_focus();
+  return rank ? joined(rank->frameworks) : "";
 }
 
 Lines summed_inputs(const Report& report, int width) {
@@ -96,28 +91,19 @@ struct Complaint {
   int64_t others = 0;   // inputs that have the same kind
 };
 
-// One of each kind, the gravest first.
+// One of each kind, most severe first.
 std::vector<Complaint> complaints_of(const Report& report) {
   std::vector<Complaint> out;
   std::map<std::string_view, size_t> seen;
   for (const InputFile& input : report.inputs)
     for (const Issue& issue : input.issues) {
       const auto [it, is_new] = seen.try_emplace(issue.kind, out.size());
-      if (is_new)
-        out.push_back({&input, &issue});
-      else if (out[it->second].input != &input)
-        ++out[it->second].others;
-      else
-        out.push_back({&input, &issue});
+      if (is_new || out[it->second].input == &input) out.push_back({&input, &issue});
+      else ++out[it->second].others;
     }
   std::stable_sort(out.begin(), out.end(),
                    [](const Complaint& a, const Complaint& b) { return a.issue->severity > b.issue->severity; });
   return out;
-}
-
-Style complaint_style(Severity severity) {
-  if (severity == Severity::kCritical) return Style::kStrongBad;
-  return severity == Severity::kWarning ? Style::kWarn : Style::kFaint;
 }
 
 Lines complaint_lines(const Complaint& complaint, bool name_file, int width) {
@@ -125,7 +111,7 @@ Lines complaint_lines(const Complaint& complaint, bool name_file, int width) {
   const std::string name = base_name(complaint.input->path);
   if (name_file && text.find(name) == std::string::npos) text.insert(0, name + ": ");
   if (complaint.others > 0) text += " (and " + plural(complaint.others, "other file", "other files") + ")";
-  return wrapped_after(Line("! ", complaint_style(complaint.issue->severity)), text, width, Style::kPlain,
+  return wrapped_after(Line("! ", severity_style(complaint.issue->severity)), text, width, Style::kPlain,
                        kMaxLinesOfText);
 }
 
@@ -163,7 +149,7 @@ Lines input_lines(const Report& report, const PresentOptions& options) {
 
 namespace {
 
-constexpr size_t kMinRanks = 8;   // that many are shown even if --top asks for fewer rows
+constexpr int kMinRanks = 8;   // shown even if --top is lower
 constexpr size_t kMinTexts = 2;
 
 Lines marked_lines(const std::vector<std::string>& texts, Style style, const PresentOptions& options) {
@@ -189,8 +175,8 @@ Lines rank_lines(const Report& report, const PresentOptions& options) {
   grid.add_column("mean step", true);
   if (busy) grid.add_column("GPU busy", true);
   if (late) grid.add_column("");
-  const auto rows = static_cast<size_t>(first_screen_rows(options));
-  const size_t shown = rows > 0 ? std::min(ranks.size(), std::max(kMinRanks, rows)) : ranks.size();
+  const int rows = first_screen_rows(options);
+  const size_t shown = shown_rows(ranks.size(), rows > 0 ? std::max(kMinRanks, rows) : 0);
   for (size_t i = 0; i < shown; ++i) {
     const RankStanding& rank = ranks[i];
     std::vector<Cell> cells{{std::to_string(rank.rank)}};
@@ -214,7 +200,7 @@ Lines rank_lines(const Report& report, const PresentOptions& options) {
 
 namespace {
 
-constexpr size_t kMostDevices = 8;
+constexpr size_t kMaxPanelDevices = 8;
 
 Panel step_panel(const Report& report, const RankReport& rank) {
   const StepOverview step = step_overview(rank);
@@ -241,17 +227,17 @@ Panel device_panel(const DeviceOverview& device) {
   return panel;
 }
 
-// A line for each device; why it idles for the busiest, which sets the pace.
+// A bar per device; why it idles only for the busiest, which sets the pace.
 Panel devices_panel(const RankReport& rank, const std::vector<DeviceOverview>& devices) {
   Panel panel{plural(static_cast<int64_t>(devices.size()), "GPU", "GPUs"), {}, {}};
-  for (size_t i = 0; i < devices.size() && i < kMostDevices; ++i)
+  for (size_t i = 0; i < devices.size() && i < kMaxPanelDevices; ++i)
     if (const auto& pct = devices[i].busy_pct)
       panel.rows.push_back({devices[i].name + " busy", *pct, format_percent(*pct), Style::kBusy});
   const DeviceOverview& busiest = devices[static_cast<size_t>(rank.busiest() - rank.devices.data())];
   add_idle(panel, busiest, busiest.name + " idle");
   panel.notes = busiest.notes;
-  if (devices.size() > kMostDevices)
-    panel.notes.push_back("and " + format_count(static_cast<int64_t>(devices.size() - kMostDevices)) +
+  if (devices.size() > kMaxPanelDevices)
+    panel.notes.push_back("and " + format_count(static_cast<int64_t>(devices.size() - kMaxPanelDevices)) +
                           " more: --section devices");
   return panel;
 }
@@ -282,32 +268,15 @@ namespace {
 
 constexpr int kCheckGap = 3;
 
-struct Mark {
-  std::string_view text;
-  Style style;
-};
-
-// One GPU does not communicate: that is no gap in what is known.
+// A single GPU does not communicate: that is not unknown.
 bool not_applicable(const Check& check, const Report& report) {
   return check.id == "communication" && report.ranks.size() < 2 && check.verdict == Verdict::kUnknown;
 }
 
-Mark mark_of(const Check& check, const Report& report) {
-  if (not_applicable(check, report)) return {"· ", Style::kFaint};
-  switch (check.verdict) {
-    case Verdict::kPass: return {"✓ ", Style::kGood};
-    case Verdict::kFail: return {"✗ ", Style::kBad};
-    case Verdict::kUnknown: break;
-  }
-  return {"? ", Style::kFaint};
-}
-
 std::string name_of(const Check& check) {
-  if (!check.brief.empty()) return check.brief;
   std::string name = check.id;
-  for (char& c : name)
-    if (c == '-') c = ' ';
-  return name;
+  std::replace(name.begin(), name.end(), '-', ' ');
+  return check.brief.empty() ? name : check.brief;
 }
 
 }  // namespace
@@ -318,9 +287,8 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
   const int indent = line.width();
   Lines out;
   for (const Check& check : report.checklist) {
-    const Mark mark = mark_of(check, report);
     std::string name = sanitised(name_of(check));
-    // On a narrow terminal the verdict stands without its limit.
+    // On a narrow terminal, the verdict comes without its limit.
     if (indent + 2 + display_width(name) > layout_width(options)) name.resize(std::min(name.size(), name.rfind(" (")));
     const int cells = 2 + display_width(name);
     if (line.width() > indent && line.width() + kCheckGap + cells > layout_width(options)) {
@@ -328,7 +296,8 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
       line = Line().skip(indent);
     }
     if (line.width() > indent) line.skip(kCheckGap);
-    line.add(mark.text, mark.style).add(name, check.verdict == Verdict::kUnknown ? Style::kFaint : Style::kPlain);
+    line.add(not_applicable(check, report) ? "· " : check_mark(check.verdict), verdict_style(check.verdict));
+    line.add(name, check.verdict == Verdict::kUnknown ? Style::kFaint : Style::kPlain);
   }
   out.push_back(std::move(line));
   return out;
@@ -336,14 +305,9 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
 
 namespace {
 
-constexpr double kNoteworthyPct = 1;   // of all kernels' time; less is not on a first screen
+constexpr double kNoteworthyPct = 1;   // of all kernels' time; the first screen leaves out less
 
-size_t first_rows(size_t rows, const PresentOptions& options) {
-  const int most = first_screen_rows(options);
-  return most > 0 ? std::min(rows, static_cast<size_t>(most)) : rows;
-}
-
-// The first column's name is the title.
+// The first column's header is the title.
 Lines first_lines(const Table& table, size_t shown, const char* section, const PresentOptions& options) {
   const Grid grid = value_grid(table, {.rows = shown, .aligned = true});
   Lines out = grid.lines(options.width > 0 ? std::min(options.width, 140) : 0);
@@ -364,7 +328,7 @@ Lines kernel_table(const RankReport& rank, const std::string& whose, const Prese
   for (const KernelRow& k : kernels)
     table.rows.push_back({"  " + k.short_name, k.device, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
   if (rank.devices.size() < 2) drop_column(table, 1);
-  size_t shown = first_rows(kernels.size(), options);
+  size_t shown = shown_rows(kernels.size(), first_screen_rows(options));
   while (shown > 1 && kernels[shown - 1].kernel_pct < kNoteworthyPct) --shown;
   return first_lines(table, shown, "kernels", options);
 }
@@ -376,7 +340,7 @@ Lines op_table(const RankReport& rank, const std::string& whose, const PresentOp
   for (const OpRow& o : ops) table.rows.push_back({"  " + o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
   const auto on_gpu = [](const OpRow& o) { return o.device_total_ns != 0; };
   if (std::none_of(ops.begin(), ops.end(), on_gpu)) drop_column(table, 3);
-  return first_lines(table, first_rows(ops.size(), options), "ops", options);
+  return first_lines(table, shown_rows(ops.size(), first_screen_rows(options)), "ops", options);
 }
 
 }  // namespace
@@ -390,9 +354,11 @@ Lines top_lines(const Report& report, const PresentOptions& options) {
   return out;
 }
 
+size_t shown_rows(size_t rows, int top) { return top > 0 ? std::min(rows, static_cast<size_t>(top)) : rows; }
+
 int layout_width(const PresentOptions& options) { return options.width > 0 ? options.width : PresentOptions{}.width; }
 
-// Several tables share a screen, so each shows half as many rows as a table of its own, unless somebody asked.
+// Tables that share a screen show half as many rows, unless --top is given.
 int first_screen_rows(const PresentOptions& options) {
   return options.top == PresentOptions{}.top ? options.top / 2 : options.top;
 }

@@ -1,4 +1,4 @@
-// A report on a terminal: one screen that says where the time goes, why, and what to do; or one section in full.
+// A report on a terminal: one screen with where the time goes, why, and what to do; or one section in full.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ Lines input_lines(const Report& report, const PresentOptions& options);
 Lines rank_lines(const Report& report, const PresentOptions& options);
 /// Bars: where a step's time goes, and what the devices do.
 Lines time_lines(const Report& report, const PresentOptions& options);
-/// What costs time, what to change; `whole` adds reasons, figures and all that was seen.
+/// What costs time and what to change; `whole` adds reasons, figures and all evidence.
 Lines finding_lines(const Report& report, const PresentOptions& options, bool whole);
 /// One paragraph of marks.
 Lines checklist_lines(const Report& report, const PresentOptions& options);
@@ -26,13 +26,15 @@ Lines top_lines(const Report& report, const PresentOptions& options);
 /// "… and 123 more: --section kernels"
 Line more_line(size_t count, std::string_view where);
 
-/// Columns to lay out for: options.width, or what a page has if lines may be of any length.
+/// options.width, or the default width if lines may have any length.
 int layout_width(const PresentOptions& options);
 /// Rows of one of several tables on a first screen; 0: all.
 int first_screen_rows(const PresentOptions& options);
+/// `rows`, but at most `top` unless that is 0.
+size_t shown_rows(size_t rows, int top);
 
-/// What --section takes for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a
-/// rank, in the order of the document.
+/// Values of --section for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a rank, in
+/// the order of the document.
 std::vector<std::string> section_names(const Report& report);
 bool has_section(const Report& report, std::string_view name);
 

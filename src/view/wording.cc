@@ -1,8 +1,10 @@
 #include "view/wording.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <span>
 
 #include "analyse/report/quantity.h"
 #include "analyse/report/text.h"
@@ -25,7 +27,7 @@ constexpr std::array kTitles = {
     Title{"sm_clock_mhz", "SM clock, MHz"}, Title{"on_gpu_ns", "on GPU"},
 };
 
-// Columns that hold our own codes; in any other, underscores are part of somebody's name.
+// Columns of our own codes; in others, underscores are part of a name.
 bool holds_codes(std::string_view column) {
   return column == "cause" || column == "kind" || column == "category" || column == "phase" || column == "severity";
 }
@@ -38,7 +40,7 @@ std::string_view without_unit(std::string_view column) {
   return column;
 }
 
-// "growth_bytes_per_step": the unit stands in the middle.
+// "growth_bytes_per_step": the unit is in the middle.
 std::string without_inner_unit(std::string name) {
   for (const std::string_view unit : {"_ns_", "_bytes_"})
     if (const size_t at = name.find(unit); at != std::string::npos) name.replace(at, unit.size(), "_");
@@ -55,8 +57,7 @@ std::string table_summary(const Table& table) {
 
 std::string list_summary(const List& list, const Origin& origin) {
   std::string out;
-  for (size_t i = 0; i < list.size() && i < kMaxItems; ++i)
-    out += (i ? ", " : "") + cell_text("", list[i], origin);
+  for (size_t i = 0; i < list.size() && i < kMaxItems; ++i) append_listed(out, cell_text("", list[i], origin));
   const auto left = static_cast<int64_t>(list.size()) - static_cast<int64_t>(kMaxItems);
   if (left > 0) out += ", and " + format_count(left) + " more";
   return out.empty() ? std::string(kUnknownText) : out;
@@ -64,19 +65,13 @@ std::string list_summary(const List& list, const Origin& origin) {
 
 std::string record_summary(const Record& record, const Origin& origin) {
   std::string out;
-  for (size_t i = 0; i < record.fields.size() && i < kMaxItems; ++i)
-    out += (i ? ", " : "") + record.fields[i].first + " " +
-           cell_text(record.fields[i].first, record.fields[i].second, origin);
+  for (const auto& [name, field] : std::span(record.fields).first(std::min(record.fields.size(), kMaxItems)))
+    append_listed(out, name + " " + cell_text(name, field, origin));
   return out.empty() ? std::string(kUnknownText) : out;
 }
 
-// Seconds with all that tells two events apart: 1.052134 s.
-std::string instant_text(int64_t ns) {
-  char buffer[48];
-  const auto result = std::to_chars(buffer, buffer + sizeof buffer, static_cast<double>(ns) / 1e9,
-                                    std::chars_format::fixed, 6);
-  return std::string(buffer, result.ptr) + " s";
-}
+// With enough digits to tell two events apart: 1.052134 s.
+std::string instant_text(int64_t ns) { return fmt::format("{:.6f} s", static_cast<double>(ns) / 1e9); }
 
 }  // namespace
 
@@ -161,10 +156,10 @@ Grid value_grid(const Table& table, const ValueGrid& how) {
   return grid;
 }
 
-Grid record_grid(const Record& record, const ValueGrid& how, bool unknown) {
+Grid record_grid(const Record& record, const ValueGrid& how) {
   Grid grid({{""}, {"", true}});
   for (const auto& [name, field] : record.fields)
-    if (!field.table() && !field.record() && (unknown || !field.is_null()))
+    if (!field.table() && !field.record())
       grid.add_row({{column_title(name), Style::kPlain, Holds::kWords}, value_cell(name, field, how)});
   return grid;
 }
@@ -179,8 +174,16 @@ std::string rank_suffix(const Report& report, const RankReport& rank) {
   return report.ranks.size() > 1 ? ", rank " + std::to_string(rank.rank) : "";
 }
 
+std::string location_text(const Place& place) {
+  return place.file.empty() ? place.name : fmt::format("{} ({}:{})", place.name, place.file, place.line.value_or(0));
+}
+
 std::string_view check_mark(Verdict verdict) {
   return verdict == Verdict::kPass ? "✓ " : verdict == Verdict::kFail ? "✗ " : "? ";
+}
+
+Style verdict_style(Verdict verdict) {
+  return verdict == Verdict::kPass ? Style::kGood : verdict == Verdict::kFail ? Style::kBad : Style::kFaint;
 }
 
 }  // namespace profgpu

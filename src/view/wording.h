@@ -1,4 +1,4 @@
-// Names of columns, codes and cells as a person says them. Terminal and Markdown say the same.
+// Names of columns, codes and cells for people, the same in all formats.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ std::string column_title(std::string_view column);
 
 std::string plural(int64_t n, std::string_view one, std::string_view many);
 
-/// Where a rank's clock starts for a reader: traces count from the epoch or from boot.
+/// Where a rank's time starts for a reader: traces count from the epoch or from boot.
 struct Origin {
   std::optional<int64_t> first_step_ns;
 };
 Origin origin_of(const RankReport& rank);
 
-/// start_ns, end_ns, time_ns: a point in time, shown from the origin on.
+/// start_ns, end_ns, time_ns: a point in time, shown relative to the origin.
 bool is_instant(std::string_view column);
 
 /// One cell in its column's unit; nested values in a few words.
@@ -38,16 +38,19 @@ struct ValueGrid {
   bool aligned = false;     ///< columns of numbers with their units below each other (see format_fixed)
 };
 Grid value_grid(const Table& table, const ValueGrid& how);
-/// The fields of a record that are not tables or records themselves, a row each. `unknown`: also those that are null.
-Grid record_grid(const Record& record, const ValueGrid& how, bool unknown);
-/// Whether a column holds no text, so that it is aligned to the right.
+/// The fields of a record that are not tables or records themselves, a row each.
+Grid record_grid(const Record& record, const ValueGrid& how);
+/// Whether a column has no text, and is right-aligned.
 bool is_numeric_column(const Table& table, size_t column);
 
 void drop_column(Table& table, size_t column);
 
 /// ", rank 3" where a report has several.
 std::string rank_suffix(const Report& report, const RankReport& rank);
+/// "normalize (image_transforms.py:390)"
+std::string location_text(const Place& place);
 /// "✓ ", "✗ ", "? "
 std::string_view check_mark(Verdict verdict);
+Style verdict_style(Verdict verdict);
 
 }  // namespace profgpu

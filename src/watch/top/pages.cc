@@ -61,9 +61,7 @@ void add_lines(Frame& frame, const Lines& lines, int rows) {
 }  // namespace
 
 Line advice_line(const LiveView& view, const DeviceAdvice& advice, int width) {
-  const Style style = advice.severity == Severity::kCritical ? Style::kStrongBad
-                      : advice.severity == Severity::kWarning ? Style::kWarn
-                                                           : Style::kNote;
+  const Style style = severity_style(advice.severity);
   Line line("GPU " + device_text(view, advice.device) + ": ", style);
   const int room = width - line.width();
   line.add(truncated(sanitised(advice.what), std::max(room, 1)), style);

@@ -1,0 +1,275 @@
+#include "view/document.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyse/report/quantity.h"
+#include "view/device_lines.h"
+#include "view/terminal.h"
+#include "view/wording.h"
+
+namespace profgpu {
+namespace {
+
+constexpr size_t kMaxIssuesShown = 10, kMaxRanksShown = 32;
+constexpr int kMaxCells = 200;   // of a text in a table
+
+Run strong(std::string text) { return {std::move(text), Run::As::kStrong}; }
+Run code(std::string text) { return {std::move(text), Run::As::kCode}; }
+
+// A setting or a call reads best as code; sentences do not.
+bool is_code(std::string_view text) {
+  return text.find('\n') == text.npos && text.find(". ") == text.npos && text.find_first_of("(=") != text.npos;
+}
+
+ListItem finding_item(const Report& report, const Finding& f) {
+  const std::optional<double> cost = cost_of_step(report, f);
+  const std::string ranks = ranks_concerned(report, f);
+  ListItem item{{strong(f.rule), {fmt::format(" ({})", severity_name(f.severity))}}};
+  if (cost) {
+    item.runs.insert(item.runs.end(), {{" costs "}, strong(format_duration(*cost, 2)), {" a step"}});
+    if (f.cost_pct) item.runs.push_back({" (" + format_percent(*f.cost_pct, 0) + ")"});
+  }
+  item.runs.push_back({": " + (ranks.empty() ? "" : ranks + ": ") + f.what});
+  for (const std::string& text : f.fix)
+    item.below.push_back({{"change: "}, is_code(text) ? code(text) : Run{text}});
+  for (const std::string& text : f.evidence) item.below.push_back({{text}});
+  for (const Place& p : f.where)
+    item.below.push_back({{"in " + location_text(p) + ", " + format_duration(static_cast<double>(p.ns))}});
+  return item;
+}
+
+ListItem device_item(const DeviceOverview& d) {
+  std::string text;
+  if (d.busy_pct) text += " busy " + format_percent(*d.busy_pct);
+  if (d.idle_pct) text += ", idle " + format_percent(*d.idle_pct);
+  for (size_t i = 0; i < d.causes.size(); ++i)
+    text += (i ? ", " : ": ") + d.causes[i].name + " " + format_percent(d.causes[i].pct);
+  for (const std::string& note : d.notes) text += "; " + note;
+  return {{strong(d.name), {text}}};
+}
+
+class Document {
+ public:
+  Document(const Report& report, const PresentOptions& options, int rows, Renderer& to)
+      : report_(report),
+        to_(to),
+        rank_(report.rank_in_focus()),
+        rows_(static_cast<size_t>(std::max(options.top == PresentOptions{}.top ? rows : options.top, 0))),
+        first_rows_(static_cast<size_t>(std::max(first_screen_rows(options), 0))),
+        parts_(static_cast<size_t>(std::max(options.top, 0))) {}
+
+  void whole(bool all_sections) {
+    inputs();
+    if (!report_.verdict.empty()) to_.paragraph({strong(report_.verdict)});
+    ranks();
+    times();
+    serving();
+    telemetry();
+    findings();
+    checklist();
+    if (all_sections) {
+      cluster(1);   // ranks() shows the first part
+      rank_sections();
+    } else {
+      top_kernels();
+      top_ops();
+    }
+    if (report_.next.empty()) return;
+    heading("Next");
+    std::vector<ListItem> commands;
+    for (const std::string& command : report_.next) commands.push_back({{code(command)}});
+    to_.list(commands);
+  }
+
+  void section(const std::string& name) {
+    if (name == "findings") return findings();
+    if (name == "checklist") return checklist();
+    if (name == "inputs") return inputs();
+    if (name == "cluster") return cluster(0);
+    const Section* section = find_section(name);
+    for (const RankReport& rank : report_.ranks)
+      if (section) rank_section(*section, rank, section_value(rank, section->name));
+  }
+
+ private:
+  void heading(const std::string& text) { to_.heading(2, {{text}}); }
+  void bullets(const std::vector<std::string>& texts, bool warning = false) {
+    std::vector<ListItem> items;
+    for (const std::string& text : texts) items.push_back({warning ? Runs{{"", Run::As::kWarning}, {text}} : Runs{{text}}});
+    to_.list(items);
+  }
+  void more(size_t shown, size_t all) {
+    if (all > shown) to_.paragraph({{fmt::format("… and {} more", all - shown)}});
+  }
+  void table(const Table& t, const Origin& origin, Holds holds = Holds::kName) {
+    const Grid grid = value_grid(t, {rows_ > 0 ? rows_ : t.rows.size(), origin, holds, kMaxCells});
+    to_.table(grid);
+    more(grid.rows().size(), t.rows.size());
+  }
+
+  void inputs() {
+    const std::vector<InputFile>& all = report_.inputs;
+    if (all.empty()) return;
+    const auto others = static_cast<int64_t>(all.size()) - 1;
+    to_.heading(1, {code(all.front().path), {others > 0 ? " and " + plural(others, "other file", "other files") : ""}});
+    std::vector<std::string> issues;
+    for (const InputFile& input : all)
+      for (const Issue& issue : input.issues)
+        issues.push_back((others > 0 && !issue.text.starts_with(input.path) ? input.path + ": " : "") + issue.text);
+    const size_t count = issues.size();
+    issues.resize(std::min(count, kMaxIssuesShown));
+    bullets(issues, true);
+    more(issues.size(), count);
+  }
+
+  void ranks() {
+    const std::vector<RankStanding>& all = report_.standings;
+    if (all.empty()) return;
+    Grid grid({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}});
+    for (size_t i = 0; i < std::min(all.size(), kMaxRanksShown); ++i)   // the latest come first
+      grid.add_row({{std::to_string(all[i].rank)},
+                    {all[i].host, Style::kPlain, Holds::kName},
+                    {format_value(all[i].step_ns, Unit::kNanoseconds)},
+                    {format_value(all[i].busy_pct, Unit::kPercent)},
+                    {late_text(all[i])}});
+    const JobOverview job = job_overview(report_);
+    heading(job.title);
+    bullets(job.missing, true);
+    to_.table(grid);
+    more(grid.rows().size(), all.size());
+    bullets(job.notes, true);
+    bullets(job.remarks);
+  }
+
+  void times() {
+    if (!rank_) return;
+    const StepOverview step = step_overview(*rank_);
+    Grid grid({{""}, {"time", true}, {"share", true}});
+    std::vector<double> bars;
+    for (const Share& share : step.phases) {
+      grid.add_row({{share.name, Style::kPlain, Holds::kWords},
+                    {format_value(share.ns, Unit::kNanoseconds)},
+                    {format_percent(share.pct)}});
+      bars.push_back(share.pct);
+    }
+    if (!grid.empty()) heading(step.title + rank_suffix(report_, *rank_)), to_.table(grid, bars);
+    std::vector<ListItem> devices;
+    for (const DeviceOverview& d : device_overviews(*rank_)) devices.push_back(device_item(d));
+    to_.list(devices);
+  }
+
+  void telemetry() {
+    if (report_.telemetry.empty()) return;
+    heading(report_.ranks.empty() ? "Devices" : "Devices while the trace was recorded");
+    to_.table(device_grid(report_.telemetry));
+    std::vector<std::string> notes;
+    for (const DeviceTelemetry& t : report_.telemetry)
+      for (const std::string& text : {errors_text(t), t.notes_text()})
+        if (!text.empty()) notes.push_back("GPU " + t.device_label() + ": " + text);
+    bullets(notes, true);
+  }
+
+  void findings() {
+    if (report_.findings.empty() && !report_.ranks.empty()) to_.paragraph({{"No findings."}});
+    if (report_.findings.empty()) return;
+    heading("Findings, most expensive first");
+    std::vector<ListItem> items;
+    for (const Finding& f : report_.findings) items.push_back(finding_item(report_, f));
+    to_.list(items, true);
+  }
+
+  void checklist() {
+    if (report_.checklist.empty()) return;
+    heading("Checklist");
+    std::vector<std::string> texts;
+    for (const Check& c : report_.checklist)
+      texts.push_back(std::string(check_mark(c.verdict)) + (c.brief.empty() ? c.question : c.brief));
+    bullets(texts);
+  }
+
+  void serving() {
+    if (!rank_ || !rank_->serving) return;
+    const ReportPart part = serving_part(*rank_->serving);
+    heading(part.title + rank_suffix(report_, *rank_));
+    table(part.table, {}, Holds::kWords);
+    bullets(part.sentences);
+  }
+
+  void cluster(size_t first) {
+    const std::vector<ReportPart> parts = cluster_parts(report_, parts_);
+    for (size_t i = first; i < parts.size(); ++i) {
+      heading(parts[i].title);
+      bullets(parts[i].sentences);
+      if (!parts[i].table.rows.empty()) table(parts[i].table, {}, Holds::kWords);
+    }
+  }
+
+  void value(const Value& v, const Origin& origin) {
+    const Record* record = v.record();
+    if (const Table* t = v.table()) {
+      if (t->rows.empty()) to_.paragraph({{"Nothing in this trace."}});
+      else table(*t, origin);
+    } else if (!record) {
+      to_.paragraph({{cell_text("", v, origin)}});
+    } else {
+      if (const Grid grid = record_grid(*record, {0, origin, Holds::kName, kMaxCells}); !grid.empty()) to_.table(grid);
+      for (const auto& [name, field] : record->fields)
+        if (field.table() || field.record()) heading(column_title(name)), value(field, origin);
+    }
+  }
+
+  void rank_section(const Section& section, const RankReport& rank, const Value& content) {
+    heading(std::string(section.title) + rank_suffix(report_, rank));
+    value(content, origin_of(rank));
+  }
+
+  // Those with content, of the rank that the first screen examines.
+  void rank_sections() {
+    for (const Section& section : sections()) {
+      if (!rank_ || std::string_view(section.name) == "serving") continue;   // serving() shows it
+      const Value content = section_value(*rank_, section.name);
+      if (content.record() || (content.table() && !content.table()->rows.empty()))
+        rank_section(section, *rank_, content);
+    }
+  }
+
+  void top(const char* title, const Table& all) {
+    if (all.rows.empty()) return;
+    heading(title);
+    to_.table(value_grid(all, {first_rows_ > 0 ? first_rows_ : all.rows.size(), {}, Holds::kName, kMaxCells}));
+  }
+
+  void top_kernels() {
+    Table t{{"short_name", "count", "total_ns", "mean_ns", "kernel_pct"}, {}};
+    if (rank_)
+      for (const KernelRow& k : rank_->kernels)
+        t.rows.push_back({k.short_name, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
+    top("Top kernels", t);
+  }
+
+  void top_ops() {
+    Table t{{"name", "calls", "cpu_self_ns", "device_total_ns"}, {}};
+    if (rank_)
+      for (const OpRow& o : rank_->ops) t.rows.push_back({o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
+    top("Top ops", t);
+  }
+
+  const Report& report_;
+  Renderer& to_;
+  const RankReport* rank_;
+  size_t rows_, first_rows_, parts_;   // of long tables, of the top kernels and ops, of cluster parts; 0: all
+};
+
+}  // namespace
+
+void render_report(const Report& report, const PresentOptions& options, bool sections, int rows, Renderer& to) {
+  Document(report, options, rows, to).whole(sections);
+}
+
+void render_section(const Report& report, const PresentOptions& options, Renderer& to) {
+  Document(report, options, options.top, to).section(options.section);
+}
+
+}  // namespace profgpu
