@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdlib>
+
 #include "base/text.h"
 
 namespace profgpu {
@@ -48,6 +50,15 @@ DynLib::Symbol DynLib::first_symbol(std::initializer_list<const char*> names) co
   for (const char* name : names)
     if (void* found = address(name)) return Symbol(found);
   return Symbol(nullptr);
+}
+
+std::vector<std::string> paths_of_part(const std::string& program, const std::string& file, const char* named_by) {
+  std::vector<std::string> paths;
+  if (const char* named = named_by ? std::getenv(named_by) : nullptr) paths.emplace_back(named);
+  const std::string folder = program.substr(0, program.rfind('/') + 1);
+  paths.push_back(folder + file);
+  paths.push_back(folder + "../lib/profgpu/" + file);
+  return paths;
 }
 
 }  // namespace profgpu

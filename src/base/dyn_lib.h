@@ -57,4 +57,9 @@ class DynLib {
   std::string path_;
 };
 
+/// Where a file of profgpu may be: where the environment variable `named_by` points, beside the program, and where it
+/// is installed. `program`: path of the executable.
+std::vector<std::string> paths_of_part(const std::string& program, const std::string& file,
+                                       const char* named_by = nullptr);
+
 }  // namespace profgpu

@@ -26,6 +26,13 @@ bool all_digits(std::string_view text);
 std::string_view without_blanks(std::string_view text);
 /// The text in pieces between `separator`; empty pieces are left out.
 std::vector<std::string_view> pieces_of(std::string_view text, char separator);
+/// What follows the last slash of a path.
+constexpr std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+/// What comes before that slash; empty: there is none.
+constexpr std::string_view folder_of(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? std::string_view() : path.substr(0, slash);
+}
 /// What stands behind "KEY:" in lines such as /proc/PID/status has.
 std::string_view line_value(std::string_view text, std::string_view key);
 

@@ -90,8 +90,7 @@ std::string program_of(const StatProcess& p) {
   const std::string known = p.host.command();
   if (!known.empty()) return known;
   const std::string path = p.sample.name.substr(0, p.sample.name.find(' '));  // some tools name the whole command line
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
+  return std::string(base_name(path));
 }
 
 std::string memory_of(const StatProcess& p) {

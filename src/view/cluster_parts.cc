@@ -22,27 +22,23 @@ ReportPart ranks_part(const Report& report, size_t most) {
   JobOverview job = job_overview(report);
   if (const size_t all = job.missing.size(); most > 0 && all > most) {
     job.missing.resize(most);
-    job.missing.push_back("… and " + plural(static_cast<int64_t>(all - most), "other call", "other calls") +
-                          " without all ranks");
+    const auto more = static_cast<int64_t>(all - most);
+    job.missing.push_back(fmt::format("… and {} without all ranks", plural(more, "other call", "other calls")));
   }
-  ReportPart part{job.title, job.missing, {{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}}};
+  ReportPart part{job.title, job.missing, rank_table(report.standings)};
   part.sentences.insert(part.sentences.end(), job.notes.begin(), job.notes.end());
-  for (const RankStanding& rank : report.standings)
-    part.table.rows.push_back({rank.rank, unless_empty(rank.host), rank.step_ns, rank.busy_pct, late_text(rank)});
   return part;
 }
 
 // The metrics that a late rank was compared by; each has a unit of its own.
 ReportPart side_by_side_part(const Straggler& late) {
-  const std::string rank = "rank " + format_count(late.rank);
-  ReportPart part{"R" + rank.substr(1) + " beside the others: " + straggler_words(late.kind), {},
-                   {{"a_step's", rank, "others'_median"}, {}}};
+  ReportPart part{fmt::format("Rank {} beside the others: {}", late.rank, straggler_words(late.kind)), {},
+                  {{"a_step's", fmt::format("rank {}", late.rank), "others'_median"}, {}}};
   if (late.together.size() > 1) part.sentences.push_back("late together: " + ranks_text(late.together));
   if (late.worst_step)
-    part.sentences.push_back("late in " + format_count(static_cast<int64_t>(late.late_steps.size())) + " of " +
-                             format_count(late.steps_measured) + " steps, most in step " +
-                             format_count(*late.worst_step) + ": " +
-                             format_duration(static_cast<double>(late.worst_step_excess_ns)));
+    part.sentences.push_back(fmt::format("late in {} of {} steps, most in step {}: {}", late.late_steps.size(),
+                                         format_count(late.steps_measured), *late.worst_step,
+                                         format_duration(static_cast<double>(late.worst_step_excess_ns))));
   part.sentences.insert(part.sentences.end(), late.evidence.begin(), late.evidence.end());
   for (const SideBySide& m : late.side_by_side)
     part.table.rows.push_back(
@@ -52,10 +48,11 @@ ReportPart side_by_side_part(const Straggler& late) {
 
 ReportPart by_turns_part(const LateByTurns& late) {
   ReportPart part{"Late by turns: " + straggler_words(late.kind),
-                   {"in " + format_count(late.steps_measured) + " steps others wait " +
-                    format_duration(static_cast<double>(late.wait_ns_per_step)) + " a step (" +
-                    format_percent(late.wait_pct) + ") for another rank each"},
-                   table_of(late.ranks)};
+                  {fmt::format("in {} steps others wait {} a step ({}) for another rank each",
+                               format_count(late.steps_measured),
+                               format_duration(static_cast<double>(late.wait_ns_per_step)),
+                               format_percent(late.wait_pct))},
+                  table_of(late.ranks)};
   part.sentences.insert(part.sentences.end(), late.evidence.begin(), late.evidence.end());
   return part;
 }
@@ -93,63 +90,60 @@ ReportPart clocks_part(const Report& report, const std::vector<RankClock>& clock
   return part;
 }
 
-std::string counted(double count, const std::string& one, const std::string& many) {
-  return format_number(count) + " " + (count == 1 ? one : many);
+std::string counted(double count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", format_number(count), count == 1 ? one : many);
 }
-std::string counted(double count, const std::string& one) { return counted(count, one, one + "s"); }
 
 std::string buckets_text(const GradientUse& g) {
   if (g.per_step <= 0) return {};
-  std::string text = counted(g.per_step, "bucket") + " a step";
+  std::string text = counted(g.per_step, "bucket", "buckets") + " a step";
   const auto bytes = [](int64_t n) { return format_bytes(static_cast<double>(n)); };
   const auto duration = [](int64_t ns) { return format_duration(static_cast<double>(ns)); };
   if (g.median_bytes) text += " of " + bytes(*g.median_bytes);
   if (g.smallest_bytes && g.largest_bytes && *g.smallest_bytes != *g.largest_bytes)
-    text += " (" + bytes(*g.smallest_bytes) + " to " + bytes(*g.largest_bytes) + ")";
-  if (g.first_delay_ns) text += "; the first starts " + duration(*g.first_delay_ns) + " into the backward pass";
-  if (g.tail_ns > 0) text += "; the last ends " + duration(g.tail_ns) + " after the last compute beside it";
+    text += fmt::format(" ({} to {})", bytes(*g.smallest_bytes), bytes(*g.largest_bytes));
+  if (g.first_delay_ns) text += fmt::format("; the first starts {} into the backward pass", duration(*g.first_delay_ns));
+  if (g.tail_ns > 0) text += fmt::format("; the last ends {} after the last overlapping compute", duration(g.tail_ns));
   return text;
 }
 
 std::string passes_text(const GradientUse& g) {
   std::string text;
   if (g.micro_batches_per_step > 1)
-    text = format_number(g.micro_batches_per_step) + " backward passes a step, gradients reduced in " +
-           format_number(g.reduced_passes_per_step);
-  if (g.steps_without > 0)
-    text += (text.empty() ? "" : "; ") + plural(g.steps_without, "step", "steps") + " without reduction";
+    text = fmt::format("{} backward passes a step, gradients reduced in {}", format_number(g.micro_batches_per_step),
+                       format_number(g.reduced_passes_per_step));
+  if (g.steps_without > 0) append_listed(text, plural(g.steps_without, "step", "steps") + " without reduction", "; ");
   return text;
 }
 
 std::string gathers_text(const GatherUse& g) {
   if (g.per_step <= 0) return {};
-  std::string text = counted(g.per_step, "gather") + " of parameters a step";
+  std::string text = counted(g.per_step, "gather", "gathers") + " of parameters a step";
   if (g.backward_per_step > 0) text += ", again in the backward pass";
   if (g.late_per_step > 0)
-    text += "; " + format_number(g.late_per_step) + " begin with no compute beside them, " +
-            format_duration(std::floor(g.late_ns_per_step)) + " a step";
+    text += fmt::format("; {} begin without overlapping compute, {} a step", format_number(g.late_per_step),
+                        format_duration(std::floor(g.late_ns_per_step)));
   else if (g.per_step > 1) text += ", all but the first prefetched";
   return text;
 }
 
 std::string pipeline_text(const Pipeline& p) {
   std::string text =
-      format_value(p.stages, Unit::kNone) + " stages, bubble " + format_percent(p.bubble_pct) + " of a step";
+      fmt::format("{} stages, bubble {} of a step", format_value(p.stages, Unit::kNone), format_percent(p.bubble_pct));
   if (p.ideal_bubble_pct)
-    text += ", " + format_percent(*p.ideal_bubble_pct) + " in 1F1B with equal stages and " +
-            counted(p.micro_batches.value_or(0), "micro-batch", "micro-batches");
+    text += fmt::format(", {} in 1F1B with equal stages and {}", format_percent(*p.ideal_bubble_pct),
+                        counted(p.micro_batches.value_or(0), "micro-batch", "micro-batches"));
   return text;
 }
 
 std::string shape_text(const Parallelism& way) {
   std::string text;
-  const auto say = [&](const std::string& words) { text += (text.empty() ? "" : "; ") + words; };
   if (way.hosts_per_group && *way.hosts_per_group > 1)
-    say("each group spans " + format_number(static_cast<double>(*way.hosts_per_group)) + " hosts");
-  if (way.replicas) say("replicas in groups of " + format_number(static_cast<double>(*way.replicas)));
+    append_listed(text, fmt::format("each group spans {} hosts", format_count(*way.hosts_per_group)), "; ");
+  if (way.replicas) append_listed(text, "replicas in groups of " + format_count(*way.replicas), "; ");
   if (way.exchanges() && way.bytes_spread_pct && *way.bytes_spread_pct >= 1)
-    say("ranks differ by " + format_percent(*way.bytes_spread_pct) + " in bytes");
-  if (!way.named) say("told by the pattern of calls, not by names");
+    append_listed(text, fmt::format("ranks differ by {} in bytes", format_percent(*way.bytes_spread_pct)), "; ");
+  if (!way.named) append_listed(text, "inferred from the pattern of calls, not from names", "; ");
   return text;
 }
 
@@ -198,7 +192,7 @@ ReportPart collectives_part(const std::vector<Traffic>& all) {
                                t.message_bytes, t.median_wait_ns, t.transfer_ns, t.busbw_gbps, t.link_pct()});
   if (std::any_of(all.begin(), all.end(), [](const Traffic& t) { return t.wait_is_lower_bound(); }))
     part.sentences.push_back(
-        "Some calls lack ranks of their group here: waits are lower bounds, rates are of whole calls.");
+        "Some calls are without all ranks of their group: waits are lower bounds, rates are of complete calls.");
   return part;
 }
 
@@ -215,9 +209,9 @@ ReportPart pairs_part(const std::vector<Pair>& all) {
 }
 
 ReportPart path_part(const CriticalPath& path) {
-  ReportPart part{"What set the pace: the chain of work behind the length of " + plural(path.steps, "step", "steps"),
-                   {},
-                   {{"time_spent_on", "total_ns", "of_steps_pct"}, {}}};
+  ReportPart part{"Critical path: the chain of work that sets the length of " + plural(path.steps, "step", "steps"),
+                  {},
+                  {{"time_spent_on", "total_ns", "of_steps_pct"}, {}}};
   for (const CriticalPath::Kind& k : path.by_kind)
     part.table.rows.push_back(
         {k.kind == LaneTime::kCommunication ? "transfers" : words(lane_time_name(k.kind)), k.ns, k.pct});
@@ -225,17 +219,17 @@ ReportPart path_part(const CriticalPath& path) {
   constexpr size_t kFew = 6;
   for (size_t i = 0; i < std::min(path.by_rank.size(), kFew); ++i)
     if (const CriticalPath::Share& r = path.by_rank[i]; i == 0 || r.pct >= 1)
-      by_rank += (i ? ", " : "") + format_percent(r.pct, 0) + " on rank " + format_count(r.rank);
+      append_listed(by_rank, fmt::format("{} on rank {}", format_percent(r.pct, 0), r.rank));
   if (!by_rank.empty()) part.sentences.push_back(by_rank);
-  if (!path.ranks_without.empty()) part.sentences.push_back("not looked at: " + ranks_text(path.ranks_without));
+  if (!path.ranks_without.empty()) part.sentences.push_back("not examined: " + ranks_text(path.ranks_without));
   return part;
 }
 
 ReportPart longest_step_part(const StepPath& step) {
-  ReportPart part{"The longest step, " + format_count(step.step) + " (" +
-                       format_duration(static_cast<double>(step.duration_ns)) + "): its longest stretches",
-                   {},
-                   {{"at_ns", "rank", "time_spent_on", "lasts_ns", "call"}, {}}};
+  ReportPart part{fmt::format("The longest step, {} ({}): its longest segments", step.step,
+                              format_duration(static_cast<double>(step.duration_ns))),
+                  {},
+                  {{"at_ns", "rank", "time_spent_on", "lasts_ns", "call"}, {}}};
   std::vector<PathSegment> segments = step.longest_segments();
   std::stable_sort(segments.begin(), segments.end(),
                    [](const PathSegment& a, const PathSegment& b) { return a.length_ns() > b.length_ns(); });
@@ -256,7 +250,7 @@ ReportPart what_if_part(const std::vector<WhatIf>& all) {
   return part;
 }
 
-// Columns of which no row says anything.
+// Columns without a value.
 void drop_unknown(Table& table) {
   for (size_t c = table.columns.size(); c-- > 0;) {
     const auto unknown = [&](const std::vector<Value>& row) {
@@ -268,6 +262,13 @@ void drop_unknown(Table& table) {
 
 }  // namespace
 
+Table rank_table(const std::vector<RankStanding>& ranks) {
+  Table table{{"rank", "host", "mean_step_ns", "gpu_busy_pct", ""}, {}};
+  for (const RankStanding& r : ranks)
+    table.rows.push_back({r.rank, unless_empty(r.host), r.step_ns, r.busy_pct, unless_empty(late_text(r))});
+  return table;
+}
+
 ReportPart serving_part(const Serving& serving) {
   ReportPart part{"Engine steps", {}, {{"kind", "count", "median_ns", "p95_ns", "sequences", "tokens", "graphs"}, {}}};
   for (const ServingKind& k : serving.kinds) {
@@ -276,12 +277,11 @@ ReportPart serving_part(const Serving& serving) {
                                whole(k.sequences), whole(k.tokens),
                                k.graph_pct == 0 ? "none" : k.graph_pct == 100 ? "replayed" : format_percent(k.graph_pct)});
   }
+  const auto say = [&](std::string text) { part.sentences.push_back(std::move(text)); };
   if (serving.token_interval_ns)
-    part.sentences.push_back(fmt::format("a token every {} for each sequence",
-                                         format_duration(*serving.token_interval_ns)));
+    say(fmt::format("a token every {} for each sequence", format_duration(*serving.token_interval_ns)));
   if (serving.tokens_per_s)
-    part.sentences.push_back(fmt::format("{} tokens a second while the engine works",
-                                         format_count(static_cast<int64_t>(*serving.tokens_per_s))));
+    say(fmt::format("{} tokens/s while the engine works", format_count(static_cast<int64_t>(*serving.tokens_per_s))));
   if (serving.between_ns > 0) {
     std::string text = fmt::format("{} between steps, {} of the time", format_duration(serving.between_ns),
                                    format_percent(serving.between_pct));
@@ -289,7 +289,7 @@ ReportPart serving_part(const Serving& serving) {
       const Place& p = serving.between[i];
       text += fmt::format("{} {} {}", i == 0 ? ":" : ",", p.name, format_duration(static_cast<double>(p.ns)));
     }
-    part.sentences.push_back(std::move(text));
+    say(std::move(text));
   }
   return part;
 }

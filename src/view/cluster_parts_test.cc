@@ -63,7 +63,7 @@ TEST(JobOverview, NamesRanksThatNeverCameTogether) {
           "ranks 1, 3 never arrived at all_reduce 1234 of group 0, step 5: 2 other ranks wait in it to the end of "
           "their traces",
           "rank 0: no record of 2 calls to all_gather of group 1 and later, which 1 other rank made: the trace "
-          "lost it, or the rank went another way"}));
+          "lost it, or the rank took another branch"}));
 }
 
 TEST(JobOverview, SaysWhatAStepWouldTakeAndWhoseClockIsApart) {
@@ -82,7 +82,7 @@ TEST(JobOverview, SaysThatClocksAreUncertain) {
     return with([&](Job& job) { job.clocks = {{.rank = 1, .error_ns = 28'900'000, .method = method}}; });
   };
   EXPECT_EQ(job_overview(vague("collectives")).notes.back(),
-            "clocks are known to within 28.9 ms only, so waits for each other are as uncertain");
+            "clocks are aligned only to within 28.9 ms, so waits of ranks for each other are as uncertain");
   EXPECT_EQ(job_overview(vague("steps")).notes.size(), 1u) << "the report's own note says it";
 }
 
@@ -150,7 +150,7 @@ TEST(ReportParts, AreReadable) {
 - ranks 1, 3 never arrived at all_reduce 1234 of group 0, step 5: 2 other ranks
   wait in it to the end of their traces
 - rank 0: no record of 2 calls to all_gather of group 1 and later, which 1 other
-  rank made: the trace lost it, or the rank went another way
+  rank made: the trace lost it, or the rank took another branch
 - rank 3: nothing ties its clock to rank 0's
 rank  host    mean step  GPU busy
    2  node-b     176 ms    71.2 %  late by 12.3 ms a step (7 %): slow input
@@ -173,14 +173,14 @@ without transfers, at most       167 ms  9.00 ms    5.1 %
 with launches in time            176 ms   100 µs    0.1 %
 with rank 2 like the others      164 ms  12.1 ms    6.9 %
 
-What set the pace: the chain of work behind the length of 5 steps
+Critical path: the chain of work that sets the length of 5 steps
 - 95 % on rank 2, 5 % on rank 0
-- not looked at: rank 3
+- not examined: rank 3
 time spent on   total  of steps
 compute        700 ms    79.5 %
 transfers      180 ms    20.5 %
 
-The longest step, 4 (179 ms): its longest stretches
+The longest step, 4 (179 ms): its longest segments
      at  rank  time spent on    lasts  call
 30.0 ms     2  compute         140 ms
    0 ns     2  data loading   30.0 ms
@@ -188,14 +188,14 @@ The longest step, 4 (179 ms): its longest stretches
 
 How the ranks share the work, for each step
 - data parallel (DDP): gradients all-reduced in buckets; 5 buckets a step of
-  24.0 MiB; the last ends 569 µs after the last compute beside it; each group
-  spans 2 hosts; told by the pattern of calls, not by names
+  24.0 MiB; the last ends 569 µs after the last overlapping compute; each group
+  spans 2 hosts; inferred from the pattern of calls, not from names
                      groups        calls    moved    takes  exposed  hidden
 data parallel (DDP)  1 of 4 ranks      5  194 MiB  20.0 ms  9.00 ms  55.0 %
 
 Collectives by size, all ranks together
-- Some calls lack ranks of their group here: waits are lower bounds, rates are
-  of whole calls.
+- Some calls are without all ranks of their group: waits are lower bounds, rates
+  are of complete calls.
 name        ranks  over     calls   message     wait  transfer     busbw
 all_reduce      4  network     25  24.0 MiB  1.77 ms    128 µs  346 GB/s
 

@@ -33,7 +33,7 @@ ListItem finding_item(const Report& report, const Finding& f) {
   }
   item.runs.push_back({": " + (ranks.empty() ? "" : ranks + ": ") + f.what});
   for (const std::string& text : f.fix)
-    item.below.push_back({{"change: "}, is_code(text) ? code(text) : Run{text}});
+    item.below.push_back({{"change: "}, is_code(text) ? code(text) : Run{text, Run::As::kLines}});
   for (const std::string& text : f.evidence) item.below.push_back({{text}});
   for (const Place& p : f.where)
     item.below.push_back({{"in " + location_text(p) + ", " + format_duration(static_cast<double>(p.ns))}});
@@ -72,9 +72,9 @@ class Document {
     if (all_sections) {
       cluster(1);   // ranks() shows the first part
       rank_sections();
-    } else {
-      top_kernels();
-      top_ops();
+    } else if (rank_) {
+      top("Top kernels", top_kernels(*rank_, "name"));
+      top("Top ops", top_ops(*rank_, "name"));
     }
     if (report_.next.empty()) return;
     heading("Next");
@@ -127,13 +127,7 @@ class Document {
   void ranks() {
     const std::vector<RankStanding>& all = report_.standings;
     if (all.empty()) return;
-    Grid grid({{"rank", true}, {"host"}, {"mean step", true}, {"GPU busy", true}, {""}});
-    for (size_t i = 0; i < std::min(all.size(), kMaxRanksShown); ++i)   // the latest come first
-      grid.add_row({{std::to_string(all[i].rank)},
-                    {all[i].host, Style::kPlain, Holds::kName},
-                    {format_value(all[i].step_ns, Unit::kNanoseconds)},
-                    {format_value(all[i].busy_pct, Unit::kPercent)},
-                    {late_text(all[i])}});
+    const Grid grid = value_grid(rank_table(all), {kMaxRanksShown, {}, Holds::kWords});   // the latest come first
     const JobOverview job = job_overview(report_);
     heading(job.title);
     bullets(job.missing, true);
@@ -235,25 +229,10 @@ class Document {
     }
   }
 
-  void top(const char* title, const Table& all) {
+  void top(const std::string& title, const Table& all) {
     if (all.rows.empty()) return;
     heading(title);
     to_.table(value_grid(all, {first_rows_ > 0 ? first_rows_ : all.rows.size(), {}, Holds::kName, kMaxCells}));
-  }
-
-  void top_kernels() {
-    Table t{{"short_name", "count", "total_ns", "mean_ns", "kernel_pct"}, {}};
-    if (rank_)
-      for (const KernelRow& k : rank_->kernels)
-        t.rows.push_back({k.short_name, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
-    top("Top kernels", t);
-  }
-
-  void top_ops() {
-    Table t{{"name", "calls", "cpu_self_ns", "device_total_ns"}, {}};
-    if (rank_)
-      for (const OpRow& o : rank_->ops) t.rows.push_back({o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
-    top("Top ops", t);
   }
 
   const Report& report_;

@@ -14,7 +14,8 @@ namespace profgpu {
 
 /// A piece of a text. Renderers escape it.
 struct Run {
-  enum class As : char { kPlain, kStrong, kCode, kWarning };   ///< kWarning: a mark, without a text
+  /// kLines: several lines, where all others are shown on one. kWarning: a mark, without a text.
+  enum class As : char { kPlain, kLines, kStrong, kCode, kWarning };
   std::string text;
   As as = As::kPlain;
 };
@@ -46,8 +47,8 @@ void render_section(const Report& report, const PresentOptions& options, Rendere
 
 // Markdown: what a trace says can neither add markup nor leave its table cell.
 
-/// Prose: markup escaped, on one line, cut after `most` cells.
-std::string markdown_text(std::string_view text, int most = 2000);
+/// Prose: markup escaped, on one line, cut after 2000 cells. `begins_line`: may otherwise begin a heading or a list.
+std::string markdown_text(std::string_view text, bool begins_line = true);
 /// `code`, fenced by more backticks than it holds; pipes escaped in a table.
 std::string markdown_code(std::string_view text, bool in_table, int most = 200);
 std::string markdown_table(const Grid& grid);

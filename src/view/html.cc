@@ -73,7 +73,9 @@ class HtmlRenderer final : public Renderer {
     std::string out;
     for (const Run& run : runs) {
       std::string text;
-      for (const std::string_view line : lines_of(run.text)) text += (text.empty() ? "" : "<br>") + html_text(line);
+      if (run.as != Run::As::kLines) text = html_text(run.text);
+      else
+        for (const std::string_view line : lines_of(run.text)) text += (text.empty() ? "" : "<br>") + html_text(line);
       out += run.as == Run::As::kCode      ? "<code>" + text + "</code>"
              : run.as == Run::As::kStrong  ? "<b>" + text + "</b>"
              : run.as == Run::As::kWarning ? "<b>!</b> "
@@ -128,7 +130,7 @@ std::string page_title(const Report& report) {
   if (report.inputs.empty()) return "report";
   const std::string folder = folder_of_inputs(report);
   const std::string& path = folder.empty() ? report.inputs.front().path : folder;
-  const std::string name = path.substr(path.find_last_of('/') + 1);
+  const std::string name(base_name(path));
   if (!folder.empty() || report.inputs.size() == 1) return name;
   return fmt::format("{} and {} more", name, report.inputs.size() - 1);
 }

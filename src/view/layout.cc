@@ -9,24 +9,9 @@
 namespace profgpu {
 namespace {
 
-// The sixteen colors of the user's own theme.
-std::string_view escape_of(Style style) {
-  switch (style) {
-    case Style::kPlain: return "";
-    case Style::kStrong: return "\x1b[1m";
-    case Style::kFaint: return "\x1b[2m";
-    case Style::kGood: return "\x1b[32m";
-    case Style::kWarn: return "\x1b[33m";
-    case Style::kBad: return "\x1b[31m";
-    case Style::kNote: return "\x1b[36m";
-    case Style::kWall: return "\x1b[36m";
-    case Style::kBusy: return "\x1b[32m";
-    case Style::kIdle: return "\x1b[33m";
-    case Style::kStrongBad: return "\x1b[1;31m";
-  }
-  return "";
-}
-
+// By style; the sixteen colors of the user's own theme.
+constexpr std::string_view kEscapes[] = {"",          "\x1b[1m",  "\x1b[2m",  "\x1b[32m", "\x1b[33m",  "\x1b[31m",
+                                         "\x1b[36m", "\x1b[36m", "\x1b[32m", "\x1b[33m", "\x1b[1;31m"};
 constexpr std::string_view kReset = "\x1b[0m";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(' ') == std::string_view::npos; }
@@ -82,7 +67,7 @@ void Line::append_to(std::string& out, int width, bool colour) const {
     if (cells > left || (cut && cells == left)) text = truncated(text + (cut ? "…" : ""), left);
     if (i + 1 == end) text.erase(text.find_last_not_of(' ') + 1);
     left -= display_width(text);
-    const std::string_view escape = colour ? escape_of(spans_[i].style) : "";
+    const std::string_view escape = colour ? kEscapes[static_cast<size_t>(spans_[i].style)] : "";
     out.append(escape).append(text).append(escape.empty() ? "" : kReset);
   }
 }

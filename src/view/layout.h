@@ -1,5 +1,5 @@
-// Text layout: lines of styled spans, aligned columns, bars. Everything for a terminal goes through Line::add, which makes
-// it harmless, and through rendered(), which cuts long lines, so that no other code has to.
+// Text layout: lines of styled spans, aligned columns, bars. Everything for a terminal goes through Line::add, which
+// makes it harmless, and through rendered(), which cuts long lines, so that no other code has to.
 #pragma once
 
 #include <optional>
@@ -60,8 +60,8 @@ Lines wrapped_after(Line first, std::string_view text, int width, Style style = 
 Lines next_lines(const std::vector<std::string>& commands, int width);
 /// Two columns; the right one begins at `column`.
 Lines beside(Lines left, const Lines& right, int column);
-/// Lines as bytes, without trailing blanks, cut to `width` cells (0: not cut) except whole ones. Drops leading and repeated
-/// empty lines.
+/// Lines as bytes, without trailing blanks, cut to `width` cells (0: not cut) except whole ones. Drops leading and
+/// repeated empty lines.
 std::string rendered(const Lines& lines, int width, bool colour);
 
 /// The origin of a cell's text: Markdown shows ours unchanged, other words escaped, names from a trace as code.
@@ -89,8 +89,8 @@ class Grid {
   [[nodiscard]] std::vector<std::vector<Cell>>& rows() { return rows_; }
   [[nodiscard]] const std::vector<std::vector<Cell>>& rows() const { return rows_; }
 
-  /// Lines of at most `width` cells (0: unlimited). Shortens left-aligned columns first; if that is not enough, the columns
-  /// come in several blocks below each other, each beginning with column `key`.
+  /// Lines of at most `width` cells (0: unlimited). Shortens left-aligned columns first; if that is not enough, the
+  /// columns come in several blocks below each other, each beginning with column `key`.
   [[nodiscard]] Lines lines(int width, size_t key = 0) const;
 
  private:
@@ -117,8 +117,8 @@ struct Panel {
   std::vector<std::string> notes;  ///< below the rows, not cut, as many per line as fit
 };
 
-/// Two panels beside each other where `width` allows, else below each other, with one scale for all bars. Leaves out panels
-/// without rows.
+/// Two panels beside each other where `width` allows, else below each other, with one scale for all bars. Leaves out
+/// panels without rows.
 Lines panels_lines(const std::vector<Panel>& panels, int width);
 
 }  // namespace profgpu

@@ -10,18 +10,19 @@ namespace {
 bool is_word(std::string_view s, size_t i) { return i < s.size() && std::isalnum(static_cast<unsigned char>(s[i])); }
 
 // Underscores inside a word and hyphens inside a line are no markup; escaping them would only spoil the plain text.
-bool needs_backslash(std::string_view s, size_t i) {
+bool needs_backslash(std::string_view s, size_t i, bool begins_line) {
   if (s[i] == '_') return !(i > 0 && is_word(s, i - 1) && is_word(s, i + 1));
-  if (s[i] == '-' || s[i] == '+' || s[i] == '#') return i == 0;
+  if (s[i] == '-' || s[i] == '+' || s[i] == '#') return begins_line && i == 0;
   if (s[i] == '.' || s[i] == ')')  // "1." and "1)" begin a list
-    return i > 0 && s.substr(0, i).find_first_not_of("0123456789") == std::string_view::npos;
+    return begins_line && i > 0 && s.substr(0, i).find_first_not_of("0123456789") == std::string_view::npos;
   return std::string_view("\\`*[]|~!$").find(s[i]) != std::string_view::npos;
 }
 
 }  // namespace
 
-std::string markdown_text(std::string_view raw, int most) {
-  const std::string text = truncated(sanitised(raw), most);
+std::string markdown_text(std::string_view raw, bool begins_line) {
+  constexpr int kMaxCells = 2000;
+  const std::string text = truncated(sanitised(raw), kMaxCells);
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     switch (text[i]) {
@@ -29,7 +30,7 @@ std::string markdown_text(std::string_view raw, int most) {
       case '<': out += "&lt;"; break;
       case '>': out += "&gt;"; break;
       default:
-        if (needs_backslash(text, i)) out += '\\';
+        if (needs_backslash(text, i, begins_line)) out += '\\';
         out += text[i];
     }
   }
@@ -56,14 +57,14 @@ std::string markdown_code(std::string_view raw, bool in_table, int most) {
 
 std::string markdown_table(const Grid& grid) {
   std::string out = "|";
-  for (const GridColumn& c : grid.columns()) out += " " + markdown_text(c.header) + " |";
+  for (const GridColumn& c : grid.columns()) out += " " + markdown_text(without_blanks(c.header)) + " |";
   out += "\n|";
   for (const GridColumn& c : grid.columns()) out += c.right ? " ---: |" : " --- |";
   out += '\n';
   for (const auto& row : grid.rows()) {
     out += '|';
     for (const Cell& cell : row)
-      out += " " + (cell.holds == Holds::kOurs    ? cell.text
+      out += " " + (cell.holds == Holds::kOurs    ? std::string(without_blanks(cell.text))
                     : cell.holds == Holds::kWords ? markdown_text(cell.text)
                                                   : markdown_code(cell.text, true)) + " |";
     out += '\n';
@@ -87,15 +88,20 @@ class MarkdownRenderer final : public Renderer {
   void table(const Grid& grid, const std::vector<double>&) override { out += markdown_table(grid); }
 
  private:
+  static std::string lines_text(std::string_view text) {
+    std::string out;
+    for (const std::string_view line : lines_of(text)) out += (out.empty() ? "" : "\n      ") + markdown_text(line);
+    return out;
+  }
+
   static std::string text_of(const Runs& runs) {
     std::string out;
     for (const Run& run : runs) {
       if (run.as == Run::As::kCode) out += markdown_code(run.text, false, 500);
       if (run.as == Run::As::kWarning) out += "**!** ";
-      if (run.as == Run::As::kCode || run.as == Run::As::kWarning) continue;
-      std::string text;
-      for (const std::string_view line : lines_of(run.text)) text += (text.empty() ? "" : "\n      ") + markdown_text(line);
-      out += run.as == Run::As::kStrong ? "**" + text + "**" : text;
+      if (run.as == Run::As::kStrong) out += "**" + markdown_text(run.text, false) + "**";
+      if (run.as == Run::As::kPlain) out += markdown_text(run.text, out.empty());
+      if (run.as == Run::As::kLines) out += lines_text(run.text);
     }
     return out;
   }
@@ -105,6 +111,7 @@ std::string write_markdown(const Report& report, const PresentOptions& options) 
   MarkdownRenderer to;
   if (options.section.empty()) render_report(report, options, false, options.top, to);
   else render_section(report, options, to);
+  while (to.out.ends_with("\n\n")) to.out.pop_back();
   return std::move(to.out);
 }
 

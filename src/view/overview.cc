@@ -1,8 +1,12 @@
 #include "view/overview.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -28,9 +32,9 @@ std::vector<Share> causes_of(const RankReport& rank, const DeviceRow& device) {
 
 void add_note(DeviceOverview& device, const char* name, double pct, double exposed) {
   if (pct < kVisiblePct) return;
-  std::string note = std::string(name) + " " + format_percent(pct);
+  std::string note = fmt::format("{} {}", name, format_percent(pct));
   if (exposed >= kVisiblePct && pct >= kNotablePct)
-    note += std::abs(exposed - pct) < kVisiblePct ? ", all exposed" : ", " + format_percent(exposed) + " exposed";
+    note += fmt::format(", {} exposed", std::abs(exposed - pct) < kVisiblePct ? "all" : format_percent(exposed));
   device.notes.push_back(std::move(note));
 }
 
@@ -47,7 +51,8 @@ DeviceOverview device_overview(const RankReport& rank, const DeviceRow& device) 
   out.idle_pct = share(device.window_idle_ns());
   for (const IdleRow& row : rank.idle)
     if (row.device == device.id && row.cause == IdleCause::kUntracedWork && row.window_pct >= kNotableUntracedPct)
-      out.notes.push_back("busy " + format_percent(100 * *out.busy_pct / (100 - row.window_pct)) + " of what was recorded");
+      out.notes.push_back(
+          fmt::format("busy {} of the recorded time", format_percent(100 * *out.busy_pct / (100 - row.window_pct))));
   add_note(out, "communication", share(device.communication_ns), share(device.exposed_communication_ns));
   add_note(out, "copies", share(device.memory_ns), share(device.exposed_memory_ns));
   return out;
@@ -98,17 +103,17 @@ std::string ranks_concerned(const Report& report, const Finding& finding) {
 
 namespace {
 
-constexpr double kTellingPct = 3;        // of a step: a change that gains less is no advice
-constexpr double kSpreadPct = 2;         // ranks that meet in every step differ by less
-constexpr double kClockApart_ns = 1e6;   // a picture of both ranks without alignment would mislead
-constexpr double kClockError_ns = 1e5, kClockErrorPct = 1;   // of a step: waits of that order are lost in it
+constexpr double kNotableGainPct = 3;    // of a step: a change that gains less is no advice
+constexpr double kSpreadPct = 2;         // ranks that synchronize in every step differ by less
+constexpr double kClockApart_ns = 1e6;   // a timeline of both ranks without alignment would mislead
+constexpr double kClockError_ns = 1e5, kClockErrorPct = 1;   // of a step: shorter waits are uncertain
 constexpr size_t kMaxWays = 3, kMaxChanges = 3;
 
 // "pipeline parallel in groups of 4 (bubble 51 % of a step)"
 std::string way_text(const Parallelism& way) {
   std::string text = parallelism_name(way);
-  if (way.groups > 1 && way.group_size > 0) text += " in groups of " + format_count(way.group_size);
-  if (way.pipeline) text += " (bubble " + format_percent(way.pipeline->bubble_pct, 0) + " of a step)";
+  if (way.groups > 1 && way.group_size > 0) text += fmt::format(" in groups of {}", format_count(way.group_size));
+  if (way.pipeline) text += fmt::format(" (bubble {} of a step)", format_percent(way.pipeline->bubble_pct, 0));
   return text;
 }
 
@@ -130,18 +135,16 @@ std::string job_title(const Report& report, const Job& job) {
   const int64_t all = job.world_size.value_or(0);
   std::string title =
       all > here ? format_count(here) + " of " + plural(all, "rank", "ranks") : plural(here, "rank", "ranks");
-  std::vector<std::string_view> hosts;
+  std::set<std::string_view> hosts;
   for (const RankReport& rank : report.ranks)
-    if (!rank.host.empty()) hosts.push_back(rank.host);
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    if (!rank.host.empty()) hosts.insert(rank.host);
   if (hosts.size() > 1) title += " on " + plural(static_cast<int64_t>(hosts.size()), "host", "hosts");
-  std::vector<std::string> said;
+  std::vector<std::string> facts;
   for (const Parallelism& way : job.parallelism)
-    if (way.kind != ParallelKind::kUnknown && said.size() < kMaxWays) said.push_back(way_text(way));
-  if (const std::string hidden = hidden_text(job); !hidden.empty()) said.push_back(hidden);
-  if (job.step_spread_pct >= kSpreadPct) said.push_back("steps differ by " + format_percent(job.step_spread_pct));
-  return said.empty() ? title : title + ": " + joined(said);
+    if (way.kind != ParallelKind::kUnknown && facts.size() < kMaxWays) facts.push_back(way_text(way));
+  if (const std::string hidden = hidden_text(job); !hidden.empty()) facts.push_back(hidden);
+  if (job.step_spread_pct >= kSpreadPct) facts.push_back("steps differ by " + format_percent(job.step_spread_pct));
+  return facts.empty() ? title : title + ": " + joined(facts);
 }
 
 // Ranks that miss the same call are named together; they follow each other.
@@ -161,12 +164,13 @@ std::vector<std::string> missing_texts(const std::vector<MissingCalls>& all) {
     if (m.step != -1) where += ", step " + std::to_string(m.step);
     const std::string others = plural(m.others, "other rank", "other ranks");
     if (m.never_arrived())
-      out.push_back(ranks_text(ranks) + " never arrived at " + m.name + " " + std::to_string(m.number) + where + ": " +
-                    others + " wait in it to the end of their traces");
+      out.push_back(fmt::format("{} never arrived at {} {}{}: {} wait in it to the end of their traces",
+                                ranks_text(ranks), m.name, m.number, where, others));
     else
-      out.push_back(ranks_text(ranks) + ": no record of " + plural(m.calls, "call", "calls") + " to " + m.name + where +
-                    (m.calls > 1 ? " and later" : "") + ", which " + others +
-                    " made: the trace lost it, or the rank went another way");
+      out.push_back(fmt::format("{}: no record of {} to {}{}{}, which {} made: the trace lost it, or the rank took "
+                                "another branch",
+                                ranks_text(ranks), plural(m.calls, "call", "calls"), m.name, where,
+                                m.calls > 1 ? " and later" : "", others));
   }
   return out;
 }
@@ -198,38 +202,36 @@ std::vector<std::string> notes_of(const Job& job, const ClockRange& clocks) {
   double step_ns = 0;
   for (const auto& [rank, ns] : job.step_mean_ns) step_ns = std::max(step_ns, static_cast<double>(ns));
   if (clocks.error_ns > std::max(kClockError_ns, kClockErrorPct / 100 * step_ns))
-    out.push_back("clocks are known to within " + format_duration(clocks.error_ns) +
-                  " only, so waits for each other are as uncertain");
+    out.push_back(fmt::format("clocks are aligned only to within {}, so waits of ranks for each other are as uncertain",
+                              format_duration(clocks.error_ns)));
   return out;
 }
 
 std::string clocks_text(const ClockRange& clocks) {
   if (std::abs(clocks.offset_ns) < kClockApart_ns) return {};
-  std::string text = "Clocks: rank " + std::to_string(clocks.ahead) + "'s is " +
-                     format_duration(std::abs(clocks.offset_ns)) + (clocks.offset_ns < 0 ? " ahead of" : " behind") +
-                     " the first rank's";
-  if (std::abs(clocks.drift_ppm) >= 1) text += " and drifts by " + format_number(std::abs(clocks.drift_ppm)) + " ppm";
-  return text + "; aligned to within " + format_duration(clocks.error_ns);
+  const double drift = std::abs(clocks.drift_ppm);
+  return fmt::format("Clocks: rank {}'s is {} {} the first rank's{}; aligned to within {}", clocks.ahead,
+                     format_duration(std::abs(clocks.offset_ns)), clocks.offset_ns < 0 ? "ahead of" : "behind",
+                     drift >= 1 ? fmt::format(" and drifts by {} ppm", format_number(drift)) : "",
+                     format_duration(clocks.error_ns));
 }
 
 std::string what_if_of(const std::vector<WhatIf>& all) {
-  std::vector<const WhatIf*> telling;
+  std::vector<const WhatIf*> notable;
   bool like_others = false;   // the first such row is of all stragglers together
   for (const WhatIf& w : all) {
     const bool straggler = w.change == "straggler_median";
-    if (w.saved_pct >= kTellingPct && !(straggler && like_others)) telling.push_back(&w);
+    if (w.saved_pct >= kNotableGainPct && !(straggler && like_others)) notable.push_back(&w);
     like_others |= straggler;
   }
-  std::stable_sort(telling.begin(), telling.end(),
-                   [](const WhatIf* a, const WhatIf* b) { return a->saved_ns_per_step > b->saved_ns_per_step; });
-  if (telling.empty()) return {};
-  telling.resize(std::min(telling.size(), kMaxChanges));
-  const auto step_ns = static_cast<double>(telling[0]->step_ns + telling[0]->saved_ns_per_step);
-  std::vector<std::string> changes;
-  for (const WhatIf* w : telling)
-    changes.push_back((w->lower_bound ? "at most " : "") + format_duration(static_cast<double>(w->step_ns)) + " " +
-                      change_words(*w));
-  return "A step of " + format_duration(step_ns) + " would take " + joined(changes);
+  std::ranges::stable_sort(notable, std::greater(), &WhatIf::saved_ns_per_step);
+  if (notable.empty()) return {};
+  notable.resize(std::min(notable.size(), kMaxChanges));
+  const auto step_ns = static_cast<double>(notable[0]->step_ns + notable[0]->saved_ns_per_step);
+  return fmt::format("A step of {} would take {}", format_duration(step_ns), joined(notable, ", ", [](const WhatIf* w) {
+                       return fmt::format("{}{} {}", w->lower_bound ? "at most " : "",
+                                          format_duration(static_cast<double>(w->step_ns)), change_words(*w));
+                     }));
 }
 
 }  // namespace
@@ -247,13 +249,13 @@ JobOverview job_overview(const Report& report) {
 std::string late_text(const RankStanding& rank) {
   if (!rank.straggler) return {};
   const Straggler& s = *rank.straggler;
-  const char* what = s.kind == "slow_link" ? "transfers longer by " : "late by ";
-  return what + format_duration(static_cast<double>(s.excess_ns_per_step)) + " a step (" +
-         format_percent(s.excess_pct, 0) + "): " + straggler_words(s.kind);
+  return fmt::format("{} by {} a step ({}): {}", s.kind == "slow_link" ? "transfers longer" : "late",
+                     format_duration(static_cast<double>(s.excess_ns_per_step)), format_percent(s.excess_pct, 0),
+                     straggler_words(s.kind));
 }
 
 std::string straggler_words(std::string_view kind) {
-  return kind.empty() || kind == "unknown" ? "cause not known" : words(kind);
+  return kind.empty() || kind == "unknown" ? "cause unknown" : words(kind);
 }
 
 std::string parallelism_name(const Parallelism& way) {
@@ -272,8 +274,8 @@ std::string change_words(const WhatIf& change) {
                                  Words{"host_bound_free", "with launches in time"},
                                  Words{"even_ranks", "with all ranks alike in each step"}};
   if (change.change == "straggler_median") return "with " + ranks_text(change.ranks) + " like the others";
-  for (const auto& [code, said] : kNames)
-    if (code == change.change) return std::string(said);
+  for (const auto& [code, text] : kNames)
+    if (code == change.change) return std::string(text);
   return "with " + words(change.change);
 }
 

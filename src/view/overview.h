@@ -65,6 +65,9 @@ std::string parallelism_name(const Parallelism& way);
 /// "with rank 3 like the others"
 std::string change_words(const WhatIf& change);
 
+/// With a last column for why a rank is late.
+Table rank_table(const std::vector<RankStanding>& ranks);
+
 struct ReportPart {
   std::string title;
   std::vector<std::string> sentences;

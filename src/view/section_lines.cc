@@ -18,92 +18,6 @@ constexpr int kMinRoom = 34;          // cells for the observation, beside the r
 constexpr int kFindingIndent = 4;
 constexpr int kMaxLines = 4;          // of one sentence
 
-struct FindingColumns {
-  int width;
-  int rule;
-  int text_end;   // where the costs begin
-  bool beside;    // the observation is beside the rule's name, else below it
-};
-
-FindingColumns columns_of(const Report& report, const PresentOptions& options) {
-  FindingColumns c{layout_width(options), 0, 0, true};
-  for (const Finding& f : report.findings) c.rule = std::max(c.rule, display_width(sanitised(f.rule)));
-  c.rule = std::min(c.rule, 28);
-  // On a very wide screen, costs far away from their lines are hard to follow.
-  c.text_end = std::min(c.width, 120) - kCostWidth;
-  c.beside = c.text_end - c.rule - 6 >= kMinRoom;
-  return c;
-}
-
-Line cost_cell(const Report& report, const Finding& finding) {
-  const std::optional<double> cost = cost_of_step(report, finding);
-  if (!cost) return Line(padded_left("not estimated", kCostWidth), Style::kFaint);
-  const std::string pct = finding.cost_pct ? padded_left(format_percent(*finding.cost_pct, 0), 6) : "";
-  return Line(padded_left(format_duration(*cost, 2) + pct, kCostWidth), Style::kStrong);
-}
-
-std::string what_of(const Report& report, const Finding& finding) {
-  const std::string ranks = ranks_concerned(report, finding);
-  return ranks.empty() ? finding.what : ranks + ": " + finding.what;
-}
-
-Lines headline(const Report& report, const Finding& finding, const FindingColumns& columns) {
-  Line first;
-  first.add(finding.severity == Severity::kInfo ? "○ " : "● ", severity_style(finding.severity));
-  first.add(truncated(sanitised(finding.rule), columns.rule), severity_style(finding.severity));
-  Lines what;
-  if (columns.beside) {
-    first.to_column(2 + columns.rule + 2);
-    what = wrapped_after(std::move(first), what_of(report, finding), columns.text_end - 2, Style::kPlain, kMaxLines);
-    what.front().to_column(columns.text_end).add(cost_cell(report, finding));
-    return what;
-  }
-  first.to_column(columns.text_end).add(cost_cell(report, finding));
-  what.push_back(std::move(first));
-  append(what, wrapped_after(Line().skip(2), what_of(report, finding), columns.width, Style::kPlain, kMaxLines));
-  return what;
-}
-
-Lines fix_lines(const Finding& finding, size_t count, int width) {
-  Lines out;
-  for (size_t i = 0; i < finding.fix.size() && i < count; ++i)
-    append(out, wrapped_after(Line().skip(kFindingIndent).add("→ ", Style::kGood), finding.fix[i], width, Style::kPlain,
-                              kMaxLines));
-  return out;
-}
-
-Lines seen_lines(const Finding& finding, size_t count, int width) {
-  Lines out;
-  for (size_t i = 0; i < finding.evidence.size() && i < count; ++i)
-    append(out, wrapped_after(Line().skip(kFindingIndent + 2), finding.evidence[i], width, Style::kFaint, kMaxLines));
-  return out;
-}
-
-// Whether an earlier finding names the location, or the evidence does and there is no line of code to add.
-bool is_known(const Report& report, const Finding& finding, const Place& place) {
-  for (const Finding& before : report.findings) {
-    if (&before == &finding) break;
-    if (!before.where.empty() && before.where.front() == place) return true;
-  }
-  return place.file.empty() && !finding.evidence.empty() &&
-         finding.evidence.front().find(place.name) != std::string::npos;
-}
-
-// "in normalize (image_transforms.py:390): 105.7 ms a step"
-Lines place_lines(const Report& report, const Finding& finding, size_t count, int width) {
-  const RankReport* rank = report.rank_in_focus();
-  const bool steps = rank && rank->steps.marked();
-  Lines out;
-  for (size_t i = 0; i < finding.where.size() && i < count; ++i) {
-    const Place& p = finding.where[i];
-    const double ns = static_cast<double>(p.ns) / static_cast<double>(std::max<int64_t>(report.measured_steps, 1));
-    append(out, wrapped_after(Line().skip(kFindingIndent + 2),
-                              "in " + location_text(p) + ": " + format_duration(ns) + (steps ? " a step" : ""), width,
-                              Style::kFaint, kMaxLines));
-  }
-  return out;
-}
-
 std::string in_unit(double x, const std::string& unit) {
   if (unit == "%") return format_percent(x);
   return unit.empty() || unit == "count" || unit == "ratio" ? format_number(x) : format_number(x) + " " + unit;
@@ -116,34 +30,96 @@ std::string measured_text(const Finding& finding) {
   return text;
 }
 
-Lines whole_finding(const Report& report, const Finding& finding, int width) {
-  Lines out;
-  if (!finding.why.empty()) append(out, wrapped_after(Line().skip(kFindingIndent), finding.why, width));
-  append(out, fix_lines(finding, finding.fix.size(), width));
-  append(out, seen_lines(finding, finding.evidence.size(), width));
-  append(out, place_lines(report, finding, finding.where.size(), width));
-  if (const std::string measured = measured_text(finding); !measured.empty())
-    append(out, wrapped_after(Line().skip(kFindingIndent + 2), measured, width, Style::kFaint));
-  out.emplace_back();
-  return out;
-}
-
-Line heading(const Report& report, const FindingColumns& columns) {
-  const RankReport* rank = report.rank_in_focus();
-  const char* cost = rank && rank->steps.marked() ? "cost per step" : "cost";
-  const auto has_cost = [](const Finding& f) { return f.cost_ns.has_value(); };
-  const bool any = std::any_of(report.findings.begin(), report.findings.end(), has_cost);
-  Line line("Findings, most expensive first", Style::kStrong);
-  if (any) line.to_column(columns.text_end).add(padded_left(cost, kCostWidth), Style::kFaint);
-  return line;
-}
-
-}  // namespace
-
-namespace {
-
-// Known to cost next to nothing: for those who ask.
+// Known to cost next to nothing: only in full lists.
 bool is_minor(const Finding& f) { return f.severity == Severity::kInfo && f.cost_pct && *f.cost_pct < 1; }
+
+class FindingLines {
+ public:
+  FindingLines(const Report& report, int width) : report_(report), width_(width) {
+    for (const Finding& f : report.findings) rule_ = std::max(rule_, display_width(sanitised(f.rule)));
+    rule_ = std::min(rule_, 28);
+    // On a very wide screen, costs far away from their lines are hard to follow.
+    text_end_ = std::min(width, 120) - kCostWidth;
+    const RankReport* rank = report.rank_in_focus();
+    per_step_ = rank && rank->steps.marked();
+  }
+
+  Lines take() { return std::move(out_); }
+
+  void heading() {
+    Line& line = out_.emplace_back("Findings, most expensive first", Style::kStrong);
+    if (std::ranges::any_of(report_.findings, [](const Finding& f) { return f.cost_ns.has_value(); }))
+      line.to_column(text_end_).add(padded_left(per_step_ ? "cost per step" : "cost", kCostWidth), Style::kFaint);
+  }
+
+  void headline(const Finding& finding) {
+    const Style style = severity_style(finding.severity);
+    Line first(finding.severity == Severity::kInfo ? "○ " : "● ", style);
+    first.add(truncated(sanitised(finding.rule), rule_), style);
+    const std::string ranks = ranks_concerned(report_, finding);
+    const std::string what = ranks.empty() ? finding.what : ranks + ": " + finding.what;
+    if (text_end_ - rule_ - 6 < kMinRoom) {   // the observation goes below the rule's name
+      out_.push_back(std::move(first.to_column(text_end_).add(cost_cell(finding))));
+      return add(Line().skip(2), what, Style::kPlain);
+    }
+    Lines lines =
+        wrapped_after(std::move(first.to_column(2 + rule_ + 2)), what, text_end_ - 2, Style::kPlain, kMaxLines);
+    lines.front().to_column(text_end_).add(cost_cell(finding));
+    append(out_, std::move(lines));
+  }
+
+  void whole(const Finding& finding) {
+    if (!finding.why.empty()) append(out_, wrapped_after(Line().skip(kFindingIndent), finding.why, width_));
+    for (const std::string& text : finding.fix) add_fix(text);
+    for (const std::string& text : finding.evidence) add_detail(text);
+    for (const Place& place : finding.where) add_location(place);
+    if (const std::string text = measured_text(finding); !text.empty()) add_detail(text);
+    out_.emplace_back();
+  }
+  void brief(const Finding& finding) {
+    if (!finding.fix.empty()) add_fix(finding.fix.front());
+    if (finding.severity == Severity::kInfo) return;
+    if (!finding.evidence.empty()) add_detail(finding.evidence.front());
+    if (!finding.where.empty() && !is_known(finding, finding.where.front())) add_location(finding.where.front());
+  }
+
+ private:
+  [[nodiscard]] Line cost_cell(const Finding& finding) const {
+    const std::optional<double> cost = cost_of_step(report_, finding);
+    if (!cost) return Line(padded_left("not estimated", kCostWidth), Style::kFaint);
+    const std::string pct = finding.cost_pct ? padded_left(format_percent(*finding.cost_pct, 0), 6) : "";
+    return Line(padded_left(format_duration(*cost, 2) + pct, kCostWidth), Style::kStrong);
+  }
+
+  // Whether an earlier finding names the location, or the evidence does and there is no line of code to add.
+  [[nodiscard]] bool is_known(const Finding& finding, const Place& place) const {
+    for (const Finding& before : report_.findings) {
+      if (&before == &finding) break;
+      if (!before.where.empty() && before.where.front() == place) return true;
+    }
+    return place.file.empty() && !finding.evidence.empty() &&
+           finding.evidence.front().find(place.name) != std::string::npos;
+  }
+
+  void add(const Line& first, const std::string& text, Style style) {
+    append(out_, wrapped_after(first, text, width_, style, kMaxLines));
+  }
+  void add_fix(const std::string& text) {
+    add(Line().skip(kFindingIndent).add("→ ", Style::kGood), text, Style::kPlain);
+  }
+  void add_detail(const std::string& text) { add(Line().skip(kFindingIndent + 2), text, Style::kFaint); }
+  // "in normalize (image_transforms.py:390): 105.7 ms a step"
+  void add_location(const Place& place) {
+    const double ns = static_cast<double>(place.ns) / static_cast<double>(std::max<int64_t>(report_.measured_steps, 1));
+    add_detail("in " + location_text(place) + ": " + format_duration(ns) + (per_step_ ? " a step" : ""));
+  }
+
+  const Report& report_;
+  const int width_;
+  int rule_ = 0, text_end_ = 0;   // width of the longest rule's name; where the costs begin
+  bool per_step_ = false;
+  Lines out_;
+};
 
 }  // namespace
 
@@ -152,8 +128,8 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
     if (report.ranks.empty()) return {};
     return {Line("No findings: ", Style::kStrong).add("nothing is over its rule's threshold")};
   }
-  const FindingColumns columns = columns_of(report, options);
-  Lines out{heading(report, columns)};
+  FindingLines lines(report, layout_width(options));
+  lines.heading();
   int64_t minor = 0;
   for (size_t i = 0; i < report.findings.size(); ++i) {
     const Finding& finding = report.findings[i];
@@ -161,17 +137,11 @@ Lines finding_lines(const Report& report, const PresentOptions& options, bool wh
       ++minor;
       continue;
     }
-    append(out, headline(report, finding, columns));
-    if (whole || options.verbose) {
-      append(out, whole_finding(report, finding, columns.width));
-    } else if (i < kExplained) {
-      append(out, fix_lines(finding, 1, columns.width));
-      if (finding.severity == Severity::kInfo) continue;
-      append(out, seen_lines(finding, 1, columns.width));
-      if (!finding.where.empty() && !is_known(report, finding, finding.where.front()))
-        append(out, place_lines(report, finding, 1, columns.width));
-    }
+    lines.headline(finding);
+    if (whole || options.verbose) lines.whole(finding);
+    else if (i < kExplained) lines.brief(finding);
   }
+  Lines out = lines.take();
   if (minor > 0) out.push_back(Line("… and " + format_count(minor) + " minor: --section findings", Style::kFaint));
   return out;
 }
@@ -191,15 +161,6 @@ bool has_section(const Report& report, std::string_view name) {
 
 namespace {
 
-// Shared by the parts of one section.
-struct View {
-  const PresentOptions& options;
-  Origin origin;
-};
-
-// `field`: the value's name within `title`; empty: the title is enough.
-void append_value(Lines& out, const std::string& title, std::string_view field, const Value& value, const View& view);
-
 // The column that blocks of columns repeat: the short name if there is one, else the first text.
 size_t key_column(const Table& table) {
   for (const std::string_view name : {"short_name", "name", "cause", "path"})
@@ -209,77 +170,90 @@ size_t key_column(const Table& table) {
   return 0;
 }
 
-Lines table_lines(const Table& table, const View& view) {
-  const size_t shown = shown_rows(table.rows.size(), view.options.top);
-  const Grid grid = value_grid(table, {.rows = shown, .origin = view.origin, .aligned = true});
-  Lines out = grid.lines(view.options.width, key_column(table));
-  if (shown < table.rows.size()) out.push_back(more_line(table.rows.size() - shown, "--top 0 shows all"));
-  return out;
-}
+/// Values of a section in full, each below its title.
+class SectionLines {
+ public:
+  explicit SectionLines(const PresentOptions& options) : options_(options) {}
 
-// For tables over time, whose first ten rows show little.
-Lines curve_lines(const Table& table) {
   Lines out;
-  for (size_t c = 0; c < table.columns.size(); ++c) {
-    if (table.column("time_ns") < 0 || is_instant(table.columns[c]) || table.rows.size() < 8) continue;
-    std::vector<double> values;
-    for (const auto& row : table.rows) values.push_back(c < row.size() ? row[c].number(-1) : -1);
-    const double most = *std::max_element(values.begin(), values.end());
-    if (!(most > 0)) continue;
-    Line line;
-    line.skip(2).add(padded_right(column_title(table.columns[c]), 10)).add(curve(values, 40), Style::kNote);
-    out.push_back(std::move(line.add("  up to ").add(cell_text(table.columns[c], most, {}))));
-  }
-  return out;
-}
+  Origin origin;   ///< of instants
 
-// Tables within rows, which their cells only summarize, each under its row's name.
-void append_nested(Lines& out, const std::string& title, const Table& table, const View& view) {
-  const size_t shown = shown_rows(table.rows.size(), view.options.top);
-  const size_t key = key_column(table);
-  for (size_t r = 0; r < shown; ++r)
-    for (size_t c = 0; c < table.rows[r].size() && c < table.columns.size(); ++c) {
-      const Table* nested = table.rows[r][c].table();
-      if (!nested || nested->rows.empty()) continue;
-      const std::string row = key < table.rows[r].size() ? cell_text(table.columns[key], table.rows[r][key], {}) : "";
-      append_value(out, title + ", " + row, table.columns[c], table.rows[r][c], view);
+  void title(Line line) { append(out, {Line(), std::move(line)}); }
+  void text(Line first, std::string_view text, Style style = Style::kPlain) {
+    append(out, wrapped_after(std::move(first), text, options_.width, style));
+  }
+
+  void value(const std::string& name, const Value& value, std::string_view column = "") {
+    if (const Table* t = value.table()) return table(name, *t);
+    if (const Record* r = value.record()) return record(name, *r);
+    title(Line(name, Style::kStrong));
+    text(Line().skip(2), cell_text(column, value, origin));
+  }
+
+  void table(const std::string& name, const Table& table) {
+    Line heading(name, Style::kStrong);
+    const bool instants = std::ranges::any_of(table.columns, is_instant);
+    if (table.rows.empty()) heading.add(": nothing in this trace");
+    else if (instants && origin.first_step_ns) heading.add("   times count from the first step", Style::kFaint);
+    title(std::move(heading));
+    if (table.rows.empty()) return;
+    curves(table);
+    rows(table);
+    nested(name, table);
+  }
+
+  void rows(const Table& table) {
+    const size_t shown = shown_rows(table.rows.size(), options_.top);
+    const Grid grid = value_grid(table, {.rows = shown, .origin = origin, .aligned = true});
+    append(out, grid.lines(options_.width, key_column(table)));
+    if (shown < table.rows.size()) out.push_back(more_line(table.rows.size() - shown, "--top 0 shows all"));
+  }
+
+ private:
+  // For tables over time, whose first ten rows show little.
+  void curves(const Table& table) {
+    if (table.column("time_ns") < 0 || table.rows.size() < 8) return;
+    for (size_t c = 0; c < table.columns.size(); ++c) {
+      if (is_instant(table.columns[c])) continue;
+      std::vector<double> values;
+      for (const auto& row : table.rows) values.push_back(c < row.size() ? row[c].number(-1) : -1);
+      const double most = *std::ranges::max_element(values);
+      if (!(most > 0)) continue;
+      Line& line = out.emplace_back();
+      line.skip(2).add(padded_right(column_title(table.columns[c]), 10)).add(curve(values, 40), Style::kNote);
+      line.add("  up to ").add(cell_text(table.columns[c], most, {}));
     }
-}
-
-void append_table(Lines& out, const std::string& title, const Table& table, const View& view) {
-  Line heading(title, Style::kStrong);
-  const bool instants = std::any_of(table.columns.begin(), table.columns.end(), is_instant);
-  if (table.rows.empty()) heading.add(": nothing in this trace");
-  else if (instants && view.origin.first_step_ns) heading.add("   times count from the first step", Style::kFaint);
-  append(out, {Line(), std::move(heading)});
-  if (table.rows.empty()) return;
-  append(out, curve_lines(table));
-  append(out, table_lines(table, view));
-  append_nested(out, title, table, view);
-}
-
-void append_record(Lines& out, const std::string& title, const Record& record, const View& view) {
-  append(out, {Line(), Line(title, Style::kStrong)});
-  int label = 0;
-  for (const auto& [name, value] : record.fields)
-    label = std::max(label, std::min(40, display_width(sanitised(column_title(name)))));
-  for (const auto& [name, value] : record.fields) {
-    if (value.table() || value.record()) continue;
-    Line line;
-    line.skip(2).add(padded_right(truncated(sanitised(column_title(name)), label), label)).skip(2);
-    append(out, wrapped_after(std::move(line), cell_text(name, value, view.origin), view.options.width));
   }
-  for (const auto& [name, value] : record.fields)
-    if (value.table() || value.record()) append_value(out, title, name, value, view);
-}
 
-void append_value(Lines& out, const std::string& title, std::string_view field, const Value& value, const View& view) {
-  const std::string heading = field.empty() ? title : title + ": " + column_title(field);
-  if (const Table* table = value.table()) return append_table(out, heading, *table, view);
-  if (const Record* record = value.record()) return append_record(out, heading, *record, view);
-  append(out, {Line(), Line(heading, Style::kStrong)});
-  append(out, wrapped_after(Line().skip(2), cell_text(field, value, view.origin), view.options.width));
-}
+  // Tables within rows, which their cells only summarize, each under its row's name.
+  void nested(const std::string& name, const Table& table) {
+    const size_t key = key_column(table);
+    for (size_t r = 0; r < shown_rows(table.rows.size(), options_.top); ++r)
+      for (size_t c = 0; c < table.rows[r].size() && c < table.columns.size(); ++c) {
+        const std::vector<Value>& row = table.rows[r];
+        if (const Table* inner = row[c].table(); !inner || inner->rows.empty()) continue;
+        const std::string whose = key < row.size() ? cell_text(table.columns[key], row[key], {}) : "";
+        value(name + ", " + whose + ": " + column_title(table.columns[c]), row[c]);
+      }
+  }
+
+  void record(const std::string& name, const Record& record) {
+    title(Line(name, Style::kStrong));
+    int label = 0;
+    for (const auto& [field, value] : record.fields)
+      label = std::max(label, std::min(40, display_width(sanitised(column_title(field)))));
+    for (const auto& [field, value] : record.fields) {
+      if (value.table() || value.record()) continue;
+      Line line;
+      line.skip(2).add(padded_right(truncated(sanitised(column_title(field)), label), label)).skip(2);
+      text(std::move(line), cell_text(field, value, origin));
+    }
+    for (const auto& [field, content] : record.fields)
+      if (content.table() || content.record()) value(name + ": " + column_title(field), content);
+  }
+
+  const PresentOptions& options_;
+};
 
 // Names of phases are our own codes, to be shown as words.
 Value with_phase_names(const Section& section, Value content) {
@@ -289,32 +263,25 @@ Value with_phase_names(const Section& section, Value content) {
   return named;
 }
 
-Lines rank_sections(const Report& report, const PresentOptions& options) {
-  const Section& section = *find_section(options.section);
-  Lines out;
+void add_rank_sections(const Report& report, const Section& section, SectionLines& to) {
   for (const RankReport& rank : report.ranks) {
-    const std::string title = std::string(section.title) + rank_suffix(report, rank);
-    append_value(out, title, "", with_phase_names(section, section_value(rank, section.name)),
-                 {options, origin_of(rank)});
+    to.origin = origin_of(rank);
+    to.value(std::string(section.title) + rank_suffix(report, rank),
+             with_phase_names(section, section_value(rank, section.name)));
   }
-  return out;
 }
 
-Lines input_table(const Report& report, const PresentOptions& options) {
+void add_inputs(const Report& report, SectionLines& to) {
   Table table{{"path", "format", "file_bytes", "events", "rank"}, {}};
   for (const InputFile& input : report.inputs)
     table.rows.push_back({input.path, input.format, input.file_bytes, input.events, input.rank});
-  Lines out;
-  append_table(out, "Inputs", table, {options, {}});
+  to.table("Inputs", table);
   for (const InputFile& input : report.inputs) {
     if (input.issues.empty()) continue;
-    append(out, {Line()});
-    append(out, wrapped_after(Line(), input.path, options.width, Style::kStrong));
-    for (const Issue& issue : input.issues) {
-      append(out, wrapped_after(Line("! ", severity_style(issue.severity)), issue.text, options.width));
-    }
+    to.out.emplace_back();
+    to.text(Line(), input.path, Style::kStrong);
+    for (const Issue& issue : input.issues) to.text(Line("! ", severity_style(issue.severity)), issue.text);
   }
-  return out;
 }
 
 Lines check_table(const Report& report, const PresentOptions& options) {
@@ -327,22 +294,13 @@ Lines check_table(const Report& report, const PresentOptions& options) {
   return out;
 }
 
-Lines cluster_lines(const Report& report, const PresentOptions& options) {
-  const View view{options, {}};
-  Lines out;
+void add_cluster(const Report& report, const PresentOptions& options, SectionLines& to) {
   for (const ReportPart& part : cluster_parts(report, static_cast<size_t>(std::max(options.top, 0)))) {
-    append(out, {Line()});
-    append(out, wrapped_after(Line(), part.title, options.width, Style::kStrong));
-    for (const std::string& text : part.sentences)
-      append(out, wrapped_after(Line("- "), sanitised(text), options.width));
-    if (!part.table.rows.empty()) append(out, table_lines(part.table, view));
+    to.out.emplace_back();
+    to.text(Line(), part.title, Style::kStrong);
+    for (const std::string& text : part.sentences) to.text(Line("- "), sanitised(text));
+    if (!part.table.rows.empty()) to.rows(part.table);
   }
-  return out;
-}
-
-Lines unknown_section(const Report& report, const PresentOptions& options) {
-  return wrapped_after(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)),
-                       options.width);
 }
 
 }  // namespace
@@ -350,9 +308,13 @@ Lines unknown_section(const Report& report, const PresentOptions& options) {
 Lines section_lines(const Report& report, const PresentOptions& options) {
   if (options.section == "findings") return finding_lines(report, options, true);
   if (options.section == "checklist") return check_table(report, options);
-  if (options.section == "inputs") return input_table(report, options);
-  if (!has_section(report, options.section)) return unknown_section(report, options);
-  return options.section == "cluster" ? cluster_lines(report, options) : rank_sections(report, options);
+  SectionLines lines(options);
+  if (options.section == "inputs") add_inputs(report, lines);
+  else if (!has_section(report, options.section))
+    lines.text(Line(), "no section " + options.section + " here; there are: " + joined(section_names(report)));
+  else if (options.section == "cluster") add_cluster(report, options, lines);
+  else add_rank_sections(report, *find_section(options.section), lines);
+  return std::move(lines.out);
 }
 
 }  // namespace profgpu

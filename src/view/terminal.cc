@@ -1,5 +1,7 @@
 #include "view/terminal.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -80,11 +82,6 @@ Lines summed_inputs(const Report& report, int width) {
   return input_line(folder, {files + ", " + what, device_names(report), frameworks(report)}, width);
 }
 
-std::string base_name(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos || slash + 1 == path.size() ? path : path.substr(slash + 1);
-}
-
 struct Complaint {
   const InputFile* input;
   const Issue* issue;
@@ -108,8 +105,8 @@ std::vector<Complaint> complaints_of(const Report& report) {
 
 Lines complaint_lines(const Complaint& complaint, bool name_file, int width) {
   std::string text = complaint.issue->text;
-  const std::string name = base_name(complaint.input->path);
-  if (name_file && text.find(name) == std::string::npos) text.insert(0, name + ": ");
+  const std::string_view name = base_name(complaint.input->path);
+  if (name_file && text.find(name) == text.npos) text = fmt::format("{}: {}", name, text);
   if (complaint.others > 0) text += " (and " + plural(complaint.others, "other file", "other files") + ")";
   return wrapped_after(Line("! ", severity_style(complaint.issue->severity)), text, width, Style::kPlain,
                        kMaxLinesOfText);
@@ -165,33 +162,16 @@ Lines marked_lines(const std::vector<std::string>& texts, Style style, const Pre
 Lines rank_lines(const Report& report, const PresentOptions& options) {
   const std::vector<RankStanding>& ranks = report.standings;
   if (ranks.empty()) return {};
-  const auto any = [&](auto has) { return std::any_of(ranks.begin(), ranks.end(), has); };
-  const bool hosts = any([](const RankStanding& r) { return !r.host.empty(); });
-  const bool busy = any([](const RankStanding& r) { return r.busy_pct.has_value(); });
-  const bool late = any([](const RankStanding& r) { return r.straggler != nullptr; });
-  Grid grid;
-  grid.add_column("  rank", true);
-  if (hosts) grid.add_column("host");
-  grid.add_column("mean step", true);
-  if (busy) grid.add_column("GPU busy", true);
-  if (late) grid.add_column("");
   const int rows = first_screen_rows(options);
   const size_t shown = shown_rows(ranks.size(), rows > 0 ? std::max(kMinRanks, rows) : 0);
-  for (size_t i = 0; i < shown; ++i) {
-    const RankStanding& rank = ranks[i];
-    std::vector<Cell> cells{{std::to_string(rank.rank)}};
-    if (hosts) cells.push_back({rank.host});
-    cells.push_back({format_fixed(rank.step_ns, Unit::kNanoseconds, 0)});
-    if (busy) cells.push_back({format_value(rank.busy_pct, Unit::kPercent)});
-    if (late) cells.push_back({late_text(rank), Style::kWarn});
-    grid.add_row(std::move(cells));
-  }
   const JobOverview job = job_overview(report);
   Lines out = wrapped_after(Line(), job.title, options.width, Style::kStrong, 3);
   append(out, marked_lines(job.missing, Style::kBad, options));
-  append(out, grid.lines(options.width));
-  if (shown < ranks.size())
-    out.push_back(more_line(ranks.size() - shown, "--section cluster"));
+  Grid grid = value_grid(rank_table(ranks), {.rows = shown, .aligned = true});
+  if (grid.columns().back().header.empty())   // the last column, if any rank is late
+    for (std::vector<Cell>& row : grid.rows()) row.back().style = Style::kWarn;
+  for (const Line& line : grid.lines(options.width - 2)) out.push_back(Line().skip(2).add(line));
+  if (shown < ranks.size()) out.push_back(more_line(ranks.size() - shown, "--section cluster"));
   append(out, marked_lines(job.notes, Style::kWarn, options));
   for (const std::string& remark : job.remarks)
     append(out, wrapped_after(Line().skip(2), remark, options.width, Style::kPlain, 3));
@@ -306,51 +286,47 @@ Lines checklist_lines(const Report& report, const PresentOptions& options) {
 namespace {
 
 constexpr double kNoteworthyPct = 1;   // of all kernels' time; the first screen leaves out less
+constexpr int kReadableTable = 140;
 
 // The first column's header is the title.
-Lines first_lines(const Table& table, size_t shown, const char* section, const PresentOptions& options) {
-  const Grid grid = value_grid(table, {.rows = shown, .aligned = true});
-  Lines out = grid.lines(options.width > 0 ? std::min(options.width, 140) : 0);
+Lines first_lines(Table table, size_t shown, const char* section, const PresentOptions& options) {
+  for (std::vector<Value>& row : table.rows) row.front() = "  " + *row.front().text();
+  Lines out = value_grid(table, {.rows = shown, .aligned = true}).lines(std::min(options.width, kReadableTable));
   if (shown < table.rows.size())
     out.push_back(more_line(table.rows.size() - shown, std::string("--section ") + section));
   return out;
 }
 
-// Both tables' numbers begin in the same column.
-std::string wide(const std::string& title, const PresentOptions& options) {
-  return padded_right(title, std::clamp(layout_width(options) - 52, 24, 64));
-}
-
-Lines kernel_table(const RankReport& rank, const std::string& whose, const PresentOptions& options) {
-  const std::vector<KernelRow>& kernels = rank.kernels;
-  if (kernels.empty()) return {};
-  Table table{{wide("Top kernels" + whose, options), "GPU", "calls", "total_ns", "mean_ns", "kernel_pct"}, {}};
-  for (const KernelRow& k : kernels)
-    table.rows.push_back({"  " + k.short_name, k.device, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
-  if (rank.devices.size() < 2) drop_column(table, 1);
-  size_t shown = shown_rows(kernels.size(), first_screen_rows(options));
-  while (shown > 1 && kernels[shown - 1].kernel_pct < kNoteworthyPct) --shown;
-  return first_lines(table, shown, "kernels", options);
-}
-
-Lines op_table(const RankReport& rank, const std::string& whose, const PresentOptions& options) {
-  const std::vector<OpRow>& ops = rank.ops;
-  if (ops.empty()) return {};
-  Table table{{wide("Top ops" + whose, options), "calls", "cpu_self_ns", "on_gpu_ns"}, {}};
-  for (const OpRow& o : ops) table.rows.push_back({"  " + o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
-  const auto on_gpu = [](const OpRow& o) { return o.device_total_ns != 0; };
-  if (std::none_of(ops.begin(), ops.end(), on_gpu)) drop_column(table, 3);
-  return first_lines(table, shown_rows(ops.size(), first_screen_rows(options)), "ops", options);
-}
-
 }  // namespace
+
+Table top_kernels(const RankReport& rank, std::string title) {
+  Table table{{std::move(title), "GPU", "calls", "total_ns", "mean_ns", "kernel_pct"}, {}};
+  for (const KernelRow& k : rank.kernels)
+    table.rows.push_back({k.short_name, k.device, k.count, k.total_ns, whole_ns(k.mean_ns), k.kernel_pct});
+  if (rank.devices.size() < 2) drop_column(table, 1);
+  return table;
+}
+
+Table top_ops(const RankReport& rank, std::string title) {
+  Table table{{std::move(title), "calls", "cpu_self_ns", "on_gpu_ns"}, {}};
+  for (const OpRow& o : rank.ops) table.rows.push_back({o.text, o.calls, o.cpu_self_ns, o.device_total_ns});
+  if (std::ranges::none_of(rank.ops, [](const OpRow& o) { return o.device_total_ns != 0; })) drop_column(table, 3);
+  return table;
+}
 
 Lines top_lines(const Report& report, const PresentOptions& options) {
   const RankReport* rank = report.rank_in_focus();
   if (!rank) return {};
-  const std::string whose = rank_suffix(report, *rank);
-  Lines out = kernel_table(*rank, whose, options);
-  append_apart(out, op_table(*rank, whose, options));
+  // Both tables' numbers begin in the same column.
+  const auto title = [&](const char* what) {
+    return padded_right(what + rank_suffix(report, *rank), std::clamp(layout_width(options) - 52, 24, 64));
+  };
+  Lines out;
+  size_t shown = shown_rows(rank->kernels.size(), first_screen_rows(options));
+  while (shown > 1 && rank->kernels[shown - 1].kernel_pct < kNoteworthyPct) --shown;
+  if (shown > 0) append(out, first_lines(top_kernels(*rank, title("Top kernels")), shown, "kernels", options));
+  shown = shown_rows(rank->ops.size(), first_screen_rows(options));
+  if (shown > 0) append_apart(out, first_lines(top_ops(*rank, title("Top ops")), shown, "ops", options));
   return out;
 }
 

@@ -23,6 +23,10 @@ Lines checklist_lines(const Report& report, const PresentOptions& options);
 /// Kernels and ops that take the most time.
 Lines top_lines(const Report& report, const PresentOptions& options);
 
+/// `title`: of the column of names.
+Table top_kernels(const RankReport& rank, std::string title);
+Table top_ops(const RankReport& rank, std::string title);
+
 /// "… and 123 more: --section kernels"
 Line more_line(size_t count, std::string_view where);
 
@@ -33,8 +37,8 @@ int first_screen_rows(const PresentOptions& options);
 /// `rows`, but at most `top` unless that is 0.
 size_t shown_rows(size_t rows, int top);
 
-/// Values of --section for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a rank, in
-/// the order of the document.
+/// Values of --section for a report: findings, checklist, inputs, cluster for several ranks, and the sections of a
+/// rank, in the order of the document.
 std::vector<std::string> section_names(const Report& report);
 bool has_section(const Report& report, std::string_view name);
 

@@ -120,6 +120,8 @@ bool is_numeric_column(const Table& table, size_t column) {
 namespace {
 
 Cell value_cell(std::string_view column, const Value& value, const ValueGrid& how) {
+  if (column == "rank" && value.integer()) return {std::to_string(*value.integer())};
+  if (column.empty() && value.is_null()) return {};   // a remark, which most rows have not
   const bool nested = value.table() || value.list() || value.record();
   if (how.aligned && !nested && !value.text() && !is_instant(column)) return {format_fixed(value, unit_of(column), 0)};
   Cell cell{cell_text(column, value, how.origin)};

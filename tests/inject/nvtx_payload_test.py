@@ -81,7 +81,7 @@ def test_in_one_command_and_in_chromes_format(tmp_path):
     events = json.loads(chrome.read_text())['traceEvents']
     shown = [e['args']['arguments'] for e in events if 'arguments' in e.get('args', {})]
     assert {'Message size [bytes]': 4096, 'Reduction operation': 'Max'} in shown and STRUCTURE in shown
-    assert 'left out because they do not fit their schema' in profgpu('analyze', str(folder), '--json')
+    assert 'left out because they do not match their schema' in profgpu('analyze', str(folder), '--json')
 
 
 def test_a_forked_child_has_its_parents_schemas(tmp_path):

@@ -478,7 +478,7 @@ def test_a_rank_that_nobody_states_is_called_a_guess(simulate, analyze, tmp_path
         (tmp_path / f'{"ab"[i]}.json').write_text(json.dumps(document))
     inputs = analyze(tmp_path)['inputs']
     assert [i['rank'] for i in inputs] == [0, 1]
-    assert all('taken as rank' in i['issues'][0]['text'] for i in inputs), inputs
+    assert all('assumed rank' in i['issues'][0]['text'] for i in inputs), inputs
     assert analyze(tmp_path / 'a.json')['inputs'][0]['issues'] == []
 
 

@@ -106,7 +106,7 @@ def test_keys(terminal, child):
     t.keys('l')
     t.wait('NV#: that many')
     t.keys('h')
-    t.wait('choose a process')
+    t.wait('select a process')
     t.keys('h', '>')
     t.wait(lambda s: 'SM▼' in s)
     assert ', every 1 s' in t.screen().split('\n')[0]
@@ -151,7 +151,7 @@ def test_a_device_is_lost_and_another_hangs(terminal):
     assert text.count('/79.6 GiB') == 6
     # Keys answer at once, and the others go on.
     t.keys('h')
-    t.wait('choose a process')
+    t.wait('select a process')
     t.keys('h')
     first = t.wait('/79.6 GiB')
     t.wait(lambda s: '/79.6 GiB' in s and s.split('\n')[2] != first.split('\n')[2])

@@ -8,21 +8,9 @@
 #include "mpi/component.h"   // declarations of C only: nothing is linked
 
 namespace profgpu {
-namespace {
-
-std::vector<std::string> places(const std::string& program) {
-  std::vector<std::string> all;
-  if (const char* named = std::getenv("PROFGPU_MPI")) all.emplace_back(named);
-  const std::string folder = program.substr(0, program.rfind('/') + 1);
-  all.push_back(folder + "libprofgpu-mpi.so");
-  all.push_back(folder + "../lib/profgpu/libprofgpu-mpi.so");
-  return all;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<MpiProcesses>> MpiProcesses::begin(const std::string& program) {
-  auto library = DynLib::open_first(places(program));
+  auto library = DynLib::open_first(paths_of_part(program, "libprofgpu-mpi.so", "PROFGPU_MPI"));
   if (!library)
     return Error{
         "--mpi: " + library.error().message,

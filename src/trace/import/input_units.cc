@@ -61,7 +61,7 @@ Result<Listing> listed(const std::string& path) {
 
 // Files that `profgpu run` writes beside recordings.
 bool describes_run(const std::string& path, const std::string& word) {
-  const std::string name = path.substr(path.rfind('/') + 1);
+  const std::string_view name = base_name(path);
   return name == word + ".json" || (name.starts_with(word + "-") && name.ends_with(".json"));
 }
 
@@ -157,12 +157,11 @@ void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next) {
 // SGLang merges "ID-TP-0.trace.json.gz" and so on into a "merged-ID.trace.json.gz" beside them.
 bool has_parts_beside(const std::string& merged, const std::vector<std::string>& files) {
   constexpr std::string_view kPrefix = "merged-";
-  const size_t folder = merged.rfind('/') + 1, dot = merged.find('.', folder);
-  if (!std::string_view(merged).substr(folder).starts_with(kPrefix) || dot == merged.npos) return false;
-  const std::string id = merged.substr(folder + kPrefix.size(), dot - folder - kPrefix.size());
-  return std::any_of(files.begin(), files.end(), [&](const std::string& file) {
-    return std::string_view(file).substr(file.rfind('/') + 1).starts_with(id + "-");
-  });
+  const std::string_view name = base_name(merged);
+  const size_t dot = name.find('.');
+  if (!name.starts_with(kPrefix) || dot == name.npos) return false;
+  const std::string part = std::string(name.substr(kPrefix.size(), dot - kPrefix.size())) + "-";
+  return std::ranges::any_of(files, [&](const std::string& file) { return base_name(file).starts_with(part); });
 }
 
 void leave_out_merged(Listing& listing, std::vector<Head>& heads, std::vector<std::string>& left_out) {
@@ -195,7 +194,7 @@ WindowFacts window_facts(const Trace& trace) {
 }
 
 int rank_in_name(std::string_view path) {
-  const std::string name = lower_case(path.substr(path.rfind('/') + 1));
+  const std::string name = lower_case(base_name(path));
   for (const std::string_view word : {"rank", "worker", "r"}) {
     for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1)) {
       if (at > 0 && is_letter(name[at - 1])) continue;

@@ -4,15 +4,12 @@
 #include <map>
 #include <tuple>
 
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
 constexpr int64_t kKeptBytes = 256 << 20;   // more recordings than this are read again, rank by rank
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  return slash == path.npos ? "" : path.substr(0, slash);
-}
 
 InputSource source_of(const RecordingFile& file) {
   return {file.path, std::string(kRecording.name), std::string(kRecording.noun),
@@ -116,7 +113,7 @@ Status refuse_copy(const RecordingFile& file, PathByProcess& paths) {
 }  // namespace
 
 Status add_recordings(const std::vector<InputUnit::File>& names, const ImportOptions& options, InputUnits& all) {
-  std::map<std::string, FolderUnits> folders;
+  std::map<std::string_view, FolderUnits> folders;   // by path
   PathByProcess paths;
   int64_t done = 0;
   for (const InputUnit::File& name : names) {

@@ -1,5 +1,5 @@
-// The current state of a device from all its readings since the start: the newest value of each metric, and integrals of
-// samples, so that infrequent readers miss nothing.
+// The current state of a device from all its readings since the start: the newest value of each metric, and integrals
+// of samples, so that infrequent readers miss nothing.
 #pragma once
 
 #include <array>
@@ -41,7 +41,8 @@ class DeviceTally {
 
   /// Percent × seconds of Metric::kUtilization.
   [[nodiscard]] const Integral& busy() const { return busy_; }
-  /// For a counter that the driver does not have: joules from power, bytes from rates. nullopt: there is no such figure.
+  /// For a counter that the driver does not have: joules from power, bytes from rates. nullopt: there is no such
+  /// figure.
   [[nodiscard]] std::optional<double> integrated(Metric counter) const;
   /// Seconds with lowered clocks for each of clock_reasons(), in that order.
   [[nodiscard]] const std::vector<Integral>& reasons() const { return reasons_; }

@@ -1,8 +1,6 @@
 #include "watch/exporter/http_client.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <vector>
 
 #include "base/dyn_lib.h"
 #include "base/gzip.h"
@@ -57,11 +55,7 @@ Result<HttpAnswer> http_call(const HttpCall& call, const std::string& program) {
 }
 
 Result<void*> tls_symbol(const std::string& program, const char* symbol) {
-  // Beside the program, or where it is installed.
-  const std::string folder = program.substr(0, program.rfind('/') + 1);
-  std::vector<std::string> paths = {folder + "libprofgpu-tls.so", folder + "../lib/profgpu/libprofgpu-tls.so"};
-  if (const char* named = std::getenv("PROFGPU_TLS")) paths.insert(paths.begin(), named);
-  auto library = DynLib::open_first(paths);
+  auto library = DynLib::open_first(paths_of_part(program, "libprofgpu-tls.so", "PROFGPU_TLS"));
   if (!library) return Error{"TLS: " + library.error().message, "it comes with the program; PROFGPU_TLS can name it"};
   const auto found = library->symbol<void*>(symbol);
   if (!found) return Error{"TLS: " + library->path() + " is of another version than the program"};

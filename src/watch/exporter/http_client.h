@@ -48,8 +48,8 @@ struct HttpAnswer {
   std::string content_type, body;
 };
 
-/// Blocks. Does not follow redirections. For https, checks certificates with the system's list of authorities or that of
-/// SSL_CERT_FILE. `program`: path of our own executable, which libprofgpu-tls.so is beside.
+/// Blocks. Does not follow redirections. For https, checks certificates with the system's list of authorities or that
+/// of SSL_CERT_FILE. `program`: path of our own executable, which libprofgpu-tls.so is beside.
 Result<HttpAnswer> http_call(const HttpCall& call, const std::string& program);
 
 /// What libprofgpu-tls.so exports; false: `problem` says why.

@@ -42,9 +42,9 @@ class HttpServer {
   /// Called for GET and HEAD, by the thread in run(). Must be quick.
   using Handler = std::function<HttpReply(const HttpRequest&)>;
 
-  /// Listens from now on: "127.0.0.1:9400", "localhost:9400" (all its addresses), "[::1]:9400", ":9400" (all interfaces);
-  /// port 0 is any free one. Answers only in run(). `program`: path of our own executable, which libprofgpu-tls.so is
-  /// beside.
+  /// Listens from now on: "127.0.0.1:9400", "localhost:9400" (all its addresses), "[::1]:9400", ":9400" (all
+  /// interfaces); port 0 is any free one. Answers only in run(). `program`: path of our own executable, which
+  /// libprofgpu-tls.so is beside.
   static Result<std::unique_ptr<HttpServer>> open(const std::string& listen, WebConfig config,
                                                   const std::string& program, HttpLimits limits = {});
   /// Whether `listen` has a form that open() understands.
@@ -60,7 +60,8 @@ class HttpServer {
   [[nodiscard]] virtual HttpFigures figures() const = 0;
 };
 
-/// Exported by libprofgpu-tls.so, for config.tls; null: `problem` says why. Both must be of one version and one compiler.
+/// Exported by libprofgpu-tls.so, for config.tls; null: `problem` says why. Both must be of one version and one
+/// compiler.
 using OpenHttps = HttpServer* (*)(const char* version, const std::string& listen, const WebConfig& config,
                                   const HttpLimits& limits, Error& problem);
 constexpr const char* kOpenHttpsSymbol = "profgpu_open_https";

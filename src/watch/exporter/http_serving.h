@@ -1,5 +1,5 @@
-// The server over plain connections or TLS, without the TLS part. For the two files that instantiate it: Boost takes half
-// a minute to compile.
+// The server over plain connections or TLS, without the TLS part. For the two files that instantiate it: Boost takes
+// half a minute to compile.
 #pragma once
 
 #include <fmt/format.h>

@@ -239,8 +239,8 @@ std::string kernel_pci(const std::string& pci) {
   return pci.starts_with("0000") && pci.find(':') == 8 ? pci.substr(4) : pci;
 }
 
-// The device's ids in device plugins. NVIDIA's: the UUID, for MIG before driver 470 "MIG-GPU-…/7/0"; Google's: "nvidia0",
-// "nvidia0/gi7"; AMD's: the PCI address.
+// The device's ids in device plugins. NVIDIA's: the UUID, for MIG before driver 470 "MIG-GPU-…/7/0"; Google's:
+// "nvidia0", "nvidia0/gi7"; AMD's: the PCI address.
 std::vector<std::string> ids_of(const DeviceInfo& d, const std::vector<DeviceInfo>& all) {
   std::vector<std::string> ids{d.uuid};
   const bool nvidia = d.vendor == "NVIDIA";
@@ -318,8 +318,8 @@ Result<PodsByDevice> PodResources::read(std::string_view list) const {
   PodsByDevice pods(count_);
   Grant grant;
   // k8s.io/kubelet/pkg/apis/podresources/v1: a list has pods (1), which have a name (1), a namespace (2) and containers
-  // (3), which have a name (1) and devices (2), which have a resource's name (1) and ids (2). A name may come after what
-  // it names.
+  // (3), which have a name (1) and devices (2), which have a resource's name (1) and ids (2). A name may come after
+  // what it names.
   const bool whole = each_text(list, 1, [&](std::string_view pod) {
     grant.pod = text_of(pod, 1);
     grant.name_space = text_of(pod, 2);

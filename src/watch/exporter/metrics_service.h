@@ -26,9 +26,9 @@ namespace profgpu {
 /// The jobs of a batch system on each device.
 class DeviceJobs {
  public:
-  /// `mapping`: a folder, written by a prolog as for dcgm-exporter, with a file for each device that has jobs, named "0"
-  /// or, for a MIG instance, "0.7" (GPU and instance); each line is a job. Empty: use the processes' control group or
-  /// SLURM_JOB_ID.
+  /// `mapping`: a folder, written by a prolog as for dcgm-exporter, with a file for each device that has jobs, named
+  /// "0" or, for a MIG instance, "0.7" (GPU and instance); each line is a job. Empty: use the processes' control group
+  /// or SLURM_JOB_ID.
   explicit DeviceJobs(std::string mapping) : mapping_(std::move(mapping)) {}
 
   /// Sorted, without duplicates. Reads files of /proc: not for the sampler's thread.

@@ -22,8 +22,8 @@ namespace profgpu {
 
 namespace {
 
-// Not the command's: faults, the terminal's about our own output, children, those of the C library, and those that cannot
-// be blocked.
+// Not the command's: faults, the terminal's about our own output, children, those of the C library, and those that
+// cannot be blocked.
 bool is_own(int signal) {
   constexpr int kOwn[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGPIPE, SIGTTIN, SIGTTOU,
                           SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,  SIGTRAP};
@@ -46,8 +46,8 @@ std::vector<int> open_descriptors() {
 }
 
 // Runs in the child, which shares our memory until it executes the command: changes only its own signal settings.
-// execvpe() rather than posix_spawn(), which leaves two signals ignored and, unlike shells, env and nohup, does not pass
-// scripts without a first line to sh.
+// execvpe() rather than posix_spawn(), which leaves two signals ignored and, unlike shells, env and nohup, does not
+// pass scripts without a first line to sh.
 [[noreturn]] void become(char* const* arguments, char* const* variables, const sigset_t& defaults,
                          bool ignore_children, const sigset_t& mask, int problem) {
   for (int s = 1; s < NSIG; ++s)

@@ -1,4 +1,5 @@
-// Runs the user's command with our own standard streams, terminal, environment and signal settings, and ends as it does.
+// Runs the user's command with our own standard streams, terminal, environment and signal settings, and ends as it
+// does.
 //
 // Signals sent to us alone are passed on; those from the terminal reach the command anyway. We never end it: how it
 // handles Ctrl-C is up to it (Ctrl-\ ends a command that ignores Ctrl-C). We stop and continue with it.

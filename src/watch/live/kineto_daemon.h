@@ -1,5 +1,5 @@
-// Requests traces from running PyTorch programs, in place of the daemon of PyTorch's profiler (Kineto): programs started
-// with KINETO_USE_DAEMON poll a socket named "dynolog" every few seconds for such a request.
+// Requests traces from running PyTorch programs, in place of the daemon of PyTorch's profiler (Kineto): programs
+// started with KINETO_USE_DAEMON poll a socket named "dynolog" every few seconds for such a request.
 //
 // Protocol: datagrams on the abstract UNIX socket "\0dynolog\0"; each is a size (8 bytes), a type (32 bytes) and a
 // body. `req`: kind of request (bit 2: activities), number of process ids, job, the ids (the program's own first, then

@@ -1,5 +1,5 @@
-// LiveView: the current state, from any source: this machine's devices, a replay, exporters of other machines. It is all
-// that the screen of `profgpu top` knows.
+// LiveView: the current state, from any source: this machine's devices, a replay, exporters of other machines. It is
+// all that the screen of `profgpu top` knows.
 #pragma once
 
 #include <array>
@@ -73,8 +73,8 @@ struct LiveView {
 /// Empty: not known.
 using LiveTopology = std::vector<std::vector<std::string>>;
 
-/// A source of views. All that waits (drivers, /proc, the network) runs on the source's own threads: none of these calls
-/// blocks, so that keys and drawing work whatever hangs. For one thread.
+/// A source of views. All that waits (drivers, /proc, the network) runs on the source's own threads: none of these
+/// calls blocks, so that keys and drawing work whatever hangs. For one thread.
 class LiveSource {
  public:
   virtual ~LiveSource() = default;

@@ -1,4 +1,5 @@
-// This machine's devices, or a replay's, as a LiveSource: the sampler's readings, and processes as /proc describes them.
+// This machine's devices, or a replay's, as a LiveSource: the sampler's readings, and processes as /proc describes
+// them.
 #pragma once
 
 #include <functional>

@@ -48,8 +48,8 @@ MappedPage mapped_page(int64_t pid, int64_t inner_pid, const std::string& proc) 
     page.is_deleted = page.path.ends_with(kDeleted);
     if (page.is_deleted) page.path.resize(page.path.size() - kDeleted.size());
     if (!page.path.ends_with(kEnding)) continue;
-    const size_t name = page.path.rfind('/') + 1;
-    page.owner = whole_number(page.path.substr(name, page.path.size() - kEnding.size() - name)).value_or(0);
+    const std::string_view name = base_name(page.path);
+    page.owner = whole_number(name.substr(0, name.size() - kEnding.size())).value_or(0);
     if (best.path.empty() || page.owner == inner_pid) best = page;
   }
   return best;

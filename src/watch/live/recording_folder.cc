@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/decimal.h"
 #include "base/descriptor.h"
+#include "base/dyn_lib.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -79,7 +80,7 @@ std::string default_recording_folder(const std::vector<std::string>& command) {
   std::string name;
   for (const std::string& word : command) {
     if (word.starts_with("-")) continue;
-    const std::string last = word.substr(word.rfind('/') + 1);
+    const std::string_view last = base_name(word);
     if (name.empty()) name = last;
     if (last.ends_with(".py") || last.ends_with(".sh")) {
       name = last.substr(0, last.size() - 3);
@@ -140,7 +141,7 @@ void discard(const RecordingFolder& folder) {
 
 namespace {
 
-constexpr std::string_view kLibrary = "libprofgpu-inject.so";
+constexpr const char* kLibrary = "libprofgpu-inject.so";
 
 bool is_file(const std::string& path) {
   std::error_code error;
@@ -154,7 +155,7 @@ std::string first_file(const std::vector<std::string>& paths) {
 }
 
 // Our library in any folder: a `profgpu run` inside another finds the variables set to it.
-bool is_ours(std::string_view value) { return value.substr(value.rfind('/') + 1) == kLibrary; }
+bool is_ours(std::string_view value) { return base_name(value) == kLibrary; }
 
 using Variables = std::vector<std::string>;
 
@@ -200,14 +201,14 @@ std::string own_program() {
 Result<RecordingParts> find_recording_parts(const std::string& program) {
   const std::string folder = program.substr(0, program.rfind('/') + 1);
   RecordingParts parts;
-  parts.library = first_file({folder + std::string(kLibrary), folder + "../lib/profgpu/" + std::string(kLibrary)});
+  parts.library = first_file(paths_of_part(program, kLibrary));
   if (parts.library.empty())
-    return Error{"cannot record: " + std::string(kLibrary) + " is not beside profgpu",
+    return Error{fmt::format("cannot record: {} is not beside profgpu", kLibrary),
                  "an installation has it in " + folder + "../lib/profgpu/"};
   const std::string hook = first_file({folder + "../share/profgpu/python-hook/sitecustomize.py",
                                        folder + "share/profgpu/python-hook/sitecustomize.py",
                                        folder + "../../src/record/inject/python/sitecustomize.py"});
-  parts.python_hook = hook.substr(0, hook.empty() ? 0 : hook.rfind('/'));
+  parts.python_hook = folder_of(hook);
   return parts;
 }
 

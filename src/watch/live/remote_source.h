@@ -12,8 +12,8 @@
 
 namespace profgpu {
 
-/// "node1", "node1:9400", "[::1]:9400", "https://user:password@node1:9400/metrics". The default port is 9400, the default
-/// path /metrics. The error is a usage error.
+/// "node1", "node1:9400", "[::1]:9400", "https://user:password@node1:9400/metrics". The default port is 9400, the
+/// default path /metrics. The error is a usage error.
 Result<HttpUrl> remote_address(std::string_view text);
 
 struct RemoteSourceOptions {

@@ -1,7 +1,8 @@
 // Snapshots: one reading of all devices at once, for commands that show the current state.
 //
-// Each device is queried on a thread of its own, all at the same time, so a snapshot takes as long as the slowest device
-// that answers and never longer than the deadline. A device that has not answered is not queried again until it does.
+// Each device is queried on a thread of its own, all at the same time, so a snapshot takes as long as the slowest
+// device that answers and never longer than the deadline. A device that has not answered is not queried again until it
+// does.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,8 @@ class Snapshots {
   /// `devices`: indices among the backend's.
   Snapshots(std::shared_ptr<Backend> backend, std::vector<uint32_t> devices, SnapshotOptions options = {});
 
-  /// One reading of each device, in the order given. The first snapshot reads a device again if its utilization or power
-  /// is missing: on AMD's and Intel's devices those are differences of counters.
+  /// One reading of each device, in the order given. The first snapshot reads a device again if its utilization or
+  /// power is missing: on AMD's and Intel's devices those are differences of counters.
   std::vector<DeviceLook> take();
   /// Whether a driver call has not returned: then leave the program by std::_Exit, since the driver may hold a lock for
   /// ever.

@@ -147,8 +147,8 @@ class SwitchWatch {
   SwitchWatch(const SwitchWatch&) = delete;
   SwitchWatch& operator=(const SwitchWatch&) = delete;
 
-  /// Takes all records up to now, and returns that time (CLOCK_MONOTONIC). Stops the watch when switches are so frequent
-  /// that recording them costs the command over 2 %.
+  /// Takes all records up to now, and returns that time (CLOCK_MONOTONIC). Stops the watch when switches are so
+  /// frequent that recording them costs the command over 2 %.
   int64_t drain();
   [[nodiscard]] bool stopped() const { return rings_.empty(); }
   [[nodiscard]] SwitchTimes& times() { return times_; }

@@ -38,8 +38,8 @@ std::vector<std::string> alert_variables(const AlertNotice& notice);
 /// As Prometheus' Alertmanager posts to webhooks (version 4), with this one alert.
 std::string alert_webhook_body(const AlertNotice& notice);
 
-/// Posts alerts one after the other, on a thread of its own. Retries failures (no connection, no answer, 429, 5xx) after
-/// 1, 2, 4 ... 60 s until they succeed or too many alerts wait, but not what is rejected (4xx and redirections).
+/// Posts alerts one after the other, on a thread of its own. Retries failures (no connection, no answer, 429, 5xx)
+/// after 1, 2, 4 ... 60 s until they succeed or too many alerts wait, but not what is rejected (4xx and redirections).
 class Webhook {
  public:
   /// `tell` gets a line when posting begins to fail and when it works again, on the thread. `program`: see http_call().

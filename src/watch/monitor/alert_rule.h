@@ -70,8 +70,8 @@ struct AlertRule {
 /// "NAME: off" gives a rule without conditions. The error is a usage error.
 Result<AlertRule> parse_alert(std::string_view text);
 
-/// An alert that comes with the program, for the monitor and for Prometheus (deploy/profgpu.rules.yml, which a test holds
-/// to this table). Levels and severities are those of trace/health.h.
+/// An alert that comes with the program, for the monitor and for Prometheus (deploy/profgpu.rules.yml, which a test
+/// holds to this table). Levels and severities are those of trace/health.h.
 struct ShippedAlert {
   std::string_view name;        ///< "device_lost"; in Prometheus ProfgpuDeviceLost
   Severity severity;

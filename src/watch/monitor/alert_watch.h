@@ -17,7 +17,8 @@ namespace profgpu {
 /// samples.
 class AlertWindow {
  public:
-  /// `longest_gap_ns`: a sample covers at most this time before it. `begins_at_zero`: a counter's first value is growth.
+  /// `longest_gap_ns`: a sample covers at most this time before it. `begins_at_zero`: a counter's first value is
+  /// growth.
   AlertWindow(int64_t length_ns, int64_t longest_gap_ns, bool begins_at_zero)
       : length_ns_(length_ns), longest_gap_ns_(longest_gap_ns), seen_(begins_at_zero) {}
 

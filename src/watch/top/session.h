@@ -1,5 +1,5 @@
-// An interactive session of `profgpu top`: views and keys in, frames out, signals handled; the terminal; and what the user
-// does to processes.
+// An interactive session of `profgpu top`: views and keys in, frames out, signals handled; the terminal; and what the
+// user does to processes.
 #pragma once
 
 #include <functional>
