@@ -48,6 +48,31 @@ TEST(PlantedFaults, EachAloneIsFoundAndNothingElse) {
   }
 }
 
+std::optional<Finding> found(sim::SimOptions options, const char* fault) {
+  options.faults = {{fault, 1.0}};
+  options.steps = 8;
+  const SimulatedJob job(options);
+  const Finding* f = job.finding(fault);
+  return f != nullptr ? std::optional(*f) : std::nullopt;
+}
+
+TEST(PlantedFaults, AGraphBreakIsCountedWhereThereAreStacks) {
+  sim::SimOptions stacks;
+  stacks.python_stacks = true;
+  const std::optional<Finding> f = found(stacks, "graph-breaks");
+  ASSERT_TRUE(f);
+  EXPECT_EQ(f->severity, Severity::kWarning);
+  EXPECT_EQ(*f->value, 3);
+  ASSERT_FALSE(f->where.empty());
+  EXPECT_EQ(f->where[0].file, "train.py");
+}
+
+TEST(PlantedFaults, AnEngineThatReplaysGraphsIsNotEager) {
+  sim::SimOptions replays;
+  replays.graph = true;
+  EXPECT_FALSE(found(replays, "eager-inference"));
+}
+
 TEST(PlantedFaults, HealthyRunsAreSilent) {
   for (const sim::Gpu gpu : {sim::Gpu::h100, sim::Gpu::a100, sim::Gpu::mi300x}) {
     for (const int ranks : {1, 4}) {
@@ -69,7 +94,8 @@ TEST(PlantedFaults, HealthyRunsAreSilent) {
 TEST(PlantedFaults, CostsPredictTheStepWithoutTheFault) {
   for (const char* name : {"data-loading-bound", "host-bound-launches", "device-waits", "excessive-synchronization",
                            "exposed-communication", "straggler-rank", "pageable-copies", "allocator-churn",
-                           "checkpoint-stall", "first-use", "exposed-copies"}) {
+                           "checkpoint-stall", "first-use", "exposed-copies", "python-gc", "layout-copies",
+                           "late-copy"}) {
     for (const double severity : {0.7, 1.0, 1.5}) {
       sim::SimOptions options;
       options.faults = {{name, severity}};

@@ -87,6 +87,7 @@ enum class Role : uint8_t {
   loop_addcdiv,
   tiny,
   custom,
+  layout_copy,
   all_reduce,
   all_gather,
   reduce_scatter,

@@ -241,6 +241,60 @@ std::vector<Fault> make_faults() {
                    p.batch_permille = std::max<int64_t>(20, 80 * 1000 / std::max<int64_t>(s, 1));
                    p.peak_permille = 200;
                  }});
+  all.push_back({"python-gc",
+                 "Python collects garbage at the start of every step",
+                 {"python-gc"},
+                 {"host-bound-launches", "low-gpu-utilization"},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) { p.collection_ns = part(c.step_ns, s * 2 / 10); }});
+  all.push_back({"layout-copies",
+                 "every layer copies its input to another layout",
+                 {"layout-copies"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) { p.layout_ns = part(c.layer_ns, s * 3 / 10); }});
+  all.push_back({"late-copy",
+                 "targets that are ready are copied on the stream that computes, behind the forward pass",
+                 {"late-copy"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) {
+                   p.late_bytes = part(c.step_ns, s * 6 / 100) * 25;
+                 }});
+  all.push_back({"redundant-sync-copies",
+                 "the losses are read one by one at the end of every step",
+                 {"redundant-sync-copies"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale&) { p.value_reads = static_cast<int>(8 * s / 1000); }});
+  all.push_back({"graph-breaks",
+                 "the compiled forward pass is in pieces",
+                 {"graph-breaks"},
+                 {},
+                 1,
+                 [](Plan& p, int64_t s, const Scale&) {
+                   p.graph_breaks = static_cast<int>(std::max<int64_t>(3 * s / 1000, 1));
+                 }});
+  all.push_back({"recompiles",
+                 "the forward pass is compiled again for every new shape",
+                 {"recompiles"},
+                 {"first-use", "step-time-variance", "host-bound-launches", "low-gpu-utilization"},
+                 1,
+                 [](Plan& p, int64_t s, const Scale& c) {
+                   p.recompiled_steps = 4;
+                   p.compile_ns = part(c.step_ns, s * 4 / 10);
+                 }});
+  all.push_back({"misaligned-gemm", "a hidden size that tensor cores do not divide", {"misaligned-gemm"}, {}, 1,
+                 [](Plan& p, int64_t s, const Scale&) {
+                   p.odd_sizes = true;
+                   p.matrix_permille = 1000 + s / 2;
+                 }});
+  all.push_back({"eager-inference",
+                 "an inference engine decodes without graphs",
+                 {"eager-inference"},
+                 {"host-bound-launches", "low-gpu-utilization"},
+                 1,
+                 [](Plan& p, int64_t, const Scale&) { p.decode = true; }});
   all.push_back({"warm-up",
                  "the first step loads modules and tunes; nothing is wrong after it",
                  {},

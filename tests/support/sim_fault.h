@@ -57,6 +57,17 @@ struct Plan {
   int64_t chain_ns = 0;          // elementwise kernels one after the other, per layer
   int64_t batch_permille = 1000; // of all ranks' grids, and so durations
   bool decoy_ranges = false;
+  int64_t collection_ns = 0;     // of Python's garbage collector, per step
+  int64_t layout_ns = 0;         // of a copy to another layout, per layer
+  int64_t late_bytes = 0;        // copied on the stream that computes, at the end of the forward pass
+  int value_reads = 0;           // at the end of a step, one after the other
+  int graph_breaks = 0;          // of the compiled forward pass
+  int recompiled_steps = 0;      // steps from the third on that compile the forward pass again
+  int64_t compile_ns = 0;        // each of them
+  bool odd_sizes = false;        // the shapes of matrix products are no multiples of 8
+  bool decode = false;           // steps are an inference engine's
+
+  [[nodiscard]] bool by_dynamo() const { return graph_breaks > 0 || recompiled_steps > 0; }
 };
 
 /// What faults scale themselves by: the healthy run's device time in one step and in one layer's forward pass.

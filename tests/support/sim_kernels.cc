@@ -194,6 +194,11 @@ constexpr Entry kTable[] = {
     {Role::custom, 1000000, false, false, kRows,
      "void my_ext::fused_rotary_router_scan_kernel<c10::BFloat16, 128>(c10::BFloat16 const*, c10::BFloat16*, int "
      "const*, int, int)"},
+    {Role::layout_copy, 40000, false, false, kFlat,
+     "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::"
+     "direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}> >"
+     "(int, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
+     "{lambda()#3}::operator()() const::{lambda(c10::BFloat16)#1}>)"},
     {Role::all_reduce, 100000, false, false, kRing,
      "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", nullptr, nullptr,
      "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"},

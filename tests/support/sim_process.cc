@@ -45,6 +45,7 @@ Process::Process(const ProcessOptions& options, const Plan& the_plan)
   collective_sequences_.assign(options.groups.size(), 40);
   trace_.cpu_only = options.cpu_only;
   trace_.capacity_bytes = facts(options.gpu).memory_bytes;
+  trace_.odd_sizes = plan.odd_sizes;
   trace_.start_ns = now_ = kJobStartNs;
   allocated_ = options.fixed_bytes;
   reserved_ = std::max(options.reserved_bytes, options.fixed_bytes);

@@ -104,6 +104,7 @@ class Process {
   // Memory.
   void take(int64_t bytes);  // onto the stack of activations
   void give_back();
+  [[nodiscard]] bool holds_activations() const { return !activations_.empty(); }
   void take_gradient(int64_t bytes);
   void drop_gradients();
   void leak(int64_t bytes);

@@ -134,6 +134,7 @@ struct RankTrace {
   std::string host_name;   // empty: not recorded
   HostClock clock;
   bool cpu_only = false;
+  bool odd_sizes = false;  // of matrix products
 
   std::vector<std::string> names;
   std::vector<HostRow> host[kThreadSlots];

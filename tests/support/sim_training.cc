@@ -115,9 +115,15 @@ void Training::begin(Process& p, int number, int index) {
   p.spend(30'000);
   p.close_python();
   p.close();
+  if (plan_.collection_ns > 0) {
+    p.open("Python GC", HostKind::annotation);
+    p.spend(plan_.collection_ns);
+    p.close();
+  }
   if (plan_.unrecorded_ns > 0) p.wait_unrecorded(plan_.unrecorded_ns);
   if (plan_.load_ns > 0) p.load_kernels(plan_.load_ns);
   if (plan_.capture) p.begin_capture();
+  if (plan_.decode) p.open("step[DECODE bs=32]", HostKind::annotation);
   if (index == 0 && plan_.warm_up_ns > 0) p.spend(plan_.warm_up_ns);
   if (options_.graph) {
     p.open("cudagraph_replay", HostKind::op);
@@ -127,6 +133,7 @@ void Training::begin(Process& p, int number, int index) {
 
 void Training::step(int number, int index, bool last) {
   step_ = static_cast<uint64_t>(number);
+  index_ = index;
   // The last collective of a step has the number that the step before ended with.
   hanging_ = last && options_.hang_rank >= 0 ? collective_ : 0;
   collective_ = 0;
@@ -146,12 +153,12 @@ void Training::step(int number, int index, bool last) {
   } else {
     for (int micro = 0; micro < options_.micro_batches; ++micro) {
       forward(micro);
-      backward(micro + 1 == options_.micro_batches);
+      if (!plan_.decode) backward(micro + 1 == options_.micro_batches);
     }
   }
   for (Process& p : ranks_) {
     p.begin_place(step_, 900);
-    optimizer(p);
+    if (!plan_.decode) optimizer(p);
   }
   gather_parameters();
   for (Process& p : ranks_) {
@@ -232,6 +239,10 @@ void Training::device_wait(Process& p) {
 /// Four parts, between which the ranks of a model's group meet: attention, the second norm, the MLP, the rest.
 void Training::forward_part(Process& p, int layer, int part) {
   if (part == 0) p.begin_place(step_, static_cast<uint64_t>(layer) + 1);
+  if (part == 0 && layer > 0 && compiled_piece(layer) != compiled_piece(layer - 1)) {
+    leave_compiled(p);
+    enter_compiled(p, layer);
+  }
   const uint32_t s = first_sequence_ + 1 + static_cast<uint32_t>(layer * kSequencesPerLayer);
   const auto checks = [&](int budget) {
     for (int i = 0; i < budget; ++i) {
@@ -241,6 +252,13 @@ void Training::forward_part(Process& p, int layer, int part) {
   };
   if (part == 0) {
     p.open_python("nn.Module: Block_" + std::to_string(layer));
+    if (plan_.layout_ns > 0) {
+      p.open("aten::contiguous", HostKind::op);
+      p.open("aten::clone", HostKind::op);
+      p.open("aten::copy_", HostKind::op);
+      p.launch(Role::layout_copy, plan_.layout_ns);
+      for (int i = 0; i < 3; ++i) p.close();
+    }
     module(p, "LayerNorm", 2 * layer, "normalization.py(217): forward", layer_norm(), {Role::layer_norm}, s);
     module(p, "Linear", 4 * layer, "linear.py(125): forward", linear(), {Role::qkv_gemm}, s + 1);
     if (plan_.syncs_per_layer > 0) checks(1);
@@ -280,13 +298,41 @@ void Training::forward_layer(Process& p, int layer) {
   for (int part = 0; part < kLayerParts; ++part) forward_part(p, layer, part);
 }
 
+/// What Dynamo compiled of the forward pass at this layer: which piece of it, counted from 0.
+int Training::compiled_piece(int layer) const {
+  return std::min(layer * (plan_.graph_breaks + 1) / std::max(options_.layers, 1), plan_.graph_breaks);
+}
+
+/// After a break Dynamo resumes in a function of its own.
+void Training::enter_compiled(Process& p, int layer) {
+  if (plan_.by_dynamo()) {
+    const int version = std::clamp(index_ - 2, 0, plan_.recompiled_steps), piece = compiled_piece(layer);
+    if (piece == 0 && version > 0 && index_ - 2 == version) {
+      p.open("_compile.compile_inner (dynamo_timed)", HostKind::op);
+      p.spend(plan_.compile_ns);
+      p.close();
+    }
+    const std::string line = std::to_string(40 + 3 * piece);
+    p.open_python("train.py(" + line + "): " + (piece == 0 ? "forward" : "torch_dynamo_resume_in_forward_at_" + line));
+    p.open("Torch-Compiled Region: " + std::to_string(piece) + "/" + std::to_string(version), HostKind::annotation);
+  }
+  if (options_.compiled)
+    p.open("## Call CompiledFxGraph fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea ##", HostKind::annotation);
+}
+
+void Training::leave_compiled(Process& p) {
+  if (options_.compiled) p.close();
+  if (!plan_.by_dynamo()) return;
+  p.close();
+  p.close_python();
+}
+
 void Training::begin_forward(Process& p, int micro) {
   p.begin_place(step_, 800 + static_cast<uint64_t>(micro));
   first_sequence_ = p.next_sequence();
   for (int i = 0; i < options_.layers * kSequencesPerLayer + 8; ++i) p.next_sequence();
   if (options_.ranks > 1) p.open(wrapper(), HostKind::annotation);
-  if (options_.compiled)
-    p.open("## Call CompiledFxGraph fal4xpiah2v6blbfmwwonu52dvevbsmlh743q5tkclrt4gcqpzea ##", HostKind::annotation);
+  enter_compiled(p, 0);
 }
 
 void Training::embed(Process& p) {
@@ -300,7 +346,7 @@ void Training::end_forward(Process& p, bool has_head) {
   if (has_head)
     module(p, "LayerNorm", 2 * options_.layers, "normalization.py(217): forward", layer_norm(), {Role::layer_norm},
            first_sequence_ + 1 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer));
-  if (options_.compiled) p.close();
+  leave_compiled(p);
   if (options_.ranks > 1) p.close();
   if (has_head) loss(p);
 }
@@ -326,6 +372,12 @@ void Training::forward(int micro) {
 }
 
 void Training::loss(Process& p) {
+  if (plan_.late_bytes > 0) {
+    p.open("aten::to", HostKind::op);
+    p.copy(facts(options_.gpu).amd ? "Memcpy HtoD (Host -> Device)" : "Memcpy HtoD (Pinned -> Device)",
+           static_cast<uint64_t>(plan_.late_bytes), facts(options_.gpu).pinned_gbps, false);
+    p.close();
+  }
   const uint32_t s = first_sequence_ + 2 + static_cast<uint32_t>(options_.layers * kSequencesPerLayer);
   module(p, "Linear", 4 * options_.layers, "linear.py(125): forward", linear(), {Role::head_gemm}, s);
   static const OpScript cross_entropy(
@@ -370,7 +422,12 @@ void Training::loop_optimizer(Process& p) {
 
 void Training::finish(Process& p, int index) {
   if (plan_.capture) p.end_capture();
+  if (plan_.decode) {
+    while (p.holds_activations()) p.give_back();   // no backward pass wants them
+    p.close();
+  }
   p.item(true);
+  for (int i = 0; i < plan_.value_reads; ++i) p.item(false);
   p.spend(9'000);
   if (plan_.leak_bytes > 0) p.leak(plan_.leak_bytes);
   if (plan_.churned_segments > 0) {

@@ -45,6 +45,9 @@ class Training {
   void run_stage(Stage& s, int micro, bool backward);
   void load_batch(Process& p);
   void forward(int micro);
+  [[nodiscard]] int compiled_piece(int layer) const;
+  void enter_compiled(Process& p, int layer);
+  void leave_compiled(Process& p);
   void begin_forward(Process& p, int micro);
   void embed(Process& p);
   void forward_layer(Process& p, int layer);
@@ -83,6 +86,7 @@ class Training {
   std::vector<size_t> next_end_;   // of known_, by rank
   std::vector<Process> ranks_;
   bool slow_step_ = true;
+  int index_ = 0;  // of the step
   int turn_ = 0;   // whose it is, with by_turns
   uint64_t step_ = 0, collective_ = 0, hanging_ = 0;
   uint32_t first_sequence_ = 0;  // of this micro-batch's forward pass

@@ -49,6 +49,16 @@ std::optional<Finding> worst_of_ranks(size_t place, const Evidence& evidence) {
 
 constexpr double kNothingPct = 1;   // of the steps: what costs less is no warning
 
+// What has a rule of its own is not the more general rule's, too.
+void take_parts_out(const Evidence& evidence, std::vector<Answer>& answers) {
+  for (const Answer& part : answers) {
+    Answer* whole = first_where(answers, [&](const Answer& a) { return a.rule->id == part.rule->part_of; });
+    if (whole == nullptr || !whole->finding.cost_ns || !part.finding.cost_ns) continue;
+    if (const RankMeasure* m = evidence.measure(whole->finding))
+      set_cost(whole->finding, m->wall_ns, std::max<int64_t>(0, *whole->finding.cost_ns - *part.finding.cost_ns));
+  }
+}
+
 // All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
 // for. What is over goes off the cheapest. In a job, where ranks wait for each other, that holds of each cause.
 void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
@@ -57,8 +67,10 @@ void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
   for (auto& [rule, f] : answers) {
     const RankMeasure* m = evidence.measure(f);
     if (!f.cost_ns || m == nullptr) continue;
-    if (evidence.first_device() != nullptr && *f.cost_ns > left) set_cost(f, m->wall_ns, left);
-    if (evidence.ranks.size() == 1) left -= *f.cost_ns;
+    if (!rule->of_kernels) {   // slow kernels keep the device busy
+      if (evidence.first_device() != nullptr && *f.cost_ns > left) set_cost(f, m->wall_ns, left);
+      if (evidence.ranks.size() == 1) left -= *f.cost_ns;
+    }
     if (*f.cost_pct < kNothingPct) f.severity = Severity::kInfo;
   }
 }
@@ -263,6 +275,7 @@ Diagnosis diagnose(const Evidence& evidence) {
     if (finding) answers.push_back({rule, *std::move(finding)});
   }
   cost_of_job(evidence, answers);
+  take_parts_out(evidence, answers);
   std::ranges::stable_sort(answers, costs_more, &Answer::finding);
   cap_costs(evidence, answers);
   std::ranges::stable_sort(answers, costs_more, &Answer::finding);

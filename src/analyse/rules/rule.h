@@ -175,6 +175,7 @@ struct Rule {
   std::optional<double> grave = {};    ///< one severity more from here on
   bool symptom = false;           ///< of other findings, which it names
   bool of_kernels = false;        ///< about the time that kernels take, which depends on the clock
+  std::string_view part_of = {};  ///< the more general rule that would count this one's cost as well
   std::string_view meaning = {};       ///< what it says about the job
   std::string_view computation = {};   ///< how value and cost are computed
   std::vector<std::string_view> advice = {};  ///< every change worth trying, best first, with the call or setting

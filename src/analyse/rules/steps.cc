@@ -213,6 +213,7 @@ extern const Rule kPythonGc = {
     .summary = "Python's garbage collector stops the thread that launches",
     .unit = "%",
     .threshold = 2,
+    .part_of = "host-bound-launches",
     .meaning =
         "Collections of the oldest generation walk all objects that the program holds, for tens of milliseconds in a "
         "large one, whenever enough new ones were made. On many ranks they fall into different steps, and all wait.",
