@@ -134,7 +134,8 @@ std::optional<double> eager_inference_value(const Measured& m) {
 }
 
 void say_eager_inference(const Measured& m, Finding& f) {
-  if (m.known_utilization_pct() >= kWorksPct) f.severity = Severity::kInfo;   // there are no gaps to close
+  constexpr double kNoGapsPct = 90;   // a graph closes gaps between kernels
+  if (m.known_utilization_pct() >= kNoGapsPct) f.severity = Severity::kInfo;
   f.what = fmt::format("the engine decodes without replaying graphs: {:.0f} % of its decode steps", *f.value);
   f.why = "A decode step launches hundreds of kernels of microseconds; a graph launches them with one call.";
   f.fix = {"capture the decode step for each batch size: torch.cuda.CUDAGraph, or torch.compile(mode="
