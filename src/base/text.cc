@@ -47,9 +47,9 @@ std::vector<std::string_view> pieces_of(std::string_view text, char separator) {
   return pieces;
 }
 
-std::string_view line_value(std::string_view text, std::string_view key) {
+std::string_view line_value(std::string_view text, std::string_view key, char separator) {
   for (const std::string_view line : pieces_of(text, '\n'))
-    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == ':')
+    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == separator)
       return without_blanks(line.substr(key.size() + 1));
   return "";
 }

@@ -26,8 +26,8 @@ bool all_digits(std::string_view text);
 std::string_view without_blanks(std::string_view text);
 /// The text in pieces between `separator`; empty pieces are left out.
 std::vector<std::string_view> pieces_of(std::string_view text, char separator);
-/// What stands behind "KEY:" in lines such as /proc/PID/status has.
-std::string_view line_value(std::string_view text, std::string_view key);
+/// The value of the first line "KEY: value", as in /proc/PID/status; empty if there is none.
+std::string_view line_value(std::string_view text, std::string_view key, char separator = ':');
 
 /// One of our codes as words: "data_loading" to "data loading". Not for names from a trace.
 std::string words(std::string_view code);

@@ -6,17 +6,17 @@
 #include <mutex>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "devices/nvidia_smi_child.h"
 #include "devices/nvidia_smi_query.h"
-#include "devices/system_files.h"
 
 namespace profgpu {
 namespace {
 
-/// How long the very first look at processes may hold up a reading: one-shot commands have no second.
+/// How long the very first list of processes may delay a reading: one-shot commands have no second.
 constexpr int64_t kFirstProcesses_ns = 1'000'000'000;
-/// What the inventory's query said counts as the first reading's for so long: nvidia-smi averages over up to a second
-/// anyway, and whoever starts to watch with that reading would drop what is from before.
+/// The values of the inventory's query count as the first reading's for this long: nvidia-smi averages over up to a
+/// second anyway, and consumers drop values from before their first reading.
 constexpr int64_t kStillNow_ns = 1'000'000'000;
 
 class NvidiaSmi final : public Backend {
@@ -24,7 +24,7 @@ class NvidiaSmi final : public Backend {
   NvidiaSmi(SmiInventory inventory, int64_t interval_ns, SmiTimes times)
       : inventory_(std::move(inventory)), interval_ns_(interval_ns), times_(times) {
     for (const SmiDevice& d : inventory_.devices) infos_.push_back(d.info);
-    said_first_.resize(infos_.size());
+    read_before_.resize(infos_.size());
   }
 
   [[nodiscard]] std::string_view name() const override { return "smi"; }
@@ -37,8 +37,8 @@ class NvidiaSmi final : public Backend {
   Status read(const ReadRequest& request, Reading& reading) override {
     SmiStream& rows = stream();
     const SmiDevice& device = inventory_.devices[reading.device];
-    if (!said_first_[reading.device]) {
-      said_first_[reading.device] = 1;
+    if (!read_before_[reading.device]) {
+      read_before_[reading.device] = 1;
       for (Sample s : device.first) {
         if (reading.time_ns - s.time_ns < kStillNow_ns) s.time_ns = std::max(s.time_ns, reading.time_ns);
         reading.samples.push_back(s);
@@ -59,7 +59,7 @@ class NvidiaSmi final : public Backend {
     const SmiDevice& d = inventory_.devices[device];
     std::string reason = stream_ ? stream_->why_absent(device, metric) : d.absent[static_cast<size_t>(metric)];
     if (!reason.empty() && in_mig_mode(d) && metric_info(metric).unit == "%")
-      reason = "in MIG mode nvidia-smi does not know it; the library (NVML) knows more";
+      reason = "nvidia-smi does not report it in MIG mode; the library (NVML) does";
     return reason;
   }
 
@@ -98,25 +98,25 @@ class NvidiaSmi final : public Backend {
   int64_t interval_ns_;            // under mutex_
   const SmiTimes times_;
   std::vector<DeviceInfo> infos_;
-  std::vector<char> said_first_;   // a device has one reader at a time; bytes, since different ones have several
+  std::vector<char> read_before_;  // one reader per device at a time; bytes, as different devices have several
   mutable std::mutex mutex_;       // stream_ is set once
   std::unique_ptr<SmiStream> stream_;
 };
 
-/// What NVML's facts are called and say: "mode.current" is "mode", "Enabled" is "enabled".
+/// Named and worded like NVML's facts: "mode.current" is "mode", "Enabled" is "enabled".
 Fact text_fact(std::string_view field, std::string_view text) {
   std::string id(field.substr(0, field.find(".current"))), value(text);
   std::replace(id.begin(), id.end(), '.', '_');
-  const SmiValue known = smi_value(text);
-  if (!known.number && (text.empty() || text.starts_with('['))) return {id, "", std::string(known.absent)};
+  bool trouble = false;
+  if (const std::string_view reason = smi_absence(text, trouble); !reason.empty()) return {id, "", std::string(reason)};
   if (id.ends_with("_mode")) {
-    std::transform(value.begin(), value.end(), value.begin(),
-                   [](char c) { return c == '_' ? ' ' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    value = lower_case(value);
+    std::replace(value.begin(), value.end(), '_', ' ');
   }
   return {id, value, ""};
 }
 
-constexpr Metric kNumberFacts[] = {
+constexpr Metric kSmiMetricFacts[] = {
     Metric::kPerformanceState, Metric::kPcieGeneration, Metric::kPcieGenerationMax, Metric::kPcieWidth,
     Metric::kPcieWidthMax, Metric::kPowerLimit, Metric::kPowerLimitDefault, Metric::kPowerLimitMin,
     Metric::kPowerLimitMax, Metric::kSmClockMax, Metric::kMemoryClockMax, Metric::kRemappedRowsCorrected,
@@ -124,14 +124,6 @@ constexpr Metric kNumberFacts[] = {
     Metric::kRetiredPagesSingleBit, Metric::kRetiredPagesDoubleBit, Metric::kRetiredPagesPending,
     Metric::kEccCorrected, Metric::kEccUncorrected, Metric::kEccCorrectedTotal, Metric::kEccUncorrectedTotal,
 };
-
-Fact number_fact(const SmiDevice& device, Metric metric) {
-  std::optional<double> number = device.info.constant(metric);
-  for (const Sample& s : device.first)
-    if (s.metric == metric) number = s.value;
-  return {std::string(metric_info(metric).name), number ? fmt::format("{:.0f}", *number) : "",
-          number ? "" : device.absent[static_cast<size_t>(metric)]};
-}
 
 /// The MIG instances of a GPU as `nvidia-smi -L` lists them: "3g.40gb (MIG-...), 1g.10gb (MIG-...)".
 std::string mig_instances(const std::string& program, const std::string& uuid, int64_t timeout_ns) {
@@ -146,7 +138,7 @@ std::string mig_instances(const std::string& program, const std::string& uuid, i
     if (!ours || !line.starts_with("MIG ") || id == line.npos || device == line.npos) continue;
     const std::string_view profile = without_blanks(line.substr(4, device - 4));
     const std::string_view name = line.substr(id + 7, line.find(')', id) - id - 7);
-    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", profile, name);
+    append_listed(list, fmt::format("{} ({})", profile, name));
   }
   return list;
 }
@@ -155,7 +147,8 @@ std::vector<Fact> NvidiaSmi::device_facts(uint32_t device) {
   const SmiDevice& d = inventory_.devices[device];
   std::vector<Fact> facts;
   for (const auto& [field, text] : d.facts) facts.push_back(text_fact(field, text));
-  for (const Metric metric : kNumberFacts) facts.push_back(number_fact(d, metric));
+  const auto why = [&](Metric m) { return d.absent[static_cast<size_t>(m)]; };
+  add_metric_facts(kSmiMetricFacts, d.info, d.first, why, facts);
   if (in_mig_mode(d)) {
     facts.push_back({"mig_instances", mig_instances(inventory_.program, d.info.uuid, times_.query_ns), ""});
     facts.push_back({"mig_note", "nvidia-smi measures the whole GPU, not its instances", ""});
@@ -170,15 +163,14 @@ Result<std::unique_ptr<Backend>> open_kind(const BackendOptions& options) { retu
 Result<std::unique_ptr<Backend>> open_nvidia_smi(const BackendOptions& options, const SmiTimes& times) {
   const std::string program = find_nvidia_smi();
   if (program.empty())
-    return Error{"there is no nvidia-smi on the PATH",
-                 "install the NVIDIA driver's utilities, or set PROFGPU_NVIDIA_SMI"};
+    return Error{"nvidia-smi not found in PATH", "install the NVIDIA driver's utilities, or set PROFGPU_NVIDIA_SMI"};
   auto inventory = query_smi(program, times.query_ns);
   if (!inventory) return inventory.error();
   return std::unique_ptr<Backend>(std::make_unique<NvidiaSmi>(std::move(*inventory), options.interval_ns, times));
 }
 
-extern const BackendKind kNvidiaSmi;
-const BackendKind kNvidiaSmi = {"smi", "NVIDIA GPUs through the program nvidia-smi, where the library is not to be had",
-                                true, &open_kind};
+extern const BackendKind kSmi;
+const BackendKind kSmi = {"smi", "NVIDIA GPUs through the program nvidia-smi, where the library is missing", true,
+                                &open_kind};
 
 }  // namespace profgpu

@@ -9,18 +9,17 @@
 #include <chrono>
 
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "base/text.h"
-#include "devices/system_files.h"
+#include "devices/pci_address.h"
 
 namespace profgpu {
 namespace {
 
 constexpr int64_t kMillisecond_ns = 1'000'000;
-/// nvidia-smi's clock is ours, but its time zone may be read otherwise than by us.
-constexpr int64_t kBelievableStamp_ns = 3'000'000'000;
-/// What nobody asks for is not kept for ever: about ten minutes of rows at 10 Hz.
+/// Samples that are never taken are dropped after about ten minutes of rows at 10 Hz.
 constexpr size_t kMaxWaiting = 300'000;
-/// A row has some 600 bytes; what is longer without an end is no row.
+/// A row has some 600 bytes; longer text without a line end is not a row.
 constexpr size_t kLongestLine = 64 << 10;
 
 // The columns before the metrics.
@@ -66,7 +65,7 @@ void SmiStream::set_interval(int64_t interval_ns) {
   interval_ns_ = interval_ns;
   {
     const std::lock_guard lock(mutex_);
-    begun_ns_ = monotonic_ns();   // what was no silence by the old one is none by the new one either
+    begun_ns_ = monotonic_ns();   // the old interval's pause is no silence by the new one
   }
   wake();
 }
@@ -80,21 +79,21 @@ void SmiStream::run() {
     end_if_silent();
     care_for_processes();
   }
-  // Both are ended here: the kernel ties them to the thread that started them.
+  // Ended here: the kernel ties both to the thread that started them.
   child_.end();
   process_child_.end();
 }
 
 void SmiStream::wait_for_output() {
   pollfd waiting[3] = {{wake_fd_, POLLIN, 0}, {child_.fd(), POLLIN, 0}, {process_child_.fd(), POLLIN, 0}};
-  // Negative descriptors are passed over. The limit is for restarts and timeouts, which need no accuracy.
+  // Negative descriptors are skipped. The limit is for restarts and timeouts, which need no accuracy.
   ::poll(waiting, 3, 100);
   uint64_t ignored = 0;
   while (::read(wake_fd_, &ignored, sizeof ignored) > 0) {
   }
 }
 
-// nvidia-smi keeps the interval that it was started with.
+// nvidia-smi keeps the interval it was started with.
 void SmiStream::end_if_outdated() {
   if (child_.fd() < 0 || child_interval_ns_ == interval_ns_) return;
   child_.end();
@@ -103,7 +102,7 @@ void SmiStream::end_if_outdated() {
 
 void SmiStream::start_if_due() {
   if (child_.fd() >= 0 || given_up_ || monotonic_ns() < next_start_ns_) return;
-  // One that is stuck in the driver cannot be ended; a second one would hang beside it.
+  // One that is stuck in the driver cannot be killed; a second one would hang too.
   if (!child_.reaped()) return;
   text_.clear();
   child_heard_ns_ = monotonic_ns();
@@ -152,11 +151,9 @@ void SmiStream::take_row(std::string_view line) {
   fruitless_ = 0, pause_ns_ = times_.first_pause_ns;
   child_heard_ns_ = device->heard_ns = monotonic_ns();
   device->heard_unix_ns = unix_ns();
-  const auto stamp = timestamps_.read(row_[kStampColumn]);
-  int64_t time_ns =
-      stamp && std::abs(device->heard_unix_ns - *stamp) < kBelievableStamp_ns ? *stamp : device->heard_unix_ns;
-  // Time never goes back, whatever the two clocks say.
-  device->stamp_ns = std::max(time_ns, device->stamp_ns + 1);
+  // Time never goes back, whatever the clocks do.
+  device->stamp_ns =
+      std::max(smi_time(timestamps_, row_[kStampColumn], device->heard_unix_ns), device->stamp_ns + 1);
   take_fields(*device);
 }
 
@@ -167,7 +164,7 @@ void SmiStream::take_fields(Device& device) {
   std::string_view trouble;
   for (size_t i = 0; i < fields_.size(); ++i) {
     const MetricInfo& metric = *fields_[i].metric;
-    const SmiValue value = smi_metric_value(metric, row_[kFirstMetric + i]);
+    const SmiValue value = smi_value(metric, row_[kFirstMetric + i]);
     std::string& absent = device.absent[static_cast<size_t>(metric.metric)];
     if (absent != value.absent) absent = value.absent;
     if (value.trouble) trouble = value.absent;
@@ -188,9 +185,9 @@ void SmiStream::take_message(std::string_view line) {
   id = id.substr(0, id.find_first_not_of("0123456789abcdefABCDEF:."));
   // In ": GPU is lost" the id's own colon is the sentence's.
   while (id.ends_with(':')) id.remove_suffix(1);
-  const std::string pci = smi_pci_bus_id(id);
+  const auto pci = pci_address(id);
   for (Device& d : devices_)
-    if (!pci.empty() && d.pci_bus_id == pci)
+    if (pci && pci_address(d.pci_bus_id) == pci)
       d.trouble = line.find("lost") != line.npos ? "GPU is lost" : message_;
 }
 
@@ -204,15 +201,15 @@ void SmiStream::end_if_silent() {
 SmiStream::Device* SmiStream::owner(std::string_view pci_bus_id, std::string_view index) {
   for (Device& d : devices_)
     if (!d.printed_id.empty() && d.printed_id == pci_bus_id) return &d;
-  const std::string pci = smi_pci_bus_id(pci_bus_id);
+  const auto pci = pci_address(pci_bus_id);
   for (Device& d : devices_) {
-    if (pci.empty() || d.pci_bus_id != pci) continue;
+    if (!pci || pci_address(d.pci_bus_id) != pci) continue;
     d.printed_id = pci_bus_id;
     return &d;
   }
-  const auto number = smi_value(index).number;
+  const auto number = whole_number(index);
   for (Device& d : devices_)
-    if (d.pci_bus_id.empty() && number && *number == d.index) return &d;
+    if (d.pci_bus_id.empty() && number == d.index) return &d;
   return nullptr;
 }
 
@@ -224,12 +221,12 @@ Status SmiStream::take(uint32_t index, Reading& reading) {
     device.waiting.clear();
   }
   if (!device.trouble.empty()) return Error{device.trouble};
-  const std::string said = message_.empty() ? "" : ": " + message_;
-  if (given_up_) return Error{fmt::format("nvidia-smi ended {} times in a row{}", fruitless_, said)};
+  const std::string message = message_.empty() ? "" : ": " + message_;
+  if (given_up_) return Error{fmt::format("nvidia-smi ended {} times in a row{}", fruitless_, message)};
   const int64_t heard_ns = std::max(device.heard_ns, begun_ns_);
   if (monotonic_ns() - heard_ns < std::max(times_.silence_ns, 5 * interval_ns_.load())) return ok();
   const int64_t since_ns = device.heard_ns ? device.heard_unix_ns : begun_unix_ns_;
-  return Error{fmt::format("nvidia-smi has not answered since {}{}", clock_time(since_ns), said)};
+  return Error{fmt::format("nvidia-smi has not answered since {}{}", clock_time(since_ns), message)};
 }
 
 std::string SmiStream::why_absent(uint32_t device, Metric metric) const {
@@ -262,7 +259,7 @@ void SmiStream::care_for_processes() {
   if (process_child_.fd() >= 0) {
     if (!process_child_.read(process_text_)) {
       while (!process_child_.reaped() && monotonic_ns() - now_ns < 20 * kMillisecond_ns) ::usleep(200);
-      // A failed query says nothing about processes, not that there are none.
+      // A failed query does not mean that there are no processes.
       if (process_child_.exit_status() == 0) take_process_rows();
       process_child_.end();
     } else if (now_ns - process_started_ns_ > times_.process_timeout_ns) {
@@ -277,7 +274,7 @@ void SmiStream::care_for_processes() {
   processes_wanted_ = false;
   process_started_ns_ = now_ns;
   process_text_.clear();
-  // The name stands last: it may hold commas.
+  // The name comes last: it may contain commas.
   [[maybe_unused]] const Status started = process_child_.start(
       {program_, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name", "--format=csv,noheader,nounits"});
 }
@@ -287,14 +284,14 @@ void SmiStream::take_process_rows() {
   for (Device& d : devices_) d.processes.clear(), d.has_new_processes = true;
   for (const std::string_view line : pieces_of(process_text_, '\n')) {
     split_smi_row(line, 4, row_);
-    const auto pid = row_.size() == 4 ? smi_value(row_[1]).number : std::nullopt;
+    const auto pid = row_.size() == 4 ? whole_number(row_[1]) : std::nullopt;
     if (!pid || *pid < 1 || *pid > 4194304) continue;
     for (Device& d : devices_) {
       if (d.uuid != row_[0]) continue;
       ProcessSample process;
-      process.pid = static_cast<int64_t>(*pid);
-      if (const auto mebibytes = smi_value(row_[2]).number; mebibytes && *mebibytes >= 0 && *mebibytes < 1e9)
-        process.memory_bytes = static_cast<int64_t>(*mebibytes * (1 << 20));
+      process.pid = *pid;
+      if (const auto bytes = smi_value(metric_info(Metric::kMemoryUsed), row_[2]).number; bytes && *bytes < 1e15)
+        process.memory_bytes = static_cast<int64_t>(*bytes);
       process.name = row_[3];
       replace_invalid_utf8(process.name);
       d.processes.push_back(std::move(process));

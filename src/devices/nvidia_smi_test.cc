@@ -1,5 +1,6 @@
 // The backend against a stand-in nvidia-smi (tests/stubs/nvidia-smi), which hangs, dies and lies when told to.
 #include "devices/nvidia_smi.h"
+#include "devices/pci_address.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -251,7 +252,7 @@ TEST_F(NvidiaSmiTest, SaysWhyItCannotOpen) {
   mode("nodevice");
   backend = open_nvidia_smi({}, times_);
   ASSERT_FALSE(backend);
-  EXPECT_EQ(backend.error().message, "nvidia-smi says: No devices were found");
+  EXPECT_EQ(backend.error().message, "nvidia-smi: No devices were found");
   mode("stuck");
   times_.query_ns = kSecond;
   const int64_t begin_ns = monotonic_ns();
@@ -267,7 +268,7 @@ TEST_F(NvidiaSmiTest, SaysWhyItCannotOpen) {
   variables_.set("PROFGPU_NVIDIA_SMI", "/bin/true");
   backend = open_nvidia_smi({}, times_);
   ASSERT_FALSE(backend);
-  EXPECT_EQ(backend.error().message, "nvidia-smi ended with exit code 0 and said nothing") << backend.error().message;
+  EXPECT_EQ(backend.error().message, "nvidia-smi exited with code 0 and no output") << backend.error().message;
 }
 
 TEST_F(NvidiaSmiTest, OldProgramIsAskedForWhatItKnows) {
@@ -422,7 +423,7 @@ TEST_F(NvidiaSmiTest, RealOutputIsReadAsItStands) {
     ASSERT_EQ(backend->devices().size(), 1u);
     const DeviceInfo& info = backend->devices()[0];
     EXPECT_EQ(info.name, cells["name"]);
-    EXPECT_EQ(info.pci_bus_id, smi_pci_bus_id(cells["pci.bus_id"]));
+    EXPECT_EQ(info.pci_bus_id, pci_address(cells["pci.bus_id"])->bus_id());
     samples_.clear();
     ASSERT_TRUE(read_until(*backend, 0, [&] { return samples_[Metric::kMemoryUsed].size() > 2; })) << error_;
     size_t numbers = 0;

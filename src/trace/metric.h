@@ -4,6 +4,7 @@
 
 #include <bitset>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,7 +49,7 @@ struct MetricInfo {
   std::string_view name;             ///< ours, with its unit: "memory_used_bytes"
   std::string_view unit;             ///< for people: "%", "MiB" never; "B", "W", "J", "°C", "MHz", "ns", "" for counts
   std::string_view help;             ///< one clause
-  std::string_view prometheus;       ///< "profgpu_memory_used_bytes"
+  std::string prometheus;            ///< "profgpu_memory_used_bytes"
   double prometheus_scale = 1;       ///< ours times this is Prometheus's base unit
   std::string_view smi = {};         ///< nvidia-smi's --query-gpu field; empty: none
   std::string_view smi_alias = {};   ///< an older name of it

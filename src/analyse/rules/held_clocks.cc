@@ -100,7 +100,7 @@ extern const Rule kThermalThrottle = {
     .id = "thermal-throttle",
     .summary = "temperature holds the clocks back",
     .unit = "%",
-    .threshold = kHeldBackPct.said,
+    .threshold = kHeldBackPct.reported,
     .severity = kHeldBackPct.severity,
     .meaning =
         "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, "
@@ -125,7 +125,7 @@ extern const Rule kPowerCap = {
     .id = "power-cap",
     .summary = "the power limit holds the clocks back",
     .unit = "%",
-    .threshold = kHeldBackPct.said,
+    .threshold = kHeldBackPct.reported,
     .severity = kHeldBackPct.severity,
     .meaning =
         "The device lowers its clocks because it would draw more than its power limit. At the default limit this is "
