@@ -70,60 +70,47 @@ constinit const std::array<FieldBatch::Row, FieldBatch::kRows> FieldBatch::kAllR
 }};
 
 FieldBatch::FieldBatch(DeviceCalls& calls) : calls_(calls) {
-  for (size_t i = 0; i < kRows; ++i) rows_[i] = static_cast<uint8_t>(i);
-  count_ = kRows;
-  quick_ = static_cast<uint8_t>(std::count_if(kAllRows.begin(), kAllRows.end(), [](const Row& r) { return !r.slow; }));
   // A MIG instance has no power, links or health of its own.
-  if (!calls.parent && calls.library.api.fields) return;
-  for (const Row& r : kAllRows) calls_.note(r.metric, calls.parent ? kNotSupported : kFunctionNotFound);
-  count_ = quick_ = 0;
+  const Return absent = calls.parent ? kNotSupported : calls.library.api.fields ? kSuccess : kFunctionNotFound;
+  for (const Row& r : kAllRows) {
+    if (absent != kSuccess) calls_.note(r.metric, absent);
+    else (r.slow ? slow_ : quick_).push_back(&r);
+  }
 }
 
 bool FieldBatch::has(Metric metric) const {
-  return std::any_of(rows_.begin(), rows_.begin() + count_, [&](uint8_t r) { return kAllRows[r].metric == metric; });
+  const auto is = [&](const Row* r) { return r->metric == metric; };
+  return std::any_of(quick_.begin(), quick_.end(), is) || std::any_of(slow_.begin(), slow_.end(), is);
 }
 
 Return FieldBatch::read(const ReadRequest& request, bool power_elsewhere, Reading& reading) {
+  const auto wanted = [&](const Row* r) { return request.wanted[static_cast<size_t>(r->metric)]; };
   const bool slow = request.everything || slow_at_ns_ == 0 || request.now_ns - slow_at_ns_ >= kSlowPeriodNs ||
-                    (request.wanted.any() && std::any_of(rows_.begin() + quick_, rows_.begin() + count_, [&](uint8_t r) {
-                       return request.wanted[static_cast<size_t>(kAllRows[r].metric)];
-                     }));
-  const size_t count = slow ? count_ : quick_;
-  if (count == 0) return kSuccess;
-  // On the stack, where the device before this one has warmed the cache.
+                    std::any_of(slow_.begin(), slow_.end(), wanted);
+  // On the stack, where the previous device has warmed the cache.
+  std::array<const Row*, kRows> rows;
   std::array<FieldValue, kRows> values;
-  for (size_t i = 0; i < count; ++i) {
-    values[i] = {};
-    values[i].field = kAllRows[rows_[i]].field;
-    values[i].scope = kAllRows[rows_[i]].scope;
-  }
+  auto end = std::copy(quick_.begin(), quick_.end(), rows.begin());
+  if (slow) end = std::copy(slow_.begin(), slow_.end(), end);
+  const auto count = static_cast<size_t>(end - rows.begin());
+  if (count == 0) return kSuccess;
+  for (size_t i = 0; i < count; ++i) values[i] = {rows[i]->field, rows[i]->scope, 0, 0, 0, 0, {}};
   const Return code = calls_.call(calls_.library.api.fields, static_cast<int>(count), values.data());
   if (code != kSuccess) {
-    for (size_t i = 0; i < count_; ++i) calls_.note(kAllRows[rows_[i]].metric, code);
-    if (is_final(code)) count_ = quick_ = 0;
+    for (auto* list : {&quick_, &slow_}) {
+      for (const Row* r : *list) calls_.note(r->metric, code);
+      if (is_final(code)) list->clear();
+    }
     return code;
   }
   if (slow) slow_at_ns_ = request.now_ns;
   link_errors_ = 0;
   any_link_errors_ = false;
-  size_t kept = 0;
-  Return gone = kSuccess;
   for (size_t i = 0; i < count; ++i) {
-    const Row& row = kAllRows[rows_[i]];
-    const Return answer = gone == kSuccess ? take(values[i], row, power_elsewhere, reading) : kSuccess;
-    if (device_gone(answer)) {
-      gone = answer;
-    } else if (is_final(answer)) {
-      quick_ -= !row.slow;
-      continue;
-    }
-    rows_[kept++] = rows_[i];
+    const Return answer = take(values[i], *rows[i], power_elsewhere, reading);
+    if (device_gone(answer)) return answer;
+    if (is_final(answer)) std::erase(rows[i]->slow ? slow_ : quick_, rows[i]);
   }
-  if (kept < count) {
-    std::copy(rows_.begin() + count, rows_.begin() + count_, rows_.begin() + kept);
-    count_ -= static_cast<uint8_t>(count - kept);
-  }
-  if (gone != kSuccess) return gone;
   if (any_link_errors_) {
     calls_.note(Metric::kNvlinkErrors, kSuccess);
     reading.add(Metric::kNvlinkErrors, link_errors_);

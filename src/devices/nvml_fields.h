@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "devices/backend.h"
 #include "devices/nvml_library.h"
@@ -37,8 +38,7 @@ class FieldBatch {
   void add(const Row& row, double value, int64_t driver_us, Reading& reading);
 
   DeviceCalls& calls_;
-  std::array<uint8_t, kRows> rows_{};  ///< those the device has: indices in kAllRows, in its order: quick ones first
-  uint8_t count_ = 0, quick_ = 0;
+  std::vector<const Row*> quick_, slow_;  ///< those that the device has
   Last power_, power_instant_;
   double link_errors_ = 0;
   bool any_link_errors_ = false;

@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <iterator>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "devices/pci_address.h"
@@ -135,100 +132,55 @@ std::vector<Found> find_device(Library& library, uint32_t index, bool with_const
   return found;
 }
 
-// All devices are queried at once, so that one that hangs does not keep others from being watched.
-
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kMaxGpus = 256;
-constexpr size_t kMaxAtOnce = 16;
-// Devices that answer faster than threads start are queried one after the other.
-constexpr std::chrono::milliseconds kWorthThreads{1};
 // For the next answer once a device has answered: a driver without persistence mode wakes them one by one.
 constexpr std::chrono::seconds kNextAnswer{3};
+constexpr std::chrono::milliseconds kPoll{1};
 
-// Shared by the threads; one that hangs keeps it alive.
-struct RollCall {
-  std::mutex lock;                          // everything below
-  std::condition_variable changed;
-  bool with_constants = true;
+struct OpenLibrary {
   std::shared_ptr<Library> library;
-  std::optional<Error> failed;
-  std::vector<std::vector<Found>> answers;  // by index; empty: none yet
-  size_t next = 0, answered = 0;
-  Clock::time_point answered_at;
-  [[nodiscard]] bool complete() const { return failed || (library && answered == answers.size()); }
+  uint32_t devices = 0;
 };
 
-Result<uint32_t> count_of(Library& library) {
+Result<OpenLibrary> open_library() {
+  auto library = Library::open();
+  if (!library) return library.error();
   uint32_t count = 0;
-  if (const Return code = library.call(library.api.count, &count); code != kSuccess)
+  if (const Return code = (*library)->call((*library)->api.count, &count); code != kSuccess)
     return Error{"NVML cannot count its devices: " + words_of(code)};
   if (count == 0)
     return Error{"the NVIDIA driver works but has no device",
                  "in a container pass the devices in (--gpus all); else see lspci -d 10de: and dmesg | grep -i nvrm"};
-  return std::min(count, kMaxGpus);
+  return OpenLibrary{*std::move(library), std::min(count, kMaxGpus)};
 }
 
-void ask_devices(RollCall& call) {
-  std::unique_lock lock(call.lock);
-  while (call.next < call.answers.size()) {
-    const size_t index = call.next++;
-    lock.unlock();
-    auto answer = find_device(*call.library, static_cast<uint32_t>(index), call.with_constants);
-    lock.lock();
-    call.answers[index] = std::move(answer);
-    ++call.answered;
-    call.answered_at = Clock::now();
-    call.changed.notify_all();
-  }
-}
-
-void open_and_ask(RollCall& call) {
-  auto library = Library::open();
-  const Result<uint32_t> count = library ? count_of(**library) : Result<uint32_t>(library.error());
-  {
-    const std::lock_guard lock(call.lock);
-    if (count) call.answers.resize(*count), call.library = std::move(*library);
-    else call.failed = count.error();
-    call.changed.notify_all();
-  }
-  if (count) ask_devices(call);
-}
-
-void employ_more(const std::shared_ptr<RollCall>& call, size_t most, std::vector<std::thread>& threads) {
-  try {
-    while (threads.size() < most) threads.emplace_back([call] { ask_devices(*call); });
-  } catch (const std::system_error&) {   // no more threads to be had
-  }
-}
-
-// False: no device has answered.
-bool await_answers(RollCall& call, std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
-  for (;;) {
-    const auto until = call.answered ? call.answered_at + kNextAnswer : deadline;
-    const size_t before = call.answered;
-    if (!call.changed.wait_until(lock, until, [&] { return call.complete() || call.answered > before; }))
-      return call.answered > 0;
-    if (call.complete()) return true;
-  }
-}
-
-Result<std::vector<Found>> all_found(RollCall& call) {
-  std::vector<Found> all;
-  size_t forbidden = 0;
-  for (size_t i = 0; i < call.answers.size(); ++i) {
-    std::vector<Found> answer = std::exchange(call.answers[i], {});
-    if (answer.empty()) answer.push_back(broken_gpu(*call.library, static_cast<uint32_t>(i), kTimeout));
-    const auto gpu = static_cast<uint32_t>(all.size());
-    for (Found& f : answer) {
-      if (f.info.parent) f.info.parent = gpu;
-      forbidden += f.broken == kNoPermission;
-      all.push_back(std::move(f));
+// By index; empty: no answer. All devices are queried at once, so that one that hangs does not keep others from being
+// watched.
+std::vector<std::vector<Found>> query_devices(const OpenLibrary& open, bool with_constants, Clock::time_point until) {
+  std::vector<Pending<std::vector<Found>>> queries;
+  for (uint32_t i = 0; i < open.devices; ++i)
+    queries.emplace_back([library = open.library, i, with_constants] {
+      return find_device(*library, i, with_constants);
+    });
+  std::vector<std::vector<Found>> answers(open.devices);
+  for (size_t missing = answers.size(); missing > 0 && Clock::now() < until;)
+    for (uint32_t i = 0; i < open.devices; ++i) {
+      if (!answers[i].empty()) continue;
+      auto answer = queries[i].await(Clock::now() + kPoll);
+      if (!answer) continue;
+      answers[i] = *std::move(answer);
+      until = Clock::now() + kNextAnswer;
+      --missing;
     }
-  }
-  if (forbidden == all.size())
-    return Error{"no permission to use any NVIDIA device", "check the permissions of /dev/nvidia0 and so on"};
-  return all;
+  return answers;
+}
+
+Error no_answer(int64_t patience_ns) {
+  left_in_driver = true;
+  return {fmt::format("the NVIDIA driver has not answered for {} s", patience_ns / 1'000'000'000),
+          "dmesg | grep -i -e nvrm -e xid may show why; a device that hangs needs a reset or a reboot"};
 }
 
 }  // namespace
@@ -238,29 +190,30 @@ std::string bus_id_of(const PciInfo& pci) { return PciAddress{pci.domain, pci.bu
 
 Result<Inventory> take_inventory(int64_t patience_ns, bool with_constants) {
   const auto deadline = Clock::now() + std::chrono::nanoseconds(patience_ns);
-  const auto call = std::make_shared<RollCall>();
-  call->with_constants = with_constants;
-  std::vector<std::thread> threads;
-  threads.emplace_back([call] { open_and_ask(*call); });
-  std::unique_lock lock(call->lock);
-  call->changed.wait_until(lock, deadline, [&] { return call->library || call->failed; });
-  call->changed.wait_for(lock, kWorthThreads, [&] { return call->complete(); });
-  if (call->library && !call->complete())
-    employ_more(call, std::min(call->answers.size(), kMaxAtOnce), threads);
-  const bool answered = await_answers(*call, lock, deadline), complete = call->complete();
-  call->next = call->answers.size();
-  if (!complete) left_in_driver = true;
-  if (call->library && !complete) call->library->abandon();
-  lock.unlock();
-  for (std::thread& thread : threads) complete ? thread.join() : thread.detach();
-  if (!answered)
-    return Error{fmt::format("the NVIDIA driver has not answered for {} s", patience_ns / 1'000'000'000),
-                 "dmesg | grep -i -e nvrm -e xid may show why; a device that hangs needs a reset or a reboot"};
-  lock.lock();
-  if (call->failed) return *call->failed;
-  auto found = all_found(*call);
-  if (!found) return found.error();
-  return Inventory{call->library, std::move(*found)};
+  const auto open = Pending<Result<OpenLibrary>>(open_library).await(deadline);
+  if (!open) return no_answer(patience_ns);
+  if (!*open) return open->error();
+  Inventory out{(*open)->library, {}};
+  auto answers = query_devices(**open, with_constants, deadline);
+  const auto silent = std::count_if(answers.begin(), answers.end(), [](const auto& a) { return a.empty(); });
+  if (silent > 0) {
+    left_in_driver = true;
+    out.library->abandon();
+  }
+  if (silent == std::ssize(answers)) return no_answer(patience_ns);
+  size_t forbidden = 0;
+  for (uint32_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].empty()) answers[i].push_back(broken_gpu(*out.library, i, kTimeout));
+    const auto gpu = static_cast<uint32_t>(out.devices.size());
+    for (Found& f : answers[i]) {
+      if (f.info.parent) f.info.parent = gpu;
+      forbidden += f.broken == kNoPermission;
+      out.devices.push_back(std::move(f));
+    }
+  }
+  if (forbidden == out.devices.size())
+    return Error{"no permission to use any NVIDIA device", "check the permissions of /dev/nvidia0 and so on"};
+  return out;
 }
 
 }  // namespace profgpu::nvml

@@ -55,8 +55,6 @@ bool rival_records() { return rival.active; }
 
 }  // namespace profgpu::inject::cupti
 
-#define PROFGPU_EXPORT extern "C" __attribute__((visibility("default")))
-
 using namespace profgpu::inject::cupti;  // the exported functions have CUPTI's own names
 
 PROFGPU_EXPORT Result cuptiActivityRegisterCallbacks(BufferRequested requested, BufferCompleted completed) {

@@ -2,8 +2,6 @@
 #include "record/inject/python_ranges.h"
 #include "record/inject/recorder.h"
 
-#define PROFGPU_EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace profgpu::inject {
 namespace {
 

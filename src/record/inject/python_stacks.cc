@@ -219,7 +219,7 @@ using namespace profgpu;
 
 /// Starts to sample, with Python's lock held. `folders`: what names of files are shown without, longest first, each
 /// ending in '/', with newlines between. 0: it cannot be done with this Python.
-extern "C" __attribute__((visibility("default"))) int profgpu_stacks_start(long interval_ns, const char* folders) {
+PROFGPU_EXPORT int profgpu_stacks_start(long interval_ns, const char* folders) {
   using namespace inject;
   Python python;
   if (interval_ns <= 0 || !recording() || !find_python(python) || pthread_create == nullptr) return 0;
@@ -239,13 +239,13 @@ extern "C" __attribute__((visibility("default"))) int profgpu_stacks_start(long 
 }
 
 /// The calling thread is the one to sample, with Python's lock held. `thread`: Python's number of it.
-extern "C" __attribute__((visibility("default"))) void profgpu_stacks_follow(unsigned long thread) {
+PROFGPU_EXPORT void profgpu_stacks_follow(unsigned long thread) {
   inject::sampler.thread = thread;
   inject::sampler.tid = inject::kernel_thread_id();
 }
 
 /// Without Python's lock held: no more samples once this returns, unless Python is stuck.
-extern "C" __attribute__((visibility("default"))) void profgpu_stacks_end(void) {
+PROFGPU_EXPORT void profgpu_stacks_end(void) {
   using namespace inject;
   constexpr int64_t kMostNs = 1'000'000'000;
   if (sampler.generation.load() == 0 || sampler.generation.load() != recorder_generation()) return;
