@@ -46,9 +46,9 @@ class Backend {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const std::vector<DeviceInfo>& devices() const = 0;
 
-  /// Adds the device's current values to `reading`, whose device and time_ns are set. Called by one thread at a time for
-  /// one device, by several for different ones; may block where the driver does. An error means that the device as a
-  /// whole did not answer ("GPU is lost"); values added before stay valid. Allocates nothing in the steady state.
+  /// Adds the device's current values to `reading`, whose device and time_ns are set. Called by one thread at a time
+  /// for one device, by several for different ones; may block where the driver does. An error means that the device as
+  /// a whole did not answer ("GPU is lost"); values added before stay valid. Allocates nothing in the steady state.
   virtual Status read(const ReadRequest& request, Reading& reading) = 0;
 
   /// The interval of reads from now on. By any thread.

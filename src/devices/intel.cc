@@ -78,7 +78,8 @@ struct ReasonFile {
   const char* xe;
   const char* i915;
 };
-// PL1, PL2 and PL4 limit power over seconds, over milliseconds and at once; RATL limits the running average temperature.
+// PL1, PL2 and PL4 limit power over seconds, over milliseconds and at once; RATL limits the running average
+// temperature.
 constexpr ReasonFile kReasonFiles[] = {
     {ClockReason::kSwPowerCap, "reason_pl1", "throttle_reason_pl1"},
     {ClockReason::kSwPowerCap, "reason_pl2", "throttle_reason_pl2"},

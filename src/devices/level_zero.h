@@ -1,5 +1,5 @@
-// LevelZero: the counters of whole devices in Intel's management interface (Level Zero Sysman). The kernel's files cover
-// only the processes that this user may see, and neither memory bandwidth nor PCIe traffic.
+// LevelZero: the counters of whole devices in Intel's management interface (Level Zero Sysman). The kernel's files
+// cover only the processes that this user may see, and neither memory bandwidth nor PCIe traffic.
 #pragma once
 
 #include <array>

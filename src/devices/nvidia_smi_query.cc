@@ -62,8 +62,8 @@ bool drop_field(std::vector<SmiField>& fields, const std::string& rejected) {
   return true;
 }
 
-/// The fields that --help-query-gpu lists, each in quotes. An old nvidia-smi that rejects one field rejects a dozen, and
-/// each query initializes the driver; this one does not.
+/// The fields that --help-query-gpu lists, each in quotes. An old nvidia-smi that rejects one field rejects a dozen,
+/// and each query initializes the driver; this one does not.
 std::set<std::string, std::less<>> listed_fields(const std::string& program, int64_t timeout_ns) {
   std::set<std::string, std::less<>> names;
   const auto help = run_smi({program, "--help-query-gpu"}, timeout_ns);

@@ -15,8 +15,8 @@ namespace profgpu::nvml {
 class FieldBatch {
  public:
   explicit FieldBatch(DeviceCalls& calls);
-  /// Makes one call. Fields that the device lacks are left out from then on. `power_elsewhere`: average power comes from
-  /// a finer source. The return code is that of the device as a whole.
+  /// Makes one call. Fields that the device lacks are left out from then on. `power_elsewhere`: average power comes
+  /// from a finer source. The return code is that of the device as a whole.
   Return read(const ReadRequest& request, bool power_elsewhere, Reading& reading);
   /// A field of this metric is read, or may yet be.
   [[nodiscard]] bool has(Metric metric) const;

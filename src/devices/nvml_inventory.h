@@ -24,8 +24,8 @@ struct Inventory {
 };
 /// Opens the library and queries each device by itself: GPUs in the driver's order, each followed by its MIG instances.
 /// Gives up after `patience_ns` without any device; one that is silent when all others have answered is broken
-/// (kTimeout). A call that hangs is left behind on its thread. Without constants those of GPUs, except the memory's size,
-/// are left to the readings.
+/// (kTimeout). A call that hangs is left behind on its thread. Without constants those of GPUs, except the memory's
+/// size, are left to the readings.
 Result<Inventory> take_inventory(int64_t patience_ns, bool with_constants);
 
 /// As DeviceInfo::pci_bus_id has it.

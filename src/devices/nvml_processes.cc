@@ -86,8 +86,8 @@ bool Processes::runs(int64_t pid) const {
   });
 }
 
-// Not all rows are valid: some drivers fill all the space with rows of ended processes, with old times or percentages in
-// the millions.
+// Not all rows are valid: some drivers fill all the space with rows of ended processes, with old times or percentages
+// in the millions.
 void Processes::add_use(const ProcessUtilizationInfo& row, int64_t unix_ns) {
   const auto time_ns = static_cast<int64_t>(std::min<uint64_t>(row.time_us, INT64_MAX / 1000) * 1000);
   if (row.time_us <= since_us_ || time_ns > unix_ns + kUseHoldsNs) return;

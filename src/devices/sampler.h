@@ -26,7 +26,7 @@ struct DeviceHealth {
   uint32_t device = 0;            ///< position among the backend's devices
   int64_t good_at_ns = 0;         ///< Unix time of the last good reading's end; 0: none yet
   int64_t errors = 0;             ///< failed readings, and how often it fell silent
-  std::string trouble;            ///< "GPU is lost", "does not answer"; empty: the last reading was good, or is the first
+  std::string trouble;            ///< "GPU is lost", "does not answer"; empty: none at the last reading
 
   /// Whether its last values still hold, for a device that is read each `interval_ns`.
   [[nodiscard]] bool answers(int64_t now_ns, int64_t interval_ns) const;

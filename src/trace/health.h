@@ -5,7 +5,6 @@
 // is slow. Info: it may be intended.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <span>
@@ -41,11 +40,6 @@ constexpr DeviceLimit kMemoryUsedPct{Severity::kInfo, 97, 97, 94};
 /// Packets retransmitted over PCIe.
 constexpr double kMinPcieReplays = 1000;
 
-constexpr uint32_t bits_of(std::initializer_list<ClockReason> reasons) {
-  uint32_t bits = 0;
-  for (const ClockReason r : reasons) bits |= static_cast<uint32_t>(r);
-  return bits;
-}
 constexpr uint32_t kHeatReasons = bits_of({ClockReason::kSwThermal, ClockReason::kHwThermal});
 constexpr uint32_t kPowerReasons = bits_of({ClockReason::kSwPowerCap, ClockReason::kHwPowerBrake});
 /// Without the power limit: it limits most busy devices by design.

@@ -11,9 +11,9 @@
 namespace profgpu::inject::cupti {
 namespace {
 
-// The driver's calls that start work on a device; the others are useless and many. From NVIDIA's public lists of callback
-// numbers: cuLaunch, cuLaunchGrid(Async), cuLaunchKernel, cuLaunchCooperativeKernel (MultiDevice), cuGraphLaunch,
-// cuLaunchKernelEx, and those for per-thread streams.
+// The driver's calls that start work on a device; the others are useless and many. From NVIDIA's public lists of
+// callback numbers: cuLaunch, cuLaunchGrid(Async), cuLaunchKernel, cuLaunchCooperativeKernel (MultiDevice),
+// cuGraphLaunch, cuLaunchKernelEx, and those for per-thread streams.
 constexpr uint32_t kWorkCalls[] = {115, 116, 117, 307, 442, 477, 478, 480, 514, 515, 652, 653};
 // The runtime's calls that programs make all the time and that take no time, left out by CUPTI where it can:
 // cudaGetLastError, cudaPeekAtLastError, cudaSetDevice, cudaGetDevice, cudaDeviceGetAttribute, cudaStreamIsCapturing,

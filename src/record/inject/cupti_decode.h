@@ -26,8 +26,8 @@ void add_seen_devices();
 
 // The kinds of activity that CUPTI records.
 
-/// False where CUPTI rejects a necessary kind: nothing is enabled then, and `reason` is a sentence. With `whole_graphs` a
-/// launch of a graph is one record, else each of its nodes. `report`: write notes on other rejected kinds.
+/// False where CUPTI rejects a necessary kind: nothing is enabled then, and `reason` is a sentence. With `whole_graphs`
+/// a launch of a graph is one record, else each of its nodes. `report`: write notes on other rejected kinds.
 bool enable_kinds(const Calls& calls, bool whole_graphs, bool report, char* reason, size_t size);
 void disable_kinds(const Calls& calls);
 

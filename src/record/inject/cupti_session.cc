@@ -1,6 +1,7 @@
 #include "record/inject/cupti_session.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -49,10 +50,21 @@ struct Session {
 };
 Session session;
 
+[[gnu::format(printf, 1, 2)]] void warn(const char* format, ...) {
+  char sentence[400];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(sentence, sizeof sentence, format, arguments);
+  va_end(arguments);
+  note(Severity::kWarning, sentence);
+}
+
 void no_device(const char* reason) {
   set_state(RecorderState::kNoDevice, reason);
   note(Severity::kWarning, reason);
 }
+
+void pause() { set_state(RecorderState::kPaused, "another profiler in the process records the device now"); }
 
 // Buffers, on CUPTI's and the program's threads.
 
@@ -164,12 +176,9 @@ void follow_profiler_calls() {
     if (result == kSuccess && calls.EnableCallback != nullptr)
       result = calls.EnableCallback(1, session.subscriber, cbid < kDriverStart ? kRuntimeApi : kDriverApi, cbid);
   if (result == kSuccess) return;
-  char sentence[400];
-  snprintf(sentence, sizeof sentence,
-           "cudaProfilerStart cannot be followed (error %d)%s%s%s; the whole run is recorded instead", result,
-           *holder != 0 ? ": CUPTI is held by " : "", holder,
-           result == kMultipleSubscribers && *holder == 0 ? ": another tool holds CUPTI" : "");
-  note(Severity::kWarning, sentence);
+  warn("cudaProfilerStart cannot be followed (error %d)%s%s%s; the whole run is recorded instead", result,
+       *holder != 0 ? ": CUPTI is held by " : "", holder,
+       result == kMultipleSubscribers && *holder == 0 ? ": another tool holds CUPTI" : "");
   open_window("cudaProfilerStart cannot be followed");
 }
 
@@ -218,19 +227,15 @@ void watch_clock() {
     if (session.robbed && !is_jump(difference) && session.resume_at_ns > host_now() + kResumeAfterNs)
       session.resume_at_ns = host_now() + kResumeAfterNs;
   } else if (session.clock_known && is_jump(moved)) {
-    char sentence[200];
-    snprintf(
-        sentence, sizeof sentence,
-        "CUPTI's clock moved by %.3f ms: another profiler in the process uses CUPTI; recording of the device pauses",
-        static_cast<double>(moved) * 1e-6);
-    note(Severity::kWarning, sentence);
+    warn("CUPTI's clock moved by %.3f ms: another profiler in the process uses CUPTI; recording of the device pauses",
+         static_cast<double>(moved) * 1e-6);
     session.robbed = true;
     session.yielded = true;
     const bool was = session.enabled.exchange(false);
     session.resume_at_ns = host_now() + kAwayNs;
     if (was) close_window("another profiler in the process uses CUPTI");
     session.reopen = was;
-    set_state(RecorderState::kPaused, "another profiler in the process records the device now");
+    pause();
   }
   session.clock_difference = difference;
   session.clock_known = true;
@@ -287,9 +292,7 @@ void watch_libraries() {
   char other[300];
   if (session.second_reported || mapped_libraries(session.library.path, other, sizeof other) == 0) return;
   session.second_reported = true;
-  char sentence[400];
-  snprintf(sentence, sizeof sentence, "a second libcupti is in the process: %s; only one of them can record", other);
-  note(Severity::kWarning, sentence);
+  warn("a second libcupti is in the process: %s; only one of them can record", other);
 }
 
 void flush(bool at_end) {
@@ -338,7 +341,7 @@ void start_session() {
   reset_decoder(session.library.version);
   if (rival_records()) {
     session.yielded = true;
-    set_state(RecorderState::kPaused, "another profiler in the process records the device now");
+    pause();
   } else if (!configure()) {
     return;
   }
@@ -356,7 +359,7 @@ void yield_to(const char* whom) {
   session.library.calls.ActivityFlushAll(kFlushForced);
   if (was) close_window(whom);
   session.reopen = was;
-  set_state(RecorderState::kPaused, "another profiler in the process records the device now");
+  pause();
 }
 
 void resume_after(bool finalized) {
@@ -378,67 +381,56 @@ PROFGPU_EXPORT int InitializeInjection() {
 
 namespace profgpu::inject::cupti {
 
-namespace {
-
-// Pages come zeroed and only when they are written.
-uint8_t* map(size_t bytes) {
-  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return at == MAP_FAILED ? nullptr : static_cast<uint8_t*>(at);
-}
-
-}  // namespace
-
 bool Buffers::reserve(size_t bytes) {
-  size_t count = bytes / kBytes;
-  count = count < 4 ? 4 : count > kMost ? kMost : count;
-  region_ = map(count * kBytes);
-  if (region_ != nullptr) count_ = count;
-  return region_ != nullptr;
+  const size_t count = bytes / kBytes;
+  count_ = count < 4 ? 4 : count > kMaxBound ? kMaxBound : count;
+  uint8_t* const first = take(false);   // whether there is memory at all
+  if (first != nullptr) give_back(first);
+  return first != nullptr;
 }
 
 uint8_t* Buffers::take(bool must) {
-  // The lowest that is free: as much memory is touched as CUPTI holds at once, not all that it may.
-  for (size_t at = 0; at < count_; ++at) {
-    if (in_use_[at].load(std::memory_order_relaxed) || in_use_[at].exchange(true, std::memory_order_acquire)) continue;
-    taken_.fetch_add(1, std::memory_order_relaxed);
-    return region_ + at * kBytes;
-  }
-  return must ? take_beyond() : nullptr;
-}
-
-uint8_t* Buffers::take_beyond() {
-  uint8_t* const buffer = map(kBytes);
-  for (std::atomic<uint8_t*>& place : mapped_) {
-    uint8_t* empty = nullptr;
-    if (buffer == nullptr || !place.compare_exchange_strong(empty, buffer)) continue;
-    beyond_.fetch_add(1, std::memory_order_relaxed);
+  // The lowest that is free: touches as much memory as CUPTI holds at once, not all that it may.
+  for (size_t at = 0; at < (must ? kSlots : count_); ++at) {
+    Slot& slot = slots_[at];
+    if (slot.in_use.load(std::memory_order_relaxed) || slot.in_use.exchange(true, std::memory_order_acquire)) continue;
+    uint8_t* buffer = slot.buffer.load(std::memory_order_relaxed);
+    if (buffer == nullptr) {
+      // Pages come zeroed and only when they are written.
+      constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+      void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+      buffer = mapped == MAP_FAILED ? nullptr : static_cast<uint8_t*>(mapped);
+      slot.buffer.store(buffer, std::memory_order_relaxed);
+    }
+    if (buffer == nullptr) slot.in_use.store(false, std::memory_order_release);
+    else (at < count_ ? taken_ : beyond_).fetch_add(1, std::memory_order_relaxed);
     return buffer;
   }
-  if (buffer != nullptr) munmap(buffer, kBytes);
   return nullptr;
 }
 
+size_t Buffers::slot_of(const uint8_t* buffer) const {
+  size_t at = 0;
+  while (at < kSlots && slots_[at].buffer.load(std::memory_order_relaxed) != buffer) ++at;
+  return at;
+}
+
 Buffers::Origin Buffers::origin(const uint8_t* buffer) const {
-  if (buffer >= region_ && buffer < region_ + count_ * kBytes) return Origin::kBound;
-  for (const std::atomic<uint8_t*>& place : mapped_)
-    if (place.load(std::memory_order_relaxed) == buffer) return Origin::kBeyond;
-  return Origin::kForeign;
+  const size_t at = slot_of(buffer);
+  return at < count_ ? Origin::kBound : at < kSlots ? Origin::kBeyond : Origin::kForeign;
 }
 
 void Buffers::give_back(uint8_t* buffer) {
-  if (buffer < region_ || buffer >= region_ + count_ * kBytes) {
-    for (std::atomic<uint8_t*>& place : mapped_)
-      if (uint8_t* expected = buffer; place.compare_exchange_strong(expected, nullptr)) {
-        munmap(buffer, kBytes);
-        beyond_.fetch_sub(1, std::memory_order_relaxed);
-        return;
-      }
-    return;
+  const size_t at = slot_of(buffer);
+  if (at == kSlots) return;
+  if (at < count_) {
+    memset(buffer, 0, kBytes);
+  } else {
+    slots_[at].buffer.store(nullptr, std::memory_order_relaxed);
+    munmap(buffer, kBytes);
   }
-  memset(buffer, 0, kBytes);
-  const size_t at = static_cast<size_t>(buffer - region_) / kBytes;
-  taken_.fetch_sub(1, std::memory_order_relaxed);
-  in_use_[at].store(false, std::memory_order_release);
+  (at < count_ ? taken_ : beyond_).fetch_sub(1, std::memory_order_relaxed);
+  slots_[at].in_use.store(false, std::memory_order_release);
 }
 
 }  // namespace profgpu::inject::cupti
