@@ -88,11 +88,21 @@ std::string metric_text(Metric metric, double value) {
   return names.empty() ? "none" : names;
 }
 
+constexpr Metric kMetricFacts[] = {
+    Metric::kPerformanceState, Metric::kPcieGeneration, Metric::kPcieGenerationMax, Metric::kPcieWidth,
+    Metric::kPcieWidthMax, Metric::kPowerLimit, Metric::kPowerLimitDefault, Metric::kPowerLimitMin,
+    Metric::kPowerLimitMax, Metric::kSmClockMax, Metric::kMemoryClockMax, Metric::kClockEventReasons,
+    Metric::kRemappedRowsCorrected, Metric::kRemappedRowsUncorrected, Metric::kRemappedRowsPending,
+    Metric::kRemappedRowsFailed, Metric::kRetiredPagesSingleBit, Metric::kRetiredPagesDoubleBit,
+    Metric::kRetiredPagesPending, Metric::kEccCorrected, Metric::kEccUncorrected, Metric::kEccCorrectedTotal,
+    Metric::kEccUncorrectedTotal, Metric::kPcieReplays, Metric::kRecoveryAction, Metric::kNvlinkErrors,
+};
+
 }  // namespace
 
-void add_metric_facts(std::span<const Metric> wanted, const DeviceInfo& info, std::span<const Sample> samples,
+void add_metric_facts(const DeviceInfo& info, std::span<const Sample> samples,
                       const std::function<std::string(Metric)>& why, std::vector<Fact>& facts) {
-  for (const Metric metric : wanted) {
+  for (const Metric metric : kMetricFacts) {
     std::optional<double> number = info.constant(metric);
     for (const Sample& s : samples)
       if (s.metric == metric) number = s.value;

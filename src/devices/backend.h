@@ -103,8 +103,9 @@ Result<Opened> open_backend(const std::string& spec, BackendOptions options);
 /// The devices of several backends (at least one) as one list, for machines with GPUs of several vendors.
 std::shared_ptr<Backend> composite_backend(std::vector<std::unique_ptr<Backend>> parts);
 
-/// Adds facts that are metrics, under the metrics' names: the newest sample, else the constant, else why() as reason.
-void add_metric_facts(std::span<const Metric> wanted, const DeviceInfo& info, std::span<const Sample> samples,
+/// Adds the facts that are metrics, under the metrics' names: the newest sample, else the constant, else why() as the
+/// reason.
+void add_metric_facts(const DeviceInfo& info, std::span<const Sample> samples,
                       const std::function<std::string(Metric)>& why, std::vector<Fact>& facts);
 
 }  // namespace profgpu

@@ -1,6 +1,5 @@
 // The backend against a stand-in nvidia-smi (tests/stubs/nvidia-smi), which hangs, dies and lies when told to.
 #include "devices/nvidia_smi.h"
-#include "devices/pci_address.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,6 +14,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "devices/nvidia_smi_query.h"
+#include "devices/pci_address.h"
 
 namespace profgpu {
 
@@ -50,7 +51,7 @@ class NvidiaSmiTest : public testing::Test {
     times_.silence_ns = 60 * kSecond;   // so long may a machine stall; tests of silence have less
     times_.first_pause_ns = kSecond / 20;
     times_.last_pause_ns = kSecond / 10;
-    times_.most_starts = 4;
+    times_.max_starts = 4;
   }
   void TearDown() override { std::filesystem::remove(log_); }
 

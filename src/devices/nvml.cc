@@ -72,16 +72,6 @@ NvLinks links_of(Library& library, Device device) {
   return out;
 }
 
-constexpr Metric kNvmlMetricFacts[] = {
-    Metric::kPerformanceState, Metric::kPcieGeneration, Metric::kPcieGenerationMax, Metric::kPcieWidth,
-    Metric::kPcieWidthMax, Metric::kPowerLimit, Metric::kPowerLimitDefault, Metric::kPowerLimitMin,
-    Metric::kPowerLimitMax, Metric::kSmClockMax, Metric::kMemoryClockMax, Metric::kClockEventReasons,
-    Metric::kRemappedRowsCorrected, Metric::kRemappedRowsUncorrected, Metric::kRemappedRowsPending,
-    Metric::kRemappedRowsFailed, Metric::kRetiredPagesSingleBit, Metric::kRetiredPagesDoubleBit,
-    Metric::kRetiredPagesPending, Metric::kEccCorrected, Metric::kEccUncorrected, Metric::kEccCorrectedTotal,
-    Metric::kEccUncorrectedTotal, Metric::kPcieReplays, Metric::kRecoveryAction, Metric::kNvlinkErrors,
-};
-
 std::vector<Fact> facts_of_system(Library& library) {
   int cuda = 0;
   const Return known = library.call(library.api.cuda_version, &cuda);
@@ -111,7 +101,7 @@ std::vector<Fact> facts_of_device(Library& library, const Found& found) {
   Reading reading;
   reading.time_ns = unix_ns();
   [[maybe_unused]] const Status status = reader.read({.now_ns = monotonic_ns(), .everything = true}, reading);
-  add_metric_facts(kNvmlMetricFacts, found.info, reading.samples, [&](Metric m) { return reader.why(m); }, facts);
+  add_metric_facts(found.info, reading.samples, [&](Metric m) { return reader.why(m); }, facts);
   const NvLinks links = links_of(library, gpu.device);
   facts.push_back(fact("nvlinks_active", links.state, fmt::format("{} of {}", links.up, links.up + links.down)));
   facts.push_back(fact("nvlink_version", links.up ? links.state : kNotSupported, std::to_string(links.version)));

@@ -89,7 +89,7 @@ std::string clock_loss(const Evidence& evidence, const RankMeasure& m) {
   const double lost = 1 - *clock->mean / *most;
   if (lost < kNotableLoss) return "";
   const ThrottleTime* held = first_where(device->throttle, [](const ThrottleTime& t) {
-    return (t.bits & kHeldBackReasons) != 0 && t.pct > kHeldBackPct.said;
+    return (t.bits & kHeldBackReasons) != 0 && t.pct > kHeldBackPct.reported;
   });
   return fmt::format("the SM clock averages {:.0f} of {:.0f} MHz{}: at most {:.0f} % of the time of kernels that compute, "
                      "less of those that wait for memory",
