@@ -122,12 +122,25 @@ std::optional<int64_t> padded_scaled_decimal(std::string_view text, int scale) {
   return negative ? -value : value;
 }
 
-std::optional<double> real_number(std::string_view text) {
+std::optional<LeadingNumber> leading_number(std::string_view text) {
   double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || !std::isfinite(value)) return std::nullopt;
+  return LeadingNumber{value, {rest, static_cast<size_t>(end - rest)}};
+}
+
+std::optional<double> real_number(std::string_view text) {
   if (!text.empty() && text.front() == '+') text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
+  const auto number = leading_number(text);
+  return number && number->rest.empty() ? std::optional(number->value) : std::nullopt;
+}
+
+std::optional<uint64_t> hex_number(std::string_view text) {
+  uint64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value, 16);
+  return error == std::errc() && rest == end ? std::optional(value) : std::nullopt;
 }
 
 std::optional<int64_t> duration_ns(std::string_view text) {

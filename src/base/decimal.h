@@ -48,6 +48,14 @@ inline std::optional<int64_t> padded_whole_number(std::string_view text) {
 inline std::optional<int64_t> whole_number(std::string_view text) { return scaled_decimal(text, 0); }
 /// A floating-point number; nullopt if the text is none or not finite.
 std::optional<double> real_number(std::string_view text);
+/// The finite number that a text begins with, and what follows it.
+struct LeadingNumber {
+  double value;
+  std::string_view rest;
+};
+std::optional<LeadingNumber> leading_number(std::string_view text);
+/// A whole number of up to 64 bits in hexadecimal, without "0x".
+std::optional<uint64_t> hex_number(std::string_view text);
 
 // Times as people type them.
 

@@ -62,9 +62,9 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
-std::string_view line_value(std::string_view text, std::string_view key) {
+std::string_view line_value(std::string_view text, std::string_view key, char separator) {
   for (const std::string_view line : pieces_of(text, '\n'))
-    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == ':')
+    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == separator)
       return without_blanks(line.substr(key.size() + 1));
   return "";
 }

@@ -33,8 +33,8 @@ constexpr std::string_view folder_of(std::string_view path) {
   const size_t slash = path.rfind('/');
   return slash == path.npos ? std::string_view() : path.substr(0, slash);
 }
-/// What stands behind "KEY:" in lines such as /proc/PID/status has.
-std::string_view line_value(std::string_view text, std::string_view key);
+/// The value of the first line "KEY: value", as in /proc/PID/status; empty if there is none.
+std::string_view line_value(std::string_view text, std::string_view key, char separator = ':');
 
 /// For an element's content or a quoted attribute of HTML.
 std::string html_escaped(std::string_view text);

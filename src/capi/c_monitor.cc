@@ -26,7 +26,7 @@ struct profgpu_monitor {
 namespace profgpu {
 namespace {
 
-/// libprofgpu-inject.so, where `profgpu run --trace` has put it into the environment: what its entry.cc exports.
+/// libprofgpu-inject.so, where `profgpu run --trace` has put it into the environment: the functions it exports.
 struct Recorder {
   DynLib library;
   int (*start)(const char*) = nullptr;

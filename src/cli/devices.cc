@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "devices/pending.h"
+#include "devices/pci_address.h"
 #include "devices/system_files.h"
 #include "view/json_text.h"
 #include "view/layout.h"
@@ -101,9 +102,7 @@ Inventory inventory_of(std::shared_ptr<Backend> backend, const std::vector<uint3
     // A recording's devices are another machine's.
     const std::string folder = inventory.backend == "replay" ? "" : pci_folder(roots, d.info->pci_bus_id);
     d.numa_node = d.info->numa_node;
-    // -1: the machine has only one node, or its firmware does not say.
-    const auto node = folder.empty() ? std::nullopt : whole_number(file_line(folder + "/numa_node"));
-    if (!d.numa_node && node && *node >= 0) d.numa_node = static_cast<int>(*node);
+    if (!d.numa_node && !folder.empty()) d.numa_node = numa_node(roots, d.info->pci_bus_id);
     if (facts) d.facts = facts->devices[i];
     d.cpu_affinity = d.fact("cpu_affinity");
     if (d.cpu_affinity.empty() && !folder.empty()) d.cpu_affinity = file_line(folder + "/local_cpulist");

@@ -63,15 +63,14 @@ const Plain* only_smi(std::string_view name) {
   return nullptr;
 }
 
-bool can_be_asked(Kind kind) {
-  switch (kind) {
-    case Kind::kUnknown:
-    case Kind::kMigProfile:
-    case Kind::kNumaNode:
-    case Kind::kProcesses:
-    case Kind::kMark:
-    case Kind::kAlert: return false;
-    default: return true;
+bool can_be_queried(const SampleColumn& column) {
+  switch (column.kind) {
+    case Kind::kUnixNs:
+    case Kind::kTime:
+    case Kind::kDevice:
+    case Kind::kMetric: return true;
+    case Kind::kDeviceText: return column.text != &DeviceInfo::mig_profile;
+    default: return false;
   }
 }
 
@@ -204,7 +203,7 @@ Result<std::vector<LogColumn>> log_columns(const std::string& query, std::option
       continue;
     }
     columns.push_back(column_of(name, style));
-    if (can_be_asked(columns.back().what.kind) || only_smi(name)) continue;
+    if (can_be_queried(columns.back().what) || only_smi(name)) continue;
     const std::string near = name.empty() ? "" : nearest(name, all_names());
     return Error{name.empty() ? "--query: a field without a name" : "--query: there is no field \"" + name + "\"",
                  (near.empty() ? "" : "did you mean " + near + "? ") + "`profgpu log --help-query` lists all"};
@@ -338,12 +337,7 @@ std::string LogRows::text(const LogColumn& c, const Reading& reading) const {
     case Kind::kUnixNs:
     case Kind::kTime: return timestamp_text(reading.time_ns, c.time);
     case Kind::kDevice: return device_word(devices_, reading.device);
-    case Kind::kName: return device.name;
-    case Kind::kUuid: return device.uuid;
-    case Kind::kPciBusId: return device.pci_bus_id;
-    case Kind::kVendor: return device.vendor;
-    case Kind::kHost: return device.host;
-    case Kind::kDriverVersion: return device.driver_version;
+    case Kind::kDeviceText: return device.*c.what.text;
     case Kind::kMetric: {
       std::optional<double> value = values_[c.what.metric->metric];
       const Known& known = known_[reading.device][static_cast<size_t>(c.what.metric->metric)];

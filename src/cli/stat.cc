@@ -41,7 +41,7 @@ Cell temperature_cell(const StatDevice& d) {
 
 Cell utilization_cell(const StatDevice& d, Metric metric) {
   const auto pct = d.value(metric);
-  return {whole(pct, " %", 3), !pct || *pct < kIdlePct.said ? Style::kFaint
+  return {whole(pct, " %", 3), !pct || *pct < kIdlePct.reported ? Style::kFaint
                                : *pct >= 50                 ? Style::kGood
                                                             : Style::kPlain};
 }

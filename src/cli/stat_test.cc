@@ -53,7 +53,7 @@ class StatScreen : public testing::Test {
     p.host.comm = "python";
     p.host.arguments = {"/usr/bin/python", "train.py"};
     p.host.cpu_pct = 99.5;
-    p.host.placement = {"docker", "abcdefabcdef", "", "88", "0"};
+    static_cast<Placement&>(p.host) = {"docker", "abcdefabcdef", "", "88", "0"};
     p.host.rank = 3;
     p.host.world_size = 8;
     view_.devices[0].processes.push_back(p);

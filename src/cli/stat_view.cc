@@ -94,7 +94,7 @@ void StatProcess::fields(V&& v) const {
   v("inferred", host.inferred), v("unknown", unless_empty(host.unknown)), v("user", unless_empty(host.user));
   v("command", unless_empty(command)), v("arguments", host.arguments), v("cpu_pct", host.cpu_pct);
   v("host_memory_bytes", host.memory_bytes), v("threads", host.threads), v("start_ns", host.start_ns);
-  const Placement& place = host.placement;
+  const Placement& place = host;
   v("container_runtime", unless_empty(place.container_runtime)), v("container", unless_empty(place.container));
   v("pod", unless_empty(place.pod)), v("slurm_job", unless_empty(place.slurm_job));
   v("slurm_step", unless_empty(place.slurm_step)), v("rank", host.rank), v("local_rank", host.local_rank),

@@ -1,4 +1,4 @@
-// The backend for AMD devices: sysfs of the amdgpu driver. No library of ROCm is needed.
+// The backend for AMD devices: sysfs of the amdgpu driver. No ROCm library is needed.
 
 #include <unistd.h>
 
@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -21,12 +20,12 @@
 #include "devices/backend.h"
 #include "devices/drm_card.h"
 #include "devices/drm_clients.h"
-#include "devices/system_files.h"
+#include "devices/pci_address.h"
 #include "trace/sample.h"
 
 namespace profgpu {
 
-// One AMD card: which of its files say what.
+// One AMD card and its files.
 
 class AmdgpuCard {
  public:
@@ -49,8 +48,8 @@ class AmdgpuCard {
   const std::string vendor_file_;
   DeviceInfo info_;
   AmdgpuMetrics table_;
-  std::set<Metric> in_table_;            ///< what the table said when the card was opened
-  bool table_each_tick_ = false;         ///< it holds what changes fast; else it takes its turn among the slow
+  std::set<Metric> in_table_;            ///< in the table when the card was opened
+  bool table_each_tick_ = false;         ///< it has values that change fast
   int64_t table_read_ns_ = 0;
   std::atomic<int64_t> table_reads_ = 0;
   DrmFiles files_;
@@ -62,17 +61,10 @@ namespace {
 constexpr double kMicro = 1e-6, kMilli = 1e-3;
 constexpr int64_t kSlowTable_ns = 1'000'000'000;
 
-std::string product_name(const DrmCard& card) {
-  std::string name = file_line(card.folder + "/product_name");
-  replace_invalid_utf8(name);
-  return name;
-}
-
-/// "GPU-" and the sixteen digits that ROCR_VISIBLE_DEVICES takes.
+/// "GPU-" and the sixteen digits, as in ROCR_VISIBLE_DEVICES.
 std::string unique_id(const DrmCard& card) {
   const std::string id = file_line(card.folder + "/unique_id");
-  const bool hex = !id.empty() && id.size() <= 16 && id.find_first_not_of("0123456789abcdefABCDEF") == id.npos;
-  return hex && id.find_first_not_of('0') != id.npos ? "GPU-" + id : "";
+  return hex_number(id).value_or(0) != 0 ? "GPU-" + id : "";
 }
 
 }  // namespace
@@ -82,7 +74,8 @@ AmdgpuCard::AmdgpuCard(DrmCard card, uint32_t index)
       vendor_file_(card_.folder + "/vendor"),
       info_(drm_device_info(card_, index, "AMD")),
       table_(card_.folder + "/gpu_metrics") {
-  if (const std::string name = product_name(card_); !name.empty()) info_.name = name;
+  if (const std::string name = file_line(card_.folder + "/product_name"); !name.empty()) info_.name = name;
+  replace_invalid_utf8(info_.name);
   info_.uuid = unique_id(card_);
   for (const char* label : {"edge", "junction"})
     if (core_sensor_ == 0) core_sensor_ = hwmon_temperature(card_.hwmon, label);
@@ -134,7 +127,7 @@ void AmdgpuCard::add_files() {
   add_file(kSlow, kMemoryTemperature, {fmt::format("{}/temp{}_input", h, memory_sensor ? memory_sensor : 3)}, kMilli);
   add_file(kSlow, kSmClock, {f + "/pp_dpm_sclk"}, 1, FileForm::kCurrentClock);
   add_file(kSlow, kMemoryClock, {f + "/pp_dpm_mclk"}, 1, FileForm::kCurrentClock);
-  // pwm1 goes from 0 to 255.
+  // pwm1 ranges from 0 to 255.
   add_file(kSlow, kFanSpeed, {h + "/pwm1"}, 100.0 / 255);
   add_file(kSlow, kBar1Used, {f + "/mem_info_vis_vram_used"});
   add_file(kSlow, kPcieGeneration, {f + "/current_link_speed"}, 1, FileForm::kLinkGeneration);
@@ -169,8 +162,7 @@ std::string AmdgpuCard::why_absent(Metric metric) const {
   if (info_.constant(metric)) return "";
   if (metric == Metric::kMemoryFree) metric = Metric::kMemoryUsed;
   if (in_table_.contains(metric)) return table_.why_absent();
-  const auto reason = files_.why_absent(metric);
-  if (reason) return *reason;
+  if (const auto reason = files_.why_absent(metric)) return *reason;
   const bool could = metric == Metric::kEnergy || metric == Metric::kClockEventReasons || metric == Metric::kXgmiTx ||
                      metric == Metric::kXgmiRx || metric_info(metric).unit == "ns";
   const std::string table = table_.why_absent();
@@ -200,68 +192,53 @@ std::vector<Fact> AmdgpuCard::facts() const {
     const std::string_view ue = line_value(text, "ue"), ce = line_value(text, "ce");
     if (name.ends_with("_err_count") && !ue.empty() && (ue != "0" || ce != "0"))
       add("ras_" + name.substr(0, name.size() - 10), fmt::format("{} uncorrected, {} corrected", ue, ce), "");
-    // One line for each page: address, size and R (retired), P (to be retired) or F (could not be).
+    // One line per page: address, size and R (retired), P (pending) or F (failed).
     if (name == "gpu_vram_bad_pages") add("bad_pages", std::to_string(std::count(text.begin(), text.end(), '\n')), "");
   }
   return facts;
 }
 
-// What compute programs hold on AMD devices, by /sys/class/kfd: buffers of ROCm that fdinfo of older kernels leaves
-// out.
+// Memory of compute programs on AMD devices, from /sys/class/kfd: fdinfo of older kernels lacks ROCm's buffers.
 
 class AmdgpuProcesses {
  public:
   explicit AmdgpuProcesses(const std::string& sys);
-  /// Adds to `processes` what KFD knows about the device at `pci` ("0000:03:00.0"): new rows, and memory where it knows
-  /// of more.
+  /// Adds to `processes` those that KFD lists for the device at `pci` ("0000:03:00.0"), and memory where KFD has more.
   void add(const std::string& pci, std::vector<ProcessSample>& processes) const;
   [[nodiscard]] bool there() const { return !gpu_ids_.empty(); }
 
  private:
   std::string folder_;
-  std::map<std::string, std::string> gpu_ids_;   ///< PCI address to KFD's number of the device
+  std::map<PciAddress, std::string> gpu_ids_;   ///< KFD's numbers of the devices
 };
-
-namespace {
-
-/// The number in "key N" lines of a node's properties.
-std::optional<int64_t> property(std::string_view text, std::string_view key) {
-  for (const std::string_view line : pieces_of(text, '\n'))
-    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == ' ')
-      return whole_number(without_blanks(line.substr(key.size())));
-  return std::nullopt;
-}
-
-}  // namespace
 
 AmdgpuProcesses::AmdgpuProcesses(const std::string& sys) : folder_(sys + "/class/kfd/kfd") {
   for (const std::string& node : folder_names(folder_ + "/topology/nodes")) {
     const std::string path = folder_ + "/topology/nodes/" + node;
     const std::string gpu_id = file_line(path + "/gpu_id");
     const std::string properties = file_text(path + "/properties", 16 << 10).value_or("");
-    const auto location = property(properties, "location_id"), domain = property(properties, "domain");
-    // Processors are nodes too; their number is 0.
+    const auto location = whole_number(line_value(properties, "location_id", ' '));
+    const auto domain = whole_number(line_value(properties, "domain", ' '));
+    // CPUs are nodes too; their number is 0.
     if (gpu_id.empty() || gpu_id == "0" || !location || *location < 0 || *location > 0xffff) continue;
     const auto bits = static_cast<uint32_t>(*location);
-    gpu_ids_[fmt::format("{:04x}:{:02x}:{:02x}.{:x}", static_cast<uint32_t>(domain.value_or(0)), bits >> 8,
-                         bits >> 3 & 31, bits & 7)] = gpu_id;
+    gpu_ids_[{static_cast<uint32_t>(domain.value_or(0)), bits >> 8, bits >> 3 & 31, bits & 7}] = gpu_id;
   }
 }
 
 void AmdgpuProcesses::add(const std::string& pci, std::vector<ProcessSample>& processes) const {
-  const auto id = gpu_ids_.find(pci);
+  const auto id = gpu_ids_.find(pci_address(pci).value_or(PciAddress{}));
   if (id == gpu_ids_.end()) return;
-  for (const std::string& name : folder_names(folder_ + "/proc")) {
-    const auto pid = whole_number(name);
-    const auto bytes = whole_number(file_line(fmt::format("{}/proc/{}/vram_{}", folder_, name, id->second)));
-    if (!pid || *pid < 1 || !bytes || *bytes < 0) continue;
-    auto at = std::find_if(processes.begin(), processes.end(), [&](const auto& p) { return p.pid == *pid; });
-    // A program that computes opens every device, also those that it leaves alone.
+  for (const int64_t pid : process_ids(folder_ + "/proc")) {
+    const auto bytes = whole_number(file_line(fmt::format("{}/proc/{}/vram_{}", folder_, pid, id->second)));
+    if (pid < 1 || !bytes || *bytes < 0) continue;
+    auto at = std::find_if(processes.begin(), processes.end(), [&](const auto& p) { return p.pid == pid; });
+    // Compute programs open every device, even those that they do not use.
     if (at == processes.end() && *bytes == 0) continue;
     if (at == processes.end()) {
       processes.push_back({});
       at = std::prev(processes.end());
-      at->pid = *pid;
+      at->pid = pid;
     }
     at->type = 'C';
     at->memory_bytes = std::max(at->memory_bytes.value_or(0), *bytes);
@@ -327,14 +304,14 @@ class Amdgpu final : public Backend {
   std::vector<DeviceInfo> infos_;
   DrmClients clients_;
   AmdgpuProcesses processes_;
-  std::vector<int64_t> seen_ns_;   ///< by device: the look at processes that was handed over last
+  std::vector<int64_t> seen_ns_;   ///< by device: the latest look at processes that was passed on
 };
 
 Result<std::unique_ptr<Backend>> open_amdgpu(const BackendOptions&) {
   const SystemRoots roots = SystemRoots::from_environment();
   std::vector<DrmCard> cards = drm_cards(roots.sys, "1002", {"amdgpu"});
   if (cards.empty())
-    return Error{fmt::format("{}/class/drm has no card of AMD's with the amdgpu driver", roots.sys),
+    return Error{fmt::format("{}/class/drm has no AMD card with the amdgpu driver", roots.sys),
                  "in a container, pass --device /dev/dri and --device /dev/kfd"};
   return std::unique_ptr<Backend>(std::make_unique<Amdgpu>(roots, std::move(cards)));
 }
@@ -342,6 +319,6 @@ Result<std::unique_ptr<Backend>> open_amdgpu(const BackendOptions&) {
 }  // namespace
 
 extern const BackendKind kAmdgpu;
-const BackendKind kAmdgpu = {"amdgpu", "AMD GPUs through the files of the Linux driver amdgpu", true, &open_amdgpu};
+const BackendKind kAmdgpu = {"amdgpu", "AMD GPUs through the Linux driver amdgpu", true, &open_amdgpu};
 
 }  // namespace profgpu

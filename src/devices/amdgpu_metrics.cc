@@ -1,16 +1,15 @@
 #include "devices/amdgpu_metrics.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <optional>
 
 namespace profgpu {
 
-/// Offsets in bytes; 0: the revision does not have it. Little-endian, naturally aligned.
+/// Offsets in bytes; 0: not in this revision. Little-endian, naturally aligned.
 struct AmdgpuLayout {
   uint8_t format, content;
   uint16_t size;
@@ -28,7 +27,6 @@ struct AmdgpuLayout {
 
 namespace {
 
-constexpr int kNotRead = 10001, kCut = 10002, kUnknownForm = 10003;
 constexpr size_t kLinks = 8;
 
 // clang-format off
@@ -42,7 +40,7 @@ constexpr AmdgpuLayout kLayouts[] = {
     {1, 6, 1664,  4,  6,   12, 14,  10,  16,  264, 8, 304,   60,  62,   0, 104,  128, 192,  32},
     {1, 7, 2208,  4,  6,   12, 14,  10,  24,  296, 8, 336,   68,  70,   0, 112,  136, 200,  40},
     {1, 8, 3872,  4,  6,   12, 14,  10,  24,  296, 8, 336,   68,  70,   0, 112,  136, 200,  40},
-    // APUs: units of temperature, activity and power differ from chip to chip; hwmon says them properly.
+    // APUs: units of temperature, activity and power differ from chip to chip; hwmon has them in fixed units.
     {2, 2,  128,  0,  0,    0,  0,   0,   0,   76, 1,  80,    0,   0, 120,   0,    0,   0,   0},
     {2, 3,  152,  0,  0,    0,  0,   0,   0,   76, 1,  80,    0,   0, 120,   0,    0,   0,   0},
     {2, 4,  168,  0,  0,    0,  0,   0,   0,   76, 1,  80,    0,   0, 120,   0,    0,   0,   0},
@@ -57,7 +55,7 @@ T at(std::string_view table, size_t offset) {
   return value;
 }
 
-/// The kernel fills the table with ones before the driver writes what it knows.
+/// The kernel fills the table with ones before the driver writes the known values.
 template <class T>
 std::optional<double> known(std::string_view table, size_t offset) {
   if (offset == 0) return std::nullopt;
@@ -65,9 +63,9 @@ std::optional<double> known(std::string_view table, size_t offset) {
   return value == static_cast<T>(~T{0}) ? std::nullopt : std::optional(static_cast<double>(value));
 }
 
-void add_16(Reading& reading, Metric metric, std::string_view table, size_t offset, double most) {
+void add_16(Reading& reading, Metric metric, std::string_view table, size_t offset, double max) {
   const auto value = known<uint16_t>(table, offset);
-  if (value && *value <= most) reading.add(metric, *value);
+  if (value && *value <= max) reading.add(metric, *value);
 }
 
 /// Mean of the engines' clocks that are known: a chip of several dies has one each.
@@ -81,10 +79,9 @@ void add_clock(Reading& reading, std::string_view table, const AmdgpuLayout& lay
 
 void add_link(Reading& reading, std::string_view table, const AmdgpuLayout& layout) {
   add_16(reading, Metric::kPcieWidth, table, layout.link_width, 64);
-  const auto speed = known<uint16_t>(table, layout.link_speed);
-  constexpr double kSpeeds[] = {25, 50, 80, 160, 320, 640};
-  for (size_t i = 0; speed && i < std::size(kSpeeds); ++i)
-    if (*speed == kSpeeds[i]) reading.add(Metric::kPcieGeneration, static_cast<double>(i + 1));
+  const auto tenths = known<uint16_t>(table, layout.link_speed);
+  if (const auto generation = tenths ? link_generation(*tenths / 10) : std::nullopt)
+    reading.add(Metric::kPcieGeneration, *generation);
 }
 
 void add_xgmi(Reading& reading, Metric metric, std::string_view table, size_t offset) {
@@ -107,41 +104,30 @@ uint32_t clock_reasons_of(uint64_t throttlers) {
   return reasons;
 }
 
-const AmdgpuLayout* layout_of(std::string_view table, int& problem) {
-  problem = kCut;
+const AmdgpuLayout* layout_of(std::string_view table, const char*& problem) {
+  problem = "is truncated";
   if (table.size() < 4) return nullptr;
   const auto size = at<uint16_t>(table, 0);
   const auto format = at<uint8_t>(table, 2), content = at<uint8_t>(table, 3);
-  problem = kUnknownForm;
-  for (const AmdgpuLayout& l : kLayouts) {
-    if (l.format != format || l.content != content || l.size != size) continue;
-    problem = table.size() < size ? kCut : 0;
-    return problem == 0 ? &l : nullptr;
-  }
-  return nullptr;
+  const auto* layout = std::find_if(std::begin(kLayouts), std::end(kLayouts), [&](const AmdgpuLayout& l) {
+    return l.format == format && l.content == content && l.size == size;
+  });
+  if (layout == std::end(kLayouts)) problem = "has an unknown revision or size";
+  else if (table.size() >= size) problem = nullptr;
+  return problem ? nullptr : layout;
 }
 
 }  // namespace
 
-AmdgpuMetrics::AmdgpuMetrics(const std::string& path) : problem_(kNotRead) {
-  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) problem_ = errno;
-}
-
-AmdgpuMetrics::~AmdgpuMetrics() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 bool AmdgpuMetrics::read(Reading& reading) {
-  if (fd_ < 0) return false;
-  char bytes[4096];
-  const ssize_t n = ::pread(fd_, bytes, sizeof bytes, 0);
-  const std::string_view table(bytes, n > 0 ? static_cast<size_t>(n) : 0);
-  int problem = 0;
+  char buffer[4096];
+  const auto text = file_.read(buffer);
+  if (!text) return false;
+  const std::string_view table = *text;
+  const char* problem = nullptr;
   const AmdgpuLayout* layout = layout_of(table, problem);
-  if (n < 0) problem = errno;
   if (table.size() >= 4) revision_ = at<uint8_t>(table, 2) << 8 | at<uint8_t>(table, 3);
-  problem_ = problem;
+  file_.settle(problem);
   if (!layout) return false;
   add_16(reading, Metric::kUtilization, table, layout->gfx_activity, 100);
   add_16(reading, Metric::kMemoryUtilization, table, layout->memory_activity, 100);
@@ -151,7 +137,7 @@ bool AmdgpuMetrics::read(Reading& reading) {
   add_clock(reading, table, *layout);
   add_16(reading, Metric::kMemoryClock, table, layout->memory_clock, 20'000);
   add_link(reading, table, *layout);
-  // A counter that stands at 0 belongs to firmware that does not count.
+  // A counter at 0 means that the firmware does not count.
   if (const auto energy = known<uint64_t>(table, layout->energy); energy && *energy > 0)
     reading.add(Metric::kEnergy, *energy / 65536);
   if (layout->throttle_status && at<uint64_t>(table, layout->throttle_status) != ~uint64_t{0})
@@ -163,7 +149,7 @@ bool AmdgpuMetrics::read(Reading& reading) {
   return true;
 }
 
-/// The share of the firmware's rounds in which a throttler was at work, times the time that went by.
+/// The share of the firmware's rounds in which a throttler was active, times the elapsed time.
 void AmdgpuMetrics::add_residency(const AmdgpuLayout& layout, std::string_view table, Reading& reading) {
   const auto word = [&](size_t i) { return at<uint32_t>(table, layout.residency + 4 * i); };
   Residency now = residency_;
@@ -172,7 +158,7 @@ void AmdgpuMetrics::add_residency(const AmdgpuLayout& layout, std::string_view t
   now.time_ns = reading.time_ns;
   if (now.rounds == ~uint32_t{0}) return;
   const Residency& old = residency_;
-  // Differences of unsigned words: a wrap does no harm.
+  // Differences of unsigned words are right across a wrap.
   const uint32_t rounds = now.rounds - old.rounds;
   if (old.time_ns > 0 && rounds > 0 && now.time_ns > old.time_ns) {
     const double ns_per_round = static_cast<double>(now.time_ns - old.time_ns) / rounds;
@@ -192,19 +178,6 @@ void AmdgpuMetrics::add_residency(const AmdgpuLayout& layout, std::string_view t
 std::string AmdgpuMetrics::revision() const {
   const int revision = revision_;
   return revision == 0 ? "" : fmt::format("{}.{}", revision >> 8, revision & 255);
-}
-
-std::string AmdgpuMetrics::why_absent() const {
-  const int problem = problem_;
-  switch (problem) {
-    case 0: return "";
-    case kNotRead: return "not read yet";
-    case kCut: return "gpu_metrics is cut short";
-    case kUnknownForm: return fmt::format("gpu_metrics has revision {} or a size that is not known", revision());
-    case ENOENT: return "the kernel's driver has no gpu_metrics for this device";
-    case EACCES: case EPERM: return "no permission to read gpu_metrics";
-    default: return fmt::format("gpu_metrics: {}", std::strerror(problem));
-  }
 }
 
 }  // namespace profgpu

@@ -43,10 +43,10 @@ TEST(DrmFile, SaysWhyAndRecovers) {
   EXPECT_EQ(file.why_absent(), "");
   tree.write("value", "garbage\n");
   EXPECT_FALSE(file.read());
-  EXPECT_EQ(file.why_absent(), "value does not hold a number");
+  EXPECT_EQ(file.why_absent(), "value does not contain a number");
   tree.write("value", "-1\n");
   EXPECT_FALSE(file.read());
-  EXPECT_EQ(file.why_absent(), "value holds a number that cannot be");
+  EXPECT_EQ(file.why_absent(), "value has an impossible value");
   tree.write("value", std::string(1 << 20, '9'));
   EXPECT_FALSE(file.read());
   tree.write("value", "");

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
+#include "base/decimal.h"
 #include "devices/system_files.h"
 
 namespace profgpu {
@@ -16,27 +16,17 @@ namespace {
 constexpr int64_t kLookGap_ns = 900'000'000;
 
 /// "1234 KiB", "1234 ns", "1234".
-std::optional<uint64_t> with_unit(std::string_view text) {
-  uint64_t value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc()) return std::nullopt;
-  const std::string_view unit = without_blanks({rest, static_cast<size_t>(text.data() + text.size() - rest)});
-  const uint64_t scale = unit == "KiB" ? 1 << 10 : unit == "MiB" ? 1 << 20 : unit.empty() || unit == "ns" ? 1 : 0;
-  if (scale == 0 || value > INT64_MAX / scale) return std::nullopt;
-  return value * scale;
+std::optional<int64_t> with_unit(std::string_view text) {
+  const size_t blank = std::min(text.find(' '), text.size());
+  const auto value = all_digits(text.substr(0, blank)) ? whole_number(text.substr(0, blank)) : std::nullopt;
+  const std::string_view unit = without_blanks(text.substr(blank));
+  const int64_t scale = unit == "KiB" ? 1 << 10 : unit == "MiB" ? 1 << 20 : unit.empty() || unit == "ns" ? 1 : 0;
+  return value && scale != 0 && *value <= INT64_MAX / scale ? std::optional(*value * scale) : std::nullopt;
 }
 
-DrmEngine& engine(DrmClient& client, std::string_view name) {
-  for (DrmEngine& e : client.engines)
-    if (e.name == name) return e;
-  client.engines.push_back({std::string(name)});
-  return client.engines.back();
-}
-
-const DrmEngine* find_engine(const DrmClient& client, std::string_view name) {
-  for (const DrmEngine& e : client.engines)
-    if (e.name == name) return &e;
-  return nullptr;
+const DrmEngine* find_engine(const DrmClient& client, const std::string& name) {
+  const auto at = client.engines.find(name);
+  return at == client.engines.end() ? nullptr : &at->second;
 }
 
 /// Regions of the device's own memory: amdgpu's "vram", xe's "vram0", i915's "local0".
@@ -48,32 +38,31 @@ bool cut_prefix(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-/// What is resident counts; older kernels say it under older names. The kinds may stand in any order.
-struct Memory {
+/// Resident memory; older kernels have it under older names. The kinds come in any order.
+struct DrmMemory {
   std::optional<int64_t> resident, memory, total;
-  void add(std::optional<int64_t>& sum, uint64_t bytes) { sum = sum.value_or(0) + static_cast<int64_t>(bytes); }
+  void add(std::optional<int64_t>& sum, int64_t bytes) { sum = sum.value_or(0) + bytes; }
   [[nodiscard]] std::optional<int64_t> best() const { return resident ? resident : memory ? memory : total; }
 };
 
-void take_line(std::string_view key, std::string_view value, DrmClient& client, Memory& memory) {
+void take_line(std::string_view key, std::string_view value, DrmClient& client, DrmMemory& memory) {
   const auto number = with_unit(value);
   if (!cut_prefix(key, "drm-") || !number) return;
   const double amount = static_cast<double>(*number);
-  if (cut_prefix(key, "engine-capacity-")) engine(client, key).capacity = std::max(1.0, amount);
-  else if (cut_prefix(key, "engine-")) engine(client, key).busy = amount;
-  else if (cut_prefix(key, "total-cycles-")) engine(client, key).total = amount;
-  else if (cut_prefix(key, "cycles-")) engine(client, key).busy = amount;
+  const auto engine = [&]() -> DrmEngine& { return client.engines[std::string(key)]; };
+  if (cut_prefix(key, "engine-capacity-")) engine().capacity = std::max(1.0, amount);
+  else if (cut_prefix(key, "engine-")) engine().busy = amount;
+  else if (cut_prefix(key, "total-cycles-")) engine().total = amount;
+  else if (cut_prefix(key, "cycles-")) engine().busy = amount;
   else if (cut_prefix(key, "resident-") && on_device(key)) memory.add(memory.resident, *number);
   else if (cut_prefix(key, "memory-") && on_device(key)) memory.add(memory.memory, *number);
   else if (cut_prefix(key, "total-") && on_device(key)) memory.add(memory.total, *number);
   else if (key == "client-id") client.id = *number;
 }
 
-bool is_number(std::string_view name) { return !name.empty() && name.find_first_not_of("0123456789") == name.npos; }
-
-/// Percent of one engine of the kind since `before`; nullopt: not to be had.
+/// Percent of one engine of the kind since `before`; nullopt: unknown.
 std::optional<double> busy_pct(const DrmEngine& now, const DrmEngine* before, double elapsed_ns) {
-  // A client that is new since the last look began at 0 ns; of cycles we do not know how many went by since.
+  // A client that is new since the last look began at 0 ns; how many cycles have elapsed since is unknown.
   const double busy = now.busy - (before ? before->busy : 0);
   const double span = now.total == 0 ? elapsed_ns : before ? now.total - before->total : 0;
   if (span <= 0) return std::nullopt;
@@ -91,7 +80,7 @@ bool is_graphics(std::string_view name) { return name == "gfx" || name == "rende
 
 std::optional<DrmClient> drm_client(std::string_view fdinfo, const std::vector<std::string_view>& drivers) {
   DrmClient client;
-  Memory memory;
+  DrmMemory memory;
   bool ours = false, has_id = false;
   for (const std::string_view line : pieces_of(fdinfo, '\n')) {
     const size_t colon = line.find(':');
@@ -122,10 +111,9 @@ void DrmClients::look(int64_t now_ns) {
   before_.swap(clients_);
   clients_.clear();
   uses_.clear();
-  // Without the kernel's threads in sight this is a container, or /proc hides other users' processes.
+  // Where the kernel's threads are not visible, this is a container, or /proc hides other users' processes.
   hidden_ = file_line(proc_ + "/2/comm") == "kthreadd" ? 0 : 1;
-  for (const std::string& name : folder_names(proc_))
-    if (is_number(name) && name.size() < 10) look_at(std::stol(name));
+  for (const int64_t pid : process_ids(proc_)) look_at(pid);
   const double elapsed_ns = last_look_ns_ == 0 ? 0 : static_cast<double>(now_ns - last_look_ns_);
   last_look_ns_ = now_ns;
   looks_ = std::min(looks_ + 1, 2);
@@ -172,18 +160,18 @@ void DrmClients::add_use(DrmClient& client, double elapsed_ns) {
   }
   const auto before = before_.find({client.pci, client.id});
   std::optional<double> busiest;
-  for (DrmEngine& e : client.engines) {
-    if (is_compute(e.name) && e.busy > 0) process.type = 'C';
-    const DrmEngine* old = before == before_.end() ? nullptr : find_engine(before->second, e.name);
-    // Drivers may say less than before for a while; the larger value holds until they have caught up.
-    if (old) e.busy = std::max(e.busy, old->busy);
-    const auto pct = elapsed_ns > 0 ? busy_pct(e, old, elapsed_ns) : std::nullopt;
+  for (auto& [name, engine] : client.engines) {
+    if (is_compute(name) && engine.busy > 0) process.type = 'C';
+    const DrmEngine* old = before == before_.end() ? nullptr : find_engine(before->second, name);
+    // Drivers may report less than before for a while; the larger value holds until they have caught up.
+    if (old) engine.busy = std::max(engine.busy, old->busy);
+    const auto pct = elapsed_ns > 0 ? busy_pct(engine, old, elapsed_ns) : std::nullopt;
     if (!pct) continue;
-    double& total = use.engines_pct[e.name];
+    double& total = use.engines_pct[name];
     total = std::min(100.0, total + *pct);
-    if (is_decoder(e.name)) add_to(process.decoder_pct, *pct);
-    else if (is_encoder(e.name)) add_to(process.encoder_pct, *pct);
-    else if (is_compute(e.name) || is_graphics(e.name)) busiest = std::max(busiest.value_or(0), *pct);
+    if (is_decoder(name)) add_to(process.decoder_pct, *pct);
+    else if (is_encoder(name)) add_to(process.encoder_pct, *pct);
+    else if (is_compute(name) || is_graphics(name)) busiest = std::max(busiest.value_or(0), *pct);
   }
   if (busiest) add_to(process.utilization_pct, *busiest);
 }

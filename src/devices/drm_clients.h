@@ -1,4 +1,4 @@
-// Who uses a card: the kernel lists for every open file of a card what its owner did with it, in /proc/PID/fdinfo
+// The users of a card: for every open file of a card, the kernel lists in /proc/PID/fdinfo how its owner uses it
 // (Documentation/gpu/drm-usage-stats.rst). Engine times are counters; use is their difference between two looks.
 #pragma once
 
@@ -16,25 +16,24 @@
 namespace profgpu {
 
 struct DrmEngine {
-  std::string name;         ///< "gfx", "compute", "render", "rcs" ...
   double busy = 0;          ///< ns, or cycles where `total` is not 0
-  double total = 0;         ///< cycles that went by on the device
+  double total = 0;         ///< cycles elapsed on the device
   double capacity = 1;      ///< engines of the kind
 };
 
-/// One open file of a card, whoever has a duplicate of it.
+/// One open file of a card, with all its duplicates.
 struct DrmClient {
   int64_t pid = 0;          ///< the lowest that has it
-  uint64_t id = 0;
+  int64_t id = 0;
   std::string pci;
-  std::optional<int64_t> memory_bytes;   ///< on the device
-  std::vector<DrmEngine> engines;
+  std::optional<int64_t> memory_bytes;       ///< on the device
+  std::map<std::string, DrmEngine> engines;  ///< "gfx", "compute", "render", "rcs" ...
 };
 
-/// The text of one fdinfo file; nullopt if it is of no card of these drivers.
+/// Of the text of an fdinfo file; nullopt if it is not of a card of these drivers.
 std::optional<DrmClient> drm_client(std::string_view fdinfo, const std::vector<std::string_view>& drivers);
 
-/// What a look at the clients of one card found.
+/// The result of a look at the clients of one card.
 struct DrmUse {
   bool complete = false;                 ///< no process was hidden from us
   bool compared = false;                 ///< there was a look before this one
@@ -44,16 +43,16 @@ struct DrmUse {
   int64_t time_ns = 0;                   ///< monotonic, of the look
 };
 
-/// Looks at most once a second whoever asks; safe to ask from several threads.
+/// Looks at most once a second; thread-safe.
 class DrmClients {
  public:
   DrmClients(std::string proc, std::vector<std::string_view> drivers)
       : proc_(std::move(proc)), drivers_(std::move(drivers)) {}
-  /// nullopt: nothing new since `seen_ns` (the time_ns of the use that the asker had last).
+  /// nullopt: nothing new since `seen_ns` (the time_ns of the caller's last use).
   std::optional<DrmUse> use_of(const std::string& pci, int64_t now_ns, int64_t seen_ns);
 
  private:
-  using Key = std::pair<std::string, uint64_t>;
+  using Key = std::pair<std::string, int64_t>;
   void look(int64_t now_ns);
   void look_at(int64_t pid);
   static ProcessSample& process_of(DrmUse& use, int64_t pid);

@@ -27,7 +27,7 @@ std::string xe_client(int id, int64_t cycles, int64_t total) {
 TEST(DrmClients, ReadsTheFormsOfTheDrivers) {
   const auto amd = drm_client(amdgpu_client(7, 1024, 5, 6), {"amdgpu"});
   ASSERT_TRUE(amd);
-  EXPECT_EQ(amd->id, 7u);
+  EXPECT_EQ(amd->id, 7);
   EXPECT_EQ(amd->pci, kPci);
   EXPECT_EQ(amd->memory_bytes, 1 << 20);
   EXPECT_FALSE(drm_client(amdgpu_client(7, 1024, 5, 6), {"xe", "i915"}));
@@ -35,7 +35,7 @@ TEST(DrmClients, ReadsTheFormsOfTheDrivers) {
   ASSERT_TRUE(xe);
   EXPECT_EQ(xe->memory_bytes, 256 << 20) << "resident before total";
   ASSERT_EQ(xe->engines.size(), 1u);
-  EXPECT_EQ(xe->engines[0].capacity, 2);
+  EXPECT_EQ(xe->engines.at("ccs").capacity, 2);
   const auto i915 = drm_client(
       "drm-driver: i915\ndrm-client-id: 3\ndrm-pdev: 0000:00:02.0\ndrm-engine-render: 9288864723 "
       "ns\ndrm-engine-video: 0 ns\ndrm-engine-capacity-video: 2\ndrm-total-local0: 4096\n",

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/decimal.h"
+#include "base/launcher.h"
 #include "base/text.h"
 #include "devices/system_files.h"
 
@@ -19,20 +20,16 @@ namespace {
 
 // The kernel gives the first process namespace this number (PROC_PID_INIT_INO).
 constexpr std::string_view kFirstNamespace = "pid:[4026531836]";
-constexpr size_t kMaxText = 256 << 10;   // of a command line or an environment
+constexpr size_t kMaxText = 256 << 10;   // of a command line or environment
 constexpr size_t kMaxArguments = 4096;
 constexpr size_t kMaxLooks = 65536;
-constexpr int64_t kInnerHolds_ns = 500'000'000, kInnerHoldsMost_ns = 10'000'000'000;
-constexpr int64_t kPausePerSearch = 500;   // times what it took
+constexpr int64_t kMinInnerValid_ns = 500'000'000, kMaxInnerValid_ns = 10'000'000'000;
+constexpr int64_t kValidPerSearch = 500;   // times the duration of the search
 
 std::string link_target(const std::string& path) {
   std::array<char, 512> buffer{};
   const ssize_t n = ::readlink(path.c_str(), buffer.data(), buffer.size());
   return n > 0 ? std::string(buffer.data(), static_cast<size_t>(n)) : "";
-}
-
-std::optional<int64_t> number_at(const std::vector<std::string_view>& fields, size_t i) {
-  return i < fields.size() ? whole_number(fields[i]) : std::nullopt;
 }
 
 std::vector<std::string> arguments_in(const std::string& folder) {
@@ -48,20 +45,6 @@ std::vector<std::string> arguments_in(const std::string& folder) {
   return out;
 }
 
-struct Variable {
-  std::string_view name;
-  std::optional<int64_t> HostProcess::*field;
-};
-// Best first: what torchrun sets, then Open MPI, MPICH and Intel MPI, MVAPICH, Slurm.
-constexpr std::array<Variable, 12> kVariables = {{
-    {"RANK", &HostProcess::rank}, {"OMPI_COMM_WORLD_RANK", &HostProcess::rank}, {"PMI_RANK", &HostProcess::rank},
-    {"MV2_COMM_WORLD_RANK", &HostProcess::rank}, {"SLURM_PROCID", &HostProcess::rank},
-    {"LOCAL_RANK", &HostProcess::local_rank}, {"OMPI_COMM_WORLD_LOCAL_RANK", &HostProcess::local_rank},
-    {"MPI_LOCALRANKID", &HostProcess::local_rank}, {"SLURM_LOCALID", &HostProcess::local_rank},
-    {"WORLD_SIZE", &HostProcess::world_size}, {"OMPI_COMM_WORLD_SIZE", &HostProcess::world_size},
-    {"PMI_SIZE", &HostProcess::world_size},
-}};
-
 void read_environment(HostProcess& process, const std::string& folder) {
   const std::string text = file_text(folder + "/environ", kMaxText).value_or("");
   if (text.empty()) return;
@@ -72,11 +55,17 @@ void read_environment(HostProcess& process, const std::string& folder) {
         return entry.substr(name.size() + 1);
     return "";
   };
-  for (const Variable& variable : kVariables)
-    if (!(process.*variable.field)) process.*variable.field = whole_number(value_of(variable.name));
-  if (process.placement.slurm_job.empty()) process.placement.slurm_job = value_of("SLURM_JOB_ID");
-  if (process.placement.slurm_step.empty() && !process.placement.slurm_job.empty())
-    process.placement.slurm_step = value_of("SLURM_STEP_ID");
+  const auto first_number = [&](LauncherVariables& names) {
+    std::optional<int64_t> number;
+    for (const char* name : names)
+      if (!number) number = whole_number(value_of(name));
+    return number;
+  };
+  process.rank = first_number(kRankVariables);
+  process.local_rank = first_number(kLocalRankVariables);
+  process.world_size = first_number(kWorldSizeVariables);
+  if (process.slurm_job.empty()) process.slurm_job = value_of("SLURM_JOB_ID");
+  if (process.slurm_step.empty() && !process.slurm_job.empty()) process.slurm_step = value_of("SLURM_STEP_ID");
 }
 
 }  // namespace
@@ -99,9 +88,7 @@ HostProcesses::HostProcesses(std::string proc_root)
   sees_host_ = space.empty() || space == kFirstNamespace || outer;
   if (!outer) plain_namespace_ = space;
   const std::string stat = file_text(root_ + "/stat", 4 << 20).value_or("");
-  for (const std::string_view line : pieces_of(stat, '\n'))
-    if (line.starts_with("btime "))
-      boot_unix_ns_ = whole_number(without_blanks(line.substr(6))).value_or(0) * 1'000'000'000;
+  boot_unix_ns_ = whole_number(line_value(stat, "btime", ' ')).value_or(0) * 1'000'000'000;
 }
 
 std::string HostProcesses::user_name(int64_t uid) {
@@ -121,29 +108,27 @@ bool HostProcesses::holds(const std::string& folder, std::string_view path) cons
   return false;
 }
 
-// A process of a namespace inside ours: the kernel lists its numbers from the outermost that we may see to its own. All
-// processes are looked at for it, which takes milliseconds where many are in namespaces, so one look answers for a
-// while: in a container whose driver names processes of the host nothing is ever found.
+// A process of a namespace inside ours: the kernel lists its pids from the outermost visible namespace to its own. The
+// search reads all processes, which takes milliseconds where many are in namespaces, so its result stays valid for a
+// while: in a container whose driver names processes of the host, nothing is ever found.
 int64_t HostProcesses::find_by_namespace(int64_t pid) {
   const int64_t now = monotonic_ns();
   if (now >= inner_until_ns_) {
     inner_.clear();
-    for (const std::string& name : folder_names(root_)) {
-      const auto outer = whole_number(name);
-      if (!outer) continue;
-      const std::string folder = fmt::format("{}/{}", root_, name);
-      // Writing out a status costs the kernel several times as much.
+    for (const int64_t outer : process_ids(root_)) {
+      const std::string folder = fmt::format("{}/{}", root_, outer);
+      // The kernel needs several times as long to write out a status.
       if (!plain_namespace_.empty() && link_target(folder + "/ns/pid") == plain_namespace_) continue;
       const std::string status = file_text(folder + "/status").value_or("");
       const std::vector<std::string_view> numbers = pieces_of(line_value(status, "NSpid"), '\t');
       for (size_t i = 1; i < numbers.size(); ++i)
         if (const auto inner = whole_number(numbers[i])) {
-          const auto [it, first] = inner_.emplace(*inner, *outer);
-          if (!first) it->second = 0;  // two namespaces use the number: nobody can tell which is meant
+          const auto [it, first] = inner_.emplace(*inner, outer);
+          if (!first) it->second = 0;
         }
     }
     const int64_t done = monotonic_ns();
-    inner_until_ns_ = done + std::clamp(kPausePerSearch * (done - now), kInnerHolds_ns, kInnerHoldsMost_ns);
+    inner_until_ns_ = done + std::clamp(kValidPerSearch * (done - now), kMinInnerValid_ns, kMaxInnerValid_ns);
   }
   const auto it = inner_.find(pid);
   return it == inner_.end() ? 0 : it->second;
@@ -151,11 +136,10 @@ int64_t HostProcesses::find_by_namespace(int64_t pid) {
 
 int64_t HostProcesses::only_holder(std::string_view path) const {
   int64_t found = 0;
-  for (const std::string& name : folder_names(root_)) {
-    const auto pid = whole_number(name);
-    if (!pid || !holds(root_ + "/" + name, path)) continue;
+  for (const int64_t pid : process_ids(root_)) {
+    if (!holds(fmt::format("{}/{}", root_, pid), path)) continue;
     if (found != 0) return 0;
-    found = *pid;
+    found = pid;
   }
   return found;
 }
@@ -165,10 +149,10 @@ void HostProcesses::resolve(HostProcess& process, std::string_view holders_of, b
   const bool exists = file_text(folder + "/stat", 1).has_value();
   if (sees_host_) {
     process.visible_pid = exists ? process.pid : find_by_namespace(process.pid);
-    if (process.visible_pid == 0) process.unknown = "has ended, or this user may not see it";
+    if (process.visible_pid == 0) process.unknown = "has ended, or is hidden from this user";
     return;
   }
-  // In a container another process may bear the number by chance; only one that has the device open is the one meant.
+  // In a container another process may have the same pid by chance; only one with the device open is the right one.
   if (exists && !holders_of.empty() && holds(folder, holders_of)) {
     process.visible_pid = process.pid;
     return;
@@ -203,10 +187,12 @@ void HostProcesses::read_stat(HostProcess& process, const std::string& folder) {
 
 void HostProcesses::read_status(HostProcess& process, const std::string& folder) {
   const std::string text = file_text(folder + "/status").value_or("");
-  const std::vector<std::string_view> ids = pieces_of(line_value(text, "Uid"), '\t');
-  if (const auto uid = number_at(ids, 0)) process.user = user_name(*uid);
-  const std::vector<std::string_view> memory = pieces_of(line_value(text, "VmRSS"), ' ');
-  if (const auto kib = number_at(memory, 0)) process.memory_bytes = *kib * 1024;
+  const auto first_number = [&](std::string_view key) {
+    const std::string_view value = line_value(text, key);
+    return whole_number(value.substr(0, value.find_first_of("\t ")));
+  };
+  if (const auto uid = first_number("Uid")) process.user = user_name(*uid);
+  if (const auto kib = first_number("VmRSS")) process.memory_bytes = *kib * 1024;
 }
 
 HostProcess HostProcesses::look(int64_t pid, std::string_view holders_of, bool alone) {
@@ -233,11 +219,11 @@ void HostProcesses::read(HostProcess& process) {
   read_stat(process, folder);
   read_status(process, folder);
   process.arguments = arguments_in(folder);
-  process.placement = placement_of(file_text(folder + "/cgroup").value_or(""));
+  static_cast<Placement&>(process) = placement_of(file_text(folder + "/cgroup").value_or(""));
   read_environment(process, folder);
   if (process.comm.empty() && process.user.empty()) {
     process.visible_pid = 0;
-    process.unknown = "ended while we looked";
+    process.unknown = "ended during the look-up";
   }
 }
 
@@ -249,27 +235,22 @@ std::string HostProcess::command_line() const {
 std::string HostProcess::place() const {
   std::string text;
   const auto add = [&](const std::string& part) { append_listed(text, part); };
-  if (!placement.container.empty()) add(placement.container_runtime + " " + placement.container);
-  if (!placement.pod.empty()) add("pod " + placement.pod.substr(0, 8));
-  if (!placement.slurm_job.empty())
-    add("job " + placement.slurm_job + (placement.slurm_step.empty() ? "" : "." + placement.slurm_step));
+  if (!container.empty()) add(container_runtime + " " + container);
+  if (!pod.empty()) add("pod " + pod.substr(0, 8));
+  if (!slurm_job.empty()) add("job " + slurm_job + (slurm_step.empty() ? "" : "." + slurm_step));
   if (rank) add(fmt::format("rank {}{}", *rank, world_size ? fmt::format("/{}", *world_size) : ""));
   return text;
 }
 
 std::shared_ptr<const ProcessOrigin> HostProcess::origin() const {
-  ProcessOrigin origin{user, placement, rank, world_size};
-  return origin == ProcessOrigin() ? nullptr : std::make_shared<const ProcessOrigin>(std::move(origin));
+  const ProcessOrigin& mine = *this;
+  return mine == ProcessOrigin() ? nullptr : std::make_shared<const ProcessOrigin>(mine);
 }
 
 HostProcess recorded_process(const ProcessSample& sample) {
   HostProcess process;
   process.pid = sample.pid;
-  if (!sample.origin) return process;
-  process.user = sample.origin->user;
-  process.placement = sample.origin->placement;
-  process.rank = sample.origin->rank;
-  process.world_size = sample.origin->world_size;
+  if (sample.origin) static_cast<ProcessOrigin&>(process) = *sample.origin;
   return process;
 }
 
@@ -278,7 +259,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// Which container, pod or Slurm job a control group belongs to, by the names that the runtimes give their groups.
+// The container, pod or Slurm job of a control group, by the names that the runtimes give their groups.
 
 namespace {
 
@@ -351,7 +332,7 @@ void take_slurm(std::string_view part, std::string_view parent, Placement& place
 Placement placement_of(std::string_view cgroup) {
   Placement placement;
   for (const std::string_view line : pieces_of(cgroup, '\n')) {
-    // "12:devices:/docker/…", "0::/system.slice/…": the path stands behind the second colon.
+    // "12:devices:/docker/…", "0::/system.slice/…": the path follows the second colon.
     const size_t first = line.find(':');
     const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
     if (second == line.npos) continue;

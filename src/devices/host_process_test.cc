@@ -63,8 +63,8 @@ TEST_F(ProcTree, ReadsWhatTheKernelSays) {
   EXPECT_EQ(p.threads, 7);
   EXPECT_EQ(p.start_ns, 1'700'000'050'000'000'000);
   EXPECT_FALSE(p.cpu_pct) << "one look knows no rate";
-  EXPECT_EQ(p.placement.container, kId.substr(0, 12));
-  EXPECT_EQ(p.placement.slurm_job, "99");
+  EXPECT_EQ(p.container, kId.substr(0, 12));
+  EXPECT_EQ(p.slurm_job, "99");
   EXPECT_EQ(p.rank, 3);
   EXPECT_EQ(p.local_rank, 1);
   EXPECT_EQ(p.world_size, 16);
@@ -98,7 +98,7 @@ TEST_F(ProcTree, OursIsAsTheKernelSays) {
 
 TEST_F(ProcTree, AbsentProcessesSayWhy) {
   HostProcesses processes(root_);
-  EXPECT_EQ(processes.look(77).unknown, "has ended, or this user may not see it");
+  EXPECT_EQ(processes.look(77).unknown, "has ended, or is hidden from this user");
   EXPECT_FALSE(processes.look(0).unknown.empty());
   EXPECT_FALSE(processes.look(-5).unknown.empty());
 }

@@ -1,5 +1,5 @@
-// The backend for Intel devices: sysfs, sensors and fdinfo of the drivers xe and i915; where Level Zero is installed,
-// what that counts.
+// The backend for Intel devices: sysfs, sensors and fdinfo of the drivers xe and i915, and Level Zero's counters where
+// that is installed.
 
 #include <unistd.h>
 
@@ -21,17 +21,17 @@
 
 namespace profgpu {
 
-// One Intel card under xe or i915: which of their files say what.
+// One Intel card and its files under xe or i915.
 
 class IntelCard {
  public:
   IntelCard(DrmCard card, uint32_t index, const std::string& sys);
 
   [[nodiscard]] const DeviceInfo& info() const { return info_; }
-  /// `counters`: what Level Zero says of this card; null: nothing.
+  /// `counters`: Level Zero's for this card; null: none.
   Status read(const ReadRequest& request, DrmClients& clients, LevelZeroDevice* counters, Reading& reading);
   [[nodiscard]] std::string why_absent(Metric metric) const;
-  /// Some processes on the device are out of sight.
+  /// Some processes on the device are not visible.
   [[nodiscard]] bool hidden() const { return use_state_ == Use::kHidden; }
   [[nodiscard]] const std::string& pci() const { return card_.pci; }
   [[nodiscard]] int64_t calls() const { return files_.calls(); }
@@ -50,7 +50,7 @@ class IntelCard {
   std::string clocks_;               ///< the folder of the first GT's clocks
   DeviceInfo info_;
   DrmFiles files_;
-  std::optional<DrmFile> throttled_; ///< whether any reason holds
+  std::optional<DrmFile> throttled_; ///< whether there is any reason
   std::deque<DrmFile> reasons_;
   std::vector<ClockReason> reason_bits_;   ///< as many
   int64_t reasons_ns_ = 0, counters_ns_ = 0;
@@ -65,12 +65,12 @@ class IntelCard {
 namespace {
 
 constexpr double kMicroUnits = 1e-6, kMilliUnits = 1e-3;
-/// The energy counter moves every millisecond or so: shorter differences say little about power.
-constexpr int64_t kShortestPower_ns = 10'000'000;
+/// The energy counter moves about every millisecond: shorter differences give no reliable power.
+constexpr int64_t kMinPowerGap_ns = 10'000'000;
 constexpr int64_t kReasonsGap_ns = 500'000'000;
 /// Level Zero's calls may take milliseconds.
 constexpr int64_t kCountersGap_ns = 500'000'000;
-/// Of an Arc the kernel sees the end behind the card's own switch: always one lane of the first generation.
+/// On Arc cards the kernel sees the link behind the card's own switch: always one lane of the first generation.
 constexpr const char* kHiddenLink = "the switch on the card hides the link to the slot";
 
 struct ReasonFile {
@@ -78,7 +78,8 @@ struct ReasonFile {
   const char* xe;
   const char* i915;
 };
-// PL1, PL2 and PL4 are limits of power over seconds, milliseconds and at once; RATL is the running average of heat.
+// PL1, PL2 and PL4 limit power over seconds, over milliseconds and at once; RATL limits the running average
+// temperature.
 constexpr ReasonFile kReasonFiles[] = {
     {ClockReason::kSwPowerCap, "reason_pl1", "throttle_reason_pl1"},
     {ClockReason::kSwPowerCap, "reason_pl2", "throttle_reason_pl2"},
@@ -134,7 +135,7 @@ void IntelCard::add_clock_files() {
 
 void IntelCard::add_sensor_files() {
   const std::string& h = card_.hwmon;
-  // Of the card where it is to be had, else of the package: 1 and 2 under both drivers.
+  // Of the card where available, else of the package: 1 and 2 under both drivers.
   files_.add(DrmFiles::kFast, Metric::kEnergy, {h + "/energy1_input", h + "/energy2_input"}, kMicroUnits);
   files_.add(DrmFiles::kSlow, Metric::kPowerLimit, {h + "/power1_max", h + "/power2_max"}, kMicroUnits);
   const int package = hwmon_temperature(h, "pkg"), memory = hwmon_temperature(h, "vram");
@@ -159,14 +160,14 @@ Status IntelCard::read(const ReadRequest& request, DrmClients& clients, LevelZer
   return ok();
 }
 
-/// Power as the difference of energy since the reading before. A limit of 0 W means that there is none.
+/// Power is the difference of energy since the previous reading. A limit of 0 W means no limit.
 void IntelCard::add_power(const ReadRequest& request, size_t begin, Reading& reading) {
   std::erase_if(reading.samples, [](const Sample& s) { return s.metric == Metric::kPowerLimit && s.value == 0; });
   for (size_t i = begin; i < reading.samples.size(); ++i) {
     if (reading.samples[i].metric != Metric::kEnergy) continue;
     const double energy_j = reading.samples[i].value;
     const int64_t elapsed_ns = request.now_ns - energy_ns_;
-    if (energy_ns_ != 0 && elapsed_ns < kShortestPower_ns) return;
+    if (energy_ns_ != 0 && elapsed_ns < kMinPowerGap_ns) return;
     if (energy_ns_ != 0 && energy_j >= energy_j_)
       reading.add(Metric::kPower, (energy_j - energy_j_) / (static_cast<double>(elapsed_ns) * 1e-9));
     energy_j_ = energy_j, energy_ns_ = request.now_ns;
@@ -182,7 +183,7 @@ void IntelCard::add_clock_reasons(const ReadRequest& request, Reading& reading) 
   uint32_t bits = 0;
   for (size_t i = 0; *status != 0 && i < reasons_.size(); ++i)
     if (reasons_[i].read().value_or(0) != 0) bits |= static_cast<uint32_t>(reason_bits_[i]);
-  // Held back for a reason that has no file: better said roughly than not at all.
+  // Limited for a reason without a file: an approximate reason is better than none.
   if (*status != 0 && bits == 0) bits = static_cast<uint32_t>(ClockReason::kHwSlowdown);
   reading.add(Metric::kClockEventReasons, bits);
 }
@@ -197,7 +198,7 @@ void IntelCard::add_use(const ReadRequest& request, DrmClients& clients, const L
     bool any = false;
     for (const auto& [engine, pct] : use_.engines_pct)
       if (runs_kernels(engine)) busiest_pct = std::max(busiest_pct, pct), any = true;
-    // No engine in sight means idle only where nothing is out of sight.
+    // No visible engine means idle only where all processes are visible.
     const bool known = use_.compared && (any || use_.complete);
     if (known && !counted(Metric::kUtilization)) reading.add(Metric::kUtilization, busiest_pct);
     use_state_ = known ? Use::kKnown : use_.compared ? Use::kHidden : Use::kOneLook;
@@ -218,15 +219,15 @@ std::string IntelCard::why_absent(Metric metric) const {
   if (const auto reason = files_.why_absent(metric == Metric::kPower ? Metric::kEnergy : metric)) return *reason;
   switch (metric) {
     case Metric::kClockEventReasons: return throttled_->why_absent();
-    case Metric::kFanSpeed: return "the driver knows revolutions per minute, not their maximum";
+    case Metric::kFanSpeed: return "the driver reports revolutions per minute without a maximum";
     case Metric::kPcieGeneration: case Metric::kPcieWidth: case Metric::kPcieGenerationMax: case Metric::kPcieWidthMax:
       return kHiddenLink;
     case Metric::kUtilization: case Metric::kMemoryUsed: case Metric::kMemoryFree: break;
     default: return fmt::format("{} does not report it", card_.driver);
   }
   const Use state = use_state_;
-  if (state == Use::kHidden) return "no permission: what other users' processes do on the device is hidden";
-  if (state == Use::kOneLook) return "known after two looks, a second apart";
+  if (state == Use::kHidden) return "no permission to see other users' processes on the device";
+  if (state == Use::kOneLook) return "available after one second";
   const bool has_memory = info_.constant(Metric::kMemoryTotal).has_value();
   return metric == Metric::kUtilization || has_memory ? "" : "this device has no memory of its own";
 }
@@ -241,13 +242,13 @@ std::vector<Fact> IntelCard::facts() const {
   facts.push_back(drm_number_fact("power_critical_w", card_.hwmon + "/power1_crit", kMicroUnits));
   facts.push_back({"pcie_width", "", kHiddenLink});
   facts.push_back({"pcie_generation", "", kHiddenLink});
-  facts.push_back({"utilization_source", "engine times of the processes that may be read (/proc/PID/fdinfo)", ""});
+  facts.push_back({"utilization_source", "engine times of the visible processes (/proc/PID/fdinfo)", ""});
   return facts;
 }
 
 namespace {
 
-/// Who watches for longer than this wants Level Zero; a short command need not pay for it.
+/// Watching for longer than this uses Level Zero; short commands skip its start-up cost.
 constexpr int64_t kWorthLevelZero_ns = 500'000'000;
 
 class Intel final : public Backend {
@@ -290,8 +291,8 @@ class Intel final : public Backend {
     const std::string loader = find_library("libze_loader.so.1");
     return {{"driver_version", infos_.front().driver_version, ""},
             {"level_zero", loader,
-             loader.empty() ? "libze_loader.so.1 is not installed; needed for memory bandwidth, PCIe traffic, "
-                              "and what other users' processes do"
+             loader.empty() ? "libze_loader.so.1 is not installed; it is needed for memory bandwidth, PCIe traffic "
+                              "and the use by other users' processes"
                             : ""}};
   }
   std::vector<Fact> device_facts(uint32_t device) override { return cards_[device].facts(); }
@@ -309,7 +310,7 @@ Result<std::unique_ptr<Backend>> open_intel(const BackendOptions&) {
   const SystemRoots roots = SystemRoots::from_environment();
   const std::vector<DrmCard> cards = drm_cards(roots.sys, "8086", {"xe", "i915"});
   if (cards.empty())
-    return Error{fmt::format("{}/class/drm has no card of Intel's with the driver xe or i915", roots.sys),
+    return Error{fmt::format("{}/class/drm has no Intel card with the driver xe or i915", roots.sys),
                  "in a container, pass --device /dev/dri"};
   return std::unique_ptr<Backend>(std::make_unique<Intel>(roots, cards));
 }
@@ -317,7 +318,6 @@ Result<std::unique_ptr<Backend>> open_intel(const BackendOptions&) {
 }  // namespace
 
 extern const BackendKind kIntel;
-const BackendKind kIntel = {"intel", "Intel GPUs through the files of the Linux drivers xe and i915", true,
-                            &open_intel};
+const BackendKind kIntel = {"intel", "Intel GPUs through the Linux drivers xe and i915", true, &open_intel};
 
 }  // namespace profgpu

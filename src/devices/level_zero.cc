@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <tuple>
 #include <utility>
+
+#include "base/environment.h"
 
 namespace profgpu {
 namespace {
@@ -19,14 +19,14 @@ constexpr auto kPatience = std::chrono::seconds(2);   // for an opening that is 
 std::string words_of(Return code) {
   switch (code) {
     case kNoPermission: return "no permission";
-    case kDependencyMissing: return "something that it needs is missing";
-    case kUninitialized: return "no driver of Intel's for it is installed";
+    case kDependencyMissing: return "a dependency is missing";
+    case kUninitialized: return "no Intel driver for it is installed";
     case kDeviceLost: return "the device is lost";
     default: return fmt::format("code 0x{:x}", static_cast<uint32_t>(code));
   }
 }
 
-// All handles of a kind, as a function hands them out: first how many, then these.
+// All handles of a kind, from a function that returns first their count, then the handles.
 template <class Handle, class List, class... Of>
 std::vector<Handle> handles(List* list, Of... of) {
   uint32_t count = 0;
@@ -38,12 +38,7 @@ std::vector<Handle> handles(List* list, Of... of) {
   return out;
 }
 
-std::string loader_name() {
-  const char* named = std::getenv("PROFGPU_LEVEL_ZERO_LIBRARY");
-  return named && *named ? named : "libze_loader.so.1";
-}
-
-// Of what counts kernels, what tells most: all engines together, else all that compute, else each by itself.
+// The engine groups that run kernels, best first: all engines together, all compute engines, single engines.
 int rank_of(uint32_t group) {
   switch (group) {
     case kRenderComputeAll: return 0;
@@ -77,7 +72,7 @@ void LevelZeroDevice::find_engines() {
 void LevelZeroDevice::find_memories() {
   for (const auto m : handles<level_zero::Memory>(api_.memories, device_)) {
     MemoryProperties p;
-    if (call(api_.memory_properties, m, &p) && p.place == kDeviceMemory) memories_.push_back({m, {}});
+    if (call(api_.memory_properties, m, &p) && p.location == kDeviceMemory) memories_.push_back({m, {}});
   }
 }
 
@@ -133,7 +128,7 @@ void LevelZeroDevice::add_bandwidth(Reading& reading) {
     if (now.read < before.read || now.written < before.written) return;
     const double elapsed_s = static_cast<double>(now.timestamp_us - before.timestamp_us) * 1e-6;
     moved += static_cast<double>(now.read - before.read) + static_cast<double>(now.written - before.written);
-    possible += static_cast<double>(now.most_per_second) * elapsed_s;
+    possible += static_cast<double>(now.max_per_second) * elapsed_s;
   }
   if (possible > 0) add(reading, Metric::kDramActive, std::min(100.0, 100 * moved / possible));
 }
@@ -150,23 +145,24 @@ void LevelZeroDevice::add_pcie(Reading& reading) {
 
 std::unique_ptr<LevelZero::Opened> LevelZero::open() {
   auto opened = std::make_unique<Opened>();
-  auto library = DynLib::open(loader_name());
+  const std::string name = environment("PROFGPU_LEVEL_ZERO_LIBRARY", "libze_loader.so.1");
+  auto library = DynLib::open(name);
   if (!library) {
-    opened->why = "the Level Zero loader is not there (" + loader_name() + ")";
+    opened->why = "the Level Zero loader is missing (" + name + ")";
     return opened;
   }
   opened->library = *std::move(library);
   const Api& api = opened->api.emplace(opened->library);
-  opened->library.leak();   // drivers that it has loaded do not expect to be unloaded
+  opened->library.leak();   // the drivers it loads do not expect to be unloaded
   if (!api.init || !api.drivers || !api.devices || !api.pci) {
-    opened->why = "the Level Zero loader is too old: it has no zesInit";
+    opened->why = "the Level Zero loader is too old: no zesInit";
   } else if (const Return code = api.init(0); code != kSuccess) {
     opened->why = "Level Zero cannot be used: " + words_of(code);
   } else {
     for (const Driver driver : handles<Driver>(api.drivers))
       for (const Device device : handles<Device>(api.devices, driver))
         opened->devices.push_back(std::make_unique<LevelZeroDevice>(api, device));
-    if (opened->devices.empty()) opened->why = "Level Zero sees no device";
+    if (opened->devices.empty()) opened->why = "Level Zero has no device";
   }
   return opened;
 }
@@ -198,7 +194,7 @@ LevelZeroDevice* LevelZero::device(const std::string& pci) const {
 std::string LevelZero::why() const {
   const std::lock_guard lock(lock_);
   const Opened* o = opened();
-  return o ? o->why : "Level Zero was not asked yet";
+  return o ? o->why : "Level Zero is not open yet";
 }
 
 int64_t LevelZero::calls() const {

@@ -1,6 +1,5 @@
-// LevelZero: what Intel's management interface (Level Zero Sysman) counts of a whole device, whoever uses it. The
-// kernel's files say as much only of processes that one may look into, and nothing of memory bandwidth and PCIe
-// traffic.
+// LevelZero: the counters of whole devices in Intel's management interface (Level Zero Sysman). The kernel's files
+// cover only the processes that this user may see, and neither memory bandwidth nor PCIe traffic.
 #pragma once
 
 #include <array>
@@ -19,13 +18,13 @@
 
 namespace profgpu {
 
-/// Asked by one thread at a time; says() by any.
+/// For one thread at a time; says() for any.
 class LevelZeroDevice {
  public:
   LevelZeroDevice(const level_zero::Api& api, level_zero::Device device);
   /// "0000:04:00.0"
   [[nodiscard]] const std::string& pci() const { return pci_; }
-  /// Adds what the device counted: shares of time since the reading before.
+  /// Adds the device's counters; shares of time are since the previous reading.
   void read(Reading& reading);
   /// Whether the last reading had it.
   [[nodiscard]] bool says(Metric metric) const {
@@ -71,12 +70,11 @@ class LevelZero {
   /// Waits for an opening that is under way, but not for one that hangs.
   ~LevelZero();
 
-  /// Opens it beside what else goes on, since the device's driver takes a good part of a second for that and may hang.
-  /// The first call does.
+  /// The first call opens it in the background, since the driver takes most of a second for that and may hang.
   void start();
-  /// Null while it is not open, or knows no such device.
+  /// Null while it is not open, or has no such device.
   [[nodiscard]] LevelZeroDevice* device(const std::string& pci) const;
-  /// Why it says nothing; empty if it is open.
+  /// Why it has no values; empty if it is open.
   [[nodiscard]] std::string why() const;
   [[nodiscard]] int64_t calls() const;
 

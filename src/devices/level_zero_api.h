@@ -1,5 +1,5 @@
-// Our own declarations of the part of Level Zero Sysman that we call (oneAPI Level Zero specification, 1.5 and later):
-// handles, structures and functions as the loader's zes_api.h lays them out on 64 bits. level_zero_test.cc compares
+// Our own declarations of the parts of Level Zero Sysman that we call (oneAPI Level Zero specification, 1.5 and later):
+// handles, structures and functions with the layout of the loader's zes_api.h on 64 bits. level_zero_test.cc compares
 // them with that header.
 #pragma once
 
@@ -24,7 +24,7 @@ enum Return : uint32_t {
   kUnsupportedFeature = 0x78000003,
 };
 
-// The kinds of structure, in their first field.
+// Structure types, in the first field.
 constexpr uint32_t kPciPropertiesType = 2, kEnginePropertiesType = 5, kMemoryPropertiesType = 0xb,
                    kMemoryStateType = 0x1e;
 
@@ -61,7 +61,7 @@ struct MemoryProperties {
   uint32_t kind = 0;
   uint8_t on_subdevice = 0;
   uint32_t subdevice = 0;
-  uint32_t place = 0;
+  uint32_t location = 0;
   uint64_t physical_size = 0;
   int32_t bus_width = 0, channels = 0;
 };
@@ -73,7 +73,7 @@ struct MemoryState {
 };
 struct MemoryBandwidth {
   uint64_t read = 0, written = 0;       ///< bytes
-  uint64_t most_per_second = 0, timestamp_us = 0;
+  uint64_t max_per_second = 0, timestamp_us = 0;
 };
 
 class Api {

@@ -41,14 +41,14 @@ static_assert(sizeof(lz::EngineStats) == sizeof(zes_engine_stats_t));
 SAME_PLACE(lz::EngineStats, active_us, zes_engine_stats_t, activeTime);
 SAME_PLACE(lz::EngineStats, timestamp_us, zes_engine_stats_t, timestamp);
 static_assert(sizeof(lz::MemoryProperties) == sizeof(zes_mem_properties_t));
-SAME_PLACE(lz::MemoryProperties, place, zes_mem_properties_t, location);
+SAME_PLACE(lz::MemoryProperties, location, zes_mem_properties_t, location);
 static_assert(sizeof(lz::MemoryState) == sizeof(zes_mem_state_t));
 SAME_PLACE(lz::MemoryState, free, zes_mem_state_t, free);
 SAME_PLACE(lz::MemoryState, size, zes_mem_state_t, size);
 static_assert(sizeof(lz::MemoryBandwidth) == sizeof(zes_mem_bandwidth_t));
 SAME_PLACE(lz::MemoryBandwidth, read, zes_mem_bandwidth_t, readCounter);
 SAME_PLACE(lz::MemoryBandwidth, written, zes_mem_bandwidth_t, writeCounter);
-SAME_PLACE(lz::MemoryBandwidth, most_per_second, zes_mem_bandwidth_t, maxBandwidth);
+SAME_PLACE(lz::MemoryBandwidth, max_per_second, zes_mem_bandwidth_t, maxBandwidth);
 SAME_PLACE(lz::MemoryBandwidth, timestamp_us, zes_mem_bandwidth_t, timestamp);
 static_assert(lz::kPciPropertiesType == ZES_STRUCTURE_TYPE_PCI_PROPERTIES &&
               lz::kEnginePropertiesType == ZES_STRUCTURE_TYPE_ENGINE_PROPERTIES &&
@@ -140,8 +140,8 @@ TEST_F(LevelZeroTest, WhyItSaysNothing) {
     const char* scenario;
     const char* says;
   };
-  for (const Case& c : {Case{"fail zesInit 0x78000001\n", "no driver of Intel's for it is installed"},
-                        Case{"fail zesInit 0x70010000\n", "no permission"}, Case{"", "sees no device"}}) {
+  for (const Case& c : {Case{"fail zesInit 0x78000001\n", "no Intel driver for it is installed"},
+                        Case{"fail zesInit 0x70010000\n", "cannot be used: no permission"}, Case{"", "has no device"}}) {
     say(c.scenario);
     open();
     std::string why;
@@ -151,14 +151,14 @@ TEST_F(LevelZeroTest, WhyItSaysNothing) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     EXPECT_NE(why.find(c.says), why.npos) << why;
-    EXPECT_NE(why.find("no permission: what other users'"), why.npos) << why;
+    EXPECT_NE(why.find("no permission to see other users'"), why.npos) << why;
   }
   ::setenv("PROFGPU_LEVEL_ZERO_LIBRARY", "/nowhere/libze_loader.so.1", 1);
   LevelZero none;
   none.start();
   for (int i = 0; i < 6000 && none.why().find("nowhere") == std::string::npos; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(none.why(), "the Level Zero loader is not there (/nowhere/libze_loader.so.1)");
+  EXPECT_EQ(none.why(), "the Level Zero loader is missing (/nowhere/libze_loader.so.1)");
   EXPECT_EQ(none.device("0000:04:00.0"), nullptr);
 }
 

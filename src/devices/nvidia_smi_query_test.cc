@@ -5,40 +5,45 @@
 namespace profgpu {
 namespace {
 
+SmiValue read(Metric metric, std::string_view field) { return smi_value(metric_info(metric), field); }
+
 TEST(NvidiaSmiText, ReadsNumbersWithAndWithoutTheirUnits) {
-  EXPECT_EQ(smi_value("627.40").number, 627.4);
-  EXPECT_EQ(smi_value("627.40 W").number, 627.4);
-  EXPECT_EQ(smi_value(" 100 %").number, 100);
-  EXPECT_EQ(smi_value("81559 MiB").number, 81559);
-  EXPECT_EQ(smi_value("-2").number, -2);
-  EXPECT_EQ(smi_value("0").number, 0);
-  EXPECT_TRUE(smi_value("0").absent.empty());
+  EXPECT_EQ(read(Metric::kPower, "627.40").number, 627.4);
+  EXPECT_EQ(read(Metric::kPower, "627.40 W").number, 627.4);
+  EXPECT_EQ(read(Metric::kUtilization, " 100 %").number, 100);
+  EXPECT_EQ(read(Metric::kMemoryUsed, "81559 MiB").number, 81559.0 * (1 << 20));
+  EXPECT_EQ(read(Metric::kMemoryUsed, "81559").number, 81559.0 * (1 << 20));
+  EXPECT_EQ(read(Metric::kTemperatureMargin, "-2").number, -2);
+  EXPECT_EQ(read(Metric::kPower, "0").number, 0);
+  EXPECT_TRUE(read(Metric::kPower, "0").absent.empty());
 }
 
 TEST(NvidiaSmiText, ReadsWordsForStates) {
-  EXPECT_EQ(smi_value("Active").number, 1);
-  EXPECT_EQ(smi_value("Not Active").number, 0);
-  EXPECT_EQ(smi_value("Yes").number, 1);
-  EXPECT_EQ(smi_value("Disabled").number, 0);
-  EXPECT_EQ(smi_value("P0").number, 0);
-  EXPECT_EQ(smi_value("P12").number, 12);
-  EXPECT_EQ(smi_value("0x00000000000001FF").number, 511);
-  EXPECT_EQ(smi_value("Drain P2P").number, 3);
+  EXPECT_EQ(read(Metric::kRetiredPagesPending, "Active").number, 1);
+  EXPECT_EQ(read(Metric::kRetiredPagesPending, "Not Active").number, 0);
+  EXPECT_EQ(read(Metric::kRetiredPagesPending, "Yes").number, 1);
+  EXPECT_EQ(read(Metric::kRetiredPagesPending, "Disabled").number, 0);
+  EXPECT_EQ(read(Metric::kPerformanceState, "P0").number, 0);
+  EXPECT_EQ(read(Metric::kPerformanceState, "P12").number, 12);
+  EXPECT_EQ(read(Metric::kClockEventReasons, "0x00000000000001FF").number, 511);
+  EXPECT_EQ(read(Metric::kRecoveryAction, "Drain P2P").number, 3);
 }
 
 TEST(NvidiaSmiText, SaysWhyThereIsNoValue) {
   for (const char* text : {"[N/A]", "N/A", "[Not Supported]", "[Requested functionality has been deprecated]",
                            "[Function Not Found]", "[Insufficient Permissions]", "[GPU requires reset]", "ERR!",
                            "[Unknown Error]", "", "  ", "[Something New]", "gibberish", "nan", "inf", "1e999", "12 34",
-                           "1,5", "0x", "0xZZ", "P", "Px", "99999999999999999999999999 1", "\xff\xfe", "12.5.1"}) {
-    const SmiValue value = smi_value(text);
+                           "1,5", "0x", "0xZZ", "P", "Px", "99999999999999999999999999 1", "\xff\xfe", "12.5.1", "-1",
+                           "101 parsecs"}) {
+    const SmiValue value = read(Metric::kPerformanceState, text);
     EXPECT_FALSE(value.number) << text;
     EXPECT_FALSE(value.absent.empty()) << text;
   }
-  EXPECT_EQ(smi_value("[Something New]").absent, "Something New");
-  EXPECT_EQ(smi_value("[Insufficient Permissions]").absent, "no permission");
-  EXPECT_TRUE(smi_value("[GPU is lost]").trouble);
-  EXPECT_FALSE(smi_value("[N/A]").trouble);
+  EXPECT_FALSE(read(Metric::kUtilization, "101 %").number);
+  EXPECT_EQ(read(Metric::kPower, "[Something New]").absent, "Something New");
+  EXPECT_EQ(read(Metric::kPower, "[Insufficient Permissions]").absent, "no permission");
+  EXPECT_TRUE(read(Metric::kPower, "[GPU is lost]").trouble);
+  EXPECT_FALSE(read(Metric::kPower, "[N/A]").trouble);
 }
 
 TEST(NvidiaSmiText, LastFieldKeepsItsCommas) {
@@ -49,14 +54,6 @@ TEST(NvidiaSmiText, LastFieldKeepsItsCommas) {
   split_smi_row("GPU-1, , [N/A]", 9, fields);
   ASSERT_EQ(fields.size(), 3u);
   EXPECT_EQ(fields[1], "");
-}
-
-TEST(NvidiaSmiText, BusIdsHaveOneSpelling) {
-  EXPECT_EQ(smi_pci_bus_id("00000000:0A:00.0"), "00000000:0a:00.0");
-  EXPECT_EQ(smi_pci_bus_id("0000:0a:00.0"), "00000000:0a:00.0");
-  EXPECT_EQ(smi_pci_bus_id("0A:00.0"), "00000000:0a:00.0");
-  for (const char* bad : {"", "0A", "0A:zz.0", "1:2:3:4", "0A:00.9", "100:00.0", "0A:20.0"})
-    EXPECT_EQ(smi_pci_bus_id(bad), "") << bad;
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "devices/nvidia_smi_query.h"
+#include "devices/pci_address.h"
 
 namespace profgpu {
 
@@ -49,7 +51,7 @@ class NvidiaSmiTest : public testing::Test {
     times_.silence_ns = 60 * kSecond;   // so long may a machine stall; tests of silence have less
     times_.first_pause_ns = kSecond / 20;
     times_.last_pause_ns = kSecond / 10;
-    times_.most_starts = 4;
+    times_.max_starts = 4;
   }
   void TearDown() override { std::filesystem::remove(log_); }
 
@@ -251,7 +253,7 @@ TEST_F(NvidiaSmiTest, SaysWhyItCannotOpen) {
   mode("nodevice");
   backend = open_nvidia_smi({}, times_);
   ASSERT_FALSE(backend);
-  EXPECT_EQ(backend.error().message, "nvidia-smi says: No devices were found");
+  EXPECT_EQ(backend.error().message, "nvidia-smi: No devices were found");
   mode("stuck");
   times_.query_ns = kSecond;
   const int64_t begin_ns = monotonic_ns();
@@ -267,7 +269,7 @@ TEST_F(NvidiaSmiTest, SaysWhyItCannotOpen) {
   variables_.set("PROFGPU_NVIDIA_SMI", "/bin/true");
   backend = open_nvidia_smi({}, times_);
   ASSERT_FALSE(backend);
-  EXPECT_EQ(backend.error().message, "nvidia-smi ended with exit code 0 and said nothing") << backend.error().message;
+  EXPECT_EQ(backend.error().message, "nvidia-smi exited with code 0 and no output") << backend.error().message;
 }
 
 TEST_F(NvidiaSmiTest, OldProgramIsAskedForWhatItKnows) {
@@ -422,7 +424,7 @@ TEST_F(NvidiaSmiTest, RealOutputIsReadAsItStands) {
     ASSERT_EQ(backend->devices().size(), 1u);
     const DeviceInfo& info = backend->devices()[0];
     EXPECT_EQ(info.name, cells["name"]);
-    EXPECT_EQ(info.pci_bus_id, smi_pci_bus_id(cells["pci.bus_id"]));
+    EXPECT_EQ(info.pci_bus_id, pci_address(cells["pci.bus_id"])->bus_id());
     samples_.clear();
     ASSERT_TRUE(read_until(*backend, 0, [&] { return samples_[Metric::kMemoryUsed].size() > 2; })) << error_;
     size_t numbers = 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kFieldMilli = 1e-3, kKiB = 1024;
 constexpr int64_t kSlowPeriodNs = 5'000'000'000;
-// A driver's time that is further from ours is of another clock.
+// A driver's time that is further off is of another clock.
 constexpr int64_t kPlausibleNs = 10'000'000'000;
 
 std::optional<double> number_of(const FieldValue& f) {
@@ -70,60 +70,47 @@ constinit const std::array<FieldBatch::Row, FieldBatch::kRows> FieldBatch::kAllR
 }};
 
 FieldBatch::FieldBatch(DeviceCalls& calls) : calls_(calls) {
-  for (size_t i = 0; i < kRows; ++i) rows_[i] = static_cast<uint8_t>(i);
-  count_ = kRows;
-  quick_ = static_cast<uint8_t>(std::count_if(kAllRows.begin(), kAllRows.end(), [](const Row& r) { return !r.slow; }));
-  // An instance has no power, links or health of its own.
-  if (!calls.parent && calls.library.api.fields) return;
-  for (const Row& r : kAllRows) calls_.note(r.metric, calls.parent ? kNotSupported : kFunctionNotFound);
-  count_ = quick_ = 0;
+  // A MIG instance has no power, links or health of its own.
+  const Return absent = calls.parent ? kNotSupported : calls.library.api.fields ? kSuccess : kFunctionNotFound;
+  for (const Row& r : kAllRows) {
+    if (absent != kSuccess) calls_.note(r.metric, absent);
+    else (r.slow ? slow_ : quick_).push_back(&r);
+  }
 }
 
 bool FieldBatch::has(Metric metric) const {
-  return std::any_of(rows_.begin(), rows_.begin() + count_, [&](uint8_t r) { return kAllRows[r].metric == metric; });
+  const auto is = [&](const Row* r) { return r->metric == metric; };
+  return std::any_of(quick_.begin(), quick_.end(), is) || std::any_of(slow_.begin(), slow_.end(), is);
 }
 
 Return FieldBatch::read(const ReadRequest& request, bool power_elsewhere, Reading& reading) {
+  const auto wanted = [&](const Row* r) { return request.wanted[static_cast<size_t>(r->metric)]; };
   const bool slow = request.everything || slow_at_ns_ == 0 || request.now_ns - slow_at_ns_ >= kSlowPeriodNs ||
-                    (request.wanted.any() && std::any_of(rows_.begin() + quick_, rows_.begin() + count_, [&](uint8_t r) {
-                       return request.wanted[static_cast<size_t>(kAllRows[r].metric)];
-                     }));
-  const size_t count = slow ? count_ : quick_;
-  if (count == 0) return kSuccess;
-  // On the stack, where the device before this one has warmed the cache.
+                    std::any_of(slow_.begin(), slow_.end(), wanted);
+  // On the stack, where the previous device has warmed the cache.
+  std::array<const Row*, kRows> rows;
   std::array<FieldValue, kRows> values;
-  for (size_t i = 0; i < count; ++i) {
-    values[i] = {};
-    values[i].field = kAllRows[rows_[i]].field;
-    values[i].scope = kAllRows[rows_[i]].scope;
-  }
+  auto end = std::copy(quick_.begin(), quick_.end(), rows.begin());
+  if (slow) end = std::copy(slow_.begin(), slow_.end(), end);
+  const auto count = static_cast<size_t>(end - rows.begin());
+  if (count == 0) return kSuccess;
+  for (size_t i = 0; i < count; ++i) values[i] = {rows[i]->field, rows[i]->scope, 0, 0, 0, 0, {}};
   const Return code = calls_.call(calls_.library.api.fields, static_cast<int>(count), values.data());
   if (code != kSuccess) {
-    for (size_t i = 0; i < count_; ++i) calls_.note(kAllRows[rows_[i]].metric, code);
-    if (is_final(code)) count_ = quick_ = 0;
+    for (auto* list : {&quick_, &slow_}) {
+      for (const Row* r : *list) calls_.note(r->metric, code);
+      if (is_final(code)) list->clear();
+    }
     return code;
   }
   if (slow) slow_at_ns_ = request.now_ns;
   link_errors_ = 0;
   any_link_errors_ = false;
-  size_t kept = 0;
-  Return gone = kSuccess;
   for (size_t i = 0; i < count; ++i) {
-    const Row& row = kAllRows[rows_[i]];
-    const Return answer = gone == kSuccess ? take(values[i], row, power_elsewhere, reading) : kSuccess;
-    if (device_gone(answer)) {
-      gone = answer;
-    } else if (is_final(answer)) {
-      quick_ -= !row.slow;
-      continue;
-    }
-    rows_[kept++] = rows_[i];
+    const Return answer = take(values[i], *rows[i], power_elsewhere, reading);
+    if (device_gone(answer)) return answer;
+    if (is_final(answer)) std::erase(rows[i]->slow ? slow_ : quick_, rows[i]);
   }
-  if (kept < count) {
-    std::copy(rows_.begin() + count, rows_.begin() + count_, rows_.begin() + kept);
-    count_ -= static_cast<uint8_t>(count - kept);
-  }
-  if (gone != kSuccess) return gone;
   if (any_link_errors_) {
     calls_.note(Metric::kNvlinkErrors, kSuccess);
     reading.add(Metric::kNvlinkErrors, link_errors_);
@@ -150,8 +137,8 @@ Return FieldBatch::take(const FieldValue& f, const Row& row, bool power_elsewher
   return kSuccess;
 }
 
-// Power keeps the driver's time, so that asking faster than the sensor measures invents nothing. All else is stamped
-// with the tick: differences of counters must cover the time from tick to tick.
+// Power keeps the driver's time, so that reading faster than the sensor measures adds no false samples. All else gets
+// the tick's time: differences of counters must cover the time from tick to tick.
 void FieldBatch::add(const Row& row, double value, int64_t driver_us, Reading& reading) {
   int64_t at = reading.time_ns;
   if (row.metric == Metric::kPower || row.metric == Metric::kPowerInstant) {
@@ -170,82 +157,22 @@ void FieldBatch::add(const Row& row, double value, int64_t driver_us, Reading& r
 
 namespace {
 
-using Values = std::array<double, 2>;
-
-constexpr double kMilli = 1e-3;
-
-Return ask_bar1(Library& library, Device device, Values& values) {
-  Bar1Memory bar1{};
-  const Return code = library.call(library.api.bar1, device, &bar1);
-  values[0] = static_cast<double>(bar1.total);
-  return code;
-}
-
-Return ask_power_range(Library& library, Device device, Values& values) {
-  uint32_t low = 0, high = 0;
-  const Return code = library.call(library.api.power_range, device, &low, &high);
-  values = {low * kMilli, high * kMilli};
-  return code;
-}
-
-template <GetUint Api::*Function>
-Return ask_number(Library& library, Device device, Values& values) {
-  uint32_t value = 0;
-  const Return code = library.call(library.api.*Function, device, &value);
-  values[0] = value;
-  return code;
-}
-
-Return ask_power_default(Library& library, Device device, Values& values) {
-  const Return code = ask_number<&Api::power_default>(library, device, values);
-  values[0] *= kMilli;
-  return code;
-}
-
-template <auto Function, uint32_t Which>
-Return ask_indexed(Library& library, Device device, Values& values) {
-  uint32_t value = 0;
-  const Return code = library.call(library.api.*Function, device, Which, &value);
-  values[0] = value;
-  return code;
-}
-
-constexpr Constant kConstants[] = {
-    {Metric::kBar1Total, {}, ask_bar1},
-    {Metric::kSmClockMax, {}, ask_indexed<&Api::clock_max, kSmClock>},
-    {Metric::kTemperatureSlowdown, {}, ask_indexed<&Api::threshold, kSlowdownThreshold>},
-    {Metric::kPowerLimitMin, Metric::kPowerLimitMax, ask_power_range},
-    {Metric::kPowerLimitDefault, {}, ask_power_default},
-    {Metric::kPcieGenerationMax, {}, ask_number<&Api::pcie_generation_max>},
-    {Metric::kPcieWidthMax, {}, ask_number<&Api::pcie_width_max>},
-    {Metric::kTemperatureShutdown, {}, ask_indexed<&Api::threshold, kShutdownThreshold>},
-    {Metric::kMemoryClockMax, {}, ask_indexed<&Api::clock_max, kMemoryClock>},
-    {Metric::kGraphicsClockMax, {}, ask_indexed<&Api::clock_max, kGraphicsClock>},
-    {Metric::kVideoClockMax, {}, ask_indexed<&Api::clock_max, kVideoClock>},
-};
-
-}  // namespace
-
-std::span<const Constant> constants() { return kConstants; }
-
-namespace {
-
-struct Row {
+struct GpmRow {
   uint32_t id;
   Metric metric;
   double scale;
 };
-// Percentages are 0 to 100. NVML's header gives the traffic in MiB/s and is believed here; DCGM passes the same number
-// on as bytes per second, so one of the two is wrong by 2^20.
+// Percentages are 0 to 100. NVML's header gives the traffic in MiB/s, as assumed here; DCGM passes the same number on
+// as bytes per second, so one of the two is wrong by 2^20.
 constexpr double kMiB = 1 << 20;
-constexpr Row kRows[] = {
+constexpr GpmRow kGpmRows[] = {
     {1, Metric::kGraphicsActive, 1}, {2, Metric::kSmActive, 1},      {3, Metric::kSmOccupancy, 1},
     {5, Metric::kTensorActive, 1},   {10, Metric::kDramActive, 1},   {11, Metric::kFp64Active, 1},
     {12, Metric::kFp32Active, 1},    {13, Metric::kFp16Active, 1},   {20, Metric::kPcieTxRate, kMiB},
     {21, Metric::kPcieRxRate, kMiB},
 };
-// Two takes that are closer say more about the counters' grain than about the device.
-constexpr int64_t kShortestNs = 50'000'000;
+// Takes that are closer reflect the counters' resolution rather than the device.
+constexpr int64_t kMinGpmGapNs = 50'000'000;
 
 }  // namespace
 
@@ -257,9 +184,9 @@ Gpm::~Gpm() {
 Return Gpm::start() {
   const Api& api = calls_.library.api;
   GpmSupport support{1, 0};
-  // Instances have what their GPU has.
-  const Device asked = calls_.parent ? calls_.parent : calls_.device;
-  if (const Return code = calls_.call_system(api.gpm_support, asked, &support); code != kSuccess) return code;
+  // Instances support what their GPU supports.
+  const Device gpu = calls_.parent ? calls_.parent : calls_.device;
+  if (const Return code = calls_.call_system(api.gpm_support, gpu, &support); code != kSuccess) return code;
   if (!support.supported || !api.gpm_metrics || !api.gpm_free) return kNotSupported;
   if (const Return code = calls_.call_system(api.gpm_alloc, &before_); code != kSuccess) return code;
   const Return code = calls_.call_system(api.gpm_alloc, &after_);
@@ -274,33 +201,36 @@ Return Gpm::take(GpmSample sample) {
 }
 
 Return Gpm::read(int64_t now_ns, Reading& reading) {
+  const Return code = read_new(now_ns, reading);
+  if (code != kSuccess)
+    for (const GpmRow& row : kGpmRows) calls_.note(row.metric, code);
+  return code;
+}
+
+Return Gpm::read_new(int64_t now_ns, Reading& reading) {
   if (!started_)
     if (const Return code = start(); code != kSuccess) return code;
-  if (taken_ns_ != 0 && now_ns - taken_ns_ < kShortestNs) return kSuccess;
+  if (taken_ns_ != 0 && now_ns - taken_ns_ < kMinGpmGapNs) return kSuccess;
   if (const Return code = take(after_); code != kSuccess) return code;
-  const Return code = taken_ns_ != 0 ? add_metrics(after_, reading) : kSuccess;
+  const Return code = taken_ns_ != 0 ? add_metrics(reading) : kSuccess;
   std::swap(before_, after_);
   taken_ns_ = now_ns;
   taken_unix_ns_ = reading.time_ns;
   return code;
 }
 
-Return Gpm::add_metrics(GpmSample now, Reading& reading) {
-  GpmMetrics<std::size(kRows)> request{};
-  request.version = 1;
-  request.count = std::size(kRows);
-  request.before = before_;
-  request.after = now;
-  for (size_t i = 0; i < std::size(kRows); ++i) request.metrics[i].id = kRows[i].id;
-  const Return asked = calls_.call_system(calls_.library.api.gpm_metrics, static_cast<void*>(&request));
-  if (asked != kSuccess) return asked;
-  for (size_t i = 0; i < std::size(kRows); ++i) {
+Return Gpm::add_metrics(Reading& reading) {
+  GpmMetrics<std::size(kGpmRows)> request{1, std::size(kGpmRows), before_, after_, {}};
+  for (size_t i = 0; i < std::size(kGpmRows); ++i) request.metrics[i].id = kGpmRows[i].id;
+  const Return made = calls_.call_system(calls_.library.api.gpm_metrics, static_cast<void*>(&request));
+  if (made != kSuccess) return made;
+  for (size_t i = 0; i < std::size(kGpmRows); ++i) {
     const GpmMetric& m = request.metrics[i];
     const auto code = static_cast<Return>(m.result);
-    // A driver that has nothing to say says NaN.
+    // Drivers report NaN where they have no value.
     const bool good = code == kSuccess && std::isfinite(m.value) && m.value >= 0;
-    calls_.note(kRows[i].metric, good ? kSuccess : code == kSuccess ? kNoData : code);
-    if (good) reading.add(kRows[i].metric, m.value * kRows[i].scale, taken_unix_ns_);
+    calls_.note(kGpmRows[i].metric, good ? kSuccess : code == kSuccess ? kNoData : code);
+    if (good) reading.add(kGpmRows[i].metric, m.value * kGpmRows[i].scale, taken_unix_ns_);
   }
   return kSuccess;
 }

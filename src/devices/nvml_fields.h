@@ -1,10 +1,9 @@
-// Field values: most of what a device says, in one driver call.
+// Field values: most of a device's numbers in one driver call.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
-#include <span>
+#include <vector>
 
 #include "devices/backend.h"
 #include "devices/nvml_library.h"
@@ -16,7 +15,7 @@ namespace profgpu::nvml {
 class FieldBatch {
  public:
   explicit FieldBatch(DeviceCalls& calls);
-  /// One call. Fields that the device does not have are left out from then on. `power_elsewhere`: average power comes
+  /// Makes one call. Fields that the device lacks are left out from then on. `power_elsewhere`: average power comes
   /// from a finer source. The return code is that of the device as a whole.
   Return read(const ReadRequest& request, bool power_elsewhere, Reading& reading);
   /// A field of this metric is read, or may yet be.
@@ -27,7 +26,7 @@ class FieldBatch {
     uint32_t field, scope;
     Metric metric;
     double scale;                  ///< the driver's number times this is ours
-    bool slow;                     ///< changes rarely: asked every few seconds
+    bool slow;                     ///< changes rarely: read every few seconds
   };
   struct Last {
     int64_t time_ns = 0;           ///< 0: none yet
@@ -39,25 +38,12 @@ class FieldBatch {
   void add(const Row& row, double value, int64_t driver_us, Reading& reading);
 
   DeviceCalls& calls_;
-  std::array<uint8_t, kRows> rows_{};  ///< those that the device has, into kAllRows, in its order: quick ones first
-  uint8_t count_ = 0, quick_ = 0;
+  std::vector<const Row*> quick_, slow_;  ///< those that the device has
   Last power_, power_instant_;
   double link_errors_ = 0;
   bool any_link_errors_ = false;
   int64_t slow_at_ns_ = 0;
 };
-
-// Limits and maxima of a device: what it says once and for all.
-
-/// One driver call.
-struct Constant {
-  Metric metric;
-  std::optional<Metric> second;   ///< the same call says it too
-  Return (*ask)(Library& library, Device device, std::array<double, 2>& values);
-};
-
-/// Of a whole GPU; a MIG instance has the first alone.
-std::span<const Constant> constants();
 
 // GPM: the activity counters of Hopper and newer, also of MIG instances, without root.
 
@@ -68,13 +54,14 @@ class Gpm {
   Gpm(const Gpm&) = delete;
   Gpm& operator=(const Gpm&) = delete;
 
-  /// Takes the counters and adds what they say about the time since the last take, stamped with its begin.
+  /// Takes the counters and adds their values over the time since the last take, stamped with its start.
   Return read(int64_t now_ns, Reading& reading);
 
  private:
   Return start();
   Return take(GpmSample sample);
-  Return add_metrics(GpmSample now, Reading& reading);
+  Return read_new(int64_t now_ns, Reading& reading);
+  Return add_metrics(Reading& reading);
 
   DeviceCalls& calls_;
   bool started_ = false;

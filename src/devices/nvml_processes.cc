@@ -8,9 +8,9 @@
 namespace profgpu::nvml {
 namespace {
 
-constexpr uint32_t kRoom = 16;           // processes a device before the buffers grow
-constexpr uint32_t kMostRows = 1 << 14;
-// The driver averages a process's use over up to this long; a process without a row for longer has done nothing.
+constexpr uint32_t kMinRows = 16;        // per device before the buffers grow
+constexpr uint32_t kMaxRows = 1 << 14;
+// The driver averages a process's use over up to this long; a process without a row for longer was idle.
 constexpr int64_t kUseHoldsNs = 2'500'000'000;
 
 // Drivers 535.43 to 535.85 write a fifth member, and 32 bytes, into the rows of the _v3 calls.
@@ -18,6 +18,22 @@ bool writes_long_rows(const std::string& driver) {
   if (driver.rfind("535.", 0) != 0) return false;
   const long minor = std::strtol(driver.c_str() + 4, nullptr, 10);
   return minor >= 43 && minor < 86;
+}
+
+// Calls fill(rows, count) until the rows fit: the list may grow between two calls, so each call has extra space.
+template <class Element, class Fill>
+Return fetch(std::vector<Element>& rows, size_t row_size, uint32_t& count, Fill fill) {
+  if (rows.empty()) rows.resize(kMinRows * row_size / sizeof(Element));
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    const auto room = static_cast<uint32_t>(rows.size() * sizeof(Element) / row_size);
+    count = room;
+    const Return code = fill(rows.data(), count);
+    const size_t wanted = std::clamp<uint32_t>(count, kMinRows, kMaxRows) + kMinRows;
+    count = std::min(count, room);
+    if (code != kInsufficientSize) return code;
+    rows.resize(std::max(rows.size(), wanted * row_size / sizeof(Element)));
+  }
+  return kInsufficientSize;
 }
 
 }  // namespace
@@ -32,23 +48,9 @@ Processes::Processes(DeviceCalls& calls, double memory_total) : calls_(calls), m
       v[0].row_size = sizeof(ProcessConfidential);
       if (v[1].call) std::swap(v[0], v[1]);   // the older call of these drivers is sound
     }
-  for (auto& list : lists_) list.reserve(kRoom);
-  raw_.resize(kRoom * sizeof(ProcessConfidential) / sizeof(uint64_t));
-  uses_.reserve(kRoom);
-}
-
-// The list may grow between two calls, so that each time there is more room than was asked for.
-Return Processes::fetch(const Version& version, uint32_t& count) {
-  for (int attempt = 0; attempt < 4; ++attempt) {
-    const auto room = static_cast<uint32_t>(raw_.size() * sizeof(uint64_t) / version.row_size);
-    count = room;
-    const Return code = calls_.call(version.call, &count, static_cast<void*>(raw_.data()));
-    if (code == kSuccess) count = std::min(count, room);
-    if (code != kInsufficientSize) return code;
-    const size_t rows = std::clamp<uint32_t>(count, kRoom, kMostRows) + kRoom;
-    raw_.resize(std::max(raw_.size(), rows * version.row_size / sizeof(uint64_t)));
-  }
-  return kInsufficientSize;
+  for (auto& list : lists_) list.reserve(kMinRows);
+  raw_.resize(kMinRows * sizeof(ProcessConfidential) / sizeof(uint64_t));
+  uses_.reserve(kMinRows);
 }
 
 Return Processes::read_list(Kind kind) {
@@ -56,7 +58,8 @@ Return Processes::read_list(Kind kind) {
   for (Version& version : versions_[kind]) {
     if (!version.call) continue;
     uint32_t count = 0;
-    code = fetch(version, count);
+    code = fetch(raw_, version.row_size, count,
+                 [&](uint64_t* rows, uint32_t& n) { return calls_.call(version.call, &n, static_cast<void*>(rows)); });
     // A newer library on an older driver: its older calls work.
     if (code == kFunctionNotFound || code == kArgumentVersionMismatch) {
       version.call = nullptr;
@@ -83,67 +86,49 @@ bool Processes::runs(int64_t pid) const {
   });
 }
 
-// Rows are not all what they seem: some drivers return as many as there is room for, of processes that are gone, with
-// old times or percentages in the millions.
-void Processes::add_use(uint32_t pid, uint64_t time_us, const std::array<uint32_t, 4>& pct, int64_t unix_ns) {
-  const auto time_ns = static_cast<int64_t>(std::min<uint64_t>(time_us, INT64_MAX / 1000) * 1000);
-  if (time_us <= since_us_ || time_ns > unix_ns + kUseHoldsNs) return;
-  if (std::any_of(pct.begin(), pct.end(), [](uint32_t p) { return p > 100; }) || !runs(pid)) return;
-  const Use use{pid, time_ns, double(pct[0]), double(pct[1]), double(pct[2]), double(pct[3])};
+// Not all rows are valid: some drivers fill all the space with rows of ended processes, with old times or percentages
+// in the millions.
+void Processes::add_use(const ProcessUtilizationInfo& row, int64_t unix_ns) {
+  const auto time_ns = static_cast<int64_t>(std::min<uint64_t>(row.time_us, INT64_MAX / 1000) * 1000);
+  if (row.time_us <= since_us_ || time_ns > unix_ns + kUseHoldsNs) return;
+  if (std::max({row.sm, row.memory, row.encoder, row.decoder}) > 100 || !runs(row.pid)) return;
+  const Use use{row.pid, time_ns, double(row.sm), double(row.memory), double(row.encoder), double(row.decoder)};
   const auto old = std::find_if(uses_.begin(), uses_.end(), [&](const Use& u) { return u.pid == use.pid; });
   if (old == uses_.end()) uses_.push_back(use);
   else if (old->time_ns <= time_ns) *old = use;
 }
 
-Return Processes::fetch_processes_utilization(uint32_t& count) {
-  if (info_rows_.empty()) info_rows_.resize(kRoom);
-  for (int attempt = 0; attempt < 4; ++attempt) {
-    ProcessesUtilizationInfo info{version_word(sizeof info, 1), static_cast<uint32_t>(info_rows_.size()), since_us_,
-                                  info_rows_.data()};
-    const Return code = calls_.call(calls_.library.api.processes_utilization, &info);
-    count = std::min(info.count, static_cast<uint32_t>(info_rows_.size()));
-    if (code != kInsufficientSize) return code;
-    info_rows_.resize(std::max<size_t>(info_rows_.size(), std::clamp<uint32_t>(info.count, kRoom, kMostRows) + kRoom));
+Return Processes::fetch_utilization(uint32_t& count) {
+  const Api& api = calls_.library.api;
+  if (has_info_) {
+    const Return code = fetch(info_rows_, sizeof(ProcessUtilizationInfo), count, [&](auto* rows, uint32_t& n) {
+      ProcessesUtilizationInfo info{version_word(sizeof info, 1), n, since_us_, rows};
+      const Return made = calls_.call(api.processes_utilization, &info);
+      n = info.count;
+      return made;
+    });
+    if (!is_final(code)) return code;
+    has_info_ = false;
   }
-  return kInsufficientSize;
-}
-
-Return Processes::fetch_process_utilization(uint32_t& count) {
-  if (rows_.empty()) rows_.resize(kRoom);
-  for (int attempt = 0; attempt < 4; ++attempt) {
-    count = static_cast<uint32_t>(rows_.size());
-    const Return code = calls_.call(calls_.library.api.process_utilization, rows_.data(), &count, since_us_);
-    const uint32_t wanted = count;
-    count = std::min(count, static_cast<uint32_t>(rows_.size()));
-    if (code != kInsufficientSize) return code;
-    rows_.resize(std::max<size_t>(rows_.size(), std::clamp<uint32_t>(wanted, kRoom, kMostRows) + kRoom));
-  }
-  return kInsufficientSize;
+  std::vector<ProcessUtilization>& old = rows_;
+  const Return code = fetch(old, sizeof(ProcessUtilization), count, [&](auto* rows, uint32_t& n) {
+    return calls_.call(api.process_utilization, rows, &n, since_us_);
+  });
+  info_rows_.clear();
+  for (uint32_t i = 0; i < count && code == kSuccess; ++i)
+    info_rows_.push_back({old[i].time_us, old[i].pid, old[i].sm, old[i].memory, old[i].encoder, old[i].decoder, 0, 0});
+  return code;
 }
 
 Return Processes::read_utilization(int64_t unix_ns) {
   if (since_us_ == 0) since_us_ = static_cast<uint64_t>(std::max<int64_t>(unix_ns - kUseHoldsNs, 0)) / 1000;
   uint32_t count = 0;
-  Return code = has_info_ ? fetch_processes_utilization(count) : kFunctionNotFound;
-  bool old = false;
-  if (is_final(code)) {
-    has_info_ = false;
-    code = fetch_process_utilization(count);
-    old = true;
-  }
-  // Nothing found: nobody did anything.
+  const Return code = fetch_utilization(count);
+  // Nothing found: no process was active.
   knows_use_ = code == kSuccess || code == kNotFound;
   if (code != kSuccess) return code == kNotFound ? kSuccess : code;
-  const uint64_t before_us = since_us_;
-  uint64_t newest_us = before_us;
-  for (uint32_t i = 0; i < count; ++i) {
-    const auto& n = old ? ProcessUtilizationInfo{rows_[i].time_us, rows_[i].pid, rows_[i].sm, rows_[i].memory,
-                                                 rows_[i].encoder, rows_[i].decoder, 0, 0}
-                        : info_rows_[i];
-    add_use(n.pid, n.time_us, {n.sm, n.memory, n.encoder, n.decoder}, unix_ns);
-  }
-  for (const Use& u : uses_) newest_us = std::max(newest_us, static_cast<uint64_t>(u.time_ns) / 1000);
-  since_us_ = newest_us;
+  for (uint32_t i = 0; i < count; ++i) add_use(info_rows_[i], unix_ns);
+  for (const Use& u : uses_) since_us_ = std::max(since_us_, static_cast<uint64_t>(u.time_ns) / 1000);
   return kSuccess;
 }
 

@@ -1,4 +1,4 @@
-// The processes on a device and what each of them uses.
+// The processes on a device and their use of it.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@ class Processes {
  public:
   enum Kind : size_t { kCompute, kGraphics, kMps, kKinds };
 
-  /// `memory_total`: no process uses more; what says so is a broken row. 0: unknown.
+  /// `memory_total`: rows with more memory are invalid. 0: unknown.
   Processes(DeviceCalls& calls, double memory_total);
-  /// Reads one list; the others keep what they had.
+  /// Reads one list; the others stay as they are.
   Return read_list(Kind kind);
-  /// Reads what each process did since the last time.
+  /// Reads each process's use since the last time.
   Return read_utilization(int64_t unix_ns);
   /// All lists as one, each process once.
   void show(Reading& reading) const;
@@ -38,11 +38,9 @@ class Processes {
     double sm, memory, encoder, decoder;
   };
   using Versions = std::array<Version, 3>;
-  Return fetch(const Version& version, uint32_t& count);
+  /// Into info_rows_, by the older call where the newer one does not work.
   Return fetch_utilization(uint32_t& count);
-  Return fetch_processes_utilization(uint32_t& count);
-  Return fetch_process_utilization(uint32_t& count);
-  void add_use(uint32_t pid, uint64_t time_us, const std::array<uint32_t, 4>& pct, int64_t unix_ns);
+  void add_use(const ProcessUtilizationInfo& row, int64_t unix_ns);
   [[nodiscard]] bool runs(int64_t pid) const;
   void show(Row row, char type, Reading& reading) const;
 
@@ -52,7 +50,7 @@ class Processes {
   std::array<std::vector<Row>, kKinds> lists_;
   std::vector<uint64_t> raw_;                  ///< rows as the driver writes them
   std::vector<ProcessUtilizationInfo> info_rows_;
-  std::vector<ProcessUtilization> rows_;
+  std::vector<ProcessUtilization> rows_;       ///< of the older call
   bool has_info_ = true;                       ///< the newer call for utilization works
   std::vector<Use> uses_;
   uint64_t since_us_ = 0;

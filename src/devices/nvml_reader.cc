@@ -9,15 +9,14 @@ namespace profgpu::nvml {
 namespace {
 
 constexpr int64_t kCallsPerTick = 3, kCallsPerSecond = 15;
-constexpr int64_t kMaxSaved = 4;           // by ticks with little to do, for one that follows
-// The first turns, which a reading in full cannot do without, however short its time. Before anything else was read
-// they are counters alone: what they grow by is of the run, what the others say is of the time before it.
+constexpr int64_t kMaxSaved = 4;           // calls that ticks with little to do save for a later one
+// The first turns, which a reading of everything must take, however short its time. In the very first reading only the
+// counters: their growth belongs to the run, while the other values are of the time before it.
 constexpr size_t kIndispensable = 4, kCounters = 1;
-constexpr int64_t kMoment_ns =
-    10'000'000;  // what was read so shortly before still holds where time is short; counters go on
-constexpr int64_t kLongestEarning_ns = 60'000'000'000;
-constexpr int64_t kProcessesNs = 10'000'000'000;  // without a request for so long they get no turns
-constexpr int64_t kEachTick = 1;   // period of what every tick is for
+constexpr int64_t kMoment_ns = 10'000'000;  // younger values still hold where time is short; counters go on
+constexpr int64_t kMaxEarning_ns = 60'000'000'000;
+constexpr int64_t kProcessesNs = 10'000'000'000;  // without requests for this long they get no turns
+constexpr int64_t kEachTick = 1;   // period of a turn of every tick
 
 }  // namespace
 
@@ -25,7 +24,7 @@ std::string DeviceCalls::why(Metric metric) const {
   const int code = answers[static_cast<size_t>(metric)].load(std::memory_order_relaxed);
   if (code == kSuccess) return {};
   if (code == kNeverAsked)
-    return metric == Metric::kXgmiTx || metric == Metric::kXgmiRx ? "not a link of NVIDIA devices" : "not read yet";
+    return metric == Metric::kXgmiTx || metric == Metric::kXgmiRx ? "NVIDIA devices have no XGMI" : "not read yet";
   if ((code == kNotSupported || code == kInvalidArgument) && parent) return "not reported for MIG instances";
   if (code == kNotSupported && divided) return "not reported for a GPU in MIG mode: see its instances";
   return words_of(static_cast<Return>(code));
@@ -46,19 +45,19 @@ Status Reader::read(const ReadRequest& request, Reading& reading) {
   now_ns_ = request.now_ns;
   until_ns_ = !request.everything ? 0 : request.until_ns == 0 ? INT64_MAX : request.until_ns;
   new_ = read_ns_ == 0;
-  const int64_t since_ns = new_ ? 0 : std::clamp<int64_t>(now_ns_ - read_ns_, 0, kLongestEarning_ns);
+  const int64_t since_ns = new_ ? 0 : std::clamp<int64_t>(now_ns_ - read_ns_, 0, kMaxEarning_ns);
   read_ns_ = now_ns_;
   credit_ = std::min(credit_, kMaxSaved) + std::max(kCallsPerTick, since_ns * kCallsPerSecond / 1'000'000'000);
   Return code = request.everything ? kSuccess : take_wanted(request, reading);
-  const int64_t begun = calls_.made;   // what was asked for is not out of the budget
+  const int64_t begun = calls_.made;   // wanted metrics do not count against the budget
   if (code == kSuccess) code = read_fields(request, reading);
   if (code == kSuccess) code = read_processes(request);
   if (code == kSuccess) code = take_turns(request, begun, reading);
   if (processes_listed_) processes_.show(reading);
-  // What the buffers get from here on is news, even if there was no time to look at them now.
+  // Buffer entries from here on are new, even if there was no time to read the buffers now.
   if (new_)
     for (Ring* ring : {&gpu_ring_, &memory_ring_, &power_ring_}) ring->begin(reading.time_ns);
-  // What was asked for all at once need not be saved later.
+  // A reading of everything need not be paid back.
   if (!request.everything) credit_ -= calls_.made - begun;
   if (code != kSuccess) return Error{words_of(code)};
   return ok();
@@ -69,10 +68,10 @@ Return Reader::read_fields(const ReadRequest& request, Reading& reading) {
   return device_gone(code) || code == kUnknown ? code : kSuccess;
 }
 
-// The list of compute processes is read when it is asked for; the others have turns.
+// The list of compute processes is read on request; the others have turns.
 Return Reader::read_processes(const ReadRequest& request) {
   processes_listed_ = false;
-  // Those of an instance would be there twice if they counted on its GPU too.
+  // Processes of an instance would be listed twice if they also counted on its GPU.
   if (!request.processes || calls_.divided) return kSuccess;
   processes_asked_ns_ = request.now_ns;
   none_due_before_ns_ = 0;   // theirs may be
@@ -157,54 +156,135 @@ Return Reader::tell(Return code, Metric metric, double value, Reading& reading) 
   return code;
 }
 
-// The calls that have turns, and how often each is due.
+// The turns: calls and how often each is due.
 
 namespace {
 
 constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
-constexpr uint32_t kUnknownPstate = 32;
+
+// Calls for one number, after the arguments `kBefore`.
+template <auto kCall, uint32_t... kBefore>
+Return whole(DeviceCalls& calls, double& value) {
+  uint32_t number = 0;
+  const Return code = calls.call(calls.library.api.*kCall, kBefore..., &number);
+  value = number;
+  return code;
+}
+template <auto kCall>
+Return thousandth(DeviceCalls& calls, double& value) {
+  const Return code = whole<kCall>(calls, value);
+  value *= 1e-3;
+  return code;
+}
+template <auto kCall>
+Return wide(DeviceCalls& calls, double& value) {
+  uint64_t number = 0;
+  const Return code = calls.call(calls.library.api.*kCall, &number);
+  value = static_cast<double>(number);
+  return code;
+}
+template <auto kCall>
+Return engine(DeviceCalls& calls, double& value) {
+  uint32_t pct = 0, period_us = 0;
+  const Return code = calls.call(calls.library.api.*kCall, &pct, &period_us);
+  value = pct;
+  return code == kSuccess && pct > 100 ? kNoData : code;
+}
+template <auto kMember>
+Return bar1(DeviceCalls& calls, double& value) {
+  Bar1Memory m{};
+  const Return code = calls.call(calls.library.api.bar1, &m);
+  value = static_cast<double>(m.*kMember);
+  return code;
+}
+template <bool kHigh>
+Return power_range(DeviceCalls& calls, double& value) {
+  uint32_t low = 0, high = 0;
+  const Return code = calls.call(calls.library.api.power_range, &low, &high);
+  value = (kHigh ? high : low) * 1e-3;
+  return code;
+}
+
+// The newer call only where the older one is gone: all drivers have the older one.
+Return temperature(DeviceCalls& calls, double& value) {
+  const Return code = whole<&Api::temperature, 0>(calls, value);
+  if (code != kFunctionNotFound && code != kDeprecated) return code;
+  TemperatureV1 t{version_word(sizeof t, 1), 0, 0};
+  const Return newer = calls.call(calls.library.api.temperature_v, &t);
+  value = t.degrees;
+  return newer;
+}
+
+Return margin(DeviceCalls& calls, double& value) {
+  MarginTemperature m{version_word(sizeof m, 1), 0};
+  const Return code = calls.call(calls.library.api.margin, &m);
+  value = m.degrees;
+  return code;
+}
+
+Return pstate(DeviceCalls& calls, double& value) {
+  constexpr double kUnknownPstate = 32;
+  const Return code = whole<&Api::pstate>(calls, value);
+  return code == kSuccess && value >= kUnknownPstate ? kNoData : code;
+}
+
+constexpr Constant kConstants[] = {
+    {Metric::kBar1Total, bar1<&Bar1Memory::total>},
+    {Metric::kSmClockMax, whole<&Api::clock_max, kSmClock>},
+    {Metric::kTemperatureSlowdown, whole<&Api::threshold, kSlowdownThreshold>},
+    {Metric::kPowerLimitMin, power_range<false>},
+    {Metric::kPowerLimitMax, power_range<true>},
+    {Metric::kPowerLimitDefault, thousandth<&Api::power_default>},
+    {Metric::kPcieGenerationMax, whole<&Api::pcie_generation_max>},
+    {Metric::kPcieWidthMax, whole<&Api::pcie_width_max>},
+    {Metric::kTemperatureShutdown, whole<&Api::threshold, kShutdownThreshold>},
+    {Metric::kMemoryClockMax, whole<&Api::clock_max, kMemoryClock>},
+    {Metric::kGraphicsClockMax, whole<&Api::clock_max, kGraphicsClock>},
+    {Metric::kVideoClockMax, whole<&Api::clock_max, kVideoClock>},
+};
 
 }  // namespace
+
+std::span<const Constant> constants() { return kConstants; }
 
 // In the order of a reading of everything; what every run needs comes first. The periods ask for about 16 calls a
 // second; ticks of 0.2 s leave 9 or 10 besides the batch and processes, so that each turn comes about half as often as
 // stated here; up to 0.1 s and from 1 s on the periods are kept.
 constinit const std::array<Reader::Turn, 27> Reader::kTurns = {{
-    {200 * kMs, 1, false, false, &Reader::ask_energy, Metric::kEnergy},
-    {kEachTick, 1, false, false, &Reader::ask_utilization, Metric::kUtilization},
-    {200 * kMs, 1, true, false, &Reader::ask_memory, Metric::kMemoryUsed, Metric::kMemoryReserved},
-    {kEachTick, 1, false, false, &Reader::ask_power, Metric::kPower},
-    {500 * kMs, 1, false, false, &Reader::ask_clock<kSmClock, Metric::kSmClock>, Metric::kSmClock},
-    {1 * kSecond, 1, false, false, &Reader::ask_reasons, Metric::kClockEventReasons},
-    {1 * kSecond, 1, false, false, &Reader::ask_memory_utilization, Metric::kMemoryUtilization},
-    {1 * kSecond, 2, false, false, &Reader::ask_gpm, Metric::kGraphicsActive, Metric::kFp16Active},
-    {2 * kSecond, 1, true, false, &Reader::ask_temperature, Metric::kTemperature},
-    {5 * kSecond, 1, false, false, &Reader::ask_clock<kMemoryClock, Metric::kMemoryClock>, Metric::kMemoryClock},
-    {5 * kSecond, 1, false, false, &Reader::ask_clock<kGraphicsClock, Metric::kGraphicsClock>, Metric::kGraphicsClock},
-    {10 * kSecond, 1, false, false, &Reader::ask_clock<kVideoClock, Metric::kVideoClock>, Metric::kVideoClock},
-    {5 * kSecond, 1, false, false, &Reader::ask_pstate, Metric::kPerformanceState},
-    {5 * kSecond, 1, false, false, &Reader::ask_engine<&Api::encoder, Metric::kEncoderUtilization>,
-     Metric::kEncoderUtilization},
-    {5 * kSecond, 1, false, false, &Reader::ask_engine<&Api::decoder, Metric::kDecoderUtilization>,
-     Metric::kDecoderUtilization},
-    {20 * kSecond, 1, false, false, &Reader::ask_engine<&Api::jpeg, Metric::kJpegUtilization>,
-     Metric::kJpegUtilization},
-    {20 * kSecond, 1, false, false, &Reader::ask_engine<&Api::ofa, Metric::kOfaUtilization>, Metric::kOfaUtilization},
-    {20 * kSecond, 1, false, false, &Reader::ask_bar1, Metric::kBar1Used},
-    {20 * kSecond, 1, false, false, &Reader::ask_number<&Api::fan, Metric::kFanSpeed>, Metric::kFanSpeed},
-    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::pcie_generation, Metric::kPcieGeneration>,
-     Metric::kPcieGeneration},
-    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::pcie_width, Metric::kPcieWidth>, Metric::kPcieWidth},
-    {10 * kSecond, 1, false, false, &Reader::ask_number<&Api::power_limit, Metric::kPowerLimit>, Metric::kPowerLimit},
-    {10 * kSecond, 1, false, false, &Reader::ask_margin, Metric::kTemperatureMargin},
-    {100 * kMs, 1, false, false, &Reader::ask_constants},
-    {5 * kSecond, 1, false, true, &Reader::ask_graphics_processes},
-    {5 * kSecond, 1, false, true, &Reader::ask_mps_processes},
-    {1 * kSecond, 1, false, true, &Reader::ask_process_utilization},
+    {.period_ns = 200 * kMs, .ask = &Reader::ask_energy, .metric = Metric::kEnergy},
+    {.period_ns = kEachTick, .ask = &Reader::ask_utilization, .metric = Metric::kUtilization},
+    {.period_ns = 200 * kMs, .ask = &Reader::ask_memory, .metric = Metric::kMemoryUsed,
+     .last = Metric::kMemoryReserved, .vital = true},
+    {.period_ns = kEachTick, .ask = &Reader::ask_power, .metric = Metric::kPower},
+    number_turn<Metric::kSmClock, whole<&Api::clock, kSmClock>>(500 * kMs),
+    number_turn<Metric::kClockEventReasons, wide<&Api::clock_reasons>>(1 * kSecond),
+    {.period_ns = 1 * kSecond, .ask = &Reader::ask_memory_utilization, .metric = Metric::kMemoryUtilization},
+    {.period_ns = 1 * kSecond, .ask = &Reader::ask_gpm, .metric = Metric::kGraphicsActive,
+     .last = Metric::kFp16Active, .calls = 2},
+    {.period_ns = 2 * kSecond, .ask = &Reader::ask_number<Metric::kTemperature, temperature>,
+     .metric = Metric::kTemperature, .vital = true},
+    number_turn<Metric::kMemoryClock, whole<&Api::clock, kMemoryClock>>(5 * kSecond),
+    number_turn<Metric::kGraphicsClock, whole<&Api::clock, kGraphicsClock>>(5 * kSecond),
+    number_turn<Metric::kVideoClock, whole<&Api::clock, kVideoClock>>(10 * kSecond),
+    number_turn<Metric::kPerformanceState, pstate>(5 * kSecond),
+    number_turn<Metric::kEncoderUtilization, engine<&Api::encoder>>(5 * kSecond),
+    number_turn<Metric::kDecoderUtilization, engine<&Api::decoder>>(5 * kSecond),
+    number_turn<Metric::kJpegUtilization, engine<&Api::jpeg>>(20 * kSecond),
+    number_turn<Metric::kOfaUtilization, engine<&Api::ofa>>(20 * kSecond),
+    number_turn<Metric::kBar1Used, bar1<&Bar1Memory::used>>(20 * kSecond),
+    number_turn<Metric::kFanSpeed, whole<&Api::fan>>(20 * kSecond),
+    number_turn<Metric::kPcieGeneration, whole<&Api::pcie_generation>>(10 * kSecond),
+    number_turn<Metric::kPcieWidth, whole<&Api::pcie_width>>(10 * kSecond),
+    number_turn<Metric::kPowerLimit, thousandth<&Api::power_limit>>(10 * kSecond),
+    number_turn<Metric::kTemperatureMargin, margin>(10 * kSecond),
+    {.period_ns = 100 * kMs, .ask = &Reader::ask_constants},
+    {.period_ns = 5 * kSecond, .ask = &Reader::ask_graphics_processes, .of_processes = true},
+    {.period_ns = 5 * kSecond, .ask = &Reader::ask_mps_processes, .of_processes = true},
+    {.period_ns = 1 * kSecond, .ask = &Reader::ask_process_utilization, .of_processes = true},
 }};
 
-// The buffer where there is one. Where it is silent the present rate is asked for, which some drivers report as not
-// supported where the buffer was.
+// The buffer where there is one. Where it is silent, the current rate, which some drivers report as not supported where
+// the buffer was supported.
 Return Reader::ask_ring(Ring& ring, Metric metric, uint32_t Utilization::*rate, Reading& reading) {
   if (until_ns_ == 0 && !ring.due(reading.time_ns)) return kSuccess;
   const Return drained = ring.usable() ? ring.drain(reading) : kNotSupported;
@@ -213,13 +293,13 @@ Return Reader::ask_ring(Ring& ring, Metric metric, uint32_t Utilization::*rate, 
     const Return code = calls_.call(calls_.library.api.utilization, &rates_);
     if (code != kSuccess) {
       calls_.note(metric, code);
-      // A buffer that was quiet may speak again.
+      // A silent buffer may get entries again.
       return is_final(code) && ring.usable() ? kSuccess : code;
     }
     rates_ns_ = reading.time_ns;
   }
   calls_.note(metric, kSuccess);
-  // A rate over 100 is no rate.
+  // A rate over 100 is invalid.
   if (rates_.*rate <= 100) ring.add_plain(rates_.*rate, reading);
   return kSuccess;
 }
@@ -249,9 +329,9 @@ Return Reader::ask_power(Reading& reading) {
 
 Return Reader::ask_energy(Reading& reading) {
   if (fields_.has(Metric::kEnergy)) return kNotSupported;
-  uint64_t millijoules = 0;
-  const Return code = calls_.call(calls_.library.api.energy, &millijoules);
-  return tell(code, Metric::kEnergy, static_cast<double>(millijoules) * 1e-3, reading);
+  double millijoules = 0;
+  const Return code = wide<&Api::energy>(calls_, millijoules);
+  return tell(code, Metric::kEnergy, millijoules * 1e-3, reading);
 }
 
 Return Reader::ask_memory(Reading& reading) {
@@ -276,91 +356,18 @@ Return Reader::ask_memory(Reading& reading) {
   return tell(code, Metric::kMemoryUsed, static_cast<double>(m.used), reading);
 }
 
-Return Reader::ask_bar1(Reading& reading) {
-  Bar1Memory m{};
-  const Return code = calls_.call(calls_.library.api.bar1, &m);
-  return tell(code, Metric::kBar1Used, static_cast<double>(m.used), reading);
-}
-
-// The newer call is asked only where the older is gone: it is the one that all drivers have.
-Return Reader::ask_temperature(Reading& reading) {
-  uint32_t degrees = 0;
-  Return code = calls_.call(calls_.library.api.temperature, uint32_t{0}, &degrees);
-  if (code != kFunctionNotFound && code != kDeprecated) return tell(code, Metric::kTemperature, degrees, reading);
-  TemperatureV1 t{version_word(sizeof t, 1), 0, 0};
-  code = calls_.call(calls_.library.api.temperature_v, &t);
-  return tell(code, Metric::kTemperature, t.degrees, reading);
-}
-
-Return Reader::ask_margin(Reading& reading) {
-  MarginTemperature m{version_word(sizeof m, 1), 0};
-  const Return code = calls_.call(calls_.library.api.margin, &m);
-  return tell(code, Metric::kTemperatureMargin, m.degrees, reading);
-}
-
-Return Reader::ask_reasons(Reading& reading) {
-  uint64_t reasons = 0;
-  const Return code = calls_.call(calls_.library.api.clock_reasons, &reasons);
-  return tell(code, Metric::kClockEventReasons, static_cast<double>(reasons), reading);
-}
-
-Return Reader::ask_pstate(Reading& reading) {
-  uint32_t state = 0;
-  Return code = calls_.call(calls_.library.api.pstate, &state);
-  if (code == kSuccess && state >= kUnknownPstate) code = kNoData;
-  return tell(code, Metric::kPerformanceState, state, reading);
-}
-
-template <ClockType Type, Metric M>
-Return Reader::ask_clock(Reading& reading) {
-  uint32_t mhz = 0;
-  const Return code = calls_.call(calls_.library.api.clock, uint32_t{Type}, &mhz);
-  return tell(code, M, mhz, reading);
-}
-
-template <auto Function, Metric M>
-Return Reader::ask_engine(Reading& reading) {
-  uint32_t pct = 0, period_us = 0;
-  Return code = calls_.call(calls_.library.api.*Function, &pct, &period_us);
-  if (code == kSuccess && pct > 100) code = kNoData;
-  return tell(code, M, pct, reading);
-}
-
-template <GetUint Api::*Function, Metric M>
-Return Reader::ask_number(Reading& reading) {
-  uint32_t value = 0;
-  const Return code = calls_.call(calls_.library.api.*Function, &value);
-  return tell(code, M, M == Metric::kPowerLimit ? value * 1e-3 : value, reading);
-}
-
-Return Reader::ask_gpm(Reading& reading) {
-  const Return code = gpm_.read(now_ns_, reading);
-  if (code != kSuccess)
-    for (const Metric m : {Metric::kGraphicsActive, Metric::kSmActive, Metric::kSmOccupancy, Metric::kTensorActive,
-                           Metric::kDramActive, Metric::kFp64Active, Metric::kFp32Active, Metric::kFp16Active,
-                           Metric::kPcieTxRate, Metric::kPcieRxRate})
-      calls_.note(m, code);
-  return code;
-}
-
-// One a tick, or all that a reading of everything has time for.
+// One a tick, or as many as a reading of everything has time for.
 Return Reader::ask_constants(Reading& reading) {
   while (next_constant_ < constants().size()) {
     const Constant& c = constants()[next_constant_];
-    std::array<double, 2> values{};
-    ++calls_.made;
-    const Return code = c.ask(calls_.library, calls_.device, values);
+    double value = 0;
+    const Return code = c.call(calls_, value);
     if (device_gone(code)) return code;
     ++next_constant_;
-    tell(code, c.metric, values[0], reading);
-    if (c.second) tell(code, *c.second, values[1], reading);
+    tell(code, c.metric, value, reading);
     if (monotonic_ns() >= until_ns_) return kSuccess;
   }
-  return kNotSupported;   // nothing more, ever
+  return kNotSupported;   // all are read
 }
-
-Return Reader::ask_graphics_processes(Reading&) { return processes_.read_list(Processes::kGraphics); }
-Return Reader::ask_mps_processes(Reading&) { return processes_.read_list(Processes::kMps); }
-Return Reader::ask_process_utilization(Reading& reading) { return processes_.read_utilization(reading.time_ns); }
 
 }  // namespace profgpu::nvml

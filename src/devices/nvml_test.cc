@@ -1,11 +1,10 @@
-#include "devices/nvml.h"
+#include "devices/nvml_inventory.h"
 
 #include <algorithm>
 #include <atomic>
 #include <map>
 #include <thread>
 
-#include "devices/nvml_inventory.h"
 #include "devices/nvml_stage_test.h"
 
 namespace profgpu {

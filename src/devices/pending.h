@@ -1,4 +1,4 @@
-// Pending: what a thread of its own finds out, waited for until a deadline only. Drivers and network file systems hang.
+// Pending: the result of work on a thread of its own, awaited until a deadline. Drivers and network file systems hang.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace profgpu {
 
-/// A thread was left behind in a driver, which may hold a lock for ever: the program should leave by std::_Exit.
+/// A thread was left behind in a driver, which may hold a lock for ever: the program should exit by std::_Exit.
 inline std::atomic<bool> left_in_driver{false};
 
 template <class T>
@@ -21,12 +21,13 @@ class Pending {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Starts `work`, which must own all that it touches: it may outlive everything else. Where no thread can be had it
-  /// runs at once, without a deadline.
+  /// Starts `work`, which must own all that it uses: it may outlive everything else. It is destroyed before the result
+  /// is available. Where no thread can be started it runs at once, without a deadline.
   template <class Work>
   explicit Pending(Work work) {
-    const auto run = [state = state_, work = std::move(work)]() mutable {
-      T result = work();
+    const auto run = [state = state_, work = std::optional<Work>(std::move(work))]() mutable {
+      T result = (*work)();
+      work.reset();
       const std::lock_guard lock(state->mutex);
       state->result = std::move(result);
       state->done.notify_all();

@@ -50,15 +50,12 @@ class DelayHistogram {
 
 }  // namespace
 
-// What the threads share. A worker that is stuck in a driver keeps it alive after the Sampler has gone.
+// Shared by the threads. A worker that is stuck in a driver keeps it alive after the Sampler is gone.
 struct Sampler::State : std::enable_shared_from_this<State> {
   struct Device {
-    uint32_t position = 0;
+    DeviceHealth health;
     bool read_once = false;
     int64_t processes_at_ns = 0;   // monotonic
-    int64_t good_at_ns = 0;        // Unix time of the last good reading's end
-    int64_t errors = 0;
-    std::string trouble;           // that it has now
   };
   struct Worker {
     std::vector<size_t> devices;               // into State::devices; changed only under `crew`
@@ -74,7 +71,7 @@ struct Sampler::State : std::enable_shared_from_this<State> {
       : backend(std::move(b)), options(std::move(o)), consumer(std::move(c)), interval_ns(options.interval_ns) {
     if (options.devices.empty())
       for (uint32_t i = 0; i < backend->devices().size(); ++i) options.devices.push_back(i);
-    for (uint32_t d : options.devices) devices.emplace_back().position = d;
+    for (uint32_t d : options.devices) devices.emplace_back().health.device = d;
   }
 
   void employ(std::vector<size_t> which);
@@ -89,8 +86,8 @@ struct Sampler::State : std::enable_shared_from_this<State> {
                                        bool last) const;
   void hand_over(Device& device, const Reading& reading, const Status& status, int64_t ended_unix_ns);
   int64_t look_for_silent(int64_t now_ns);
-  void note_trouble(Device& device, std::string_view message);
-  void end_trouble(Device& device);
+  void note_trouble(DeviceHealth& health, std::string_view message);
+  void end_trouble(DeviceHealth& health);
   void watch();
   void relieve(Worker& worker);
 
@@ -179,7 +176,7 @@ void Sampler::State::tick(Worker& worker, std::vector<size_t>& mine, Reading& re
     if (request.processes) device.processes_at_ns = now_ns;
     device.read_once = true;
     reading.clear();
-    reading.device = device.position;
+    reading.device = device.health.device;
     reading.time_ns = now_ns + to_unix_ns;
     worker.reading.store(mine[i], std::memory_order_relaxed);
     worker.reading_since_ns.store(now_ns, std::memory_order_release);
@@ -201,8 +198,8 @@ ReadRequest Sampler::State::request_of(const Device& device, int64_t tick_ns, in
   request.wanted = options.wanted;
   request.everything = last || !device.read_once;
   request.until_ns = request.everything ? until_ns : 0;
-  // A first reading that must not take long leaves processes to the next: none of the command's is there yet.
-  // A tick that is a little early must not put them off by a whole tick.
+  // A first reading that must be short leaves processes to the next: the command has none yet.
+  // A tick that is a little early must not delay them by a whole tick.
   const int64_t apart_ns = options.process_interval_ns - options.process_interval_ns / 20;
   const bool due = device.read_once ? request.now_ns - device.processes_at_ns >= apart_ns : until_ns == 0;
   request.processes = options.process_interval_ns > 0 && (last || due);
@@ -214,11 +211,11 @@ void Sampler::State::hand_over(Device& device, const Reading& reading, const Sta
     std::lock_guard lock(crew);
     ++statistics.ticks;
     if (status) {
-      device.good_at_ns = ended_unix_ns;
-      end_trouble(device);
+      device.health.good_at_ns = ended_unix_ns;
+      end_trouble(device.health);
     } else {
-      ++device.errors;
-      note_trouble(device, status.error().message);
+      ++device.health.errors;
+      note_trouble(device.health, status.error().message);
     }
   }
   if (reading.samples.empty() && !reading.has_processes) return;
@@ -226,26 +223,25 @@ void Sampler::State::hand_over(Device& device, const Reading& reading, const Sta
   if (!closed) consumer(reading);
 }
 
-void Sampler::State::note_trouble(Device& device, std::string_view message) {   // under `crew`
-  device.trouble = message;
+void Sampler::State::note_trouble(DeviceHealth& health, std::string_view message) {   // under `crew`
+  health.trouble = message;
   for (DeviceTrouble& t : troubles)
-    if (t.device == device.position && !t.over) {
+    if (t.device == health.device && !t.over) {
       t.message = message;
       return;
     }
   if (troubles.size() < kMaxTroubles)
-    troubles.push_back(
-        {device.position, device.good_at_ns ? device.good_at_ns : unix_ns(), std::string(message), false});
+    troubles.push_back({health.device, health.good_at_ns ? health.good_at_ns : unix_ns(), std::string(message), false});
 }
 
-void Sampler::State::end_trouble(Device& device) {   // under `crew`
-  if (device.trouble.empty()) return;
-  device.trouble.clear();
+void Sampler::State::end_trouble(DeviceHealth& health) {   // under `crew`
+  if (health.trouble.empty()) return;
+  health.trouble.clear();
   for (DeviceTrouble& t : troubles)
-    if (t.device == device.position) t.over = true;
+    if (t.device == health.device) t.over = true;
 }
 
-// Looks for workers that are stuck in a driver, each when its call has lasted as long as it may.
+// Looks for workers that are stuck in a driver, each when its call reaches the deadline.
 void Sampler::State::watch() {
   std::unique_lock lock(crew);
   while (!stopping) {
@@ -264,7 +260,7 @@ int64_t Sampler::State::look_for_silent(int64_t now_ns) {   // under `crew`
       next_ns = std::min(next_ns, since + options.deadline_ns);
       continue;
     }
-    Device& silent = devices[workers[i]->reading.load(std::memory_order_relaxed)];
+    DeviceHealth& silent = devices[workers[i]->reading.load(std::memory_order_relaxed)].health;
     silent.errors += silent.trouble.empty();
     note_trouble(silent, kDoesNotAnswer);
     if (!workers[i]->relieved.load() && workers[i]->devices.size() > 1) relieve(*workers[i]);
@@ -315,7 +311,7 @@ void Sampler::stop() {
     s.stopped = s.stopping = true;
     s.changed.notify_all();
     for (const auto& w : s.workers) w->timer.wake();
-    // Nobody waits longer than the deadline for the last readings of all devices.
+    // The deadline also bounds the last readings of all devices.
     s.changed.wait_for(lock, std::chrono::nanoseconds(s.options.deadline_ns), [&] {
       return std::all_of(s.workers.begin(), s.workers.end(), [](const auto& w) { return w->finished; });
     });
@@ -330,14 +326,14 @@ void Sampler::stop() {
         continue;
       }
       s.stuck = true;
-      if (w->reading_since_ns.load() != 0) s.note_trouble(s.devices[w->reading.load()], kDoesNotAnswer);
+      if (w->reading_since_ns.load() != 0) s.note_trouble(s.devices[w->reading.load()].health, kDoesNotAnswer);
       w->thread.detach();
     }
     s.statistics.calls = s.backend->calls() - s.calls_before;
   }
   for (std::thread& t : finished) t.join();
   s.closed = true;
-  // A consumer that is at it may end; one that waits for a reader or a disk would keep us for ever.
+  // A running consumer may finish, but not one that waits for a reader or a disk for ever.
   if (s.consuming.try_lock_for(std::chrono::nanoseconds(s.options.deadline_ns))) s.consuming.unlock();
 }
 
@@ -364,7 +360,7 @@ std::vector<DeviceTrouble> Sampler::troubles() const {
 std::vector<DeviceHealth> Sampler::health() const {
   std::lock_guard lock(state_->crew);
   std::vector<DeviceHealth> out;
-  for (const State::Device& d : state_->devices) out.push_back({d.position, d.good_at_ns, d.errors, d.trouble});
+  for (const State::Device& d : state_->devices) out.push_back(d.health);
   return out;
 }
 
@@ -374,16 +370,16 @@ bool DeviceHealth::answers(int64_t now_ns, int64_t interval_ns) const {
 }
 
 std::vector<std::string> health_changes(const std::vector<DeviceHealth>& health, const std::vector<DeviceInfo>& devices,
-                                        std::vector<std::string>& told) {
+                                        std::vector<std::string>& before) {
   std::vector<std::string> lines;
-  told.resize(health.size());
+  before.resize(health.size());
   for (size_t i = 0; i < health.size(); ++i) {
     const std::string& trouble = health[i].trouble;
-    if (trouble == told[i]) continue;
+    if (trouble == before[i]) continue;
     const std::string name = devices[health[i].device].label();
     lines.push_back(trouble.empty() ? fmt::format("GPU {} answers again", name)
                                     : fmt::format("GPU {}: {}", name, trouble));
-    told[i] = trouble;
+    before[i] = trouble;
   }
   return lines;
 }

@@ -1,10 +1,10 @@
-// Sampler: asks a backend's devices on an absolute schedule and hands every reading to one consumer.
+// Sampler: reads a backend's devices on an absolute schedule and passes every reading to one consumer.
 //
 // One worker thread serves all devices in turn. When a device has not answered by the deadline, the others move to a
 // new worker and the old one keeps the silent device: a hung driver call never stops the rest. Ticks keep to the
-// schedule start + n × interval whatever a tick took; late ones are counted, missed ones are not made up. A new
-// interval counts from the last tick of the old one. Budget of a tick: what the backend's calls take, one clock reading
-// and one wake-up for all devices; no allocation.
+// schedule start + n × interval however long a tick takes; late ones are counted, missed ones are skipped. A new
+// interval counts from the last tick of the old one. Budget of a tick: the backend's calls, one clock reading and one
+// wake-up for all devices; no allocation.
 #pragma once
 
 #include <cstdint>
@@ -21,45 +21,44 @@
 
 namespace profgpu {
 
-// How devices answer, as far as the sampler knows.
-
+/// How a device answers.
 struct DeviceHealth {
   uint32_t device = 0;            ///< position among the backend's devices
   int64_t good_at_ns = 0;         ///< Unix time of the last good reading's end; 0: none yet
-  int64_t errors = 0;             ///< readings that failed, and times that it fell silent
-  std::string trouble;  ///< "GPU is lost"; "does not answer"; empty: the last reading was good, or is the first
+  int64_t errors = 0;             ///< failed readings, and how often it fell silent
+  std::string trouble;            ///< "GPU is lost", "does not answer"; empty: none at the last reading
 
-  /// Whether what it said last still counts, for a device that is read each `interval_ns`.
+  /// Whether its last values still hold, for a device that is read each `interval_ns`.
   [[nodiscard]] bool answers(int64_t now_ns, int64_t interval_ns) const;
 };
 
-/// One line for each device that got into trouble or out of it. `told`: the troubles of the last call, empty before the
-/// first.
+/// A line for each device that got into trouble or out of it. `before`: the troubles at the previous call; empty before
+/// the first.
 std::vector<std::string> health_changes(const std::vector<DeviceHealth>& health, const std::vector<DeviceInfo>& devices,
-                                        std::vector<std::string>& told);
+                                        std::vector<std::string>& before);
 
-/// What intervals may be asked for.
-constexpr int64_t kShortestSampling_ns = 1'000'000;   // a driver call takes a good part of it
+/// Limits of the interval.
+constexpr int64_t kShortestSampling_ns = 1'000'000;   // a driver call takes much of it
 constexpr int64_t kLongestSampling_ns = 86'400'000'000'000;
 
 struct SamplerOptions {
   int64_t interval_ns = 200'000'000;
-  int64_t process_interval_ns = 1'000'000'000;  ///< how often processes are asked; 0: never
-  int64_t deadline_ns = 2'000'000'000;          ///< a device that takes longer is "not answering"
+  int64_t process_interval_ns = 1'000'000'000;  ///< between readings of processes; 0: never
+  int64_t deadline_ns = 2'000'000'000;          ///< a device that takes longer does not answer
   std::vector<uint32_t> devices = {};           ///< positions; empty: all
-  /// Time for the first readings of all devices together, and for the last, which may also take a hundredth of what was
-  /// sampled: each device is read in full as far as that goes, what counts most first. 0: in full.
+  /// Time for the first readings of all devices together, and for the last, which may also take a hundredth of the
+  /// sampled time: each device is read in full as far as time allows, most important values first. 0: in full.
   int64_t ends_ns = 0;
-  MetricSet wanted = {};         ///< asked at each tick, as utilization and power are
+  MetricSet wanted = {};         ///< read at each tick, like utilization and power
 };
 
-/// What the sampler itself did.
+/// Of the sampler itself.
 struct SamplerStatistics {
   int64_t ticks = 0;              ///< readings taken, over all devices
   int64_t late_ticks = 0;         ///< begun over half an interval behind the schedule
-  int64_t missed_ticks = 0;       ///< scheduled and never taken, since the one before took too long
+  int64_t missed_ticks = 0;       ///< skipped because the previous one took too long
   int64_t calls = 0;              ///< driver calls
-  int64_t cpu_ns = 0;             ///< processor time of the workers
+  int64_t cpu_ns = 0;             ///< CPU time of the workers
   int64_t busy_ns = 0;            ///< wall time inside ticks
   int64_t jitter_p50_ns = 0, jitter_p99_ns = 0, jitter_max_ns = 0;  ///< wake-up behind schedule
   int64_t first_reading_ns = 0;   ///< from start() to the first reading's end
@@ -88,15 +87,15 @@ class Sampler {
 
   /// The first reading begins at once, on the worker. Once only.
   void start();
-  /// Any time, by any thread. The next tick is no later than that from now.
+  /// Any time, by any thread. The next tick comes within the new interval.
   void set_interval(int64_t interval_ns);
   /// Takes one last reading of everything from each device that answers, then ends the workers. Idempotent.
   /// A worker that is stuck in the driver, or in the consumer, is left behind; any_stuck() is then true and the program
-  /// should leave with std::_Exit, since the driver may hold a lock for ever.
+  /// should exit with std::_Exit, since the driver may hold a lock for ever.
   void stop();
   [[nodiscard]] bool any_stuck() const;
   [[nodiscard]] SamplerStatistics statistics() const;
-  /// In order of their beginning; no more are kept than kMostTroubles.
+  /// In order of their start; at most kMaxTroubles are kept.
   [[nodiscard]] std::vector<DeviceTrouble> troubles() const;
   /// Of every device that is sampled. Never waits for a driver.
   [[nodiscard]] std::vector<DeviceHealth> health() const;

@@ -1,4 +1,4 @@
-// Which devices a user means.
+// The devices that a user selects.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace profgpu {
 
 struct Selection {
   std::vector<uint32_t> devices;   ///< positions, in the order asked for
-  std::string note;                ///< what should be said about it: "CUDA_VISIBLE_DEVICES=2,3"; empty: nothing
+  std::string note;                ///< to report: "CUDA_VISIBLE_DEVICES=2,3"; empty: nothing
 };
 
-/// `words`: what --device gave: indices ("0", "0,2", "0:7" for a MIG instance), UUIDs or unique beginnings of them, PCI
-/// bus ids in any usual spelling, "cuda:N" (N-th device that CUDA_VISIBLE_DEVICES leaves), "all". None: the devices
-/// that CUDA_VISIBLE_DEVICES (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES for AMD, ZE_AFFINITY_MASK for Intel) leave to
-/// the command. An unknown one is an error that lists what there is.
+/// `words`: the values of --device: indices ("0", "0,2", "0:7" for a MIG instance), UUIDs or unique prefixes of them,
+/// PCI bus ids in any usual spelling, "cuda:N" (the N-th device that CUDA_VISIBLE_DEVICES leaves), "all". None: the
+/// devices that CUDA_VISIBLE_DEVICES (ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES for AMD, ZE_AFFINITY_MASK for Intel)
+/// leave to the command. An unknown device is an error that lists those available.
 Result<Selection> select_devices(const std::vector<DeviceInfo>& devices, const std::vector<std::string>& words);
 
 /// The version of the chosen devices' driver; empty if they do not have the same.

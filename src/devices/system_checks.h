@@ -1,14 +1,14 @@
-// System checks: what about a machine makes GPUs slow, unseen or unsafe, and what to do about it.
+// System checks: what makes GPUs on a machine slow, invisible or unsafe, and what to do about it.
 //
 // A check never changes anything, and each probe runs on a thread of its own with a deadline: files of a broken driver
 // and of network file systems hang.
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "devices/backend.h"
@@ -21,28 +21,44 @@ struct SystemCheck {
   std::string id;                   ///< "pcie_link"
   std::string device;               ///< its label; empty: the machine
   Health verdict = Health::kUnknown;
-  std::string detail;               ///< what is so
-  std::string hint = {};            ///< what to do; empty where there is nothing to do
+  std::string detail;               ///< the finding
+  std::string hint = {};            ///< what to do; empty: nothing
 };
 using SystemChecks = std::vector<SystemCheck>;
+
+/// The checks of a probe.
+class ProbeChecks {
+ public:
+  explicit ProbeChecks(std::string_view probe) : probe_(probe) {}
+  /// `part`: the end of the id, where a probe has several checks: "_open_files".
+  void add(Health verdict, std::string detail, std::string hint = {}, std::string_view part = {}) {
+    checks.push_back({probe_ + std::string(part), "", verdict, std::move(detail), std::move(hint)});
+  }
+  SystemChecks checks;
+
+ private:
+  std::string probe_;
+};
 
 struct Probe {
   std::string_view id;
   std::string_view group;           ///< "driver", "container", "environment", "machine": headings on the screen
-  void (*run)(const SystemRoots& roots, SystemChecks& checks);
+  void (*run)(const SystemRoots& roots, ProbeChecks& found);
 };
-/// What needs no device, in the order in which it is shown.
+/// The probes that need no device, in the order in which they are shown.
 const std::vector<Probe>& machine_probes();
-/// The heading that a check belongs under; "devices" for those of devices.
+/// Those about NVIDIA's driver.
+std::span<const Probe> driver_probes();
+/// The heading of a check; "devices" for those of devices.
 std::string_view group_of(const SystemCheck& check);
 
 /// The detail of a probe that was not done in time.
 constexpr std::string_view kProbeSilent = "the system did not answer in time";
 /// Runs probes side by side. One that is not done by `deadline` gives "unknown".
-SystemChecks run_probes(const std::vector<Probe>& probes, const SystemRoots& roots,
+SystemChecks run_probes(std::span<const Probe> probes, const SystemRoots& roots,
                         std::chrono::steady_clock::time_point deadline);
 
-/// What a device says of itself, read by someone else.
+/// A device's own data, as read by the caller.
 struct DeviceEvidence {
   const DeviceInfo* info = nullptr;
   std::string trouble;              ///< empty: it answers
@@ -51,32 +67,9 @@ struct DeviceEvidence {
 };
 SystemChecks device_checks(const DeviceEvidence& device);
 
-// The probes, by file.
-void check_driver_version(const SystemRoots& roots, SystemChecks& checks);
-void check_driver_library(const SystemRoots& roots, SystemChecks& checks);
-void check_cuda_toolkit(const SystemRoots& roots, SystemChecks& checks);
-void check_device_nodes(const SystemRoots& roots, SystemChecks& checks);
-void check_profiling_permission(const SystemRoots& roots, SystemChecks& checks);
-void check_mps(const SystemRoots& roots, SystemChecks& checks);
-void check_kernel_log(const SystemRoots& roots, SystemChecks& checks);
-void check_container(const SystemRoots& roots, SystemChecks& checks);
-void check_shared_memory(const SystemRoots& roots, SystemChecks& checks);
-void check_cuda_environment(const SystemRoots& roots, SystemChecks& checks);
-void check_nccl_environment(const SystemRoots& roots, SystemChecks& checks);
-void check_slurm(const SystemRoots& roots, SystemChecks& checks);
-void check_system(const SystemRoots& roots, SystemChecks& checks);
-void check_clock(const SystemRoots& roots, SystemChecks& checks);
-void check_governor(const SystemRoots& roots, SystemChecks& checks);
-void check_limits(const SystemRoots& roots, SystemChecks& checks);
-void check_perf_events(const SystemRoots& roots, SystemChecks& checks);
-void check_numa(const SystemRoots& roots, SystemChecks& checks);
-void check_iommu(const SystemRoots& roots, SystemChecks& checks);
-
-/// The version of the NVIDIA kernel module that is loaded; empty: none.
+/// The version of the loaded NVIDIA kernel module; empty: none.
 std::string kernel_module_version(const SystemRoots& roots);
-/// Programs that run, by the kernel's short name; empty: none of that beginning.
-std::string running_program(const SystemRoots& roots, std::string_view beginning);
-/// "4 min", "3 h", "12 days".
-std::string rough_age(int64_t ns);
+/// A running program whose short name (the kernel's) has that prefix; empty: none.
+std::string running_program(const SystemRoots& roots, std::string_view prefix);
 
 }  // namespace profgpu

@@ -42,10 +42,11 @@ class Machine : public testing::Test {
     ::setenv(name.c_str(), value.c_str(), 1);
     set_.push_back(name);
   }
-  SystemChecks run(void (*probe)(const SystemRoots&, SystemChecks&)) {
-    SystemChecks checks;
-    probe(roots_, checks);
-    return checks;
+  SystemChecks run(std::string_view id) {
+    ProbeChecks found(id);
+    for (const Probe& probe : machine_probes())
+      if (probe.id == id) probe.run(roots_, found);
+    return found.checks;
   }
   fs::path root_;
   SystemRoots roots_;
@@ -70,10 +71,10 @@ TEST_F(Machine, DriverVersionFromWhereverItStands) {
 }
 
 TEST_F(Machine, AGpuWithoutADriverIsAProblem) {
-  EXPECT_TRUE(find(run(check_driver_version), "driver_version", kUnknown));
+  EXPECT_TRUE(find(run("driver_version"), "driver_version", kUnknown));
   write("sys/bus/pci/devices/0000:3b:00.0/vendor", "0x10de\n");
   write("sys/bus/pci/devices/0000:3b:00.0/class", "0x030200\n");
-  EXPECT_TRUE(find(run(check_driver_version), "driver_version", kProblem));
+  EXPECT_TRUE(find(run("driver_version"), "driver_version", kProblem));
 }
 
 TEST_F(Machine, LibraryOfAnotherVersionThanTheModule) {
@@ -82,7 +83,7 @@ TEST_F(Machine, LibraryOfAnotherVersionThanTheModule) {
   fs::create_symlink("libnvidia-ml.so.545.23.08", root_ / "lib/libnvidia-ml.so.1");
   write("lib/libcuda.so.535.54.03", "");
   fs::create_symlink("libcuda.so.535.54.03", root_ / "lib/libcuda.so.1");
-  const SystemChecks checks = run(check_driver_library);
+  const SystemChecks checks = run("driver_library");
   const SystemCheck* nvml = find(checks, "driver_library_nvml", kProblem);
   ASSERT_TRUE(nvml);
   EXPECT_NE(nvml->detail.find("545.23.08"), std::string::npos);
@@ -91,32 +92,32 @@ TEST_F(Machine, LibraryOfAnotherVersionThanTheModule) {
 }
 
 TEST_F(Machine, DeviceNodes) {
-  EXPECT_TRUE(find(run(check_device_nodes), "device_nodes", kUnknown));
+  EXPECT_TRUE(find(run("device_nodes"), "device_nodes", kUnknown));
   write("sys/module/nvidia/version", "535.54.03\n");
-  EXPECT_TRUE(find(run(check_device_nodes), "device_nodes", kProblem)) << "a driver without device files";
+  EXPECT_TRUE(find(run("device_nodes"), "device_nodes", kProblem)) << "a driver without device files";
   write("dev/nvidia0", "");
   write("dev/nvidiactl", "");
-  EXPECT_TRUE(find(run(check_device_nodes), "device_nodes", kOk));
+  EXPECT_TRUE(find(run("device_nodes"), "device_nodes", kOk));
   if (::geteuid() == 0) return;  // may open everything
   ::chmod((root_ / "dev/nvidia0").c_str(), 0);
-  EXPECT_TRUE(find(run(check_device_nodes), "device_nodes", kProblem));
+  EXPECT_TRUE(find(run("device_nodes"), "device_nodes", kProblem));
 }
 
 TEST_F(Machine, ProfilingPermission) {
-  EXPECT_TRUE(run(check_profiling_permission).empty());
+  EXPECT_TRUE(run("profiling_permission").empty());
   write("proc/driver/nvidia/params", "EnableMSI: 1\nRmProfilingAdminOnly: 0\n");
-  EXPECT_TRUE(find(run(check_profiling_permission), "profiling_permission", kOk));
+  EXPECT_TRUE(find(run("profiling_permission"), "profiling_permission", kOk));
   write("proc/driver/nvidia/params", "RmProfilingAdminOnly: 1\n");
-  EXPECT_TRUE(find(run(check_profiling_permission), "profiling_permission", ::geteuid() == 0 ? kOk : kWarning));
+  EXPECT_TRUE(find(run("profiling_permission"), "profiling_permission", ::geteuid() == 0 ? kOk : kWarning));
 }
 
 TEST_F(Machine, MpsIsSeen) {
   write("proc/77/comm", "nvidia-cuda-mps\n");
-  EXPECT_NE(run(check_mps).at(0).detail.find("nvidia-cuda-mps"), std::string::npos);
+  EXPECT_NE(run("mps").at(0).detail.find("nvidia-cuda-mps"), std::string::npos);
 }
 
 TEST_F(Machine, KernelLogIsDecoded) {
-  EXPECT_TRUE(find(run(check_kernel_log), "kernel_log", kUnknown)) << "no right, no verdict";
+  EXPECT_TRUE(find(run("kernel_log"), "kernel_log", kUnknown)) << "no right, no verdict";
   const std::string now = std::to_string(monotonic_ns() / 1000);
   write("dev/kmsg",
         "6,1,100,-;usb 1-1: new device\n"
@@ -129,7 +130,7 @@ TEST_F(Machine, KernelLogIsDecoded) {
             "4,5,500,-;NVRM: Xid (0000:5e:00): 4711, what\n"
             "4,6,500,-;NVRM: Xid (PCI:0000:5e:00): , cut\n"
             "4,7,500,-;NVRM: Xid (PCI:0000:5e");
-  const SystemChecks checks = run(check_kernel_log);
+  const SystemChecks checks = run("kernel_log");
   ASSERT_EQ(checks.size(), 3U);
   EXPECT_EQ(checks[0].verdict, kProblem);
   EXPECT_NE(checks[0].detail.find("Xid 79 on 0000:3b:00, once"), std::string::npos) << checks[0].detail;
@@ -139,7 +140,7 @@ TEST_F(Machine, KernelLogIsDecoded) {
   EXPECT_EQ(checks[1].verdict, kWarning);
   EXPECT_NE(checks[2].detail.find("Xid 4711"), std::string::npos);
   write("dev/kmsg", "\0\xff\x1b[31m;;;,,,\n"s);
-  EXPECT_TRUE(find(run(check_kernel_log), "kernel_log", kOk));
+  EXPECT_TRUE(find(run("kernel_log"), "kernel_log", kOk));
 }
 
 TEST_F(Machine, EveryXidSaysWhatToDo) {
@@ -153,15 +154,15 @@ TEST_F(Machine, EveryXidSaysWhatToDo) {
 
 TEST_F(Machine, AContainerWithoutGpus) {
   write("proc/self/cgroup", "0::/system.slice/docker-" + std::string(64, 'a') + ".scope\n");
-  EXPECT_TRUE(find(run(check_container), "container", kOk));
+  EXPECT_TRUE(find(run("container"), "container", kOk));
   write("sys/module/nvidia/version", "535.54.03\n");
-  EXPECT_TRUE(find(run(check_container), "container", kProblem)) << "the host has a driver, the container no device";
+  EXPECT_TRUE(find(run("container"), "container", kProblem)) << "the host has a driver, the container no device";
   write("dev/nvidiactl", "");
-  EXPECT_TRUE(find(run(check_container), "container", kOk));
+  EXPECT_TRUE(find(run("container"), "container", kOk));
   variable("NVIDIA_DRIVER_CAPABILITIES", "compute");
-  EXPECT_TRUE(find(run(check_container), "container", kWarning));
+  EXPECT_TRUE(find(run("container"), "container", kWarning));
   variable("NVIDIA_VISIBLE_DEVICES", "void");
-  EXPECT_TRUE(find(run(check_container), "container", kProblem));
+  EXPECT_TRUE(find(run("container"), "container", kProblem));
 }
 
 TEST_F(Machine, VariablesThatSlowDown) {
@@ -170,36 +171,36 @@ TEST_F(Machine, VariablesThatSlowDown) {
   variable("NCCL_P2P_DISABLE", "1");
   variable("NCCL_SOCKET_IFNAME", "lo");
   variable("NCCL_ALGO", "Ring");
-  const SystemChecks cuda = run(check_cuda_environment), nccl = run(check_nccl_environment);
+  const SystemChecks cuda = run("cuda_environment"), nccl = run("nccl_environment");
   EXPECT_TRUE(find(cuda, "cuda_environment", kWarning));
   EXPECT_TRUE(find(cuda, "cuda_environment", kProblem)) << "an empty list hides every device";
   EXPECT_EQ(std::count_if(nccl.begin(), nccl.end(), [](const auto& c) { return c.verdict == kWarning; }), 2);
   EXPECT_NE(find(nccl, "nccl_environment", kOk)->detail.find("NCCL_ALGO=Ring"), std::string::npos);
   variable("CUDA_LAUNCH_BLOCKING", "0");
-  EXPECT_FALSE(find(run(check_cuda_environment), "cuda_environment", kWarning));
+  EXPECT_FALSE(find(run("cuda_environment"), "cuda_environment", kWarning));
 }
 
 TEST_F(Machine, GovernorNumaAndIommu) {
-  EXPECT_TRUE(find(run(check_governor), "cpu_governor", kUnknown));
+  EXPECT_TRUE(find(run("cpu_governor"), "cpu_governor", kUnknown));
   write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
   write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "acpi-cpufreq\n");
-  EXPECT_TRUE(find(run(check_governor), "cpu_governor", kWarning));
+  EXPECT_TRUE(find(run("cpu_governor"), "cpu_governor", kWarning));
   write("sys/devices/system/cpu/cpu0/cpufreq/scaling_driver", "intel_pstate\n");
-  EXPECT_TRUE(find(run(check_governor), "cpu_governor", kOk)) << "this driver's powersave is no fixed clock";
+  EXPECT_TRUE(find(run("cpu_governor"), "cpu_governor", kOk)) << "this driver's powersave is no fixed clock";
 
-  EXPECT_TRUE(find(run(check_numa), "numa", kUnknown));
+  EXPECT_TRUE(find(run("numa"), "numa", kUnknown));
   write("sys/devices/system/node/node0/cpulist", "0-3\n");
   write("sys/devices/system/node/node1/cpulist", "4-7\n");
-  EXPECT_TRUE(find(run(check_numa), "numa", kOk));
+  EXPECT_TRUE(find(run("numa"), "numa", kOk));
   write("proc/sys/kernel/numa_balancing", "1\n");
-  EXPECT_TRUE(find(run(check_numa), "numa", kWarning));
+  EXPECT_TRUE(find(run("numa"), "numa", kWarning));
 
-  EXPECT_TRUE(find(run(check_iommu), "iommu", kOk));
+  EXPECT_TRUE(find(run("iommu"), "iommu", kOk));
   write("sys/kernel/iommu_groups/0/type", "DMA-FQ\n");
   write("sys/bus/pci/devices/a/class", "0x030200\n");
-  EXPECT_TRUE(find(run(check_iommu), "iommu", kOk)) << "one GPU has no peer";
+  EXPECT_TRUE(find(run("iommu"), "iommu", kOk)) << "one GPU has no peer";
   write("sys/bus/pci/devices/b/class", "0x030200\n");
-  EXPECT_TRUE(find(run(check_iommu), "iommu", kWarning));
+  EXPECT_TRUE(find(run("iommu"), "iommu", kWarning));
 }
 
 TEST_F(Machine, AProbeThatHangsDoesNotStopTheOthers) {
@@ -207,18 +208,18 @@ TEST_F(Machine, AProbeThatHangsDoesNotStopTheOthers) {
   static int pipe_ends[2];
   ASSERT_EQ(::pipe(pipe_ends), 0);
   const std::vector<Probe> probes = {
-      {"hangs", "machine", [](const SystemRoots&, SystemChecks& checks) {
+      {"hangs", "machine", [](const SystemRoots&, ProbeChecks& found) {
          char c;
-         if (::read(pipe_ends[0], &c, 1) >= 0) checks.push_back({"hangs", "", kOk, "woke"});
+         if (::read(pipe_ends[0], &c, 1) >= 0) found.add(kOk, "woke");
        }},
-      {"system", "machine", check_system}};
+      {"works", "machine", [](const SystemRoots&, ProbeChecks& found) { found.add(kOk, "done"); }}};
   const int64_t begin = monotonic_ns();
   const SystemChecks checks =
       run_probes(probes, roots_, std::chrono::steady_clock::now() + std::chrono::seconds(2));
   EXPECT_LT(monotonic_ns() - begin, 60'000'000'000);
   ASSERT_EQ(checks.size(), 2U);
   EXPECT_EQ(checks[0].detail, kProbeSilent);
-  EXPECT_TRUE(find(checks, "system", kOk));
+  EXPECT_TRUE(find(checks, "works", kOk));
   ::close(pipe_ends[1]);
 }
 
@@ -317,7 +318,7 @@ TEST_F(DeviceChecks, HeatIsSaidShortOfWhereClocksAreLowered) {
 
 TEST_F(Machine, PerfEventsAndHowToHaveThem) {
   // Whichever it is here, it is said and is no fault of the machine.
-  const SystemChecks checks = run(check_perf_events);
+  const SystemChecks checks = run("perf_events");
   ASSERT_EQ(checks.size(), 1U);
   EXPECT_LE(checks[0].verdict, kUnknown);
   write("proc/sys/kernel/perf_event_paranoid", "4\n");

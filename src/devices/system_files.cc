@@ -6,20 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 
 #include "base/decimal.h"
+#include "base/environment.h"
 
 namespace profgpu {
-namespace {
-
-std::string environment(const char* name, const char* otherwise) {
-  const char* value = std::getenv(name);
-  return value && *value ? value : otherwise;
-}
-
-}  // namespace
 
 SystemRoots SystemRoots::from_environment() {
   return {environment("PROFGPU_PROC_ROOT", "/proc"), environment("PROFGPU_SYSFS_ROOT", "/sys"),
@@ -60,13 +52,25 @@ std::vector<std::string> folder_names(const std::string& path) {
   return names;
 }
 
-std::string pci_folder(const SystemRoots& roots, const std::string& pci_bus_id) {
-  // NVML writes the domain with eight digits, the kernel with four or as many as it needs.
-  const size_t colon = pci_bus_id.find(':');
-  if (colon == std::string::npos || pci_bus_id.find('/') != std::string::npos) return "";
-  std::string domain = pci_bus_id.substr(0, colon);
-  while (domain.size() > 4 && domain.front() == '0') domain.erase(0, 1);
-  return roots.sys + "/bus/pci/devices/" + domain + pci_bus_id.substr(colon);
+std::vector<int64_t> process_ids(const std::string& folder) {
+  std::vector<int64_t> pids;
+  for (const std::string& name : folder_names(folder))
+    if (const auto pid = all_digits(name) ? whole_number(name) : std::nullopt) pids.push_back(*pid);
+  return pids;
+}
+
+std::string find_library(std::string_view name) {
+  const std::string path = environment("LD_LIBRARY_PATH");
+  std::vector<std::string_view> folders = pieces_of(path, ':');
+  for (const char* usual : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
+                            "/usr/local/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib",
+                            "/opt/rocm/lib"})
+    folders.emplace_back(usual);
+  for (const std::string_view folder : folders) {
+    const std::string file = std::string(folder).append("/").append(name);
+    if (::access(file.c_str(), R_OK) == 0) return file;
+  }
+  return "";
 }
 
 std::optional<int64_t> ProcessStat::number(size_t field) const {

@@ -12,8 +12,8 @@
 
 namespace profgpu {
 
-/// Where the kernel's file systems are mounted: PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT and PROFGPU_DEV_ROOT where set.
-/// A container that has the host's at /host/proc can name it there.
+/// Where the kernel's file systems are mounted: PROFGPU_PROC_ROOT, PROFGPU_SYSFS_ROOT and PROFGPU_DEV_ROOT where set,
+/// as in a container that has the host's at /host/proc.
 struct SystemRoots {
   std::string proc = "/proc", sys = "/sys", dev = "/dev";
   static SystemRoots from_environment();
@@ -25,19 +25,20 @@ std::optional<std::string> file_text(const std::string& path, size_t most = 64 <
 std::string file_line(const std::string& path);
 /// Names in a folder, sorted, without "." and ".."; empty if it cannot be read.
 std::vector<std::string> folder_names(const std::string& path);
+/// The pids in a folder such as /proc.
+std::vector<int64_t> process_ids(const std::string& folder);
+/// Where a library is: in LD_LIBRARY_PATH or a usual folder; empty: in none of them.
+std::string find_library(std::string_view name);
 
 /// /proc/PID/stat and /proc/PID/task/TID/stat. Views into the text.
 struct ProcessStat {
   std::string_view name;
   std::vector<std::string_view> fields;   ///< from the third on, the state
   [[nodiscard]] char state() const { return fields.front().front(); }
-  /// As proc(5) counts them: 4 is the parent.
+  /// Numbered as in proc(5): 4 is the parent.
   [[nodiscard]] std::optional<int64_t> number(size_t field) const;
 };
-/// The name stands in brackets and may hold anything, brackets and blanks too. nullopt: no name or no state.
+/// The name is in brackets and may contain anything, brackets and blanks too. nullopt: no name or no state.
 std::optional<ProcessStat> process_stat(std::string_view text);
-
-/// The folder of a PCI device, whose id is as DeviceInfo::pci_bus_id has it; empty for what is no such id.
-std::string pci_folder(const SystemRoots& roots, const std::string& pci_bus_id);
 
 }  // namespace profgpu

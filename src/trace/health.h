@@ -1,12 +1,12 @@
-// When a device is not well: the one place that decides it, for findings, `doctor`, `top`, the monitor's alerts and the
-// rules for Prometheus.
+// When a device is unhealthy: the only place that decides it, for findings, `doctor`, `top`, the monitor's alerts and
+// the rules for Prometheus.
 //
-// Critical is what makes a device useless or its results doubtful: it wants a reset, a reboot or a replacement. What
-// makes it slow is a warning. What may be as somebody wants it is worth knowing, no more.
+// Critical: the device is useless or its results are doubtful; it needs a reset, a reboot or a replacement. Warning: it
+// is slow. Info: it may be intended.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
+#include <string>
 #include <span>
 #include <string_view>
 
@@ -15,65 +15,62 @@
 
 namespace profgpu {
 
-/// What a check found.
+/// The result of a check.
 enum class Health : uint8_t { kOk, kUnknown, kWarning, kProblem };
 /// "ok", "unknown", "warning", "problem"
 std::string_view health_name(Health health);
-/// Nothing where all is well, or nobody can tell.
+/// nullopt for ok and unknown.
 std::optional<Severity> severity_of(Health health);
 Health health_of(Severity severity);
 
-/// A figure that says how well a device is.
+/// Limits of a figure for a device's health.
 struct DeviceLimit {
   Severity severity;
-  double said;           ///< beyond it findings, `doctor` and `top` speak of it
-  double raised, until;  ///< beyond it an alert is raised that calls somebody, until the figure is back at the other
+  double reported;       ///< beyond it, findings, `doctor` and `top` report it
+  double raised, until;  ///< beyond the first an alert is raised, until the figure is back at the second
 };
-/// Percent of the time that heat, the hardware or the power brake held the clocks back.
+/// Percent of the time with clocks throttled by heat, the hardware or the power brake.
 constexpr DeviceLimit kHeldBackPct{Severity::kWarning, 5, 50, 25};
-/// Degrees that are left before clocks are lowered.
+/// Degrees left before clocks are lowered.
 constexpr DeviceLimit kToSlowdown_c{Severity::kWarning, 3, 3, 8};
-/// Percent of the time that a device is busy which somebody holds. The same limit as of idle time in every summary.
+/// Percent of the time that an allocated device is busy. The same limit as for idle time in every summary.
 constexpr DeviceLimit kIdlePct{Severity::kInfo, 5, 5, 10};
-/// Percent of the memory that is in use. Programs that take all of it at once are full by design.
+/// Percent of the memory in use. Programs that allocate all of it at once are full by design.
 constexpr DeviceLimit kMemoryUsedPct{Severity::kInfo, 97, 97, 94};
-/// Packets that were sent again over PCIe.
-constexpr double kPcieReplaysSaid = 1000;
+/// Packets retransmitted over PCIe.
+constexpr double kMinPcieReplays = 1000;
 
-constexpr uint32_t bits_of(std::initializer_list<ClockReason> reasons) {
-  uint32_t bits = 0;
-  for (const ClockReason r : reasons) bits |= static_cast<uint32_t>(r);
-  return bits;
-}
 constexpr uint32_t kHeatReasons = bits_of({ClockReason::kSwThermal, ClockReason::kHwThermal});
 constexpr uint32_t kPowerReasons = bits_of({ClockReason::kSwPowerCap, ClockReason::kHwPowerBrake});
-/// The power limit is not among them: it holds most busy devices back, as it should.
+/// Without the power limit: it limits most busy devices by design.
 constexpr uint32_t kFaultReasons = kHeatReasons | bits_of({ClockReason::kHwSlowdown, ClockReason::kHwPowerBrake});
-/// Of Metric::kClockEventReasons; nothing if the value cannot be one.
+/// Of Metric::kClockEventReasons; nullopt for an impossible value.
 std::optional<uint32_t> reason_bits(std::optional<double> value);
+/// What the driver recommends: a value of Metric::kRecoveryAction in words, "reset the GPU".
+std::string recovery_action(double value);
 
-/// Degrees left before clocks are lowered: to the limit, else what the device itself says.
+/// Degrees left before clocks are lowered: to the limit, else the device's own margin.
 constexpr std::optional<double> to_slowdown_c(std::optional<double> at, std::optional<double> limit,
                                               std::optional<double> margin) {
   return at && limit && *limit > 0 ? std::optional(*limit - *at) : margin;
 }
 
-/// Somebody lowered the limit. Drivers round, so a watt is nothing.
+/// Whether the power limit was lowered. Drivers round, so a watt does not count.
 constexpr bool is_lowered(std::optional<double> limit_w, std::optional<double> usual_w) {
   return limit_w && usual_w && *limit_w < *usual_w - 1;
 }
 
-/// What a code of "NVRM: Xid" means.
+/// The meaning of a code of "NVRM: Xid".
 struct XidMeaning {
   int code;
   Severity severity;
   std::string_view what, advice;
 };
-/// Null: not known.
+/// Null: unknown.
 const XidMeaning* find_xid(int code);
-/// Of a code that is not known: that it is an error.
+/// Of an unknown code: an error of the device or driver.
 XidMeaning xid_meaning(int code);
-/// Those whose meaning is known, by code.
+/// The known ones, by code.
 std::span<const XidMeaning> known_xids();
 
 }  // namespace profgpu

@@ -9,22 +9,31 @@ namespace {
 
 constexpr uint32_t kLeftOut = UINT32_MAX;
 
-/// Where the rows of one window stand in the joined trace.
+/// The position of a window's rows in the joined trace. Called with an id or queue of the window, it gives the joined
+/// trace's; other values stay as they are.
 struct Place {
   std::vector<StringId> strings;
-  std::vector<uint32_t> threads;          // index in the joined trace
+  std::vector<uint32_t> threads;
   std::vector<uint16_t> queues;
   std::vector<uint32_t> host_rows, activity_rows;   // new row of each old one, or kLeftOut
-  uint32_t op_args = 0, activity_args = 0;
+  uint32_t op_args = 0, activity_args = 0;          // number of rows before
   int64_t shift_ns = 0;                   // between the windows' base times
-  Intervals given;                        // of a recording, on its own clock: where other windows stand for it
+  Intervals given;                        // of a recording, on its own clock: covered by other windows instead
 
-  [[nodiscard]] StringId string(StringId id) const { return id.valid() ? strings[id.value] : id; }
-  [[nodiscard]] HostId host(HostId id) const { return id.valid() ? HostId(host_rows[id.value]) : id; }
-  [[nodiscard]] ActivityId activity(ActivityId id) const {
-    return id.valid() ? ActivityId(activity_rows[id.value]) : id;
+  StringId operator()(StringId id) const { return id.valid() ? strings[id.value] : id; }
+  HostId operator()(HostId id) const { return id.valid() ? HostId(host_rows[id.value]) : id; }
+  ActivityId operator()(ActivityId id) const { return id.valid() ? ActivityId(activity_rows[id.value]) : id; }
+  ThreadId operator()(ThreadId id) const { return id.valid() ? ThreadId(threads[id.value]) : id; }
+  OpArgsId operator()(OpArgsId id) const { return id.valid() ? OpArgsId(id.value + op_args) : id; }
+  ActivityArgsId operator()(ActivityArgsId id) const {
+    return id.valid() ? ActivityArgsId(id.value + activity_args) : id;
   }
-  /// When what begins at `start` has to end.
+  uint16_t operator()(uint16_t queue) const { return queues[queue]; }
+  template <class T>
+  T operator()(T value) const {
+    return value;
+  }
+  /// When a range that begins at `start` must end.
   [[nodiscard]] int64_t limit(int64_t start) const {
     const size_t next = first_ending_after(given, start);
     return next == given.size() ? INT64_MAX : given[next].start;
@@ -45,7 +54,7 @@ struct Piece {
   }
 };
 
-// A recording is whole but for the times of the windows that are none.
+// A recording is complete except at the times of other windows, which take precedence.
 void give_way(const std::vector<Trace>& windows, std::vector<Place>& places) {
   Intervals others;   // on the joined trace's clock
   for (size_t w = 0; w < windows.size(); ++w)
@@ -75,7 +84,7 @@ std::vector<Piece> pieces_of(const std::vector<Trace>& windows, const std::vecto
   return pieces;
 }
 
-// Of a range what is left is a shorter one; of a step it would be a wrong measure.
+// The rest of a range is a shorter range; the rest of a step would be a wrong measurement.
 bool is_cut_step(const Trace& w, const Place& place, uint32_t row) {
   const Interval step = w.host.interval(HostId(row));
   return place.limit(step.start) < step.end && w.name(HostId(row)).starts_with("ProfilerStep#");
@@ -148,99 +157,90 @@ void place_activity(const std::vector<Trace>& windows, const std::vector<Piece>&
   a.launch.resize(row), a.args.resize(row), a.correlation.resize(row);
 }
 
-template <class T, class Map>
-void move_column(std::vector<T>& to, const std::vector<T>& from, const std::vector<uint32_t>& rows, Map&& map) {
+template <class T>
+void move_column(std::vector<T>& to, const std::vector<T>& from, const std::vector<uint32_t>& rows,
+                 const Place& place) {
   for (size_t i = 0; i < from.size(); ++i)
-    if (rows[i] != kLeftOut) to[rows[i]] = map(from[i]);
+    if (rows[i] != kLeftOut) to[rows[i]] = place(from[i]);
 }
 
-// The innermost range around `row` that is there and reaches as far.
+// The innermost range around `row` that is kept and reaches as far.
 HostId parent_of(const Trace& w, const Place& place, uint32_t row) {
   const int64_t start = w.host.start_ns[row];
   HostId at = w.host.parent[row];
-  while (at.valid() && (!place.host(at).valid() || place.limit(w.host.start_ns[at.value]) <= start))
+  while (at.valid() && (!place(at).valid() || place.limit(w.host.start_ns[at.value]) <= start))
     at = w.host.parent[at.value];
-  return place.host(at);
+  return place(at);
 }
 
 void move_host(const Trace& w, const Place& place, HostTable& h) {
-  const auto same = [](auto v) { return v; };
   const auto& rows = place.host_rows;
-  move_column(h.start_ns, w.host.start_ns, rows, [&](int64_t t) { return t + place.shift_ns; });
   for (uint32_t i = 0; i < rows.size(); ++i) {
     if (rows[i] == kLeftOut) continue;
     const int64_t start = w.host.start_ns[i];
+    h.start_ns[rows[i]] = start + place.shift_ns;
     h.duration_ns[rows[i]] = std::min(w.host.end_ns(HostId(i)), place.limit(start)) - start;
     h.parent[rows[i]] = parent_of(w, place, i);
   }
-  move_column(h.name, w.host.name, rows, [&](StringId id) { return place.string(id); });
-  move_column(h.thread, w.host.thread, rows, [&](ThreadId t) { return ThreadId(place.threads[t.value]); });
-  move_column(h.kind, w.host.kind, rows, same);
-  move_column(h.link, w.host.link, rows, same);
-  move_column(h.args, w.host.args, rows,
-              [&](OpArgsId a) { return a.valid() ? OpArgsId(a.value + place.op_args) : a; });
+  move_column(h.name, w.host.name, rows, place);
+  move_column(h.thread, w.host.thread, rows, place);
+  move_column(h.kind, w.host.kind, rows, place);
+  move_column(h.link, w.host.link, rows, place);
+  move_column(h.args, w.host.args, rows, place);
 }
 
 void move_activity(const Trace& w, const Place& place, ActivityTable& a) {
-  const auto same = [](auto v) { return v; };
   const auto& rows = place.activity_rows;
-  move_column(a.start_ns, w.activity.start_ns, rows, [&](int64_t t) { return t + place.shift_ns; });
-  move_column(a.duration_ns, w.activity.duration_ns, rows, same);
-  move_column(a.name, w.activity.name, rows, [&](StringId id) { return place.string(id); });
-  move_column(a.queue, w.activity.queue, rows, [&](uint16_t q) { return place.queues[q]; });
-  move_column(a.kind, w.activity.kind, rows, same);
-  move_column(a.launch, w.activity.launch, rows, [&](HostId h) { return place.host(h); });
-  move_column(a.args, w.activity.args, rows,
-              [&](ActivityArgsId id) { return id.valid() ? ActivityArgsId(id.value + place.activity_args) : id; });
-  move_column(a.correlation, w.activity.correlation, rows, same);
+  for (uint32_t i = 0; i < rows.size(); ++i)
+    if (rows[i] != kLeftOut) a.start_ns[rows[i]] = w.activity.start_ns[i] + place.shift_ns;
+  move_column(a.duration_ns, w.activity.duration_ns, rows, place);
+  move_column(a.name, w.activity.name, rows, place);
+  move_column(a.queue, w.activity.queue, rows, place);
+  move_column(a.kind, w.activity.kind, rows, place);
+  move_column(a.launch, w.activity.launch, rows, place);
+  move_column(a.args, w.activity.args, rows, place);
+  move_column(a.correlation, w.activity.correlation, rows, place);
+}
+
+// Appends rows with their ids and times moved.
+template <class Row, class... Ids>
+void move_rows(const std::vector<Row>& from, std::vector<Row>& to, const Place& place, int64_t Row::*time, Ids... ids) {
+  for (Row row : from) {
+    row.*time += place.shift_ns;
+    ((row.*ids = place(row.*ids)), ...);
+    to.push_back(std::move(row));
+  }
 }
 
 void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   for (OpArgs a : w.op_args) {
-    a.shapes = place.string(a.shapes);
-    a.types = place.string(a.types);
+    a.shapes = place(a.shapes);
+    a.types = place(a.types);
     joined.op_args.push_back(a);
   }
   joined.activity_args.insert(joined.activity_args.end(), w.activity_args.begin(), w.activity_args.end());
   for (SyncRow s : w.syncs) {
     if (contains(place.given, s.start_ns)) continue;
-    s.name = place.string(s.name);
+    s.name = place(s.name);
     s.start_ns += place.shift_ns;
     joined.syncs.push_back(s);
   }
   for (Collective c : w.collectives) {
     const bool was_there = c.host.valid() || c.activity.valid();
-    c.host = place.host(c.host);
-    c.activity = place.activity(c.activity);
+    c.host = place(c.host);
+    c.activity = place(c.activity);
     if (was_there && !c.host.valid() && !c.activity.valid()) continue;
-    for (StringId* id : {&c.name, &c.dtype, &c.group, &c.group_description, &c.ranks}) *id = place.string(*id);
+    for (StringId* id : {&c.name, &c.dtype, &c.group, &c.group_description, &c.ranks}) *id = place(*id);
     joined.collectives.push_back(c);
   }
   for (const RangeArguments& a : w.range_arguments)
-    if (place.host(a.host).valid())
-      joined.range_arguments.push_back({place.host(a.host), place.string(a.text)});
-  for (MemoryEvent m : w.memory) {
-    m.time_ns += place.shift_ns;
-    if (m.thread.valid()) m.thread = ThreadId(place.threads[m.thread.value]);
-    joined.memory.push_back(m);
-  }
-  for (CounterValue c : w.counters) {
-    c.name = place.string(c.name);
-    c.time_ns += place.shift_ns;
-    joined.counters.push_back(c);
-  }
-  for (ThreadSample t : w.thread_samples) {
-    t.time_ns += place.shift_ns;
-    t.thread = ThreadId(place.threads[t.thread.value]);
-    joined.thread_samples.push_back(t);
-  }
-  for (ThreadWait t : w.thread_waits) {
-    t.start_ns += place.shift_ns;
-    t.thread = ThreadId(place.threads[t.thread.value]);
-    joined.thread_waits.push_back(t);
-  }
+    if (place(a.host).valid()) joined.range_arguments.push_back({place(a.host), place(a.text)});
+  move_rows(w.memory, joined.memory, place, &MemoryEvent::time_ns, &MemoryEvent::thread);
+  move_rows(w.counters, joined.counters, place, &CounterValue::time_ns, &CounterValue::name);
+  move_rows(w.thread_samples, joined.thread_samples, place, &ThreadSample::time_ns, &ThreadSample::thread);
+  move_rows(w.thread_waits, joined.thread_waits, place, &ThreadWait::start_ns, &ThreadWait::thread);
   for (const BackwardLink& b : w.backward_links)
-    joined.backward_links.push_back({place.host(b.forward), place.host(b.backward)});
+    joined.backward_links.push_back({place(b.forward), place(b.backward)});
   for (const Interval& i : place.given.empty() ? w.windows : subtract(w.windows, place.given))
     joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
   joined.cut_off |= w.cut_off;
@@ -248,7 +248,7 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   joined.issues.insert(joined.issues.end(), w.issues.begin(), w.issues.end());
 }
 
-// What is said of the whole: by a recording where there is one, and by the others what it leaves out.
+// The facts of the whole trace: from a recording where there is one, and what it lacks from the others.
 void describe(const std::vector<Trace>& windows, Trace& joined) {
   const auto recording = std::find_if(windows.begin(), windows.end(), [](const Trace& w) { return w.recorded; });
   const Trace& first = recording != windows.end() ? *recording : windows.front();
@@ -269,7 +269,7 @@ void describe(const std::vector<Trace>& windows, Trace& joined) {
   }
 }
 
-// What rows of several windows are in the order of.
+// Restores the order of rows that come from several windows.
 void sort_joined_tables(Trace& joined) {
   const auto by_thread = [](const auto& x, const auto& y) { return x.thread < y.thread; };
   std::stable_sort(joined.thread_samples.begin(), joined.thread_samples.end(), by_thread);

@@ -1,9 +1,11 @@
-// Metric: what can be measured of a device. One row each of name, unit, help, Prometheus name and nvidia-smi field:
-// screens, files, the exporter and the documentation are all made from this table.
+// Metric: what can be measured on a device. Screens, files, the exporter and the documentation all use its table of
+// names, units, help texts, Prometheus names and nvidia-smi fields.
 #pragma once
 
 #include <bitset>
 #include <cstdint>
+#include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,7 +22,7 @@ enum class Metric : uint8_t {
   kPower, kPowerInstant, kEnergy, kPowerLimit, kPowerLimitDefault, kPowerLimitMin, kPowerLimitMax,
   // Temperatures and fan.
   kTemperature, kMemoryTemperature, kTemperatureMargin, kTemperatureSlowdown, kTemperatureShutdown, kFanSpeed,
-  // Clocks and what holds them back.
+  // Clocks and what throttles them.
   kSmClock, kMemoryClock, kGraphicsClock, kVideoClock, kSmClockMax, kMemoryClockMax, kGraphicsClockMax,
   kVideoClockMax, kPerformanceState, kClockEventReasons,
   kThrottlePower, kThrottleThermal, kThrottleSyncBoost, kThrottleBoardLimit, kThrottleLowUtilization,
@@ -34,11 +36,11 @@ enum class Metric : uint8_t {
   kRemappedRowsPending, kRemappedRowsFailed, kXidErrors, kXidLast, kRecoveryAction,
 };
 constexpr size_t kMetricCount = static_cast<size_t>(Metric::kRecoveryAction) + 1;
-using MetricSet = std::bitset<kMetricCount>;   // by place in the enumeration
+using MetricSet = std::bitset<kMetricCount>;   // by position in the enumeration
 
 enum class MetricKind : uint8_t {
   kGauge,     ///< holds until the next sample
-  kCounter,   ///< only grows but for resets and wraps: differences count, not values
+  kCounter,   ///< only grows, except for resets and wraps: differences count, not values
   kConstant,  ///< a limit or a maximum, read once
 };
 
@@ -48,7 +50,7 @@ struct MetricInfo {
   std::string_view name;             ///< ours, with its unit: "memory_used_bytes"
   std::string_view unit;             ///< for people: "%", "MiB" never; "B", "W", "J", "°C", "MHz", "ns", "" for counts
   std::string_view help;             ///< one clause
-  std::string_view prometheus;       ///< "profgpu_memory_used_bytes"
+  std::string prometheus;            ///< "profgpu_memory_used_bytes"
   double prometheus_scale = 1;       ///< ours times this is Prometheus's base unit
   std::string_view smi = {};         ///< nvidia-smi's --query-gpu field; empty: none
   std::string_view smi_alias = {};   ///< an older name of it
@@ -72,10 +74,14 @@ struct ClockReasonInfo {
   std::string_view words;  ///< "the power limit"
 };
 const std::vector<ClockReasonInfo>& clock_reasons();
-/// Reasons that hold clocks back: neither idleness nor clocks that somebody set.
+constexpr uint32_t bits_of(std::initializer_list<ClockReason> reasons) {
+  uint32_t bits = 0;
+  for (const ClockReason r : reasons) bits |= static_cast<uint32_t>(r);
+  return bits;
+}
+/// Reasons that throttle clocks: neither idleness nor application clocks.
 constexpr uint32_t kHeldBackReasons =
-    static_cast<uint32_t>(ClockReason::kSwPowerCap) | static_cast<uint32_t>(ClockReason::kHwSlowdown) |
-    static_cast<uint32_t>(ClockReason::kSyncBoost) | static_cast<uint32_t>(ClockReason::kSwThermal) |
-    static_cast<uint32_t>(ClockReason::kHwThermal) | static_cast<uint32_t>(ClockReason::kHwPowerBrake);
+    bits_of({ClockReason::kSwPowerCap, ClockReason::kHwSlowdown, ClockReason::kSyncBoost, ClockReason::kSwThermal,
+             ClockReason::kHwThermal, ClockReason::kHwPowerBrake});
 
 }  // namespace profgpu

@@ -22,19 +22,18 @@ struct Sample {
   bool mean = false;       ///< of the time until the next, as measured; else that it held until then is an assumption
 };
 
-/// Who put a process where it is, by its control group.
+/// The container, pod and job that a process belongs to, by its control group; unknown ones are empty.
 struct Placement {
-  std::string container_runtime;  ///< "docker", "containerd", "cri-o", "podman", "lxc"; empty: no container seen
-  std::string container;                    ///< twelve digits of its id, or its name
+  std::string container_runtime;            ///< "docker", "containerd", "cri-o", "podman", "lxc"
+  std::string container;                    ///< the first twelve digits of its id, or its name
   std::string pod;                          ///< UID of the Kubernetes pod
   std::string slurm_job, slurm_step;        ///< "4711"; "0", "batch", "extern"
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Whose a process is and what it is part of, as its machine knew it; what is not known is empty.
-struct ProcessOrigin {
-  std::string user;                         ///< name, or number where it has none
-  Placement placement;
+/// The owner of a process and what it is part of, as seen on its machine; unknown ones are empty.
+struct ProcessOrigin : Placement {
+  std::string user;                         ///< name; the number where it has none
   std::optional<int64_t> rank, world_size;
   friend bool operator==(const ProcessOrigin&, const ProcessOrigin&) = default;
 };
@@ -45,9 +44,9 @@ struct ProcessSample {
   char type = 'C';                          ///< C compute, G graphics, M MPS client
   std::optional<int64_t> memory_bytes;
   std::optional<double> utilization_pct, memory_utilization_pct, encoder_pct, decoder_pct;
-  std::string name;                         ///< only where the source says it (nvidia-smi, a replay)
-  std::shared_ptr<const ProcessOrigin>
-      origin;  ///< null: not known, as of all but recordings; shared by samples of one process
+  std::string name;                         ///< only where the source has it (nvidia-smi, a replay)
+  /// Only in recordings, else null; shared by the samples of one process.
+  std::shared_ptr<const ProcessOrigin> origin;
 };
 
 /// What does not change while a program runs.

@@ -6,6 +6,7 @@
 #include "base/csv.h"
 #include "base/json_quoted.h"
 #include "base/text.h"
+#include "trace/sample_file_column.h"
 #include "trace/sample_log_builder.h"
 
 namespace profgpu {
@@ -17,20 +18,11 @@ void append_field(std::string& line, std::string_view key, std::string_view text
   append_json_quoted(line, text);
 }
 
-void append_field(std::string& line, std::string_view key, double value) {
+template <class Number>
+void append_field(std::string& line, std::string_view key, std::optional<Number> value) {
+  if (!value) return;
   line.append(",\"").append(key).append("\":");
-  append_number(line, value);
-}
-
-void append_origin(std::string& line, const ProcessOrigin& o) {
-  append_field(line, "user", o.user);
-  append_field(line, "container_runtime", o.placement.container_runtime);
-  append_field(line, "container", o.placement.container);
-  append_field(line, "pod", o.placement.pod);
-  append_field(line, "slurm_job", o.placement.slurm_job);
-  append_field(line, "slurm_step", o.placement.slurm_step);
-  if (o.rank) append_field(line, "rank", static_cast<double>(*o.rank));
-  if (o.world_size) append_field(line, "world_size", static_cast<double>(*o.world_size));
+  append_number(line, static_cast<double>(*value));
 }
 
 void append_process(std::string& line, const ProcessSample& p) {
@@ -38,25 +30,19 @@ void append_process(std::string& line, const ProcessSample& p) {
   append_number(line, static_cast<double>(p.pid));
   append_field(line, "type", std::string_view(&p.type, 1));
   append_field(line, "name", p.name);
-  if (p.origin) append_origin(line, *p.origin);
-  if (p.memory_bytes) append_field(line, "memory_bytes", static_cast<double>(*p.memory_bytes));
-  if (p.utilization_pct) append_field(line, "utilization_pct", *p.utilization_pct);
-  if (p.memory_utilization_pct) append_field(line, "memory_utilization_pct", *p.memory_utilization_pct);
-  if (p.encoder_pct) append_field(line, "encoder_pct", *p.encoder_pct);
-  if (p.decoder_pct) append_field(line, "decoder_pct", *p.decoder_pct);
+  if (p.origin) {
+    for (const auto& [key, text] : kOriginTexts) append_field(line, key, (*p.origin).*text);
+    for (const auto& [key, number] : kOriginNumbers) append_field(line, key, (*p.origin).*number);
+  }
+  append_field(line, "memory_bytes", p.memory_bytes);
+  for (const auto& [key, share] : kProcessShares) append_field(line, key, p.*share);
   line += '}';
 }
 
 void introduce(std::string& line, const DeviceInfo& d) {
-  append_field(line, "name", d.name);
-  append_field(line, "uuid", d.uuid);
-  append_field(line, "pci_bus_id", d.pci_bus_id);
-  append_field(line, "vendor", d.vendor);
-  append_field(line, "driver_version", d.driver_version);
-  append_field(line, "mig_profile", d.mig_profile);
-  append_field(line, "host", d.host);
-  if (d.numa_node) append_field(line, "numa_node", *d.numa_node);
-  for (const auto& [metric, value] : d.constants) append_field(line, metric_info(metric).name, value);
+  for (const auto& [key, text] : kDeviceTexts) append_field(line, key, d.*text);
+  append_field(line, "numa_node", d.numa_node);
+  for (const auto& [metric, value] : d.constants) append_field(line, metric_info(metric).name, std::optional(value));
 }
 
 }  // namespace
@@ -65,7 +51,7 @@ Result<SampleFormat> sample_format_of(const std::string& path) {
   for (const std::string_view ending : {".jsonl", ".ndjson", ".json"})
     if (path.ends_with(ending)) return SampleFormat::kJsonLines;
   if (path.ends_with(".csv")) return SampleFormat::kCsv;
-  return Error{path + ": its name tells no format of samples", "name it .csv or .jsonl"};
+  return Error{path + ": cannot infer the format of samples from this name", "name it .csv or .jsonl"};
 }
 
 SampleWriter::SampleWriter(SampleFormat format, std::vector<DeviceInfo> devices, std::vector<Metric> columns,
@@ -133,7 +119,7 @@ void SampleWriter::append_row(const Reading& reading) {
   for (const Metric m : columns_) {
     std::optional<double> value = row_[m];
     if (json) {
-      if (value) append_field(line_, metric_info(m).name, *value);
+      append_field(line_, metric_info(m).name, value);
       continue;
     }
     line_ += ',';
@@ -163,37 +149,23 @@ std::string_view SampleWriter::mark(int64_t time_ns, std::string_view name) {
 
 namespace {
 
-/// Devices by what they are, whatever log they are in.
-class JoinedDevices {
- public:
-  explicit JoinedDevices(std::vector<DeviceInfo>& devices) : devices_(devices) {}
-  /// Position of the device among the joined ones.
-  uint32_t add(DeviceInfo d) {
-    std::vector<uint32_t>& known = by_identity_[d.uuid.empty() ? d.vendor + " " + d.label() : d.uuid];
-    const auto same = std::find_if(known.begin(), known.end(), [&](uint32_t k) {
-      const std::string& host = devices_[k].host;
-      return host == d.host || (!d.uuid.empty() && (host.empty() || d.host.empty()));
-    });
-    if (same == known.end()) {
-      known.push_back(static_cast<uint32_t>(devices_.size()));
-      devices_.push_back(std::move(d));
-      return known.back();
-    }
-    DeviceInfo& to = devices_[*same];
-    if (!d.constants.empty()) to.constants = std::move(d.constants);
-    if (to.host.empty()) to.host = std::move(d.host);
-    return *same;
+bool same_device(const DeviceInfo& a, const DeviceInfo& b) {
+  if (a.uuid != b.uuid) return false;
+  if (a.uuid.empty()) return a.host == b.host && a.vendor == b.vendor && a.label() == b.label();
+  return a.host == b.host || a.host.empty() || b.host.empty();
+}
+
+/// The position of a device among those of all logs so far.
+uint32_t join_device(std::vector<DeviceInfo>& devices, DeviceInfo d) {
+  const auto same = std::find_if(devices.begin(), devices.end(), [&](const DeviceInfo& k) { return same_device(k, d); });
+  const auto position = static_cast<uint32_t>(same - devices.begin());
+  if (same == devices.end()) {
+    devices.push_back(std::move(d));
+    return position;
   }
-
- private:
-  std::vector<DeviceInfo>& devices_;
-  std::map<std::string, std::vector<uint32_t>> by_identity_;
-};
-
-// Times are in order within a log, but logs may overlap.
-void append(SampleSeries& to, SampleSeries& from) {
-  to.time_ns.insert(to.time_ns.end(), from.time_ns.begin(), from.time_ns.end());
-  to.value.insert(to.value.end(), from.value.begin(), from.value.end());
+  if (!d.constants.empty()) same->constants = std::move(d.constants);
+  if (same->host.empty()) same->host = std::move(d.host);
+  return position;
 }
 
 }  // namespace
@@ -202,15 +174,16 @@ SampleLog joined_samples(std::vector<SampleLog> logs) {
   if (logs.empty()) return {};
   if (logs.size() == 1) return std::move(logs.front());
   SampleLog joined;
-  JoinedDevices devices(joined.devices);
   std::map<std::pair<uint32_t, Metric>, SampleSeries> series;
   for (SampleLog& log : logs) {
     std::vector<uint32_t> position;
-    for (DeviceInfo& d : log.devices) position.push_back(devices.add(std::move(d)));
+    for (DeviceInfo& d : log.devices) position.push_back(join_device(joined.devices, std::move(d)));
     for (SampleSeries& s : log.series) {
       SampleSeries& to = series[{position[s.device], s.metric}];
       to.device = position[s.device], to.metric = s.metric;
-      append(to, s);
+      // In order of time within a log, but logs may overlap.
+      to.time_ns.insert(to.time_ns.end(), s.time_ns.begin(), s.time_ns.end());
+      to.value.insert(to.value.end(), s.value.begin(), s.value.end());
     }
     for (auto& p : log.processes) joined.processes.push_back({p.time_ns, position[p.device], std::move(p.process)});
     for (auto& t : log.process_ticks) joined.process_ticks.push_back({t.time_ns, position[t.device]});

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "base/decimal.h"
 #include "base/text.h"
 
 namespace profgpu {
@@ -36,16 +37,16 @@ std::optional<double> scale_of(std::string_view metric_unit, std::string_view un
 struct Name {
   std::string_view name;
   SampleColumn::Kind kind;
+  std::string DeviceInfo::*text = nullptr;
 };
 using enum SampleColumn::Kind;
 constexpr Name kNames[] = {
-    {"time_ns", kUnixNs},        {"timestamp", kTime},         {"device", kDevice},
-    {"index", kDevice},          {"name", kName},              {"gpu_name", kName},
-    {"uuid", kUuid},             {"gpu_uuid", kUuid},          {"pci_bus_id", kPciBusId},
-    {"pci.bus_id", kPciBusId},   {"gpu_bus_id", kPciBusId},    {"vendor", kVendor},
-    {"driver_version", kDriverVersion}, {"mig_profile", kMigProfile}, {"numa_node", kNumaNode},
-    {"processes", kProcesses},   {"mark", kMark},              {"host", kHost},
-    {"alert", kAlert},
+    {"time_ns", kUnixNs},     {"timestamp", kTime},      {"device", kDevice}, {"index", kDevice},
+    {"numa_node", kNumaNode}, {"processes", kProcesses}, {"mark", kMark},     {"alert", kAlert},
+    {"gpu_name", kDeviceText, &DeviceInfo::name},
+    {"gpu_uuid", kDeviceText, &DeviceInfo::uuid},
+    {"pci.bus_id", kDeviceText, &DeviceInfo::pci_bus_id},
+    {"gpu_bus_id", kDeviceText, &DeviceInfo::pci_bus_id},
 };
 
 constexpr std::string_view kAbsent[] = {"", "null", "N/A", "ERR!", "nan", "NaN"};
@@ -81,11 +82,8 @@ SampleCell word_cell(std::string_view text, const SampleColumn& column) {
 std::optional<double> state_number(std::string_view text) {
   for (const Word& w : kStates)
     if (text == w.text) return w.value;
-  uint64_t bits = 0;
-  const char* const end = text.data() + text.size();
-  if (text.size() < 3 || !text.starts_with("0x")) return std::nullopt;
-  const auto [rest, error] = std::from_chars(text.data() + 2, end, bits, 16);
-  return error == std::errc() && rest == end ? std::optional(static_cast<double>(bits)) : std::nullopt;
+  const auto bits = text.starts_with("0x") ? hex_number(text.substr(2)) : std::nullopt;
+  return bits ? std::optional(static_cast<double>(*bits)) : std::nullopt;
 }
 
 SampleColumn sample_column(std::string_view name) {
@@ -96,7 +94,9 @@ SampleColumn sample_column(std::string_view name) {
     name = without_blanks(name.substr(0, bracket));
   }
   for (const Name& n : kNames)
-    if (name == n.name) return {n.kind, nullptr, 1};
+    if (name == n.name) return {n.kind, nullptr, 1, n.text};
+  for (const auto& [key, text] : kDeviceTexts)
+    if (name == key) return {kDeviceText, nullptr, 1, text};
   const MetricInfo* metric = find_metric(name);
   if (metric == nullptr) return {};
   const double scale = name == metric->name ? 1 : metric->smi_scale;

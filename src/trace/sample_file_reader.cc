@@ -69,21 +69,9 @@ class RowReader {
   std::unordered_map<int64_t, std::shared_ptr<const ProcessOrigin>> origins_;   // by pid, as last seen
 };
 
-// Where a field of a process's origin goes; null: it is none.
-std::string* origin_text(ProcessOrigin& origin, std::string_view key) {
-  if (key == "user") return &origin.user;
-  if (key == "container_runtime") return &origin.placement.container_runtime;
-  if (key == "container") return &origin.placement.container;
-  if (key == "pod") return &origin.placement.pod;
-  if (key == "slurm_job") return &origin.placement.slurm_job;
-  if (key == "slurm_step") return &origin.placement.slurm_step;
-  return nullptr;
-}
-
 // A number, and not that of a device.
 bool is_no_index(std::string_view text) {
-  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  if (digits.empty() || digits.find_first_not_of("0123456789") != digits.npos) return false;
+  if (!all_digits(text.starts_with('-') ? text.substr(1) : text)) return false;
   const auto index = whole_number(text);
   return !index || *index < 0 || *index > kHighestIndex;
 }
@@ -111,17 +99,11 @@ void RowReader::set(const SampleColumn& column, std::string_view text) {
     case Kind::kDevice:
       refused_ |= is_no_index(text);
       return text_or_nothing(row_.device);
-    case Kind::kName: return text_or_nothing(row_.name);
-    case Kind::kUuid: return text_or_nothing(row_.uuid);
-    case Kind::kPciBusId: return text_or_nothing(row_.pci_bus_id);
-    case Kind::kVendor: return text_or_nothing(row_.vendor);
-    case Kind::kDriverVersion: return text_or_nothing(row_.driver_version);
-    case Kind::kMigProfile: return text_or_nothing(row_.mig_profile);
-    case Kind::kHost: return text_or_nothing(row_.host);
+    case Kind::kDeviceText: return text_or_nothing(row_.info.*column.text);
     case Kind::kMark: return text_or_nothing(row_.mark);
     case Kind::kNumaNode:
       if (const auto node = whole_number(text); node && *node >= 0 && *node < 65536)
-        row_.numa_node = static_cast<int32_t>(*node);
+        row_.info.numa_node = static_cast<int32_t>(*node);
       return;
     case Kind::kMetric: {
       const SampleCell cell = sample_cell(text, column);
@@ -201,17 +183,16 @@ bool RowReader::read_process(JsonReader& reader, ProcessSample& p) {
     const auto number = real_number(raw);
     if (key == "pid" && number && std::abs(*number) < 1e15) p.pid = static_cast<int64_t>(*number);
     if (key == "type" && text && raw.size() == 1) p.type = raw.front();
-    if (int64_t replaced = 0; key == "name" && text) p.name = unescaped({raw, true, true}, replaced);
+    int64_t replaced = 0;
+    if (key == "name" && text) p.name = unescaped({raw, true, true}, replaced);
     if (key == "memory_bytes" && number && *number >= 0 && *number < 1e18)
       p.memory_bytes = static_cast<int64_t>(*number);
-    if (key == "utilization_pct") p.utilization_pct = number;
-    if (key == "memory_utilization_pct") p.memory_utilization_pct = number;
-    if (key == "encoder_pct") p.encoder_pct = number;
-    if (key == "decoder_pct") p.decoder_pct = number;
-    if (key == "rank") origin.rank = whole_number(raw);
-    if (key == "world_size") origin.world_size = whole_number(raw);
-    if (int64_t replaced = 0; std::string* to = text ? origin_text(origin, key) : nullptr)
-      *to = unescaped({raw, true, true}, replaced);
+    for (const auto& [name, share] : kProcessShares)
+      if (key == name) p.*share = number;
+    for (const auto& [name, of_origin] : kOriginNumbers)
+      if (key == name) origin.*of_origin = whole_number(raw);
+    for (const auto& [name, of_origin] : kOriginTexts)
+      if (key == name && text) origin.*of_origin = unescaped({raw, true, true}, replaced);
     return true;
   });
   p.origin = shared(p.pid, std::move(origin));

@@ -173,7 +173,7 @@ TEST_F(SampleFileTest, OriginsOfProcessesReadBack) {
   SampleWriter writer(SampleFormat::kJsonLines, {h100(0)}, {});
   ProcessOrigin origin;
   origin.user = "al \"the\" ice";
-  origin.placement = {"docker", "3f2a00000001", "1b2c3d4e-0000", "815", "batch"};
+  static_cast<Placement&>(origin) = {"docker", "3f2a00000001", "1b2c3d4e-0000", "815", "batch"};
   origin.rank = 3;
   std::string text;
   for (int64_t tick = 0; tick < 3; ++tick) {
@@ -203,7 +203,7 @@ TEST_F(SampleFileTest, OddOriginsDoNoHarm) {
       "\"slurm_job\":\"8\\u00e4\"},{\"user\":\"nobody\"}]}\n");
   ASSERT_EQ(log.processes.size(), 2u);
   ProcessOrigin only;
-  only.placement.slurm_job = "8ä";
+  only.slurm_job = "8ä";
   EXPECT_EQ(*log.processes[0].process.origin, only);
 }
 

@@ -6,12 +6,13 @@
 #include <tuple>
 
 #include "base/text.h"
+#include "trace/sample_file_column.h"
 
 namespace profgpu {
 namespace {
 
-constexpr size_t kMostDevices = 4096;
-constexpr size_t kLongestText = 200;   // of a name; what is longer is damage
+constexpr size_t kMaxLogDevices = 4096;
+constexpr size_t kLongestText = 200;   // of a name; longer ones are damage
 constexpr size_t kLongestWord = 2000;  // of host, vendor and label together
 
 // "0", "0:7", "AMD 0", "GPU 0", "cuda:0". Without a number the device keeps the index that it has.
@@ -102,50 +103,50 @@ void sort_samples(SampleLog& log) {
 }
 
 void SampleFileRow::clear() {
-  time_ns.reset(), numa_node.reset();
-  for (std::string* s : {&device, &name, &uuid, &pci_bus_id, &vendor, &driver_version, &mig_profile, &host, &mark})
-    s->clear();
+  time_ns.reset(), info.numa_node.reset();
+  device.clear(), mark.clear();
+  for (const auto& [key, text] : kDeviceTexts) (info.*text).clear();
   values.clear(), processes.clear();
   has_processes = false;
 }
 
 void SampleLogBuilder::describe(DeviceInfo& info, const SampleFileRow& row) {
-  const auto set = [](std::string& to, const std::string& from) {
-    if (from.empty() || to == from) return;
+  for (const auto& [key, text] : kDeviceTexts) {
+    std::string& to = info.*text;
+    const std::string& from = row.info.*text;
+    if (from.empty() || to == from) continue;
     to = from.substr(0, kLongestText);
     replace_invalid_utf8(to);
-  };
-  set(info.name, row.name), set(info.uuid, row.uuid), set(info.pci_bus_id, row.pci_bus_id),
-      set(info.vendor, row.vendor);
-  set(info.driver_version, row.driver_version), set(info.mig_profile, row.mig_profile);
-  set(info.host, row.host);
-  if (row.numa_node) info.numa_node = row.numa_node;
+  }
+  if (row.info.numa_node) info.numa_node = row.info.numa_node;
   for (char& c : info.pci_bus_id) c = lower(c);
 }
 
 uint32_t SampleLogBuilder::new_device(const std::string& word, const SampleFileRow& row) {
-  if (log_.devices.size() >= kMostDevices) return kNone;
+  if (log_.devices.size() >= kMaxLogDevices) return kNone;
   DeviceInfo info;
   info.index = static_cast<uint32_t>(log_.devices.size());
-  std::string_view said = row.device.empty() ? std::string_view(row.uuid) : std::string_view(word);
+  const std::string& host = row.info.host;
+  std::string_view name = row.device.empty() ? row.info.uuid : word;
   // "node-1 0": a log of several hosts.
-  if (!row.host.empty() && said.starts_with(row.host) && said.substr(row.host.size()).starts_with(' '))
-    said.remove_prefix(row.host.size() + 1);
-  read_word(said, info);
+  if (!host.empty() && name.starts_with(host) && name.substr(host.size()).starts_with(' '))
+    name.remove_prefix(host.size() + 1);
+  read_word(name, info);
   log_.devices.push_back(std::move(info));
   devices_.emplace_back().series.fill(kNone);
   return static_cast<uint32_t>(log_.devices.size()) - 1;
 }
 
-// A row says its device by a word, by its UUID, by its address, or not at all. One index may be another device after a
-// while (a second log appended, a new order after a reboot, another host's): then the UUID or the host differs.
+// A row names its device by a word, by its UUID, by its address, or not at all. The same index may mean another device
+// later on (a second log appended, a new order after a reboot, another host): then the UUID or the host differs.
 uint32_t SampleLogBuilder::device_of(const SampleFileRow& row) {
-  const std::string& word = !row.device.empty() ? row.device : !row.uuid.empty() ? row.uuid : row.pci_bus_id;
+  const std::string &uuid = row.info.uuid, &host = row.info.host;
+  const std::string& word = !row.device.empty() ? row.device : !uuid.empty() ? uuid : row.info.pci_bus_id;
   unnamed_ |= word.empty();
   if (word.size() > kLongestWord) return kNone;
   const auto agrees = [&](uint32_t d) {
     const auto same = [](const std::string& a, const std::string& b) { return a.empty() || b.empty() || a == b; };
-    return same(row.uuid, log_.devices[d].uuid) && same(row.host, log_.devices[d].host);
+    return same(uuid, log_.devices[d].uuid) && same(host, log_.devices[d].host);
   };
   if (last_device_ != kNone && word == last_word_ && agrees(last_device_)) return last_device_;
   uint32_t found = kNone;
@@ -154,12 +155,12 @@ uint32_t SampleLogBuilder::device_of(const SampleFileRow& row) {
   };
   look_up(word);
   std::string on_host;   // rows of several hosts by turns
-  if (found == kNone && !row.host.empty()) look_up(on_host = row.host + '\n' + word);
-  for (uint32_t d = 0; d < log_.devices.size() && found == kNone && !row.uuid.empty(); ++d)
-    if (log_.devices[d].uuid == row.uuid && agrees(d)) found = d;
+  if (found == kNone && !host.empty()) look_up(on_host = host + '\n' + word);
+  for (uint32_t d = 0; d < log_.devices.size() && found == kNone && !uuid.empty(); ++d)
+    if (log_.devices[d].uuid == uuid && agrees(d)) found = d;
   if (found == kNone) found = new_device(word, row);
   if (found == kNone) return kNone;
-  if (by_word_.size() < 4 * kMostDevices) {
+  if (by_word_.size() < 4 * kMaxLogDevices) {
     by_word_[word] = found;
     if (!on_host.empty()) by_word_[on_host] = found;
   }

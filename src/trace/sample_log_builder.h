@@ -15,11 +15,11 @@
 
 namespace profgpu {
 
-/// One row of a file. Reused, so that its texts keep their room.
+/// One row of a file. Reused, so that its texts keep their memory.
 struct SampleFileRow {
   std::optional<int64_t> time_ns;
-  std::string device, name, uuid, pci_bus_id, vendor, driver_version, mig_profile, host, mark;
-  std::optional<int32_t> numa_node;
+  std::string device, mark;
+  DeviceInfo info;   ///< what the row has of kDeviceTexts, and the NUMA node
   std::vector<std::pair<Metric, double>> values;
   bool has_processes = false;
   std::vector<ProcessSample> processes;
@@ -27,15 +27,15 @@ struct SampleFileRow {
   void clear();
 };
 
-/// Puts devices in order of vendor and index and everything else in order of device and time. The last of several
-/// values of one time stands.
+/// Sorts devices by host, vendor and index, and everything else by device and time. Of several values of one time the
+/// last stands.
 void sort_samples(SampleLog& log);
 
 class SampleLogBuilder {
  public:
-  /// False: the row has no time, or there are more devices than can be meant.
+  /// False: the row has no time, or there are too many devices.
   bool add(const SampleFileRow& row);
-  /// Whether any row did not say of which device it is.
+  /// Whether any row did not name its device.
   [[nodiscard]] bool unnamed_device() const { return unnamed_; }
   [[nodiscard]] bool empty() const { return log_.ticks == 0; }
   /// The builder is empty afterwards.

@@ -53,15 +53,20 @@ const char* StringPool::store(std::string_view text) {
   return at;
 }
 
-StringId StringPool::intern(std::string_view text) {
-  const uint32_t hash = hash_of(text);
+size_t StringPool::slot_of(std::string_view text, uint32_t hash) const {
   const size_t mask = slots_.size() - 1;
   size_t i = hash & mask;
   for (; slots_[i] != 0; i = (i + 1) & mask) {
     const Text& t = texts_[slots_[i] - 1];
-    if (t.hash == hash && std::string_view(t.data, t.size) == text)
-      return StringId(slots_[i] - 1);
+    if (t.hash == hash && std::string_view(t.data, t.size) == text) break;
   }
+  return i;
+}
+
+StringId StringPool::intern(std::string_view text) {
+  const uint32_t hash = hash_of(text);
+  const size_t i = slot_of(text, hash);
+  if (slots_[i] != 0) return StringId(slots_[i] - 1);
   texts_.push_back({store(text), static_cast<uint32_t>(text.size()), hash});
   slots_[i] = static_cast<uint32_t>(texts_.size());
   if (texts_.size() * 2 > slots_.size()) grow();
@@ -69,13 +74,8 @@ StringId StringPool::intern(std::string_view text) {
 }
 
 StringId StringPool::find(std::string_view text) const {
-  const uint32_t hash = hash_of(text);
-  const size_t mask = slots_.size() - 1;
-  for (size_t i = hash & mask; slots_[i] != 0; i = (i + 1) & mask) {
-    const Text& t = texts_[slots_[i] - 1];
-    if (t.hash == hash && std::string_view(t.data, t.size) == text) return StringId(slots_[i] - 1);
-  }
-  return {};
+  const size_t i = slot_of(text, hash_of(text));
+  return slots_[i] != 0 ? StringId(slots_[i] - 1) : StringId();
 }
 
 void StringPool::grow() {

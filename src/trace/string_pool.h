@@ -50,6 +50,8 @@ class StringPool {
     uint32_t hash;
   };
   const char* store(std::string_view text);
+  /// Where `text` is, or the free slot for it.
+  [[nodiscard]] size_t slot_of(std::string_view text, uint32_t hash) const;
   void grow();
 
   std::vector<Text> texts_;

@@ -1,47 +1,32 @@
 #include "trace/trace.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
 namespace profgpu {
 
 std::string_view trace_issue_name(TraceIssueKind kind) {
-  switch (kind) {
-    case TraceIssueKind::kTruncated: return "truncated";
-    case TraceIssueKind::kDamaged: return "damaged";
-    case TraceIssueKind::kNegativeDuration: return "negative_duration";
-    case TraceIssueKind::kOutOfRange: return "out_of_range";
-    case TraceIssueKind::kInvalidText: return "invalid_text";
-    case TraceIssueKind::kOverrun: return "overrun";
-    case TraceIssueKind::kLaunchWithoutActivity: return "launch_without_activity";
-    case TraceIssueKind::kActivityWithoutLaunch: return "activity_without_launch";
-    case TraceIssueKind::kNoDeviceActivity: return "no_device_activity";
-    case TraceIssueKind::kNoSteps: return "no_steps";
-    case TraceIssueKind::kNoHostEvents: return "no_host_events";
-    case TraceIssueKind::kDuplicateCorrelation: return "duplicate_correlation";
-    case TraceIssueKind::kUnknownRows: return "unknown_rows";
-    case TraceIssueKind::kDropped: return "dropped";
-    case TraceIssueKind::kOtherRun: return "other_run";
-    case TraceIssueKind::kNote: return "note";
-    case TraceIssueKind::kOther: break;
-  }
-  return "other";
+  // In the order of the enumeration.
+  constexpr std::string_view kNames[] = {
+      "truncated", "damaged", "negative_duration", "out_of_range", "invalid_text", "overrun", "launch_without_activity",
+      "activity_without_launch", "no_device_activity", "no_steps", "no_host_events", "duplicate_correlation",
+      "unknown_rows", "dropped", "other_run", "note", "other",
+  };
+  static_assert(std::size(kNames) == static_cast<size_t>(TraceIssueKind::kOther) + 1);
+  return kNames[static_cast<size_t>(kind)];
 }
 
 DeviceProperties Trace::properties(int32_t device) const {
   for (const DeviceProperties& d : devices)
     if (d.id == device) return d;
-  DeviceProperties shared;
-  if (devices.empty()) return shared;
-  const DeviceProperties& first = devices.front();
-  for (const DeviceProperties& d : devices) {
-    if (d.name != first.name || d.memory_bytes != first.memory_bytes || d.compute_major != first.compute_major ||
-        d.compute_minor != first.compute_minor || d.multiprocessors != first.multiprocessors)
-      return shared;
+  DeviceProperties shared = devices.empty() ? DeviceProperties{} : devices.front();
+  for (DeviceProperties d : devices) {
+    d.id = shared.id;
+    if (d != shared) return {};
   }
-  shared = first;
-  shared.id = device;
+  shared.id = devices.empty() ? 0 : device;
   return shared;
 }
 

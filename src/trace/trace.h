@@ -1,7 +1,7 @@
-// Trace: what one rank did, as columns. Built once by TraceBuilder, never changed after.
+// Trace: the activity of one rank, as columns. Built once by TraceBuilder, never changed after.
 //
-// All times are integer nanoseconds on the trace's own clock; `base_time_ns` added to them gives Unix time where the
-// file says so. Tables are struct-of-arrays; a row id indexes every column of its table.
+// All times are integer nanoseconds on the trace's own clock; adding `base_time_ns` gives Unix time where the file has
+// it. Tables are struct-of-arrays; a row id indexes every column of its table.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,7 @@ struct HostTable {
   }
 };
 
-/// What an operator was called with. Strings are the trace's own JSON text, "[[32, 1000], []]".
+/// The arguments of an operator. Strings are the trace's own JSON text, "[[32, 1000], []]".
 struct OpArgs {
   uint64_t flops = 0;
   StringId shapes;
@@ -101,7 +101,7 @@ struct ActivityArgs {
   int32_t block[3] = {0, 0, 0};
   int32_t registers = 0;
   int32_t shared_bytes = 0;
-  int64_t bytes = -1;       ///< copies and sets; -1: not given
+  int64_t bytes = -1;       ///< copies and sets; -1: unknown
   uint32_t graph = 0;       ///< graph (executable) id, 0: none
   uint32_t graph_node = 0;
   bool operator==(const ActivityArgs&) const = default;
@@ -115,7 +115,7 @@ struct Queue {
   auto operator<=>(const Queue&) const = default;
 };
 
-/// What our recorder samples of a thread's Python stack are ranges of another thread: its id is the thread's and this.
+/// Samples of a thread's Python stack are ranges of another thread: its id is the thread's with this suffix.
 constexpr std::string_view kSampledStack = " (Python stack)";
 
 struct Thread {
@@ -127,7 +127,7 @@ struct Thread {
   [[nodiscard]] bool is_sampled_stack() const { return id.ends_with(kSampledStack); }
 };
 
-/// A synchronisation row of the device side (cuda_sync): a wait, not activity.
+/// A synchronization row of the device side (cuda_sync): a wait, not activity.
 struct SyncRow {
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
@@ -137,7 +137,7 @@ struct SyncRow {
   uint32_t correlation = 0;
 };
 
-/// One call of a collective as its arguments tell it.
+/// One call of a collective, from its arguments.
 struct Collective {
   HostId host;           ///< record_param_comms or like; may be invalid
   ActivityId activity;   ///< the kernel; may be invalid
@@ -149,12 +149,12 @@ struct Collective {
   int64_t in_elements = -1;
   int64_t out_elements = -1;
   int32_t group_size = 0;
-  int32_t group_rank = -1;   ///< the rank's own place in the group; -1: not recorded
+  int32_t group_rank = -1;   ///< the rank's own index in the group; -1: not recorded
   int64_t sequence = -1; ///< `Seq`; -1: not recorded
-  int32_t source = -1, destination = -1;   ///< ranks of a pair, as the group numbers them; -1: not recorded
+  int32_t source = -1, destination = -1;   ///< ranks of a pair, in the group; -1: not recorded
 };
 
-/// What a range's author says of it, as the text of a JSON object.
+/// A range's own arguments, as the text of a JSON object.
 struct RangeArguments {
   HostId host;
   StringId text;
@@ -185,22 +185,22 @@ struct BackwardLink {
   HostId backward;
 };
 
-/// What the kernel said of a thread at one instant; its counters run from the thread's start.
+/// The kernel's data of a thread at one instant; its counters run from the thread's start.
 struct ThreadSample {
   int64_t time_ns = 0;
   ThreadId thread;
   char state = 0;             ///< 'R', 'S', 'D' ... as /proc has it
-  int32_t system_call = -1;   ///< x86-64's number of the call that it is blocked in; -1: none, or not known
-  uint64_t user_ns = 0;       ///< processor time
+  int32_t system_call = -1;   ///< x86-64's number of the call that it is blocked in; -1: none, or unknown
+  uint64_t user_ns = 0;       ///< CPU time
   uint64_t system_ns = 0;
-  uint64_t waited_ns = 0;     ///< ready to run, but without a processor
-  /// What context switches say; -1: not known.
-  int64_t blocked_ns = -1;    ///< off the processor since it blocked, until it had one again
-  int64_t preempted_ns = -1;  ///< off the processor since it had to give way
+  uint64_t waited_ns = 0;     ///< runnable, but without a CPU
+  /// From context switches; -1: unknown.
+  int64_t blocked_ns = -1;    ///< from blocking until it had a CPU again
+  int64_t preempted_ns = -1;  ///< from preemption until it had a CPU again
   int64_t waits = -1;         ///< how often it blocked
 };
 
-/// A thread blocked, and had a processor again at the end.
+/// A thread from blocking until it had a CPU again.
 struct ThreadWait {
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
@@ -214,6 +214,7 @@ struct DeviceProperties {
   int32_t compute_major = 0;    ///< 0: unknown
   int32_t compute_minor = 0;
   int32_t multiprocessors = 0;
+  bool operator==(const DeviceProperties&) const = default;
 };
 
 struct Distributed {
@@ -222,7 +223,7 @@ struct Distributed {
   std::string backend;
 };
 
-/// What a host's kernel says of its clock, over the time of a recording.
+/// The state of a host's clock during a recording, from its kernel.
 struct ClockStatement {
   bool synchronised = false;
   int64_t error_ns = 0;          ///< Unix time is within it; only where it is synchronised
@@ -242,9 +243,9 @@ enum class TraceIssueKind : uint8_t {
   kNoHostEvents,
   kDuplicateCorrelation,
   kUnknownRows,          ///< rows of categories that are not known
-  kDropped,              ///< the recorder says that it lost rows
-  kOtherRun,             ///< of another run than the ranks beside it, and left out
-  kNote,                 ///< what a recorder says of its recording, and is no fault
+  kDropped,              ///< the recorder reports lost rows
+  kOtherRun,             ///< of another run than the other ranks, and left out
+  kNote,                 ///< a recorder's note on its recording, not a fault
   kOther,
 };
 std::string_view trace_issue_name(TraceIssueKind kind);
@@ -278,12 +279,12 @@ class Trace {
   std::optional<ClockStatement> clock;   ///< of the clock that base_time_ns is from
   std::vector<std::pair<std::string, std::string>> metadata;  ///< other top-level fields, as text
   int64_t base_time_ns = 0;
-  bool recorded = false;  ///< by profgpu: steps that nothing marks may be estimated; makes way in joined_windows()
+  bool recorded = false;  ///< by profgpu: unmarked steps may be estimated; yields in joined_windows()
   bool cut_off = false;            ///< a file of it ends early
   int64_t events = 0;              ///< records in the input, of whatever kind
   std::vector<Interval> windows;   ///< profiler windows in time order, at least one unless the trace is empty
   std::vector<TraceIssue> issues;
-  SampleLog samples;               ///< what devices said meanwhile; in Unix time
+  SampleLog samples;               ///< of the devices meanwhile; in Unix time
 
   /// Whether it is a log of samples and nothing else.
   [[nodiscard]] bool only_samples() const { return host.size() + activity.size() == 0 && !samples.empty(); }
@@ -305,7 +306,7 @@ class Trace {
   std::vector<uint32_t> launched_first;
   std::vector<ActivityId> launched;    ///< by start within one call
 
-  /// Properties of a device; those that all entries share if its id has none (ROCm numbers them otherwise).
+  /// Properties of a device; those shared by all entries if its id has none (ROCm numbers them differently).
   [[nodiscard]] DeviceProperties properties(int32_t device) const;
   [[nodiscard]] size_t memory_bytes() const;
 };

@@ -361,7 +361,7 @@ def test_options_that_are_not_understood(tmp_path):
     recorded = recording(tmp_path)
     assert len(events(recorded, PUSH)) == 3
     text, = recorded.notes
-    assert 'not understood: flush_ms=x, what=1, window=steps:9:3, nvtx=2' in text
+    assert 'invalid: flush_ms=x, what=1, window=steps:9:3, nvtx=2' in text
 
 
 def test_preloaded_into_everything(tmp_path):

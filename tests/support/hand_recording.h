@@ -37,8 +37,8 @@ class HandRecording {
     const auto [it, fresh] = strings_.try_emplace(std::string(text), static_cast<uint32_t>(strings_.size() + 1));
     if (fresh) {
       const wire::StringRef ref{it->second, static_cast<uint32_t>(text.size()), text.data()};
-      std::string chunk(wire::max_string_chunk_bytes(1, text.size()), '\0');
-      chunk.resize(wire::put_string_chunk(&ref, 1, reinterpret_cast<uint8_t*>(chunk.data())));
+      std::string chunk(wire::max_chunk_bytes<wire::StringRef>(1, text.size()), '\0');
+      chunk.resize(wire::put_chunk(&ref, 1, reinterpret_cast<uint8_t*>(chunk.data())));
       bytes_ += chunk;
     }
     return it->second;
@@ -93,8 +93,8 @@ class HandRecording {
   HandRecording& payload(uint64_t event, std::string_view domain, uint64_t schema, std::string_view data) {
     const auto length = static_cast<uint32_t>(data.size());
     const wire::PayloadRef row{event, string(domain), schema, length, length, data.data()};
-    std::string chunk(wire::max_payload_chunk_bytes(1, data.size()), '\0');
-    chunk.resize(wire::put_payload_chunk(&row, 1, reinterpret_cast<uint8_t*>(chunk.data())));
+    std::string chunk(wire::max_chunk_bytes<wire::PayloadRef>(1, data.size()), '\0');
+    chunk.resize(wire::put_chunk(&row, 1, reinterpret_cast<uint8_t*>(chunk.data())));
     return raw(chunk);
   }
   HandRecording& end() {

@@ -151,18 +151,23 @@ bool dump_rows(const ChunkView& chunk, Known& known) {
 }
 
 bool dump_strings(const ChunkView& chunk, Known& known) {
-  return read_strings(
-      chunk, [&](uint32_t id, const char* text, size_t length) { known.strings[id].assign(text, length); });
+  std::vector<StringRef> rows(chunk.rows());
+  if (!read_rows(chunk, rows.data())) return false;
+  for (const StringRef& s : rows) known.strings[s.id].assign(s.text, s.length);
+  return true;
 }
 
 bool dump_payloads(const ChunkView& chunk, const Known& known) {
-  return read_payloads(chunk, [&](const PayloadRef& p) {
+  std::vector<PayloadRef> rows(chunk.rows());
+  if (!read_rows(chunk, rows.data())) return false;
+  for (const PayloadRef& p : rows) {
     const auto domain = known.strings.find(p.domain);
     std::string hex;
     for (uint32_t i = 0; i < p.length; ++i) hex += fmt::format("{:02x}", static_cast<unsigned char>(p.text[i]));
     say(fmt::format(R"({{"kind":"payload","event":{},"domain":{},"schema":{},"size":{},"bytes":"{}"}})", p.event,
                     domain == known.strings.end() ? "null" : json_quoted(domain->second), p.schema, p.size, hex));
-  });
+  }
+  return true;
 }
 
 bool dump_chunk(const ChunkView& chunk, Known& known) {

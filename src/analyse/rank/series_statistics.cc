@@ -95,7 +95,7 @@ void LevelHistogram::add(const Held& held) {
   ns_[level] += held.ns();
   value_ns_[level] += held.value * held.ns();
   total_ns_ += held.ns();
-  if (held.value < kIdlePct.said) idle_ns_ += held.ns();
+  if (held.value < kIdlePct.reported) idle_ns_ += held.ns();
   if (held.value >= kActiveFrom) active_ns_ += held.ns();
 }
 
@@ -122,7 +122,7 @@ std::optional<double> LevelHistogram::percentile(double p, double unit_ns) const
 }
 
 void GapFinder::add(const Held& held) {
-  if (held.value < kIdlePct.said) {
+  if (held.value < kIdlePct.reported) {
     if (worked_ && begun_ns_ == 0) begun_ns_ = held.from_ns;
     ended_ns_ = held.to_ns;
     return;

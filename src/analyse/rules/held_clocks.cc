@@ -89,7 +89,7 @@ std::string clock_loss(const Evidence& evidence, const RankMeasure& m) {
   const double lost = 1 - *clock->mean / *most;
   if (lost < kNotableLoss) return "";
   const ThrottleTime* held = first_where(device->throttle, [](const ThrottleTime& t) {
-    return (t.bits & kHeldBackReasons) != 0 && t.pct > kHeldBackPct.said;
+    return (t.bits & kHeldBackReasons) != 0 && t.pct > kHeldBackPct.reported;
   });
   return fmt::format("the SM clock averages {:.0f} of {:.0f} MHz{}: at most {:.0f} % of the time of kernels that compute, "
                      "less of those that wait for memory",
@@ -100,7 +100,7 @@ extern const Rule kThermalThrottle = {
     .id = "thermal-throttle",
     .summary = "temperature holds the clocks back",
     .unit = "%",
-    .threshold = kHeldBackPct.said,
+    .threshold = kHeldBackPct.reported,
     .severity = kHeldBackPct.severity,
     .meaning =
         "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, "
@@ -125,7 +125,7 @@ extern const Rule kPowerCap = {
     .id = "power-cap",
     .summary = "the power limit holds the clocks back",
     .unit = "%",
-    .threshold = kHeldBackPct.said,
+    .threshold = kHeldBackPct.reported,
     .severity = kHeldBackPct.severity,
     .meaning =
         "The device lowers its clocks because it would draw more than its power limit. At the default limit this is "

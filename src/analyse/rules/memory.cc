@@ -74,7 +74,7 @@ void say_memory_near_capacity(const Measured& m, Finding& f) {
 // Nobody knows here how long the next batch is: a device is full when little is left for the allocator.
 std::optional<Advice> memory_now(const Rule& rule, const DeviceNow& d) {
   const auto used = d.value(Metric::kMemoryUsed), total = d.value(Metric::kMemoryTotal);
-  if (!used || !total || *total <= 0 || 100 * *used / *total <= kMemoryUsedPct.said) return std::nullopt;
+  if (!used || !total || *total <= 0 || 100 * *used / *total <= kMemoryUsedPct.reported) return std::nullopt;
   std::string what = fmt::format("memory is {:.0f} % full", 100 * *used / *total);
   if (d.largest && d.largest->memory_bytes)
     what += fmt::format(", {} of it by process {}", format_bytes(static_cast<double>(*d.largest->memory_bytes)),

@@ -38,7 +38,7 @@ constexpr double kHeldBytes = 256.0 * (1 << 20);   // a bare context of CUDA is 
 
 std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
   const double held = d.largest ? static_cast<double>(d.largest->memory_bytes.value_or(0)) : 0;
-  if (!d.busy_pct || *d.busy_pct >= kIdlePct.said || held < kHeldBytes) return std::nullopt;
+  if (!d.busy_pct || *d.busy_pct >= kIdlePct.reported || held < kHeldBytes) return std::nullopt;
   return Advice{kIdlePct.severity,
                 fmt::format("idle for the last minute, while process {}{} holds {}", d.largest->pid,
                             d.user.empty() ? "" : " of " + d.user, format_bytes(held)),

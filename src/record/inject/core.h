@@ -1,5 +1,5 @@
-// All that the recorder has, in one mapping; all zero is a recorder that was never started. For the files that make up
-// the recorder: others include recorder.h.
+// The state of the recorder, in one mapping; all zero is a recorder that was never started. For the files of the
+// recorder itself: others include recorder.h.
 #pragma once
 
 #include "record/inject/device_tables.h"
@@ -12,7 +12,7 @@ namespace profgpu::inject {
 
 enum class Phase : uint32_t { kOff = 0, kStarting, kRecording, kFailed, kEnding, kEnded };
 
-/// What is said seldom and from anywhere: notes and windows.
+/// Rare rows from anywhere: notes and windows.
 struct Remark {
   int64_t time_ns;
   wire::ChunkKind kind;
@@ -20,7 +20,8 @@ struct Remark {
   uint32_t text;
 };
 
-/// Which windows are asked for and what is so. Whoever changes `wanted` sees to it, or the thread that is at it does.
+/// The wanted and the actual state of the window. The thread that changes `wanted` applies it, unless another one is
+/// applying a change and does so.
 struct WindowPlan {
   std::atomic<const Source*> source;
   std::atomic<uint32_t> wanted, reason;
@@ -34,8 +35,11 @@ struct WindowPlan {
   std::atomic<uint64_t> last_range;
 };
 
-/// As wire::PayloadRef, with its bytes in it.
+/// A wire::PayloadRef with its bytes.
 struct Payload {
+  static constexpr wire::ChunkKind kKind = wire::ChunkKind::kPayloads;
+  static constexpr bool kHasText = true;
+  static void columns(auto& v) { wire::PayloadRef::payload_columns<Payload>(v); }
   uint64_t event;
   uint64_t schema;
   uint64_t size;
@@ -108,10 +112,10 @@ int64_t tend_windows(Core& core, int64_t now_ns);
 void follow_range(Core& core, const wire::RangeEvent& row);
 void reconcile_windows(Core& core);
 
-// process_facts.cc
+// start.cc
 struct ProcessFacts {
   char host[128];
-  int64_t rank;  ///< negative: not known
+  int64_t rank;  ///< negative: unknown
 };
 ProcessFacts process_facts();
 void add_properties(const ProcessFacts& facts, uint32_t pid);

@@ -6,13 +6,16 @@
 #include <initializer_list>
 
 #include "record/inject/glibc.h"
+#include "record/inject/names.h"
 
 namespace profgpu::inject::cupti {
 namespace {
 
-// From NVIDIA's public lists of callback numbers: cuLaunch, cuLaunchGrid(Async), cuLaunchKernel,
-// cuLaunchCooperativeKernel (MultiDevice), cuGraphLaunch, cuLaunchKernelEx, and those for per-thread streams.
+// The driver's calls that start work on a device; the others are useless and many. From NVIDIA's public lists of
+// callback numbers: cuLaunch, cuLaunchGrid(Async), cuLaunchKernel, cuLaunchCooperativeKernel (MultiDevice),
+// cuGraphLaunch, cuLaunchKernelEx, and those for per-thread streams.
 constexpr uint32_t kWorkCalls[] = {115, 116, 117, 307, 442, 477, 478, 480, 514, 515, 652, 653};
+// The runtime's calls that programs make all the time and that take no time, left out by CUPTI where it can:
 // cudaGetLastError, cudaPeekAtLastError, cudaSetDevice, cudaGetDevice, cudaDeviceGetAttribute, cudaStreamIsCapturing,
 // cudaStreamGetCaptureInfo and their variants.
 constexpr uint32_t kChatter[] = {10, 11, 16, 17, 200, 317, 318, 324, 325, 409, 410, 461, 462};
@@ -42,26 +45,17 @@ Decoder decoder;
 
 int64_t time_of(uint64_t ns) { return static_cast<int64_t>(ns); }
 
-template <typename Record>
-bool finished(const Record& r) { return r.start != 0 && r.end != 0; }
-
-// A name by its text, eight bytes at a time: kernels have few names, and long ones.
+// A cache before intern(): kernels have few names, and long ones.
 uint32_t name_id(const char* name) {
   if (name == nullptr) return 0;
   const size_t length = strlen(name);
-  uint64_t hash = length * 0x9e3779b97f4a7c15u;
-  for (size_t at = 0; at < length; at += 8) {
-    uint64_t word = 0;
-    memcpy(&word, name + at, length - at < 8 ? length - at : 8);
-    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-    hash ^= hash >> 32;
-  }
+  const uint64_t hash = hash_of(name, length);
   KnownName& known = decoder.names[hash % kNameSlots];
   if (known.hash != hash || known.id == 0) known = {hash, intern(name, length)};
   return known.id;
 }
 
-// "cudaMemcpyAsync_ptsz_v7000" is cudaMemcpyAsync to everybody.
+// "cudaMemcpyAsync_ptsz_v7000" is known as cudaMemcpyAsync.
 uint32_t intern_call(const char* name, bool runtime) {
   size_t length = strlen(name);
   if (const char* version = runtime ? strrchr(name, '_') : nullptr)
@@ -94,7 +88,7 @@ uint32_t device_of(uint32_t context) {
 }
 
 template <typename Record>
-uint32_t queue_of(const Record& r, const Collecting& held) { return queue_id(held, r.device, r.context, r.stream); }
+uint32_t queue_of(const Record& r, const Collecting& held) { return held->queue_id(r.device, r.context, r.stream); }
 
 template <typename Row, typename Record>
 Row timed(const Record& r) {
@@ -103,9 +97,26 @@ Row timed(const Record& r) {
   row.duration_ns = r.end > r.start ? time_of(r.end - r.start) : 0;  // a clock may be set back in between
   return row;
 }
+template <typename Row, typename Record>
+Row activity(const Record& r, const Collecting& held) {
+  auto row = timed<Row>(r);
+  row.queue = queue_of(r, held);
+  row.correlation = r.correlation;
+  return row;
+}
 
-bool put(const KernelRecord& r, const Collecting& held) {
-  if (!finished(r)) return false;
+// Finished records to rows.
+
+void put(const ApiRecord& r, const Collecting& held, const Calls& calls) {
+  auto row = timed<wire::Call>(r);
+  row.name = call_name(calls, r.kind == kRuntime, r.cbid);
+  row.thread = thread_id(r.thread);
+  row.correlation = r.correlation;
+  row.is_driver = r.kind != kRuntime;
+  row.result = r.result;
+  held->append(row);
+}
+void put(const KernelRecord& r, const Collecting& held) {
   wire::LaunchShape shape;
   memcpy(shape.grid, r.grid, sizeof shape.grid);
   memcpy(shape.block, r.block, sizeof shape.block);
@@ -113,90 +124,54 @@ bool put(const KernelRecord& r, const Collecting& held) {
   shape.static_shared_bytes = r.static_shared;
   shape.dynamic_shared_bytes = r.dynamic_shared;
   know_context(r.context, r.device);
-  auto row = timed<wire::Kernel>(r);
+  auto row = activity<wire::Kernel>(r, held);
   row.name = name_id(r.name);
-  row.queue = queue_of(r, held);
-  row.correlation = r.correlation;
-  row.shape = shape_id(held, shape);
+  row.shape = held->shape_id(shape);
   row.graph = r.graph;
   row.graph_node = r.graph_node;
-  append(held, row);
-  return true;
+  held->append(row);
 }
 
 template <typename Record>
 wire::Copy copy_of(const Record& r, const Collecting& held) {
-  auto row = timed<wire::Copy>(r);
+  auto row = activity<wire::Copy>(r, held);
   row.bytes = r.bytes;
-  row.queue = queue_of(r, held);
-  row.correlation = r.correlation;
   row.copy_kind = r.copy_kind, row.from_kind = r.from_kind, row.to_kind = r.to_kind;
   row.is_async = (r.flags & kFlagAsync) != 0;
   row.graph_node = r.graph_node;
   if (decoder.version >= kApi_11_1) row.graph = r.graph;
   return row;
 }
-bool put(const MemcpyRecord& r, const Collecting& held) {
-  if (!finished(r)) return false;
-  append(held, copy_of(r, held));
-  return true;
-}
-bool put(const MemcpyPeerRecord& r, const Collecting& held) {
-  if (!finished(r)) return false;
+void put(const MemcpyRecord& r, const Collecting& held) { held->append(copy_of(r, held)); }
+void put(const MemcpyPeerRecord& r, const Collecting& held) {
   wire::Copy row = copy_of(r, held);
   row.peer = (r.device == r.from_device ? r.to_device : r.from_device) + 1;
-  append(held, row);
-  return true;
+  held->append(row);
 }
-bool put(const MemsetRecord& r, const Collecting& held) {
-  if (!finished(r)) return false;
-  auto row = timed<wire::Set>(r);
+void put(const MemsetRecord& r, const Collecting& held) {
+  auto row = activity<wire::Set>(r, held);
   row.bytes = r.bytes;
-  row.queue = queue_of(r, held);
-  row.correlation = r.correlation;
   row.value = r.value;
   row.memory_kind = static_cast<uint8_t>(r.memory_kind);
   row.graph_node = r.graph_node;
   if (decoder.version >= kApi_11_1) row.graph = r.graph;
-  append(held, row);
-  return true;
+  held->append(row);
 }
-
-bool put(const ApiRecord& r, const Calls& calls, const Collecting& held) {
-  const bool runtime = r.kind == kRuntime;
-  const uint32_t at = r.cbid < kMaxCalls ? r.cbid : 0;
-  if (runtime ? decoder.chatter[at] : !decoder.work_call[at]) return true;
-  if (!finished(r)) return false;
-  auto row = timed<wire::Call>(r);
-  row.name = call_name(calls, runtime, r.cbid);
-  row.thread = thread_id(r.thread);
-  row.correlation = r.correlation;
-  row.is_driver = !runtime;
-  row.result = r.result;
-  append(held, row);
-  return true;
-}
-
-bool put(const SynchronizationRecord& r, const Collecting& held) {
-  if (!finished(r)) return false;
+void put(const SynchronizationRecord& r, const Collecting& held) {
   auto row = timed<wire::Sync>(r);
-  row.queue = queue_id(held, device_of(r.context), r.context, r.type == 4 ? kWholeContext : r.stream);
+  row.queue = held->queue_id(device_of(r.context), r.context, r.type == 4 ? kWholeContext : r.stream);
   row.correlation = r.correlation;
   row.type = static_cast<uint8_t>(r.type);
   row.event = r.event;
-  append(held, row);
-  return true;
+  held->append(row);
 }
-bool put(const OverheadRecord& r, const Collecting& held) {
-  if (!finished(r)) return false;
+void put(const OverheadRecord& r, const Collecting& held) {
   auto row = timed<wire::Overhead>(r);
   row.type = r.type;
   row.thread = r.object_kind == kObjectThread ? thread_id(r.thread) : 0;
-  append(held, row);
-  return true;
+  held->append(row);
 }
-bool put(const MemoryRecord& r, const Collecting& held) {
-  if (r.time == 0) return false;
+void put(const MemoryRecord& r, const Collecting& held) {
   wire::Allocation row;
   row.time_ns = time_of(r.time);
   row.address = r.address;
@@ -205,35 +180,22 @@ bool put(const MemoryRecord& r, const Collecting& held) {
   row.correlation = r.correlation;
   row.is_free = r.operation == kAllocationRelease;
   row.memory_kind = static_cast<uint8_t>(r.memory_kind);
-  append(held, row);
-  return true;
+  held->append(row);
 }
-bool put(const GraphRecord& r, const Collecting& held) {
-  if (!finished(r)) return false;
-  auto row = timed<wire::GraphLaunch>(r);
-  row.queue = queue_of(r, held);
-  row.correlation = r.correlation;
+void put(const GraphRecord& r, const Collecting& held) {
+  auto row = activity<wire::GraphLaunch>(r, held);
   row.graph = r.graph;
-  append(held, row);
-  return true;
+  held->append(row);
 }
-bool put(const ExternalRecord& r, const Collecting& held) {
-  wire::ExternalId row;
-  row.correlation = r.correlation;
-  row.type = r.type;
-  row.external = r.external;
-  append(held, row);
-  return true;
+void put(const ExternalRecord& r, const Collecting& held) {
+  held->append(wire::ExternalId{r.correlation, r.type, r.external});
 }
-bool put(const ContextRecord& r, const Collecting&) {
-  know_context(r.id, r.device);
-  return true;
-}
+void put(const ContextRecord& r, const Collecting&) { know_context(r.id, r.device); }
 
-bool put(const DeviceRecord& r, const Collecting&) {
-  if (decoder.version < kApi_11_6 || decoder.device_count == kMaxDevices) return true;
+void put(const DeviceRecord& r, const Collecting&) {
+  if (decoder.version < kApi_11_6 || decoder.device_count == kMaxDevices) return;
   for (uint32_t i = 0; i < decoder.device_count; ++i)
-    if (decoder.devices[i].id == r.id) return true;
+    if (decoder.devices[i].id == r.id) return;
   char uuid[48];
   int at = snprintf(uuid, sizeof uuid, "GPU-");
   for (int i = 0; i < 16; ++i)
@@ -249,34 +211,44 @@ bool put(const DeviceRecord& r, const Collecting&) {
   row.compute_minor = r.compute_minor;
   row.multiprocessors = r.multiprocessors;
   ++decoder.device_count;
-  return true;
 }
 
-// As much of a record as the buffer has; its fields may stand anywhere.
 template <typename Record>
-bool read(const uint8_t* record, const uint8_t* end, Record& out) {
-  if (static_cast<size_t>(end - record) < sizeof out) return false;
-  memcpy(&out, record, sizeof out);
-  return true;
+bool is_left_out(const Record&) {
+  return false;
 }
+bool is_left_out(const ApiRecord& r) {
+  const uint32_t at = r.cbid < kMaxCalls ? r.cbid : 0;
+  return r.kind == kRuntime ? decoder.chatter[at] : !decoder.work_call[at];
+}
+
 template <typename Record>
-bool take(const uint8_t* record, const uint8_t* end, const Collecting& held) {
+bool is_finished(const Record& r) {
+  if constexpr (requires { r.end; }) return r.start != 0 && r.end != 0;
+  else if constexpr (requires { r.time; }) return r.time != 0;
+  else return true;
+}
+
+// A record's fields may be anywhere in the buffer, whose end may cut it. False: it has no row.
+template <typename Record, typename... Arguments>
+bool take(const uint8_t* record, const uint8_t* end, const Arguments&... arguments) {
   Record r;
-  return read(record, end, r) && put(r, held);
+  if (static_cast<size_t>(end - record) < sizeof r) return false;
+  memcpy(&r, record, sizeof r);
+  if (is_left_out(r)) return true;
+  if (!is_finished(r)) return false;
+  put(r, arguments...);
+  return true;
 }
 
-bool take_any(uint32_t kind, const Calls& calls, const uint8_t* at, const uint8_t* end, const Collecting& held,
-              bool& known) {
+bool take_any(uint32_t kind, const Calls& calls, const uint8_t* at, const uint8_t* end, const Collecting& held) {
   switch (kind) {
     case kConcurrentKernel: return take<KernelRecord>(at, end, held);
     case kMemcpy: return take<MemcpyRecord>(at, end, held);
     case kMemcpyPeer: return take<MemcpyPeerRecord>(at, end, held);
     case kMemset: return take<MemsetRecord>(at, end, held);
     case kDriver:
-    case kRuntime: {
-      ApiRecord r;
-      return read(at, end, r) && put(r, calls, held);
-    }
+    case kRuntime: return take<ApiRecord>(at, end, held, calls);
     case kSynchronization: return take<SynchronizationRecord>(at, end, held);
     case kOverhead: return take<OverheadRecord>(at, end, held);
     case kMemory2: return take<MemoryRecord>(at, end, held);
@@ -284,7 +256,7 @@ bool take_any(uint32_t kind, const Calls& calls, const uint8_t* at, const uint8_
     case kExternalCorrelation: return take<ExternalRecord>(at, end, held);
     case kDevice: return take<DeviceRecord>(at, end, held);
     case kContext: return take<ContextRecord>(at, end, held);
-    default: known = false; return true;
+    default: return true;
   }
 }
 
@@ -306,9 +278,7 @@ Undecoded decode(const Calls& calls, uint8_t* buffer, size_t valid, const Collec
     if (record < buffer || record + sizeof(uint32_t) > end) break;
     uint32_t kind;
     memcpy(&kind, record, sizeof kind);
-    bool known = true;
-    if (!take_any(kind, calls, record, end, held, known)) ++undecoded.unfinished;
-    if (!known) ++undecoded.unknown;
+    undecoded.unfinished += !take_any(kind, calls, record, end, held);
   }
   undecoded.damaged = result != kMaxLimitReached;
   return undecoded;
@@ -336,20 +306,17 @@ void add_seen_devices() {
     const auto bus_id = driver != nullptr ? reinterpret_cast<BusId>(dlsym(driver, "cuDeviceGetPCIBusId")) : nullptr;
     char bus[32] = "";
     if (bus_id != nullptr && bus_id(bus, sizeof bus, static_cast<int>(row.id)) == 0) row.pci = intern(bus);
-    // Done only now: a program that ends meanwhile adds it itself.
+    // Only now: a program that ends meanwhile adds it itself.
     const Collecting held;
     if (decoder.devices_done != at) continue;
-    add_device(held, row);
+    held->devices.add(row);
     ++decoder.devices_done;
   }
 }
 
-CallNumbers work_calls() { return {kWorkCalls, kWorkCalls + sizeof kWorkCalls / sizeof *kWorkCalls}; }
-CallNumbers chatter() { return {kChatter, kChatter + sizeof kChatter / sizeof *kChatter}; }
-
 namespace {
 
-// Kinds in the order in which they are enabled. Without `must` the recording goes on where CUPTI refuses it.
+// In the order in which they are enabled. Without `must` the recording continues where CUPTI rejects a kind.
 struct WantedKind {
   Kind kind;
   bool must;
@@ -371,17 +338,17 @@ constexpr WantedKind kWanted[] = {
     {kGraphTrace, false, "whole graph launches"},
 };
 
-// Leaves out calls that are of no use, where CUPTI can; else the decoder does.
+// Leaves out useless calls where CUPTI can; else the decoder does.
 Result enable(const Calls& calls, Kind kind) {
   if (kind == kDriver && calls.ActivityEnableDriverApi != nullptr) {
     Result result = kSuccess;
-    for (const uint32_t cbid : work_calls())
+    for (const uint32_t cbid : kWorkCalls)
       if (const Result r = calls.ActivityEnableDriverApi(cbid, 1); r != kSuccess) result = r;
     return result;
   }
   const Result result = calls.ActivityEnable(kind);
   if (kind == kRuntime && result == kSuccess && calls.ActivityEnableRuntimeApi != nullptr)
-    for (const uint32_t cbid : chatter()) calls.ActivityEnableRuntimeApi(cbid, 0);
+    for (const uint32_t cbid : kChatter) calls.ActivityEnableRuntimeApi(cbid, 0);
   return result;
 }
 
@@ -389,11 +356,11 @@ Result enable(const Calls& calls, Kind kind) {
 
 void disable_kinds(const Calls& calls) {
   if (calls.ActivityEnableDriverApi != nullptr)
-    for (const uint32_t cbid : work_calls()) calls.ActivityEnableDriverApi(cbid, 0);
+    for (const uint32_t cbid : kWorkCalls) calls.ActivityEnableDriverApi(cbid, 0);
   for (const WantedKind& w : kWanted) calls.ActivityDisable(w.kind);
 }
 
-bool enable_kinds(const Calls& calls, bool whole_graphs, bool tell, char* reason, size_t size) {
+bool enable_kinds(const Calls& calls, bool whole_graphs, bool report, char* reason, size_t size) {
   Result refused[sizeof kWanted / sizeof *kWanted] = {};
   for (const WantedKind& w : kWanted) {
     if (w.kind == kGraphTrace && !whole_graphs) continue;
@@ -401,14 +368,14 @@ bool enable_kinds(const Calls& calls, bool whole_graphs, bool tell, char* reason
     refused[&w - kWanted] = result;
     if (result == kSuccess || !w.must) continue;
     disable_kinds(calls);
-    snprintf(reason, size, "CUPTI refuses to record %s: error %d%s", w.what, result,
+    snprintf(reason, size, "CUPTI cannot record %s: error %d%s", w.what, result,
              result == kInsufficientPrivileges ? " (the driver allows it to administrators only)" : "");
     return false;
   }
-  // Only now: where nothing is recorded, it does not matter what else would be missing.
+  // Only now: where nothing is recorded, other missing kinds do not matter.
   for (const WantedKind& w : kWanted) {
     const Result result = refused[&w - kWanted];
-    if (!tell || result == kSuccess) continue;
+    if (!report || result == kSuccess) continue;
     char sentence[120];
     snprintf(sentence, sizeof sentence, "CUPTI does not record %s: error %d", w.what, result);
     note(wire::Severity::kWarning, sentence);

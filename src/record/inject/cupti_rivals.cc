@@ -1,6 +1,6 @@
-// CUPTI's functions by which another profiler in the process, such as torch.profiler, takes the device's records. Where
-// this library is preloaded, the other's calls come here first: we bring in what is ours, leave, and come back when it
-// is done. Where it is not preloaded, nobody calls these.
+// CUPTI's functions by which another profiler in the process, such as torch.profiler, collects the device's records.
+// Where this library is preloaded, the other's calls come here first: we collect our records, yield, and resume when it
+// is done. Where it is not preloaded, these are never called.
 #include <link.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ constexpr uint32_t kMaxKinds = 128;
 constexpr Result kNotInitialized = 15;
 constexpr char kWhom[] = "another profiler in the process (torch.profiler, for one)";
 
-// What the other one has enabled; it is done when that is nothing.
+// The other profiler's enabled kinds; it is done when there are none.
 struct Rival {
   BufferRequested requested;
   BufferCompleted completed;
@@ -28,18 +28,16 @@ struct Rival {
 };
 Rival rival;
 
-// The function of that name in the libcupti that is mapped: RTLD_NEXT finds nothing in libraries that were opened
-// later.
-template <typename Function>
-Function real(const char* name) {
+// The function in the libcupti that we use, else in the one that is mapped: RTLD_NEXT finds nothing in libraries that
+// were opened later. Null: there is none.
+template <auto kMember>
+auto real(const char* name) {
+  const Calls* const ours = session_calls();
+  auto function = ours != nullptr ? ours->*kMember : nullptr;
   char path[512];
-  if (dlopen == nullptr || mapped_libraries("", path, sizeof path) == 0) return nullptr;
+  if (function != nullptr || dlopen == nullptr || mapped_libraries("", path, sizeof path) == 0) return function;
   void* const handle = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-  return handle != nullptr ? reinterpret_cast<Function>(dlsym(handle, name)) : nullptr;
-}
-template <typename Function>
-Function real_or(Function ours, const char* name) {
-  return ours != nullptr ? ours : real<Function>(name);
+  return handle != nullptr ? reinterpret_cast<decltype(function)>(dlsym(handle, name)) : nullptr;
 }
 
 void rival_comes() {
@@ -55,13 +53,10 @@ bool rival_records() { return rival.active; }
 
 }  // namespace profgpu::inject::cupti
 
-#define PROFGPU_EXPORT extern "C" __attribute__((visibility("default")))
-
 using namespace profgpu::inject::cupti;  // the exported functions have CUPTI's own names
 
 PROFGPU_EXPORT Result cuptiActivityRegisterCallbacks(BufferRequested requested, BufferCompleted completed) {
-  const Calls* const ours = session_calls();
-  const auto call = real_or(ours != nullptr ? ours->ActivityRegisterCallbacks : nullptr, __func__);
+  const auto call = real<&Calls::ActivityRegisterCallbacks>(__func__);
   if (call == nullptr) return kNotInitialized;
   rival_comes();
   rival.requested = requested;
@@ -70,8 +65,7 @@ PROFGPU_EXPORT Result cuptiActivityRegisterCallbacks(BufferRequested requested, 
 }
 
 PROFGPU_EXPORT Result cuptiActivityRegisterTimestampCallback(TimestampCallback callback) {
-  const Calls* const ours = session_calls();
-  const auto call = real_or(ours != nullptr ? ours->ActivityRegisterTimestampCallback : nullptr, __func__);
+  const auto call = real<&Calls::ActivityRegisterTimestampCallback>(__func__);
   if (call == nullptr) return kNotInitialized;
   rival_comes();
   return call(callback);
@@ -79,9 +73,9 @@ PROFGPU_EXPORT Result cuptiActivityRegisterTimestampCallback(TimestampCallback c
 
 PROFGPU_EXPORT Result cuptiActivityEnable(uint32_t kind) {
   const Calls* const ours = session_calls();
-  const auto call = real_or(ours != nullptr ? ours->ActivityEnable : nullptr, __func__);
+  const auto call = real<&Calls::ActivityEnable>(__func__);
   if (call == nullptr) return kNotInitialized;
-  // One that has registered its callbacks before finds ours in their place.
+  // If it registered its callbacks before, ours have replaced them.
   if (!rival.active && ours != nullptr && rival.completed != nullptr) {
     rival_comes();
     ours->ActivityRegisterCallbacks(rival.requested, rival.completed);
@@ -91,8 +85,7 @@ PROFGPU_EXPORT Result cuptiActivityEnable(uint32_t kind) {
 }
 
 PROFGPU_EXPORT Result cuptiActivityDisable(uint32_t kind) {
-  const Calls* const ours = session_calls();
-  const auto call = real_or(ours != nullptr ? ours->ActivityDisable : nullptr, __func__);
+  const auto call = real<&Calls::ActivityDisable>(__func__);
   if (call == nullptr) return kNotInitialized;
   const Result result = call(kind);
   if (kind < kMaxKinds && rival.kind[kind].exchange(false) && rival.kinds.fetch_sub(1) == 1) rival_leaves(false);
@@ -100,10 +93,9 @@ PROFGPU_EXPORT Result cuptiActivityDisable(uint32_t kind) {
 }
 
 PROFGPU_EXPORT Result cuptiFinalize() {
-  const Calls* const ours = session_calls();
-  const auto call = real_or(ours != nullptr ? ours->Finalize : nullptr, __func__);
+  const auto call = real<&Calls::Finalize>(__func__);
   if (call == nullptr) return kNotInitialized;
-  yield_to(kWhom);  // what is ours must be brought in before CUPTI forgets it
+  yield_to(kWhom);  // our records must be collected before CUPTI drops them
   const Result result = call();
   for (std::atomic<bool>& kind : rival.kind) kind = false;
   rival.kinds = 0;

@@ -1,10 +1,10 @@
 #include "record/inject/cupti_session.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <initializer_list>
 
@@ -20,15 +20,15 @@ using wire::DropReason;
 using wire::RecorderState;
 using wire::Severity;
 
-// A clock of CUPTI's that runs otherwise than the machine's by more than this has been changed.
+// A CUPTI clock that differs from the machine's by more than this has been changed.
 constexpr int64_t kClockJumpNs = 1'000'000;
-// After another profiler's stop, before its callbacks are replaced: it may still collect what is its own.
+// After another profiler's stop, before its callbacks are replaced: it may still collect its own records.
 constexpr int64_t kResumeAfterNs = 1'000'000'000;
-// After another profiler took our place without a word: longer than most profile.
+// After another profiler took our place unannounced: longer than most profiles.
 constexpr int64_t kAwayNs = 60'000'000'000;
-// CUPTI's buffers beyond our bound, as a part of it, from which recording pauses until they are back.
+// Recording pauses when CUPTI's buffers beyond our bound exceed this part of it, until they are back.
 constexpr size_t kPauseBeyondPart = 2;
-// Buffers that CUPTI holds, as a part of our bound, from which it is seen whether they become more and more.
+// When CUPTI holds more than this part of our bound, its growth is watched.
 constexpr size_t kBehindPart = 4;
 
 struct Session {
@@ -39,30 +39,40 @@ struct Session {
   std::atomic<bool> enabled, registered, yielded, finalized;
   std::atomic<bool> reopen;  // a window is to be open once nobody else records
   std::atomic<int64_t> resume_at_ns;
-  bool robbed;               // another profiler came without a word
+  bool robbed;               // another profiler came unannounced
   bool choked;               // paused until CUPTI's buffers are back
-  int64_t looked_ns;         // when it was looked at what CUPTI holds, at most once a flush interval
-  size_t held, held_before;  // buffers that it held then, and the time before
-  bool refusals_told, second_told;
+  int64_t looked_ns;         // when CUPTI's buffers were counted last, at most once a flush interval
+  size_t held, held_before;  // their number then, and the time before
+  bool refusals_reported, second_reported;
   bool own_thread_ids;       // CUPTI's, which are not the kernel's
   int64_t clock_difference;  // of CUPTI's clock to the machine's, at the last look
   bool clock_known;
 };
 Session session;
 
+[[gnu::format(printf, 1, 2)]] void warn(const char* format, ...) {
+  char sentence[400];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(sentence, sizeof sentence, format, arguments);
+  va_end(arguments);
+  note(Severity::kWarning, sentence);
+}
+
 void no_device(const char* reason) {
   set_state(RecorderState::kNoDevice, reason);
   note(Severity::kWarning, reason);
 }
 
-// --- Buffers, on CUPTI's and the program's threads
-// --------------------------------------------------------------------
+void pause() { set_state(RecorderState::kPaused, "another profiler in the process records the device now"); }
+
+// Buffers, on CUPTI's and the program's threads.
 
 void requested(uint8_t** buffer, size_t* size, size_t* most_records) {
   *buffer = session.buffers.take(session.library.version < kApi_12_9);
   *size = *buffer != nullptr ? Buffers::kBytes : 0;
   *most_records = 0;
-  if (*buffer != nullptr && session.buffers.beyond() > 0) wake_recorder();  // it pauses what makes records
+  if (*buffer != nullptr && session.buffers.beyond() > 0) wake_recorder();  // to pause the source of records
 }
 
 void collect(uint8_t* buffer, size_t valid) {
@@ -74,7 +84,7 @@ void collect(uint8_t* buffer, size_t valid) {
   }
   if (undecoded.unfinished > 0) drop(wire::ChunkKind{}, DropReason::kCupti, undecoded.unfinished);
   if (undecoded.damaged)
-    note(Severity::kWarning, "CUPTI handed out a buffer that it cannot read itself; the rest of it is missing");
+    note(Severity::kWarning, "CUPTI delivered a buffer that it cannot read itself; the rest of it is missing");
 }
 
 void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t valid) {
@@ -83,10 +93,10 @@ void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t v
   const Calls& calls = session.library.calls;
   const Buffers::Origin origin = session.buffers.origin(buffer);
   if (origin == Buffers::Origin::kForeign) {
-    note(Severity::kWarning, "CUPTI handed us a buffer of another profiler's: some of that one's records are missing");
+    note(Severity::kWarning, "CUPTI delivered a buffer of another profiler; some of that profiler's records are missing");
     return;
   }
-  // Counting is many times as fast as decoding: where CUPTI's thread is behind, it catches up before memory runs out.
+  // Counting is much faster than decoding: CUPTI's thread catches up before memory runs out.
   const bool behind = session.buffers.taken() > session.buffers.count() * 3 / 4;
   if (origin == Buffers::Origin::kBeyond || behind) {
     drop(wire::ChunkKind{}, DropReason::kRecorderFull, count_records(calls, buffer, valid));
@@ -100,8 +110,7 @@ void completed(void* context, uint32_t stream, uint8_t* buffer, size_t, size_t v
   errno = error;
 }
 
-// --- What is enabled
-// --------------------------------------------------------------------------------------------------
+// What is enabled.
 
 // What CUPTI forgets when it is finalized.
 bool configure() {
@@ -113,7 +122,7 @@ bool configure() {
   const Result result = calls.ActivityRegisterCallbacks(requested, completed);
   if (result != kSuccess) {
     char reason[200];
-    snprintf(reason, sizeof reason, "CUPTI refuses to record: cuptiActivityRegisterCallbacks failed with error %d",
+    snprintf(reason, sizeof reason, "CUPTI cannot record: cuptiActivityRegisterCallbacks failed with error %d",
              result);
     no_device(reason);
   }
@@ -128,23 +137,22 @@ void disable_all() {
 
 bool enable_all() {
   char reason[200];
-  if (!enable_kinds(session.library.calls, !options().graph_nodes, !session.refusals_told, reason, sizeof reason)) {
+  if (!enable_kinds(session.library.calls, !options().graph_nodes, !session.refusals_reported, reason, sizeof reason)) {
     no_device(reason);
     return false;
   }
-  if (session.own_thread_ids && !session.refusals_told)
-    note(Severity::kWarning, "CUPTI does not give the kernel's numbers of threads; calls cannot be joined with ranges");
-  session.refusals_told = true;
+  if (session.own_thread_ids && !session.refusals_reported)
+    note(Severity::kWarning, "CUPTI does not report the kernel's thread ids; calls cannot be matched with ranges");
+  session.refusals_reported = true;
   session.enabled = true;
   return true;
 }
 
-// --- cudaProfilerStart and Stop
-// ---------------------------------------------------------------------------------------
+// cudaProfilerStart and Stop.
 
 constexpr uint32_t kRuntimeStart = 171, kRuntimeStop = 172, kDriverStart = 308, kDriverStop = 309;
 
-// The runtime's function calls the driver's: the second of both finds the window as it is to be.
+// The runtime's function calls the driver's: the second of both finds the window in the wanted state.
 void called(void*, uint32_t, uint32_t cbid, const CallbackInfo* info) {
   if (info->site != kSiteExit) return;
   if (cbid == kDriverStart || cbid == kRuntimeStart) open_window("cudaProfilerStart");
@@ -168,17 +176,13 @@ void follow_profiler_calls() {
     if (result == kSuccess && calls.EnableCallback != nullptr)
       result = calls.EnableCallback(1, session.subscriber, cbid < kDriverStart ? kRuntimeApi : kDriverApi, cbid);
   if (result == kSuccess) return;
-  char sentence[400];
-  snprintf(sentence, sizeof sentence,
-           "cudaProfilerStart cannot be followed (error %d)%s%s%s; all of the run is recorded instead", result,
-           *holder != 0 ? ": CUPTI is held by " : "", holder,
-           result == kMultipleSubscribers && *holder == 0 ? ": another tool holds CUPTI" : "");
-  note(Severity::kWarning, sentence);
+  warn("cudaProfilerStart cannot be followed (error %d)%s%s%s; the whole run is recorded instead", result,
+       *holder != 0 ? ": CUPTI is held by " : "", holder,
+       result == kMultipleSubscribers && *holder == 0 ? ": another tool holds CUPTI" : "");
   open_window("cudaProfilerStart cannot be followed");
 }
 
-// --- What the recorder asks for
-// ---------------------------------------------------------------------------------------
+// What the recorder asks for.
 
 bool open(const char*) {
   session.reopen = session.yielded.load();
@@ -190,18 +194,14 @@ bool open(const char*) {
 void close(const char*) {
   session.reopen = false;
   if (session.enabled) disable_all();
-  // Where memory runs out, a flush would wait for all that CUPTI has; the next one brings it.
+  // Where memory runs out, a flush would wait for all of CUPTI's records; the next one gets them.
   if (!session.yielded && !session.choked) session.library.calls.ActivityFlushAll(0);
 }
 
-// CUPTI's own clock: it has no call that takes another profiler's clock away, only one that sets another.
-uint64_t machine_clock() {
-  timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
-}
+// CUPTI's default clock: no call removes another profiler's clock, one can only set another.
+uint64_t machine_clock() { return static_cast<uint64_t>(clock_ns(CLOCK_REALTIME)); }
 
-// Difference of CUPTI's clock to the machine's. Its own clock is the machine's: only another profiler changes that.
+// The difference of CUPTI's clock to the machine's: 0 unless another profiler changed CUPTI's clock.
 bool clock_difference(int64_t& device_ns, int64_t& difference) {
   uint64_t time = 0;
   if (session.library.calls.GetTimestamp(&time) != kSuccess) return false;
@@ -217,8 +217,8 @@ int64_t device_clock() {
   return clock_difference(device_ns, difference) ? device_ns : 0;
 }
 
-// Where this library is not preloaded, another profiler is seen by its clock. It has our callbacks by then, and what is
-// enabled is its too: nothing is disabled. We come back when it gives the clock back, or after kAwayNs.
+// Where this library is not preloaded, another profiler is detected by its clock. By then it has replaced our callbacks,
+// and the enabled kinds are also its own: nothing is disabled. We resume when it restores the clock, or after kAwayNs.
 void watch_clock() {
   int64_t device_ns = 0, difference = 0;
   if (!clock_difference(device_ns, difference)) return;
@@ -227,25 +227,21 @@ void watch_clock() {
     if (session.robbed && !is_jump(difference) && session.resume_at_ns > host_now() + kResumeAfterNs)
       session.resume_at_ns = host_now() + kResumeAfterNs;
   } else if (session.clock_known && is_jump(moved)) {
-    char sentence[200];
-    snprintf(
-        sentence, sizeof sentence,
-        "CUPTI's clock moved by %.3f ms: another profiler in the process has taken it; recording of the device pauses",
-        static_cast<double>(moved) * 1e-6);
-    note(Severity::kWarning, sentence);
+    warn("CUPTI's clock moved by %.3f ms: another profiler in the process uses CUPTI; recording of the device pauses",
+         static_cast<double>(moved) * 1e-6);
     session.robbed = true;
     session.yielded = true;
     const bool was = session.enabled.exchange(false);
     session.resume_at_ns = host_now() + kAwayNs;
-    if (was) close_window("another profiler in the process took CUPTI");
+    if (was) close_window("another profiler in the process uses CUPTI");
     session.reopen = was;
-    set_state(RecorderState::kPaused, "another profiler in the process records the device now");
+    pause();
   }
   session.clock_difference = difference;
   session.clock_known = true;
 }
 
-// The other one's buffers go to it first; then all is as before it came.
+// The other profiler's buffers go to it first; then everything is as before.
 void take_up_again() {
   const Calls& calls = session.library.calls;
   calls.ActivityFlushAll(kFlushForced);
@@ -266,22 +262,22 @@ void take_up_again() {
   }
 }
 
-// CUPTI before 12.9 cannot be refused a buffer: where it does not give back what it has, nothing more may come.
+// CUPTI before 12.9 must not be denied a buffer: while it does not return its buffers, recording pauses.
 void watch_memory() {
   const size_t beyond = session.buffers.beyond();
   if (!session.choked && beyond * kPauseBeyondPart > session.buffers.count()) {
     session.choked = true;
     close_window("out of memory for records");
     note(Severity::kWarning,
-         "CUPTI hands out records more slowly than they come; recording pauses until it has caught up");
+         "CUPTI delivers records more slowly than they come; recording pauses until it has caught up");
   } else if (session.choked && beyond == 0 && session.buffers.taken() * 2 < session.buffers.count()) {
     session.choked = false;
     open_window("memory for records is free again");
   }
 }
 
-// CUPTI has ever more to hand out, and does so by itself as buffers are full. A flush would wait for all of it, and
-// nobody would see that memory runs out.
+// CUPTI's backlog grows; it delivers full buffers by itself. A flush would wait for all of it and delay the check for
+// memory.
 bool falls_behind() {
   const size_t held = session.buffers.taken() + session.buffers.beyond();
   if (const int64_t now = host_now(); now - session.looked_ns >= options().flush_ns) {
@@ -294,11 +290,9 @@ bool falls_behind() {
 
 void watch_libraries() {
   char other[300];
-  if (session.second_told || mapped_libraries(session.library.path, other, sizeof other) == 0) return;
-  session.second_told = true;
-  char sentence[400];
-  snprintf(sentence, sizeof sentence, "a second libcupti is in the process: %s; only one of both can record", other);
-  note(Severity::kWarning, sentence);
+  if (session.second_reported || mapped_libraries(session.library.path, other, sizeof other) == 0) return;
+  session.second_reported = true;
+  warn("a second libcupti is in the process: %s; only one of them can record", other);
 }
 
 void flush(bool at_end) {
@@ -309,7 +303,7 @@ void flush(bool at_end) {
     return;
   }
   if (!session.registered) return;
-  if (!at_end) watch_memory();  // first: a flush waits for all that there is
+  if (!at_end) watch_memory();  // first: a flush waits for all records
   if (at_end || !falls_behind()) session.library.calls.ActivityFlushAll(at_end ? kFlushForced : 0);
   add_seen_devices();
   if (!at_end) watch_libraries();
@@ -337,7 +331,7 @@ void put_properties(int driver) {
 
 void start_session() {
   if (!start_recorder("cuda") || !options().cuda || session.generation == recorder_generation()) return;
-  // A forked child begins anew; its parent's CUPTI is of no use in it.
+  // A forked child starts anew; its parent's CUPTI does not work in it.
   memset(static_cast<void*>(&session), 0, sizeof session);
   session.generation = recorder_generation();
   const int driver = driver_version();
@@ -347,7 +341,7 @@ void start_session() {
   reset_decoder(session.library.version);
   if (rival_records()) {
     session.yielded = true;
-    set_state(RecorderState::kPaused, "another profiler in the process records the device now");
+    pause();
   } else if (!configure()) {
     return;
   }
@@ -365,7 +359,7 @@ void yield_to(const char* whom) {
   session.library.calls.ActivityFlushAll(kFlushForced);
   if (was) close_window(whom);
   session.reopen = was;
-  set_state(RecorderState::kPaused, "another profiler in the process records the device now");
+  pause();
 }
 
 void resume_after(bool finalized) {
@@ -378,7 +372,7 @@ const Calls* session_calls() { return session.registered || session.yielded ? &s
 
 }  // namespace profgpu::inject::cupti
 
-extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+PROFGPU_EXPORT int InitializeInjection() {
   const int error = errno;
   profgpu::inject::cupti::start_session();
   errno = error;
@@ -387,67 +381,56 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
 
 namespace profgpu::inject::cupti {
 
-namespace {
-
-// Pages come zeroed and only when they are written.
-uint8_t* map(size_t bytes) {
-  void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return at == MAP_FAILED ? nullptr : static_cast<uint8_t*>(at);
-}
-
-}  // namespace
-
 bool Buffers::reserve(size_t bytes) {
-  size_t count = bytes / kBytes;
-  count = count < 4 ? 4 : count > kMost ? kMost : count;
-  region_ = map(count * kBytes);
-  if (region_ != nullptr) count_ = count;
-  return region_ != nullptr;
+  const size_t count = bytes / kBytes;
+  count_ = count < 4 ? 4 : count > kMaxBound ? kMaxBound : count;
+  uint8_t* const first = take(false);   // whether there is memory at all
+  if (first != nullptr) give_back(first);
+  return first != nullptr;
 }
 
 uint8_t* Buffers::take(bool must) {
-  // The lowest that is free: as much memory is touched as CUPTI holds at once, not all that it may.
-  for (size_t at = 0; at < count_; ++at) {
-    if (in_use_[at].load(std::memory_order_relaxed) || in_use_[at].exchange(true, std::memory_order_acquire)) continue;
-    taken_.fetch_add(1, std::memory_order_relaxed);
-    return region_ + at * kBytes;
-  }
-  return must ? take_beyond() : nullptr;
-}
-
-uint8_t* Buffers::take_beyond() {
-  uint8_t* const buffer = map(kBytes);
-  for (std::atomic<uint8_t*>& place : mapped_) {
-    uint8_t* empty = nullptr;
-    if (buffer == nullptr || !place.compare_exchange_strong(empty, buffer)) continue;
-    beyond_.fetch_add(1, std::memory_order_relaxed);
+  // The lowest that is free: touches as much memory as CUPTI holds at once, not all that it may.
+  for (size_t at = 0; at < (must ? kSlots : count_); ++at) {
+    Slot& slot = slots_[at];
+    if (slot.in_use.load(std::memory_order_relaxed) || slot.in_use.exchange(true, std::memory_order_acquire)) continue;
+    uint8_t* buffer = slot.buffer.load(std::memory_order_relaxed);
+    if (buffer == nullptr) {
+      // Pages come zeroed and only when they are written.
+      constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+      void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+      buffer = mapped == MAP_FAILED ? nullptr : static_cast<uint8_t*>(mapped);
+      slot.buffer.store(buffer, std::memory_order_relaxed);
+    }
+    if (buffer == nullptr) slot.in_use.store(false, std::memory_order_release);
+    else (at < count_ ? taken_ : beyond_).fetch_add(1, std::memory_order_relaxed);
     return buffer;
   }
-  if (buffer != nullptr) munmap(buffer, kBytes);
   return nullptr;
 }
 
+size_t Buffers::slot_of(const uint8_t* buffer) const {
+  size_t at = 0;
+  while (at < kSlots && slots_[at].buffer.load(std::memory_order_relaxed) != buffer) ++at;
+  return at;
+}
+
 Buffers::Origin Buffers::origin(const uint8_t* buffer) const {
-  if (buffer >= region_ && buffer < region_ + count_ * kBytes) return Origin::kBound;
-  for (const std::atomic<uint8_t*>& place : mapped_)
-    if (place.load(std::memory_order_relaxed) == buffer) return Origin::kBeyond;
-  return Origin::kForeign;
+  const size_t at = slot_of(buffer);
+  return at < count_ ? Origin::kBound : at < kSlots ? Origin::kBeyond : Origin::kForeign;
 }
 
 void Buffers::give_back(uint8_t* buffer) {
-  if (buffer < region_ || buffer >= region_ + count_ * kBytes) {
-    for (std::atomic<uint8_t*>& place : mapped_)
-      if (uint8_t* expected = buffer; place.compare_exchange_strong(expected, nullptr)) {
-        munmap(buffer, kBytes);
-        beyond_.fetch_sub(1, std::memory_order_relaxed);
-        return;
-      }
-    return;
+  const size_t at = slot_of(buffer);
+  if (at == kSlots) return;
+  if (at < count_) {
+    memset(buffer, 0, kBytes);
+  } else {
+    slots_[at].buffer.store(nullptr, std::memory_order_relaxed);
+    munmap(buffer, kBytes);
   }
-  memset(buffer, 0, kBytes);
-  const size_t at = static_cast<size_t>(buffer - region_) / kBytes;
-  taken_.fetch_sub(1, std::memory_order_relaxed);
-  in_use_[at].store(false, std::memory_order_release);
+  (at < count_ ? taken_ : beyond_).fetch_sub(1, std::memory_order_relaxed);
+  slots_[at].in_use.store(false, std::memory_order_release);
 }
 
 }  // namespace profgpu::inject::cupti

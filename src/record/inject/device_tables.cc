@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "record/inject/recorder.h"
-
 namespace profgpu::inject {
 namespace {
 
@@ -58,39 +56,8 @@ uint32_t DeviceTables::shape_id(const wire::LaunchShape& shape) {
   });
 }
 
-template <class Row>
-void DeviceTables::encode(Table<Row>& table) {
-  if (table.count == 0) return;
-  if (buffer_size_ - used_ >= wire::max_chunk_bytes<Row>(table.count)) {
-    const bool was_half_full = is_half_full();
-    used_ += wire::put_chunk(table.rows, table.count, buffers_[active_] + used_);
-    if (!was_half_full && is_half_full()) wake_recorder();
-  } else {
-    drop(Row::kKind, wire::DropReason::kRecorderFull, table.count);
-  }
-  table.count = 0;
-}
-
-template void DeviceTables::encode(Table<wire::Kernel>&);
-template void DeviceTables::encode(Table<wire::Copy>&);
-template void DeviceTables::encode(Table<wire::Set>&);
-template void DeviceTables::encode(Table<wire::Call>&);
-template void DeviceTables::encode(Table<wire::Sync>&);
-template void DeviceTables::encode(Table<wire::Overhead>&);
-template void DeviceTables::encode(Table<wire::Allocation>&);
-template void DeviceTables::encode(Table<wire::GraphLaunch>&);
-template void DeviceTables::encode(Table<wire::ExternalId>&);
-
 DeviceTables::Encoded DeviceTables::take() {
-  encode(kernels_);
-  encode(copies_);
-  encode(sets_);
-  encode(calls_);
-  encode(syncs_);
-  encode(overheads_);
-  encode(allocations_);
-  encode(graph_launches_);
-  encode(external_ids_);
+  tables_.each([this](auto& table) { encode(table); });
   const Encoded encoded{buffers_[active_], used_};
   active_ ^= 1;
   used_ = 0;

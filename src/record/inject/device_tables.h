@@ -1,13 +1,13 @@
-// Rows of device activity: collected a kind at a time, encoded when a table is full or at a flush, and handed to our
-// own thread, which writes them while the next ones are collected.
+// Rows of device activity: collected by kind, encoded when a table is full or at a flush, and handed to our own thread,
+// which writes them while the next ones are collected.
 //
 // Budget: 40 ns a kernel row, encoding included.
 #pragma once
 
+#include "record/inject/recorder.h"
 #include "record/inject/ring.h"
 #include "record/inject/system_call.h"
 #include "record/wire/chunk_writer.h"
-#include "record/wire/rows.h"
 
 namespace profgpu::inject {
 
@@ -18,8 +18,12 @@ struct Table {
   uint32_t count;
   Row rows[kTableRows];
 };
+template <class... Rows>
+struct Tables : Table<Rows>... {
+  void each(auto f) { (f(static_cast<Table<Rows>&>(*this)), ...); }
+};
 
-// Numbers of small things by what they are made of. For one thread at a time.
+// Numbers of small rows by their content. For one thread at a time.
 template <class Row, uint32_t kRows>
 struct Index {
   uint32_t entries[2 * kRows];  ///< id; 0: free
@@ -40,18 +44,19 @@ class DeviceTables {
   // All of these with `lock` held.
   template <class Row>
   void append(const Row& row) {
-    Table<Row>& table = table_of(row);
+    Table<Row>& table = tables_;
     table.rows[table.count] = row;
     if (++table.count == kTableRows) encode(table);
   }
   uint32_t queue_id(uint32_t device, uint32_t context, uint32_t stream);
+  /// By everything but its id.
   uint32_t shape_id(const wire::LaunchShape& shape);
 
   struct Encoded {
     uint8_t* data;
     size_t size;
   };
-  /// Encodes what there is. The bytes stay as they are until the next call.
+  /// Encodes all rows. The bytes stay valid until the next call.
   Encoded take();
   [[nodiscard]] bool is_half_full() const { return used_ > buffer_size_ / 2; }
 
@@ -61,30 +66,41 @@ class DeviceTables {
   Index<wire::LaunchShape, kMaxShapes> shapes;
 
  private:
-  Table<wire::Kernel>& table_of(const wire::Kernel&) { return kernels_; }
-  Table<wire::Copy>& table_of(const wire::Copy&) { return copies_; }
-  Table<wire::Set>& table_of(const wire::Set&) { return sets_; }
-  Table<wire::Call>& table_of(const wire::Call&) { return calls_; }
-  Table<wire::Sync>& table_of(const wire::Sync&) { return syncs_; }
-  Table<wire::Overhead>& table_of(const wire::Overhead&) { return overheads_; }
-  Table<wire::Allocation>& table_of(const wire::Allocation&) { return allocations_; }
-  Table<wire::GraphLaunch>& table_of(const wire::GraphLaunch&) { return graph_launches_; }
-  Table<wire::ExternalId>& table_of(const wire::ExternalId&) { return external_ids_; }
   template <class Row>
-  void encode(Table<Row>& table);
+  void encode(Table<Row>& table) {
+    if (table.count == 0) return;
+    if (buffer_size_ - used_ >= wire::max_chunk_bytes<Row>(table.count)) {
+      const bool was_half_full = is_half_full();
+      used_ += wire::put_chunk(table.rows, table.count, buffers_[active_] + used_);
+      if (!was_half_full && is_half_full()) wake_recorder();
+    } else {
+      drop(Row::kKind, wire::DropReason::kRecorderFull, table.count);
+    }
+    table.count = 0;
+  }
 
-  Table<wire::Kernel> kernels_;
-  Table<wire::Copy> copies_;
-  Table<wire::Set> sets_;
-  Table<wire::Call> calls_;
-  Table<wire::Sync> syncs_;
-  Table<wire::Overhead> overheads_;
-  Table<wire::Allocation> allocations_;
-  Table<wire::GraphLaunch> graph_launches_;
-  Table<wire::ExternalId> external_ids_;
+  Tables<wire::Kernel, wire::Copy, wire::Set, wire::Call, wire::Sync, wire::Overhead, wire::Allocation,
+         wire::GraphLaunch, wire::ExternalId>
+      tables_;
   uint8_t* buffers_[2];
   size_t buffer_size_, used_;
   uint32_t active_;
+};
+
+/// Locks the tables of device rows, for threads that collect for us; the writing of the file never holds this lock.
+/// Keep it for a whole buffer of records, and call nothing of CUPTI meanwhile. Rows that do not fit because the disk is
+/// too slow are counted as drops.
+class Collecting {
+ public:
+  Collecting();
+  ~Collecting() { tables_.lock.unlock(); }
+  Collecting(const Collecting&) = delete;
+  Collecting& operator=(const Collecting&) = delete;
+
+  DeviceTables* operator->() const { return &tables_; }
+
+ private:
+  DeviceTables& tables_;
 };
 
 }  // namespace profgpu::inject

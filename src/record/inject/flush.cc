@@ -1,5 +1,5 @@
-// Brings what was recorded to the file. Names and other rows that rows refer to go before them: they are taken after
-// the rows are, and written first.
+// Writes recorded rows to the file. Names and other rows that rows refer to come before them: they are taken after the
+// rows, and written first.
 #include "record/inject/core.h"
 #include "record/wire/chunk_writer.h"
 
@@ -7,11 +7,11 @@ namespace profgpu::inject {
 namespace {
 
 constexpr int64_t kSyncNs = 10'000'000'000;
-constexpr size_t kKeptBytes = 4 << 20;  // of a buffer; memory beyond goes back to the kernel after a burst
+constexpr size_t kKeptBytes = 4 << 20;  // of a buffer; memory beyond is returned to the kernel after a burst
 
 bool is_dictionary(uint16_t kind) { return kind < static_cast<uint16_t>(wire::ChunkKind::kKernels); }
 
-// Calls f(kind, rows) for each chunk of bytes that we encoded ourselves.
+// Calls f(kind, rows) for each chunk that we encoded ourselves.
 template <class F>
 void each_chunk(const uint8_t* at, const uint8_t* end, F f) {
   while (at < end) {
@@ -52,12 +52,13 @@ void write_names(Core& core) {
     for (uint32_t i = 0; i < taken;) {
       uint32_t count = 0;
       size_t bytes = 0;
-      for (; i < taken && wire::max_string_chunk_bytes(count + 1, bytes + kMaxNameBytes) <= kScratchBytes; ++i) {
+      for (; i < taken && wire::max_chunk_bytes<wire::StringRef>(count + 1, bytes + kMaxNameBytes) <= kScratchBytes;
+           ++i) {
         const Name& name = core.taken_names[i];
         strings[count++] = {name.id, name.length, names.text_of(name)};
         bytes += name.length;
       }
-      all_written &= write_out(core, core.scratch, wire::put_string_chunk(strings, count, core.scratch));
+      all_written &= write_rows(core, strings, count);
     }
     names.log.settle(all_written);
     if (!all_written) return;
@@ -102,22 +103,14 @@ void write_device_rows(Core& core) {
     system_call(SYS_madvise, as_word(encoded.data), static_cast<long>(encoded.size & ~size_t{4095}), MADV_DONTNEED);
 }
 
-void write_chunk(Core& core, const Payload* rows, uint32_t count) {
-  write_out(core, core.scratch, wire::put_payload_chunk(rows, count, core.scratch));
-}
-template <class Row>
-void write_chunk(Core& core, const Row* rows, uint32_t count) {
-  write_rows(core, rows, count);
-}
-
-// Not more than a ring's length at a time: writers may be faster than the disk.
+// At most a ring's length at a time: writers may be faster than the disk.
 template <class Row, uint32_t kRows, uint32_t kMost>
 void write_ring(Core& core, Ring<Row, kRows>& ring, Row (&rows)[kMost]) {
   for (uint32_t done = 0; done < kRows;) {
     const uint32_t taken = ring.take(rows, kMost);
     if (taken == 0) return;
     write_dictionaries(core);
-    write_chunk(core, rows, taken);
+    write_rows(core, rows, taken);
     done += taken;
   }
 }
@@ -160,20 +153,14 @@ bool has_unwritten_drops(const Core& core) {
   return false;
 }
 
-int64_t clock_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
-
-// The device's clock is read between two looks at the host's, so that the set is right to half of what that takes: the
-// quickest of several, as any may be interrupted, and the first touches code and pages that are not at hand.
+// The device's clock is read between two readings of the host's, so that the error is at most half of their distance:
+// the quickest of several, as any may be interrupted, and the first touches cold code and pages.
 void write_sync(Core& core) {
-  constexpr int kLooks = 5;
+  constexpr int kTries = 5;
   const Source* const source = core.windows.source.load(std::memory_order_acquire);
   wire::ClockSync row;
   int64_t least = INT64_MAX;
-  for (int look = 0; look < kLooks; ++look) {
+  for (int i = 0; i < kTries; ++i) {
     wire::ClockSync seen;
     const int64_t before = host_now();
     seen.unix_ns = clock_ns(CLOCK_REALTIME);
@@ -227,7 +214,7 @@ void flush(Core& core, bool at_end) {
 void write_end(Core& core) {
   const Locked held(core.flushing);
   if (core.phase.load(std::memory_order_relaxed) == Phase::kFailed) return;
-  // An end says that nothing is missing but what the file says.
+  // An end row asserts that nothing is missing except what the file reports.
   if (!has_unwritten_drops(core))
     core.file.append(core.scratch, wire::seal_chunk(core.scratch, wire::ChunkKind::kEnd, 0));
   core.state.store(static_cast<uint32_t>(wire::RecorderState::kEnded), std::memory_order_relaxed);

@@ -12,7 +12,9 @@ namespace {
 
 constexpr uint32_t kNoRoom = UINT32_MAX;
 
-// Eight bytes at a time, each folded in by a multiplication (the constant is 2^64 / golden ratio). Never 0.
+}  // namespace
+
+// Each eight bytes are folded in by a multiplication (the constant is 2^64 / golden ratio).
 uint64_t hash_of(const char* text, size_t length) {
   uint64_t h = length * 0x9e3779b97f4a7c15u;
   for (; length >= 8; text += 8, length -= 8) {
@@ -27,8 +29,6 @@ uint64_t hash_of(const char* text, size_t length) {
   h ^= h >> 29;
   return h | 1;
 }
-
-}  // namespace
 
 bool Names::is(uint32_t id, const char* text, size_t length) {
   uint32_t known = 0;
@@ -61,7 +61,7 @@ uint32_t Names::intern(const char* text, size_t length) {
       return add(entry, text, length);
     if (seen != hash) continue;
     uint32_t id = entry.id.load(std::memory_order_acquire);
-    // Its writer may be a thread that this one interrupted: after a while the name gets a second number.
+    // The thread that writes it may be interrupted by this one: after a while the name gets a second number.
     for (int i = 0; id == 0 && i < 1000; ++i) id = entry.id.load(std::memory_order_acquire);
     if (id == kNoRoom) return refuse();
     if (id != 0 && is(id, text, length)) return id;
@@ -104,7 +104,7 @@ uint32_t Threads::id(uint32_t pid, uint32_t tid, Names& names) {
   const uint32_t id = place + 1;
   log.at(place) = {id, pid, tid, kernel_name(tid, names)};
   log.publish(place);
-  // Where another thread was faster, this one gets a second number the next time; the rows of both name it.
+  // Where another thread was faster, this thread gets a second number the next time; the rows of both name it.
   uint64_t nothing = 0;
   free->compare_exchange_strong(nothing, uint64_t{tid} << 32 | id, std::memory_order_release);
   return id;

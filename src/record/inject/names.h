@@ -1,4 +1,4 @@
-// Names to numbers, for any thread, without locks or allocation: a table that only grows, and the text beside it.
+// Names to numbers, for any thread, without locks or allocation: a table that only grows, and the texts.
 //
 // Budget: 20 ns for a name of 30 bytes that is known.
 #pragma once
@@ -14,6 +14,9 @@ struct Name {
   uint64_t offset;  ///< in the text
 };
 
+/// Of a text, eight bytes at a time. Never 0.
+uint64_t hash_of(const char* text, size_t length);
+
 class Names {
  public:
   static constexpr uint32_t kMaxNames = 1u << 18;
@@ -22,7 +25,7 @@ class Names {
     text_ = text;
     text_size_ = size;
   }
-  /// 0 where the name is empty, or where it is new and there is no room.
+  /// 0 where the name is empty, or new without room for it.
   uint32_t intern(const char* text, size_t length);
   /// Of an id that intern() gave.
   [[nodiscard]] const char* text_of(uint32_t id, uint32_t& length) {
@@ -58,15 +61,13 @@ class Names {
 
 // Threads of the process to numbers, for any thread, without locks or allocation.
 
-class Names;
-
 class Threads {
  public:
   static constexpr uint32_t kMaxRows = 1u << 16;
 
   /// The number of a kernel thread id; 0: too many.
   uint32_t id(uint32_t pid, uint32_t tid, Names& names);
-  /// Of the calling thread, which may be a new one under the number of one that ended: then it has its own name.
+  /// Of the calling thread, which may have the id of one that ended: then it gets its own name.
   uint32_t own_id(uint32_t pid, Names& names);
   void rename(uint32_t pid, uint32_t tid, uint32_t name, Names& names);
 

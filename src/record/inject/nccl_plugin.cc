@@ -285,8 +285,6 @@ Result init_v5(void** context, uint64_t hash, int32_t* mask, const char* name, i
 
 }  // namespace profgpu::inject::nccl
 
-#define PROFGPU_EXPORT extern "C" __attribute__((visibility("default")))
-
 using namespace profgpu::inject::nccl;  // the exported structures have NCCL's own names
 
 PROFGPU_EXPORT const PluginV4 ncclProfiler_v4{"profgpu", init_v4, start<DescriptorV4>, stop, state, finalize};

@@ -12,7 +12,7 @@
 namespace profgpu::inject::nvtx {
 namespace {
 
-// UTF-8 of a wide string (UTF-32 here), cut to what a small stack can hold.
+// UTF-8 of a wide string (UTF-32 here), truncated to fit a small stack.
 class Narrow {
  public:
   explicit Narrow(const wchar_t* wide) {
@@ -24,21 +24,10 @@ class Narrow {
  private:
   void put(uint32_t c) {
     if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
-    if (c < 0x80) {
-      add(c);
-    } else if (c < 0x800) {
-      add(0xc0 | c >> 6);
-      add(0x80 | (c & 0x3f));
-    } else if (c < 0x10000) {
-      add(0xe0 | c >> 12);
-      add(0x80 | (c >> 6 & 0x3f));
-      add(0x80 | (c & 0x3f));
-    } else {
-      add(0xf0 | c >> 18);
-      add(0x80 | (c >> 12 & 0x3f));
-      add(0x80 | (c >> 6 & 0x3f));
-      add(0x80 | (c & 0x3f));
-    }
+    const int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;   // bytes after the first
+    constexpr uint32_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
+    add(kLead[more] | c >> (6 * more));
+    for (int i = more - 1; i >= 0; --i) add(0x80 | (c >> (6 * i) & 0x3f));
   }
   void add(uint32_t byte) { text_[length_++] = static_cast<char>(byte); }
 
@@ -46,16 +35,20 @@ class Narrow {
   char text_[1024];
 };
 
-uint32_t intern_wide(const wchar_t* wide) {
+// Of text in either width.
+uint32_t name_id(const char* text) { return intern(text); }
+uint32_t name_id(const wchar_t* wide) {
   const Narrow narrow(wide);
   return intern(narrow.text(), narrow.length());
 }
 
 uint32_t message(int32_t type, const void* text) {
-  if (text == nullptr) return 0;
-  if (type == kAscii) return intern(static_cast<const char*>(text));
-  if (type == kUnicode) return intern_wide(static_cast<const wchar_t*>(text));
-  return type == kRegistered ? name_of(static_cast<const Handle*>(text)) : 0;
+  switch (text != nullptr ? type : int32_t{kNoMessage}) {
+    case kAscii: return name_id(static_cast<const char*>(text));
+    case kUnicode: return name_id(static_cast<const wchar_t*>(text));
+    case kRegistered: return name_of(static_cast<const Handle*>(text));
+    default: return 0;
+  }
 }
 
 void set_payload(wire::RangeEvent& row, const EventAttributes& attributes, const Handle* domain) {
@@ -84,104 +77,95 @@ void set_payload(wire::RangeEvent& row, const EventAttributes& attributes, const
   }
 }
 
-void send(wire::RangeOp op, const Handle* domain, uint32_t name, const EventAttributes* attributes, uint64_t range) {
+// `name`: text in either width, or the attributes that have it; null: none.
+void send(wire::RangeOp op, const Handle* domain, auto name, uint64_t range = 0) {
+  if (!recording_here()) return;
   wire::RangeEvent row;
   row.time_ns = host_now();
   row.thread = thread_id();
-  row.name = name;
   row.domain = name_of(domain);
   row.op = op;
   row.range = range;
-  if (attributes != nullptr && attributes->size >= sizeof *attributes) {
-    row.category = attributes->category;
-    row.name = message(attributes->message_type, attributes->message);
-    set_payload(row, *attributes, domain);
+  if constexpr (requires { name_id(name); }) {
+    row.name = name_id(name);
+  } else if constexpr (requires { name->message; }) {
+    if (name != nullptr && name->size >= sizeof *name) {
+      row.category = name->category;
+      row.name = message(name->message_type, name->message);
+      set_payload(row, *name, domain);
+    }
   }
   post(row);
 }
+constexpr struct NoName {
+} kNoName{};
 
-void mark(const char* text) {
-  if (recording_here()) send(wire::RangeOp::kMark, nullptr, intern(text), nullptr, 0);
+// What NVTX calls. `Name`: a character type or EventAttributes.
+template <class Name>
+void domain_mark(const Handle* domain, const Name* name) {
+  send(wire::RangeOp::kMark, domain, name);
 }
-void mark_wide(const wchar_t* text) {
-  if (recording_here()) send(wire::RangeOp::kMark, nullptr, intern_wide(text), nullptr, 0);
+template <class Name>
+void mark(const Name* name) {
+  domain_mark(nullptr, name);
 }
-void domain_mark(const Handle* domain, const EventAttributes* attributes) {
-  if (recording_here()) send(wire::RangeOp::kMark, domain, 0, attributes, 0);
-}
-void mark_with(const EventAttributes* attributes) { domain_mark(nullptr, attributes); }
 
-uint64_t start(const char* text) {
+template <class Name>
+uint64_t domain_start(const Handle* domain, const Name* name) {
   const uint64_t range = next_range();
-  if (recording_here()) send(wire::RangeOp::kStart, nullptr, intern(text), nullptr, range);
+  send(wire::RangeOp::kStart, domain, name, range);
   return range;
 }
-uint64_t start_wide(const wchar_t* text) {
-  const uint64_t range = next_range();
-  if (recording_here()) send(wire::RangeOp::kStart, nullptr, intern_wide(text), nullptr, range);
-  return range;
+template <class Name>
+uint64_t start(const Name* name) {
+  return domain_start(nullptr, name);
 }
-uint64_t domain_start(const Handle* domain, const EventAttributes* attributes) {
-  const uint64_t range = next_range();
-  if (recording_here()) send(wire::RangeOp::kStart, domain, 0, attributes, range);
-  return range;
-}
-uint64_t start_with(const EventAttributes* attributes) { return domain_start(nullptr, attributes); }
-void domain_end(const Handle* domain, uint64_t range) {
-  if (recording_here()) send(wire::RangeOp::kEnd, domain, 0, nullptr, range);
-}
+void domain_end(const Handle* domain, uint64_t range) { send(wire::RangeOp::kEnd, domain, kNoName, range); }
 void end(uint64_t range) { domain_end(nullptr, range); }
 
-int push(const char* text) {
-  if (recording_here()) send(wire::RangeOp::kPush, nullptr, intern(text), nullptr, 0);
+template <class Name>
+int domain_push(const Handle* domain, const Name* name) {
+  send(wire::RangeOp::kPush, domain, name);
   return kNoTracking;
 }
-int push_wide(const wchar_t* text) {
-  if (recording_here()) send(wire::RangeOp::kPush, nullptr, intern_wide(text), nullptr, 0);
-  return kNoTracking;
+template <class Name>
+int push(const Name* name) {
+  return domain_push(nullptr, name);
 }
-int domain_push(const Handle* domain, const EventAttributes* attributes) {
-  if (recording_here()) send(wire::RangeOp::kPush, domain, 0, attributes, 0);
-  return kNoTracking;
-}
-int push_with(const EventAttributes* attributes) { return domain_push(nullptr, attributes); }
 int domain_pop(const Handle* domain) {
-  if (recording_here()) send(wire::RangeOp::kPop, domain, 0, nullptr, 0);
+  send(wire::RangeOp::kPop, domain, kNoName);
   return kNoTracking;
 }
 int pop() { return domain_pop(nullptr); }
 
 // As properties "nvtx_category DOMAIN NUMBER".
-void name_category_in(const char* domain, size_t domain_length, uint32_t category, const char* name) {
+void domain_name_category(const Handle* domain, uint32_t category, const char* name) {
   if (name == nullptr || !recording_here()) return;
+  size_t length = 0;
+  const char* const domain_name = text_of(domain, length);
   Text<256> key;
   key << "nvtx_category ";
-  for (size_t i = 0; i < domain_length; ++i) key << domain[i];
+  for (size_t i = 0; i < length; ++i) key << domain_name[i];
   key << ' ' << category;
   property(key.c_str(), name);
 }
-void domain_name_category(const Handle* domain, uint32_t category, const char* name) {
-  size_t length = 0;
-  const char* const text = text_of(domain, length);
-  name_category_in(text, length, category, name);
-}
-void domain_name_category_wide(const Handle* domain, uint32_t category, const wchar_t* name) {
+void domain_name_category(const Handle* domain, uint32_t category, const wchar_t* name) {
   Text<1024> text;
   const Narrow narrow(name);
   for (size_t i = 0; i < narrow.length(); ++i) text << narrow.text()[i];
   domain_name_category(domain, category, text.c_str());
 }
-void name_category(uint32_t category, const char* name) { domain_name_category(nullptr, category, name); }
-void name_category_wide(uint32_t category, const wchar_t* name) { domain_name_category_wide(nullptr, category, name); }
-
-void name_os_thread(uint32_t tid, const char* name) {
-  if (recording_here()) name_thread(tid, intern(name));
-}
-void name_os_thread_wide(uint32_t tid, const wchar_t* name) {
-  if (recording_here()) name_thread(tid, intern_wide(name));
+template <class Char>
+void name_category(uint32_t category, const Char* name) {
+  domain_name_category(nullptr, category, name);
 }
 
-// The only resource whose name is shown is a thread; the program gets its attributes back as a handle, never null.
+template <class Char>
+void name_os_thread(uint32_t tid, const Char* name) {
+  if (recording_here()) name_thread(tid, name_id(name));
+}
+
+// Only names of threads are used; the program gets its attributes back as a handle, never null.
 const void* create_resource(const Handle*, const ResourceAttributes* attributes) {
   if (attributes != nullptr && attributes->size >= sizeof *attributes &&
       attributes->identifier_type == kResourceNativeThread && recording_here())
@@ -193,12 +177,18 @@ void destroy_resource(const void*) {}
 const Handle* make_handle(const char* text) {
   return text != nullptr ? handle_of(text, strnlen(text, kMaxNameBytes)) : nullptr;
 }
-const Handle* make_handle_wide(const wchar_t* text) {
+const Handle* make_handle(const wchar_t* text) {
   const Narrow narrow(text);
   return handle_of(narrow.text(), narrow.length());
 }
-const Handle* register_string(const Handle*, const char* text) { return make_handle(text); }
-const Handle* register_string_wide(const Handle*, const wchar_t* text) { return make_handle_wide(text); }
+template <class Char>
+const Handle* create(const Char* text) {
+  return make_handle(text);
+}
+template <class Char>
+const Handle* register_string(const Handle*, const Char* text) {
+  return make_handle(text);
+}
 void destroy_domain(const Handle*) {}
 void initialize(const void*) {}
 
@@ -210,6 +200,8 @@ template <class F>
 Function any(F* function) {
   return reinterpret_cast<Function>(function);
 }
+using CategoryNaming = void(const Handle*, uint32_t, const char*);
+using WideCategoryNaming = void(const Handle*, uint32_t, const wchar_t*);
 
 void fill(const CallbacksTable& callbacks, Module module, const Entry* entries, size_t count) {
   Function** table = nullptr;
@@ -221,19 +213,22 @@ void fill(const CallbacksTable& callbacks, Module module, const Entry* entries, 
 
 void attach(const CallbacksTable& callbacks) {
   const Entry core[] = {
-      {kMarkEx, any(mark_with)}, {kMarkA, any(mark)}, {kMarkW, any(mark_wide)},
-      {kRangeStartEx, any(start_with)}, {kRangeStartA, any(start)}, {kRangeStartW, any(start_wide)},
-      {kRangeEnd, any(end)}, {kRangePushEx, any(push_with)}, {kRangePushA, any(push)}, {kRangePushW, any(push_wide)},
-      {kRangePop, any(pop)}, {kNameCategoryA, any(name_category)}, {kNameCategoryW, any(name_category_wide)},
-      {kNameOsThreadA, any(name_os_thread)}, {kNameOsThreadW, any(name_os_thread_wide)},
+      {kMarkEx, any(mark<EventAttributes>)}, {kMarkA, any(mark<char>)}, {kMarkW, any(mark<wchar_t>)},
+      {kRangeStartEx, any(start<EventAttributes>)}, {kRangeStartA, any(start<char>)},
+      {kRangeStartW, any(start<wchar_t>)}, {kRangeEnd, any(end)}, {kRangePushEx, any(push<EventAttributes>)},
+      {kRangePushA, any(push<char>)}, {kRangePushW, any(push<wchar_t>)}, {kRangePop, any(pop)},
+      {kNameCategoryA, any(name_category<char>)}, {kNameCategoryW, any(name_category<wchar_t>)},
+      {kNameOsThreadA, any(name_os_thread<char>)}, {kNameOsThreadW, any(name_os_thread<wchar_t>)},
   };
   const Entry core2[] = {
-      {kDomainMarkEx, any(domain_mark)}, {kDomainRangeStartEx, any(domain_start)}, {kDomainRangeEnd, any(domain_end)},
-      {kDomainRangePushEx, any(domain_push)}, {kDomainRangePop, any(domain_pop)},
-      {kDomainResourceCreate, any(create_resource)}, {kDomainResourceDestroy, any(destroy_resource)},
-      {kDomainNameCategoryA, any(domain_name_category)}, {kDomainNameCategoryW, any(domain_name_category_wide)},
-      {kDomainRegisterStringA, any(register_string)}, {kDomainRegisterStringW, any(register_string_wide)},
-      {kDomainCreateA, any(make_handle)}, {kDomainCreateW, any(make_handle_wide)},
+      {kDomainMarkEx, any(domain_mark<EventAttributes>)}, {kDomainRangeStartEx, any(domain_start<EventAttributes>)},
+      {kDomainRangeEnd, any(domain_end)}, {kDomainRangePushEx, any(domain_push<EventAttributes>)},
+      {kDomainRangePop, any(domain_pop)}, {kDomainResourceCreate, any(create_resource)},
+      {kDomainResourceDestroy, any(destroy_resource)},
+      {kDomainNameCategoryA, any<CategoryNaming>(domain_name_category)},
+      {kDomainNameCategoryW, any<WideCategoryNaming>(domain_name_category)},
+      {kDomainRegisterStringA, any(register_string<char>)}, {kDomainRegisterStringW, any(register_string<wchar_t>)},
+      {kDomainCreateA, any(create<char>)}, {kDomainCreateW, any(create<wchar_t>)},
       {kDomainDestroy, any(destroy_domain)}, {kInitialize, any(initialize)},
   };
   fill(callbacks, kModuleCore, core, sizeof core / sizeof *core);
@@ -257,8 +252,8 @@ uint64_t next_range() {
 
 }  // namespace profgpu::inject::nvtx
 
-/// Called by every copy of NVTX at its first use. 0: that copy switches itself off for good.
-extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
+/// Called by every copy of NVTX at its first use. 0: that copy disables itself for good.
+PROFGPU_EXPORT int InitializeInjectionNvtx2(
     profgpu::inject::nvtx::GetExportTable get_table) {
   using namespace profgpu::inject;
   if (get_table == nullptr || !nvtx::is_wanted() || !start_recorder("nvtx")) return 0;

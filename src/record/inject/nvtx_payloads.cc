@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "record/inject/names.h"
 #include "record/inject/recorder.h"
 #include "record/inject/system_call.h"
 
@@ -15,32 +16,43 @@ struct Handle {
 
 namespace {
 
-constexpr size_t kHandleBytes = 16 << 20;
+// Zeroed memory that is mapped at its first use and never freed.
+template <size_t kBytes>
+class Arena {
+ public:
+  // Null: full, or no memory.
+  void* take(size_t size) {
+    size = (size + 7) / 8 * 8;
+    char* const base = mapped();
+    if (base == nullptr || used_.load(std::memory_order_relaxed) + size > kBytes) return nullptr;
+    const size_t at = used_.fetch_add(size, std::memory_order_relaxed);
+    return at + size <= kBytes ? base + at : nullptr;
+  }
+
+ private:
+  char* mapped() {
+    char* at = base_.load(std::memory_order_acquire);
+    if (at != nullptr) return at;
+    void* const memory = map_memory(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    if (is_failure(memory)) return nullptr;
+    if (base_.compare_exchange_strong(at, static_cast<char*>(memory))) return static_cast<char*>(memory);
+    system_call(SYS_munmap, as_word(memory), static_cast<long>(kBytes));
+    return at;
+  }
+
+  std::atomic<char*> base_;
+  std::atomic<size_t> used_;
+};
+
 constexpr uint32_t kEntries = 1u << 15;
 constexpr uint32_t kMaxProbes = 64;
 
-std::atomic<char*> handle_memory;
-std::atomic<size_t> handles_used;
+Arena<16 << 20> handle_memory;
 std::atomic<Handle*> entries[kEntries];
 
-char* ensure_memory() {
-  char* at = handle_memory.load(std::memory_order_acquire);
-  if (at != nullptr) return at;
-  void* const mapped =
-      map_memory(nullptr, kHandleBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-  if (is_failure(mapped)) return nullptr;
-  if (handle_memory.compare_exchange_strong(at, static_cast<char*>(mapped))) return static_cast<char*>(mapped);
-  system_call(SYS_munmap, as_word(mapped), kHandleBytes);
-  return at;
-}
-
 Handle* make(const char* text, size_t length) {
-  char* const base = ensure_memory();
-  const size_t size = (sizeof(Handle) + length + 7) / 8 * 8;
-  if (base == nullptr || handles_used.load(std::memory_order_relaxed) + size > kHandleBytes) return nullptr;
-  const size_t at = handles_used.fetch_add(size, std::memory_order_relaxed);
-  if (at + size > kHandleBytes) return nullptr;
-  auto* const handle = reinterpret_cast<Handle*>(base + at);
+  auto* const handle = static_cast<Handle*>(handle_memory.take(sizeof(Handle) + length));
+  if (handle == nullptr) return nullptr;
   handle->length = static_cast<uint32_t>(length);
   memcpy(handle->text, text, length);
   return handle;
@@ -49,8 +61,7 @@ Handle* make(const char* text, size_t length) {
 }  // namespace
 
 const Handle* handle_of(const char* text, size_t length) {
-  uint32_t hash = 2166136261u;
-  for (size_t i = 0; i < length; ++i) hash = (hash ^ static_cast<uint8_t>(text[i])) * 16777619u;
+  const uint64_t hash = hash_of(text, length) >> 16;
   Handle* made = nullptr;
   for (uint32_t probe = 0; probe < kMaxProbes; ++probe) {
     std::atomic<Handle*>& entry = entries[(hash + probe) % kEntries];
@@ -82,14 +93,14 @@ uint32_t name_of(const Handle* handle) {
 
 }  // namespace profgpu::inject::nvtx
 
-// The extension's functions: NVTX hands its tables over when the program first calls one of them.
+// The extension's functions: NVTX passes its tables when the program first calls one of them.
 
 namespace profgpu::inject::nvtx {
 namespace {
 
 constexpr uint64_t kText = 75, kUtf8Text = 76;  // NVTX_PAYLOAD_ENTRY_TYPE_CSTRING, _UTF8
 
-// Where the program does not give the size: text says where it ends, and some schemas have one size.
+// Where the program does not give the size: text ends at its NUL, and some schemas have a fixed size.
 uint32_t kept_bytes(const Handle* domain, const PayloadData& data) {
   size_t size = data.size;
   if (size == SIZE_MAX && (data.schema == kText || data.schema == kUtf8Text))
@@ -176,8 +187,8 @@ bool attach(const ModuleInfo& info) {
 }  // namespace
 }  // namespace profgpu::inject::nvtx
 
-/// Called by every copy of NVTX at its first use of an extension. 0: that extension switches itself off for good.
-extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtxExtension(
+/// Called by every copy of NVTX at its first use of an extension. 0: that extension disables itself for good.
+PROFGPU_EXPORT int InitializeInjectionNvtxExtension(
     profgpu::inject::nvtx::ModuleInfo* info) {
   using namespace profgpu::inject;
   if (info == nullptr || info->module != nvtx::kPayloadModule || !nvtx::is_wanted()) return 0;
@@ -187,13 +198,12 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtxExt
 
 namespace profgpu::inject::nvtx {
 
-// Schemas are kept beside the recorder's memory, as the program goes on using their numbers in a forked child, whose
-// file has to have them too.
+// Schemas are kept outside the recorder's memory: the program keeps using their numbers in a forked child, whose file
+// needs them too.
 
 namespace {
 
 constexpr size_t kMaxFields = 128;  // of one schema
-constexpr size_t kMemoryBytes = 4 << 20;
 
 struct Field {
   const Handle* name;
@@ -210,29 +220,13 @@ struct Schema {
   Field fields[];
 };
 
-std::atomic<char*> memory;
-std::atomic<size_t> used;
+Arena<4 << 20> schema_memory;
 std::atomic<Schema*> schemas[kMaxSchemas];
 std::atomic<uint32_t> schema_count;
 std::atomic<uint32_t> published;  // generation of the recorder that has all of them
 
 const Handle* handle(const char* text) {
   return text != nullptr ? handle_of(text, strnlen(text, kMaxNameBytes)) : nullptr;
-}
-
-void* take_memory(size_t size) {
-  char* base = memory.load(std::memory_order_acquire);
-  if (base == nullptr) {
-    void* const mapped =
-        map_memory(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-    if (is_failure(mapped)) return nullptr;
-    if (memory.compare_exchange_strong(base, static_cast<char*>(mapped)))
-      base = static_cast<char*>(mapped);
-    else
-      system_call(SYS_munmap, as_word(mapped), kMemoryBytes);
-  }
-  const size_t at = used.fetch_add(size, std::memory_order_relaxed);
-  return at + size <= kMemoryBytes ? base + at : nullptr;
 }
 
 void publish(Schema& schema) {
@@ -264,7 +258,7 @@ Schema* begin_schema(const Handle* domain, uint64_t number, size_t fields) {
   const uint32_t place = schema_count.load(std::memory_order_relaxed) < kMaxSchemas
                              ? schema_count.fetch_add(1, std::memory_order_relaxed)
                              : kMaxSchemas;
-  void* const at = place < kMaxSchemas ? take_memory(sizeof(Schema) + fields * sizeof(Field)) : nullptr;
+  void* const at = place < kMaxSchemas ? schema_memory.take(sizeof(Schema) + fields * sizeof(Field)) : nullptr;
   if (at == nullptr) {
     drop(wire::ChunkKind::kPayloadSchemas, wire::DropReason::kRecorderFull, 1);
     return nullptr;
@@ -285,7 +279,7 @@ uint64_t finish_schema(Schema& schema) {
 
 bool has(uint64_t fields, int member) { return (fields >> member & 1) != 0; }
 
-// Fields that are too many are left out, which is counted.
+// Too many fields are dropped, which is counted.
 size_t bounded(size_t fields) {
   if (fields <= kMaxFields) return fields;
   drop(wire::ChunkKind::kPayloadFields, wire::DropReason::kRecorderFull, fields - kMaxFields);

@@ -7,8 +7,8 @@
 namespace profgpu::inject {
 namespace {
 
-// The caller's number, under the recorder's generation: in a forked child it is another thread. Zero-initialised and of
-// fixed place (initial-exec), so that a signal handler may use it.
+// The caller's number, tagged with the recorder's generation: in a forked child it is another thread.
+// Zero-initialized and at a fixed place (initial-exec), so that a signal handler may use it.
 __thread uint64_t this_thread;
 
 template <class Row, uint32_t kRows>
@@ -34,11 +34,7 @@ uint32_t recorder_generation() {
   return core != nullptr ? core->generation : 0;
 }
 
-int64_t host_now() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
+int64_t host_now() { return clock_ns(CLOCK_MONOTONIC); }
 
 uint32_t intern(const char* text, size_t length) {
   Core* const core = the_core.load(std::memory_order_acquire);
@@ -48,7 +44,7 @@ uint32_t intern(const char* text, size_t length) {
 
 uint32_t intern(const char* text) { return text != nullptr ? intern(text, strnlen(text, kMaxNameBytes)) : 0; }
 
-// While the recorder ends, too: the last device rows come then.
+// Also while the recorder ends: the last device rows come then.
 uint32_t thread_id(uint32_t tid) {
   Core* const core = the_core.load(std::memory_order_acquire);
   const Phase phase = core != nullptr ? core->phase.load(std::memory_order_acquire) : Phase::kOff;
@@ -132,41 +128,8 @@ void set_state(wire::RecorderState state, const char* reason) {
   core->state.store(static_cast<uint32_t>(state), std::memory_order_relaxed);
 }
 
-// Without a recorder there is nothing to hold; append() and the others find none either.
-Collecting::Collecting() {
-  if (Core* const core = the_core.load(std::memory_order_acquire); core != nullptr) core->device.lock.lock();
-}
-Collecting::~Collecting() {
-  if (Core* const core = the_core.load(std::memory_order_acquire); core != nullptr) core->device.lock.unlock();
-}
-
-template <class Row>
-void append(const Collecting&, const Row& row) {
-  if (Core* const core = the_core.load(std::memory_order_relaxed); core != nullptr) core->device.append(row);
-}
-template void append(const Collecting&, const wire::Kernel&);
-template void append(const Collecting&, const wire::Copy&);
-template void append(const Collecting&, const wire::Set&);
-template void append(const Collecting&, const wire::Call&);
-template void append(const Collecting&, const wire::Sync&);
-template void append(const Collecting&, const wire::Overhead&);
-template void append(const Collecting&, const wire::Allocation&);
-template void append(const Collecting&, const wire::GraphLaunch&);
-template void append(const Collecting&, const wire::ExternalId&);
-
-uint32_t queue_id(const Collecting&, uint32_t device, uint32_t context, uint32_t stream) {
-  Core* const core = the_core.load(std::memory_order_relaxed);
-  return core != nullptr ? core->device.queue_id(device, context, stream) : 0;
-}
-
-uint32_t shape_id(const Collecting&, const wire::LaunchShape& shape) {
-  Core* const core = the_core.load(std::memory_order_relaxed);
-  return core != nullptr ? core->device.shape_id(shape) : 0;
-}
-
-void add_device(const Collecting&, const wire::DeviceRow& row) {
-  if (Core* const core = the_core.load(std::memory_order_relaxed); core != nullptr) core->device.devices.add(row);
-}
+// Records come only after the recorder was started, and its memory stays.
+Collecting::Collecting() : tables_(the_core.load(std::memory_order_acquire)->device) { tables_.lock.lock(); }
 
 namespace {
 
@@ -178,14 +141,14 @@ struct Piece {
     const size_t length = strlen(text);
     return static_cast<size_t>(end - begin) == length && memcmp(begin, text, length) == 0;
   }
-  // Up to the separator; what stands behind it stays.
+  // Removes and returns the part before the separator, which goes too.
   Piece cut(char separator) {
     const auto* at = static_cast<const char*>(memchr(begin, separator, static_cast<size_t>(end - begin)));
     const Piece head{begin, at == nullptr ? end : at};
     begin = at == nullptr ? end : at + 1;
     return head;
   }
-  // What stands behind the last separator, which goes too.
+  // Removes and returns the part after the last separator, which goes too.
   Piece cut_last(char separator) {
     const char* at = end;
     while (at != begin && at[-1] != separator) --at;
@@ -193,15 +156,16 @@ struct Piece {
     end = at == begin ? at : at - 1;
     return tail;
   }
-  // Digits only; at most `most`.
-  bool number(int64_t& value, int64_t most) const {
-    if (begin == end || end - begin > 18) return false;
+  // Digits only; at most `max`. Nothing: `value` stays as it is.
+  bool number(int64_t& value, int64_t max) const {
+    if (begin == end) return true;
+    if (end - begin > 18) return false;
     int64_t n = 0;
     for (const char* at = begin; at != end; ++at) {
       if (*at < '0' || *at > '9') return false;
       n = n * 10 + (*at - '0');
     }
-    if (n > most) return false;
+    if (n > max) return false;
     value = n;
     return true;
   }
@@ -209,9 +173,7 @@ struct Piece {
 
 bool read_bounds(Piece first, Piece end, Options& options) {
   int64_t a = 0, b = INT64_MAX;
-  if (first.begin != first.end && !first.number(a, INT64_MAX)) return false;
-  if (end.begin != end.end && !end.number(b, INT64_MAX)) return false;
-  if (a >= b) return false;
+  if (!first.number(a, INT64_MAX) || !end.number(b, INT64_MAX) || a >= b) return false;
   options.first = a;
   options.end = b;
   return true;
@@ -223,7 +185,7 @@ int hex(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// %2C stands for a comma, as in addresses; other bytes for themselves.
+// %2C means a comma, as in URLs; other bytes mean themselves.
 bool read_name(Piece text, Options& options) {
   size_t length = 0;
   for (const char* at = text.begin; at != text.end; ++at) {
@@ -242,12 +204,10 @@ bool read_name(Piece text, Options& options) {
 constexpr int64_t kMillion = 1'000'000;
 
 bool read_time(Piece delay, Piece duration, Options& options) {
-  int64_t a = 0, b = 0;
-  const bool for_ever = duration.begin == duration.end;
-  if (delay.begin != delay.end && !delay.number(a, INT64_MAX / kMillion)) return false;
-  if (!for_ever && !duration.number(b, INT64_MAX / kMillion)) return false;
+  int64_t a = 0, b = -1;
+  if (!delay.number(a, INT64_MAX / kMillion) || !duration.number(b, INT64_MAX / kMillion)) return false;
   options.delay_ns = a * kMillion;
-  options.duration_ns = for_ever ? INT64_MAX : b * kMillion;
+  options.duration_ns = b < 0 ? INT64_MAX : b * kMillion;
   return true;
 }
 
@@ -287,7 +247,7 @@ bool read_switch(Piece value, bool& on) {
 }
 
 bool read_option(Piece key, Piece value, Options& options) {
-  int64_t n = 0;
+  int64_t n = -1;
   if (key.is("window")) return read_window(value, options);
   if (key.is("nvtx")) return read_switch(value, options.nvtx);
   if (key.is("nccl")) return read_switch(value, options.nccl);
@@ -296,12 +256,12 @@ bool read_option(Piece key, Piece value, Options& options) {
     options.graph_nodes = value.is("node");
     return value.is("node") || value.is("graph");
   }
-  if (key.is("flush_ms") && value.number(n, 3'600'000)) {
+  if (key.is("flush_ms") && value.number(n, 3'600'000) && n >= 0) {
     options.flush_ns = (n < 10 ? 10 : n) * kMillion;
     return true;
   }
-  if (key.is("memory_mb") && value.number(n, 1 << 20)) {
-    // Below 96 MiB the tables of fixed size would not fit.
+  if (key.is("memory_mb") && value.number(n, 1 << 20) && n >= 0) {
+    // Below 96 MiB the tables of fixed size do not fit.
     options.memory_bytes = static_cast<size_t>(n < 96 ? 96 : n) << 20;
     return true;
   }
@@ -310,7 +270,7 @@ bool read_option(Piece key, Piece value, Options& options) {
 
 }  // namespace
 
-void parse_options(const char* text, Options& options, Text<256>& not_understood) {
+void parse_options(const char* text, Options& options, Text<256>& invalid) {
   if (text == nullptr) return;
   Piece rest{text, text + strlen(text)};
   while (rest.begin != rest.end) {
@@ -318,8 +278,8 @@ void parse_options(const char* text, Options& options, Text<256>& not_understood
     Piece value = whole;
     const Piece key = value.cut('=');
     if (whole.begin == whole.end || read_option(key, value, options)) continue;
-    if (not_understood.length() > 0) not_understood << ", ";
-    for (const char* at = whole.begin; at != whole.end; ++at) not_understood << *at;
+    if (invalid.length() > 0) invalid << ", ";
+    for (const char* at = whole.begin; at != whole.end; ++at) invalid << *at;
   }
 }
 

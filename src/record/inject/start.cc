@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/utsname.h>
 
+#include "base/launcher.h"
 #include "record/inject/core.h"
 #include "record/inject/glibc.h"
 #include "record/inject/recorder.h"
@@ -14,7 +15,7 @@ std::atomic<Core*> the_core;
 
 namespace {
 
-// What a forked child inherits, unlike the core. Written where a recorder starts.
+// Unlike the core, a forked child inherits this. Written where a recorder starts.
 struct Inherited {
   size_t mapped_bytes;
   std::atomic<uint32_t> generation;
@@ -25,7 +26,7 @@ Inherited inherited;
 
 constexpr size_t kPage = 4096;
 constexpr size_t kCoreBytes = (sizeof(Core) + kPage - 1) / kPage * kPage;
-static_assert(kCoreBytes <= size_t{32} << 20, "the smallest bound on memory (96 MiB) allows for so much");
+static_assert(kCoreBytes <= size_t{32} << 20, "the smallest bound on memory (96 MiB) allows for this much");
 
 // Text and each of the two buffers.
 size_t share_bytes(size_t mapped_bytes) { return (mapped_bytes - kCoreBytes) / 3 / kPage * kPage; }
@@ -33,12 +34,12 @@ size_t share_bytes(size_t mapped_bytes) { return (mapped_bytes - kCoreBytes) / 3
 void* map_core(void* at, size_t size) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at != nullptr ? MAP_FIXED : 0);
   void* const memory = map_memory(at, size, PROT_READ | PROT_WRITE, flags);
-  // Also for children that no handler of ours hears of (clone). Kernels before 4.14 do not know it.
+  // Also for children that our handler does not see (clone). Kernels before 4.14 do not have it.
   if (!is_failure(memory)) system_call(SYS_madvise, as_word(memory), static_cast<long>(size), 18 /* MADV_WIPEONFORK */);
   return memory;
 }
 
-// The one core of the process; null where there is no memory for it.
+// The process's only core; null where there is no memory for it.
 Core* ensure_core(const Options& options) {
   Core* core = the_core.load(std::memory_order_acquire);
   if (core != nullptr) return core;
@@ -66,7 +67,7 @@ void flush_as_guest(Core& core, bool at_end) {
   if (at_end) write_end(core);
 }
 
-// Gives up on a thread of ours that does not answer: a process must be able to end.
+// Gives up on an unresponsive thread of ours: a process must be able to end.
 constexpr int64_t kExitWaitNs = 10'000'000'000;
 
 void* run(void* argument) {
@@ -139,17 +140,13 @@ bool start(Core& core, const char* folder, const Options& options, const char* c
     return fail(core, "cannot write into the recording folder", error);
   inherited.file = core.file;
   core.control = map_control_page(folder, facts.host, core.pid);
-  if (core.control != nullptr) {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    set_word(core.control->started_unix_ns, now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec);
-  }
+  if (core.control != nullptr) set_word(core.control->started_unix_ns, clock_ns(CLOCK_REALTIME));
   add_properties(facts, core.pid);
   set_state(wire::RecorderState::kNoDevice, "this process has not used CUDA so far");
   core.phase.store(Phase::kRecording, std::memory_order_release);
   if (*complaint != 0) {
     Text<512> text;
-    text << "PROFGPU_RECORD_OPTIONS: not understood: " << complaint;
+    text << "PROFGPU_RECORD_OPTIONS: invalid: " << complaint;
     note(wire::Severity::kWarning, text.c_str());
   }
   start_windows(core);
@@ -162,7 +159,7 @@ bool start(Core& core, const char* folder, const Options& options, const char* c
   return true;
 }
 
-// Another thread may be at it; a signal handler that interrupted it may not wait.
+// Another thread may be starting it; a signal handler that interrupted it must not wait.
 bool wait_for_start(const Core& core) {
   for (int i = 0; i < 10'000 && core.phase.load(std::memory_order_acquire) == Phase::kStarting; ++i) {
     if (core.starting_thread == kernel_thread_id()) return false;
@@ -249,26 +246,18 @@ void wake_recorder() {
 
 namespace {
 
-struct Variable {
-  const char* property;
-  const char* names[5];
-};
-// The launchers' names for the same thing: torchrun, Slurm, Open MPI, MPICH and its kin, MVAPICH.
-constexpr Variable kVariables[] = {
-    {"rank", {"RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}},
-    {"world_size", {"WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}},
-    {"local_rank",
-     {"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK"}},
-};
-
-// Null where none of the names has a number.
-const char* value_of(const Variable& variable) {
-  for (const char* name : variable.names) {
+// Null where none of the variables has a number.
+const char* first_number(LauncherVariables& names) {
+  for (const char* name : names) {
     const char* const value = getenv(name);
     if (value == nullptr || *value == 0 || strlen(value) > 9) continue;
     if (strspn(value, "0123456789") == strlen(value)) return value;
   }
   return nullptr;
+}
+
+void add_first_number(const char* key, LauncherVariables& names) {
+  if (const char* const value = first_number(names); value != nullptr) property(key, value);
 }
 
 void add_command() {
@@ -311,7 +300,7 @@ ProcessFacts process_facts() {
     }
     facts.host[length] = 0;
   }
-  if (const char* rank = value_of(kVariables[0]); rank != nullptr) facts.rank = strtol(rank, nullptr, 10);
+  if (const char* rank = first_number(kRankVariables); rank != nullptr) facts.rank = strtol(rank, nullptr, 10);
   return facts;
 }
 
@@ -321,13 +310,12 @@ void add_properties(const ProcessFacts& facts, uint32_t pid) {
   property("host", facts.host);
   add_exe();
   add_command();
-  for (const Variable& variable : kVariables)
-    if (const char* value = value_of(variable); value != nullptr) property(variable.property, value);
-  // Whose command it is: several `profgpu run` may share a folder.
+  add_first_number("rank", kRankVariables);
+  add_first_number("world_size", kWorldSizeVariables);
+  add_first_number("local_rank", kLocalRankVariables);
+  // Which `profgpu run` this is: several may share a folder.
   if (const char* run = getenv("PROFGPU_RUN"); run != nullptr && *run != 0 && strlen(run) < 300) property("run", run);
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  add_number("started_unix_ns", now.tv_sec * 1'000'000'000 + now.tv_nsec);
+  add_number("started_unix_ns", clock_ns(CLOCK_REALTIME));
   property("library_version", PROFGPU_VERSION);
 }
 

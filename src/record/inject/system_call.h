@@ -1,5 +1,5 @@
-// The kernel's calls that the library needs, made directly: errno stays as the program has it, and no library that
-// stands in front of libc sees them. Results are the kernel's: negative is -errno.
+// The system calls that the library needs, made directly: errno stays unchanged, and no library that interposes libc
+// sees them. Results are the kernel's: negative is -errno.
 #pragma once
 
 #include <errno.h>
@@ -61,7 +61,13 @@ inline void* map_memory(void* at, size_t size, int protection, int flags, int fd
 inline uint32_t process_id() { return static_cast<uint32_t>(system_call(SYS_getpid)); }
 inline uint32_t kernel_thread_id() { return static_cast<uint32_t>(system_call(SYS_gettid)); }
 
-/// All or nothing, from the start of a file; its size, or -1 if it cannot be read. At most `size`.
+inline int64_t clock_ns(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+/// The first `size` bytes of a file; how many there are, or -1 if it cannot be read.
 inline long read_whole(const char* path, void* data, size_t size) {
   const int fd = open_file(path, O_RDONLY);
   if (fd < 0) return -1;
@@ -82,8 +88,8 @@ inline void wait_on(const void* word, uint32_t expected, int64_t wait_ns) {
 }
 inline void wake_all(const void* word) { system_call(SYS_futex, as_word(word), FUTEX_WAKE_PRIVATE, INT32_MAX); }
 
-// Bits of a signal mask as the kernel has it. Signals 32 and 33 are glibc's own: setuid() and the end of a thread wait
-// for every thread to take them.
+// Bits of the kernel's signal mask. Signals 32 and 33 are glibc's own: setuid() and the end of a thread wait for every
+// thread to take them.
 inline constexpr uint64_t kOwnSignals = uint64_t{3} << 31;
 inline uint64_t block_signals() {
   const uint64_t all = ~kOwnSignals;
@@ -95,14 +101,14 @@ inline void restore_signals(uint64_t mask) {
   system_call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, as_word(&mask), 0, sizeof mask);
 }
 
-// A lock for threads that are ours or work for us. All zero is unlocked; a forked child finds it so.
+// A lock for our own threads and those that work for us. All zero is unlocked; a forked child finds it so.
 
 class Lock {
  public:
   void lock() {
     uint32_t expected = 0;
     if (word_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) return;
-    // 2: somebody may sleep.
+    // 2: a thread may sleep.
     while (word_.exchange(2, std::memory_order_acquire) != 0) wait_on(&word_, 2, 100'000'000);
   }
   bool try_lock() {

@@ -1,5 +1,5 @@
-// The chunks of a recording in memory, and the rows of a chunk. Any bytes may be given: what is not a whole, unhurt
-// chunk is stepped over and counted. No allocation.
+// The chunks of a recording in memory, and the rows of a chunk. Accepts any bytes: whatever is not a whole, undamaged
+// chunk is skipped and counted. No allocation.
 //
 // Budget: 2 ns a value, 15 ns a kernel row, on one core of 2020; the checksum is 0.5 ns a byte.
 #pragma once
@@ -17,19 +17,19 @@ namespace profgpu::wire {
 enum class FileState : uint8_t {
   kReadable,
   kNotARecording,  ///< other bytes at the start
-  kTextConverted,  ///< our magic, but its line ends were changed on the way
+  kTextConverted,  ///< our magic with converted line ends
   kCut,            ///< ends within the file header
   kNewer,          ///< a version that this reader would misread
 };
 
-/// A whole chunk with the right checksum; it lies in the file's bytes.
+/// A whole chunk with the right checksum, in the file's bytes.
 struct ChunkView {
   ChunkKind kind{};
   const uint8_t* body = nullptr;
   size_t length = 0;
   size_t offset = 0;  ///< of its header in the file
 
-  /// Rows that it says it has; 0 if its body cannot hold a body header or not that many rows.
+  /// The number of rows it claims; 0 if its body is too short for a body header or that many rows.
   uint32_t rows() const {
     BodyHeader header;
     if (length < sizeof header) return 0;
@@ -39,7 +39,7 @@ struct ChunkView {
   }
 };
 
-/// Walks the chunks of a file. After a hurt place it goes on at the next whole chunk, if there is one.
+/// Walks the chunks of a file. After damage it continues at the next whole chunk, if there is one.
 class ChunkReader {
  public:
   ChunkReader(const void* file, size_t size)
@@ -68,10 +68,10 @@ class ChunkReader {
     return false;
   }
 
-  /// Places at which bytes were skipped before a whole chunk, and how many bytes.
+  /// How often bytes were skipped before a whole chunk, and how many bytes.
   uint64_t damaged_places() const { return damaged_places_; }
   uint64_t damaged_bytes() const { return damaged_bytes_; }
-  /// Bytes at the end of the file that are no whole chunk. Known once next() was false.
+  /// Bytes at the end of the file after the last whole chunk. Known once next() was false.
   uint64_t torn_bytes() const { return torn_bytes_; }
 
  private:
@@ -89,7 +89,7 @@ class ChunkReader {
     return version_ > kFormatVersion ? FileState::kNewer : FileState::kReadable;
   }
 
-  // Place of the magic's first byte at or after `at`; size_ if there is none.
+  // Offset of the next magic at or after `at`; size_ if there is none.
   size_t next_magic(size_t at) const {
     for (; at + sizeof(ChunkHeader) <= size_; ++at) {
       uint32_t magic;
@@ -108,7 +108,7 @@ class ChunkReader {
       return false;
     const uint32_t sum = crc32c(0, &header, offsetof(ChunkHeader, checksum));
     if (crc32c(sum, body, header.length) != header.checksum) {
-      // Bytes made to look like chunk headers must not cost a look at the rest of the file each.
+      // Bytes crafted to look like chunk headers must not cost a checksum of the rest of the file each.
       search_budget_ -= search_budget_ < header.length ? search_budget_ : header.length;
       return false;
     }
@@ -133,7 +133,7 @@ struct Column {
   const uint8_t* end = nullptr;
 };
 
-/// Takes the column that begins at `at`; returns the place after it, or null if it does not fit before `end`.
+/// Takes the column that begins at `at`; returns its end, or null if it does not fit before `end`.
 inline const uint8_t* take_column(const uint8_t* at, const uint8_t* end, Column& column) {
   if (at == end) return nullptr;
   column.encoding = static_cast<Encoding>(*at++);
@@ -144,38 +144,6 @@ inline const uint8_t* take_column(const uint8_t* at, const uint8_t* end, Column&
   column.end = at + length;
   return column.end;
 }
-
-/// The values of a column one by one.
-class ColumnCursor {
- public:
-  ColumnCursor() = default;
-  explicit ColumnCursor(const Column& column) : column_(column), at_(column.begin) {
-    if (column.encoding > Encoding::kDelta) at_ = nullptr;
-    if (column.encoding == Encoding::kConstant && number(value_)) value_ = from_zigzag(value_);
-  }
-  /// False if the column is damaged or ends.
-  bool next(uint64_t& value) {
-    if (at_ == nullptr) return false;
-    if (column_.encoding != Encoding::kConstant) {
-      uint64_t read = 0;
-      if (!number(read)) return false;
-      if (column_.encoding == Encoding::kPlain) value_ = read;
-      if (column_.encoding == Encoding::kZigzag) value_ = from_zigzag(read);
-      if (column_.encoding == Encoding::kDelta) value_ += from_zigzag(read);
-    }
-    value = value_;
-    return true;
-  }
-
- private:
-  bool number(uint64_t& read) {
-    at_ = get_varint(at_, column_.end, read);
-    return at_ != nullptr;
-  }
-  Column column_;
-  const uint8_t* at_ = nullptr;
-  uint64_t value_ = 0;
-};
 
 /// Fills one member of each row after the other, as Row::columns names them.
 template <typename Row>
@@ -197,12 +165,24 @@ class RowReader {
     column([=](Row& row) -> T& { return (row.*member)[index]; });
   }
 
+  /// The last column: how many of its bytes are a row's is in the row's length.
+  void texts() {
+    Column column;
+    if (good_) good_ = take_column(at_, end_, column) != nullptr && column.encoding == Encoding::kBytes;
+    const uint8_t* at = column.begin;
+    for (uint32_t i = 0; good_ && i < count_; ++i) {
+      good_ = rows_[i].length <= static_cast<uint64_t>(column.end - at);
+      rows_[i].text = reinterpret_cast<const char*>(at);
+      at += good_ ? rows_[i].length : 0;
+    }
+  }
+
   bool good() const { return good_; }
 
  private:
   template <typename Get>
   void column(Get get) {
-    // An earlier writer did not know the column: its rows keep what the row type says of it.
+    // An earlier writer did not know the column: its rows keep the row type's default.
     if (!good_ || at_ == end_) return;
     Column column;
     const uint8_t* const after = take_column(at_, end_, column);
@@ -235,7 +215,7 @@ class RowReader {
     return true;
   }
 
-  // A value that the member cannot hold is damage.
+  // A value too large for the member is damage.
   template <typename T>
   static bool put(T& member, uint64_t value) {
     member = static_cast<T>(value);
@@ -249,61 +229,16 @@ class RowReader {
   bool good_ = true;
 };
 
-/// Fills rows[0 .. chunk.rows()), which the caller has set to Row{}. False: the chunk is damaged although its checksum
-/// is right, or uses an encoding that came later.
+/// Fills rows[0 .. chunk.rows()), which the caller has set to Row{}; their texts are in the file's bytes. False: the
+/// chunk is damaged although its checksum is right, or uses a later encoding.
 template <typename Row>
 bool read_rows(const ChunkView& chunk, Row* rows) {
   const uint32_t count = chunk.rows();
   if (count == 0) return chunk.length >= sizeof(BodyHeader);
   RowReader<Row> reader(chunk, rows, count);
   Row::columns(reader);
+  if constexpr (requires { Row::kHasText; }) reader.texts();
   return reader.good();
-}
-
-// Rows of so many numbers, the last of which is how many bytes of the last column are the row's.
-template <size_t kNumbers, typename Take>
-bool read_text_rows(const ChunkView& chunk, Take take) {
-  const uint32_t count = chunk.rows();
-  const uint8_t* const end = chunk.body + chunk.length;
-  ColumnCursor numbers[kNumbers];
-  Column column;
-  const uint8_t* at = count > 0 ? chunk.body + sizeof(BodyHeader) : nullptr;
-  for (size_t c = 0; c < kNumbers && at != nullptr; ++c)
-    if (at = take_column(at, end, column); at != nullptr) numbers[c] = ColumnCursor(column);
-  if (at != nullptr) at = take_column(at, end, column);
-  if (at == nullptr || column.encoding != Encoding::kBytes) return false;
-  const uint8_t* from = column.begin;
-  for (uint32_t i = 0; i < count; ++i) {
-    uint64_t row[kNumbers];
-    for (size_t c = 0; c < kNumbers; ++c)
-      if (!numbers[c].next(row[c])) return false;
-    const uint64_t length = row[kNumbers - 1];
-    if (length > static_cast<uint64_t>(column.end - from) || !take(row, reinterpret_cast<const char*>(from)))
-      return false;
-    from += length;
-  }
-  return true;
-}
-
-/// Calls name(id, text, length) for each name of a chunk of kStrings; `text` lies in the file's bytes. False: damaged;
-/// what came before the damage was told.
-template <typename Name>
-bool read_strings(const ChunkView& chunk, Name name) {
-  return read_text_rows<2>(chunk, [&](const uint64_t (&row)[2], const char* text) {
-    if (row[0] > UINT32_MAX) return false;
-    name(static_cast<uint32_t>(row[0]), text, static_cast<size_t>(row[1]));
-    return true;
-  });
-}
-
-/// Calls payload(PayloadRef) for each payload of a chunk of kPayloads, likewise.
-template <typename Payload>
-bool read_payloads(const ChunkView& chunk, Payload payload) {
-  return read_text_rows<5>(chunk, [&](const uint64_t (&row)[5], const char* text) {
-    if (row[1] > UINT32_MAX) return false;
-    payload(PayloadRef{row[0], static_cast<uint32_t>(row[1]), row[2], row[3], static_cast<uint32_t>(row[4]), text});
-    return true;
-  });
 }
 
 }  // namespace profgpu::wire

@@ -177,8 +177,8 @@ struct Sample {
   Sample() {
     Random random(3);
     const StringRef names[] = {{1, 4, "gemm"}, {2, 0, ""}, {7, 6, "a\0b\xff\xfe\xfd"}};
-    std::string strings(max_string_chunk_bytes(3, 10), '\0');
-    strings.resize(put_string_chunk(names, 3, reinterpret_cast<uint8_t*>(strings.data())));
+    std::string strings(max_chunk_bytes<StringRef>(3, 10), '\0');
+    strings.resize(put_chunk(names, 3, reinterpret_cast<uint8_t*>(strings.data())));
     add(strings);
     add(chunk(random_rows<Kernel>(random, 20)));
     add(chunk(random_rows<Note>(random, 2)));
@@ -189,9 +189,9 @@ struct Sample {
 TEST(Chunks, names_come_back) {
   const Sample sample;
   std::vector<std::pair<uint32_t, std::string>> names;
-  ASSERT_TRUE(read_strings(walk(sample.file).chunks[0], [&](uint32_t id, const char* text, size_t length) {
-    names.emplace_back(id, std::string(text, length));
-  }));
+  StringRef rows[3];
+  ASSERT_TRUE(read_rows(walk(sample.file).chunks[0], rows));
+  for (const StringRef& row : rows) names.emplace_back(row.id, std::string(row.text, row.length));
   ASSERT_EQ(names.size(), 3U);
   EXPECT_EQ(names[0], (std::pair<uint32_t, std::string>(1, "gemm")));
   EXPECT_EQ(names[1], (std::pair<uint32_t, std::string>(2, "")));
@@ -201,19 +201,31 @@ TEST(Chunks, names_come_back) {
 TEST(Chunks, payloads_come_back) {
   const PayloadRef payloads[] = {
       {1, 7, 1u << 24, 3, 3, "a\0b"}, {1, 7, ~uint64_t{0}, ~uint64_t{0}, 0, ""}, {9, 0, 5, 400, 2, "xy"}};
-  std::string bytes(max_payload_chunk_bytes(3, 5), '\0');
-  bytes.resize(put_payload_chunk(payloads, 3, reinterpret_cast<uint8_t*>(bytes.data())));
+  std::string bytes(max_chunk_bytes<PayloadRef>(3, 5), '\0');
+  bytes.resize(put_chunk(payloads, 3, reinterpret_cast<uint8_t*>(bytes.data())));
   const std::string file = header() + bytes;
   const ChunkView chunk = walk(file).chunks.at(0);
   EXPECT_EQ(chunk.kind, ChunkKind::kPayloads);
-  size_t i = 0;
-  ASSERT_TRUE(read_payloads(chunk, [&](const PayloadRef& p) {
-    const PayloadRef& wanted = payloads[i++];
+  PayloadRef rows[3];
+  ASSERT_EQ(chunk.rows(), 3U);
+  ASSERT_TRUE(read_rows(chunk, rows));
+  for (size_t i = 0; i < 3; ++i) {
+    const PayloadRef &p = rows[i], &wanted = payloads[i];
     EXPECT_EQ(std::tie(p.event, p.domain, p.schema, p.size),
               std::tie(wanted.event, wanted.domain, wanted.schema, wanted.size));
     EXPECT_EQ(std::string(p.text, p.length), std::string(wanted.text, wanted.length));
-  }));
-  EXPECT_EQ(i, 3U);
+  }
+}
+
+TEST(Chunks, texts_longer_than_their_column_are_damage) {
+  const StringRef names[] = {{1, 4, "gemm"}, {2, 3, "add"}};
+  std::string bytes(max_chunk_bytes<StringRef>(2, 7), '\0');
+  bytes.resize(put_chunk(names, 2, reinterpret_cast<uint8_t*>(bytes.data())));
+  std::string body = bytes.substr(sizeof(ChunkHeader), bytes.size() - sizeof(ChunkHeader) - 1);
+  body[body.size() - 7] = 6;   // the column's length, one less
+  const std::string file = header() + sealed(static_cast<uint16_t>(ChunkKind::kStrings), body);
+  StringRef rows[2];
+  EXPECT_FALSE(read_rows(walk(file).chunks[0], rows));
 }
 
 TEST(Chunks, a_file_cut_anywhere_gives_the_whole_chunks_before_the_cut) {

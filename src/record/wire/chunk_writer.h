@@ -1,4 +1,4 @@
-// Rows to a chunk, in memory that the caller has: no allocation.
+// Rows to a chunk, in the caller's memory: no allocation.
 //
 // Budget: 25 ns a kernel row on one core of 2020.
 #pragma once
@@ -12,26 +12,23 @@ namespace profgpu::wire {
 // Counts columns, for the size that a chunk can have.
 struct ColumnCount {
   size_t columns = 0;
-  template <typename M>
-  void time(M) { ++columns; }
-  template <typename M>
-  void plain(M) { ++columns; }
-  template <typename M>
-  void delta(M) { ++columns; }
-  template <typename M>
-  void element(M, int) { ++columns; }
+  void time(auto) { ++columns; }
+  void plain(auto) { ++columns; }
+  void delta(auto) { ++columns; }
+  void element(auto, int) { ++columns; }
 };
 
-/// Bytes that a chunk of so many rows takes at the most.
+/// The maximum size of a chunk with so many rows, whose texts have `text_bytes` together.
 template <typename Row>
-size_t max_chunk_bytes(size_t rows) {
+size_t max_chunk_bytes(size_t rows, size_t text_bytes = 0) {
   ColumnCount count;
   Row::columns(count);
-  return sizeof(ChunkHeader) + sizeof(BodyHeader) +
-         count.columns * (1 + kMaxVarintBytes + (rows + 1) * kMaxVarintBytes);
+  const size_t text = requires { Row::kHasText; } ? 1 + kMaxVarintBytes + text_bytes : 0;
+  return sizeof(ChunkHeader) + sizeof(BodyHeader) + count.columns * (1 + kMaxVarintBytes + (rows + 1) * kMaxVarintBytes) +
+         text;
 }
 
-/// Puts the header before a body of `length` bytes that stands behind it. Returns the chunk's size.
+/// Puts the header in front of a body of `length` bytes. Returns the chunk's size.
 inline size_t seal_chunk(uint8_t* chunk, ChunkKind kind, size_t length) {
   ChunkHeader header{kChunkMagic, static_cast<uint16_t>(kind), 0, static_cast<uint32_t>(length), 0};
   uint32_t sum = crc32c(0, &header, offsetof(ChunkHeader, checksum));
@@ -83,11 +80,11 @@ class ColumnWriter {
       signs |= value;
     }
     if (encoding == Encoding::kPlain && (signs >> 63) != 0) encoding = Encoding::kZigzag;
-    // A chunk has at least a byte a row beyond kMaxFreeRows: readers refuse it otherwise.
+    // Readers refuse a chunk with less than a byte per row beyond kMaxFreeRows.
     if (constant && (count_ <= kMaxFreeRows || !first_column_)) encoding = Encoding::kConstant;
     first_column_ = false;
     *out_++ = static_cast<uint8_t>(encoding);
-    // The length stands before the bytes in as few bytes as it could ever need; a varint may be longer than it must be.
+    // The length precedes the bytes, in as many bytes as it could ever need: a varint may be longer than necessary.
     uint8_t* const length_at = out_;
     out_ += kLengthBytes;
     uint8_t* const begin = out_;
@@ -122,71 +119,31 @@ class ColumnWriter {
   int64_t first_ns_ = 0, last_ns_ = 0;
 };
 
-/// Writes a chunk of 1 to kMaxRows rows at `out`, which has max_chunk_bytes<Row>(count). Returns its size in bytes.
+/// The texts of rows, as the last column.
+template <typename Row>
+uint8_t* put_texts(const Row* rows, size_t count, uint8_t* out) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) bytes += rows[i].length;
+  *out++ = static_cast<uint8_t>(Encoding::kBytes);
+  out = put_varint(out, bytes);
+  for (size_t i = 0; i < count; ++i) {
+    __builtin_memcpy(out, rows[i].text, rows[i].length);
+    out += rows[i].length;
+  }
+  return out;
+}
+
+/// Writes a chunk of 1 to kMaxRows rows at `out`, which has max_chunk_bytes<Row>(). Returns its size in bytes.
 template <typename Row>
 size_t put_chunk(const Row* rows, size_t count, uint8_t* out) {
   uint8_t* const body = out + sizeof(ChunkHeader);
   ColumnWriter<Row> writer(rows, count, body + sizeof(BodyHeader));
   Row::columns(writer);
+  uint8_t* end = writer.end();
+  if constexpr (requires { Row::kHasText; }) end = put_texts(rows, count, end);
   const BodyHeader header{static_cast<uint32_t>(count), 0, writer.first_ns(), writer.last_ns()};
   __builtin_memcpy(body, &header, sizeof header);
-  return seal_chunk(out, Row::kKind, static_cast<size_t>(writer.end() - body));
-}
-
-/// A name and the number that rows use for it.
-struct StringRef {
-  uint32_t id;
-  uint32_t length;
-  const char* text;
-};
-inline size_t max_string_chunk_bytes(size_t strings, size_t text_bytes) {
-  return sizeof(ChunkHeader) + sizeof(BodyHeader) + 3 * (1 + kMaxVarintBytes) + 2 * (strings + 1) * kMaxVarintBytes +
-         text_bytes;
-}
-
-/// A chunk of rows that end in bytes: the columns that `columns` writes, then `text` of `length` of all, one after the
-/// other.
-template <typename Row, typename Columns>
-size_t put_text_chunk(ChunkKind kind, const Row* rows, size_t count, uint8_t* out, Columns columns) {
-  uint8_t* const body = out + sizeof(ChunkHeader);
-  ColumnWriter<Row> writer(rows, count, body + sizeof(BodyHeader));
-  columns(writer);
-  uint8_t* end = writer.end();
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < count; ++i) bytes += rows[i].length;
-  *end++ = static_cast<uint8_t>(Encoding::kBytes);
-  end = put_varint(end, bytes);
-  for (size_t i = 0; i < count; ++i) {
-    __builtin_memcpy(end, rows[i].text, rows[i].length);
-    end += rows[i].length;
-  }
-  const BodyHeader header{static_cast<uint32_t>(count), 0, 0, 0};
-  __builtin_memcpy(body, &header, sizeof header);
-  return seal_chunk(out, kind, static_cast<size_t>(end - body));
-}
-
-/// A chunk of names: columns id (delta), length (plain), text (bytes).
-inline size_t put_string_chunk(const StringRef* strings, size_t count, uint8_t* out) {
-  return put_text_chunk(ChunkKind::kStrings, strings, count, out, [](ColumnWriter<StringRef>& writer) {
-    writer.delta(&StringRef::id);
-    writer.plain(&StringRef::length);
-  });
-}
-
-/// A chunk of payloads. `Row` has PayloadRef's members.
-template <typename Row>
-size_t put_payload_chunk(const Row* rows, size_t count, uint8_t* out) {
-  return put_text_chunk(ChunkKind::kPayloads, rows, count, out, [](ColumnWriter<Row>& writer) {
-    writer.delta(&Row::event);
-    writer.plain(&Row::domain);
-    writer.plain(&Row::schema);
-    writer.plain(&Row::size);
-    writer.plain(&Row::length);
-  });
-}
-inline size_t max_payload_chunk_bytes(size_t payloads, size_t text_bytes) {
-  return sizeof(ChunkHeader) + sizeof(BodyHeader) + 6 * (1 + kMaxVarintBytes) + 5 * (payloads + 1) * kMaxVarintBytes +
-         text_bytes;
+  return seal_chunk(out, Row::kKind, static_cast<size_t>(end - body));
 }
 
 }  // namespace profgpu::wire

@@ -146,9 +146,7 @@ class FileReader {
     switch (chunk.kind) {
       case wire::ChunkKind::kEnd: return file_.ended = true;
       case wire::ChunkKind::kStrings:
-        return read_strings(chunk, [&](uint32_t id, const char* text, size_t size) {
-          file_.strings.put(id, std::string_view(text, size), most);
-        });
+        return take_strings(chunk, most);
       case wire::ChunkKind::kProperties: return take_properties(chunk);
       case wire::ChunkKind::kClockSyncs: return append(chunk, file_.syncs);
       case wire::ChunkKind::kThreads: return put_by_id(chunk, file_.threads, most);
@@ -158,7 +156,7 @@ class FileReader {
       case wire::ChunkKind::kPayloadSchemas: return put_by_id(chunk, file_.schemas, most);
       case wire::ChunkKind::kPayloadFields: return append(chunk, file_.schema_fields);
       case wire::ChunkKind::kPayloads:
-        return count(chunk), read_payloads(chunk, [&](const wire::PayloadRef& p) { file_.payloads.push_back(p); });
+        return count(chunk), append(chunk, file_.payloads);
       case wire::ChunkKind::kRangeEvents: return count(chunk), append(chunk, file_.range_events);
       case wire::ChunkKind::kCollectives: return count(chunk), append(chunk, file_.collectives);
       case wire::ChunkKind::kThreadSamples: return count(chunk), append(chunk, file_.thread_samples);
@@ -184,6 +182,12 @@ class FileReader {
 
  private:
   void count(const wire::ChunkView& chunk) { file_.rows += chunk.rows(); }
+  bool take_strings(const wire::ChunkView& chunk, size_t most) {
+    std::vector<wire::StringRef> names;
+    if (!append(chunk, names)) return false;
+    for (const wire::StringRef& n : names) file_.strings.put(n.id, std::string_view(n.text, n.length), most);
+    return true;
+  }
   bool take_properties(const wire::ChunkView& chunk) {
     std::vector<wire::Property> rows;
     if (!append(chunk, rows)) return false;

@@ -197,7 +197,7 @@ std::vector<std::string> DeviceJobs::look(const DeviceInfo& info, const std::vec
     const std::string text = file_text(mapping_ + "/" + name).value_or("");
     for (const std::string_view line : pieces_of(text, '\n')) add(without_blanks(line));
   } else {
-    for (const ProcessSample& p : processes) add(host_.look(p.pid).placement.slurm_job);
+    for (const ProcessSample& p : processes) add(host_.look(p.pid).slurm_job);
   }
   return {jobs.begin(), jobs.end()};
 }

@@ -254,12 +254,11 @@ size_t processes_left() {
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;  // no child at all
   std::map<int64_t, std::vector<int64_t>> children;
   const int64_t self = ::getpid();
-  for (const std::string& name : folder_names("/proc")) {
-    const auto pid = whole_number(name);
-    const auto text = pid ? file_text("/proc/" + name + "/stat") : std::nullopt;
+  for (const int64_t pid : process_ids("/proc")) {
+    const auto text = file_text(fmt::format("/proc/{}/stat", pid));
     const auto stat = text ? process_stat(*text) : std::nullopt;
     if (!stat || stat->state() == 'Z') continue;
-    if (!is_smi_child(static_cast<pid_t>(*pid))) children[stat->number(4).value_or(0)].push_back(*pid);
+    if (!is_smi_child(static_cast<pid_t>(pid))) children[stat->number(4).value_or(0)].push_back(pid);
   }
   size_t count = 0;
   std::vector<int64_t> todo = children[self];

@@ -170,9 +170,9 @@ void HostRecording::append_names(std::string& out) {
     text_bytes += name.size();
   }
   const size_t before = out.size();
-  out.resize(before + wire::max_string_chunk_bytes(strings.size(), text_bytes));
+  out.resize(before + wire::max_chunk_bytes<wire::StringRef>(strings.size(), text_bytes));
   uint8_t* const chunk = reinterpret_cast<uint8_t*>(out.data()) + before;
-  out.resize(before + wire::put_string_chunk(strings.data(), strings.size(), chunk));
+  out.resize(before + wire::put_chunk(strings.data(), strings.size(), chunk));
   new_names_.clear();
 }
 

@@ -48,7 +48,7 @@ class Reader {
     switch (chunk.kind) {
       case wire::ChunkKind::kEnd: p_.ended = true; break;
       case wire::ChunkKind::kStrings:
-        read_strings(chunk, [&](uint32_t id, const char* text, size_t size) { strings_[id].assign(text, size); });
+        for (const wire::StringRef& s : rows_of<wire::StringRef>(chunk)) strings_[s.id].assign(s.text, s.length);
         break;
       case wire::ChunkKind::kProperties: take_properties(chunk); break;
       case wire::ChunkKind::kKernels:

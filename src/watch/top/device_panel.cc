@@ -172,8 +172,8 @@ Line device_line(const TopModel& model, size_t i, const DeviceCells& c, bool pri
   if (d.time_ns == 0) return line.add("has not answered yet", Style::kFaint), line;
   const auto busy = d.busy_pct();
   add_bar(line, ratio(busy, 100), c.bar, Style::kGood);
-  line.add(padded_left(rounded(busy, " %"), kPercent), !busy || *busy < kIdlePct.said ? Style::kFaint : Style::kPlain)
-      .skip(kGap);
+  const bool idle = !busy || *busy < kIdlePct.reported;
+  line.add(padded_left(rounded(busy, " %"), kPercent), idle ? Style::kFaint : Style::kPlain).skip(kGap);
   if (c.curve > 0)
     line.add(graph(history.columns(Track::kUtilization, model.interval_ns(), c.curve), 100, 1).front(), Style::kGood)
         .skip(kGap);

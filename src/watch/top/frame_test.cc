@@ -148,7 +148,7 @@ TEST_F(TopScreens, HostileNamesReachNoTerminal) {
   const std::string evil = "a\x1b[2J\x07\xff\xe2\x80\xae\n" + std::string(5000, 'x');
   view.devices[0].processes[0].host.arguments = {evil};
   view.devices[0].processes[0].host.user = evil;
-  view.devices[0].processes[0].host.placement.container = evil;
+  view.devices[0].processes[0].host.container = evil;
   view.devices[1].trouble = evil;
   view.devices[1].state = DeviceState::kError;
   view.hosts[0].name = evil;

@@ -81,7 +81,7 @@ inline LiveView view(size_t devices, int64_t second) {
     d.has_processes = true;
     d.processes = {process(4711 + i, i == 1 ? 74.5 : 40.8, i == 2 ? 0 : 40 + wave, "alice",
                            {"/usr/bin/python3", "train.py", "--rank", std::to_string(i)})};
-    d.processes[0].host.placement.slurm_job = "815";
+    d.processes[0].host.slurm_job = "815";
     d.processes[0].host.parent = 4700;
     if (i == 0) d.processes.push_back(process(902, 0.5, 3, "bob", {"jupyter-lab"}));
     v.devices.push_back(std::move(d));

@@ -62,7 +62,7 @@ Scenario scenario() {
     } else if (word == "memory") {
       auto& m = s.gpus.back().memories.emplace_back();
       in >> m.place >> m.state.size >> m.state.free >> m.bandwidth.read >> m.bandwidth.written >>
-          m.bandwidth.most_per_second >> m.bandwidth.timestamp_us;
+          m.bandwidth.max_per_second >> m.bandwidth.timestamp_us;
     } else if (word == "pcie") {
       Gpu& g = s.gpus.back();
       in >> g.stats.received >> g.stats.transmitted >> g.stats.replays;
@@ -160,7 +160,7 @@ STAND_IN zesMemoryGetProperties(Memory m, MemoryProperties* out) {
   ENTER(s);
   if (out->type != kMemoryPropertiesType) return kUnsupportedFeature;
   MemoryProperties p;
-  p.place = gpu_of(s, m).memories.at(part_of(m)).place;
+  p.location = gpu_of(s, m).memories.at(part_of(m)).place;
   give(out, p);
   return kSuccess;
 }

@@ -1,24 +1,45 @@
-// Samples the Python stack of the thread that runs the training loop: each frame is a range of that thread's, and the
-// innermost begins anew with each sample, so that its start says when it was taken.
+// The functions that the Python hook and tests call: phases and steps as ranges of the domain "profgpu", and samples of
+// the Python stack of the thread that runs the training loop. Each frame is a range of that thread; the innermost
+// starts anew with each sample, so that its start is the time of the sample.
 //
-// A thread of ours takes Python's lock and looks. Where the loop waits in a call that gave the lock back, it comes at
-// once; where the loop runs Python code, after the interval at which Python's threads take turns, or earlier at a wait:
-// were it long, samples would prefer waits. No Python code runs for a sample: signal handlers, tracers and compilers
-// see nothing of it.
+// A thread of ours takes Python's lock for a sample. Where the loop waits in a call that released the lock, it gets the
+// lock at once; where the loop runs Python code, after the interval at which Python's threads take turns, or earlier at
+// a wait: with a long interval, samples would be biased to waits. No Python code runs for a sample: signal handlers,
+// tracers and compilers do not notice it.
 //
-// Budget: 100 us a sample of a stack of 30 frames, with caches that the loop has had meanwhile.
+// Budget: 100 us a sample of a stack of 30 frames, with caches that the loop has used meanwhile.
 #include "record/inject/glibc.h"
 #include "record/inject/output_file.h"
-#include "record/inject/python_ranges.h"
 #include "record/inject/recorder.h"
 #include "record/inject/system_call.h"
 
 namespace profgpu::inject {
 namespace {
 
+void post_range(uint32_t domain, uint32_t thread, wire::RangeOp op, uint32_t name, uint64_t payload = 0) {
+  wire::RangeEvent row;
+  row.time_ns = host_now();
+  row.thread = thread;
+  row.name = name;
+  row.domain = domain;
+  row.op = op;
+  row.payload = payload;
+  if (op == wire::RangeOp::kStep) row.payload_type = wire::PayloadType::kInteger;
+  post(row);
+}
+
+void post_phase(wire::RangeOp op, const char* name, uint64_t payload) {
+  if (recording_here()) post_range(intern("profgpu", 7), thread_id(), op, intern(name), payload);
+}
+
+// A frame of the Python stack of a thread begins; name 0: the innermost ends.
+void post_frame(uint32_t tid, uint32_t name) {
+  post_range(intern("profgpu.stack", 13), thread_id(tid), name != 0 ? wire::RangeOp::kPush : wire::RangeOp::kPop, name);
+}
+
 using Object = void;   // Python's; opaque to us
 
-// CPython's, from 3.9 on. All but the last are of its stable interface.
+// CPython's, from 3.9 on. All but the last are in its stable ABI.
 struct Python {
   int (*PyGILState_Ensure)();
   void (*PyGILState_Release)(int);
@@ -39,22 +60,22 @@ struct Python {
   Object* (*_PyThread_CurrentFrames)();
 };
 
-constexpr uint32_t kDeepest = 128;   // frames; what is further out is left away
+constexpr uint32_t kDeepest = 128;   // frames; those further out are left out
 constexpr size_t kFolders = 4096;
 
-/// Where a function is: in an instruction, in a line before 3.11.
+/// A function and its position: an instruction, before 3.11 a line.
 struct Frame {
   Object* code;    // a reference
   int at;
-  uint32_t name;   // 0: one of ours, or no room, and not shown
+  uint32_t name;   // 0: not shown: one of ours, or too many names
 };
 
-// Read and written with Python's lock held, but for the atomic words.
+// Read and written with Python's lock held, except the atomic words.
 struct Sampler {
   Python python;
   int64_t interval_ns;
-  char folders[kFolders];            // that names of files begin with, longest first, each with its '/' and a NUL
-  unsigned long thread;              // that is sampled: Python's number of it; 0: none yet
+  char folders[kFolders];            // prefixes of file names, longest first, each with its '/' and a NUL
+  unsigned long thread;              // the sampled one, by Python's number; 0: none yet
   uint32_t tid;                      // and the kernel's
   Frame open[kDeepest];              // its frames as of the last sample, outermost first
   uint32_t depth;
@@ -83,7 +104,7 @@ bool find_python(Python& p) {
 #undef PROFGPU_FIND
 }
 
-/// A text attribute of an object, as long as this lives.
+/// A text attribute of an object, valid while this lives.
 class Attribute {
  public:
   Attribute(Object* of, const char* name) : object_(sampler.python.PyObject_GetAttrString(of, name)) {
@@ -144,13 +165,13 @@ uint32_t read_frames(Object* frame, Frame (&frames)[kDeepest]) {
   return count;
 }
 
-// What stays open is the same call, as far as can be seen: the same line of the same function in the same caller.
+// Frames stay open that are the same call as far as visible: the same line of the same function in the same caller.
 void take_sample(Object* frame) {
   Frame frames[kDeepest];
   const uint32_t count = read_frames(frame, frames);
   if (sampler.open_tid != sampler.tid) leave(0);
   sampler.open_tid = sampler.tid;
-  uint32_t last = 0;   // how many there are up to the innermost that is shown
+  uint32_t last = 0;   // how many there are up to the innermost shown one
   bool same = true;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < count; ++i) {
@@ -217,9 +238,21 @@ void* run(void*) {
 
 using namespace profgpu;
 
-/// Starts to sample, with Python's lock held. `folders`: what names of files are shown without, longest first, each
-/// ending in '/', with newlines between. 0: it cannot be done with this Python.
-extern "C" __attribute__((visibility("default"))) int profgpu_stacks_start(long interval_ns, const char* folders) {
+PROFGPU_EXPORT int profgpu_start(const char* who) { return inject::start_recorder(who != nullptr ? who : "program"); }
+PROFGPU_EXPORT void profgpu_push(const char* name) { inject::post_phase(wire::RangeOp::kPush, name, 0); }
+PROFGPU_EXPORT void profgpu_pop(void) { inject::post_phase(wire::RangeOp::kPop, nullptr, 0); }
+PROFGPU_EXPORT void profgpu_mark(const char* name) { inject::post_phase(wire::RangeOp::kMark, name, 0); }
+PROFGPU_EXPORT void profgpu_step(long number) {
+  inject::post_phase(wire::RangeOp::kStep, nullptr, static_cast<uint64_t>(number));
+}
+PROFGPU_EXPORT void profgpu_end(void) { inject::end_recorder(); }
+PROFGPU_EXPORT void profgpu_property(const char* key, const char* value) {
+  if (key != nullptr && value != nullptr && inject::recording_here()) inject::property(key, value);
+}
+
+/// Starts sampling, with Python's lock held. `folders`: prefixes to remove from file names, longest first, each ending
+/// in '/', separated by newlines. 0: impossible with this Python.
+PROFGPU_EXPORT int profgpu_stacks_start(long interval_ns, const char* folders) {
   using namespace inject;
   Python python;
   if (interval_ns <= 0 || !recording() || !find_python(python) || pthread_create == nullptr) return 0;
@@ -238,19 +271,19 @@ extern "C" __attribute__((visibility("default"))) int profgpu_stacks_start(long 
   return started;
 }
 
-/// The calling thread is the one to sample, with Python's lock held. `thread`: Python's number of it.
-extern "C" __attribute__((visibility("default"))) void profgpu_stacks_follow(unsigned long thread) {
+/// Selects the calling thread, with Python's lock held. `thread`: Python's number of it.
+PROFGPU_EXPORT void profgpu_stacks_follow(unsigned long thread) {
   inject::sampler.thread = thread;
   inject::sampler.tid = inject::kernel_thread_id();
 }
 
-/// Without Python's lock held: no more samples once this returns, unless Python is stuck.
-extern "C" __attribute__((visibility("default"))) void profgpu_stacks_end(void) {
+/// Stops sampling, without Python's lock held: no more samples once this returns, unless Python hangs.
+PROFGPU_EXPORT void profgpu_stacks_end(void) {
   using namespace inject;
-  constexpr int64_t kMostNs = 1'000'000'000;
+  constexpr int64_t kMaxWaitNs = 1'000'000'000;
   if (sampler.generation.load() == 0 || sampler.generation.load() != recorder_generation()) return;
   sampler.stop = 1;
   wake_all(&sampler.stop);
-  for (const int64_t until = host_now() + kMostNs; sampler.ended.load() == 0 && host_now() < until;)
-    wait_on(&sampler.ended, 0, kMostNs / 10);
+  for (const int64_t until = host_now() + kMaxWaitNs; sampler.ended.load() == 0 && host_now() < until;)
+    wait_on(&sampler.ended, 0, kMaxWaitNs / 10);
 }
