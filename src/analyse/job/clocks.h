@@ -70,8 +70,7 @@ struct RankClock {
     return aligned(Interval{call.start_ns, call.end_ns});
   }
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("rank", rank), v("offset_ns", offset_ns), v("error_ns", error_ns), v("method", method), v("drift_ppm", drift_ppm);
     v("stated_error_ns", stated_error_ns), v("agrees", agrees);
   }

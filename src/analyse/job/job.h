@@ -25,10 +25,7 @@ struct OtherRun {
   int rank = 0;
   std::string why;   ///< a clause: "it states a world of 16 ranks, most others one of 4"
 
-  template <class V>
-  void fields(V&& v) const {
-    v("rank", rank), v("why", why);
-  }
+  void fields(auto&& v) const { v("rank", rank), v("why", why); }
 };
 
 /// By rank, only where it can be told: a rank that states another size of the world than most; or one recorded at least
@@ -73,8 +70,7 @@ struct Job {
   }
 
   /// The `cluster` of the document.
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("ranks", ranks.size()), v("world_size", world_size);
     v("missing_ranks", only_if(world_size.has_value(), first_missing_ranks())), v("other_runs", other_runs);
     v("step_mean_ns_by_rank", step_mean_ns), v("step_spread_pct", step_spread_pct), v("stragglers", stragglers);

@@ -112,8 +112,7 @@ struct PathSegment {
   std::string call;                     ///< of a transfer or a launch: the collective's name; else empty
   [[nodiscard]] int64_t length_ns() const { return end_ns - start_ns; }
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("rank", rank), v("kind", lane_time_name(kind)), v("start_ns", start_ns), v("duration_ns", length_ns());
     v("call", unless_empty(call));
   }
@@ -129,8 +128,7 @@ struct StepPath {
   [[nodiscard]] std::vector<PathSegment> longest_segments() const;
   static constexpr size_t kMost = 200;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("step", step), v("start_ns", start_ns), v("duration_ns", duration_ns), v("segments", longest_segments());
     v("segments_left_out", segments.size() - std::min(segments.size(), kMost));
   }
@@ -146,20 +144,14 @@ struct CriticalPath {
     int64_t ns = 0;
     double pct = 0;   ///< of duration_ns
 
-    template <class V>
-    void fields(V&& v) const {
-      v("kind", lane_time_name(kind)), v("total_ns", ns), v("pct", pct);
-    }
+    void fields(auto&& v) const { v("kind", lane_time_name(kind)), v("total_ns", ns), v("pct", pct); }
   };
   struct Share {
     int rank = 0;
     int64_t ns = 0;
     double pct = 0;   ///< of duration_ns
 
-    template <class V>
-    void fields(V&& v) const {
-      v("rank", rank), v("total_ns", ns), v("pct", pct);
-    }
+    void fields(auto&& v) const { v("rank", rank), v("total_ns", ns), v("pct", pct); }
   };
   int64_t steps = 0, duration_ns = 0;              ///< of all
   std::vector<Kind> by_kind;                       ///< longest first; these, and those by rank, add up to duration_ns
@@ -167,8 +159,7 @@ struct CriticalPath {
   StepPath longest;
   std::vector<int> ranks_without;                  ///< as JobLanes has them
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("steps", steps), v("duration_ns", duration_ns), v("by_kind", by_kind), v("by_rank", by_rank);
     v("longest_step", longest), v("ranks_without", ranks_without);
   }

@@ -105,8 +105,7 @@ struct MissingCalls {
   std::string kind;
   [[nodiscard]] bool never_arrived() const { return kind == "never_arrived"; }
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("rank", rank), v("kind", kind), v("name", name), v("process_group", process_group), v("number", number);
     v("step", only_if(step != -1, step)), v("calls", calls), v("first_ns", first_ns), v("others", others);
   }

@@ -38,8 +38,7 @@ struct Stage {
   double bubble_pct = 0;            ///< of the mean step
   std::optional<int64_t> peak_allocated_bytes;   ///< the largest of its ranks
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("stage", stage), v("ranks", ranks), v("bubble_ns_per_step", bubble_ns_per_step), v("bubble_pct", bubble_pct);
     v("peak_allocated_bytes", peak_allocated_bytes);
   }
@@ -54,8 +53,7 @@ struct Pipeline {
   double bubble_pct = 0;                   ///< mean over ranks
   std::vector<Stage> by_stage;             ///< where stages are known
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("stages", stages), v("micro_batches_per_step", micro_batches), v("bubble_pct", bubble_pct);
     v("ideal_bubble_pct", ideal_bubble_pct), v("by_stage", by_stage);
   }
@@ -72,8 +70,7 @@ struct CollectiveUse {
   double forward = 0, backward = 0, other = 0;
   std::optional<int64_t> bytes;   ///< none where the size of any is unknown
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", collective_op_name(op)), v("forward_calls_per_step", forward), v("backward_calls_per_step", backward);
     v("other_calls_per_step", other), v("bytes_per_step", bytes);
   }
@@ -111,8 +108,7 @@ struct Parallelism {
   struct Detail {
     const Parallelism& way;
 
-    template <class V>
-    void fields(V&& v) const {
+    void fields(auto&& v) const {
       v("told_by", way.named ? "names" : "pattern"), v("ranks", way.ranks.size());
       v("hosts_per_group", way.hosts_per_group), v("collectives", way.collectives());
       if (way.replicas) v("replica_group_size", way.replicas);
@@ -123,8 +119,7 @@ struct Parallelism {
     }
   };
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("kind", parallel_kind_name(kind)), v("words", words()), v("group_size", only_if(group_size > 0, group_size));
     v("groups", groups), v("calls_per_step", calls_per_step), v("bytes_per_step", bytes_per_step);
     v("communication_ns_per_step", communication_ns_per_step), v("exposed_ns_per_step", exposed_ns_per_step);

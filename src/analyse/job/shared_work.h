@@ -23,8 +23,7 @@ struct GradientUse {
   double reduced_passes_per_step = 0;     ///< backward passes that reduce something
   int64_t steps_without = 0;              ///< measured steps with no reduction
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("buckets_per_step", per_step), v("smallest_bucket_bytes", smallest_bytes), v("median_bucket_bytes", median_bytes);
     v("largest_bucket_bytes", largest_bytes), v("first_bucket_delay_ns", first_delay_ns),
         v("last_bucket_tail_ns", tail_ns);
@@ -41,8 +40,7 @@ struct GatherUse {
   double late_per_step = 0;               ///< begin with no compute beside them
   double late_ns_per_step = 0;            ///< from their starts until compute runs beside them, or to their ends
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("gathers_per_step", per_step), v("gathered_again_in_backward", backward_per_step > 0);
     v("late_gathers_per_step", late_per_step), v("late_gathers_ns_per_step", static_cast<int64_t>(late_ns_per_step));
   }

@@ -28,8 +28,7 @@ struct Straggler : WorkComparison {
   std::optional<int64_t> worst_step;
   int64_t worst_step_excess_ns = 0;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("rank", rank), v("excess_ns_per_step", excess_ns_per_step), v("excess_pct", excess_pct), v("kind", kind);
     v("host", unless_empty(host)), v("together", together), v("steps_measured", steps_measured);
     v("steps_late", late_steps.size()), v("late_steps", late_steps), v("worst_step", worst_step);
@@ -61,10 +60,7 @@ struct LateByTurns {
     int rank = 0;
     int64_t steps = 0;             ///< in which most is waited for it
 
-    template <class V>
-    void fields(V&& v) const {
-      v("rank", rank), v("steps_latest", steps);
-    }
+    void fields(auto&& v) const { v("rank", rank), v("steps_latest", steps); }
   };
   int64_t wait_ns_per_step = 0;    ///< exposed waiting for ranks that arrive later, median over the ranks
   double wait_pct = 0;             ///< of the mean step
@@ -73,8 +69,7 @@ struct LateByTurns {
   std::vector<Turns> ranks;        ///< most turns first
   std::vector<std::string> evidence;   ///< of the rank with most turns of that kind
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("wait_ns_per_step", wait_ns_per_step), v("wait_pct", wait_pct), v("kind", kind);
     v("steps_measured", steps_measured), v("ranks", ranks), v("evidence", evidence);
   }

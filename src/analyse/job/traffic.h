@@ -30,8 +30,7 @@ struct Traffic {
   [[nodiscard]] bool wait_is_lower_bound() const { return whole_calls < calls; }
   [[nodiscard]] std::optional<double> link_pct() const;   ///< busbw of link
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", name), v("group_size", only_if(group_size != 0, group_size)), v("spans_hosts", spans_hosts);
     v("size_from_bytes", only_if(size_from_bytes != -1, size_from_bytes)), v("calls", calls),
         v("whole_calls", whole_calls);
@@ -67,8 +66,7 @@ struct Pair {
   int64_t transfer_ns = 0;             ///< together, from the later start to the receive's end
   std::optional<double> bandwidth_gbps;   ///< median of bytes over transfer
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("from", from), v("to", to), v("process_group", process_group), v("spans_hosts", spans_hosts), v("calls", calls);
     v("total_bytes", only_if(message_bytes.has_value(), bytes)), v("message_bytes", message_bytes);
     v("receiver_wait_ns", receiver_wait_ns), v("sender_wait_ns", sender_wait_ns), v("transfer_ns", transfer_ns);

@@ -40,8 +40,7 @@ struct WhatIf {
   bool lower_bound = false;         ///< not all ranks of all collectives are in hand
   int64_t most_saved_ns_per_step = 0;   ///< were no other rank ever the last; saved_ns_per_step where that is exact
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("change", change), v("ranks", ranks), v("step_ns", step_ns), v("saved_ns_per_step", saved_ns_per_step);
     v("saved_pct", saved_pct), v("lower_bound", lower_bound);
   }

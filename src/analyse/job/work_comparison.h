@@ -45,10 +45,7 @@ struct SideBySide {
   std::string metric;
   std::optional<double> late, others_median;
 
-  template <class V>
-  void fields(V&& v) const {
-    v("metric", metric), v("late", late), v("others_median", others_median);
-  }
+  void fields(auto&& v) const { v("metric", metric), v("late", late), v("others_median", others_median); }
 };
 
 struct WorkComparison {

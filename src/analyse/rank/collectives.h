@@ -27,8 +27,7 @@ struct CollectiveRow {
   int64_t measured_calls = 0;   ///< those whose kernel begins in a step that averages are over
   int64_t measured_ns = 0;      ///< union of these
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", name), v("dtype", unless_empty(dtype)), v("group_size", only_if(group_size > 0, group_size));
     v("process_group", unless_empty(process_group)), v("calls", calls), v("message_bytes", message_bytes);
     v("total_ns", total_ns), v("exposed_ns", exposed_ns), v("algbw_gbps", algbw_gbps), v("busbw_gbps", busbw_gbps);

@@ -21,8 +21,7 @@ struct DeviceRow {
   [[nodiscard]] int64_t window_idle_ns() const { return window_ns - busy_ns; }
   [[nodiscard]] double window_utilization_pct() const;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("id", id), v("name", unless_empty(name)), v("span_ns", span_ns), v("busy_ns", busy_ns), v("idle_ns", idle_ns);
     v("compute_ns", compute_ns), v("communication_ns", communication_ns), v("memory_ns", memory_ns);
     v("exposed_communication_ns", exposed_communication_ns), v("exposed_memory_ns", exposed_memory_ns);

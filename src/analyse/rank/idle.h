@@ -68,8 +68,7 @@ struct NamedGap {
   std::optional<std::string> after, before;   ///< the activity that ended last before it, and the one that ends it
   std::optional<std::string> host;     ///< what the host did
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("start_ns", start_ns), v("duration_ns", duration_ns), v("after", after), v("before", before), v("host", host);
   }
 };
@@ -85,8 +84,7 @@ struct IdleRow {
   std::vector<NamedGap> longest;       ///< a few of the gaps, longest first
   std::vector<NamedGap> edges;         ///< likewise of what is before the first activity and after the last
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("device", device), v("cause", idle_cause_name(cause)), v("total_ns", total_ns), v("span_pct", span_pct);
     v("count", count), v("edge_ns", edge_ns), v("window_pct", window_pct), v("longest", longest);
     v("edges", edges);

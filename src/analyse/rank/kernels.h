@@ -34,8 +34,7 @@ struct KernelRow {
   double kernel_pct = 0;     ///< of the sum of all kernels' durations on the device
   int64_t steady_ns = 0;     ///< of total_ns, what no warm-up step launched
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("device", device), v("name", text), v("short_name", short_name), v("kind", work_kind_name(kind));
     v("category", kernel_category_name(category)), v("count", count), v("total_ns", total_ns);
     v("mean_ns", whole_ns(mean_ns)), v("min_ns", min_ns), v("median_ns", whole_ns(median_ns));

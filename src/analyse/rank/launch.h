@@ -18,8 +18,7 @@ struct Launch {
   int64_t steady_kernels = 0, steady_short_kernels = 0;   ///< of these, warm-up steps aside
   std::optional<double> median_queue_depth;  ///< activities launched and not yet ended, on the same device, at a launch
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("launches", launches), v("median_latency_ns", whole_ns(median_latency_ns));
     v("p95_latency_ns", whole_ns(p95_latency_ns)), v("short_kernels", short_kernels);
     v("short_kernel_pct", short_kernel_pct), v("median_queue_depth", median_queue_depth);

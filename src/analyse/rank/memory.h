@@ -14,8 +14,7 @@ struct MemoryPoint {
   std::optional<int64_t> allocated_bytes;
   std::optional<int64_t> reserved_bytes;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("time_ns", time_ns), v("allocated_bytes", allocated_bytes), v("reserved_bytes", reserved_bytes);
   }
 };
@@ -31,8 +30,7 @@ struct Memory {
   int64_t steps_with_allocator_calls = 0;       ///< of the measured steps: calls that wait for the device
   std::vector<MemoryPoint> timeline;            ///< at most 500 points; keeps every peak
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("peak_allocated_bytes", peak_allocated_bytes), v("peak_reserved_bytes", peak_reserved_bytes);
     v("capacity_bytes", capacity_bytes), v("growth_bytes_per_step", growth_bytes_per_step);
     v("fragmentation_pct", fragmentation_pct), v("allocator_calls", allocator_calls), v("timeline", timeline);

@@ -23,8 +23,7 @@ struct OpRow {
   int64_t measured_calls = 0;   ///< those that begin in a step that averages are over
   int64_t measured_self_ns = 0; ///< cpu_self of these
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", text), v("calls", calls), v("cpu_total_ns", cpu_total_ns), v("cpu_self_ns", cpu_self_ns);
     v("device_total_ns", device_total_ns), v("device_self_ns", device_self_ns);
     v("flops", only_if(flops > 0, static_cast<int64_t>(flops)));

@@ -21,10 +21,7 @@ struct PhaseShare {
   int64_t wall_ns = 0;
   double wall_pct = 0;
 
-  template <class V>
-  void fields(V&& v) const {
-    v("name", name), v("wall_ns", wall_ns), v("wall_pct", wall_pct);
-  }
+  void fields(auto&& v) const { v("name", name), v("wall_ns", wall_ns), v("wall_pct", wall_pct); }
 };
 
 /// Of all steps.
@@ -32,10 +29,7 @@ struct PhaseRow {
   PhaseShare share;
   std::optional<int64_t> device_busy_ns;   ///< none: no device was recorded
 
-  template <class V>
-  void fields(V&& v) const {
-    share.fields(v), v("device_busy_ns", device_busy_ns);
-  }
+  void fields(auto&& v) const { share.fields(v), v("device_busy_ns", device_busy_ns); }
   static std::vector<PhaseRow> rows(const Facts& facts);
 };
 
@@ -46,8 +40,7 @@ struct AverageStep {
   std::vector<PhaseShare> phases;
   bool includes_hang = false;   ///< the job hangs in one of them, which what is said of the job's steps leaves out
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("steps", steps), v("duration_ns", duration_ns), v("phases", phases);
     if (includes_hang) v("includes_hang", true);
   }

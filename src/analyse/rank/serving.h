@@ -20,8 +20,7 @@ struct ServingKind {
   std::optional<double> sequences, tokens;   ///< of a step, mean; none: the names do not say it
   double graph_pct = 0;                      ///< steps that launch a graph
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("kind", step_kind_name(kind)), v("count", count), v("median_ns", whole_ns(median_ns));
     v("p95_ns", whole_ns(p95_ns)), v("sequences", sequences), v("tokens", tokens), v("graph_pct", graph_pct);
   }
@@ -36,8 +35,7 @@ struct Serving {
   double between_pct = 0;                      ///< of the time from the first one's start to the last one's end
   std::vector<Place> between;                  ///< what the engine's thread does there; most expensive first
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("kinds", kinds), v("token_interval_ns", whole_ns(token_interval_ns)), v("tokens_per_s", tokens_per_s);
     v("between_ns", between_ns), v("between_pct", between_pct), v("between", between);
   }

@@ -26,8 +26,7 @@ struct Step {
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
   [[nodiscard]] bool is_measured() const { return !warmup && !incomplete; }
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", name), v("index", index), v("start_ns", start_ns), v("duration_ns", duration_ns);
     v("device", only_if(device >= 0, device)), v("device_busy_ns", only_if(device >= 0, device_busy_ns));
     v("device_idle_ns", only_if(device >= 0, device_idle_ns)), v("warmup", warmup);

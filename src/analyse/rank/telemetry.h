@@ -35,8 +35,7 @@ struct ThrottleTime {
   double pct = 0;              ///< of the time watched
   std::string method;          ///< "counter" or "sampled"
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("reason", reason), v("words", words), v("time_ns", time_ns), v("pct", pct), v("method", method);
   }
 };
@@ -48,8 +47,7 @@ struct IdleGaps {
   int64_t period_ns = 0;       ///< mean distance from start to start
   bool regular = false;        ///< at least four, and their distances differ by less than a quarter
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("count", count), v("mean_ns", mean_ns), v("period_ns", period_ns), v("regular", regular);
   }
 };
@@ -60,8 +58,7 @@ struct ProcessTelemetry {
   std::optional<double> utilization_mean_pct, utilization_max_pct;
   int64_t first_ns = 0, last_ns = 0;           ///< Unix time seen
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("pid", process.pid), v("name", unless_empty(process.name)), v("type", std::string(1, process.type));
     v("memory_peak_bytes", memory_peak_bytes), v("utilization_mean_pct", utilization_mean_pct);
     v("utilization_max_pct", utilization_max_pct), v("first_ns", first_ns), v("last_ns", last_ns);

@@ -28,8 +28,7 @@ struct ThreadTime {
     double samples_pct = 0;      ///< of the thread's
     int64_t long_waits = 0, long_waits_ns = 0;   ///< that a sample fell into
 
-    template <class V>
-    void fields(V&& v) const {
+    void fields(auto&& v) const {
       v("call", system_call_name(number)), v("samples_pct", samples_pct);
       v("long_waits", long_waits), v("in_long_waits_ns", long_waits_ns);
     }
@@ -38,8 +37,7 @@ struct ThreadTime {
   [[nodiscard]] double cpu_pct() const;      ///< of the time observed; above 100 never
   [[nodiscard]] double blocked_pct() const;  ///< likewise
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("process", process), v("thread", id), v("name", unless_empty(name)), v("samples", samples);
     v("observed_ns", observed_ns), v("cpu_ns", user_ns + system_ns), v("cpu_pct", cpu_pct()), v("waited_ns", waited_ns);
     v("blocked_ns", blocked_ns), v("blocked_pct", blocked_pct()),

@@ -100,8 +100,7 @@ struct Issue {
   Severity severity = Severity::kWarning;
   std::string text;  ///< one sentence for a person; a second line may say what follows from it
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("kind", kind), v("count", count), v("severity", severity_name(severity)), v("text", text);
   }
 };
@@ -115,8 +114,7 @@ struct InputFile {
   std::optional<int> rank;
   std::vector<Issue> issues;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("path", path), v("format", format), v("file_bytes", file_bytes), v("events", events), v("rank", rank);
     v("issues", issues);
   }
@@ -151,8 +149,7 @@ struct Place {
   int64_t ns = 0, count = 0;     ///< over the measured steps
 
   bool operator==(const Place&) const = default;
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
     v("name", name), v("file", given(file)), v("line", line), v("module", given(module)), v("ns", ns);
     v("count", count);
@@ -179,8 +176,7 @@ struct Finding {
   std::string verdict = {};         ///< the report's first sentence, where the rule's own does not fit
   bool own_fixes = false;           ///< no framework's settings would help
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value),
         v("threshold", threshold);
     v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("cost_ns", cost_ns), v("cost_pct", cost_pct);
@@ -209,8 +205,7 @@ struct Check {
   std::optional<double> threshold;
   std::string brief;  ///< for the one-line checklist: "GPU busy 60.6 % (over 80)"
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value),
         v("threshold", threshold);
   }
