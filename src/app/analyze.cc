@@ -198,7 +198,7 @@ JobOptions job_options(const AnalyzeOptions& options) {
 }
 
 // A rank whose trace was kept, or read again.
-Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const MetCalls* met,
+Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const CallTimings* timings,
                                               const AnalysisOptions& analysis) {
   std::unique_ptr<TraceFacts>& kept = read.traces[rank];
   if (!kept) {
@@ -206,7 +206,7 @@ Result<std::unique_ptr<TraceFacts>> events_of(int rank, JobRead& read, const Met
     if (!trace) return trace.error();
     kept = std::make_unique<TraceFacts>(*std::move(trace), analysis);
   }
-  if (met) kept->facts.know(*met);
+  if (timings) kept->facts.provide(*timings);
   return std::move(kept);
 }
 
@@ -226,8 +226,7 @@ Result<Report> report_with_page(const AnalyzeOptions& options, Progress& progres
   std::vector<std::unique_ptr<TraceFacts>> events;
   progress.stage = "drawing";
   for (const int rank : *shown) {
-    const bool met = read.job && read.job->met_calls.contains(rank);
-    auto of_rank = events_of(rank, read, met ? &read.job->met_calls.at(rank) : nullptr, job.analysis);
+    auto of_rank = events_of(rank, read, read.job ? read.job->timings(rank) : nullptr, job.analysis);
     if (!of_rank) return of_rank.error();
     events.push_back(*std::move(of_rank));
     input.ranks.push_back({rank, &events.back()->facts});

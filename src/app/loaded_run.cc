@@ -14,24 +14,22 @@ std::optional<Interval> part_of(const Steps& steps, std::pair<int64_t, int64_t> 
   for (const Step& s : steps.steps) {
     if (s.index < chosen.first || s.index >= chosen.second) continue;
     const Interval step = s.interval();
-    part = part ? Interval{std::min(part->start, step.start), std::max(part->end, step.end)} : step;
+    part = part ? hull(*part, step) : step;
   }
   return part;
 }
 
 }  // namespace
 
-const MetCalls* LoadedRun::met(int rank) const {
-  if (!read.job) return nullptr;
-  const auto at = read.job->met_calls.find(rank);
-  return at != read.job->met_calls.end() ? &at->second : nullptr;
+const CallTimings* LoadedRun::timings(int rank) const {
+  return read.job ? read.job->timings(rank) : nullptr;
 }
 
 Result<std::unique_ptr<TraceFacts>> LoadedRun::read_again(int rank) const {
   auto trace = read.files.read(rank);
   if (!trace) return trace.error();
   auto events = std::make_unique<TraceFacts>(*std::move(trace), analysis);
-  if (const MetCalls* calls = met(rank)) events->facts.know(*calls);
+  if (const CallTimings* calls = timings(rank)) events->facts.provide(*calls);
   return events;
 }
 
@@ -67,12 +65,12 @@ Result<LoadedRun> load_run(const std::vector<std::string>& paths, const LoadOpti
   run.read.samples = samples_of_ranks(run.read).log;
   run.read.ranks.clear();
   for (const auto& [rank, trace] : run.read.traces)
-    if (const MetCalls* calls = run.met(rank)) trace->facts.know(*calls);
+    if (const CallTimings* calls = run.timings(rank)) trace->facts.provide(*calls);
   return run;
 }
 
 RunRows run_rows(const LoadedRun& run, const std::vector<int>& ranks) {
-  static const MetCalls kNone;
+  static const CallTimings kNone;
   RunRows rows;
   for (const int rank : ranks) {
     const RankOutline& outline = run.read.outlines.at(rank);
@@ -80,8 +78,8 @@ RunRows run_rows(const LoadedRun& run, const std::vector<int>& ranks) {
       rows.ranks.emplace_back(rank, kept->second->facts, *outline.part);
       continue;
     }
-    const MetCalls* met = run.met(rank);
-    rows.ranks.emplace_back(rank, outline, met ? *met : kNone, [&run, rank] { return run.read_again(rank); });
+    const CallTimings* timings = run.timings(rank);
+    rows.ranks.emplace_back(rank, outline, timings ? *timings : kNone, [&run, rank] { return run.read_again(rank); });
   }
   rows.job = run.read.job.get();
   if (!run.read.samples.empty()) rows.samples = &run.read.samples;

@@ -33,8 +33,8 @@ struct LoadedRun {
   int64_t first_step = INT64_MAX, last_step = INT64_MIN;   ///< of all ranks
 
   [[nodiscard]] bool only_samples() const { return read.outlines.empty(); }
-  /// What the others tell of a rank's collectives; null: nothing.
-  [[nodiscard]] const MetCalls* met(int rank) const;
+  /// Timings of a rank's collective calls against other ranks'; null: unknown.
+  [[nodiscard]] const CallTimings* timings(int rank) const;
   /// The events of a rank. The error: its files are not what they were.
   [[nodiscard]] Result<std::unique_ptr<TraceFacts>> read_again(int rank) const;
   /// The files.

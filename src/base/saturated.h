@@ -1,5 +1,4 @@
-// Sums and differences that stop at the ends of 64 bits instead of passing them: for times that a file may state as it
-// likes.
+// Sums and differences that saturate instead of overflowing, for times from files.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +14,8 @@ constexpr int64_t saturated_sub(int64_t a, int64_t b) {
   int64_t difference = 0;
   return __builtin_sub_overflow(a, b, &difference) ? (b < 0 ? INT64_MAX : INT64_MIN) : difference;
 }
+
+constexpr int64_t saturated_distance(int64_t a, int64_t b) { return a < b ? saturated_sub(b, a) : saturated_sub(a, b); }
 
 constexpr void add_saturated(int64_t& sum, int64_t part) { sum = saturated_add(sum, part); }
 

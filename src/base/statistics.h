@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +14,14 @@ namespace profgpu {
 /// Of the whole, in percent; 0 of nothing.
 constexpr double percent_of(int64_t part, int64_t whole) {
   return whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+/// Sum of `of` over all items.
+template <class All, class Of = std::identity>
+int64_t sum_of(const All& all, Of&& of = {}) {
+  int64_t sum = 0;
+  for (const auto& x : all) sum += std::invoke(of, x);
+  return sum;
 }
 
 /// Linear interpolation between order statistics (NumPy's default); nullopt for no values. q in 0..100.

@@ -31,6 +31,12 @@ std::string upper_case(std::string_view text) {
 
 bool all_digits(std::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), is_digit); }
 
+std::string shortened(std::string_view text, size_t longest) {
+  if (text.size() <= longest) return std::string(text);
+  while (longest > 0 && (static_cast<unsigned char>(text[longest]) & 0xC0) == 0x80) --longest;
+  return std::string(text.substr(0, longest)) + "…";
+}
+
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t from = text.find_first_not_of(kBlanks);

@@ -1,6 +1,7 @@
 // Text: ASCII letters and digits, blanks, pieces, lists, and the order that people expect.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,6 +22,14 @@ std::string lower_case(std::string_view text);
 std::string upper_case(std::string_view text);
 /// At least one digit, and nothing else.
 bool all_digits(std::string_view text);
+
+inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+template <class Parts>
+bool contains_any(std::string_view text, const Parts& parts) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return contains(text, part); });
+}
+/// The text, or at most its first `longest` bytes, cut between characters, and "…". 72 suit a name within a sentence.
+std::string shortened(std::string_view text, size_t longest = 72);
 
 /// Without blanks, tabs and line ends around it.
 std::string_view without_blanks(std::string_view text);

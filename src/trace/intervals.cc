@@ -1,20 +1,12 @@
 #include "trace/intervals.h"
 
-#include <algorithm>
-
 namespace profgpu {
-namespace {
 
-void append(Intervals& out, Interval next) {
+void append(Intervals& all, Interval next) {
   if (next.end <= next.start) return;
-  if (!out.empty() && next.start <= out.back().end) {
-    out.back().end = std::max(out.back().end, next.end);
-  } else {
-    out.push_back(next);
-  }
+  if (!all.empty() && next.start <= all.back().end) all.back().end = std::max(all.back().end, next.end);
+  else all.push_back(next);
 }
-
-}  // namespace
 
 Intervals merged(Intervals intervals) {
   if (!std::is_sorted(intervals.begin(), intervals.end())) std::sort(intervals.begin(), intervals.end());
@@ -86,7 +78,7 @@ int64_t total_length(const Intervals& a) {
 int64_t overlap_length(const Intervals& a, Interval window) {
   int64_t sum = 0;
   for (size_t i = first_ending_after(a, window.start); i < a.size() && a[i].start < window.end; ++i)
-    sum += std::max<int64_t>(0, std::min(a[i].end, window.end) - std::max(a[i].start, window.start));
+    sum += overlap_length(a[i], window);
   return sum;
 }
 

@@ -1,6 +1,7 @@
 // Operations on sorted, disjoint, non-empty half-open intervals. All are linear in their inputs.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,15 @@ namespace profgpu {
 
 using Intervals = std::vector<Interval>;
 
+/// The smallest interval that holds both.
+constexpr Interval hull(Interval a, Interval b) { return {std::min(a.start, b.start), std::max(a.end, b.end)}; }
+/// Length that two have in common; at least 0.
+constexpr int64_t overlap_length(Interval a, Interval b) {
+  return std::max<int64_t>(0, std::min(a.end, b.end) - std::max(a.start, b.start));
+}
+
+/// Adds an interval that starts no earlier than the last one; touching intervals become one and empty ones go.
+void append(Intervals& all, Interval next);
 /// Sorts and merges; touching intervals become one and empty ones go.
 Intervals merged(Intervals intervals);
 Intervals unite(const Intervals& a, const Intervals& b);

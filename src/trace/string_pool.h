@@ -21,6 +21,10 @@ struct Id {
   constexpr explicit Id(std::size_t row) : value(static_cast<uint32_t>(row)) {}
   [[nodiscard]] constexpr bool valid() const { return value != kNone; }
   constexpr auto operator<=>(const Id&) const = default;
+  constexpr Id& operator++() {
+    ++value;
+    return *this;
+  }
 };
 
 struct StringTag;

@@ -30,6 +30,12 @@ DeviceProperties Trace::properties(int32_t device) const {
   return shared;
 }
 
+HostId Trace::first_from(const Thread& thread, int64_t time_ns) const {
+  const auto begin = host.start_ns.begin();
+  const auto first = std::lower_bound(begin + thread.begin.value, begin + thread.end.value, time_ns);
+  return HostId(static_cast<size_t>(first - begin));
+}
+
 std::vector<ThreadId> Trace::sampled_stacks() const {
   std::vector<ThreadId> stacks(threads.size());
   std::map<std::pair<std::string_view, std::string_view>, size_t> sampled;

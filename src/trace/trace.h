@@ -30,8 +30,12 @@ struct Interval {
   int64_t start = 0;
   int64_t end = 0;
   [[nodiscard]] int64_t length() const { return end - start; }
+  [[nodiscard]] bool contains(int64_t time) const { return start <= time && time < end; }
   auto operator<=>(const Interval&) const = default;
 };
+
+/// Whether it can be Unix time. Traces without a base time count from boot or another recent epoch: less than in 2001.
+constexpr bool is_unix_time(int64_t ns) { return ns >= 1'000'000'000'000'000'000; }
 
 enum class HostKind : uint8_t {
   kAnnotation,  ///< record_function and NVTX-like ranges, ProfilerStep#N
@@ -295,6 +299,19 @@ class Trace {
   /// By thread, the one whose rows are samples of its Python stack; invalid: it has none.
   [[nodiscard]] std::vector<ThreadId> sampled_stacks() const;
   [[nodiscard]] int32_t device_of(ActivityId a) const { return queues[activity.queue[a.value]].device; }
+  /// When the host launched it; its own start where the file lacks the launch.
+  [[nodiscard]] int64_t launched_ns(ActivityId a) const {
+    const HostId launch = activity.launch[a.value];
+    return launch.valid() ? host.start_ns[launch.value] : activity.start_ns[a.value];
+  }
+  /// The first of a thread's ranges that starts at `time_ns` or later; thread.end: none. Logarithmic.
+  [[nodiscard]] HostId first_from(const Thread& thread, int64_t time_ns) const;
+  /// The innermost range, from `from` outward, that `fits`; invalid: none.
+  template <class Fits>
+  [[nodiscard]] HostId enclosing(HostId from, Fits fits) const {
+    while (from.valid() && !fits(from)) from = host.parent[from.value];
+    return from;
+  }
   /// Device ids with activity, ascending, and the rows of ActivityTable that each has.
   struct DeviceRows {
     int32_t device = 0;

@@ -15,13 +15,13 @@ struct SimulatedLanes {
     for (size_t i = 0; i < job.facts.size(); ++i) ranks.push_back(rank_digest(job.job.ranks[i], *job.facts[i]));
     met = matched_calls(ranks);
     clocks = align_clocks(ranks, met);
-    meet = meetings({ranks, met, clocks});
+    meet = matched_collectives({ranks, met, clocks});
     lanes = join_lanes({ranks, met, clocks, meet});
   }
   std::vector<RankDigest> ranks;
   MatchedCalls met;
   std::vector<RankClock> clocks;
-  std::vector<Meeting> meet;
+  std::vector<MatchedCollective> meet;
   JobLanes lanes;
 };
 

@@ -48,10 +48,10 @@ def check_statements(report, errors_us):
     assert [c['stated_error_ns'] for c in clocks] == stated
     if errors_us[1] > 0:
         assert [c['agrees'] for c in clocks] == [True, True, False, False]
-        assert any(n.startswith(f'n2 says its clock is within {errors_us[1] / 1000:.2f} ms; collectives show') for n in notes), notes
+        assert any(n.startswith(f'n2 states a clock error of at most {errors_us[1] / 1000:.2f} ms, but collectives show') for n in notes), notes
     else:
         assert [c['agrees'] for c in clocks] == [None] * 4
-        assert 'n2 says that its clock is not synchronised' in notes
+        assert 'n2 reports an unsynchronized clock' in notes
 
 
 def check_samples(report, folder):

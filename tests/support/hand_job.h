@@ -92,7 +92,7 @@ class HandJob {
     c.message_bytes = call.message_bytes;
     c.number = call.number;
     c.step = call.step;
-    if (call.step >= 0) c.step_place = static_cast<uint32_t>(call.step);
+    if (call.step >= 0) c.step_index = static_cast<uint32_t>(call.step);
     c.peer = call.peer;
     c.measured = true;
     d.calls.calls.push_back(c);

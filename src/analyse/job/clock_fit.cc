@@ -10,16 +10,16 @@ namespace profgpu {
 namespace {
 
 constexpr size_t kMinForDrift = 8;       // encounters
-constexpr uint64_t kDense_ns = 40'000;   // ends within it are as good as equal: ranks leave microseconds apart
-constexpr size_t kMinForSpread = 4;      // encounters whose spread says something of the error
-constexpr double kSigmas = 4;   // standard errors: how clear a drift has to be, and what the error allows for
-constexpr double kSlowExit_ns = 20'000;    // what a sender may take to leave, when its receiver has
-constexpr double kUnseenDrift = 100e-6;    // of clocks with too few encounters to tell
+constexpr uint64_t kDense_ns = 40'000;   // closer ends count as equal: ranks leave microseconds apart
+constexpr size_t kMinForSpread = 4;      // encounters, to estimate the error from their spread
+constexpr double kSigmas = 4;            // standard errors that a drift must exceed, and that the error includes
+constexpr double kSlowExit_ns = 20'000;  // a sender may leave that much after its receiver
+constexpr double kUnseenDrift = 100e-6;  // assumed of clocks with too few encounters
 
 int64_t whole(double ns) { return std::llround(std::clamp(ns, -9e18, 9e18)); }
 
-// Where values are densest: the middle of the narrowest window, of 40 us, 160 us and so on, that some fifth of them and
-// at least three share. `values` sorted.
+// Where values are densest: the middle of the narrowest window, of 40 us, 160 us and so on, with a fifth of them and at
+// least three. `values` are sorted.
 int64_t densest(const std::vector<int64_t>& values) {
   const size_t enough = std::min(values.size(), std::max<size_t>(3, values.size() / 5));
   for (uint64_t width = kDense_ns;; width *= 4) {
@@ -32,23 +32,23 @@ int64_t densest(const std::vector<int64_t>& values) {
   }
 }
 
-/// An encounter as a point: the own clock's time, and what the offset that it asks for differs from the first guess by.
+/// An encounter as a point: own time, and the offset it implies less the first guess.
 struct Point {
   double x = 0, y = 0;
-  double low = 0, high = 0;    // y lies between, since no rank leaves a collective before all have arrived
+  double low = 0, high = 0;    // bounds of y: no rank leaves a collective before all have arrived
   int64_t known_error_ns = 0;
   std::optional<bool> receives;
 };
 
 struct Line {
   double at = 0, slope = 0;       // y at x = 0, and its change
-  double mean_x = 0, sxx = 0, scale = 0;   // of the points that it rests on; scale: standard deviation
-  std::vector<double> rests;      // what points are off by, sorted
+  double mean_x = 0, sxx = 0, scale = 0;   // of the fitted points; scale: standard deviation
+  std::vector<double> rests;      // residuals, sorted
   [[nodiscard]] double operator()(double x) const { return at + slope * x; }
   [[nodiscard]] double slope_error() const { return sxx > 0 ? std::max(scale, 1.0) / std::sqrt(sxx) : INFINITY; }
 };
 
-// Over medians of at most 64 groups of points, since it is quadratic. `points` by x.
+// Over medians of at most 64 groups of points, because it is quadratic. `points` are sorted by x.
 double first_slope(const std::vector<Point>& points) {
   const size_t groups = std::min<size_t>(64, points.size());
   std::vector<std::pair<double, double>> of_group;
@@ -74,7 +74,7 @@ void least_squares(const std::vector<Point>& points, bool sloped, Line& line) {
   line.at = mean_y - line.slope * line.mean_x;
 }
 
-// From a line that half of the points cannot bend to least squares over those that are near it. Keeps these.
+// A robust line first, then least squares over the points near it. Keeps only those points.
 Line fitted(std::vector<Point>& points, bool sloped) {
   Line line;
   line.slope = sloped ? first_slope(points) : 0;
@@ -100,18 +100,13 @@ Line fitted(std::vector<Point>& points, bool sloped) {
 
 int64_t difference(const Encounter& e) { return saturated_sub(e.known.end, e.own.end); }
 
-// The instant from which x counts: of the encounter nearest to the guess.
+// The origin of x: the encounter closest to the guess.
 int64_t origin(const std::vector<Encounter>& encounters, int64_t guess) {
-  const Encounter* nearest = &encounters.front();
-  const auto off = [&](const Encounter& e) {
-    return std::abs(static_cast<double>(saturated_sub(difference(e), guess)));
-  };
-  for (const Encounter& e : encounters)
-    if (off(e) < off(*nearest)) nearest = &e;
-  return nearest->own.end;
+  const auto off = [&](const Encounter& e) { return saturated_distance(difference(e), guess); };
+  return std::ranges::min_element(encounters, {}, off)->own.end;
 }
 
-// Calls that are apart by the guess, and further than clocks drift, were not one collective.
+// Calls that the guess leaves further apart than clocks drift were not one collective.
 std::vector<Point> points_near(const std::vector<Encounter>& encounters, int64_t guess, int64_t origin_ns) {
   std::vector<Point> points;
   for (const Encounter& e : encounters) {
@@ -147,13 +142,12 @@ double error_of(const Line& line, const std::vector<Point>& points, double x, bo
   return error + known + (ends_together ? 0 : longest);
 }
 
-/// What lies between two bounds.
 struct Range {
   double low = -INFINITY, high = INFINITY;
   [[nodiscard]] bool bounded() const { return low <= high && std::isfinite(low) && std::isfinite(high); }
 };
 
-// What is to be added to the line at x, since a receive ends no sooner than its send.
+// Bounds of the correction to the line at x, because a receive ends no sooner than its send.
 Range message_bounds(const Line& line, const std::vector<Point>& points, double x) {
   const double drift = std::min(kMaxDrift, kSigmas * line.slope_error());
   Range range;

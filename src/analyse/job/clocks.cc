@@ -14,13 +14,13 @@
 namespace profgpu {
 namespace {
 
-constexpr int64_t kOneClock_ns = 50'000;     // ranks that are nearer than this, or than their errors, can share a clock
+constexpr int64_t kOneClock_ns = 50'000;     // ranks closer than this, or than their errors, can share a clock
 
 int64_t middle_of(Interval i) { return saturated_add(i.start, saturated_sub(i.end, i.start) / 2); }
 
-/// When a collective was, by the ranks with known clocks that are nearest to the first rank.
+/// Time of a collective, from the ranks with known clocks that are closest to the first rank.
 struct Anchor {
-  int32_t depth = -1;          // -1: no rank's clock is known
+  int32_t depth = -1;          // fits from the first rank; -1: no rank's clock is known
   int32_t ranks = 0;
   int64_t first_end = 0, beyond = 0;   // mean of ends: first_end + beyond / ranks
   int64_t last_start = 0;
@@ -37,20 +37,20 @@ struct Anchor {
   }
 };
 
-/// Clocks of all ranks against the first, rank by rank, each from its ends of collectives against their mean on ranks
-/// whose clocks are known.
+/// Aligns clocks to the first rank's, rank by rank, from each one's ends of collectives against their mean on ranks
+/// with known clocks.
 class Clocks {
  public:
-  Clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts)
-      : ranks_(ranks), met_(met), trust_hosts_(trust_hosts), depth_(ranks.size(), -1), calls_of_(ranks.size()) {
+  Clocks(std::span<const RankDigest> ranks, const MatchedCalls& matches, bool trust_hosts)
+      : ranks_(ranks), matches_(matches), trust_hosts_(trust_hosts), depth_(ranks.size(), -1), calls_of_(ranks.size()) {
     for (const RankDigest& r : ranks)
       clocks.push_back({.rank = r.rank, .error_ns = std::nullopt, .method = "none", .at_ns = middle_of(r.extent)});
-    for (uint32_t i = 0; i < met.size(); ++i)
-      for (const RankCall& c : met[i]) calls_of_[c.rank].push_back({i, c.call});
+    for (uint32_t i = 0; i < matches.size(); ++i)
+      for (const RankCall& c : matches[i]) calls_of_[c.rank].push_back({i, c.call});
     clocks.front().error_ns = 0;
     clocks.front().method = "reference";
     depth_.front() = 0;
-    // Broadcasts and reductions to one rank let the others go early, so they serve only where nothing else does.
+    // Ranks may leave broadcasts and reductions to one rank early, so these are used only if nothing else is left.
     for (const bool together : {true, false}) {
       begin(together);
       do {
@@ -69,7 +69,7 @@ class Clocks {
 
   void begin(bool together) {
     together_ = together;
-    anchors_.assign(met_.size(), {});
+    anchors_.assign(matches_.size(), {});
     shared_.assign(ranks_.size(), 0);
     tried_.assign(ranks_.size(), 0);
     for (uint32_t r = 0; r < ranks_.size(); ++r)
@@ -77,27 +77,27 @@ class Clocks {
   }
 
   [[nodiscard]] bool serves(uint32_t collective) const {
-    return !together_ || met_.kind_of(collective).ends_together;
+    return !together_ || matches_.kind_of(collective).ends_together;
   }
 
-  // A rank whose clock is known tells when its collectives were.
+  // A rank with a known clock gives times to its collectives.
   void anchor(uint32_t rank) {
     for (const Part& p : calls_of_[rank]) {
       if (!serves(p.collective)) continue;
       Anchor& a = anchors_[p.collective];
       if (a.depth < 0)
-        for (const RankCall& c : met_[p.collective]) ++shared_[c.rank];
+        for (const RankCall& c : matches_[p.collective]) ++shared_[c.rank];
       const Interval time = clocks[rank].aligned(ranks_[rank].calls.calls[p.call]);
       const int64_t error = clocks[rank].error_ns.value_or(0);
       if (a.depth < 0 || depth_[rank] < a.depth) a = {.depth = depth_[rank]};
-      // Another that was not in it at the same time was matched wrongly.
-      const bool met = a.ranks == 0 || (time.start <= saturated_add(a.end(), error) &&
-                                        a.last_start <= saturated_add(time.end, error));
-      if (a.depth == depth_[rank] && met) a.add(time, error);
+      // A rank that was not in it at the same time was matched wrongly.
+      const bool together = a.ranks == 0 || (time.start <= saturated_add(a.end(), error) &&
+                                             a.last_start <= saturated_add(time.end, error));
+      if (a.depth == depth_[rank] && together) a.add(time, error);
     }
   }
 
-  // Of the ranks without a clock, the one that shares most collectives with those that have one.
+  // Fits the clock of the rank that shares most collectives with ranks that have one. False: no rank is left.
   bool join() {
     uint32_t next = 0;
     for (uint32_t r = 1; r < ranks_.size(); ++r)
@@ -110,7 +110,7 @@ class Clocks {
       if (a.depth < 0) continue;
       const CollectiveCall& own = ranks_[next].calls.calls[p.call];
       const std::optional receives = ranks_[next].call_name(own) == "recv";
-      encounters.push_back({a.time(), {own.start_ns, own.end_ns}, a.error_sum / a.ranks,
+      encounters.push_back({a.time(), own.time(), a.error_sum / a.ranks,
                             ranks_[next].may_be_pair(own) ? receives : std::nullopt});
       depths += a.depth;
     }
@@ -128,7 +128,7 @@ class Clocks {
     return true;
   }
 
-  // A rank that meets no known one has the clock of its host.
+  // A rank that shares no collectives with known ones gets its host's clock.
   bool share_by_host() {
     std::map<std::string_view, uint32_t> known;
     for (uint32_t r = 0; r < ranks_.size(); ++r)
@@ -161,8 +161,8 @@ class Clocks {
       if (members.size() > 1) pool(members);
   }
 
-  // One host has one clock: the median of what its ranks say, or the first rank's. A rank that differs by more than its
-  // error is on another host of the same name (containers), or on one whose clock was set meanwhile.
+  // One host has one clock: the median of its ranks', or the first rank's. A rank that differs by more than its error
+  // is on another host of the same name (containers), or the host's clock was set meanwhile.
   void pool(const std::vector<uint32_t>& members) {
     RankClock host = clocks[members.front()];
     const auto offset = [&](uint32_t r) { return saturated_sub(clocks[r].aligned(host.at_ns), host.at_ns); };
@@ -181,7 +181,7 @@ class Clocks {
     bool first = true;
     for (const uint32_t r : members) {
       RankClock& clock = clocks[r];
-      const int64_t off = saturated_sub(offset(r), host.offset_ns), far = off < 0 ? saturated_sub(0, off) : off;
+      const int64_t far = saturated_distance(offset(r), host.offset_ns);
       if (!trust_hosts_ && far > std::max(kOneClock_ns, saturated_add(*clock.error_ns, *host.error_ns))) {
         clock.apart = true;
         continue;
@@ -206,29 +206,29 @@ class Clocks {
         if (const auto same = start.find(s.index); same != start.end())
           differences.push_back(saturated_sub(same->second, s.start_ns));
       if (differences.empty()) continue;
-      const auto [least, most] = std::minmax_element(differences.begin(), differences.end());
-      if (differences.size() > 1) clocks[r].error_ns = std::max<int64_t>(1, saturated_sub(*most, *least) / 2);
+      const auto [least, most] = std::ranges::minmax(differences);
+      if (differences.size() > 1) clocks[r].error_ns = std::max<int64_t>(1, saturated_sub(most, least) / 2);
       clocks[r].offset_ns = upper_median(std::move(differences));
       clocks[r].method = "steps";
     }
   }
 
   std::span<const RankDigest> ranks_;
-  const MatchedCalls& met_;
+  const MatchedCalls& matches_;
   bool trust_hosts_;
-  std::vector<int32_t> depth_;                // fits between a rank and the first; -1: clock unknown
+  std::vector<int32_t> depth_;                // by rank: fits from the first rank; -1: clock unknown
   std::vector<std::vector<Part>> calls_of_;   // by rank
   bool together_ = true;                      // only collectives that end together
   std::vector<Anchor> anchors_;               // by collective
   std::vector<uint32_t> shared_, tried_;      // by rank: collectives with an anchor, now and at the last attempt
 };
 
-/// What one host says, on the first rank's clock.
+/// One host's statement, on the first rank's clock.
 struct Claim {
   std::string host;
-  std::vector<uint32_t> ranks;   // whose clock it is
+  std::vector<uint32_t> ranks;   // on that host
   int64_t unix_less_ns = 0;      // Unix time less the first rank's clock, if the host's clock is right
-  int64_t low = 0, high = 0;     // Unix time lies between, by what the host says
+  int64_t low = 0, high = 0;     // bounds of that, according to the host
 };
 
 std::string name_of(const RankDigest& rank) { return rank.host.empty() ? ranks_text({rank.rank}) : rank.host; }
@@ -251,19 +251,19 @@ std::vector<Claim> claims_of(std::span<const RankDigest> ranks, std::span<const 
   return claims;
 }
 
-// A point that most claims hold; of several the one nearest to what the first claim says.
+// A point that most claims contain; of several the one closest to the first claim.
 int64_t most_agreed(const std::vector<Claim>& claims) {
-  std::vector<std::pair<int64_t, int>> ends;   // claims that begin, then those that end
+  std::vector<std::pair<int64_t, int>> ends;   // 0: a claim begins, 1: one ends
   for (const Claim& c : claims) ends.insert(ends.end(), {{c.low, 0}, {c.high, 1}});
-  std::sort(ends.begin(), ends.end());
+  std::ranges::sort(ends);
   const int64_t wanted = claims.front().unix_less_ns;
   int open = 0, most = 0;
   int64_t best = wanted;
-  const auto far = [&](int64_t x) { return x < wanted ? saturated_sub(wanted, x) : saturated_sub(x, wanted); };
+  const auto far = [&](int64_t x) { return saturated_distance(x, wanted); };
   for (size_t i = 0; i < ends.size(); ++i) {
     open += ends[i].second == 0 ? 1 : -1;
     if (ends[i].second != 0 || open < most) continue;
-    // Another claim begins or this many ends next: as many hold up to there.
+    // The next claim begins or ends at ends[i + 1]: as many claims hold up to there.
     const int64_t point = std::clamp(wanted, ends[i].first, ends[i + 1].first);
     if (open > most || far(point) < far(best)) best = point;
     most = open;
@@ -278,16 +278,16 @@ void check(const std::vector<Claim>& claims, std::vector<RankClock>& clocks, std
     const bool agrees = c.low <= agreed && agreed <= c.high;
     for (const uint32_t r : c.ranks) clocks[r].agrees = agrees;
     if (agrees) continue;
-    const int64_t off = saturated_sub(c.unix_less_ns, agreed), far = off < 0 ? saturated_sub(0, off) : off;
     const std::string& other = claims[&c == &claims.front() ? 1 : 0].host;
-    notes.push_back(fmt::format("{} says its clock is within {}; collectives show that it is {} from {}", c.host,
-                                format_duration(static_cast<double>(*clocks[c.ranks.front()].stated_error_ns)),
-                                format_duration(static_cast<double>(far)),
-                                claims.size() > 2 ? "what most hosts say" : other + "'s"));
+    notes.push_back(
+        fmt::format("{} states a clock error of at most {}, but collectives show it {} away from {}", c.host,
+                    format_duration(static_cast<double>(*clocks[c.ranks.front()].stated_error_ns)),
+                    format_duration(static_cast<double>(saturated_distance(c.unix_less_ns, agreed))),
+                    claims.size() > 2 ? "most other hosts" : other));
   }
 }
 
-// Of the ranks on the first one's clock, the one that is nearest to Unix time as far as hosts say; -1: none says.
+// Of the ranks on the first one's clock, the one with the smallest error of Unix time; none: no host states it.
 std::optional<uint32_t> surest(std::span<const RankClock> clocks) {
   std::optional<uint32_t> best;
   const auto error = [&](uint32_t r) {
@@ -317,30 +317,30 @@ void align_others(std::span<const RankDigest> ranks, std::vector<RankClock>& clo
   }
   if (!placed.empty())
     notes.push_back(
-        fmt::format("{}: no collective ties the clock to rank {}'s; aligned by Unix time, which the hosts say "
-                    "is right within {} together, so who waits for whom is unknown",
+        fmt::format("{}: no shared collective links the clock to rank {}'s; aligned by Unix time, with a combined "
+                    "stated error of {}, so it is unknown who waits for whom",
                     ranks_text(placed), ranks.front().rank, format_duration(static_cast<double>(most))));
 }
 
 }  // namespace
 
-std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& met, bool trust_hosts) {
-  return Clocks(ranks, met, trust_hosts).clocks;
+std::vector<RankClock> align_clocks(std::span<const RankDigest> ranks, const MatchedCalls& matches, bool trust_hosts) {
+  return Clocks(ranks, matches, trust_hosts).clocks;
 }
 
 std::vector<std::string> apply_statements(std::span<const RankDigest> ranks, std::vector<RankClock>& clocks) {
   std::vector<std::string> notes;
-  std::set<std::string> unsynchronised, hosts;
+  std::set<std::string> unsynchronized, hosts;
   for (size_t r = 0; r < ranks.size(); ++r) {
     hosts.insert(ranks[r].host);
     const std::optional<ClockStatement>& stated = ranks[r].clock;
     if (stated && stated->synchronised) clocks[r].stated_error_ns = stated->error_ns;
-    if (stated && !stated->synchronised) unsynchronised.insert(name_of(ranks[r]));
+    if (stated && !stated->synchronised) unsynchronized.insert(name_of(ranks[r]));
   }
   check(claims_of(ranks, clocks), clocks, notes);
   align_others(ranks, clocks, notes);
-  for (const std::string& host : unsynchronised)
-    if (hosts.size() > 1) notes.push_back(fmt::format("{} says that its clock is not synchronised", host));
+  for (const std::string& host : unsynchronized)
+    if (hosts.size() > 1) notes.push_back(fmt::format("{} reports an unsynchronized clock", host));
   return notes;
 }
 

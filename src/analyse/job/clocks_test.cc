@@ -353,7 +353,7 @@ TEST(StatedClocks, TwoHostsThatCannotBothBeRight) {
   const Job job = met(hosts({{0, ClockStatement{true, kMs}}, {812 * kMs, ClockStatement{true, 2'100'000}}}));
   EXPECT_EQ(verdicts(job), (Verdicts{true, false}));
   EXPECT_EQ(all_notes(job),
-            "node-b says its clock is within 2.10 ms; collectives show that it is 812 ms from node-a's\n");
+            "node-b states a clock error of at most 2.10 ms, but collectives show it 812 ms away from node-a\n");
 }
 
 // Just within the sum of what both say, and just beyond it and the error of the offset.
@@ -377,9 +377,9 @@ TEST(StatedClocks, OfManyHostsTheOneThatDiffersIsNamedEvenIfItIsTheFirst) {
     expected[wrong] = false;
     EXPECT_EQ(verdicts(job), expected);
     const std::string name = "node-" + std::string(1, static_cast<char>('a' + wrong));
-    EXPECT_EQ(all_notes(job).find(name + " says its clock is within 1.00 ms; collectives show that it is "), 0u)
+    EXPECT_EQ(all_notes(job).find(name + " states a clock error of at most 1.00 ms, but collectives show it "), 0u)
         << all_notes(job);
-    EXPECT_NE(all_notes(job).find(" from what most hosts say\n"), std::string::npos) << all_notes(job);
+    EXPECT_NE(all_notes(job).find(" away from most other hosts\n"), std::string::npos) << all_notes(job);
   }
 }
 
@@ -408,7 +408,7 @@ TEST(StatedClocks, NothingStatedIsNothingChecked) {
   const Job job = met(hosts({{0, ClockStatement{true, kMs}}, {900 * kMs, kUnsynchronised}}));
   EXPECT_EQ(verdicts(job), (Verdicts{{}, {}}));
   EXPECT_EQ(job.clocks[1].stated_error_ns, std::nullopt);
-  EXPECT_EQ(all_notes(job), "node-b says that its clock is not synchronised\n");
+  EXPECT_EQ(all_notes(job), "node-b reports an unsynchronized clock\n");
 }
 
 TEST(StatedClocks, RanksOfOneHostAreOneStatement) {
@@ -433,8 +433,8 @@ TEST(StatedClocks, WithoutCollectivesUnixTimeHasTheirErrors) {
   EXPECT_EQ(out.clocks[2].method, "steps");
   EXPECT_EQ(verdicts(out), (Verdicts{{}, {}, {}}));
   EXPECT_NE(all_notes(out).find(
-                "rank 1: no collective ties the clock to rank 0's; aligned by Unix time, which the hosts say is "
-                "right within 5.00 ms together"),
+                "rank 1: no shared collective links the clock to rank 0's; aligned by Unix time, with a combined "
+                "stated error of 5.00 ms"),
             std::string::npos)
       << all_notes(out);
   // An unsynchronised clock is as good as none that says anything.

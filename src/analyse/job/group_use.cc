@@ -14,7 +14,7 @@ namespace {
 
 using GroupKey = std::tuple<std::string, std::string, std::string, int64_t, int64_t>;
 
-// Bare kernels have no group: those of one stream are taken for one.
+// Bare kernels have no group: those of one stream count as one.
 GroupKey group_key(const CollectiveKind& kind, const CollectiveCall& call) {
   if (!kind.described) return {"", "", "", 0, call.elements};
   return {kind.group, kind.description, kind.members, kind.group_size, 0};
@@ -24,7 +24,7 @@ class Grouping {
  public:
   void add(const RankDigest& rank) {
     std::vector<uint32_t> group_of = groups_of(rank);
-    std::set<uint32_t> met;
+    std::set<uint32_t> counted;
     for (size_t i = 0; i < group_of.size(); ++i) {
       const CollectiveCall& call = rank.calls.calls[i];
       GroupUse& group = out.groups[group_of[i]];
@@ -32,7 +32,7 @@ class Grouping {
       out.phased |= call.phase == Phase::kForward || call.phase == Phase::kBackward;
       if (!call.measured) continue;
       group.counts.at(op_of(rank, i), step_part(rank, i)).add(call);
-      if (!met.insert(group_of[i]).second) continue;
+      if (!counted.insert(group_of[i]).second) continue;
       group.ranks.push_back(rank.rank);
       group.steps += rank.measured_steps();
     }
@@ -58,9 +58,9 @@ class Grouping {
     return it->second;
   }
 
-  // A communicator has a stream of its own: a bare kernel on one where a single group is recorded is of that group.
+  // A communicator has its own stream: a bare kernel on a stream with a single recorded group belongs to that group.
   std::vector<uint32_t> groups_of(const RankDigest& rank) {
-    std::map<std::pair<uint32_t, int64_t>, uint32_t> known;   // of this rank: few strings are compared
+    std::map<std::pair<uint32_t, int64_t>, uint32_t> known;   // of this rank, to compare fewer strings
     std::map<uint16_t, std::set<uint32_t>> on_queue;
     std::vector<uint32_t> out_of;
     out_of.reserve(rank.calls.calls.size());
@@ -86,11 +86,11 @@ using std::string_view;
 using Op = CollectiveOp;
 using Count = CallCount;
 
-/// What a group's description says that it is for.
+/// Purpose of a group according to its description.
 enum class Purpose : uint8_t { kNone, kData, kShard, kReplicate, kTensor, kPipeline, kExpert, kContext };
 
-// Words of a description: "mesh_dp_shard", "TENSOR_MODEL_PARALLEL_GROUP", "tp:0". The first that applies: Megatron's
-// "EXPERT_DATA_PARALLEL_GROUP" and "DATA_PARALLEL_GROUP_WITH_CP" reduce gradients.
+// Words of a description: "mesh_dp_shard", "TENSOR_MODEL_PARALLEL_GROUP", "tp:0". The first one in the table decides:
+// Megatron's "EXPERT_DATA_PARALLEL_GROUP" and "DATA_PARALLEL_GROUP_WITH_CP" reduce gradients.
 Purpose purpose_of(string_view description) {
   constexpr std::pair<string_view, Purpose> kWords[] = {
       {"replicate", Purpose::kReplicate}, {"fsdp", Purpose::kShard},     {"shard", Purpose::kShard},
@@ -106,11 +106,11 @@ Purpose purpose_of(string_view description) {
     else if (!words.back().empty()) words.emplace_back();
   }
   for (const auto& [word, purpose] : kWords)
-    if (std::find(words.begin(), words.end(), word) != words.end()) return purpose;
+    if (std::ranges::count(words, word) > 0) return purpose;
   return Purpose::kNone;
 }
 
-/// More than messages of control.
+/// Whether messages carry more than control data.
 bool weighty(const Count& c) { return c.calls > 0 && (c.largest < 0 || c.largest > kSmallBytes); }
 
 /// Whether `a` is at least a `part`-th of `b`: by bytes where they are known, else by calls.
@@ -119,9 +119,9 @@ bool at_least(const Count& a, int64_t part, const Count& b) {
   return a.sized && b.sized ? a.bytes >= b.bytes / part : a.calls >= b.calls / part;
 }
 
-class Judge {
+class Claims {
  public:
-  Judge(const GroupUse& group, const GroupUses& all, bool ring)
+  Claims(const GroupUse& group, const GroupUses& all, bool ring)
       : group_(group), all_(all), ring_(ring), purpose_(purpose_of(group.description)) {}
 
   std::vector<GroupClaim> claims() {
@@ -130,7 +130,7 @@ class Judge {
     shards();
     reductions();
     nameless();
-    // What else the group does belongs to what it is for, where that is one thing.
+    // Other operations belong to the group's purpose, if that is a single one.
     std::vector<Op> rest;
     for (int op = 0; op < kCollectiveOps; ++op)
       if (!taken_[static_cast<size_t>(op)] && of(static_cast<Op>(op)).calls > 0) rest.push_back(static_cast<Op>(op));
@@ -168,7 +168,7 @@ class Judge {
     if (purpose_ == Purpose::kContext) return claim(ParallelKind::kContext, ops, true);
     if (all_.libraries.torchrec) return claim(ParallelKind::kEmbedding, ops, true);
     const Count there = of(Op::kAllToAll, StepPart::kForward), back = of(Op::kAllToAll, StepPart::kBackward);
-    // Tokens go to experts and back in every layer that has them; embeddings one way in forward, the other in backward.
+    // Tokens go to experts and back in every expert layer; embeddings one way in forward, the other way in backward.
     if (a_step(there, 2) && (a_step(back, 2) || !all_.trains)) claim(ParallelKind::kExpert, ops, false);
     else if (there.calls > 0 && back.calls > 0) claim(ParallelKind::kEmbedding, ops, false);
   }
@@ -178,7 +178,7 @@ class Judge {
     if (!weighty(gathers)) return;
     if (!weighty(scatters)) return gathers_alone(gathers);
     const Count reduces = of(Op::kAllReduce);
-    // Losses over all ranks' features gather and scatter a little beside a data-parallel job's gradients.
+    // Beside a data-parallel job's gradients, losses over all ranks' features gather and scatter a little.
     if (reduces.sized && scatters.sized && reduces.bytes > 4 * scatters.bytes) return;
     std::vector<Op> ops = {Op::kAllGather, Op::kReduceScatter};
     if (!at_least(reduces, 2, scatters)) ops.push_back(Op::kAllReduce);   // norms of gradients; what is not sharded
@@ -206,7 +206,7 @@ class Judge {
     claim(ParallelKind::kZero1Or2, ops, names.deepspeed);
   }
 
-  // ZeRO with gradients reduced in full, or each to its owner.
+  // ZeRO with gradients all-reduced, or each reduced to its owner.
   void gathers_alone(const Count& gathers) {
     const Count late = of(Op::kAllGather, StepPart::kOther);
     if (!all_.phased || !at_least(late, 2, gathers)) return;
@@ -231,17 +231,17 @@ class Judge {
     if (reduces_activations() || (of_tensors && !all_.phased))
       return claim(ParallelKind::kTensor, {Op::kAllReduce, Op::kAllGather, Op::kReduceScatter, Op::kBroadcast},
                    of_tensors);
-    if (of_tensors) return;   // gradients of what all its ranks hold
+    if (of_tensors) return;   // gradients of replicated parameters
     if (!all_.phased && !of_data) return;
     if (all_.phased && !all_.trains) return;
-    // ZeroRedundancyOptimizer sends each part of the parameters from its owner.
+    // ZeroRedundancyOptimizer broadcasts each part of the parameters from its owner.
     const Count sent = of(Op::kBroadcast, StepPart::kOther);
     if (all_.phased && weighty(sent) && at_least(sent, 4, of(Op::kAllReduce)))
       return claim(ParallelKind::kZero1, {Op::kAllReduce, Op::kBroadcast}, false);
     claim(ParallelKind::kDdp, {Op::kAllReduce, Op::kBroadcast}, all_.libraries.ddp || of_data);
   }
 
-  // Kernels that do not say what they do, in a program that says what it is.
+  // Kernels with unspecific names, in a program whose library is known.
   void nameless() {
     const Count calls = of(Op::kUnknown);
     const JobLibraries& names = all_.libraries;
@@ -301,7 +301,7 @@ GroupUses group_uses(std::span<const RankDigest> ranks) {
 }
 
 std::vector<GroupClaim> claims_of(const GroupUse& group, const GroupUses& all, bool ring) {
-  return Judge(group, all, ring).claims();
+  return Claims(group, all, ring).claims();
 }
 
 }  // namespace profgpu

@@ -1,4 +1,4 @@
-// Which collectives run over a process group, when in the step, and how large.
+// Collectives of each process group: which, when in the step, and how large.
 #pragma once
 
 #include <array>
@@ -12,11 +12,11 @@
 
 namespace profgpu {
 
-/// Part of a step that launched a call.
+/// Part of the step that launched a call.
 enum class StepPart : uint8_t { kForward, kBackward, kOther };
 constexpr int kStepParts = 3;
 
-/// Up to this a message is a loss, a norm or a flag, and tells nothing of how work is shared.
+/// Up to this size a message is a loss, a norm or a flag, and irrelevant for parallelism.
 constexpr int64_t kSmallBytes = 1024;
 
 struct CallCount {
@@ -40,31 +40,30 @@ struct CallCounts {
   [[nodiscard]] CallCount of(CollectiveOp op) const;
 };
 
-/// One group, over all ranks in hand and their measured steps.
+/// One group, over all ranks here and their measured steps.
 struct GroupUse {
   std::string group, description, members;
   int64_t size = 0;           ///< 0: unknown
   CallCounts counts;
   bool deep_ep = false;       ///< DeepEP's kernels
-  int64_t steps = 0;          ///< measured, of its ranks together
-  std::vector<int> ranks;     ///< in hand, ascending
+  int64_t steps = 0;          ///< measured, over its ranks
+  std::vector<int> ranks;     ///< with a trace here, ascending
 };
 
-/// All groups of the ranks, and which group each call is of.
+/// All groups of the ranks, and the group of each call.
 struct GroupUses {
   std::vector<GroupUse> groups;
-  std::vector<std::vector<uint32_t>> group_of_call;   ///< by rank's place, then call
+  std::vector<std::vector<uint32_t>> group_of_call;   ///< by rank's index, then call
   JobLibraries libraries;     ///< of any rank
   bool trains = false;        ///< a backward pass or an optimizer was seen
-  bool phased = false;        ///< forward or backward is known of some calls
+  bool phased = false;        ///< some calls are known to be in forward or backward
 };
 GroupUses group_uses(std::span<const RankDigest> ranks);
 
 CollectiveOp op_of(const RankDigest& rank, size_t call);
 StepPart step_part(const RankDigest& rank, size_t call);
 
-// What a process group is for, judged by which collectives run over it, when in the step, and how large.
-
+/// Purpose of a process group, from its collectives.
 enum class ParallelKind : uint8_t {
   kDdp,
   kFsdp,
@@ -83,13 +82,13 @@ enum class ParallelKind : uint8_t {
   kUnknown
 };
 
-/// Operations of a group that together are one way to share the work.
+/// Operations of a group that belong to one kind of parallelism.
 struct GroupClaim {
   ParallelKind kind = ParallelKind::kUnknown;
   std::vector<CollectiveOp> ops;
-  bool named = false;         ///< names of groups, ranges or kernels say it; else the pattern alone
+  bool named = false;         ///< from names of groups, ranges or kernels; else from the pattern
 };
-/// Every operation that the group has is in exactly one claim. `ring`: its pairs send one way round.
+/// Each of the group's operations is in exactly one claim. `ring`: its pairs send in a ring.
 std::vector<GroupClaim> claims_of(const GroupUse& group, const GroupUses& all, bool ring);
 
 }  // namespace profgpu

@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "analyse/job/clocks.h"
@@ -21,54 +21,52 @@ namespace {
 
 constexpr int kMaxRanks = 1 << 20;   // a file may state any number
 
-// What the meetings say of each rank's calls.
-std::map<int, MetCalls> met_calls(const JobView& job) {
-  std::map<int, MetCalls> met;
-  for (const Meeting& m : job.meetings)
+std::map<int, CallTimings> call_timings(const JobView& job) {
+  std::map<int, CallTimings> timings;
+  for (const MatchedCollective& m : job.collectives)
     for (const RankCall& c : m.calls) {
       const Interval time = job.time(c);
-      met[job.ranks[c.rank].rank].calls.push_back(
+      timings[job.ranks[c.rank].rank].calls.push_back(
           {job.call(c).activity, saturated_sub(std::min(m.last_ns, time.end), time.start), m.transfer_ns(),
-           m.whole_group, job.ranks[m.latest].rank, &m - job.meetings.data()});
+           m.whole_group, job.ranks[m.latest].rank, &m - job.collectives.data()});
     }
-  for (auto& [rank, calls] : met) std::ranges::sort(calls.calls, {}, &MetCall::activity);
-  return met;
+  for (auto& [rank, calls] : timings) std::ranges::sort(calls.calls, {}, &CallTiming::activity);
+  return timings;
 }
 
-// Stages of a pipeline may meet in nothing but sends and receives. An end of one may be gone before the other's, as
-// from a broadcast.
-MatchedCalls with_pairs(std::span<const RankDigest> ranks, MatchedCalls met) {
-  const auto kind = static_cast<uint32_t>(met.kinds.size());
-  met.kinds.push_back({"", "", "send_recv", false});
+// Stages of a pipeline may share nothing but sends and receives. One side may end before the other, as in a broadcast.
+MatchedCalls with_pairs(std::span<const RankDigest> ranks, MatchedCalls matches) {
+  const auto kind = static_cast<uint32_t>(matches.kinds.size());
+  matches.kinds.push_back({"", "", "send_recv", false});
   for (const Message& m : messages(ranks, {})) {
     std::array<RankCall, 2> parts{m.send, m.receive};
     if (parts[1].rank < parts[0].rank) std::swap(parts[0], parts[1]);
-    met.add(kind, parts);
+    matches.add(kind, parts);
   }
-  return met;
+  return matches;
 }
 
-std::vector<RankClock> clocks_of(std::span<const RankDigest> ranks, const MatchedCalls& met) {
-  std::vector<RankClock> clocks = align_clocks(ranks, met);
-  return std::ranges::all_of(clocks, &RankClock::known) ? clocks : align_clocks(ranks, with_pairs(ranks, met));
+std::vector<RankClock> clocks_of(std::span<const RankDigest> ranks, const MatchedCalls& matches) {
+  std::vector<RankClock> clocks = align_clocks(ranks, matches);
+  return std::ranges::all_of(clocks, &RankClock::known) ? clocks : align_clocks(ranks, with_pairs(ranks, matches));
 }
 
-// Whether calls that ranks may leave early are left together all the same: collectives whose kernels do not say so.
+// Whether ranks leave together even those calls that they may leave early: unrecognized collectives, for example.
 bool left_together(const JobView& job) {
-  constexpr size_t kLeast = 8;
+  constexpr size_t kMinCalls = 8;
   std::vector<RankClock> sure(job.clocks.begin(), job.clocks.end());
   for (RankClock& c : sure) c.error_ns = 0;
-  const JobView view{job.ranks, job.met, sure};
+  const JobView view{job.ranks, job.matches, sure};
   size_t all = 0, together = 0;
-  for (size_t i = 0; i < job.met.size(); ++i) {
-    if (job.met.kind_of(i).ends_together) continue;
+  for (size_t i = 0; i < job.matches.size(); ++i) {
+    if (job.matches.kind_of(i).ends_together) continue;
     ++all;
-    together += view.meeting_of(job.met[i], true).has_value();
+    together += view.collective_of(job.matches[i], true).has_value();
   }
-  return all >= kLeast && 10 * together >= 9 * all;
+  return all >= kMinCalls && 10 * together >= 9 * all;
 }
 
-// Clocks that say by how much what ranks wait for each other is uncertain.
+// The clocks, with the errors that make waiting between ranks uncertain.
 std::vector<RankClock> doubted(const JobView& job) {
   std::vector<RankClock> clocks(job.clocks.begin(), job.clocks.end());
   if (left_together(job))
@@ -76,7 +74,7 @@ std::vector<RankClock> doubted(const JobView& job) {
   return clocks;
 }
 
-// Ranks that the job says it has, where all that they say can be true.
+// From the recorded world sizes, if they are plausible.
 void find_missing_ranks(std::span<const RankDigest> ranks, Job& job) {
   int world = 0;
   for (const RankDigest& r : ranks) world = std::max(world, r.world_size.value_or(0));
@@ -89,7 +87,7 @@ void find_missing_ranks(std::span<const RankDigest> ranks, Job& job) {
   }
 }
 
-// The mean over measured steps that end before a hang holds them up; over all of them if none does.
+// Mean over the measured steps that end before the job hangs; if there are none, over all measured steps.
 int64_t mean_step_ns(const RankDigest& rank, const RankClock& clock, int64_t hang_ns) {
   int64_t sum = 0, count = 0;
   for (const DigestStep& s : rank.steps)
@@ -97,7 +95,7 @@ int64_t mean_step_ns(const RankDigest& rank, const RankClock& clock, int64_t han
   return count > 0 ? sum / count : rank.mean_step_ns();
 }
 
-// Sets how long steps take; the mean over the ranks.
+// Sets the ranks' mean steps and their spread. Returns the mean over the ranks.
 double average_steps(std::span<const RankDigest> ranks, Job& job) {
   int64_t hang_ns = INT64_MAX;   // on the first rank's clock
   for (const MissingCalls& m : job.missing)
@@ -108,13 +106,12 @@ double average_steps(std::span<const RankDigest> ranks, Job& job) {
     job.step_mean_ns[ranks[i].rank] = own;
     mean += static_cast<double>(own) / static_cast<double>(ranks.size());
   }
-  const auto by_mean = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto [shortest, longest] = std::minmax_element(job.step_mean_ns.begin(), job.step_mean_ns.end(), by_mean);
-  if (mean > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest->second - shortest->second) / mean;
+  const auto [shortest, longest] = std::ranges::minmax(job.step_mean_ns | std::views::values);
+  if (mean > 0) job.step_spread_pct = 100.0 * static_cast<double>(longest - shortest) / mean;
   return mean;
 }
 
-// Ranks whose files count times from some moment of their own, where others have Unix time.
+// Ranks without Unix time, if others have it.
 std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
   std::vector<int> without;
   for (const RankDigest& r : ranks)
@@ -122,11 +119,11 @@ std::vector<int> without_unix_time(std::span<const RankDigest> ranks) {
   return without.size() < ranks.size() ? without : std::vector<int>();
 }
 
-constexpr int64_t kWrongClock_ns = 1'000'000'000;   // hosts that keep time are nearer
+constexpr int64_t kWrongClock_ns = 1'000'000'000;   // synchronized hosts are closer
 
-// Of hosts whose clocks are far from the rank's in the middle, one sentence each.
+// One sentence per host whose clock is far from the median rank's.
 std::vector<std::string> wrong_clocks(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {
-  std::vector<std::pair<int64_t, int>> offsets;   // and whose they are
+  std::vector<std::pair<int64_t, int>> offsets;   // with their ranks
   for (const RankClock& c : clocks)
     if (c.known()) offsets.emplace_back(c.offset_ns, c.rank);
   if (offsets.empty()) return {};
@@ -134,41 +131,41 @@ std::vector<std::string> wrong_clocks(std::span<const RankDigest> ranks, std::sp
   const auto [usual, of_rank] = offsets[(offsets.size() - 1) / 2];
   std::map<std::pair<std::string, std::string>, std::vector<int>> by_words;   // host, how wrong
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const int64_t off = saturated_sub(clocks[r].offset_ns, usual), far = off < 0 ? saturated_sub(0, off) : off;
+    const int64_t far = saturated_distance(clocks[r].offset_ns, usual);
     if (!clocks[r].known() || far < kWrongClock_ns || !has_unix_time(ranks[r])) continue;
-    by_words[{ranks[r].host, format_duration(static_cast<double>(far)) + (off < 0 ? " ahead of" : " behind")}]
-        .push_back(ranks[r].rank);
+    const bool ahead = clocks[r].offset_ns < usual;
+    by_words[{ranks[r].host, format_duration(static_cast<double>(far)) + (ahead ? " ahead of" : " behind")}].push_back(
+        ranks[r].rank);
   }
   std::map<int, std::string> notes;   // by the first rank
   for (const auto& [words, of_host] : by_words)
     notes[of_host.front()] = fmt::format(
-        "{}{}: the clock is {} rank {}'s; collectives fit, so it is taken for a wrong clock and "
-        "corrected, not for another run",
+        "{}{}: the clock is {} rank {}'s; the collectives match, so the clock is treated as wrong and corrected",
         ranks_text(of_host), words.first.empty() ? "" : " on " + words.first, words.second, of_rank);
   std::vector<std::string> in_order;
   for (auto& [rank, note] : notes) in_order.push_back(std::move(note));
   return in_order;
 }
 
-// "… are stated: by rank 0 of 4, by ranks 1–3 of 16"; empty where all that state one agree.
+// Empty if all recorded world sizes agree.
 std::string different_worlds(std::span<const RankDigest> ranks) {
   std::map<int, std::vector<int>> by_size;
   for (const RankDigest& r : ranks)
     if (r.world_size) by_size[*r.world_size].push_back(r.rank);
   std::string text;
   for (const auto& [size, of_size] : by_size)
-    text += fmt::format("{}{} of {}", text.empty() ? "worlds of different sizes are stated: by " : ", by ",
+    text += fmt::format("{}{} of {}", text.empty() ? "world sizes differ: " : ", ",
                         ranks_text(of_size), size);
   return by_size.size() > 1 ? text : std::string();
 }
 
-constexpr int64_t kFarApart_ns = 60'000'000'000;   // hosts that keep time at all are nearer
-constexpr size_t kMinShared = 8;                 // collectives that say whether they are the same ones
+constexpr int64_t kFarApart_ns = 60'000'000'000;   // clocks of hosts in one run are closer
+constexpr size_t kMinShared = 8;                   // collectives, to decide whether they are the same
 
-using Places = std::vector<uint32_t>;   // of ranks
+using RankIndices = std::vector<uint32_t>;
 
-/// What two ranks both have by name, group, size and number.
-struct Shared {
+/// Calls of two ranks with the same name, group, size and number.
+struct SharedCall {
   RankCall usual, strange;
 };
 
@@ -177,17 +174,16 @@ class OtherRunSearch {
   explicit OtherRunSearch(std::span<const RankDigest> ranks) : ranks_(ranks) {}
 
   std::vector<OtherRun> run() {
-    Places left = same_world();
-    std::vector<Places> groups = by_time(left);
+    const std::vector<RankIndices> groups = by_time(same_world());
     if (groups.size() > 1) {
-      // The largest; of equal ones the first rank's.
+      // The largest; of equally large ones the first rank's.
       const auto usual = std::ranges::max_element(
-          groups, {}, [](const Places& g) { return std::pair(g.size(), -static_cast<int64_t>(g.front())); });
-      const MatchedCalls met = matched_calls(ranks_);
-      for (const Places& group : groups)
+          groups, {}, [](const RankIndices& g) { return std::pair(g.size(), -static_cast<int64_t>(g.front())); });
+      const MatchedCalls matches = matched_calls(ranks_);
+      for (const RankIndices& group : groups)
         for (const uint32_t r : group)
           if (&group != &*usual && has_unix_time(ranks_[r]) == has_unix_time(ranks_[usual->front()]))
-            look(r, *usual, met);
+            look(r, *usual, matches);
     }
     std::ranges::sort(found_, {}, &OtherRun::rank);
     return std::move(found_);
@@ -196,8 +192,8 @@ class OtherRunSearch {
  private:
   void add(uint32_t r, std::string why) { found_.push_back({ranks_[r].rank, std::move(why)}); }
 
-  // Those that do not state another size than more than half of those that state one.
-  Places same_world() {
+  // All ranks but those whose world size differs from that of more than half of the ranks with one.
+  RankIndices same_world() {
     std::map<int, size_t> stated;
     size_t all = 0;
     for (const RankDigest& r : ranks_)
@@ -205,55 +201,56 @@ class OtherRunSearch {
     std::optional<int> most;
     for (const auto& [size, count] : stated)
       if (2 * count > all) most = size;
-    Places same;
+    RankIndices same;
     for (uint32_t r = 0; r < ranks_.size(); ++r) {
       const std::optional<int> own = ranks_[r].world_size;
       if (!most || !own || *own == *most) same.push_back(r);
-      else add(r, fmt::format("it states a world of {} ranks, most others one of {}", *own, *most));
+      else add(r, fmt::format("its world size is {} ranks, most others' is {}", *own, *most));
     }
     return same;
   }
 
-  // Ranks whose times are apart, by the clocks in their files.
-  [[nodiscard]] std::vector<Places> by_time(Places ranks) const {
+  // Groups of ranks whose times are far apart, by the clocks in their files.
+  [[nodiscard]] std::vector<RankIndices> by_time(RankIndices ranks) const {
     std::ranges::sort(ranks, {}, [&](uint32_t r) { return std::pair(ranks_[r].extent.start, r); });
-    std::vector<Places> groups;
+    std::vector<RankIndices> groups;
     int64_t end = INT64_MIN;
     for (const uint32_t r : ranks) {
       if (groups.empty() || ranks_[r].extent.start > saturated_add(end, kFarApart_ns)) groups.emplace_back();
       groups.back().push_back(r);
       end = std::max(end, ranks_[r].extent.end);
     }
-    for (Places& group : groups) std::ranges::sort(group);
+    for (RankIndices& group : groups) std::ranges::sort(group);
     return groups;
   }
 
-  // Collectives of the rank that most ones have too, by the one with which it shares most.
-  [[nodiscard]] std::vector<Shared> shared(uint32_t rank, const Places& usual, const MatchedCalls& met) const {
-    std::map<uint32_t, std::vector<Shared>> by_other;
-    for (size_t i = 0; i < met.size(); ++i) {
-      const auto own = std::ranges::find(met[i], rank, &RankCall::rank);
-      if (own == met[i].end() || !met.kind_of(i).ends_together) continue;
-      for (const RankCall& c : met[i])
+  // Collectives that the rank shares with the usual rank with which it shares most.
+  [[nodiscard]] std::vector<SharedCall> shared(uint32_t rank, const RankIndices& usual,
+                                               const MatchedCalls& matches) const {
+    std::map<uint32_t, std::vector<SharedCall>> by_other;
+    for (size_t i = 0; i < matches.size(); ++i) {
+      const auto own = std::ranges::find(matches[i], rank, &RankCall::rank);
+      if (own == matches[i].end() || !matches.kind_of(i).ends_together) continue;
+      for (const RankCall& c : matches[i])
         if (std::ranges::binary_search(usual, c.rank)) by_other[c.rank].push_back({c, *own});
     }
-    std::vector<Shared> most;
+    std::vector<SharedCall> most;
     for (auto& [other, calls] : by_other)
       if (calls.size() > most.size()) most = std::move(calls);
     return most;
   }
 
-  void look(uint32_t rank, const Places& usual, const MatchedCalls& met) {
-    const std::vector<Shared> both = shared(rank, usual, met);
+  void look(uint32_t rank, const RankIndices& usual, const MatchedCalls& matches) {
+    const std::vector<SharedCall> both = shared(rank, usual, matches);
     if (both.empty()) return look_at_steps(rank, usual);
     if (const auto steps = other_steps(both))
-      return add(rank, fmt::format("collectives of the same numbers are of step {} on it, of step {} on rank {}, {}",
+      return add(rank, fmt::format("collectives with the same numbers are in step {} on it, in step {} on rank {}, {}",
                                    steps->second, steps->first, ranks_[both.front().usual.rank].rank,
                                    apart(rank, both.front().usual.rank)));
     const size_t fit = fitting(rank, both);
     if (both.size() >= kMinShared && 2 * fit < both.size())
       add(rank,
-          fmt::format("of {} collectives that have the names and numbers of rank {}'s, {} can be the same ones, {}",
+          fmt::format("of {} collectives with the same names and numbers as rank {}'s, {} match, {}",
                       both.size(), ranks_[both.front().usual.rank].rank,
                       fit == 0 ? "none" : "only " + std::to_string(fit), apart(rank, both.front().usual.rank)));
   }
@@ -265,11 +262,11 @@ class OtherRunSearch {
            " by the clocks in the files";
   }
 
-  // Numbers of the first two steps that differ, where most do: the usual one's and the rank's.
-  [[nodiscard]] std::optional<std::pair<int64_t, int64_t>> other_steps(const std::vector<Shared>& both) const {
+  // If most step numbers differ, the first two that do: the usual rank's and this one's.
+  [[nodiscard]] std::optional<std::pair<int64_t, int64_t>> other_steps(const std::vector<SharedCall>& both) const {
     std::optional<std::pair<int64_t, int64_t>> first;
     size_t known = 0, differ = 0;
-    for (const Shared& s : both) {
+    for (const SharedCall& s : both) {
       const auto a = ranks_[s.usual.rank].step_number(call(s.usual));
       const auto b = ranks_[s.strange.rank].step_number(call(s.strange));
       if (!a || !b) continue;
@@ -281,10 +278,10 @@ class OtherRunSearch {
     return 2 * differ > known ? first : std::nullopt;
   }
 
-  // Collectives that both could have left together, on whatever clock fits best.
-  [[nodiscard]] size_t fitting(uint32_t rank, const std::vector<Shared>& both) const {
+  // Number of collectives that both could have left together, on the best fitting clock.
+  [[nodiscard]] size_t fitting(uint32_t rank, const std::vector<SharedCall>& both) const {
     std::vector<Encounter> encounters;
-    for (const Shared& s : both) encounters.push_back({time_of(s.usual), time_of(s.strange)});
+    for (const SharedCall& s : both) encounters.push_back({time_of(s.usual), time_of(s.strange)});
     const int64_t at = ranks_[rank].extent.start;
     const auto fit = fit_clock(encounters, at, true);
     if (!fit) return 0;
@@ -293,13 +290,13 @@ class OtherRunSearch {
     return static_cast<size_t>(std::ranges::count_if(encounters, [&](const Encounter& e) {
       const auto [start, end] = clock.aligned(e.own);
       const int64_t shorter = std::min(saturated_sub(e.known.end, e.known.start), saturated_sub(end, start));
-      const int64_t off = saturated_sub(end, e.known.end), far = off < 0 ? saturated_sub(0, off) : off;
-      return start <= e.known.end && e.known.start <= end && far <= std::max(kEndsApart_ns, shorter / 10);
+      return start <= e.known.end && e.known.start <= end &&
+             saturated_distance(end, e.known.end) <= std::max(kEndsApart_ns, shorter / 10);
     }));
   }
 
-  // One host has one clock: a step that it ran twice is of two runs.
-  void look_at_steps(uint32_t rank, const Places& usual) {
+  // One host has one clock: if it ran a step twice, there were two runs.
+  void look_at_steps(uint32_t rank, const RankIndices& usual) {
     const RankDigest& own = ranks_[rank];
     if (own.host.empty() || !own.annotated || own.calls.calls.empty()) return;
     std::set<int64_t> numbers;
@@ -310,20 +307,50 @@ class OtherRunSearch {
       const auto same =
           std::ranges::find_if(other.steps, [&](int64_t s) { return numbers.contains(s); }, &DigestStep::index);
       if (same == other.steps.end()) continue;
-      return add(
-          rank,
-          fmt::format(
-              "it has none of the others' collectives, and rank {} ran step {} on the same host, {}; this one did {}",
-              other.rank, same->index, own.host, apart(rank, u)));
+      return add(rank, fmt::format("it shares no collectives with the others, and rank {} ran step {} on the same "
+                                   "host, {}; this rank did {}",
+                                   other.rank, same->index, own.host, apart(rank, u)));
     }
   }
 
   [[nodiscard]] const CollectiveCall& call(const RankCall& c) const { return ranks_[c.rank].calls.calls[c.call]; }
-  [[nodiscard]] Interval time_of(const RankCall& c) const { return {call(c).start_ns, call(c).end_ns}; }
+  [[nodiscard]] Interval time_of(const RankCall& c) const { return call(c).time(); }
 
   std::span<const RankDigest> ranks_;
   std::vector<OtherRun> found_;
 };
+
+// What limits the comparison of ranks: one sentence each, without a full stop.
+std::vector<std::string> job_notes(const JobView& job) {
+  const auto& [ranks, matches, clocks, all] = job;
+  std::vector<bool> matched(ranks.size());
+  for (const RankCall& c : matches.calls) matched[c.rank] = true;
+  std::vector<int> strangers, by_steps, unknown, apart;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
+    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
+    if (!matched[r] && std::ranges::any_of(calls, is_group)) strangers.push_back(ranks[r].rank);
+    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
+    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
+    if (clocks[r].apart) apart.push_back(ranks[r].rank);
+  }
+  std::vector<std::string> notes;
+  const auto note = [&, first = ranks.front().rank](const std::vector<int>& of, std::string_view words) {
+    if (!of.empty()) notes.push_back(ranks_text(of) + ": " + fmt::format(fmt::runtime(words), first));
+  };
+  note(strangers, "no collective matches another rank's: another run, other steps, or groups whose other ranks have no "
+                  "trace here");
+  note(by_steps, "no shared collective links the clock to rank {}'s; aligned by the starts of equal steps, so it is "
+                 "unknown who waits for whom");
+  note(unknown, "neither a collective nor a step links the clock to rank {}'s; times are as in the files");
+  note(without_unix_time(ranks),
+       "not in Unix time, unlike other ranks (the trace lost its baseTimeNanoseconds, or predates it); its offset does "
+       "not mean that the host's clock is wrong");
+  std::ranges::move(wrong_clocks(ranks, clocks), std::back_inserter(notes));
+  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
+  note(apart, "the clock differs from that of other ranks with the same host name; treated as another host");
+  return notes;
+}
 
 }  // namespace
 
@@ -336,36 +363,36 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   }
   find_missing_ranks(ranks, job);
   if (ranks.size() < 2) return job;
-  MatchedCalls met = matched_calls(ranks);
-  if (auto again = matched_by_time({ranks, met, align_clocks(ranks, met, true)})) met = *std::move(again);
-  job.clocks = clocks_of(ranks, met);
+  MatchedCalls matches = matched_calls(ranks);
+  if (auto again = matched_by_time({ranks, matches, align_clocks(ranks, matches, true)})) matches = *std::move(again);
+  job.clocks = clocks_of(ranks, matches);
   std::vector<std::string> of_statements = apply_statements(ranks, job.clocks);
-  JobView view{ranks, met, job.clocks};
+  JobView view{ranks, matches, job.clocks};
   job.missing = missing_calls(view);
   const double mean_step = average_steps(ranks, job);
-  const std::vector<Meeting> all = meetings(view);
-  view.meetings = all;
+  const std::vector<MatchedCollective> all = matched_collectives(view);
+  view.collectives = all;
   const Waiting waits = waiting(view, mean_step);
   for (size_t r = 0; r < ranks.size(); ++r) job.wait_ns[ranks[r].rank] = waits.total_ns[r];
   std::vector<SlowLink> links = slow_links(view);
   job.stragglers = stragglers(ranks, links, waits, waiting_for_hosts(view, mean_step), mean_step, samples);
   const std::vector<RankClock> in_doubt = doubted(view);
   const std::vector<int> uncertain = drop_uncertain(in_doubt, job.stragglers);
-  // All of them late, or none: it may be another one in each step.
+  // If all of them are late, or none, it may be a different one in each step.
   if (job.stragglers.empty() || 2 * waits.late.size() > ranks.size())
     job.late_by_turns = late_by_turns(view, waits, mean_step, samples);
   if (job.late_by_turns && job.late_by_turns->wait_ns_per_step <= clock_doubt_ns(in_doubt, -1))
     job.late_by_turns.reset();
   if (job.late_by_turns) job.stragglers.clear(), links.clear();
   for (const SlowLink& link : links)
-    for (const auto& [place, ns] : link.exposed_ns) job.wait_ns[ranks[place].rank] += ns;
-  job.met_calls = met_calls(view);
+    for (const auto& [rank, ns] : link.exposed_ns) job.wait_ns[ranks[rank].rank] += ns;
+  job.call_timings = call_timings(view);
   job.traffic = traffic(view);
   job.pairs = pairs(ranks, job.clocks);
   job.notes = job_notes(view);
   if (!uncertain.empty())
     job.notes.push_back(ranks_text(uncertain) +
-                        ": seems late, but by less than clocks are known to within, so it is not named");
+                        ": seems late, but by less than the error of the clocks, so it is not reported as late");
   std::ranges::move(unclear_samples(ranks, samples), std::back_inserter(job.notes));
   std::ranges::move(of_statements, std::back_inserter(job.notes));
   job.parallelism = parallelism_of(ranks);
@@ -379,41 +406,7 @@ Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples) {
   return job;
 }
 
-std::vector<std::string> job_notes(const JobView& job) {
-  const auto& [ranks, met, clocks, all] = job;
-  std::vector<bool> met_any(ranks.size());
-  for (const RankCall& c : met.calls) met_any[c.rank] = true;
-  std::vector<int> strangers, by_steps, unknown, apart;
-  for (size_t r = 0; r < ranks.size(); ++r) {
-    const auto is_group = [&](const CollectiveCall& c) { return !ranks[r].may_be_pair(c); };
-    const std::vector<CollectiveCall>& calls = ranks[r].calls.calls;
-    if (!met_any[r] && std::any_of(calls.begin(), calls.end(), is_group)) strangers.push_back(ranks[r].rank);
-    if (clocks[r].method == "steps") by_steps.push_back(ranks[r].rank);
-    if (clocks[r].method == "none") unknown.push_back(ranks[r].rank);
-    if (clocks[r].apart) apart.push_back(ranks[r].rank);
-  }
-  std::vector<std::string> notes;
-  const auto note = [&, first = ranks.front().rank](const std::vector<int>& of, std::string_view words) {
-    if (!of.empty()) notes.push_back(ranks_text(of) + ": " + fmt::format(fmt::runtime(words), first));
-  };
-  note(strangers, "none of the collectives is one of another rank's: another run, other steps, or groups whose other "
-                  "ranks are not here");
-  note(by_steps, "no collective ties the clock to rank {}'s; aligned by the starts of equal steps, so who waits for whom "
-                 "is unknown");
-  note(unknown, "neither a collective nor a step ties the clock to rank {}'s; times are as the files have them");
-  note(without_unix_time(ranks),
-       "not in Unix time as other ranks are (a trace that lost its baseTimeNanoseconds, or is older than it); the offset "
-       "says so, not that the host's clock is wrong");
-  std::ranges::move(wrong_clocks(ranks, clocks), std::back_inserter(notes));
-  if (std::string worlds = different_worlds(ranks); !worlds.empty()) notes.push_back(std::move(worlds));
-  note(apart, "another clock than other ranks with the same host name; treated as another host");
-  return notes;
-}
-
-bool has_unix_time(const RankDigest& rank) {
-  constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;   // September 2001
-  return rank.extent.start >= kMinUnix_ns;
-}
+bool has_unix_time(const RankDigest& rank) { return is_unix_time(rank.extent.start); }
 
 std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks) { return OtherRunSearch(ranks).run(); }
 

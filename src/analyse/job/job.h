@@ -19,53 +19,54 @@
 
 namespace profgpu {
 
-// Ranks whose files are of another run than the others'.
-
+/// A rank whose file is from another run than the others'.
 struct OtherRun {
   int rank = 0;
-  std::string why;   ///< a clause: "it states a world of 16 ranks, most others one of 4"
+  std::string why;   ///< a clause: "its world size is 16 ranks, most others' is 4"
 
-  template <class V>
-  void fields(V&& v) const {
-    v("rank", rank), v("why", why);
-  }
+  void fields(auto&& v) const { v("rank", rank), v("why", why); }
 };
 
-/// By rank, only where it can be told: a rank that states another size of the world than most; or one recorded at least
-/// a minute apart from most ranks, by the clocks in the files, whose collectives are not theirs on any clock, or are of
-/// other steps. A clock that is wrong by hours puts nobody out: collectives then fit as if it were right. Of as many
-/// ranks on both sides, the first one's side is the run. O(calls log calls), where anything looks strange.
+/// By rank, if it is certain: a rank with another world size than most; or one recorded at least a minute apart from
+/// most, by the clocks in the files, whose collectives match theirs on no clock, or belong to other steps. A clock that
+/// is wrong by hours excludes no rank: its collectives still fit. If both sides have equally many ranks, the first
+/// rank's side is the run. O(calls log calls), only if anything looks suspicious.
 std::vector<OtherRun> ranks_of_other_runs(std::span<const RankDigest> ranks);
 
-/// Whether the trace has Unix time, not time from some moment of its own.
+/// Whether the trace has Unix time, not time from an epoch of its own.
 bool has_unix_time(const RankDigest& rank);
 
 struct Job {
   std::vector<int> ranks;
-  std::optional<int> world_size;         ///< ranks that the job says it has; none: unknown, or less than are here
-  std::vector<int> missing_ranks;        ///< of these, those that are not here
-  std::map<int, int64_t> step_mean_ns;   ///< measured steps, up to where the job hangs
+  std::optional<int> world_size;         ///< as recorded; none: unknown, or fewer than are here
+  std::vector<int> missing_ranks;        ///< ranks of the world without a trace
+  std::map<int, int64_t> step_mean_ns;   ///< over measured steps, up to where the job hangs
   double step_spread_pct = 0;            ///< 100 (longest - shortest) / mean of the means
   std::vector<Straggler> stragglers;     ///< latest first, from 5 % of the step
-  std::optional<LateByTurns> late_by_turns;   ///< where no straggler is
+  std::optional<LateByTurns> late_by_turns;   ///< only without stragglers
   std::vector<RankClock> clocks;         ///< in the order of ranks
   /// Exposed waiting per rank, over its measured steps: for ranks that arrive later, and for transfers over a
-  /// straggler's slow link beyond those of groups alike.
+  /// straggler's slow link beyond those of similar groups.
   std::map<int, int64_t> wait_ns;
-  std::map<int, MetCalls> met_calls;     ///< by rank
+  std::map<int, CallTimings> call_timings;   ///< by rank
   std::vector<Traffic> traffic;          ///< collectives by name, group size, hosts, size
   std::vector<Pair> pairs;               ///< point-to-point, by sender and receiver
-  std::vector<MissingCalls> missing;     ///< collectives that a rank in hand lacks
-  std::vector<OtherRun> other_runs;      ///< ranks that are left out; in none of the rest
-  std::vector<std::string> notes;        ///< what keeps ranks from being compared, one sentence each
+  std::vector<MissingCalls> missing;     ///< collectives that a rank lacks
+  std::vector<OtherRun> other_runs;      ///< ranks that are left out of everything else
+  std::vector<std::string> notes;        ///< what limits the comparison of ranks, one sentence each
   std::vector<Parallelism> parallelism;  ///< how the work is shared, most exposed first
   CriticalPath critical_path;            ///< of the measured steps
-  std::vector<WhatIf> what_if;           ///< what a step would take otherwise; see find_what_if
-  std::vector<WhatIf> what_if_on_top;    ///< once stragglers are like the others; empty without stragglers
+  std::vector<WhatIf> what_if;           ///< step durations under changes; see find_what_if
+  std::vector<WhatIf> what_if_on_top;    ///< likewise, once stragglers are like the others; empty without stragglers
 
-  /// Whether a rank never comes to a collective, and the others wait in it.
+  /// Whether a rank never arrives at a collective in which the others wait.
   [[nodiscard]] bool hangs() const { return first_hang(missing) != nullptr; }
-  /// Of a world of many thousands somebody may have but a few ranks.
+  /// Of the rank's collective calls; null: unknown.
+  [[nodiscard]] const CallTimings* timings(int rank) const {
+    const auto found = call_timings.find(rank);
+    return found != call_timings.end() ? &found->second : nullptr;
+  }
+  /// Bounded: a world of many thousands may have traces of a few ranks only.
   [[nodiscard]] std::vector<int> first_missing_ranks() const {
     constexpr size_t kMost = 1024;
     return {missing_ranks.begin(),
@@ -73,8 +74,7 @@ struct Job {
   }
 
   /// The `cluster` of the document.
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("ranks", ranks.size()), v("world_size", world_size);
     v("missing_ranks", only_if(world_size.has_value(), first_missing_ranks())), v("other_runs", other_runs);
     v("step_mean_ns_by_rank", step_mean_ns), v("step_spread_pct", step_spread_pct), v("stragglers", stragglers);
@@ -85,13 +85,8 @@ struct Job {
   }
 };
 
-/// `ranks` in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if there
-/// are.
+/// `ranks` are in ascending order; one rank gives no stragglers and no clocks. `samples`: of the ranks' devices, if
+/// any.
 Job analyse_job(std::span<const RankDigest> ranks, const SampleLog& samples = {});
-
-// What keeps ranks of a job from being compared.
-
-/// One sentence each, without a full stop.
-std::vector<std::string> job_notes(const JobView& job);
 
 }  // namespace profgpu

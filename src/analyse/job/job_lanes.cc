@@ -17,7 +17,7 @@ namespace profgpu {
 namespace {
 
 using What = LanePoint::What;
-constexpr int64_t kLongestStepNs = int64_t{1} << 50;   // 13 days, as of any record
+constexpr int64_t kLongestStepNs = int64_t{1} << 50;   // 13 days, the bound of all records
 
 class Joiner {
  public:
@@ -25,12 +25,12 @@ class Joiner {
 
   JobLanes join() {
     for (uint32_t r = 0; r < ranks_.size(); ++r) add_rank(r);
-    for (uint32_t i = 0; i < job_.meetings.size(); ++i) {
-      const Meeting& m = job_.meetings[i];
-      add_meeting(m.calls, m.whole_group, job_.kind(m).ends_together, i);
+    for (uint32_t i = 0; i < job_.collectives.size(); ++i) {
+      const MatchedCollective& m = job_.collectives[i];
+      add_collective(m.calls, m.whole_group, job_.kind(m).ends_together, i);
     }
     for (const Message& m : messages(ranks_, job_.clocks))
-      add_meeting(std::array{m.send, m.receive}, true, false, JobLanes::kNone);
+      add_collective(std::array{m.send, m.receive}, true, false, JobLanes::kNone);
     for (uint32_t c = 0; c < out_.calls.size(); ++c)
       if (is_free(c)) add_group({&c, 1}, ranks_[out_.calls[c].rank].kind(out_.recorded(c)).group_size == 1);
     for (uint32_t r = 0; r < ranks_.size(); ++r)
@@ -65,7 +65,7 @@ class Joiner {
     }
   }
 
-  // To the call or step that it is a point of.
+  // Links a point with its call or step.
   void bind(JobLanes::Point& point, const LanePoint& p, const JobLanes::Rank& first) {
     const auto at = static_cast<uint32_t>(out_.points.size());
     if (p.what == What::kRestart) return;
@@ -79,25 +79,25 @@ class Joiner {
     point.delay_ns = saturated_sub(begins ? step.begin_ns : step.end_ns, point.time_ns);
   }
 
-  // Whether a lane arrives at it, and it is of no group yet.
+  // Whether a lane arrives at it, and it has no group yet.
   [[nodiscard]] bool is_free(uint32_t call) const {
     return out_.calls[call].point != JobLanes::kNone && out_.calls[call].group == JobLanes::kNone;
   }
 
-  void add_meeting(std::span<const RankCall> all, bool whole, bool ends_together, uint32_t meeting) {
+  void add_collective(std::span<const RankCall> all, bool whole, bool ends_together, uint32_t collective) {
     std::vector<uint32_t> members;
     for (const RankCall& c : all)
       if (const uint32_t call = out_.ranks[c.rank].first_call + c.call; is_free(call)) members.push_back(call);
     if (members.size() < 2) return;
-    add_group(members, whole && members.size() == all.size(), meeting);
+    add_group(members, whole && members.size() == all.size(), collective);
     for (const uint32_t c : members) {
       out_.ranks[out_.calls[c].rank].joined = true;
       out_.calls[c].together = ends_together || out_.calls[c].end_ns >= out_.groups.back().last_ns;
     }
   }
 
-  void add_group(std::span<const uint32_t> members, bool whole, uint32_t meeting = JobLanes::kNone) {
-    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, meeting};
+  void add_group(std::span<const uint32_t> members, bool whole, uint32_t collective = JobLanes::kNone) {
+    JobLanes::Group group{static_cast<uint32_t>(out_.members.size()), 0, INT64_MIN, whole, collective};
     for (const uint32_t c : members) {
       out_.members.push_back(c);
       out_.calls[c].group = static_cast<uint32_t>(out_.groups.size());
@@ -120,7 +120,7 @@ class Joiner {
     }
   }
 
-  // `before`: the call before it of its rank, by stream and time.
+  // `before`: its rank's previous call, by stream and time.
   void follow(uint32_t call, uint32_t before) {
     JobLanes::Call& c = out_.calls[call];
     int64_t held = out_.points[c.point].time_ns;
@@ -134,7 +134,7 @@ class Joiner {
   }
 
   void find_steps() {
-    std::vector<std::tuple<int64_t, uint32_t, uint32_t, uint32_t>> all;   // number, which of that number, rank, place
+    std::vector<std::tuple<int64_t, uint32_t, uint32_t, uint32_t>> all;   // number, repetition, rank, step
     size_t joined = 0;
     for (uint32_t r = 0; r < ranks_.size(); ++r) {
       if (!out_.ranks[r].joined) continue;
@@ -148,10 +148,10 @@ class Joiner {
       JobStep step{std::get<0>(all[i]), {INT64_MIN, INT64_MIN}, {}};
       size_t measured = 0;
       for (; j < all.size() && std::get<0>(all[j]) == step.index && std::get<1>(all[j]) == std::get<1>(all[i]); ++j) {
-        const auto [index, again, rank, place] = all[j];
-        step.parts.push_back({rank, place});
-        measured += ranks_[rank].steps[place].measured;
-        const JobLanes::Step& bounds = out_.step({rank, place});
+        const auto [number, again, rank, index] = all[j];
+        step.parts.push_back({rank, index});
+        measured += ranks_[rank].steps[index].measured;
+        const JobLanes::Step& bounds = out_.step({rank, index});
         step.time = {std::max(step.time.start, bounds.begin_ns), std::max(step.time.end, bounds.end_ns)};
       }
       const int64_t duration = saturated_sub(step.time.end, step.time.start);
@@ -173,7 +173,7 @@ class Order {
         waiting_(lanes.ranks.size(), JobLanes::kNone) {
     for (const JobLanes::Call& c : lanes.calls) {
       if (c.group == JobLanes::kNone || !lanes.ranks[c.rank].joined) continue;
-      missing_[c.group] += c.before != JobLanes::kNone ? 2 : 1;   // its arrival, and the end of the one before it
+      missing_[c.group] += c.before != JobLanes::kNone ? 2 : 1;   // its arrival, and the end of the call before it
     }
     at_.reserve(lanes.ranks.size());
     for (size_t r = 0; r < lanes.ranks.size(); ++r) {
@@ -249,7 +249,7 @@ class Order {
   std::vector<bool> ended_;
   std::vector<uint32_t> waiting_;     // by rank: the group that it waits for
   std::unordered_map<uint32_t, std::vector<uint32_t>> waiters_;
-  std::vector<uint32_t> at_, end_;    // by rank: its points still to come
+  std::vector<uint32_t> at_, end_;    // by rank: its remaining points
   std::vector<uint32_t> runnable_, complete_;
   size_t next_ = 0;
 };
@@ -265,18 +265,18 @@ class PathWalk {
   }
 
   std::vector<PathSegment> walk() {
-    // Each turn goes to something that came before; records that contradict each other could go round.
+    // Each turn goes back in time; the bound ends loops between contradictory records.
     for (size_t turns = lanes_.points.size(); turns > 0 && at_ > from_ && point_ != JobLanes::kNone; --turns)
       pass_point();
     back_to(from_, lane_time(IdleCause::kUnknown));
-    std::reverse(segments_.begin(), segments_.end());
+    std::ranges::reverse(segments_);
     return std::move(segments_);
   }
 
  private:
   void pass_point() {
     const JobLanes::Point& p = lanes_.points[point_];
-    // The host went on to the step's bound while the device waited.
+    // The host reached the step's bound while the device waited.
     back_to(p.time_ns, lane_time(IdleCause::kHostBound));
     if (p.what == What::kRestart || point_ == lanes_.ranks[rank_].first_point) {
       point_ = JobLanes::kNone;
@@ -290,10 +290,10 @@ class PathWalk {
     const std::span<const LanePart> parts = lanes_.parts_before(rank_, point_);
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) back_to(saturated_sub(at_, part->ns), part->kind);
     --point_;
-    back_to(lanes_.points[point_].time_ns, lane_time(IdleCause::kUnknown));   // clocks differ by so much
+    back_to(lanes_.points[point_].time_ns, lane_time(IdleCause::kUnknown));   // the clocks' error
   }
 
-  // From the end of a call to the point at which the last rank was ready for it.
+  // From the end of a call back to the arrival of its last rank.
   void pass_call(uint32_t call) {
     for (size_t turns = lanes_.calls.size(); turns > 0; --turns) {
       const JobLanes::Group& group = lanes_.groups[lanes_.calls[call].group];
@@ -352,9 +352,9 @@ std::span<const LanePart> JobLanes::parts_before(uint32_t rank, uint32_t point) 
 
 void put_in_order(JobLanes& lanes) { Order(lanes).run(); }
 
-StepPath critical_path(const JobLanes& lanes, size_t place) {
-  const JobStep& step = lanes.job_steps[place];
-  return {step.index, step.time.start, step.time.length(), PathWalk(lanes, step).walk()};
+StepPath critical_path(const JobLanes& lanes, size_t step) {
+  const JobStep& of = lanes.job_steps[step];
+  return {of.index, of.time.start, of.time.length(), PathWalk(lanes, of).walk()};
 }
 
 CriticalPath critical_path(const JobLanes& lanes) {

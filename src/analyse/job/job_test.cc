@@ -66,7 +66,7 @@ TEST_F(JobTest, RanksThatAreNotInHandAreNamed) {
   ranks[0].world_size = 4;
   const Job job = analyse_job(ranks);
   ASSERT_EQ(job.notes.size(), 1U);
-  EXPECT_NE(job.notes[0].find("worlds of different sizes"), std::string::npos) << job.notes[0];
+  EXPECT_NE(job.notes[0].find("world sizes differ"), std::string::npos) << job.notes[0];
   ranks[0].world_size.reset();
   EXPECT_EQ(analyse_job(ranks).missing_ranks, (std::vector<int>{1, 2, 4}));
   for (const int impossible : {3, -1, INT32_MAX}) {
@@ -135,7 +135,7 @@ TEST_F(JobTest, CollectivesOfARankKnowWaitingAndRates) {
   add({.arrivals = {200, 200, 200, 200}}, last);
   add({.skew = 987'654'321, .arrivals = last}, last);
   Job job = run();
-  facts_[0]->know(std::move(job.met_calls[0]));
+  facts_[0]->provide(std::move(job.call_timings[0]));
   const std::vector<CollectiveRow> rows = facts_[0]->get<Collectives>().rows;
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].wait_ns, 1200);
@@ -151,7 +151,7 @@ TEST_F(JobTest, PartOfAGroupGivesALowerBoundAndNoRates) {
   for (Trace& t : traces_)
     for (Collective& c : t.collectives) c.group_size = 3;
   Job job = run();
-  facts_[0]->know(std::move(job.met_calls[0]));
+  facts_[0]->provide(std::move(job.call_timings[0]));
   const std::vector<CollectiveRow> rows = facts_[0]->get<Collectives>().rows;
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].wait_ns, 1200);
@@ -163,7 +163,7 @@ TEST_F(JobTest, OneRankAloneKnowsNeither) {
   const std::vector<int64_t> last = {500, 500, 500, 500};
   add({.arrivals = last}, last);
   Job job = run();
-  EXPECT_TRUE(job.met_calls.empty());
+  EXPECT_TRUE(job.call_timings.empty());
   EXPECT_FALSE(facts_[0]->get<Collectives>().rows.front().wait_ns);
 }
 
@@ -332,7 +332,7 @@ TEST_F(JobTest, StepTimesSpread) {
   EXPECT_EQ(job.clocks[2].offset_ns, -200);
   EXPECT_EQ(job.clocks[2].error_ns, 200);
   ASSERT_EQ(job.notes.size(), 1u);
-  EXPECT_NE(job.notes[0].find("ranks 1–2: no collective ties the clock"), std::string::npos);
+  EXPECT_NE(job.notes[0].find("ranks 1–2: no shared collective links the clock"), std::string::npos);
 }
 
 TEST_F(JobTest, OneRankHasNoClocks) {

@@ -12,38 +12,38 @@
 namespace profgpu {
 namespace {
 
-// What follows an end within this was held up by it: an event between streams takes some microseconds.
+// Work that starts this soon after an end waited for it: an event between streams takes some microseconds.
 constexpr int64_t kFollowsNs = 20'000;
-// How late a host may return from waiting for a collective; and where the device has done nothing since.
+// How late a host may return from waiting for a collective; and how late if the device has been idle since.
 constexpr int64_t kReturnsNs = 50'000, kReturnsLateNs = 1'000'000;
-// A launch takes under 10 µs; a longer one waits for room in the device's queue.
+// A launch takes under 10 µs; a longer one waits for space in the device's queue.
 constexpr int64_t kLongLaunchNs = 50'000;
 constexpr int kTries = 16;   // ends before an action that may explain it
 constexpr int64_t kNoLaunch = INT64_MIN;
 
 using What = LanePoint::What;
 
-/// Something that the rank gets to: times by the trace's clock.
+/// A point of the lane to be; times are on the trace's clock.
 struct Action {
   int64_t time_ns = 0;
-  int64_t launch_ns = kNoLaunch;   ///< of the call or kernel; of a step's bounds their own time
+  int64_t launch_ns = kNoLaunch;   ///< of the call or kernel; for a step's bounds their own time
   What what = What::kRestart;
   uint32_t of = 0;
   [[nodiscard]] auto order() const { return std::tie(time_ns, what, of); }
 };
 
-/// A pause that a collective ended.
+/// A wait for a collective.
 struct Period {
   int64_t start_ns = 0, end_ns = 0;
   uint32_t call = 0;
 };
 
-/// One call as the lane sees it, by the trace's clock.
-struct Handed {
+/// One call, on the trace's clock.
+struct LaneCall {
   uint32_t call = 0;
   Interval time;
   int64_t launch_ns = kNoLaunch;
-  int64_t ready_ns = 0;   ///< when it had all that it needs of this rank
+  int64_t ready_ns = 0;   ///< arrival of the rank
 };
 
 Intervals long_launches(const Trace& trace, const Names& names, const std::vector<bool>& launches) {
@@ -55,7 +55,7 @@ Intervals long_launches(const Trace& trace, const Names& names, const std::vecto
   return calls;
 }
 
-// Where threads that launch wait for the device, or for room in its queue.
+// Waits of launching threads for the device, or for space in its queue.
 Intervals host_waits(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<bool> launches(trace.threads.size());
@@ -67,8 +67,8 @@ Intervals host_waits(const Facts& facts) {
   return merged(std::move(waits));
 }
 
-/// The calls of one device with the time that each was ready at: its kernel's start, unless the call before it on its
-/// stream held it up. Then what it needs of this rank is its launch and the compute that was launched before it.
+/// The calls of one device and their arrivals: the kernel's start, unless the previous call on its stream delayed it.
+/// Then the arrival is its launch, or the end of the compute launched before it.
 class Calls {
  public:
   Calls(const Facts& facts, const DeviceTime& device) : trace_(facts.trace()) {
@@ -81,18 +81,18 @@ class Calls {
       const int64_t launch_ns = launch.valid() ? trace_.host.start_ns[launch.value] : kNoLaunch;
       all.push_back({i, trace_.activity.interval(a), launch_ns, 0});
     }
-    const auto queue = [&](const Handed& h) { return calls[h.call].queue; };
-    std::ranges::sort(all, {}, [&](const Handed& h) { return std::tuple(queue(h), h.time, h.call); });
+    const auto queue = [&](const LaneCall& h) { return calls[h.call].queue; };
+    std::ranges::sort(all, {}, [&](const LaneCall& h) { return std::tuple(queue(h), h.time, h.call); });
     for (size_t i = 0; i < all.size(); ++i) {
       const bool follows = i > 0 && calls[all[i - 1].call].queue == calls[all[i].call].queue;
       all[i].ready_ns = ready(all[i], follows ? &all[i - 1] : nullptr);
     }
-    std::ranges::sort(all, {}, [](const Handed& h) { return std::pair(h.time.end, h.call); });
+    std::ranges::sort(all, {}, [](const LaneCall& h) { return std::pair(h.time.end, h.call); });
   }
-  std::vector<Handed> all;   ///< by end
+  std::vector<LaneCall> all;   ///< by end
 
  private:
-  // The queue that computes most, as launches and ends.
+  // Launches and ends of the queue with most compute.
   void find_compute(const Devices& devices, const DeviceTime& device) {
     std::vector<int64_t> total(trace_.queues.size());
     const auto computes = [&](uint32_t i) { return devices.kind[i] == WorkKind::kCompute; };
@@ -104,16 +104,16 @@ class Calls {
       if (computes(i) && trace_.activity.queue[i] == main && launch.valid())
         compute_.emplace_back(trace_.host.start_ns[launch.value], trace_.activity.end_ns(ActivityId(i)));
     }
-    std::sort(compute_.begin(), compute_.end());
+    std::ranges::sort(compute_);
   }
 
-  [[nodiscard]] int64_t ready(const Handed& c, const Handed* before) const {
+  [[nodiscard]] int64_t ready(const LaneCall& c, const LaneCall* before) const {
     const bool held = before != nullptr && before->time.end <= c.time.start &&
                       c.time.start - before->time.end <= kFollowsNs;
     if (!held) return c.time.start;
-    if (c.launch_ns == kNoLaunch) return before->ready_ns;   // no earlier than that, and more is not known
+    if (c.launch_ns == kNoLaunch) return before->ready_ns;   // a lower bound
     int64_t at = c.launch_ns;
-    const auto compute = std::lower_bound(compute_.begin(), compute_.end(), std::pair(c.launch_ns, INT64_MIN));
+    const auto compute = std::ranges::lower_bound(compute_, c.launch_ns, {}, &std::pair<int64_t, int64_t>::first);
     if (compute != compute_.begin() && std::prev(compute)->second <= c.time.start)
       at = std::max(at, std::prev(compute)->second);
     return std::min(at, c.time.start);
@@ -126,11 +126,11 @@ class Calls {
 /// Compute without a pause, on one device.
 struct ComputeRun {
   int64_t start_ns = 0, end_ns = 0;
-  int64_t launch_ns = kNoLaunch;   ///< start of the call that launched what begins it
+  int64_t launch_ns = kNoLaunch;   ///< of its first activity
 };
 
 struct LaneTile {
-  int64_t start_ns = 0, end_ns = 0;
+  Interval time;
   LaneTime kind = LaneTime::kCompute;
 };
 
@@ -162,7 +162,7 @@ class Tiler {
     add({std::max(run.start_ns, window.start), std::min(run.end_ns, window.end)}, LaneTime::kCompute);
   }
 
-  // A stretch without compute; `launch_ns` is when the compute that ends it was launched.
+  // Time without compute; `launch_ns` is the launch of the compute that ends it.
   void pause(Interval time, int64_t launch_ns) {
     while (gap_ < idle_.gaps.size() && idle_.gaps[gap_].end_ns <= time.start) ++gap_;
     int64_t at = time.start;
@@ -180,7 +180,7 @@ class Tiler {
 
  private:
   void add(Interval time, LaneTime kind) {
-    if (time.start < time.end) tiles.push_back({time.start, time.end, kind});
+    if (time.start < time.end) tiles.push_back({time, kind});
   }
 
   void busy(Interval time, int64_t launch_ns) {
@@ -217,9 +217,9 @@ class Tiler {
   size_t gap_ = 0;
 };
 
-// Tiles from the first window's start to the last one's end, in order of time and without holes within windows. What
+// Tiles from the first window's start to the last one's end, in time order and without holes within windows. Time that
 // is neither compute, copy nor a gap of Idle (a collective that no compute waits for, or time before the first activity
-// and after the last) has the cause that idle time would have: data loading, a late launch or a dependency.
+// and after the last) has the cause of idle time: data loading, a late launch or a dependency.
 std::vector<LaneTile> lane_tiles(const Facts& facts, const DeviceTime& device, const std::vector<ComputeRun>& runs) {
   const auto place = static_cast<size_t>(&device - facts.get<Devices>().devices.data());
   Tiler tiler(facts, device, facts.get<Idle>().devices[place]);
@@ -231,7 +231,7 @@ std::vector<LaneTile> lane_tiles(const Facts& facts, const DeviceTime& device, c
       tiler.compute(runs[run], window);
       at = std::max(at, std::min(runs[run].end_ns, window.end));
     }
-    tiler.pause({at, window.end}, INT64_MAX);   // nothing more was launched
+    tiler.pause({at, window.end}, INT64_MAX);   // nothing was launched later
   }
   return std::move(tiler.tiles);
 }
@@ -241,7 +241,7 @@ class Builder {
   Builder(const Facts& facts, const DeviceTime& device)
       : trace_(facts.trace()), runs_(compute_runs(facts, device)), tiles_(lane_tiles(facts, device, runs_)),
         calls_(facts, device), busy_(device.busy), waits_(host_waits(facts)) {
-    for (const Handed& c : calls_.all) actions_.push_back({c.ready_ns, c.launch_ns, What::kArrive, c.call});
+    for (const LaneCall& c : calls_.all) actions_.push_back({c.ready_ns, c.launch_ns, What::kArrive, c.call});
     const std::vector<Step>& steps = facts.get<Steps>().steps;
     for (uint32_t i = 0; i < steps.size(); ++i) {
       const Interval time = steps[i].interval();
@@ -279,7 +279,7 @@ class Builder {
     for (; action_ < actions_.size() && actions_[action_].time_ns < limit; ++action_) act(actions_[action_]);
   }
 
-  // A stretch without compute: some of it waiting for collectives, the rest the rank's own.
+  // Time without compute: waits for collectives, and the rank's own time.
   void pause(const Interval& gap, int64_t launch_ns) {
     const size_t begin = action_;
     while (action_ < actions_.size() && actions_[action_].time_ns <= gap.end) ++action_;
@@ -298,9 +298,9 @@ class Builder {
     take(gap.end);
   }
 
-  // The collective within the gap that held the action up, if one did: the last to end before it for which it waited.
+  // Adds the wait for the collective within the gap that delayed the action: the last that ended before it, if any did.
   void add_period(const Interval& gap, const Action& action) {
-    auto c = std::ranges::upper_bound(calls_.all, action.time_ns, {}, [](const Handed& h) { return h.time.end; });
+    auto c = std::ranges::upper_bound(calls_.all, action.time_ns, {}, [](const LaneCall& h) { return h.time.end; });
     const int64_t done = periods_.empty() ? gap.start : periods_.back().end_ns;
     for (int tries = 0; tries < kTries && c != calls_.all.begin() && std::prev(c)->time.end > done; ++tries) {
       --c;
@@ -319,7 +319,7 @@ class Builder {
     return w < waits_.size() && waits_[w].start < end && waits_[w].end <= action.launch_ns && was_for(waits_[w], end);
   }
 
-  // Whether a wait of the host was for what ended at `end`.
+  // Whether the host waited for the work that ended at `end`.
   [[nodiscard]] bool was_for(const Interval& wait, int64_t end) const {
     const bool idle_since = wait.end <= end + kReturnsLateNs && overlap_length(busy_, {end, wait.end}) == 0;
     return wait.end <= end + kReturnsNs || idle_since;
@@ -332,16 +332,16 @@ class Builder {
 
   // Own time up to `to`.
   void take(int64_t to) {
-    for (; tile_ < tiles_.size() && tiles_[tile_].start_ns < to; ++tile_) {
+    for (; tile_ < tiles_.size() && tiles_[tile_].time.start < to; ++tile_) {
       const LaneTile& t = tiles_[tile_];
-      add(t.kind, std::min(to, t.end_ns) - std::max(at_, t.start_ns));
-      if (t.end_ns > to) break;
+      add(t.kind, std::min(to, t.time.end) - std::max(at_, t.time.start));
+      if (t.time.end > to) break;
     }
     at_ = std::max(at_, to);
   }
 
   void skip(int64_t to) {
-    while (tile_ < tiles_.size() && tiles_[tile_].end_ns <= to) ++tile_;
+    while (tile_ < tiles_.size() && tiles_[tile_].time.end <= to) ++tile_;
     at_ = std::max(at_, to);
   }
 

@@ -16,7 +16,7 @@ bool can_leave_early(const std::string& name) {
   return name == "broadcast" || name == "reduce" || name == "gather" || name == "scatter" || name.empty();
 }
 
-/// A call and what makes calls of different ranks the same collective.
+/// A call, and what identifies its collective on all ranks.
 struct Identified {
   uint32_t kind = 0;
   int64_t elements = -1, step = -1, number = 0;
@@ -27,16 +27,16 @@ struct Identified {
 
 using Kinds = std::map<std::tuple<std::string_view, std::string_view, std::string_view>, uint32_t>;
 
-/// Kinds of one rank as places in the job's. `known` refers to the ranks' strings.
+/// Indices of one rank's kinds among the job's. `known` refers to the ranks' strings.
 std::vector<uint32_t> job_kinds(const RankDigest& rank, std::vector<JobKind>& kinds, Kinds& known) {
-  std::vector<uint32_t> places;
+  std::vector<uint32_t> indices;
   for (const CollectiveKind& k : rank.calls.kinds) {
     const auto [at, fresh] = known.try_emplace({k.group, k.members, k.name}, static_cast<uint32_t>(kinds.size()));
     if (fresh)
       kinds.push_back({k.group, k.members, k.name, !can_leave_early(k.described ? k.name : collective_name(k.name))});
-    places.push_back(at->second);
+    indices.push_back(at->second);
   }
-  return places;
+  return indices;
 }
 
 std::vector<Identified> identified(std::span<const RankDigest> ranks, std::vector<JobKind>& kinds) {
@@ -54,33 +54,33 @@ std::vector<Identified> identified(std::span<const RankDigest> ranks, std::vecto
   return all;
 }
 
-/// Calls of one identity, by rank: each rank's first are one collective, its second another. If ranks have more than
-/// one but not as many as each other, nobody knows which are the same.
-void add_like(std::span<const Identified> like, MatchedCalls& met) {
-  std::vector<std::pair<uint32_t, RankCall>> parts;   // place among its rank's calls
+/// Calls of one identity, by rank: the ranks' first calls are one collective, the second ones another. If ranks have
+/// several calls, but not equally many, the match is ambiguous.
+void add_like(std::span<const Identified> like, MatchedCalls& matches) {
+  std::vector<std::pair<uint32_t, RankCall>> parts;   // position among its rank's calls
   for (size_t i = 0; i < like.size(); ++i)
     parts.emplace_back(i > 0 && like[i - 1].call.rank == like[i].call.rank ? parts.back().first + 1 : 0, like[i].call);
   std::ranges::stable_sort(parts, {}, &std::pair<uint32_t, RankCall>::first);
-  std::vector<std::vector<RankCall>> by_place(parts.back().first + 1);
-  for (const auto& [place, call] : parts) by_place[place].push_back(call);
-  const bool certain = by_place.back().size() == by_place.front().size();
-  for (const std::vector<RankCall>& one : by_place) {
-    if (certain) met.add(like.front().kind, one);
-    else for (const RankCall& call : one) met.add(like.front().kind, {&call, 1});
+  std::vector<std::vector<RankCall>> by_position(parts.back().first + 1);
+  for (const auto& [position, call] : parts) by_position[position].push_back(call);
+  const bool certain = by_position.back().size() == by_position.front().size();
+  for (const std::vector<RankCall>& one : by_position) {
+    if (certain) matches.add(like.front().kind, one);
+    else for (const RankCall& call : one) matches.add(like.front().kind, {&call, 1});
   }
 }
 
-constexpr int64_t kHang_ns = 1'000'000'000;   // a collective that lasts so long, or a step, and ends with the trace
-constexpr int64_t kNeighbour_ns = 50'000;   // by which the calls before and after may reach into it, as clocks are
-constexpr int64_t kTraceEnd_ns = 1'000'000;   // what counts as the trace's end
+constexpr int64_t kHang_ns = 1'000'000'000;   // a collective that lasts this long, or a step, and ends with the trace
+constexpr int64_t kNeighbor_ns = 50'000;      // overlap with the calls before and after that clock errors may cause
+constexpr int64_t kTraceEnd_ns = 1'000'000;   // counts as the trace's end
 
 using GroupName = std::pair<std::string_view, std::string_view>;   // name, members
-/// Ranks of a group in hand, by place, and when each of them was in collectives of it: sorted by start.
+/// By index of a group's rank: its times in the group's collectives, sorted by start.
 using Group = std::map<uint32_t, std::vector<Interval>>;
 
-class Search {
+class MissingSearch {
  public:
-  explicit Search(const JobView& job) : job_(job) {
+  explicit MissingSearch(const JobView& job) : job_(job) {
     for (uint32_t r = 0; r < job.ranks.size(); ++r)
       if (job.clocks[r].known()) add_calls(r);
     for (auto& [name, group] : groups_) {
@@ -90,8 +90,8 @@ class Search {
   }
 
   std::vector<MissingCalls> run() {
-    for (size_t i = 0; i < job_.met.size(); ++i) look(job_.met[i]);
-    for (const RankCall& c : job_.met.alone) look({&c, 1});
+    for (size_t i = 0; i < job_.matches.size(); ++i) look(job_.matches[i]);
+    for (const RankCall& c : job_.matches.alone) look({&c, 1});
     std::vector<MissingCalls> out;
     for (auto& [key, missing] : found_) out.push_back(std::move(missing));
     std::ranges::stable_sort(out, {}, [](const MissingCalls& m) { return std::tie(m.first_ns, m.rank); });
@@ -110,23 +110,22 @@ class Search {
   void add_member(int rank, Group& group) {
     const auto at = std::ranges::lower_bound(job_.ranks, rank, {}, &RankDigest::rank);
     if (at == job_.ranks.end() || at->rank != rank) return;
-    const auto place = static_cast<uint32_t>(at - job_.ranks.begin());
-    if (job_.clocks[place].known()) group[place];
+    const auto index = static_cast<uint32_t>(at - job_.ranks.begin());
+    if (job_.clocks[index].known()) group[index];
   }
 
-  // Whether ranks of the group lack this collective. `parts`: those that have it, by rank.
+  // Finds ranks of the group that lack this collective. `parts`: those that have it, by rank.
   void look(std::span<const RankCall> parts) {
     const CollectiveKind& kind = job_.kind(parts.front());
     if (!kind.described) return;
     const auto known = groups_.find({kind.group, kind.members});
     if (known == groups_.end() || known->second.size() <= parts.size()) return;
-    // Without members one name may be several groups'.
+    // Without members, several groups may share one name.
     if (kind.members.empty() && static_cast<int64_t>(known->second.size()) > kind.group_size) return;
     Interval time{INT64_MAX, INT64_MIN};
     for (const RankCall& c : parts) {
       if (!job_.clocks[c.rank].known()) return;
-      const Interval own = job_.time(c);
-      time = {std::min(time.start, own.start), std::max(time.end, own.end)};
+      time = hull(time, job_.time(c));
     }
     const bool hang = waits_to_the_end(parts, known->second);
     auto part = parts.begin();
@@ -138,7 +137,7 @@ class Search {
     }
   }
 
-  // Long, the last call of the group on each rank, and no end within the trace.
+  // Whether it is long, each rank's last call of the group, and lasts to the end of the trace.
   [[nodiscard]] bool waits_to_the_end(std::span<const RankCall> parts, const Group& group) const {
     return std::ranges::all_of(parts, [&](RankCall c) {
       const CollectiveCall& own = job_.call(c);
@@ -150,18 +149,18 @@ class Search {
     });
   }
 
-  // No later call of the group, and its trace reaches the others' waiting, or nearly: what hangs is killed, and the
-  // last of its records may be lost.
+  // Whether the rank has no later call of the group, and its trace reaches the others' wait, or nearly: a hanging
+  // process is killed, and may lose its last records.
   [[nodiscard]] bool never_arrives(uint32_t rank, const std::vector<Interval>& calls, Interval time) const {
     const int64_t lost = std::max(job_.ranks[rank].mean_step_ns(), kHang_ns);
     return job_.clocks[rank].aligned(job_.ranks[rank].extent.end) >= saturated_sub(time.start, lost) &&
            (calls.empty() || calls.back().start < time.start);
   }
 
-  // It has calls of the group before and after. One at the same time may be the same one by another name or size.
+  // Whether it has calls of the group before and after. One at the same time may be the same with another name or size.
   [[nodiscard]] static bool goes_on(const std::vector<Interval>& calls, Interval time) {
     if (calls.empty() || calls.front().end > time.start || calls.back().start < time.end) return false;
-    const int64_t slack = std::min(kNeighbour_ns, saturated_sub(time.end, time.start) / 2);
+    const int64_t slack = std::min(kNeighbor_ns, saturated_sub(time.end, time.start) / 2);
     const auto next = std::ranges::upper_bound(calls, saturated_add(time.start, slack), {}, &Interval::end);
     return next == calls.end() || next->start >= saturated_sub(time.end, slack);
   }
@@ -192,9 +191,9 @@ class Search {
 struct Family {
   std::vector<uint32_t> collectives;   // MatchedCalls
   std::vector<RankCall> calls;
-  size_t fitting = 0;                  // calls in collectives whose ranks were in it at one time
-  std::optional<uint32_t> alone_of;    // rank of the last call that is in no collective
-  bool slipped = false;                // collectives do not fit, or several ranks have calls in none
+  size_t fitting = 0;                  // calls of collectives that all their ranks were in at one time
+  std::optional<uint32_t> alone_of;    // rank of the last unmatched call
+  bool slipped = false;                // collectives do not fit, or several ranks have unmatched calls
 };
 using Families = std::map<std::pair<uint32_t, int64_t>, Family>;   // kind, elements
 
@@ -209,21 +208,21 @@ struct Timed {
 class TimeMatcher {
  public:
   explicit TimeMatcher(const JobView& job)
-      : job_(job), met_(job.met), kept_(met_.size(), true), grouped_(job.ranks.size(), 0) {}
+      : job_(job), matches_(job.matches), kept_(matches_.size(), true), grouped_(job.ranks.size(), 0) {}
 
   std::optional<MatchedCalls> match() {
     Families families = find();
     MatchedCalls out;
-    out.kinds = met_.kinds;
+    out.kinds = matches_.kinds;
     bool changed = false;
     for (auto& [key, family] : families) changed |= family.slipped && rematch(key.first, family, out);
     if (!changed) return std::nullopt;
-    for (uint32_t i = 0; i < met_.size(); ++i)
-      if (kept_[i]) out.add(met_.kind[i], met_[i]);
-    for (size_t i = 0; i < met_.alone.size(); ++i)
-      if (const RankCall& c = met_.alone[i];
-          !job_.clocks[c.rank].known() || !rematched_.contains({met_.alone_kind[i], job_.call(c).elements}))
-        out.add(met_.alone_kind[i], {&c, 1});
+    for (uint32_t i = 0; i < matches_.size(); ++i)
+      if (kept_[i]) out.add(matches_.kind[i], matches_[i]);
+    for (size_t i = 0; i < matches_.alone.size(); ++i)
+      if (const RankCall& c = matches_.alone[i];
+          !job_.clocks[c.rank].known() || !rematched_.contains({matches_.alone_kind[i], job_.call(c).elements}))
+        out.add(matches_.alone_kind[i], {&c, 1});
     return out;
   }
 
@@ -231,19 +230,19 @@ class TimeMatcher {
   Families find() const {
     Families families;
     const auto known = [&](RankCall c) { return job_.clocks[c.rank].known(); };
-    for (uint32_t i = 0; i < met_.size(); ++i) {
-      if (!met_.kind_of(i).ends_together || !std::ranges::all_of(met_[i], known)) continue;
-      Family& f = families[{met_.kind[i], job_.call(met_[i].front()).elements}];
-      const bool fits = job_.meeting_of(met_[i], true).has_value();
+    for (uint32_t i = 0; i < matches_.size(); ++i) {
+      if (!matches_.kind_of(i).ends_together || !std::ranges::all_of(matches_[i], known)) continue;
+      Family& f = families[{matches_.kind[i], job_.call(matches_[i].front()).elements}];
+      const bool fits = job_.collective_of(matches_[i], true).has_value();
       f.collectives.push_back(i);
-      f.fitting += fits ? met_[i].size() : 0;
+      f.fitting += fits ? matches_[i].size() : 0;
       f.slipped |= !fits;
-      f.calls.insert(f.calls.end(), met_[i].begin(), met_[i].end());
+      f.calls.insert(f.calls.end(), matches_[i].begin(), matches_[i].end());
     }
-    for (size_t i = 0; i < met_.alone.size(); ++i) {
-      const RankCall& alone = met_.alone[i];
-      if (!met_.kinds[met_.alone_kind[i]].ends_together || !known(alone)) continue;
-      Family& f = families[{met_.alone_kind[i], job_.call(alone).elements}];
+    for (size_t i = 0; i < matches_.alone.size(); ++i) {
+      const RankCall& alone = matches_.alone[i];
+      if (!matches_.kinds[matches_.alone_kind[i]].ends_together || !known(alone)) continue;
+      Family& f = families[{matches_.alone_kind[i], job_.call(alone).elements}];
       f.calls.push_back(alone);
       f.slipped |= f.alone_of.value_or(alone.rank) != alone.rank;
       f.alone_of = alone.rank;
@@ -273,7 +272,7 @@ class TimeMatcher {
     return true;
   }
 
-  // Calls that end with the first, at most one a rank. Looks at no more than two calls for each rank.
+  // Calls that end with the first, at most one per rank. Considers at most two calls per rank.
   std::vector<RankCall> together_with(std::vector<Timed>& calls, size_t first) {
     const Timed& a = calls[first];
     const int64_t length = saturated_sub(a.time.end, a.time.start);
@@ -297,7 +296,7 @@ class TimeMatcher {
   }
 
   const JobView& job_;
-  const MatchedCalls& met_;
+  const MatchedCalls& matches_;
   std::vector<bool> kept_;
   std::set<std::pair<uint32_t, int64_t>> rematched_;
   std::vector<uint64_t> grouped_;   // by rank: the last round that took a call of it
@@ -318,15 +317,15 @@ void MatchedCalls::add(uint32_t of_kind, std::span<const RankCall> parts) {
 }
 
 MatchedCalls matched_calls(std::span<const RankDigest> ranks) {
-  MatchedCalls met;
-  const std::vector<Identified> all = identified(ranks, met.kinds);
+  MatchedCalls matches;
+  const std::vector<Identified> all = identified(ranks, matches.kinds);
   for (size_t i = 0; i < all.size();) {
     size_t j = i;
     while (j < all.size() && all[j].identity() == all[i].identity()) ++j;
-    add_like({all.data() + i, j - i}, met);
+    add_like({all.data() + i, j - i}, matches);
     i = j;
   }
-  return met;
+  return matches;
 }
 
 std::vector<int> member_ranks(std::string_view members) {
@@ -347,10 +346,10 @@ std::vector<int> member_ranks(std::string_view members) {
   return members.empty() ? std::vector<int>{} : ranks;
 }
 
-std::optional<Meeting> JobView::meeting_of(std::span<const RankCall> calls, bool ends_together) const {
-  Meeting m;
+std::optional<MatchedCollective> JobView::collective_of(std::span<const RankCall> calls, bool ends_together) const {
+  MatchedCollective m;
   m.calls = calls;
-  int64_t first_end = INT64_MAX, surely_last = INT64_MIN;   // as late and as early as clocks may have it
+  int64_t first_end = INT64_MAX, surely_last = INT64_MIN;   // as late, and as early, as clock errors allow
   int64_t shortest = INT64_MAX, surely_ended = INT64_MIN;
   for (const RankCall& c : calls) {
     if (!clocks[c.rank].known()) return std::nullopt;
@@ -372,19 +371,19 @@ std::optional<Meeting> JobView::meeting_of(std::span<const RankCall> calls, bool
   return m;
 }
 
-std::vector<Meeting> meetings(const JobView& job) {
-  std::vector<Meeting> all;
-  for (size_t i = 0; i < job.met.size(); ++i) {
-    std::optional<Meeting> m = job.meeting_of(job.met[i], job.met.kind_of(i).ends_together);
+std::vector<MatchedCollective> matched_collectives(const JobView& job) {
+  std::vector<MatchedCollective> all;
+  for (size_t i = 0; i < job.matches.size(); ++i) {
+    std::optional<MatchedCollective> m = job.collective_of(job.matches[i], job.matches.kind_of(i).ends_together);
     if (!m) continue;
     m->collective = static_cast<uint32_t>(i);
     all.push_back(*m);
   }
-  std::ranges::stable_sort(all, {}, &Meeting::last_ns);
+  std::ranges::stable_sort(all, {}, &MatchedCollective::last_ns);
   return all;
 }
 
-std::vector<MissingCalls> missing_calls(const JobView& job) { return Search(job).run(); }
+std::vector<MissingCalls> missing_calls(const JobView& job) { return MissingSearch(job).run(); }
 
 const MissingCalls* first_hang(std::span<const MissingCalls> missing) {
   return first_where(missing, &MissingCalls::never_arrived);

@@ -70,7 +70,7 @@ TEST(MatchedCallsTest, ALostRecordShiftsNothingWhereTimesTell) {
   const MatchedCalls met = matched_calls(job.ranks);
   EXPECT_TRUE(align_clocks(job.ranks, met)[1].apart);   // the shift looks like a clock's
   const std::vector<RankClock> clocks = align_clocks(job.ranks, met, true);
-  EXPECT_LT(meetings({job.ranks, met, clocks}).size(), 20u);   // in order alone, those behind the loss do not fit
+  EXPECT_LT(matched_collectives({job.ranks, met, clocks}).size(), 20u);   // in order alone, those behind the loss do not fit
   const std::optional<MatchedCalls> again = matched_by_time({job.ranks, met, clocks});
   ASSERT_TRUE(again);
   EXPECT_EQ(again->size(), 20u);
@@ -79,7 +79,7 @@ TEST(MatchedCallsTest, ALostRecordShiftsNothingWhereTimesTell) {
   EXPECT_EQ(better[1].offset_ns, 0);
   EXPECT_EQ(better[1].error_ns, 2'000);
   EXPECT_EQ(better[2].offset_ns, -3'600'000'003'000);
-  EXPECT_EQ(meetings({job.ranks, *again, better}).size(), 20u);
+  EXPECT_EQ(matched_collectives({job.ranks, *again, better}).size(), 20u);
   EXPECT_FALSE(matched_by_time({job.ranks, *again, better}));
 }
 
@@ -99,9 +99,9 @@ TEST(MatchedCallsTest, NumbersThatBeginAgainAreToldApartByTime) {
   EXPECT_EQ(met.size(), 4u);
   const std::optional<MatchedCalls> again = matched_by_time({job.ranks, met, align_clocks(job.ranks, met)});
   ASSERT_TRUE(again);
-  const std::vector<Meeting> all = meetings({job.ranks, *again, align_clocks(job.ranks, *again)});
+  const std::vector<MatchedCollective> all = matched_collectives({job.ranks, *again, align_clocks(job.ranks, *again)});
   EXPECT_EQ(all.size(), 24u);
-  for (const Meeting& m : all) EXPECT_TRUE(m.transfer_ns() == 50'000 || m.transfer_ns() == 8'000);
+  for (const MatchedCollective& m : all) EXPECT_TRUE(m.transfer_ns() == 50'000 || m.transfer_ns() == 8'000);
   EXPECT_EQ(again->alone.size(), 10u);
 }
 

@@ -44,7 +44,7 @@ TEST_F(OtherRunsTest, CollectivesThatCannotBeTheOthersDo) {
   const auto others = ranks_of_other_runs(job(kHour, 3 * kMs).ranks);
   ASSERT_EQ(others.size(), 1U);
   EXPECT_EQ(others[0].rank, 3);
-  EXPECT_NE(others[0].why.find("20 collectives that have the names and numbers of rank 0's"), std::string::npos)
+  EXPECT_NE(others[0].why.find("20 collectives with the same names and numbers as rank 0's"), std::string::npos)
       << others[0].why;
   EXPECT_NE(others[0].why.find("60 min 00 s later"), std::string::npos) << others[0].why;
   EXPECT_TRUE(found(job(0, 3 * kMs).ranks).empty()) << "at the same time: records may be lost";
@@ -76,7 +76,7 @@ TEST_F(OtherRunsTest, AnotherSizeOfTheWorldThanMost) {
   const auto others = ranks_of_other_runs(worlds.ranks);
   ASSERT_EQ(others.size(), 1U);
   EXPECT_EQ(others[0].rank, 1);
-  EXPECT_EQ(others[0].why, "it states a world of 16 ranks, most others one of 4");
+  EXPECT_EQ(others[0].why, "its world size is 16 ranks, most others' is 4");
   worlds.ranks[2].world_size = 16;
   EXPECT_TRUE(found(worlds.ranks).empty()) << "two against two";
   worlds.ranks[3].world_size.reset();

@@ -1,7 +1,5 @@
 #include "analyse/job/parallelism.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "base/statistics.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -23,7 +22,7 @@ bool is_sharded(ParallelKind kind) {
 
 bool shares_gradients(ParallelKind kind) { return kind <= ParallelKind::kZero3; }
 
-// Whether the second group reduces what the first has scattered: as often, and a rank's part of it.
+// Whether `replicas` all-reduces what `shards` has scattered: equally often, and one rank's share of the bytes.
 bool reduces_shards(const GroupUse& replicas, const GroupUse& shards) {
   const CallCount reduced = replicas.counts.of(CollectiveOp::kAllReduce);
   const CallCount scattered = shards.counts.of(CollectiveOp::kReduceScatter);
@@ -36,7 +35,7 @@ bool reduces_shards(const GroupUse& replicas, const GroupUse& shards) {
               static_cast<double>(scattered.bytes) / shard_steps);
 }
 
-/// One row in the making.
+/// A row under construction.
 struct Row {
   bool named = true;
   int64_t replicas = 0;
@@ -66,7 +65,7 @@ class Recognition {
   }
 
  private:
-  /// Of a rank: its groups, and for each whose shards the group reduces over replicas, if any.
+  /// By those of a rank's groups that reduce over replicas: the group whose shards they reduce.
   [[nodiscard]] std::map<uint32_t, uint32_t> replicas_of(const std::set<uint32_t>& groups) const {
     std::map<uint32_t, uint32_t> shards_of;
     for (const uint32_t second : groups) {
@@ -80,7 +79,7 @@ class Recognition {
     return shards_of;
   }
 
-  // Where each operation of each group of the rank counts.
+  // The row of each operation of each of the rank's groups.
   [[nodiscard]] std::map<std::pair<uint32_t, CollectiveOp>, RowKey> rows_of(const std::set<uint32_t>& groups) {
     const std::map<uint32_t, uint32_t> shards_of = replicas_of(groups);
     std::set<uint32_t> replicated;
@@ -212,12 +211,11 @@ std::optional<GatherUse> mean_gathers(const std::vector<SharedWork>& ranks) {
   return out;
 }
 
-// ZeRO-2 reduces gradients in every micro-batch; ZeRO-1 keeps them until the last.
+// ZeRO-2 reduces gradients in every micro-batch, ZeRO-1 in the last.
 ParallelKind settled(ParallelKind kind, const std::optional<GradientUse>& gradients) {
   if (kind != ParallelKind::kZero1Or2 || !gradients || gradients->micro_batches_per_step < 1.5) return kind;
   const bool all = gradients->reduced_passes_per_step > 0.9 * gradients->micro_batches_per_step;
-  if (all) return ParallelKind::kZero2;
-  return gradients->reduced_passes_per_step < 1.1 ? ParallelKind::kZero1 : kind;
+  return all ? ParallelKind::kZero2 : gradients->reduced_passes_per_step < 1.1 ? ParallelKind::kZero1 : kind;
 }
 
 Parallelism Recognition::way(const RowKey& key, const Row& row) const {
@@ -258,30 +256,28 @@ struct KindText {
 constexpr std::array<KindText, 15> kKindTexts = {{
     {"ddp", "data parallel (DDP): gradients all-reduced in buckets"},
     {"fsdp", "FSDP: parameters all-gathered before use, gradients reduce-scattered"},
-    {"fsdp_or_zero2", "gradients and optimizer sharded, parameters all-gathered once a step (FSDP that keeps them after "
-                      "forward, or ZeRO-2)"},
+    {"fsdp_or_zero2", "gradients and optimizer sharded, parameters all-gathered once per step (FSDP that keeps them "
+                      "after forward, or ZeRO-2)"},
     {"fsdp_or_zero3", "parameters sharded: all-gathered in forward and backward, gradients reduce-scattered (FSDP or "
                       "ZeRO-3)"},
     {"hsdp", "hybrid FSDP: parameters sharded within a group, gradients all-reduced over its replicas"},
     {"zero1", "ZeRO-1: optimizer sharded, parameters gathered after it"},
     {"zero1_or_2", "ZeRO-1 or ZeRO-2: gradients scattered to their owners, parameters gathered after the optimizer"},
-    {"zero2", "ZeRO-2: gradients scattered to their owners in every micro-batch, parameters gathered after the optimizer"},
+    {"zero2", "ZeRO-2: gradients scattered to their owners in every micro-batch, parameters gathered after the "
+              "optimizer"},
     {"zero3", "ZeRO-3: parameters all-gathered in forward and backward, gradients reduce-scattered"},
     {"tensor_parallel", "tensor parallel: activations all-reduced in every layer"},
     {"pipeline_parallel", "pipeline parallel: activations and their gradients sent between stages"},
     {"expert_parallel", "expert parallel: tokens exchanged all to all"},
     {"context_parallel", "context parallel: parts of the sequence exchanged for attention"},
     {"embedding_parallel", "embedding parallel: tables spread over ranks, their rows exchanged"},
-    {"unknown", "no pattern that is known: "},
+    {"unknown", "pattern not recognized: "},
 }};
 
 std::string op_words(const std::vector<CollectiveUse>& uses) {
-  std::string names;
-  for (const CollectiveUse& use : uses)
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", use.op == CollectiveOp::kUnknown
-                                                                 ? "kernels that do not say what they do"
-                                                                 : collective_op_name(use.op));
-  return names;
+  return joined(uses, ", ", [](const CollectiveUse& use) {
+    return use.op == CollectiveOp::kUnknown ? "kernels with unspecific names" : collective_op_name(use.op);
+  });
 }
 
 }  // namespace
@@ -324,7 +320,7 @@ std::string Parallelism::words() const {
     words = "data parallel: gradients all-reduced outside the backward pass";
   if (kind == ParallelKind::kTensor && counts.of(CollectiveOp::kReduceScatter).calls > 0)
     words = "tensor parallel with sequence parallelism: activations all-gathered and reduce-scattered in every layer";
-  if (kind == ParallelKind::kExpert && !named) words += "; sequence parallelism by all-to-all looks alike";
+  if (kind == ParallelKind::kExpert && !named) words += "; sequence parallelism by all-to-all looks the same";
   if (kind == ParallelKind::kUnknown) words += op_words(collectives());
   return words + (ranks.size() == 1 ? ", as this rank's calls suggest" : "");
 }

@@ -55,7 +55,7 @@ class HandRank {
     out.message_bytes = c.bytes;
     out.phase = c.phase;
     out.measured = d.steps[s].measured;
-    out.step_place = static_cast<uint32_t>(s);
+    out.step_index = static_cast<uint32_t>(s);
     out.peer = c.peer;
     out.exposed_ns = c.duration - c.hidden;
     out.cover_begin = static_cast<uint32_t>(d.calls.cover.size());
@@ -359,7 +359,7 @@ TEST(Parallelism, ExchangesOfTokensAndOfEmbeddings) {
     moe.call({"all_to_all", {}, kF, kMiB, 50'000 + 80'000 * i, 10'000})
         .call({"all_to_all", {}, kB, kMiB, 450'000 + 80'000 * i, 10'000});
   EXPECT_EQ(kinds(ways(moe)), "expert_parallel:8");
-  EXPECT_NE(ways(moe)[0].words().find("looks alike"), std::string::npos);
+  EXPECT_NE(ways(moe)[0].words().find("looks the same"), std::string::npos);
   for (CollectiveKind& k : moe.d.calls.kinds) k.description = "EXPERT_MODEL_PARALLEL_GROUP";
   EXPECT_TRUE(ways(moe)[0].named);
   for (CollectiveKind& k : moe.d.calls.kinds) k.description = "mesh_cp";
@@ -406,7 +406,7 @@ TEST(Parallelism, WhatIsNotKnownIsNotInvented) {
   HandRank phaseless;   // nothing of the host was recorded
   phaseless.call({"all_reduce", {}, kX, 25 * kMiB, 500'000, 5'000});
   EXPECT_EQ(kinds(ways(phaseless)), "unknown:8");
-  EXPECT_EQ(ways(phaseless)[0].words(), "no pattern that is known: all_reduce, as this rank's calls suggest");
+  EXPECT_EQ(ways(phaseless)[0].words(), "pattern not recognized: all_reduce, as this rank's calls suggest");
   for (CollectiveKind& k : phaseless.d.calls.kinds) k.description = "mesh_dp";
   EXPECT_EQ(kinds(ways(phaseless)), "ddp:8");
   EXPECT_EQ(kinds(ways(HandRank().call({"all_reduce", {}, kB, 4, 500'000, 900}))), "unknown:8");
@@ -417,7 +417,7 @@ TEST(Parallelism, KernelsThatDoNotSayWhatTheyDoAreWhatTheProgramSays) {
   HandRank rank;
   rank.call({"ncclDevKernel_Generic(", {.size = 0}, kB, -1, 500'000, 900});
   EXPECT_EQ(ways(rank)[0].words(),
-            "no pattern that is known: kernels that do not say what they do, as this rank's calls suggest");
+            "pattern not recognized: kernels with unspecific names, as this rank's calls suggest");
   rank.d.sites.libraries.ddp = true;
   ASSERT_EQ(kinds(ways(rank)), "ddp:0");
   EXPECT_TRUE(ways(rank)[0].named);

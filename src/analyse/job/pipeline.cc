@@ -12,7 +12,7 @@ namespace {
 constexpr auto kForwardPart = static_cast<size_t>(StepPart::kForward);
 constexpr auto kBackwardPart = static_cast<size_t>(StepPart::kBackward);
 
-// Of two ranks each is the other's only neighbour; then only equal traffic both ways in each phase tells.
+// In a group of two each rank is the other's only neighbor: a ring has equal traffic both ways in each phase.
 bool both_ways(const PairUse& p) {
   return p.sent[kForwardPart] > 0 && p.sent[kForwardPart] == p.received[kForwardPart] &&
          p.sent[kBackwardPart] == p.received[kBackwardPart];
@@ -23,8 +23,8 @@ bool hands_on(const PairUse& p) {
          p.sends.begin()->first != p.receives.begin()->first;
 }
 
-/// Ranks that send to each other, in one process group: by place in the group.
-class Neighbours {
+/// Sets of a process group's ranks that send to each other, by number in the group.
+class Neighbors {
  public:
   void join(int32_t a, int32_t b) { parent_[root(a)] = root(b); }
   int32_t root(int32_t x) {
@@ -43,65 +43,65 @@ class Neighbours {
   std::map<int32_t, int32_t> parent_;
 };
 
-struct Place {
-  uint32_t rank;       // place in the list of ranks
-  int32_t in_group;
+struct Member {
+  uint32_t rank;       // index in the list of ranks
+  int32_t number;      // in the group
 };
 
-/// Place of a rank in a group; -1: unknown.
-int32_t place_in(const RankDigest& rank, const CollectiveCall& call, const GroupUse& group,
-                 const std::vector<int>& members) {
-  if (const int32_t said = rank.kind(call).group_rank; said >= 0) return said;
-  if (const int32_t said = rank.site(call).own; said >= 0) return said;
-  const auto it = std::find(members.begin(), members.end(), rank.rank);
+/// A rank's number in a group; -1: unknown.
+int32_t number_in(const RankDigest& rank, const CollectiveCall& call, const GroupUse& group,
+                  const std::vector<int>& members) {
+  if (const int32_t recorded = rank.kind(call).group_rank; recorded >= 0) return recorded;
+  if (const int32_t recorded = rank.site(call).own; recorded >= 0) return recorded;
+  const auto it = std::ranges::find(members, rank.rank);
   if (it != members.end()) return static_cast<int32_t>(it - members.begin());
-  const bool everybody = members.empty() && (group.size == 0 || rank.world_size == group.size);
-  return everybody ? rank.rank : -1;
+  const bool whole_world = members.empty() && (group.size == 0 || rank.world_size == group.size);
+  return whole_world ? rank.rank : -1;
 }
 
-std::vector<Place> places_of(const PairUses& pairs, uint32_t g) {
-  std::vector<Place> places;
+std::vector<Member> members_of(const PairUses& pairs, uint32_t g) {
+  std::vector<Member> members;
   for (uint32_t r = 0; r < pairs.size(); ++r)
     if (const auto use = pairs[r].find(g); use != pairs[r].end() && use->second.own >= 0)
-      places.push_back({r, use->second.own});
-  return places;
+      members.push_back({r, use->second.own});
+  return members;
 }
 
-/// Stages of one group's pipelines: by rank's place; and how many there are.
+/// Stages of one group's pipelines, by rank's index; and their number.
 struct Staged {
   std::map<uint32_t, int64_t> stage_of;
   int64_t stages = 0;
 };
 
-// Ranks of a pipeline have ascending numbers, whichever way the framework lays out its mesh.
+// Ranks of a pipeline have ascending numbers, however the framework lays out its mesh.
 std::optional<Staged> staged(const PairUses& pairs, uint32_t g, const GroupUse& group, bool one_pipeline,
                              bool whole_job) {
-  const std::vector<Place> places = places_of(pairs, g);
+  const std::vector<Member> ranks = members_of(pairs, g);
   Staged out;
-  if (one_pipeline && group.size > 0 && !places.empty()) {
-    for (const Place& p : places) out.stage_of[p.rank] = p.in_group;
+  if (one_pipeline && group.size > 0 && !ranks.empty()) {
+    for (const Member& m : ranks) out.stage_of[m.rank] = m.number;
     out.stages = group.size;
     return out;
   }
-  Neighbours joined;
-  for (const Place& p : places) {
-    const PairUse& use = pairs[p.rank].at(g);
+  Neighbors joined;
+  for (const Member& m : ranks) {
+    const PairUse& use = pairs[m.rank].at(g);
     for (const auto* peers : {&use.sends, &use.receives})
       for (const auto& [peer, calls] : *peers)
-        if (peer >= 0) joined.join(p.in_group, peer);
+        if (peer >= 0) joined.join(m.number, peer);
   }
-  std::map<int32_t, std::pair<int64_t, int64_t>> found;   // place in the group: stage, stages
+  std::map<int32_t, std::pair<int64_t, int64_t>> found;   // by number in the group: stage, stages
   for (const auto& [root, members] : joined.sets())
     for (size_t i = 0; i < members.size(); ++i)
       found[members[i]] = {static_cast<int64_t>(i), static_cast<int64_t>(members.size())};
-  for (const Place& p : places) {
-    const auto it = found.find(p.in_group);
+  for (const Member& m : ranks) {
+    const auto it = found.find(m.number);
     if (it == found.end()) continue;
-    out.stage_of[p.rank] = it->second.first;
+    out.stage_of[m.rank] = it->second.first;
     out.stages = std::max(out.stages, it->second.second);
   }
-  // Without all the ranks of the group, neighbours of neighbours may be missing.
-  const bool all = group.size > 0 ? out.stages == group.size || static_cast<int64_t>(places.size()) == group.size
+  // Without all ranks of the group, neighbors of neighbors may be missing.
+  const bool all = group.size > 0 ? out.stages == group.size || static_cast<int64_t>(ranks.size()) == group.size
                                   : whole_job;
   if (out.stage_of.empty() || !all) return std::nullopt;
   return out;
@@ -121,7 +121,7 @@ std::optional<double> micro_batches(std::span<const RankDigest> ranks, const Pai
   return median ? std::optional(*median / 1000) : std::nullopt;
 }
 
-// Percent of a step that is forward and backward passes: neither the bubble nor data loading, optimizer and the like.
+// Percent of a step in forward and backward passes: without the bubble, data loading, the optimizer and the like.
 double passes_pct(const RankDigest& rank, double bubble_pct) {
   double outside = 0, compute = 0, steps = 0;
   for (size_t i = 0; i < std::min(rank.steps.size(), rank.work.steps.size()); ++i) {
@@ -152,9 +152,9 @@ PairUses pair_uses(std::span<const RankDigest> ranks, const GroupUses& uses) {
       if (fresh) at->second = member_ranks(group.members);
       const auto [used, first] = out[r].try_emplace(g);
       PairUse& use = used->second;
-      if (first) use.own = place_in(ranks[r], call, group, at->second);
+      if (first) use.own = number_in(ranks[r], call, group, at->second);
       int32_t peer = ranks[r].kind(call).described ? call.peer : ranks[r].site(call).peer;
-      if (peer < 0 && group.size == 2 && use.own >= 0) peer = 1 - std::min(use.own, 1);   // there is only one other
+      if (peer < 0 && group.size == 2 && use.own >= 0) peer = 1 - std::min(use.own, 1);   // the only other rank
       const auto part = static_cast<size_t>(step_part(ranks[r], i));
       if (op == CollectiveOp::kSend) ++use.sends[peer], ++use.sent[part];
       else ++use.receives[peer], ++use.received[part];
@@ -172,7 +172,7 @@ std::set<uint32_t> rings(const GroupUses& uses, const PairUses& pairs) {
     }
   std::set<uint32_t> out;
   for (const auto& [g, in_hand] : ranks) {
-    // The middle of a pipeline that only serves looks alike; its ends do not.
+    // The middle of an inference pipeline looks the same, its ends do not.
     const bool sure = uses.trains || in_hand == uses.groups[g].size;
     if (sure && !broken.contains(g)) out.insert(g);
   }
@@ -182,10 +182,7 @@ std::set<uint32_t> rings(const GroupUses& uses, const PairUses& pairs) {
 Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, const PairUses& pairs,
                      const std::map<uint32_t, bool>& groups, const std::map<uint32_t, int64_t>& alone_ns) {
   Pipeline out;
-  const auto pct = [&](uint32_t r) {
-    const int64_t step = ranks[r].mean_step_ns();
-    return percent_of(alone_ns.at(r), step);
-  };
+  const auto pct = [&](uint32_t r) { return percent_of(alone_ns.at(r), ranks[r].mean_step_ns()); };
   double passes = 0;
   for (const auto& [r, ns] : alone_ns) {
     out.bubble_pct += pct(r) / static_cast<double>(alone_ns.size());
@@ -212,12 +209,12 @@ Pipeline pipeline_of(std::span<const RankDigest> ranks, const GroupUses& uses, c
     const auto n = static_cast<int64_t>(s.ranks.size());
     s.bubble_ns_per_step /= n;
     s.bubble_pct /= static_cast<double>(n);
-    std::sort(s.ranks.begin(), s.ranks.end());
+    std::ranges::sort(s.ranks);
     out.by_stage.push_back(std::move(s));
   }
   out.micro_batches = micro_batches(ranks, pairs, groups);
   if (out.stages && out.micro_batches && *out.micro_batches > 0) {
-    const double ideal = passes * static_cast<double>(*out.stages - 1) / *out.micro_batches;   // of the step as it is
+    const double ideal = passes * static_cast<double>(*out.stages - 1) / *out.micro_batches;   // of the recorded step
     if (const double step = 100 - out.bubble_pct + ideal; step > 0) out.ideal_bubble_pct = 100 * ideal / step;
   }
   return out;

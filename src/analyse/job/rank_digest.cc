@@ -1,12 +1,9 @@
 #include "analyse/job/rank_digest.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <string>
 #include <unordered_map>
 
-#include "analyse/rank/collectives.h"
 #include "analyse/rank/devices.h"
 #include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
@@ -22,8 +19,8 @@ namespace {
 std::vector<DigestStep> steps_of(const Steps& steps, int64_t base_ns) {
   std::vector<DigestStep> out;
   out.reserve(steps.steps.size());
-  for (const Step& s : steps.steps) out.push_back({s.index, saturated_add(s.start_ns, base_ns), s.duration_ns, false});
-  for (const Step* s : steps.measured()) out[static_cast<size_t>(s - steps.steps.data())].measured = true;
+  for (const Step& s : steps.steps)
+    out.push_back({s.index, saturated_add(s.start_ns, base_ns), s.duration_ns, s.measured});
   return out;
 }
 
@@ -39,10 +36,10 @@ CollectiveOp op_of(string_view recorded) {
   return it == kOpNames.end() ? CollectiveOp::kUnknown : static_cast<CollectiveOp>(it - kOpNames.begin());
 }
 
-// NCCL's kernel for whatever has none of its own carries the name of the first function in its table,
-// "ncclKernel_SendRecv_...", or "Generic"; and an all-to-all is made of sends and receives. Such a name tells nothing.
+// NCCL runs functions without a kernel of their own in one that has the name of the first function in its table,
+// "ncclKernel_SendRecv_...", or "Generic"; and an all-to-all consists of sends and receives. Such names are ambiguous.
 CollectiveOp op_of_kernel(string_view kernel) {
-  if (kernel.find("deep_ep") != kernel.npos) return CollectiveOp::kAllToAll;
+  if (contains(kernel, "deep_ep")) return CollectiveOp::kAllToAll;
   const CollectiveOp op = op_of(kernel.substr(0, kernel.find('(')));
   return op == CollectiveOp::kSendRecv ? CollectiveOp::kUnknown : op;
 }
@@ -52,8 +49,8 @@ bool names_collective(string_view range) {
   return range.starts_with("nccl") || range.starts_with("c10d") || range.starts_with("_c10d");
 }
 
-// "nccl:send 0->1", "nccl:recv 1<-0": the own place in the group, then the other's.
-void read_places(string_view range, CallSite& site) {
+// "nccl:send 0->1", "nccl:recv 1<-0": the rank's own number in the group, then the other's.
+void read_numbers(string_view range, CallSite& site) {
   const size_t space = range.rfind(' '), arrow = range.find_first_of("<-", space == range.npos ? range.size() : space);
   if (arrow == range.npos || arrow + 2 > range.size()) return;
   int32_t own = -1, peer = -1;
@@ -73,34 +70,32 @@ CallSite site_of(const Trace& trace, const CollectiveCall& call, const Collectiv
     for (HostId at = trace.host.parent[launch.value]; at.valid(); at = trace.host.parent[at.value]) {
       const string_view name = trace.name(at);
       if (site.op == CollectiveOp::kUnknown && names_collective(name)) site.op = op_of(name);
-      if (!kind.described && site.peer < 0 && name.starts_with("nccl:")) read_places(name, site);
-      if (name.find("AccumulateGrad") != name.npos) site.gradient_hook = true;
+      if (!kind.described && site.peer < 0 && name.starts_with("nccl:")) read_numbers(name, site);
+      if (contains(name, "AccumulateGrad")) site.gradient_hook = true;
     }
   if (site.op == CollectiveOp::kUnknown && !kind.described) site.op = op_of_kernel(kind.name);
   return site;
 }
 
-JobLibraries libraries_of(const Trace& trace) {
-  std::vector<bool> on_host(trace.strings.size());
-  for (const StringId name : trace.host.name) on_host[name.value] = true;
+JobLibraries libraries_of(const Facts& facts) {
+  const std::vector<bool>& on_host = facts.get<Names>().on_host;
   JobLibraries found;
   for (size_t i = 0; i < on_host.size(); ++i) {
     if (!on_host[i]) continue;
-    const string_view name = trace.strings[StringId(i)];
+    const string_view name = facts.trace().strings[StringId(i)];
     const auto starts = [&](string_view text) { return name.starts_with(text); };
     found.ddp |= starts("DistributedDataParallel.forward") || starts("torch.distributed.ddp.reducer::");
-    found.fsdp |= starts("FSDP::") || starts("FullyShardedDataParallel.") ||
-                  name.find("/fsdp/_fully_shard/") != name.npos;
-    found.deepspeed |= starts("DeepSpeedEngine.") || name.find("deepspeed/runtime/") != name.npos;
-    found.megatron |= name.find("megatron/core/") != name.npos;
-    found.torchrec |= name.find("All2All_Pooled") != name.npos || name.find("torchrec/distributed/") != name.npos;
+    found.fsdp |= starts("FSDP::") || starts("FullyShardedDataParallel.") || contains(name, "/fsdp/_fully_shard/");
+    found.deepspeed |= starts("DeepSpeedEngine.") || contains(name, "deepspeed/runtime/");
+    found.megatron |= contains(name, "megatron/core/");
+    found.torchrec |= contains(name, "All2All_Pooled") || contains(name, "torchrec/distributed/");
   }
   return found;
 }
 
-constexpr double kMaxElements = 1e15;   // what sums of them over a step still hold exactly enough, whatever a file says
+constexpr double kMaxElements = 1e15;   // bounds values from files, so that sums over a step remain exact enough
 
-// Hashes are the same on every rank, as ids of strings are not.
+// Hashes are the same on every rank, unlike string ids.
 uint64_t hash_of(const ActivityArgs& args) {
   uint64_t h = 0;
   for (const int32_t* side : {args.grid, args.block})
@@ -108,7 +103,7 @@ uint64_t hash_of(const ActivityArgs& args) {
   return h;
 }
 
-// Elements of all tensors of "[[32, 1000], [], [1000]]": lists of numbers are tensors' sizes, [] is no tensor.
+// Elements of all tensors of "[[32, 1000], [], [1000]]": a list of numbers is a tensor's shape, [] is no tensor.
 double elements_of(std::string_view shapes) {
   double sum = 0, product = 1, number = 0;
   bool in_number = false, any = false;
@@ -130,18 +125,17 @@ void add_idle(const DeviceIdle& idle, const std::vector<Step>& steps, std::vecto
   size_t first = 0;
   for (const Gap& gap : idle.gaps) {
     while (first < steps.size() && steps[first].interval().end <= gap.start_ns) ++first;
-    for (size_t i = first; i < steps.size() && steps[i].start_ns < gap.end_ns; ++i) {
-      const int64_t part = std::min(gap.end_ns, steps[i].interval().end) - std::max(gap.start_ns, steps[i].start_ns);
-      if (part > 0) out[i].idle_ns[static_cast<size_t>(gap.cause)] += part;
-    }
+    for (size_t i = first; i < steps.size() && steps[i].start_ns < gap.end_ns; ++i)
+      out[i].idle_ns[static_cast<size_t>(gap.cause)] += overlap_length(gap.time(), steps[i].interval());
   }
 }
 
-// The kernels of a device, by step and by what they are.
+// A device's kernels by step, and by name, grid and block.
 class KernelCounter {
  public:
   explicit KernelCounter(const Facts& facts)
-      : trace_(facts.trace()), kind_(facts.get<Devices>().kind), step_of_(facts.get<Steps>()) {
+      : trace_(facts.trace()), kind_(facts.get<Devices>().kind), steps_(facts.get<Steps>().steps),
+        step_of_(facts.get<Steps>()) {
     name_hash_.resize(trace_.strings.size());
     args_hash_.reserve(trace_.activity_args.size());
     for (const ActivityArgs& args : trace_.activity_args) args_hash_.push_back(hash_of(args));
@@ -150,16 +144,15 @@ class KernelCounter {
   void count(const DeviceTime& device, std::vector<StepWork>& steps) {
     for (uint32_t i = device.begin.value; i < device.end.value; ++i) {
       if (kind_[i] != WorkKind::kCompute) continue;
-      const HostId launch = trace_.activity.launch[i];
-      const int64_t place = step_of_(launch.valid() ? trace_.host.start_ns[launch.value] : trace_.activity.start_ns[i]);
-      if (place < 0) continue;
-      StepWork& step = steps[static_cast<size_t>(place)];
+      const Step* launched_in = step_of_(trace_.launched_ns(ActivityId(i)));
+      if (launched_in == nullptr || !launched_in->measured) continue;
+      StepWork& step = steps[static_cast<size_t>(launched_in - steps_.data())];
       const int64_t ns = trace_.activity.duration_ns[i];
       const uint64_t key = key_of(i);
       ++step.kernels;
       step.kernel_ns += ns;
       step.work += mixed_bits(key);
-      if (const double elements = input_elements(launch); elements >= 0)
+      if (const double elements = input_elements(trace_.activity.launch[i]); elements >= 0)
         step.input_elements = static_cast<int64_t>(
             std::min(static_cast<double>(std::max<int64_t>(step.input_elements, 0)) + elements, kMaxElements));
       Kernel& k = kernels_[key];
@@ -192,31 +185,30 @@ class KernelCounter {
     return hash ^ (args.valid() ? args_hash_[args.value] : 0);
   }
 
-  // Of the innermost op around a launch that has shapes; an op counts once for each of its launches. -1: none.
+  // Of the innermost op around a launch that has shapes; an op counts once per launch. -1: none.
   double input_elements(HostId launch) {
     if (trace_.op_args.empty()) return -1;
-    for (HostId h = launch; h.valid(); h = trace_.host.parent[h.value]) {
+    const auto shapes_of = [&](HostId h) {
       const OpArgsId args = trace_.host.args[h.value];
-      if (!args.valid() || trace_.strings[trace_.op_args[args.value].shapes].empty()) continue;
-      const StringId shapes = trace_.op_args[args.value].shapes;
-      const auto [known, fresh] = elements_.try_emplace(shapes.value, 0);
-      if (fresh) known->second = elements_of(trace_.strings[shapes]);
-      return known->second;
-    }
-    return -1;
+      return args.valid() ? trace_.op_args[args.value].shapes : StringId();
+    };
+    const HostId op = trace_.enclosing(launch, [&](HostId h) { return !trace_.strings[shapes_of(h)].empty(); });
+    if (!op.valid()) return -1;
+    const auto [known, fresh] = elements_.try_emplace(shapes_of(op).value, 0);
+    if (fresh) known->second = elements_of(trace_.strings[shapes_of(op)]);
+    return known->second;
   }
 
   const Trace& trace_;
   const std::vector<WorkKind>& kind_;
+  const std::vector<Step>& steps_;
   StepFinder step_of_;
   std::vector<uint64_t> name_hash_, args_hash_;   // 0: not computed yet
   std::unordered_map<uint32_t, double> elements_;
   std::unordered_map<uint64_t, Kernel> kernels_;
 };
 
-void add(std::optional<Interval>& all, Interval range) {
-  all = all ? Interval{std::min(all->start, range.start), std::max(all->end, range.end)} : range;
-}
+void add(std::optional<Interval>& all, Interval range) { all = all ? hull(*all, range) : range; }
 
 void outline_part(const Facts& facts, RankOutline& out) {
   const Trace& trace = facts.trace();
@@ -229,13 +221,13 @@ void outline_part(const Facts& facts, RankOutline& out) {
   }
   for (const CollectiveCall& call : facts.get<CollectiveCalls>().calls)
     if (part.shows(call.activity)) out.calls.push_back(call.activity);
-  std::sort(out.calls.begin(), out.calls.end());
+  std::ranges::sort(out.calls);
 }
 
 }  // namespace
 
 int64_t RankDigest::measured_steps() const {
-  return std::count_if(steps.begin(), steps.end(), [](const DigestStep& s) { return s.measured; });
+  return std::ranges::count(steps, true, &DigestStep::measured);
 }
 
 int64_t RankDigest::measured_wall_ns() const {
@@ -260,8 +252,8 @@ std::string RankDigest::call_name(const CollectiveCall& call) const {
 
 const CallSite& RankDigest::site(const CollectiveCall& call) const {
   static const CallSite kUnseen;
-  const auto place = static_cast<size_t>(&call - calls.calls.data());
-  return place < sites.calls.size() ? sites.calls[place] : kUnseen;
+  const auto index = static_cast<size_t>(&call - calls.calls.data());
+  return index < sites.calls.size() ? sites.calls[index] : kUnseen;
 }
 
 bool RankDigest::may_be_pair(const CollectiveCall& call) const {
@@ -313,7 +305,7 @@ CallSites CallSites::compute(const Facts& facts) {
   for (const CollectiveCall& c : calls.calls) sites.calls.push_back(site_of(trace, c, calls.kinds[c.kind]));
   for (const Interval& pass : facts.get<Phases>().backward)
     sites.backward.push_back({pass.start + trace.base_time_ns, pass.end + trace.base_time_ns});
-  sites.libraries = libraries_of(trace);
+  sites.libraries = libraries_of(facts);
   return sites;
 }
 
@@ -329,12 +321,11 @@ RankWork RankWork::compute(const Facts& facts) {
   if (devices.busiest < 0) return work;
   const auto busiest = static_cast<size_t>(devices.busiest);
   const DeviceTime& device = devices.devices[busiest];
-  const Intervals exposed_memory = subtract(subtract(device.memory, device.compute), device.communication);
   add_idle(facts.get<Idle>().devices[busiest], steps, work.steps);
   for (size_t i = 0; i < steps.size(); ++i) {
     work.steps[i].compute_ns = overlap_length(device.compute, steps[i].interval());
     work.steps[i].exposed_communication_ns = overlap_length(device.exposed_communication, steps[i].interval());
-    work.steps[i].exposed_memory_ns = overlap_length(exposed_memory, steps[i].interval());
+    work.steps[i].exposed_memory_ns = overlap_length(device.exposed_memory, steps[i].interval());
   }
   KernelCounter counter(facts);
   counter.count(device, work.steps);
@@ -344,7 +335,7 @@ RankWork RankWork::compute(const Facts& facts) {
 
 std::optional<Interval> TracePart::shown(Interval range) const {
   const Interval cut{std::max(range.start, part_.start), std::min(range.end, part_.end)};
-  // What only touches the part is not in it; what has no length may lie at its ends.
+  // A range that only touches the part is not in it, but one without length may be at its ends.
   if (cut.start > cut.end || (cut.start == cut.end && range.start < range.end)) return std::nullopt;
   return cut;
 }

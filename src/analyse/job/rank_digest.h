@@ -1,5 +1,5 @@
-// RankDigest: what a job's view needs of one rank. It grows with steps and collectives, not with events, so that a job
-// of any size is read rank by rank and each trace dropped.
+// RankDigest: what a job's analyses need of one rank. It grows with steps and collectives, not with events, so that
+// jobs of any size are read rank by rank, without keeping traces.
 #pragma once
 
 #include <array>
@@ -18,23 +18,21 @@
 
 namespace profgpu {
 
-// What each step of a rank did, so that steps of different ranks can be told apart: the same work slower, or other
-// work.
+// The work of a rank's steps, to compare steps of different ranks: the same work slower, or different work.
 
-/// Of one step, on the rank's busiest device. Kernels are those that compute and that the step launched; only steps
-/// that averages are over have them.
+/// One step on the rank's busiest device. Kernels are compute kernels that the step launched, only of measured steps.
 struct StepWork {
-  std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time; own names are kOther
+  std::array<int64_t, kPhases> phase_ns{};        ///< parts of the step's wall time; own phases are kOther
   std::array<int64_t, kIdleCauses> idle_ns{};     ///< gaps, clipped to the step
   /// Lengths of unions, clipped to the step.
   int64_t compute_ns = 0, exposed_communication_ns = 0, exposed_memory_ns = 0;
   int64_t kernels = 0;
   int64_t kernel_ns = 0;        ///< sum of their durations
-  uint64_t work = 0;  ///< equal where the kernels' names, grids and blocks are, whatever their order; 0: no kernel
+  uint64_t work = 0;            ///< hash of the kernels' names, grids and blocks in any order; 0: no kernel
   int64_t input_elements = -1;  ///< of the inputs of the ops that launched them; -1: not recorded
 };
 
-/// Kernels of one name, grid and block in the steps that averages are over.
+/// Kernels of one name, grid and block in the measured steps.
 struct KernelWork {
   uint64_t key = 0;             ///< the same on every rank
   std::string name;             ///< short
@@ -45,12 +43,12 @@ struct KernelWork {
 struct RankWork {
   static constexpr size_t kMaxKernels = 64;
 
-  std::vector<StepWork> steps;       ///< of Steps::steps, one for one
-  std::vector<KernelWork> kernels;   ///< dearest first
+  std::vector<StepWork> steps;       ///< one per Steps::steps
+  std::vector<KernelWork> kernels;   ///< most expensive first
   static RankWork compute(const Facts& facts);
 };
 
-// What the program's own ranges say of a rank's collectives: what was called, for whom, and when gradients were made.
+// Where the program calls a rank's collectives: from its own ranges.
 
 enum class CollectiveOp : uint8_t {
   kUnknown, kAllReduce, kAllGather, kReduceScatter, kAllToAll, kBroadcast, kReduce, kSend, kRecv, kSendRecv
@@ -61,30 +59,29 @@ std::string_view collective_op_name(CollectiveOp op);
 
 struct CallSite {
   CollectiveOp op = CollectiveOp::kUnknown;
-  bool gradient_hook = false;   ///< launched where autograd hands over a parameter's gradient
-  /// Of a bare send or receive, as its range has them ("nccl:send 0->1"): places in a group that nobody names; -1:
-  /// unknown.
+  bool gradient_hook = false;   ///< launched from autograd's hook for a parameter's gradient
+  /// Of a bare send or receive, from its range ("nccl:send 0->1"): numbers in an unnamed group; -1: unknown.
   int32_t own = -1, peer = -1;
 };
 
-/// Libraries that show in the names of ranges, ops or Python frames.
+/// Libraries, from names of ranges, ops and Python frames.
 struct JobLibraries {
   bool ddp = false, fsdp = false, deepspeed = false, megatron = false, torchrec = false;
 };
 
 struct CallSites {
-  std::vector<CallSite> calls;       ///< of CollectiveCalls::calls, one for one
-  std::vector<Interval> backward;    ///< backward passes, one a micro-batch, in order, on the clock of the calls
+  std::vector<CallSite> calls;       ///< one per CollectiveCalls::calls
+  std::vector<Interval> backward;    ///< backward passes, one per micro-batch, in order, on the calls' clock
   JobLibraries libraries;
 
   static CallSites compute(const Facts& facts);
 };
 
 struct DigestStep {
-  int64_t index = 0;          ///< the number in its name, else its place
-  int64_t start_ns = 0;       ///< Unix time where the trace says it, by the rank's own clock
+  int64_t index = 0;          ///< the number in its name, else its position
+  int64_t start_ns = 0;       ///< on the rank's own clock; Unix time if the trace has it
   int64_t duration_ns = 0;
-  bool measured = false;      ///< one that averages are over
+  bool measured = false;      ///< counts for averages
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
 };
 
@@ -96,12 +93,12 @@ struct RankDigest {
   int rank = 0;
   std::optional<int> world_size;
   std::string host;             ///< empty: unknown
-  std::optional<ClockStatement> clock;   ///< what the host says of it
+  std::optional<ClockStatement> clock;   ///< the host's own statement about its clock
   int32_t device = -1;          ///< the busiest; -1: none
-  std::string device_name;      ///< its name; empty: unknown
-  Interval extent;              ///< of the trace, on the clock of the steps
-  bool annotated = false;       ///< steps come from ranges of the program
-  std::vector<DigestStep> steps;   ///< in order of time; of the trace's Steps, one for one
+  std::string device_name;      ///< empty: unknown
+  Interval extent;              ///< of the trace, on the steps' clock
+  bool annotated = false;       ///< steps come from the program's ranges
+  std::vector<DigestStep> steps;   ///< in time order; one per Steps::steps
   CollectiveCalls calls;
   CallSites sites;
   RankWork work;
@@ -110,40 +107,40 @@ struct RankDigest {
 
   [[nodiscard]] int64_t measured_steps() const;
   [[nodiscard]] int64_t measured_wall_ns() const;
-  /// Of a measured step; 0 with none.
+  /// Of the measured steps; 0: there are none.
   [[nodiscard]] int64_t mean_step_ns() const;
   [[nodiscard]] const CollectiveKind& kind(const CollectiveCall& call) const { return calls.kinds[call.kind]; }
   /// Compute beside a call, on the call's clock.
   [[nodiscard]] std::span<const Interval> cover(const CollectiveCall& call) const {
     return std::span(calls.cover).subspan(call.cover_begin, call.cover_end - call.cover_begin);
   }
-  /// Of the step that launched a call, where the program numbers its steps.
+  /// Number of the step that launched a call; none: unknown, or the program does not number its steps.
   [[nodiscard]] std::optional<int64_t> step_number(const CollectiveCall& call) const {
-    const bool known = annotated && call.step_place < steps.size();
-    return known ? std::optional(steps[call.step_place].index) : std::nullopt;
+    const bool known = annotated && call.step_index < steps.size();
+    return known ? std::optional(steps[call.step_index].index) : std::nullopt;
   }
-  /// What the program's ranges say of a call of `calls`.
+  /// For a call of `calls`.
   [[nodiscard]] const CallSite& site(const CollectiveCall& call) const;
-  /// nccl-tests' term for a call of `calls`: as recorded, else as the program's ranges or its kernel's name have it.
+  /// nccl-tests' term for a call of `calls`: as recorded, else from the program's ranges or the kernel's name.
   [[nodiscard]] std::string call_name(const CollectiveCall& call) const;
-  /// Whether it hands something to one other rank, or may: a bare SendRecv kernel whose range does not say what it is.
+  /// Whether it is, or may be, between two ranks: a bare SendRecv kernel whose range does not name the collective may
+  /// be.
   [[nodiscard]] bool may_be_pair(const CollectiveCall& call) const;
 };
 
 RankDigest rank_digest(int rank, const Facts& facts);
-/// Without work and lane, which take longest: enough to tell what its calls are for.
+/// Without work and lane, which are expensive: enough to find what its calls are for.
 RankDigest calls_digest(int rank, const Facts& facts);
 
-// What is known of a rank's events after its trace is gone: where they lie in time, and how many there are.
+// What remains of a rank's events after its trace is dropped: their extent in time, and their number.
 
-/// What is shown of a trace that is cut to a part of its time: host ranges up to the part's ends, and whole whatever a
-/// device ran in it or was given in it.
+/// A trace cut to a part of its time: host ranges are clipped; activities that ran or were launched in it are whole.
 class TracePart {
  public:
   static constexpr Interval kAllTime{INT64_MIN, INT64_MAX};
   explicit TracePart(const Trace& trace, Interval part = kAllTime) : trace_(trace), part_(part) {}
 
-  /// What is shown of a range; none: nothing.
+  /// The shown part of a range; none: it is not shown.
   [[nodiscard]] std::optional<Interval> shown(Interval range) const;
   [[nodiscard]] bool shows(int64_t time_ns) const { return part_.start <= time_ns && time_ns <= part_.end; }
   [[nodiscard]] bool shows(HostId h) const { return shown(trace_.host.interval(h)).has_value(); }
@@ -155,16 +152,14 @@ class TracePart {
 };
 
 struct RankOutline {
-  std::optional<Interval> part =
-      TracePart::kAllTime;                  ///< that is shown; none: the rank has nothing of what was asked for
-  int64_t base_time_ns = 0;                 ///< as Trace has it
+  std::optional<Interval> part = TracePart::kAllTime;   ///< that is shown; none: nothing of the rank
+  int64_t base_time_ns = 0;                 ///< Trace::base_time_ns
   std::string host;                         ///< empty: unknown
-  /// From the first to the last time of any range or activity that is shown; none: the trace is empty.
+  /// From the first to the last time of any shown range or activity; none: the trace is empty.
   std::optional<Interval> extent;
-  std::vector<int64_t>
-      first_others_ns;  ///< first memory event, counter, wait, wait of a thread; of a rank that is not cut
-  int64_t events = 0;                       ///< ranges and activities that are shown
-  std::vector<ActivityId> calls;            ///< of a rank that is cut: kernels of collectives that are shown, ascending
+  std::vector<int64_t> first_others_ns;     ///< first memory event, counter, wait, thread wait; only if not cut
+  int64_t events = 0;                       ///< shown ranges and activities
+  std::vector<ActivityId> calls;            ///< only if cut: shown kernels of collectives, ascending
 
   [[nodiscard]] bool is_cut() const { return part != TracePart::kAllTime; }
   /// O(events) if cut.

@@ -7,10 +7,9 @@
 namespace profgpu {
 namespace {
 
-constexpr double kAlikePct = 2;    // ranks whose steps differ by less are in no order of length
-constexpr double kHangRatio = 1.01; // a mean that is larger by more than rounding has the step in which the job hangs
+constexpr double kAlikePct = 2;     // ranks whose steps differ by less are not ordered by duration
+constexpr double kHangRatio = 1.01; // beyond rounding: the mean includes the step in which the job hangs
 
-// What is known of one rank, for a report of many: a job may have thousands.
 RankStanding standing(const Job* job, const RankReport& rank, const std::map<int, const Straggler*>& stragglers) {
   RankStanding out{rank.rank, rank.host, {}, {}, nullptr};
   if (rank.average_step) out.step_ns = rank.average_step->duration_ns;
@@ -23,7 +22,7 @@ RankStanding standing(const Job* job, const RankReport& rank, const std::map<int
   return out;
 }
 
-// Whether all of a rank's records could be read.
+// Whether a rank's records are complete.
 bool is_whole(const Report& report, int rank) {
   constexpr std::array<std::string_view, 4> kLost = {"truncated", "damaged", "out_of_range", "dropped"};
   const auto lost = [&](std::string_view kind) { return std::ranges::count(kLost, kind) > 0; };

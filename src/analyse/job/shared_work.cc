@@ -11,7 +11,7 @@
 namespace profgpu {
 namespace {
 
-/// Compute that pauses for less between two kernels still hides what begins then.
+/// A shorter pause between two compute kernels still counts as compute.
 constexpr int64_t kPauseNs = 10'000;
 
 using SharedCalls = std::vector<const CollectiveCall*>;
@@ -20,22 +20,16 @@ std::optional<int64_t> whole(std::optional<double> v) {
   return v ? std::optional(static_cast<int64_t>(*v)) : std::nullopt;
 }
 
-bool by_start(const CollectiveCall* a, const CollectiveCall* b) { return a->start_ns < b->start_ns; }
-
 void add_time(const RankDigest& rank, SharedCalls calls, SharedWork& out) {
-  std::stable_sort(calls.begin(), calls.end(), by_start);
+  std::ranges::stable_sort(calls, {}, &CollectiveCall::start_ns);
   int64_t until = INT64_MIN, total = 0, exposed = 0;
   for (const CollectiveCall* c : calls) {
     if (c->end_ns <= until) continue;
     const Interval part{std::max(c->start_ns, until), c->end_ns};
     total += part.length();
-    if (part.start == c->start_ns) {
-      exposed += c->exposed_ns;
-    } else {
-      exposed += part.length();
-      for (const Interval& i : rank.cover(*c))
-        exposed -= std::max<int64_t>(0, std::min(i.end, part.end) - std::max(i.start, part.start));
-    }
+    exposed += part.start == c->start_ns
+                   ? c->exposed_ns
+                   : part.length() - sum_of(rank.cover(*c), [&](Interval i) { return overlap_length(i, part); });
     until = c->end_ns;
   }
   out.communication_ns_per_step = static_cast<double>(total) / static_cast<double>(out.steps);
@@ -56,12 +50,10 @@ std::vector<Interval> measured_passes(const RankDigest& rank) {
 
 /// The last pass that began by `time`, or -1.
 int64_t pass_at(const std::vector<Interval>& passes, int64_t time) {
-  const auto it = std::upper_bound(passes.begin(), passes.end(), time,
-                                   [](int64_t t, const Interval& p) { return t < p.start; });
-  return it - passes.begin() - 1;
+  return std::ranges::upper_bound(passes, time, {}, &Interval::start) - passes.begin() - 1;
 }
 
-// `buckets` in the order of their starts. Those that follow each other without a pause are one tail.
+// `buckets` are sorted by start. Those that follow each other without a pause are one tail.
 int64_t tail_ns(const RankDigest& rank, const SharedCalls& buckets) {
   int64_t tail = 0;
   for (size_t i = buckets.size(); i-- > 0;) {
@@ -80,7 +72,7 @@ GradientUse gradients_of(const RankDigest& rank, std::map<uint32_t, SharedCalls>
   std::vector<int64_t> bytes, delays, tails;
   int64_t calls = 0;
   for (auto& [place, buckets] : by_step) {
-    std::stable_sort(buckets.begin(), buckets.end(), by_start);
+    std::ranges::stable_sort(buckets, {}, &CollectiveCall::start_ns);
     const CollectiveCall& first = *buckets.front();
     const int64_t pass = pass_at(passes, first.launch_ns);
     if (pass >= 0 && first.launch_ns < passes[static_cast<size_t>(pass)].end)
@@ -96,15 +88,14 @@ GradientUse gradients_of(const RankDigest& rank, std::map<uint32_t, SharedCalls>
   GradientUse out;
   out.per_step = static_cast<double>(calls) / n;
   if (!bytes.empty()) {
-    const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
-    out.smallest_bytes = *least;
-    out.largest_bytes = *most;
+    out.smallest_bytes = std::ranges::min(bytes);
+    out.largest_bytes = std::ranges::max(bytes);
     out.median_bytes = whole(percentile(bytes, 50));
   }
   out.first_delay_ns = whole(percentile(std::move(delays), 50));
   out.tail_ns = whole(percentile(std::move(tails), 50)).value_or(0);
   out.micro_batches_per_step = static_cast<double>(passes.size()) / n;
-  out.reduced_passes_per_step = static_cast<double>(std::count(reduces.begin(), reduces.end(), true)) / n;
+  out.reduced_passes_per_step = static_cast<double>(std::ranges::count(reduces, true)) / n;
   out.steps_without = steps - static_cast<int64_t>(by_step.size());
   return out;
 }
@@ -141,7 +132,7 @@ SharedWork shared_work(const RankDigest& rank, const std::vector<uint32_t>& call
     measured.push_back(&c);
     const auto op = static_cast<size_t>(op_of(rank, i));
     out.counts.at(op_of(rank, i), step_part(rank, i)).add(c);
-    if (c.message_bytes < 0 || c.message_bytes > kSmallBytes) by_step[op][c.step_place].push_back(&c);
+    if (c.message_bytes < 0 || c.message_bytes > kSmallBytes) by_step[op][c.step_index].push_back(&c);
   }
   add_time(rank, std::move(measured), out);
   if (!shards) return out;

@@ -14,18 +14,17 @@
 namespace profgpu {
 namespace {
 
-constexpr size_t kMaxPeers = 64;   // a median over more says no more
+constexpr size_t kMaxPeers = 64;   // enough for a median
 
 double percent_of(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
-// The entry with the largest value; of several the first.
+// The first entry with the largest value.
 template <class Map>
 typename Map::value_type most_of(const Map& map) {
   return *std::ranges::max_element(map, {}, &Map::value_type::second);
 }
 
-// Of many, a sample.
-std::vector<uint32_t> some_of(const std::vector<uint32_t>& peers) {
+std::vector<uint32_t> sample_of(const std::vector<uint32_t>& peers) {
   const size_t stride = (peers.size() + kMaxPeers - 1) / kMaxPeers;
   std::vector<uint32_t> out;
   for (size_t i = 0; i < peers.size(); i += stride) out.push_back(peers[i]);
@@ -34,11 +33,11 @@ std::vector<uint32_t> some_of(const std::vector<uint32_t>& peers) {
 
 LateSteps late_steps(const RankDigest& rank, const LateRank& late, double mean_step_ns) {
   LateSteps out{late.rank, {}, 0};
-  for (const bool all : {false, true}) {   // spread so thinly that no step stands out: all of them
+  for (const bool all : {false, true}) {   // if no single step is late enough: all of them
     for (const LateRank::Step& s : late.steps) {
       const bool late_enough = percent_of(static_cast<double>(s.excess_ns), mean_step_ns) >= kStragglerPct;
-      if (s.place >= rank.steps.size() || (!all && !late_enough)) continue;
-      out.numbers.push_back(rank.steps[s.place].index);
+      if (s.index >= rank.steps.size() || (!all && !late_enough)) continue;
+      out.numbers.push_back(rank.steps[s.index].index);
       out.excess_ns += static_cast<double>(s.excess_ns);
     }
     if (!out.numbers.empty()) break;
@@ -63,30 +62,29 @@ Straggler by_arrival(std::span<const RankDigest> ranks, const LateRank& late, co
   const RankDigest& rank = ranks[late.rank];
   Straggler s = row(rank, late.excess_ns, mean_step_ns);
   for (const LateRank::Step& step : late.steps) {
-    if (step.place >= rank.steps.size()) continue;
-    const int64_t number = rank.steps[step.place].index;
+    if (step.index >= rank.steps.size()) continue;
+    const int64_t number = rank.steps[step.index].index;
     if (percent_of(static_cast<double>(step.excess_ns), mean_step_ns) >= kStragglerPct) s.late_steps.push_back(number);
     if (step.excess_ns > s.worst_step_excess_ns) s.worst_step = number, s.worst_step_excess_ns = step.excess_ns;
   }
-  std::vector<uint32_t> peers = late.met;
+  std::vector<uint32_t> peers = late.waiting;
   std::erase_if(peers, [&](uint32_t r) { return is_late[r]; });
-  static_cast<WorkComparison&>(s) = compare_work(ranks, late_steps(rank, late, mean_step_ns), some_of(peers), clocks);
+  static_cast<WorkComparison&>(s) = compare_work(ranks, late_steps(rank, late, mean_step_ns), sample_of(peers), clocks);
   return s;
 }
 
-// Hosts all of whose ranks in hand are late, beside one of which none is.
+// Hosts whose ranks are all late, if another host has none that is.
 std::set<std::string> late_hosts(std::span<const RankDigest> ranks, const std::vector<bool>& is_late) {
   std::map<std::string, std::array<int64_t, 2>> counts;   // in time, late
   for (size_t r = 0; r < ranks.size(); ++r) ++counts[ranks[r].host][is_late[r] ? 1 : 0];
-  const bool one_in_time = std::any_of(counts.begin(), counts.end(), [](const auto& h) { return h.second[1] == 0; });
+  const bool one_in_time = std::ranges::any_of(counts, [](const auto& h) { return h.second[1] == 0; });
   std::set<std::string> out;
   for (const auto& [host, count] : counts)
     if (!host.empty() && one_in_time && count[0] == 0 && count[1] > 1) out.insert(host);
   return out;
 }
 
-// One cause for a late host: that of most of its ranks. What each of its devices or processes does slower, the host
-// does.
+// A late host has one cause: that of most of its ranks. If all its devices or processes are slow, the host is.
 void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all) {
   for (const std::string& host : hosts) {
     std::map<std::string, int> kinds;
@@ -100,8 +98,8 @@ void join_hosts(const std::set<std::string>& hosts, std::vector<Straggler>& all)
   }
 }
 
-// Hosts all of whose ranks are late if they count as one, for one and the same reason that is their own: not because
-// one of them holds the others up. Their rows, in place of what each rank is late by itself.
+// Hosts whose ranks are all late when they count as one, for one reason of their own, not because one holds up the
+// others. Replaces the rows of their single ranks.
 void take_hosts_as_one(std::span<const RankDigest> ranks, const Waiting& waits,
                        std::span<const std::optional<SampledClock>> clocks, double mean_step_ns,
                        std::vector<Straggler>& all) {
@@ -111,8 +109,8 @@ void take_hosts_as_one(std::span<const RankDigest> ranks, const Waiting& waits,
     std::vector<Straggler> rows;
     for (const LateRank& l : waits.late)
       if (ranks[l.rank].host == host) rows.push_back(by_arrival(ranks, l, is_late, clocks, mean_step_ns));
-    const bool own = std::all_of(rows.begin(), rows.end(),
-                                 [&](const Straggler& s) { return s.kind != "late" && s.kind == rows.front().kind; });
+    const bool own = std::ranges::all_of(
+        rows, [&](const Straggler& s) { return s.kind != "late" && s.kind == rows.front().kind; });
     if (!own) continue;
     join_hosts({host}, rows);
     std::erase_if(all, [&](const Straggler& s) { return s.host == host; });
@@ -147,18 +145,18 @@ struct Turn {
   int64_t wait_ns = 0;
 };
 
-// Of each measured step, by number, who is waited for most: sums of what the usual one of the others waits.
+// Per measured step, by number, the rank that the others wait for most, by sums of the median waits.
 std::map<int64_t, Turn> turns_of(const JobView& job) {
   std::map<int64_t, std::map<uint32_t, int64_t>> waited;
   std::vector<int64_t> others;
-  for (const Meeting& m : job.meetings) {
+  for (const MatchedCollective& m : job.collectives) {
     if (!m.measured) continue;
     others.clear();
     int64_t step = -1;
     for (const RankCall& c : m.calls) {
       const std::vector<DigestStep>& steps = job.ranks[c.rank].steps;
       if (c.rank != m.latest) others.push_back(stalled_ns(job, c, INT64_MIN, m.last_ns));
-      else if (const uint32_t place = job.call(c).step_place; place < steps.size()) step = steps[place].index;
+      else if (const uint32_t place = job.call(c).step_index; place < steps.size()) step = steps[place].index;
     }
     if (step >= 0) add_saturated(waited[step][m.latest], lower_median(others));
   }
@@ -170,7 +168,7 @@ std::map<int64_t, Turn> turns_of(const JobView& job) {
   return turns;
 }
 
-// Why, by whose turn it is: the cause of most turns stands for all.
+// Sets the ranks, and the most frequent cause with its evidence.
 void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& turns, const SampleLog& samples,
              LateByTurns& out) {
   std::map<uint32_t, LateSteps> late;
@@ -188,14 +186,14 @@ void explain(std::span<const RankDigest> ranks, const std::map<int64_t, Turn>& t
   for (auto& [rank, l] : late) {
     out.ranks.push_back({ranks[rank].rank, static_cast<int64_t>(l.numbers.size())});
     l.excess_ns /= static_cast<double>(l.numbers.size());
-    std::vector<uint32_t> peers = some_of(all);
+    std::vector<uint32_t> peers = sample_of(all);
     std::erase(peers, rank);
     WorkComparison c = compare_work(ranks, l, peers, clocks);
     kinds[c.kind] += l.numbers.size();
     auto& [steps, texts] = evidence[c.kind];
     if (l.numbers.size() <= steps) continue;
     steps = l.numbers.size();
-    texts.clear();   // what follows the first is of all steps
+    texts.clear();   // only the first text is about the late steps
     if (!c.evidence.empty())
       texts = {"rank " + std::to_string(ranks[rank].rank) + " when it is late: " + c.evidence.front()};
   }
@@ -243,7 +241,7 @@ std::vector<int> drop_uncertain(std::span<const RankClock> clocks, std::vector<S
     if (uncertain) dropped.push_back(s.rank);
     return uncertain;
   });
-  std::sort(dropped.begin(), dropped.end());
+  std::ranges::sort(dropped);
   return dropped;
 }
 

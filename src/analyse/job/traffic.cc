@@ -10,17 +10,18 @@
 #include "analyse/rank/collectives.h"
 #include "base/saturated.h"
 #include "base/statistics.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 struct TrafficClass {
   Traffic row;
-  std::vector<int64_t> bytes, whole_bytes, waits, transfers;   // whole: of whole calls, as transfers
+  std::vector<int64_t> bytes, whole_bytes, waits, transfers;   // the second and the last: only of whole calls
 };
 
-// Of ranks in hand: two hosts tell, one tells only if the whole group is in hand.
-std::optional<bool> spans_hosts(const JobView& job, const Meeting& m) {
+// Two hosts are enough to know; one only if the whole group is here.
+std::optional<bool> spans_hosts(const JobView& job, const MatchedCollective& m) {
   const std::string& first = job.ranks[m.calls.front().rank].host;
   bool known = m.whole_group && !first.empty();
   for (const RankCall& c : m.calls) {
@@ -31,7 +32,7 @@ std::optional<bool> spans_hosts(const JobView& job, const Meeting& m) {
   return known ? std::optional(false) : std::nullopt;
 }
 
-void add(const JobView& job, const Meeting& m, int64_t bytes, TrafficClass& c) {
+void add(const JobView& job, const MatchedCollective& m, int64_t bytes, TrafficClass& c) {
   ++c.row.calls;
   if (bytes >= 0) c.bytes.push_back(bytes);
   for (const RankCall& call : m.calls) {
@@ -47,7 +48,7 @@ void add(const JobView& job, const Meeting& m, int64_t bytes, TrafficClass& c) {
 }
 
 int64_t median_ns(std::vector<int64_t> values) {
-  constexpr double kMost = 9e18;   // what a broken clock may give
+  constexpr double kMost = 9e18;   // bounds values of a broken clock
   return std::llround(std::min(percentile(std::move(values), 50).value_or(0), kMost));
 }
 
@@ -66,17 +67,17 @@ struct End {
   std::string_view group, members;
   int from = 0, to = 0;              // ranks
   int64_t elements = -1, step = -1;
-  int64_t place = 0;                 // among its like
+  int64_t position = 0;              // among similar ones
   bool receives = false;
   RankCall call;
   [[nodiscard]] auto like() const { return std::tie(from, to, group, members, elements, step); }
-  [[nodiscard]] auto message() const { return std::tie(from, to, group, members, elements, step, place); }
+  [[nodiscard]] auto message() const { return std::tie(from, to, group, members, elements, step, position); }
 };
 
-using PlaceOf = std::map<std::pair<std::string_view, std::string_view>, std::vector<int>>;
+using Members = std::map<std::pair<std::string_view, std::string_view>, std::vector<int>>;
 
 // The other rank's number in the job: groups count their members from 0.
-int peer_of(const CollectiveKind& kind, int own, int32_t peer, PlaceOf& members_of) {
+int peer_of(const CollectiveKind& kind, int own, int32_t peer, Members& members_of) {
   const auto [at, fresh] = members_of.try_emplace({kind.group, kind.members});
   if (fresh) at->second = member_ranks(kind.members);
   const std::vector<int>& members = at->second;
@@ -85,9 +86,8 @@ int peer_of(const CollectiveKind& kind, int own, int32_t peer, PlaceOf& members_
   return peer >= 0 && static_cast<size_t>(peer) < members.size() ? members[static_cast<size_t>(peer)] : -1;
 }
 
-// Bare sends and receives have their places from ranges, in groups that nobody names: ranks only if that fits all of
-// them.
-bool places_are_ranks(std::span<const RankDigest> ranks) {
+// Bare sends and receives have numbers from their ranges, in unnamed groups. They are ranks if that fits all of them.
+bool numbers_are_ranks(std::span<const RankDigest> ranks) {
   for (const RankDigest& rank : ranks)
     for (const CallSite& site : rank.sites.calls)
       if (site.own >= 0 && site.own != rank.rank) return false;
@@ -100,8 +100,8 @@ const CollectiveCall& call_of(std::span<const RankDigest> ranks, RankCall c) {
 
 std::vector<End> ends(std::span<const RankDigest> ranks) {
   std::vector<End> all;
-  const bool bare_too = places_are_ranks(ranks);
-  PlaceOf members_of;
+  const bool bare_too = numbers_are_ranks(ranks);
+  Members members_of;
   for (uint32_t r = 0; r < ranks.size(); ++r) {
     const RankDigest& rank = ranks[r];
     for (uint32_t i = 0; i < rank.calls.calls.size(); ++i) {
@@ -121,13 +121,12 @@ std::vector<End> ends(std::span<const RankDigest> ranks) {
   });
   for (size_t i = 1; i < all.size(); ++i)
     if (all[i].like() == all[i - 1].like() && all[i].receives == all[i - 1].receives)
-      all[i].place = all[i - 1].place + 1;
+      all[i].position = all[i - 1].position + 1;
   std::ranges::stable_sort(all, {}, &End::message);
   return all;
 }
 
-// Whether they are a send and its receive, as far as the clocks allow: not if the receiver had all before the sender
-// began.
+// Whether they are a send and its receive. The clocks rule it out if the receive ended before the send began.
 bool is_message(std::span<const RankDigest> ranks, std::span<const RankClock> clocks, const End& send,
                 const End& receive) {
   if (send.receives || receive.message() != send.message()) return false;
@@ -174,7 +173,7 @@ std::optional<double> Traffic::link_pct() const {
 
 std::vector<Traffic> traffic(const JobView& job) {
   std::map<std::tuple<std::string, int64_t, std::optional<bool>, int64_t>, TrafficClass> classes;
-  for (const Meeting& m : job.meetings) {
+  for (const MatchedCollective& m : job.collectives) {
     const RankDigest& rank = job.ranks[m.calls.front().rank];
     const CollectiveCall& call = job.call(m.calls.front());
     const auto bytes = static_cast<uint64_t>(std::max<int64_t>(call.message_bytes, 0));
@@ -187,15 +186,16 @@ std::vector<Traffic> traffic(const JobView& job) {
     Traffic& t = of_class.row;
     std::tie(t.name, t.group_size, t.spans_hosts, t.size_from_bytes) = key;
     add_medians(of_class, t);
-    // The table knows links within a node only.
-    if (t.spans_hosts.value_or(false) || t.group_size > kDevicesOfOneNode) t.link_gbps.reset();
+    // The table only has links within a node.
+    constexpr int64_t kDevicesPerNode = 8;
+    if (t.spans_hosts.value_or(false) || t.group_size > kDevicesPerNode) t.link_gbps.reset();
     out.push_back(std::move(t));
   }
   return out;
 }
 
-// Half of the bidirectional figure in the vendors' data sheets: NVLink 2 to 5 for SXM modules, Infinity Fabric for
-// Instinct. Names that fit both a PCIe and an SXM board are left out.
+// Half of the bidirectional figures in the vendors' data sheets: NVLink 2 to 5 for SXM modules, Infinity Fabric for
+// Instinct. Without names that may be a PCIe or an SXM board.
 std::optional<double> link_rate_gbps(std::string_view name) {
   struct Rate {
     std::string_view part;
@@ -208,9 +208,8 @@ std::optional<double> link_rate_gbps(std::string_view name) {
       {"V100-SXM", 150}, {"V100-DGXS", 100},
       {"MI300X", 448},
   };
-  for (const Rate& r : kRates)
-    if (name.find(r.part) != name.npos) return r.gbps;
-  return std::nullopt;
+  const Rate* found = first_where(kRates, [&](const Rate& r) { return contains(name, r.part); });
+  return found != nullptr ? std::optional(found->gbps) : std::nullopt;
 }
 
 std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankClock> clocks) {

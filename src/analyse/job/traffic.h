@@ -1,4 +1,4 @@
-// What the job's collectives move, and how fast, by size.
+// Amount and speed of the job's communication, by size.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace profgpu {
 
-/// Collectives of one name and group size whose messages are of one class: from a power of two bytes up to the next.
+/// Collectives of one name, group size and message class: from a power of two bytes up to the next.
 struct Traffic {
   std::string name;                    ///< nccl-tests' term
   int64_t group_size = 0;              ///< 0: unknown
-  std::optional<bool> spans_hosts;     ///< over the network; nullopt: not all hosts are known
-  int64_t size_from_bytes = -1;        ///< the class; -1: sizes unknown
-  int64_t calls = 0;                   ///< collectives, of at least two ranks in hand
-  int64_t whole_calls = 0;             ///< with all ranks of the group in hand
-  std::optional<int64_t> message_bytes;   ///< median of whole calls; of all where none is whole
-  int64_t wait_ns = 0;                 ///< of all ranks together, from each one's arrival to the last
+  std::optional<bool> spans_hosts;     ///< over the network; nullopt: some hosts are unknown
+  int64_t size_from_bytes = -1;        ///< the class; -1: unknown
+  int64_t calls = 0;                   ///< collectives with at least two ranks here
+  int64_t whole_calls = 0;             ///< with all ranks of the group here
+  std::optional<int64_t> message_bytes;   ///< median of whole calls; of all if none is whole
+  int64_t wait_ns = 0;                 ///< sum over ranks, from each one's arrival to the last
   int64_t median_wait_ns = 0;          ///< per rank and call
   std::optional<int64_t> transfer_ns;  ///< of whole calls: median from the last arrival to the end
   std::optional<double> algbw_gbps, busbw_gbps;   ///< message_bytes in transfer_ns
@@ -30,8 +30,7 @@ struct Traffic {
   [[nodiscard]] bool wait_is_lower_bound() const { return whole_calls < calls; }
   [[nodiscard]] std::optional<double> link_pct() const;   ///< busbw of link
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", name), v("group_size", only_if(group_size != 0, group_size)), v("spans_hosts", spans_hosts);
     v("size_from_bytes", only_if(size_from_bytes != -1, size_from_bytes)), v("calls", calls),
         v("whole_calls", whole_calls);
@@ -41,34 +40,27 @@ struct Traffic {
   }
 };
 
-/// By name, group size, hosts, size. Medians lie between the two values in the middle. O(n log n) in calls.
+/// By name, group size, hosts, size. Medians of even counts are the mean of the middle two. O(n log n) in calls.
 std::vector<Traffic> traffic(const JobView& job);
 
-// Rates of the links between devices of one node.
-
-constexpr int kDevicesOfOneNode = 8;
-
-/// Peak rate of one device's links to its peers, per direction, in 1e9 bytes a second; nullopt if the name does not
-/// say.
+/// Peak rate of one device's links to its peers in a node, per direction, in 1e9 bytes a second; nullopt: unknown
+/// device.
 std::optional<double> link_rate_gbps(std::string_view device_name);
 
-// Point-to-point traffic: what one rank sends to another.
-
-/// All that one rank sends another over one group, as far as both ends are in hand.
+/// Messages from one rank to another over one group, if both ranks have traces here.
 struct Pair {
   int from = 0, to = 0;                ///< ranks
   std::string process_group;
   std::optional<bool> spans_hosts;     ///< nullopt: a host is not known
   int64_t calls = 0;                   ///< sends matched with their receives
-  int64_t bytes = 0;                   ///< of calls whose size is known, together
+  int64_t bytes = 0;                   ///< sum over calls of known size
   std::optional<int64_t> message_bytes;   ///< median
   int64_t receiver_wait_ns = 0;        ///< from the receive's start to the send's, where that is later
   int64_t sender_wait_ns = 0;          ///< likewise
-  int64_t transfer_ns = 0;             ///< together, from the later start to the receive's end
+  int64_t transfer_ns = 0;             ///< sum of the times from the later start to the receive's end
   std::optional<double> bandwidth_gbps;   ///< median of bytes over transfer
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("from", from), v("to", to), v("process_group", process_group), v("spans_hosts", spans_hosts), v("calls", calls);
     v("total_bytes", only_if(message_bytes.has_value(), bytes)), v("message_bytes", message_bytes);
     v("receiver_wait_ns", receiver_wait_ns), v("sender_wait_ns", sender_wait_ns), v("transfer_ns", transfer_ns);
@@ -76,16 +68,15 @@ struct Pair {
   }
 };
 
-/// By sender, receiver, group. A send and a receive are one message if group, sender and receiver agree, and their
-/// place among those of their size in the step, since numbers are counted by each rank for itself. Those that the
-/// clocks show not to be one are left out, and so are kernels named SendRecv that no range calls a send or a receive:
-/// they may be any exchange.
+/// By sender, receiver, group. A send and a receive are one message if group, sender, receiver and their position among
+/// those of their size in the step agree, because each rank counts its own numbers. Left out are those that the clocks
+/// rule out, and kernels named SendRecv without a range that says send or receive, which may be any exchange.
 std::vector<Pair> pairs(std::span<const RankDigest> ranks, std::span<const RankClock> clocks);
 
 struct Message {
   RankCall send, receive;
 };
-/// Those that pairs() adds up; without clocks, all by their order.
+/// The messages that pairs() sums up; without clocks, all by their order.
 std::vector<Message> messages(std::span<const RankDigest> ranks, std::span<const RankClock> clocks);
 
 }  // namespace profgpu

@@ -13,7 +13,7 @@ using test::HandJob;
 std::vector<Traffic> traffic_of(const HandJob& job) {
   const MatchedCalls met = matched_calls(job.ranks);
   const std::vector<RankClock> clocks = align_clocks(job.ranks, met);
-  return traffic({job.ranks, met, clocks, meetings({job.ranks, met, clocks})});
+  return traffic({job.ranks, met, clocks, matched_collectives({job.ranks, met, clocks})});
 }
 
 TEST(TrafficTest, ClassesOfSizeHaveWaitsAndRates) {

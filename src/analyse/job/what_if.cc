@@ -16,7 +16,7 @@ constexpr auto kHostBound = static_cast<size_t>(lane_time(IdleCause::kHostBound)
 constexpr auto kSaving = static_cast<size_t>(lane_time(IdleCause::kCheckpoint));
 constexpr auto kTransfers = static_cast<size_t>(LaneTime::kCommunication);
 
-/// What is no longer spent. The first few are asked of every job, all of them on top of late ranks.
+/// A kind of time that is no longer spent. The first few are evaluated for every job, all of them on top of late ranks.
 struct CauseChange {
   std::string_view change;
   LaneTime kind, also = kind;
@@ -31,9 +31,9 @@ constexpr CauseChange kCauseChanges[] = {
     {"dependency_free", lane_time(IdleCause::kDependency)},
     {"short_launches_free", lane_time(IdleCause::kLaunchLatency), lane_time(IdleCause::kHostBound)},
     {"copies_free", LaneTime::kCopy}};
-constexpr size_t kAlwaysAsked = 3;
+constexpr size_t kAlways = 3;
 
-// A step's own time on one rank, from one collective that it arrives at to the next, by kind.
+// A step's own time on one rank by kind, from each arrival at a collective to the next.
 std::vector<KindTimes> stretches(const JobLanes& lanes, JobStep::Part part) {
   const JobLanes::Step& step = lanes.step(part);
   std::vector<KindTimes> own(1);
@@ -46,13 +46,13 @@ std::vector<KindTimes> stretches(const JobLanes& lanes, JobStep::Part part) {
   return own;
 }
 
-/// What a step of one rank is to be instead.
+/// Replacement for one rank's step.
 struct Target {
-  std::vector<KindTimes> own, instead;   // by stretch; one for all where no other rank has as many
+  std::vector<KindTimes> own, instead;   // by stretch; a single one if no other rank has equally many
   int64_t host_ns = 0;
 };
 
-/// What ranks that are to be like the others would do instead.
+/// Steps of ranks that become like the others.
 class Targets {
  public:
   Targets(const JobLanes& lanes, const JobChange& change)
@@ -63,7 +63,7 @@ class Targets {
   }
 
   [[nodiscard]] bool changes(uint32_t rank) const { return changed_[rank]; }
-  /// Of a step of a rank that changes; null: it stays as it is.
+  /// Null: the step does not change.
   [[nodiscard]] const Target* find(uint32_t step) const {
     const auto known = of_step_.find(step);
     return known != of_step_.end() ? &known->second : nullptr;
@@ -81,7 +81,7 @@ class Targets {
     if (others.empty()) return;
     for (const JobStep::Part& p : step.parts) {
       if (!changed_[p.rank]) continue;
-      Target& target = of_step_[lanes_.ranks[p.rank].first_step + p.place];
+      Target& target = of_step_[lanes_.ranks[p.rank].first_step + p.step];
       target.own = stretches(lanes_, p);
       target.host_ns = std::min(host_ns(p), lower_median(host));
       set(target, others);
@@ -90,10 +90,10 @@ class Targets {
 
   [[nodiscard]] int64_t host_ns(JobStep::Part p) const {
     const std::vector<LaneStep>& steps = lanes_.digests[p.rank].lane.steps;
-    return p.place < steps.size() ? steps[p.place].host_ns : 0;
+    return p.step < steps.size() ? steps[p.step].host_ns : 0;
   }
 
-  // The median of ranks with as many collectives in the step, for stages of a pipeline do different work.
+  // The median of ranks with equally many collectives in the step, because stages of a pipeline do different work.
   static void set(Target& target, const std::vector<std::vector<KindTimes>>& others) {
     std::vector<const std::vector<KindTimes>*> alike;
     for (const std::vector<KindTimes>& o : others)
@@ -182,7 +182,7 @@ class Player {
       now = p.time_ns;
       return;
     }
-    // What clocks differ since the point before is nobody's time.
+    // Clock skew since the last point is charged to no rank.
     const int64_t between = p.what == What::kWait ? p.own_ns : saturated_sub(p.time_ns, lanes_.points[at - 1].time_ns);
     now = saturated_add(now, saturated_add(saturated_sub(between, p.own_ns), own_ns(rank, at)));
     switch (p.what) {
@@ -208,11 +208,12 @@ class Player {
     target_[rank] = nullptr;
   }
 
-  // The host's part of a step.
+  // Host work of a step, a lower bound of its duration.
   [[nodiscard]] int64_t host_ns(uint32_t rank, uint32_t step) const {
-    const uint32_t place = step - lanes_.ranks[rank].first_step;
-    if (change_.gone[kHostBound] || place >= lanes_.digests[rank].lane.steps.size()) return 0;
-    const LaneStep& host = lanes_.digests[rank].lane.steps[place];
+    const std::vector<LaneStep>& steps = lanes_.digests[rank].lane.steps;
+    const uint32_t index = step - lanes_.ranks[rank].first_step;
+    if (change_.gone[kHostBound] || index >= steps.size()) return 0;
+    const LaneStep& host = steps[index];
     int64_t ns = target_[rank] != nullptr ? target_[rank]->host_ns : host.host_ns;
     if (change_.gone[kLoading]) ns -= host.loading_ns;
     if (change_.gone[kSaving]) ns -= host.saving_ns;
@@ -220,7 +221,7 @@ class Player {
     return std::clamp<int64_t>(ns, 0, std::max<int64_t>(saturated_sub(recorded.end_ns, recorded.begin_ns), 0));
   }
 
-  // The rank's own time since the point before, as it would have been.
+  // The rank's own time since the previous point, under the change.
   [[nodiscard]] int64_t own_ns(uint32_t rank, uint32_t at) const {
     const Target* target = target_[rank];
     if (target == nullptr && !some_gone_) return lanes_.points[at].own_ns;
@@ -236,7 +237,7 @@ class Player {
         ns = scaled(ns, target->instead[stretch][kind], target->own[stretch][kind]);
       sum = saturated_add(sum, ns);
     }
-    // What the others do there and it does not.
+    // Kinds that only the others have there.
     if (target != nullptr && (what == What::kStepEnd || (!whole && what == What::kArrive)))
       for (size_t kind = 0; kind < kLaneTimes; ++kind)
         if (target->own[stretch][kind] == 0 && !change_.gone[kind])
@@ -256,13 +257,13 @@ class Player {
   std::vector<int64_t> starts_;
 };
 
-// Of the job's steps, each from when the last rank begins it to when the last rank ends it.
+// Sum of the job's steps, each from the last rank's begin to the last rank's end.
 int64_t total_ns(const JobLanes& lanes, const std::vector<Interval>& bounds) {
   int64_t sum = 0;
   for (const JobStep& step : lanes.job_steps) {
     Interval time{INT64_MIN, INT64_MIN};
     for (const JobStep::Part& p : step.parts) {
-      const Interval& part = bounds[lanes.ranks[p.rank].first_step + p.place];
+      const Interval& part = bounds[lanes.ranks[p.rank].first_step + p.step];
       time = {std::max(time.start, part.start), std::max(time.end, part.end)};
     }
     sum = saturated_add(sum, saturated_sub(time.end, time.start));
@@ -278,12 +279,12 @@ class WhatIfEvaluator {
     from_ns_ = recorded_ns_;
   }
 
-  // What is saved counts from here on.
+  // Makes this the baseline of savings.
   void begin_from(const JobChange& change) {
     from_ns_ = std::min(recorded_ns_, total_ns(lanes_, replayed(lanes_, change)));
   }
 
-  void ask(std::string_view change_name, const JobChange& change, std::vector<int> of_ranks = {}) {
+  void evaluate(std::string_view change_name, const JobChange& change, std::vector<int> of_ranks = {}) {
     const auto steps = static_cast<int64_t>(lanes_.job_steps.size());
     WhatIf w;
     w.change = change_name;
@@ -298,9 +299,9 @@ class WhatIfEvaluator {
       parts_too.free_parts = true;
       w.most_saved_ns_per_step = std::max(w.saved_ns_per_step, saved_ns(parts_too) / steps);
     }
-    answers.push_back(std::move(w));
+    results.push_back(std::move(w));
   }
-  std::vector<WhatIf> answers;
+  std::vector<WhatIf> results;
 
  private:
   [[nodiscard]] int64_t saved_ns(const JobChange& change) const {
@@ -312,7 +313,7 @@ class WhatIfEvaluator {
   bool parts_missing_ = false;
 };
 
-/// Late ranks, and what makes them like the others.
+/// Late ranks, and the changes that make them like the others.
 class Late {
  public:
   Late(const JobLanes& lanes, LateRanks late) : by_turns(late.by_turns), lanes_(lanes) {
@@ -320,20 +321,20 @@ class Late {
       for (uint32_t r = 0; r < lanes.ranks.size(); ++r) {
         if (lanes.digests[r].rank != rank || !lanes.ranks[r].joined) continue;
         names.push_back(rank);
-        places_.push_back(r);
+        indices_.push_back(r);
         links_.push_back(nullptr);
         for (const SlowLink& link : late.links)
           if (std::ranges::count(link.ranks, r) > 0) links_.back() = &link;
       }
     for (uint32_t g = 0; g < lanes.groups.size() && !late.links.empty(); ++g)
-      if (lanes.groups[g].meeting != JobLanes::kNone) group_of_.emplace(lanes.groups[g].meeting, g);
+      if (lanes.groups[g].collective != JobLanes::kNone) group_of_.emplace(lanes.groups[g].collective, g);
   }
 
-  // Places in `names`.
+  // Indices in `names`.
   [[nodiscard]] JobChange like_others(size_t begin, size_t end) const {
     JobChange change;
     for (size_t i = begin; i < end; ++i) {
-      if (links_[i] == nullptr) change.like_others.push_back(places_[i]);
+      if (links_[i] == nullptr) change.like_others.push_back(indices_[i]);
       else shorten(*links_[i], change);
     }
     return change;
@@ -351,14 +352,14 @@ class Late {
   void shorten(const SlowLink& link, JobChange& change) const {
     change.shorter_ns.resize(lanes_.groups.size());
     for (const SlowLink::Transfer& t : link.transfers)
-      if (const auto group = group_of_.find(t.meeting); group != group_of_.end())
+      if (const auto group = group_of_.find(t.collective); group != group_of_.end())
         change.shorter_ns[group->second] = t.beyond_ns;
   }
 
   const JobLanes& lanes_;
-  std::vector<uint32_t> places_;
-  std::vector<const SlowLink*> links_;   // null: it is late by itself
-  std::unordered_map<uint32_t, uint32_t> group_of_;   // by meeting
+  std::vector<uint32_t> indices_;
+  std::vector<const SlowLink*> links_;   // null: the rank itself is late
+  std::unordered_map<uint32_t, uint32_t> group_of_;   // by matched collective
 };
 
 JobChange without(const CauseChange& cause, JobChange change = {}) {
@@ -372,24 +373,24 @@ std::vector<Interval> replayed(const JobLanes& lanes, const JobChange& change) {
 
 std::vector<WhatIf> what_if(const JobLanes& lanes, LateRanks late_ranks) {
   if (lanes.job_steps.empty()) return {};
-  WhatIfEvaluator asker(lanes);
-  for (const CauseChange& c : std::span(kCauseChanges).first(kAlwaysAsked)) asker.ask(c.change, without(c));
+  WhatIfEvaluator evaluator(lanes);
+  for (const CauseChange& c : std::span(kCauseChanges).first(kAlways)) evaluator.evaluate(c.change, without(c));
   const Late late(lanes, late_ranks);
-  if (late.names.size() > 1) asker.ask("straggler_median", late.like_others(), late.names);
+  if (late.names.size() > 1) evaluator.evaluate("straggler_median", late.like_others(), late.names);
   for (size_t i = 0; i < std::min(late.names.size(), kMaxApart); ++i)
-    asker.ask("straggler_median", late.like_others(i, i + 1), {late.names[i]});
-  if (late.by_turns) asker.ask("even_ranks", late.like_others());
-  return std::move(asker.answers);
+    evaluator.evaluate("straggler_median", late.like_others(i, i + 1), {late.names[i]});
+  if (late.by_turns) evaluator.evaluate("even_ranks", late.like_others());
+  return std::move(evaluator.results);
 }
 
 std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late_ranks) {
   const Late late(lanes, late_ranks);
   if (lanes.job_steps.empty() || (late.names.empty() && !late.by_turns)) return {};
   const JobChange like_others = late.like_others();
-  WhatIfEvaluator asker(lanes);
-  asker.begin_from(like_others);
-  for (const CauseChange& c : kCauseChanges) asker.ask(c.change, without(c, like_others));
-  return std::move(asker.answers);
+  WhatIfEvaluator evaluator(lanes);
+  evaluator.begin_from(like_others);
+  for (const CauseChange& c : kCauseChanges) evaluator.evaluate(c.change, without(c, like_others));
+  return std::move(evaluator.results);
 }
 
 const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank) {

@@ -1,8 +1,8 @@
-// What the job's steps would have taken had something been otherwise: the lanes of all ranks replayed with the change.
+// What-if: the duration of the job's steps under a change, from a replay of all ranks' lanes.
 //
-// With nothing changed the replay is the recording, to the nanosecond. A step never takes less than its host has to do
-// on any rank. A collective of which not all ranks are in hand takes what it took, whatever the change: who is not in
-// hand may have been the last, so that free communication saves at least what is said.
+// Without a change the replay equals the recording, to the nanosecond. A step never takes less than its host work on
+// any rank. A collective with missing ranks takes as long as recorded, because one of those may have been the last: the
+// saving of free communication is then a lower bound.
 #pragma once
 
 #include <array>
@@ -17,54 +17,51 @@
 
 namespace profgpu {
 
-/// What is otherwise.
 struct JobChange {
-  /// Own time of these kinds is not spent; kCommunication: collectives end when the last rank has come.
+  /// Own time of these kinds is not spent; kCommunication: collectives end with the last rank's arrival.
   std::array<bool, kLaneTimes> gone{};
-  bool free_parts = false;   ///< then those of which not all ranks are in hand end when the last of these has come
-  /// Ranks' places: from collective to collective their own time, kind by kind, is the others' median.
+  bool free_parts = false;   ///< with that, collectives with missing ranks end with the last arrival that is here
+  /// Indices of ranks whose own time between collectives, kind by kind, becomes the others' median.
   std::vector<uint32_t> like_others;
-  bool even = false;                     ///< all ranks are: in each step the median over them
-  std::vector<int64_t> shorter_ns;   ///< by JobLanes::groups: their transfers take that much less; empty: as they were
+  bool even = false;                 ///< all ranks' own time becomes the median over them, step by step
+  std::vector<int64_t> shorter_ns;   ///< by JobLanes::groups: reduction of their transfers; empty: none
 };
 
-/// JobLanes::steps, as they would have been. O(points and calls).
+/// JobLanes::steps under the change. O(points and calls).
 std::vector<Interval> replayed(const JobLanes& lanes, const JobChange& change);
 
 struct WhatIf {
   std::string change;               ///< communication_free, input_free, host_bound_free, straggler_median, even_ranks
-  std::vector<int> ranks;           ///< whom it changes; empty: all
+  std::vector<int> ranks;           ///< that change; empty: all
   int64_t step_ns = 0;              ///< mean over the job's measured steps
-  int64_t saved_ns_per_step = 0;    ///< against the mean of the recorded ones
+  int64_t saved_ns_per_step = 0;    ///< compared with the recorded mean
   double saved_pct = 0;             ///< of that
-  bool lower_bound = false;         ///< not all ranks of all collectives are in hand
-  int64_t most_saved_ns_per_step = 0;   ///< were no other rank ever the last; saved_ns_per_step where that is exact
+  bool lower_bound = false;         ///< some collectives have missing ranks
+  int64_t most_saved_ns_per_step = 0;   ///< if no missing rank was ever the last; saved_ns_per_step if that is exact
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("change", change), v("ranks", ranks), v("step_ns", step_ns), v("saved_ns_per_step", saved_ns_per_step);
     v("saved_pct", saved_pct), v("lower_bound", lower_bound);
   }
 };
 
-/// Ranks that others wait for, and those of them whose links are slow: these are like the others where transfers of
-/// their slow groups take what they take in groups alike.
+/// Ranks that others wait for. Those with slow links become like the others by transfers as fast as in similar groups.
 struct LateRanks {
   std::span<const int> ranks;
   std::span<const SlowLink> links = {};   ///< only of `ranks`
-  bool by_turns = false;                  ///< no such ranks, but each is late at times
+  bool by_turns = false;                  ///< no such ranks, but rotating stragglers
 };
 
-/// Free communication, free input, launches in time, then late ranks like the others: all together where there are
-/// several, then each apart, at most kMostApart of them; or all ranks even. None without measured steps.
+/// Free communication, free input, launches in time; then late ranks like the others: all together if there are
+/// several, and each separately, at most kMaxApart of them; or all ranks even. Empty without measured steps.
 std::vector<WhatIf> what_if(const JobLanes& lanes, LateRanks late);
 constexpr size_t kMaxApart = 8;
 
-/// What each cause of waiting would save on top once late ranks are like the others, so that no nanosecond is blamed on
-/// both. None where nobody is late.
+/// Savings of each cause on top, once late ranks are like the others, so that no nanosecond counts twice. Empty if no
+/// rank is late.
 std::vector<WhatIf> what_if_on_top(const JobLanes& lanes, LateRanks late);
 
-/// The row of a change of all ranks, or of just `rank`; null: there is none.
+/// The row of a change of all ranks, or of `rank` alone; null: none.
 const WhatIf* find_what_if(std::span<const WhatIf> all, std::string_view change, int rank = -1);
 
 }  // namespace profgpu

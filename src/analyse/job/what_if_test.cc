@@ -37,7 +37,7 @@ class WhatIfTest : public testing::Test {
     }
     met = matched_calls(ranks);
     clocks = align_clocks(ranks, met);
-    meet = meetings({ranks, met, clocks});
+    meet = matched_collectives({ranks, met, clocks});
     lanes = join_lanes({ranks, met, clocks, meet});
   }
 
@@ -77,7 +77,7 @@ class WhatIfTest : public testing::Test {
   std::vector<RankDigest> ranks;
   MatchedCalls met;
   std::vector<RankClock> clocks;
-  std::vector<Meeting> meet;
+  std::vector<MatchedCollective> meet;
   JobLanes lanes;
   std::vector<WhatIf> answers;
 };
@@ -145,7 +145,7 @@ TEST_F(WhatIfTest, ARankThatMeetsNobodyIsLeftOut) {
   ranks.push_back(stranger);
   met = matched_calls(ranks);
   clocks = align_clocks(ranks, met);
-  meet = meetings({ranks, met, clocks});
+  meet = matched_collectives({ranks, met, clocks});
   lanes = join_lanes({ranks, met, clocks, meet});
   EXPECT_EQ(lanes.ranks_without, std::vector<int>{7});
   EXPECT_EQ(ask("communication_free")->saved_ns_per_step, kTransfer * 1000);
@@ -240,7 +240,7 @@ TEST_F(WhatIfTest, TimesAtTheEndsOfTheirRangeDoNotOverflow) {
     ranks[1].lane.parts[1].ns = INT64_MAX;
     ranks[2].calls.calls[1].start_ns = ranks[2].calls.calls[1].end_ns = extreme;
     ranks[0].lane.steps[1].host_ns = INT64_MAX;
-    meet = meetings({ranks, met, clocks});
+    meet = matched_collectives({ranks, met, clocks});
     lanes = join_lanes({ranks, met, clocks, meet});
     (void)what_if(lanes, {std::vector<int>{1}});
     (void)critical_path(lanes);

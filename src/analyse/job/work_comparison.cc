@@ -14,7 +14,7 @@
 namespace profgpu {
 namespace {
 
-// Place in the log of the device with a rank's number on its host.
+// Index in the log of the device with the rank's number on its host.
 std::optional<uint32_t> device_of(const RankDigest& rank, const SampleLog& log, const SampleHosts& hosts) {
   std::optional<uint32_t> found;
   for (uint32_t i = 0; i < log.devices.size(); ++i) {
@@ -27,8 +27,7 @@ std::optional<uint32_t> device_of(const RankDigest& rank, const SampleLog& log, 
 }
 
 bool in_measured_step(const RankDigest& rank, int64_t time_ns) {
-  const auto after = std::upper_bound(rank.steps.begin(), rank.steps.end(), time_ns,
-                                      [](int64_t t, const DigestStep& s) { return t < s.start_ns; });
+  const auto after = std::ranges::upper_bound(rank.steps, time_ns, {}, &DigestStep::start_ns);
   if (after == rank.steps.begin()) return false;
   const DigestStep& step = *std::prev(after);
   return step.measured && time_ns < step.interval().end;
@@ -63,9 +62,9 @@ std::optional<SampledClock> clock_of(const RankDigest& rank, const SampleLog& lo
   return out;
 }
 
-/// Ranks that share a number for their device on a host, and the device in the log that has it.
+/// Ranks with one number for their device on a host, and the log's device with that number.
 struct DeviceUsers {
-  std::vector<uint32_t> ranks;   // places
+  std::vector<uint32_t> ranks;   // indices
   std::optional<uint32_t> device;
 };
 
@@ -84,26 +83,26 @@ std::map<std::pair<std::string_view, int32_t>, DeviceUsers> device_users(std::sp
 
 constexpr uint32_t kLeftOut = UINT32_MAX;
 
-// Takes out rows of devices that are left out, and numbers the others anew.
+// Removes rows of devices that are left out, and renumbers the others.
 template <class Rows>
-void keep(Rows& rows, const std::vector<uint32_t>& position) {
-  std::erase_if(rows, [&](const auto& r) { return position[r.device] == kLeftOut; });
-  for (auto& r : rows) r.device = position[r.device];
+void keep(Rows& rows, const std::vector<uint32_t>& index_of) {
+  std::erase_if(rows, [&](const auto& r) { return index_of[r.device] == kLeftOut; });
+  for (auto& r : rows) r.device = index_of[r.device];
 }
 
 void leave_out(const std::set<std::string>& hosts, SampleLog& log) {
-  std::vector<uint32_t> position;
+  std::vector<uint32_t> index_of;
   uint32_t next = 0;
-  for (const DeviceInfo& d : log.devices) position.push_back(hosts.contains(d.host) ? kLeftOut : next++);
+  for (const DeviceInfo& d : log.devices) index_of.push_back(hosts.contains(d.host) ? kLeftOut : next++);
   std::erase_if(log.devices, [&](const DeviceInfo& d) { return hosts.contains(d.host); });
   for (DeviceInfo& d : log.devices)
-    if (d.parent) d.parent = position[*d.parent];
-  keep(log.series, position);
-  keep(log.processes, position);
-  keep(log.process_ticks, position);
+    if (d.parent) d.parent = index_of[*d.parent];
+  keep(log.series, index_of);
+  keep(log.processes, index_of);
+  keep(log.process_ticks, index_of);
 }
 
-// The clock of a host, as one of its ranks has it; null: not known, or the first rank's.
+// A host's clock, from one of its ranks; null: unknown.
 const RankClock* clock_of(const std::string& host, std::span<const std::string> hosts,
                           std::span<const RankClock> clocks) {
   for (size_t r = 0; r < clocks.size() && !host.empty(); ++r)
@@ -121,17 +120,17 @@ void put_on_first_clock(std::span<const std::string> hosts, std::span<const Rank
   for (SampleSeries& s : log.series)
     for (int64_t& t : s.time_ns) {
       move(s.device, t);
-      all = {std::min(all.start, t), std::max(all.end, t)};
+      all = hull(all, {t, t});
     }
   for (auto& p : log.processes) move(p.device, p.time_ns);
   for (auto& t : log.process_ticks) move(t.device, t.time_ns);
   if (all.start <= all.end) log.first_ns = all.start, log.last_ns = all.end;
 }
 
-constexpr double kExplains = 1.0 / 3;       // of the excess: a smaller part is not why a rank is late
+constexpr double kExplains = 1.0 / 3;       // of the excess, for a part to be the reason
 constexpr double kLowClock = 0.97;          // of the others' clock: boost clocks of healthy devices differ by less
-constexpr double kCommonWork = 0.1;         // of kernel time that ranks must have in common to be compared by it
-constexpr double kMostlyCommon = 2.0 / 3;   // less in common with ranks that all do the same is other work
+constexpr double kCommonWork = 0.1;         // of kernel time in common kernels, to compare ranks by them
+constexpr double kMostlyCommon = 2.0 / 3;   // with less in common and others that all do the same: different work
 constexpr double kShownPct = 1;             // of the step: smaller differences are not shown
 
 double median(std::vector<double> values) { return values.empty() ? 0 : median_of(values); }
@@ -164,17 +163,17 @@ constexpr std::pair<const char*, double (*)(const StepWork&)> kFigures[kMeasures
     {"idle_data_loading_ns", idle<IdleCause::kDataLoading>},
     {"idle_checkpoint_ns", idle<IdleCause::kCheckpoint>},
     {"idle_memory_allocation_ns", idle<IdleCause::kMemoryAllocation>},
-    // Launched late, whatever the host did before: a wait for the device ends before the host launches.
+    // Launched late for whatever reason: a wait for the device ends before the host launches.
     {"idle_host_ns", idle<IdleCause::kHostBound, IdleCause::kLaunchLatency, IdleCause::kSynchronization>},
     {"idle_other_ns", idle<IdleCause::kUnknown, IdleCause::kDependency>},
     {"exposed_memory_ns", figure<&StepWork::exposed_memory_ns>},
     {"exposed_communication_ns", figure<&StepWork::exposed_communication_ns>}};
 using Profile = std::array<double, kMeasures>;
 
-// Steps of a rank by number: means over the chosen ones, and what each of them did.
+// A rank's chosen steps: means over them, and the work of each.
 struct Course {
   Profile mean{};
-  std::map<int64_t, uint64_t> work;   // by number of the step
+  std::map<int64_t, uint64_t> work;   // hashes by step number
   [[nodiscard]] bool known() const { return !work.empty(); }
 };
 
@@ -211,14 +210,14 @@ class Comparison {
     if (peers_.empty() || !own_.known()) return out;
     out.kind = kind();
     show(out);
-    tell(out);
+    add_evidence(out);
     return out;
   }
 
  private:
   [[nodiscard]] double more(Measure m) const { return own_.mean[m] - others_[m]; }
 
-  // Share of steps in which two ranks do the same.
+  // Share of common steps with the same work.
   [[nodiscard]] static double alike(const Course& a, const Course& b) {
     size_t common = 0, same = 0;
     for (const auto& [number, work] : a.work)
@@ -226,16 +225,12 @@ class Comparison {
     return common == 0 ? 0 : static_cast<double>(same) / static_cast<double>(common);
   }
 
-  // Peers that do what the rank does; else those that do what most of them do; else all, if they do different things.
+  // Keeps peers with the rank's work; else those with the work of most peers; else all, if they all differ.
   void choose_alike() {
-    if (keep_alike(own_)) {
-      same_work_ = true;
-      return;
-    }
-    same_work_ = false;
+    same_work_ = keep_alike(own_);
+    if (same_work_) return;
     for (const Course& c : courses_) {
-      const auto like =
-          std::count_if(courses_.begin(), courses_.end(), [&](const Course& o) { return alike(c, o) >= 0.5; });
+      const auto like = std::ranges::count_if(courses_, [&](const Course& o) { return alike(c, o) >= 0.5; });
       if (2 * static_cast<size_t>(like) <= courses_.size()) continue;
       peers_agree_ = true;
       keep_alike(Course(c));
@@ -254,7 +249,7 @@ class Comparison {
   }
 
   [[nodiscard]] std::string kind() {
-    // Where loading or saving is longer, the device's idleness for it may have other names: a wait, a late launch.
+    // Longer loading or saving may also show as idle time of other causes: a wait, a late launch.
     const double idle = std::max(0.0, more(kIdleDataLoading)) + std::max(0.0, more(kIdleCheckpoint)) +
                         std::max(0.0, more(kIdleHost)) + std::max(0.0, more(kIdleOther));
     const std::pair<const char*, double> parts[] = {
@@ -274,11 +269,12 @@ class Comparison {
     if (low_clock(slower)) return "low_clocks";
     if (larger_inputs(slower)) return "uneven_work";
     if (same_work_ || slower_explains()) return "slow_compute";
-    return peers_agree_ || varies(own_) ? "uneven_work" : "late";   // else stages of a pipeline: other work by design
+    return peers_agree_ || varies(own_) ? "uneven_work" : "late";   // late: stages of a pipeline differ by design
   }
 
-  // Half of what the kernels take longer, over all measured steps. Ranks whose kernels differ from step to step have
-  // only some in common, which stand for all; where the others agree, what the rank alone runs is other work.
+  // Whether slower kernels explain half of the longer kernel time, over all measured steps. If kernels differ from step
+  // to step, the common ones represent all; but if the peers agree, the kernels that only the rank runs are different
+  // work.
   [[nodiscard]] bool slower_explains() {
     const auto ratio = common_slowdown();
     if (!ratio || (peers_agree_ && common_share_ < kMostlyCommon)) return false;
@@ -301,7 +297,7 @@ class Comparison {
   }
 
   [[nodiscard]] static bool varies(const Course& c) {
-    return std::any_of(c.work.begin(), c.work.end(), [&](const auto& w) { return w.second != c.work.begin()->second; });
+    return std::ranges::any_of(c.work, [&](const auto& w) { return w.second != c.work.begin()->second; });
   }
 
   [[nodiscard]] std::optional<double> others_clock() const {
@@ -311,7 +307,7 @@ class Comparison {
     return mhz.empty() ? std::nullopt : std::optional(median(std::move(mhz)));
   }
 
-  // Lower than the others', and by enough to explain half of what kernels take longer.
+  // Lower than the others', by enough to explain half of the longer kernel time.
   [[nodiscard]] bool low_clock(double slower) const {
     const auto& own = clocks_[late_.rank];
     const auto others = others_clock();
@@ -319,8 +315,7 @@ class Comparison {
            *others / own->sm_clock_mhz - 1 >= slower / 2;
   }
 
-  // Kernels that the rank and its peers have: mean duration here over the peers' median, weighed by time; and the one
-  // that adds most.
+  // Mean duration of common kernels over the peers' median, weighted by time. Sets the kernel that adds most.
   std::optional<double> common_slowdown() {
     std::unordered_map<uint64_t, std::vector<double>> means;
     for (const uint32_t p : peers_)
@@ -357,51 +352,51 @@ class Comparison {
       out.side_by_side.push_back({"sm_clock_mhz", clock ? std::optional(clock->sm_clock_mhz) : std::nullopt, others});
   }
 
-  void tell(WorkComparison& out) {
-    const auto say = [&](const char* what, Measure m) {
-      out.evidence.push_back(fmt::format("{} {} a step, others {}", what, format_duration(own_.mean[m]),
+  void add_evidence(WorkComparison& out) {
+    const auto add = [&](const char* what, Measure m) {
+      out.evidence.push_back(fmt::format("{} {} per step, others {}", what, format_duration(own_.mean[m]),
                                          format_duration(others_[m])));
     };
     const std::string& k = out.kind;
     if (k == "slow_input")
-      say("data loading", more(kDataLoading) > more(kIdleDataLoading) ? kDataLoading : kIdleDataLoading);
+      add("data loading", more(kDataLoading) > more(kIdleDataLoading) ? kDataLoading : kIdleDataLoading);
     if (k == "checkpoint")
-      say("checkpoint", more(kCheckpoint) > more(kIdleCheckpoint) ? kCheckpoint : kIdleCheckpoint);
-    if (k == "memory_allocation") say("GPU idle for memory allocation", kIdleAllocation);
-    if (k == "slow_host") say("GPU idle for the host", kIdleHost);
-    if (k == "slow_compute" || k == "low_clocks" || k == "uneven_work") say("GPU computes", kCompute);
-    if (k == "slow_compute" || k == "low_clocks") tell_slow(out);
-    if (k == "uneven_work") tell_uneven(out);
-    if (k == "low_clocks") tell_clock(out);
-    say("GPU communicates and does nothing else", kExposedCommunication);
+      add("checkpoint", more(kCheckpoint) > more(kIdleCheckpoint) ? kCheckpoint : kIdleCheckpoint);
+    if (k == "memory_allocation") add("GPU idle for memory allocation", kIdleAllocation);
+    if (k == "slow_host") add("GPU idle for the host", kIdleHost);
+    if (k == "slow_compute" || k == "low_clocks" || k == "uneven_work") add("GPU compute", kCompute);
+    if (k == "slow_compute" || k == "low_clocks") add_slow_kernels(out);
+    if (k == "uneven_work") add_amounts(out);
+    if (k == "low_clocks") add_clocks(out);
+    add("exposed communication", kExposedCommunication);
   }
 
-  void tell_slow(WorkComparison& out) {
+  void add_slow_kernels(WorkComparison& out) {
     const auto ratio = common_slowdown();
     if (!ratio) return;
-    out.evidence.push_back(fmt::format("{} take {} longer", same_work_ ? "the same kernels" : "kernels that all have",
+    out.evidence.push_back(fmt::format("{} take {} longer", same_work_ ? "the same kernels" : "common kernels",
                                        format_percent(100 * (*ratio - 1))));
     if (const auto [kernel, others_ns] = slowest_; kernel != nullptr)
       out.evidence.push_back(fmt::format("{}: {} each, others {}", kernel->name, format_duration(kernel->mean_ns()),
                                          format_duration(others_ns)));
   }
 
-  void tell_uneven(WorkComparison& out) const {
-    for (const auto& [what, m] : {std::pair("kernels", kKernels), {"elements of inputs", kInputElements}})
+  void add_amounts(WorkComparison& out) const {
+    for (const auto& [what, m] : {std::pair("kernels", kKernels), {"input elements", kInputElements}})
       if (own_.mean[m] > 0 && others_[m] > 0 && more(m) != 0)
-        out.evidence.push_back(fmt::format("{}: {} a step, others {}", what,
+        out.evidence.push_back(fmt::format("{}: {} per step, others {}", what,
                                            format_count(static_cast<int64_t>(own_.mean[m])),
                                            format_count(static_cast<int64_t>(others_[m]))));
-    if (!same_work_) out.evidence.push_back("its kernels differ from the others' by name, grid or block");
+    if (!same_work_) out.evidence.push_back("its kernels differ from the others' in name, grid or block");
   }
 
-  void tell_clock(WorkComparison& out) const {
+  void add_clocks(WorkComparison& out) const {
     const SampledClock& own = *clocks_[late_.rank];
     out.evidence.push_back(fmt::format("SM clock {} MHz, others {} MHz", format_number(own.sm_clock_mhz),
                                        format_number(*others_clock())));
     if (!own.held_by.empty() && own.held_pct)
       out.evidence.push_back(
-          fmt::format("clocks held back by {} {} of the time", own.held_by, format_percent(*own.held_pct)));
+          fmt::format("clocks reduced by {} {} of the time", own.held_by, format_percent(*own.held_pct)));
   }
 
   std::span<const RankDigest> ranks_;
@@ -411,8 +406,8 @@ class Comparison {
   std::vector<uint32_t> peers_;
   std::vector<Course> courses_;   // of peers_
   Profile others_{};              // medians over peers_
-  bool same_work_ = false;        // peers_ do what the rank does
-  bool peers_agree_ = false;      // peers_ do the same, but not what the rank does
+  bool same_work_ = false;        // peers_ have the rank's work
+  bool peers_agree_ = false;      // peers_ have the same work, but not the rank's
   double common_share_ = 0;       // of the rank's kernel time
   std::pair<const KernelWork*, double> slowest_{nullptr, 0};
 };
@@ -434,8 +429,8 @@ std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, cons
     std::vector<int> numbers;
     for (const uint32_t p : users.ranks) numbers.push_back(ranks[p].rank);
     notes.push_back(fmt::format(
-        "{}{}{} each call their GPU {}, as with CUDA_VISIBLE_DEVICES of their own: whose samples are whose is "
-        "not known",
+        "{}{}{} each call their GPU {}, as when each process has its own CUDA_VISIBLE_DEVICES: their samples can't be "
+        "assigned to ranks",
         ranks_text(numbers), where.first.empty() ? "" : " on ", where.first, where.second));
   }
   return notes;
@@ -443,7 +438,7 @@ std::vector<std::string> unclear_samples(std::span<const RankDigest> ranks, cons
 
 JobSamples job_samples(SampleLog log, std::span<const std::string> hosts, std::span<const RankClock> clocks) {
   JobSamples out{std::move(log), {}};
-  const bool all_known = std::none_of(hosts.begin(), hosts.end(), [](const std::string& h) { return h.empty(); });
+  const bool all_known = std::ranges::none_of(hosts, &std::string::empty);
   const std::set<std::string_view> of_ranks(hosts.begin(), hosts.end());
   for (const DeviceInfo& d : out.log.devices)
     if (all_known && !d.host.empty() && !of_ranks.contains(d.host)) out.others.insert(d.host);

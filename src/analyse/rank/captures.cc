@@ -1,24 +1,23 @@
 // A captured graph's nodes are its launching calls, in order; on one stream a replay runs them in that order. A replay
-// belongs to a capture if there are as many activities as calls, each of the kind that its call makes. Of several such
-// captures it is the one of the batch size that the replay's step has, or none.
+// belongs to a capture with as many calls as the replay has activities, each of the kind that its call makes. If
+// several captures fit, the batch size of the replay's step decides, or none matches.
 #include "analyse/rank/captures.h"
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
-#include <utility>
 
 #include "analyse/rank/engine_step.h"
 #include "analyse/rank/names.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
 
 using std::string_view;
 
-bool holds(string_view text, string_view part) { return text.find(part) != text.npos; }
-
-/// What a name says of captures.
+/// A name's role in captures.
 enum class CaptureWord : uint8_t { kNone, kBegin, kEnd, kStep, kReplay, kNode };
 
 CaptureWord capture_word(string_view name, HostKind kind, CallKind call) {
@@ -27,14 +26,14 @@ CaptureWord capture_word(string_view name, HostKind kind, CallKind call) {
     return step && step->kind == StepKind::kCapture ? CaptureWord::kStep : CaptureWord::kNone;
   }
   if (kind != HostKind::kRuntime && kind != HostKind::kDriver) return CaptureWord::kNone;
-  if (holds(name, "StreamBeginCapture")) return CaptureWord::kBegin;
-  if (holds(name, "StreamEndCapture")) return CaptureWord::kEnd;
-  if (holds(name, "GraphLaunch")) return CaptureWord::kReplay;
-  const bool queued = call == CallKind::kLaunch || holds(name, "emcpyAsync");
-  return queued && !holds(name, "HostFunc") ? CaptureWord::kNode : CaptureWord::kNone;
+  if (contains(name, "StreamBeginCapture")) return CaptureWord::kBegin;
+  if (contains(name, "StreamEndCapture")) return CaptureWord::kEnd;
+  if (contains(name, "GraphLaunch")) return CaptureWord::kReplay;
+  const bool queued = call == CallKind::kLaunch || contains(name, "emcpyAsync");
+  return queued && !contains(name, "HostFunc") ? CaptureWord::kNode : CaptureWord::kNone;
 }
 
-/// Each name is looked at once.
+/// Classifies each name once.
 class CaptureWords {
  public:
   explicit CaptureWords(const Facts& facts)
@@ -55,28 +54,30 @@ class CaptureWords {
   std::vector<uint8_t> known_;
 };
 
-// Of the innermost step around a range.
+// Batch size of the innermost step around a range.
 std::optional<int64_t> batch_around(const Trace& trace, HostId range) {
-  for (HostId at = range; at.valid(); at = trace.host.parent[at.value]) {
-    if (trace.host.kind[at.value] != HostKind::kAnnotation) continue;
-    if (const auto step = engine_step(trace.name(at)); step && step->sequences) return step->sequences;
-  }
-  return std::nullopt;
+  std::optional<int64_t> batch;
+  trace.enclosing(range, [&](HostId at) {
+    const auto step = trace.host.kind[at.value] == HostKind::kAnnotation ? engine_step(trace.name(at)) : std::nullopt;
+    if (step) batch = step->sequences;
+    return batch.has_value();
+  });
+  return batch;
 }
 
 struct Capture {
   Interval time;
   std::vector<HostId> calls;      // its nodes
   std::optional<int64_t> batch;
-  bool known = true;              // all of its nodes are
+  bool known = true;              // all of its nodes are known
 };
 
-/// Finds the captures of each thread. A step of an engine's counts as one where no call says where it begins.
+/// Finds each thread's captures. An engine's capture step counts as one if no calls mark its begin and end.
 class CaptureReader {
  public:
   CaptureReader(const Facts& facts, CaptureWords& words) : trace_(facts.trace()), h_(trace_.host), words_(words) {}
 
-  /// False: there is none.
+  /// False: there are no captures.
   bool read(std::vector<Intervals>& time) {
     time.resize(trace_.threads.size());
     for (size_t t = 0; t < trace_.threads.size(); ++t) {
@@ -86,11 +87,11 @@ class CaptureReader {
       for (size_t c = first; c < marked; ++c) time[t].push_back(all[c].time);
       for (Capture& step : steps_) {
         time[t].push_back(step.time);
-        const bool told = std::any_of(all.begin() + static_cast<ptrdiff_t>(first),
-                                      all.begin() + static_cast<ptrdiff_t>(marked), [&](const Capture& c) {
-                                        return step.time.start <= c.time.start && c.time.end <= step.time.end;
-                                      });
-        if (!told) all.push_back(std::move(step));
+        const std::span calls = std::span(all).subspan(first, marked - first);
+        const bool has_calls = std::ranges::any_of(calls, [&](const Capture& c) {
+          return step.time.start <= c.time.start && c.time.end <= step.time.end;
+        });
+        if (!has_calls) all.push_back(std::move(step));
       }
       time[t] = merged(std::move(time[t]));
       for (size_t c = first; c < all.size(); ++c) add_calls(trace_.threads[t], all[c]);
@@ -104,7 +105,7 @@ class CaptureReader {
   void read_thread(const Thread& thread) {
     steps_.clear();
     HostId begun;
-    for (HostId id = thread.begin; id < thread.end; id = HostId(size_t{id.value} + 1)) {
+    for (HostId id = thread.begin; id < thread.end; ++id) {
       const CaptureWord word = words_(id);
       if (word == CaptureWord::kStep) steps_.push_back({h_.interval(id), {}, batch_around(trace_, id)});
       if (word == CaptureWord::kBegin && !begun.valid()) begun = id;
@@ -114,13 +115,10 @@ class CaptureReader {
     }
   }
 
-  // What has activity of its own ran, and was not captured.
+  // A call with its own activity ran and was not captured.
   void add_calls(const Thread& thread, Capture& capture) {
-    const auto first = h_.start_ns.begin() + thread.begin.value, end = h_.start_ns.begin() + thread.end.value;
-    const auto from = std::lower_bound(first, end, capture.time.start);
-    for (HostId id(static_cast<size_t>(from - h_.start_ns.begin())); id < thread.end;
-         id = HostId(size_t{id.value} + 1)) {
-      if (h_.start_ns[id.value] >= capture.time.end) break;
+    HostId id = trace_.first_from(thread, capture.time.start);
+    for (; id < thread.end && h_.start_ns[id.value] < capture.time.end; ++id) {
       const CaptureWord word = words_(id);
       const bool ran = std::binary_search(trace_.launching.begin(), trace_.launching.end(), id);
       if (word == CaptureWord::kReplay && !ran) capture.known = false;   // a graph within the graph
@@ -134,7 +132,7 @@ class CaptureReader {
   std::vector<Capture> steps_;   // of the thread
 };
 
-// ROCm copies and sets by kernels of its own.
+// ROCm copies and sets memory with kernels.
 ActivityKind kind_of_activity(const Trace& trace, ActivityId a) {
   if (trace.activity.kind[a.value] != ActivityKind::kKernel) return trace.activity.kind[a.value];
   const string_view name = trace.name(a);
@@ -143,8 +141,8 @@ ActivityKind kind_of_activity(const Trace& trace, ActivityId a) {
 }
 
 ActivityKind kind_of_call(string_view name) {
-  if (holds(name, "emcpy")) return ActivityKind::kMemcpy;
-  return holds(name, "emset") ? ActivityKind::kMemset : ActivityKind::kKernel;
+  if (contains(name, "emcpy")) return ActivityKind::kMemcpy;
+  return contains(name, "emset") ? ActivityKind::kMemset : ActivityKind::kKernel;
 }
 
 struct Replay {
@@ -152,7 +150,7 @@ struct Replay {
   std::optional<int64_t> batch;
 };
 
-/// Which capture a replay is of.
+/// Finds the capture of a replay.
 class CaptureMatch {
  public:
   CaptureMatch(const Trace& trace, const std::vector<Capture>& captures) : trace_(trace), captures_(captures) {}
@@ -191,11 +189,10 @@ std::vector<bool> windows_set_aside(const Trace& trace, const std::vector<Interv
     aside[w] = 2 * overlap_length(all, trace.windows[w]) > trace.windows[w].length();
   const auto measured = [&](const Replay& r) {
     const int64_t start = trace.activity.start_ns[trace.launched[r.first].value];
-    const auto after = std::upper_bound(trace.windows.begin(), trace.windows.end(), start,
-                                        [](int64_t at, const Interval& window) { return at < window.start; });
+    const auto after = std::ranges::upper_bound(trace.windows, start, {}, &Interval::start);
     return after == trace.windows.begin() || !aside[static_cast<size_t>(after - trace.windows.begin()) - 1];
   };
-  if (std::none_of(replays.begin(), replays.end(), measured)) aside.assign(aside.size(), false);
+  if (std::ranges::none_of(replays, measured)) aside.assign(aside.size(), false);
   return aside;
 }
 
@@ -217,7 +214,8 @@ Captures Captures::compute(const Facts& facts) {
   std::vector<Replay> replays;
   for (size_t c = 0; c < trace.launching.size(); ++c)
     if (words(trace.launching[c]) == CaptureWord::kReplay)
-      replays.push_back({trace.launched_first[c], trace.launched_first[c + 1], batch_around(trace, trace.launching[c])});
+      replays.push_back(
+          {trace.launched_first[c], trace.launched_first[c + 1], batch_around(trace, trace.launching[c])});
   out.set_aside = windows_set_aside(trace, out.time, replays);
   const CaptureMatch capture_of(trace, reader.all);
   for (const Replay& replay : replays) {

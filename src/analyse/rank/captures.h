@@ -1,5 +1,5 @@
-// Captures of CUDA graphs, and the replays whose activity they name. A replay is one call and many activities; what
-// these are for was said when the graph was captured, often in a file of its own.
+// Captures of CUDA graphs, and replays of those graphs. A replay is one call with many activities; only the capture,
+// often in its own file, shows the ops they belong to.
 #pragma once
 
 #include <vector>
@@ -11,16 +11,16 @@
 namespace profgpu {
 
 struct Captures {
-  /// By thread, merged: from begin to end of a capture, and an engine's capture steps.
+  /// By thread, merged: from the begin to the end of a capture, and an engine's capture steps.
   std::vector<Intervals> time;
-  /// Of the trace's windows: mostly a capture, beside others in which a graph is replayed. They are no run to measure.
+  /// By window of the trace: mostly capture, while a graph is replayed in others. Not measured as a run.
   std::vector<bool> set_aside;
-  /// By activity: the call that was captured for it; invalid: none is known for certain. Empty: of no activity at all.
+  /// By activity: the captured call; invalid: none is certain. Empty: no activity has one.
   std::vector<HostId> call;
-  int64_t named = 0;                ///< activities that have one
-  int64_t replayed = 0;             ///< activities of graphs, of all replays
+  int64_t named = 0;                ///< activities with a captured call
+  int64_t replayed = 0;             ///< activities of all graph replays
 
-  /// The call that says what the activity is for: the captured one, else the one that launched it.
+  /// The captured call, else the call that launched the activity.
   [[nodiscard]] HostId origin(const Trace& trace, ActivityId a) const {
     return !call.empty() && call[a.value].valid() ? call[a.value] : trace.activity.launch[a.value];
   }

@@ -1,28 +1,14 @@
 #include "analyse/rank/devices.h"
 
-#include <algorithm>
-
 #include "analyse/rank/idle.h"
 #include "analyse/rank/names.h"
-#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
 
-// Adds [start, end) to the end of a union whose parts come in order of start.
-void extend(Intervals& all, Interval next) {
-  if (next.end <= next.start) return;
-  if (!all.empty() && next.start <= all.back().end) {
-    all.back().end = std::max(all.back().end, next.end);
-  } else {
-    all.push_back(next);
-  }
-}
-
 Intervals spans_by_window(const Trace& trace, const DeviceTime& d) {
   Intervals spans;
-  size_t window = 0;
-  size_t current = SIZE_MAX;
+  size_t window = 0, current = SIZE_MAX;
   for (uint32_t i = d.begin.value; i < d.end.value; ++i) {
     const Interval part = trace.activity.interval(ActivityId(i));
     while (window + 1 < trace.windows.size() && part.start >= trace.windows[window + 1].start) ++window;
@@ -41,9 +27,8 @@ DeviceTime time_on_device(const Trace& trace, const std::vector<WorkKind>& kind,
   d.end = rows.end;
   for (uint32_t i = rows.begin.value; i < rows.end.value; ++i) {
     const Interval part = trace.activity.interval(ActivityId(i));
-    extend(d.busy, part);
-    extend(kind[i] == WorkKind::kCompute ? d.compute : kind[i] == WorkKind::kMemory ? d.memory : d.communication,
-           part);
+    append(d.busy, part);
+    append(kind[i] == WorkKind::kCompute ? d.compute : kind[i] == WorkKind::kMemory ? d.memory : d.communication, part);
   }
   d.spans = spans_by_window(trace, d);
   d.exposed_communication = subtract(d.communication, d.compute);
@@ -60,14 +45,6 @@ DeviceTime time_on_device(const Trace& trace, const std::vector<WorkKind>& kind,
 }
 
 }  // namespace
-
-double DeviceRow::overlap_pct() const {
-  return percent_of(communication_ns - exposed_communication_ns, communication_ns);
-}
-
-double DeviceRow::utilization_pct() const { return percent_of(busy_ns, span_ns); }
-
-double DeviceRow::window_utilization_pct() const { return percent_of(busy_ns, window_ns); }
 
 std::vector<DeviceRow> DeviceRow::rows(const Facts& facts) {
   const std::vector<DeviceTime>& devices = facts.get<Devices>().devices;
@@ -86,11 +63,10 @@ Devices Devices::compute(const Facts& facts) {
   const Names& names = facts.get<Names>();
   Devices all;
   all.kind.resize(trace.activity.size());
-  for (size_t i = 0; i < trace.activity.size(); ++i) {
-    all.kind[i] = trace.activity.kind[i] != ActivityKind::kKernel           ? WorkKind::kMemory
+  for (size_t i = 0; i < trace.activity.size(); ++i)
+    all.kind[i] = trace.activity.kind[i] != ActivityKind::kKernel     ? WorkKind::kMemory
                   : names.communication[trace.activity.name[i].value] ? WorkKind::kCommunication
-                                                                           : WorkKind::kCompute;
-  }
+                                                                      : WorkKind::kCompute;
   for (const Trace::DeviceRows& rows : trace.device_rows) {
     all.devices.push_back(time_on_device(trace, all.kind, rows));
     const int last = static_cast<int>(all.devices.size()) - 1;

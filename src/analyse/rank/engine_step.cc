@@ -34,7 +34,7 @@ class NameReader {
   string_view rest_;
 };
 
-// Of "sq32sk55086": the number after `key`, which no letter stands before.
+// The number after `key`, which must not follow a letter: 55086 after "sk" in "sq32sk55086".
 std::optional<int64_t> after(string_view text, string_view key) {
   for (size_t at = text.find(key); at != text.npos; at = text.find(key, at + 1))
     if (at == 0 || is_digit(text[at - 1]) || text[at - 1] == ' ' || text[at - 1] == '_')
@@ -58,7 +58,7 @@ EngineStep of_requests(std::optional<int64_t> prefill, std::optional<int64_t> de
   return step;
 }
 
-// "N(TOKENS)" or "N(sqAskBsqsqCsqskD)" behind "context_" and "generation_". Nothing is added of what may be cut short.
+// "N(TOKENS)" or "N(sqAskBsqsqCsqskD)" after "context_" and "generation_". Figures that may be truncated do not count.
 std::optional<int64_t> requests(NameReader& name, EngineStep& sums, bool& whole) {
   const std::optional<int64_t> count = name.number();
   const size_t end = name.rest().find(')');
@@ -106,11 +106,10 @@ std::optional<EngineStep> bracketed(string_view text) {
   for (const auto& [begin, kind] : kModes) {
     if (!text.starts_with(begin)) continue;
     const bool bare = kind == StepKind::kUnknown;
-    // "step[12]" is a step of anything; an engine's begins with a word in capitals.
-    if (bare && (text.size() <= begin.size() || text[begin.size()] < 'A' || text[begin.size()] > 'Z'))
-      return std::nullopt;
+    // "step[12]" may be any program's; an engine's step begins with a word in capitals.
+    if (bare && (text.size() <= begin.size() || !is_upper(text[begin.size()]))) return std::nullopt;
     const size_t end = text.find(']');
-    if (end == text.npos) return EngineStep{kind, {}, {}, {}};   // what follows may be cut short
+    if (end == text.npos) return EngineStep{kind, {}, {}, {}};   // the rest may be truncated
     const string_view inside = text.substr(begin.size(), end - begin.size());
     EngineStep step{kind, after(inside, "bs="), after(inside, "toks="), {}};
     if (!bare && !step.sequences) return std::nullopt;

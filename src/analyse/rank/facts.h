@@ -1,6 +1,6 @@
-// Facts: what is known about one rank's trace. Each analysis is computed once, when first asked for, and kept.
-// An analysis is a struct with `static T compute(const Facts&)`; it may ask Facts for others. Several threads may ask:
-// who comes while an analysis is being computed waits for it.
+// Facts: analyses of one rank's trace. Each is computed once, on first use, and kept.
+// An analysis is a struct with `static T compute(const Facts&)`, which may use other facts. Thread-safe: a thread that
+// needs an analysis while another computes it waits.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace profgpu {
 
 struct AnalysisOptions {
   std::string step_pattern;   ///< POSIX extended regular expression, --step-pattern; empty: built-in names
-  int64_t first_step = 0;     ///< --steps a:b: indices a up to b - 1
+  int64_t first_step = 0;     ///< --steps a:b: step numbers a to b - 1
   int64_t end_step = INT64_MAX;
 };
 
@@ -28,9 +28,9 @@ class Facts {
   [[nodiscard]] const Trace& trace() const { return trace_; }
   [[nodiscard]] const AnalysisOptions& options() const { return options_; }
 
-  /// Gives a fact that this trace alone cannot tell, before anybody asks for it.
+  /// Sets a fact that this trace alone cannot show. Call before get<T>().
   template <class T>
-  void know(T fact) {
+  void provide(T fact) {
     known(typeid(T)).value = std::make_shared<const T>(std::move(fact));
   }
 
@@ -50,7 +50,7 @@ class Facts {
   };
   Known& known(std::type_index type) const {
     const std::lock_guard lock(mutex_);
-    return known_[type];   // stays where it is when others are added
+    return known_[type];   // adding others does not move it
   }
 
   const Trace& trace_;
@@ -59,7 +59,7 @@ class Facts {
   mutable std::unordered_map<std::type_index, Known> known_;
 };
 
-/// A trace together with its facts, for who keeps both.
+/// A trace together with its facts.
 struct TraceFacts {
   Trace trace;
   Facts facts;

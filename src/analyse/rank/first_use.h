@@ -1,4 +1,4 @@
-// Host time in work that happens once: the first use of a device, a library, a shape.
+// Host time in one-time work: the first use of a device, a library, a shape.
 #pragma once
 
 #include <vector>
@@ -10,12 +10,12 @@
 namespace profgpu {
 
 /// Loading of modules and libraries; creation of contexts, streams, handles; compilation; autotuning; graph capture and
-/// instantiation. Known by name; or a call, or an op without ops within, of at least 1 ms that took 20 times the median
-/// of its name, outside waits for a device; an op only where work runs on devices. What allocates memory is one only
-/// from 100 ms on.
+/// instantiation. Recognized by name; also a call, or an op without ops inside, of at least 1 ms that took 20 times the
+/// median of its name, outside waits for a device; an op only if the trace has device work. Memory allocation counts
+/// from 100 ms.
 struct FirstUse {
   std::vector<Intervals> time;       ///< by thread, merged
-  std::vector<Intervals> capture;    ///< by thread, merged: the part in which graphs are captured
+  std::vector<Intervals> capture;    ///< by thread, merged: only graph capture
   std::vector<HostId> ranges;        ///< outermost, in the order of the host table
   static FirstUse compute(const Facts& facts);
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <unordered_map>
 
 #include "analyse/rank/captures.h"
@@ -20,7 +21,7 @@ struct Node {
   int64_t total_ns = 0, self_ns = 0, device_ns = 0, calls = 0;
 };
 
-/// Names of rows: all steps share theirs.
+/// Names of rows; all steps share one.
 class RowNames {
  public:
   explicit RowNames(const Facts& facts) : trace_(facts.trace()) {
@@ -47,13 +48,13 @@ std::vector<Node> nodes_of(const Trace& trace, const Thread& thread, const RowNa
   const HostTable& host = trace.host;
   std::vector<Node> nodes;
   std::vector<uint32_t> node_of(thread.end.value - thread.begin.value);
-  std::unordered_map<uint64_t, uint32_t> place;   // parent and name
+  std::unordered_map<uint64_t, uint32_t> known;   // by parent and name
   for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
-    const HostId above = host.parent[i];
-    const uint32_t parent = above.valid() ? node_of[above.value - thread.begin.value] : kNone;
+    const HostId caller = host.parent[i];
+    const uint32_t parent = caller.valid() ? node_of[caller.value - thread.begin.value] : kNone;
     const StringId name = names.of(HostId(size_t{i}));
     const auto [it, added] =
-        place.try_emplace(uint64_t{parent} << 32 | name.value, static_cast<uint32_t>(nodes.size()));
+        known.try_emplace(uint64_t{parent} << 32 | name.value, static_cast<uint32_t>(nodes.size()));
     if (added) nodes.push_back({parent, name, host.kind[i]});
     node_of[i - thread.begin.value] = it->second;
     Node& node = nodes[it->second];
@@ -64,13 +65,13 @@ std::vector<Node> nodes_of(const Trace& trace, const Thread& thread, const RowNa
     if (parent != kNone) nodes[parent].self_ns -= host.duration_ns[i];
   }
   for (size_t n = nodes.size(); n-- > 0;) {
-    nodes[n].self_ns = std::max<int64_t>(nodes[n].self_ns, 0);   // ranges of one thread that overlap without nesting
+    nodes[n].self_ns = std::max<int64_t>(nodes[n].self_ns, 0);   // negative if ranges overlap without nesting
     if (nodes[n].parent != kNone) nodes[nodes[n].parent].device_ns += nodes[n].device_ns;
   }
   return nodes;
 }
 
-// A node's weight for staying: what it takes on the host or on the device. A child never weighs more than its parent.
+// Nodes with the largest weight are kept. A child never weighs more than its parent.
 int64_t weight(const Node& n) { return std::max(n.total_ns, n.device_ns); }
 
 int64_t least_weight(const std::vector<Node>& nodes, size_t most) {
@@ -89,14 +90,14 @@ class FlameWriter {
 
   PageFlame write(const std::vector<Node>& nodes, size_t most) {
     const int64_t least = least_weight(nodes, most);
-    std::vector<uint32_t> place(nodes.size(), kNone);   // kNone: below a node that was joined
-    std::unordered_map<uint32_t, uint32_t> joined;      // 1 + parent's place to the place of its "…"
+    std::vector<uint32_t> index(nodes.size(), kNone);   // in the flame; kNone: below a joined node
+    std::unordered_map<uint32_t, uint32_t> joined;      // 1 + parent's index to the index of its "…"
     for (size_t i = 0; i < nodes.size(); ++i) {
       const Node& n = nodes[i];
-      if (n.parent != kNone && place[n.parent] == kNone) continue;
-      const uint32_t parent = n.parent == kNone ? 0 : place[n.parent] + 1;
+      if (n.parent != kNone && index[n.parent] == kNone) continue;
+      const uint32_t parent = n.parent == kNone ? 0 : index[n.parent] + 1;
       if (weight(n) >= least) {
-        place[i] = push(parent, text(n.name), n);
+        index[i] = push(parent, text(n.name), n);
         continue;
       }
       const auto [it, added] = joined.try_emplace(parent, 0);
@@ -131,7 +132,7 @@ class FlameWriter {
   PageFlame flame_;
 };
 
-// Sum of durations of what each host row itself launched, or was captured for.
+// Per host row, the sum of durations of activities that it launched itself, or was captured for.
 std::vector<int64_t> launched_durations(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Captures& captures = facts.get<Captures>();
@@ -156,7 +157,7 @@ std::vector<PageFlame> flames(const Facts& facts, PageStrings& strings, size_t m
   const std::vector<int64_t> launched_ns = launched_durations(facts);
   const ThreadId first = facts.get<Steps>().thread;
   std::vector<PageFlame> all;
-  size_t leading = 0;   // 1 once the step's thread has a tree, which stays in front
+  size_t leading = 0;   // 1: the step's thread has a tree, which stays first
   for (size_t t = 0; t < trace.threads.size(); ++t) {
     const Thread& thread = trace.threads[t];
     if (thread.begin == thread.end) continue;
@@ -166,8 +167,7 @@ std::vector<PageFlame> flames(const Facts& facts, PageStrings& strings, size_t m
     all.insert(leads ? all.begin() : all.end(), std::move(flame));
     leading += leads;
   }
-  std::stable_sort(all.begin() + static_cast<ptrdiff_t>(leading), all.end(),
-                   [](const PageFlame& a, const PageFlame& b) { return outermost_ns(a) > outermost_ns(b); });
+  std::ranges::stable_sort(std::span(all).subspan(leading), std::greater(), outermost_ns);
   return all;
 }
 

@@ -1,5 +1,8 @@
 #include "analyse/rank/frameworks.h"
 
+#include "analyse/rank/names.h"
+#include "base/text.h"
+
 namespace profgpu {
 namespace {
 
@@ -55,22 +58,20 @@ std::vector<std::string> Frameworks::names() const {
 
 Frameworks Frameworks::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
-  std::vector<bool> is_name(trace.strings.size());
-  for (const StringId name : trace.host.name) is_name[name.value] = true;
-  for (const StringId name : trace.activity.name) is_name[name.value] = true;
+  const Names& names = facts.get<Names>();
   Frameworks all;
   bool eager = false, vllm_kernels = false;
-  for (size_t i = 0; i < is_name.size(); ++i) {
-    if (!is_name[i]) continue;
+  for (size_t i = 0; i < trace.strings.size(); ++i) {
+    if (!names.on_host[i] && !names.on_device[i]) continue;
     const std::string_view name = trace.strings[StringId(i)];
     eager |= name.starts_with("aten::");
-    vllm_kernels |= name.find("vllm::") != name.npos;
+    vllm_kernels |= contains(name, "vllm::");
     for (const Sign& sign : kSigns)
-      if (!all.has(sign.framework) && name.find(sign.part) != name.npos)
-        all.seen[static_cast<size_t>(sign.framework)] = true;
+      if (!all.has(sign.framework) && contains(name, sign.part)) all.seen[static_cast<size_t>(sign.framework)] = true;
     if (is_vllm_step(name)) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
   }
-  if (vllm_kernels && !all.serves()) all.seen[static_cast<size_t>(Framework::kVllm)] = true;   // others use them, too
+  // Other engines use vLLM's kernels, too.
+  if (vllm_kernels && !all.serves()) all.seen[static_cast<size_t>(Framework::kVllm)] = true;
   const bool captured = all.has(Framework::kTorchCompile) || all.has(Framework::kCudaGraphs);
   all.seen[static_cast<size_t>(Framework::kEager)] = eager && !captured && trace.activity.size() > 0;
   return all;

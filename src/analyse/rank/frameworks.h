@@ -1,4 +1,4 @@
-// What a program is built with, as names in its trace tell.
+// What a program is built with, from names in its trace.
 #pragma once
 
 #include <array>
@@ -18,18 +18,18 @@ enum class Framework : uint8_t {
 constexpr size_t kFrameworks = 18;
 /// "vLLM", "CUDA graphs"
 std::string_view framework_name(Framework framework);
-/// Whether it serves requests: its users change settings of the server, not the model.
+/// Whether it serves requests: its users change the server's settings, not the model.
 constexpr bool is_engine(Framework f) {
   return f == Framework::kVllm || f == Framework::kSglang || f == Framework::kTensorRtLlm;
 }
 
-/// By names of ops, ranges, kernels, modules and Python files.
+/// From names of ops, ranges, kernels, modules and Python files.
 struct Frameworks {
   std::array<bool, kFrameworks> seen{};
   [[nodiscard]] bool has(Framework framework) const { return seen[static_cast<size_t>(framework)]; }
-  /// Whether requests are served: idle because nobody asks is no fault of a server.
+  /// Whether requests are served: a server that idles for want of requests is not at fault.
   [[nodiscard]] bool serves() const;
-  /// "vLLM", "CUDA graphs"; "eager PyTorch" where neither compiled code nor graphs run
+  /// "vLLM", "CUDA graphs"; "eager PyTorch" if neither compiled code nor graphs run.
   [[nodiscard]] std::vector<std::string> names() const;
   static Frameworks compute(const Facts& facts);
 };

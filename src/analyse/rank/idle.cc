@@ -1,31 +1,26 @@
 #include "analyse/rank/idle.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
-#include <unordered_map>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/names.h"
+#include "analyse/rank/places.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 
 namespace profgpu {
 namespace {
 
-// An asynchronous copy from or to pageable memory waits too; a call that takes longer than this and is linked to a
-// copy did not merely queue it.
+// An asynchronous copy from or to pageable memory waits too: a longer copying call does more than queue the copy.
 constexpr int64_t kLongCopyCallNs = 20'000;
 
-bool is_host_function_call(std::string_view name) {
-  return name.find("HostFunc") != name.npos || name.find("StreamAddCallback") != name.npos;
-}
-
-bool is_blocking_copy(const Trace& trace, uint32_t call, ActivityId copy) {
-  if (trace.activity.kind[copy.value] != ActivityKind::kMemcpy) return false;
-  if (trace.host.duration_ns[call] < kLongCopyCallNs) return false;
-  // It waited if it returned only about when the copy had ended.
-  return trace.host.end_ns(HostId(call)) >= trace.activity.start_ns[copy.value];
+bool is_blocking_copy(const Trace& trace, HostId call, ActivityId copy) {
+  return trace.activity.kind[copy.value] == ActivityKind::kMemcpy &&
+         trace.host.duration_ns[call.value] >= kLongCopyCallNs &&
+         trace.host.end_ns(call) >= trace.activity.start_ns[copy.value];   // it returned once the copy had begun
 }
 
 }  // namespace
@@ -36,8 +31,8 @@ Waits Waits::compute(const Facts& facts) {
   const HostTable& h = trace.host;
   std::vector<bool> blocking_copy(h.size());
   for (size_t i = 0; i < trace.launching.size(); ++i)
-    if (is_blocking_copy(trace, trace.launching[i].value, trace.launched[trace.launched_first[i]]))
-      blocking_copy[trace.launching[i].value] = true;
+    blocking_copy[trace.launching[i].value] =
+        is_blocking_copy(trace, trace.launching[i], trace.launched[trace.launched_first[i]]);
   Waits waits;
   waits.calls.resize(trace.threads.size());
   waits.device_waits.resize(trace.threads.size());
@@ -53,16 +48,16 @@ Waits Waits::compute(const Facts& facts) {
   return waits;
 }
 
-// Causes are tried in the order of output.md. "Launch" is the start of the call that launched the activity which ends
-// the gap; the launching thread is that call's.
+// Causes are tried in the order of output.md. "Launch" is the start of the call that launched the activity after the
+// gap; the launching thread is that call's.
 
 namespace {
 
-constexpr int64_t kShortNs = 10'000;   // output.md's 10 µs, for launch latency and for how soon after a wait
-constexpr int64_t kLongWaitNs = 1'000'000;   // from launch to start: no latency
-constexpr size_t kNamedGaps = 64;      // gaps a cause and device whose host range is looked up, longest first
+constexpr int64_t kShortNs = 10'000;   // output.md's 10 µs, for launch latency and for the time after a wait
+constexpr int64_t kLongWaitNs = 1'000'000;   // from launch to start: more than latency
+constexpr size_t kNamedGaps = 64;      // longest gaps per cause and device whose host range is looked up
 
-/// Time that each thread spends in ranges of a kind, merged.
+/// Time of each thread in ranges of a kind, merged.
 struct HostTime {
   std::vector<Intervals> checkpoint, data_loading, allocation;
 
@@ -94,10 +89,11 @@ class GapReader {
       for (const HostId call : calls)
         wait_ends_.push_back({trace_.host.end_ns(call), trace_.host.start_ns[call.value]});
     std::sort(wait_ends_.begin(), wait_ends_.end());
+    const std::vector<bool>& is_host_function = facts.get<Names>().host_function;
     for (uint32_t i = 0; i < trace_.host.size(); ++i)
-      if (trace_.host.is_call(HostId(i)) && is_host_function_call(trace_.name(HostId(i))))
+      if (trace_.host.is_call(HostId(i)) && is_host_function[trace_.host.name[i].value])
         host_functions_.push_back(trace_.host.start_ns[i]);
-    std::sort(host_functions_.begin(), host_functions_.end());
+    std::ranges::sort(host_functions_);
     earliest_launch_.assign(device.end.value - device.begin.value + 1, INT64_MAX);
     for (uint32_t i = device.end.value; i-- > device.begin.value;) {
       int64_t launch = INT64_MAX;
@@ -109,13 +105,12 @@ class GapReader {
 
   [[nodiscard]] IdleCause cause(const Gap& gap) const {
     if (trace_.host.size() == 0) return IdleCause::kUnknown;
-    const Interval whole{gap.start_ns, gap.end_ns};
-    if (!gap.after.valid())   // what the host does until the end of the last step
-      return step_thread_.valid() ? cause_on(step_thread_.value, gap, whole) : IdleCause::kUnknown;
+    if (!gap.after.valid())   // until the end of the last step
+      return step_thread_.valid() ? cause_on(step_thread_.value, gap, gap.time()) : IdleCause::kUnknown;
     if (!gap.launch.valid()) return IdleCause::kUnknown;
     const int64_t launch = trace_.host.start_ns[gap.launch.value];
     const uint32_t thread = trace_.host.thread[gap.launch.value].value;
-    // The call itself may take long: it loads a module, or makes the context.
+    // The call itself may take long: it loads a module, or creates the context.
     const int64_t called = std::clamp(trace_.host.end_ns(gap.launch), gap.start_ns, gap.end_ns);
     if (mostly(first_use_.time[thread], {gap.start_ns, called}) && 2 * (called - gap.start_ns) > gap.length())
       return IdleCause::kFirstUse;
@@ -134,7 +129,7 @@ class GapReader {
     return 2 * overlap_length(kind, part) > part.length();
   }
 
-  // Of what the thread does until it launches, or until the end.
+  // From what the thread does until it launches, or until the end.
   [[nodiscard]] IdleCause cause_on(uint32_t thread, const Gap& gap, Interval before) const {
     if (mostly(host_time_.checkpoint[thread], before)) return IdleCause::kCheckpoint;
     if (mostly(host_time_.data_loading[thread], before)) return IdleCause::kDataLoading;
@@ -146,20 +141,20 @@ class GapReader {
       return IdleCause::kUntracedWork;
     return IdleCause::kHostBound;
   }
-  // Of work that was launched in the gap, and long before it started. If nothing that was recorded ran meanwhile on any
-  // device, it waited for work of before the recording; else for another stream or device.
+  // For work launched in the gap, long before it started. If no recorded activity ran meanwhile on any device, it
+  // waited for work from before the recording; else for another stream or device.
   [[nodiscard]] IdleCause cause_of_late_start(const Gap& gap, uint32_t thread, Interval launched) const {
     if (overlap_length(any_busy_, launched) > 0) return IdleCause::kDependency;
     return !gap.before.valid() || mostly(waits_.device_waits[thread], launched) ? IdleCause::kUntracedWork
                                                                                 : IdleCause::kDependency;
   }
-  // Work is queued and nothing that was recorded can hold it up: no stream of any device runs, and no host function was
-  // queued since the activity before. Shorter gaps are the hardware's own: a graph's start, a lowered clock.
+  // Whether work is queued and nothing recorded can delay it: no stream of any device runs, and no host function was
+  // queued since the activity before. Shorter gaps come from the hardware: a graph's start, a lowered clock.
   [[nodiscard]] bool is_unexplained_wait(const Gap& gap) const {
-    if (gap.length() < kLongWaitNs || overlap_length(any_busy_, {gap.start_ns, gap.end_ns}) > 0) return false;
+    if (gap.length() < kLongWaitNs || overlap_length(any_busy_, gap.time()) > 0) return false;
     const HostId before = gap.before.valid() ? trace_.activity.launch[gap.before.value] : HostId();
     const int64_t since = before.valid() ? trace_.host.start_ns[before.value] : gap.start_ns;
-    const auto queued = std::lower_bound(host_functions_.begin(), host_functions_.end(), std::min(since, gap.start_ns));
+    const auto queued = std::ranges::lower_bound(host_functions_, std::min(since, gap.start_ns));
     return queued == host_functions_.end() || *queued >= gap.end_ns;
   }
   [[nodiscard]] Intervals waits_begun_in(uint32_t thread, const Gap& gap) const {
@@ -168,14 +163,14 @@ class GapReader {
     return {std::lower_bound(all.begin(), all.end(), gap.start_ns, from),
             std::lower_bound(all.begin(), all.end(), gap.end_ns, from)};
   }
-  // A wait that began before the gap and ended in it, before the launch, or just before it.
+  // Whether a wait began before the gap and ended just before it, or in it before the launch.
   [[nodiscard]] bool host_had_waited(const Gap& gap, int64_t launch) const {
     auto it = std::upper_bound(wait_ends_.begin(), wait_ends_.end(), std::pair(gap.start_ns - kShortNs, INT64_MAX));
     for (; it != wait_ends_.end() && it->first <= launch; ++it)
       if (it->second < gap.start_ns) return true;
     return false;
   }
-  // No activity that starts after the gap had been launched before it.
+  // Whether no later activity had been launched before the gap.
   [[nodiscard]] bool nothing_queued(const Gap& gap) const {
     return earliest_launch_[gap.after.value - device_.begin.value] >= gap.start_ns;
   }
@@ -189,7 +184,7 @@ class GapReader {
   ThreadId step_thread_;
   std::vector<std::pair<int64_t, int64_t>> wait_ends_;   // end, start
   std::vector<int64_t> host_functions_;                  // starts of the calls that queue one
-  std::vector<int64_t> earliest_launch_;                 // of activity i and all that start after it
+  std::vector<int64_t> earliest_launch_;                 // of activity i and all later ones
 };
 
 std::vector<Gap> gaps_of(const Trace& trace, const DeviceTime& d) {
@@ -201,29 +196,22 @@ std::vector<Gap> gaps_of(const Trace& trace, const DeviceTime& d) {
     const Interval part = trace.activity.interval(ActivityId(i));
     const bool new_span = span + 1 < d.spans.size() && part.start >= d.spans[span + 1].start;
     span += new_span;
-    if (last.valid() && !new_span && part.start > busy_until) {
+    if (last.valid() && !new_span && part.start > busy_until)
       gaps.push_back({busy_until, part.start, IdleCause::kUnknown, last, ActivityId(i), trace.activity.launch[i], {}});
-    }
     if (!last.valid() || part.end >= busy_until) last = ActivityId(i);
     busy_until = std::max(busy_until, part.end);
   }
   return gaps;
 }
 
-// Which of the trace's windows an instant belongs to.
-size_t window_at(const Trace& trace, int64_t time_ns) {
-  size_t at = 0;
-  while (at + 1 < trace.windows.size() && trace.windows[at + 1].start <= time_ns) ++at;
-  return at;
-}
-
-// From the first step or activity of each of the trace's windows to the last.
+// Per profiler window, from the first step or activity to the last.
 Intervals device_window(const Trace& trace, const Steps& steps, const DeviceTime& device) {
   std::vector<Interval> windows(trace.windows.size(), {INT64_MAX, INT64_MIN});
   const auto include = [&](const Interval& part) {
     if (windows.empty()) return;
-    Interval& w = windows[window_at(trace, part.start)];
-    w = {std::min(w.start, part.start), std::max(w.end, part.end)};
+    size_t at = 0;
+    while (at + 1 < windows.size() && trace.windows[at + 1].start <= part.start) ++at;
+    windows[at] = hull(windows[at], part);
   };
   for (const Step& s : steps.steps) include(s.interval());
   for (const Interval& span : device.spans) include(span);
@@ -250,46 +238,16 @@ std::vector<Gap> edges_of(const Trace& trace, const DeviceTime& d, const Interva
   return edges;
 }
 
-// The range in which `thread` spent most of `wait`, counting each instant for the innermost range only; Python frames
-// do not count. Invalid if it was in none of them for longest.
-HostId mostly_in(const Trace& trace, uint32_t thread, Interval wait) {
-  const HostTable& h = trace.host;
-  const Thread& t = trace.threads[thread];
-  const auto first = h.start_ns.begin() + t.begin.value, end = h.start_ns.begin() + t.end.value;
-  const auto from = std::upper_bound(first, end, wait.start);
-  std::vector<HostId> rows;
-  if (from != first) {
-    HostId open(static_cast<size_t>(from - h.start_ns.begin() - 1));
-    for (; open.valid(); open = h.parent[open.value])
-      if (h.end_ns(open) > wait.start) rows.push_back(open);
-  }
-  for (auto it = from; it != end && *it < wait.end; ++it)
-    rows.emplace_back(static_cast<size_t>(it - h.start_ns.begin()));
-  std::unordered_map<uint32_t, int64_t> self;
-  int64_t uncovered = wait.length();
-  const auto within = [&](HostId id) {
-    return std::min(h.end_ns(id), wait.end) - std::max(h.start_ns[id.value], wait.start);
-  };
-  for (const HostId id : rows) {
-    if (h.kind[id.value] == HostKind::kPython) continue;
-    self[id.value] += within(id);
-    HostId parent = h.parent[id.value];
-    while (parent.valid() && h.kind[parent.value] == HostKind::kPython) parent = h.parent[parent.value];
-    if (parent.valid()) {
-      self[parent.value] -= within(id);
-    } else {
-      uncovered -= within(id);
-    }
-  }
+// The range that covers most of `wait` on the thread, each instant counting for the innermost range; Python frames do
+// not count. Invalid: more time is in none.
+HostId mostly_in(const Trace& trace, ThreadId thread, Interval wait) {
+  const std::unordered_map<uint32_t, int64_t> self = self_times(trace, thread, wait, false);
   HostId best;
-  int64_t most = uncovered;
+  int64_t most = wait.length();
+  for (const auto& [row, time] : self) most -= time;   // not covered
   for (const auto& [row, time] : self)
     if (time > most || (time == most && best.valid() && row < best.value)) best = HostId(row), most = time;
   return best;
-}
-
-bool longer(const Gap* a, const Gap* b) {
-  return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
 }
 
 void name_longest(const Trace& trace, ThreadId step_thread, DeviceIdle& idle) {
@@ -298,30 +256,22 @@ void name_longest(const Trace& trace, ThreadId step_thread, DeviceIdle& idle) {
     for (Gap& gap : *part)
       if (!gap.after.valid() || (gap.launch.valid() && trace.host.start_ns[gap.launch.value] > gap.start_ns))
         gaps.push_back(&gap);
-  std::sort(gaps.begin(), gaps.end(), longer);
+  std::ranges::sort(gaps, {}, [](const Gap* g) { return longest_first(*g); });
   std::array<size_t, kIdleCauses> named{};
   for (Gap* gap : gaps) {
     if (++named[static_cast<size_t>(gap->cause)] > kNamedGaps) continue;
     const ThreadId thread = gap->launch.valid() ? trace.host.thread[gap->launch.value] : step_thread;
-    const int64_t launch =
-        gap->launch.valid() ? std::min(trace.host.start_ns[gap->launch.value], gap->end_ns) : gap->end_ns;
-    if (thread.valid()) gap->host = mostly_in(trace, thread.value, {gap->start_ns, launch});
+    const int64_t launch = gap->launch.valid() ? trace.host.start_ns[gap->launch.value] : gap->end_ns;
+    if (thread.valid()) gap->host = mostly_in(trace, thread, {gap->start_ns, std::min(launch, gap->end_ns)});
   }
 }
 
-std::vector<NamedGap> longest_of(const Trace& trace, const std::vector<Gap>& all, IdleCause cause) {
+std::vector<NamedGap> longest_of(const Trace& trace, const std::vector<Gap>& gaps, IdleCause cause) {
   constexpr size_t kMost = 5;
-  std::vector<const Gap*> gaps;
-  for (const Gap& g : all)
-    if (g.cause == cause) gaps.push_back(&g);
-  const auto end = gaps.begin() + static_cast<ptrdiff_t>(std::min(gaps.size(), kMost));
-  std::partial_sort(gaps.begin(), end, gaps.end(), longer);
   const auto name = [&](auto id) { return only_if(id.valid(), id.valid() ? std::string(trace.name(id)) : ""); };
   std::vector<NamedGap> named;
-  for (auto gap = gaps.begin(); gap != end; ++gap) {
-    const Gap& g = **gap;
-    named.push_back({g.start_ns, g.length(), name(g.before), name(g.after), name(g.host)});
-  }
+  for (const Gap* g : longest_gaps(gaps, kMost, [&](const Gap& gap) { return gap.cause == cause; }))
+    named.push_back({g->start_ns, g->length(), name(g->before), name(g->after), name(g->host)});
   return named;
 }
 
@@ -337,8 +287,7 @@ std::string_view idle_cause_name(IdleCause cause) {
 
 std::vector<Gap> DeviceIdle::all() const {
   std::vector<Gap> both(gaps.size() + edges.size());
-  std::merge(gaps.begin(), gaps.end(), edges.begin(), edges.end(), both.begin(),
-             [](const Gap& a, const Gap& b) { return a.start_ns < b.start_ns; });
+  std::ranges::merge(gaps, edges, both.begin(), {}, &Gap::start_ns, &Gap::start_ns);
   return both;
 }
 
@@ -352,7 +301,7 @@ std::vector<IdleRow> IdleRow::rows(const Facts& facts) {
     std::array<size_t, kIdleCauses> order{};
     std::iota(order.begin(), order.end(), 0);
     const auto all_ns = [&](size_t c) { return on.total_ns[c] + on.edge_ns[c]; };
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return all_ns(a) > all_ns(b); });
+    std::ranges::stable_sort(order, std::greater(), all_ns);
     for (const size_t c : order) {
       if (all_ns(c) == 0) continue;
       const auto cause = static_cast<IdleCause>(c);
@@ -385,7 +334,7 @@ Idle Idle::compute(const Facts& facts) {
         gap.cause = reader.cause(gap);
         const auto c = static_cast<size_t>(gap.cause);
         sum[c] += gap.length();
-        idle.measured_ns[c] += overlap_length(measured, {gap.start_ns, gap.end_ns});
+        idle.measured_ns[c] += overlap_length(measured, gap.time());
       }
     };
     read(idle.gaps, idle.total_ns);

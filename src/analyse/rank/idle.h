@@ -1,6 +1,7 @@
 // Every gap in a device's activity, with exactly one cause.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "analyse/rank/facts.h"
@@ -10,10 +11,10 @@
 
 namespace profgpu {
 
-// Where host threads wait for a device.
-
+/// Where host threads wait for a device.
 struct Waits {
-  /// Calls that wait for a device (stream, device, event synchronise, blocking copies), by thread, in order of time.
+  /// Calls that wait for a device (stream, device and event synchronization, blocking copies), by thread, in time
+  /// order.
   std::vector<std::vector<HostId>> calls;
   /// Their time, merged, by thread.
   std::vector<Intervals> device_waits;
@@ -42,16 +43,29 @@ struct Gap {
   ActivityId before;   ///< the activity that ended last before the gap; invalid before the first
   ActivityId after;    ///< the activity that ends the gap; invalid after the last
   HostId launch;       ///< the call that launched `after`; may be invalid
-  HostId host;         ///< the range that the launching thread spent most of the wait in, innermost; may be invalid
+  HostId host;         ///< the innermost range that covers most of the wait on the launching thread; may be invalid
   [[nodiscard]] int64_t length() const { return end_ns - start_ns; }
+  [[nodiscard]] Interval time() const { return {start_ns, end_ns}; }
 };
+inline auto longest_first(const Gap& gap) { return std::pair(-gap.length(), gap.start_ns); }
+/// The longest gaps that `fits` accepts, at most `most`, longest first.
+template <class Fits>
+std::vector<const Gap*> longest_gaps(const std::vector<Gap>& gaps, size_t most, Fits fits) {
+  std::vector<const Gap*> all;
+  for (const Gap& gap : gaps)
+    if (fits(gap)) all.push_back(&gap);
+  const auto end = all.begin() + static_cast<ptrdiff_t>(std::min(all.size(), most));
+  std::ranges::partial_sort(all, end, {}, [](const Gap* gap) { return longest_first(*gap); });
+  all.erase(end, all.end());
+  return all;
+}
 
-/// What people read about a device is of its window: for each contiguous recording from the first step's start or the
-/// first activity, what is earlier, to the last step's end or the last activity, what is later.
+/// Reported shares are of a device's window: per contiguous recording, from the first step's start or the first
+/// activity, whichever is earlier, to the last step's end or the last activity, whichever is later.
 struct DeviceIdle {
   int32_t device = 0;
   std::vector<Gap> gaps;                             ///< between activities, in time order
-  std::vector<Gap> edges;                            ///< of each window before its first activity and after its last
+  std::vector<Gap> edges;                            ///< before each window's first activity, and after its last
   Intervals window;
   std::array<int64_t, kIdleCauses> total_ns{};       ///< of gaps
   std::array<int64_t, kIdleCauses> count{};
@@ -62,14 +76,13 @@ struct DeviceIdle {
   [[nodiscard]] std::vector<Gap> all() const;
 };
 
-/// A gap by the names of what is around it.
+/// A gap with the names of what surrounds it.
 struct NamedGap {
   int64_t start_ns = 0, duration_ns = 0;
   std::optional<std::string> after, before;   ///< the activity that ended last before it, and the one that ends it
-  std::optional<std::string> host;     ///< what the host did
+  std::optional<std::string> host;     ///< the range that the host was in
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("start_ns", start_ns), v("duration_ns", duration_ns), v("after", after), v("before", before), v("host", host);
   }
 };
@@ -80,18 +93,17 @@ struct IdleRow {
   int64_t total_ns = 0;
   double span_pct = 0;                 ///< of the device's span
   int64_t count = 0;
-  int64_t edge_ns = 0;                 ///< of the cause before the first activity and after the last
+  int64_t edge_ns = 0;                 ///< before the first activity and after the last
   double window_pct = 0;               ///< both, of the device's window
   std::vector<NamedGap> longest;       ///< a few of the gaps, longest first
-  std::vector<NamedGap> edges;         ///< likewise of what is before the first activity and after the last
+  std::vector<NamedGap> edges;         ///< likewise, before the first activity and after the last
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("device", device), v("cause", idle_cause_name(cause)), v("total_ns", total_ns), v("span_pct", span_pct);
     v("count", count), v("edge_ns", edge_ns), v("window_pct", window_pct), v("longest", longest);
     v("edges", edges);
   }
-  /// By device, then total with edges, longest first.
+  /// By device, then total including edges, longest first.
   static std::vector<IdleRow> rows(const Facts& facts);
 };
 

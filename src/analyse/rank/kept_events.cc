@@ -4,8 +4,10 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 
 #include "analyse/rank/steps.h"
+#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
@@ -15,13 +17,12 @@ struct Count {
   [[nodiscard]] int64_t all() const { return activities + host; }
 };
 
-// Rows [begin, end) are sorted by start: those that start within the window.
+// Of rows [begin, end), which are sorted by start, those that start within the window.
 std::pair<size_t, size_t> starting_within(const std::vector<int64_t>& start_ns, size_t begin, size_t end,
                                           Interval window) {
-  const auto at = [&](int64_t t) {
-    return static_cast<size_t>(std::lower_bound(start_ns.begin() + static_cast<ptrdiff_t>(begin),
-                                                start_ns.begin() + static_cast<ptrdiff_t>(end), t) - start_ns.begin());
-  };
+  const auto from = start_ns.begin() + static_cast<ptrdiff_t>(begin);
+  const auto to = start_ns.begin() + static_cast<ptrdiff_t>(end);
+  const auto at = [&](int64_t t) { return static_cast<size_t>(std::lower_bound(from, to, t) - start_ns.begin()); };
   return {at(window.start), at(window.end)};
 }
 
@@ -46,19 +47,18 @@ Count events_within(const std::vector<PlacedRank>& ranks, Interval window) {
   return count;
 }
 
-// Indices of the first rank's measured steps in the order in which they deserve to be kept.
+// Numbers of the first rank's measured steps, the most interesting first.
 std::vector<int64_t> steps_by_interest(const PlacedRank& rank) {
   const std::vector<const Step*> measured = rank.facts->get<Steps>().measured();
   if (measured.empty()) return {};
   std::vector<const Step*> by_length = measured;
-  std::stable_sort(by_length.begin(), by_length.end(),
-                   [](const Step* a, const Step* b) { return a->duration_ns < b->duration_ns; });
+  std::ranges::stable_sort(by_length, {}, &Step::duration_ns);
   std::vector<int64_t> order = {by_length[(by_length.size() - 1) / 2]->index, by_length.back()->index};
   for (const Step* s : measured) order.push_back(s->index);
   return order;
 }
 
-// The longest first part of the window whose activities fit.
+// The longest part from the window's start whose activities fit.
 Interval first_part(const std::vector<PlacedRank>& ranks, Interval window, int64_t activities) {
   int64_t fits = 0, too_long = window.length() + 1;
   while (too_long - fits > 1) {
@@ -68,7 +68,7 @@ Interval first_part(const std::vector<PlacedRank>& ranks, Interval window, int64
   return {window.start, window.start + fits};
 }
 
-// The least duration of which at most `most` host ranges of the window are.
+// The least duration that at most `most` of the window's host ranges have.
 int64_t least_duration(const std::vector<PlacedRank>& ranks, Interval window, int64_t most) {
   std::vector<int64_t> durations;
   for (const PlacedRank& rank : ranks) {
@@ -92,12 +92,12 @@ KeptEvents part_of_step(const std::vector<PlacedRank>& ranks, Interval step, int
   return {{part}, least_duration(ranks, part, left)};
 }
 
-// Windows of the steps by index, all ranks' together.
+// Windows of the steps by number, of all ranks together.
 std::map<int64_t, Intervals> windows_by_step(const std::vector<PlacedRank>& ranks) {
   std::map<int64_t, Intervals> windows;
   for (const PlacedRank& rank : ranks)
     for (const Step& s : rank.facts->get<Steps>().steps)
-      windows[s.index].push_back({s.start_ns + rank.shift_ns, s.start_ns + s.duration_ns + rank.shift_ns});
+      windows[s.index].push_back({s.start_ns + rank.shift_ns, s.interval().end + rank.shift_ns});
   for (auto& [index, intervals] : windows) intervals = merged(std::move(intervals));
   return windows;
 }
@@ -111,8 +111,7 @@ KeptEvents fitting(const std::vector<PlacedRank>& ranks, Interval span, int64_t 
   for (const int64_t index : order) {
     if (!seen.insert(index).second) continue;
     const Intervals& windows = steps.at(index);
-    int64_t more = 0;
-    for (const Interval& w : windows) more += events_within(ranks, w).all();
+    const int64_t more = sum_of(windows, [&](const Interval& w) { return events_within(ranks, w).all(); });
     if (count + more <= budget) {
       count += more;
       chosen.insert(chosen.end(), windows.begin(), windows.end());
@@ -136,11 +135,10 @@ KeptEvents kept_events(const std::vector<PlacedRank>& ranks, Interval span, cons
         if (first <= index && index < end) chosen.insert(chosen.end(), windows.begin(), windows.end());
     return {merged(std::move(chosen)), 0};
   }
-  int64_t all = 0;
-  for (const PlacedRank& rank : ranks)
-    all += static_cast<int64_t>(rank.facts->trace().host.size() + rank.facts->trace().activity.size());
-  if (all <= budget) return {{span}, 0};
-  return fitting(ranks, span, budget);
+  const int64_t all = sum_of(ranks, [](const PlacedRank& rank) {
+    return static_cast<int64_t>(rank.facts->trace().host.size() + rank.facts->trace().activity.size());
+  });
+  return all <= budget ? KeptEvents{{span}, 0} : fitting(ranks, span, budget);
 }
 
 }  // namespace profgpu

@@ -1,4 +1,5 @@
-// Names that libraries make by rule, token by token.
+// A kernel's name as a narrow table shows it: what it does first, then how, without namespaces, template arguments,
+// parameters and the switches of generated libraries. Different kernels may share one.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -12,25 +13,14 @@ namespace {
 
 using std::string_view;
 
-template <size_t N>
-bool is_one_of(string_view text, const string_view (&list)[N]) {
-  return std::find(std::begin(list), std::end(list), text) != std::end(list);
+// Names that libraries generate by rule, token by token.
+
+bool is_one_of(string_view text, std::initializer_list<string_view> list) {
+  return std::ranges::count(list, text) > 0;
 }
 
-std::vector<string_view> tokens(string_view text) {
-  std::vector<string_view> out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find('_', at), text.size());
-    if (end > at) out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-void add(std::string& text, string_view part, char separator = ' ') {
-  if (part.empty()) return;
-  if (!text.empty()) text.push_back(separator);
-  text += part;
+void add(std::string& text, string_view part, string_view separator = " ") {
+  if (!part.empty()) append_listed(text, part, separator);
 }
 
 /// "128x64", "16x4": numbers with an x between.
@@ -41,25 +31,28 @@ bool is_extent(string_view token) {
 }
 
 bool is_layout(string_view token) {
-  static constexpr string_view kLayouts[] = {"nn", "nt", "tn", "tt", "ntn", "tnn", "nhwc", "nchw"};
-  return is_one_of(token, kLayouts);
+  return is_one_of(token, {"nn", "nt", "tn", "tt", "ntn", "tnn", "nhwc", "nchw"});
 }
 
-// ncclKernel_AllReduce_RING_LL_Sum_float and ncclDevKernel_AllReduce_Sum_f32_RING_LL are one thing.
+// The first part that starts with `prefix` and goes on as `fits`; empty: none.
+string_view part_with(const std::vector<string_view>& parts, string_view prefix, bool (*fits)(string_view)) {
+  const auto* found = first_where(
+      parts, [&](string_view p) { return p.starts_with(prefix) && fits(p.substr(prefix.size())); });
+  return found != nullptr ? *found : "";
+}
+
+bool starts_with_digit(string_view text) { return !text.empty() && is_digit(text.front()); }
+
+// ncclKernel_AllReduce_RING_LL_Sum_float and ncclDevKernel_AllReduce_Sum_f32_RING_LL are the same kernel.
 std::string nccl_name(string_view base) {
-  static constexpr string_view kHow[] = {"RING", "TREE", "COLLNET", "CollNet", "COLLNETDIRECT", "COLLNETCHAIN", "NVLS",
-                                         "NVLSTREE", "PAT", "LL", "LL128", "SIMPLE"};
-  const std::vector<string_view> parts = tokens(base);
+  const std::vector<string_view> parts = pieces_of(base, '_');
   std::string out = "nccl", how, rest;
   for (size_t i = 1; i < parts.size(); ++i) {
-    std::string part(parts[i]);
-    if (i == 1) {
-      add(out, part);
-      continue;
-    }
-    for (char& c : part) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    const std::string part = i == 1 ? std::string(parts[i]) : lower_case(parts[i]);
+    const bool is_how = is_one_of(parts[i], {"RING", "TREE", "COLLNET", "CollNet", "COLLNETDIRECT", "COLLNETCHAIN",
+                                             "NVLS", "NVLSTREE", "PAT", "LL", "LL128", "SIMPLE"});
     const bool type_end = part == "t" && !rest.empty();   // int8_t
-    add(is_one_of(parts[i], kHow) ? how : rest, part, is_one_of(parts[i], kHow) || type_end ? '_' : ' ');
+    add(i == 1 ? out : is_how ? how : rest, part, i > 1 && (is_how || type_end) ? "_" : " ");
   }
   add(out, how);
   add(out, rest);
@@ -68,47 +61,40 @@ std::string nccl_name(string_view base) {
 
 // Tensile names a GEMM by a hundred switches: Cijk_<A>_<B>_<types>_..._MT<tile>_MI<instruction>_...
 std::string tensile_name(string_view name) {
-  const std::vector<string_view> parts = tokens(name);
+  const std::vector<string_view> parts = pieces_of(name, '_');
   std::string out = "Tensile gemm";
   if (parts.size() > 3) {
     static constexpr std::pair<char, string_view> kTypes[] = {
         {'B', "bf16"}, {'H', "f16"}, {'S', "f32"}, {'D', "f64"}, {'C', "c32"}, {'Z', "c64"}, {'I', "i8"}, {'F', "f8"}};
     for (const auto& [letter, type] : kTypes)
       if (parts[3].front() == letter) add(out, type);
-    const string_view transposed = parts[1] == "Ailk" ? "N" : "T";
-    add(out, std::string(transposed) + (parts[2] == "Bljk" ? "N" : "T"));
+    add(out, std::string(parts[1] == "Ailk" ? "N" : "T") + (parts[2] == "Bljk" ? "N" : "T"));
   }
   for (const string_view part : parts)
-    if (part.starts_with("MT") && part.size() > 2 && is_digit(part[2])) add(out, part);
-  for (const string_view part : parts)
-    if (part.starts_with("MI") && part.size() > 2 && is_digit(part[2])) {
-      add(out, part);
-      break;
-    }
+    if (part.starts_with("MT") && starts_with_digit(part.substr(2))) add(out, part);
+  add(out, part_with(parts, "MI", starts_with_digit));
   return out;
 }
 
 // cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_64x6_tn_align8: "cutlass gemm 80_tensorop_bf16_s16816 relu
 // 64x64_64x6 tn"; empty if it is not of that form.
 std::string cutlass_name(string_view base) {
-  static constexpr string_view kKinds[] = {"gemm", "fprop", "dgrad", "wgrad", "deconv"};
-  static constexpr string_view kActivations[] = {"relu", "gelu", "silu", "bias"};
   std::string kind, how, what, extents, layout;
-  const std::vector<string_view> parts = tokens(base);
+  const std::vector<string_view> parts = pieces_of(base, '_');
   for (size_t i = 1; i < parts.size(); ++i) {
     const string_view part = parts[i];
     if (kind.empty()) {
-      for (const string_view k : kKinds)
+      for (const string_view k : {"gemm", "fprop", "dgrad", "wgrad", "deconv"})
         if (part.ends_with(k)) kind = k;
-      add(how, kind.empty() ? part : part.substr(0, part.size() - kind.size()), '_');
-    } else if (is_extent(part)) {
-      add(extents, part, '_');
+      add(how, part.substr(0, part.size() - kind.size()), "_");
     } else if (is_layout(part)) {
       layout = part;
+    } else if (is_extent(part)) {
+      add(extents, part, "_");
     } else if (part == "tf32") {
-      add(how, part, '_');
-    } else if (is_one_of(part, kActivations)) {
-      add(what, part, '_');
+      add(how, part, "_");
+    } else if (is_one_of(part, {"relu", "gelu", "silu", "bias"})) {
+      add(what, part, "_");
     }
   }
   if (kind.empty()) return {};
@@ -120,49 +106,40 @@ std::string cutlass_name(string_view base) {
 // sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_...:
 // "sm80_xmma fprop tf32f32 128x128x16".
 std::string xmma_name(string_view base) {
-  static constexpr string_view kWords[] = {"implicit", "gemm", "indexed", "warp", "specialized"};
-  const std::vector<string_view> parts = tokens(base);
+  const std::vector<string_view> parts = pieces_of(base, '_');
   if (parts.size() < 4) return std::string(base);
   std::string out = std::string(parts[0]) + "_xmma " + std::string(parts[2]);
   size_t i = 3;
-  while (i < parts.size() && is_one_of(parts[i], kWords)) ++i;
+  while (i < parts.size() && is_one_of(parts[i], {"implicit", "gemm", "indexed", "warp", "specialized"})) ++i;
   if (i < parts.size()) add(out, parts[i]);
   for (const string_view part : parts)
     if (part.starts_with("tilesize")) add(out, part.substr(8));
-  for (; i < parts.size(); ++i)
-    if (is_layout(parts[i]) && parts[2] == "gemm") {
-      add(out, parts[i]);
-      break;
-    }
+  if (parts[2] == "gemm") add(out, part_with({parts.begin() + static_cast<ptrdiff_t>(i), parts.end()}, "", is_layout));
   return out;
 }
 
 // MIOpen's igemm_bwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x64x32_wt...: direction, layout, type, block tile.
 std::string igemm_name(string_view base) {
-  const std::vector<string_view> parts = tokens(base);
+  const std::vector<string_view> parts = pieces_of(base, '_');
   std::string out;
-  for (size_t i = 0; i < std::min<size_t>(parts.size(), 5); ++i) add(out, parts[i], '_');
+  for (size_t i = 0; i < std::min<size_t>(parts.size(), 5); ++i) add(out, parts[i], "_");
   for (const string_view part : parts)
     if (part.starts_with("bt") && is_extent(part.substr(2))) add(out, part.substr(2));
   return out;
 }
 
-}  // namespace
-
+// NCCL, Tensile, CUTLASS, XMMA, MIOpen's igemm. `bare` has no brackets. Empty: none of these.
 std::string ruled_kernel_name(string_view bare) {
-  if (bare.starts_with("nccl") && bare.find("Kernel_") != bare.npos) return nccl_name(bare);
+  if (bare.starts_with("nccl") && contains(bare, "Kernel_")) return nccl_name(bare);
   if (bare.starts_with("Cijk_")) return tensile_name(bare);
   if (bare.starts_with("cutlass")) return cutlass_name(bare);
-  if (bare.starts_with("sm") && bare.find("_xmma_") != bare.npos) return xmma_name(bare);
-  if (bare.starts_with("igemm_") && bare.find("_bt") != bare.npos) return igemm_name(bare);
+  if (bare.starts_with("sm") && contains(bare, "_xmma_")) return xmma_name(bare);
+  if (bare.starts_with("igemm_") && contains(bare, "_bt")) return igemm_name(bare);
   return {};
 }
 
-// Itanium-mangled names, read without demangling: libstdc++ of the time knows not every type that kernels use (DF16b).
-
-namespace {
-
-using std::string_view;
+// Itanium-mangled names are read without demangling: current libstdc++ does not know every type that kernels use
+// (DF16b).
 
 /// Identifiers of an Itanium-mangled name, in order; the first `qualified` of them are the entity's own.
 struct Mangled {
@@ -196,67 +173,59 @@ Mangled mangled_words(string_view name) {
   return m;
 }
 
-}  // namespace
-
+// A wrapper's name says nothing about the kernel.
 bool is_wrapper_name(string_view base) {
-  static constexpr string_view kNames[] = {"Kernel", "Kernel2", "kernel", "device_kernel", "kentry",
-                                           "globalKernel", "run", "kernel_impl", "_kernel_agent", "main_kernel"};
-  return std::find(std::begin(kNames), std::end(kNames), base) != std::end(kNames);
+  return is_one_of(base, {"Kernel", "Kernel2", "kernel", "device_kernel", "kentry", "globalKernel", "run",
+                          "kernel_impl", "_kernel_agent", "main_kernel"});
 }
 
+// "_ZN...": library and function, or what a wrapper runs.
 std::string mangled_kernel_name(string_view name) {
   const Mangled m = mangled_words(name);
   if (m.qualified == 0) return std::string(name);
-  const string_view space = m.words.front();
   const string_view base = m.words[m.qualified - 1];
-  std::string out;
-  if (m.qualified > 1) out = space;
-  const auto add = [&](string_view part) { append_listed(out, part, " "); };
+  std::string out(m.qualified > 1 ? m.words.front() : "");
   if (!is_wrapper_name(base)) {
-    add(base);
+    append_listed(out, base, " ");
     return out;
   }
-  // A wrapper: its first argument that is a type says what runs.
+  // A wrapper's first argument that is a type says what runs.
   for (size_t i = m.qualified; i < m.words.size(); ++i) {
-    if (m.words[i].front() < 'A' || m.words[i].front() > 'Z') continue;
-    add(m.words[i]);
+    if (!is_upper(m.words[i].front())) continue;
+    append_listed(out, m.words[i], " ");
     break;
   }
   for (const string_view pass : {"Wgrad", "Dgrad", "Fprop"})
-    if (name.find(pass) != name.npos) {
-      add(pass);
+    if (contains(name, pass)) {
+      append_listed(out, pass, " ");
       break;
     }
   return out;
 }
 
-// What elementwise and reduction kernels compute, from their template arguments.
-
-namespace {
-
-using std::string_view;
+// Elementwise and reduction kernels have their operation among their template arguments.
 
 bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 
-// Wrappers, types and words of C++ that say nothing of what is computed.
+// Wrappers, types and C++ words, which are not the operation.
 bool is_wrapper(string_view word) {
-  static constexpr string_view kWords[] = {
-      "gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "gpu_kernel_with_index", "BinaryFunctor",
-      "AUnaryFunctor", "BUnaryFunctor", "UnaryFunctor", "ReduceOp", "func_wrapper_t", "OpaqueType", "Array", "array",
-      "_cuda_scatter_gather_internal_kernel", "anonymous", "namespace", "lambda", "operator", "const", "void", "bool",
-      "char", "short", "int", "long", "float", "double", "unsigned", "signed", "BFloat16", "Half", "complex",
-      "int8_t", "uint8_t", "int16_t", "int32_t", "int64_t", "__half", "__nv_bfloat16", "__hip_bfloat16", "true",
-      "false", "DepthToType", "TrivialOffsetCalculator", "OffsetCalculator"};
   return word.starts_with("TensorList") || word.starts_with("FusedOptimizerTensorList") ||
-         word.starts_with("Float8_") || std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+         word.starts_with("Float8_") ||
+         is_one_of(word, {"gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "gpu_kernel_with_index",
+                          "BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor", "UnaryFunctor", "ReduceOp",
+                          "func_wrapper_t", "OpaqueType", "Array", "array", "_cuda_scatter_gather_internal_kernel",
+                          "anonymous", "namespace", "lambda", "operator", "const", "void", "bool", "char", "short",
+                          "int", "long", "float", "double", "unsigned", "signed", "BFloat16", "Half", "complex",
+                          "int8_t", "uint8_t", "int16_t", "int32_t", "int64_t", "__half", "__nv_bfloat16",
+                          "__hip_bfloat16", "true", "false", "DepthToType", "TrivialOffsetCalculator",
+                          "OffsetCalculator"});
 }
 
-// "CompareEq" to "compare_eq"; words that have underscores already are only made lower case.
+// "CompareEq" to "compare_eq".
 std::string snake(string_view word) {
   std::string out;
   for (size_t i = 0; i < word.size(); ++i) {
-    const bool starts_word = is_upper(word[i]) && i > 0 && is_lower(word[i - 1]);
-    if (starts_word) out.push_back('_');
+    if (i > 0 && is_upper(word[i]) && is_lower(word[i - 1])) out.push_back('_');
     out.push_back(lower(word[i]));
   }
   return out;
@@ -274,7 +243,7 @@ std::string plain(string_view word) {
   return snake(word);
 }
 
-// The next word of `text` from `at` that names something: not a scope, not a wrapper.
+// The next word of `text` from `at` that is neither a scope nor a wrapper.
 string_view next_word(string_view text, size_t& at) {
   while (at < text.size()) {
     while (at < text.size() && !is_word(text[at])) ++at;
@@ -300,21 +269,12 @@ std::string functor_name(string_view arguments) {
   return out;
 }
 
-// A name for a kernel that people can read in a narrow table: what it does first, then how, without namespaces,
-// template arguments, parameters, and the switches of generated libraries. Different kernels may share one.
-
 namespace {
 
-using std::string_view;
+constexpr size_t kLongest = 60;   // bytes
 
-constexpr size_t kLongest = 60;
-
-std::string clipped(std::string text) {
-  if (text.size() <= kLongest) return text;
-  size_t keep = kLongest - 3;
-  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0) == 0x80) --keep;
-  text.resize(keep);
-  return text + "…";
+std::string clipped(const std::string& text) {
+  return text.size() <= kLongest ? text : shortened(text, kLongest - 3);
 }
 
 /// The parts of "ret a::b<c>::base<args>(parameters)".
@@ -324,7 +284,7 @@ struct Demangled {
   string_view arguments;             ///< of the base, without the brackets
 };
 
-// The end of the bracket that opens at `at`; the end of the text if it never closes. "->" closes nothing.
+// The end of the bracket that opens at `at`; the text's end if it never closes. The ">" of "->" is no bracket.
 size_t closing(string_view name, size_t at) {
   int depth = 0;
   for (; at < name.size(); ++at) {
@@ -335,7 +295,7 @@ size_t closing(string_view name, size_t at) {
   return at;
 }
 
-// One walk from the left; template arguments are skipped whole.
+// One pass from the left that skips template arguments.
 Demangled demangled(string_view name) {
   constexpr string_view kAnonymous = "(anonymous namespace)";
   Demangled d;
@@ -371,7 +331,7 @@ void drop(std::string& text, string_view part) {
     text.erase(at, part.size());
 }
 
-// "_kernel" in the middle or at the end says nothing in a list of kernels.
+// "_kernel" adds nothing in a list of kernels.
 std::string plain_base(string_view base) {
   std::string out(base);
   for (size_t at = out.find("_kernel"); at != out.npos; at = out.find("_kernel", at + 1)) {
@@ -394,7 +354,7 @@ std::string wrapped_name(const Demangled& d) {
   if (std::string ruled = ruled_kernel_name(argument); !ruled.empty()) return ruled;
   std::string out;
   if (!d.scopes.empty()) out = d.scopes.back() == "impl" && d.scopes.size() > 1 ? d.scopes.end()[-2] : d.scopes.back();
-  const bool type = !argument.empty() && argument.front() >= 'A' && argument.front() <= 'Z';
+  const bool type = !argument.empty() && is_upper(argument.front());
   if (type || out.empty()) append_listed(out, std::string(type ? argument : d.base), " ");
   return out;
 }
@@ -404,8 +364,8 @@ std::string demangled_name(string_view name) {
   if (d.base.empty()) return {};
   if (is_wrapper_name(d.base)) return wrapped_name(d);
   std::string out = plain_base(d.base);
-  const auto base_has = [&](string_view part) { return d.base.find(part) != d.base.npos; };
-  if (base_has("elementwise") || base_has("reduce_kernel") || base_has("multi_tensor_apply"))
+  constexpr string_view kGeneric[] = {"elementwise", "reduce_kernel", "multi_tensor_apply"};
+  if (contains_any(d.base, kGeneric))
     if (const std::string functor = functor_name(d.arguments); !functor.empty()) out += " " + functor;
   return out;
 }
@@ -413,7 +373,7 @@ std::string demangled_name(string_view name) {
 }  // namespace
 
 std::string short_kernel_name(string_view name) {
-  while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+  name = without_blanks(name);
   if (name.empty()) return "(no name)";
   if (name.starts_with("Memcpy") || name.starts_with("Memset")) return clipped(std::string(name));
   std::string out = ruled_kernel_name(name.substr(0, name.find_first_of("(< ")));

@@ -14,28 +14,24 @@ enum class KernelCategory : uint8_t {
 };
 std::string_view kernel_category_name(KernelCategory category);
 KernelCategory kernel_category(std::string_view name);
-/// What a person calls the kernel: no return type, template arguments, parameters or hash; "vectorized_elementwise:
-/// Add".
+/// Without return type, template arguments, parameters and hash: "vectorized_elementwise add".
 std::string short_kernel_name(std::string_view name);
-/// The name of a kernel that uses tensor cores (matrix cores on AMD): s16816, tensorop, hmma, xmma, wgmma, MI16x16 ...
-bool uses_tensor_cores(std::string_view name);
-/// The same where its category is known already.
+/// Whether the name shows tensor cores (matrix cores on AMD): s16816, tensorop, hmma, xmma, wgmma, MI16x16 ...
 bool uses_tensor_cores(std::string_view name, KernelCategory category);
 
 struct KernelRow {
   int32_t device = 0;
   StringId name;
-  std::string text, short_name;   ///< the name, and what a person calls it
+  std::string text, short_name;   ///< the name, and short_kernel_name() of it
   WorkKind kind = WorkKind::kCompute;
   KernelCategory category = KernelCategory::kOther;
   bool tensor_cores = false;
   int64_t count = 0, total_ns = 0, min_ns = 0, max_ns = 0;
   double mean_ns = 0, median_ns = 0, p95_ns = 0, stddev_ns = 0;
   double kernel_pct = 0;     ///< of the sum of all kernels' durations on the device
-  int64_t steady_ns = 0;     ///< of total_ns, what no warm-up step launched
+  int64_t steady_ns = 0;     ///< of total_ns, not launched in a warm-up step
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("device", device), v("name", text), v("short_name", short_name), v("kind", work_kind_name(kind));
     v("category", kernel_category_name(category)), v("count", count), v("total_ns", total_ns);
     v("mean_ns", whole_ns(mean_ns)), v("min_ns", min_ns), v("median_ns", whole_ns(median_ns));
@@ -47,20 +43,13 @@ struct KernelRow {
 
 struct Kernels {
   std::vector<KernelRow> rows;               ///< by device, then total, longest first, then name
-  std::vector<KernelCategory> category;      ///< of every string of the trace that names an activity
+  std::vector<KernelCategory> category;      ///< by StringId, for names of activities
   std::vector<bool> tensor_cores;            ///< likewise
   static Kernels compute(const Facts& facts);
 };
 
-// Names of kernels by the form that their makers give them; parts of short_kernel_name().
-
-/// A name made by rule: NCCL, Tensile, CUTLASS, XMMA, MIOpen's igemm. `bare` has no brackets. Empty: none of these.
-std::string ruled_kernel_name(std::string_view bare);
-/// Of an Itanium-mangled name ("_ZN..."): library and function, or what a wrapper runs.
-std::string mangled_kernel_name(std::string_view name);
-/// Of a wrapper, which says nothing: Kernel, Kernel2, device_kernel ...
-bool is_wrapper_name(std::string_view base);
-/// What an elementwise or reduction kernel of PyTorch computes: "add" of "4, at::native::CUDAFunctor_add<float>, ...".
+/// The operation of an elementwise or reduction kernel of PyTorch: "add" of "4, at::native::CUDAFunctor_add<float>,
+/// ...".
 std::string functor_name(std::string_view template_arguments);
 
 }  // namespace profgpu

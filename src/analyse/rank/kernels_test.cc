@@ -206,7 +206,7 @@ constexpr Known kKnown[] = {
 TEST(KernelNames, AreReadAsTheirMakersMeanThem) {
   for (const Known& k : kKnown) {
     EXPECT_EQ(kernel_category_name(kernel_category(k.name)), kernel_category_name(k.category)) << k.name;
-    EXPECT_EQ(uses_tensor_cores(k.name), k.tensor_cores) << k.name;
+    EXPECT_EQ(uses_tensor_cores(k.name, kernel_category(k.name)), k.tensor_cores) << k.name;
     EXPECT_EQ(short_kernel_name(k.name), k.short_name) << k.name;
   }
 }
@@ -220,7 +220,7 @@ TEST(KernelNames, AnyCutOfANameHasAShortOne) {
         ASSERT_FALSE(shown.empty()) << name;
         ASSERT_LE(shown.size(), 60u) << name;
         ASSERT_EQ(shown, short_kernel_name(name));
-        (void)uses_tensor_cores(name);
+        (void)uses_tensor_cores(name, kernel_category(name));
       }
     }
   }
@@ -233,7 +233,7 @@ TEST(KernelNames, OddNamesDoNoHarm) {
                                       "::b",         "_Z",    "_ZN",     "_ZN0E",      "_ZN999a",   "-> x",     "nccl",
                                       "ncclKernel_", "Cijk_", "cutlass", "sm80_xmma_", "igemm__bt", "operator<"}) {
     EXPECT_FALSE(short_kernel_name(name).empty()) << name;
-    EXPECT_FALSE(uses_tensor_cores(name)) << name;
+    EXPECT_FALSE(uses_tensor_cores(name, kernel_category(name))) << name;
   }
   const std::string many(100'000, '<');
   EXPECT_LE(short_kernel_name(many).size(), 60u);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "analyse/rank/names.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 #include "trace/radix_sort.h"
@@ -11,10 +12,10 @@
 namespace profgpu {
 namespace {
 
-// Activities launched and not yet ended, on the same device, at each launch; its own are not counted.
+// Activities launched and not yet ended, on the same device, at each launch, without its own.
 std::vector<int64_t> queue_depths(const Trace& trace) {
   std::vector<int64_t> depths, ends;
-  std::vector<SortKey> launches;   // one for each activity: when its call began
+  std::vector<SortKey> launches;   // per activity: start of its call
   for (const Trace::DeviceRows& rows : trace.device_rows) {
     launches.clear(), ends.clear();
     for (uint32_t i = rows.begin.value; i < rows.end.value; ++i) {
@@ -39,23 +40,6 @@ std::vector<int64_t> queue_depths(const Trace& trace) {
   return depths;
 }
 
-/// Whether a call replays a graph, by its name; each distinct name is looked at once.
-class GraphLaunches {
- public:
-  explicit GraphLaunches(const Trace& trace) : trace_(trace), known_(trace.strings.size(), kUnknown) {}
-  bool operator()(HostId call) {
-    const StringId name = trace_.host.name[call.value];
-    if (known_[name.value] == kUnknown)
-      known_[name.value] = trace_.strings[name].find("GraphLaunch") != std::string_view::npos ? kYes : kNo;
-    return known_[name.value] == kYes;
-  }
-
- private:
-  enum Answer : uint8_t { kUnknown, kNo, kYes };
-  const Trace& trace_;
-  std::vector<Answer> known_;
-};
-
 }  // namespace
 
 Launch Launch::compute(const Facts& facts) {
@@ -64,17 +48,17 @@ Launch Launch::compute(const Facts& facts) {
   result.launches = static_cast<int64_t>(trace.launching.size());
   std::vector<int64_t> latencies;
   latencies.reserve(trace.launching.size());
-  GraphLaunches is_graph(trace);
-  const Intervals warmup = facts.get<Steps>().left_out_time();
+  const Names& names = facts.get<Names>();
+  const Intervals left_out = facts.get<Steps>().left_out_time();
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const HostId call = trace.launching[c];
     const uint32_t first = trace.launched_first[c], end = trace.launched_first[c + 1];
     latencies.push_back(trace.activity.start_ns[trace.launched[first].value] - trace.host.start_ns[call.value]);
-    // A launch that owns several activities replays a graph, whatever it is called.
-    if (end - first > 1 || is_graph(call)) continue;
+    // A launch with several activities replays a graph, whatever its name.
+    if (end - first > 1 || names.graph_launch[trace.host.name[call.value].value]) continue;
     if (trace.activity.kind[trace.launched[first].value] != ActivityKind::kKernel) continue;
     const bool is_short = trace.activity.duration_ns[trace.launched[first].value] < trace.host.duration_ns[call.value];
-    const bool steady = !contains(warmup, trace.host.start_ns[call.value]);
+    const bool steady = !contains(left_out, trace.host.start_ns[call.value]);
     ++result.kernels;
     result.short_kernels += is_short;
     result.steady_kernels += steady;
@@ -85,8 +69,7 @@ Launch Launch::compute(const Facts& facts) {
     result.median_latency_ns = percentile_of_sorted(latencies, 50);
     result.p95_latency_ns = percentile_of_sorted(latencies, 95);
   }
-  if (result.kernels > 0)
-    result.short_kernel_pct = percent_of(result.short_kernels, result.kernels);
+  if (result.kernels > 0) result.short_kernel_pct = percent_of(result.short_kernels, result.kernels);
   result.median_queue_depth = percentile(queue_depths(trace), 50);
   return result;
 }

@@ -10,16 +10,15 @@ namespace profgpu {
 
 struct Launch {
   int64_t launches = 0;                      ///< runtime and driver calls with linked activity
-  std::optional<double> median_latency_ns;   ///< launch call's start to its first activity's start
+  std::optional<double> median_latency_ns;   ///< from the launch call's start to its first activity's start
   std::optional<double> p95_latency_ns;
-  int64_t short_kernels = 0;                 ///< kernels shorter than their own launch call took
+  int64_t short_kernels = 0;                 ///< kernels shorter than their own launch call
   std::optional<double> short_kernel_pct;    ///< of linked kernels outside graphs
   int64_t kernels = 0;                       ///< linked, outside graphs
-  int64_t steady_kernels = 0, steady_short_kernels = 0;   ///< of these, warm-up steps aside
+  int64_t steady_kernels = 0, steady_short_kernels = 0;   ///< of these, outside warm-up steps
   std::optional<double> median_queue_depth;  ///< activities launched and not yet ended, on the same device, at a launch
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("launches", launches), v("median_latency_ns", whole_ns(median_latency_ns));
     v("p95_latency_ns", whole_ns(p95_latency_ns)), v("short_kernels", short_kernels);
     v("short_kernel_pct", short_kernel_pct), v("median_queue_depth", median_queue_depth);

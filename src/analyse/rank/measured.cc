@@ -13,7 +13,7 @@
 namespace profgpu {
 namespace {
 
-// What the device does at an instant: a kind of work, the cause of a gap, or neither.
+// State of the device at an instant: a kind of work, the cause of a gap, or neither.
 struct StepState {
   enum : uint8_t { kCompute, kCommunication, kMemory, kOutside, kFirstIdle };
   static constexpr int kCount = kFirstIdle + kIdleCauses;
@@ -31,7 +31,7 @@ struct StateInterval {
 };
 uint64_t sort_key(const StateInterval& s) { return ordered(s.time.start); }
 
-// Disjoint, in order of time; what lies between them is outside.
+// Disjoint, in order of time; the time between them is outside.
 std::vector<StateInterval> device_states(const Facts& facts) {
   std::vector<StateInterval> all;
   const Devices& devices = facts.get<Devices>();
@@ -42,22 +42,22 @@ std::vector<StateInterval> device_states(const Facts& facts) {
   };
   add(d.compute, StepState::kCompute);
   add(d.exposed_communication, StepState::kCommunication);
-  add(subtract(d.memory, unite(d.compute, d.communication)), StepState::kMemory);
+  add(d.exposed_memory, StepState::kMemory);
   for (const Gap& g : facts.get<Idle>().devices[static_cast<size_t>(devices.busiest)].all())
     all.push_back({{g.start_ns, g.end_ns}, StepState::kFirstIdle + static_cast<int>(g.cause)});
   radix_sort(all);
   return all;
 }
 
-// Sums of a step, one step after the other.
+// Sum per step. Steps come one after the other.
 class StepSum {
  public:
-  void add(int64_t step, int64_t ns) {
-    if (step != step_) close();
-    step_ = step;
+  void add(const Step& step, int64_t ns) {
+    if (&step != step_) close();
+    step_ = &step;
     now_ += ns;
   }
-  /// The deviation over `steps`, those with nothing among them.
+  /// Deviation over `steps`, including those without any time.
   Varying over(int64_t steps) {
     close();
     Varying v{total_, 0};
@@ -74,28 +74,30 @@ class StepSum {
     squares_ += static_cast<double>(now_) * static_cast<double>(now_);
     now_ = 0;
   }
-  int64_t step_ = -1, now_ = 0, total_ = 0;
+  const Step* step_ = nullptr;
+  int64_t now_ = 0, total_ = 0;
   double squares_ = 0;
 };
 
-void add_makeup(const Facts& facts, const std::vector<bool>& counts, MeasuredSteps& m) {
+void add_makeup(const Facts& facts, MeasuredSteps& m) {
+  const std::vector<Step>& steps = facts.get<Steps>().steps;
   const std::vector<StateInterval> states = device_states(facts);
-  std::array<StepSum, kMostPhases> phases;
+  std::array<StepSum, kMaxPhases> phases;
   std::array<StepSum, StepState::kCount> of_state;
-  std::array<std::array<int64_t, StepState::kCount>, kMostPhases> makeup_ns{};
+  std::array<std::array<int64_t, StepState::kCount>, kMaxPhases> makeup_ns{};
   const auto take = [&](const PhaseSegment& s, int state, int64_t ns) {
     if (ns == 0) return;
     makeup_ns[static_cast<size_t>(s.phase)][static_cast<size_t>(state)] += ns;
-    phases[static_cast<size_t>(s.phase)].add(s.step, ns);
-    of_state[static_cast<size_t>(state)].add(s.step, ns);
+    phases[static_cast<size_t>(s.phase)].add(steps[s.step], ns);
+    of_state[static_cast<size_t>(state)].add(steps[s.step], ns);
   };
   size_t at = 0;
   for (const PhaseSegment& s : facts.get<Phases>().segments) {
-    if (!counts[s.step]) continue;
+    if (!steps[s.step].measured) continue;
     while (at < states.size() && states[at].time.end <= s.start_ns) ++at;
     int64_t outside = s.end_ns - s.start_ns;
     for (size_t i = at; i < states.size() && states[i].time.start < s.end_ns; ++i) {
-      const int64_t ns = std::min(states[i].time.end, s.end_ns) - std::max(states[i].time.start, s.start_ns);
+      const int64_t ns = overlap_length(states[i].time, {s.start_ns, s.end_ns});
       take(s, states[i].state, ns);
       outside -= ns;
     }
@@ -138,8 +140,8 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
   StepFinder step_of(facts.get<Steps>());
   const auto text = [&](StringId id) { return only_if(id.valid(), std::string(trace.strings[id])); };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
-    const int64_t step = step_of(trace.activity.start_ns[i]);
-    if (step < 0) continue;
+    const Step* step = step_of(trace.activity.start_ns[i]);
+    if (step == nullptr || !step->measured) continue;
     WorkKey key{trace.activity.name[i], {}, {}, devices.kind[i]};
     if (const HostId op = ops.of_activity[i]; op.valid()) {
       key.op = trace.host.name[op.value];
@@ -150,17 +152,11 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
       sums.emplace_back();
       const std::string name(trace.strings[key.name]);
       const bool copy = key.kind == WorkKind::kMemory;
-      m.work.push_back({name,
-                        short_kernel_name(name),
-                        key.kind,
-                        copy ? KernelCategory::kCopy : kernels.category[key.name.value],
-                        text(key.op),
-                        text(key.shapes),
-                        0,
-                        {}});
+      const KernelCategory category = copy ? KernelCategory::kCopy : kernels.category[key.name.value];
+      m.work.push_back({name, short_kernel_name(name), key.kind, category, text(key.op), text(key.shapes), 0, {}});
     }
     ++m.work[it->second].count;
-    sums[it->second].add(step, trace.activity.duration_ns[i]);
+    sums[it->second].add(*step, trace.activity.duration_ns[i]);
   }
   for (size_t i = 0; i < sums.size(); ++i) m.work[i].time = sums[i].over(m.steps);
   std::sort(m.work.begin(), m.work.end(), [](const MeasuredWork& a, const MeasuredWork& b) {
@@ -174,12 +170,9 @@ void add_work(const Facts& facts, MeasuredSteps& m) {
 MeasuredSteps MeasuredSteps::compute(const Facts& facts) {
   const Steps& steps = facts.get<Steps>();
   MeasuredSteps m;
-  const std::vector<const Step*> measured = steps.measured();
-  m.steps = static_cast<int64_t>(measured.size());
+  m.steps = static_cast<int64_t>(steps.measured().size());
   m.wall_ns = steps.measured_wall_ns();
-  std::vector<bool> counts(steps.steps.size());
-  for (const Step* s : measured) counts[static_cast<size_t>(s - steps.steps.data())] = true;
-  add_makeup(facts, counts, m);
+  add_makeup(facts, m);
   add_work(facts, m);
   for (const OpRow& o : facts.get<Ops>().rows)
     if (o.measured_calls > 0) m.ops.push_back({o.text, o.measured_calls, o.measured_self_ns});

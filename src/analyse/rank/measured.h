@@ -1,4 +1,4 @@
-// What the measured steps are made of, for comparing runs: sums over those steps and how they vary from step to step.
+// Makeup of the measured steps, for comparing runs: sums over those steps, and their variation from step to step.
 #pragma once
 
 #include "analyse/rank/idle.h"
@@ -9,38 +9,29 @@ namespace profgpu {
 
 struct Varying {
   int64_t total_ns = 0;       ///< over the measured steps
-  double step_stddev_ns = 0;  ///< of a step's sum; the sample's, 0 for one step
+  double step_stddev_ns = 0;  ///< sample standard deviation of a step's sum; 0 for one step
 
-  template <class V>
-  void fields(V&& v) const {
-    v("total_ns", total_ns), v("step_stddev_ns", whole_ns(step_stddev_ns));
-  }
+  void fields(auto&& v) const { v("total_ns", total_ns), v("step_stddev_ns", whole_ns(step_stddev_ns)); }
 };
 
-/// What the rank's busiest device does: "compute", "communication" and "memory" (exposed: while nothing before it in
-/// this list runs), "idle: host_bound" ..., "outside": before the device's first activity or after its last.
+/// State of the rank's busiest device during a phase: "compute"; "communication" and "memory" where nothing earlier in
+/// this list runs; "idle: host_bound" ...; "outside": before the device's first activity or after its last.
 struct Makeup {
   std::string phase, state;
   int64_t total_ns = 0;
 
-  template <class V>
-  void fields(V&& v) const {
-    v("phase", phase), v("state", state), v("total_ns", total_ns);
-  }
+  void fields(auto&& v) const { v("phase", phase), v("state", state), v("total_ns", total_ns); }
 };
 
-/// Of one phase, or one of the states above.
+/// One phase, or one of the states above.
 struct NamedTime {
   std::string name;
   Varying time;
 
-  template <class V>
-  void fields(V&& v) const {
-    v("name", name), time.fields(v);
-  }
+  void fields(auto&& v) const { v("name", name), time.fields(v); }
 };
 
-/// Activity of one name that one op launched with one set of shapes. It belongs to the step that it starts in.
+/// Activities of one name, launched by one op with one set of shapes. Each belongs to the step in which it starts.
 struct MeasuredWork {
   std::string name, short_name;
   WorkKind kind = WorkKind::kCompute;
@@ -50,8 +41,7 @@ struct MeasuredWork {
   int64_t count = 0;
   Varying time;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", name), v("short_name", short_name), v("kind", work_kind_name(kind));
     v("category", kernel_category_name(category)), v("op", op), v("shapes", shapes), v("count", count), time.fields(v);
   }
@@ -61,10 +51,7 @@ struct MeasuredOp {
   std::string name;
   int64_t calls = 0, cpu_self_ns = 0;
 
-  template <class V>
-  void fields(V&& v) const {
-    v("name", name), v("calls", calls), v("cpu_self_ns", cpu_self_ns);
-  }
+  void fields(auto&& v) const { v("name", name), v("calls", calls), v("cpu_self_ns", cpu_self_ns); }
 };
 
 struct MeasuredCollective {
@@ -72,8 +59,7 @@ struct MeasuredCollective {
   std::optional<int64_t> message_bytes;
   int64_t calls = 0, total_ns = 0;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", name), v("dtype", dtype), v("message_bytes", message_bytes), v("calls", calls), v("total_ns", total_ns);
   }
 };
@@ -82,14 +68,13 @@ struct MeasuredSteps {
   int64_t steps = 0;
   int64_t wall_ns = 0;
   std::vector<Makeup> makeup;      ///< adds up to wall_ns exactly
-  std::vector<NamedTime> phases;   ///< all of them, in their order
-  std::vector<NamedTime> states;   ///< those that take time
+  std::vector<NamedTime> phases;   ///< all phases, in their order
+  std::vector<NamedTime> states;   ///< only those that take time
   std::vector<MeasuredWork> work;  ///< longest first, then name, op, shapes
   std::vector<MeasuredOp> ops;
   std::vector<MeasuredCollective> collectives;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("steps", steps), v("wall_ns", wall_ns), v("makeup", makeup), v("phases", phases), v("states", states);
     v("work", work), v("ops", ops), v("collectives", collectives);
   }

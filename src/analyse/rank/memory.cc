@@ -1,12 +1,14 @@
 #include "analyse/rank/memory.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_map>
 
 #include "analyse/rank/names.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
+#include "base/text.h"
 
 namespace profgpu {
 namespace {
@@ -14,22 +16,19 @@ namespace {
 constexpr size_t kTimelinePoints = 500;
 constexpr size_t kMaxSlopeSteps = 1000;
 
-// DeviceType CUDA and HIP; every other type but the CPU's is an accelerator too, but has no allocator events of this
-// kind that are device memory for certain.
+// DeviceType CUDA and HIP. Events of other accelerators are not certain to be device memory.
 bool is_device_memory(const MemoryEvent& m) { return m.device_type == 1 || m.device_type == 6; }
 
 using StepLevel = std::pair<double, double>;   // a step's number, bytes
 
-// The lowest allocation within each measured step; a step without events has the level before it, unless that is from
-// before its window: what happened between windows is not known.
+// The lowest allocation within each measured step. A step without events has the level before it, unless that is from
+// another window: the time between windows was not recorded.
 std::vector<StepLevel> lowest_by_step(const Facts& facts, const std::vector<MemoryEvent>& events) {
   const std::vector<Interval>& windows = facts.trace().windows;
   std::vector<StepLevel> lowest;
   for (const Step* step : facts.get<Steps>().measured()) {
-    auto it = std::lower_bound(events.begin(), events.end(), step->start_ns,
-                               [](const MemoryEvent& m, int64_t t) { return m.time_ns < t; });
-    const auto window = std::upper_bound(windows.begin(), windows.end(), step->start_ns,
-                                         [](int64_t t, const Interval& w) { return t < w.start; });
+    auto it = std::ranges::lower_bound(events, step->start_ns, {}, &MemoryEvent::time_ns);
+    const auto window = std::ranges::upper_bound(windows, step->start_ns, {}, &Interval::start);
     const int64_t known_from = window - windows.begin() < 2 ? INT64_MIN : std::prev(window)->start;
     const bool is_before_known = it != events.begin() && std::prev(it)->time_ns >= known_from;
     const int64_t before = is_before_known ? std::prev(it)->total_allocated : INT64_MAX;
@@ -41,15 +40,15 @@ std::vector<StepLevel> lowest_by_step(const Facts& facts, const std::vector<Memo
   return lowest;
 }
 
-// Pairs grow with the square of the steps; a thousand steps say as much as all.
+// The number of pairs grows with the square of the steps; a thousand steps are enough.
 std::vector<StepLevel> thinned(const std::vector<StepLevel>& levels) {
   std::vector<StepLevel> out;
   for (size_t i = 0; i < levels.size(); i += levels.size() / kMaxSlopeSteps + 1) out.push_back(levels[i]);
   return out;
 }
 
-// Events of old traces carry no totals: sums of what was allocated and freed stand in for them. They are
-// the totals less an unknown constant, so growth can be had from them, levels cannot.
+// Events of old traces have no totals. Running sums of what was allocated and freed are totals less an unknown
+// constant: they show growth, but not levels.
 std::vector<MemoryEvent> with_relative_totals(std::vector<MemoryEvent> events) {
   int64_t sum = 0;
   for (MemoryEvent& m : events) {
@@ -59,7 +58,7 @@ std::vector<MemoryEvent> with_relative_totals(std::vector<MemoryEvent> events) {
   return events;
 }
 
-// Every peak of a stretch of events stays: of each, the event with the highest allocation.
+// Of each stretch of events the one with the highest allocation, so that peaks remain.
 std::vector<MemoryPoint> thinned(const std::vector<MemoryEvent>& events) {
   std::vector<MemoryPoint> points;
   const size_t stretch = (events.size() + kTimelinePoints - 1) / kTimelinePoints;
@@ -74,15 +73,15 @@ std::vector<MemoryPoint> thinned(const std::vector<MemoryEvent>& events) {
   return points;
 }
 
-// cudaMalloc and kin wait for the device; what asks a pool on a stream, or for memory of the host, does not.
+// cudaMalloc and the like wait for the device; stream-ordered pools and host memory do not.
 bool waits_for_device(std::string_view allocation) {
-  return allocation.find("Async") == allocation.npos && allocation.find("Host") == allocation.npos;
+  return !contains(allocation, "Async") && !contains(allocation, "Host");
 }
 
 void count_allocator_calls(const Facts& facts, Memory& memory) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
-  std::vector<int64_t> times;   // of those that wait
+  std::vector<int64_t> times;   // of calls that wait
   for (uint32_t i = 0; i < trace.host.size(); ++i) {
     if (!trace.host.is_call(HostId(i)) || names.call[trace.host.name[i].value] != CallKind::kMemory) continue;
     ++memory.allocator_calls;
@@ -101,14 +100,13 @@ void add_levels(const std::vector<MemoryEvent>& known, Memory& memory) {
     memory.peak_allocated_bytes = std::max(memory.peak_allocated_bytes.value_or(0), m.total_allocated);
     if (m.total_reserved < 0) continue;
     memory.peak_reserved_bytes = std::max(memory.peak_reserved_bytes.value_or(0), m.total_reserved);
-    // At the reserved peak; where that lasts, at its fullest.
+    // At the reserved peak, with the most allocated.
     const bool higher = peak == nullptr || m.total_reserved > peak->total_reserved ||
                         (m.total_reserved == peak->total_reserved && m.total_allocated > peak->total_allocated);
     if (higher) peak = &m;
   }
   if (peak != nullptr && peak->total_reserved > 0)
-    memory.fragmentation_pct = 100.0 * static_cast<double>(peak->total_reserved - peak->total_allocated) /
-                               static_cast<double>(peak->total_reserved);
+    memory.fragmentation_pct = percent_of(peak->total_reserved - peak->total_allocated, peak->total_reserved);
   memory.timeline = thinned(known);
 }
 
@@ -118,7 +116,7 @@ void summarise(const Facts& facts, const std::vector<MemoryEvent>& events, Memor
     if (m.total_allocated >= 0) known.push_back(m);
   if (!known.empty()) {
     add_levels(known, memory);
-  } else if (facts.trace().windows.size() == 1) {   // sums do not reach across what was not recorded
+  } else if (facts.trace().windows.size() == 1) {   // sums do not span unrecorded time
     known = with_relative_totals(events);
   }
   if (facts.get<Steps>().annotated)
@@ -134,23 +132,21 @@ Memory Memory::compute(const Facts& facts) {
   std::map<int32_t, std::vector<MemoryEvent>> by_device;
   for (const MemoryEvent& m : trace.memory)
     if (is_device_memory(m)) by_device[m.device].push_back(m);
-  // By share of its capacity, or by bytes where that is not known of all.
-  const bool shares = std::all_of(by_device.begin(), by_device.end(), [&](const auto& d) {
-    return trace.properties(std::max(d.first, 0)).memory_bytes > 0;
-  });
+  // By share of capacity; by bytes if any capacity is unknown.
+  const auto capacity_of = [&](int32_t device) { return trace.properties(std::max(device, 0)).memory_bytes; };
+  const bool shares = std::ranges::all_of(by_device, [&](const auto& d) { return capacity_of(d.first) > 0; });
   double most = -1;
   const std::vector<MemoryEvent>* chosen = nullptr;
   for (const auto& [device, events] : by_device) {
     int64_t peak = 0;
     for (const MemoryEvent& m : events) peak = std::max({peak, m.total_allocated, m.total_reserved});
     double fullness = static_cast<double>(peak);
-    if (shares) fullness /= static_cast<double>(trace.properties(std::max(device, 0)).memory_bytes);
+    if (shares) fullness /= static_cast<double>(capacity_of(device));
     if (fullness > most) most = fullness, chosen = &events, memory.device = device;
   }
   int32_t device = memory.device;
   if (device < 0 && !trace.device_rows.empty()) device = trace.device_rows.front().device;
-  if (const int64_t capacity = trace.properties(std::max(device, 0)).memory_bytes; capacity > 0)
-    memory.capacity_bytes = capacity;
+  if (const int64_t capacity = capacity_of(device); capacity > 0) memory.capacity_bytes = capacity;
   if (chosen != nullptr) summarise(facts, *chosen, memory);
   return memory;
 }
@@ -159,12 +155,12 @@ namespace {
 
 constexpr size_t kPoints = 2000;
 constexpr size_t kMaxHolders = 100;
-constexpr size_t kDeepestStack = 64;   // innermost frames say most
+constexpr size_t kMaxFrames = 64;   // the innermost
 
 std::vector<MemoryEvent> events_of(const Trace& trace, int32_t device) {
   std::vector<MemoryEvent> events;
-  for (const MemoryEvent& m : trace.memory)
-    if (m.device == device && (m.device_type == 1 || m.device_type == 6)) events.push_back(m);
+  std::ranges::copy_if(trace.memory, std::back_inserter(events),
+                       [&](const MemoryEvent& m) { return m.device == device && is_device_memory(m); });
   return events;
 }
 
@@ -187,7 +183,7 @@ void add_course(const std::vector<MemoryEvent>& events, int64_t shift_ns, PageMe
     const auto end = known.begin() + static_cast<ptrdiff_t>(std::min(i + stretch, known.size()));
     std::vector<const MemoryEvent*> shown = {*begin, *std::min_element(begin, end, lower),
                                              *std::max_element(begin, end, lower)};
-    std::sort(shown.begin(), shown.end());   // pointers into one vector, which is in order of time
+    std::ranges::sort(shown);   // pointers into one vector in time order
     shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
     for (const MemoryEvent* m : shown) add_point(*m, shift_ns, reserved, memory);
   }
@@ -196,33 +192,18 @@ void add_course(const std::vector<MemoryEvent>& events, int64_t shift_ns, PageMe
 // The innermost range of a thread that encloses a time. Invalid: none does.
 HostId range_at(const Trace& trace, ThreadId thread, int64_t time_ns) {
   if (!thread.valid()) return {};
-  const HostTable& host = trace.host;
-  const Thread& t = trace.threads[thread.value];
-  const auto begin = host.start_ns.begin() + t.begin.value, end = host.start_ns.begin() + t.end.value;
-  const auto after = std::upper_bound(begin, end, time_ns);
-  if (after == begin) return {};
-  HostId at(static_cast<size_t>(after - host.start_ns.begin()) - 1);
-  while (at.valid() && host.end_ns(at) < time_ns) at = host.parent[at.value];
-  return at;
-}
-
-HostId innermost_op(const HostTable& host, HostId at) {
-  while (at.valid() && host.kind[at.value] != HostKind::kOp && host.kind[at.value] != HostKind::kAnnotation)
-    at = host.parent[at.value];
-  return at;
+  const HostId after = trace.first_from(trace.threads[thread.value], time_ns + 1);
+  if (after == trace.threads[thread.value].begin) return {};
+  return trace.enclosing(HostId(size_t{after.value} - 1), [&](HostId at) { return trace.host.end_ns(at) >= time_ns; });
 }
 
 std::string stack_of(const Trace& trace, HostId at) {
   std::vector<std::string_view> frames;
-  for (; at.valid() && frames.size() < kDeepestStack; at = trace.host.parent[at.value])
+  for (; at.valid() && frames.size() < kMaxFrames; at = trace.host.parent[at.value])
     if (trace.host.kind[at.value] != HostKind::kRuntime && trace.host.kind[at.value] != HostKind::kDriver)
       frames.push_back(trace.name(at));
-  std::string out;
-  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-    if (!out.empty()) out += '\n';
-    out += *frame;
-  }
-  return out;
+  std::ranges::reverse(frames);
+  return joined(frames, "\n");
 }
 
 struct Block {
@@ -230,7 +211,7 @@ struct Block {
   HostId where;
 };
 
-// Blocks that were allocated within the trace and are there after the first `count` events.
+// Blocks allocated within the trace that are live after the first `count` events.
 std::unordered_map<uint64_t, Block> blocks_after(const Trace& trace, const std::vector<MemoryEvent>& events,
                                                  size_t count) {
   std::unordered_map<uint64_t, size_t> live;   // address to the event that allocated it
@@ -249,7 +230,10 @@ std::vector<PageHolder> holders(const Trace& trace, const std::unordered_map<uin
   std::map<std::pair<std::string_view, std::string>, PageHolder> by_place;
   int64_t known = 0;
   for (const auto& [address, block] : blocks) {
-    const HostId op = innermost_op(trace.host, block.where);
+    const HostId op = trace.enclosing(block.where, [&](HostId at) {
+      const HostKind kind = trace.host.kind[at.value];
+      return kind == HostKind::kOp || kind == HostKind::kAnnotation;
+    });
     const std::string_view name = op.valid() ? trace.name(op) : std::string_view();
     PageHolder& h = by_place[{name, stack_of(trace, block.where)}];
     h.bytes += block.bytes;
@@ -262,7 +246,7 @@ std::vector<PageHolder> holders(const Trace& trace, const std::unordered_map<uin
     holder.stack = place.second;
     all.push_back(std::move(holder));
   }
-  std::stable_sort(all.begin(), all.end(), [](const PageHolder& a, const PageHolder& b) { return a.bytes > b.bytes; });
+  std::ranges::stable_sort(all, std::greater(), &PageHolder::bytes);
   if (all.size() > kMaxHolders) {
     PageHolder rest{"(other places)", "", 0, 0};
     for (size_t i = kMaxHolders; i < all.size(); ++i) rest.bytes += all[i].bytes, rest.blocks += all[i].blocks;
@@ -271,7 +255,7 @@ std::vector<PageHolder> holders(const Trace& trace, const std::unordered_map<uin
   }
   if (allocated > known) {
     PageHolder before{"(before the trace)", "", allocated - known, 0};
-    all.insert(std::find_if(all.begin(), all.end(), [&](const PageHolder& h) { return h.bytes < before.bytes; }),
+    all.insert(std::ranges::find_if(all, [&](int64_t bytes) { return bytes < before.bytes; }, &PageHolder::bytes),
                before);
   }
   return all;
@@ -287,9 +271,7 @@ std::optional<PageMemory> memory_over_time(const Facts& facts, int64_t shift_ns)
   PageMemory memory;
   memory.device = summary.device;
   add_course(events, shift_ns, memory);
-  const auto peak = std::max_element(events.begin(), events.end(), [](const MemoryEvent& a, const MemoryEvent& b) {
-    return a.total_allocated < b.total_allocated;
-  });
+  const auto peak = std::ranges::max_element(events, {}, &MemoryEvent::total_allocated);
   memory.peak_ns = std::max<int64_t>(peak->time_ns + shift_ns, 0);
   const auto blocks = blocks_after(trace, events, static_cast<size_t>(peak - events.begin()) + 1);
   memory.held = holders(trace, blocks, peak->total_allocated);

@@ -16,7 +16,7 @@ bool contains_ignoring_case(string_view text, string_view lower_case) {
   return std::search(text.begin(), text.end(), lower_case.begin(), lower_case.end(), same) != text.end();
 }
 
-// Lower case, without spaces, '#' and '_': how ranges are compared.
+// Lower case, without spaces, '#' and '_', which names of ranges spell differently.
 std::string folded(string_view name) {
   std::string out;
   for (const char c : name)
@@ -24,105 +24,52 @@ std::string folded(string_view name) {
   return out;
 }
 
-struct RangeName {
-  string_view text;    // folded
+/// Folded names of the ranges of one phase. After a prefix anything may follow.
+struct RangeNames {
   Phase phase;
-  bool prefix;         // the rest of the name does not matter
+  std::vector<string_view> names, prefixes;
 };
 
-// The names that PyTorch, Lightning, Accelerate, DeepSpeed, FSDP and Megatron give to phases of a step, and those that
-// people give. Folded as above.
-constexpr RangeName kRanges[] = {
-    {"enumerate(dataloader)", Phase::kDataLoading, true},
-    {"dataloading", Phase::kDataLoading, false},
-    {"dataloader", Phase::kDataLoading, false},
-    {"dataload", Phase::kDataLoading, false},
-    {"loaddata", Phase::kDataLoading, false},
-    {"loadbatch", Phase::kDataLoading, false},
-    {"fetchbatch", Phase::kDataLoading, false},
-    {"nextbatch", Phase::kDataLoading, false},
-    {"getbatch", Phase::kDataLoading, false},
-    {"batchgenerator", Phase::kDataLoading, false},                     // Megatron's batch-generator, below as well
-    {"batch-generator", Phase::kDataLoading, false},
-    {"[pl][profile][trainingepochloop].traindataloadernext", Phase::kDataLoading, false},
-    {"[pl][profile]traindataloadernext", Phase::kDataLoading, false},
-    {"traindataloadernext", Phase::kDataLoading, false},
-    {"[dataloader]", Phase::kDataLoading, true},
-    {"forward", Phase::kForward, false},
-    {"fwd", Phase::kForward, false},
-    {"forwardpass", Phase::kForward, false},
-    {"forward-compute", Phase::kForward, false},                        // Megatron
-    {"forward-backward", Phase::kOther, false},
-    {"deepspeedengine.forward", Phase::kForward, false},
-    {"distributeddataparallel.forward", Phase::kForward, false},
-    {"fullyshardeddataparallel.forward", Phase::kForward, false},
-    {"fsdp.forward", Phase::kForward, false},
-    {"fwdmicrostep", Phase::kForward, false},                           // DeepSpeed's timers
-    {"[pl][profile][strategy]ddpstrategy.trainingstep", Phase::kForward, false},
-    {"[pl][profile][strategy]singledevicestrategy.trainingstep", Phase::kForward, false},
-    {"[pl][profile]runtrainingstep", Phase::kForward, false},
-    {"backward", Phase::kBackward, false},
-    {"bwd", Phase::kBackward, false},
-    {"backwardpass", Phase::kBackward, false},
-    {"backward-compute", Phase::kBackward, false},
-    {"deepspeedengine.backward", Phase::kBackward, false},
-    {"bwdmicrostep", Phase::kBackward, false},
-    {"bwdinnermicrostep", Phase::kBackward, false},
-    {"accelerator.backward", Phase::kBackward, false},
-    {"[pl][profile]backward", Phase::kBackward, false},
-    {"[pl][profile][strategy]ddpstrategy.backward", Phase::kBackward, false},
-    {"[pl][profile][strategy]singledevicestrategy.backward", Phase::kBackward, false},
-    {"optimizer.step", Phase::kOptimizer, true},
-    {"optimizer.zerograd", Phase::kOptimizer, true},
-    {"optimizer", Phase::kOptimizer, false},
-    {"optimizerstep", Phase::kOptimizer, false},
-    {"stepoptimizer", Phase::kOptimizer, false},
-    {"deepspeedengine.step", Phase::kOptimizer, false},
-    {"stepmicrostep", Phase::kOptimizer, false},
-    {"[pl][profile][lightningmodule]optimizerstep", Phase::kOptimizer, true},
-    {"savecheckpoint", Phase::kCheckpoint, true},
-    {"checkpointsave", Phase::kCheckpoint, true},
-    {"checkpointingsave", Phase::kCheckpoint, false},
-    {"checkpointing-save", Phase::kCheckpoint, false},
-    {"save-checkpoint", Phase::kCheckpoint, true},
-    {"torch.save", Phase::kCheckpoint, false},
-    {"savemodel", Phase::kCheckpoint, false},
-    {"deepspeedengine.savecheckpoint", Phase::kCheckpoint, false},
-};
+// Names in PyTorch, Lightning ("[pl]"), Accelerate, DeepSpeed (its timers, too), FSDP and Megatron ("batch-generator",
+// "forward-compute", ...), and names that people choose.
+const std::vector<RangeNames>& range_names() {
+  static const std::vector<RangeNames> all = {
+      {Phase::kDataLoading,
+       {"dataloading", "dataloader", "dataload", "loaddata", "loadbatch", "fetchbatch", "nextbatch", "getbatch",
+        "batchgenerator", "batch-generator", "[pl][profile][trainingepochloop].traindataloadernext",
+        "[pl][profile]traindataloadernext", "traindataloadernext"},
+       {"enumerate(dataloader)", "[dataloader]"}},
+      {Phase::kForward,
+       {"forward", "fwd", "forwardpass", "forward-compute", "deepspeedengine.forward",
+        "distributeddataparallel.forward", "fullyshardeddataparallel.forward", "fsdp.forward", "fwdmicrostep",
+        "[pl][profile][strategy]ddpstrategy.trainingstep", "[pl][profile][strategy]singledevicestrategy.trainingstep",
+        "[pl][profile]runtrainingstep"},
+       {}},
+      {Phase::kBackward,
+       {"backward", "bwd", "backwardpass", "backward-compute", "deepspeedengine.backward", "bwdmicrostep",
+        "bwdinnermicrostep", "accelerator.backward", "[pl][profile]backward",
+        "[pl][profile][strategy]ddpstrategy.backward", "[pl][profile][strategy]singledevicestrategy.backward"},
+       {}},
+      {Phase::kOptimizer,
+       {"optimizer", "optimizerstep", "stepoptimizer", "deepspeedengine.step", "stepmicrostep"},
+       {"optimizer.step", "optimizer.zerograd", "[pl][profile][lightningmodule]optimizerstep"}},
+      {Phase::kCheckpoint,
+       {"checkpointingsave", "checkpointing-save", "torch.save", "savemodel", "deepspeedengine.savecheckpoint"},
+       {"savecheckpoint", "checkpointsave", "save-checkpoint"}}};
+  return all;
+}
 
 constexpr std::array<string_view, kPhases> kPhaseNames = {"data_loading",  "forward",    "backward", "optimizer",
                                                           "communication", "checkpoint", "other"};
 
-// cudaStreamWaitEvent only queues a wait on the device; it is not here.
-constexpr string_view kSynchronize[] = {"cudaDeviceSynchronize",
-                                        "cudaStreamSynchronize",
-                                        "cudaEventSynchronize",
-                                        "cudaThreadSynchronize",
-                                        "cudaMemcpy",
-                                        "cudaMemcpyToSymbol",
-                                        "cudaMemcpyFromSymbol",
-                                        "cudaMemcpy2D",
-                                        "hipDeviceSynchronize",
-                                        "hipStreamSynchronize",
-                                        "hipEventSynchronize",
-                                        "hipMemcpy",
-                                        "hipMemcpyWithStream",
-                                        "hipMemcpyDtoH",
-                                        "hipMemcpyHtoD",
-                                        "cuCtxSynchronize",
-                                        "cuStreamSynchronize",
-                                        "cuEventSynchronize",
-                                        "cuMemcpyDtoH_v2",
-                                        "cuMemcpyHtoD_v2",
-                                        "urQueueFinish",
-                                        "urEventWait",
-                                        "zeCommandQueueSynchronize",
-                                        "zeCommandListHostSynchronize",
-                                        "zeEventHostSynchronize",
-                                        "zeFenceHostSynchronize",
-                                        "Context Sync",
-                                        "Stream Sync",
-                                        "Event Sync"};
+// Not cudaStreamWaitEvent: it only queues a wait on the device.
+constexpr string_view kSynchronize[] = {
+    "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize", "cudaMemcpy",
+    "cudaMemcpyToSymbol", "cudaMemcpyFromSymbol", "cudaMemcpy2D", "hipDeviceSynchronize", "hipStreamSynchronize",
+    "hipEventSynchronize", "hipMemcpy", "hipMemcpyWithStream", "hipMemcpyDtoH", "hipMemcpyHtoD", "cuCtxSynchronize",
+    "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2", "urQueueFinish", "urEventWait",
+    "zeCommandQueueSynchronize", "zeCommandListHostSynchronize", "zeEventHostSynchronize", "zeFenceHostSynchronize",
+    "Context Sync", "Stream Sync", "Event Sync"};
 constexpr string_view kMemory[] = {
     "cudaMalloc", "cudaFree", "cudaMallocAsync", "cudaFreeAsync", "cudaMallocHost", "cudaFreeHost", "cudaHostAlloc",
     "cudaMallocManaged", "cudaMalloc3D", "cudaMallocPitch", "cudaHostRegister", "cudaHostUnregister",
@@ -130,8 +77,12 @@ constexpr string_view kMemory[] = {
     "hipExtMallocWithFlags", "hipMallocHost", "hipFreeHost",
     "cuMemAlloc_v2", "cuMemFree_v2", "cuMemAllocAsync", "cuMemFreeAsync", "cuMemCreate", "cuMemMap", "cuMemUnmap",
     "cuMemRelease", "cuMemAddressReserve", "cuMemSetAccess"};
+constexpr string_view kLaunchPrefixes[] = {
+    "cudaLaunch", "cuLaunch", "hipLaunch", "hipModuleLaunch", "hipExtLaunch", "hipExtModuleLaunch", "cudaGraphLaunch",
+    "cuGraphLaunch", "hipGraphLaunch", "cudaMemset", "hipMemset", "cuMemset", "cudaMemcpy", "hipMemcpy", "cuMemcpy",
+    "hipDrvLaunch"};
 
-// Calls are recorded with suffixes of their version and of the default stream they mean: cudaMemcpyAsync_v3020,
+// Calls may be recorded with suffixes for their version and default stream: cudaMemcpyAsync_v3020,
 // cudaStreamSynchronize_ptsz_v7000, hipStreamSynchronize_spt.
 string_view without_suffixes(string_view name) {
   const size_t at = name.rfind("_v");
@@ -142,17 +93,9 @@ string_view without_suffixes(string_view name) {
   return name;
 }
 
-template <size_t N>
-bool listed(const string_view (&list)[N], string_view name) {
-  return std::find(std::begin(list), std::end(list), name) != std::end(list);
-}
-
-bool is_launch(string_view name) {
-  constexpr string_view kPrefixes[] = {"cudaLaunch",  "cuLaunch",       "hipLaunch",        "hipModuleLaunch",
-                                       "hipExtLaunch", "hipExtModuleLaunch", "cudaGraphLaunch",  "cuGraphLaunch",
-                                       "hipGraphLaunch", "cudaMemset",  "hipMemset",        "cuMemset",
-                                       "cudaMemcpy",  "hipMemcpy",      "cuMemcpy",         "hipDrvLaunch"};
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](string_view p) { return name.starts_with(p); });
+template <class Prefixes>
+bool starts_with_any(string_view text, const Prefixes& prefixes) {
+  return std::ranges::any_of(prefixes, [&](string_view prefix) { return text.starts_with(prefix); });
 }
 
 }  // namespace
@@ -173,7 +116,7 @@ bool may_be_own_phase(string_view name) {
                                            "nccl", "gloo:", "mpi:", "ucc:", "rccl", "aten", "autograd", "torch", "jit",
                                            "execute_", "capture_", "nn.Module", "cudnn", "cublas"};
   if (name.empty() || name.size() > 60 || !is_letter(name.front()) || name.find("::") != name.npos) return false;
-  if (std::ranges::any_of(kOfFrameworks, [&](string_view start) { return name.starts_with(start); })) return false;
+  if (starts_with_any(name, kOfFrameworks)) return false;
   return std::ranges::all_of(name, [](char c) {
     return is_letter(c) || is_digit(c) || c == '_' || c == '-' || c == '.' || c == ' ' || c == '/' || c == ':' || c < 0;
   });
@@ -182,28 +125,26 @@ bool may_be_own_phase(string_view name) {
 Phase phase_of_range(string_view name) {
   if (name.size() > 160) return Phase::kOther;
   const std::string text = folded(name);
-  for (const RangeName& r : kRanges)
-    if (r.prefix ? string_view(text).starts_with(r.text) : text == r.text) return r.phase;
+  for (const RangeNames& r : range_names())
+    if (std::ranges::count(r.names, text) > 0 || starts_with_any(text, r.prefixes)) return r.phase;
   return Phase::kOther;
 }
 
 bool is_communication_kernel(string_view name) {
-  for (const string_view part : {"nccl", "rccl", "cross_device_reduce", "nvshmem", "deep_ep", "mscclpp"})
-    if (contains_ignoring_case(name, part)) return true;
-  // (one|two)_?shot_all_?reduce and multimem_all_?(reduce|gather)
-  for (const string_view part : {"one_shot_all_reduce", "one_shot_allreduce", "oneshot_all_reduce", "oneshot_allreduce",
-                                 "two_shot_all_reduce", "two_shot_allreduce", "twoshot_all_reduce", "twoshot_allreduce",
-                                 "multimem_all_reduce", "multimem_allreduce", "multimem_all_gather",
-                                 "multimem_allgather"})
-    if (contains_ignoring_case(name, part)) return true;
-  return false;
+  // The last ones are (one|two)_?shot_all_?reduce and multimem_all_?(reduce|gather).
+  constexpr string_view kParts[] = {
+      "nccl", "rccl", "cross_device_reduce", "nvshmem", "deep_ep", "mscclpp", "one_shot_all_reduce",
+      "one_shot_allreduce", "oneshot_all_reduce", "oneshot_allreduce", "two_shot_all_reduce", "two_shot_allreduce",
+      "twoshot_all_reduce", "twoshot_allreduce", "multimem_all_reduce", "multimem_allreduce", "multimem_all_gather",
+      "multimem_allgather"};
+  return std::ranges::any_of(kParts, [&](string_view part) { return contains_ignoring_case(name, part); });
 }
 
 CallKind call_kind(string_view name) {
   const string_view plain = without_suffixes(name);
-  if (listed(kSynchronize, plain)) return CallKind::kSynchronize;
-  if (listed(kMemory, plain)) return CallKind::kMemory;
-  return is_launch(plain) ? CallKind::kLaunch : CallKind::kOther;
+  if (std::ranges::count(kSynchronize, plain) > 0) return CallKind::kSynchronize;
+  if (std::ranges::count(kMemory, plain) > 0) return CallKind::kMemory;
+  return starts_with_any(plain, kLaunchPrefixes) ? CallKind::kLaunch : CallKind::kOther;
 }
 
 bool is_autograd_op(string_view name) {
@@ -214,7 +155,7 @@ bool is_autograd_op(string_view name) {
   const size_t at = name.rfind("Backward");
   if (at == name.npos || at == 0) return false;
   const string_view rest = name.substr(at + 8);
-  return std::all_of(rest.begin(), rest.end(), is_digit);
+  return std::ranges::all_of(rest, is_digit);
 }
 
 Names Names::compute(const Facts& facts) {
@@ -223,19 +164,20 @@ Names Names::compute(const Facts& facts) {
   const size_t n = strings.size();
   names.phase.resize(n, Phase::kOther);
   names.call.resize(n, CallKind::kOther);
-  names.communication.resize(n);
-  names.autograd.resize(n);
-  // Most strings name neither (shapes, arguments), and few name both.
-  std::vector<bool> on_host(n), on_device(n);
-  for (const StringId name : facts.trace().host.name) on_host[name.value] = true;
-  for (const StringId name : facts.trace().activity.name) on_device[name.value] = true;
+  for (std::vector<bool>* flags : {&names.on_host, &names.on_device, &names.communication, &names.autograd,
+                                   &names.graph_launch, &names.host_function})
+    flags->resize(n);
+  for (const StringId name : facts.trace().host.name) names.on_host[name.value] = true;
+  for (const StringId name : facts.trace().activity.name) names.on_device[name.value] = true;
   for (size_t i = 0; i < n; ++i) {
     const string_view text = strings[StringId(i)];
-    if (on_device[i]) names.communication[i] = is_communication_kernel(text);
-    if (!on_host[i]) continue;
+    if (names.on_device[i]) names.communication[i] = is_communication_kernel(text);
+    if (!names.on_host[i]) continue;
     names.phase[i] = phase_of_range(text);
     names.call[i] = call_kind(text);
     names.autograd[i] = is_autograd_op(text);
+    names.graph_launch[i] = contains(text, "GraphLaunch");
+    names.host_function[i] = contains(text, "HostFunc") || contains(text, "StreamAddCallback");
   }
   return names;
 }

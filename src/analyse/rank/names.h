@@ -1,5 +1,5 @@
-// What a name means: every list of names that analyses recognise is in names.cc, and each distinct string of a trace
-// is classified once.
+// What names mean. All lists of recognized names are in names.cc, and each distinct string of a trace is classified
+// once.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +13,43 @@ namespace profgpu {
 
 enum class Phase : uint8_t { kDataLoading, kForward, kBackward, kOptimizer, kCommunication, kCheckpoint, kOther };
 constexpr int kPhases = 7;
-/// From kPhases on: phases that the program names itself, see Phases::own.
-constexpr int kMostPhases = kPhases + 9;
-constexpr Phase own_phase(size_t place) { return static_cast<Phase>(kPhases + place); }
-/// Of one of the seven.
+/// Values from kPhases on are phases with names of the program's own, see Phases::own.
+constexpr int kMaxPhases = kPhases + 9;
+constexpr Phase own_phase(size_t index) { return static_cast<Phase>(kPhases + index); }
+/// Only for the seven.
 std::string_view phase_name(Phase phase);
-/// None: it is none of the seven.
+/// None: not one of the seven.
 std::optional<Phase> phase_called(std::string_view name);
-/// "data loading"; a name of the program's stays as it is.
+/// "data_loading" to "data loading"; a program's own name is unchanged.
 std::string phase_words(std::string_view name);
 
-/// The phase that a range of this name marks; kOther if the name is none of output.md's. Ignores case, spaces, # and _.
+/// The phase that a range of this name marks; kOther: none. Ignores case, spaces, # and _.
 Phase phase_of_range(std::string_view name);
-/// Whether a program's own range of this name may be a phase: no framework gives such names.
+/// Whether a program's own range of this name may be a phase: no framework uses such a name.
 bool may_be_own_phase(std::string_view name);
 
-/// Kernel name of a communication library (output.md's list, any case).
+/// Whether a communication library has such kernels; ignores case.
 bool is_communication_kernel(std::string_view name);
 
 enum class CallKind : uint8_t {
   kOther,
   kLaunch,       ///< kernel, graph, copy, set
-  kSynchronize,  ///< device, stream, event synchronise, and blocking copies (cudaMemcpy): the host may wait here
+  kSynchronize,  ///< device, stream and event synchronization, and blocking copies (cudaMemcpy): the host may wait
   kMemory,       ///< cudaMalloc, cudaFree, hipMalloc and kin
 };
 CallKind call_kind(std::string_view name);
-/// autograd::engine::evaluate_function..., *Backward0: runs in the backward pass.
+/// Whether it runs in the backward pass: autograd::engine::evaluate_function..., *Backward0.
 bool is_autograd_op(std::string_view name);
 
-/// Class of every string of the trace, by StringId.
+/// Classes of the trace's strings, by StringId. Strings that name nothing have none.
 struct Names {
+  std::vector<bool> on_host, on_device;   ///< names a host range, an activity
   std::vector<Phase> phase;
   std::vector<CallKind> call;
   std::vector<bool> communication;
   std::vector<bool> autograd;
+  std::vector<bool> graph_launch;         ///< a call that replays a graph
+  std::vector<bool> host_function;        ///< a call that queues a function for the host
   static Names compute(const Facts& facts);
 };
 

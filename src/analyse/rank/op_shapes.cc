@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "base/text.h"
+
 namespace profgpu {
 
 OpShapes op_shapes(std::string_view text) {
@@ -14,7 +16,7 @@ OpShapes op_shapes(std::string_view text) {
       if (depth == 2) shapes.emplace_back();
     } else if (c == ']') {
       if (--depth == 0) return shapes;
-    } else if (c >= '0' && c <= '9') {
+    } else if (is_digit(c)) {
       int64_t size = 0;
       const auto [end, error] = std::from_chars(text.data() + i, text.data() + text.size(), size);
       if (depth != 2 || error != std::errc()) return {};

@@ -9,14 +9,14 @@
 
 namespace profgpu {
 
-/// One element an input: of a tensor its dimensions; empty: a number, or no value.
+/// One element per input: a tensor's dimensions; empty: a number, or no value.
 using OpShapes = std::vector<std::vector<int64_t>>;
 
-/// Of "[[16384, 1024], [1024, 3072], []]". Lists of tensors, and text that is cut or no such list, give nothing.
+/// Parses "[[16384, 1024], [1024, 3072], []]". Empty for lists of tensors, and for text that is cut or not such a list.
 OpShapes op_shapes(std::string_view text);
-/// Of the range; nothing where none were recorded.
+/// Of a range; empty: not recorded.
 OpShapes op_shapes(const Trace& trace, HostId op);
-/// Bits of the first tensor's elements: 16 of "c10::BFloat16", 8 of "c10::Float8_e4m3fn"; 0: not known.
+/// Bits of the first tensor's elements: 16 for "c10::BFloat16", 8 for "c10::Float8_e4m3fn"; 0: unknown.
 int element_bits(const Trace& trace, HostId op);
 
 }  // namespace profgpu

@@ -1,9 +1,8 @@
-// Which rows there are, how they nest and what is left out follow torch/autograd/profiler_util.py of PyTorch 2.13
-// (_filter_name, _rewrite_name, _populate_cpu_children, _remove_dup_nodes, key_averages). Python frames, which
-// key_averages counts as rows since with_stack records them, are left out here: an op's own time keeps its meaning
-// whether or not stacks were recorded.
+// Rows, nesting and omissions follow torch/autograd/profiler_util.py of PyTorch 2.13 (_filter_name, _rewrite_name,
+// _populate_cpu_children, _remove_dup_nodes, key_averages). Unlike key_averages, Python frames are no rows here: an
+// op's own time means the same whether or not stacks were recorded.
 //
-// One walk. Budget: 40 ns a host row.
+// One walk. Budget: 40 ns per host row.
 #include "analyse/rank/ops.h"
 
 #include <algorithm>
@@ -21,19 +20,19 @@ constexpr std::string_view kStepRow = "ProfilerStep*";
 
 bool is_row_kind(HostKind kind) { return kind != HostKind::kPython && kind != HostKind::kOverhead; }
 
-// Ops of the profiler's own that key_averages leaves out, so that their parents keep that time as theirs.
+// The profiler's own ops, which key_averages omits: their parents keep that time as their own.
 bool is_left_out(std::string_view name) {
   return name == "[memory]" || name == "[OutOfMemory]" || name == "profiler::_record_function_enter" ||
          name == "profiler::_record_function_enter_new" || name == "profiler::_record_function_exit" ||
          name == "aten::is_leaf" || name == "aten::output_nr" || name == "aten::_version";
 }
 
-// Every string of the trace once: the name that its row is kept under, or none.
+// Classifies each string of the trace once: the name of its row, or none.
 class OpNames {
  public:
   explicit OpNames(const Trace& trace) : trace_(trace), name_(trace.strings.size(), kUnknown) {}
 
-  /// The string that stands for all that share its row; invalid if it has no row.
+  /// The string that names the row; invalid: it has no row.
   StringId of(uint32_t host) {
     const StringId id = trace_.host.name[host];
     if (!id.valid()) return {};
@@ -61,17 +60,17 @@ class OpNames {
   StringId step_;
 };
 
-// One call of an op, as far as it is known.
+// One call of an op.
 struct Call {
   uint32_t host = 0;
   StringId name;
-  int64_t self_ns = 0;             ///< less its children
-  int64_t device_inside_ns = 0;    ///< what its children launched
+  int64_t self_ns = 0;             ///< without its children
+  int64_t device_inside_ns = 0;    ///< launched by its children
   int64_t device_self_ns = 0;
   bool measured = false;
 };
 
-/// Walks the ranges of each thread in time order and sums up the calls of each row as they end.
+/// Walks each thread's ranges in time order and adds calls to their rows as they end.
 class OpWalk {
  public:
   OpWalk(const Facts& facts, std::vector<OpRow>& rows)
@@ -80,7 +79,7 @@ class OpWalk {
 
   void walk() {
     const std::vector<Launched> launched = all_launched();
-    auto launch = launched.begin();   // they ascend as the rows do
+    auto launch = launched.begin();   // ascending, as the host rows
     for (const Thread& thread : trace_.threads) {
       for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
         const bool launches = launch != launched.end() && launch->call.value == i;
@@ -98,10 +97,10 @@ class OpWalk {
   struct Open : Call {
     int64_t end_ns = 0;
     uint32_t children = 0;
-    std::optional<Call> twin;   ///< its only child, which has its name
+    std::optional<Call> twin;   ///< its only child, if that has the same name
   };
 
-  // Ranges nest by time alone; one that outlasts what it started in has no parent there.
+  // Ranges nest by time alone; one that outlasts the range it started in is not its child.
   void begin(uint32_t host, StringId name) {
     const int64_t start = h_.start_ns[host], end_ns = h_.end_ns(HostId(host));
     while (!open_.empty() && (start >= open_.back().end_ns || end_ns > open_.back().end_ns)) end();
@@ -114,11 +113,11 @@ class OpWalk {
     open.host = host;
     open.name = name;
     open.self_ns = h_.duration_ns[host];
-    open.measured = step_of_(start) >= 0;
+    open.measured = step_of_.measured(start);
     open.end_ns = end_ns;
   }
 
-  // An only child of its parent's name is the same call recorded twice.
+  // An only child with its parent's name is the same call, recorded twice.
   void end() {
     if (const auto twin = std::exchange(open_.back().twin, std::nullopt)) {
       Open& both = open_.back();
@@ -140,7 +139,7 @@ class OpWalk {
     add(call);
   }
 
-  // To the innermost op of the first `depth` open ranges; where there is none, the innermost annotation.
+  // To the innermost op of the first `depth` open ranges, else to the innermost annotation.
   void add_device_time(size_t depth, int64_t ns) {
     Open* annotation = nullptr;
     for (size_t i = depth; i-- > 0;) {
@@ -151,7 +150,7 @@ class OpWalk {
     if (annotation != nullptr) annotation->device_self_ns += ns;
   }
 
-  // What a graph replays counts for the calls that were captured.
+  // A graph's activities count for the calls that were captured.
   struct Launched {
     HostId call;
     int64_t ns = 0;
@@ -179,7 +178,7 @@ class OpWalk {
   }
 
   void add(const Call& call) {
-    // Annotations are rows of their own even where an op has the same name.
+    // An annotation has its own row even if an op has the same name.
     const bool annotation = h_.kind[call.host] == HostKind::kAnnotation;
     uint32_t& row = row_of_[size_t{call.name.value} * 2 + annotation];
     if (row == kNoRow) {
@@ -217,10 +216,10 @@ std::vector<HostId> innermost_ranges(const Facts& facts) {
   const Captures& captures = facts.get<Captures>();
   const HostTable& h = trace.host;
   std::vector<HostId> of_activity(trace.activity.size());
-  const auto range_around = [&](HostId at) {
-    while (at.valid() && h.kind[at.value] != HostKind::kOp && h.kind[at.value] != HostKind::kAnnotation)
-      at = h.parent[at.value];
-    return at;
+  const auto range_around = [&](HostId call) {
+    return trace.enclosing(call, [&](HostId at) {
+      return h.kind[at.value] == HostKind::kOp || h.kind[at.value] == HostKind::kAnnotation;
+    });
   };
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const HostId around = range_around(trace.launching[c]);

@@ -1,4 +1,4 @@
-// Operators as PyTorch's key_averages gives them.
+// Operators, as PyTorch's key_averages lists them.
 #pragma once
 
 #include <string>
@@ -10,21 +10,20 @@
 namespace profgpu {
 
 struct OpRow {
-  StringId name;                ///< of the first of them
-  std::string text;             ///< what key_averages calls the row: `ProfilerStep*` for all steps
-  bool annotation = false;      ///< a record_function range; an op of the same name has a row of its own
+  StringId name;                ///< of the first call
+  std::string text;             ///< the row's name in key_averages: `ProfilerStep*` for all steps
+  bool annotation = false;      ///< a record_function range; an op of the same name has its own row
   int64_t calls = 0;
   int64_t cpu_total_ns = 0;     ///< sum of durations
-  int64_t cpu_self_ns = 0;      ///< less what ranges directly inside it took
-  int64_t device_total_ns = 0;  ///< sum of durations of activity launched, or captured, from inside it
-  /// Of activity whose innermost op it is. An annotation has only what was launched outside any op.
+  int64_t cpu_self_ns = 0;      ///< without the ranges directly inside
+  int64_t device_total_ns = 0;  ///< sum of durations of activities launched, or captured, from inside
+  /// Of activities for which it is the innermost op. An annotation only counts what was launched outside any op.
   int64_t device_self_ns = 0;
   uint64_t flops = 0;           ///< 0: not recorded
-  int64_t measured_calls = 0;   ///< those that begin in a step that averages are over
-  int64_t measured_self_ns = 0; ///< cpu_self of these
+  int64_t measured_calls = 0;   ///< calls that begin in a measured step
+  int64_t measured_self_ns = 0; ///< cpu_self of those
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", text), v("calls", calls), v("cpu_total_ns", cpu_total_ns), v("cpu_self_ns", cpu_self_ns);
     v("device_total_ns", device_total_ns), v("device_self_ns", device_self_ns);
     v("flops", only_if(flops > 0, static_cast<int64_t>(flops)));
@@ -34,8 +33,8 @@ struct OpRow {
 
 struct Ops {
   std::vector<OpRow> rows;      ///< by cpu_self, longest first, then name
-  /// Innermost op or annotation (not call, not Python frame) that each activity was launched from, or that was captured
-  /// for it (Captures); may be invalid.
+  /// Innermost op or annotation (not call, not Python frame) that launched each activity, or that was captured for it
+  /// (Captures); may be invalid.
   std::vector<HostId> of_activity;
   static Ops compute(const Facts& facts);
 };

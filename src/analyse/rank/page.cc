@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "analyse/rank/idle.h"
@@ -17,15 +18,11 @@ namespace {
 
 constexpr size_t kMaxBins = 4096;
 constexpr size_t kMinBins = 256;
-constexpr size_t kBinsOfAllTracks = 600'000;   // so that a job of many ranks stays a small page
-
-// Times before 2001 are no Unix times: traces without a base time count from the epoch or from boot.
-constexpr int64_t kMinUnix_ns = 1'000'000'000'000'000'000;
+constexpr size_t kBinsOfAllTracks = 600'000;   // keeps the page of a job with many ranks small
 
 std::optional<int64_t> unix_shift(const Trace& trace) {
   if (trace.base_time_ns != 0) return trace.base_time_ns;
-  const bool is_unix = !trace.windows.empty() && trace.windows.front().start > kMinUnix_ns;
-  return is_unix ? std::optional<int64_t>(0) : std::nullopt;
+  return only_if(!trace.windows.empty() && is_unix_time(trace.windows.front().start), int64_t{0});
 }
 
 Interval span_of(const Trace& trace) {
@@ -33,8 +30,7 @@ Interval span_of(const Trace& trace) {
   return {trace.windows.front().start, trace.windows.back().end};
 }
 
-// Shifts to the first rank's clock. Ranks whose clocks say nothing of each other, and whose times are far apart, start
-// together.
+// Shifts to the first rank's clock. Ranks with unrelated clocks, whose times do not overlap, start together.
 std::vector<PlacedRank> on_one_clock(const PageInput& input) {
   std::vector<PlacedRank> placed;
   const Trace& first = input.ranks.front().facts->trace();
@@ -57,7 +53,7 @@ Interval span_of(const std::vector<PlacedRank>& ranks) {
   Interval all{INT64_MAX, INT64_MIN};
   for (const PlacedRank& r : ranks) {
     const Interval span = span_of(r.facts->trace());
-    all = {std::min(all.start, span.start + r.shift_ns), std::max(all.end, span.end + r.shift_ns)};
+    all = hull(all, {span.start + r.shift_ns, span.end + r.shift_ns});
   }
   return all;
 }
@@ -84,7 +80,7 @@ void add_samples(const PlacedSamples& samples, const std::map<uint32_t, int>& ra
   for (const ClockReasonInfo& r : clock_reasons()) page.reasons.push_back({static_cast<uint32_t>(r.reason), r.words});
 }
 
-// A page of samples alone: their own time.
+// For a page of samples alone, on their own time.
 void place_samples(const SampleLog& log, PageData& page) {
   page.origin_ns = log.first_ns;
   page.unix_origin_ns = log.first_ns;
@@ -92,7 +88,7 @@ void place_samples(const SampleLog& log, PageData& page) {
   add_samples({&log, log.first_ns, page.span_ns}, {}, page);
 }
 
-// The clocks that a rank's devices ran at, and whose they are.
+// Clock rates of a rank's devices. Records which rank ran on each sampled device.
 DeviceClocks clocks_of(const PlacedSamples& samples, const std::vector<PlacedRank>& ranks, const PlacedRank& rank,
                        std::map<uint32_t, int>& rank_of) {
   DeviceClocks clocks;
@@ -114,7 +110,7 @@ void add_rank(const PlacedRank& r, const TimelinePlan& plan, const DeviceClocks&
   rank.flame = flames(*r.facts, page.strings);
   rank.kernels = kernel_histograms(*r.facts);
   rank.memory = memory_over_time(*r.facts, r.shift_ns);
-  rank.gaps = longest_gaps(*r.facts, r.shift_ns);
+  rank.gaps = page_gaps(*r.facts, r.shift_ns);
 }
 
 }  // namespace
@@ -147,8 +143,7 @@ Result<std::shared_ptr<const PageData>> make_page(const PageInput& input, const 
   std::map<uint32_t, int> rank_of;
   for (const PlacedRank& r : ranks) add_rank(r, plan, clocks_of(samples, ranks, r, rank_of), *page);
   for (const int rank : input.without_events) page->ranks.emplace_back().rank = rank;
-  std::sort(page->ranks.begin(), page->ranks.end(),
-            [](const PageRank& a, const PageRank& b) { return a.rank < b.rank; });
+  std::ranges::sort(page->ranks, {}, &PageRank::rank);
   page->without_events = input.without_events;
   if (samples.log) add_samples(samples, rank_of, *page);
   return std::shared_ptr<const PageData>(page);
@@ -158,7 +153,7 @@ namespace {
 
 constexpr int kHistogramBins = 40;
 
-PageGap shown(const Trace& trace, int32_t device, const Gap& g, int64_t shift_ns) {
+PageGap page_gap(const Trace& trace, int32_t device, const Gap& g, int64_t shift_ns) {
   PageGap gap;
   gap.device = device;
   gap.start_ns = g.start_ns + shift_ns;
@@ -172,48 +167,40 @@ PageGap shown(const Trace& trace, int32_t device, const Gap& g, int64_t shift_ns
 
 size_t histogram_bin(int64_t ns, int64_t from_ns, int64_t to_ns) {
   if (to_ns <= from_ns) return 0;
-  const double place = std::log(static_cast<double>(ns) / static_cast<double>(from_ns)) /
-                       std::log(static_cast<double>(to_ns) / static_cast<double>(from_ns));
-  return static_cast<size_t>(std::clamp(static_cast<int>(place * kHistogramBins), 0, kHistogramBins - 1));
+  const double position = std::log(static_cast<double>(ns) / static_cast<double>(from_ns)) /
+                          std::log(static_cast<double>(to_ns) / static_cast<double>(from_ns));
+  return static_cast<size_t>(std::clamp(static_cast<int>(position * kHistogramBins), 0, kHistogramBins - 1));
 }
 
 }  // namespace
 
-std::vector<PageGap> longest_gaps(const Facts& facts, int64_t shift_ns, size_t most) {
+std::vector<PageGap> page_gaps(const Facts& facts, int64_t shift_ns, size_t most) {
   std::vector<PageGap> all;
-  for (const DeviceIdle& idle : facts.get<Idle>().devices) {
-    std::array<std::vector<const Gap*>, kIdleCauses> by_cause;
-    for (const Gap& g : idle.gaps) by_cause[static_cast<size_t>(g.cause)].push_back(&g);
-    for (std::vector<const Gap*>& gaps : by_cause) {
-      const size_t count = std::min(most, gaps.size());
-      std::partial_sort(gaps.begin(), gaps.begin() + static_cast<ptrdiff_t>(count), gaps.end(),
-                        [](const Gap* a, const Gap* b) {
-                          return a->length() != b->length() ? a->length() > b->length() : a->start_ns < b->start_ns;
-                        });
-      for (size_t i = 0; i < count; ++i) all.push_back(shown(facts.trace(), idle.device, *gaps[i], shift_ns));
-    }
-  }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const PageGap& a, const PageGap& b) { return a.duration_ns > b.duration_ns; });
+  for (const DeviceIdle& idle : facts.get<Idle>().devices)
+    for (size_t c = 0; c < kIdleCauses; ++c)
+      for (const Gap* gap :
+           longest_gaps(idle.gaps, most, [&](const Gap& g) { return g.cause == static_cast<IdleCause>(c); }))
+        all.push_back(page_gap(facts.trace(), idle.device, *gap, shift_ns));
+  std::ranges::stable_sort(all, std::greater(), &PageGap::duration_ns);
   return all;
 }
 
 std::vector<PageHistogram> kernel_histograms(const Facts& facts, size_t most) {
   const Trace& trace = facts.trace();
   std::vector<PageHistogram> all;
-  std::map<std::pair<int32_t, StringId>, size_t> place;
+  std::map<std::pair<int32_t, StringId>, size_t> index_of;
   std::map<int32_t, size_t> of_device;
   for (const KernelRow& row : facts.get<Kernels>().rows) {   // by device, longest first
     if (row.count < 2 || of_device[row.device]++ >= most) continue;
-    place[{row.device, row.name}] = all.size();
-    // From 1 ns on: equal ratios have no zero.
+    index_of[{row.device, row.name}] = all.size();
+    // From 1 ns on, because bins of equal ratio cannot start at zero.
     const int64_t from_ns = std::max<int64_t>(row.min_ns, 1);
     all.push_back({row.device, std::string(trace.strings[row.name]), from_ns, std::max(row.max_ns, from_ns),
                    std::vector<int64_t>(kHistogramBins)});
   }
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
-    const auto it = place.find({trace.device_of(ActivityId(size_t{i})), trace.activity.name[i]});
-    if (it == place.end()) continue;
+    const auto it = index_of.find({trace.device_of(ActivityId(size_t{i})), trace.activity.name[i]});
+    if (it == index_of.end()) continue;
     PageHistogram& h = all[it->second];
     ++h.counts[histogram_bin(std::max<int64_t>(trace.activity.duration_ns[i], 1), h.from_ns, h.to_ns)];
   }

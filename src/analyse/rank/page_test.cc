@@ -103,7 +103,7 @@ TEST(Evidence, GapsAreLongestFirstWithWhatStandsAround) {
   t.op("preparing", 205, 285);
   const Trace trace = t.build();
   const Facts facts(trace, {});
-  const auto gaps = longest_gaps(facts, 1'000);
+  const auto gaps = page_gaps(facts, 1'000);
   ASSERT_EQ(gaps.size(), 2U);
   EXPECT_EQ(gaps[0].start_ns, 201'000);
   EXPECT_EQ(gaps[0].duration_ns, 100'000);
@@ -112,7 +112,7 @@ TEST(Evidence, GapsAreLongestFirstWithWhatStandsAround) {
   EXPECT_EQ(gaps[0].before, "c");
   EXPECT_EQ(gaps[0].host, "preparing");
   EXPECT_EQ(gaps[1].cause, "dependency");
-  EXPECT_EQ(longest_gaps(facts, 0, 1).size(), 2U);   // one of each cause
+  EXPECT_EQ(page_gaps(facts, 0, 1).size(), 2U);   // one of each cause
 }
 
 TEST(Evidence, HistogramsHoldEveryCall) {

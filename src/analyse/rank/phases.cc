@@ -1,20 +1,22 @@
-// The rules are output.md's, in its order; each is a layer of labelled time, painted under the layers before it.
+// The rules are output.md's, in its order. Each is a layer of labeled time below the layers before it.
 #include "analyse/rank/phases.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include "analyse/rank/devices.h"
 #include "analyse/rank/idle.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
 
-/// Time with a phase: intervals of each phase, disjoint within a layer.
-using Layer = std::array<Intervals, kMostPhases>;
+/// Intervals by phase, disjoint within a layer.
+using Layer = std::array<Intervals, kMaxPhases>;
 
 Intervals& of(Layer& layer, Phase phase) { return layer[static_cast<size_t>(phase)]; }
 
@@ -26,16 +28,15 @@ Intervals all_of(const Layer& layer) {
   return merged(std::move(all));
 }
 
-/// Ranges of names that the program gives. One is a phase if no other is around it, but for those that are no more than
-/// the sum of what is in them: ranges around most of a step, or mostly of other ranges.
+/// Ranges with names of the program's own. Outermost ones are phases, except those that merely contain others: ranges
+/// around most of a step, or mostly filled by other ranges.
 class OwnRanges {
  public:
-  OwnRanges(const Facts& facts, ThreadId thread) : facts_(facts) {
+  OwnRanges(const Facts& facts, ThreadId thread) : facts_(facts), trace_(facts.trace()) {
     for (const Step& s : facts.get<Steps>().steps) steps_.push_back(s.interval());
     steps_ = merged(std::move(steps_));
-    const Trace& trace = facts.trace();
-    const HostTable& h = trace.host;
-    const Thread& t = trace.threads[thread.value];
+    const HostTable& h = trace_.host;
+    const Thread& t = trace_.threads[thread.value];
     std::vector<uint32_t> open;   // rows
     for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
       if (!is_candidate(i) && !is_marked(i)) continue;
@@ -57,34 +58,34 @@ class OwnRanges {
   /// In Phases::own's order.
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (const StringId name : chosen_) names.emplace_back(facts_.trace().strings[name]);
+    for (const StringId name : chosen_) names.emplace_back(trace_.strings[name]);
     return names;
   }
-  /// kOther: none of them.
+  /// kOther: not a phase.
   [[nodiscard]] Phase of(uint32_t row) const {
-    if (facts_.trace().host.kind[row] != HostKind::kAnnotation) return Phase::kOther;
-    const auto at = std::ranges::find(chosen_, facts_.trace().host.name[row]);
+    if (trace_.host.kind[row] != HostKind::kAnnotation) return Phase::kOther;
+    const auto at = std::ranges::find(chosen_, trace_.host.name[row]);
     return at == chosen_.end() ? Phase::kOther : own_phase(static_cast<size_t>(at - chosen_.begin()));
   }
 
  private:
-  static constexpr double kMost = 0.9;   // of the steps: the same as the step
+  static constexpr double kStepShare = 0.9;   // a range of at least that much of the steps is the step itself
   struct Sum {
-    int64_t total_ns = 0, within_ns = 0;   // in steps; of it, in ranges right within
-    bool whole = false;                    // more than the sum of those
+    int64_t total_ns = 0, within_ns = 0;   // in steps; of that, in ranges directly inside
+    bool whole = false;                    // more than those ranges
     int64_t outermost_ns = 0;              // with no phase around it
   };
 
   [[nodiscard]] bool is_marked(uint32_t row) const {
-    const HostTable& h = facts_.trace().host;
+    const HostTable& h = trace_.host;
     return h.kind[row] != HostKind::kPython && facts_.get<Names>().phase[h.name[row].value] != Phase::kOther;
   }
   bool is_candidate(uint32_t row) {
-    const HostTable& h = facts_.trace().host;
+    const HostTable& h = trace_.host;
     if (h.kind[row] != HostKind::kAnnotation) return false;
     const auto [at, fresh] = candidate_.try_emplace(h.name[row].value, false);
     if (fresh) {
-      const std::string_view name = facts_.trace().strings[h.name[row]];
+      const std::string_view name = trace_.strings[h.name[row]];
       at->second = facts_.get<Names>().phase[h.name[row].value] == Phase::kOther && may_be_own_phase(name) &&
                    std::ranges::none_of(facts_.get<Steps>().steps, [&](const Step& s) { return s.name == name; });
     }
@@ -93,35 +94,30 @@ class OwnRanges {
   void choose() {
     for (const auto& [name, sum] : sums_)
       if (sum.outermost_ns > 0) chosen_.emplace_back(name);
-    const auto longer = [&](StringId a, StringId b) {
-      const int64_t of_a = sums_[a.value].outermost_ns, of_b = sums_[b.value].outermost_ns;
-      return of_a != of_b ? of_a > of_b : a.value < b.value;
-    };
-    std::ranges::sort(chosen_, longer);
-    if (chosen_.size() > kMostPhases - kPhases) chosen_.resize(kMostPhases - kPhases);
+    std::ranges::sort(chosen_, {}, [&](StringId name) { return std::pair(-sums_[name.value].outermost_ns, name); });
+    if (chosen_.size() > kMaxPhases - kPhases) chosen_.resize(kMaxPhases - kPhases);
   }
-  // What is around all of a training step has phases within it, which the ops tell.
+  // A range around all of a training step has phases inside, which the ops show.
   [[nodiscard]] bool is_step(int64_t total_ns) const {
-    if (static_cast<double>(total_ns) < kMost * static_cast<double>(total_length(steps_))) return false;
+    if (static_cast<double>(total_ns) < kStepShare * static_cast<double>(total_length(steps_))) return false;
     const Names& names = facts_.get<Names>();
-    const std::vector<StringId>& used = facts_.trace().host.name;
-    return std::ranges::any_of(used, [&](StringId name) {
+    return std::ranges::any_of(trace_.host.name, [&](StringId name) {
       return names.autograd[name.value] || names.phase[name.value] == Phase::kBackward;
     });
   }
 
   const Facts& facts_;
+  const Trace& trace_;
   Intervals steps_;
   std::unordered_map<uint32_t, bool> candidate_;   // by name
   std::unordered_map<uint32_t, Sum> sums_;
   std::vector<StringId> chosen_;
 };
 
-// Rule 1: on each instant of the thread the innermost range that marks a phase.
+// Rule 1: at each instant of the thread, the innermost range that marks a phase.
 Layer marked_ranges(const Facts& facts, ThreadId thread, const OwnRanges& own) {
-  const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
-  const HostTable& h = trace.host;
+  const HostTable& h = facts.trace().host;
   Layer layer;
   struct Open {
     int64_t end;
@@ -133,7 +129,7 @@ Layer marked_ranges(const Facts& facts, ThreadId thread, const OwnRanges& own) {
     if (!stack.empty() && time > at) of(layer, stack.back().phase).push_back({at, time});
     at = std::max(at, time);
   };
-  const Thread& t = trace.threads[thread.value];
+  const Thread& t = facts.trace().threads[thread.value];
   for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
     Phase phase = names.phase[h.name[i].value];
     if (phase == Phase::kOther) phase = own.of(i);
@@ -145,8 +141,8 @@ Layer marked_ranges(const Facts& facts, ThreadId thread, const OwnRanges& own) {
     if (is_own(phase) && !stack.empty()) continue;   // a detail of the phase around it
     paint_to(h.start_ns[i]);
     at = h.start_ns[i];
-    // Ranges that overlap without nesting: the later one ends with the one around it.
-    const int64_t end = h.start_ns[i] + h.duration_ns[i];
+    // If ranges overlap without nesting, the later one ends with the one around it.
+    const int64_t end = h.end_ns(HostId(i));
     stack.push_back({stack.empty() ? end : std::min(end, stack.back().end), phase});
   }
   while (!stack.empty()) {
@@ -157,7 +153,7 @@ Layer marked_ranges(const Facts& facts, ThreadId thread, const OwnRanges& own) {
   return layer;
 }
 
-// Starts of ops on the thread that are neither backward ops nor within `outside`, ascending.
+// Ops on the thread that are neither backward ops nor within `outside`, by start.
 std::vector<Interval> forward_ops(const Facts& facts, ThreadId thread, const Intervals& outside) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
@@ -169,15 +165,13 @@ std::vector<Interval> forward_ops(const Facts& facts, ThreadId thread, const Int
     if (h.kind[i] != HostKind::kOp || names.phase[h.name[i].value] != Phase::kOther) continue;
     if (names.autograd[h.name[i].value]) backward_until = std::max(backward_until, h.end_ns(HostId(i)));
     if (h.start_ns[i] < backward_until) continue;
-    const size_t around = first_ending_after(outside, h.start_ns[i]);
-    if (around < outside.size() && outside[around].start <= h.start_ns[i]) continue;
-    ops.push_back(h.interval(HostId(i)));
+    if (!contains(outside, h.start_ns[i])) ops.push_back(h.interval(HostId(i)));
   }
   return ops;
 }
 
-// Rule 2: backward ops of any thread, joined into one stretch a micro-batch. What parts two micro-batches is work of
-// the step's own thread between them: forward ops, data loading, the optimizer, a step's start.
+// Rule 2: backward ops of any thread, joined into one stretch per micro-batch. Work of the step's thread separates two
+// micro-batches: forward ops, data loading, the optimizer, the start of a step.
 Intervals backward_stretches(const Facts& facts, const std::vector<Interval>& forward, const Intervals& marked) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
@@ -193,19 +187,14 @@ Intervals backward_stretches(const Facts& facts, const std::vector<Interval>& fo
   radix_sort(parting);
   Intervals stretches;
   for (const Interval& op : ops) {
-    if (!stretches.empty()) {
-      const auto next = std::lower_bound(parting.begin(), parting.end(), stretches.back().end);
-      if (next == parting.end() || *next >= op.start) {
-        stretches.back().end = op.end;
-        continue;
-      }
-    }
-    stretches.push_back(op);
+    const auto next = stretches.empty() ? parting.begin() : std::ranges::lower_bound(parting, stretches.back().end);
+    if (!stretches.empty() && (next == parting.end() || *next >= op.start)) stretches.back().end = op.end;
+    else stretches.push_back(op);
   }
   return stretches;
 }
 
-// Ends of optimizer steps. Clearing gradients ends none: it often stands between forward and backward.
+// Ends of optimizer steps. Clearing gradients is none: it often comes between forward and backward.
 std::vector<int64_t> optimizer_ends(const Facts& facts, ThreadId thread) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
@@ -213,14 +202,14 @@ std::vector<int64_t> optimizer_ends(const Facts& facts, ThreadId thread) {
   const Thread& t = trace.threads[thread.value];
   for (uint32_t i = t.begin.value; i < t.end.value; ++i) {
     if (names.phase[trace.host.name[i].value] != Phase::kOptimizer || trace.host.kind[i] == HostKind::kPython) continue;
-    if (trace.name(HostId(i)).find("zero_grad") == std::string_view::npos) ends.push_back(trace.host.end_ns(HostId(i)));
+    if (!contains(trace.name(HostId(i)), "zero_grad")) ends.push_back(trace.host.end_ns(HostId(i)));
   }
   return ends;
 }
 
-// Rule 4: from the first op after data loading, the step's start, the optimizer or the micro-batch before, to the
-// first backward op. Without backward and optimizer: from the first op to the last, or where the program names phases
-// of its own, only what no such range parts.
+// Rule 4: from the first op after data loading, the step's start, the optimizer or the previous micro-batch, to the
+// first backward op. Without backward and optimizer: from the first op to the last, interrupted by the program's own
+// phases.
 Intervals forward_stretches(const Facts& facts, const std::vector<Interval>& ops, const Intervals& backward,
                             const Layer& marked) {
   if (ops.empty()) return {};
@@ -233,7 +222,7 @@ Intervals forward_stretches(const Facts& facts, const std::vector<Interval>& ops
         const size_t next = first_ending_after(own, forward.back().end);
         return next < own.size() && own[next].start < op.start;
       };
-      if (std::any_of(marked.begin() + kPhases, marked.end(), parts)) forward.push_back(op);
+      if (std::ranges::any_of(std::span(marked).subspan(kPhases), parts)) forward.push_back(op);
       else forward.back().end = std::max(forward.back().end, op.end);
     }
     return forward;
@@ -245,37 +234,35 @@ Intervals forward_stretches(const Facts& facts, const std::vector<Interval>& ops
   radix_sort(starts);
   Intervals forward;
   for (const Interval& stretch : backward) {
-    auto after = std::upper_bound(starts.begin(), starts.end(), stretch.start);
+    const auto after = std::ranges::upper_bound(starts, stretch.start);
     if (after == starts.begin()) continue;
-    const int64_t from = *std::prev(after);
-    const auto op = std::lower_bound(ops.begin(), ops.end(), Interval{from, INT64_MIN});
+    const auto op = std::ranges::lower_bound(ops, *std::prev(after), {}, &Interval::start);
     if (op != ops.end() && op->start < stretch.start) forward.push_back({op->start, stretch.start});
   }
   return merged(std::move(forward));
 }
 
-/// Labels in order of time, for look-up by time.
+/// Labels in time order, for lookup by time.
 std::vector<PhaseSegment> flattened(const std::vector<Layer>& layers) {
   std::vector<PhaseSegment> out;
   Intervals covered;
   for (const Layer& layer : layers) {
-    for (int p = 0; p < kMostPhases; ++p)
+    for (int p = 0; p < kMaxPhases; ++p)
       for (const Interval& part : subtract(layer[p], covered))
         out.push_back({part.start, part.end, static_cast<Phase>(p), 0});
     covered = unite(covered, all_of(layer));
   }
-  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
+  std::ranges::sort(out, {}, &PhaseSegment::start_ns);
   return out;
 }
 
 Phase phase_at(const std::vector<PhaseSegment>& segments, int64_t time) {
-  const auto it = std::upper_bound(segments.begin(), segments.end(), time,
-                                   [](int64_t t, const PhaseSegment& s) { return t < s.start_ns; });
+  const auto it = std::ranges::upper_bound(segments, time, {}, &PhaseSegment::start_ns);
   return it != segments.begin() && std::prev(it)->end_ns > time ? std::prev(it)->phase : Phase::kOther;
 }
 
-// The phase that launched each activity: a range around the call, a backward op around it, else what the step's thread
-// was in at that time.
+// The phase that launched each activity: from a backward op around the call, else the phase of the step's thread at
+// that time.
 std::vector<Phase> phases_of_activity(const Facts& facts, ThreadId thread, const std::vector<PhaseSegment>& base) {
   const Trace& trace = facts.trace();
   const Names& names = facts.get<Names>();
@@ -290,10 +277,9 @@ std::vector<Phase> phases_of_activity(const Facts& facts, ThreadId thread, const
     if (call.valid() && call != known_call) {
       known_call = call;
       known = phase_at(base, h.start_ns[call.value]);
-      if (h.thread[call.value] != thread) {
-        for (HostId at = h.parent[call.value]; at.valid(); at = h.parent[at.value])
-          if (names.autograd[h.name[at.value].value]) known = Phase::kBackward;
-      }
+      const auto is_backward = [&](HostId at) { return names.autograd[h.name[at.value].value]; };
+      if (h.thread[call.value] != thread && trace.enclosing(h.parent[call.value], is_backward).valid())
+        known = Phase::kBackward;
     }
     if (call.valid()) before = known;
     of_activity[i] = before;
@@ -301,16 +287,14 @@ std::vector<Phase> phases_of_activity(const Facts& facts, ThreadId thread, const
   return of_activity;
 }
 
-/// What the devices run at each instant of a set of waits.
+/// The devices' work during waits of the host.
 class Running {
  public:
   Running(const Facts& facts, const std::vector<Phase>& of_activity)
       : trace_(facts.trace()), kind_(facts.get<Devices>().kind), of_activity_(of_activity) {
     for (uint32_t i = 0; i < trace_.activity.size(); ++i) by_start_.push_back(i);
     if (trace_.device_rows.size() > 1)
-      std::stable_sort(by_start_.begin(), by_start_.end(), [&](uint32_t a, uint32_t b) {
-        return trace_.activity.start_ns[a] < trace_.activity.start_ns[b];
-      });
+      std::ranges::stable_sort(by_start_, {}, [&](uint32_t i) { return trace_.activity.start_ns[i]; });
   }
 
   // Rule 3 for one wait. Waits must come in order of time.
@@ -326,11 +310,8 @@ class Running {
       int64_t until = wait.end;
       if (next_ < by_start_.size()) until = std::min(until, a.start_ns[by_start_[next_]]);
       for (const uint32_t i : open_) until = std::min(until, a.end_ns(ActivityId(i)));
-      if (!open_.empty()) {
-        of(layer, phase_of_open()).push_back({at, until});
-      } else if (next_ < by_start_.size()) {
-        of(layer, phase_alone(by_start_[next_])).push_back({at, until});
-      }
+      if (!open_.empty()) of(layer, phase_of_open()).push_back({at, until});
+      else if (next_ < by_start_.size()) of(layer, phase_alone(by_start_[next_])).push_back({at, until});
       at = until;
       std::erase_if(open_, [&](uint32_t i) { return a.end_ns(ActivityId(i)) <= at; });
     }
@@ -340,13 +321,11 @@ class Running {
   [[nodiscard]] Phase phase_alone(uint32_t i) const {
     return kind_[i] == WorkKind::kCommunication ? Phase::kCommunication : of_activity_[i];
   }
-  // Compute tells before copies, copies before communication; the first started of each.
+  // Compute takes precedence over copies, copies over communication; then the first started.
   [[nodiscard]] Phase phase_of_open() const {
-    const auto rank = [&](uint32_t i) {
+    return phase_alone(*std::ranges::min_element(open_, {}, [&](uint32_t i) {
       return kind_[i] == WorkKind::kCompute ? 0 : kind_[i] == WorkKind::kMemory ? 1 : 2;
-    };
-    return phase_alone(*std::min_element(open_.begin(), open_.end(),
-                                         [&](uint32_t a, uint32_t b) { return rank(a) < rank(b); }));
+    }));
   }
 
   const Trace& trace_;
@@ -374,19 +353,18 @@ void add_segments(const Steps& steps, const std::vector<PhaseSegment>& painted, 
 
 void add_totals(const Facts& facts, Phases& phases) {
   const Steps& steps = facts.get<Steps>();
-  const bool all = std::ranges::none_of(steps.steps, &Step::is_measured);
   for (const PhaseSegment& s : phases.segments) {
-    phases.wall_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
-    if (all || steps.steps[s.step].is_measured())
-      phases.measured_wall_ns[static_cast<size_t>(s.phase)] += s.end_ns - s.start_ns;
+    const auto p = static_cast<size_t>(s.phase);
+    phases.wall_ns[p] += s.end_ns - s.start_ns;
+    if (steps.steps[s.step].measured) phases.measured_wall_ns[p] += s.end_ns - s.start_ns;
   }
   const Trace& trace = facts.trace();
-  std::array<Intervals, kMostPhases> busy;
+  std::array<Intervals, kMaxPhases> busy;
   for (const Trace::DeviceRows& rows : trace.device_rows) {
     for (Intervals& b : busy) b.clear();
     for (uint32_t i = rows.begin.value; i < rows.end.value; ++i)
       busy[static_cast<size_t>(phases.of_activity[i])].push_back(trace.activity.interval(ActivityId(i)));
-    for (int p = 0; p < kMostPhases; ++p) phases.device_busy_ns[p] += total_length(merged(std::move(busy[p])));
+    for (int p = 0; p < kMaxPhases; ++p) phases.device_busy_ns[p] += total_length(merged(std::move(busy[p])));
   }
 }
 
@@ -461,8 +439,8 @@ Phases Phases::compute(const Facts& facts) {
   for (const Interval& wait : waits) running.label(wait, waiting);
   for (Intervals& part : waiting) part = merged(std::move(part));
   Layer working = marked;
-  for (int p = 0; p < kPhases; ++p) working[p] = subtract(working[p], waits);   // the program's own last as it says
-  // A wait with nothing on the device, then or later, stays with the range around it.
+  for (int p = 0; p < kPhases; ++p) working[p] = subtract(working[p], waits);   // the program's own phases stay whole
+  // A wait without device work, then or later, stays with the range around it.
   add_segments(steps, flattened({working, backward, waiting, marked, forward}), phases);
   add_totals(facts, phases);
   return phases;

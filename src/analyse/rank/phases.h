@@ -1,4 +1,4 @@
-// Which phase of training each instant of the steps belongs to, and which phase launched each activity.
+// The phase of training at each instant of the steps, and the phase that launched each activity.
 #pragma once
 
 #include <array>
@@ -21,33 +21,26 @@ struct PhaseShare {
   int64_t wall_ns = 0;
   double wall_pct = 0;
 
-  template <class V>
-  void fields(V&& v) const {
-    v("name", name), v("wall_ns", wall_ns), v("wall_pct", wall_pct);
-  }
+  void fields(auto&& v) const { v("name", name), v("wall_ns", wall_ns), v("wall_pct", wall_pct); }
 };
 
-/// Of all steps.
+/// One phase over all steps.
 struct PhaseRow {
   PhaseShare share;
   std::optional<int64_t> device_busy_ns;   ///< none: no device was recorded
 
-  template <class V>
-  void fields(V&& v) const {
-    share.fields(v), v("device_busy_ns", device_busy_ns);
-  }
+  void fields(auto&& v) const { share.fields(v), v("device_busy_ns", device_busy_ns); }
   static std::vector<PhaseRow> rows(const Facts& facts);
 };
 
-/// The mean over the measured steps.
+/// Mean over the measured steps.
 struct AverageStep {
   int64_t steps = 0;
   int64_t duration_ns = 0;
   std::vector<PhaseShare> phases;
-  bool includes_hang = false;   ///< the job hangs in one of them, which what is said of the job's steps leaves out
+  bool includes_hang = false;   ///< the job hangs in one of them, which the job's mean step leaves out
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("steps", steps), v("duration_ns", duration_ns), v("phases", phases);
     if (includes_hang) v("includes_hang", true);
   }
@@ -55,16 +48,15 @@ struct AverageStep {
 };
 
 struct Phases {
-  /// Names of the phases that the program marks by ranges of names of its own; most time first.
-  std::vector<std::string> own;
+  std::vector<std::string> own;                  ///< names of the program's own phases; most time first
   std::vector<PhaseSegment> segments;            ///< partition of the steps, in time order
-  std::array<int64_t, kMostPhases> wall_ns{};    ///< over all steps
-  std::array<int64_t, kMostPhases> measured_wall_ns{};  ///< over measured steps
-  std::array<int64_t, kMostPhases> device_busy_ns{};
+  std::array<int64_t, kMaxPhases> wall_ns{};    ///< over all steps
+  std::array<int64_t, kMaxPhases> measured_wall_ns{};  ///< over measured steps
+  std::array<int64_t, kMaxPhases> device_busy_ns{};
   std::vector<Phase> of_activity;                ///< phase of each activity's launch
-  /// Ranges on the step's thread that mark data loading / checkpoints, merged, over all of the trace.
+  /// Ranges on the step's thread that mark data loading and checkpoints, merged, over the whole trace.
   Intervals data_loading, checkpoint;
-  /// Backward passes, one a micro-batch: of the autograd engine's ops, else ranges on the step's thread.
+  /// Backward passes, one per micro-batch: from the autograd engine's ops, else from ranges on the step's thread.
   Intervals backward;
   int64_t backward_passes = 0;   ///< micro-batches
   int64_t optimizer_steps = 0;
@@ -73,7 +65,7 @@ struct Phases {
     const auto p = static_cast<size_t>(phase);
     return p < kPhases ? phase_name(phase) : own[p - kPhases];
   }
-  /// The seven, with those of the program before kOther.
+  /// The seven, with the program's own before kOther.
   [[nodiscard]] std::vector<Phase> all() const;
   static Phases compute(const Facts& facts);
 };

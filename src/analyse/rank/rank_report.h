@@ -1,7 +1,7 @@
-// RankReport: all that is said of one rank, typed: what presenters, SQL and the JSON document are made from. It
+// RankReport: everything reported of one rank, typed. Presenters, SQL and the JSON document are made from it. It
 // outlives the trace.
 //
-// A section is a member, of a type that names its fields (report/document.h), and a line in RankReport::sections().
+// A section is a member whose type names its fields (report/document.h), and a line in RankReport::sections().
 #pragma once
 
 #include <optional>
@@ -26,8 +26,7 @@
 
 namespace profgpu {
 
-// What is missing or wrong in a trace, as far as the tables can tell. Text damage is the importer's to say.
-
+/// What is missing or wrong in a trace's tables. Importers report damaged text.
 struct Quality {
   std::vector<TraceIssue> issues;
   /// Device time of activity whose launch is not in the file, as a share of busy time, 0..100.
@@ -39,7 +38,7 @@ struct Section {
   std::string_view name;      ///< JSON key and --section name
   std::string_view title;     ///< heading
   std::string_view summary;   ///< one line for help
-  bool of_job = false;        ///< what other ranks tell is in it: a report's is made when all of them are known
+  bool of_job = false;        ///< depends on other ranks: made when all of them are known
 };
 
 struct RankReport {
@@ -47,7 +46,7 @@ struct RankReport {
   std::optional<int> world_size;
   std::string host;                        ///< empty: unknown
   std::vector<std::string> device_names;   ///< for headings
-  std::vector<std::string> frameworks;     ///< what the program is built with, see Frameworks
+  std::vector<std::string> frameworks;     ///< that the program uses, see Frameworks
 
   std::vector<DeviceRow> devices;          ///< by id
   Steps steps;
@@ -70,34 +69,32 @@ struct RankReport {
     visit(Section{"steps", "Steps", "every step, with its device time"}, self.steps);
     visit(Section{"phases", "Phases", "wall time of all steps by phase of training"}, self.phases);
     visit(Section{"average_step", "Average step", "the mean of the measured steps, by phase"}, self.average_step);
-    visit(Section{"serving", "Serving", "steps of an inference engine by kind, tokens, and what lies between steps"},
+    visit(Section{"serving", "Serving", "steps of an inference engine by kind, tokens, and the time between steps"},
           self.serving);
     visit(Section{"idle", "Idle time by cause", "every gap on a device has one cause"}, self.idle);
     visit(Section{"kernels", "Kernels", "kernels, copies and sets by device and name"}, self.kernels);
-    visit(Section{"ops", "Ops", "operators as PyTorch's key_averages counts them"}, self.ops);
+    visit(Section{"ops", "Ops", "operators, counted as in PyTorch's key_averages"}, self.ops);
     visit(Section{"launch", "Launches", "cost and latency of launches"}, self.launch);
-    visit(Section{"collectives", "Collectives", "collectives by name, type, group and size", true}, self.collectives);
-    visit(Section{"memory", "Memory", "device memory as the framework's allocator saw it"}, self.memory);
-    visit(Section{"measured", "Measured steps", "what the measured steps are made of, for `profgpu diff`"},
-          self.measured);
-    visit(Section{"threads", "Threads",
-                  "processor time of each thread, how long it was blocked, and in which system calls"},
+    visit(Section{"collectives", "Collectives", "collectives by name, dtype, group and size", true}, self.collectives);
+    visit(Section{"memory", "Memory", "device memory according to the framework's allocator"}, self.memory);
+    visit(Section{"measured", "Measured steps", "parts of the measured steps, for `profgpu diff`"}, self.measured);
+    visit(Section{"threads", "Threads", "CPU time of each thread, time blocked, and the blocking system calls"},
           self.threads);
   }
 
-  /// The device that sets the pace, that is busy most of its span; null: there is none.
+  /// The device that is busy for most of its span; null: no devices.
   [[nodiscard]] const DeviceRow* busiest() const;
 };
 
 std::span<const Section> sections();
-/// Null if there is none of that name.
+/// Null: unknown name.
 const Section* find_section(std::string_view name);
-/// A section's rows as the document has them.
+/// A section's rows as in the document.
 Value section_value(const RankReport& rank, std::string_view name);
-/// Of that section alone.
+/// Computes only that section.
 Value section_value(const Facts& facts, std::string_view name);
 
-/// All sections but what only the other ranks tell (see Section::of_job).
+/// All sections except those that need the other ranks (Section::of_job).
 RankReport rank_report(const Facts& facts);
 
 }  // namespace profgpu

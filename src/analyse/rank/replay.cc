@@ -9,18 +9,19 @@
 #include "analyse/rank/names.h"
 #include "analyse/rank/phases.h"
 #include "analyse/rank/steps.h"
+#include "base/statistics.h"
 #include "trace/radix_sort.h"
 
 namespace profgpu {
 namespace {
 
-// Delays that remain when nothing holds an activity or a wait up: what a launch, a stream switch and a call cost.
+// Delays that remain when nothing holds up an activity or a wait: the cost of a launch, a stream switch and a call.
 constexpr int64_t kLaunchNs = 5'000;
 constexpr int64_t kNextOnStreamNs = 1'000;
 constexpr int64_t kWaitCallNs = 5'000;
-// A start later than this after launch and stream is taken to wait for another stream.
+// An activity that starts later than this after its launch and its predecessor is assumed to wait for another stream.
 constexpr int64_t kUnexplainedNs = 10'000;
-// What another stream's end may take to release it: this at most, and a quarter of the wait.
+// The other stream's work ended at most this long before, and at most a quarter of the wait.
 constexpr int64_t kReleaseNs = 100'000;
 constexpr uint32_t kNoRow = UINT32_MAX;
 constexpr int64_t kNever = INT64_MIN / 2;   // far enough from INT64_MIN to subtract from
@@ -36,25 +37,24 @@ struct Event {
 /// What an activity waited for; times as recorded.
 struct Start {
   uint32_t launch = kNoRow;     // row of Trace::launching
-  uint32_t before = kNoRow;     // activity before it on its stream
-  uint32_t other = kNoRow;      // activity of another stream that it seems to have waited for
-  int64_t launch_delay = 0;     // from each of these to the start, less where another one held it up longer
-  int64_t before_delay = 0;
-  int64_t other_delay = 0;
+  uint32_t before = kNoRow;     // the activity before it on its stream
+  uint32_t other = kNoRow;      // the activity on another stream that it seems to have waited for
+  // From each of these to the start; a minimum for those that were not the last.
+  int64_t launch_delay = 0, before_delay = 0, other_delay = 0;
 };
 
 struct Wait {
   int64_t start, end;
-  uint32_t activity = kNoRow;   // the one whose end ended the wait
+  uint32_t activity = kNoRow;   // its end ended the wait
 };
 
 /// Measured steps of one profiler window, as one stretch.
 struct Run {
   int64_t start, end;           // of the host
-  int64_t device_end;           // last end of an activity that was launched in it
-  // It takes until its work is done on the device too: the host may have run ahead of it.
+  int64_t device_end;           // last end of an activity launched in it
+  // It lasts until its device work is done: the host may have run ahead.
   [[nodiscard]] Interval whole() const { return {start, std::max(end, device_end)}; }
-  // Of the steps' wall time, for some of the whole.
+  // Scales a part of the whole to the steps' wall time.
   [[nodiscard]] int64_t share(int64_t ns) const {
     const int64_t all = whole().length();
     return all == end - start
@@ -90,9 +90,9 @@ std::vector<Start> find_starts(const Trace& trace) {
       if (s.before != kNoRow) ready = a.end_ns(ActivityId(s.before));
       int64_t launched = kNever;
       if (s.launch != kNoRow) launched = trace.host.start_ns[trace.launching[s.launch].value];
-      if (launched > start) s.launch = kNoRow, launched = kNever;  // clocks that disagree
+      if (launched > start) s.launch = kNoRow, launched = kNever;  // clocks disagree
       if (const int64_t waited = start - std::max(ready, launched); waited > kUnexplainedNs) {
-        // The latest end on another stream that can have released it: soon before, as waits go that it ended.
+        // The latest end on another stream that can have released it, shortly before.
         int64_t latest = start - std::max(kUnexplainedNs, std::min(kReleaseNs, waited / 4));
         for (size_t q = 0; q < last.size(); ++q) {
           if (q == a.queue[i] || last[q] == kNoRow || trace.queues[q].device != rows.device) continue;
@@ -115,13 +115,13 @@ std::vector<Start> find_starts(const Trace& trace) {
   return starts;
 }
 
-// The last activity that ended during each wait, among those launched before it began.
+// Per wait, the last activity that ended during it, of those launched before it began.
 std::vector<Wait> find_waits(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<Wait> waits;
   for (const auto& calls : facts.get<Waits>().calls)
     for (const HostId call : calls) waits.push_back({trace.host.start_ns[call.value], trace.host.end_ns(call), kNoRow});
-  std::sort(waits.begin(), waits.end(), [](const Wait& a, const Wait& b) { return a.end < b.end; });
+  std::ranges::sort(waits, {}, &Wait::end);
   std::vector<SortKey> ends;
   ends.reserve(trace.activity.size());
   for (uint32_t i = 0; i < trace.activity.size(); ++i)
@@ -165,14 +165,11 @@ std::vector<Run> find_runs(const Facts& facts) {
   std::vector<Run> runs;
   for (const Step* step : facts.get<Steps>().measured()) {
     const Interval part = step->interval();
-    bool same = !runs.empty();
-    for (const Interval& window : trace.windows)
-      if (same && window.start > runs.back().start && window.start <= part.start) same = false;
-    if (same) {
-      runs.back().end = std::max(runs.back().end, part.end);
-    } else {
-      runs.push_back({part.start, part.end, part.start});
-    }
+    const bool same_window = !runs.empty() && std::ranges::none_of(trace.windows, [&](const Interval& window) {
+      return window.start > runs.back().start && window.start <= part.start;
+    });
+    if (same_window) runs.back().end = std::max(runs.back().end, part.end);
+    else runs.push_back({part.start, part.end, part.start});
   }
   for (size_t i = 0; i < trace.launching.size(); ++i) {
     const int64_t launched = trace.host.start_ns[trace.launching[i].value];
@@ -180,15 +177,15 @@ std::vector<Run> find_runs(const Facts& facts) {
       if (launched < run.start || launched >= run.end) continue;
       for (uint32_t j = trace.launched_first[i]; j < trace.launched_first[i + 1]; ++j) {
         const ActivityId a = trace.launched[j];
-        if (trace.activity.start_ns[a.value] < run.start) continue;   // before its launch: clocks that disagree
-        run.device_end = std::max(run.device_end, trace.activity.end_ns(a));
+        if (trace.activity.start_ns[a.value] >= run.start)   // else it starts before its launch: clocks disagree
+          run.device_end = std::max(run.device_end, trace.activity.end_ns(a));
       }
     }
   }
   return runs;
 }
 
-/// One replay: how much earlier than recorded things happen.
+/// One replay: when things happen without the removed cause.
 class Player {
  public:
   Player(const Trace& trace, const std::vector<Start>& starts, const std::vector<Wait>& waits, const Removal& removal)
@@ -198,7 +195,7 @@ class Player {
     wait_started_.resize(waits.size());
   }
 
-  // The host's time as it would have been at `time`; times must not go back.
+  // The host's time corresponding to the recorded `time`; times must not decrease.
   int64_t host_at(int64_t time) {
     while (cut_ < removal_.host_time.size() && removal_.host_time[cut_].start < time) {
       const Interval& cut = removal_.host_time[cut_];
@@ -233,7 +230,7 @@ class Player {
     const auto after = [&](int64_t time, int64_t delay, bool shorten, int64_t least) {
       start = std::max(start, time + (shorten ? std::min(delay, least) : delay));
     };
-    const bool unexplained = std::max({s.launch_delay, s.before_delay}) > kUnexplainedNs;
+    const bool unexplained = std::max(s.launch_delay, s.before_delay) > kUnexplainedNs;
     const bool shorten = (removal_.dependency_waits && unexplained) || (removal_.launch_latency && !unexplained);
     const bool in_time = i < removal_.in_time.size() && removal_.in_time[i];
     if (s.launch != kNoRow && !in_time) after(launched_[s.launch], s.launch_delay, shorten, kLaunchNs);
@@ -249,7 +246,7 @@ class Player {
 
   void end_wait(uint32_t w) {
     const Wait& wait = waits_[w];
-    if (wait.activity == kNoRow) return;   // it waited for nothing: ordinary host time
+    if (wait.activity == kNoRow) return;   // it waited for no activity: ordinary host time
     const int64_t least = std::min(wait.end - wait.start, kWaitCallNs);
     int64_t end = wait_started_[w] + least;
     if (!removal_.synchronization) {
@@ -264,7 +261,7 @@ class Player {
   const std::vector<Wait>& waits_;
   const Removal& removal_;
   std::vector<int64_t> launched_, ended_, wait_started_;
-  int64_t earlier_ = 0;      // recorded host time less what it would have been
+  int64_t earlier_ = 0;      // recorded host time less the replayed one
   int64_t reached_ = INT64_MIN;
   int64_t device_end_ = INT64_MIN;
   size_t cut_ = 0;
@@ -284,7 +281,7 @@ Intervals allocation_time(const Facts& facts) {
 Intervals gaps_of(const DeviceIdle& idle, IdleCause cause) {
   Intervals gaps;
   for (const Gap& gap : idle.all())
-    if (gap.cause == cause) gaps.push_back({gap.start_ns, gap.end_ns});
+    if (gap.cause == cause) gaps.push_back(gap.time());
   return merged(std::move(gaps));
 }
 
@@ -313,14 +310,16 @@ int64_t Replay::saved_by(const Removal& removal) const {
   Player player(facts_->trace(), model_->starts, model_->waits, removal);
   int64_t saved = 0;
   size_t at = 0;
+  const auto play_to = [&](int64_t time) {
+    for (; at < model_->events.size() && model_->events[at].time < time; ++at) player.play(model_->events[at]);
+  };
   for (const Run& run : model_->runs) {
-    for (; at < model_->events.size() && model_->events[at].time < run.start; ++at) player.play(model_->events[at]);
+    play_to(run.start);
     const int64_t start = player.host_at(run.start);
     player.restart_device_end();
-    for (; at < model_->events.size() && model_->events[at].time < run.end; ++at) player.play(model_->events[at]);
+    play_to(run.end);
     const int64_t host_end = player.host_at(run.end);
-    for (; at < model_->events.size() && model_->events[at].time < run.device_end; ++at)
-      player.play(model_->events[at]);
+    play_to(run.device_end);
     const int64_t recorded = run.whole().length();
     const int64_t taken = std::max(host_end, player.device_end()) - start;
     saved += run.share(std::clamp<int64_t>(recorded - taken, 0, recorded));
@@ -329,9 +328,7 @@ int64_t Replay::saved_by(const Removal& removal) const {
 }
 
 int64_t Replay::of_runs(const Intervals& time) const {
-  int64_t ns = 0;
-  for (const Run& run : model_->runs) ns += run.share(overlap_length(time, run.whole()));
-  return ns;
+  return sum_of(model_->runs, [&](const Run& run) { return run.share(overlap_length(time, run.whole())); });
 }
 
 int64_t Replay::saved_by_cause(IdleCause cause, size_t device) const {

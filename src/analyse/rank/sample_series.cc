@@ -1,24 +1,23 @@
 #include "analyse/rank/sample_series.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <set>
 
 #include "analyse/rank/devices.h"
+#include "analyse/report/document.h"
 #include "base/text.h"
 #include "trace/sample.h"
 
 namespace profgpu {
 namespace {
 
-// A sample says nothing of a time further from it than so many typical distances.
+// A sample holds for at most so many typical distances.
 constexpr int64_t kMaxDistances = 10;
 
 double highest_clock(const SampleLog& log, uint32_t device, const SampleSeries& clock) {
   if (const SampleSeries* stated = log.find(device, Metric::kSmClockMax)) return stated->value.back();
   if (const auto stated = log.devices[device].constant(Metric::kSmClockMax)) return *stated;
-  return *std::max_element(clock.value.begin(), clock.value.end());
+  return std::ranges::max(clock.value);
 }
 
 }  // namespace
@@ -42,8 +41,7 @@ std::optional<ClockCourse> ClockCourse::of(const SampleLog& log, uint32_t device
 }
 
 std::optional<uint16_t> ClockCourse::slow_permille(int64_t start_ns, int64_t end_ns) const {
-  auto at =
-      std::upper_bound(held_.begin(), held_.end(), start_ns, [](int64_t t, const Held& h) { return t < h.end_ns; });
+  auto at = std::ranges::upper_bound(held_, start_ns, {}, &Held::end_ns);
   int64_t reached = start_ns;
   double sum = 0;
   bool held_back = false;
@@ -65,27 +63,15 @@ constexpr size_t kSeriesPoints = 4000;
 
 // "sm_clock_mhz" to "SM clock"
 std::string title_of(const MetricInfo& metric) {
-  static constexpr std::array<std::string_view, 9> kUnits = {"_pct", "_bytes", "_w",    "_j",    "_c",
-                                                             "_mhz", "_ns",    "_gbps", "_per_s"};
-  static const std::set<std::string_view> kAcronyms = {"sm",  "dram", "fp64", "fp32", "fp16", "pcie",
-                                                       "ofa", "jpeg", "bar1", "xgmi", "ecc"};
+  static constexpr std::string_view kUnits[] = {"_pct", "_bytes", "_w", "_j", "_c", "_mhz", "_ns", "_gbps", "_per_s"};
+  static constexpr std::string_view kAcronyms[] = {"sm",  "dram", "fp64", "fp32", "fp16", "pcie",
+                                                   "ofa", "jpeg", "bar1", "xgmi", "ecc"};
   std::string_view name = metric.name;
-  for (const std::string_view unit : kUnits)
-    if (name.ends_with(unit)) {
-      name.remove_suffix(unit.size());
-      break;
-    }
-  std::string out;
-  while (!name.empty()) {
-    const size_t end = std::min(name.find('_'), name.size());
-    std::string word(name.substr(0, end));
-    if (kAcronyms.contains(word))
-      for (char& c : word)
-        if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-    append_listed(out, word, " ");
-    name.remove_prefix(std::min(end + 1, name.size()));
-  }
-  return out;
+  if (const auto* unit = first_where(kUnits, [&](std::string_view u) { return name.ends_with(u); }))
+    name.remove_suffix(unit->size());
+  return joined(pieces_of(name, '_'), " ", [](std::string_view word) {
+    return std::ranges::count(kAcronyms, word) > 0 ? upper_case(word) : std::string(word);
+  });
 }
 
 struct Point {
@@ -93,7 +79,7 @@ struct Point {
   double value = 0;
 };
 
-// What held within the page's time: from the last sample before it on.
+// Samples within the page's time, and the last one before it.
 std::vector<Point> points_within(const SampleSeries& series, const PlacedSamples& samples) {
   std::vector<Point> points;
   for (size_t i = 0; i < series.time_ns.size(); ++i) {
@@ -151,7 +137,7 @@ std::vector<PageSeries> sample_series(const PlacedSamples& samples, const std::m
     out.metric = metric.name;
     out.title = title_of(metric);
     out.unit = metric.unit;
-    // Bytes and bits are whole; of anything else a thousandth is enough.
+    // Bytes and bits are whole; a thousandth is precise enough for anything else.
     out.scale = bits || metric.unit == "B" ? 1 : 0.001;
     for (const Point& p : points) {
       if (!(std::abs(p.value / out.scale) < 9e15)) continue;

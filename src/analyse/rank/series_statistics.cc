@@ -8,9 +8,9 @@
 namespace profgpu {
 namespace {
 
-// A value holds for so many typical distances; a longer silence is unknown time.
+// A value holds for so many typical distances at most; after that the value is unknown.
 constexpr int64_t kLongestHold = 10;
-// As the guides: a device under 5 % is idle, from 50 % active.
+// As in the Python package: a device is idle under 5 %, active from 50 %.
 constexpr double kActiveFrom = 50;
 
 }  // namespace
@@ -115,7 +115,7 @@ std::optional<double> LevelHistogram::percentile(double p, double unit_ns) const
   const double units = std::max(total_ns_ / unit_ns, 1.0);
   const double position = (units - 1) * p;
   const double below = std::floor(position);
-  // The middle of a unit's time is safely inside its level, whatever rounding did.
+  // The middle of a unit's time is within its level despite rounding.
   const double low = value_at((below + 0.5) * unit_ns);
   const double high = value_at(std::min(below + 1.5, units - 0.5) * unit_ns);
   return low + (high - low) * (position - below);

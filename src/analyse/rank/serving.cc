@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyse/rank/idle.h"
+#include "analyse/rank/names.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
@@ -20,7 +21,7 @@ bool is_served(StepKind kind) {
 struct Served {
   const Step* step = nullptr;
   int64_t end_ns = 0;    // of its range, or of the last work that it launched
-  Intervals time;        // up to there, see ServingKind
+  Intervals time;        // its duration, see ServingKind
   bool graph = false;
 };
 
@@ -30,8 +31,7 @@ std::vector<Served> served_steps(const Facts& facts) {
   for (const Step* s : facts.get<Steps>().measured())
     if (is_served(s->batch.kind)) served.push_back({s, s->interval().end, {}, false});
   const auto at = [&](int64_t time) -> Served* {
-    auto after = std::upper_bound(served.begin(), served.end(), time,
-                                  [](int64_t t, const Served& s) { return t < s.step->start_ns; });
+    const auto after = std::ranges::upper_bound(served, time, {}, [](const Served& s) { return s.step->start_ns; });
     return after != served.begin() && time < (after - 1)->step->interval().end ? &*(after - 1) : nullptr;
   };
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
@@ -40,18 +40,18 @@ std::vector<Served> served_steps(const Facts& facts) {
     Served* const s = at(trace.host.start_ns[launch.value]);
     if (s == nullptr) continue;
     s->end_ns = std::max(s->end_ns, trace.activity.end_ns(ActivityId(i)));
-    s->graph |= trace.name(launch).find("GraphLaunch") != std::string_view::npos;
+    s->graph |= facts.get<Names>().graph_launch[trace.host.name[launch.value].value];
   }
   Intervals untraced;
   for (const DeviceIdle& device : facts.get<Idle>().devices)
     for (const Gap& gap : device.all())
-      if (gap.cause == IdleCause::kUntracedWork) untraced.push_back({gap.start_ns, gap.end_ns});
+      if (gap.cause == IdleCause::kUntracedWork) untraced.push_back(gap.time());
   untraced = merged(std::move(untraced));
   for (Served& s : served) s.time = subtract({{s.step->start_ns, s.end_ns}}, untraced);
   return served;
 }
 
-// Only of all: a mean of some would say something else.
+// None unless all steps have the figure: a mean over some would be misleading.
 std::optional<double> mean_of(const std::vector<const Served*>& steps, std::optional<int64_t> EngineStep::*figure) {
   double sum = 0;
   for (const Served* s : steps) {

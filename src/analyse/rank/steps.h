@@ -1,4 +1,4 @@
-// Steps of the training loop, and which of them averages are over.
+// Steps of the training loop, and which of them count for averages.
 #pragma once
 
 #include <vector>
@@ -13,21 +13,20 @@ namespace profgpu {
 
 struct Step {
   std::string name;
-  int64_t index = 0;           ///< the number in its name, else its place
+  int64_t index = 0;           ///< the number in its name, else its position
   int64_t start_ns = 0;
   int64_t duration_ns = 0;
   int32_t device = -1;         ///< the rank's busiest, -1: none
   int64_t device_busy_ns = 0;  ///< that device, clipped to the step
   int64_t device_idle_ns = 0;
   bool warmup = false;
+  bool measured = false;       ///< counts for averages: neither warm-up nor incomplete, unless no step would count
   HostId range;                ///< the annotation; invalid for the step named `trace`
-  EngineStep batch;            ///< what an inference engine says of it; of others only the kind
-  bool incomplete = false;     ///< the recording ended soon after it had begun: it launched no device work
+  EngineStep batch;            ///< from an inference engine's range name; else only its kind is set
+  bool incomplete = false;     ///< the recording ended soon after its start: it launched no device work
   [[nodiscard]] Interval interval() const { return {start_ns, start_ns + duration_ns}; }
-  [[nodiscard]] bool is_measured() const { return !warmup && !incomplete; }
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("name", name), v("index", index), v("start_ns", start_ns), v("duration_ns", duration_ns);
     v("device", only_if(device >= 0, device)), v("device_busy_ns", only_if(device >= 0, device_busy_ns));
     v("device_idle_ns", only_if(device >= 0, device_idle_ns)), v("warmup", warmup);
@@ -39,45 +38,47 @@ struct Step {
 struct Steps {
   std::vector<Step> steps;
   bool annotated = false;      ///< steps come from ranges, not from the whole trace
-  double estimated = 0;        ///< confidence, 0 to 1, of steps that were found by what repeats; 0: they were not
+  double estimated = 0;        ///< confidence, 0 to 1, of steps estimated from periodic device work; 0: not estimated
   ThreadId thread;             ///< the thread that carries the step ranges (the busiest op thread without steps)
   int32_t device = -1;         ///< the rank's busiest device, -1: none
-  /// Whether there is one that is all of the trace, as nothing marks any.
+  /// Whether the only step is the whole trace, because nothing marks steps.
   [[nodiscard]] bool is_whole_trace() const { return steps.size() == 1 && !annotated && estimated == 0; }
   [[nodiscard]] bool marked() const { return !steps.empty() && !is_whole_trace(); }
-  /// Steps that averages are over: all but warm-up and incomplete ones. A trace with nothing else measures all.
   [[nodiscard]] std::vector<const Step*> measured() const;
   [[nodiscard]] int64_t measured_wall_ns() const;
   [[nodiscard]] int64_t total_wall_ns() const;
-  /// Of the steps that averages are not over.
+  /// Time of the steps that do not count.
   [[nodiscard]] Intervals left_out_time() const;
-  /// What a document has of them.
+  /// For documents: their rows.
   [[nodiscard]] const std::vector<Step>& listed() const { return steps; }
   static Steps compute(const Facts& facts);
 };
 
-/// Which of the steps that averages are over an instant lies in. Fast where times come in order.
+/// Finds the step that contains an instant. Fast if times ascend.
 class StepFinder {
  public:
-  explicit StepFinder(const Steps& steps);
-  /// Index into Steps::steps; -1: in none that counts.
-  int64_t operator()(int64_t time_ns);
+  explicit StepFinder(const Steps& steps) : steps_(steps.steps) {}
+  /// Null: no step contains it.
+  const Step* operator()(int64_t time_ns);
+  [[nodiscard]] bool measured(int64_t time_ns) {
+    const Step* step = (*this)(time_ns);
+    return step != nullptr && step->measured;
+  }
 
  private:
   const std::vector<Step>& steps_;
-  std::vector<bool> counts_;
   size_t at_ = 0;
 };
 
-// Steps of a loop that nobody marked, from the period of what a stream runs.
+// Steps of a loop without markers, from the period of one stream's work.
 
 struct PeriodicSteps {
   std::vector<Interval> steps;   ///< device time; empty: no period was found
-  double confidence = 0;         ///< 0 to 1: how alike successive steps are, times the share of time that they cover
+  double confidence = 0;         ///< 0 to 1: similarity of successive steps times the share of time they cover
 };
 
-/// Looks at the stream with most activity. A step begins where its sequence of names begins again, at the place with
-/// the longest regular pause before it. At least five steps, or none. Linear in the activities of the stream.
+/// Uses the stream with most activities. A step begins where the stream's sequence of names repeats, after the longest
+/// regular pause. At least five steps, or none. Linear in the stream's activities.
 PeriodicSteps periodic_steps(const Trace& trace);
 
 }  // namespace profgpu

@@ -1,16 +1,15 @@
 #include "analyse/rank/telemetry.h"
 
-#include "base/text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <functional>
 
 #include "analyse/rank/series_statistics.h"
 #include "analyse/rank/time_bins.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "trace/health.h"
 #include "trace/sample.h"
 
@@ -19,14 +18,14 @@ namespace {
 
 constexpr size_t kTraceColumns = 40, kGrowthParts = 32;
 constexpr size_t kMaxWaiting = 512;
-// A node's worth; what a fork bomb leaves beyond it is not remembered one by one.
+// Enough for a node, and a bound for a fork bomb.
 constexpr size_t kMaxProcesses = 512;
-// What grows while a shorter job starts is not growth yet.
+// Memory also grows while a job starts.
 constexpr int64_t kShortestGrowth_ns = 30'000'000'000;
-// Power sensors are read about ten times a second on every NVIDIA device since Volta.
+// NVIDIA devices since Volta update their power sensors about ten times a second.
 constexpr int64_t kShortestEnergy_ns = 10 * 100'000'000;
 
-// How much a counter grew. Going back is a reset (the driver was loaded again) or a wrap: what it shows since counts.
+// A counter's increase. A lower value means a reset (the driver was reloaded) or a wrap: it counts from 0.
 class Growth {
  public:
   void add(double value, int64_t time_ns) {
@@ -62,65 +61,13 @@ constexpr Reason kReasons[] = {
     {Metric::kThrottleSyncBoost, ClockReason::kSyncBoost},
 };
 
-std::string words_of(ClockReason reason, bool words) {
-  for (const ClockReasonInfo& r : clock_reasons())
-    if (r.reason == reason) return std::string(words ? r.words : r.name);
-  return {};
+template <class Map>
+auto* find_in(Map& map, Metric metric) {
+  const auto it = map.find(metric);
+  return it == map.end() ? nullptr : &it->second;
 }
 
-}  // namespace
-
-const SeriesSummary* DeviceTelemetry::find(Metric metric) const {
-  auto it = series.find(metric);
-  return it == series.end() ? nullptr : &it->second;
-}
-
-SeriesSummary DeviceTelemetry::summary(Metric metric) const {
-  const SeriesSummary* s = find(metric);
-  return s ? *s : SeriesSummary();
-}
-
-std::optional<double> DeviceTelemetry::growth(Metric metric) const {
-  const auto it = grown.find(metric);
-  return it == grown.end() ? std::nullopt : std::optional(it->second);
-}
-
-std::string DeviceTelemetry::notes_text() const {
-  return joined(notes, "; ");
-}
-
-std::optional<int64_t> DeviceTelemetry::trace_column_ns() const {
-  return trace.empty() ? std::nullopt : std::optional(duration_ns() / static_cast<int64_t>(trace.size()));
-}
-
-std::optional<double> DeviceTelemetry::limit(Metric metric) const {
-  if (auto it = constants.find(metric); it != constants.end()) return it->second;
-  if (auto value = device.constant(metric)) return value;
-  const SeriesSummary* s = find(metric);
-  return s ? s->last : std::nullopt;
-}
-
-std::optional<double> DeviceTelemetry::memory_peak_pct() const {
-  const SeriesSummary* used = find(Metric::kMemoryUsed);
-  const auto total = limit(Metric::kMemoryTotal);
-  if (!used || !used->max || !total || *total <= 0) return std::nullopt;
-  return 100 * *used->max / *total;
-}
-
-std::optional<double> DeviceTelemetry::energy_per_busy_second_j() const {
-  if (!energy_j || energy_ns <= 0 || busy_ns.value_or(0) <= 0) return std::nullopt;
-  const double known_j = *energy_j * static_cast<double>(known_ns) / static_cast<double>(energy_ns);
-  return known_j * 1e9 / static_cast<double>(*busy_ns);
-}
-
-bool DeviceTelemetry::used() const {
-  const SeriesSummary* utilization = find(Metric::kUtilization);
-  return !processes.empty() || (utilization && utilization->max.value_or(0) > 0);
-}
-
-namespace {
-
-// The slope that lasts: of the whole or of the second half, whichever is nearer to nothing.
+// The slope that lasts: over the whole time or the second half, whichever is closer to 0.
 std::optional<double> lasting_slope(const std::vector<std::pair<double, double>>& points) {
   const auto whole = theil_sen_slope(points);
   const auto half = theil_sen_slope({points.begin() + static_cast<ptrdiff_t>(points.size() / 2), points.end()});
@@ -130,6 +77,45 @@ std::optional<double> lasting_slope(const std::vector<std::pair<double, double>>
 }
 
 }  // namespace
+
+const SeriesSummary* DeviceTelemetry::find(Metric metric) const { return find_in(series, metric); }
+
+SeriesSummary DeviceTelemetry::summary(Metric metric) const {
+  const SeriesSummary* s = find(metric);
+  return s ? *s : SeriesSummary();
+}
+
+std::optional<double> DeviceTelemetry::growth(Metric metric) const {
+  const double* value = find_in(grown, metric);
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+std::string DeviceTelemetry::notes_text() const { return joined(notes, "; "); }
+
+std::optional<int64_t> DeviceTelemetry::trace_column_ns() const {
+  return trace.empty() ? std::nullopt : std::optional(duration_ns() / static_cast<int64_t>(trace.size()));
+}
+
+std::optional<double> DeviceTelemetry::limit(Metric metric) const {
+  if (const double* value = find_in(constants, metric)) return *value;
+  if (auto value = device.constant(metric)) return value;
+  return summary(metric).last;
+}
+
+std::optional<double> DeviceTelemetry::memory_peak_pct() const {
+  const std::optional<double> used = summary(Metric::kMemoryUsed).max, total = limit(Metric::kMemoryTotal);
+  return used && total && *total > 0 ? std::optional(100 * *used / *total) : std::nullopt;
+}
+
+std::optional<double> DeviceTelemetry::energy_per_busy_second_j() const {
+  if (!energy_j || energy_ns <= 0 || busy_ns.value_or(0) <= 0) return std::nullopt;
+  const double known_j = *energy_j * static_cast<double>(known_ns) / static_cast<double>(energy_ns);
+  return known_j * 1e9 / static_cast<double>(*busy_ns);
+}
+
+bool DeviceTelemetry::used() const {
+  return !processes.empty() || summary(Metric::kUtilization).max.value_or(0) > 0;
+}
 
 struct TelemetryCollector::Impl {
   Impl(DeviceInfo d, int64_t interval, int64_t warmup)
@@ -154,8 +140,7 @@ struct TelemetryCollector::Impl {
   DeviceInfo device;
   int64_t interval_ns, warmup_ns;
   int64_t first_ns = 0, last_ns = 0, from_ns = 0, ticks = 0;
-  // Not yet in what follows. Each metric has its statistics in another place, which each tick after a pause would fetch
-  // from memory one by one.
+  // Not yet in the statistics: these are spread over memory, and updating them on each tick would be slow.
   std::vector<Sample> waiting;
   std::map<Metric, SeriesStatistics> series;
   std::map<Metric, Growth> counters;
@@ -163,7 +148,7 @@ struct TelemetryCollector::Impl {
   LevelHistogram levels;
   GapFinder gaps;
   std::optional<TimeBins> utilization, memory;
-  std::map<uint32_t, double> reason_ns;   // time that each bit of the clock event reasons was set
+  std::map<uint32_t, double> reason_ns;   // time that each clock event reason was set
   double reasons_watched_ns = 0;
   std::map<int64_t, ProcessTelemetry> processes;
   std::map<int64_t, SeriesStatistics> process_utilization;
@@ -246,12 +231,10 @@ void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
                       metric_info(metric).name));
   }
   LevelHistogram all = levels;
-  double unit_ns = 0;
-  if (auto it = series.find(Metric::kUtilization); it != series.end())
-    if (auto last = it->second.last()) {
-      all.add(*last);
-      unit_ns = last->ns();
-    }
+  const SeriesStatistics* utilization_series = find_in(series, Metric::kUtilization);
+  const std::optional<Held> last = utilization_series ? utilization_series->last() : std::nullopt;
+  if (last) all.add(*last);
+  const double unit_ns = last ? last->ns() : 0;
   out.utilization_p5 = all.percentile(0.05, unit_ns);
   out.utilization_p50 = all.percentile(0.5, unit_ns);
   out.utilization_p95 = all.percentile(0.95, unit_ns);
@@ -259,22 +242,19 @@ void TelemetryCollector::Impl::show_series(DeviceTelemetry& out) const {
   out.idle_pct = all.idle_pct();
   out.active_pct = all.active_pct();
   out.idle_gaps = gaps.gaps();
-  // The mean of the time that was watched: the last sample may stand for more than that.
-  const SeriesSummary* utilization_summary = out.find(Metric::kUtilization);
-  if (!utilization_summary || !utilization_summary->mean || out.duration_ns() <= 0) return;
-  out.known_ns = std::max<int64_t>(out.duration_ns() - series.at(Metric::kUtilization).unknown_ns(out.last_ns), 0);
-  if (out.known_ns > 0)
-    out.busy_ns = std::llround(*utilization_summary->mean / 100 * static_cast<double>(out.known_ns));
+  // Only over the sampled time: the last sample may hold beyond it.
+  const std::optional<double> mean = out.summary(Metric::kUtilization).mean;
+  if (!mean || out.duration_ns() <= 0) return;
+  out.known_ns = std::max<int64_t>(out.duration_ns() - utilization_series->unknown_ns(out.last_ns), 0);
+  if (out.known_ns > 0) out.busy_ns = std::llround(*mean / 100 * static_cast<double>(out.known_ns));
 }
 
 const SeriesStatistics* TelemetryCollector::Impl::power() const {
-  auto it = series.find(Metric::kPower);
-  if (it == series.end()) it = series.find(Metric::kPowerInstant);
-  return it == series.end() ? nullptr : &it->second;
+  const SeriesStatistics* average = find_in(series, Metric::kPower);
+  return average ? average : find_in(series, Metric::kPowerInstant);
 }
 
-// What the power can have added up to in a time of which its readings show a part: at least, and at most. When it
-// changed is known to one reading.
+// Bounds of the energy over a time of which the readings cover a part. When the power changed is known to one reading.
 std::pair<double, double> integrated_within(const SeriesStatistics& power, int64_t span_ns) {
   const SeriesSummary s = power.summary();
   const double rest_s = static_cast<double>(std::max<int64_t>(span_ns - power.area_ns(), 0)) / 1e9;
@@ -284,7 +264,7 @@ std::pair<double, double> integrated_within(const SeriesStatistics& power, int64
 
 void TelemetryCollector::Impl::show_energy(DeviceTelemetry& out) const {
   const SeriesStatistics* const watts = power();
-  // A counter that stands still while the device draws power has not had its next update yet.
+  // A counter that does not move while the device draws power has not been updated yet.
   const bool draws = watts && watts->summary().mean.value_or(0) > 0;
   auto grown = out.grown.find(Metric::kEnergy);
   if (grown != out.grown.end() && grown->second <= 0 && (draws || out.duration_ns() < kShortestEnergy_ns))
@@ -320,7 +300,7 @@ std::string TelemetryCollector::Impl::energy_note(const DeviceTelemetry& out) co
 
 std::optional<double> TelemetryCollector::Impl::sampled_throttle_ns(ClockReason bit) const {
   if (reasons_watched_ns <= 0) return std::nullopt;
-  auto it = reason_ns.find(static_cast<uint32_t>(bit));
+  const auto it = reason_ns.find(static_cast<uint32_t>(bit));
   return it == reason_ns.end() ? 0 : it->second;
 }
 
@@ -333,37 +313,37 @@ void TelemetryCollector::Impl::show_throttle(DeviceTelemetry& out) const {
     out.throttle.push_back({std::move(name), std::move(words), bits, std::llround(ns), pct, method});
   };
   auto show_bit = [&](ClockReason bit, double ns, double of_ns, const char* method) {
-    show(words_of(bit, false), words_of(bit, true), static_cast<uint32_t>(bit), ns, of_ns, method);
+    const ClockReasonInfo& info = *std::ranges::find(clock_reasons(), bit, &ClockReasonInfo::reason);
+    show(std::string(info.name), std::string(info.words), static_cast<uint32_t>(bit), ns, of_ns, method);
   };
   bool thermal_split = false;
   for (const Reason& reason : kReasons) {
-    if (auto it = out.grown.find(reason.counter); it != out.grown.end()) {
-      show_bit(reason.bit, it->second, duration, "counter");
+    if (const auto grown_ns = out.growth(reason.counter)) {
+      show_bit(reason.bit, *grown_ns, duration, "counter");
       thermal_split |= reason.counter == Metric::kThrottleSwThermal || reason.counter == Metric::kThrottleHwThermal;
     } else if (auto ns = sampled_throttle_ns(reason.bit)) {
       show_bit(reason.bit, *ns, reasons_watched_ns, "sampled");
     }
   }
-  // The older counter for both kinds of thermal slowdown.
-  if (auto it = out.grown.find(Metric::kThrottleThermal); it != out.grown.end() && !thermal_split) {
+  // The older counter covers both kinds of thermal slowdown.
+  if (const auto grown_ns = out.growth(Metric::kThrottleThermal); grown_ns && !thermal_split) {
     std::erase_if(out.throttle, [](const ThrottleTime& t) { return (t.bits & kHeatReasons) != 0; });
-    show("thermal", "temperature", kHeatReasons, it->second, duration, "counter");
+    show("thermal", "temperature", kHeatReasons, *grown_ns, duration, "counter");
   }
   for (ClockReason bit : {ClockReason::kApplicationClocks, ClockReason::kDisplayClocks})
     if (auto ns = sampled_throttle_ns(bit)) show_bit(bit, *ns, reasons_watched_ns, "sampled");
-  if (auto it = out.grown.find(Metric::kThrottleReliability); it != out.grown.end())
-    show("reliability", "the voltage limit", 0, it->second, duration, "counter");
-  std::stable_sort(out.throttle.begin(), out.throttle.end(),
-                   [](const ThrottleTime& a, const ThrottleTime& b) { return a.time_ns > b.time_ns; });
+  if (const auto grown_ns = out.growth(Metric::kThrottleReliability))
+    show("reliability", "the voltage limit", 0, *grown_ns, duration, "counter");
+  std::ranges::stable_sort(out.throttle, std::greater(), &ThrottleTime::time_ns);
 }
 
 void TelemetryCollector::Impl::show_course(DeviceTelemetry& out) const {
   auto with_last = [&](const std::optional<TimeBins>& bins, Metric metric) {
     std::optional<TimeBins> all = bins;
-    auto it = series.find(metric);
-    if (it == series.end()) return all;
+    const SeriesStatistics* statistics = find_in(series, metric);
+    if (!statistics) return all;
     if (!all) all.emplace(from_ns, interval_ns);
-    if (auto last = it->second.last()) all->add(last->from_ns, std::min(last->to_ns, out.last_ns), last->value);
+    if (auto last = statistics->last()) all->add(last->from_ns, std::min(last->to_ns, out.last_ns), last->value);
     return all;
   };
   if (auto bins = with_last(utilization, Metric::kUtilization)) out.trace = bins->means(out.last_ns, kTraceColumns);
@@ -411,16 +391,14 @@ DeviceTelemetry TelemetryCollector::summary() const {
     if (const auto it = i.process_utilization.find(pid); it != i.process_utilization.end())
       out.processes.back().utilization_mean_pct = it->second.summary().mean;
   }
-  std::stable_sort(out.processes.begin(), out.processes.end(),
-                   [](const ProcessTelemetry& a, const ProcessTelemetry& b) {
-                     return a.memory_peak_bytes.value_or(-1) > b.memory_peak_bytes.value_or(-1);
-                   });
+  std::ranges::stable_sort(out.processes, std::greater(),
+                           [](const ProcessTelemetry& p) { return p.memory_peak_bytes.value_or(-1); });
   return out;
 }
 
 namespace {
 
-// Distinct times of a device's rows, in order.
+// Distinct times of a device's rows, ascending.
 std::vector<int64_t> row_times(const SampleLog& log, uint32_t device, bool buffered) {
   std::vector<int64_t> times;
   for (const SampleSeries& s : log.series)
@@ -433,7 +411,7 @@ std::vector<int64_t> row_times(const SampleLog& log, uint32_t device, bool buffe
   return times;
 }
 
-// Ticks say more than what drivers buffer; a log of little else has that alone.
+// Ticks rather than times that the driver buffered, unless the log has hardly anything else.
 std::vector<int64_t> tick_times(const SampleLog& log, uint32_t device) {
   std::vector<int64_t> ticks = row_times(log, device, false);
   return ticks.size() > 1 ? ticks : row_times(log, device, true);
@@ -447,8 +425,8 @@ SampleLog clipped(const SampleLog& log, int64_t from_ns, int64_t to_ns) {
   out.first_ns = std::max(log.first_ns, from_ns);
   out.last_ns = std::min(log.last_ns, to_ns);
   for (const SampleSeries& s : log.series) {
-    const auto begin = std::lower_bound(s.time_ns.begin(), s.time_ns.end(), from_ns) - s.time_ns.begin();
-    const auto end = std::upper_bound(s.time_ns.begin(), s.time_ns.end(), to_ns) - s.time_ns.begin();
+    const auto begin = std::ranges::lower_bound(s.time_ns, from_ns) - s.time_ns.begin();
+    const auto end = std::ranges::upper_bound(s.time_ns, to_ns) - s.time_ns.begin();
     if (begin >= end) continue;
     SampleSeries part{s.device, s.metric, {}, {}};
     part.time_ns.assign(s.time_ns.begin() + begin, s.time_ns.begin() + end);
@@ -469,7 +447,7 @@ std::vector<DeviceTelemetry> summarise(const SampleLog& log) {
     TelemetryCollector collector(log.devices[d], times.size() > 1 ? median_distance(times) : kOneSampleHolds_ns);
     TelemetryCollector::Impl& impl = *collector.impl_;
     for (int64_t t : times) impl.tick(t);
-    // Series are fed whole, one after the other: each keeps its own time.
+    // Whole series, one after the other: each has its own clock.
     for (const SampleSeries& s : log.series)
       if (s.device == d)
         for (size_t i = 0; i < s.time_ns.size(); ++i) impl.add_sample({s.time_ns[i], s.metric, s.value[i]});

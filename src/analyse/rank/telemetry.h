@@ -1,9 +1,9 @@
-// Telemetry: what samples of devices say over a run. Fed sample by sample, so that a run of any length takes the same
-// memory; a log in a file goes through the same code.
+// Telemetry: statistics of device samples over a run. Samples come one by one, so that memory does not grow with the
+// run; a log in a file goes through the same code.
 //
-// Statistics are weighted by time: a value holds until the next of its series, at most ten intervals (beyond that it
-// is unknown), and the last for one interval. For evenly spaced samples that is the plain mean, NumPy's percentiles
-// and the population's standard deviation, as the profgpu package of Python has them.
+// Statistics are weighted by time: a value holds until the next of its series, but at most for ten intervals (after
+// that it is unknown), and the last value for one interval. For evenly spaced samples these are the plain mean, NumPy's
+// percentiles and the population's standard deviation, as in the Python package.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +19,35 @@
 
 namespace profgpu {
 
-/// Statistics of one series over time. Unknown where no sample came.
+/// Statistics of one series over time. Unknown without samples.
 struct SeriesSummary {
   std::optional<double> mean, stddev, min, max, first, last;
   int64_t samples = 0;
-  int64_t resolution_ns = 0;   ///< median distance between samples of different time; 0: fewer than two
+  int64_t resolution_ns = 0;   ///< median distance between samples; 0: fewer than two
 };
 
-/// How long one reason held clocks back.
+/// How long one reason reduced clocks.
 struct ThrottleTime {
   std::string reason;          ///< "sw_power_cap" as in clock_reasons()
   std::string words;           ///< "the power limit"
-  uint32_t bits = 0;           ///< of ClockReason, which it stands for; 0: it has none
+  uint32_t bits = 0;           ///< of ClockReason; 0: none
   int64_t time_ns = 0;
-  double pct = 0;              ///< of the time watched
+  double pct = 0;              ///< of the sampled time
   std::string method;          ///< "counter" or "sampled"
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("reason", reason), v("words", words), v("time_ns", time_ns), v("pct", pct), v("method", method);
   }
 };
 
-/// Times in which a device was idle (under 5 %) between times in which it was not.
+/// Idle times (under 5 %) of a device between busy times.
 struct IdleGaps {
   int64_t count = 0;
-  int64_t mean_ns = 0;         ///< length
+  int64_t mean_ns = 0;         ///< mean length
   int64_t period_ns = 0;       ///< mean distance from start to start
-  bool regular = false;        ///< at least four, and their distances differ by less than a quarter
+  bool regular = false;        ///< at least four, whose distances differ by less than a quarter
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("count", count), v("mean_ns", mean_ns), v("period_ns", period_ns), v("regular", regular);
   }
 };
@@ -60,59 +58,59 @@ struct ProcessTelemetry {
   std::optional<double> utilization_mean_pct, utilization_max_pct;
   int64_t first_ns = 0, last_ns = 0;           ///< Unix time seen
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("pid", process.pid), v("name", unless_empty(process.name)), v("type", std::string(1, process.type));
     v("memory_peak_bytes", memory_peak_bytes), v("utilization_mean_pct", utilization_mean_pct);
     v("utilization_max_pct", utilization_max_pct), v("first_ns", first_ns), v("last_ns", last_ns);
   }
 };
 
-/// What is known of one device over a run.
+/// One device over a run.
 struct DeviceTelemetry {
   DeviceInfo device;
   bool several_hosts = false;                  ///< there are devices of other hosts as well
-  int64_t first_ns = 0, last_ns = 0;           ///< Unix time that was watched (warm-up left out)
-  int64_t interval_ns = 0;                     ///< as asked, or the median distance of a log's rows
+  int64_t first_ns = 0, last_ns = 0;           ///< Unix time, without warm-up
+  int64_t interval_ns = 0;                     ///< as requested, or the median distance of a log's rows
   int64_t ticks = 0;                           ///< readings
-  std::optional<int64_t> wall_ns;              ///< how long the command took that was watched; none: there was none
+  std::optional<int64_t> wall_ns;              ///< duration of the command that was watched; none: no command
   [[nodiscard]] int64_t duration_ns() const { return last_ns - first_ns; }
 
   std::map<Metric, SeriesSummary> series;      ///< gauges
-  std::map<Metric, double> grown;              ///< counters: how much they grew, wraps and resets allowed for
+  std::map<Metric, double> grown;              ///< counters: increase, corrected for wraps and resets
   std::map<Metric, double> constants;          ///< limits and maxima
-  std::map<Metric, std::string> why_absent;    ///< of metrics that are in none of these, where the backend says it
+  std::map<Metric, std::string> why_absent;    ///< of metrics in none of these; only reasons that the backend reports
 
   // Utilization in percent.
   std::optional<double> utilization_p5, utilization_p50, utilization_p95, utilization_p99;
-  std::optional<double> idle_pct, active_pct;  ///< of the time: under 5 %, from 50 %
-  int64_t known_ns = 0;                        ///< time watched in which the utilization was known
-  std::optional<int64_t> busy_ns;              ///< mean utilization times known_ns; unknown where that is no time
+  std::optional<double> idle_pct, active_pct;  ///< of the time: utilization under 5 %, from 50 %
+  int64_t known_ns = 0;                        ///< time with known utilization
+  std::optional<int64_t> busy_ns;              ///< mean utilization times known_ns; unknown if that is 0
   IdleGaps idle_gaps;
 
   std::optional<double> energy_j;
-  int64_t energy_ns = 0;                       ///< the time that it is of
+  int64_t energy_ns = 0;                       ///< the time that it covers
   std::string energy_method;                   ///< "counter", "integrated"; empty: unknown
-  std::optional<double> energy_integrated_j;   ///< beside the counter's where both are there
-  /// Energy for each second of work, of the time that both were known.
+  std::optional<double> energy_integrated_j;   ///< also if energy_j is the counter's
+  /// Energy per second of work.
   [[nodiscard]] std::optional<double> energy_per_busy_second_j() const;
   std::string energy_note;  ///< "too short for the sensor", "counter and power differ by 7 %"; empty: none
 
-  std::vector<ThrottleTime> throttle;          ///< longest first; what is never active is left out
+  std::vector<ThrottleTime> throttle;          ///< longest first; only active reasons
   bool throttle_known = false;                 ///< counters or reasons were sampled
-  /// Theil–Sen slope of the lowest use in each of 32 parts of the time; of the whole time or its second half, whichever
-  /// is nearer to nothing: what grows only while a job starts is not growth. Unknown in less than half a minute.
+  /// Theil–Sen slope of the lowest use in each of 32 parts of the time, over the whole time or its second half,
+  /// whichever is closer to 0: memory that only grows while a job starts does not count. Unknown for less than half a
+  /// minute.
   std::optional<double> memory_growth_bytes_per_s;
-  std::vector<double> trace;  ///< utilization, mean of each of 40 equal parts of the time; NaN: unknown
+  std::vector<double> trace;  ///< mean utilization in each of 40 equal parts of the time; NaN: unknown
   std::vector<ProcessTelemetry> processes;     ///< by peak memory
   std::vector<std::string> notes;
 
   [[nodiscard]] const SeriesSummary* find(Metric metric) const;
-  /// The same, with nothing in it where there is none.
+  /// The same, empty if there is none.
   [[nodiscard]] SeriesSummary summary(Metric metric) const;
-  /// How much a counter grew.
+  /// A counter's increase.
   [[nodiscard]] std::optional<double> growth(Metric metric) const;
-  /// Averaged by the board where it says that, else now and then.
+  /// The board's average if it has one, else instantaneous readings.
   [[nodiscard]] SeriesSummary power() const {
     return summary(find(Metric::kPower) ? Metric::kPower : Metric::kPowerInstant);
   }
@@ -120,11 +118,11 @@ struct DeviceTelemetry {
     return series.contains(metric) || grown.contains(metric) || constants.contains(metric);
   }
   [[nodiscard]] std::string notes_text() const;
-  /// Time that one part of `trace` is of.
+  /// Length of one part of `trace`.
   [[nodiscard]] std::optional<int64_t> trace_column_ns() const;
-  /// constants, else the device's own, else a gauge's last value.
+  /// From constants, else the device's own, else a gauge's last value.
   [[nodiscard]] std::optional<double> limit(Metric metric) const;
-  /// Highest memory use of the whole, in percent.
+  /// Highest memory use, in percent of the total.
   [[nodiscard]] std::optional<double> memory_peak_pct() const;
   /// Whether anything ran on it, or held memory for a process.
   [[nodiscard]] bool used() const;
@@ -133,7 +131,7 @@ struct DeviceTelemetry {
   [[nodiscard]] std::string label() const { return "GPU " + device_label(); }
 };
 
-/// Collects samples of one device. About 70 kB, whatever the run's length. One thread at a time, summary() too.
+/// Collects samples of one device, in about 70 kB. Not thread-safe, including summary().
 class TelemetryCollector {
  public:
   TelemetryCollector(DeviceInfo device, int64_t interval_ns, int64_t warmup_ns = 0);
@@ -142,7 +140,7 @@ class TelemetryCollector {
   TelemetryCollector& operator=(TelemetryCollector&&) noexcept;
 
   void add(const Reading& reading);
-  /// What is known so far; more may be added after.
+  /// Up to now; more samples may follow.
   [[nodiscard]] DeviceTelemetry summary() const;
 
  private:
@@ -151,21 +149,18 @@ class TelemetryCollector {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What a log says between two Unix times.
+/// The part of a log between two Unix times.
 SampleLog clipped(const SampleLog& log, int64_t from_ns, int64_t to_ns);
 
 /// One for each device of a log that has rows.
 std::vector<DeviceTelemetry> summarise(const SampleLog& log);
 
-// What samples say of one device, as a document: the one place that names these fields.
-//
-// The first thirty fields have the names and units of the Python package's GpuSummary ("mb" is MiB there, and here).
-
-/// Unknown is null. Lists: throttle, idle gaps, processes, metrics, counters, absent.
+/// As a document; the only place that names these fields. Unknown is null. The first thirty fields have the names and
+/// units of the Python package's GpuSummary ("mb" is MiB). Lists: throttle, idle gaps, processes, metrics, counters,
+/// absent.
 Record telemetry_record(const DeviceTelemetry& telemetry);
 
-/// Utilization over time as text, one character a part, on a fixed scale from 0 to 100 %; a blank where it is not
-/// known.
+/// Utilization over time as text, one character per part, on a scale from 0 to 100 %; a blank: unknown.
 std::string sparkline(const std::vector<double>& percentages);
 
 }  // namespace profgpu

@@ -15,7 +15,7 @@ std::optional<double> scaled(const std::optional<double>& x, double unit) {
 }
 double seconds(int64_t ns) { return static_cast<double>(ns) / kSecond; }
 
-// Counters and bytes are whole: JSON without an exponent.
+// Counters and bytes are whole numbers: JSON without exponents.
 Value whole_where_it_is(const std::optional<double>& x) {
   if (!x) return {};
   return std::abs(*x) < 9e15 && *x == std::floor(*x) ? Value(static_cast<int64_t>(*x)) : Value(*x);

@@ -1,20 +1,20 @@
 #include "analyse/rank/threads.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <span>
 
 #include "base/saturated.h"
-#include "base/statistics.h"
 
 namespace profgpu {
 namespace {
 
-// Counters go back where the kernel gave a dead thread's number to a new one; what follows counts from there.
+// A counter goes back when the kernel reuses a dead thread's number: it counts anew from there.
 int64_t passed(uint64_t before, uint64_t after) {
   return after > before ? static_cast<int64_t>(std::min<uint64_t>(after - before, INT64_MAX)) : 0;
 }
-// Of those that may not be known: a thread that has no record of it yet was not off a processor yet.
+// Of counters that may be unknown (-1): a thread without a record has not been off a CPU yet.
 int64_t passed(int64_t before, int64_t after) {
   return passed(static_cast<uint64_t>(std::max<int64_t>(before, 0)),
                 static_cast<uint64_t>(std::max<int64_t>(after, 0)));
@@ -23,7 +23,7 @@ int64_t passed(int64_t before, int64_t after) {
 using Samples = std::span<const ThreadSample>;
 using ThreadWaits = std::span<const ThreadWait>;
 
-// Who blocked waits for a processor once it may go on: that is no part of what it was blocked for.
+// After it unblocks, a thread waits for a CPU: that time does not belong to the call that blocked it.
 int64_t blocked_by_switches(const Samples& samples, int64_t waited_ns) {
   int64_t blocked = 0, preempted = 0;
   for (size_t i = 1; i < samples.size(); ++i) {
@@ -50,12 +50,10 @@ void add_times(const Samples& samples, ThreadTime& t) {
     t.waits = std::max<int64_t>(samples.back().waits - std::max<int64_t>(samples.front().waits, 0), 0);
 }
 
-// A wait is in one system call: the first look into it tells which.
+// A wait is in one system call: that of the first sample within it.
 int32_t call_of(const Samples& samples, const ThreadWait& wait) {
-  const auto look = std::lower_bound(samples.begin(), samples.end(), wait.start_ns,
-                                     [](const ThreadSample& s, int64_t time_ns) { return s.time_ns < time_ns; });
-  const bool within = look != samples.end() && look->time_ns < wait.start_ns + wait.duration_ns;
-  return within ? look->system_call : -1;
+  const auto first = std::ranges::lower_bound(samples, wait.start_ns, {}, &ThreadSample::time_ns);
+  return first != samples.end() && first->time_ns < wait.start_ns + wait.duration_ns ? first->system_call : -1;
 }
 
 ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector<int32_t>& wait_calls) {
@@ -78,14 +76,11 @@ ThreadTime time_of(const Samples& samples, const ThreadWaits& waits, std::vector
     call.samples_pct = percent_of(call.samples, t.samples);
     t.calls.push_back(call);
   }
-  std::stable_sort(t.calls.begin(), t.calls.end(), [](const auto& a, const auto& b) { return a.samples > b.samples; });
+  std::ranges::stable_sort(t.calls, std::greater(), &ThreadTime::Call::samples);
   return t;
 }
 
 }  // namespace
-
-double ThreadTime::cpu_pct() const { return percent_of(user_ns + system_ns, observed_ns); }
-double ThreadTime::blocked_pct() const { return percent_of(blocked_ns, observed_ns); }
 
 std::string system_call_name(int32_t number) {
   static const std::map<int32_t, const char*> kNames = {
@@ -117,20 +112,17 @@ ThreadTimes ThreadTimes::compute(const Facts& facts) {
   };
   for (size_t i = 0, w = 0; i < samples.size();) {
     const ThreadId thread = samples[i].thread;
-    // A file may hold waits of threads that it has no samples of.
+    // A file may have waits of threads without samples.
     for (; w < waits.size() && waits[w].thread < thread; ++w) all.wait_calls.push_back(-1);
     const size_t j = end_of(samples, i, thread), v = end_of(waits, w, thread);
     ThreadTime& time =
         all.threads.emplace_back(time_of({samples.data() + i, j - i}, {waits.data() + w, v - w}, all.wait_calls));
     const Thread& of = facts.trace().threads[thread.value];
     time.process = of.process, time.id = of.id, time.name = of.name;
-    i = j;
-    w = v;
+    i = j, w = v;
   }
   all.wait_calls.resize(waits.size(), -1);
-  std::stable_sort(all.threads.begin(), all.threads.end(), [](const ThreadTime& a, const ThreadTime& b) {
-    return a.user_ns + a.system_ns > b.user_ns + b.system_ns;
-  });
+  std::ranges::stable_sort(all.threads, std::greater(), [](const ThreadTime& t) { return t.user_ns + t.system_ns; });
   return all;
 }
 

@@ -1,5 +1,5 @@
-// TimeBins: the course of a value over a time whose length is not known before, in a fixed number of equal bins. When
-// the time outgrows them, neighbours are joined and the bins become twice as wide.
+// TimeBins: a value over time, in a fixed number of equal bins. When the time exceeds them, neighbors are joined and
+// bins become twice as wide.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class TimeBins {
     }
   }
 
-  /// Mean of each of `parts` equal parts of the time from the start to `end`; NaN where nothing is known.
+  /// Mean in each of `parts` equal parts of the time from the start to `end`; NaN: unknown.
   [[nodiscard]] std::vector<double> means(int64_t end, size_t parts) const {
     std::vector<double> out(parts, kUnknown);
     each_part(end, parts, [&](size_t part, double sum, double weight, double) {
@@ -40,7 +40,7 @@ class TimeBins {
     });
     return out;
   }
-  /// Least value of each part, likewise.
+  /// Lowest value in each part, likewise.
   [[nodiscard]] std::vector<double> minima(int64_t end, size_t parts) const {
     std::vector<double> out(parts, kUnknown);
     each_part(end, parts, [&](size_t part, double, double weight, double least) {
@@ -68,8 +68,7 @@ class TimeBins {
     width_ns_ *= 2;
   }
 
-  // Bins are shared out among parts by overlap; a bin's least value counts for every part that it touches by half a
-  // bin.
+  // Bins count for parts in proportion to their overlap; a bin's lowest value for every part that overlaps half of it.
   template <class Part>
   void each_part(int64_t end, size_t parts, Part&& part) const {
     const double length = static_cast<double>(end - start_ns_) / static_cast<double>(parts);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <unordered_map>
@@ -41,14 +42,8 @@ std::vector<std::string> page_category_names() {
 namespace {
 
 constexpr uint32_t kUnknown = UINT32_MAX;
-constexpr size_t kLongestText = 500;   // bytes
 
-std::string shortened(std::string_view text) {
-  if (text.size() <= kLongestText) return std::string(text);
-  return std::string(text.substr(0, kLongestText)) + "…";
-}
-
-bool says_something(std::string_view text) { return !text.empty() && text != "[]" && text != "\"\""; }
+bool has_content(std::string_view text) { return !text.empty() && text != "[]" && text != "\"\""; }
 
 std::string bytes_text(int64_t bytes) {
   const std::string count = format_count(bytes) + " B";
@@ -59,76 +54,86 @@ std::string extent(const int32_t (&x)[3]) {
   return fmt::format("{} × {} × {}", format_count(x[0]), format_count(x[1]), format_count(x[2]));
 }
 
-}  // namespace
+/// Arguments of events, as keys and texts; events with the same arguments share an entry of the page.
+class TimelineArgs {
+ public:
+  TimelineArgs(const Trace& trace, PageData& page)
+      : trace_(trace), page_(page), of_activity_(trace.activity_args.size(), kUnknown),
+        of_op_(trace.op_args.size(), kUnknown) {
+    if (page_.args.empty()) page_.args.emplace_back();
+  }
 
-TimelineArgs::TimelineArgs(const Trace& trace, PageData& page)
-    : trace_(trace), page_(page), of_activity_(trace.activity_args.size(), kUnknown),
-      of_op_(trace.op_args.size(), kUnknown) {
-  if (page_.args.empty()) page_.args.emplace_back();
-}
+  uint32_t of(ActivityArgsId id) {
+    if (!id.valid()) return 0;
+    uint32_t& known = of_activity_[id.value];
+    if (known != kUnknown) return known;
+    const ActivityArgs& a = trace_.activity_args[id.value];
+    PageArgs args;
+    if (a.grid[0] > 0) args.emplace_back("grid", extent(a.grid));
+    if (a.block[0] > 0) args.emplace_back("block", extent(a.block));
+    if (a.registers > 0) args.emplace_back("registers a thread", std::to_string(a.registers));
+    if (a.shared_bytes > 0) args.emplace_back("shared memory", bytes_text(a.shared_bytes));
+    if (a.bytes >= 0) args.emplace_back("size", bytes_text(a.bytes));
+    if (a.graph != 0) args.emplace_back("graph", std::to_string(a.graph));
+    return known = add(std::move(args));
+  }
 
-uint32_t TimelineArgs::add(PageArgs args) {
-  if (args.empty()) return 0;
-  std::string key;
-  for (const auto& [name, text] : args) key.append(name).append("\0", 1).append(text).append("\0", 1);
-  const auto it = known_.find(key);
-  if (it != known_.end()) return it->second;
-  if (page_.args.size() >= kMost) return 0;
-  const auto place = static_cast<uint32_t>(page_.args.size());
-  page_.args.push_back(std::move(args));
-  known_.emplace(std::move(key), place);
-  return place;
-}
+  uint32_t of(HostId row) {
+    const StringId text = trace_.arguments(row);
+    return text.valid() ? add({{"arguments", cut(text)}}) : of(trace_.host.args[row.value]);
+  }
 
-uint32_t TimelineArgs::of(ActivityArgsId id) {
-  if (!id.valid()) return 0;
-  uint32_t& known = of_activity_[id.value];
-  if (known != kUnknown) return known;
-  const ActivityArgs& a = trace_.activity_args[id.value];
-  PageArgs args;
-  if (a.grid[0] > 0) args.emplace_back("grid", extent(a.grid));
-  if (a.block[0] > 0) args.emplace_back("block", extent(a.block));
-  if (a.registers > 0) args.emplace_back("registers a thread", std::to_string(a.registers));
-  if (a.shared_bytes > 0) args.emplace_back("shared memory", bytes_text(a.shared_bytes));
-  if (a.bytes >= 0) args.emplace_back("size", bytes_text(a.bytes));
-  if (a.graph != 0) args.emplace_back("graph", std::to_string(a.graph));
-  return known = add(std::move(args));
-}
+  uint32_t of(const Collective& call) {
+    PageArgs args;
+    add_text(args, "type", call.dtype);
+    if (call.in_elements >= 0) args.emplace_back("elements in", format_count(call.in_elements));
+    if (call.out_elements >= 0) args.emplace_back("elements out", format_count(call.out_elements));
+    add_text(args, "process group", call.group_description.valid() ? call.group_description : call.group);
+    if (call.group_size > 0) args.emplace_back("group size", std::to_string(call.group_size));
+    add_text(args, "ranks", call.ranks);
+    return add(std::move(args));
+  }
 
-// The autograd sequence number is left out: with it no two calls would agree.
-uint32_t TimelineArgs::of(OpArgsId id) {
-  if (!id.valid()) return 0;
-  uint32_t& known = of_op_[id.value];
-  if (known != kUnknown) return known;
-  const OpArgs& a = trace_.op_args[id.value];
-  PageArgs args;
-  if (const auto text = trace_.strings[a.shapes]; says_something(text)) args.emplace_back("shapes", shortened(text));
-  if (const auto text = trace_.strings[a.types]; says_something(text)) args.emplace_back("types", shortened(text));
-  if (a.flops > 0) args.emplace_back("floating-point operations", format_count(static_cast<int64_t>(a.flops)));
-  return known = add(std::move(args));
-}
+ private:
+  static constexpr size_t kMost = 50'000;      // with more sets, arguments would be most of the page
+  static constexpr size_t kLongestText = 500;  // bytes
 
-uint32_t TimelineArgs::of(HostId row) {
-  const StringId said = trace_.arguments(row);
-  if (!said.valid()) return of(trace_.host.args[row.value]);
-  return add({{"arguments", shortened(trace_.strings[said])}});
-}
+  // Without the autograd sequence number, which no two calls share.
+  uint32_t of(OpArgsId id) {
+    if (!id.valid()) return 0;
+    uint32_t& known = of_op_[id.value];
+    if (known != kUnknown) return known;
+    const OpArgs& a = trace_.op_args[id.value];
+    PageArgs args;
+    add_text(args, "shapes", a.shapes);
+    add_text(args, "types", a.types);
+    if (a.flops > 0) args.emplace_back("floating-point operations", format_count(static_cast<int64_t>(a.flops)));
+    return known = add(std::move(args));
+  }
 
-uint32_t TimelineArgs::of(const Collective& call) {
-  PageArgs args;
-  const auto text = [&](const char* key, StringId id) {
-    if (says_something(trace_.strings[id])) args.emplace_back(key, shortened(trace_.strings[id]));
-  };
-  text("type", call.dtype);
-  if (call.in_elements >= 0) args.emplace_back("elements in", format_count(call.in_elements));
-  if (call.out_elements >= 0) args.emplace_back("elements out", format_count(call.out_elements));
-  text("process group", call.group_description.valid() ? call.group_description : call.group);
-  if (call.group_size > 0) args.emplace_back("group size", std::to_string(call.group_size));
-  text("ranks", call.ranks);
-  return add(std::move(args));
-}
+  [[nodiscard]] std::string cut(StringId text) const { return shortened(trace_.strings[text], kLongestText); }
+  void add_text(PageArgs& args, const char* key, StringId text) const {
+    if (has_content(trace_.strings[text])) args.emplace_back(key, cut(text));
+  }
 
-namespace {
+  uint32_t add(PageArgs args) {
+    if (args.empty()) return 0;
+    std::string key;
+    for (const auto& [name, text] : args) key.append(name).append("\0", 1).append(text).append("\0", 1);
+    const auto it = known_.find(key);
+    if (it != known_.end()) return it->second;
+    if (page_.args.size() >= kMost) return 0;
+    const auto index = static_cast<uint32_t>(page_.args.size());
+    page_.args.push_back(std::move(args));
+    known_.emplace(std::move(key), index);
+    return index;
+  }
+
+  const Trace& trace_;
+  PageData& page_;
+  std::vector<uint32_t> of_activity_, of_op_;   // entries of the page, or kUnknown
+  std::unordered_map<std::string, uint32_t> known_;
+};
 
 }  // namespace
 
@@ -146,11 +151,17 @@ class Timeline {
       : rank_(rank), facts_(*rank.facts), trace_(facts_.trace()), plan_(plan), clocks_(clocks), page_(page),
         args_(trace_, page), page_name_(trace_.strings.size(), kUnknown), host_number_(trace_.host.size()) {}
 
-  void add();
+  void add() {
+    const size_t first_track = page_.tracks.size();
+    add_steps();
+    add_phases();
+    for (size_t d = 0; d < facts_.get<Devices>().devices.size(); ++d) add_device(d);
+    add_threads();
+    add_links(first_track);
+    add_counters();
+  }
 
  private:
-  static constexpr uint32_t kUnknown = UINT32_MAX;
-
   [[nodiscard]] PageTrack track(std::string group, std::string title, std::string_view kind) const {
     PageTrack t;
     t.rank = rank_.rank;
@@ -159,8 +170,8 @@ class Timeline {
     t.kind = kind;
     return t;
   }
-  [[nodiscard]] TrackWriter::Event event(int64_t start_ns, int64_t end_ns, uint8_t category) const {
-    return {start_ns + rank_.shift_ns, end_ns + rank_.shift_ns, category};
+  [[nodiscard]] TrackWriter::Event event(Interval time, uint8_t category) const {
+    return {time.start + rank_.shift_ns, time.end + rank_.shift_ns, category};
   }
   uint32_t name(StringId id) {
     if (!id.valid()) return page_.strings.of({});
@@ -168,10 +179,18 @@ class Timeline {
     if (known == kUnknown) known = page_.strings.of(trace_.strings[id]);
     return known;
   }
+  /// A track whose events have just a name. `event_of` and `name_of`: of a row.
+  template <class Rows, class EventOf, class NameOf>
+  void write(PageTrack track, bool nested, const Rows& rows, EventOf event_of, NameOf name_of) {
+    TrackWriter writer(page_, plan_.scale, std::move(track), nested);
+    for (const auto& row : rows)
+      if (writer.add(event_of(row))) writer.track().name.push_back(name_of(row));
+    writer.finish();
+  }
 
   void add_steps();
   void add_phases();
-  void add_device(size_t place);
+  void add_device(size_t index);
   void add_idle(const DeviceIdle& idle, const std::string& group);
   void add_streams(const DeviceTime& device, const std::string& group);
   void add_collectives(const DeviceTime& device, const std::string& group);
@@ -179,8 +198,8 @@ class Timeline {
   void add_memory(int32_t device, const std::string& group);
   void add_counter(PageTrack t);
   void add_threads();
-  void add_thread(size_t place);
-  void add_blocked(size_t place);
+  void add_thread(size_t index);
+  void add_blocked(size_t index);
   void add_counters();
   void add_links(size_t first_track);
 
@@ -195,39 +214,25 @@ class Timeline {
   std::vector<uint32_t> host_number_;   // 1 + number of a host range's event; 0: not kept
 };
 
-void Timeline::add() {
-  const size_t first_track = page_.tracks.size();
-  add_steps();
-  add_phases();
-  for (size_t d = 0; d < facts_.get<Devices>().devices.size(); ++d) add_device(d);
-  add_threads();
-  add_links(first_track);
-  add_counters();
-}
-
 void Timeline::add_steps() {
-  const Steps& steps = facts_.get<Steps>();
-  TrackWriter writer(page_, plan_.scale, track("Steps", "steps", "step"), true);
-  for (const Step& s : steps.steps) {
-    const uint8_t category = s.warmup ? PageCategory::kWarmup : PageCategory::kStep;
-    if (writer.add(event(s.start_ns, s.interval().end, category)))
-      writer.track().name.push_back(page_.strings.of(s.name));
-  }
-  writer.finish();
+  write(
+      track("Steps", "steps", "step"), true, facts_.get<Steps>().steps,
+      [&](const Step& s) { return event(s.interval(), s.warmup ? PageCategory::kWarmup : PageCategory::kStep); },
+      [&](const Step& s) { return page_.strings.of(s.name); });
 }
 
 void Timeline::add_phases() {
-  TrackWriter writer(page_, plan_.scale, track("Steps", "phases", "phase"));
-  for (const PhaseSegment& s : facts_.get<Phases>().segments)
-    if (writer.add(event(s.start_ns, s.end_ns, PageCategory::of(s.phase))))
-      writer.track().name.push_back(page_.strings.of(phase_words(facts_.get<Phases>().name(s.phase))));
-  writer.finish();
+  const Phases& phases = facts_.get<Phases>();
+  write(
+      track("Steps", "phases", "phase"), false, phases.segments,
+      [&](const PhaseSegment& s) { return event({s.start_ns, s.end_ns}, PageCategory::of(s.phase)); },
+      [&](const PhaseSegment& s) { return page_.strings.of(phase_words(phases.name(s.phase))); });
 }
 
-void Timeline::add_device(size_t place) {
-  const DeviceTime& device = facts_.get<Devices>().devices[place];
+void Timeline::add_device(size_t index) {
+  const DeviceTime& device = facts_.get<Devices>().devices[index];
   const std::string group = fmt::format("GPU {}", device.id);
-  add_idle(facts_.get<Idle>().devices[place], group);
+  add_idle(facts_.get<Idle>().devices[index], group);
   add_streams(device, group);
   add_collectives(device, group);
   add_syncs(device.id, group);
@@ -235,11 +240,10 @@ void Timeline::add_device(size_t place) {
 }
 
 void Timeline::add_idle(const DeviceIdle& idle, const std::string& group) {
-  TrackWriter writer(page_, plan_.scale, track(group, "idle, by cause", "idle"));
-  for (const Gap& g : idle.gaps)
-    if (writer.add(event(g.start_ns, g.end_ns, PageCategory::of(g.cause))))
-      writer.track().name.push_back(page_.strings.of(words(idle_cause_name(g.cause))));
-  writer.finish();
+  write(
+      track(group, "idle, by cause", "idle"), false, idle.gaps,
+      [&](const Gap& g) { return event(g.time(), PageCategory::of(g.cause)); },
+      [&](const Gap& g) { return page_.strings.of(words(idle_cause_name(g.cause))); });
 }
 
 void Timeline::add_streams(const DeviceTime& device, const std::string& group) {
@@ -257,31 +261,29 @@ void Timeline::add_streams(const DeviceTime& device, const std::string& group) {
       const uint8_t category = kernel ? static_cast<uint8_t>(kernels.category[all.name[i].value])
                                : all.kind[i] == ActivityKind::kMemcpy ? uint8_t{PageCategory::kMemcpy}
                                                                       : uint8_t{PageCategory::kMemset};
-      const TrackWriter::Event e = event(all.start_ns[i], all.end_ns(ActivityId(size_t{i})), category);
+      const TrackWriter::Event e = event(all.interval(ActivityId(size_t{i})), category);
       if (!writer.add(e)) continue;
       t.name.push_back(name(all.name[i]));
       t.args.push_back(args_.of(all.args[i]));
-      t.link.push_back(all.launch[i].valid() ? all.launch[i].value + 1 : 0);   // the row for now: see add_links()
+      t.link.push_back(all.launch[i].valid() ? all.launch[i].value + 1 : 0);   // a row, until add_links()
       if (course == clocks_.courses.end()) continue;
       const bool computes = kernel && facts_.get<Devices>().kind[i] == WorkKind::kCompute;
-      t.slow.push_back(
-          computes
-              ? course->second.slow_permille(e.start_ns + clocks_.shift_ns, e.end_ns + clocks_.shift_ns).value_or(0)
-              : uint16_t{0});
+      const int64_t start = e.start_ns + clocks_.shift_ns, end = e.end_ns + clocks_.shift_ns;
+      t.slow.push_back(computes ? course->second.slow_permille(start, end).value_or(0) : uint16_t{0});
     }
     writer.finish();
   }
 }
 
-// Every kernel of a communication library, with what its call's arguments tell where they were recorded. The waiting
-// part of a call lies inside of it.
+// Every kernel of a communication library, with its call's arguments if they were recorded. Waiting is an event inside
+// the call.
 void Timeline::add_collectives(const DeviceTime& device, const std::string& group) {
   const ActivityTable& all = trace_.activity;
   const Devices& devices = facts_.get<Devices>();
+  const CallTimings& timings = facts_.get<CallTimings>();
   std::unordered_map<uint32_t, const Collective*> described;
   for (const Collective& c : trace_.collectives)
     if (c.activity.valid()) described.emplace(c.activity.value, &c);
-  const std::vector<MetCall>& met = facts_.get<MetCalls>().calls;
   TrackWriter writer(page_, plan_.scale, track(group, "collectives", "collective"), true);
   PageTrack& t = writer.track();
   for (uint32_t i = device.begin.value; i < device.end.value; ++i) {
@@ -289,35 +291,31 @@ void Timeline::add_collectives(const DeviceTime& device, const std::string& grou
     const auto call = described.find(i);
     const ActivityId id(size_t{i});
     const StringId recorded = call == described.end() ? all.name[i] : call->second->name;
-    if (writer.add(event(all.start_ns[i], all.end_ns(id), PageCategory::kCollective))) {
+    if (writer.add(event(all.interval(id), PageCategory::kCollective))) {
       const std::string term = collective_name(trace_.strings[recorded]);
       t.name.push_back(term.empty() ? name(recorded) : page_.strings.of(term));
       t.args.push_back(call == described.end() ? 0 : args_.of(*call->second));
       t.link.push_back(all.launch[i].valid() ? all.launch[i].value + 1 : 0);
     }
-    const auto known =
-        std::lower_bound(met.begin(), met.end(), id, [](const MetCall& m, ActivityId a) { return m.activity < a; });
-    if (known == met.end() || known->activity != id || known->wait_ns <= 0) continue;
-    const int64_t wait_ns = std::min(known->wait_ns, all.duration_ns[i]);
-    if (writer.add(event(all.start_ns[i], all.start_ns[i] + wait_ns, PageCategory::kWait))) {
-      t.name.push_back(page_.strings.of("waits for other ranks"));
-      t.args.push_back(0);
-      t.link.push_back(0);
-    }
+    const CallTiming* timing = timings.find(id);
+    if (timing == nullptr || timing->wait_ns <= 0) continue;
+    const int64_t wait_ns = std::min(timing->wait_ns, all.duration_ns[i]);
+    if (!writer.add(event({all.start_ns[i], all.start_ns[i] + wait_ns}, PageCategory::kWait))) continue;
+    t.name.push_back(page_.strings.of("waits for other ranks"));
+    t.args.push_back(0);
+    t.link.push_back(0);
   }
   writer.finish();
 }
 
 void Timeline::add_syncs(int32_t device, const std::string& group) {
-  std::vector<const SyncRow*> rows;
-  for (const SyncRow& s : trace_.syncs)
-    if (s.device == device) rows.push_back(&s);
-  std::sort(rows.begin(), rows.end(), [](const SyncRow* a, const SyncRow* b) { return a->start_ns < b->start_ns; });
-  TrackWriter writer(page_, plan_.scale, track(group, "synchronisation", "sync"), true);
-  for (const SyncRow* s : rows)
-    if (writer.add(event(s->start_ns, s->start_ns + s->duration_ns, PageCategory::kSync)))
-      writer.track().name.push_back(name(s->name));
-  writer.finish();
+  std::vector<SyncRow> rows;
+  std::ranges::copy_if(trace_.syncs, std::back_inserter(rows), [&](const SyncRow& s) { return s.device == device; });
+  std::ranges::sort(rows, {}, &SyncRow::start_ns);
+  write(
+      track(group, "synchronisation", "sync"), true, rows,
+      [&](const SyncRow& s) { return event({s.start_ns, s.start_ns + s.duration_ns}, PageCategory::kSync); },
+      [&](const SyncRow& s) { return name(s.name); });
 }
 
 // The step's thread first, then those with most ranges.
@@ -325,56 +323,53 @@ void Timeline::add_threads() {
   std::vector<size_t> order(trace_.threads.size());
   std::iota(order.begin(), order.end(), 0);
   const uint32_t first = facts_.get<Steps>().thread.value;
-  const auto ranges = [&](size_t t) { return trace_.threads[t].end.value - trace_.threads[t].begin.value; };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if ((a == first) != (b == first)) return a == first;
-    return ranges(a) > ranges(b);
+  std::ranges::stable_sort(order, std::greater(), [&](size_t t) {
+    return std::pair(t == first, trace_.threads[t].end.value - trace_.threads[t].begin.value);
   });
-  for (const size_t place : order) {
-    add_thread(place);
-    add_blocked(place);
+  for (const size_t index : order) {
+    add_thread(index);
+    add_blocked(index);
   }
 }
 
-void Timeline::add_thread(size_t place) {
-  const Thread& thread = trace_.threads[place];
+void Timeline::add_thread(size_t index) {
+  const Thread& thread = trace_.threads[index];
   const HostTable& host = trace_.host;
   TrackWriter writer(page_, plan_.scale, track("process " + thread.process, thread_title(thread), "thread"), true);
   PageTrack& t = writer.track();
-  auto launching = std::lower_bound(trace_.launching.begin(), trace_.launching.end(), thread.begin);
-  for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
-    while (launching != trace_.launching.end() && launching->value < i) ++launching;
-    const bool launches = launching != trace_.launching.end() && launching->value == i;
+  auto launching = std::ranges::lower_bound(trace_.launching, thread.begin);
+  for (HostId row = thread.begin; row < thread.end; ++row) {
+    const uint32_t i = row.value;
+    while (launching != trace_.launching.end() && *launching < row) ++launching;
+    const bool launches = launching != trace_.launching.end() && *launching == row;
     const bool wanted = launches || host.duration_ns[i] >= plan_.host_least_ns;
     const uint32_t number = writer.number();
-    if (!writer.add(event(host.start_ns[i], host.end_ns(HostId(size_t{i})), PageCategory::of(host.kind[i])), wanted))
-      continue;
+    if (!writer.add(event(host.interval(row), PageCategory::of(host.kind[i])), wanted)) continue;
     host_number_[i] = number + 1;
     t.name.push_back(name(host.name[i]));
-    t.args.push_back(args_.of(HostId(i)));
+    t.args.push_back(args_.of(row));
   }
   writer.finish();
 }
 
-// The long waits of a thread, by the system call.
-void Timeline::add_blocked(size_t place) {
-  const std::vector<ThreadWait>& waits = trace_.thread_waits;
-  const ThreadId id(place);
-  auto wait = std::ranges::lower_bound(waits, id, {}, &ThreadWait::thread);
-  if (wait == waits.end() || wait->thread != id) return;
-  const Thread& thread = trace_.threads[place];
+// A thread's long waits, named by system call.
+void Timeline::add_blocked(size_t index) {
+  const std::vector<ThreadWait>& all = trace_.thread_waits;
+  const auto waits = std::ranges::equal_range(all, ThreadId(index), {}, &ThreadWait::thread);
+  if (waits.empty()) return;
+  const Thread& thread = trace_.threads[index];
   const std::vector<int32_t>& calls = facts_.get<ThreadTimes>().wait_calls;
   std::string title = "blocked: " + (thread.name.empty() ? thread.id : fmt::format("{} ({})", thread.id, thread.name));
-  TrackWriter writer(page_, plan_.scale, track("process " + thread.process, std::move(title), "sync"));
-  for (; wait != waits.end() && wait->thread == id; ++wait) {
-    if (!writer.add(event(wait->start_ns, wait->start_ns + wait->duration_ns, PageCategory::kBlocked))) continue;
-    const int32_t call = calls[static_cast<size_t>(wait - waits.begin())];
-    writer.track().name.push_back(page_.strings.of(call < 0 ? "blocked" : system_call_name(call)));
-  }
-  writer.finish();
+  write(
+      track("process " + thread.process, std::move(title), "sync"), false, waits,
+      [&](const ThreadWait& w) { return event({w.start_ns, w.start_ns + w.duration_ns}, PageCategory::kBlocked); },
+      [&](const ThreadWait& w) {
+        const int32_t call = calls[static_cast<size_t>(&w - all.data())];
+        return page_.strings.of(call < 0 ? "blocked" : system_call_name(call));
+      });
 }
 
-// Rows of the host table become numbers of their events, now that threads are numbered.
+// Replaces rows of the host table by the numbers of their events, which are known by now.
 void Timeline::add_links(size_t first_track) {
   for (size_t i = first_track; i < page_.tracks.size(); ++i)
     for (uint32_t& link : page_.tracks[i].link)
@@ -412,7 +407,7 @@ void Timeline::add_counters() {
     t.scale = 0.001;
     for (const CounterValue* c : values) {
       const double thousandths = c->value / t.scale;
-      if (!(std::abs(thousandths) < 9e15)) continue;   // beyond what a page's numbers hold
+      if (!(std::abs(thousandths) < 9e15)) continue;   // too large for the page's numbers
       t.start_ns.push_back(std::max<int64_t>(c->time_ns + rank_.shift_ns, 0));
       t.value.push_back(std::llround(thousandths));
     }

@@ -131,9 +131,9 @@ TEST(Timeline, OfCollectivesTheWaitingPartLiesInside) {
   rows.op("aten::mm", 0, 10).collective({.name = "allreduce", .in = 64, .out = 64}, 100, 50);
   const Trace trace = rows.finish();
   Facts facts(trace, {});
-  MetCalls met;
+  CallTimings met;
   met.calls.push_back({trace.collectives.at(0).activity, 30, 20, true});
-  facts.know(met);
+  facts.provide(met);
   PageData data;
   data.categories = page_category_names();
   add_timeline({0, &facts, 0}, {{10, 16, {{0, 150}}}, 0}, {}, data);

@@ -6,7 +6,7 @@ namespace profgpu {
 
 void DensityBins::write_bin() {
   if (covered_ns_ == 0) return;
-  const auto most = std::max_element(by_category_ns_.begin(), by_category_ns_.end());
+  const auto most = std::ranges::max_element(by_category_ns_);
   out_.category[bin_] = static_cast<uint8_t>(most - by_category_ns_.begin());
   const double share = static_cast<double>(covered_ns_) / static_cast<double>(bin_ns_);
   out_.busy[bin_] = static_cast<uint8_t>(std::max(1.0, share * 255 + 0.5));
@@ -14,18 +14,13 @@ void DensityBins::write_bin() {
   by_category_ns_.fill(0);
 }
 
-// From where time is given away up to `end_ns`.
+// Assigns time up to `end_ns`.
 void DensityBins::cover(int64_t end_ns, uint8_t category) {
   while (reached_ns_ < end_ns) {
     const auto bin = static_cast<size_t>(reached_ns_ / bin_ns_);
-    if (bin >= out_.busy.size()) {
-      reached_ns_ = end_ns;
-      return;
-    }
-    if (bin != bin_) {
-      write_bin();
-      bin_ = bin;
-    }
+    if (bin >= out_.busy.size()) return void(reached_ns_ = end_ns);
+    if (bin != bin_) write_bin();
+    bin_ = bin;
     const int64_t until = std::min(end_ns, static_cast<int64_t>(bin + 1) * bin_ns_);
     covered_ns_ += until - reached_ns_;
     by_category_ns_[category] += until - reached_ns_;
@@ -71,7 +66,7 @@ bool TrackWriter::add(const Event& given, bool wanted) {
   if (!wanted || window_ == scale_.kept.size() || scale_.kept[window_].start > event.end_ns) return false;
   if (nested_) {
     while (!open_ends_.empty() && open_ends_.back() <= event.start_ns) open_ends_.pop_back();
-    if (open_ends_.size() >= kDeepest) return false;
+    if (open_ends_.size() >= kMaxDepth) return false;
     track_.depth.push_back(static_cast<uint16_t>(open_ends_.size()));
     open_ends_.push_back(event.end_ns);
   }
@@ -86,7 +81,7 @@ void TrackWriter::finish() {
   page_.events += events_;
   page_.events_kept += static_cast<int64_t>(track_.start_ns.size());
   track_.density = density_.finish();
-  if (std::all_of(track_.depth.begin(), track_.depth.end(), [](uint16_t d) { return d == 0; })) track_.depth.clear();
+  if (std::ranges::all_of(track_.depth, [](uint16_t d) { return d == 0; })) track_.depth.clear();
   page_.tracks.push_back(std::move(track_));
 }
 

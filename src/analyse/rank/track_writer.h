@@ -1,4 +1,4 @@
-// TrackWriter: events in order of time become one track of the page: density of all, columns of those that are kept.
+// TrackWriter: turns events in time order into one track of the page: density of all, columns of the kept ones.
 #pragma once
 
 #include <array>
@@ -12,11 +12,9 @@
 
 namespace profgpu {
 
-// DensityBins: a track from afar, in equal bins: the category that takes most of each bin's time and how much of it any
-// event covers. Time within nested events is the innermost one's.
-//
-// One pass; an event costs no more than the bins in which it is the innermost.
-
+/// A track from afar, in equal bins: the category that takes most of each bin's time, and the share that any event
+/// covers. In nested events time belongs to the innermost. One pass; an event costs at most the bins in which it is the
+/// innermost.
 class DensityBins {
  public:
   static constexpr size_t kCategories = 64;
@@ -44,13 +42,13 @@ class DensityBins {
   int64_t bin_ns_;
   PageDensity out_;
   std::vector<Open> open_;
-  int64_t reached_ns_ = 0;                          // up to here all time is given away
-  size_t bin_ = 0;                                  // the bin that the sums are of
+  int64_t reached_ns_ = 0;                          // time is assigned up to here
+  size_t bin_ = 0;                                  // whose sums follow
   int64_t covered_ns_ = 0;
   std::array<int64_t, kCategories> by_category_ns_{};
 };
 
-/// What all tracks of a page have in common.
+/// Common to all tracks of a page.
 struct PageScale {
   int64_t bin_ns = 1;
   size_t bins = 0;
@@ -59,24 +57,24 @@ struct PageScale {
 
 class TrackWriter {
  public:
-  /// Tracks of one page are written one after the other. `nested`: events may overlap and get depths.
+  /// A page's tracks are written one after the other. `nested`: events may overlap, and get depths.
   TrackWriter(PageData& page, const PageScale& scale, PageTrack track, bool nested = false);
 
   struct Event {
     int64_t start_ns = 0, end_ns = 0;   ///< on the page's time axis; starts never decrease
     uint8_t category = 0;
   };
-  /// Whether it is kept; then its name and whatever else is known of it must be pushed to track().
+  /// Whether it is kept: then the caller must push its name and other columns to track().
   bool add(const Event& event, bool wanted = true);
   [[nodiscard]] PageTrack& track() { return track_; }
-  /// Number that the event added next would have.
+  /// Number of the event added next.
   [[nodiscard]] uint32_t number() const { return track_.first + static_cast<uint32_t>(track_.start_ns.size()); }
   /// Adds the track to the page; one without events is left out.
   void finish();
 
  private:
-  // Stacks beyond this are a runaway recursion, or an attack.
-  static constexpr size_t kDeepest = 1000;
+  // Deeper stacks are a runaway recursion, or an attack.
+  static constexpr size_t kMaxDepth = 1000;
 
   PageData& page_;
   const PageScale& scale_;

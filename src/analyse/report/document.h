@@ -1,10 +1,9 @@
-// Typed rows as a document. A type that takes part names its fields once, in a member template
+// Typed rows as a document. A type names its fields once, in a member template
 //
-//   template <class V>
-//   void fields(V&& v) const { v("launches", launches), v("p95_latency_ns", whole_ns(p95_latency_ns)); }
+//   void fields(auto&& v) const { v("launches", launches), v("p95_latency_ns", whole_ns(p95_latency_ns)); }
 //
-// and everything that knows fields by name is made from that: the JSON document, the tables of a section as text,
-// tables for SQL. Names state units, see unit_of().
+// from which the JSON document, the text tables of a section and the SQL tables are made. Names include units, see
+// unit_of().
 #pragma once
 
 #include <algorithm>
@@ -21,9 +20,6 @@ namespace profgpu {
 template <class T>
 concept Named = requires(const T& x) { x.fields([](std::string_view, const auto&) {}); };
 
-inline std::optional<std::string_view> unless_empty(std::string_view text) {
-  return text.empty() ? std::nullopt : std::optional(text);
-}
 /// Nanoseconds are whole in a report.
 inline int64_t whole_ns(double ns) { return std::llround(ns); }
 inline std::optional<int64_t> whole_ns(const std::optional<double>& ns) {
@@ -34,14 +30,14 @@ std::optional<T> only_if(bool holds, T x) {
   return holds ? std::optional<T>(std::move(x)) : std::nullopt;
 }
 
-/// The first that it holds for; null: none.
+/// Null: none.
 template <class All, class Holds, class Of = std::identity>
 auto* first_where(All& all, Holds holds, Of of = {}) {
   const auto found = std::ranges::find_if(all, holds, of);
   return found == std::ranges::end(all) ? nullptr : &*found;
 }
 
-/// Items of which a document shows each field on a line, where rows of a table have one line each.
+/// Items shown with a line for each field, instead of as rows of a table.
 template <class T>
 struct InFull {
   const std::vector<T>& in_full;
@@ -50,7 +46,7 @@ struct InFull {
 template <class Rows>
 Table table_of(const Rows& rows);
 
-/// Named types become records, rows of them tables (lists, where none can be made without its fields), other lists and
+/// Named types become records, vectors of them tables (lists if the type has no default constructor), other lists and
 /// maps of scalars lists and records.
 template <class T>
 Value value_of(const T& x) {
@@ -94,8 +90,8 @@ Table table_of(const Rows& rows) {
   return table;
 }
 
-/// Objects become records (of two fields of one name both stay), arrays lists, whole numbers that fit 64 bits integers.
-/// The error says at which byte the text stops being JSON.
+/// Objects become records (duplicate names stay), arrays lists, whole numbers that fit 64 bits integers. The error
+/// gives the byte at which the text stops being JSON.
 Result<Value> value_from_json(const std::string& text);
 
 }  // namespace profgpu

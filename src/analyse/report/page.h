@@ -1,8 +1,7 @@
-// PageData: what an HTML report shows beyond the Report: tracks of events, call trees, memory over time, samples.
+// PageData: what an HTML report has beyond the Report: tracks of events, call trees, memory over time, samples.
 //
-// Made only where a page is asked for. Everything is columns, so that writing it out needs no second description;
-// web/README.md says what each means. Times are nanoseconds since PageData::origin_ns, names indices into
-// PageData::strings.
+// Everything is columns, so that writing it out needs no second description; web/README.md explains them. Times are
+// nanoseconds since PageData::origin_ns, names indices into PageData::strings.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@
 
 namespace profgpu {
 
-/// Texts by number, each once.
+/// Distinct texts by number.
 class PageStrings {
  public:
   uint32_t of(std::string_view text) {
@@ -32,10 +31,10 @@ class PageStrings {
   std::vector<const std::string*> texts_;
 };
 
-/// A track from afar: what takes most of each bin's time.
+/// A track zoomed out: the category with most of each bin's time.
 struct PageDensity {
   int64_t bin_ns = 1;
-  std::vector<uint8_t> category;   ///< index in PageData::categories; 0 where nothing runs
+  std::vector<uint8_t> category;   ///< index in PageData::categories; 0: nothing runs
   std::vector<uint8_t> busy;       ///< share of the bin that any event covers, of 255; above 0 if one does
 };
 
@@ -51,7 +50,7 @@ struct PageTrack {
   std::vector<uint16_t> depth;     ///< 0: outermost; empty: all 0. Events of one depth do not overlap
   std::vector<uint32_t> args;      ///< index in PageData::args; empty: all 0
   std::vector<uint32_t> link;      ///< 1 + number of the event that launched it, 0: none; empty: all 0
-  std::vector<uint16_t> slow;      ///< permille of its duration that reduced clocks explain at most; empty: not known
+  std::vector<uint16_t> slow;      ///< permille of its duration that reduced clocks explain at most; empty: unknown
   PageDensity density;
   std::string_view unit;           ///< of a counter, which has start_ns and value only
   double scale = 1;                ///< value times this is in the unit
@@ -60,18 +59,18 @@ struct PageTrack {
 
 using PageArgs = std::vector<std::pair<std::string, std::string>>;
 
-/// Calls of one thread, those of one name below one parent together. Parents come before their children.
+/// Calls of one thread; those of one name below one parent are one node. Parents come before their children.
 struct PageFlame {
   std::string title;
-  std::vector<uint32_t> parent;    ///< 1 + place, 0: root
+  std::vector<uint32_t> parent;    ///< 1 + index, 0: root
   std::vector<uint32_t> name;
   std::vector<uint8_t> category;
   std::vector<int64_t> total_ns, self_ns;
-  std::vector<int64_t> device_ns;  ///< sum of durations of what it and all below it launched
+  std::vector<int64_t> device_ns;  ///< sum of durations of the work that it and all below it launched
   std::vector<int64_t> calls;
 };
 
-/// How long one kernel took, in bins of equal ratio.
+/// Durations of one kernel, in bins of equal ratio.
 struct PageHistogram {
   int32_t device = 0;
   std::string name;
@@ -79,9 +78,9 @@ struct PageHistogram {
   std::vector<int64_t> counts;
 };
 
-/// Blocks that one place in the program held at the peak.
+/// Blocks held at the peak, by the place that allocated them.
 struct PageHolder {
-  std::string op, stack;           ///< outermost first, a line a frame; empty: not known
+  std::string op, stack;           ///< outermost first, a line per frame; empty: unknown
   int64_t bytes = 0, blocks = 0;
 };
 
@@ -96,7 +95,7 @@ struct PageGap {
   int32_t device = 0;
   int64_t start_ns = 0, duration_ns = 0;
   std::string_view cause;
-  std::string after, before, host; ///< the activities around it, and what the host did; empty: not known
+  std::string after, before, host; ///< the activities around it, and what the host did; empty: unknown
 };
 
 struct PageRank {
@@ -107,10 +106,10 @@ struct PageRank {
   std::vector<PageGap> gaps;       ///< longest first
 };
 
-/// What one device said of one metric.
+/// Samples of one metric of one device.
 struct PageSeries {
   std::string device;              ///< as nvidia-smi numbers it
-  std::optional<int> rank;         ///< that ran on it
+  std::optional<int> rank;         ///< that runs on it
   std::string_view metric;
   std::string title;
   std::string_view unit;
@@ -118,7 +117,7 @@ struct PageSeries {
   std::vector<int64_t> time_ns, value;
 };
 
-/// A bit of the series of metric clock_event_reasons, and what holds clocks back when it is set.
+/// A bit of the series of metric clock_event_reasons, and what reduces the clocks when it is set.
 struct PageReason {
   uint32_t bit = 0;
   std::string_view words;
@@ -128,15 +127,15 @@ struct PageData {
   int64_t origin_ns = 0;                     ///< on the first rank's clock
   std::optional<int64_t> unix_origin_ns;
   int64_t span_ns = 0;                       ///< end of the last event
-  std::vector<std::pair<int64_t, int64_t>> kept;   ///< windows whose events are all there
+  std::vector<std::pair<int64_t, int64_t>> kept;   ///< windows with all their events
   int64_t events = 0, events_kept = 0;
-  int64_t host_least_ns = 0;                 ///< host ranges within kept that are shorter were left out
+  int64_t host_least_ns = 0;                 ///< shorter host ranges within kept were left out
   PageStrings strings;
   std::vector<std::string> categories;
   std::vector<PageArgs> args;                ///< args[0] is empty
   std::vector<PageTrack> tracks;
   std::vector<PageRank> ranks;               ///< in the order of Report::ranks
-  std::vector<int> without_events;           ///< ranks of which the page has nothing beyond the report
+  std::vector<int> without_events;           ///< ranks for which the page has nothing beyond the report
   std::vector<PageSeries> samples;
   std::vector<PageReason> reasons;
 };

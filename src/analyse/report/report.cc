@@ -12,7 +12,7 @@ struct UnitName {
 constexpr UnitName kUnits[] = {
     {"_ns", Unit::kNanoseconds}, {"_bytes", Unit::kBytes}, {"_pct", Unit::kPercent}, {"_gbps", Unit::kGbps}};
 
-// growth_bytes_per_step is bytes, step_mean_ns_by_rank nanoseconds: what follows says of what, not in what.
+// growth_bytes_per_step is in bytes, step_mean_ns_by_rank in nanoseconds.
 std::string_view without_qualifier(std::string_view field) {
   for (const std::string_view word : {"_per_", "_by_"})
     if (const size_t at = field.rfind(word); at != std::string_view::npos) field = field.substr(0, at);
@@ -56,7 +56,7 @@ const Value& Record::at(std::string_view name) const {
   return kNull;
 }
 
-std::string_view locator_name(Locator::At at) {
+std::string_view Locator::at_name() const {
   switch (at) {
     case Locator::At::kSteps: return "steps";
     case Locator::At::kLongestStep: return "longest_step";

@@ -1,6 +1,6 @@
-// What reports are made of: documents of values, tables and records, findings, checks, and what is wrong with an input.
+// Parts of reports: values, tables and records of documents, findings, checks, issues of inputs.
 //
-// In a document a column's or field's unit follows from its name (`_ns`, `_bytes`, `_pct`, `_gbps`), see unit_of().
+// The unit of a document's column or field follows from its name (`_ns`, `_bytes`, `_pct`, `_gbps`), see unit_of().
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,20 @@ namespace profgpu {
 
 enum class Unit : uint8_t { kNone, kNanoseconds, kBytes, kPercent, kGbps };
 
-/// The unit that a field's name states: wall_ns is nanoseconds, peak_allocated_bytes bytes, span_pct percent (0..100).
+/// wall_ns is in nanoseconds, peak_allocated_bytes in bytes, span_pct in percent (0..100).
 Unit unit_of(std::string_view field);
+
+/// For texts that may be unknown.
+inline std::optional<std::string_view> unless_empty(std::string_view text) {
+  return text.empty() ? std::nullopt : std::optional(text);
+}
 
 class Value;
 struct Table;
 struct Record;
 using List = std::vector<Value>;
 
-/// One datum of a report: null (unknown), a scalar, or something nested. Cheap to copy: nested values are shared.
+/// Null (unknown), a scalar, or something nested. Cheap to copy: nested values are shared.
 class Value {
  public:
   Value() = default;
@@ -55,7 +60,7 @@ class Value {
   [[nodiscard]] const Table* table() const { return nested<Table>(); }
   [[nodiscard]] const Record* record() const { return nested<Record>(); }
   [[nodiscard]] const List* list() const { return nested<List>(); }
-  /// The number as a double, whichever kind it is; `otherwise` for anything that is not a number.
+  /// Any number as a double; `otherwise` if it is not a number.
   [[nodiscard]] double number(double otherwise = 0) const;
 
  private:
@@ -76,7 +81,7 @@ struct Table {
 
   /// Index of a column, or -1.
   [[nodiscard]] int column(std::string_view name) const;
-  /// The cell, null if there is no such column.
+  /// Null: no such column.
   [[nodiscard]] const Value& at(size_t row, std::string_view column_name) const;
 };
 
@@ -88,20 +93,18 @@ struct Record {
     fields.emplace_back(std::move(name), std::move(value));
     return *this;
   }
-  /// The field, null if there is none of that name.
+  /// Null: no such field.
   [[nodiscard]] const Value& at(std::string_view name) const;
 };
 
-
-/// Something that is wrong or missing in an input.
+/// Something wrong or missing in an input.
 struct Issue {
   std::string kind;
   int64_t count = 0;
   Severity severity = Severity::kWarning;
-  std::string text;  ///< one sentence for a person; a second line may say what follows from it
+  std::string text;  ///< one sentence; a second line may give its consequences
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("kind", kind), v("count", count), v("severity", severity_name(severity)), v("text", text);
   }
 };
@@ -109,57 +112,49 @@ struct Issue {
 struct InputFile {
   std::string path;
   std::string format;  ///< short name as in `profgpu formats`
-  std::string summary; ///< for people: "PyTorch trace"
+  std::string summary; ///< "PyTorch trace"
   int64_t file_bytes = 0;
   int64_t events = 0;
   std::optional<int> rank;
   std::vector<Issue> issues;
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("path", path), v("format", format), v("file_bytes", file_bytes), v("events", events), v("rank", rank);
     v("issues", issues);
   }
 };
 
-/// Where in the timeline something can be seen.
+/// Where the timeline shows something.
 struct Locator {
   enum class At : uint8_t {
     kSteps, kLongestStep, kMemoryPeak,   ///< the measured steps, or one of them
-    kLongestGap,                         ///< of the idle cause that `of` names
-    kLongestKernel,                      ///< whose kind is `of`, or whose name has it
-    kLongestPhase,                       ///< of the phase that `of` names
-    kLongestWait,                        ///< in a collective, on a rank that the finding does not name
+    kLongestGap,                         ///< of idle cause `of`
+    kLongestKernel,                      ///< of kind `of`, or with it in its name
+    kLongestPhase,                       ///< of phase `of`
+    kLongestWait,                        ///< in a collective, on a rank that is not among the finding's
   } at = At::kSteps;
   std::string of;
 
-  template <class V>
-  void fields(V&& v) const;
+  [[nodiscard]] std::string_view at_name() const;
+  void fields(auto&& v) const { v("at", at_name()), v("of", unless_empty(of)); }
 };
-std::string_view locator_name(Locator::At at);
-template <class V>
-void Locator::fields(V&& v) const {
-  v("at", locator_name(at)), v("of", of.empty() ? std::optional<std::string>() : of);
-}
 
-/// Where in the program time goes: a function, or a range of the framework's where no stacks were recorded.
+/// Where the program spends time: a function, or without stacks a range of the framework.
 struct Place {
   std::string name;              ///< of the function or range
   std::string file;              ///< of a Python function; else empty
   std::optional<int64_t> line;   ///< where it begins
-  std::string module;            ///< the innermost nn.Module that it runs for; empty: none or not known
+  std::string module;            ///< the innermost nn.Module around it; empty: none or unknown
   int64_t ns = 0, count = 0;     ///< over the measured steps
 
   bool operator==(const Place&) const = default;
-  template <class V>
-  void fields(V&& v) const {
-    const auto given = [](const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); };
-    v("name", name), v("file", given(file)), v("line", line), v("module", given(module)), v("ns", ns);
+  void fields(auto&& v) const {
+    v("name", name), v("file", unless_empty(file)), v("line", line), v("module", unless_empty(module)), v("ns", ns);
     v("count", count);
   }
 };
 
-/// A diagnosis: what costs time and what to change.
+/// What costs time and what to change.
 struct Finding {
   std::string rule;
   Severity severity = Severity::kInfo;
@@ -167,20 +162,19 @@ struct Finding {
   std::optional<double> value;      ///< measured, in `unit`
   std::optional<double> threshold;  ///< in `unit`
   std::string unit;                 ///< "%", "ratio", "count", ...
-  std::string what;                 ///< one clause: what is seen
-  std::string why;                  ///< one or two sentences: how that costs time here
-  std::vector<std::string> fix;     ///< changes to make, best first; names the setting or call
-  std::optional<int64_t> cost_ns;   ///< wall time of the measured steps that would not have been; none: not estimated
+  std::string what;                 ///< one clause: the observation
+  std::string why;                  ///< one or two sentences: how it costs time here
+  std::vector<std::string> fix;     ///< changes to make, best first, with the setting or call
+  std::optional<int64_t> cost_ns;   ///< wall time that the measured steps would save; none: not estimated
   std::optional<double> cost_pct;   ///< of the wall time of those steps
   std::vector<std::string> evidence;
   Locator seen;
-  bool names_ranks = false;         ///< `what` begins with whom it concerns
+  bool names_ranks = false;         ///< `what` begins with the ranks
   std::vector<Place> where = {};    ///< in the program; most expensive first
-  std::string verdict = {};         ///< the report's first sentence, where the rule's own does not fit
-  bool own_fixes = false;           ///< no framework's settings would help
+  std::string verdict = {};         ///< the report's first sentence; empty: the rule's own
+  bool own_fixes = false;           ///< frameworks' settings would not help
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("rule", rule), v("severity", severity_name(severity)), v("ranks", ranks), v("value", value),
         v("threshold", threshold);
     v("unit", unit), v("what", what), v("why", why), v("fix", fix), v("cost_ns", cost_ns), v("cost_pct", cost_pct);
@@ -188,13 +182,12 @@ struct Finding {
   }
 };
 
-/// How much a report's first sentence claims.
 enum class VerdictKind : uint8_t {
-  kBottleneck,     ///< something is to be gained, and it names what
-  kHealthy,        ///< nothing above info
+  kBottleneck,     ///< there is something to gain, and the verdict names it
+  kHealthy,        ///< no findings above info
   kHang,           ///< the job does not end
-  kCapture,        ///< a graph is captured: no run
-  kInconclusive,   ///< too little was recorded to say
+  kCapture,        ///< a graph is being captured: not a run
+  kInconclusive,   ///< too little was recorded
 };
 std::string_view verdict_kind_name(VerdictKind kind);
 
@@ -209,8 +202,7 @@ struct Check {
   std::optional<double> threshold;
   std::string brief;  ///< for the one-line checklist: "GPU busy 60.6 % (over 80)"
 
-  template <class V>
-  void fields(V&& v) const {
+  void fields(auto&& v) const {
     v("id", id), v("question", question), v("verdict", verdict_name(verdict)), v("value", value),
         v("threshold", threshold);
   }
@@ -218,12 +210,11 @@ struct Check {
 
 struct Report;
 
-/// What the reader asked to see.
 struct PresentOptions {
   int width = 100;          ///< columns; 0: do not wrap
   bool colour = false;
   int top = 10;             ///< rows of long tables
-  std::string section;      ///< show only this section; empty: the first screen
+  std::string section;      ///< only this section; empty: the first screen
   bool verbose = false;
 };
 

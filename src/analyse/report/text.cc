@@ -8,7 +8,7 @@
 namespace profgpu {
 namespace {
 
-// Our own table: wcwidth() answers by the user's locale, and output must not depend on that.
+// wcwidth() depends on the user's locale, which output must not.
 struct Range {
   uint32_t first, last;
 };
@@ -90,15 +90,14 @@ constexpr Range kWide[] = {
 };
 
 bool contains(std::span<const Range> ranges, uint32_t c) {
-  const auto ends_before = [](const Range& r, uint32_t x) { return r.last < x; };
-  const auto it = std::lower_bound(ranges.begin(), ranges.end(), c, ends_before);
+  const auto it = std::ranges::lower_bound(ranges, c, {}, &Range::last);
   return it != ranges.end() && it->first <= c;
 }
 
 }  // namespace
 
 int char_width(uint32_t c) {
-  // Most text, and the lines, blocks and bars that screens are drawn with.
+  // Most text, and lines, blocks and bars.
   if (c < 0x300 || (c >= 0x2500 && c < 0x25B0)) return 1;
   if (contains(kZeroWidth, c)) return 0;
   return contains(kWide, c) ? 2 : 1;
@@ -107,10 +106,10 @@ int char_width(uint32_t c) {
 namespace {
 
 constexpr std::string_view kEllipsis = "…";
-// Combining marks on one character in any living script; more would be drawn over the lines around.
+// Combining marks on one character in any living script; more would overlap other lines.
 constexpr int kMaxMarks = 3;
 
-void append_written_out(std::string& out, uint32_t c) {
+void append_escaped(std::string& out, uint32_t c) {
   static constexpr char kHex[] = "0123456789abcdef";
   out += c < 0x100 ? "\\x" : c < 0x10000 ? "\\u" : "\\U";
   for (int shift = c < 0x100 ? 4 : c < 0x10000 ? 12 : 28; shift >= 0; shift -= 4) out += kHex[c >> shift & 0xF];
@@ -118,8 +117,8 @@ void append_written_out(std::string& out, uint32_t c) {
 
 bool is_plain(char c) { return c >= 0x20 && c < 0x7F; }
 
-// Bytes at the start of `text` that are printable ASCII, or what bars, curves and frames are drawn with (U+2500 to
-// U+25BF): a cell a character, and harmless. `cells` is how many.
+// Bytes at the start of `text` that are printable ASCII or drawing characters (U+2500 to U+25BF): one cell each, and
+// harmless. `cells` counts them.
 size_t plain_prefix(std::string_view text, int& cells) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const auto is_block = [&](size_t i) {
@@ -135,7 +134,7 @@ size_t plain_prefix(std::string_view text, int& cells) {
   return at;
 }
 
-// Bytes of the longest beginning that takes at most `width` cells.
+// Bytes of the longest prefix of at most `width` cells.
 size_t prefix_bytes(std::string_view s, int width) {
   size_t at = 0;
   for (int used = 0; at < s.size();) {
@@ -197,7 +196,7 @@ std::string sanitised(std::string_view text) {
     else if (c.code_point == '\t' || c.code_point == '\n')
       out += ' ';
     else if (is_control(c.code_point) || is_invisible(c.code_point) || marks > kMaxMarks)
-      append_written_out(out, c.code_point);
+      append_escaped(out, c.code_point);
     else
       out += text.substr(0, c.bytes);
     text.remove_prefix(c.bytes);
@@ -217,7 +216,7 @@ int display_width(std::string_view text) {
 }
 
 std::string truncated(std::string_view text, int width) {
-  // A character takes at most 4 bytes and carries at most kMostMarks marks: no need to measure all of a huge name.
+  // A character has at most 4 bytes and kMaxMarks marks: no need to measure all of a huge name.
   const size_t looked_at = std::min(text.size(), static_cast<size_t>(std::max(width, 0)) * 4 * (kMaxMarks + 1) + 32);
   const size_t n = prefix_bytes(text.substr(0, looked_at), width);
   if (n == text.size()) return std::string(text);

@@ -43,21 +43,21 @@ std::optional<BlockedThread> said_of(int32_t (*call)(int), int steps = 20) {
 TEST(BlockedThread, SaysInWhatAndWhatToDo) {
   const auto b = said_of([](int i) { return i % 10 == 0 ? kSleep : kRead; });
   ASSERT_TRUE(b);
-  EXPECT_EQ(b->said, "meanwhile the thread that launches is blocked 100 % of the time, mostly in read: it reads");
+  EXPECT_EQ(b->text, "meanwhile the launching thread is blocked 100 % of the time, mostly in read (file input)");
   EXPECT_NE(b->fix.find("read ahead"), std::string::npos);
 }
 
 TEST(BlockedThread, ForPartOfTheTimeItIsNoRemedy) {
   const auto b = said_of([](int i) { return i % 5 < 2 ? kSleep : -2; });
   ASSERT_TRUE(b);
-  EXPECT_EQ(b->said, "meanwhile the thread that launches is blocked 42 % of the time, in clock_nanosleep: it sleeps");
+  EXPECT_EQ(b->text, "meanwhile the launching thread is blocked 42 % of the time, in clock_nanosleep (sleep)");
   EXPECT_EQ(b->fix, "");
 }
 
 TEST(BlockedThread, WithoutACallItIsStillBlocked) {
   const auto b = said_of([](int) { return -1; });
   ASSERT_TRUE(b);
-  EXPECT_EQ(b->said, "meanwhile the thread that launches is blocked 100 % of the time");
+  EXPECT_EQ(b->text, "meanwhile the launching thread is blocked 100 % of the time");
   EXPECT_EQ(b->fix, "");
 }
 

@@ -4,12 +4,12 @@
 
 #include "analyse/job/parallelism.h"
 #include "analyse/rank/collectives.h"
-#include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
 namespace {
 
+using enum Framework;
 using Fixes = std::vector<std::string>;
 
 Fixes ddp_fixes(const Parallelism& way) {
@@ -18,7 +18,7 @@ Fixes ddp_fixes(const Parallelism& way) {
   const bool every = way.gradients && way.gradients->reduced_passes_per_step > 1.5;   // more than the last micro-batch
   if (every) fixes.push_back(accumulate);
   if (way.gradients && way.gradients->backward_per_step == 0)
-    fixes.push_back("reduce gradients during backward, not after it: DistributedDataParallel(model, …) does; "
+    fixes.push_back("reduce gradients during the backward pass, not after it: DistributedDataParallel(model, …); "
                     "Megatron: --overlap-grad-reduce");
   fixes.push_back("DDP(…, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)");
   if (!every) fixes.push_back(accumulate);
@@ -30,54 +30,49 @@ Fixes fsdp_fixes(const Parallelism& way) {
   const std::string prefetch =
       "FSDP: forward_prefetch=True, backward_prefetch=BackwardPrefetch.BACKWARD_PRE, limit_all_gathers=True";
   const std::string keep =
-      "FSDP: fully_shard(…, reshard_after_forward=False) or ShardingStrategy.SHARD_GRAD_OP where memory allows";
-  const std::string hybrid =
-      "FSDP: ShardingStrategy.HYBRID_SHARD, or a mesh of two dimensions: shard within a node, replicate across nodes";
+      "FSDP: fully_shard(…, reshard_after_forward=False) or ShardingStrategy.SHARD_GRAD_OP, if memory allows";
   const bool late = way.gathers && way.gathers->late_per_step > way.gathers->per_step / 4;
   Fixes fixes = late ? Fixes{prefetch, keep} : Fixes{keep, prefetch};
   if (way.gathers && way.gathers->backward_per_step == 0) std::erase(fixes, keep);
-  if (way.kind != ParallelKind::kHsdp) fixes.push_back(hybrid);
+  if (way.kind != ParallelKind::kHsdp)
+    fixes.push_back("FSDP: ShardingStrategy.HYBRID_SHARD or a 2-D mesh: shard within a node, replicate across nodes");
   return fixes;
 }
 
 Fixes deepspeed_fixes(const Parallelism& way) {
-  const bool all = way.kind == ParallelKind::kZero3 || way.kind == ParallelKind::kFsdpOrZero3;
-  if (all)
+  if (way.kind == ParallelKind::kZero3 || way.kind == ParallelKind::kFsdpOrZero3)
     return {"DeepSpeed: overlap_comm: true; larger stage3_prefetch_bucket_size and reduce_bucket_size",
-            "DeepSpeed: ZeRO stage 2 instead of 3 where memory allows"};
+            "DeepSpeed: ZeRO stage 2 instead of 3, if memory allows"};
   return {"DeepSpeed: overlap_comm: true; larger reduce_bucket_size and allgather_bucket_size",
-          "DeepSpeed: ZeRO stage 1 with gradient accumulation reduces once a step; stage 2 in every micro-batch",
+          "DeepSpeed: with gradient accumulation, ZeRO stage 1 reduces once per step, stage 2 in every micro-batch",
           "Megatron's distributed optimizer: --overlap-grad-reduce --overlap-param-gather"};
 }
 
 Fixes tensor_fixes(const Parallelism& way) {
-  Fixes fixes = {"sequence parallelism as well (Megatron: --sequence-parallel; PyTorch: SequenceParallel())",
-                 "tensor parallelism: overlap with the products (Megatron: --tp-comm-overlap; PyTorch: async form)"};
+  Fixes fixes = {"add sequence parallelism (Megatron: --sequence-parallel; PyTorch: SequenceParallel())",
+                 "overlap tensor parallelism with the matrix products (Megatron: --tp-comm-overlap; PyTorch: async "
+                 "TP)"};
   if (way.counts.of(CollectiveOp::kReduceScatter).calls > 0) fixes.erase(fixes.begin());
   const bool across = way.hosts_per_group.value_or(1) > 1;
   fixes.insert(across ? fixes.begin() : fixes.end(),
-               "tensor parallelism: groups within a node; data or pipeline parallelism across nodes");
+               "keep tensor-parallel groups within a node; use data or pipeline parallelism across nodes");
   return fixes;
 }
 
 Fixes pipeline_fixes(const Parallelism& way) {
-  Fixes fixes = {"pipeline parallelism: more micro-batches a step: the bubble's share is (p - 1) / (m + p - 1)",
-                 "pipeline parallelism: interleaved 1F1B (PyTorch: ScheduleInterleaved1F1B; "
+  Fixes fixes = {"pipeline: use more micro-batches per step: the bubble's share is (p - 1) / (m + p - 1)",
+                 "pipeline: use an interleaved schedule (PyTorch: ScheduleInterleaved1F1B; "
                  "Megatron: --num-layers-per-virtual-pipeline-stage)",
-                 "pipeline parallelism: a zero-bubble schedule (PyTorch: ScheduleInterleavedZeroBubble)"};
-  const bool beyond = way.pipeline && way.pipeline->ideal_bubble_pct &&
-                      way.pipeline->bubble_pct > 1.5 * *way.pipeline->ideal_bubble_pct;
-  fixes.insert(beyond ? fixes.begin() : fixes.end(),
-               "pipeline parallelism: balance the stages: embeddings and the loss count as layers");
+                 "pipeline: use a zero-bubble schedule (PyTorch: ScheduleInterleavedZeroBubble)"};
+  const bool unbalanced = way.pipeline && way.pipeline->ideal_bubble_pct &&
+                          way.pipeline->bubble_pct > 1.5 * *way.pipeline->ideal_bubble_pct;
+  fixes.insert(unbalanced ? fixes.begin() : fixes.end(),
+               "pipeline: balance the stages; embeddings and the loss count as layers");
   return fixes;
 }
 
 Fixes fixes(const Parallelism* way) {
-  if (way == nullptr)
-    return {"larger batch a GPU: more compute for the same bytes",
-            "DDP: bucket_cap_mb, static_graph; FSDP: prefetching, reshard_after_forward; DeepSpeed: overlap_comm",
-            "record all ranks with operators and ranges: the job's kind decides what helps"};
-  switch (way->kind) {
+  switch (way != nullptr ? way->kind : ParallelKind::kUnknown) {
     case ParallelKind::kDdp: return ddp_fixes(*way);
     case ParallelKind::kFsdp:
     case ParallelKind::kHsdp:
@@ -95,81 +90,83 @@ Fixes fixes(const Parallelism* way) {
     case ParallelKind::kTensor: return tensor_fixes(*way);
     case ParallelKind::kPipeline: return pipeline_fixes(*way);
     case ParallelKind::kExpert:
-      return {"expert parallelism: overlap the exchange with local work: split the batch in two and alternate; DeepEP",
-              "expert parallelism: groups within a node where experts fit; a balance loss against uneven experts",
-              "exchange in bf16 or fp8"};
+      return {"overlap the expert exchange with local work: split the batch in two and alternate; use DeepEP",
+              "keep expert groups within a node if the experts fit; balance experts with an auxiliary loss",
+              "exchange tokens in bf16 or fp8"};
     case ParallelKind::kContext:
-      return {"context parallelism: overlap the ring with attention (Megatron: --cp-comm-type p2p; a2a within a node)",
-              "context parallelism: a balanced (zigzag) order of the sequence where attention is causal",
-              "smaller groups: no more ranks a sequence than memory asks for"};
+      return {"overlap the ring with attention (Megatron: --cp-comm-type p2p; a2a within a node)",
+              "with causal attention, split the sequence in a balanced (zigzag) order",
+              "use smaller groups: no more ranks per sequence than memory requires"};
     case ParallelKind::kEmbedding:
-      return {"embeddings: overlap the exchange with the dense part (TorchRec: TrainPipelineSparseDist)",
+      return {"overlap the embedding exchange with the dense part (TorchRec: TrainPipelineSparseDist)",
               "place embedding shards so that most traffic stays within a node",
               "exchange in bf16 or fp16 (TorchRec: qcomms_config)"};
     case ParallelKind::kUnknown: break;
   }
-  return fixes(nullptr);
+  return {"use a larger batch per GPU: more compute for the same bytes",
+          "DDP: bucket_cap_mb, static_graph; FSDP: prefetching, reshard_after_forward; DeepSpeed: overlap_comm",
+          "record all ranks with operators and ranges: the best change depends on the kind of parallelism"};
 }
 
-/// Ways are in order of what they leave exposed: the first that is known.
+/// Ways are in order of exposed time: the first recognized one.
 const Parallelism* most_exposed(const std::vector<Parallelism>& ways) {
   return first_where(ways, [](const Parallelism& w) { return w.kind != ParallelKind::kUnknown; });
 }
 
-void say_exposed_communication(const Measured& m, Finding& f) {
+void describe_exposed_communication(const Measured& m, Finding& f) {
   const auto& rows = m.facts().get<Collectives>().rows;
-  f.what = "communication that no compute hides";
-  f.why = fmt::format("On {} communication runs alone for {} of the time; {} of it overlaps with compute.",
-                      m.device_label(), percent_text(m.exposed_communication_pct()),
-                      percent_text(m.device().overlap_pct()));
+  f.what = "communication not overlapped with compute";
+  f.why = fmt::format("For {} of the time {} only communicates; {} of its communication overlaps with compute.",
+                      format_percent(m.exposed_communication_pct()), m.device_label(),
+                      format_percent(m.device().overlap_pct()));
   f.fix = fixes(most_exposed(m.facts().get<RankParallelism>().ways));
   for (size_t i = 0; i < std::min<size_t>(rows.size(), 3); ++i)
     f.evidence.push_back(fmt::format("{} {}: {} calls, {} exposed", rows[i].name, rows[i].dtype, rows[i].calls,
-                                     duration_text(rows[i].exposed_ns)));
+                                     format_duration(static_cast<double>(rows[i].exposed_ns))));
   set_cost(f, m.wall_ns(), m.saved_by_communication());
 }
 
-// Time in which the rank does nothing but send to other stages and receive, percent of a step.
+// Time in which the rank only sends to other stages and receives, percent of a step.
 double bubble_pct(const std::vector<Parallelism>& ways, int rank) {
   for (const Parallelism& way : ways) {
     if (!way.pipeline) continue;
     for (const Stage& s : way.pipeline->by_stage)
-      if (std::binary_search(s.ranks.begin(), s.ranks.end(), rank)) return s.bubble_pct;
+      if (std::ranges::binary_search(s.ranks, rank)) return s.bubble_pct;
     return way.pipeline->bubble_pct;
   }
   return 0;
 }
 
 // Stages of a pipeline wait for each other, which faster transfers do not change.
-void judge_bubble(const Rule& rule, const Job& job, double bubble, Finding& f) {
+void account_for_bubble(const Rule& rule, const Job& job, double bubble, Finding& f) {
   if (bubble <= 0) return;
   const WhatIf* free = find_what_if(job.what_if, "communication_free");
   const double gained = std::max(*f.value - bubble, free != nullptr ? free->saved_pct : 0);
   f.severity = std::min(f.severity, rule.severity_at(gained));
   if (!rule.beyond(gained, *f.threshold))
-    f.what = "stages of the pipeline wait for each other: communication that no compute hides";
+    f.what = "pipeline stages wait for each other, in communication not overlapped with compute";
 }
 
-// The trace of one rank does not show who the others waited for. What its bytes cannot take even on a slow network is
-// waiting, which no setting of the communication changes.
+// One rank's trace does not show for whom the others wait. Time that its bytes can't take even on a slow network is
+// waiting, which no communication setting changes.
 void settle_one_rank(const RankMeasure& m, Finding& f) {
-  f.fix.insert(f.fix.begin(), "give the traces of all ranks: they show which rank the others wait for");
-  if (2 * m.collectives.least_wait_ns <= m.collectives.exposed_ns) {
-    f.evidence.push_back("one rank's trace cannot separate waiting for a late rank from transfer");
+  f.fix.insert(f.fix.begin(), "pass the traces of all ranks: they show which rank the others wait for");
+  if (2 * m.collectives.min_wait_ns <= m.collectives.exposed_ns) {
+    f.evidence.push_back("one rank's trace can't tell waiting for late ranks from transfer");
     return;
   }
-  const int64_t wait_ns = m.collectives.least_wait_ns / std::max<int64_t>(m.steps, 1);
-  f.verdict = fmt::format("Communication holds the job up: for {} of the time the GPU communicates and does nothing "
-                          "else, and mostly waits for other ranks.",
-                          share_text(f));
-  f.what = fmt::format("collectives wait for other ranks: at least {} a step", duration_text(wait_ns));
-  f.why += " Their bytes would take less than half of that even over a 100 Gbit/s network: the rest is waiting for ranks "
-           "that arrive later.";
+  f.verdict = fmt::format("Communication is the bottleneck: for {} of the time the GPU only communicates, and mostly "
+                          "waits for other ranks.",
+                          format_percent(*f.value, 0));
+  f.what = fmt::format("collectives wait for other ranks, at least {} per step",
+                       format_duration(static_cast<double>(m.collectives.min_wait_ns / std::max<int64_t>(m.steps, 1))));
+  f.why += " Even over a 100 Gbit/s network their bytes would take less than half of that: the rest is waiting for "
+           "ranks that arrive later.";
   f.cost_ns.reset(), f.cost_pct.reset();
 }
 
-// Waiting for whoever is late is no transfer, that for a rank that never comes is no communication, and the job's ranks
-// together tell better how the work is shared.
+// Waiting for a late rank is not transfer, and for a missing one not communication. All ranks together also show the
+// kind of parallelism more reliably.
 bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, const RankMeasure& m, Finding& f) {
   if (evidence.job == nullptr) {
     settle_one_rank(m, f);
@@ -177,32 +174,31 @@ bool settle_exposed_communication(const Rule& rule, const Evidence& evidence, co
   }
   if (evidence.hang() != nullptr) return false;
   std::vector<Parallelism> ways;
-  for (const Parallelism& way : evidence.job->parallelism)
-    if (std::binary_search(way.ranks.begin(), way.ranks.end(), m.rank)) ways.push_back(way);
+  std::ranges::copy_if(evidence.job->parallelism, std::back_inserter(ways),
+                       [&](const Parallelism& way) { return std::ranges::binary_search(way.ranks, m.rank); });
   if (!ways.empty()) f.fix = fixes(most_exposed(ways));
   const auto wait = evidence.job->wait_ns.find(m.rank);
   if (wait != evidence.job->wait_ns.end() && m.window_ns > 0) {
     f.value = *f.value - percent_of(wait->second, m.window_ns);
     f.severity = rule.severity_at(*f.value);
   }
-  judge_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);
+  account_for_bubble(rule, *evidence.job, bubble_pct(ways, m.rank), f);
   if (const std::vector<int>& missing = evidence.job->missing_ranks; !missing.empty())
-    f.fix.insert(f.fix.begin(),
-                 fmt::format("give the traces of all ranks: {} {} not here, and waiting for {} looks like this",
-                             ranks_text(missing), missing.size() == 1 ? "is" : "are",
-                             missing.size() == 1 ? "it" : "them"));
+    f.fix.insert(f.fix.begin(), fmt::format("pass the traces of all ranks: waiting for {}, missing here, looks like "
+                                            "transfer",
+                                            ranks_text(missing)));
   return rule.beyond(*f.value, *f.threshold);
 }
 
-constexpr double kHurtsPct = 5;   // exposed communication: below it faster transfers gain nothing
-constexpr int64_t kLargeMessage = 16 << 20;   // output.md: from 16 MiB on latency no longer tells
+constexpr double kMinExposedPct = 5;          // with less exposed communication faster transfers gain nothing
+constexpr int64_t kLargeMessage = 16 << 20;   // output.md: latency is negligible from 16 MiB on
 
 std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence& evidence) {
   if (evidence.job == nullptr) return std::nullopt;
   const double threshold = evidence.thresholds.of(rule);
   const Traffic* worst = nullptr;
   for (const Traffic& t : evidence.job->traffic) {
-    // Of groups beyond one node link_pct() says nothing: the network sets the rate, which the table does not know.
+    // Groups beyond one node have no link_pct(): the network's rate is unknown.
     if (t.message_bytes.value_or(0) < kLargeMessage || !t.link_pct()) continue;
     if (worst == nullptr || *t.link_pct() < *worst->link_pct()) worst = &t;
   }
@@ -210,17 +206,15 @@ std::optional<Finding> check_low_bus_bandwidth(const Rule& rule, const Evidence&
   const double value = *worst->link_pct();
   Finding f = rule.finding(value, threshold);
   f.ranks = evidence.job->ranks;
-  f.what = fmt::format("{} moves {:.0f} GB/s of the link's {:.0f}", worst->name, *worst->busbw_gbps, *worst->link_gbps);
-  f.why = fmt::format("Bus bandwidth of large {} calls is {} of what {} can do.", worst->name, percent_text(value),
+  f.what = fmt::format("{} reaches {:.0f} GB/s on a {:.0f} GB/s link", worst->name, *worst->busbw_gbps,
+                       *worst->link_gbps);
+  f.why = fmt::format("Bus bandwidth of large {} calls is {} of the peak of {}.", worst->name, format_percent(value),
                       evidence.ranks.front().measure.device_name);
-  f.fix = {"nvidia-smi topo -m: are all GPUs joined by NVLink, and does NCCL use it (NCCL_DEBUG=INFO)?",
-           "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_ALGO, NCCL_PROTO; check NCCL_P2P_LEVEL",
-           "nvidia-smi nvlink -s: links that are down; container needs --ipc=host or a larger /dev/shm"};
   const auto exposed = [](const RankDiagnosis& r) { return r.measure.exposed_communication_pct; };
   const double most = exposed(*std::ranges::max_element(evidence.ranks, {}, exposed));
-  if (most <= kHurtsPct) f.severity = Severity::kInfo;
-  f.evidence = {fmt::format("{} calls of {:.1f} MiB in a group of {}", worst->whole_calls,
-                            static_cast<double>(*worst->message_bytes) / 1048576, worst->group_size)};
+  if (most <= kMinExposedPct) f.severity = Severity::kInfo;
+  f.evidence = {fmt::format("{} calls of {} in a group of {}", worst->whole_calls,
+                            format_bytes(static_cast<double>(*worst->message_bytes)), worst->group_size)};
   return f;
 }
 
@@ -240,16 +234,16 @@ std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& e
     if (call_text(m) == call_text(*hang)) f.ranks.push_back(m.rank);
     else f.evidence.push_back(fmt::format("rank {} never arrives at {}", m.rank, call_text(m)));
   }
-  std::sort(f.ranks.begin(), f.ranks.end());
+  std::ranges::sort(f.ranks);
   f.what = fmt::format("{} never {} at {}", ranks_text(f.ranks), f.ranks.size() == 1 ? "arrives" : "arrive",
                        call_text(*hang));
   f.names_ranks = true;
-  f.why = hang->others == 1 ? "Another rank waits in it to the end of its trace."
-                            : fmt::format("{} other ranks wait in it to the end of their traces.", hang->others);
-  f.fix = {fmt::format("py-spy dump --pid PID   # where rank {} is instead", f.ranks.front()),
-           "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # what each rank called last",
-           "no collective in a branch that only some ranks take; as many batches on every rank: drop_last=True, "
-           "torch.distributed.algorithms.Join"};
+  f.why = hang->others == 1 ? "Another rank waits in it until its trace ends."
+                            : fmt::format("{} other ranks wait in it until their traces end.", hang->others);
+  f.fix = {fmt::format("py-spy dump --pid PID   # where is rank {} instead?", f.ranks.front()),
+           "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1   # each rank's last call",
+           "call collectives on all ranks, not in a branch that only some take; give every rank equally many batches: "
+           "drop_last=True, torch.distributed.algorithms.Join"};
   return f;
 }
 
@@ -257,62 +251,58 @@ std::optional<Finding> check_collective_hang(const Rule& rule, const Evidence& e
 
 extern const Rule kExposedCommunication = {
     .id = "exposed-communication",
-    .summary = "communication that no compute hides",
+    .summary = "communication not overlapped with compute",
     .unit = "%",
     .threshold = 20,
-    .grave = 40,
+    .severe = 40,
     .meaning =
-        "The device runs collectives and nothing else. Either there is too little compute to hide them behind, or "
-        "they start too late, or they are slow.",
+        "The device runs collectives and nothing else. There is too little compute to overlap with, or the collectives "
+        "start too late, or they are slow.",
     .computation =
-        "Value: time in which communication kernels run and no compute does, as a share of the device's window, less "
-        "waiting for whoever is late where all ranks are given. Cost: the trace is replayed with communication taking "
-        "no time; at most the exposed time of the measured steps. Of a job, what its steps would take less, waiting "
-        "of stages of a pipeline not gained; none where ranks or records are missing that others may have waited for.",
-    .advice =
-        {
-            "DDP: bucket_cap_mb (25 by default): larger for fast links, smaller to start earlier",
-            "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
-            "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
-            "bf16 or fp16 compression hooks; PowerSGD on slow links",
-            "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across "
-            "nodes",
-            "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
-            "tensor parallelism within a node only; sequence parallelism; overlap with the products",
-            "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
-            "expert and embedding parallelism: overlap the exchange with local work; keep it within a node; bf16 or "
-            "fp8",
-            "larger batch a GPU: more compute for the same bytes",
-            "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
-        },
-    .by_framework =
-        {
-            {Framework::kVllm, "leave the custom all-reduce on (no --disable-custom-all-reduce); fewer "
-             "tensor-parallel ranks where the model fits"},
-            {Framework::kSglang, "leave the custom all-reduce on (no --disable-custom-all-reduce); --dp-size instead "
-             "of --tp-size where the model fits"},
-            {Framework::kDeepSpeed, "\"overlap_comm\": true, with larger reduce_bucket_size and allgather_bucket_size"},
-            {Framework::kMegatron, "--overlap-grad-reduce --overlap-param-gather; --tp-comm-overlap with "
-             "--sequence-parallel"},
-            {Framework::kTrainer, "TrainingArguments(ddp_bucket_cap_mb=100, ddp_find_unused_parameters=False)", {}, true},
-            {Framework::kLightning, "DDPStrategy(gradient_as_bucket_view=True, static_graph=True)", {}, true},
-        },
-    .verdict = "Communication holds the job up: for {} of the time the GPU communicates and does nothing else.",
+        "Value: time in which communication kernels run and no compute does, as a share of the device's window; with "
+        "all ranks' traces, without the time spent waiting for late ranks. Cost: replay of the trace with "
+        "communication taking no time; at most the exposed time of the measured steps. For a job: what its steps would "
+        "save, without the pipeline stages' waits for each other; unknown if ranks or records are missing that others "
+        "may have waited for.",
+    .advice = {
+        "DDP: bucket_cap_mb (default 25): larger for fast links, smaller to start earlier",
+        "DDP: gradient_as_bucket_view=True, static_graph=True; find_unused_parameters=False",
+        "gradient accumulation with model.no_sync(): one all-reduce for several micro-batches",
+        "bf16 or fp16 compression hooks; PowerSGD on slow links",
+        "FSDP: backward_prefetch, forward_prefetch, limit_all_gathers; wrap whole blocks; hybrid sharding across nodes",
+        "DeepSpeed: overlap_comm: true; reduce_bucket_size, allgather_bucket_size; ZeRO stage 1 or 2 instead of 3",
+        "tensor parallelism within a node only; sequence parallelism; overlap with the matrix products",
+        "pipeline parallelism: more micro-batches, interleaved or zero-bubble schedules, balanced stages",
+        "expert and embedding parallelism: overlap the exchange with local work, within a node, in bf16 or fp8",
+        "larger batch per GPU: more compute for the same bytes",
+        "network: NCCL_DEBUG=INFO shows rings and transports; check GPUDirect RDMA, NCCL_IB_HCA, topology, NVLink",
+    },
+    .by_framework = {
+        {kVllm, "keep the custom all-reduce (no --disable-custom-all-reduce); use fewer tensor-parallel ranks if the "
+                "model fits"},
+        {kSglang, "keep the custom all-reduce (no --disable-custom-all-reduce); use --dp-size instead of --tp-size if "
+                  "the model fits"},
+        {kDeepSpeed, "\"overlap_comm\": true, with larger reduce_bucket_size and allgather_bucket_size"},
+        {kMegatron, "--overlap-grad-reduce --overlap-param-gather; --tp-comm-overlap with --sequence-parallel"},
+        {kTrainer, "TrainingArguments(ddp_bucket_cap_mb=100, ddp_find_unused_parameters=False)", {}, true},
+        {kLightning, "DDPStrategy(gradient_as_bucket_view=True, static_graph=True)", {}, true},
+    },
+    .verdict = "Communication is the bottleneck: for {} of the time the GPU only communicates.",
     .seen = {Locator::At::kLongestKernel, "communication"},
     .rank = {.value = [](const Measured& m) {
                return only_if(m.device().communication_ns != 0, m.exposed_communication_pct());
              },
-             .say = say_exposed_communication},
+             .describe = describe_exposed_communication},
     .settle = settle_exposed_communication,
     .job_cost = {.change = "communication_free", .required = true},
-    .checklist = {{.place = 4,
+    .checklist = {{.order = 4,
                    .id = "communication",
                    .question = "Is exposed communication under 20 % of the time?",
                    .label = "communication",
                    .value = [](const RankMeasure& m) -> std::optional<double> { return m.exposed_communication_pct; },
                    .limit = 20,
                    .of_several = true},
-                  {.place = 8,
+                  {.order = 8,
                    .id = "gradient-accumulation",
                    .question = "Are there more backward passes than optimizer steps?",
                    .label = "gradient accumulation",
@@ -322,23 +312,24 @@ extern const Rule kExposedCommunication = {
 
 extern const Rule kLowBusBandwidth = {
     .id = "low-bus-bandwidth",
-    .summary = "large collectives move fewer bytes than the link could",
+    .summary = "large collectives use a small part of the link's bandwidth",
     .unit = "%",
     .threshold = 50,
     .below = true,
     .meaning =
-        "Large messages should come near the rate of the link between the devices. Far below it, traffic takes a "
-        "slower way (PCIe or host memory instead of NVLink), or a link is down.",
+        "Large messages should come close to the bandwidth of the link between the devices. Far below it, traffic "
+        "takes a slower path (PCIe or host memory instead of NVLink), or a link is down.",
     .computation =
-        "Value: median bus bandwidth (nccl-tests' definition) of the slowest kind of collective from 16 MiB, over the "
-        "link's rate per direction. Transfer time runs from the last rank's arrival to the end, so all ranks of the "
-        "group must be given; groups beyond one node are left alone. No cost: exposed communication has it.",
+        "Value: median bus bandwidth (nccl-tests' definition) of the slowest kind of collective from 16 MiB, as a "
+        "share of the link's bandwidth per direction. The transfer time runs from the last rank's arrival to the end, "
+        "so all ranks of the group must have traces; groups beyond one node are not evaluated. No cost: see exposed "
+        "communication.",
     .advice = {
+        "nvidia-smi topo -m and nvidia-smi nvlink -s: are all GPUs connected by NVLink, and all links up?",
+        "unset NCCL_P2P_DISABLE, NCCL_SHM_DISABLE, NCCL_NET=Socket, NCCL_ALGO and NCCL_PROTO; check NCCL_P2P_LEVEL",
+        "containers: --ipc=host or a larger --shm-size, all devices of the node visible, no ACS redirection on PCIe",
         "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH shows rings and transports",
-        "nvidia-smi topo -m and nvidia-smi nvlink -s show topology and links that are down",
-        "no NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_NET=Socket left over in the environment",
-        "containers: --ipc=host or --shm-size, all devices of the node visible, no ACS redirection on PCIe",
-        "across nodes: NCCL_IB_HCA, GPUDirect RDMA (nvidia-peermem), one NIC a GPU, NCCL_CROSS_NIC",
+        "across nodes: NCCL_IB_HCA, GPUDirect RDMA (nvidia-peermem), one NIC per GPU, NCCL_CROSS_NIC",
         "measure the link alone with nccl-tests (all_reduce_perf -b 16M -e 1G -f 2 -g 8)",
     },
     .seen = {Locator::At::kLongestKernel, "communication"},
@@ -352,18 +343,18 @@ extern const Rule kCollectiveHang = {
     .threshold = 0,
     .severity = Severity::kCritical,
     .meaning =
-        "A collective ends when all ranks of its group have come. A rank that left the loop, took another branch, "
-        "waits for something else or died leaves the others in it until a timeout ends the job.",
+        "A collective ends when all ranks of its group have arrived. If a rank leaves the loop, takes another branch, "
+        "waits for something else or dies, the others wait in it until a timeout ends the job.",
     .computation =
-        "Value: ranks that wait, to the end of their traces, in the first collective at which another rank of its "
-        "group that is in hand never arrives. Needs the traces of several ranks. No cost is estimated.",
+        "Value: ranks that wait until their traces end in the first collective at which another rank of the group, "
+        "with a trace here, never arrives. Needs traces of several ranks. The cost is not estimated.",
     .advice = {
-        "py-spy dump --pid PID on the rank's host, or gdb -p PID: where it is instead",
-        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1: PyTorch's flight recorder names each rank's "
+        "py-spy dump --pid PID on the rank's host, or gdb -p PID: where is it instead?",
+        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1: PyTorch's flight recorder has each rank's "
         "last call",
         "no collective in a branch that only some ranks take: if rank == 0, an exception caught on one rank, early "
         "stopping",
-        "as many batches on every rank: drop_last=True, torch.distributed.algorithms.Join",
+        "equally many batches on every rank: drop_last=True, torch.distributed.algorithms.Join",
         "the end of the rank's log: out of memory, a dead data loader worker, Xid errors (profgpu doctor)",
     },
     .job = check_collective_hang,

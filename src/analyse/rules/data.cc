@@ -10,14 +10,16 @@
 namespace profgpu {
 namespace {
 
-constexpr double kFeltPct = 1;
+using enum Framework;
 
-// The device idles for it: in gaps, or before its first activity and after its last if that is not the odd step among
-// many in which loading is hidden.
-bool is_felt(const Measured& m) {
-  if (!m.has_device()) return true;   // the loop itself waits
-  if (m.idle_pct(IdleCause::kDataLoading) >= kFeltPct) return true;
-  return m.idle_wall_pct(IdleCause::kDataLoading) >= kFeltPct &&
+constexpr double kMinIdlePct = 1;
+
+// Whether the device idles for it: in gaps, or at the edges of its window unless only in a few steps of many. Without a
+// device the loop itself waits.
+bool delays_steps(const Measured& m) {
+  if (!m.has_device()) return true;
+  if (m.idle_pct(IdleCause::kDataLoading) >= kMinIdlePct) return true;
+  return m.idle_wall_pct(IdleCause::kDataLoading) >= kMinIdlePct &&
          2 * steps_with_gaps(m, IdleCause::kDataLoading) >= m.steps();
 }
 
@@ -29,55 +31,49 @@ struct Loader {
 Loader loader_of(const Measured& m) {
   const Trace& trace = m.trace();
   const Names& names = m.facts().get<Names>();
-  const ThreadId thread = m.facts().get<Steps>().thread;
+  const Thread& thread = trace.threads[m.facts().get<Steps>().thread.value];
   Loader loader;
-  for (uint32_t i = trace.threads[thread.value].begin.value; i < trace.threads[thread.value].end.value; ++i) {
-    if (names.phase[trace.host.name[i].value] != Phase::kDataLoading) continue;
-    const std::string_view name = trace.name(HostId(i));
-    loader.single_process |= name.find("_SingleProcessDataLoaderIter") != name.npos;
-    loader.workers |= name.find("_MultiProcessingDataLoaderIter") != name.npos;
-    if (m.in_measured_step(trace.host.start_ns[i]))
-      loader.longest_ns = std::max(loader.longest_ns, trace.host.duration_ns[i]);
+  for (HostId i = thread.begin; i < thread.end; ++i) {
+    if (names.phase[trace.host.name[i.value].value] != Phase::kDataLoading) continue;
+    loader.single_process |= contains(trace.name(i), "_SingleProcessDataLoaderIter");
+    loader.workers |= contains(trace.name(i), "_MultiProcessingDataLoaderIter");
+    if (m.in_measured_step(trace.host.start_ns[i.value]))
+      loader.longest_ns = std::max(loader.longest_ns, trace.host.duration_ns[i.value]);
   }
   return loader;
 }
 
-void say_data_loading_bound(const Measured& m, Finding& f) {
+void describe_data_loading_bound(const Measured& m, Finding& f) {
   const Loader loader = loader_of(m);
-  if (loader.workers) {
-    f.what = "the loader's workers do not keep up";
-    f.what += m.has_device() ? "; the GPU idles between steps" : ", and the loop waits";
+  const std::string longest = "longest wait " + format_duration(static_cast<double>(loader.longest_ns));
+  f.what = fmt::format("{}, so the {}", loader.workers          ? "the data loader's workers can't keep up"
+                                          : loader.single_process ? "a single process prepares every batch"
+                                                                  : "batches are prepared within the step",
+                       m.has_device() ? "GPU idles" : "loop waits");
+  if (loader.workers)
     f.fix = {"DataLoader(…, num_workers=2 * os.cpu_count() // gpus, prefetch_factor=4, persistent_workers=True)",
-             "make one sample cheaper: store decoded or resized data, decode on the GPU (torchvision.io, DALI)",
+             "make samples cheaper: store decoded or resized data; decode on the GPU (torchvision.io, DALI)",
              "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)"};
-  } else {
-    f.what = loader.single_process ? "one process prepares every batch" : "every batch is prepared in the step";
-    f.what += m.has_device() ? " while the GPU idles" : ", and the loop waits";
-    f.fix = {"DataLoader(…, num_workers=4, pin_memory=True, persistent_workers=True)",
-             "batch.to(device, non_blocking=True), so that the copy overlaps with compute"};
-  }
   if (!m.has_device()) {
-    f.verdict = fmt::format("The loop waits for data: loading takes {} of each step.", share_text(f));
-    f.why = fmt::format("Data loading takes {} of the steps on the thread that runs them.", percent_text(*f.value));
-    f.evidence.push_back(fmt::format("longest wait {}", duration_text(static_cast<double>(loader.longest_ns))));
+    f.verdict = fmt::format("The loop waits for data: loading takes {} of each step.", format_percent(*f.value, 0));
+    f.why = fmt::format("Data loading takes {} of the steps on their thread.", format_percent(*f.value));
+    f.evidence.push_back(longest);
     set_cost(f, m.wall_ns(), m.facts().get<Phases>().measured_wall_ns[static_cast<size_t>(Phase::kDataLoading)]);
     return;
   }
-  f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them for it.", percent_text(*f.value),
-                      m.device_label(), percent_text(m.idle_wall_pct(IdleCause::kDataLoading)));
-  f.evidence.push_back(fmt::format("seen in {} of {} steps; longest wait {}",
-                                   steps_with_gaps(m, IdleCause::kDataLoading), m.steps(),
-                                   duration_text(loader.longest_ns)));
-  // With workers it waits for them, whatever they do.
-  if (const auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
-    f.evidence.push_back(blocked->said);
+  f.why = fmt::format("Data loading takes {} of the steps, and {} idles {} of them because of it.",
+                      format_percent(*f.value), m.device_label(),
+                      format_percent(m.idle_wall_pct(IdleCause::kDataLoading)));
+  f.evidence.push_back(
+      fmt::format("in {} of {} steps; {}", steps_with_gaps(m, IdleCause::kDataLoading), m.steps(), longest));
+  // With workers the thread only waits for them.
+  if (auto blocked = blocked_thread(m, IdleCause::kDataLoading); blocked && !loader.workers)
+    f.evidence.push_back(std::move(blocked->text));
 }
 
-void say_checkpoint_stall(const Measured& m, Finding& f) {
-  f.what = "training stops while checkpoints are written";
-  f.why = fmt::format("Saving takes {} of the steps' time on the thread that trains.", percent_text(*f.value));
-  f.fix = {"torch.distributed.checkpoint.async_save(…)   # copies to host memory, writes beside the training",
-           "save less often, to local NVMe first; sharded checkpoints instead of rank 0 alone"};
+void describe_checkpoint_stall(const Measured& m, Finding& f) {
+  f.what = "training stops while checkpoints are saved";
+  f.why = fmt::format("Saving takes {} of the steps' time on the training thread.", format_percent(*f.value));
   const Intervals& saves = m.facts().get<Phases>().checkpoint;
   f.evidence.push_back(fmt::format("{} saves in the measured steps", intersect(saves, m.measured_time()).size()));
 }
@@ -91,18 +87,19 @@ struct Copies {
   Places places;
 };
 
-bool is_pageable(const Trace& trace, ActivityId copy) {
-  return trace.name(copy).find("Pageable") != std::string_view::npos;
-}
+bool is_pageable(const Trace& trace, ActivityId copy) { return contains(trace.name(copy), "Pageable"); }
 
-// From the host, launched in time, and then behind other work of its stream. On another one it could run beside that.
+// An upload launched in time that waited behind other work of its stream; on another stream it could overlap with that.
 bool is_late(const Trace& trace, ActivityId copy) {
   const HostId call = trace.activity.launch[copy.value];
   if (is_pageable(trace, copy) || !call.valid() || !is_upload(trace, copy)) return false;
   return trace.activity.start_ns[copy.value] - trace.host.end_ns(call) > trace.activity.duration_ns[copy.value];
 }
 
-// A call that waited for work queued before its copy did not wait for the copy until that was done.
+// Pageable and late copies have rules of their own.
+bool is_other(const Trace& trace, ActivityId copy) { return !is_pageable(trace, copy) && !is_late(trace, copy); }
+
+// A call that first waits for queued work waits for its copy only from then on.
 Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityId copy)) {
   const Trace& trace = m.trace();
   Copies c(m.facts());
@@ -129,73 +126,53 @@ Copies copies_of(const Measured& m, bool (*wanted)(const Trace& trace, ActivityI
   return c;
 }
 
-// What the copies alone kept the device busy for: idle time has other findings.
+// Time in which the device only copies; idle time has other findings.
 Intervals exposed_part(const Measured& m, const Copies& copies) {
   return intersect(intersect(copies.on_device, m.device().exposed_memory), m.measured_time());
 }
 
+template <bool (*wanted)(const Trace& trace, ActivityId copy)>
+std::optional<double> exposed_pct(const Measured& m) {
+  const Copies copies = copies_of(m, wanted);
+  return only_if(copies.count > 0, m.window_pct(exposed_part(m, copies)));
+}
+
 void set_copies(const Measured& m, const Copies& copies, Finding& f) {
-  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in all", copies.count, copies.bytes / 1048576.0));
+  f.evidence.push_back(fmt::format("{} copies, {:.1f} MiB in total", copies.count, copies.bytes / 1048576.0));
   f.where = copies.places.most_expensive();
   Removal removal;
   removal.activity = copies.which;
   set_cost(f, m.wall_ns(), std::min(total_length(exposed_part(m, copies)), m.replay().saved_by(removal)));
 }
 
-std::optional<double> pageable_copies_value(const Measured& m) {
-  return m.wall_pct(total_length(copies_of(m, is_pageable).time));
-}
-
-void say_pageable_copies(const Measured& m, Finding& f) {
+void describe_pageable_copies(const Measured& m, Finding& f) {
   const Copies copies = copies_of(m, is_pageable);
-  f.what = "copies go through pageable memory, and the host waits for them";
-  f.why = fmt::format("{} copies take {} of the steps. Pageable memory is staged, cannot overlap, and blocks the host.",
-                      copies.count, percent_text(*f.value));
-  f.fix = {"DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)",
-           "tensor.pin_memory() once for buffers that are copied again and again"};
+  f.what = "copies go through pageable memory and block the host";
+  f.why = fmt::format("{} copies take {} of the steps. Pageable memory needs a staging buffer, blocks the host and "
+                      "can't overlap with compute.",
+                      copies.count, format_percent(*f.value));
   set_copies(m, copies, f);
 }
 
-// Pageable and late ones have findings of their own.
-Copies exposed_copies(const Measured& m) {
-  return copies_of(m, [](const Trace& trace, ActivityId c) { return !is_pageable(trace, c) && !is_late(trace, c); });
-}
-
-std::optional<double> exposed_copies_value(const Measured& m) {
-  return m.window_pct(exposed_part(m, exposed_copies(m)));
-}
-
-void say_exposed_copies(const Measured& m, Finding& f) {
-  const Copies copies = exposed_copies(m);
+void describe_exposed_copies(const Measured& m, Finding& f) {
+  const Copies copies = copies_of(m, is_other);
   std::map<std::string_view, int64_t> by_name;
   for (size_t i = 0; i < copies.which.size(); ++i)
     if (copies.which[i]) by_name[m.trace().name(ActivityId(i))] += m.trace().activity.duration_ns[i];
   const auto most = std::ranges::max_element(by_name, {}, &std::pair<const std::string_view, int64_t>::second);
-  f.what = fmt::format("copies that no compute hides, above all {}", shortened(most->first));
-  f.why = fmt::format("{} does nothing but copy for {} of the time.", m.device_label(), percent_text(*f.value));
-  if (most->first.find("DtoD") != std::string_view::npos)
-    f.fix = {"keep one memory layout and dtype: fewer .contiguous(), .clone(), cat and permute before a kernel needs it",
-             "write results where they are needed: out=, preallocated buffers, views instead of copies"};
-  else
-    f.fix = {"prefetch the next batch on a side stream while this one computes: pinned memory, non_blocking=True",
-             "keep on the device what is used again; copy results back in one piece, a step later"};
+  f.what = fmt::format("copies not overlapped with compute, mostly {}", shortened(most->first));
+  f.why = fmt::format("For {} of the time {} only copies.", format_percent(*f.value), m.device_label());
+  if (contains(most->first, "DtoD"))
+    f.fix = {"keep one memory layout and dtype: fewer .contiguous(), .clone(), cat and permute before kernels",
+             "write results directly where they are needed: out=, preallocated buffers, views instead of copies"};
   set_copies(m, copies, f);
 }
 
-std::optional<double> late_copy_value(const Measured& m) {
-  return m.window_pct(exposed_part(m, copies_of(m, is_late)));
-}
-
-void say_late_copy(const Measured& m, Finding& f) {
-  const Copies copies = copies_of(m, is_late);
-  f.what = "copies of data that is ready wait behind kernels, and then nothing hides them";
-  f.why = fmt::format("They were launched in time, but on the stream that computes: {} does nothing else for {} of the "
-                      "time.",
-                      m.device_label(), percent_text(*f.value));
-  f.fix = {"copy the next batch on a side stream: with torch.cuda.stream(side): batch.to(device, non_blocking=True); then "
-           "wait_stream and record_stream where it is used",
-           "a prefetcher does that: torchtnt, DALI, NVIDIA's data_prefetcher, Accelerate's non_blocking loader"};
-  set_copies(m, copies, f);
+void describe_late_copy(const Measured& m, Finding& f) {
+  f.what = "copies of ready data wait behind kernels, then overlap with nothing";
+  f.why = fmt::format("They are launched in time, but on the compute stream: for {} of the time {} only copies.",
+                      format_percent(*f.value), m.device_label());
+  set_copies(m, copies_of(m, is_late), f);
 }
 
 }  // namespace
@@ -205,79 +182,73 @@ extern const Rule kDataLoadingBound = {
     .summary = "the GPU waits for the next batch",
     .unit = "%",
     .threshold = 10,
-    .grave = 25,
+    .severe = 25,
     .meaning =
-        "The training loop waits for input: fetching a batch takes a large part of each step, and the device has "
+        "The training loop waits for input: loading a batch takes a large part of each step, and the device has "
         "nothing to do meanwhile. The model is not the bottleneck; a faster GPU would not help.",
     .computation =
-        "Value: share of the measured steps' wall time in data-loading ranges on the step's thread "
-        "(enumerate(DataLoader)#….__next__ and the like). Fires only if the device idles for it. Cost: the trace is "
-        "replayed with that host time taken out; at most the idle time that data loading caused, before the device's "
-        "first activity too.",
+        "Value: share of the measured steps' wall time in data-loading ranges (such as "
+        "enumerate(DataLoader)#….__next__) on the step's thread. Fires only if the device idles for it. Cost: replay "
+        "of the trace without that host time; at most the idle time that data loading causes, including before the "
+        "device's first activity.",
     .advice = {
-        "DataLoader(…, num_workers=N): start with 4 a GPU and raise it until the wait is gone or the CPU is full",
-        "DataLoader(…, persistent_workers=True): workers are not started anew every epoch",
-        "DataLoader(…, prefetch_factor=4): more batches ready when one takes long",
-        "DataLoader(…, pin_memory=True) with batch.to(device, non_blocking=True): the copy overlaps with compute",
+        "DataLoader(…, num_workers=4, persistent_workers=True); add workers until the wait is gone or the CPU is full",
+        "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True): the copy overlaps with compute",
+        "DataLoader(…, prefetch_factor=4): more batches are ready when one takes long",
         "decode and augment on the GPU (DALI, torchvision.transforms.v2 on CUDA tensors, nvImageCodec)",
-        "store data decoded, resized or tokenised; read large shards in sequence (WebDataset, MosaicML Streaming, "
+        "store data decoded, resized or tokenized; read large shards sequentially (WebDataset, MosaicML Streaming, "
         "Parquet)",
-        "copy the data set to local NVMe; a network file system answers small random reads slowly",
-        "set OMP_NUM_THREADS=1 in workers so that they do not fight for cores; check cgroup CPU limits",
+        "copy the dataset to local NVMe; network file systems are slow at small random reads",
+        "set OMP_NUM_THREADS=1 in workers so that they don't compete for cores; check cgroup CPU limits",
         "DeepSpeed: deepspeed_io(num_local_io_workers=N); Lightning: the DataLoader's own arguments apply",
     },
-    .by_framework =
-        {
-            {Framework::kTrainer, "TrainingArguments(dataloader_num_workers=4, dataloader_persistent_workers=True, "
-             "dataloader_prefetch_factor=4)"},
-            {Framework::kLightning, "give trainer.fit a DataLoader(…, num_workers=4, persistent_workers=True)"},
-            {Framework::kMegatron, "--num-workers 4 or more"},
-            {Framework::kTorchRec, "TrainPipelineSparseDist copies the next batches while one is computed", {}, true},
-        },
+    .by_framework = {
+        {kTrainer, "TrainingArguments(dataloader_num_workers=4, dataloader_persistent_workers=True, "
+                   "dataloader_prefetch_factor=4)"},
+        {kLightning, "give trainer.fit a DataLoader(…, num_workers=4, persistent_workers=True)"},
+        {kMegatron, "--num-workers 4 or more"},
+        {kTorchRec, "TrainPipelineSparseDist copies the next batches during compute", {}, true},
+    },
     .verdict = "The GPU waits for data: loading takes {} of each step.",
     .cause = IdleCause::kDataLoading,
-    .rank = {.value = [](const Measured& m) { return only_if(is_felt(m), m.phase_pct(Phase::kDataLoading)); },
-             .say = say_data_loading_bound,
+    .rank = {.value = [](const Measured& m) { return only_if(delays_steps(m), m.phase_pct(Phase::kDataLoading)); },
+             .describe = describe_data_loading_bound,
              .host_alone = true},
     .job_cost = {.change = "input_free"},
-    .checklist = {{.place = 2,
+    .checklist = {{.order = 2,
                    .id = "data-loading",
                    .question = "Is data loading under 10 % of the step?",
                    .label = "data loading",
-                   .value = [](const RankMeasure& m) -> std::optional<double> {
-                     return m.phase_pct(Phase::kDataLoading);
-                   },
+                   .value = [](const RankMeasure& m) { return std::optional(m.phase_pct(Phase::kDataLoading)); },
                    .limit = 10}},
 };
 
 extern const Rule kCheckpointStall = {
     .id = "checkpoint-stall",
-    .summary = "training stops while checkpoints are written",
+    .summary = "training stops while checkpoints are saved",
     .unit = "%",
     .threshold = 5,
-    .meaning =
-        "The training thread serialises and writes the model itself, and the devices wait.",
+    .meaning = "The training thread serializes and writes the model itself, and the devices wait.",
     .computation =
-        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: the trace is "
-        "replayed with that host time taken out; at most the idle time of cause checkpoint.",
+        "Value: share of the measured steps' wall time in checkpoint ranges on the step's thread. Cost: replay of the "
+        "trace without that host time; at most the idle time of cause checkpoint.",
     .advice = {
-        "torch.distributed.checkpoint.async_save; Lightning: AsyncCheckpointIO; DeepSpeed: nebula or async I/O",
+        "torch.distributed.checkpoint.async_save(…): copies to host memory, then writes during training",
         "sharded checkpoints: every rank writes its part (FSDP SHARDED_STATE_DICT, DeepSpeed)",
-        "write to local NVMe or tmpfs and copy in the background",
-        "save less often; keep optimizer states out of intermediate checkpoints",
+        "write to local NVMe or tmpfs first, and copy in the background",
+        "save less often; leave optimizer states out of intermediate checkpoints",
+        "Lightning: AsyncCheckpointIO; DeepSpeed: Nebula or asynchronous I/O",
     },
-    .by_framework =
-        {
-            {Framework::kTrainer, "TrainingArguments(save_steps=…): more steps between checkpoints; "
-             "save_only_model=True"},
-            {Framework::kLightning, "AsyncCheckpointIO, or ModelCheckpoint(every_n_train_steps=…)"},
-            {Framework::kMegatron, "--async-save"},
-            {Framework::kFsdp, "torch.distributed.checkpoint.async_save of a sharded state_dict", {}, true},
-        },
+    .by_framework = {
+        {kTrainer, "TrainingArguments(save_steps=…): more steps between checkpoints; save_only_model=True"},
+        {kLightning, "AsyncCheckpointIO, or ModelCheckpoint(every_n_train_steps=…)"},
+        {kMegatron, "--async-save"},
+        {kFsdp, "torch.distributed.checkpoint.async_save of a sharded state_dict", {}, true},
+    },
     .verdict = "Saving checkpoints takes {} of the time.",
     .cause = IdleCause::kCheckpoint,
     .rank = {.value = [](const Measured& m) { return std::optional(m.phase_pct(Phase::kCheckpoint)); },
-             .say = say_checkpoint_stall,
+             .describe = describe_checkpoint_stall,
              .host_alone = true},
     .job_cost = {.change = "checkpoint_free"},
 };
@@ -289,76 +260,80 @@ extern const Rule kPageableCopies = {
     .threshold = 5,
     .meaning =
         "A copy between the device and ordinary (pageable) host memory goes through a staging buffer: half the speed "
-        "or less, no overlap with compute, and the call blocks even when it is asynchronous by name.",
+        "or less, no overlap with compute, and the call blocks even with non_blocking=True.",
     .computation =
-        "Value: union of such copies and of the host calls that made them (from when the copy could start), as a "
-        "share of the measured steps' wall time. Cost: the trace is replayed with those copies taking no time; at "
-        "most the time they ran alone on the device.",
+        "Value: union of such copies and their host calls (from when the copy could start), as a share of the measured "
+        "steps' wall time. Cost: replay of the trace with those copies taking no time; at most the time in which the "
+        "device only runs them.",
     .advice = {
-        "DataLoader(…, pin_memory=True); batch.to(device, non_blocking=True)",
+        "DataLoader(…, pin_memory=True) and batch.to(device, non_blocking=True)",
+        "tensor.pin_memory() once for buffers that are copied repeatedly",
         "custom batch types: define pin_memory() on the class, or the loader leaves them pageable",
         "keep results on the device; copy them back in one piece, into a pinned buffer",
-        "prefetch the next batch on a side stream while this one computes",
+        "prefetch the next batch on a side stream during compute",
     },
-    .by_framework =
-        {
-            {Framework::kTrainer, "TrainingArguments(dataloader_pin_memory=True)"},
-            {Framework::kAccelerate, "Accelerator(dataloader_config=DataLoaderConfiguration(non_blocking=True)), with "
-             "pin_memory=True"},
-            {Framework::kLightning, "DataLoader(…, pin_memory=True); Lightning copies with non_blocking=True by itself"},
-        },
+    .by_framework = {
+        {kTrainer, "TrainingArguments(dataloader_pin_memory=True)"},
+        {kAccelerate, "Accelerator(dataloader_config=DataLoaderConfiguration(non_blocking=True)), with "
+                      "pin_memory=True"},
+        {kLightning, "DataLoader(…, pin_memory=True); Lightning already copies with non_blocking=True"},
+    },
     .verdict = "Copies through pageable memory take {} of the time.",
     .seen = {Locator::At::kLongestKernel, "Pageable"},
-    .rank = {.value = pageable_copies_value, .say = say_pageable_copies},
+    .rank = {.value = [](const Measured& m) {
+               return std::optional(m.wall_pct(total_length(copies_of(m, is_pageable).time)));
+             },
+             .describe = describe_pageable_copies},
     .job_cost = {.change = "copies_free"},
 };
 
 extern const Rule kExposedCopies = {
     .id = "exposed-copies",
-    .summary = "copies that no compute hides",
+    .summary = "copies not overlapped with compute",
     .unit = "%",
     .threshold = 10,
-    .grave = 30,
+    .severe = 30,
     .meaning =
-        "Copies between host and device have engines of their own and can run beside kernels, and copies within the "
-        "device are work that computes nothing. Where nothing else runs meanwhile, they cost as much as kernels do.",
+        "Copies between host and device use engines of their own and can run alongside kernels; copies within the "
+        "device compute nothing. Copies that overlap with nothing cost as much time as kernels.",
     .computation =
-        "Value: time of copies and memsets, other than pageable and late ones, beside which neither compute nor "
-        "communication runs, as a share of the device's window. Cost: the trace is replayed with those copies taking "
-        "no time; at most that time.",
+        "Value: time of copies and memsets, except pageable and late ones, in which neither compute nor communication "
+        "runs, as a share of the device's window. Cost: replay of the trace with those copies taking no time; at most "
+        "that time.",
     .advice = {
         "prefetch batches on a side stream into pinned buffers; batch.to(device, non_blocking=True)",
-        "keep caches, masks and constants on the device instead of copying them in every step",
-        "fewer layout and dtype changes: channels_last throughout, one autocast dtype, no .contiguous() by habit",
-        "optimizer or activation offloading: overlap it (DeepSpeed overlap_comm, FSDP prefetch), or offload less",
+        "keep caches, masks and constants on the device; copy results back in one piece, a step later",
+        "fewer layout and dtype changes: channels_last throughout, one autocast dtype, no needless .contiguous()",
+        "overlap optimizer or activation offloading (DeepSpeed overlap_comm, FSDP prefetch), or offload less",
     },
-    .verdict = "The GPU does nothing but copy for {} of the time.",
+    .verdict = "For {} of the time the GPU only copies data.",
     .seen = {Locator::At::kLongestKernel, "Memcpy"},
-    .rank = {.value = exposed_copies_value, .say = say_exposed_copies},
+    .rank = {.value = exposed_pct<is_other>, .describe = describe_exposed_copies},
     .job_cost = {.change = "copies_free"},
 };
 
 extern const Rule kLateCopy = {
     .id = "late-copy",
-    .summary = "copies from the host run late and alone, though the data was ready",
+    .summary = "copies of ready data wait behind kernels and overlap with nothing",
     .unit = "%",
     .threshold = 3,
     .meaning =
-        "A copy on the stream that computes waits for all kernels launched before it, and those launched after it wait "
-        "for the copy, though a copy engine was free all the time.",
+        "A copy on the compute stream waits for all kernels launched before it, and later kernels wait for the copy, "
+        "although a copy engine is free all the time.",
     .computation =
-        "Value: time of copies from host to device that started later after their launch than they take, beside which "
-        "nothing else runs, as a share of the device's window. Cost: the trace is replayed with those copies taking no "
+        "Value: time of host-to-device copies that start later after their launch than they take, and during which "
+        "nothing else runs, as a share of the device's window. Cost: replay of the trace with those copies taking no "
         "time; at most that time.",
-    .advice =
-        {
-            "a side stream for copies, one batch ahead; tensor.record_stream(stream) where it is used",
-            "DataLoader(…, pin_memory=True), else the copy cannot run beside kernels at all",
-            "small tensors in one buffer: one copy instead of many",
-        },
-    .verdict = "Copies of data that is ready wait behind kernels: {} of the time the GPU does nothing else.",
+    .advice = {
+        "copy the next batch on a side stream: with torch.cuda.stream(side): batch.to(device, non_blocking=True); then "
+        "wait_stream and record_stream where it is used",
+        "use a prefetcher: torchtnt, DALI, NVIDIA's data_prefetcher, Accelerate's non_blocking loader",
+        "DataLoader(…, pin_memory=True); otherwise copies can't overlap with kernels at all",
+        "pack small tensors into one buffer: one copy instead of many",
+    },
+    .verdict = "Copies of ready data wait behind kernels: for {} of the time the GPU does nothing else.",
     .seen = {Locator::At::kLongestKernel, "Memcpy HtoD"},
-    .rank = {.value = late_copy_value, .say = say_late_copy},
+    .rank = {.value = exposed_pct<is_late>, .describe = describe_late_copy},
     .job_cost = {.change = "copies_free"},
 };
 

@@ -1,44 +1,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
 namespace {
 
-bool costs_more(const Finding& a, const Finding& b) {
-  if (a.cost_ns.has_value() != b.cost_ns.has_value()) return a.cost_ns.has_value();
-  if (a.cost_ns && *a.cost_ns != *b.cost_ns) return *a.cost_ns > *b.cost_ns;
-  return a.severity > b.severity;
+void sort_by_cost(std::vector<RuleFinding>& findings) {
+  std::ranges::stable_sort(findings, std::greater(), [](const RuleFinding& f) {
+    return std::pair(f.finding.cost_ns, f.finding.severity);   // an unknown cost comes last
+  });
 }
 
-// A device that has this little of the busiest one's compute, or was in use for less than half of its span, is none
-// that the program works on.
+// A device is in use by the program if it has more than 1 % of the busiest one's compute, over more than half its span.
 constexpr int64_t kMinPart = 100;
 
-// Places in Devices, the busiest first; a single 0 where there is none.
-std::vector<size_t> judged_devices(const Facts& facts) {
+// Indices in Devices, the busiest first; a single 0 without devices.
+std::vector<size_t> devices_in_use(const Facts& facts) {
   const Devices& all = facts.get<Devices>();
   if (all.busiest < 0) return {0};
-  std::vector<size_t> places = {static_cast<size_t>(all.busiest)};
-  const DeviceTime& busiest = all.devices[places.front()];
+  std::vector<size_t> indices = {static_cast<size_t>(all.busiest)};
+  const DeviceTime& busiest = all.devices[indices.front()];
   for (size_t i = 0; i < all.devices.size(); ++i) {
     const DeviceTime& d = all.devices[i];
-    const bool works = d.compute_ns > busiest.compute_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
-    if (i != places.front() && works) places.push_back(i);
+    const bool used = d.compute_ns > busiest.compute_ns / kMinPart && d.span_ns > busiest.span_ns / 2;
+    if (i != indices.front() && used) indices.push_back(i);
   }
-  return places;
+  return indices;
 }
 
-// The worst rank's finding stands for all ranks that have one.
-std::optional<Finding> worst_of_ranks(size_t place, const Evidence& evidence) {
-  const Rule& rule = *rules()[place];
+// The worst rank's finding represents all ranks that have one.
+std::optional<Finding> worst_of_ranks(size_t index, const Evidence& evidence) {
+  const Rule& rule = *rules()[index];
   std::optional<Finding> worst;
   std::vector<int> ranks;
   for (const RankDiagnosis& r : evidence.ranks) {
-    if (!r.findings[place]) continue;
-    Finding f = *r.findings[place];
+    if (!r.findings[index]) continue;
+    Finding f = *r.findings[index];
     if (rule.settle != nullptr && !rule.settle(rule, evidence, r.measure, f)) continue;
     ranks.push_back(r.measure.rank);
     if (!worst || rule.beyond(*f.value, *worst->value)) worst = std::move(f);
@@ -47,31 +47,31 @@ std::optional<Finding> worst_of_ranks(size_t place, const Evidence& evidence) {
   return worst;
 }
 
-constexpr double kNothingPct = 1;   // of the steps: what costs less is no warning
+constexpr double kNegligiblePct = 1;   // of the steps: cheaper findings are not warnings
 
-// What has a rule of its own is not the more general rule's, too.
-void take_parts_out(const Evidence& evidence, std::vector<Answer>& answers) {
-  for (const Answer& part : answers) {
-    Answer* whole = first_where(answers, [&](const Answer& a) { return a.rule->id == part.rule->part_of; });
+// A cost counted by a rule of its own is not counted by the more general rule as well.
+void take_parts_out(const Evidence& evidence, std::vector<RuleFinding>& findings) {
+  for (const RuleFinding& part : findings) {
+    RuleFinding* whole = first_where(findings, [&](const RuleFinding& f) { return f.rule->id == part.rule->part_of; });
     if (whole == nullptr || !whole->finding.cost_ns || !part.finding.cost_ns) continue;
     if (const RankMeasure* m = evidence.measure(whole->finding))
       set_cost(whole->finding, m->wall_ns, std::max<int64_t>(0, *whole->finding.cost_ns - *part.finding.cost_ns));
   }
 }
 
-// All causes of waiting together cost at most the time in which the device idled or ran nothing but what others wait
-// for. What is over goes off the cheapest. In a job, where ranks wait for each other, that holds of each cause.
-void cap_costs(const Evidence& evidence, std::vector<Answer>& answers) {
+// All causes of waiting together cost at most the device's idle and exposed time; the cheapest findings are reduced
+// first. In a job, where ranks wait for each other, the limit holds for each cause.
+void cap_costs(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   int64_t left = 0;
   for (const RankDiagnosis& r : evidence.ranks) left = std::max(left, r.measure.waiting_ns);
-  for (auto& [rule, f] : answers) {
+  for (auto& [rule, f] : findings) {
     const RankMeasure* m = evidence.measure(f);
     if (!f.cost_ns || m == nullptr) continue;
     if (!rule->of_kernels) {   // slow kernels keep the device busy
       if (evidence.first_device() != nullptr && *f.cost_ns > left) set_cost(f, m->wall_ns, left);
       if (evidence.ranks.size() == 1) left -= *f.cost_ns;
     }
-    if (*f.cost_pct < kNothingPct) f.severity = Severity::kInfo;
+    if (*f.cost_pct < kNegligiblePct) f.severity = Severity::kInfo;
   }
 }
 
@@ -81,28 +81,29 @@ void set_job_cost(Finding& f, const RankMeasure& m, const WhatIf& change) {
   f.cost_pct = percent_of(change.saved_ns_per_step, step_ns);
 }
 
-// Where ranks or records are missing, waiting looks like transfer: known as far as it makes no difference.
+// With missing ranks or records waiting looks like transfer: the cost is known if that makes little difference.
 bool known_well(const WhatIf& w) {
   const int64_t step_ns = w.step_ns + w.saved_ns_per_step, open_ns = w.most_saved_ns_per_step - w.saved_ns_per_step;
   return open_ns <= std::max(step_ns / 100, w.saved_ns_per_step / 4);
 }
 
-// What one rank spends in communication the job need not gain.
-void leave_open(const WhatIf* w, Finding& f) {
+// The job may save less than one rank's communication time.
+void clear_cost(const WhatIf* w, Finding& f) {
   f.cost_ns.reset(), f.cost_pct.reset();
   const std::string least = w == nullptr || w->saved_ns_per_step == 0
-                                ? "" : fmt::format("without transfers a step takes {} less at least; ",
-                                                   duration_text(w->saved_ns_per_step));
-  f.evidence.push_back(least + "what is waiting for ranks or records that are not here is not known");
+                                ? "" : fmt::format("without transfers a step takes at least {} less; ",
+                                                   format_duration(static_cast<double>(w->saved_ns_per_step)));
+  f.evidence.push_back(least + "waiting for ranks or records without a trace can't be told from transfer");
 }
 
-// What a rank would gain by itself it may lose by waiting for the others: with several ranks a cost is what the job's
-// steps would take less. What late ranks cost is said there; another cause costs at most what it would save on top.
-void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
+// What a rank saves by itself may be lost to waiting for others: with several ranks the cost is the saving of the job's
+// steps. Late ranks have their own finding; other causes cost at most their saving on top of that.
+void cost_of_job(const Evidence& evidence, std::vector<RuleFinding>& findings) {
   if (evidence.job == nullptr) return;
   const Job& job = *evidence.job;
-  const bool late = std::ranges::any_of(answers, [](const Answer& a) { return a.rule->job_cost.first != nullptr; });
-  for (auto& [rule, f] : answers) {
+  const bool late =
+      std::ranges::any_of(findings, [](const RuleFinding& f) { return f.rule->job_cost.first != nullptr; });
+  for (auto& [rule, f] : findings) {
     const JobCost& cost = rule->job_cost;
     const RankMeasure* m = evidence.measure(f);
     if (m == nullptr) continue;
@@ -111,7 +112,7 @@ void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
     if (cost.change.empty()) continue;
     const WhatIf* other = find_what_if(job.what_if, cost.change);
     const bool known_cost = other != nullptr ? known_well(*other) : !cost.required;
-    if (!known_cost) leave_open(other, f);
+    if (!known_cost) clear_cost(other, f);
     else if (other != nullptr) set_job_cost(f, *m, *other);
     const WhatIf* on_top = late ? find_what_if(job.what_if_on_top, cost.change) : nullptr;
     if (on_top != nullptr && f.cost_ns)
@@ -119,51 +120,49 @@ void cost_of_job(const Evidence& evidence, std::vector<Answer>& answers) {
   }
 }
 
-// A symptom names its cause: a finding with a cost, else the largest cause of idle time.
-void explain_symptom(const Evidence& evidence, std::vector<Answer>& answers) {
-  Answer* low = first_where(answers, [](const Answer& a) { return a.rule->symptom; });
+// A symptom refers to its cause: a finding with a cost, else the largest cause of idle time.
+void explain_symptom(const Evidence& evidence, std::vector<RuleFinding>& findings) {
+  RuleFinding* low = first_where(findings, [](const RuleFinding& f) { return f.rule->symptom; });
   if (low == nullptr) return;
   Finding& symptom = low->finding;
-  const Answer* cause = first_where(
-      answers, [](const Answer& a) { return a.finding.cost_ns.value_or(0) > 0 && !a.rule->symptom; });
-  if (cause == nullptr) {
-    if (const RankMeasure* m = evidence.measure(symptom))
-      symptom.why = fmt::format("Most of the idle time is {} ({} of the time).",
-                                idle_cause_words(m->largest_idle_cause()), percent_text(m->largest_idle_pct()));
-    return;
-  }
-  symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
-  symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
-}
-
-// Kernels may be slow for the clock.
-void add_clock_loss(const Evidence& evidence, std::vector<Answer>& answers) {
-  for (Answer& a : answers) {
-    const RankMeasure* m = evidence.measure(a.finding);
-    if (!a.rule->of_kernels || m == nullptr) continue;
-    if (std::string loss = clock_loss(evidence, *m); !loss.empty()) a.finding.evidence.push_back(std::move(loss));
+  const RuleFinding* cause = first_where(
+      findings, [](const RuleFinding& f) { return f.finding.cost_ns.value_or(0) > 0 && !f.rule->symptom; });
+  if (cause != nullptr) {
+    symptom.why = fmt::format("{} explains most of it: {}.", cause->rule->id, cause->finding.what);
+    symptom.fix = {fmt::format("fix {} first", cause->rule->id)};
+  } else if (const RankMeasure* m = evidence.measure(symptom)) {
+    symptom.why = fmt::format("Most of the idle time is {} ({} of the time).",
+                              words(idle_cause_name(m->largest_idle_cause)), format_percent(m->largest_idle_pct()));
   }
 }
 
-// Once, where it would help.
-void say_that_stacks_are_missing(std::vector<Finding>& findings) {
-  for (Finding& f : findings) {
-    if (f.where.empty() || f.severity == Severity::kInfo) continue;
-    if (std::ranges::all_of(f.where, [](const Place& p) { return p.file.empty(); }))
-      f.evidence.emplace_back("no Python stacks were recorded: with_stack=True in torch.profiler, or profgpu run --trace, names the lines");
-    return;
+// Lowered clocks may be why kernels are slow.
+void add_clock_loss(const Evidence& evidence, std::vector<RuleFinding>& findings) {
+  for (auto& [rule, f] : findings) {
+    const RankMeasure* m = evidence.measure(f);
+    if (!rule->of_kernels || m == nullptr) continue;
+    if (std::string loss = clock_loss(evidence, *m); !loss.empty()) f.evidence.push_back(std::move(loss));
   }
 }
 
-// Where compiled code or graphs are seen, advice to use them is none; users of an engine have settings for the model.
+// Suggests recording stacks, in the first finding that they would help.
+void suggest_stacks(std::vector<Finding>& findings) {
+  Finding* f = first_where(
+      findings, [](const Finding& x) { return !x.where.empty() && x.severity != Severity::kInfo; });
+  if (f != nullptr && std::ranges::all_of(f->where, [](const Place& p) { return p.file.empty(); }))
+    f->evidence.emplace_back("no Python stacks were recorded; to see source lines, use with_stack=True in "
+                             "torch.profiler, or profgpu run --trace");
+}
+
+// Whether the program already uses compiled code or graphs, or an engine whose users do not change the model.
 bool is_done(std::string_view fix, const Frameworks& with) {
-  const bool graphs = fix.find("reduce-overhead") != fix.npos || fix.find("make_graphed_callables") != fix.npos;
+  const bool graphs = contains(fix, "reduce-overhead") || contains(fix, "make_graphed_callables");
   if (graphs) return with.has(Framework::kCudaGraphs) || with.serves();
-  if (fix.find("torch.compile(model") != fix.npos) return with.has(Framework::kTorchCompile) || with.serves();
+  if (contains(fix, "torch.compile(model")) return with.has(Framework::kTorchCompile) || with.serves();
   return with.serves() && fix.starts_with("DataLoader(");
 }
 
-void speak_as_frameworks(const Rule& rule, const Frameworks& with, Finding& f) {
+void add_framework_fixes(const Rule& rule, const Frameworks& with, Finding& f) {
   const std::vector<std::string> all = std::exchange(f.fix, {});
   std::vector<std::string> last;
   for (const FrameworkFix& fix : rule.by_framework)
@@ -175,11 +174,17 @@ void speak_as_frameworks(const Rule& rule, const Frameworks& with, Finding& f) {
   if (f.fix.empty()) f.fix = all;
 }
 
+void default_fix(const Rule& rule, Finding& f) {
+  constexpr size_t kMost = 3;
+  if (!f.fix.empty()) return;
+  for (size_t i = 0; i < std::min(kMost, rule.advice.size()); ++i) f.fix.emplace_back(rule.advice[i]);
+}
+
 // The worst of a rank's devices.
-std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
+std::optional<Finding> finding_of_rank(const Rule& rule, const std::vector<Measured>& devices) {
   const Measured* worst = nullptr;
   double most = 0;
-  if (rule.rank.say == nullptr) return std::nullopt;
+  if (rule.rank.describe == nullptr) return std::nullopt;
   for (const Measured& m : devices) {
     if ((!m.has_device() && !rule.rank.host_alone) || (m.is_capture() && !rule.rank.of_capture)) continue;
     const std::optional<double> value = rule.rank.value != nullptr ? rule.rank.value(m) : m.idle_pct(*rule.cause);
@@ -193,16 +198,16 @@ std::optional<Finding> said_of_rank(const Rule& rule, const std::vector<Measured
     set_cost(f, worst->wall_ns(), worst->saved_by_cause(*rule.cause));
     f.where = places_in_gaps(*worst, *rule.cause);
   }
-  rule.rank.say(*worst, f);
-  if (!f.own_fixes) speak_as_frameworks(rule, worst->facts().get<Frameworks>(), f);
+  rule.rank.describe(*worst, f);
+  default_fix(rule, f);
+  if (!f.own_fixes) add_framework_fixes(rule, worst->facts().get<Frameworks>(), f);
   return f;
 }
 
-// Devices that nothing used, and runs that are shorter than this, say nothing.
-constexpr int64_t kShortestSampled = 2'000'000'000;
+constexpr int64_t kShortestSampled_ns = 2'000'000'000;   // shorter runs are not evaluated
 
-// The worst of the devices of which there are samples.
-std::optional<Finding> said_of_samples(const Rule& rule, const Evidence& evidence) {
+// The worst of the sampled devices that were in use.
+std::optional<Finding> finding_of_samples(const Rule& rule, const Evidence& evidence) {
   if (rule.samples.value == nullptr) return std::nullopt;
   if (rule.samples.without_trace && evidence.first_device() != nullptr) return std::nullopt;
   const double limit = evidence.thresholds.of(rule);
@@ -210,7 +215,7 @@ std::optional<Finding> said_of_samples(const Rule& rule, const Evidence& evidenc
   double most = 0;
   size_t count = 0;
   for (const DeviceTelemetry& device : evidence.telemetry) {
-    if (!device.used() || device.duration_ns() < kShortestSampled) continue;
+    if (!device.used() || device.duration_ns() < kShortestSampled_ns) continue;
     const std::optional<double> value = rule.samples.value(device);
     if (!value || !rule.beyond(*value, limit)) continue;
     ++count;
@@ -218,15 +223,15 @@ std::optional<Finding> said_of_samples(const Rule& rule, const Evidence& evidenc
   }
   if (worst == nullptr) return std::nullopt;
   Finding f = rule.finding(most, limit);
-  if (count > 1) f.evidence.push_back(fmt::format("{} devices are beyond the threshold; this is the worst", count));
-  rule.samples.say(*worst, f);
+  if (count > 1) f.evidence.push_back(fmt::format("{} devices exceed the threshold; this is the worst", count));
+  rule.samples.describe(*worst, f);
   return f;
 }
 
 }  // namespace
 
 Severity Rule::severity_at(double value) const {
-  const bool more = grave && (below ? value < *grave : value >= *grave);
+  const bool more = severe && (below ? value < *severe : value >= *severe);
   return more ? static_cast<Severity>(static_cast<int>(severity) + 1) : severity;
 }
 
@@ -253,41 +258,41 @@ const RankMeasure* Evidence::measure(int rank) const {
 
 RankDiagnosis diagnose_rank(const RankFacts& rank, const Thresholds& thresholds) {
   std::vector<Measured> devices;
-  for (const size_t place : judged_devices(*rank.facts))
-    devices.emplace_back(rank.rank, *rank.facts, place, thresholds);
-  RankDiagnosis said{rank_measure(devices.front()), {}};
+  for (const size_t device : devices_in_use(*rank.facts))
+    devices.emplace_back(rank.rank, *rank.facts, device, thresholds);
+  RankDiagnosis out{rank_measure(devices.front()), {}};
   for (const Measured& m : devices) {
     if (!m.has_device()) continue;
-    said.measure.least_utilization_pct = std::min(said.measure.least_utilization_pct, m.known_utilization_pct());
-    said.measure.waiting_ns = std::max(said.measure.waiting_ns, m.waiting_ns());
+    out.measure.least_utilization_pct = std::min(out.measure.least_utilization_pct, m.known_utilization_pct());
+    out.measure.waiting_ns = std::max(out.measure.waiting_ns, m.waiting_ns());
   }
-  for (const Rule* rule : rules()) said.findings.push_back(said_of_rank(*rule, devices));
-  return said;
+  for (const Rule* rule : rules()) out.findings.push_back(finding_of_rank(*rule, devices));
+  return out;
 }
 
 Diagnosis diagnose(const Evidence& evidence) {
-  std::vector<Answer> answers;
-  for (size_t place = 0; place < rules().size(); ++place) {
-    const Rule* rule = rules()[place];
-    std::optional<Finding> finding = worst_of_ranks(place, evidence);
+  std::vector<RuleFinding> findings;
+  for (size_t i = 0; i < rules().size(); ++i) {
+    const Rule* rule = rules()[i];
+    std::optional<Finding> finding = worst_of_ranks(i, evidence);
     if (!finding && rule->job != nullptr) finding = rule->job(*rule, evidence);
-    if (!finding) finding = said_of_samples(*rule, evidence);
-    if (finding) answers.push_back({rule, *std::move(finding)});
+    if (!finding) finding = finding_of_samples(*rule, evidence);
+    if (!finding) continue;
+    default_fix(*rule, *finding);
+    findings.push_back({rule, *std::move(finding)});
   }
-  cost_of_job(evidence, answers);
-  take_parts_out(evidence, answers);
-  std::ranges::stable_sort(answers, costs_more, &Answer::finding);
-  cap_costs(evidence, answers);
-  std::ranges::stable_sort(answers, costs_more, &Answer::finding);
-  explain_symptom(evidence, answers);
-  add_clock_loss(evidence, answers);
+  cost_of_job(evidence, findings);
+  take_parts_out(evidence, findings);
+  sort_by_cost(findings);
+  cap_costs(evidence, findings);
+  sort_by_cost(findings);
+  explain_symptom(evidence, findings);
+  add_clock_loss(evidence, findings);
   if (const RankMeasure* m = evidence.first_device(); m != nullptr && m->is_too_little())
-    for (Answer& a : answers) a.finding.severity = Severity::kInfo;
-  Diagnosis diagnosis;
-  diagnosis.checklist = checklist(evidence, answers);
-  diagnosis.verdict = verdict(evidence, answers);
-  for (Answer& a : answers) diagnosis.findings.push_back(std::move(a.finding));
-  say_that_stacks_are_missing(diagnosis.findings);
+    for (RuleFinding& f : findings) f.finding.severity = Severity::kInfo;
+  Diagnosis diagnosis{{}, checklist(evidence, findings), verdict(evidence, findings)};
+  for (RuleFinding& f : findings) diagnosis.findings.push_back(std::move(f.finding));
+  suggest_stacks(diagnosis.findings);
   return diagnosis;
 }
 

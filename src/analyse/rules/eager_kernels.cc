@@ -1,5 +1,5 @@
-// What eager mode leaves to the device: neighbours that could be one kernel, attention written out, small grids, copies
-// to other layouts, sizes that tensor cores do not divide.
+// What eager mode costs on the device: kernels that could be one, unfused attention, small grids, layout copies, sizes
+// that don't suit tensor cores.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace profgpu {
 namespace {
 
-bool holds(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+using enum Framework;
 
 /// Compute kernels of one stream in measured steps, in order.
 using Stream = std::vector<ActivityId>;
@@ -24,13 +24,10 @@ std::vector<Stream> streams_of(const Measured& m) {
   const Trace& trace = m.trace();
   const Devices& devices = m.facts().get<Devices>();
   std::vector<Stream> streams(trace.queues.size());
-  for (uint32_t i = m.device().begin.value; i < m.device().end.value; ++i) {
-    const HostId launch = trace.activity.launch[i];
-    const int64_t time = launch.valid() ? trace.host.start_ns[launch.value] : trace.activity.start_ns[i];
-    if (trace.activity.kind[i] == ActivityKind::kKernel && devices.kind[i] == WorkKind::kCompute &&
-        m.counted(1, m.in_measured_step(time)))
-      streams[trace.activity.queue[i]].emplace_back(i);
-  }
+  for (ActivityId a = m.device().begin; a < m.device().end; ++a)
+    if (trace.activity.kind[a.value] == ActivityKind::kKernel && devices.kind[a.value] == WorkKind::kCompute &&
+        m.counted(1, m.in_measured_step(trace.launched_ns(a))))
+      streams[trace.activity.queue[a.value]].push_back(a);
   return streams;
 }
 
@@ -38,26 +35,23 @@ KernelCategory category_of(const Measured& m, ActivityId a) {
   return m.facts().get<Kernels>().category[m.trace().activity.name[a.value].value];
 }
 
-/// Kernels that a rule is about.
+/// The kernels that a rule is about, among a device's compute kernels.
 struct Chosen {
-  int64_t all_ns = 0;      // of all compute kernels
-  int64_t ns = 0, count = 0;
-  std::vector<ActivityId> kernels;
-
-  void take(const Trace& trace, ActivityId a) {
+  explicit Chosen(const Measured& m) : trace(m.trace()), streams(streams_of(m)) {
+    for (const Stream& stream : streams)
+      for (const ActivityId a : stream) all_ns += trace.activity.duration_ns[a.value];
+  }
+  void take(ActivityId a) {
     kernels.push_back(a);
     ns += trace.activity.duration_ns[a.value];
-    ++count;
   }
-  [[nodiscard]] double pct() const { return percent_of(ns, all_ns); }
-};
+  [[nodiscard]] std::optional<double> pct() const { return only_if(all_ns > 0, percent_of(ns, all_ns)); }
 
-Chosen none_chosen(const Trace& trace, const std::vector<Stream>& streams) {
-  Chosen c;
-  for (const Stream& stream : streams)
-    for (const ActivityId a : stream) c.all_ns += trace.activity.duration_ns[a.value];
-  return c;
-}
+  const Trace& trace;
+  std::vector<Stream> streams;
+  int64_t all_ns = 0, ns = 0;   // of all kernels, of the chosen ones
+  std::vector<ActivityId> kernels;
+};
 
 std::vector<Place> launch_places(const Measured& m, const Chosen& c) {
   Places places(m.facts());
@@ -65,70 +59,62 @@ std::vector<Place> launch_places(const Measured& m, const Chosen& c) {
   return places.most_expensive();
 }
 
-std::string a_step(const Measured& m, int64_t ns) {
-  const std::string text = duration_text(static_cast<double>(ns) / static_cast<double>(std::max<int64_t>(m.steps(), 1)));
-  return m.facts().get<Steps>().marked() ? text + " a step" : text;
-}
+constexpr double kMinBusyPct = 50;   // kernels matter less on a device that mostly waits
 
-constexpr double kWorksPct = 50;
-
-// Reads and writes its tensors once and computes little.
+// Kernels that read and write each element once and compute little.
 bool is_memory_bound(KernelCategory c) {
   return c == KernelCategory::kElementwise || c == KernelCategory::kNormalization ||
          c == KernelCategory::kReduction || c == KernelCategory::kCopy;
 }
 
-constexpr size_t kAttentionReach = 12;   // kernels between the products of one attention
+constexpr size_t kAttentionReach = 12;   // kernels between the softmax and a product of one attention
 
 bool is_softmax(std::string_view name) {
-  return (holds(name, "oftmax") || holds(name, "oftMax")) && !holds(name, "LogSoft") && !holds(name, "log_softmax") &&
-         !holds(name, "attn") && !holds(name, "fmha") && !holds(name, "flash") && !holds(name, "topk");
+  constexpr std::string_view kSoftmax[] = {"oftmax", "oftMax"};
+  constexpr std::string_view kOthers[] = {"LogSoft", "log_softmax", "attn", "fmha", "flash", "topk"};
+  return contains_any(name, kSoftmax) && !contains_any(name, kOthers);
 }
 
-// A product of one attention: batched where the op is known.
+// Whether it can be a product of attention: batched, if the op is known.
 bool is_attention_product(const Measured& m, ActivityId a) {
   if (category_of(m, a) != KernelCategory::kGemm) return false;
   const HostId op = m.facts().get<Ops>().of_activity[a.value];
   if (!op.valid() || m.trace().host.kind[op.value] != HostKind::kOp) return true;
-  const std::string_view name = m.trace().name(op);
-  return holds(name, "bmm") || holds(name, "matmul") || holds(name, "einsum") || holds(name, "attention");
+  constexpr std::string_view kBatched[] = {"bmm", "matmul", "einsum", "attention"};
+  return contains_any(m.trace().name(op), kBatched);
 }
 
-// Softmax between two products, and what stands between them.
+// Softmax between two products, and the memory-bound kernels around it.
 Chosen unfused_attention(const Measured& m) {
-  const Trace& trace = m.trace();
-  const std::vector<Stream> streams = streams_of(m);
-  Chosen c = none_chosen(trace, streams);
-  for (const Stream& stream : streams) {
+  Chosen c(m);
+  const auto joins = [&](ActivityId a) { return is_memory_bound(category_of(m, a)); };
+  for (const Stream& stream : c.streams) {
     size_t done = 0;
     for (size_t i = 0; i < stream.size(); ++i) {
-      if (!is_softmax(trace.name(stream[i]))) continue;
+      if (!is_softmax(m.trace().name(stream[i]))) continue;
       size_t first = i, last = i;
-      while (first > done && i - first < kAttentionReach && is_memory_bound(category_of(m, stream[first - 1]))) --first;
-      while (last + 1 < stream.size() && last - i < kAttentionReach && is_memory_bound(category_of(m, stream[last + 1])))
-        ++last;
+      while (first > done && i - first < kAttentionReach && joins(stream[first - 1])) --first;
+      while (last + 1 < stream.size() && last - i < kAttentionReach && joins(stream[last + 1])) ++last;
       if (first == 0 || last + 1 == stream.size() || !is_attention_product(m, stream[first - 1]) ||
           !is_attention_product(m, stream[last + 1]))
         continue;
-      for (size_t k = first; k <= last; ++k) c.take(trace, stream[k]);
+      for (size_t k = first; k <= last; ++k) c.take(stream[k]);
       i = last, done = last + 1;
     }
   }
   return c;
 }
 
-// Copies to another layout that a library makes for itself are no compiler's to fuse.
+// Compilers can't fuse the layout copies that a library makes within an op.
 bool is_within_product(const Measured& m, ActivityId a) {
   const HostId op = m.facts().get<Ops>().of_activity[a.value];
-  if (!op.valid()) return false;
-  const std::string_view name = m.trace().name(op);
-  return holds(name, "conv") || holds(name, "mm") || holds(name, "linear") || holds(name, "attention");
+  constexpr std::string_view kProducts[] = {"conv", "mm", "linear", "attention"};
+  return op.valid() && contains_any(m.trace().name(op), kProducts);
 }
 
 Chosen fusable(const Measured& m) {
   const Trace& trace = m.trace();
-  const std::vector<Stream> streams = streams_of(m);
-  Chosen c = none_chosen(trace, streams);
+  Chosen c(m);
   std::vector<bool> of_attention(trace.activity.size());
   for (const ActivityId a : unfused_attention(m).kernels) of_attention[a.value] = true;
   const std::vector<Phase>& phase = m.facts().get<Phases>().of_activity;   // the optimizer has a rule of its own
@@ -136,62 +122,50 @@ Chosen fusable(const Measured& m) {
     return is_memory_bound(category_of(m, a)) && phase[a.value] != Phase::kOptimizer && !of_attention[a.value] &&
            !trace.name(a).starts_with("triton_") && !is_within_product(m, a);
   };
-  for (const Stream& stream : streams)
+  for (const Stream& stream : c.streams)
     for (size_t i = 0; i < stream.size(); ++i)
       if (fits(stream[i]) && ((i > 0 && fits(stream[i - 1])) || (i + 1 < stream.size() && fits(stream[i + 1]))))
-        c.take(trace, stream[i]);
+        c.take(stream[i]);
   return c;
 }
 
 std::optional<double> fusable_value(const Measured& m) {
   const Frameworks& with = m.facts().get<Frameworks>();
-  if (with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs)) return std::nullopt;
-  const Chosen c = fusable(m);
-  return only_if(c.all_ns > 0, c.pct());
+  if (with.has(kTorchCompile) || with.has(kCudaGraphs)) return std::nullopt;
+  return fusable(m).pct();
 }
 
-void say_fusable(const Measured& m, Finding& f) {
+void describe_fusable(const Measured& m, Finding& f) {
   const Chosen c = fusable(m);
-  f.what = fmt::format("{:.0f} % of kernel time is elementwise work and copies that follow each other", *f.value);
-  f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next one. "
-                      "Fused, neighbours keep it in registers.",
-                      c.count);
-  f.fix = {"model = torch.compile(model)   # fuses chains of elementwise operations and copies into one kernel",
-           "fused modules where there are some: Liger, Apex, xFormers; kernels for RMSNorm, SwiGLU and RoPE"};
-  f.evidence.push_back(fmt::format("{} in {} kernels; how much of it is left depends on what can be fused",
-                                   a_step(m, c.ns), c.count));
+  f.what = fmt::format("{:.0f} % of kernel time is in chains of elementwise kernels and copies", *f.value);
+  f.why = fmt::format("Each of these {} kernels reads its input from memory and writes its result back for the next. "
+                      "A fused kernel keeps it in registers.",
+                      c.kernels.size());
+  f.evidence.push_back(fmt::format("{} in {} kernels; the gain depends on what can be fused", per_step_text(m, c.ns),
+                                   c.kernels.size()));
   f.where = launch_places(m, c);
-  // What the device does matters less where it mostly waits.
-  if (m.known_utilization_pct() < kWorksPct) f.severity = Severity::kInfo;
+  if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 
-std::optional<double> unfused_attention_value(const Measured& m) {
+void describe_unfused_attention(const Measured& m, Finding& f) {
   const Chosen c = unfused_attention(m);
-  return only_if(c.all_ns > 0, c.pct());
-}
-
-void say_unfused_attention(const Measured& m, Finding& f) {
-  const Chosen c = unfused_attention(m);
+  const std::string time = per_step_text(m, c.ns);
   f.what = fmt::format("attention writes its scores to memory: {:.0f} % of kernel time", *f.value);
-  f.why = fmt::format("Between the two products of each attention, scaling, masking and softmax take {}. A fused kernel "
+  f.why = fmt::format("Scaling, masking and softmax between the two products of attention take {}. A fused kernel "
                       "keeps the scores on the chip.",
-                      a_step(m, c.ns));
-  f.fix = {"torch.nn.functional.scaled_dot_product_attention(q, k, v, …)",
-           "Hugging Face: from_pretrained(…, attn_implementation=\"sdpa\") or \"flash_attention_2\""};
-  const bool amd = m.device().name.find("MI") != std::string::npos || m.device().name.find("AMD") != std::string::npos;
-  if (amd) f.fix.emplace_back("AITER's attention kernels (ROCm)");
-  f.evidence.push_back(fmt::format("{} kernels between batched products; at most their {} is to be gained", c.count,
-                                   a_step(m, c.ns)));
+                      time);
+  f.evidence.push_back(fmt::format("{} kernels between batched products; the gain is at most their {}",
+                                   c.kernels.size(), time));
   f.where = launch_places(m, c);
 }
 
-constexpr double kFreePct = 50;   // of the device's memory
+constexpr double kMinFreePct = 50;   // of the device's memory
 
 // Kernels with fewer blocks than the device has multiprocessors.
 std::optional<double> small_batch_value(const Measured& m) {
   const Trace& trace = m.trace();
   const int32_t multiprocessors = trace.properties(m.device().id).multiprocessors;
-  if (multiprocessors <= 0 || reserved_pct(m).value_or(100) >= 100 - kFreePct) return std::nullopt;
+  if (multiprocessors <= 0 || reserved_pct(m).value_or(100) >= 100 - kMinFreePct) return std::nullopt;
   int64_t all_ns = 0, small_ns = 0;
   for (const Stream& stream : streams_of(m)) {
     for (const ActivityId a : stream) {
@@ -207,52 +181,43 @@ std::optional<double> small_batch_value(const Measured& m) {
   return only_if(all_ns > 0, percent_of(small_ns, all_ns));
 }
 
-void say_small_batch(const Measured& m, Finding& f) {
+void describe_small_batch(const Measured& m, Finding& f) {
   f.what = fmt::format("kernels are too small to fill the GPU: {:.0f} % of compute time", *f.value);
-  f.why = fmt::format("Their grids have fewer blocks than {} has multiprocessors ({}), and {:.0f} % of its memory is free.",
+  f.why = fmt::format("Their grids have fewer blocks than {} has multiprocessors ({}), and {:.0f} % of its memory is "
+                      "free.",
                       m.device_label(), m.trace().properties(m.device().id).multiprocessors, 100 - *reserved_pct(m));
-  f.fix = {"a larger batch or longer sequences: the same kernels then do more work in about the same time",
-           "inference: batch requests; several streams or processes on one GPU (MPS, MIG) where latency forbids it"};
 }
 
 bool is_transpose(std::string_view name) {
-  return holds(name, "nchwToNhwc") || holds(name, "nhwcToNchw") || holds(name, "batched_transpose") ||
-         holds(name, "transpose_readWrite") || holds(name, "ransposeKernel") || holds(name, "im2col") ||
-         holds(name, "convertTensor_kernel");
+  constexpr std::string_view kTransposes[] = {"nchwToNhwc", "nhwcToNchw", "batched_transpose", "transpose_readWrite",
+                                              "ransposeKernel", "im2col", "convertTensor_kernel"};
+  return contains_any(name, kTransposes);
 }
 
-// Copies that only change where elements lie: kernels that are made for it, and what contiguous() launches.
+// Copies that only change the layout: special kernels, and those launched by contiguous().
 Chosen layout_copies(const Measured& m) {
   const Trace& trace = m.trace();
-  const std::vector<Stream> streams = streams_of(m);
-  Chosen c = none_chosen(trace, streams);
+  Chosen c(m);
   const auto is_contiguous = [&](ActivityId a) {
     if (category_of(m, a) != KernelCategory::kCopy && category_of(m, a) != KernelCategory::kElementwise) return false;
-    for (HostId at = m.facts().get<Captures>().origin(trace, a); at.valid(); at = trace.host.parent[at.value])
-      if (trace.name(at) == "aten::contiguous") return true;
-    return false;
+    const HostId origin = m.facts().get<Captures>().origin(trace, a);
+    return trace.enclosing(origin, [&](HostId at) { return trace.name(at) == "aten::contiguous"; }).valid();
   };
-  for (const Stream& stream : streams)
+  for (const Stream& stream : c.streams)
     for (const ActivityId a : stream)
-      if (is_transpose(trace.name(a)) || is_contiguous(a)) c.take(trace, a);
+      if (is_transpose(trace.name(a)) || is_contiguous(a)) c.take(a);
   return c;
 }
 
-std::optional<double> layout_copies_value(const Measured& m) {
+void describe_layout_copies(const Measured& m, Finding& f) {
   const Chosen c = layout_copies(m);
-  return only_if(c.all_ns > 0, c.pct());
-}
-
-void say_layout_copies(const Measured& m, Finding& f) {
-  const Chosen c = layout_copies(m);
-  const bool of_library = std::ranges::any_of(c.kernels, [&](ActivityId a) { return is_transpose(m.trace().name(a)); });
-  f.what = fmt::format("{:.1f} % of kernel time only changes the layout of tensors", *f.value);
-  f.why = fmt::format("{} kernels copy what is there already into another order of dimensions.", c.count);
-  if (of_library)
-    f.fix = {"model = model.to(memory_format=torch.channels_last), and inputs as well: convolutions on tensor cores want "
-             "NHWC and else transpose for themselves"};
+  f.what = fmt::format("{:.1f} % of kernel time only changes tensor layouts", *f.value);
+  f.why = fmt::format("{} kernels copy tensors into another order of dimensions.", c.kernels.size());
+  if (std::ranges::any_of(c.kernels, [&](ActivityId a) { return is_transpose(m.trace().name(a)); }))
+    f.fix = {"model = model.to(memory_format=torch.channels_last), and inputs as well: convolutions on tensor cores "
+             "need NHWC and otherwise transpose internally"};
   f.fix.emplace_back("fewer .contiguous() and permute(): write and keep tensors in the order in which they are read");
-  f.evidence.push_back(fmt::format("{} in {} kernels", a_step(m, c.ns), c.count));
+  f.evidence.push_back(fmt::format("{} in {} kernels", per_step_text(m, c.ns), c.kernels.size()));
   f.where = launch_places(m, c);
   Removal removal;
   removal.activity.resize(m.trace().activity.size());
@@ -260,7 +225,7 @@ void say_layout_copies(const Measured& m, Finding& f) {
   set_cost(f, m.wall_ns(), std::min(c.ns, m.replay().saved_by(removal)));
 }
 
-/// The inner dimensions of a product of weights. Those of attention are as long as sequences are.
+/// The inner dimensions of a product with weights. Those of attention are sequence lengths.
 struct Product {
   int64_t k = 0, n = 0;
 };
@@ -274,118 +239,113 @@ std::optional<Product> product_of(const Trace& trace, HostId op) {
   return Product{shapes[first].back(), shapes[first + 1].back()};
 }
 
-/// Tensor-core products whose sizes their instructions do not divide.
+/// Tensor-core products with sizes that are not multiples of what a load brings.
 struct Misaligned {
+  explicit Misaligned(const Measured& m) : chosen(m) {}
   Chosen chosen;
-  int64_t padding_ns = 0;   // of their time, what goes into padding at least
-  std::string example;      // of the longest
-  int64_t step = 0;         // what that should be a multiple of
+  int64_t padding_ns = 0;   // the part of their time spent on padding, at least
+  HostId longest;           // op of the longest
+  int64_t step = 0;         // its sizes should be multiples of this
 };
 
 Misaligned misaligned_gemm(const Measured& m) {
   const Trace& trace = m.trace();
-  const std::vector<Stream> streams = streams_of(m);
   const std::vector<HostId>& ops = m.facts().get<Ops>().of_activity;
-  Misaligned all;
-  all.chosen = none_chosen(trace, streams);
-  int64_t longest = 0;
-  for (const Stream& stream : streams) {
+  Misaligned all(m);
+  int64_t longest_ns = 0;
+  for (const Stream& stream : all.chosen.streams) {
     for (const ActivityId a : stream) {
       if (category_of(m, a) != KernelCategory::kGemm) continue;
-      const int bits = element_bits(trace, ops[a.value]);
-      const std::optional<Product> p = bits == 16 || bits == 8 ? product_of(trace, ops[a.value]) : std::nullopt;
+      const HostId op = ops[a.value];
+      const int bits = element_bits(trace, op);
+      const std::optional<Product> p = bits == 16 || bits == 8 ? product_of(trace, op) : std::nullopt;
       const int64_t step = bits == 8 ? 16 : 8;   // 16 bytes, the width of an aligned load
       if (!p || p->k <= 0 || p->n <= 1 || (p->k % step == 0 && p->n % step == 0)) continue;
-      const auto padded = [&](int64_t size) { return static_cast<double>((size + step - 1) / step * step); };
+      const auto used = [&](int64_t size) {
+        return static_cast<double>(size) / static_cast<double>((size + step - 1) / step * step);
+      };
       const int64_t ns = trace.activity.duration_ns[a.value];
-      const double used = static_cast<double>(p->k) / padded(p->k) * (static_cast<double>(p->n) / padded(p->n));
-      all.chosen.take(trace, a);
-      all.padding_ns += static_cast<int64_t>(static_cast<double>(ns) * (1 - used));
-      if (ns <= longest) continue;
-      longest = ns, all.step = step;
-      all.example = fmt::format("{} {}", trace.name(ops[a.value]),
-                                shortened(trace.strings[trace.op_args[trace.host.args[ops[a.value].value].value].shapes]));
+      all.chosen.take(a);
+      all.padding_ns += static_cast<int64_t>(static_cast<double>(ns) * (1 - used(p->k) * used(p->n)));
+      if (ns > longest_ns) longest_ns = ns, all.step = step, all.longest = op;
     }
   }
   return all;
 }
 
-std::optional<double> misaligned_gemm_value(const Measured& m) {
+void describe_misaligned_gemm(const Measured& m, Finding& f) {
+  const Trace& trace = m.trace();
   const Misaligned all = misaligned_gemm(m);
-  return only_if(all.chosen.all_ns > 0, all.chosen.pct());
-}
-
-void say_misaligned_gemm(const Measured& m, Finding& f) {
-  const Misaligned all = misaligned_gemm(m);
-  f.what = fmt::format("products of sizes that are no multiple of {} take {:.0f} % of kernel time", all.step, *f.value);
-  f.why = "Tensor cores load 16 bytes at a time and work on whole tiles: other sizes are padded, or take slower kernels.";
+  f.what = fmt::format("matrix products with sizes that aren't multiples of {} take {:.0f} % of kernel time", all.step,
+                       *f.value);
+  f.why = "Tensor cores load 16 bytes at a time and work on whole tiles: other sizes are padded or use slower kernels.";
   f.fix = {fmt::format("pad vocabulary, hidden and head sizes to a multiple of {}, better of 64: "
-                       "model.resize_token_embeddings(…, pad_to_multiple_of=64)", all.step),
-           "torch.compile pads some of them by itself (torch._inductor.config.shape_padding)"};
-  f.evidence.push_back(fmt::format("longest: {}; padding alone takes {}", all.example, a_step(m, all.padding_ns)));
+                       "model.resize_token_embeddings(…, pad_to_multiple_of=64)",
+                       all.step),
+           "torch.compile pads some sizes automatically (torch._inductor.config.shape_padding)"};
+  const OpArgs& args = trace.op_args[trace.host.args[all.longest.value].value];
+  f.evidence.push_back(fmt::format("longest: {} {}; padding alone takes {}", trace.name(all.longest),
+                                   shortened(trace.strings[args.shapes]), per_step_text(m, all.padding_ns)));
   f.where = launch_places(m, all.chosen);
-  if (m.known_utilization_pct() < kWorksPct) f.severity = Severity::kInfo;
+  if (m.known_utilization_pct() < kMinBusyPct) f.severity = Severity::kInfo;
 }
 
 }  // namespace
 
 extern const Rule kFusableElementwise = {
     .id = "fusable-elementwise",
-    .summary = "elementwise kernels and copies follow each other instead of being one",
+    .summary = "chains of elementwise kernels and copies are not fused",
     .unit = "%",
     .threshold = 25,
     .of_kernels = true,
     .meaning =
-        "In eager mode each elementwise operation, copy, normalization and reduction is a kernel of its own, which reads "
-        "and writes memory. A compiler fuses neighbours, so that data is read and written once.",
+        "In eager mode each elementwise operation, copy, normalization and reduction is a kernel of its own that reads "
+        "and writes memory. A compiler fuses neighbors, so that data is read and written once.",
     .computation =
-        "Value: share of compute kernel time in elementwise, copy, normalization and reduction kernels that have such a "
-        "neighbour on their stream, where neither torch.compile nor a graph is in use. No cost: what a fused kernel "
-        "takes is not in the trace.",
-    .advice =
-        {
-            "torch.compile(model); for fixed shapes mode=\"max-autotune\"",
-            "fused modules: Liger kernels, Apex, xFormers, Transformer Engine; fused=True in torch.optim",
-            "keep one memory format and dtype, so that no copies and casts stand between operations",
-            "write chains with in-place or out= operations where autograd allows it",
-        },
-    .by_framework =
-        {
-            {Framework::kTrainer, "TrainingArguments(torch_compile=True); use_liger_kernel=True for the models it "
-             "knows", Framework::kTorchCompile},
-            {Framework::kMegatron, "leave --no-masked-softmax-fusion, --no-bias-gelu-fusion and their like out"},
-        },
-    .rank = {.value = fusable_value, .say = say_fusable},
+        "Value: share of compute kernel time in elementwise, copy, normalization and reduction kernels next to another "
+        "such kernel on their stream, if neither torch.compile nor a graph is in use. No cost: the trace does not show "
+        "how long a fused kernel takes.",
+    .advice = {
+        "model = torch.compile(model)   # fuses chains of elementwise operations and copies; mode=\"max-autotune\" for "
+        "fixed shapes",
+        "fused modules: Liger, Apex, xFormers, Transformer Engine (RMSNorm, SwiGLU, RoPE); fused=True in torch.optim",
+        "keep one memory format and dtype, so that no copies and casts stand between operations",
+        "write chains with in-place or out= operations where autograd allows it",
+    },
+    .by_framework = {
+        {kTrainer, "TrainingArguments(torch_compile=True); use_liger_kernel=True for supported models", kTorchCompile},
+        {kMegatron, "don't use --no-masked-softmax-fusion, --no-bias-gelu-fusion and similar"},
+    },
+    .rank = {.value = fusable_value, .describe = describe_fusable},
 };
 
 extern const Rule kUnfusedAttention = {
     .id = "unfused-attention",
-    .summary = "attention's scores go through memory instead of a fused kernel",
+    .summary = "attention writes its scores to memory instead of using a fused kernel",
     .unit = "%",
     .threshold = 5,
     .of_kernels = true,
     .meaning =
         "Attention written as product, softmax, product stores a matrix of sequence length squared for each head and "
-        "reads it again several times. Fused attention never writes it.",
+        "reads it several times. Fused attention never writes it.",
     .computation =
-        "Value: share of compute kernel time in softmax kernels that stand between two batched products on a stream, and "
-        "in the elementwise kernels and copies among them. No cost: that time is the most there is to gain.",
-    .advice =
-        {
-            "torch.nn.functional.scaled_dot_product_attention: flash, memory-efficient and cuDNN back ends",
-            "Hugging Face Transformers: attn_implementation=\"sdpa\" or \"flash_attention_2\"",
-            "flash-attn; AITER or Composable Kernel's attention on AMD; FlexAttention for own masks",
-            "masks as is_causal=True or a boolean mask; output_attentions=False, which else forbids fused kernels",
-        },
-    .by_framework =
-        {
-            {Framework::kVllm, "VLLM_ATTENTION_BACKEND chooses a fused backend: FLASH_ATTN, FLASHINFER, ROCM_AITER_FA"},
-            {Framework::kSglang, "--attention-backend fa3, flashinfer, triton or aiter"},
-            {Framework::kTransformers, "from_pretrained(…, attn_implementation=\"sdpa\"), or \"flash_attention_2\""},
-            {Framework::kDiffusers, "pipe.transformer.set_attention_backend(\"flash\"), or AttnProcessor2_0"},
-            {Framework::kMegatron, "--use-flash-attn, or --attention-backend flash"},
-        },
-    .rank = {.value = unfused_attention_value, .say = say_unfused_attention},
+        "Value: share of compute kernel time in softmax kernels between two batched products on a stream, and in the "
+        "elementwise kernels and copies among them. No cost: that time is the most that can be gained.",
+    .advice = {
+        "torch.nn.functional.scaled_dot_product_attention(q, k, v, …): flash, memory-efficient and cuDNN backends",
+        "Hugging Face: from_pretrained(…, attn_implementation=\"sdpa\") or \"flash_attention_2\"",
+        "flash-attn; on AMD, AITER or Composable Kernel's attention; FlexAttention for custom masks",
+        "masks as is_causal=True or a boolean mask; output_attentions=False, which otherwise forbids fused kernels",
+    },
+    .by_framework = {
+        {kVllm, "VLLM_ATTENTION_BACKEND selects a fused backend: FLASH_ATTN, FLASHINFER, ROCM_AITER_FA"},
+        {kSglang, "--attention-backend fa3, flashinfer, triton or aiter"},
+        {kTransformers, "from_pretrained(…, attn_implementation=\"sdpa\"), or \"flash_attention_2\""},
+        {kDiffusers, "pipe.transformer.set_attention_backend(\"flash\"), or AttnProcessor2_0"},
+        {kMegatron, "--use-flash-attn, or --attention-backend flash"},
+    },
+    .rank = {.value = [](const Measured& m) { return unfused_attention(m).pct(); },
+             .describe = describe_unfused_attention},
 };
 
 extern const Rule kSmallBatch = {
@@ -395,71 +355,69 @@ extern const Rule kSmallBatch = {
     .threshold = 50,
     .severity = Severity::kInfo,
     .meaning =
-        "A grid with fewer blocks than the device has multiprocessors leaves some of them without work. Where memory is "
-        "free, larger batches use them at little more time.",
+        "A grid with fewer blocks than the device has multiprocessors leaves some of them idle. With free memory, "
+        "larger batches can use them at little extra time.",
     .computation =
-        "Value: share of compute time in kernels whose grid has fewer blocks than the device has multiprocessors, where "
-        "over half of the device's memory stays free. No cost: what a larger batch takes is not in the trace.",
-    .advice =
-        {
-            "larger batch size or sequence length; larger micro-batches instead of gradient accumulation",
-            "inference: continuous batching (vLLM, SGLang), or several model instances on one device",
-            "MPS or MIG to share the device with other jobs",
-        },
-    .by_framework =
-        {
-            {Framework::kVllm, "raise --max-num-seqs and --max-num-batched-tokens; send more requests at once"},
-            {Framework::kSglang, "raise --max-running-requests; send more requests at once"},
-            {Framework::kTrainer, "TrainingArguments(per_device_train_batch_size=…, auto_find_batch_size=True)"},
-            {Framework::kDeepSpeed, "a larger train_micro_batch_size_per_gpu"},
-            {Framework::kMegatron, "a larger --micro-batch-size"},
-        },
-    .rank = {.value = small_batch_value, .say = say_small_batch},
+        "Value: share of compute time in kernels whose grid has fewer blocks than the device has multiprocessors, if "
+        "over half of the device's memory stays free. No cost: the trace does not show how long a larger batch takes.",
+    .advice = {
+        "larger batches or longer sequences: more work in about the same time",
+        "larger micro-batches instead of gradient accumulation",
+        "inference: continuous batching (vLLM, SGLang), or several model instances on one device",
+        "share the device with other jobs (MPS, MIG)",
+    },
+    .by_framework = {
+        {kVllm, "raise --max-num-seqs and --max-num-batched-tokens; send more requests at once"},
+        {kSglang, "raise --max-running-requests; send more requests at once"},
+        {kTrainer, "TrainingArguments(per_device_train_batch_size=…, auto_find_batch_size=True)"},
+        {kDeepSpeed, "a larger train_micro_batch_size_per_gpu"},
+        {kMegatron, "a larger --micro-batch-size"},
+    },
+    .rank = {.value = small_batch_value, .describe = describe_small_batch},
 };
 
 extern const Rule kLayoutCopies = {
     .id = "layout-copies",
-    .summary = "kernels only change the layout of tensors",
+    .summary = "kernels only change tensor layouts",
     .unit = "%",
     .threshold = 3,
     .severity = Severity::kInfo,
-    .grave = 10,
+    .severe = 10,
     .of_kernels = true,
     .meaning =
-        "Transposes between NCHW and NHWC and calls of contiguous() move each element and compute nothing. They stand "
-        "where one part of a program writes in another order than the next one reads.",
+        "Transposes between NCHW and NHWC and calls of contiguous() move every element and compute nothing. They "
+        "appear where one part of a program writes in another order than the next one reads.",
     .computation =
         "Value: share of compute kernel time in transposing kernels (nchwToNhwc, batched_transpose …) and in copies "
-        "launched from aten::contiguous. Cost: the trace is replayed with them taking no time; at most their time.",
-    .advice =
-        {
-            "channels_last for models and inputs with convolutions, throughout",
-            "reshape instead of view(…).contiguous(); einsum or SDPA's layouts instead of permute and contiguous",
-            "torch.compile: layout changes are fused into what writes or reads the tensor",
-        },
-    .rank = {.value = layout_copies_value, .say = say_layout_copies},
+        "launched from aten::contiguous. Cost: replay of the trace with them taking no time; at most their time.",
+    .advice = {
+        "channels_last for models and inputs with convolutions, throughout",
+        "reshape instead of view(…).contiguous(); einsum or SDPA's layouts instead of permute and contiguous",
+        "torch.compile: layout changes are fused into the kernels that write or read the tensor",
+    },
+    .rank = {.value = [](const Measured& m) { return layout_copies(m).pct(); }, .describe = describe_layout_copies},
 };
 
 extern const Rule kMisalignedGemm = {
     .id = "misaligned-gemm",
-    .summary = "sizes of matrix products do not fit tensor cores",
+    .summary = "sizes of matrix products don't suit tensor cores",
     .unit = "%",
     .threshold = 5,
     .of_kernels = true,
     .meaning =
-        "Tensor cores are fed in pieces of 16 bytes, 8 elements of 16 bits. Products with other sizes are padded or "
-        "fall back to kernels that load element by element, up to several times slower.",
+        "Tensor cores load 16 bytes at a time, 8 elements of 16 bits. Products of other sizes are padded or fall back "
+        "to kernels that load element by element, up to several times slower.",
     .computation =
-        "Value: share of compute kernel time in 16- and 8-bit products of weights (mm, addmm, _scaled_mm) whose "
-        "inner dimensions, as recorded, are no multiple of 8 (16 for 8 bits). Needs record_shapes=True. No cost: how "
-        "fast the padded product is is not in the trace.",
-    .advice =
-        {
-            "vocabulary: pad_to_multiple_of=64; hidden and feed-forward sizes as multiples of 64 or 128",
-            "classes of a last layer: a few unused ones more, cut off after the product",
-            "FP8: multiples of 16 in all dimensions, which _scaled_mm asks for anyway",
-        },
-    .rank = {.value = misaligned_gemm_value, .say = say_misaligned_gemm},
+        "Value: share of compute kernel time in 16- and 8-bit products with weights (mm, addmm, _scaled_mm) whose "
+        "inner dimensions, as recorded, are not multiples of 8 (16 for 8 bits). Needs record_shapes=True. No cost: the "
+        "trace does not show how fast the padded product is.",
+    .advice = {
+        "vocabulary: pad_to_multiple_of=64; hidden and feed-forward sizes as multiples of 64 or 128",
+        "last layer: add a few unused classes and drop them after the product",
+        "FP8: multiples of 16 in all dimensions, as _scaled_mm requires",
+    },
+    .rank = {.value = [](const Measured& m) { return misaligned_gemm(m).chosen.pct(); },
+             .describe = describe_misaligned_gemm},
 };
 
 }  // namespace profgpu

@@ -6,7 +6,7 @@
 namespace profgpu {
 namespace {
 
-// Percent of the time that the reasons (bits of ClockReason) held clocks back; nothing where it is not known.
+// Percent of the time that the reasons (bits of ClockReason) reduced the clocks; nothing if that is unknown.
 template <uint32_t reasons>
 std::optional<double> held_back_pct(const DeviceTelemetry& device) {
   double pct = 0;
@@ -18,104 +18,108 @@ std::optional<double> held_back_pct(const DeviceTelemetry& device) {
 void add_clock(const DeviceTelemetry& d, Finding& f) {
   const SeriesSummary* clock = d.find(Metric::kSmClock);
   if (const auto most = d.limit(Metric::kSmClockMax); clock && most)
-    f.evidence.push_back(fmt::format("SM clock {:.0f} MHz on average of {:.0f}", *clock->mean, *most));
+    f.evidence.push_back(fmt::format("average SM clock {:.0f} of {:.0f} MHz", *clock->mean, *most));
 }
 
-// What `top` says of clocks that were held back in the last minute.
+// Advice of `top` on clocks reduced in the last minute.
 std::optional<Advice> held_now(const Rule& rule, std::optional<double> pct, Severity severity, std::string fix) {
   if (!pct || !rule.beyond(*pct, rule.threshold)) return std::nullopt;
   return Advice{severity, fmt::format("{}, {:.0f} % of the last minute", rule.summary, *pct), std::move(fix)};
 }
 
-void say_thermal_throttle(const DeviceTelemetry& d, Finding& f) {
-  f.what = fmt::format("temperature holds the clocks of {} back {} of the time", d.label(), percent_text(*f.value));
+void describe_thermal_throttle(const DeviceTelemetry& d, Finding& f) {
+  f.what = fmt::format("{} reduces its clocks {} of the time because it is too hot", d.label(),
+                       format_percent(*f.value));
+  f.why = "To stay below its temperature limit, the device runs slower than it could.";
   const SeriesSummary *core = d.find(Metric::kTemperature), *memory = d.find(Metric::kMemoryTemperature);
-  f.why = "The device runs slower than it could to stay below its limit.";
-  if (core) f.evidence.push_back(fmt::format("core temperature {:.0f} °C at most", *core->max));
-  if (memory) f.evidence.push_back(fmt::format("memory temperature {:.0f} °C at most", *memory->max));
+  if (core) f.evidence.push_back(fmt::format("core temperature up to {:.0f} °C", *core->max));
+  if (memory) f.evidence.push_back(fmt::format("memory temperature up to {:.0f} °C", *memory->max));
   add_clock(d, f);
-  f.fix = {"better cooling: air flow, fan curve, dust, neighbours of the slot, room temperature",
-           "until then a lower power limit keeps clocks steady: nvidia-smi -i " + d.device.label() + " -pl WATTS"};
+  f.fix = {"improve cooling: air flow, fan curve, dust, neighboring slots, room temperature",
+           "until then, lower the power limit for steady clocks: nvidia-smi -i " + d.device.label() + " -pl WATTS"};
 }
 
 constexpr uint32_t kBrake = bits_of({ClockReason::kHwPowerBrake});
 constexpr std::string_view kBrakeFix =
-    "the power brake comes from the system: check power supplies, cables and the rack's power budget";
+    "check power supplies, cables and the rack's power budget: the power brake is triggered by the system";
 
-void say_power_cap(const DeviceTelemetry& d, Finding& f) {
-  f.what = fmt::format("the power limit holds the clocks of {} back {} of the time", d.label(), percent_text(*f.value));
-  f.why = "The device runs slower than it could to stay below its power limit.";
+void describe_power_cap(const DeviceTelemetry& d, Finding& f) {
+  f.what = fmt::format("{} reduces its clocks {} of the time because of its power limit", d.label(),
+                       format_percent(*f.value));
+  f.why = "To stay below its power limit, the device runs slower than it could.";
   const auto limit = d.limit(Metric::kPowerLimit), usual = d.limit(Metric::kPowerLimitDefault);
   if (const SeriesSummary* power = d.find(Metric::kPower); power && limit)
-    f.evidence.push_back(fmt::format("{:.0f} W at most, limit {:.0f} W", *power->max, *limit));
+    f.evidence.push_back(fmt::format("up to {:.0f} W, limit {:.0f} W", *power->max, *limit));
   add_clock(d, f);
   if (is_lowered(limit, usual)) {
     f.why = fmt::format("The limit is {:.0f} W, below the device's default of {:.0f} W.", *limit, *usual);
-    f.fix = {fmt::format("restore the default: nvidia-smi -i {} -pl {:.0f}", d.device.label(), *usual)};
+    f.fix = {fmt::format("restore the default limit: nvidia-smi -i {} -pl {:.0f}", d.device.label(), *usual)};
   } else {
-    f.fix = {
-        "normal for dense matrix work at full load; fewer bits (bf16, fp8) or fewer bytes moved do the same with less "
-        "power"};
+    f.fix = {"this is normal for dense matrix work at full load; bf16, fp8 or fewer bytes moved need less power"};
   }
   for (const ThrottleTime& t : d.throttle)
     if ((t.bits & kBrake) != 0) f.fix.insert(f.fix.begin(), std::string(kBrakeFix));
 }
 
-// At its usual limit a device under full load is held back by it: no fault.
+// A fully loaded device at its default limit is not at fault.
 std::optional<Advice> power_now(const Rule& rule, const DeviceNow& d) {
   if ((reason_bits(d.value(Metric::kClockEventReasons)).value_or(0) & kBrake) != 0)
     return held_now(rule, d.held_by_power_pct, rule.severity, std::string(kBrakeFix));
   const auto limit = d.value(Metric::kPowerLimit), usual = d.value(Metric::kPowerLimitDefault);
   if (is_lowered(limit, usual))
     return held_now(rule, d.held_by_power_pct, rule.severity,
-                    fmt::format("the limit is {:.0f} W, the device's own {:.0f} W: nvidia-smi -i {} -pl {:.0f}", *limit,
+                    fmt::format("the limit is {:.0f} W, the default {:.0f} W: nvidia-smi -i {} -pl {:.0f}", *limit,
                                 *usual, d.label, *usual));
   return held_now(rule, d.held_by_power_pct, Severity::kInfo,
-                  "usual under full load at the default limit; bf16 or fp8 needs less");
+                  "normal under full load at the default limit; bf16 or fp8 needs less power");
 }
 
-constexpr double kNotableLoss = 0.05, kBusyPct = 80;
+constexpr double kMinLoss = 0.05, kMinLossBusyPct = 80;
 
 }  // namespace
 
 std::string clock_loss(const Evidence& evidence, const RankMeasure& m) {
-  if (!m.has_device || m.known_utilization_pct < kBusyPct) return "";
-  const DeviceTelemetry* device = evidence.telemetry.size() == 1 ? &evidence.telemetry.front() : nullptr;
-  for (const DeviceTelemetry& d : evidence.telemetry)
-    if (device == nullptr && !d.several_hosts && d.label() == m.device_label) device = &d;
-  const SeriesSummary* clock = device != nullptr ? device->find(Metric::kSmClock) : nullptr;
-  const auto most = device != nullptr ? device->limit(Metric::kSmClockMax) : std::nullopt;
+  if (!m.has_device || m.known_utilization_pct < kMinLossBusyPct) return "";
+  const DeviceTelemetry* device =
+      evidence.telemetry.size() == 1
+          ? &evidence.telemetry.front()
+          : first_where(evidence.telemetry, [&](const DeviceTelemetry& d) {
+              return !d.several_hosts && d.label() == m.device_label;
+            });
+  if (device == nullptr) return "";
+  const SeriesSummary* clock = device->find(Metric::kSmClock);
+  const auto most = device->limit(Metric::kSmClockMax);
   if (clock == nullptr || !clock->mean || !most || *most <= 0) return "";
   const double lost = 1 - *clock->mean / *most;
-  if (lost < kNotableLoss) return "";
+  if (lost < kMinLoss) return "";
   const ThrottleTime* held = first_where(device->throttle, [](const ThrottleTime& t) {
     return (t.bits & kHeldBackReasons) != 0 && t.pct > kHeldBackPct.reported;
   });
-  return fmt::format("the SM clock averages {:.0f} of {:.0f} MHz{}: at most {:.0f} % of the time of kernels that compute, "
-                     "less of those that wait for memory",
-                     *clock->mean, *most, held != nullptr ? ", held back by " + held->words : "", 100 * lost);
+  return fmt::format("the SM clock averages {:.0f} of {:.0f} MHz{}: compute-bound kernels could take up to {:.0f} % less "
+                     "time, memory-bound ones gain less",
+                     *clock->mean, *most, held != nullptr ? ", reduced by " + held->words : "", 100 * lost);
 }
 
 extern const Rule kThermalThrottle = {
     .id = "thermal-throttle",
-    .summary = "temperature holds the clocks back",
+    .summary = "clocks reduced by temperature",
     .unit = "%",
     .threshold = kHeldBackPct.reported,
     .severity = kHeldBackPct.severity,
     .meaning =
-        "The device lowers its clocks because its core or memory is too hot. Every kernel that computes takes longer, "
-        "and in a job of several devices the others wait for it.",
+        "The device lowers its clocks because its core or memory is too hot. All compute kernels take longer, and in a "
+        "job with several devices the others wait.",
     .computation =
-        "Value: time of the device's own counters for thermal slowdown (driver and hardware) over the time that was "
-        "sampled; where there are no counters, the share of samples whose reasons say so. It has no cost: how much a "
-        "kernel gains from a higher clock depends on the kernel.",
+        "Value: time in thermal slowdown (driver and hardware) by the device's own counters, as a share of the sampled "
+        "time; without counters, the share of samples with that reason. No cost: how much a kernel gains from a higher "
+        "clock depends on the kernel.",
     .advice = {
         "cooling: air flow, fan curve, blanking plates, room temperature, thermal paste or pads",
         "a lower power limit (nvidia-smi -pl) for steady clocks",
-        "compare the devices of the node: one that is hotter than the others has a fault",
-        "move the job to another node and have this one looked after",
+        "compare the node's devices: one that is hotter than the others is faulty",
+        "move the job to another node and have this one serviced",
     },
-    .samples = {.value = held_back_pct<kHeatReasons>, .say = say_thermal_throttle},
+    .samples = {.value = held_back_pct<kHeatReasons>, .describe = describe_thermal_throttle},
     .now = [](const Rule& rule, const DeviceNow& d) {
       return held_now(rule, d.held_by_heat_pct, rule.severity, std::string(rule.advice.front()));
     },
@@ -123,24 +127,24 @@ extern const Rule kThermalThrottle = {
 
 extern const Rule kPowerCap = {
     .id = "power-cap",
-    .summary = "the power limit holds the clocks back",
+    .summary = "clocks reduced by the power limit",
     .unit = "%",
     .threshold = kHeldBackPct.reported,
     .severity = kHeldBackPct.severity,
     .meaning =
-        "The device lowers its clocks because it would draw more than its power limit. At the default limit this is "
-        "how a fully loaded device behaves; below it, somebody has limited it.",
+        "The device lowers its clocks because it would exceed its power limit. At the default limit that is normal for "
+        "a fully loaded device; at a lower limit, someone has set it.",
     .computation =
-        "Value: time of the device's own counters for the power limit and the power brake over the time that was "
-        "sampled; where there are no counters, the share of samples whose reasons say so. It has no cost: how much a "
-        "kernel gains from a higher clock depends on the kernel.",
+        "Value: time at the power limit and in power brake slowdown by the device's own counters, as a share of the "
+        "sampled time; without counters, the share of samples with that reason. No cost: how much a kernel gains from "
+        "a higher clock depends on the kernel.",
     .advice = {
-        "nvidia-smi -q -d POWER shows the limits; -pl sets one (root)",
-        "a power brake comes from outside: power supplies, cables, the rack's budget",
+        "nvidia-smi -q -d POWER shows the limits; nvidia-smi -pl sets one (as root)",
+        "a power brake is triggered by the system: power supplies, cables, the rack's power budget",
         "bf16 or fp8 instead of fp32, fused kernels: less energy for the same result",
         "a lower limit often saves much energy for little time: measure energy per step at two limits",
     },
-    .samples = {.value = held_back_pct<kPowerReasons>, .say = say_power_cap},
+    .samples = {.value = held_back_pct<kPowerReasons>, .describe = describe_power_cap},
     .now = power_now,
 };
 

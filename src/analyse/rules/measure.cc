@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
-#include <ranges>
 
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
-#include "analyse/rank/kernels.h"
 #include "analyse/rank/memory.h"
 #include "analyse/rank/places.h"
 #include "analyse/rank/threads.h"
@@ -21,44 +18,44 @@ namespace profgpu {
 namespace {
 
 constexpr int64_t kMinSamples = 10;
-constexpr double kWorthSayingPct = 30, kMaxPct = 50;
+constexpr double kMinPct = 30, kMostlyPct = 50;   // of the samples: to report it, and to suggest a fix
 
-/// What a thread does in a system call that blocks it.
-struct Meaning {
-  std::string_view does, fix;
+/// System calls that block for one reason.
+struct BlockingReason {
+  std::string_view words, fix;
   std::vector<std::string_view> calls;
 };
-const std::vector<Meaning>& meanings() {
-  static const std::vector<Meaning> all = {
-      {"it sleeps", "wait for what the program waits for, not for a time", {"nanosleep", "clock_nanosleep"}},
-      {"it reads",
-       "read ahead in other threads or processes: the one that launches should wait for no file",
+const std::vector<BlockingReason>& blocking_reasons() {
+  static const std::vector<BlockingReason> all = {
+      {"sleep", "wait for the event itself instead of sleeping", {"nanosleep", "clock_nanosleep"}},
+      {"file input",
+       "read ahead in other threads or processes, so that the launching thread never waits for a file",
        {"read", "pread64", "readv", "preadv", "io_uring_enter", "openat", "newfstatat"}},
-      {"it writes",
-       "write in another thread: the one that launches should wait for no file",
+      {"file output",
+       "write in another thread, so that the launching thread never waits for a file",
        {"write", "pwrite64", "writev", "fsync", "fdatasync", "msync", "ftruncate", "sendfile"}},
-      {"it waits for another thread",
-       "`--section threads` shows what the others do meanwhile",
+      {"waiting for another thread",
+       "`--section threads` shows what the other threads do meanwhile",
        {"futex", "futex_waitv"}},
-      {"it waits for the network or another process",
-       "fetch ahead in other threads: the one that launches should wait for nobody outside",
+      {"waiting for the network or another process",
+       "fetch ahead in other threads, so that the launching thread never waits for other processes",
        {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "epoll_pwait2", "recvfrom", "recvmsg",
         "sendto", "sendmsg", "connect", "accept", "accept4"}},
-      {"it waits for a process that it started", "let that process run beside the loop", {"wait4", "waitid"}}};
+      {"waiting for a child process", "let the child process run in parallel with the loop", {"wait4", "waitid"}}};
   return all;
 }
 
-/// Of the samples of launching threads within gaps.
+/// Samples of launching threads within gaps.
 struct Blocked {
   int64_t samples = 0, blocked = 0;
   std::map<int32_t, int64_t> calls;   // by system call
 };
 
-// From the gap's start to when the launch that ends it begins, by thread.
+// From each gap's start to the launch that ends it, by thread.
 std::map<ThreadId, Intervals> until_launches(const Measured& m, IdleCause cause) {
   std::map<ThreadId, Intervals> waits;
   for (const Gap& gap : m.idle().gaps) {
-    if (gap.cause != cause || !gap.launch.valid() || !m.in_measured_step(gap.end_ns - 1)) continue;
+    if (!gap.launch.valid() || !m.counts(gap, cause)) continue;
     const int64_t launch = m.trace().host.start_ns[gap.launch.value];
     waits[m.trace().host.thread[gap.launch.value]].push_back({gap.start_ns, std::min(launch, gap.end_ns)});
   }
@@ -80,8 +77,6 @@ Blocked blocked_in_gaps(const Measured& m, IdleCause cause) {
   return sum;
 }
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
-
 Verdict fused_optimizer(const Measured& m) {
   const Trace& trace = m.trace();
   const auto& phase = m.facts().get<Phases>().of_activity;
@@ -89,25 +84,26 @@ Verdict fused_optimizer(const Measured& m) {
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     if (phase[i] != Phase::kOptimizer || trace.activity.kind[i] != ActivityKind::kKernel) continue;
     any = true;
-    const std::string_view name = trace.name(ActivityId(i));
-    if (contains(name, "multi_tensor") || contains(name, "fused") || contains(name, "Fused")) return Verdict::kPass;
+    constexpr std::string_view kFused[] = {"multi_tensor", "fused", "Fused"};
+    if (contains_any(trace.name(ActivityId(i)), kFused)) return Verdict::kPass;
   }
   return any ? Verdict::kFail : Verdict::kUnknown;
 }
 
-// A network that every cluster has: 100 Gbit/s, of which 10 GB/s are reached; and a call's own latency on it.
+// The slowest network of usual clusters, 100 Gbit/s, reaches 10 GB/s; and the latency of a call on it.
 constexpr double kSlowNetwork_gbps = 10;
 constexpr int64_t kSlowCall_ns = 200'000;
 
-// How long collectives of known size last beyond what their bytes take on a slow network.
+// How much longer collectives of known size take than their bytes would on a slow network.
 void measure_collectives(const Measured& m, RankMeasure& out) {
   for (const CollectiveRow& row : m.facts().get<Collectives>().rows) {
     if (!row.message_bytes || row.group_size < 2 || row.total_ns == 0) continue;
     const double bytes = static_cast<double>(*row.message_bytes) * bus_factor(row.name, row.group_size);
     const int64_t transfer_ns = row.measured_calls * (static_cast<int64_t>(bytes / kSlowNetwork_gbps) + kSlowCall_ns);
-    const int64_t exposed_ns = row.exposed_ns * row.measured_ns / row.total_ns;
+    const double part = static_cast<double>(row.measured_ns) / static_cast<double>(row.total_ns);
+    const auto exposed_ns = static_cast<int64_t>(static_cast<double>(row.exposed_ns) * part);
     out.collectives.exposed_ns += exposed_ns;
-    out.collectives.least_wait_ns += std::clamp<int64_t>(row.measured_ns - transfer_ns, 0, exposed_ns);
+    out.collectives.min_wait_ns += std::clamp<int64_t>(row.measured_ns - transfer_ns, 0, exposed_ns);
   }
 }
 
@@ -117,8 +113,8 @@ std::vector<Place> places_of(const Measured& m, ThreadId thread) {
   return places.most_expensive(2);
 }
 
-// Of the thread that runs the steps; of another where that one does nothing that was recorded, as with collectives that
-// threads of their own carry out.
+// Of the step's thread; if nothing of it was recorded, of another one, as with collectives that run on their own
+// threads.
 std::vector<Place> host_places(const Measured& m) {
   const ThreadId steps = m.facts().get<Steps>().thread;
   std::vector<Place> most;
@@ -145,6 +141,7 @@ void measure_device(const Measured& m, RankMeasure& out) {
   out.activities = static_cast<int64_t>(m.trace().activity.size());
   out.captures = m.is_capture();
   for (size_t c = 0; c < kIdleCauses; ++c) out.idle_pct[c] = m.idle_pct(static_cast<IdleCause>(c));
+  out.largest_idle_cause = m.largest_idle_cause();
   out.matrix_work = std::ranges::any_of(m.facts().get<Kernels>().rows, is_matrix_work, &KernelRow::category);
   const Frameworks& with = m.facts().get<Frameworks>();
   out.compiled = with.has(Framework::kTorchCompile) || with.has(Framework::kCudaGraphs);
@@ -153,26 +150,22 @@ void measure_device(const Measured& m, RankMeasure& out) {
 
 }  // namespace
 
-Measured::Measured(int rank, const Facts& facts, size_t place, Thresholds thresholds)
-    : rank_(rank), facts_(facts), device_(place), thresholds_(std::move(thresholds)) {
+Measured::Measured(int rank, const Facts& facts, size_t device, Thresholds thresholds)
+    : rank_(rank), facts_(facts), device_(device), thresholds_(std::move(thresholds)) {
   const Steps& steps = facts.get<Steps>();
   for (const Step* s : steps.measured()) measured_.push_back(s->interval());
   steps_ = static_cast<int64_t>(measured_.size());
   measured_ = merged(std::move(measured_));
   wall_ns_ = steps.measured_wall_ns();
-  // Steps in which the device hardly runs, such as the rump of one at the end, say nothing about it.
+  // If the device hardly runs in the measured steps, such as in a partial last step, they do not represent it.
   all_measured_ = static_cast<size_t>(steps_) == steps.steps.size() ||
-                  (has_device() && 2 * total_length(intersect(device().spans, measured_)) < wall_ns_);
+                  (has_device() && 2 * total_length(intersect(this->device().spans, measured_)) < wall_ns_);
   if (has_device()) gaps_ = idle().all();
 }
 
-const DeviceTime& Measured::device() const { return facts_.get<Devices>().devices[device_]; }
-
-const DeviceIdle& Measured::idle() const { return facts_.get<Idle>().devices[device_]; }
-
 std::string Measured::device_label() const { return fmt::format("GPU {}", device().id); }
 
-int64_t Measured::judged_ns(const Intervals& time) const {
+int64_t Measured::evaluated_ns(const Intervals& time) const {
   return total_length(all_measured_ ? time : intersect(time, measured_));
 }
 
@@ -181,25 +174,16 @@ int64_t Measured::idle_ns(IdleCause cause) const {
   return all_measured_ ? idle().total_ns[c] + idle().edge_ns[c] : idle().measured_ns[c];
 }
 
-double Measured::idle_pct(IdleCause cause) const { return percent_of(idle_ns(cause), window_ns()); }
-
-double Measured::idle_wall_pct(IdleCause cause) const {
-  return wall_pct(idle().measured_ns[static_cast<size_t>(cause)]);
-}
-
 int64_t Measured::waiting_ns() const {
   const DeviceTime& d = device();
-  return window_ns() - judged_ns(d.busy) + judged_ns(d.exposed_communication) + judged_ns(d.exposed_memory);
+  return window_ns() - evaluated_ns(d.busy) + evaluated_ns(d.exposed_communication) + evaluated_ns(d.exposed_memory);
 }
 
-IdleCause RankMeasure::largest_idle_cause() const {
-  std::array<double, kIdleCauses> of_program = idle_pct;
-  of_program[static_cast<size_t>(IdleCause::kUntracedWork)] = 0;   // the device does work
-  return static_cast<IdleCause>(std::ranges::max_element(of_program) - of_program.begin());
-}
-
-double Measured::utilization_pct() const {
-  return window_pct(device().busy);
+IdleCause Measured::largest_idle_cause() const {
+  std::array<int64_t, kIdleCauses> total{};
+  for (size_t c = 0; c < total.size(); ++c) total[c] = idle_ns(static_cast<IdleCause>(c));
+  total[static_cast<size_t>(IdleCause::kUntracedWork)] = 0;   // the device works
+  return static_cast<IdleCause>(std::ranges::max_element(total) - total.begin());
 }
 
 double Measured::known_utilization_pct() const {
@@ -207,23 +191,15 @@ double Measured::known_utilization_pct() const {
   return untraced < 100 ? 100 * utilization_pct() / (100 - untraced) : 0;
 }
 
-bool Measured::is_capture() const {
+int64_t Measured::capture_ns() const {
   Intervals capture;
   for (const Intervals& of_thread : facts_.get<FirstUse>().capture) capture = unite(capture, of_thread);
-  return 2 * total_length(intersect(capture, measured_)) > wall_ns_;
-}
-
-double Measured::exposed_communication_pct() const {
-  return window_pct(device().exposed_communication);
+  return total_length(intersect(capture, measured_));
 }
 
 double Measured::phase_pct(Phase phase) const {
-  return percent_of(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)], wall_ns_);
+  return wall_pct(facts_.get<Phases>().measured_wall_ns[static_cast<size_t>(phase)]);
 }
-
-double Measured::wall_pct(int64_t ns) const { return percent_of(ns, wall_ns_); }
-
-bool Measured::in_measured_step(int64_t time) const { return contains(measured_, time); }
 
 void set_cost(Finding& finding, int64_t wall_ns, int64_t cost_ns) {
   finding.cost_ns = cost_ns;
@@ -237,30 +213,7 @@ std::optional<double> reserved_pct(const Measured& measured) {
 }
 
 bool is_upload(const Trace& trace, ActivityId copy) {
-  return trace.activity.kind[copy.value] == ActivityKind::kMemcpy &&
-         trace.name(copy).find("HtoD") != std::string_view::npos;
-}
-
-std::string duration_text(double ns) {
-  if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
-  if (ns < 1e6) return fmt::format("{:.1f} µs", ns / 1e3);
-  if (ns < 1e9) return fmt::format("{:.1f} ms", ns / 1e6);
-  return fmt::format("{:.2f} s", ns / 1e9);
-}
-
-std::string idle_cause_words(IdleCause cause) {
-  std::string words(idle_cause_name(cause));
-  std::replace(words.begin(), words.end(), '_', ' ');
-  return words;
-}
-
-std::string percent_text(double pct) { return fmt::format("{:.1f} %", pct); }
-
-std::string shortened(std::string_view text, size_t longest) {
-  if (text.size() <= longest) return std::string(text);
-  size_t keep = longest;
-  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xC0) == 0x80) --keep;
-  return std::string(text.substr(0, keep)) + "…";
+  return trace.activity.kind[copy.value] == ActivityKind::kMemcpy && contains(trace.name(copy), "HtoD");
 }
 
 std::string place_text(const Place& place) {
@@ -269,70 +222,57 @@ std::string place_text(const Place& place) {
 }
 
 std::vector<Place> places_in_gaps(const Measured& measured, IdleCause cause) {
-  constexpr size_t kMost = 200;
-  std::vector<const Gap*> gaps;
-  for (const Gap& gap : measured.gaps())
-    if (gap.cause == cause && measured.in_measured_step(gap.end_ns - 1)) gaps.push_back(&gap);
-  const auto end = gaps.begin() + static_cast<ptrdiff_t>(std::min(gaps.size(), kMost));
-  std::partial_sort(gaps.begin(), end, gaps.end(),
-                    [](const Gap* a, const Gap* b) { return a->length() > b->length(); });
+  constexpr size_t kMaxGaps = 200;
   const Trace& trace = measured.trace();
   Places places(measured.facts());
-  for (auto it = gaps.begin(); it != end; ++it) {
-    const Gap& gap = **it;
-    const bool launched = gap.launch.valid();
-    const ThreadId thread = launched ? trace.host.thread[gap.launch.value] : measured.facts().get<Steps>().thread;
-    // A launch that takes long is part of what the host did.
-    const int64_t until = launched ? std::min(trace.host.end_ns(gap.launch), gap.end_ns) : gap.end_ns;
-    if (thread.valid() && until > gap.start_ns) places.add_host_time(thread, {gap.start_ns, until});
+  for (const Gap* gap :
+       longest_gaps(measured.gaps(), kMaxGaps, [&](const Gap& g) { return measured.counts(g, cause); })) {
+    const bool launched = gap->launch.valid();
+    const ThreadId thread = launched ? trace.host.thread[gap->launch.value] : measured.facts().get<Steps>().thread;
+    // A launch that takes long counts, too.
+    const int64_t until = launched ? std::min(trace.host.end_ns(gap->launch), gap->end_ns) : gap->end_ns;
+    if (thread.valid() && until > gap->start_ns) places.add_host_time(thread, {gap->start_ns, until});
   }
   return places.most_expensive();
 }
 
-const Gap* longest_gap(const Measured& measured, IdleCause cause) {
-  const Gap* best = nullptr;
-  for (const Gap& gap : measured.gaps()) {
-    if (gap.cause != cause || !measured.in_measured_step(gap.end_ns - 1)) continue;
-    if (best == nullptr || gap.length() > best->length()) best = &gap;
-  }
-  return best;
-}
-
 int64_t steps_with_gaps(const Measured& measured, IdleCause cause) {
-  int64_t count = 0;
-  const auto& gaps = measured.gaps();
-  for (const Step* step : measured.facts().get<Steps>().measured())
-    count += std::any_of(gaps.begin(), gaps.end(), [&](const Gap& g) {
-      return g.cause == cause && g.start_ns < step->interval().end && g.end_ns > step->start_ns;
+  return std::ranges::count_if(measured.facts().get<Steps>().measured(), [&](const Step* step) {
+    return std::ranges::any_of(measured.gaps(), [&](const Gap& g) {
+      return g.cause == cause && overlap_length(g.time(), step->interval()) > 0;
     });
-  return count;
+  });
 }
 
-std::string share_text(const Finding& finding) { return fmt::format("{:.0f} %", *finding.value); }
+std::string per_step_text(const Measured& measured, int64_t ns) {
+  const double steps = static_cast<double>(std::max<int64_t>(measured.steps(), 1));
+  const std::string text = format_duration(static_cast<double>(ns) / steps);
+  return measured.facts().get<Steps>().marked() ? text + " per step" : text;
+}
 
 std::optional<BlockedThread> blocked_thread(const Measured& measured, IdleCause cause) {
   const Blocked sum = blocked_in_gaps(measured, cause);
   if (sum.samples < kMinSamples) return std::nullopt;
   const double pct = percent_of(sum.blocked, sum.samples);
-  if (pct < kWorthSayingPct) return std::nullopt;
+  if (pct < kMinPct) return std::nullopt;
   BlockedThread out;
-  out.said = fmt::format("meanwhile the thread that launches is blocked {:.0f} % of the time", pct);
+  out.text = fmt::format("meanwhile the launching thread is blocked {} of the time", format_percent(pct, 0));
   const auto most = std::ranges::max_element(sum.calls, {}, &std::pair<const int32_t, int64_t>::second);
   if (most->first < 0) return out;
   const std::string call = system_call_name(most->first);
-  out.said += (most->second == sum.blocked ? ", in " : ", mostly in ") + call;
-  for (const Meaning& known : meanings()) {
-    if (std::find(known.calls.begin(), known.calls.end(), call) == known.calls.end()) continue;
-    out.said += fmt::format(": {}", known.does);
-    if (pct >= kMaxPct) out.fix = known.fix;
-  }
+  out.text += (most->second == sum.blocked ? ", in " : ", mostly in ") + call;
+  const auto* reason = first_where(
+      blocking_reasons(), [&](const BlockingReason& r) { return std::ranges::count(r.calls, call) > 0; });
+  if (reason == nullptr) return out;
+  out.text += fmt::format(" ({})", reason->words);
+  if (pct >= kMostlyPct) out.fix = reason->fix;
   return out;
 }
 
 void add_blocked_thread(Finding& finding, const Measured& measured, IdleCause cause) {
   std::optional<BlockedThread> blocked = blocked_thread(measured, cause);
   if (!blocked) return;
-  finding.evidence.insert(finding.evidence.begin(), std::move(blocked->said));
+  finding.evidence.insert(finding.evidence.begin(), std::move(blocked->text));
   if (!blocked->fix.empty()) finding.fix.insert(finding.fix.begin(), std::move(blocked->fix));
 }
 

@@ -1,44 +1,42 @@
 #include <fmt/format.h>
 
-#include "analyse/report/quantity.h"
 #include "analyse/rules/measure.h"
 #include "trace/health.h"
 
 namespace profgpu {
 namespace {
 
-// Without a trace: how busy the driver says that the device was.
+// Without a trace: the driver's figure.
 std::optional<double> low_gpu_utilization_samples(const DeviceTelemetry& d) {
   const SeriesSummary* s = d.find(Metric::kUtilization);
   return s ? s->mean : std::nullopt;
 }
 
-void say_low_gpu_utilization_samples(const DeviceTelemetry& d, Finding& f) {
-  f.what = fmt::format("{} is busy {} of the time", d.label(), percent_text(*f.value));
+void describe_low_gpu_utilization_samples(const DeviceTelemetry& d, Finding& f) {
+  f.what = fmt::format("{} is busy {} of the time", d.label(), format_percent(*f.value));
   if (d.idle_gaps.regular)
-    f.why = fmt::format("It idles in regular gaps of {}, one every {}: likely input or checkpoints.",
-                        duration_text(d.idle_gaps.mean_ns),
-                        duration_text(d.idle_gaps.period_ns));
+    f.why = fmt::format("It idles in regular gaps of {}, one every {}: probably data loading or checkpoints.",
+                        format_duration(d.idle_gaps.mean_ns), format_duration(d.idle_gaps.period_ns));
   else if (d.idle_pct.value_or(0) > 10)
-    f.why = fmt::format("It idles (under 5 %) for {} of the time.", percent_text(*d.idle_pct));
+    f.why = fmt::format("It idles (under 5 % busy) for {} of the time.", format_percent(*d.idle_pct));
   else
     f.why = "It is never idle for long: small kernels with gaps between them, or waits within each step.";
-  f.fix = {"record a window and see which: torch.profiler.profile(…).export_chrome_trace(\"trace.json\"), then profgpu "
+  f.fix = {"record a window to see which: torch.profiler.profile(…).export_chrome_trace(\"trace.json\"), then profgpu "
            "analyze trace.json"};
 }
 
-void say_low_gpu_utilization(const Measured& m, Finding& f) {
-  f.what = fmt::format("{} is busy {} of the time", m.device_label(), percent_text(*f.value));
+void describe_low_gpu_utilization(const Measured& m, Finding& f) {
+  f.what = fmt::format("{} is busy {} of the time", m.device_label(), format_percent(*f.value));
   f.why = "Nothing runs on it for the rest.";
   f.fix = {"see the idle time by cause: profgpu analyze … --section idle"};
-  f.where = places_in_gaps(m, rank_measure(m).largest_idle_cause());
+  f.where = places_in_gaps(m, m.largest_idle_cause());
 }
 
-constexpr double kHeldBytes = 256.0 * (1 << 20);   // a bare context of CUDA is about as large
+constexpr double kMinHeldBytes = 256.0 * (1 << 20);   // about the size of a bare CUDA context
 
 std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
   const double held = d.largest ? static_cast<double>(d.largest->memory_bytes.value_or(0)) : 0;
-  if (!d.busy_pct || *d.busy_pct >= kIdlePct.reported || held < kHeldBytes) return std::nullopt;
+  if (!d.busy_pct || *d.busy_pct >= kIdlePct.reported || held < kMinHeldBytes) return std::nullopt;
   return Advice{kIdlePct.severity,
                 fmt::format("idle for the last minute, while process {}{} holds {}", d.largest->pid,
                             d.user.empty() ? "" : " of " + d.user, format_bytes(held)),
@@ -47,32 +45,31 @@ std::optional<Advice> idle_now(const Rule&, const DeviceNow& d) {
 
 constexpr size_t kMinCompared = 8;
 
-std::optional<double> step_time_variance_value(const Measured& m) {
-  const Steps& steps = m.facts().get<Steps>();
+std::vector<int64_t> measured_durations(const Measured& m) {
   std::vector<int64_t> durations;
-  for (const Step* s : steps.measured()) durations.push_back(s->duration_ns);
-  if (!steps.annotated || durations.size() < kMinCompared) return std::nullopt;
+  for (const Step* s : m.facts().get<Steps>().measured()) durations.push_back(s->duration_ns);
+  return durations;
+}
+
+std::optional<double> step_time_variance_value(const Measured& m) {
+  const std::vector<int64_t> durations = measured_durations(m);
+  if (!m.facts().get<Steps>().annotated || durations.size() < kMinCompared) return std::nullopt;
   const double median = percentile(durations, 50).value_or(0);
   if (median <= 0) return std::nullopt;
   return percentile(durations, 95).value_or(0) / median;
 }
 
-void say_step_time_variance(const Measured& m, Finding& f) {
-  const Step* longest = nullptr;
-  std::vector<int64_t> durations;
-  for (const Step* s : m.facts().get<Steps>().measured()) {
-    durations.push_back(s->duration_ns);
-    if (longest == nullptr || s->duration_ns > longest->duration_ns) longest = s;
-  }
-  const double median = percentile(durations, 50).value_or(0);
+void describe_step_time_variance(const Measured& m, Finding& f) {
   f.what = "some steps take much longer than others";
-  f.why = fmt::format("The slow steps (95th percentile) take {:.1f} times the median step of {}.", *f.value,
-                      duration_text(median));
-  f.fix = {
-      "profgpu analyze … --section steps shows which; look at what those steps do that others do not",
-      "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven batches"};
-  f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest->name),
-                                   duration_text(longest->duration_ns)));
+  f.why = fmt::format("Slow steps (95th percentile) take {:.1f} times the median of {}.", *f.value,
+                      format_duration(percentile(measured_durations(m), 50).value_or(0)));
+  f.fix = {"see which with profgpu analyze … --section steps, and compare what they do with the others",
+           "usual causes: garbage collection (gc.freeze, gc.disable in the loop), checkpoints, logging, uneven "
+           "batches"};
+  const std::vector<const Step*> steps = m.facts().get<Steps>().measured();
+  const Step& longest = **std::ranges::max_element(steps, {}, &Step::duration_ns);
+  f.evidence.push_back(fmt::format("longest: {} with {}", shortened(longest.name),
+                                   format_duration(static_cast<double>(longest.duration_ns))));
 }
 
 Intervals overhead(const Measured& m) {
@@ -83,41 +80,37 @@ Intervals overhead(const Measured& m) {
   return intersect(merged(std::move(all)), m.measured_time());
 }
 
-void say_profiler_overhead(const Measured&, Finding& f) {
-  f.what = fmt::format("the profiler itself takes {} of the time", percent_text(*f.value));
+void describe_profiler_overhead(const Measured&, Finding& f) {
+  f.what = fmt::format("the profiler itself takes {} of the time", format_percent(*f.value));
   f.why = "Buffer flushes and instrumentation are part of these steps; without the profiler they are shorter.";
-  f.fix = {"record fewer steps: schedule(wait=5, warmup=3, active=3)",
-           "leave out what is not needed: with_stack, record_shapes, profile_memory"};
 }
 
-// Of the thread that drives the steps.
+// On the step's thread.
 Intervals collections_of(const Measured& m) {
   const Trace& trace = m.trace();
   const ThreadId thread = m.facts().get<Steps>().thread;
   Intervals all;
   if (!thread.valid()) return all;
-  for (uint32_t i = trace.threads[thread.value].begin.value; i < trace.threads[thread.value].end.value; ++i) {
-    const std::string_view name = trace.name(HostId(i));
+  for (HostId i = trace.threads[thread.value].begin; i < trace.threads[thread.value].end; ++i) {
+    const std::string_view name = trace.name(i);
     if (name == "Python GC" || name == "<built-in function collect>" || name == "gc.collect")
-      all.push_back({trace.host.start_ns[i], trace.host.end_ns(HostId(i))});
+      all.push_back(trace.host.interval(i));
   }
   return intersect(merged(std::move(all)), m.measured_time());
 }
 
 std::optional<double> python_gc_value(const Measured& m) {
-  return m.wall_pct(total_length(collections_of(m)));
+  const Intervals collections = collections_of(m);
+  return only_if(!collections.empty(), m.wall_pct(total_length(collections)));
 }
 
-void say_python_gc(const Measured& m, Finding& f) {
+void describe_python_gc(const Measured& m, Finding& f) {
   const Intervals collections = collections_of(m);
-  f.what = fmt::format("Python collects garbage in the step: {} of its time", percent_text(*f.value));
-  f.why = "The collector stops the thread that launches, and looks at more objects the more the program holds.";
-  f.fix = {"gc.freeze() after start-up, so that what stays is not looked at again; gc.set_threshold(50_000, 20, 100)",
-           "gc.disable(), and gc.collect() every few hundred steps at the same step on all ranks"};
-  int64_t longest_ns = 0;
-  for (const Interval& c : collections) longest_ns = std::max(longest_ns, c.length());
+  f.what = fmt::format("Python's garbage collection takes {} of the step", format_percent(*f.value));
+  f.why = "The collector stops the launching thread, and takes longer the more objects the program holds.";
+  const Interval longest = *std::ranges::max_element(collections, {}, &Interval::length);
   f.evidence.push_back(fmt::format("{} collections in the measured steps, the longest {}", collections.size(),
-                                   duration_text(static_cast<double>(longest_ns))));
+                                   format_duration(static_cast<double>(longest.length()))));
   if (!m.has_device()) return;
   Removal removal;
   removal.host_time = collections;
@@ -132,24 +125,26 @@ extern const Rule kLowGpuUtilization = {
     .unit = "%",
     .threshold = 80,
     .below = true,
-    .grave = 50,
+    .severe = 50,
     .symptom = true,
     .meaning =
-        "The device runs nothing for more than a fifth of the time. This is a symptom; another finding says what "
-        "causes it. Busy does not mean efficient: a busy device may still run slow kernels.",
+        "The device runs nothing for more than a fifth of the time. This is a symptom; another finding names the "
+        "cause. Busy does not mean efficient: a busy device may still run slow kernels.",
     .computation =
-        "Value: length of the union of all activity over the device's window, less the time in which it worked on "
-        "what is not in the recording; where there are only samples, the driver's utilization over the time. It has no cost of its own: the findings that "
-        "explain the idle time have.",
+        "Value: length of the union of all activity, as a share of the device's window without the time in which it "
+        "runs unrecorded work; of samples alone, the driver's average utilization. No cost of its own: the findings "
+        "that explain the idle time have it.",
     .advice = {
         "find the largest cause of idle time and follow its finding",
         "larger batches, if memory allows",
-        "several small jobs on one device (MPS, MIG), if one cannot fill it",
+        "several small jobs on one device (MPS, MIG), if one can't fill it",
     },
     .rank = {.value = [](const Measured& m) { return only_if(m.device().span_ns != 0, m.known_utilization_pct()); },
-             .say = say_low_gpu_utilization},
-    .samples = {.value = low_gpu_utilization_samples, .say = say_low_gpu_utilization_samples, .without_trace = true},
-    .checklist = {{.place = 1,
+             .describe = describe_low_gpu_utilization},
+    .samples = {.value = low_gpu_utilization_samples,
+                .describe = describe_low_gpu_utilization_samples,
+                .without_trace = true},
+    .checklist = {{.order = 1,
                    .id = "gpu-utilization",
                    .question = "Is the GPU busy over 80 % of the time?",
                    .label = "GPU busy",
@@ -165,15 +160,15 @@ extern const Rule kStepTimeVariance = {
     .unit = "ratio",
     .threshold = 1.3,
     .severity = Severity::kInfo,
-    .grave = 2,
+    .severe = 2,
     .meaning =
-        "Steps of one training loop should take about the same time. Long ones point at something that happens now "
-        "and then: checkpoints, evaluation, garbage collection, uneven batches, a noisy neighbour.",
+        "Steps of one training loop should take about the same time. Long ones point to something that happens now and "
+        "then: checkpoints, evaluation, garbage collection, uneven batches, other jobs on the host.",
     .computation =
-        "Value: 95th percentile of the measured steps' durations over their median; from eight steps on. No cost: "
-        "what makes single steps long has its own finding where the trace shows it.",
+        "Value: 95th percentile of the measured steps' durations over their median; needs eight steps. No cost: the "
+        "causes of long steps have rules of their own if the trace shows them.",
     .advice = {
-        "Python's garbage collector: gc.collect() and gc.freeze() after start, gc.disable() in the loop",
+        "Python's garbage collector: gc.collect() and gc.freeze() after startup, gc.disable() in the loop",
         "batches of equal size: bucketing by length, packing, padding to few sizes (also avoids recompilation)",
         "torch.compile recompiles on new shapes: mark_dynamic, or pad",
         "cudnn.benchmark = True tries algorithms again for each new shape",
@@ -181,8 +176,8 @@ extern const Rule kStepTimeVariance = {
         "other jobs on the host: cores, disk, network",
     },
     .seen = {Locator::At::kLongestStep, {}},
-    .rank = {.value = step_time_variance_value, .say = say_step_time_variance, .host_alone = true},
-    // A step that hangs is no slow step.
+    .rank = {.value = step_time_variance_value, .describe = describe_step_time_variance, .host_alone = true},
+    // A step that hangs is not a slow step.
     .settle = [](const Rule&, const Evidence& e, const RankMeasure&, Finding&) { return e.hang() == nullptr; },
 };
 
@@ -192,43 +187,41 @@ extern const Rule kProfilerOverhead = {
     .unit = "%",
     .threshold = 5,
     .severity = Severity::kInfo,
-    .meaning =
-        "The profiler flushes its buffers and instruments calls while the steps run, so they look slower than they "
-        "are.",
+    .meaning = "The profiler flushes buffers and instruments calls during the steps, which makes them slower.",
     .computation =
-        "Value: union of the profiler's own overhead records over the measured steps' wall time. No cost: the job "
-        "does not pay it when it is not recorded.",
+        "Value: union of the profiler's own overhead records as a share of the measured steps' wall time. No cost: the "
+        "job is only slower while it is recorded.",
     .advice = {
-        "torch.profiler.schedule with a few active steps and warmup=3",
+        "record fewer steps: torch.profiler.schedule(wait=5, warmup=3, active=3)",
         "with_stack=False, record_shapes=False, profile_memory=False unless needed",
         "compare step times with and without the profiler before trusting small differences",
     },
     .rank = {.value = [](const Measured& m) { return std::optional(m.wall_pct(total_length(overhead(m)))); },
-             .say = say_profiler_overhead,
+             .describe = describe_profiler_overhead,
              .host_alone = true},
 };
 
 extern const Rule kPythonGc = {
     .id = "python-gc",
-    .summary = "Python's garbage collector stops the thread that launches",
+    .summary = "Python's garbage collector stops the launching thread",
     .unit = "%",
     .threshold = 2,
     .part_of = "host-bound-launches",
     .meaning =
-        "Collections of the oldest generation walk all objects that the program holds, for tens of milliseconds in a "
-        "large one, whenever enough new ones were made. On many ranks they fall into different steps, and all wait.",
+        "Collections of the oldest generation visit all objects of the program, for tens of milliseconds in a large "
+        "one, whenever enough new objects exist. On many ranks they happen in different steps, and all ranks wait.",
     .computation =
-        "Value: share of the measured steps' wall time in collections on the step's thread (\"Python GC\" of "
-        "torch.profiler with stacks and record_python_gc_info, calls of gc.collect, and our recorder's). Cost: the "
-        "trace is replayed without them.",
-    .advice =
-        {
-            "gc.freeze() after the model, optimizer and loaders are made",
-            "gc.disable() in the loop, gc.collect() at the same step on all ranks",
-            "fewer objects that live long: arrays instead of lists of dicts in data sets",
-            "no torch.cuda.empty_cache() and gc.collect() by habit after each step",
-        },
-    .rank = {.value = python_gc_value, .say = say_python_gc, .host_alone = true},
+        "Value: share of the measured steps' wall time in collections on the step's thread (\"Python GC\" records of "
+        "torch.profiler with stacks and record_python_gc_info and of profgpu's recorder, and calls of gc.collect). "
+        "Cost: replay of the trace without them.",
+    .advice = {
+        "gc.freeze() after startup, so that long-lived objects are not visited again; gc.set_threshold(50_000, 20, "
+        "100)",
+        "gc.disable(), and gc.collect() every few hundred steps, in the same step on all ranks",
+        "fewer long-lived objects: arrays instead of lists of dicts in datasets",
+        "no routine torch.cuda.empty_cache() or gc.collect() after each step",
+    },
+    .rank = {.value = python_gc_value, .describe = describe_python_gc, .host_alone = true},
 };
 
 }  // namespace profgpu

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "analyse/rank/idle.h"
-#include "analyse/rank/phases.h"
 #include "analyse/rank/places.h"
 #include "analyse/rules/measure.h"
 
@@ -14,22 +12,32 @@ extern const Rule kExcessiveSynchronization;
 
 namespace {
 
-void say_device_waits(const Measured& m, Finding& f) {
+using enum Framework;
+
+void describe_device_waits(const Measured& m, Finding& f) {
   f.what = "launched work waits on the device for something else";
-  f.why = fmt::format("{} idles {} of the time with work already queued: it waits for another stream's event, another "
-                      "device or a host function.",
-                      m.device_label(), percent_text(*f.value));
-  f.fix = {
-      "look for stream.wait_event / wait_stream on work that is not needed yet, and move the wait to its first use",
-      "start the other stream's work earlier (prefetch the copy or the collective one layer ahead)"};
-  if (const Gap* gap = longest_gap(m, IdleCause::kDependency))
-    f.evidence.push_back(fmt::format("longest {} before {}", duration_text(gap->length()),
+  f.why = fmt::format("{} idles {} of the time with work queued: it waits for another stream's event, another device "
+                      "or a host function.",
+                      m.device_label(), format_percent(*f.value));
+  const auto counts = [&](const Gap& gap) { return m.counts(gap, IdleCause::kDependency); };
+  for (const Gap* gap : longest_gaps(m.gaps(), 1, counts))
+    f.evidence.push_back(fmt::format("longest wait {}, before {}", format_duration(static_cast<double>(gap->length())),
                                      shortened(m.trace().name(gap->after))));
 }
 
-// The op that the waiting calls of measured steps stand under, most frequent first: "aten::item, 12 a step"; and where
-// in the program they are.
-void say_waiting_calls(const Measured& m, Finding& f) {
+// The aten::item around a call, else the outermost op, else the call.
+HostId op_that_waits(const Trace& trace, HostId call) {
+  HostId op = call;
+  for (HostId at = trace.host.parent[call.value]; at.valid(); at = trace.host.parent[at.value]) {
+    if (trace.host.kind[at.value] != HostKind::kOp) continue;
+    op = at;
+    if (trace.name(at) == "aten::item") break;
+  }
+  return op;
+}
+
+// Of measured steps: the most frequent ops, and where they are in the program.
+void add_waiting_calls(const Measured& m, Finding& f) {
   const Trace& trace = m.trace();
   std::map<std::string_view, int64_t> count;
   Places places(m.facts());
@@ -37,53 +45,48 @@ void say_waiting_calls(const Measured& m, Finding& f) {
     for (const HostId call : calls) {
       if (!m.in_measured_step(trace.host.start_ns[call.value])) continue;
       places.add(call, trace.host.duration_ns[call.value]);
-      HostId at = trace.host.parent[call.value], op;
-      for (; at.valid(); at = trace.host.parent[at.value]) {
-        if (trace.host.kind[at.value] != HostKind::kOp) continue;
-        op = at;
-        if (trace.name(at) == "aten::item") break;
-      }
-      ++count[op.valid() ? trace.name(op) : trace.name(call)];
+      ++count[trace.name(op_that_waits(trace, call))];
     }
   }
   std::vector<std::pair<std::string_view, int64_t>> order(count.begin(), count.end());
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::ranges::stable_sort(order, std::greater(), &std::pair<std::string_view, int64_t>::second);
   for (size_t i = 0; i < std::min<size_t>(order.size(), 3); ++i)
     f.evidence.push_back(
-        fmt::format("{} waits {:.1f} times a step", shortened(order[i].first),
+        fmt::format("{} waits {:.1f} times per step", shortened(order[i].first),
                     static_cast<double>(order[i].second) / static_cast<double>(std::max<int64_t>(m.steps(), 1))));
   f.where = places.most_expensive();
 }
 
-void say_excessive_synchronization(const Measured& m, Finding& f) {
-  f.what = "the host waits for the GPU within the step, and then the GPU for the host";
+void describe_excessive_synchronization(const Measured& m, Finding& f) {
+  f.what = "the host waits for the GPU within the step, then the GPU for the host";
   f.why = fmt::format("After each wait nothing is queued: {} idles {} of the time until the next launch.",
-                      m.device_label(), percent_text(*f.value));
+                      m.device_label(), format_percent(*f.value));
   f.fix = {"keep losses and metrics on the device; call .item() or .cpu() every N steps, not every step",
            "no torch.cuda.synchronize() and no print(tensor) in the loop",
-           "avoid ops whose result size is data: nonzero, masked_select, unique, tensor.tolist(), if tensor:"};
-  say_waiting_calls(m, f);
+           "avoid ops whose output size depends on the data: nonzero, masked_select, unique, tensor.tolist(), if "
+           "tensor:"};
+  add_waiting_calls(m, f);
   add_blocked_thread(f, m, IdleCause::kSynchronization);
 }
 
-// Copies of values to the host which make it wait: .item(), .cpu(), .tolist(), nonzero.
+// Ops that copy values to the host and make it wait: .item(), .cpu(), .tolist(), nonzero.
 bool reads_a_value(std::string_view op) {
-  return op == "aten::item" || op == "aten::nonzero" || op == "aten::is_nonzero" || op == "aten::_local_scalar_dense" ||
-         op == "aten::to" || op == "aten::cpu" || op == "aten::masked_select" || op == "aten::unique" ||
-         op == "aten::_unique2" || op == "aten::equal";
+  constexpr std::string_view kReads[] = {
+      "aten::item", "aten::nonzero", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::to",
+      "aten::cpu", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::equal"};
+  return std::ranges::count(kReads, op) > 0;
 }
 
 HostId value_read_around(const Trace& trace, HostId call) {
-  HostId at = trace.host.parent[call.value];
-  while (at.valid() && !(trace.host.kind[at.value] == HostKind::kOp && reads_a_value(trace.name(at))))
-    at = trace.host.parent[at.value];
-  return at;
+  return trace.enclosing(trace.host.parent[call.value], [&](HostId at) {
+    return trace.host.kind[at.value] == HostKind::kOp && reads_a_value(trace.name(at));
+  });
 }
 
-// A checkpoint is no read of values, and has a finding of its own.
+// Checkpoints read values too, but have a rule of their own.
 std::vector<HostId> value_reads(const Measured& m) {
   const Trace& trace = m.trace();
-  std::vector<bool> uploads(trace.host.size());   // aten::to of pageable memory waits, too
+  std::vector<bool> uploads(trace.host.size());   // aten::to from pageable memory waits, too
   for (uint32_t i = 0; i < trace.activity.size(); ++i) {
     const HostId call = trace.activity.launch[i];
     if (!call.valid() || !is_upload(trace, ActivityId(i))) continue;
@@ -99,22 +102,20 @@ std::vector<HostId> value_reads(const Measured& m) {
   return reads;
 }
 
-// Where the device runs dry after them, that is a finding of its own.
+// If the device idles after them, excessive-synchronization reports that.
 std::optional<double> redundant_sync_copies_value(const Measured& m) {
-  const bool runs_dry = m.idle_pct(IdleCause::kSynchronization) > m.threshold(kExcessiveSynchronization);
-  if (runs_dry || m.steps() == 0) return std::nullopt;
+  const bool idles = m.idle_pct(IdleCause::kSynchronization) > m.threshold(kExcessiveSynchronization);
+  if (idles || m.steps() == 0) return std::nullopt;
   return static_cast<double>(value_reads(m).size()) / static_cast<double>(m.steps());
 }
 
-void say_redundant_sync_copies(const Measured& m, Finding& f) {
+void describe_redundant_sync_copies(const Measured& m, Finding& f) {
   Places places(m.facts());
   for (const HostId call : value_reads(m)) places.add(call, m.trace().host.duration_ns[call.value]);
   f.where = places.most_expensive();
-  f.what = fmt::format("the host reads values from the GPU {:.0f} times a step", *f.value);
-  f.why = "Each read waits until the GPU has caught up. It does not run dry yet, but the host cannot get ahead, and "
-          "graphs cannot be captured.";
-  f.fix = {"keep losses, counts and masks on the device; read what is logged every N steps, in one piece",
-           "torch.cuda.set_sync_debug_mode(\"warn\") names every line that waits"};
+  f.what = fmt::format("the host reads values from the GPU {:.0f} times per step", *f.value);
+  f.why = "Each read waits until the GPU has caught up. The GPU does not idle yet, but the host can't get ahead, and "
+          "graphs can't be captured.";
 }
 
 }  // namespace
@@ -125,26 +126,25 @@ extern const Rule kDeviceWaits = {
     .unit = "%",
     .threshold = 10,
     .meaning =
-        "The host was in time, and yet the device idles: what was launched could not start because it depends on "
-        "something unfinished elsewhere, such as an event of another stream, a peer device, or a callback on the "
-        "host.",
+        "The host launched in time, but the device still idles: the work depends on something unfinished elsewhere, "
+        "such as another stream's event, a peer device, or a callback on the host.",
     .computation =
-        "Value: idle time of cause dependency as a share of the device's window. Cost: the trace is replayed with those "
-        "waits taken out; at most that idle time. Gaps of a millisecond or more in which no recorded stream and no host "
-        "function can hold the work up are untraced work instead.",
-    .advice =
-        {
-            "record the event right after the work that matters and wait for it right before its first use",
-            "do not wait for the default stream: it orders itself with every blocking stream",
-            "pipeline parallelism: more micro-batches shrink the bubbles; interleaved schedules",
-            "offloading: prefetch parameters and states a layer ahead (DeepSpeed overlap_comm, FSDP "
-            "forward_prefetch=True)",
-            "no cudaLaunchHostFunc or stream callbacks in the step",
-            "if the profiler dropped records, record a shorter window",
-        },
-    .verdict = "Queued work waits on the GPU: {} of the time it idles for another stream, device or callback.",
+        "Value: idle time of cause dependency as a share of the device's window. Cost: replay of the trace without "
+        "those waits; at most that idle time. Gaps from a millisecond in which no recorded stream or host "
+        "function can delay the work are untraced work instead.",
+    .advice = {
+        "move each stream.wait_event / wait_stream to the first use of what it waits for; record the event right after "
+        "the work that matters",
+        "start the other stream's work earlier: prefetch the copy or collective a layer ahead (DeepSpeed overlap_comm, "
+        "FSDP forward_prefetch=True)",
+        "don't use the default stream: it synchronizes with every blocking stream",
+        "pipeline parallelism: more micro-batches shrink the bubbles; interleaved schedules",
+        "no cudaLaunchHostFunc or stream callbacks in the step",
+        "if the profiler dropped records, record a shorter window",
+    },
+    .verdict = "Queued work waits on the GPU: it idles {} of the time for another stream, device or callback.",
     .cause = IdleCause::kDependency,
-    .rank = {.say = say_device_waits},
+    .rank = {.describe = describe_device_waits},
     .job_cost = {.change = "dependency_free"},
 };
 
@@ -153,66 +153,63 @@ extern const Rule kExcessiveSynchronization = {
     .summary = "the host waits for the device within the step",
     .unit = "%",
     .threshold = 5,
-    .grave = 25,
+    .severe = 25,
     .meaning =
-        "Each .item(), .cpu(), print of a tensor or explicit synchronize stops the host until the device has "
-        "finished; by then nothing is queued, so the device idles until the host has launched again. One wait at the "
-        "end of a step is normal and cheap.",
+        "Each .item(), .cpu(), print of a tensor or explicit synchronize stops the host until the device has finished. "
+        "By then nothing is queued, so the device idles until the host launches again. One wait at the end of a step "
+        "is normal and cheap.",
     .computation =
-        "Value: idle time of cause synchronization as a share of the device's window. Cost: the trace is replayed with "
-        "the host never waiting; at most that idle time.",
+        "Value: idle time of cause synchronization as a share of the device's window. Cost: replay of the trace with a "
+        "host that never waits; at most that idle time.",
     .advice = {
         "accumulate the loss on the device: total += loss.detach(); read it every N steps",
-        "torch.cuda.set_sync_debug_mode(\"warn\") names every place that waits",
+        "torch.cuda.set_sync_debug_mode(\"warn\") shows every line that waits",
         "copy with tensor.to(\"cpu\", non_blocking=True) into pinned memory, and read it a step later",
-        "gradient clipping without error_if_nonfinite=True; GradScaler waits once a step by design (bf16 needs none)",
+        "gradient clipping without error_if_nonfinite=True; GradScaler waits once per step by design (bf16 needs none)",
         "avoid data-dependent shapes: nonzero, masked_select, boolean indexing, unique; use torch.where and masks",
         "torch.cuda.synchronize() only around measurements",
         "log from one rank and not in every step (Lightning: log_every_n_steps; Trainer: logging_steps)",
     },
-    .by_framework =
-        {
-            {Framework::kVllm, "--async-scheduling: the next step is scheduled while one runs"},
-            {Framework::kSglang, "leave the overlap scheduler on: no --disable-overlap-schedule"},
-            {Framework::kTensorRtLlm, "leave the overlap scheduler on: disable_overlap_scheduler: false"},
-            {Framework::kTrainer, "TrainingArguments(logging_nan_inf_filter=False, logging_steps=50): the filter "
-             "reads each loss"},
-            {Framework::kLightning, "Trainer(log_every_n_steps=50); self.log(…, on_step=False) for what an epoch sums "
-             "up"},
-            {Framework::kDeepSpeed, "\"wall_clock_breakdown\": false, and a larger steps_per_print"},
-            {Framework::kMegatron, "--timing-log-level 0, --no-check-for-nan-in-loss-and-grad, a larger --log-interval"},
-            {Framework::kFsdp, "FSDP 1: limit_all_gathers=False where memory allows", {}, true},
-        },
+    .by_framework = {
+        {kVllm, "--async-scheduling: schedules the next step while one runs"},
+        {kSglang, "leave the overlap scheduler on: no --disable-overlap-schedule"},
+        {kTensorRtLlm, "leave the overlap scheduler on: disable_overlap_scheduler: false"},
+        {kTrainer, "TrainingArguments(logging_nan_inf_filter=False, logging_steps=50): the filter reads each loss"},
+        {kLightning, "Trainer(log_every_n_steps=50); self.log(…, on_step=False) for metrics of an epoch"},
+        {kDeepSpeed, "\"wall_clock_breakdown\": false, and a larger steps_per_print"},
+        {kMegatron, "--timing-log-level 0, --no-check-for-nan-in-loss-and-grad, a larger --log-interval"},
+        {kFsdp, "FSDP 1: limit_all_gathers=False if memory allows", {}, true},
+    },
     .verdict_of = [](const Finding& f, const Job* job) {
-      // Alone a rank would save all of it, were it not for what its host does until the next launch.
+      // A rank alone would save all of it, but for the host's own work until the next launch.
       const bool for_host = job == nullptr && f.cost_pct.value_or(0) < *f.value / 2;
-      return fmt::format("The host keeps waiting for the GPU, which then runs dry: it idles {} of the time{}.",
-                         share_text(f), for_host ? ", most of it for what the host does after the wait" : " for it");
+      return fmt::format("The host keeps waiting for the GPU, which then idles {} of the time{}.",
+                         format_percent(*f.value, 0), for_host ? ", mostly for the host's work after each wait" : "");
     },
     .cause = IdleCause::kSynchronization,
-    .rank = {.say = say_excessive_synchronization},
+    .rank = {.describe = describe_excessive_synchronization},
     .job_cost = {.change = "synchronization_free"},
 };
 
 extern const Rule kRedundantSyncCopies = {
     .id = "redundant-sync-copies",
-    .summary = "values are read from the device several times a step",
+    .summary = "the host reads values from the device several times per step",
     .unit = "count",
     .threshold = 4,
     .severity = Severity::kInfo,
     .meaning =
         "Each .item(), .cpu(), .tolist(), nonzero or if on a tensor copies a value to the host and waits for all work "
-        "before it. While the device has enough to do this costs little, and it keeps the host from running ahead.",
+        "before it. While the device has enough work this costs little, but it keeps the host from running ahead.",
     .computation =
-        "Value: calls that wait for the device under such an op, a step; where the device idles more for them, "
-        "excessive-synchronization says so instead. No cost.",
-    .advice =
-        {
-            "collect what is logged in one tensor, and copy it once with non_blocking=True",
-            "torch.where and masks instead of nonzero and boolean indexing",
-            "gradient clipping and loss scaling that stay on the device (bf16 needs no scaler)",
-        },
-    .rank = {.value = redundant_sync_copies_value, .say = say_redundant_sync_copies},
+        "Value: calls per step that wait for the device within such an op; if the device idles for them, "
+        "excessive-synchronization reports that instead. No cost.",
+    .advice = {
+        "keep losses, counts and masks on the device; log every N steps, with one copy of one tensor",
+        "torch.cuda.set_sync_debug_mode(\"warn\") shows every line that waits",
+        "torch.where and masks instead of nonzero and boolean indexing",
+        "gradient clipping and loss scaling that stay on the device (bf16 needs no scaler)",
+    },
+    .rank = {.value = redundant_sync_copies_value, .describe = describe_redundant_sync_copies},
 };
 
 }  // namespace profgpu

@@ -44,11 +44,11 @@ std::string_view activity_kind_name(ActivityKind kind) {
 }
 
 RankRows::RankRows(int rank, const Facts& facts, Interval part)
-    : rank_(rank), outline_(RankOutline::of(facts, part)), met_(&facts.get<MetCalls>()),
+    : rank_(rank), outline_(RankOutline::of(facts, part)), timings_(&facts.get<CallTimings>()),
       loaded_(new Loaded{nullptr, &facts, TracePart(facts.trace(), part)}) {}
 
-RankRows::RankRows(int rank, RankOutline outline, const MetCalls& met, Reader read)
-    : rank_(rank), outline_(std::move(outline)), met_(&met), read_(std::move(read)) {}
+RankRows::RankRows(int rank, RankOutline outline, const CallTimings& timings, Reader read)
+    : rank_(rank), outline_(std::move(outline)), timings_(&timings), read_(std::move(read)) {}
 
 Status RankRows::load() const {
   if (loaded_) return ok();

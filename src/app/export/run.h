@@ -35,8 +35,8 @@ class RankRows {
 
   /// Its events are there for good.
   RankRows(int rank, const Facts& facts, Interval part = kAllTime);
-  /// They are read by `read`. `met` must outlive this.
-  RankRows(int rank, RankOutline outline, const MetCalls& met, Reader read);
+  /// They are read by `read`. `timings` must outlive this.
+  RankRows(int rank, RankOutline outline, const CallTimings& timings, Reader read);
 
   /// The error: they cannot be read again.
   [[nodiscard]] Status load() const;
@@ -45,7 +45,7 @@ class RankRows {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] const RankOutline& outline() const { return outline_; }
-  [[nodiscard]] const MetCalls& met() const { return *met_; }
+  [[nodiscard]] const CallTimings& timings() const { return *timings_; }
   [[nodiscard]] bool is_cut() const { return outline_.is_cut(); }
   /// Where the rank begins: of a cut one, where it was cut.
   [[nodiscard]] int64_t start_ns() const { return is_cut() ? outline_.part->start : extent().start; }
@@ -91,7 +91,7 @@ class RankRows {
   }
   int rank_;
   RankOutline outline_;
-  const MetCalls* met_;
+  const CallTimings* timings_;
   Reader read_;                        // null: the events are there for good
   mutable std::unique_ptr<Loaded> loaded_;
 };

@@ -35,7 +35,7 @@ class RankRowsTest : public testing::Test {
       digests.push_back(rank_digest(rank, whole_.back()->facts));
     }
     job_ = analyse_job(digests);
-    for (int rank = 0; rank < kRanks; ++rank) whole_[static_cast<size_t>(rank)]->facts.know(job_.met_calls.at(rank));
+    for (int rank = 0; rank < kRanks; ++rank) whole_[static_cast<size_t>(rank)]->facts.provide(job_.call_timings.at(rank));
   }
   ~RankRowsTest() override { fs::remove_all(folder_); }
 
@@ -57,12 +57,12 @@ class RankRowsTest : public testing::Test {
     RunRows run;
     run.job = &job_;
     for (int rank = 0; rank < kRanks; ++rank) {
-      const MetCalls& met = job_.met_calls.at(rank);
-      run.ranks.emplace_back(rank, RankOutline::of(whole_[static_cast<size_t>(rank)]->facts, part), met,
-                             [this, rank, &met] {
+      const CallTimings& timings = job_.call_timings.at(rank);
+      run.ranks.emplace_back(rank, RankOutline::of(whole_[static_cast<size_t>(rank)]->facts, part), timings,
+                             [this, rank, &timings] {
                                auto events = read(rank);
                                ++reads_;
-                               if (events) (*events)->facts.know(met);
+                               if (events) (*events)->facts.provide(timings);
                                return events;
                              });
     }

@@ -98,7 +98,7 @@ CollectiveArrows::CollectiveArrows(const RunRows& run) {
   std::vector<CollectiveEnd*> all;
   for (const RankRows& rank : run.ranks) {
     std::vector<CollectiveEnd>& ends = ends_[rank.rank()];
-    for (const MetCall& call : rank.met().calls)
+    for (const CallTiming& call : rank.timings().calls)
       if (rank.shows_call(call.activity)) ends.push_back({.call = &call});
   }
   // Of those that arrived at once the last rank counts as the latest: readers that sort by time and leave the order of

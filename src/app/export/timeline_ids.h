@@ -52,7 +52,7 @@ class TimelineIds {
 
 /// A kernel's arrows. Arrows are numbered from 1 on through the run.
 struct CollectiveEnd {
-  const MetCall* call = nullptr;
+  const CallTiming* call = nullptr;
   uint64_t first = 0;      ///< those of the last one to arrive are first .. first + arrows - 1; all others have one
   uint64_t arrows = 0;     ///< 0: no other rank of it is shown
   bool latest = false;     ///< of the ranks that are shown: arrows end here, else one begins here
@@ -62,7 +62,7 @@ class CollectiveArrows {
  public:
   /// O(calls log calls) of the ranks that are shown, which must outlive it; their events are not needed.
   explicit CollectiveArrows(const RunRows& run);
-  /// Null: a kernel that no other rank of the job met.
+  /// Null: a kernel that matches no other rank's call.
   [[nodiscard]] const CollectiveEnd* find(const RankRows& rank, ActivityId activity) const;
 
  private:

@@ -20,12 +20,12 @@ Trace four_kernels() {
 
 class MetRanks : public testing::Test {
  protected:
-  static MetCall call(uint32_t activity, int64_t wait_ns, int64_t collective) {
+  static CallTiming call(uint32_t activity, int64_t wait_ns, int64_t collective) {
     return {ActivityId(activity), wait_ns, 1000, true, 0, collective};
   }
-  void add(int rank, std::vector<MetCall> calls, Interval part = RankRows::kAllTime) {
+  void add(int rank, std::vector<CallTiming> calls, Interval part = RankRows::kAllTime) {
     facts_.push_back(std::make_unique<Facts>(trace_, AnalysisOptions{}));
-    facts_.back()->know(MetCalls{std::move(calls)});
+    facts_.back()->provide(CallTimings{std::move(calls)});
     run_.ranks.emplace_back(rank, *facts_.back(), part);
   }
   const Trace trace_ = four_kernels();

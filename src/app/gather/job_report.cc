@@ -154,11 +154,11 @@ void name_rows(const RankDigest& rank, std::vector<CollectiveRow>& rows) {
   }
 }
 
-// With what only the other ranks tell.
+// With the figures that need other ranks.
 std::vector<CollectiveRow> collectives(const RankDigest& rank, const Job* job) {
-  const auto met = job != nullptr ? job->met_calls.find(rank.rank) : std::map<int, MetCalls>::const_iterator();
-  if (job == nullptr || met == job->met_calls.end()) return rated(rank.calls, {});
-  std::vector<CollectiveRow> rows = rated(rank.calls, met->second.calls);
+  const CallTimings* timings = job != nullptr ? job->timings(rank.rank) : nullptr;
+  if (timings == nullptr) return rated(rank.calls, {});
+  std::vector<CollectiveRow> rows = rated(rank.calls, *timings);
   name_rows(rank, rows);
   return rows;
 }

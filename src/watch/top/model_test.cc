@@ -229,7 +229,7 @@ TEST(TopModel, AdviceNamesWhatIsWrongAndTheWayOut) {
       return a.device == device && a.what.find(text) != std::string::npos && !a.fix.empty();
     });
   };
-  EXPECT_TRUE(said(1, "temperature holds the clocks back, 62 %"));
+  EXPECT_TRUE(said(1, "clocks reduced by temperature, 62 %"));
   EXPECT_TRUE(said(1, "memory is 98 % full"));
   EXPECT_TRUE(said(2, "idle for the last minute, while process 4713 of alice holds 40.8 GiB"));
   EXPECT_TRUE(said(3, "GPU is lost"));
