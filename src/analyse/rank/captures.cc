@@ -56,13 +56,11 @@ class CaptureWords {
 
 // Batch size of the innermost step around a range.
 std::optional<int64_t> batch_around(const Trace& trace, HostId range) {
-  std::optional<int64_t> batch;
-  trace.enclosing(range, [&](HostId at) {
+  for (HostId at = range; at.valid(); at = trace.host.parent[at.value]) {
     const auto step = trace.host.kind[at.value] == HostKind::kAnnotation ? engine_step(trace.name(at)) : std::nullopt;
-    if (step) batch = step->sequences;
-    return batch.has_value();
-  });
-  return batch;
+    if (step && step->sequences) return step->sequences;
+  }
+  return std::nullopt;
 }
 
 struct Capture {
