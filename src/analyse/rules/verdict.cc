@@ -84,7 +84,8 @@ ReportVerdict verdict_of_host(const RankMeasure& m) {
     append_listed(places, fmt::format("{} ({} per step)", place_text(p),
                                       format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1)))));
   return {fmt::format("This trace has no GPU activity{} On the host {}.",
-                      m.cut_off ? "; it is cut off." : ": was ProfilerActivity.CUDA on?",
+                      m.cut_off ? "; it is cut off."
+                                : ": was it recorded (ProfilerActivity.CUDA, nsys profile --trace=cuda)?",
                       places.empty() ? largest_part(m) : "most time goes into " + places),
           VerdictKind::kInconclusive};
 }
