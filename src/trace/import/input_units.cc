@@ -96,7 +96,7 @@ Head head_of(const std::string& path) {
   if (!source) return {.why = source.error()};
   std::string text(kHeadBytes, '\0');
   text.resize((*source)->read(text.data(), text.size()));
-  Head head{find_importer(text), (*source)->file_bytes()};
+  Head head{find_importer(text, path), (*source)->file_bytes()};
   const TextSource::End end = (*source)->end();
   if (end == TextSource::End::kUnreadable && !holds_recording(head)) {
     head.importer = nullptr;
@@ -144,10 +144,13 @@ class TraceUnits {
   std::map<int, size_t> unit_of_;
 };
 
-void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next) {
+// `before`: ranks of such files that came before and do not say which they are.
+void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next, int& before) {
   std::vector<MergedRank> ranks = file.importer->merged_ranks(file.path);
-  if (ranks.empty()) file.index = next++, traces.add(file, {});   // unreadable the second time
+  if (ranks.empty()) file.index = next++, traces.add(file, {});   // one rank, or it cannot be read again
+  const int own = before;
   for (MergedRank& rank : ranks) {
+    if (!rank.numbered) rank.rank += own, ++before;
     file.merged = std::move(rank);
     file.index = next++;
     traces.add(file, {});
@@ -168,6 +171,19 @@ void leave_out_merged(Listing& listing, std::vector<Head>& heads, std::vector<st
   for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
     if (!heads[i].says.merged || !has_parts_beside(listing.files[i], listing.files)) continue;
     left_out.push_back(listing.files[i] + ": ranks merged into one file; the traces beside it are read");
+    heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
+    listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+// `nsys stats` leaves the export of a report beside it.
+void leave_out_exported(Listing& listing, std::vector<Head>& heads, std::vector<std::string>& left_out) {
+  for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
+    const std::string& file = listing.files[i];
+    const std::string exported = file.substr(0, file.rfind('.')) + ".sqlite";
+    if (!file.ends_with(".nsys-rep") && !file.ends_with(".qdrep")) continue;
+    if (std::find(listing.files.begin(), listing.files.end(), exported) == listing.files.end()) continue;
+    left_out.push_back(file + ": its export beside it is read");
     heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
     listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -215,6 +231,7 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
   std::vector<InputUnit::File> recordings;
   SessionClocks clocks;
   size_t next = 0;   // index of a file
+  int unnumbered = 0;
   Seen seen;
   for (const std::string& path : paths) {
     auto listing = listed(path);
@@ -225,13 +242,14 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     std::vector<Head> heads;
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
     leave_out_merged(*listing, heads, all.left_out);
+    leave_out_exported(*listing, heads, all.left_out);
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
       InputUnit::File file{.path = listing->files[i], .named = !listing->folder, .importer = heads[i].importer,
                            .why_unknown = std::move(heads[i].why), .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
-      else if (heads[i].says.merged) add_merged(file, traces, next);
+      else if (heads[i].says.merged) add_merged(file, traces, next, unnumbered);
       else if (!recorded || !describes_run(file.path, "summary"))
         file.index = next++, traces.add(file, heads[i].says.rank);
     }
@@ -278,6 +296,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     r.trace.issues.clear();
     part.stated_rank = r.trace.distributed.rank;
     part.only_samples = r.trace.only_samples();
+    part.has_samples = !r.trace.samples.empty();
     part.on_device = r.trace.activity.size() > 0;
     part.window = window_facts(r.trace);
   }
