@@ -1,8 +1,6 @@
 // Any bytes as an export of Nsight Systems: as the database itself, and again as the cells of tables that the importer
 // reads, so that what stands behind SQLite's own checks is reached too.
 #include <sqlite3.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <string>
@@ -11,13 +9,6 @@
 #include "trace/import/nsight_rows.h"
 
 namespace {
-
-void report_on_database(const void* data, size_t size) {
-  static const int file = memfd_create("export", 0);
-  static const std::string path = "/proc/self/fd/" + std::to_string(file);
-  if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != static_cast<ssize_t>(size)) return;
-  profgpu::report_on(path);
-}
 
 /// Takes cells off the bytes; zeros once they are used up.
 class Cells {
@@ -112,7 +103,7 @@ void report_on_cells(const uint8_t* data, size_t size) {
   }
   sqlite3_int64 bytes = 0;
   if (unsigned char* image = sqlite3_serialize(db, "main", &bytes, 0); image != nullptr) {
-    report_on_database(image, static_cast<size_t>(bytes));
+    profgpu::report_on_bytes(image, static_cast<size_t>(bytes));
     sqlite3_free(image);
   }
   sqlite3_close(db);
@@ -121,7 +112,7 @@ void report_on_cells(const uint8_t* data, size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  report_on_database(data, size);
+  profgpu::report_on_bytes(data, size);
   report_on_cells(data, size);
   return 0;
 }

@@ -79,6 +79,9 @@ bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::k
 
 // A CPU program's trace looks like one in which GPU activity was not recorded.
 ReportVerdict verdict_of_host(const RankMeasure& m) {
+  if (m.wall_ns == 0)   // as in execution traces
+    return {"This trace has no times: it tells which operators ran, how often and on what shapes.",
+            VerdictKind::kInconclusive};
   std::string places;
   for (const Place& p : m.host_places)
     append_listed(places, fmt::format("{} ({} per step)", place_text(p),

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/text_source.h"
+#include "trace/import/execution_trace.h"
 #include "trace/import/recording.h"
+#include "trace/import/rocprof_csv.h"
 
 namespace profgpu {
 namespace {
@@ -157,6 +160,20 @@ void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next, int& bef
   }
 }
 
+// Execution traces whose names have no rank belong to the one trace beside them; among several they stand alone.
+void add_executions(std::vector<InputUnit::File> files, size_t& next, TraceUnits& traces, InputUnits& all) {
+  const bool one = all.units.size() == 1;
+  for (InputUnit::File& file : files) {
+    file.index = next++;
+    if (!one) {
+      traces.add(file, {});
+      continue;
+    }
+    all.units.front().bytes += file.bytes;
+    all.units.front().files.push_back(std::move(file));
+  }
+}
+
 // SGLang merges "ID-TP-0.trace.json.gz" and so on into a "merged-ID.trace.json.gz" beside them.
 bool has_parts_beside(const std::string& merged, const std::vector<std::string>& files) {
   constexpr std::string_view kPrefix = "merged-";
@@ -184,6 +201,20 @@ void leave_out_exported(Listing& listing, std::vector<Head>& heads, std::vector<
     if (!file.ends_with(".nsys-rep") && !file.ends_with(".qdrep")) continue;
     if (std::find(listing.files.begin(), listing.files.end(), exported) == listing.files.end()) continue;
     left_out.push_back(file + ": its export beside it is read");
+    heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
+    listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+// rocprofv3 writes a file for each kind of record of a process: the first of them stands for all.
+void read_together(Listing& listing, std::vector<Head>& heads, std::set<std::string>& firsts) {
+  for (size_t i = heads.size(); i-- > 0;) {
+    if (heads[i].importer != &kRocprofCsv) continue;
+    std::string first = rocprof_csv_first(listing.files[i]);
+    if (firsts.insert(first).second) {
+      listing.files[i] = std::move(first);
+      continue;
+    }
     heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
     listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -228,10 +259,11 @@ int rank_in_name(std::string_view path) {
 Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options) {
   InputUnits all;
   TraceUnits traces(all);
-  std::vector<InputUnit::File> recordings;
+  std::vector<InputUnit::File> recordings, executions;
   SessionClocks clocks;
   size_t next = 0;   // index of a file
   int unnumbered = 0;
+  std::set<std::string> csv_firsts;
   Seen seen;
   for (const std::string& path : paths) {
     auto listing = listed(path);
@@ -243,17 +275,21 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
     leave_out_merged(*listing, heads, all.left_out);
     leave_out_exported(*listing, heads, all.left_out);
+    read_together(*listing, heads, csv_firsts);
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
       InputUnit::File file{.path = listing->files[i], .named = !listing->folder, .importer = heads[i].importer,
                            .why_unknown = std::move(heads[i].why), .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
+      else if (file.importer == &kExecutionTrace && rank_in_name(file.path) < 0)
+        executions.push_back(std::move(file));
       else if (heads[i].says.merged) add_merged(file, traces, next, unnumbered);
       else if (!recorded || !describes_run(file.path, "summary"))
         file.index = next++, traces.add(file, heads[i].says.rank);
     }
   }
+  add_executions(std::move(executions), next, traces, all);
   for (InputUnit::File& file : recordings) file.index = next++;
   if (Status status = add_recordings(recordings, options, all); !status) return status.error();
   if (!clocks.empty()) {
@@ -300,6 +336,7 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     part.on_device = r.trace.activity.size() > 0;
     part.window = window_facts(r.trace);
   }
+  join_executions(read.parts);
   return read;
 }
 

@@ -4,10 +4,13 @@
 
 namespace profgpu {
 
-extern const Importer kSamples, kRecording, kNsight, kNsightReport, kKineto;
+extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kRocprofJson, kRocprofCsv,
+    kExecutionTrace, kKineto;
 
 const std::vector<const Importer*>& importers() {
-  static const std::vector<const Importer*> all = {&kNsightReport, &kSamples, &kRecording, &kNsight, &kKineto};
+  static const std::vector<const Importer*> all = {
+      &kNsightReport, &kRocprofCsv,  &kSamples,        &kRecording, &kRocpd,
+      &kNsight,       &kRocprofJson, &kExecutionTrace, &kKineto};
   return all;
 }
 
