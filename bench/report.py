@@ -305,6 +305,21 @@ def export_lines(r):
     return lines
 
 
+def nsight_verdicts(n):
+    """Rows of the table of targets."""
+    for threads, key in (('one thread', 'of_select_one_thread'), ('all threads', 'of_select')):
+        yield (f'| Nsight Systems export, {threads}: {n["target"]:.0%} of the rate of `select` alone | {n[key]:.0%} | '
+               f'{"met" if n[key] >= n["target"] else "missed"} |')
+
+
+def nsight_lines(n):
+    return ['', '## Exports of Nsight Systems', '',
+            f'{where(n)}. `bench/nsight.py`: {n["rows"]:,} rows, a file of {n["file_bytes"] / 1e6:.0f} MB in the page cache; medians. The yardstick is '
+            '`bench/bare_select.cc`: SQLite alone selects the same columns on one core and takes each cell once. profgpu also sorts and links.', '',
+            '| what | s |', '| --- | ---: |', f'| select alone | {n["select_s"]:.2f} |', f'| profgpu, one thread | {n["one_thread_s"]:.2f} |',
+            f'| profgpu, all threads | {n["all_threads_s"]:.2f} |', '', f'In memory: {n["trace_bytes"] / n["events"]:.1f} bytes a row.']
+
+
 def job_lines(r):
     m = r['machine']
     lines = ['', '## Jobs of many ranks', '', f'`bench/job.py` {where(m, "on")}. Simulated jobs with what they planted known.']
@@ -426,7 +441,7 @@ def whole_runs_lines(result):
 
 SECTIONS = (('end_to_end', whole_runs_lines), ('peers', peers_lines), ('sampler', sampler_lines), ('top', top_lines), ('exporter', exporter_lines),
             ('day', day_lines), ('recorder', recorder_lines), ('inject', inject_lines), ('switches', switch_lines), ('page', page_lines), ('page_frames', frame_lines),
-            ('export', export_lines), ('job', job_lines), ('python', python_lines), ('build', build_lines))
+            ('export', export_lines), ('nsight', nsight_lines), ('job', job_lines), ('python', python_lines), ('build', build_lines))
 
 
 def sections_of(page):
@@ -436,10 +451,11 @@ def sections_of(page):
 
 def targets(build, old):
     """Rows of what was measured now; of the rest those of before."""
-    end_to_end, peers, sampler, top, cold = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top', 'build'))
+    end_to_end, peers, sampler, top, cold, nsight = (load(build, name) for name in ('end_to_end', 'peers', 'sampler', 'top', 'build', 'nsight'))
     rows = {}
     for line in [*old.split('\n')[4:], *(verdicts(end_to_end, peers) if end_to_end else ()), *(sampler_verdicts(sampler) if sampler else ()),
-                 *(top_verdicts(top) if top else ()), *(build_verdicts(cold) if cold else ())]:
+                 *(top_verdicts(top) if top else ()), *(build_verdicts(cold) if cold else ()),
+                 *(nsight_verdicts(nsight) if nsight else ())]:
         rows[line.split('|')[1]] = line
     return '\n'.join(['## Targets', '', '| target | measured | |', '| --- | --- | --- |', *rows.values()])
 
@@ -455,7 +471,7 @@ def main():
             new |= sections_of('\n'.join(lines(result)))
     new |= sections_of('\n'.join(leaf_lines(build)))
     headings = ['Whole runs', 'Beside HolisticTraceAnalysis', 'Sampling devices', 'The screen', 'The exporter', 'A day of samples', 'Recording',
-                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Jobs of many ranks', 'The Python package', 'Building', 'Hot leaves']
+                'Recording without a GPU', 'Context switches', 'The page of an HTML report', 'The timeline of the page', 'Exports and queries', 'Exports of Nsight Systems', 'Jobs of many ranks', 'The Python package', 'Building', 'Hot leaves']
     unknown = set(new) - set(headings)
     if unknown:
         raise SystemExit(f'no place for {", ".join(unknown)}')

@@ -241,6 +241,9 @@ void move_small_tables(const Trace& w, const Place& place, Trace& joined) {
   move_rows(w.thread_waits, joined.thread_waits, place, &ThreadWait::start_ns, &ThreadWait::thread);
   for (const BackwardLink& b : w.backward_links)
     joined.backward_links.push_back({place(b.forward), place(b.backward)});
+  for (const CapturedCall& c : w.captured_calls)
+    if (place(c.activity).valid() && place(c.call).valid())
+      joined.captured_calls.push_back({place(c.activity), place(c.call)});
   for (const Interval& i : place.given.empty() ? w.windows : subtract(w.windows, place.given))
     joined.windows.push_back({i.start + place.shift_ns, i.end + place.shift_ns});
   joined.cut_off |= w.cut_off;
@@ -257,6 +260,7 @@ void describe(const std::vector<Trace>& windows, Trace& joined) {
   joined.metadata = first.metadata;
   joined.base_time_ns = first.base_time_ns;
   joined.recorded = first.recorded;
+  joined.recorder = first.recorder;
   joined.distributed = first.distributed;
   joined.devices = first.devices;
   for (const Trace& w : windows) {
@@ -276,6 +280,8 @@ void sort_joined_tables(Trace& joined) {
   std::stable_sort(joined.thread_waits.begin(), joined.thread_waits.end(), by_thread);
   std::sort(joined.range_arguments.begin(), joined.range_arguments.end(),
             [](const RangeArguments& x, const RangeArguments& y) { return x.host < y.host; });
+  std::sort(joined.captured_calls.begin(), joined.captured_calls.end(),
+            [](const CapturedCall& x, const CapturedCall& y) { return x.activity < y.activity; });
   const auto time = [&](const Collective& c) {
     return c.activity.valid() ? joined.activity.start_ns[c.activity.value]
            : c.host.valid()   ? joined.host.start_ns[c.host.value]

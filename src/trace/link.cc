@@ -188,6 +188,9 @@ void find_window(Trace& trace) {
   for (const Thread& thread : trace.threads) {
     if (thread.is_sampled_stack()) continue;   // it tells of what others did, for as long as it was asked to
     for (uint32_t i = thread.begin.value; i < thread.end.value; ++i) {
+      // A whole program is recorded with its start, long before it turns to a device.
+      const HostKind kind = trace.host.kind[i];
+      if (kind == HostKind::kSystem || (kind == HostKind::kOverhead && trace.recorder == Recorder::kNsight)) continue;
       window.start = std::min(window.start, trace.host.start_ns[i]);
       window.end = std::max(window.end, trace.host.start_ns[i] + trace.host.duration_ns[i]);
     }

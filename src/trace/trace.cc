@@ -71,7 +71,7 @@ size_t Trace::memory_bytes() const {
          bytes_of(activity.start_ns, activity.duration_ns, activity.name, activity.queue, activity.kind,
                   activity.launch, activity.args, activity.correlation) +
          bytes_of(op_args, activity_args, syncs, collectives, memory, counters, thread_samples, thread_waits,
-                  backward_links, range_arguments, launching, launched_first, launched);
+                  backward_links, captured_calls, range_arguments, launching, launched_first, launched);
 }
 
 }  // namespace profgpu

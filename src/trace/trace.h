@@ -44,6 +44,8 @@ enum class HostKind : uint8_t {
   kRuntime,     ///< cuda*, hip* runtime call
   kDriver,      ///< cu* driver call
   kOverhead,    ///< the profiler's own work
+  kLibrary,     ///< call of a library above the runtime, or of MPI: cublasSgemm, MPI_Allreduce
+  kSystem,      ///< call of the C library: read, poll, pthread_cond_wait
 };
 
 /// Host-side ranges, sorted by thread, then start, then longest first: a parent comes before its children.
@@ -211,6 +213,15 @@ struct ThreadWait {
   ThreadId thread;
 };
 
+/// Activity of a replayed graph, and the call that was captured for it, as the recorder itself tells.
+struct CapturedCall {
+  ActivityId activity;
+  HostId call;
+};
+
+/// Whose file it is: advice on how to record speaks of that tool's options.
+enum class Recorder : uint8_t { kPyTorch, kProfgpu, kNsight, kRocprof, kXla, kOther };
+
 struct DeviceProperties {
   int32_t id = 0;
   std::string name;
@@ -276,6 +287,7 @@ class Trace {
   std::vector<ThreadSample> thread_samples;  ///< by thread, then time
   std::vector<ThreadWait> thread_waits;      ///< long ones, by thread, then start
   std::vector<BackwardLink> backward_links;
+  std::vector<CapturedCall> captured_calls;  ///< by activity
   std::vector<RangeArguments> range_arguments;  ///< by host
   std::vector<DeviceProperties> devices;
   Distributed distributed;
@@ -283,6 +295,7 @@ class Trace {
   std::optional<ClockStatement> clock;   ///< of the clock that base_time_ns is from
   std::vector<std::pair<std::string, std::string>> metadata;  ///< other top-level fields, as text
   int64_t base_time_ns = 0;
+  Recorder recorder = Recorder::kPyTorch;
   bool recorded = false;  ///< by profgpu: unmarked steps may be estimated; yields in joined_windows()
   bool cut_off = false;            ///< a file of it ends early
   int64_t events = 0;              ///< records in the input, of whatever kind

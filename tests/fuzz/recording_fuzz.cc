@@ -1,8 +1,5 @@
 // Any bytes as a recording, as they are and again with every chunk's checksum made right, so that what stands behind
 // the checksums is reached too.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -11,13 +8,6 @@
 #include "tests/fuzz/whole_report.h"
 
 namespace {
-
-void report_on_bytes(const void* data, size_t size) {
-  static const int file = memfd_create("recording", 0);
-  static const std::string path = "/proc/self/fd/" + std::to_string(file);
-  if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != static_cast<ssize_t>(size)) return;
-  profgpu::report_on(path);
-}
 
 // Chunks one after the other; one that says that it is longer than the file ends with it.
 std::string sealed(const uint8_t* data, size_t size) {
@@ -39,8 +29,8 @@ std::string sealed(const uint8_t* data, size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  report_on_bytes(data, size);
+  profgpu::report_on_bytes(data, size);
   const std::string file = sealed(data, size);
-  report_on_bytes(file.data(), file.size());
+  profgpu::report_on_bytes(file.data(), file.size());
   return 0;
 }

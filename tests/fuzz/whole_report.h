@@ -2,6 +2,8 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -87,6 +89,16 @@ inline void report_on(const std::string& path) {
   report.page = *page;
   for (const Presenter* presenter : presenters()) require(!presenter->write(report, {}).empty(), "a report has text");
   export_all(facts);
+}
+
+/// A file in memory with these bytes: its path, or nothing where there is no room for it.
+inline std::string file_of(const void* data, size_t size) {
+  static const int file = memfd_create("fuzz", 0);
+  static const std::string path = "/proc/self/fd/" + std::to_string(file);
+  return ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == static_cast<ssize_t>(size) ? path : "";
+}
+inline void report_on_bytes(const void* data, size_t size) {
+  if (const std::string path = file_of(data, size); !path.empty()) report_on(path);
 }
 
 }  // namespace profgpu

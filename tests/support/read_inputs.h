@@ -35,7 +35,7 @@ inline Result<Inputs> read_inputs(const std::vector<std::string>& paths, const I
     auto read = read_unit(unit, options);
     if (!read) return read.error();
     for (ReadPart& r : read->parts) {
-      if (r.part.only_samples) logs.push_back(std::exchange(r.trace.samples, {}));
+      if (r.part.has_samples) logs.push_back(std::exchange(r.trace.samples, {}));
       parts.push_back(std::move(r.part));
       traces.push_back(std::move(r.trace));
     }

@@ -31,6 +31,8 @@ const kCategories: Readonly<Record<string, Category>> = {
   'runtime': { title: 'runtime call', light: '#e3a15a', dark: '#d9974f' },
   'driver': { title: 'driver call', light: '#b47a45', dark: '#b88250' },
   'overhead': { title: 'profiler overhead', light: '#a05a86', dark: '#b5709b' },
+  'library': { title: 'library call', light: '#7a9a3c', dark: '#93b552' },
+  'system': { title: 'C library call', light: '#8a8f98', dark: '#7d848e' },
 
   'data_loading': { title: 'data loading', light: '#d55e00', dark: '#ee7a20' },
   'forward': { title: 'forward', light: '#56b4e9', dark: '#7cc8f2' },

@@ -208,7 +208,16 @@ Captures Captures::compute(const Facts& facts) {
   out.set_aside.resize(trace.windows.size());
   CaptureWords words(facts);
   CaptureReader reader(facts, words);
-  if (!reader.read(out.time)) return out;
+  const bool any = reader.read(out.time);
+  if (!trace.captured_calls.empty()) {
+    out.call.resize(trace.activity.size());
+    for (const CapturedCall& c : trace.captured_calls) out.call[c.activity.value] = c.call;
+    out.named = static_cast<int64_t>(trace.captured_calls.size());
+    for (const ActivityArgsId args : trace.activity.args)
+      out.replayed += args.valid() && trace.activity_args[args.value].graph_node != 0;
+    return out;
+  }
+  if (!any) return out;
   std::vector<Replay> replays;
   for (size_t c = 0; c < trace.launching.size(); ++c)
     if (words(trace.launching[c]) == CaptureWord::kReplay)

@@ -32,6 +32,9 @@ bool is_first_use_call(string_view name) {
 // Ranges in which Dynamo and Inductor compile; frames of compilers and tuners.
 bool is_first_use_range(string_view name, HostKind kind) {
   if (name.ends_with("(dynamo_timed)")) return true;
+  if (kind == HostKind::kOverhead)   // CUDA's own, and how Nsight Systems begins with a process
+    return name == "Runtime Triggered Module Loading" || name == "Lazy Function Loading" || name == "Driver Compiler" ||
+           name == "CUDA profiling initialization";
   if (kind != HostKind::kPython) return false;
   const size_t colon = name.rfind(": ");
   if (colon == name.npos) return false;
@@ -93,7 +96,8 @@ FirstUse FirstUse::compute(const Facts& facts) {
     NameKind& kind = named[h.name[id.value].value];
     if (kind != NameKind::kUnseen) return kind;
     const string_view name = trace.name(id);
-    const bool first = h.is_call(id) ? is_first_use_call(name) : is_first_use_range(name, h.kind[id.value]);
+    const bool call = h.is_call(id) || h.kind[id.value] == HostKind::kLibrary;
+    const bool first = call ? is_first_use_call(name) : is_first_use_range(name, h.kind[id.value]);
     return kind = first ? NameKind::kFirstUse : NameKind::kNothing;
   };
   std::vector<bool> has_ops(h.size());

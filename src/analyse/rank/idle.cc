@@ -23,6 +23,19 @@ bool is_blocking_copy(const Trace& trace, HostId call, ActivityId copy) {
          trace.host.end_ns(call) >= trace.activity.start_ns[copy.value];   // it returned once the copy had begun
 }
 
+// Launches that lasted until the device had taken something out of a full queue.
+std::vector<HostId> held_launches(const Trace& trace) {
+  const HostTable& h = trace.host;
+  std::vector<HostId> calls;
+  const StringId full = trace.strings.find(kFullQueue);
+  for (uint32_t i = 0; i < h.size() && full.valid(); ++i) {
+    if (h.kind[i] != HostKind::kOverhead || h.name[i] != full) continue;
+    const HostId call = h.parent[i];
+    if (call.valid() && h.is_call(call) && 2 * h.duration_ns[i] > h.duration_ns[call.value]) calls.push_back(call);
+  }
+  return calls;
+}
+
 }  // namespace
 
 Waits Waits::compute(const Facts& facts) {
@@ -36,6 +49,7 @@ Waits Waits::compute(const Facts& facts) {
   Waits waits;
   waits.calls.resize(trace.threads.size());
   waits.device_waits.resize(trace.threads.size());
+  for (const HostId call : held_launches(trace)) blocking_copy[call.value] = true;
   for (size_t t = 0; t < trace.threads.size(); ++t) {
     for (uint32_t i = trace.threads[t].begin.value; i < trace.threads[t].end.value; ++i) {
       if (!h.is_call(HostId(i))) continue;
@@ -80,15 +94,25 @@ struct HostTime {
   }
 };
 
+// What a program does once, before it has a context.
+bool begins_runtime(std::string_view name) {
+  return name == "cuInit" || name == "hipInit" || name == "cuModuleGetLoadingMode" || name.starts_with("cuCtxCreate") ||
+         name == "cuDevicePrimaryCtxRetain";
+}
+
 class GapReader {
  public:
   GapReader(const Facts& facts, const HostTime& host_time, const DeviceTime& device, const Intervals& any_busy)
       : trace_(facts.trace()), host_time_(host_time), first_use_(facts.get<FirstUse>()), waits_(facts.get<Waits>()),
-        device_(device), any_busy_(any_busy), step_thread_(facts.get<Steps>().thread) {
+        device_(device), any_busy_(any_busy), step_thread_(facts.get<Steps>().thread),
+        has_steps_(facts.get<Steps>().annotated || facts.get<Steps>().estimated > 0) {
     for (const auto& calls : waits_.calls)
       for (const HostId call : calls)
         wait_ends_.push_back({trace_.host.end_ns(call), trace_.host.start_ns[call.value]});
     std::sort(wait_ends_.begin(), wait_ends_.end());
+    for (uint32_t i = 0; i < trace_.host.size(); ++i)
+      if (trace_.host.is_call(HostId(i)) && begins_runtime(trace_.name(HostId(i))))
+        program_start_ = std::min(program_start_, trace_.host.start_ns[i]);
     const std::vector<bool>& is_host_function = facts.get<Names>().host_function;
     for (uint32_t i = 0; i < trace_.host.size(); ++i)
       if (trace_.host.is_call(HostId(i)) && is_host_function[trace_.host.name[i].value])
@@ -105,6 +129,7 @@ class GapReader {
 
   [[nodiscard]] IdleCause cause(const Gap& gap) const {
     if (trace_.host.size() == 0) return IdleCause::kUnknown;
+    if (!gap.before.valid() && begins_program(gap)) return IdleCause::kFirstUse;
     if (!gap.after.valid())   // until the end of the last step
       return step_thread_.valid() ? cause_on(step_thread_.value, gap, gap.time()) : IdleCause::kUnknown;
     if (!gap.launch.valid()) return IdleCause::kUnknown;
@@ -125,6 +150,10 @@ class GapReader {
   }
 
  private:
+  // CUDA itself begins before the device's first work: all up to there is the program's start.
+  [[nodiscard]] bool begins_program(const Gap& gap) const {
+    return program_start_ >= gap.start_ns && program_start_ < gap.end_ns && gap.after.valid();
+  }
   static bool mostly(const Intervals& kind, Interval part) {
     return 2 * overlap_length(kind, part) > part.length();
   }
@@ -139,7 +168,8 @@ class GapReader {
     if (!queued && host_had_waited(gap, before.end)) return IdleCause::kSynchronization;
     if (!queued && mostly(waits_begun_in(thread, gap), before) && overlap_length(any_busy_, before) == 0)
       return IdleCause::kUntracedWork;
-    return IdleCause::kHostBound;
+    // Without steps nothing tells that any work was to come.
+    return gap.after.valid() || has_steps_ ? IdleCause::kHostBound : IdleCause::kUnknown;
   }
   // For work launched in the gap, long before it started. If no recorded activity ran meanwhile on any device, it
   // waited for work from before the recording; else for another stream or device.
@@ -182,6 +212,8 @@ class GapReader {
   const DeviceTime& device_;
   const Intervals& any_busy_;                            // on any of the process's devices
   ThreadId step_thread_;
+  bool has_steps_;
+  int64_t program_start_ = INT64_MAX;                    // of the first call that makes CUDA ready
   std::vector<std::pair<int64_t, int64_t>> wait_ends_;   // end, start
   std::vector<int64_t> host_functions_;                  // starts of the calls that queue one
   std::vector<int64_t> earliest_launch_;                 // of activity i and all later ones

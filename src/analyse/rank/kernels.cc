@@ -4,8 +4,8 @@
 #include <array>
 #include <string>
 
+#include "analyse/rank/averaged_time.h"
 #include "analyse/rank/names.h"
-#include "analyse/rank/steps.h"
 #include "base/statistics.h"
 #include "base/text.h"
 #include "trace/radix_sort.h"
@@ -40,7 +40,7 @@ std::vector<KernelRow> KernelRow::rows(const Facts& facts) { return facts.get<Ke
 Kernels Kernels::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   const Devices& devices = facts.get<Devices>();
-  const Intervals left_out = facts.get<Steps>().left_out_time();
+  const Intervals left_out = facts.get<AveragedTime>().left_out;
   Kernels all;
   all.category.resize(trace.strings.size(), KernelCategory::kOther);
   all.tensor_cores.resize(trace.strings.size());

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "analyse/rank/averaged_time.h"
 #include "analyse/rank/names.h"
-#include "analyse/rank/steps.h"
 #include "base/statistics.h"
 #include "trace/radix_sort.h"
 
@@ -49,7 +49,7 @@ Launch Launch::compute(const Facts& facts) {
   std::vector<int64_t> latencies;
   latencies.reserve(trace.launching.size());
   const Names& names = facts.get<Names>();
-  const Intervals left_out = facts.get<Steps>().left_out_time();
+  const Intervals left_out = facts.get<AveragedTime>().left_out;
   for (size_t c = 0; c < trace.launching.size(); ++c) {
     const HostId call = trace.launching[c];
     const uint32_t first = trace.launched_first[c], end = trace.launched_first[c + 1];

@@ -130,6 +130,11 @@ Phase phase_of_range(string_view name) {
   return Phase::kOther;
 }
 
+bool is_profiler_overhead(string_view name) {
+  return name != kFullQueue && name != "Runtime Triggered Module Loading" && name != "Lazy Function Loading" &&
+         name != "Driver Compiler";
+}
+
 bool is_communication_kernel(string_view name) {
   // The last ones are (one|two)_?shot_all_?reduce and multimem_all_?(reduce|gather).
   constexpr string_view kParts[] = {

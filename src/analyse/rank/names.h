@@ -28,6 +28,10 @@ Phase phase_of_range(std::string_view name);
 /// Whether a program's own range of this name may be a phase: no framework uses such a name.
 bool may_be_own_phase(std::string_view name);
 
+/// Whether an overhead row is the profiler's own work; CUDA's is not: loading modules, compiling, a full queue.
+bool is_profiler_overhead(std::string_view name);
+/// A launch that waited until the device had room in its queue.
+constexpr std::string_view kFullQueue = "Command Buffer Full";
 /// Whether a communication library has such kernels; ignores case.
 bool is_communication_kernel(std::string_view name);
 

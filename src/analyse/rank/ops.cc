@@ -18,7 +18,10 @@ namespace {
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
 constexpr std::string_view kStepRow = "ProfilerStep*";
 
-bool is_row_kind(HostKind kind) { return kind != HostKind::kPython && kind != HostKind::kOverhead; }
+// Calls of the C library are left out too: threads that only wait would come first.
+bool is_row_kind(HostKind kind) {
+  return kind != HostKind::kPython && kind != HostKind::kOverhead && kind != HostKind::kSystem;
+}
 
 // The profiler's own ops, which key_averages omits: their parents keep that time as their own.
 bool is_left_out(std::string_view name) {

@@ -9,6 +9,7 @@
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
 #include "analyse/rank/names.h"
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rank/steps.h"
 #include "base/statistics.h"
 #include "base/text.h"
@@ -118,6 +119,12 @@ double add_unlaunched(const Facts& facts, std::vector<TraceIssue>& issues) {
   return pct;
 }
 
+std::string where_activity_may_be(const Trace& trace) {
+  if (trace.cut_off) return " (it may be in the part that is cut off)";
+  const std::string_view advice = recorder_advice(trace.recorder).device_activity;
+  return trace.recorded || advice.empty() ? "" : fmt::format(" ({})", advice);
+}
+
 }  // namespace
 
 Quality Quality::compute(const Facts& facts) {
@@ -126,10 +133,7 @@ Quality Quality::compute(const Facts& facts) {
   auto& issues = quality.issues;
   if (trace.activity.size() == 0)
     issues.push_back({TraceIssueKind::kNoDeviceActivity, 1,
-                      fmt::format("no GPU activity in the file: device figures are missing{}",
-                                  trace.cut_off    ? " (it may be in the part that is cut off)"
-                                  : trace.recorded ? ""
-                                                   : " (was ProfilerActivity.CUDA on?)")});
+                      "no GPU activity in the file: device figures are missing" + where_activity_may_be(trace)});
   if (trace.host.size() == 0)
     issues.push_back({TraceIssueKind::kNoHostEvents, 1, "no host events in the file: causes of idle time are unknown"});
   const Steps& steps = facts.get<Steps>();
@@ -140,9 +144,8 @@ Quality Quality::compute(const Facts& facts) {
                                   steps.estimated * 100)});
   else if (!steps.annotated)
     issues.push_back({TraceIssueKind::kNoSteps, 1,
-                      fmt::format("no steps are marked ({} once per step, or pass --step-pattern): the whole trace "
-                                  "counts as one",
-                                  trace.recorded ? "use profgpu.step()" : "call prof.step()")});
+                      fmt::format("no steps are marked ({}, or pass --step-pattern): the whole trace counts as one",
+                                  recorder_advice(trace.recorded ? Recorder::kProfgpu : trace.recorder).mark_steps)});
   add_overruns(trace, issues);
   add_missing_activity(facts, issues);
   add_captured_graphs(facts, issues);

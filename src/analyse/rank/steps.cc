@@ -56,34 +56,63 @@ std::vector<bool> matching_strings(const Trace& trace, const char* pattern) {
   return hit;
 }
 
+/// A range that stands for a step, and its time.
+struct StepRange {
+  HostId range;
+  Interval time;
+};
+
+std::string_view without_number(std::string_view name) { return name.substr(0, name.find_first_of("0123456789")); }
+
+// A program that opens a range for each step and closes none leaves them in each other, and all end together.
+bool never_closed(const Trace& trace, HostId outer, HostId inner) {
+  return trace.host.end_ns(outer) == trace.host.end_ns(inner) && outer != inner &&
+         without_number(trace.name(outer)) == without_number(trace.name(inner));
+}
+
+// The last of such steps lasts as long as there are closed ranges in it.
+int64_t end_of_last(const Trace& trace, HostId step) {
+  const HostTable& h = trace.host;
+  int64_t end = h.start_ns[step.value];
+  const Thread& thread = trace.threads[h.thread[step.value].value];
+  for (HostId i(size_t{step.value} + 1); i < thread.end; i = HostId(size_t{i.value} + 1))
+    if (h.kind[i.value] == HostKind::kAnnotation || h.kind[i.value] == HostKind::kOp)
+      if (h.end_ns(i) < h.end_ns(step)) end = std::max(end, h.end_ns(i));
+  return end > h.start_ns[step.value] ? end : h.end_ns(step);
+}
+
 // Outermost ranges with such names, on the thread that has most of them.
-std::vector<HostId> ranges(const Facts& facts, const std::vector<bool>& named) {
+std::vector<StepRange> ranges(const Facts& facts, const std::vector<bool>& named) {
   const Trace& trace = facts.trace();
   const Captures& captures = facts.get<Captures>();
-  std::map<uint32_t, std::vector<HostId>> by_thread;
+  std::map<uint32_t, std::vector<StepRange>> by_thread;
   const HostTable& h = trace.host;
   for (uint32_t i = 0; i < h.size(); ++i) {
     if (!named[h.name[i].value] || (h.kind[i] != HostKind::kAnnotation && h.kind[i] != HostKind::kOp)) continue;
     if (captures.is_set_aside(trace, h.start_ns[i])) continue;
-    std::vector<HostId>& found = by_thread[h.thread[i].value];
-    const int64_t before = found.empty() ? INT64_MIN : h.end_ns(found.back());
-    if (h.start_ns[i] >= before || (h.start_ns[i] >= before - kRounding_ns && h.end_ns(HostId(i)) > before))
-      found.emplace_back(i);
+    std::vector<StepRange>& found = by_thread[h.thread[i].value];
+    const int64_t before = found.empty() ? INT64_MIN : h.end_ns(found.back().range);
+    const bool open = !found.empty() && never_closed(trace, found.back().range, HostId(i));
+    if (open) found.back().time.end = h.start_ns[i];
+    if (open || h.start_ns[i] >= before || (h.start_ns[i] >= before - kRounding_ns && h.end_ns(HostId(i)) > before))
+      found.push_back({HostId(i), h.interval(HostId(i))});
   }
-  std::vector<HostId> best;
+  std::vector<StepRange> best;
   for (auto& [thread, found] : by_thread)
     if (found.size() > best.size()) best = std::move(found);
+  if (best.size() > 1 && never_closed(trace, best[best.size() - 2].range, best.back().range))
+    best.back().time.end = end_of_last(trace, best.back().range);
   return best;
 }
 
-std::vector<HostId> engine_ranges(const Facts& facts) {
+std::vector<StepRange> engine_ranges(const Facts& facts) {
   const Trace& trace = facts.trace();
   std::vector<bool> named(trace.strings.size());
   for (size_t i = 0; i < named.size(); ++i) named[i] = engine_step(trace.strings[StringId(i)]).has_value();
   return ranges(facts, named);
 }
 
-std::vector<HostId> step_ranges(const Facts& facts, const std::vector<HostId>& of_engine) {
+std::vector<StepRange> step_ranges(const Facts& facts, const std::vector<StepRange>& of_engine) {
   const Trace& trace = facts.trace();
   if (!facts.options().step_pattern.empty())
     return ranges(facts, matching_strings(trace, facts.options().step_pattern.c_str()));
@@ -92,14 +121,14 @@ std::vector<HostId> step_ranges(const Facts& facts, const std::vector<HostId>& o
 }
 
 // A step that contains one engine step is that step; one that contains several has their kind if they agree.
-void set_engine_steps(const Trace& trace, const std::vector<HostId>& of_engine, std::vector<Step>& steps) {
+void set_engine_steps(const Trace& trace, const std::vector<StepRange>& of_engine, std::vector<Step>& steps) {
   size_t at = 0;
   for (Step& s : steps) {
-    const auto start = [&](size_t i) { return trace.host.start_ns[of_engine[i].value]; };
+    const auto start = [&](size_t i) { return of_engine[i].time.start; };
     while (at < of_engine.size() && start(at) < s.start_ns) ++at;
     const size_t first = at;
     for (; at < of_engine.size() && start(at) < s.interval().end; ++at) {
-      const EngineStep one = *engine_step(trace.name(of_engine[at]));
+      const EngineStep one = *engine_step(trace.name(of_engine[at].range));
       s.batch = at == first ? one : EngineStep{one.kind == s.batch.kind ? one.kind : StepKind::kUnknown, {}, {}, {}};
     }
   }
@@ -151,7 +180,9 @@ ThreadId busiest_thread(const Trace& trace) {
     if (thread.is_sampled_stack() || thread.begin == thread.end) continue;
     int64_t sum = 0;
     for (uint32_t i = thread.begin.value; i < thread.end.value; ++i)
-      if (!trace.host.parent[i].valid() && trace.host.kind[i] != HostKind::kOverhead) sum += trace.host.duration_ns[i];
+      if (!trace.host.parent[i].valid() && trace.host.kind[i] != HostKind::kOverhead &&
+          trace.host.kind[i] != HostKind::kSystem)
+        sum += trace.host.duration_ns[i];
     if (sum > most) best = ThreadId(t), most = sum;
   }
   return best;
@@ -261,13 +292,13 @@ int64_t Steps::total_wall_ns() const { return sum_of(steps, &Step::duration_ns);
 Steps Steps::compute(const Facts& facts) {
   const Trace& trace = facts.trace();
   Steps all;
-  const std::vector<HostId> of_engine = engine_ranges(facts);
-  const std::vector<HostId> found = step_ranges(facts, of_engine);
-  for (const HostId range : found) {
+  const std::vector<StepRange> of_engine = engine_ranges(facts);
+  const std::vector<StepRange> found = step_ranges(facts, of_engine);
+  for (const auto& [range, time] : found) {
     const std::string_view name = trace.name(range);
     const auto count = static_cast<int64_t>(all.steps.size());
     const int64_t index = engine_step(name) ? count : number_at_end(name).value_or(count);
-    all.steps.push_back(step_of(std::string(name), index, trace.host.interval(range)));
+    all.steps.push_back(step_of(std::string(name), index, time));
     all.steps.back().range = range;
   }
   all.annotated = !all.steps.empty();
@@ -279,7 +310,7 @@ Steps Steps::compute(const Facts& facts) {
   std::erase_if(all.steps, [&](const Step& s) {
     return s.index < facts.options().first_step || s.index >= facts.options().end_step;
   });
-  all.thread = all.annotated ? trace.host.thread[found.front().value] : busiest_thread(trace);
+  all.thread = all.annotated ? trace.host.thread[found.front().range.value] : busiest_thread(trace);
   if (!all.annotated && all.estimated == 0)
     for (size_t w = 0; w < trace.windows.size(); ++w)
       if (!facts.get<Captures>().set_aside[w])

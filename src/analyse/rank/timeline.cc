@@ -26,7 +26,8 @@ std::vector<std::string> page_category_names() {
   for (uint8_t c = 0; c < PageCategory::kMemcpy; ++c)
     names.emplace_back(kernel_category_name(static_cast<KernelCategory>(c)));
   // HostKind's order.
-  for (const char* name : {"memcpy", "memset", "annotation", "op", "python", "runtime", "driver", "overhead"})
+  for (const char* name :
+       {"memcpy", "memset", "annotation", "op", "python", "runtime", "driver", "overhead", "library", "system"})
     names.emplace_back(name);
   for (uint8_t p = 0; p < kPhases; ++p) {
     const std::string_view name = phase_name(static_cast<Phase>(p));

@@ -24,7 +24,7 @@ struct PageCategory {
     kMemcpy = static_cast<uint8_t>(KernelCategory::kOther) + 1,
     kMemset,
     kHost,                                                        ///< the first HostKind
-    kPhase = kHost + static_cast<uint8_t>(HostKind::kOverhead) + 1,
+    kPhase = kHost + static_cast<uint8_t>(HostKind::kSystem) + 1,
     kIdle = kPhase + kPhases,
     kStep = kIdle + kIdleCauses,
     kWarmup,

@@ -154,6 +154,14 @@ void describe_pageable_copies(const Measured& m, Finding& f) {
   set_copies(m, copies, f);
 }
 
+// FSDP that keeps parameters in host memory copies them before each module.
+void blame_parameters(Finding& f) {
+  if (f.where.empty() || !f.where.front().name.starts_with("FSDP::")) return;
+  f.fix = {"fully_shard(…) without CPUOffloadPolicy: parameters stay on the GPU, if a rank's shard fits",
+           "else CPUOffloadPolicy(pin_memory=True) and set_modules_to_forward_prefetch(…): the next module's parameters "
+           "are copied while this one computes"};
+}
+
 void describe_exposed_copies(const Measured& m, Finding& f) {
   const Copies copies = copies_of(m, is_other);
   std::map<std::string_view, int64_t> by_name;
@@ -166,6 +174,7 @@ void describe_exposed_copies(const Measured& m, Finding& f) {
     f.fix = {"keep one memory layout and dtype: fewer .contiguous(), .clone(), cat and permute before kernels",
              "write results directly where they are needed: out=, preallocated buffers, views instead of copies"};
   set_copies(m, copies, f);
+  if (most->first.find("HtoD") != std::string_view::npos) blame_parameters(f);
 }
 
 void describe_late_copy(const Measured& m, Finding& f) {
@@ -173,6 +182,7 @@ void describe_late_copy(const Measured& m, Finding& f) {
   f.why = fmt::format("They are launched in time, but on the compute stream: for {} of the time {} only copies.",
                       format_percent(*f.value), m.device_label());
   set_copies(m, copies_of(m, is_late), f);
+  blame_parameters(f);
 }
 
 }  // namespace

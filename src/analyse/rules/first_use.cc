@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rules/measure.h"
 
 namespace profgpu {
@@ -39,7 +40,7 @@ void describe_first_use(const Measured& m, Finding& f) {
                       "compiles or tunes. A warm program does none of this.",
                       format_percent(*f.value), m.has_device() ? m.device_label() + " waits" : "the steps wait");
   if (!m.has_device()) set_cost(f, m.wall_ns(), first_use_ns(m));
-  f.fix = {"profile after warm-up: schedule(wait=1, warmup=3, active=5), or run the model a few times first"};
+  f.fix = {std::string(recorder_advice(trace.recorder).warm)};
   const auto any_name = [&](std::initializer_list<std::string_view> parts) {
     return std::ranges::any_of(longest, [&](HostId id) { return contains_any(trace.name(id), parts); });
   };

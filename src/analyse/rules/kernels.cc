@@ -141,7 +141,9 @@ extern const Rule kFullPrecisionGemm = {
                    .question = "Do matrix kernels use tensor cores?",
                    .label = "mixed precision",
                    .judge = [](const RankMeasure& m, bool found) {
-                     return found ? Verdict::kFail : m.matrix_work ? Verdict::kPass : Verdict::kUnknown;
+                     // Of a device that the trace does not name nobody knows whether it has tensor cores.
+                     const bool known = m.matrix_work && !m.device_name.empty();
+                     return found ? Verdict::kFail : known ? Verdict::kPass : Verdict::kUnknown;
                    }}},
 };
 

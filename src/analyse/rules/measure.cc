@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analyse/rank/averaged_time.h"
 #include "analyse/rank/collectives.h"
 #include "analyse/rank/first_use.h"
 #include "analyse/rank/frameworks.h"
@@ -158,7 +159,7 @@ Measured::Measured(int rank, const Facts& facts, size_t device, Thresholds thres
   measured_ = merged(std::move(measured_));
   wall_ns_ = steps.measured_wall_ns();
   // If the device hardly runs in the measured steps, such as in a partial last step, they do not represent it.
-  all_measured_ = static_cast<size_t>(steps_) == steps.steps.size() ||
+  all_measured_ = (static_cast<size_t>(steps_) == steps.steps.size() && !facts.get<AveragedTime>().work_outside) ||
                   (has_device() && 2 * total_length(intersect(this->device().spans, measured_)) < wall_ns_);
   if (has_device()) gaps_ = idle().all();
 }

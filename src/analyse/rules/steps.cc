@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "analyse/rank/names.h"
+#include "analyse/rank/recorder_advice.h"
 #include "analyse/rules/measure.h"
 #include "trace/health.h"
 
@@ -76,11 +78,15 @@ Intervals overhead(const Measured& m) {
   const Trace& trace = m.trace();
   Intervals all;
   for (uint32_t i = 0; i < trace.host.size(); ++i)
-    if (trace.host.kind[i] == HostKind::kOverhead) all.push_back(trace.host.interval(HostId(i)));
+    if (trace.host.kind[i] == HostKind::kOverhead && is_profiler_overhead(trace.name(HostId(i))))
+      all.push_back(trace.host.interval(HostId(i)));
   return intersect(merged(std::move(all)), m.measured_time());
 }
 
-void describe_profiler_overhead(const Measured&, Finding& f) {
+void describe_profiler_overhead(const Measured& m, Finding& f) {
+  const RecorderAdvice& advice = recorder_advice(m.trace().recorder);
+  if (m.trace().recorder != Recorder::kPyTorch)
+    f.fix = {std::string(advice.fewer_steps), std::string(advice.less_detail)};
   f.what = fmt::format("the profiler itself takes {} of the time", format_percent(*f.value));
   f.why = "Buffer flushes and instrumentation are part of these steps; without the profiler they are shorter.";
 }

@@ -79,12 +79,16 @@ bool is_serious(const RuleFinding& f) { return f.finding.severity != Severity::k
 
 // A CPU program's trace looks like one in which GPU activity was not recorded.
 ReportVerdict verdict_of_host(const RankMeasure& m) {
+  if (m.wall_ns == 0)   // as in execution traces
+    return {"This trace has no times: it tells which operators ran, how often and on what shapes.",
+            VerdictKind::kInconclusive};
   std::string places;
   for (const Place& p : m.host_places)
     append_listed(places, fmt::format("{} ({} per step)", place_text(p),
                                       format_duration(static_cast<double>(p.ns / std::max<int64_t>(m.steps, 1)))));
   return {fmt::format("This trace has no GPU activity{} On the host {}.",
-                      m.cut_off ? "; it is cut off." : ": was ProfilerActivity.CUDA on?",
+                      m.cut_off ? "; it is cut off."
+                                : ": was it recorded (ProfilerActivity.CUDA, nsys profile --trace=cuda)?",
                       places.empty() ? largest_part(m) : "most time goes into " + places),
           VerdictKind::kInconclusive};
 }

@@ -19,6 +19,8 @@ std::string_view category(HostKind kind) {
     case HostKind::kPython: return "python_function";
     case HostKind::kRuntime: return "cuda_runtime";
     case HostKind::kDriver: return "cuda_driver";
+    case HostKind::kLibrary: return "library_call";
+    case HostKind::kSystem: return "system_call";
     case HostKind::kOverhead: break;
   }
   return "overhead";

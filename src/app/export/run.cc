@@ -34,6 +34,8 @@ std::string_view host_kind_name(HostKind kind) {
     case HostKind::kPython: return "python";
     case HostKind::kRuntime: return "runtime";
     case HostKind::kDriver: return "driver";
+    case HostKind::kLibrary: return "library";
+    case HostKind::kSystem: return "system";
     case HostKind::kOverhead: break;
   }
   return "overhead";

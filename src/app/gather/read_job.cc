@@ -107,7 +107,7 @@ UnitOutcome read_outcome(const InputUnit& unit, const JobOptions& options, const
   out.left_out = std::move(read->left_out);
   std::vector<Trace> traces;
   for (ReadPart& r : read->parts) {
-    if (r.part.only_samples) out.samples.push_back(std::move(r.trace.samples));
+    if (r.part.has_samples) out.samples.push_back(std::move(r.trace.samples));
     traces.push_back(std::move(r.trace));
     out.parts.push_back(std::move(r.part));
   }
@@ -218,13 +218,13 @@ class Assembly {
     std::vector<SampleLog> logs;
     std::set<size_t> sampled;
     for (size_t i = 0; i < parts_.size(); ++i)
-      if (parts_[i].only_samples) sampled.insert(unit_of_[i]);
+      if (parts_[i].has_samples) sampled.insert(unit_of_[i]);
     for (const size_t u : sampled) {
       if (outcomes_[u].samples.empty()) {   // another process read them
         auto read = read_unit(units_.units[u], {});
         if (!read) return read.error();
         for (ReadPart& r : read->parts)
-          if (r.part.only_samples) logs.push_back(std::move(r.trace.samples));
+          if (r.part.has_samples) logs.push_back(std::move(r.trace.samples));
       }
       std::move(outcomes_[u].samples.begin(), outcomes_[u].samples.end(), std::back_inserter(logs));
     }

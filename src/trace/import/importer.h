@@ -18,6 +18,10 @@ struct MergedRank {
   int rank = 0;
   int ranks = 0;       ///< in the file
   bool first = false;  ///< of the file: carries what belongs to no rank
+  /// Numbers of this rank's process and of all ranks' processes in the file, where the file has such.
+  int64_t process = 0;
+  std::vector<int64_t> processes = {};
+  bool numbered = true;   ///< the file says which rank it is; else ranks of several such files follow each other
 };
 
 struct ImportOptions {
@@ -45,11 +49,13 @@ struct Importer {
   Peek (*peek)(std::string_view head) = nullptr;
   /// The ranks of a file with Peek::merged, by rank. Reads the whole file. Null: never several.
   std::vector<MergedRank> (*merged_ranks)(const std::string& path) = nullptr;
+  /// Looks further into a file that sniff() takes, where its first bytes do not tell. Null: they do.
+  bool (*knows)(const std::string& path) = nullptr;
 };
 
 const std::vector<const Importer*>& importers();
-/// Null: none reads files that begin so.
-const Importer* find_importer(std::string_view head);
+/// By the head of the file `path`; null: none reads it.
+const Importer* find_importer(std::string_view head, const std::string& path);
 
 struct Imported {
   Trace trace;

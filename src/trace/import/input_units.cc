@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "base/decimal.h"
 #include "base/json_reader.h"
 #include "base/text.h"
 #include "base/text_source.h"
+#include "trace/import/execution_trace.h"
 #include "trace/import/recording.h"
+#include "trace/import/rocprof_csv.h"
 
 namespace profgpu {
 namespace {
@@ -96,7 +99,7 @@ Head head_of(const std::string& path) {
   if (!source) return {.why = source.error()};
   std::string text(kHeadBytes, '\0');
   text.resize((*source)->read(text.data(), text.size()));
-  Head head{find_importer(text), (*source)->file_bytes()};
+  Head head{find_importer(text, path), (*source)->file_bytes()};
   const TextSource::End end = (*source)->end();
   if (end == TextSource::End::kUnreadable && !holds_recording(head)) {
     head.importer = nullptr;
@@ -144,13 +147,30 @@ class TraceUnits {
   std::map<int, size_t> unit_of_;
 };
 
-void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next) {
+// `before`: ranks of such files that came before and do not say which they are.
+void add_merged(InputUnit::File file, TraceUnits& traces, size_t& next, int& before) {
   std::vector<MergedRank> ranks = file.importer->merged_ranks(file.path);
-  if (ranks.empty()) file.index = next++, traces.add(file, {});   // unreadable the second time
+  if (ranks.empty()) file.index = next++, traces.add(file, {});   // one rank, or it cannot be read again
+  const int own = before;
   for (MergedRank& rank : ranks) {
+    if (!rank.numbered) rank.rank += own, ++before;
     file.merged = std::move(rank);
     file.index = next++;
     traces.add(file, {});
+  }
+}
+
+// Execution traces whose names have no rank belong to the one trace beside them; among several they stand alone.
+void add_executions(std::vector<InputUnit::File> files, size_t& next, TraceUnits& traces, InputUnits& all) {
+  const bool one = all.units.size() == 1;
+  for (InputUnit::File& file : files) {
+    file.index = next++;
+    if (!one) {
+      traces.add(file, {});
+      continue;
+    }
+    all.units.front().bytes += file.bytes;
+    all.units.front().files.push_back(std::move(file));
   }
 }
 
@@ -168,6 +188,33 @@ void leave_out_merged(Listing& listing, std::vector<Head>& heads, std::vector<st
   for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
     if (!heads[i].says.merged || !has_parts_beside(listing.files[i], listing.files)) continue;
     left_out.push_back(listing.files[i] + ": ranks merged into one file; the traces beside it are read");
+    heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
+    listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+// `nsys stats` leaves the export of a report beside it.
+void leave_out_exported(Listing& listing, std::vector<Head>& heads, std::vector<std::string>& left_out) {
+  for (size_t i = heads.size(); i-- > 0 && listing.folder;) {
+    const std::string& file = listing.files[i];
+    const std::string exported = file.substr(0, file.rfind('.')) + ".sqlite";
+    if (!file.ends_with(".nsys-rep") && !file.ends_with(".qdrep")) continue;
+    if (std::find(listing.files.begin(), listing.files.end(), exported) == listing.files.end()) continue;
+    left_out.push_back(file + ": its export beside it is read");
+    heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
+    listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+// rocprofv3 writes a file for each kind of record of a process: the first of them stands for all.
+void read_together(Listing& listing, std::vector<Head>& heads, std::set<std::string>& firsts) {
+  for (size_t i = heads.size(); i-- > 0;) {
+    if (heads[i].importer != &kRocprofCsv) continue;
+    std::string first = rocprof_csv_first(listing.files[i]);
+    if (firsts.insert(first).second) {
+      listing.files[i] = std::move(first);
+      continue;
+    }
     heads.erase(heads.begin() + static_cast<ptrdiff_t>(i));
     listing.files.erase(listing.files.begin() + static_cast<ptrdiff_t>(i));
   }
@@ -212,9 +259,11 @@ int rank_in_name(std::string_view path) {
 Result<InputUnits> find_units(const std::vector<std::string>& paths, const ImportOptions& options) {
   InputUnits all;
   TraceUnits traces(all);
-  std::vector<InputUnit::File> recordings;
+  std::vector<InputUnit::File> recordings, executions;
   SessionClocks clocks;
   size_t next = 0;   // index of a file
+  int unnumbered = 0;
+  std::set<std::string> csv_firsts;
   Seen seen;
   for (const std::string& path : paths) {
     auto listing = listed(path);
@@ -225,17 +274,22 @@ Result<InputUnits> find_units(const std::vector<std::string>& paths, const Impor
     std::vector<Head> heads;
     for (const std::string& file : listing->files) heads.push_back(head_of(file));
     leave_out_merged(*listing, heads, all.left_out);
+    leave_out_exported(*listing, heads, all.left_out);
+    read_together(*listing, heads, csv_firsts);
     const bool recorded = listing->folder && std::any_of(heads.begin(), heads.end(), holds_recording);
     for (size_t i = 0; i < heads.size(); ++i) {
       InputUnit::File file{.path = listing->files[i], .named = !listing->folder, .importer = heads[i].importer,
                            .why_unknown = std::move(heads[i].why), .bytes = heads[i].bytes};
       if (holds_recording(heads[i])) recordings.push_back(std::move(file));
       else if (recorded && describes_run(file.path, "session")) clocks.add(file.path);
-      else if (heads[i].says.merged) add_merged(file, traces, next);
+      else if (file.importer == &kExecutionTrace && rank_in_name(file.path) < 0)
+        executions.push_back(std::move(file));
+      else if (heads[i].says.merged) add_merged(file, traces, next, unnumbered);
       else if (!recorded || !describes_run(file.path, "summary"))
         file.index = next++, traces.add(file, heads[i].says.rank);
     }
   }
+  add_executions(std::move(executions), next, traces, all);
   for (InputUnit::File& file : recordings) file.index = next++;
   if (Status status = add_recordings(recordings, options, all); !status) return status.error();
   if (!clocks.empty()) {
@@ -278,9 +332,11 @@ Result<UnitRead> read_unit(const InputUnit& unit, const ImportOptions& options) 
     r.trace.issues.clear();
     part.stated_rank = r.trace.distributed.rank;
     part.only_samples = r.trace.only_samples();
+    part.has_samples = !r.trace.samples.empty();
     part.on_device = r.trace.activity.size() > 0;
     part.window = window_facts(r.trace);
   }
+  join_executions(read.parts);
   return read;
 }
 

@@ -55,6 +55,7 @@ struct InputPart {
   std::vector<InputSource> beside;       ///< further files that the trace was made from
   std::optional<int> stated_rank;        ///< by the file itself
   bool recording = false, only_samples = false, on_device = false;   ///< the last: it has device activity
+  bool has_samples = false;              ///< of devices, beside what else there is
   WindowFacts window;
   Interval life;                         ///< of a recording: when its processes certainly existed, in Unix time
 };

@@ -13,12 +13,13 @@ namespace {
 
 using std::string_view;
 
-constexpr std::array<std::pair<string_view, EventClass>, 34> kCategories = {{
+constexpr std::array<std::pair<string_view, EventClass>, 36> kCategories = {{
     {"cpu_op", EventClass::kOp}, {"Operator", EventClass::kOp}, {"operator", EventClass::kOp},
     {"user_annotation", EventClass::kAnnotation}, {"python_function", EventClass::kPython},
     {"cuda_runtime", EventClass::kRuntime}, {"Runtime", EventClass::kRuntime},
     {"cuda_driver", EventClass::kDriver}, {"Driver", EventClass::kDriver},
     {"overhead", EventClass::kOverhead}, {"Overhead", EventClass::kOverhead},
+    {"library_call", EventClass::kLibrary}, {"system_call", EventClass::kSystem},   // of our own export
     {"kernel", EventClass::kKernel}, {"Kernel", EventClass::kKernel},
     {"mtia_ccp_events", EventClass::kKernel}, {"concurrent_kernel", EventClass::kKernel},
     {"gpu_memcpy", EventClass::kMemcpy}, {"Memcpy", EventClass::kMemcpy},
@@ -35,7 +36,7 @@ constexpr std::array<std::pair<string_view, EventClass>, 34> kCategories = {{
 bool is_activity(EventClass c) {
   return c == EventClass::kKernel || c == EventClass::kMemcpy || c == EventClass::kMemset;
 }
-bool is_host(EventClass c) { return c >= EventClass::kOp && c <= EventClass::kOverhead; }
+bool is_host(EventClass c) { return c >= EventClass::kOp && c <= EventClass::kSystem; }
 
 HostKind host_kind(EventClass c) {
   switch (c) {
@@ -44,6 +45,8 @@ HostKind host_kind(EventClass c) {
     case EventClass::kRuntime: return HostKind::kRuntime;
     case EventClass::kDriver: return HostKind::kDriver;
     case EventClass::kOverhead: return HostKind::kOverhead;
+    case EventClass::kLibrary: return HostKind::kLibrary;
+    case EventClass::kSystem: return HostKind::kSystem;
     default: return HostKind::kOp;
   }
 }

@@ -21,6 +21,8 @@ enum class EventClass : uint8_t {
   kRuntime,
   kDriver,
   kOverhead,
+  kLibrary,
+  kSystem,
   kKernel,
   kMemcpy,
   kMemset,

@@ -234,6 +234,7 @@ Trace recorded_trace(const RankRecording& recording, const ImportOptions& option
   TraceBuilder builder;
   Trace& header = builder.header();
   header.recorded = true;
+  header.recorder = Recorder::kProfgpu;
   place_in_time(processes, header);
   number_devices(processes, header);
   describe(processes, header);

@@ -114,6 +114,16 @@ std::string value_text(uint64_t type, std::string_view bytes) {
   return hex_text(bytes);
 }
 
+}  // namespace
+
+size_t payload_type_size(uint64_t type) { return size_of(type); }
+
+uint64_t payload_unsigned(std::string_view bytes) { return unsigned_of(bytes); }
+
+std::string payload_value(uint64_t type, std::string_view bytes) { return value_text(type, bytes); }
+
+namespace {
+
 // A whole number that is not negative; nullopt for other types and values.
 std::optional<uint64_t> count_in(uint64_t type, std::string_view bytes) {
   const Type t = type_of(type);

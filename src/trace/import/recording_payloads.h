@@ -13,6 +13,15 @@
 
 namespace profgpu {
 
+// Values of NVTX_PAYLOAD_ENTRY_TYPE_*.
+
+/// Bytes, which is the type's alignment too; 0: it is not known.
+size_t payload_type_size(uint64_t type);
+/// Lowest byte first; ignores those behind the eighth.
+uint64_t payload_unsigned(std::string_view bytes);
+/// As JSON. `bytes` has as many as the type.
+std::string payload_value(uint64_t type, std::string_view bytes);
+
 struct PayloadText {
   std::string members;   ///< of a JSON object, without its braces
   std::string message;   ///< the event's name in the payload; empty: none

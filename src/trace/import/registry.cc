@@ -4,16 +4,20 @@
 
 namespace profgpu {
 
-extern const Importer kSamples, kRecording, kKineto;
+extern const Importer kSamples, kRecording, kRocpd, kNsight, kNsightReport, kRocprofJson, kRocprofCsv,
+    kExecutionTrace, kKineto;
 
 const std::vector<const Importer*>& importers() {
-  static const std::vector<const Importer*> all = {&kSamples, &kRecording, &kKineto};
+  static const std::vector<const Importer*> all = {
+      &kNsightReport, &kRocprofCsv,  &kSamples,        &kRecording, &kRocpd,
+      &kNsight,       &kRocprofJson, &kExecutionTrace, &kKineto};
   return all;
 }
 
-const Importer* find_importer(std::string_view head) {
-  const auto known =
-      std::find_if(importers().begin(), importers().end(), [&](const Importer* i) { return i->sniff(head); });
+const Importer* find_importer(std::string_view head, const std::string& path) {
+  const auto known = std::find_if(importers().begin(), importers().end(), [&](const Importer* i) {
+    return i->sniff(head) && (i->knows == nullptr || i->knows(path));
+  });
   return known != importers().end() ? *known : nullptr;
 }
 

@@ -1,0 +1,43 @@
+#include "analyse/rank/averaged_time.h"
+
+#include "analyse/rank/devices.h"
+#include "analyse/rank/steps.h"
+
+namespace profgpu {
+namespace {
+
+// By when it was launched: what a step queues may run long after it.
+bool much_work_outside(const Trace& trace, const DeviceTime& device, const Steps& steps) {
+  constexpr int64_t kGoodPart = 4;   // a quarter
+  Intervals inside;
+  for (const Step& s : steps.steps) inside.push_back(s.interval());
+  inside = merged(std::move(inside));
+  int64_t outside_ns = 0, all_ns = 0;
+  for (uint32_t i = device.begin.value; i < device.end.value; ++i) {
+    const HostId launch = trace.activity.launch[i];
+    const int64_t asked_ns = launch.valid() ? trace.host.start_ns[launch.value] : trace.activity.start_ns[i];
+    all_ns += trace.activity.duration_ns[i];
+    if (!contains(inside, asked_ns)) outside_ns += trace.activity.duration_ns[i];
+  }
+  return kGoodPart * outside_ns > all_ns;
+}
+
+}  // namespace
+
+AveragedTime AveragedTime::compute(const Facts& facts) {
+  const Steps& steps = facts.get<Steps>();
+  const Devices& devices = facts.get<Devices>();
+  AveragedTime out;
+  out.work_outside = steps.annotated && devices.busiest >= 0 &&
+                     much_work_outside(facts.trace(), devices.devices[devices.busiest], steps);
+  if (!out.work_outside) {
+    out.left_out = steps.left_out_time();
+    return out;
+  }
+  Intervals measured;
+  for (const Step* s : steps.measured()) measured.push_back(s->interval());
+  out.left_out = subtract({{INT64_MIN, INT64_MAX}}, merged(std::move(measured)));
+  return out;
+}
+
+}  // namespace profgpu

@@ -1,0 +1,19 @@
+// How to record better, in the words of the tool that recorded a trace.
+#pragma once
+
+#include <string_view>
+
+#include "trace/trace.h"
+
+namespace profgpu {
+
+struct RecorderAdvice {
+  std::string_view device_activity;   ///< how device activity gets into the file: "was ProfilerActivity.CUDA on?"
+  std::string_view mark_steps;        ///< "call prof.step() once a step"
+  std::string_view fewer_steps;       ///< a fix: how to record a part of the run
+  std::string_view less_detail;       ///< a fix: what costs the profiled program time
+  std::string_view warm;              ///< a fix: how to leave out what happens once
+};
+const RecorderAdvice& recorder_advice(Recorder recorder);
+
+}  // namespace profgpu

@@ -1,0 +1,253 @@
+#include "trace/import/execution_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/json_reader.h"
+#include "base/text.h"
+#include "trace/import/whole_text.h"
+#include "trace/trace_builder.h"
+
+namespace profgpu {
+namespace {
+
+using std::string_view;
+
+constexpr string_view kRootName = "[pytorch|profiler|execution_trace|";   // of nodes for the process and its threads
+constexpr int64_t kUserScope = 7;                                         // RecordScope::USER_SCOPE
+
+/// A node as the file has it. Both schemas, the flat one (1.0) and Chakra's (1.1), have these.
+struct ExecutionNode {
+  std::string name;
+  string_view shapes, types;   // JSON arrays
+  uint64_t id = 0, number = 0;   // the second: rf_id
+  int64_t sequence = -1, scope = 0;
+  uint64_t thread = 0, forward_thread = 0;
+};
+
+int64_t whole(string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
+uint64_t natural(string_view text) { return static_cast<uint64_t>(std::max<int64_t>(whole(text), 0)); }
+
+/// Reads nodes one after the other; what they refer to lies in the text.
+class NodeReader {
+ public:
+  NodeReader(JsonReader& reader, int64_t& replaced) : reader_(reader), replaced_(replaced) {}
+
+  bool read(ExecutionNode& node) {
+    node = {};
+    return read_object(reader_, [&](string_view key) { return member(key, node); });
+  }
+
+ private:
+  bool member(string_view key, ExecutionNode& node) {
+    if (key == "name") return text(node.name);
+    if (key == "inputs") return inputs(node);
+    if (key == "attrs") return read_array(reader_, [&] { return attribute(node); });
+    string_view raw;
+    if (!reader_.raw_value(raw)) return false;
+    if (key == "input_shapes") node.shapes = raw;
+    else if (key == "input_types") node.types = raw;
+    else set(key, raw, node);
+    return true;
+  }
+
+  static void set(string_view key, string_view raw, ExecutionNode& node) {
+    if (key == "id") node.id = natural(raw);
+    else if (key == "rf_id") node.number = natural(raw);
+    else if (key == "seq_id") node.sequence = whole(raw);
+    else if (key == "scope") node.scope = whole(raw);
+    else if (key == "tid") node.thread = natural(raw);
+    else if (key == "fw_tid") node.forward_thread = natural(raw);
+  }
+
+  // The flat schema has the values themselves here, the other one an object with shapes and types beside them.
+  bool inputs(ExecutionNode& node) {
+    if (reader_.peek() != '{') return reader_.skip_value();
+    return read_object(reader_, [&](string_view key) {
+      string_view raw;
+      if (!reader_.raw_value(raw)) return false;
+      if (key == "shapes") node.shapes = raw;
+      if (key == "types") node.types = raw;
+      return true;
+    });
+  }
+
+  bool attribute(ExecutionNode& node) {
+    std::string name;
+    string_view value;
+    const bool good = read_object(reader_, [&](string_view key) {
+      if (key == "name") return text(name);
+      return key == "value" ? reader_.raw_value(value) : reader_.skip_value();
+    });
+    if (good) set(name, value, node);
+    return good;
+  }
+
+  bool text(std::string& out) {
+    JsonString token;
+    if (!reader_.string(token)) return reader_.skip_value();
+    out = unescaped(token, replaced_);
+    return true;
+  }
+
+  JsonReader& reader_;
+  int64_t& replaced_;
+};
+
+// "Tensor(c10::BFloat16)" is "c10::BFloat16" to the profiler, a list of tensors "TensorList", a number "Scalar".
+std::string profiler_type(string_view type) {
+  if (type.starts_with("Tensor(")) return std::string(type.substr(7, type.rfind(')') - 7));
+  if (type.starts_with("GenericList[Tensor")) return "TensorList";
+  return type == "Int" || type == "Double" || type == "Bool" || type == "SymInt" ? "Scalar" : "";
+}
+
+/// Shapes and types in the profiler's words: values that are no tensors have no shape.
+void describe_inputs(const ExecutionNode& node, Shard& shard, OpArgs& args) {
+  std::string types, shapes;
+  std::vector<bool> tensors;
+  int64_t replaced = 0;
+  JsonReader type_reader(node.types.data(), node.types.data() + node.types.size());
+  read_array(type_reader, [&] {
+    JsonString token;
+    if (!type_reader.string(token)) return false;
+    const std::string type = unescaped(token, replaced);
+    append_listed(types, '"' + profiler_type(type) + '"');
+    tensors.push_back(type.find("Tensor") != type.npos);
+    return true;
+  });
+  size_t place = 0;
+  JsonReader shape_reader(node.shapes.data(), node.shapes.data() + node.shapes.size());
+  read_array(shape_reader, [&] {
+    string_view shape;
+    if (!shape_reader.raw_value(shape)) return false;
+    const bool tensor = place >= tensors.size() || tensors[place];
+    append_listed(shapes, tensor ? shape : "[]");
+    ++place;
+    return true;
+  });
+  constexpr size_t kLongest = 1 << 16;
+  if (shapes.empty() || shapes.size() > kLongest || types.size() > kLongest || !is_json("[" + shapes + "]")) return;
+  args.shapes = shard.strings.intern("[" + shapes + "]");
+  if (is_json("[" + types + "]")) args.types = shard.strings.intern("[" + types + "]");
+}
+
+bool is_range(const ExecutionNode& node) { return node.scope == kUserScope; }
+
+/// All nodes of a file, to rows without a length, one nanosecond after the other: order is all that is known.
+class ExecutionReader {
+ public:
+  ExecutionReader(std::string text, Shard& shard) : text_(std::move(text)), shard_(shard) {}
+
+  /// False: the file ends early, or is damaged.
+  bool read() {
+    JsonReader reader = JsonReader::over(text_);
+    return read_object(reader, [&](string_view key) {
+      if (key == "nodes") return nodes(reader);
+      if (reader.peek() == '"') {
+        JsonString token;
+        const bool good = reader.string(token);
+        if (key == "schema") schema = token.raw.substr(0, 60);
+        return good;
+      }
+      string_view raw;
+      const bool good = reader.raw_value(raw);
+      if (key == "pid") process_ = std::to_string(natural(raw));
+      return good;
+    });
+  }
+  void add_rows() {
+    std::stable_sort(nodes_.begin(), nodes_.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
+    int64_t time_ns = 0;
+    for (const ExecutionNode& node : nodes_) add(node, time_ns++);
+  }
+
+  std::string schema;
+
+ private:
+  bool nodes(JsonReader& reader) {
+    NodeReader node_reader(reader, shard_.issues[TraceIssueKind::kInvalidText]);
+    return read_array(reader, [&] {
+      ExecutionNode node;
+      if (!node_reader.read(node)) return false;
+      ++shard_.events;
+      if (!node.name.empty() && !node.name.starts_with(kRootName)) nodes_.push_back(std::move(node));
+      return true;
+    });
+  }
+  void add(const ExecutionNode& node, int64_t time_ns) {
+    HostRow row;
+    row.start_ns = time_ns;
+    row.kind = is_range(node) ? HostKind::kAnnotation : HostKind::kOp;
+    row.name = shard_.strings.intern(node.name);
+    row.thread = static_cast<uint16_t>(shard_.thread(process_, std::to_string(node.thread)));
+    row.link = node.number <= UINT32_MAX ? static_cast<uint32_t>(node.number) : 0;
+    OpArgs args;
+    describe_inputs(node, shard_, args);
+    if (node.sequence >= 0 && node.sequence <= INT32_MAX) args.sequence = static_cast<int32_t>(node.sequence);
+    args.forward_thread = static_cast<uint32_t>(std::min<uint64_t>(node.forward_thread, UINT32_MAX));
+    if (!(args == OpArgs{})) {
+      row.args = static_cast<uint32_t>(shard_.op_args.size());
+      shard_.op_args.push_back(args);
+    }
+    shard_.host.push_back(row);
+  }
+
+  std::string text_, process_ = "0";
+  Shard& shard_;
+  std::vector<ExecutionNode> nodes_;
+};
+
+bool sniff_execution(string_view head) {
+  const string_view start = head.substr(0, 4096);
+  return start.find('{') == start.find_first_not_of(" \t\r\n\xEF\xBB\xBF") && start.find("\"schema\"") != start.npos &&
+         start.find("\"nodes\"") != start.npos && start.find("\"traceEvents\"") == start.npos;
+}
+
+Result<Trace> read_execution(const std::string& path, const ImportOptions&) {
+  bool broken = false;
+  auto text = whole_text(path, broken);
+  if (!text) return text.error();
+  TraceBuilder builder;
+  builder.header().recorder = Recorder::kOther;
+  ExecutionReader reader(*std::move(text), builder.shard());
+  const bool complete = reader.read() && !broken;
+  reader.add_rows();
+  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  Trace trace = builder.finish(1);
+  if (trace.host.size() == 0)
+    return Error{path + ": an execution trace without any operators", "was the observer registered before the run?"};
+  trace.metadata.emplace_back("schema", reader.schema);
+  trace.windows.assign(1, {0, 0});   // the order of rows is no time
+  trace.issues.push_back({TraceIssueKind::kNote, 1,
+                          "an execution trace has no times: only counts, shapes and types are of the run; give the "
+                          "profiler's trace of the same run beside it"});
+  if (!complete)
+    trace.issues.push_back({TraceIssueKind::kTruncated, 1,
+                            "the file ends early, or is damaged there: what comes before was read"});
+  if (const auto it = counts.find(TraceIssueKind::kInvalidText); it != counts.end() && it->second > 0)
+    trace.issues.push_back({TraceIssueKind::kInvalidText, it->second,
+                            fmt::format("names that are not valid UTF-8: {}", it->second)});
+  return trace;
+}
+
+}  // namespace
+
+const Importer kExecutionTrace = {"execution-trace",
+                                  "PyTorch execution trace",
+                                  "PyTorch's execution trace (ExecutionTraceObserver, Chakra), alone or beside a "
+                                  "profiler's trace",
+                                  "et.json, rank0_et.json, pytorch_et_4711.json.gz",
+                                  sniff_execution,
+                                  read_execution};
+
+}  // namespace profgpu

@@ -1,0 +1,32 @@
+// PyTorch's execution traces (Chakra's schema, written by torch.profiler.ExecutionTraceObserver): the operators of a
+// process in order, with shapes and types, and without times.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trace/import/input_units.h"
+#include "trace/trace.h"
+
+namespace profgpu {
+
+extern const Importer kExecutionTrace;
+
+/// What a profiler's trace got of an execution trace of the same run.
+struct ExecutionJoin {
+  int64_t ops = 0;      ///< of the profiler's trace
+  int64_t joined = 0;   ///< that are in both
+  int64_t given = 0;    ///< of these, that had no shapes, and have some now
+  bool by_number = false;   ///< they are told by their record function ids, not by their order
+};
+
+/// Gives operators of `profiled` that have no shapes those of the same operators in `execution`: by their record
+/// function ids where the names agree with them, else by thread, order and name. Joins nothing where the two do not
+/// look like one run.
+ExecutionJoin join_execution(const Trace& execution, Trace& profiled);
+
+/// Takes the execution traces out of the parts of a rank, having joined them with the others; they stay if there is
+/// nothing else.
+void join_executions(std::vector<ReadPart>& parts);
+
+}  // namespace profgpu

@@ -1,0 +1,298 @@
+// rocpd databases, which rocprofv3 writes from ROCm 7 on: SQLite, a set of tables a process, whose names end with the
+// process's GUID. Views that lie over them are not asked: what they join is joined here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/json_reader.h"
+#include "base/text.h"
+#include "trace/import/importer.h"
+#include "trace/import/rocm_rows.h"
+#include "trace/import/sqlite_source.h"
+
+namespace profgpu {
+namespace {
+
+using std::string_view;
+
+constexpr string_view kDispatches = "rocpd_kernel_dispatch", kRegions = "rocpd_region", kCopies = "rocpd_memory_copy";
+
+// "" or "_GUID"; nullopt: another table.
+std::optional<std::string> suffix_of(string_view table, string_view name) {
+  if (!table.starts_with(name)) return std::nullopt;
+  const string_view rest = table.substr(name.size());
+  const bool plain =
+      std::all_of(rest.begin(), rest.end(), [](char c) { return is_letter(c) || is_digit(c) || c == '_'; });
+  if (!plain || rest.size() > 80 || (!rest.empty() && rest.front() != '_')) return std::nullopt;
+  return std::string(rest);
+}
+
+/// Sets of tables of a file, by what their names end with.
+std::vector<std::string> table_sets(const SqliteSource& source) {
+  std::set<std::string> sets;
+  for (const auto& [table, columns] : source.tables())
+    for (const string_view name : {kDispatches, kRegions, kCopies})
+      if (const auto suffix = suffix_of(table, name)) sets.insert(*suffix);
+  return {sets.begin(), sets.end()};
+}
+
+/// Reads the tables of one set.
+class RocpdReader {
+ public:
+  RocpdReader(SqliteSource& source, std::string suffix, RocmRows& rows)
+      : source_(source), suffix_(std::move(suffix)), rows_(rows) {}
+
+  void read() {
+    read_ids();
+    read_agents();
+    read_dispatches();
+    read_copies();
+    read_regions();
+    read_samples();
+  }
+  [[nodiscard]] const std::map<std::string, std::string>& problems() const { return problems_; }
+  [[nodiscard]] const std::string& host() const { return host_; }
+
+ private:
+  struct Event {
+    int64_t stack = 0;
+    int64_t category = 0;
+    std::string message;   // of a marker
+  };
+  struct Track {
+    int64_t process = 0, thread = 0, agent = 0, queue = 0, stream = 0;
+  };
+  struct Symbol {
+    std::string name;
+    int64_t registers = 0;
+  };
+
+  [[nodiscard]] std::string table(string_view name) const { return std::string(name) + suffix_; }
+  template <class Each>
+  void scan(string_view name, const std::vector<string_view>& columns, Each&& each) {
+    const std::string whole = table(name);
+    SqliteScan rows(source_, whole, columns);
+    while (rows.next()) each(rows);
+    if (!rows.problem().empty()) problems_.try_emplace(whole, rows.problem());
+  }
+  [[nodiscard]] string_view string(int64_t id) const {
+    const auto at = strings_.find(id);
+    return at != strings_.end() ? string_view(at->second) : string_view();
+  }
+  static int64_t found(const std::unordered_map<int64_t, int64_t>& ids, int64_t id) {
+    const auto at = ids.find(id);
+    return at != ids.end() ? at->second : id;
+  }
+
+  void read_ids() {
+    scan("rocpd_string", {"id", "string"}, [&](const SqliteScan& r) { strings_[r.integer(0, -1)] = r.text(1); });
+    scan("rocpd_info_node", {"hostname"}, [&](const SqliteScan& r) {
+      if (host_.empty()) host_ = r.text(0).substr(0, 256);
+    });
+    const auto read_numbers = [&](string_view name, string_view value, std::unordered_map<int64_t, int64_t>& numbers) {
+      scan(name, {"id", value}, [&](const SqliteScan& r) { numbers[r.integer(0, -1)] = r.integer(1, -1); });
+    };
+    read_numbers("rocpd_info_process", "pid", processes_);
+    read_numbers("rocpd_info_thread", "tid", threads_);
+    // Of schemas in which rows refer to a track and to two timestamps.
+    read_numbers("rocpd_timestamp", "value", times_);
+    scan("rocpd_track", {"id", "pid", "tid", "agent_id", "queue_id", "stream_id"}, [&](const SqliteScan& r) {
+      tracks_[r.integer(0, -1)] = {r.integer(1, 0), r.integer(2, 0), r.integer(3, 0), r.integer(4, 0), r.integer(5, 0)};
+    });
+    scan("rocpd_event", {"id", "category_id", "stack_id", "correlation_id", "extdata"}, [&](const SqliteScan& r) {
+      Event& event = events_[r.integer(0, -1)];
+      event.category = r.integer(1, 0);
+      event.stack = r.integer(2, 0) != 0 ? r.integer(2, 0) : r.integer(3, 0);
+      if (string(event.category).starts_with("MARKER")) event.message = message_in(r.text(4));
+    });
+    const std::vector<string_view> symbol = {"id", "display_name", "kernel_name", "arch_vgpr_count"};
+    scan("rocpd_info_kernel_symbol", symbol, [&](const SqliteScan& r) {
+      symbols_[r.integer(0, -1)] = {std::string(r.text(1).empty() ? r.text(2) : r.text(1)), r.integer(3, 0)};
+    });
+  }
+  // {"message": "forward"}
+  static std::string message_in(string_view json) {
+    std::string text(json), message;
+    JsonReader reader = JsonReader::over(text);
+    read_object(reader, [&](string_view key) {
+      if (key != "message" || reader.peek() != '"') return reader.skip_value();
+      JsonString token;
+      int64_t replaced = 0;
+      if (!reader.string(token)) return false;
+      message = unescaped(token, replaced);
+      return true;
+    });
+    return message;
+  }
+  void read_agents() {
+    scan("rocpd_info_agent", {"id", "type", "product_name", "name"}, [&](const SqliteScan& r) {
+      rows_.add_agent(r.integer(0, -1), r.text(1) == "GPU", r.text(2).empty() ? r.text(3) : r.text(2), 0);
+    });
+  }
+
+  // Either the times themselves, or the numbers of timestamps.
+  int64_t time(const SqliteScan& r, int direct, int by_number) const {
+    if (const auto value = r.integer(direct)) return *value;
+    const auto at = times_.find(r.integer(by_number, -1));
+    return at != times_.end() ? at->second : -1;
+  }
+  const Event& event(int64_t id) const {
+    static const Event none;
+    const auto at = events_.find(id);
+    return at != events_.end() ? at->second : none;
+  }
+  Track track(const SqliteScan& r, int by_number, const Track& direct) const {
+    const auto at = tracks_.find(r.integer(by_number, -1));
+    return at != tracks_.end() ? at->second : direct;
+  }
+
+  void read_dispatches() {
+    enum : int { kKernel, kStart, kEnd, kStartId, kEndId, kTrack, kAgent, kQueue, kStream, kEvent, kLds, kGrid,
+                 kWorkgroup = kGrid + 3 };
+    scan(kDispatches,
+         {"kernel_id", "start", "end", "start_id", "end_id", "track_id", "agent_id", "queue_id", "stream_id",
+          "event_id", "group_segment_size", "grid_size_x", "grid_size_y", "grid_size_z", "workgroup_size_x",
+          "workgroup_size_y", "workgroup_size_z"},
+         [&](const SqliteScan& r) {
+           const Track on = track(r, kTrack, {0, 0, r.integer(kAgent, 0), r.integer(kQueue, 0), r.integer(kStream, 0)});
+           RocmDispatch d;
+           const auto symbol = symbols_.find(r.integer(kKernel, -1));
+           if (symbol != symbols_.end()) d.kernel = symbol->second.name, d.registers = symbol->second.registers;
+           d.start_ns = time(r, kStart, kStartId), d.end_ns = time(r, kEnd, kEndId);
+           d.agent = on.agent, d.queue = on.stream != 0 ? on.stream : on.queue;
+           d.correlation = event(r.integer(kEvent, -1)).stack;
+           for (int i = 0; i < 3; ++i) {
+             d.grid[i] = r.integer(kGrid + i, 0);
+             d.workgroup[i] = r.integer(kWorkgroup + i, 0);
+           }
+           d.lds_bytes = r.integer(kLds, 0);
+           rows_.add(d);
+         });
+  }
+  void read_copies() {
+    enum : int { kName, kStart, kEnd, kStartId, kEndId, kTrack, kQueue, kStream, kEvent, kFrom, kTo, kSize };
+    scan(kCopies,
+         {"name_id", "start", "end", "start_id", "end_id", "track_id", "queue_id", "stream_id", "event_id",
+          "src_agent_id", "dst_agent_id", "size"},
+         [&](const SqliteScan& r) {
+           const Track on = track(r, kTrack, {0, 0, 0, r.integer(kQueue, 0), r.integer(kStream, 0)});
+           rows_.add(RocmCopy{string(r.integer(kName, -1)), time(r, kStart, kStartId), time(r, kEnd, kEndId),
+                              r.integer(kFrom, -1), r.integer(kTo, -1), on.stream != 0 ? on.stream : on.queue,
+                              event(r.integer(kEvent, -1)).stack, r.integer(kSize, -1)});
+         });
+  }
+  void read_regions() {
+    enum : int { kName, kStart, kEnd, kStartId, kEndId, kTrack, kProcess, kThread, kEvent };
+    scan(kRegions,
+         {"name_id", "start", "end", "start_id", "end_id", "track_id", "pid", "tid", "event_id"},
+         [&](const SqliteScan& r) {
+           const Track on = track(r, kTrack, {r.integer(kProcess, 0), r.integer(kThread, 0), 0, 0, 0});
+           const Event& of = event(r.integer(kEvent, -1));
+           RocmRange range{string(r.integer(kName, -1)), time(r, kStart, kStartId), time(r, kEnd, kEndId),
+                           found(processes_, on.process), found(threads_, on.thread), of.stack};
+           if (!string(of.category).starts_with("MARKER")) return rows_.add_call(range);
+           if (!of.message.empty()) range.name = of.message;
+           rows_.add_marker(range);
+         });
+  }
+
+  // Instants that the program marked.
+  void read_samples() {
+    enum : int { kTrack, kTime, kTimeId, kEvent };
+    scan("rocpd_sample", {"track_id", "timestamp", "timestamp_id", "event_id"}, [&](const SqliteScan& r) {
+      const Event& of = event(r.integer(kEvent, -1));
+      if (!string(of.category).starts_with("MARKER")) return;
+      const Track on = track(r, kTrack, {});
+      const int64_t at = time(r, kTime, kTimeId);
+      rows_.add_marker({of.message, at, at, found(processes_, on.process), found(threads_, on.thread), of.stack});
+    });
+  }
+
+  SqliteSource& source_;
+  std::string suffix_;
+  RocmRows& rows_;
+  std::unordered_map<int64_t, std::string> strings_;
+  std::unordered_map<int64_t, int64_t> processes_, threads_, times_;
+  std::unordered_map<int64_t, Track> tracks_;
+  std::unordered_map<int64_t, Event> events_;
+  std::unordered_map<int64_t, Symbol> symbols_;
+  std::map<std::string, std::string> problems_;
+  std::string host_;
+};
+
+Result<Trace> read_rocpd(const std::string& path, const ImportOptions& options) {
+  auto source = SqliteSource::open(path);
+  if (!source) return source.error();
+  const std::vector<std::string> sets = table_sets(*source);
+  const auto which = options.merged ? static_cast<size_t>(std::max<int64_t>(options.merged->process, 0)) : 0;
+  if (which >= sets.size())
+    return Error{path + ": a rocpd database without tables of kernels, calls or copies", "record again with rocprofv3"};
+  TraceBuilder builder;
+  builder.header().recorder = Recorder::kRocprof;
+  RocmRows rows(builder.shard());
+  RocpdReader reader(*source, sets[which], rows);
+  reader.read();
+  builder.header().host_name = reader.host();
+  builder.header().devices = rows.devices();
+  if (options.merged) builder.header().distributed.rank = options.merged->rank;
+  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  Trace trace = builder.finish(options.threads);
+  if (trace.host.size() + trace.activity.size() == 0)
+    return Error{path + ": a rocpd database without any events that profgpu reads",
+                 "record again with rocprofv3 --sys-trace"};
+  source->add_issues(trace.issues);
+  for (const auto& [table, problem] : reader.problems())
+    trace.issues.push_back({TraceIssueKind::kDamaged, 1,
+                            fmt::format("table {} could not be read to its end: {}", table, problem)});
+  add_rocm_issues(true, counts, {}, trace);
+  if (options.merged && options.merged->first)
+    trace.issues.push_back({TraceIssueKind::kNote, options.merged->ranks,
+                            fmt::format("processes in the file: {}; it does not say which rank each is, so they are "
+                                        "numbered as their tables come",
+                                        options.merged->ranks)});
+  return trace;
+}
+
+std::vector<MergedRank> rocpd_ranks(const std::string& path) {
+  auto source = SqliteSource::open(path);
+  if (!source) return {};
+  const size_t sets = table_sets(*source).size();
+  std::vector<MergedRank> ranks;
+  for (size_t i = 0; i < sets && sets > 1; ++i) {
+    MergedRank& rank = ranks.emplace_back();
+    rank.label = fmt::format("process {}", i + 1);
+    rank.rank = static_cast<int>(i);
+    rank.ranks = static_cast<int>(sets);
+    rank.first = i == 0;
+    rank.process = static_cast<int64_t>(i);
+    rank.numbered = false;
+  }
+  return ranks;
+}
+
+bool is_rocpd(const std::string& path) {
+  auto source = SqliteSource::open(path);
+  return source && std::any_of(source->tables().begin(), source->tables().end(),
+                               [](const auto& table) { return table.first.starts_with("rocpd_"); });
+}
+
+}  // namespace
+
+extern const Importer kRocpd;
+const Importer kRocpd = {"rocpd",
+                         "rocprofv3 database",
+                         "AMD's rocprofv3, SQLite (rocpd, its usual output from ROCm 7 on)",
+                         "4711_results.db, results.db.zst",
+                         is_sqlite,
+                         read_rocpd,
+                         [](std::string_view) { return Peek{{}, true}; },
+                         rocpd_ranks,
+                         is_rocpd};
+
+}  // namespace profgpu

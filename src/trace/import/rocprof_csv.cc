@@ -1,0 +1,227 @@
+#include "trace/import/rocprof_csv.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <map>
+#include <vector>
+
+#include "base/csv.h"
+#include "base/text.h"
+#include "trace/import/rocm_rows.h"
+#include "trace/import/whole_text.h"
+
+namespace profgpu {
+namespace {
+
+using std::string_view;
+
+// What names end with, the file that stands for the others first.
+constexpr string_view kEndings[] = {"kernel_trace.csv",     "hip_api_trace.csv",     "hip_runtime_api_trace.csv",
+                                    "hip_trace.csv",        "hsa_api_trace.csv",     "hsa_trace.csv",
+                                    "memory_copy_trace.csv", "marker_api_trace.csv", "rccl_api_trace.csv",
+                                    "rccl_trace.csv",       "agent_info.csv"};
+
+bool is_there(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// The path without the ending that it has; without one: nothing. "hip_api_trace.csv" must not pass for "api_trace.csv".
+std::string common_part(const std::string& path) {
+  for (const string_view ending : kEndings) {
+    if (!path.ends_with(ending)) continue;
+    const std::string common = path.substr(0, path.size() - ending.size());
+    if (common.empty() || common.back() == '_' || common.back() == '/') return common;
+  }
+  return {};
+}
+
+std::vector<std::string> files_of_process(const std::string& path) {
+  std::vector<std::string> files;
+  const std::string common = common_part(path);
+  if (!common.empty())
+    for (const string_view ending : kEndings)
+      if (const std::string file = common + std::string(ending); is_there(file))
+        files.push_back(file);
+  if (std::find(files.begin(), files.end(), path) == files.end()) return {path};
+  return files;
+}
+
+/// Columns of a table by their names, whichever version wrote them.
+class CsvTable {
+ public:
+  explicit CsvTable(string_view header) {
+    CsvFields fields;
+    if (!fields.split(header)) return;
+    for (const string_view name : fields.fields()) {
+      std::string plain = lower_case(name);
+      std::replace(plain.begin(), plain.end(), '-', '_');
+      places_.emplace(plain, places_.size());
+    }
+  }
+  bool row(string_view line) { return row_.split(line); }
+  [[nodiscard]] bool has(string_view column) const { return places_.find(std::string(column)) != places_.end(); }
+  /// Of the first of the columns that there is.
+  [[nodiscard]] string_view text(std::initializer_list<string_view> columns) const {
+    for (const string_view column : columns)
+      if (const auto at = places_.find(std::string(column)); at != places_.end())
+        return at->second < row_.fields().size() ? row_.fields()[at->second] : string_view();
+    return {};
+  }
+  [[nodiscard]] int64_t number(std::initializer_list<string_view> columns, int64_t otherwise) const {
+    return number_in(text(columns), otherwise);
+  }
+  static int64_t number_in(string_view digits, int64_t otherwise) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() ? value : otherwise;
+  }
+
+ private:
+  std::map<std::string, size_t> places_;
+  CsvFields row_;
+};
+
+class RocprofTables {
+ public:
+  explicit RocprofTables(RocmRows& rows) : rows_(rows) {}
+
+  /// False: the last line is not whole.
+  bool read(string_view text) {
+    size_t end = text.find('\n');
+    CsvTable table(text.substr(0, end));
+    while (end != text.npos) {
+      const size_t begin = end + 1;
+      end = text.find('\n', begin);
+      string_view line = text.substr(begin, end == text.npos ? text.npos : end - begin);
+      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+      if (line.empty()) continue;
+      if (end == text.npos) return false;
+      if (table.row(line)) add(table);
+      else ++rows_.shard().events, ++rows_.shard().issues[TraceIssueKind::kDamaged];
+    }
+    return true;
+  }
+  [[nodiscard]] int64_t unread() const { return unread_; }
+
+ private:
+  void add(const CsvTable& t) {
+    if (t.has("agent_type")) agent(t);
+    else if (t.has("kernel_name") || t.has("kernelname")) dispatch(t);
+    else if (t.has("direction")) copy(t);
+    else if (t.has("function")) call(t);
+    else ++unread_;
+  }
+  static int64_t start(const CsvTable& t) { return t.number({"start_timestamp", "beginns"}, -1); }
+  static int64_t end(const CsvTable& t) { return t.number({"end_timestamp", "endns"}, -1); }
+
+  // Numbers are a node's, or with a word before them a logical node's, or those of a kind: "2", "Agent 2", "GPU 0".
+  static constexpr int64_t kLogical = int64_t{1} << 40, kGpus = int64_t{1} << 41, kHosts = int64_t{1} << 42;
+  static int64_t agent_number(string_view text) {
+    for (const auto& [word, base] : {std::pair(string_view("Agent "), kLogical), std::pair(string_view("GPU "), kGpus),
+                                     std::pair(string_view("CPU "), kHosts)})
+      if (text.starts_with(word)) return base + CsvTable::number_in(text.substr(word.size()), 0);
+    return CsvTable::number_in(text, -1);
+  }
+  void agent(const CsvTable& t) {
+    const string_view product = t.text({"product_name"});
+    const bool gpu = t.text({"agent_type"}) == "GPU";
+    const int64_t node = t.number({"node_id"}, -1);
+    rows_.add_agent(node, gpu, product.empty() ? t.text({"name"}) : product, t.number({"cu_count"}, 0));
+    rows_.add_alias(kLogical + t.number({"logical_node_id"}, node), node);
+    rows_.add_alias(gpu ? kGpus + gpus_++ : kHosts + hosts_++, node);
+  }
+  void dispatch(const CsvTable& t) {
+    RocmDispatch d;
+    d.kernel = t.text({"kernel_name", "kernelname"});
+    d.start_ns = start(t), d.end_ns = end(t);
+    d.agent = agent_number(t.text({"agent_id", "gpu_id"}));
+    const int64_t stream = t.number({"stream_id"}, 0);
+    d.queue = stream != 0 ? stream : t.number({"queue_id"}, 0);
+    d.correlation = t.number({"correlation_id"}, 0);
+    d.workgroup[0] = t.number({"workgroup_size_x", "workgroup_size", "wgr"}, 0);
+    d.grid[0] = t.number({"grid_size_x", "grid_size", "grd"}, 0);
+    d.workgroup[1] = t.number({"workgroup_size_y"}, 1), d.workgroup[2] = t.number({"workgroup_size_z"}, 1);
+    d.grid[1] = t.number({"grid_size_y"}, 1), d.grid[2] = t.number({"grid_size_z"}, 1);
+    d.lds_bytes = t.number({"group_segment_size", "lds_block_size", "lds_per_workgroup", "lds"}, 0);
+    d.registers = t.number({"vgpr_count", "arch_vgpr"}, 0);
+    rows_.add(d);
+  }
+  void copy(const CsvTable& t) {
+    rows_.add(RocmCopy{t.text({"direction"}), start(t), end(t), agent_number(t.text({"source_agent_id"})),
+                       agent_number(t.text({"destination_agent_id"})), t.number({"stream_id"}, 0),
+                       t.number({"correlation_id"}, 0), t.number({"bytes", "size"}, -1)});
+  }
+  void call(const CsvTable& t) {
+    const RocmRange range{t.text({"function"}), start(t), end(t), t.number({"process_id"}, 0),
+                          t.number({"thread_id"}, 0), t.number({"correlation_id"}, 0)};
+    // MARKER_CONTROL_API and its like are calls.
+    if (t.text({"domain"}).starts_with("MARKER_CORE")) rows_.add_marker(range);
+    else rows_.add_call(range);
+  }
+
+  RocmRows& rows_;
+  int64_t unread_ = 0, gpus_ = 0, hosts_ = 0;
+};
+
+bool sniff_rocprof_csv(string_view head) {
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  if (first == head.npos || head[first] == '{' || head[first] == '[') return false;   // JSON on one line
+  const std::string line = lower_case(head.substr(0, std::min<size_t>(head.find('\n'), 4096)));
+  const auto has = [&](string_view word) { return line.find(word) != line.npos; };
+  return (has("start_timestamp") && has("end_timestamp") && has(",")) || (has("beginns") && has("endns") && has(",")) ||
+         (has("agent_type") && has("node_id"));
+}
+
+Result<Trace> read_rocprof_csv(const std::string& path, const ImportOptions& options) {
+  TraceBuilder builder;
+  builder.header().recorder = Recorder::kRocprof;
+  RocmRows rows(builder.shard());
+  RocprofTables tables(rows);
+  std::vector<std::string> files = files_of_process(path);
+  // Devices first.
+  std::stable_partition(files.begin(), files.end(), [](const std::string& f) { return f.ends_with("agent_info.csv"); });
+  bool complete = true;
+  std::string beside;
+  for (const std::string& file : files) {
+    bool broken = false;
+    auto text = whole_text(file, broken);
+    if (!text && file == path) return text.error();
+    if (!text) continue;
+    complete &= tables.read(*text) && !broken;
+    if (file != path) append_listed(beside, file.substr(file.rfind('/') + 1));
+  }
+  const std::map<TraceIssueKind, int64_t> counts = builder.issue_counts();
+  builder.header().devices = rows.devices();
+  Trace trace = builder.finish(options.threads);
+  if (trace.host.size() + trace.activity.size() == 0)
+    return Error{path + ": an output of AMD's profiler without any events that profgpu reads",
+                 "record again with rocprofv3 --sys-trace"};
+  std::map<std::string, int64_t> unread;
+  if (tables.unread() > 0) unread["other tables"] = tables.unread();
+  add_rocm_issues(complete, counts, unread, trace);
+  if (!beside.empty())
+    trace.issues.push_back({TraceIssueKind::kNote, static_cast<int64_t>(files.size()) - 1,
+                            "read with the files of the same process beside it: " + beside});
+  return trace;
+}
+
+}  // namespace
+
+std::string rocprof_csv_first(const std::string& path) {
+  const std::vector<std::string> files = files_of_process(path);
+  return files.front();
+}
+
+const Importer kRocprofCsv = {"rocprof-csv",
+                              "rocprof CSV",
+                              "AMD's rocprofv3 and rocprof, CSV; the files of a process are read together",
+                              "4711_kernel_trace.csv, results.csv",
+                              sniff_rocprof_csv,
+                              read_rocprof_csv};
+
+}  // namespace profgpu
